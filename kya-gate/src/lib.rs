@@ -1,8 +1,9 @@
 //! The gate: a daemon beside a service that its reverse proxy asks about every request. It admits a request
 //! that is signed by the wallet it names (ERC-8128), if that wallet's agent is served.
 //!
-//! What a signature, a policy and an answer are is in `registry_core::gate`. This crate has what those need of
-//! the world: a clock, nonces, verdicts and a port. Each module imports only from those above it in this list.
+//! What a signature, a policy and an answer are is in `registry_core::gate`. This crate has what those need
+//! of the world: a clock, nonces, verdicts and a port. Each module imports only from those above it in this
+//! list.
 //!
 //! | module | contains |
 //! |---|---|

@@ -3,8 +3,8 @@
 //! Memory is bounded: an entry is a hash, and a full store takes no further nonce, so that none is forgotten
 //! before its signature has expired. Only admitted requests add entries. A million of them take about 100 MB.
 //!
-//! A restart forgets them. Signatures that were made before the store are therefore refused: their signers sign
-//! again. What is left is a signer with a clock ahead of this one, for the seconds that it is ahead.
+//! A restart forgets them. Signatures that were made before the store are therefore refused: their signers
+//! sign again. What is left is a signer with a clock ahead of this one, for the seconds that it is ahead.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -97,7 +97,8 @@ impl Entries {
     }
 }
 
-/// An account and a nonce in a word. The account's part has a fixed length, so that no two pairs are one text.
+/// An account and a nonce in a word. The account's part has a fixed length, so that no two pairs are one
+/// text.
 fn key(account: Account, nonce: &str) -> B256 {
     let chain = account.chain.to_be_bytes();
     keccak256([chain.as_slice(), account.address.as_slice(), nonce.as_bytes()].concat())

@@ -186,8 +186,8 @@ impl Holding {
         Ok(head.write(&self.head)?)
     }
 
-    /// Goes by a manifest that came at that unix millisecond and has all its shards here; gives back the space
-    /// of all others.
+    /// Goes by a manifest that came at that unix millisecond and has all its shards here; gives back the
+    /// space of all others.
     pub(crate) fn adopt(&self, space: &mut Space, manifest: Manifest, fetched_at: u64) -> Result<(), Error> {
         let named: HashSet<ShardEntry> = manifest.shards().iter().copied().collect();
         let shards = extents(&self.read(), |entry| named.contains(entry));

@@ -1,10 +1,10 @@
 //! Holds the agent registry in a file, and answers KYA questions without a network: is this wallet a
 //! registered agent, is it compliant, and who is liable for it?
 //!
-//! The read API hands out its registry in shards (`docs/snapshot.md`). A [`LocalKya`] fetches the manifest and
-//! the shards that have changed, and reads single shards from its file: a registry of a million agents takes
-//! 200 to 300 MB of disk and a few MiB of memory. It never gives a verdict that is older than [`Options::max_age`]:
-//! that is [`Error::Stale`]. The API does not learn who is asked for.
+//! The read API hands out its registry in shards (`docs/snapshot.md`). A [`LocalKya`] fetches the manifest
+//! and the shards that have changed, and reads single shards from its file: a registry of a million agents
+//! takes 200 to 300 MB of disk and a few MiB of memory. It never gives a verdict that is older than
+//! [`Options::max_age`]: that is [`Error::Stale`]. The API does not learn who is asked for.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {

@@ -72,8 +72,8 @@ pub enum Event {
 }
 
 impl LocalKya {
-    /// Opens the file, or makes it. Asks nothing: where the file holds a registry that is not too old, verdicts
-    /// are given at once.
+    /// Opens the file, or makes it. Asks nothing: where the file holds a registry that is not too old,
+    /// verdicts are given at once.
     ///
     /// # Errors
     ///
@@ -121,9 +121,9 @@ impl LocalKya {
         }
     }
 
-    /// Fetches the manifest and the shards that have changed. Verdicts go by them once all are here; an update
-    /// that fails or is dropped leaves them as they were, and the next one goes on where it ended. Where the
-    /// API's rate limit is used up, it waits.
+    /// Fetches the manifest and the shards that have changed. Verdicts go by them once all are here; an
+    /// update that fails or is dropped leaves them as they were, and the next one goes on where it ended.
+    /// Where the API's rate limit is used up, it waits.
     ///
     /// # Errors
     ///
@@ -141,7 +141,7 @@ impl LocalKya {
     async fn fetch(&self, space: &mut Space, update: &mut Update) -> Result<(), Error> {
         loop {
             let (began, before) = (Instant::now(), update.shards);
-            let received = self.ask(update, async || self.service.manifest().await).await?;
+            let received = self.ask(update, Wanted::Manifest).await?;
             let (manifest, fetched_at) = (Manifest::parse(&received.bytes)?, now_millis());
             if manifest.identity != self.holding.identity() {
                 return Err(SnapshotError::Another.into());
@@ -170,7 +170,7 @@ impl LocalKya {
         missing: &[ShardEntry],
     ) -> Result<(), Error> {
         for (entries, count) in missing.chunks(BUNDLE_MAX).zip(1_u32..) {
-            let received = match self.ask(update, async || self.service.bundle(entries).await).await {
+            let received = match self.ask(update, Wanted::Shards(entries)).await {
                 // The newest manifest has another version of each.
                 Err(Error::Refused { status: 404, .. }) => return Ok(()),
                 received => received?,
@@ -189,14 +189,14 @@ impl LocalKya {
     }
 
     /// Asks the API, again after a while where its rate limit is used up.
-    async fn ask(
-        &self,
-        update: &mut Update,
-        request: impl AsyncFn() -> Result<Received, Error>,
-    ) -> Result<Received, Error> {
+    async fn ask(&self, update: &mut Update, wanted: Wanted<'_>) -> Result<Received, Error> {
         loop {
             update.requests += 1;
-            match request().await {
+            let received = match wanted {
+                Wanted::Manifest => self.service.manifest().await,
+                Wanted::Shards(entries) => self.service.bundle(entries).await,
+            };
+            match received {
                 Err(Error::Refused { status: 429, retry_after }) => {
                     sleep(retry_after.unwrap_or(WAIT_MAX).clamp(Duration::from_secs(1), WAIT_MAX)).await;
                 }
@@ -212,8 +212,8 @@ impl LocalKya {
     ///
     /// # Errors
     ///
-    /// [`Error::Option`] without [`Options::spot_checks`]; [`Error::Chain`] where the endpoint gives no evidence;
-    /// those of [`kya`](Self::kya).
+    /// [`Error::Option`] without [`Options::spot_checks`]; [`Error::Chain`] where the endpoint gives no
+    /// evidence; those of [`kya`](Self::kya).
     pub async fn spot_check(&self, wallet: Address) -> Result<SpotCheck, Error> {
         let checker = self.checker.as_ref().ok_or(Error::Option("spot_checks is not set"))?;
         let now = now_millis();
@@ -236,7 +236,7 @@ impl LocalKya {
     /// let own = Arc::clone(&local);
     /// tokio::spawn(async move {
     ///     own.run(|event| match event {
-    ///         Event::Checked(SpotCheck::Contradicts(found)) => eprintln!("the API lies: {}", found.evidence),
+    ///         Event::Checked(SpotCheck::Contradicts(found)) => eprintln!("a lie: {}", found.evidence),
     ///         event => println!("{event:?}"),
     ///     })
     ///     .await
@@ -286,6 +286,13 @@ impl LocalKya {
             check => check.map(Some),
         }
     }
+}
+
+/// What the API is asked for.
+#[derive(Clone, Copy)]
+enum Wanted<'a> {
+    Manifest,
+    Shards(&'a [ShardEntry]),
 }
 
 /// The clock, in unix milliseconds.

@@ -14,8 +14,8 @@ pub struct Options {
     pub identity: Identity,
     /// The file. Beside it is a small one, with `.head` at the end of its name.
     pub file: PathBuf,
-    /// How old a verdict may be: 60 seconds. Its age counts from when the API last found the registry's storage
-    /// root on the chain to be this one, and never from later than its receipt.
+    /// How old a verdict may be: 60 seconds. Its age counts from when the API last found the registry's
+    /// storage root on the chain to be this one, and never from later than its receipt.
     pub max_age: Duration,
     /// How old the verdict's block may be, by its own time: `None`, because a chain may make blocks for
     /// transactions alone. Where blocks come regularly, set it: then an API that repeats an old block with
@@ -53,7 +53,8 @@ impl Options {
 /// Comparisons of verdicts with the chain's, by an endpoint that the caller trusts.
 #[derive(Clone, Debug)]
 pub struct SpotChecks {
-    /// JSON-RPC endpoints, separated by commas. They have to answer `eth_getProof` for blocks of the last minute.
+    /// JSON-RPC endpoints, separated by commas. They have to answer `eth_getProof` for blocks of the last
+    /// minute.
     pub rpc: String,
     /// The time between two checks of [`run`](crate::LocalKya::run).
     pub every: Duration,

@@ -1,4 +1,5 @@
-//! The read API's client: manifests, and shards in bundles. Nothing that it sends depends on who is asked for.
+//! The read API's client: manifests, and shards in bundles. Nothing that it sends depends on who is asked
+//! for.
 
 use std::{io::Read as _, time::Duration};
 

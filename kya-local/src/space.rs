@@ -1,7 +1,7 @@
 //! Where shards lie in the data file: first fit in the gaps, else at the end.
 //!
-//! A shard's place is given back only when the head that no longer names it is on disk, so that a crash at any
-//! time leaves a head with all its shards whole.
+//! A shard's place is given back only when the head that no longer names it is on disk, so that a crash at
+//! any time leaves a head with all its shards whole.
 
 use std::collections::BTreeMap;
 

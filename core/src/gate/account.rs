@@ -1,5 +1,5 @@
-//! What the chain says about a request's account: its code, its answer to ERC-1271, and the registry's verdict,
-//! all of one block and in one round trip.
+//! What the chain says about a request's account: its code, its answer to ERC-1271, and the registry's
+//! verdict, all of one block and in one round trip.
 
 use alloy_primitives::{Address, B256, Bytes, U256};
 use alloy_sol_types::SolCall as _;

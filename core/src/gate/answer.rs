@@ -1,7 +1,7 @@
 //! The gate's answer: status, challenge, the headers for the upstream, and a problem document (RFC 9457).
 //!
-//! Every answer has every header of [`OUTPUT_HEADERS`], an empty one where there is nothing to say: some proxies
-//! let a client's own header through where the gate's is missing.
+//! Every answer has every header of [`OUTPUT_HEADERS`], an empty one where there is nothing to say: some
+//! proxies let a client's own header through where the gate's is missing.
 
 use alloy_primitives::Address;
 use serde::Serialize;

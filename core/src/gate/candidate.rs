@@ -65,7 +65,8 @@ pub enum WithoutNonce {
     /// The service admits no such signature: [`RefusalCode::NonceRequired`].
     #[default]
     Unknown,
-    /// The service has routes that admit them, behind another verifier: [`RefusalCode::ReplayableNotAllowed`].
+    /// The service has routes that admit them, behind another verifier:
+    /// [`RefusalCode::ReplayableNotAllowed`].
     ElsewhereOnly,
 }
 
@@ -106,8 +107,8 @@ impl Attempt {
     ///
     /// # Errors
     ///
-    /// [`RefusalCode::BadSignature`], or [`RefusalCode::UnsupportedAccount`] for an account with code where the route
-    /// is for others.
+    /// [`RefusalCode::BadSignature`], or [`RefusalCode::UnsupportedAccount`] for an account with code where
+    /// the route is for others.
     pub fn judge(&self, state: AccountState) -> Result<(), RefusalCode> {
         let signed = match (state, self.posture) {
             (AccountState::Code { .. }, Posture::EoaOnly) => return Err(RefusalCode::UnsupportedAccount),

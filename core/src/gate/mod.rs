@@ -1,4 +1,5 @@
-//! A gate in front of a service: is a request signed by the wallet it names, and is that wallet's agent served?
+//! A gate in front of a service: is a request signed by the wallet it names, and is that wallet's agent
+//! served?
 //!
 //! The signature is ERC-8128 over HTTP Message Signatures (RFC 9421). A host reads a request, and does what
 //! this module asks of it:
@@ -24,8 +25,8 @@
 //! | `policy` | which agents are served |
 //! | `refusal`, `answer` | the stable codes; status, challenge, headers and body |
 //!
-//! Signatures with a deployment around them (ERC-6492) are [`RefusalCode::UnsupportedAccount`]: verifying them
-//! means running the deployment.
+//! Signatures with a deployment around them (ERC-6492) are [`RefusalCode::UnsupportedAccount`]: verifying
+//! them means running the deployment.
 
 mod account;
 mod answer;

@@ -17,8 +17,8 @@ pub struct Verdict {
     pub reasons: Vec<Reason>,
     /// The agent, where one is registered.
     pub agent: Option<VerdictAgent>,
-    /// The last second at which the attestation is current; `None` where the agent is not compliant, and where
-    /// the attestation never lapses.
+    /// The last second at which the attestation is current; `None` where the agent is not compliant, and
+    /// where the attestation never lapses.
     pub compliant_until: Option<Timestamp>,
     /// The number of the block that the registry was read at.
     pub block: u64,
@@ -99,8 +99,8 @@ impl Verdict {
         Some(Self { decision, reasons, agent, compliant_until, block })
     }
 
-    /// The verdict after a change that was announced at `block`. A change for the worse counts until a verdict
-    /// of that block or a later one is known; one for the better is left to that verdict.
+    /// The verdict after a change that was announced at `block`. A change for the worse counts until a
+    /// verdict of that block or a later one is known; one for the better is left to that verdict.
     #[must_use]
     pub fn changed_to(self, decision: Decision, reason: Option<Reason>, block: u64) -> Self {
         let rank = |decision| match decision {

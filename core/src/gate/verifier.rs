@@ -83,7 +83,8 @@ impl Attempts {
         self.first_refusal.get_or_insert(refusal);
     }
 
-    /// The refusal of the request when no candidate is left: the first one's, unless one could not be verified.
+    /// The refusal of the request when no candidate is left: the first one's, unless one could not be
+    /// verified.
     pub fn conclude(self) -> RefusalCode {
         if self.is_unavailable {
             return RefusalCode::SignatureVerificationUnavailable;

@@ -6,8 +6,8 @@
 //!        +------- backoff ----------+--silence, failure--> not following: verdicts hold for cache-seconds
 //! ```
 //!
-//! A connection without an id to go on from may have missed changes, and one that the API refuses (`410`) has:
-//! every cached verdict is forgotten.
+//! A connection without an id to go on from may have missed changes, and one that the API refuses (`410`)
+//! has: every cached verdict is forgotten.
 
 use std::{sync::Arc, time::Duration};
 

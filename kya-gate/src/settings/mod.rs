@@ -1,4 +1,5 @@
-//! The configuration file: TOML, read as a whole and validated field by field. The README describes each field.
+//! The configuration file: TOML, read as a whole and validated field by field. The README describes each
+//! field.
 
 mod policy;
 
@@ -63,8 +64,8 @@ pub enum TargetSource {
 pub enum ContentSource {
     /// It passes it on: Envoy with `with_request_body`.
     Passed,
-    /// It keeps it. This header says whether there is any: empty or `0` means none. Without a header, requests
-    /// other than GET and HEAD count as ones with content.
+    /// It keeps it. This header says whether there is any: empty or `0` means none. Without a header,
+    /// requests other than GET and HEAD count as ones with content.
     Withheld(Option<String>),
 }
 

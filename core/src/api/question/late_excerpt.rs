@@ -1,22 +1,19 @@
 //! An index's excerpt that arrives while the chain is being asked: the host asks both side by side.
 
-use std::{
-    cell::{Cell, OnceCell},
-    rc::Rc,
-};
+use std::sync::{Arc, OnceLock};
 
 use crate::index::Excerpt;
 
 /// The excerpt of an index, which may arrive after the question has been asked; its clones are the same one.
 /// A question resolves with what there is by then: it never waits for the excerpt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LateExcerpt(Rc<Arrival>);
+pub struct LateExcerpt(Arc<Arrival>);
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Arrival {
-    excerpt: OnceCell<Option<Excerpt>>,
-    /// The chain was asked before it arrived.
-    is_late: Cell<bool>,
+    excerpt: OnceLock<Option<Excerpt>>,
+    /// Set where the chain was asked before it arrived.
+    is_late: OnceLock<()>,
 }
 
 impl LateExcerpt {
@@ -34,7 +31,7 @@ impl LateExcerpt {
     pub(super) fn get(&self) -> Option<&Excerpt> {
         let arrived = self.0.excerpt.get();
         if arrived.is_none() {
-            self.0.is_late.set(true);
+            let _ = self.0.is_late.set(());
         }
         arrived?.as_ref()
     }
@@ -46,7 +43,7 @@ impl LateExcerpt {
 
     /// Whether the chain was asked before it arrived, so that nothing was read along that it names.
     pub(super) fn is_late(&self) -> bool {
-        self.0.is_late.get()
+        self.0.is_late.get().is_some()
     }
 }
 

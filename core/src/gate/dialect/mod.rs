@@ -1,5 +1,5 @@
-//! The two forms of ERC-8128 that clients sign today. Each is in a file of its own that names its source; what
-//! they share is in [`candidate`](super::candidate).
+//! The two forms of ERC-8128 that clients sign today. Each is in a file of its own that names its source;
+//! what they share is in [`candidate`](super::candidate).
 
 mod tagged;
 mod untagged;

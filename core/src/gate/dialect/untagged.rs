@@ -1,5 +1,5 @@
-//! The earlier draft, as the published clients sign: npm `@slicekit/erc8128` 0.2.0 (slice-so/erc8128 at commit
-//! 34edae9) and crate `erc8128` 0.3.2 (qntx/erc8128 at commit 403c644).
+//! The earlier draft, as the published clients sign: npm `@slicekit/erc8128` 0.2.0 (slice-so/erc8128 at
+//! commit 34edae9) and crate `erc8128` 0.3.2 (qntx/erc8128 at commit 403c644).
 
 use sfv::Parameters;
 
