@@ -12,6 +12,8 @@ export { IndexedDbStore, MemoryStore } from "./stores.js";
 const BUNDLE_MAX = 32;
 /** Shards that are kept at hand beside the store, in bytes: the ones in use. */
 const RECENT_BYTES = 8 * 1024 * 1024;
+/** The most manifests that an update fetches, where each took so long that its verdicts are old already. */
+const ROUNDS_MAX = 3;
 /** The longest wait for the API's rate limit, in seconds. */
 const WAIT_MAX = 60;
 
@@ -129,7 +131,8 @@ export class LocalKya {
   async #update() {
     await this.open();
     const update = { block: 0, agents: 0, shards: 0, requests: 0, bytes: 0 };
-    for (;;) {
+    let adopted = false;
+    for (let round = 0; round < ROUNDS_MAX; round += 1) {
       const [began, before] = [performance.now(), update.shards];
       const bytes = await this.#ask("/api/v1/snapshot", update);
       const [manifest, fetchedAt, receivedAt] = [new Manifest(bytes), Date.now(), performance.now()];
@@ -141,13 +144,17 @@ export class LocalKya {
         await this.#store.adopt(bytes, fetchedAt, new Set(names));
         this.#stored = new Set(names);
         this.#current = { manifest, fetchedAt, receivedAt };
+        adopted = true;
         Object.assign(update, { block: manifest.block, agents: manifest.agents });
         // What took long is old already.
-        if (performance.now() - began < this.#options.maxAgeSeconds * 250) return update;
+        if (performance.now() - began < this.#options.maxAgeSeconds * 250) break;
       } else if (update.shards === before) {
-        throw new RegistryError("The API has other shards by now", "NOT_FOUND", 404);
+        break;
       }
     }
+    // Without one the API has had newer shards each time: the next update goes on.
+    if (!adopted) throw new RegistryError("The API has other shards by now", "NOT_FOUND", 404);
+    return update;
   }
 
   /** Fetches these shards, as far as the API still has these versions of them. */

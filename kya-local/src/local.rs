@@ -28,6 +28,8 @@ use crate::{
 
 /// Bundles after which a long update is made durable.
 const BUNDLES_A_SAVE: u32 = 16;
+/// The most manifests that an update fetches, where each took so long that its verdicts are old already.
+const ROUNDS_MAX: u32 = 3;
 /// The longest wait for the API's rate limit before it is asked again.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
@@ -139,7 +141,8 @@ impl LocalKya {
     }
 
     async fn fetch(&self, space: &mut Space, update: &mut Update) -> Result<(), Error> {
-        loop {
+        let mut adopted = false;
+        for _ in 0..ROUNDS_MAX {
             let (began, before) = (Instant::now(), update.shards);
             let received = self.ask(update, Wanted::Manifest).await?;
             let (manifest, fetched_at) = (Manifest::parse(&received.bytes)?, now_millis());
@@ -151,15 +154,17 @@ impl LocalKya {
             if self.holding.missing(&manifest).is_empty() {
                 (update.block, update.agents) = (manifest.as_of.block_number, manifest.agents);
                 self.holding.adopt(space, manifest, fetched_at)?;
+                adopted = true;
                 // What took long is old already.
                 if began.elapsed() < self.options.max_age / 4 {
-                    return Ok(());
+                    break;
                 }
             } else if update.shards == before {
-                // The API has a newer manifest by the next update.
-                return Err(Error::Refused { status: 404, retry_after: None });
+                break;
             }
         }
+        // Without one the API has had newer shards each time: the next update goes on.
+        if adopted { Ok(()) } else { Err(Error::Refused { status: 404, retry_after: None }) }
     }
 
     /// Fetches these shards, as far as the API still has these versions of them.

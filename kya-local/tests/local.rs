@@ -184,6 +184,16 @@ async fn what_is_too_old_is_no_verdict_whatever_the_api_says_of_its_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_update_that_takes_longer_than_verdicts_may_be_old_ends() {
+    let (service, directory) = service().await;
+    let options = Options { max_age: Duration::ZERO, ..service.options(&directory) };
+    let local = LocalKya::open(options).unwrap();
+    let update = tokio::time::timeout(common::PATIENCE, local.update()).await.unwrap().unwrap();
+    assert_eq!((update.shards, update.agents), (SHARDS, AGENTS));
+    assert!(matches!(local.kya(wallet(1)), Err(Error::Stale { .. })));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn swapped_changed_and_foreign_bytes_are_refused_and_verdicts_stay() {
     let (service, directory) = service().await;
     let local = LocalKya::open(service.options(&directory)).unwrap();
