@@ -111,6 +111,17 @@ pub(super) struct Version {
     pub(super) code_hash: B256,
 }
 
+/// Rows that were brought to a block by events, without the storage roots that show whether these tell all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Unsettled {
+    /// The registry's version since then, if known.
+    version: Option<Version>,
+    /// The first block's time since which the version is the same and no event has told a change, unix
+    /// seconds.
+    since: u64,
+}
+
 /// A registry's code, and what is known of its storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -185,9 +196,8 @@ pub struct State {
     pub(super) patience_millis: u64,
     /// The registry's version at [`Self::block`], if known.
     pub(super) version: Option<Version>,
-    /// Up to this second of the chain's time, events may be late that storage roots do not miss: the
-    /// version is not kept.
-    pub(super) unsettled_until: u64,
+    /// Set while the rows may lack events that are listed late, so that no version is known to be theirs.
+    pub(super) unsettled: Option<Unsettled>,
     /// The code that was last read.
     pub(super) code: Option<KnownCode>,
     /// Blocks of which the rows were, at least one of them two minutes older than the last.
@@ -248,7 +258,7 @@ impl Default for State {
             unexplained_since: None,
             patience_millis: LATE_EVENT_MILLIS,
             version: None,
-            unsettled_until: 0,
+            unsettled: None,
             code: None,
             recent: Vec::new(),
             seen: BTreeSet::new(),
@@ -392,9 +402,33 @@ impl State {
         }
     }
 
+    /// Notes the registry's version at a block with this time, to which the rows were brought, and returns it
+    /// if it is theirs.
+    ///
+    /// `is_verified` if rows that were true before are true now. Otherwise they may lack late events: they are
+    /// taken for true once the version has stayed the same, without an event that tells a change, for as long
+    /// as events are late at most.
+    pub(super) fn settle(
+        &mut self,
+        version: Option<Version>,
+        seconds: u64,
+        is_verified: bool,
+        has_events: bool,
+    ) -> Option<Version> {
+        let stays = |unsettled: &Unsettled| !has_events && unsettled.version == version;
+        let since = match self.unsettled {
+            None if is_verified => return version,
+            Some(unsettled) if is_verified || stays(&unsettled) => unsettled.since,
+            _ => seconds,
+        };
+        let is_settled = version.is_some() && seconds >= since.saturating_add(LATE_LOGS_SECONDS);
+        self.unsettled = if is_settled { None } else { Some(Unsettled { version, since }) };
+        version.filter(|_| is_settled)
+    }
+
     /// Forgets what is known of blocks: the rows are read anew.
     fn forget_blocks(&mut self) {
-        (self.canary, self.version) = (None, None);
+        (self.canary, self.version, self.unsettled) = (None, None, None);
         self.recent.clear();
         self.seen.clear();
     }
@@ -417,7 +451,7 @@ const LATE_EVENT_PAUSE_MILLIS: u64 = 2_000;
 /// Milliseconds after a comparison from which on the next event is waited for as long as at first.
 const PATIENCE_MILLIS: u64 = 24 * 3_600_000;
 /// The age, by the chain's time, from which on a node is taken to list all events of a block.
-pub(super) const LATE_LOGS_SECONDS: u64 = 120;
+const LATE_LOGS_SECONDS: u64 = 120;
 /// Seconds between two of [`State::recent`].
 const RECENT_SECONDS: u64 = 8;
 

@@ -150,7 +150,7 @@ const SCHEMA: [&str; 25] = [
 ];
 
 /// Increment with each change of the tables: an index of another version is filled anew.
-const VERSION: &str = "10";
+const VERSION: &str = "11";
 
 /// Creates the tables, and replaces those of another version, in one transaction of the host. Has to be
 /// called before any other use of a store.

@@ -428,6 +428,14 @@ fn live(seed: u64) -> Result<(), String> {
             Proofs::All => history.hidden == 0,
             _ => history.silent == 0 && !untrue && !is_late,
         };
+        // Where verdicts come from the snapshot, the rows are true even while events are late.
+        let vouches = history.silent == 0 && !untrue && snapshot::manifest(&index).is_ok();
+        if let Some(block) = state.as_of().filter(|_| vouches) {
+            let registry = history.ever[&block.hash].clone();
+            if let Err(difference) = index.is_like(&registry, block.seconds) {
+                return fail(&index, &format!("vouches for block {}: {difference}", block.number), &history);
+            }
+        }
         if let Some(block) = state.as_of().filter(|_| trusted) {
             let registry = history.ever[&block.hash].clone();
             let now = block.seconds + chance.below(700_000);
@@ -484,8 +492,8 @@ fn any_history_is_indexed_as_it_is_scanned() {
 }
 
 /// Each showed an answer that was not true of its block, or an index that never came to its end.
-const ONCE_WRONG: [u64; 13] =
-    [2, 14, 21, 344, 526, 1_018, 1_149, 3_694, 7_225, 9_905, 12_491, 16_394, 18_722];
+const ONCE_WRONG: [u64; 14] =
+    [2, 14, 21, 344, 526, 1_018, 1_149, 3_694, 7_225, 9_905, 12_491, 16_394, 18_722, 2_026_118_115];
 
 #[test]
 fn histories_that_were_once_indexed_wrongly_are_indexed_as_they_are_scanned() {

@@ -28,7 +28,7 @@ const IDENTITY: Identity = Identity { chain_id: CHAIN_ID, registry: REGISTRY };
 /// What a host has fetched, by name: never fetched again.
 pub(crate) type Shelf = HashMap<ShardEntry, Vec<u8>>;
 
-fn manifest(index: &Indexed) -> Result<Manifest, IndexError> {
+pub(crate) fn manifest(index: &Indexed) -> Result<Manifest, IndexError> {
     let made = Shards::read(&index.database)?.manifest(&index.state(), IDENTITY)?;
     assert_eq!(Manifest::parse(&made.encode().unwrap()), Ok(made.clone()));
     Ok(made)

@@ -23,7 +23,7 @@ use crate::{
         },
         indexed_agent::IndexedAgent,
         read_agents::{AGENTS, Agents, ReadAgents},
-        state::{self, Basis, Checkpoint, LATE_LOGS_SECONDS, PASS_MISSES, Phase, State},
+        state::{self, Basis, Checkpoint, PASS_MISSES, Phase, State},
         store::{Columns, Store, one_number, query},
         tables::{self, AgentWriter},
     },
@@ -158,8 +158,8 @@ impl Work {
         let compares = matches!(self.state.phase, Phase::Comparing { .. });
         match changes {
             FoundChanges::Nothing(header) => {
-                // The root does not vouch for rows that may lack changes with late events.
-                let version = version.filter(|_| header.timestamp >= self.state.unsettled_until);
+                let is_true = self.state.unsettled.is_none();
+                let version = self.state.settle(version, header.timestamp, is_true, false);
                 let is_first = self.state.version.is_none();
                 self.state.version = version;
                 self.stay(store, Checkpoint::from(header), is_news || is_first != version.is_none())
@@ -387,11 +387,13 @@ impl Work {
             state.recent.push(begun);
         }
         state::keep_checkpoint(store, checkpoint, since)?;
-        if !is_verified && !ids.is_empty() {
-            state.unsettled_until = checkpoint.seconds + LATE_LOGS_SECONDS;
+        if without_events {
+            // All agents were read at this block.
+            state.unsettled = None;
         }
-        let is_settled = checkpoint.seconds >= state.unsettled_until;
-        let version = version.filter(|_| header.hash == until.hash && is_settled);
+        let version = version.filter(|_| header.hash == until.hash);
+        let is_verified = is_verified || without_events;
+        let version = state.settle(version, checkpoint.seconds, is_verified, !ids.is_empty());
         let read_at = match without_events {
             // The block was the newest one then.
             true => state.pass_began,
