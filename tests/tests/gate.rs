@@ -1,9 +1,9 @@
-//! The gate over a local chain.
+//! The gate over a local chain and the real read API.
 //!
 //! 1. Of a thousand concurrent copies of one request exactly one is admitted.
 //! 2. A cold request takes one round trip to the chain, a warm one none.
 //! 3. An account with code says itself whether it signed: until its owner changes, and never by its key alone.
-//! 4. A suspension refuses within `cache-seconds`, without a restart.
+//! 4. A suspension refuses as soon as `/changes` announces it, and within `cache-seconds` without.
 //! 5. A gate that observes admits, and records what it would have done.
 
 use std::time::{Duration, Instant};
@@ -18,7 +18,9 @@ use e2e::proxy::Proxy;
 use e2e::reverse_proxies::Kind;
 use e2e::seed::{registration_call, suspension, wallet};
 use e2e::signed_requests::{Draft, Signed};
+use e2e::stage::Stage;
 use futures_util::future::join_all;
+use registry_core::eth::abi::IAgentRegistry::reactivateAgentCall;
 use serde_json::json;
 
 const ORIGIN: &str = "http://api.example";
@@ -172,6 +174,35 @@ async fn a_suspension_refuses_within_the_caches_time_without_a_restart() {
     let after = refused_after(&gate, Duration::from_secs(10)).await;
     println!("refused {after:?} after the suspension, with cache-seconds = 2");
     assert!(after < Duration::from_secs(4), "{after:?}");
+}
+
+#[tokio::test]
+async fn a_suspension_refuses_as_soon_as_changes_announces_it() {
+    let chain = Chain::start(AnvilOptions::default()).await.unwrap();
+    register(&chain, 1, wallet("good").address()).await;
+    // The index reads the chain each second while a stream is open.
+    let stage = Stage::indexed(chain, |options| options.ttl(1)).await.unwrap();
+    let source = format!("api = \"{}\"\ncache-seconds = 600", stage.worker.url());
+    let registry = format!("registry = \"{}\"", stage.chain.contracts.registry);
+    let text = configuration(stage.chain.node.url(), &stage.chain);
+    assert_eq!(text.matches(&registry).count(), 1, "{text}");
+    let gate = Gate::start(&text.replace(&registry, &source)).await.unwrap();
+    wait_until("followed", PATIENCE, async || gate.metric("kya_gate_following_changes").await == Some(1.0))
+        .await;
+    assert_eq!(ask(&gate, &Draft::get(ORIGIN, "/").sign(&wallet("good"), CHAIN)).await.status, 200);
+    stage.chain.send(stage.chain.owner(), suspension(1, "a test")).await.unwrap();
+    wait_until("announced", PATIENCE, async || {
+        gate.metric("kya_gate_changes_total{kind=\"change\"}").await == Some(1.0)
+    })
+    .await;
+    // From then on no request is admitted: the first one is refused.
+    let answer = ask(&gate, &Draft::get(ORIGIN, "/").sign(&wallet("good"), CHAIN)).await;
+    assert!(answer.status == 403 && answer.body.contains("SUSPENDED"), "{answer:?}");
+    stage.chain.send(stage.chain.owner(), reactivateAgentCall { agentId: U256::from(1) }).await.unwrap();
+    wait_until("admitted again", PATIENCE, async || {
+        ask(&gate, &Draft::get(ORIGIN, "/").sign(&wallet("good"), CHAIN)).await.status == 200
+    })
+    .await;
 }
 
 #[tokio::test]
