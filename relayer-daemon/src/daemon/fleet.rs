@@ -17,7 +17,7 @@ use tokio::{
 use crate::{
     chain::ChainNode,
     process::shutdown::{ShutdownSignal, stopped},
-    relay::Relayer,
+    relay::{Relayer, inflight::Runner},
     sender::{Sender, lease::Lease},
     store::{
         Payer,
@@ -248,7 +248,7 @@ async fn serve_account<N: ChainNode>(
     relayer.accounts.add(Arc::clone(&sender));
     Arc::clone(&sender).run(stopping).await;
     for relay in sender.retire() {
-        relayer.inflight.set_followed(relay, true);
+        relayer.inflight.set_runner(relay, Runner::Elsewhere);
     }
     relayer.metrics.forget_account(account);
 }

@@ -4,11 +4,11 @@
 //! Every daemon that a client of the relay has come to follows it in the store. A daemon that may not send
 //! hands its relays over.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use alloy::primitives::B256;
 
-use super::{Relayer, store_failed};
+use super::{Relayer, inflight::Runner, store_failed};
 use crate::{
     chain::ChainNode,
     outcome::{Failure, RelayOutcome},
@@ -43,7 +43,7 @@ impl<C: ChainNode> Relayer<C> {
             // It is another's already.
             Ok(()) | Err(StoreError::HeldElsewhere) => {
                 tracing::info!(relay = %id, "handed over: no account is this daemon's to send from");
-                self.inflight.set_followed(id, true);
+                self.inflight.set_runner(id, Runner::Elsewhere);
                 true
             }
             Err(error) => {
@@ -53,23 +53,32 @@ impl<C: ChainNode> Relayer<C> {
         }
     }
 
-    /// Ends the relays that other daemons have ended.
-    async fn look_at_followed(&self) -> Result<(), StoreError> {
-        let followed = self.inflight.followed();
-        if followed.is_empty() {
+    /// Ends the relays that other daemons have ended: those they run, and those of this daemon that an account
+    /// of another one has carried out, as after a reorg that undid both transactions of a relay. What this
+    /// daemon itself ends is in the store a moment before it is ended here: it is left alone when it is seen for
+    /// the first time. `seen` are those of the last look.
+    async fn look_at_ended(&self, seen: &mut HashSet<B256>) -> Result<(), StoreError> {
+        let stored = self.inflight.stored();
+        if stored.is_empty() {
+            seen.clear();
             return Ok(());
         }
         let read = move |store: &Store| {
             let pending = store.pending()?;
-            let mut ended: Vec<(B256, RelayOutcome)> = Vec::new();
-            for id in followed.into_iter().filter(|id| !pending.contains(id)) {
+            let mut ended: Vec<(B256, bool, RelayOutcome)> = Vec::new();
+            for (id, is_here) in stored.into_iter().filter(|(id, _)| !pending.contains(id)) {
                 let record = store.relay(id)?;
-                ended.extend(record.and_then(|record| record.outcome).map(|outcome| (id, outcome)));
+                ended.extend(record.and_then(|record| record.outcome).map(|outcome| (id, is_here, outcome)));
             }
             Ok(ended)
         };
-        for (id, outcome) in self.store.run(read).await? {
-            self.ended_elsewhere(id, outcome);
+        let before = std::mem::take(seen);
+        for (id, is_here, outcome) in self.store.run(read).await? {
+            if is_here && !before.contains(&id) {
+                seen.insert(id);
+            } else {
+                self.ended_elsewhere(id, outcome);
+            }
         }
         Ok(())
     }
@@ -106,12 +115,13 @@ impl<C: ChainNode> Relayer<C> {
 
 /// Follows other daemons' relays until shutdown.
 pub async fn follow<C: ChainNode>(relayer: Arc<Relayer<C>>, mut stop: ShutdownSignal) {
+    let mut seen = HashSet::new();
     loop {
         tokio::select! {
             () = tokio::time::sleep(FOLLOW) => {}
             () = stopped(&mut stop) => return,
         }
-        if let Err(error) = relayer.look_at_followed().await {
+        if let Err(error) = relayer.look_at_ended(&mut seen).await {
             tracing::debug!(%error, "other daemons' relays not read");
         }
     }

@@ -31,6 +31,17 @@ pub enum InflightStart {
     Full,
 }
 
+/// What runs a relay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Runner {
+    /// Nothing yet: it is being admitted, and the store may have how the same request ended before.
+    Admission,
+    /// This daemon, which has it in the store.
+    Here,
+    /// Another daemon.
+    Elsewhere,
+}
+
 #[derive(Debug)]
 struct Entry {
     signer: Address,
@@ -38,14 +49,13 @@ struct Entry {
     since: Instant,
     /// Since when a transient failure blocks it.
     blocked_since: Option<Instant>,
-    /// Whether another daemon runs it.
-    followed: bool,
+    runner: Runner,
     outcome: watch::Sender<Option<RelayOutcome>>,
 }
 
 impl Entry {
     fn new(signer: Address, nonce: U256, outcome: watch::Sender<Option<RelayOutcome>>) -> Self {
-        Self { signer, nonce, since: Instant::now(), blocked_since: None, followed: false, outcome }
+        Self { signer, nonce, since: Instant::now(), blocked_since: None, runner: Runner::Admission, outcome }
     }
 }
 
@@ -98,7 +108,7 @@ impl Inflight {
         if inner.relays.contains_key(&id) || inner.relays.len() >= self.limit {
             return;
         }
-        let entry = Entry { followed: true, ..Entry::new(signer, nonce, watch::Sender::new(None)) };
+        let entry = Entry { runner: Runner::Elsewhere, ..Entry::new(signer, nonce, watch::Sender::new(None)) };
         inner.relays.insert(id, entry);
         let same = inner.signers.entry(signer).or_default().entry(nonce).or_default();
         let place = same.iter().position(|other| *other == behind).unwrap_or(same.len());
@@ -107,23 +117,25 @@ impl Inflight {
         self.arrivals.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    /// Leaves a relay to another daemon, or takes it back.
-    pub fn set_followed(&self, id: B256, followed: bool) {
+    /// Sets what runs a relay.
+    pub fn set_runner(&self, id: B256, runner: Runner) {
         if let Some(entry) = self.lock().relays.get_mut(&id) {
-            entry.followed = followed;
+            entry.runner = runner;
         }
     }
 
-    /// The relays that other daemons run.
-    pub fn followed(&self) -> Vec<B256> {
+    /// The relays that are in the store, each with whether this daemon runs it.
+    pub fn stored(&self) -> Vec<(B256, bool)> {
         let inner = self.lock();
-        inner.relays.iter().filter(|(_, entry)| entry.followed).map(|(id, _)| *id).collect()
+        let stored = inner.relays.iter().filter(|(_, entry)| entry.runner != Runner::Admission);
+        stored.map(|(id, entry)| (*id, entry.runner == Runner::Here)).collect()
     }
 
-    /// The relays that this daemon runs.
+    /// The relays that this daemon runs or admits.
     pub fn run_here(&self) -> HashSet<B256> {
         let inner = self.lock();
-        inner.relays.iter().filter(|(_, entry)| !entry.followed).map(|(id, _)| *id).collect()
+        let here = inner.relays.iter().filter(|(_, entry)| entry.runner != Runner::Elsewhere);
+        here.map(|(id, _)| *id).collect()
     }
 
     /// The signer of a relay in flight.

@@ -34,7 +34,7 @@ use self::{
     brief_cache::BriefCache,
     checks::CheckError,
     gas_price::GasPrice,
-    inflight::{Inflight, InflightStart, Waiting},
+    inflight::{Inflight, InflightStart, Runner, Waiting},
     policy::{ApiKey, Policy, SharedPolicy, decision::DecisionClient},
 };
 use crate::{
@@ -218,7 +218,7 @@ impl<C: ChainNode> Relayer<C> {
             }
             // Another daemon runs it, or takes it soon.
             Some(None) if self.store.is_shared() => {
-                self.inflight.set_followed(id, true);
+                self.inflight.set_runner(id, Runner::Elsewhere);
                 return Ok(());
             }
             _ => {}
@@ -255,9 +255,9 @@ impl<C: ChainNode> Relayer<C> {
             None => store.accept(&written, now).map(Sponsored::Accepted),
         };
         match self.store.run(accept).await.map_err(store_failed)? {
-            Sponsored::Accepted(Accepted::Pending) => {}
+            Sponsored::Accepted(Accepted::Pending) => self.inflight.set_runner(id, Runner::Here),
             Sponsored::Accepted(Accepted::Elsewhere) => {
-                self.inflight.set_followed(id, true);
+                self.inflight.set_runner(id, Runner::Elsewhere);
                 return Ok(());
             }
             Sponsored::Accepted(Accepted::Finished(_)) => return Err(Failure::of(ErrorCode::AlreadyRelayed)),
@@ -290,7 +290,7 @@ impl<C: ChainNode> Relayer<C> {
     pub fn resume(self: &Arc<Self>, relay: NewRelay) {
         // A requeued relay is in flight already.
         let _ = self.inflight.start(relay.id, relay.signer, relay.forward_nonce);
-        self.inflight.set_followed(relay.id, false);
+        self.inflight.set_runner(relay.id, Runner::Here);
         self.inflight.unblocked(relay.id);
         tokio::spawn(Arc::clone(self).run(relay));
     }
@@ -337,7 +337,7 @@ impl<C: ChainNode> Relayer<C> {
                     self.backoff.worked(Step::Check);
                     break failure;
                 }
-                Err(CheckError::Elsewhere) => return self.inflight.set_followed(relay.id, true),
+                Err(CheckError::Elsewhere) => return self.inflight.set_runner(relay.id, Runner::Elsewhere),
                 Err(CheckError::Unavailable(failure)) => {
                     self.backoff.failed(Step::Check, failure.clone());
                     if self.inflight.blocked(relay.id) >= self.patience {
@@ -393,7 +393,7 @@ impl<C: ChainNode> Relayer<C> {
     /// Waits for a relay that an account of this daemon has in flight.
     pub fn takes_over(&self, relay: &RelayTerms) {
         let _ = self.inflight.start(relay.id, relay.signer, relay.forward_nonce);
-        self.inflight.set_followed(relay.id, false);
+        self.inflight.set_runner(relay.id, Runner::Here);
     }
 
     /// Handles an event of the sender.

@@ -7,6 +7,7 @@ use alloy::primitives::B256;
 use super::{
     Relayer,
     backoff::{FIRST_PAUSE, LONGEST_PAUSE},
+    inflight::Runner,
 };
 use crate::{
     chain::ChainNode,
@@ -37,7 +38,7 @@ impl<C: ChainNode> Relayer<C> {
             match self.store.run(work.clone()).await {
                 Ok(value) => return Some(value),
                 Err(StoreError::HeldElsewhere) => {
-                    self.inflight.set_followed(id, true);
+                    self.inflight.set_runner(id, Runner::Elsewhere);
                     return None;
                 }
                 Err(error) => tracing::error!(%error, relay = %id, "{problem}"),

@@ -8,7 +8,8 @@ use std::{
     time::Duration,
 };
 
-use relayer_daemon::outcome::RelayOutcome;
+use alloy::primitives::B256;
+use relayer_daemon::outcome::{ErrorCode, Failure, RelayOutcome};
 use tokio::time::{Instant, sleep};
 
 use super::{SIGNERS, Simulation, ops::Op, runtime};
@@ -62,6 +63,24 @@ fn a_daemon_without_an_account_accepts_requests_and_another_sends_them() {
         assert_eq!(executed(&simulation), usize::from(SIGNERS));
         simulation.settle_down().await;
         simulation.check().unwrap();
+    });
+}
+
+#[test]
+fn clients_of_a_relay_that_runs_here_hear_that_another_daemon_has_ended_it() {
+    runtime().block_on(async {
+        let mut simulation = Simulation::with_daemons(2, 1, u128::MAX, 7).await;
+        // Without a nonce each relay waits at the daemon that has the account.
+        apply(&mut simulation, &[Op::Wait(30), Op::NoNonces(true)]).await;
+        apply(&mut simulation, &requests()).await;
+        let ids: Vec<B256> = simulation.requests.keys().copied().collect();
+        assert!(ids.iter().all(|id| simulation.is_waited_for(*id)), "each relay waits");
+        let outcome = RelayOutcome::Dropped { failure: Failure::of(ErrorCode::NetworkFeesTooHigh) };
+        for id in &ids {
+            simulation.store.finish_unsent(*id, &outcome, 0).unwrap();
+        }
+        apply(&mut simulation, &[Op::Wait(30)]).await;
+        assert!(!ids.iter().any(|id| simulation.is_waited_for(*id)), "a client waits for ever");
     });
 }
 
