@@ -1,7 +1,7 @@
 //! The node of the model: one or two URLs with machines at different blocks that fail in every way.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -24,6 +24,9 @@ use relayer_daemon::{
 };
 
 use super::chain::{ModelChain, ModelView, Sent};
+
+/// From how many nonces on receipts come by the block.
+const BLOCK_RECEIPTS_FROM: usize = 2;
 
 /// What becomes of the next transaction that is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -200,6 +203,17 @@ impl ChainNode for ModelNode {
 
     async fn receipt(&self, hash: B256) -> Result<Option<Receipt>, RpcError> {
         self.answer(|world| world.receipt(hash)).await
+    }
+
+    async fn receipts_by_block(&self, nonces: &[Vec<B256>]) -> HashMap<B256, Receipt> {
+        if nonces.len() < BLOCK_RECEIPTS_FROM {
+            return HashMap::new();
+        }
+        let mined = |world: &World| {
+            let receipts = nonces.iter().flatten().filter_map(|hash| world.receipt(*hash));
+            receipts.map(|receipt| (receipt.hash, receipt)).collect()
+        };
+        self.answer(mined).await.unwrap_or_default()
     }
 
     async fn receipt_everywhere(&self, hash: B256) -> ReceiptLookup {

@@ -25,6 +25,7 @@ mod nonces;
 mod outages;
 mod policy;
 mod readiness;
+mod receipts;
 mod reverts;
 mod rpc;
 mod secrets;

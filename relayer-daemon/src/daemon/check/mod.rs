@@ -106,12 +106,13 @@ async fn examine(
     let chain_id = chain_id(settings, &rpc, report).await?;
     let signing = all(keys, async |key| signs(key, chain_id).await).await;
     report.accounts("signer", &signing);
-    let chain = Arc::new(Chain::new(
+    let chain = Chain::new(
         rpc,
         settings.forwarder_address,
         settings.registry_address,
         settings.max_priority_fee_per_gas.0,
-    ));
+    );
+    let chain = Arc::new(chain.with_block_receipts_from(settings.block_receipts_from));
 
     let registry = code(&chain, "registry", chain.registry, report).await;
     let forwarder = code(&chain, "forwarder", chain.forwarder, report).await;
