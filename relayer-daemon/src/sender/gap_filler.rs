@@ -18,6 +18,9 @@ impl<N: ChainNode> Sender<N> {
     /// Fills the gaps below the highest nonce in flight, a bounded number at a time.
     pub(super) async fn fill_gap(&self, mined: u64, market: &Market) -> Result<(), SenderError> {
         let Some(highest) = self.in_flight_nonces().last().copied() else { return Ok(()) };
+        if self.has_signer_failed() {
+            return Ok(());
+        }
         let taken: BTreeSet<u64> = self.in_flight_nonces().into_iter().collect();
         let is_free = |nonce: &u64| !taken.contains(nonce);
         if !(mined..highest).any(|nonce| is_free(&nonce)) {
@@ -71,7 +74,8 @@ impl<N: ChainNode> Sender<N> {
         };
         let mut transactions = before.transactions;
         if let Some(fees) = fees {
-            transactions.push(self.parts.wallet.no_op(nonce, fees, TransactionPurpose::Gap).await?);
+            transactions
+                .push(self.noted(self.parts.wallet.no_op(nonce, fees, TransactionPurpose::Gap).await)?);
         }
         // At the cap the earlier bytes go out again; without any, the next round tries again.
         Ok((!transactions.is_empty()).then_some(NonceAssignment { nonce, relay: None, transactions }))

@@ -29,6 +29,7 @@ mod receipts;
 mod reverts;
 mod rpc;
 mod secrets;
+mod several_signers;
 mod signers;
 mod soak;
 mod telemetry;
