@@ -200,6 +200,21 @@ fn what_waits_for_a_gap_never_keeps_the_budget_from_filling_it() {
 }
 
 #[test]
+fn what_was_signed_for_a_gap_before_never_keeps_the_budget_from_filling_it() {
+    // A foreign transaction takes the relay's nonce and is undone. Two relays at this price are more than the
+    // budget: the one that now waits for the gap, and the old bytes in it.
+    let ops = [
+        Op::BaseFee(236),
+        Op::Request(0),
+        Op::Wait(10),
+        Op::Foreign(0),
+        Op::Wait(600),
+        Op::Reorganise(1, false),
+    ];
+    history(9_000_000 * GWEI, &ops, |_| {});
+}
+
+#[test]
 fn gaps_that_a_windows_budget_does_not_fill_are_filled_in_the_next_ones() {
     let ops = [Op::WrongCount(14), Op::Request(0), Op::Request(1)];
     history(1_000_000 * GWEI, &ops, |_| {});
