@@ -35,7 +35,10 @@ use self::{
     checks::CheckError,
     gas_price::GasPrice,
     inflight::{Inflight, InflightStart, Waiting},
-    policy::{ApiKey, Policy, SharedPolicy, decision::DecisionClient},
+    policy::{
+        ApiKey, Policy, SharedPolicy,
+        decision::{DecisionClient, RequestInQuestion},
+    },
 };
 use crate::{
     budget::share::Allowance,
@@ -281,8 +284,9 @@ impl<C: ChainNode> Relayer<C> {
     ) -> Result<(), Failure> {
         let Some(target) = &policy.decision else { return Ok(()) };
         let (key, now) = (key.map(|key| key.name.as_str()), self.clock.now());
+        let asked = RequestInQuestion { id, key, request, now };
         let span = tracing::info_span!(target: SPANS, "relay.decide", "otel.kind" = "client");
-        self.decisions.ask(target, id, key, request, now, &self.metrics).instrument(span).await
+        self.decisions.ask(target, &asked, &self.metrics).instrument(span).await
     }
 
     /// Runs a stored relay again: after a restart, after a foreign transaction used its nonce, or after the
