@@ -30,13 +30,14 @@ const START: Duration = Duration::from_secs(30);
 const DEATH: Duration = Duration::from_secs(40);
 
 /// Settings that must not leak from the tests' environment into the daemon.
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 9] = [
     "RELAYER_KEY",
     "RELAYER_KEY_FILE",
     "RELAYER_KEYSTORE",
     "RELAYER_KEYSTORE_PASSWORD_FILE",
     "RELAYER_KEYS_DIR",
     "RELAYER_KEY_KMS",
+    "RELAYER_KEY_KMS_ADDRESS",
     "RELAYER_KEY_REMOTE",
     "RELAYER_KEY_REMOTE_ADDRESS",
 ];

@@ -1,10 +1,12 @@
 //! The chain: typed reads over [`rpc`], behind the [`ChainNode`] trait for pipeline and sender.
 
+mod block_receipts;
 mod broadcast;
 pub mod broadcast_verdict;
 mod connection_error;
 mod endpoint;
 mod node;
+mod optional_method;
 mod receipt;
 pub mod rpc;
 pub(crate) mod rpc_error;
@@ -13,6 +15,7 @@ mod single_flight;
 mod tips;
 
 use std::{
+    collections::HashMap,
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -31,7 +34,6 @@ use futures_util::StreamExt as _;
 use registry_core::{eth::abi::IForwarder, eth::rpc::read_error::Action};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 pub use broadcast_verdict::BroadcastVerdict;
 pub use node::{AccountView, ChainNode, ReceiptLookup, Simulation};
@@ -40,7 +42,10 @@ use receipt::ReceiptJson;
 pub use rpc::Rpc;
 pub use rpc_error::RpcError;
 
-use self::{rpc::block_number, rpc_error::action, single_flight::SingleFlight, tips::TipMarket};
+use self::{
+    block_receipts::BlockReceipts, optional_method::OptionalMethod, rpc::block_number, rpc_error::action,
+    single_flight::SingleFlight, tips::TipMarket,
+};
 use crate::{gas::fees::Market, outcome::BlockHeads};
 
 /// The OP stack's `GasPriceOracle` predeploy: it has code where the chain charges an L1 data fee.
@@ -90,8 +95,8 @@ pub struct Chain {
     pub forwarder: Address,
     /// The registry.
     pub registry: Address,
-    /// When `eth_simulateV1` is tried again after a node has refused it as unknown.
-    simulate_v1_again: Mutex<Option<Instant>>,
+    simulate_v1: OptionalMethod,
+    block_receipts: BlockReceipts,
     head: AtomicU64,
     /// The highest priority fee taken from the market.
     max_tip: u128,
@@ -109,13 +114,20 @@ impl Chain {
             rpc,
             forwarder,
             registry,
-            simulate_v1_again: Mutex::default(),
+            simulate_v1: OptionalMethod::new("eth_simulateV1"),
+            block_receipts: BlockReceipts::new(0),
             head: AtomicU64::default(),
             max_tip,
             tips: Mutex::default(),
             fee_histories: SingleFlight::default(),
             balances: SingleFlight::default(),
         }
+    }
+
+    /// The same, where receipts of as many nonces are looked for in whole blocks; 0: never.
+    #[must_use]
+    pub fn with_block_receipts_from(self, waiting: usize) -> Self {
+        Self { block_receipts: BlockReceipts::new(waiting), ..self }
     }
 
     fn tips(&self) -> MutexGuard<'_, TipMarket> {
@@ -264,6 +276,10 @@ impl ChainNode for Chain {
     async fn receipt(&self, hash: B256) -> Result<Option<Receipt>, RpcError> {
         let json: Option<ReceiptJson> = self.rpc.read(RECEIPT, json!([hash])).await?;
         json.map_or(Ok(None), |json| json.of(hash)).map_err(|_| RpcError::Malformed(RECEIPT))
+    }
+
+    async fn receipts_by_block(&self, nonces: &[Vec<B256>]) -> HashMap<B256, Receipt> {
+        self.block_receipts.find(&self.rpc, self.forwarder, nonces).await
     }
 
     async fn receipt_everywhere(&self, hash: B256) -> ReceiptLookup {

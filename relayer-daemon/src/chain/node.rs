@@ -1,6 +1,6 @@
 //! What pipeline and sender ask of the chain, as a trait that a test's model implements too.
 
-use std::{future::Future, time::Duration};
+use std::{collections::HashMap, future::Future, time::Duration};
 
 use alloy::primitives::{Address, B256, Bytes, U256};
 use registry_core::eth::abi::IForwarder;
@@ -23,6 +23,10 @@ pub trait ChainNode: Send + Sync + 'static {
     fn balance(&self, account: Address) -> impl Future<Output = Result<u128, RpcError>> + Send;
     /// The receipt of a mined transaction.
     fn receipt(&self, hash: B256) -> impl Future<Output = Result<Option<Receipt>, RpcError>> + Send;
+    /// Receipts of mined transactions out of whole blocks, where that takes fewer calls than asking for each.
+    /// For each nonce it gets the transactions that were tried. A nonce that it finds nothing of may be mined
+    /// all the same.
+    fn receipts_by_block(&self, nonces: &[Vec<B256>]) -> impl Future<Output = HashMap<B256, Receipt>> + Send;
     /// The receipt of a mined transaction, looked up at every endpoint.
     fn receipt_everywhere(&self, hash: B256) -> impl Future<Output = ReceiptLookup> + Send;
     /// The hash of the block with this number; `None` where the node has no such block.

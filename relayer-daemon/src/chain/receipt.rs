@@ -1,10 +1,11 @@
 //! Receipts with the fields that the daemon needs.
 
 use alloy::{
-    primitives::{B256, U64, U256},
+    primitives::{Address, B256, U64, U256},
     rpc::types::Log,
 };
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::{rpc::block_number, wei};
 use crate::store::BlockId;
@@ -45,6 +46,37 @@ pub(super) struct ReceiptJson {
 /// The answer is not a receipt of this transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NoReceipt;
+
+/// The block of a receipt.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Place {
+    block_number: U64,
+}
+
+/// The two ends of a transaction, in its receipt.
+#[derive(Debug, Deserialize)]
+struct Ends {
+    from: Option<Address>,
+    to: Option<Address>,
+}
+
+/// The number of a receipt's block.
+pub(super) fn block_of(receipt: &RawValue) -> Option<u64> {
+    serde_json::from_str(receipt.get()).ok().and_then(|Place { block_number: number }| block_number(number))
+}
+
+/// The receipt if it may be of a transaction of ours: a call of the forwarder, or a no-op to the own account.
+/// Other transactions of a block may have any form.
+pub(super) fn maybe_ours(receipt: &RawValue, forwarder: Address) -> Option<Receipt> {
+    let Ends { from, to } = serde_json::from_str(receipt.get()).ok()?;
+    if to.is_none() || (to != Some(forwarder) && to != from) {
+        return None;
+    }
+    let receipt: ReceiptJson = serde_json::from_str(receipt.get()).ok()?;
+    let hash = receipt.transaction_hash;
+    receipt.of(hash).ok()?
+}
 
 impl ReceiptJson {
     /// The receipt of the transaction `hash`; `None` while it is in no block.

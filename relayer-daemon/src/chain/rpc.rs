@@ -26,7 +26,7 @@ use registry_core::{
 };
 use reqwest::Url;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::RawValue};
 use tracing::{Instrument as _, field::Empty};
 
 use super::{
@@ -116,7 +116,7 @@ impl Rpc {
             match self.ask(index, method, &params).await {
                 Ok(answer) => {
                     self.stick_to(start, index);
-                    return serde_json::from_value(answer).map_err(|_| RpcError::Malformed(method));
+                    return parse(&answer, method);
                 }
                 Err(RpcError::Node(error)) if !matches!(action(&error), Action::Retry | Action::Repin) => {
                     return Err(RpcError::Node(error));
@@ -136,10 +136,9 @@ impl Rpc {
     ) -> (impl Stream<Item = Result<R, RpcError>> + 'a, bool) {
         let awake = self.awake();
         let all = awake.len() == self.endpoints.len();
-        let reads = awake.into_iter().map(move |index| async move {
-            let answer = self.ask(index, method, params).await?;
-            serde_json::from_value(answer).map_err(|_| RpcError::Malformed(method))
-        });
+        let reads = awake
+            .into_iter()
+            .map(move |index| async move { parse(&self.ask(index, method, params).await?, method) });
         (reads.collect::<FuturesUnordered<_>>(), all)
     }
 
@@ -173,8 +172,9 @@ impl Rpc {
     }
 
     async fn head(&self, index: usize, latest: &Value) -> Option<Head> {
-        let header = self.ask(index, "eth_getBlockByNumber", latest).await.ok()?;
-        let BlockHeader { number, timestamp, .. } = serde_json::from_value(header).ok()?;
+        const METHOD: &str = "eth_getBlockByNumber";
+        let header = self.ask(index, METHOD, latest).await.ok()?;
+        let BlockHeader { number, timestamp, .. } = parse(&header, METHOD).ok()?;
         Some(Head { number: block_number(number?)?, timestamp: timestamp.to() })
     }
 
@@ -188,8 +188,8 @@ impl Rpc {
     }
 
     async fn chain_id(&self, index: usize) -> Result<u64, RpcError> {
-        let id = self.call(index, "eth_chainId", &json!([])).await?;
-        let id: U64 = serde_json::from_value(id).map_err(|_| RpcError::Malformed("eth_chainId"))?;
+        const METHOD: &str = "eth_chainId";
+        let id: U64 = parse(&self.call(index, METHOD, &json!([])).await?, METHOD)?;
         Ok(id.to())
     }
 
@@ -241,20 +241,25 @@ impl Rpc {
         index: usize,
         method: &'static str,
         params: &Value,
-    ) -> Result<Value, RpcError> {
+    ) -> Result<Box<RawValue>, RpcError> {
         if let Some(endpoint) = self.endpoint(index) {
             self.is_right(index, endpoint).await?;
         }
         self.call(index, method, params).await
     }
 
-    async fn call(&self, index: usize, method: &'static str, params: &Value) -> Result<Value, RpcError> {
+    async fn call(
+        &self,
+        index: usize,
+        method: &'static str,
+        params: &Value,
+    ) -> Result<Box<RawValue>, RpcError> {
         let Some(endpoint) = self.endpoint(index) else {
             return Err(RpcError::Unreachable("no endpoint".to_owned()));
         };
         let started = Instant::now();
         let span = tracing::info_span!(target: SPANS, "rpc", "otel.kind" = "client", method, endpoint = %endpoint.label, error = Empty);
-        let answer = endpoint.provider.client().request::<_, Value>(method, params).into_future();
+        let answer = endpoint.provider.client().request::<_, Box<RawValue>>(method, params).into_future();
         let answer = answer.instrument(span.clone()).await;
         if answer.is_err() {
             span.record("error", true);
@@ -299,6 +304,11 @@ impl Rpc {
             _ => "request failed".to_owned(),
         })
     }
+}
+
+/// Reads an answer: from its text, since an answer may be large.
+fn parse<R: DeserializeOwned>(answer: &RawValue, method: &'static str) -> Result<R, RpcError> {
+    serde_json::from_str(answer.get()).map_err(|_| RpcError::Malformed(method))
 }
 
 /// The newest block that an endpoint knows.

@@ -4,19 +4,14 @@
 //! that was signed for. A node without `eth_simulateV1` is asked with `eth_call`, which leaves the gas
 //! unknown.
 
-use std::{sync::PoisonError, time::Duration};
-
+use super::{Chain, RpcError, Simulation};
 use alloy::{
     primitives::{Address, Bytes, U64},
-    rpc::json_rpc::ErrorPayload,
     sol_types::SolCall,
 };
 use registry_core::eth::abi::IForwarder;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::time::Instant;
-
-use super::{Chain, RpcError, Simulation};
 
 #[derive(Deserialize)]
 struct BlockJson {
@@ -31,19 +26,7 @@ struct CallJson {
     return_data: Bytes,
 }
 
-/// How long a node that lacks the method is not asked again: it may have been another machine behind the
-/// same URL, or one that is upgraded.
-const TRY_AGAIN: Duration = Duration::from_secs(600);
-
 impl Chain {
-    fn simulate_v1_again(&self) -> Option<Instant> {
-        *self.simulate_v1_again.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn try_simulate_v1_at(&self, again: Instant) {
-        *self.simulate_v1_again.lock().unwrap_or_else(PoisonError::into_inner) = Some(again);
-    }
-
     /// See [`super::ChainNode::simulate`].
     pub(super) async fn simulate_execute(
         &self,
@@ -63,17 +46,16 @@ impl Chain {
 
     /// `None` where the node does not simulate, or the forwarder refuses; `eth_call` then has the reason.
     async fn simulate_v1(&self, transaction: &Value) -> Result<Option<Simulation>, RpcError> {
-        if self.simulate_v1_again().is_some_and(|again| Instant::now() < again) {
+        if self.simulate_v1.is_missing() {
             return Ok(None);
         }
         let params =
             json!([{ "blockStateCalls": [{ "calls": [transaction] }], "validation": false }, "latest"]);
-        let blocks: Vec<BlockJson> = match self.rpc.read("eth_simulateV1", params).await {
+        let blocks: Vec<BlockJson> = match self.rpc.read(self.simulate_v1.name(), params).await {
             Ok(blocks) => blocks,
             Err(RpcError::Node(error)) => {
-                if lacks_method(&error) {
+                if self.simulate_v1.learn(&error) {
                     tracing::warn!(error = %error.message, "no eth_simulateV1: worst cases are reserved");
-                    self.try_simulate_v1_at(Instant::now() + TRY_AGAIN);
                 }
                 return Ok(None);
             }
@@ -94,15 +76,4 @@ fn simulation(answer: &Bytes, gas_used: Option<u64>) -> Option<Simulation> {
     } else {
         Simulation::InnerRevert(result.returnData)
     })
-}
-
-/// Whether a node says that it has no such method: by JSON-RPC's code, or in words. Words about anything else
-/// that does not exist, such as a block, say nothing about the method.
-fn lacks_method(error: &ErrorPayload) -> bool {
-    const METHOD_NOT_FOUND: i64 = -32_601;
-    const WORDS: [&str; 5] =
-        ["not found", "does not exist", "not supported", "not whitelisted", "not available"];
-    let message = error.message.to_ascii_lowercase();
-    let names_it = message.contains("method") || message.contains("simulatev1");
-    error.code == METHOD_NOT_FOUND || (names_it && WORDS.iter().any(|words| message.contains(words)))
 }

@@ -201,19 +201,20 @@ impl Daemon {
         let spending =
             Spending { max_fee: settings.max_fee_per_gas.0, daily_wei: settings.daily_gas_budget.0 };
         let contracts = Contracts { forwarder: chain.forwarder, registry: chain.registry };
-        let configured: Vec<Address> = keys.iter().map(|(key, _)| key.address()).collect();
-        let (any_key, _) = keys.first().context("no key")?.clone();
+        let configured: Vec<Address> = keys.iter().map(|key| key.signer.address()).collect();
+        let any_key = keys.first().context("no key")?.signer.clone();
         let wallet = Wallet::new(any_key, chain_id, chain.forwarder).with_no_op_gas(no_op_gas);
         let make: MakeSender<Chain> = {
             let (node, store, clock, metrics) =
                 (Arc::clone(&chain), Arc::clone(&store), clock.clone(), metrics.clone());
             let max_pending = settings.max_pending_per_key;
             Arc::new(move |account, lease| {
-                let (key, has_code) = keys.iter().find(|(key, _)| key.address() == account)?.clone();
+                let key = keys.iter().find(|key| key.signer.address() == account)?;
+                let signer = key.signer.clone();
                 let sender = Sender::new(Parts {
                     node: Arc::clone(&node),
                     store: Arc::clone(&store),
-                    wallet: Wallet::new(key, chain_id, node.forwarder).with_no_op_gas(no_op_gas),
+                    wallet: Wallet::new(signer, chain_id, node.forwarder).with_no_op_gas(no_op_gas),
                     lease,
                     contracts,
                     spending,
@@ -224,7 +225,10 @@ impl Daemon {
                     metrics: metrics.clone(),
                     events: events_in.clone(),
                 });
-                sender.saw_code(has_code);
+                sender.saw_code(key.has_code);
+                if let Some(why) = &key.unsigned {
+                    sender.signer_failed(why);
+                }
                 Some(Arc::new(sender))
             })
         };

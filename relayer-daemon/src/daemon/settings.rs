@@ -135,6 +135,11 @@ pub struct Settings {
     #[arg(long, env = "MAX_PENDING_PER_KEY", hide_env_values = true, default_value = "16", value_parser = count)]
     pub max_pending_per_key: usize,
 
+    /// From how many transactions of a key on, counted by the chain and without a receipt yet, receipts are read
+    /// by the block (eth_getBlockReceipts) instead of one by one; 0: never
+    #[arg(long, env = "BLOCK_RECEIPTS_FROM", hide_env_values = true, default_value_t = 4)]
+    pub block_receipts_from: usize,
+
     /// How long a client waits for the receipt before it gets 202, seconds
     #[arg(long, env = "RELAY_WAIT_SECONDS", hide_env_values = true, default_value = "30", value_parser = seconds)]
     pub relay_wait: Duration,

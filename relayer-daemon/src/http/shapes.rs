@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    outcome::{ErrorCode, Failure, Finality, MinedTransaction},
+    outcome::{ErrorCode, MinedTransaction, RelayState},
     sender::health::AccountState,
     store::RelayRecord,
 };
@@ -212,30 +212,11 @@ impl ExecutedBody {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Relay")]
 pub(crate) struct RelayBody<'a> {
-    /// The request's EIP-712 digest.
-    #[serde(with = "json::Hash")]
-    id: B256,
-    /// `executed`; `reverted`: mined, but the inner call failed; `dropped`: not executed, and it will not be
-    /// unless it is sent again. A reorganisation can turn each back to `pending`.
-    #[schemars(extend("enum" = ["pending", "executed", "reverted", "dropped"]))]
-    state: &'static str,
     #[serde(flatten)]
-    mined: Option<MinedTransaction>,
+    state: RelayState<'a>,
     /// Blocks from its own to the newest, both counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     confirmations: Option<u64>,
-    /// How final its block is: a reorganisation takes back what is not `finalized`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    finality: Option<Finality>,
-    /// The agent that the call registered, if it did.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    agent_id: Option<AgentId>,
-    /// Why it failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'a str>,
-    /// Why it failed, to a program.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    code: Option<ErrorCode>,
     /// Every transaction tried, oldest first.
     #[schemars(with = "Vec<json::Hash>")]
     tx_hashes: &'a [B256],
@@ -243,22 +224,10 @@ pub(crate) struct RelayBody<'a> {
 
 impl<'a> RelayBody<'a> {
     pub(crate) fn new(id: B256, record: &'a RelayRecord, head: u64) -> Self {
-        let (state, (mined, failure, agent_id)) = match &record.outcome {
-            None => ("pending", (None, None, None)),
-            Some(outcome) => (outcome.state(), outcome.parts()),
-        };
-        Self {
-            id,
-            state,
-            mined: mined.copied(),
-            // The head may have been read before the block was made.
-            confirmations: mined.map(|mined| head.saturating_sub(mined.block_number).saturating_add(1)),
-            finality: mined.and(record.finality),
-            agent_id: agent_id.map(AgentId),
-            error: failure.map(Failure::message),
-            code: failure.map(|failure| failure.code),
-            tx_hashes: &record.hashes,
-        }
+        let state = RelayState::new(id, record.outcome.as_ref(), record.finality);
+        // The head may have been read before the block was made.
+        let confirmations = state.block_number().map(|block| head.saturating_sub(block).saturating_add(1));
+        Self { state, confirmations, tx_hashes: &record.hashes }
     }
 }
 
@@ -275,7 +244,7 @@ pub(crate) struct FailureBody<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::RelayOutcome;
+    use crate::outcome::{Failure, Finality, RelayOutcome};
     use alloy::primitives::address;
 
     const MINED: MinedTransaction =
@@ -322,7 +291,7 @@ mod tests {
         assert_eq!(
             show(reverted, vec![MINED.tx_hash]),
             format!(
-                r#"{{"id":"{id_text}","state":"reverted","txHash":"{tx}","blockNumber":7,"gasUsed":9,"confirmations":3,"finality":"safe","error":"Agent not active","code":"CALL_REVERTED","txHashes":["{tx}"]}}"#
+                r#"{{"id":"{id_text}","state":"reverted","txHash":"{tx}","blockNumber":7,"gasUsed":9,"finality":"safe","error":"Agent not active","code":"CALL_REVERTED","confirmations":3,"txHashes":["{tx}"]}}"#
             )
         );
         let dropped = Some(RelayOutcome::Dropped { failure });

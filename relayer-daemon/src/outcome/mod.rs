@@ -3,6 +3,7 @@
 mod error_code;
 mod failure;
 mod finality;
+mod state;
 
 use alloy::primitives::{B256, U256};
 use registry_core::eth::json;
@@ -12,6 +13,7 @@ use serde::Serialize;
 pub use error_code::ErrorCode;
 pub use failure::Failure;
 pub use finality::{BlockHeads, Finality};
+pub(crate) use state::RelayState;
 
 /// How a relay ended.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -30,12 +30,15 @@ use tokio::sync::Semaphore;
 use tracing::Instrument as _;
 
 use self::{
-    backoff::{FIRST_PAUSE, LONGEST_PAUSE, SharedBackoff, Step},
+    backoff::{LONGEST_PAUSE, SharedBackoff, Step},
     brief_cache::BriefCache,
     checks::CheckError,
     gas_price::GasPrice,
     inflight::{Inflight, InflightStart, Runner, Waiting},
-    policy::{ApiKey, Policy, SharedPolicy, decision::DecisionClient},
+    policy::{
+        ApiKey, Policy, SharedPolicy,
+        decision::{DecisionClient, RequestInQuestion},
+    },
 };
 use crate::{
     budget::share::Allowance,
@@ -281,8 +284,9 @@ impl<C: ChainNode> Relayer<C> {
     ) -> Result<(), Failure> {
         let Some(target) = &policy.decision else { return Ok(()) };
         let (key, now) = (key.map(|key| key.name.as_str()), self.clock.now());
+        let asked = RequestInQuestion { id, key, request, now };
         let span = tracing::info_span!(target: SPANS, "relay.decide", "otel.kind" = "client");
-        self.decisions.ask(target, id, key, request, now, &self.metrics).instrument(span).await
+        self.decisions.ask(target, &asked, &self.metrics).instrument(span).await
     }
 
     /// Runs a stored relay again: after a restart, after a foreign transaction used its nonce, or after the
@@ -348,46 +352,6 @@ impl<C: ChainNode> Relayer<C> {
             }
         };
         self.drop_relay(relay.id, failure).await;
-    }
-
-    /// Retries a relay that the sender could not give a nonce to: nothing of it is stored or sent.
-    async fn unsent(self: Arc<Self>, id: B256, failure: Failure) {
-        if matches!(
-            failure.code,
-            ErrorCode::RpcFailed
-                | ErrorCode::RpcTimeout
-                | ErrorCode::JournalFailed
-                | ErrorCode::StoreUnavailable
-                | ErrorCode::SignerFailed
-        ) {
-            self.backoff.failed(Step::Send, failure.clone());
-        }
-        let blocked = self.inflight.blocked(id);
-        if blocked >= self.patience {
-            return self.drop_relay(id, failure).await;
-        }
-        tracing::warn!(relay = %id, reason = failure.message(), "not sent, waits and tries again");
-        // As long again as it has waited already.
-        if self.sleep(blocked.clamp(FIRST_PAUSE, LONGEST_PAUSE)).await
-            && let Some(relay) = self.accepted(id).await
-        {
-            self.run(relay).await;
-        }
-    }
-
-    /// Ends a relay of which nothing was sent. Clients get the outcome only once it is stored: a relay that
-    /// is still pending in the store is executed after a restart.
-    async fn drop_relay(&self, id: B256, failure: Failure) {
-        if *self.stopping.borrow() {
-            // It stays in the store for the next start.
-            return;
-        }
-        let outcome = RelayOutcome::Dropped { failure };
-        let (written, clock) = (outcome.clone(), self.clock.clone());
-        let write = move |store: &Store| store.finish_unsent(id, &written, clock.now());
-        if self.retry(id, "dropped relay not journalled", write).await.is_some() {
-            self.finished(id, outcome);
-        }
     }
 
     /// Waits for a relay that an account of this daemon has in flight.

@@ -1,21 +1,71 @@
 //! Trying again: what the store refuses now it may take in a moment.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use alloy::primitives::B256;
 
 use super::{
     Relayer,
-    backoff::{FIRST_PAUSE, LONGEST_PAUSE},
+    backoff::{FIRST_PAUSE, LONGEST_PAUSE, Step},
     inflight::Runner,
 };
 use crate::{
     chain::ChainNode,
+    outcome::{ErrorCode, Failure, RelayOutcome},
     process::shutdown::stopped,
     store::{NewRelay, Store, StoreError},
 };
 
 impl<C: ChainNode> Relayer<C> {
+    /// Retries a relay that the sender could not give a nonce to: nothing of it is stored or sent.
+    pub(super) async fn unsent(self: Arc<Self>, id: B256, failure: Failure) {
+        if matches!(
+            failure.code,
+            ErrorCode::RpcFailed
+                | ErrorCode::RpcTimeout
+                | ErrorCode::JournalFailed
+                | ErrorCode::StoreUnavailable
+        ) {
+            self.backoff.failed(Step::Send, failure.clone());
+        } else if failure.code == ErrorCode::SignerFailed {
+            if self.accounts.can_sign() {
+                // Another account takes it, at once.
+                tracing::info!(relay = %id, "goes to another account");
+                if let Some(relay) = self.accepted(id).await {
+                    self.resume(relay);
+                }
+                return;
+            }
+            self.backoff.failed(Step::Send, failure.clone());
+        }
+        let blocked = self.inflight.blocked(id);
+        if blocked >= self.patience {
+            return self.drop_relay(id, failure).await;
+        }
+        tracing::warn!(relay = %id, reason = failure.message(), "not sent, waits and tries again");
+        // As long again as it has waited already.
+        if self.sleep(blocked.clamp(FIRST_PAUSE, LONGEST_PAUSE)).await
+            && let Some(relay) = self.accepted(id).await
+        {
+            self.run(relay).await;
+        }
+    }
+
+    /// Ends a relay of which nothing was sent. Clients get the outcome only once it is stored: a relay that
+    /// is still pending in the store is executed after a restart.
+    pub(super) async fn drop_relay(&self, id: B256, failure: Failure) {
+        if *self.stopping.borrow() {
+            // It stays in the store for the next start.
+            return;
+        }
+        let outcome = RelayOutcome::Dropped { failure };
+        let (written, clock) = (outcome.clone(), self.clock.clone());
+        let write = move |store: &Store| store.finish_unsent(id, &written, clock.now());
+        if self.retry(id, "dropped relay not journalled", write).await.is_some() {
+            self.finished(id, outcome);
+        }
+    }
+
     /// A relay as it was accepted, retried until the store answers. `None` if not stored, or at shutdown.
     pub(super) async fn accepted(&self, id: B256) -> Option<NewRelay> {
         let relay = self.retry(id, "journal not read", move |store| store.accepted(id)).await?;

@@ -75,7 +75,8 @@ impl<N: ChainNode> Accounts<N> {
     }
 
     /// The accounts that can pay so much more, least loaded first, of these the richest first, so that they
-    /// spend alike. Stuck ones are among them only if no other account can.
+    /// spend alike. Stuck ones are among them only if no other account can, and those whose signers do not sign
+    /// only if no account can sign.
     fn by_load(&self, wei: u128) -> Vec<Arc<Sender<N>>> {
         let leased = self.senders().into_iter().filter(|sender| sender.parts.lease.takes_relays());
         let states = leased.map(|sender| (sender.account_state(), sender));
@@ -110,6 +111,12 @@ impl<N: ChainNode> Accounts<N> {
         }
     }
 
+    /// Whether any account can sign and pay.
+    pub fn can_sign(&self) -> bool {
+        let state = |sender: &Arc<Sender<N>>| sender.account_state();
+        self.senders().iter().map(state).any(|state| state.is_able() && state != AccountState::SignerFailed)
+    }
+
     /// Why no account can take a relay. [`ErrorCode::StoreUnavailable`] is about the leases alone: another
     /// daemon may take it.
     fn failure(&self) -> Failure {
@@ -130,8 +137,11 @@ impl<N: ChainNode> Accounts<N> {
     pub fn check(&self) -> Result<(), Failure> {
         let senders = self.senders();
         // A daemon of a fleet may have no account: others send what it accepts.
-        let able = senders.is_empty() || senders.iter().any(|sender| sender.account_state().is_able());
-        if able { Ok(()) } else { Err(self.failure()) }
+        if senders.is_empty() || self.can_sign() {
+            return Ok(());
+        }
+        let able = senders.iter().any(|sender| sender.account_state().is_able());
+        Err(if able { Failure::of(ErrorCode::SignerFailed) } else { self.failure() })
     }
 }
 

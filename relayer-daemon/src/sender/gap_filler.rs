@@ -18,6 +18,9 @@ impl<N: ChainNode> Sender<N> {
     /// Fills the gaps below the highest nonce in flight, a bounded number at a time.
     pub(super) async fn fill_gap(&self, mined: u64, market: &Market) -> Result<(), SenderError> {
         let Some(highest) = self.in_flight_nonces().last().copied() else { return Ok(()) };
+        if self.has_signer_failed() {
+            return Ok(());
+        }
         let taken: BTreeSet<u64> = self.in_flight_nonces().into_iter().collect();
         let is_free = |nonce: &u64| !taken.contains(nonce);
         if !(mined..highest).any(|nonce| is_free(&nonce)) {
@@ -32,22 +35,19 @@ impl<N: ChainNode> Sender<N> {
             return Ok(());
         }
         let view = self.parts.node.account_view(self.account(), None).await?;
-        let mut no_ops = Vec::new();
+        let mut filled = Vec::new();
+        // Lowest first: the higher ones wait for it.
         for nonce in gap.into_iter().filter(|nonce| *nonce >= view.mined_nonce) {
             let account = self.account();
             // What is open or mined by the store is no gap: the loop that watches for reorgs follows it.
             let is_ours = move |store: &Store| store.explains(account, nonce, nonce.saturating_add(1));
-            if !self.parts.store.run(is_ours).await? {
-                no_ops.extend(self.no_op(nonce, market).await?);
+            if self.parts.store.run(is_ours).await? {
+                continue;
             }
-        }
-        // Lowest first: the higher ones wait for it.
-        let mut filled = Vec::with_capacity(no_ops.len());
-        for no_op in no_ops {
-            if !self.record_gap(&no_op, no_op.expected_wei()).await? {
-                tracing::warn!(nonce = no_op.nonce, "the budget does not allow a gap to be filled");
+            let Some(no_op) = self.filled(nonce, market).await? else {
+                tracing::warn!(nonce, "the budget or the fee cap does not allow a gap to be filled");
                 break;
-            }
+            };
             filled.push(no_op);
         }
         if filled.is_empty() {
@@ -60,20 +60,32 @@ impl<N: ChainNode> Sender<N> {
         Ok(())
     }
 
-    /// A no-op for a free nonce. If the nonce was ours, and was lost to a foreign transaction that a reorg
-    /// then undid, the no-op must outbid what was signed for it before, which nodes may still have.
-    async fn no_op(&self, nonce: u64, market: &Market) -> Result<Option<NonceAssignment>, SenderError> {
+    /// Stores a no-op for a free nonce, if the budget allows one.
+    ///
+    /// If the nonce was ours, and was lost to a foreign transaction that a reorg then undid, nodes may still have
+    /// what was signed for it before. The no-op outbids that, or where it cannot, within the cap or the budget, is
+    /// as dear as the market: a node that has the earlier bytes fills the gap with them. These are out, whether a
+    /// no-op is sent or not, so the budget is asked for the no-op alone.
+    async fn filled(&self, nonce: u64, market: &Market) -> Result<Option<NonceAssignment>, SenderError> {
         let (cap, account) = (self.parts.spending.max_fee, self.account());
         let before = self.parts.store.run(move |store| store.assignment(account, nonce)).await?;
-        let fees = match before.latest() {
-            Some(latest) => latest.fees.bumped(market, cap),
-            None => Fees::initial(market, cap),
-        };
-        let mut transactions = before.transactions;
-        if let Some(fees) = fees {
-            transactions.push(self.parts.wallet.no_op(nonce, fees, TransactionPurpose::Gap).await?);
+        let dearer = before.latest().and_then(|latest| latest.fees.of_cancellation(market, cap));
+        let offers: Vec<Fees> = dearer.into_iter().chain(Fees::initial(market, cap)).collect();
+        if offers.is_empty() && before.latest().is_some() {
+            // Above the cap the earlier bytes go out again.
+            let again = NonceAssignment { relay: None, ..before };
+            let allowed = self.record_gap(&again, again.expected_wei()).await?;
+            return Ok(allowed.then_some(again));
         }
-        // At the cap the earlier bytes go out again; without any, the next round tries again.
-        Ok((!transactions.is_empty()).then_some(NonceAssignment { nonce, relay: None, transactions }))
+        for fees in offers {
+            let mut transactions = before.transactions.clone();
+            let signed = self.parts.wallet.no_op(nonce, fees, TransactionPurpose::Gap).await;
+            transactions.push(self.noted(signed)?);
+            let gap = NonceAssignment { nonce, relay: None, transactions };
+            if self.record_gap(&gap, self.parts.wallet.no_op_wei(fees)).await? {
+                return Ok(Some(gap));
+            }
+        }
+        Ok(None)
     }
 }

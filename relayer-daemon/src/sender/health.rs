@@ -1,13 +1,13 @@
 //! What keeps an account from getting relays. It stops that account alone: the others go on.
 
-use std::time::Duration;
+use std::{fmt::Display, time::Duration};
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::time::Instant;
 
 use super::{Sender, State, nonce_state::NonceState};
-use crate::{chain::ChainNode, metrics::gauge_value};
+use crate::{chain::ChainNode, metrics::gauge_value, signer::SignerError};
 
 /// An account must hold this much, wei (service.md section 8: 0.001 ETH).
 pub const MINIMUM_BALANCE_WEI: u128 = 1_000_000_000_000_000;
@@ -24,9 +24,11 @@ const AFTER_FAILURE: Duration = Duration::from_secs(5);
 pub enum AccountState {
     /// It gets relays.
     Ready,
-    /// Its oldest transaction waits for too long, its sender stands still, or nothing could be signed for it:
-    /// it gets relays only where no account is ready.
+    /// Its oldest transaction waits for too long, its sender stands still, or it could give no nonce: it gets
+    /// relays only where no account is ready.
     Stuck,
+    /// Its signer does not sign: it gets relays only where no account can sign.
+    SignerFailed,
     /// It holds too little: it gets none.
     Empty,
     /// It has code, an EIP-7702 delegation, with which nodes keep one pending transaction: it gets none.
@@ -41,6 +43,7 @@ impl AccountState {
         match self {
             Self::Ready => "ready",
             Self::Stuck => "stuck",
+            Self::SignerFailed => "signerFailed",
             Self::Empty => "empty",
             Self::Delegated => "delegated",
             Self::Elsewhere => "elsewhere",
@@ -49,7 +52,7 @@ impl AccountState {
 
     /// Whether the account may get relays at all.
     pub const fn is_able(self) -> bool {
-        matches!(self, Self::Ready | Self::Stuck)
+        matches!(self, Self::Ready | Self::Stuck | Self::SignerFailed)
     }
 }
 
@@ -60,6 +63,8 @@ pub(super) struct Health {
     balance_wei: Option<u128>,
     /// Whether it has code.
     delegated: bool,
+    /// Whether its signer did not sign when it was last asked.
+    signer_failed: bool,
     /// When its loops last finished a round.
     pub(super) round_at: Option<Instant>,
     /// When it could give no nonce, unless it has given one since.
@@ -68,7 +73,7 @@ pub(super) struct Health {
 
 impl State {
     fn account_state(&self) -> AccountState {
-        let Health { balance_wei, delegated, round_at, failed_at } = &self.health;
+        let Health { balance_wei, delegated, signer_failed, round_at, failed_at } = &self.health;
         let longer = |since: &Option<Instant>, limit| since.is_some_and(|since| since.elapsed() > limit);
         let oldest =
             self.nonces.values().filter_map(NonceState::in_flight).map(|nonce| nonce.opened_at).min();
@@ -76,6 +81,8 @@ impl State {
             AccountState::Delegated
         } else if balance_wei.is_some_and(|wei| wei < MINIMUM_BALANCE_WEI) {
             AccountState::Empty
+        } else if *signer_failed {
+            AccountState::SignerFailed
         } else if longer(&oldest, STUCK_AFTER)
             || longer(round_at, SILENCE)
             || failed_at.is_some_and(|at| at.elapsed() < AFTER_FAILURE)
@@ -143,6 +150,39 @@ impl<N: ChainNode> Sender<N> {
         let was = self.account_state();
         self.state().health.delegated = has_code;
         self.tell_change(was);
+    }
+
+    /// Whether the signer did not sign when it was last asked.
+    pub(super) fn has_signer_failed(&self) -> bool {
+        self.state().health.signer_failed
+    }
+
+    /// Notes that the signer does not sign, and why.
+    pub fn signer_failed(&self, why: &impl Display) {
+        let account = self.account();
+        if std::mem::replace(&mut self.state().health.signer_failed, true) {
+            tracing::debug!(%account, %why, "not signed");
+            return;
+        }
+        tracing::error!(%account, %why, "not signed: the account gets no relays until its signer signs again");
+        self.signer_failed.notify_one();
+    }
+
+    /// Notes that the signer signs.
+    pub(super) fn signer_works(&self) {
+        if std::mem::take(&mut self.state().health.signer_failed) {
+            tracing::info!(account = %self.account(), "the account's signer signs again");
+            self.made_room();
+        }
+    }
+
+    /// Notes whether the signer has signed.
+    pub(super) fn noted<T>(&self, signed: Result<T, SignerError>) -> Result<T, SignerError> {
+        match &signed {
+            Ok(_) => self.signer_works(),
+            Err(error) => self.signer_failed(error),
+        }
+        signed
     }
 
     fn tell_change(&self, was: AccountState) {

@@ -160,6 +160,8 @@ pub struct Sender<N> {
     sent: Notify,
     /// The chain counts fewer transactions than the store.
     count_fell: Notify,
+    /// The signer does not sign, and is to be tried.
+    signer_failed: Notify,
 }
 
 /// What the loops share.
@@ -239,6 +241,7 @@ impl<N: ChainNode> Sender<N> {
             may_submit: Notify::new(),
             sent: Notify::new(),
             count_fell: Notify::new(),
+            signer_failed: Notify::new(),
         }
     }
 
@@ -305,7 +308,7 @@ impl<N: ChainNode> Sender<N> {
         let market = self.parts.node.market().await?;
         self.saw_head(market.head);
         self.resend_and_replace(&market).await?;
-        self.fill_gap(mined, &market).await?;
+        unless_unsigned(self.fill_gap(mined, &market).await)?;
         Ok(false)
     }
 
@@ -420,6 +423,14 @@ impl<N: ChainNode> Sender<N> {
     fn publish(&self, event: SenderEvent) {
         // The receiver is gone only at shutdown; the store has the event's facts.
         let _ = self.parts.events.send(event);
+    }
+}
+
+/// A signature that is missing ends no round: the log says why, and another round tries again.
+fn unless_unsigned(done: Result<(), SenderError>) -> Result<(), SenderError> {
+    match done {
+        Err(SenderError::Signing(_)) => Ok(()),
+        done => done,
     }
 }
 

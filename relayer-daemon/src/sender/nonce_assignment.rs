@@ -1,6 +1,6 @@
 //! Sending a batch of relays: nonces, signatures, store, network, in this order.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, fmt::Display, time::Duration};
 
 use alloy::primitives::B256;
 use futures_util::future::{join_all, try_join_all};
@@ -42,7 +42,7 @@ impl<N: ChainNode> Sender<N> {
             self.made_room();
             return;
         }
-        let relays: Vec<B256> = jobs.iter().map(|job| job.relay.id).collect();
+        let mut relays: Vec<B256> = jobs.iter().map(|job| job.relay.id).collect();
         let span = tracing::info_span!(target: SPANS, "sender.sign", ?relays);
         let assigned = self.assign(jobs).instrument(span).await;
         {
@@ -58,11 +58,14 @@ impl<N: ChainNode> Sender<N> {
                 faults::point("after_send");
             }
             Err(error) => {
-                tracing::error!(%error, relays = relays.len(), "not signed or not journalled, so not sent");
                 let failure = match error {
-                    SenderError::Rpc(error) => error.into(),
-                    SenderError::Store(error) => error.into(),
-                    SenderError::Signing(_) => Failure::of(ErrorCode::SignerFailed),
+                    SenderError::Rpc(error) => unassigned(error, &relays),
+                    SenderError::Store(error) => unassigned(error, &relays),
+                    // The log has it. What waits behind them would wait for the same signer.
+                    SenderError::Signing(_) => {
+                        relays.extend(self.state().queue.drain(..).map(|job| job.relay.id));
+                        Failure::of(ErrorCode::SignerFailed)
+                    }
                 };
                 relays.into_iter().for_each(|id| self.publish(SenderEvent::Unsent(id, failure.clone())));
                 self.made_room();
@@ -168,7 +171,8 @@ impl<N: ChainNode> Sender<N> {
         faults::point("after_nonce");
         // At once: a signer outside the process takes its time for each.
         let assignments = try_join_all((first..).zip(jobs).map(async |(nonce, job)| {
-            let transaction = self.parts.wallet.relay(nonce, job.calldata, job.gas_limit, job.fees).await?;
+            let signed = self.parts.wallet.relay(nonce, job.calldata, job.gas_limit, job.fees).await;
+            let transaction = self.noted(signed)?;
             let (relay, transactions) = (Some(job.relay), vec![transaction]);
             Ok::<_, SenderError>(NonceAssignment { nonce, relay, transactions })
         }))
@@ -200,4 +204,10 @@ impl<N: ChainNode> Sender<N> {
         ended.into_iter().for_each(|(id, outcome)| self.publish(SenderEvent::Finished(id, outcome)));
         Ok(left)
     }
+}
+
+/// What clients hear of relays that the chain or the store kept from getting nonces.
+fn unassigned(error: impl Display + Into<Failure>, relays: &[B256]) -> Failure {
+    tracing::error!(%error, relays = relays.len(), "no nonce or not journalled, so not sent");
+    error.into()
 }

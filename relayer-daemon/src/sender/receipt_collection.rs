@@ -1,7 +1,8 @@
 //! Looks up the receipts of nonces in flight, and settles them in the store.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
+use alloy::primitives::B256;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use tokio::time::Instant;
 use tracing::Instrument as _;
@@ -43,9 +44,14 @@ impl<N: ChainNode> Sender<N> {
     /// too low. A failed lookup or write does not hold up the others.
     pub(super) async fn collect_receipts(&self, mined: u64) -> Collected {
         let due = self.due(mined);
+        let tried = |(assignment, _): &(NonceAssignment, bool)| {
+            assignment.transactions.iter().map(|transaction| transaction.hash).collect()
+        };
+        let tried: Vec<Vec<B256>> = due.iter().map(tried).collect();
+        let found = self.parts.node.receipts_by_block(&tried).await;
         let lookups: Vec<_> = due
             .iter()
-            .map(|(assignment, everywhere)| self.collect(assignment, *everywhere).boxed())
+            .map(|(assignment, everywhere)| self.collect(assignment, *everywhere, &found).boxed())
             .collect();
         let ended: Vec<_> = stream::iter(lookups).buffer_unordered(LOOKUPS).collect().await;
         Collected {
@@ -54,11 +60,24 @@ impl<N: ChainNode> Sender<N> {
         }
     }
 
-    /// Looks a nonce up, and settles it if it was mined. Returns the nonce, whether all endpoints answered
-    /// that it was not, and whether it is settled.
-    async fn collect(&self, assignment: &NonceAssignment, everywhere: bool) -> (u64, bool, bool) {
+    /// Looks a nonce up, unless its receipt is among those `found` already, and settles it if it was mined.
+    /// Returns the nonce, whether all endpoints answered that it was not, and whether it is settled.
+    async fn collect(
+        &self,
+        assignment: &NonceAssignment,
+        everywhere: bool,
+        found: &HashMap<B256, Receipt>,
+    ) -> (u64, bool, bool) {
         let nonce = assignment.nonce;
-        match self.look_up(assignment, everywhere).await {
+        let known = assignment
+            .transactions
+            .iter()
+            .find_map(|transaction| Some((transaction.purpose, found.get(&transaction.hash)?.clone())));
+        let lookup = match known {
+            Some((purpose, receipt)) => Lookup::Found(purpose, receipt),
+            None => self.look_up(assignment, everywhere).await,
+        };
+        match lookup {
             Lookup::Absent => (nonce, true, false),
             Lookup::Unclear => (nonce, false, false),
             Lookup::Found(purpose, receipt) => {

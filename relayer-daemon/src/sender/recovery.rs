@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use super::{Sender, SenderError, nonce_state::NonceState};
+use super::{Sender, SenderError, nonce_state::NonceState, unless_unsigned};
 use crate::{
     chain::ChainNode,
     store::{RelayTerms, Store},
@@ -37,7 +37,7 @@ impl<N: ChainNode> Sender<N> {
 
         let nonces: Vec<u64> = self.in_flight_nonces().into_iter().filter(|nonce| *nonce >= mined).collect();
         self.send(&nonces).await;
-        self.fill_gap(mined, &market).await?;
+        unless_unsigned(self.fill_gap(mined, &market).await)?;
         let in_flight: Vec<Option<RelayTerms>> = {
             let state = self.state();
             let in_flight = state.nonces.values().filter_map(NonceState::in_flight);

@@ -47,6 +47,8 @@ impl<N: ChainNode> Sender<N> {
             match signed {
                 Ok(Some(nonce)) => replaced.push(nonce),
                 Ok(None) => {}
+                // The log has it. The signed ones go out again as they are.
+                Err(SenderError::Signing(_)) => {}
                 // The others are sent all the same.
                 Err(error) => result = Err(error),
             }
@@ -115,7 +117,7 @@ impl<N: ChainNode> Sender<N> {
     }
 
     /// Signs a replacement: the same call, or a no-op for the reason `cancel`. If the budget does not allow
-    /// it, the old bytes are to be sent again. Returns the nonce if there is anything to send.
+    /// it, or the signer has failed, the old bytes are to be sent again. Returns the nonce if there is anything to send.
     async fn replace(
         &self,
         nonce: u64,
@@ -124,11 +126,15 @@ impl<N: ChainNode> Sender<N> {
     ) -> Result<Option<u64>, SenderError> {
         let Some(assignment) = self.assignment(nonce) else { return Ok(None) };
         let Some(latest) = assignment.latest() else { return Ok(None) };
+        if self.has_signer_failed() {
+            return Ok(Some(nonce));
+        }
         let replacement =
             match cancel.or((latest.purpose != TransactionPurpose::Relay).then_some(latest.purpose)) {
-                Some(purpose) => self.parts.wallet.no_op(nonce, fees, purpose).await?,
-                None => self.parts.wallet.relay_again(nonce, latest, fees).await?,
+                Some(purpose) => self.parts.wallet.no_op(nonce, fees, purpose).await,
+                None => self.parts.wallet.relay_again(nonce, latest, fees).await,
             };
+        let replacement = self.noted(replacement)?;
         let mut replaced = assignment.clone();
         replaced.transactions.push(replacement.clone());
         let wei = replaced.expected_wei();

@@ -43,6 +43,14 @@ impl Wallet {
         self.signer.address()
     }
 
+    /// Tries the signer with a transaction that no chain takes.
+    ///
+    /// # Errors
+    /// [`SignerError`].
+    pub async fn try_out(&self) -> Result<(), SignerError> {
+        self.signer.try_out(self.chain_id).await
+    }
+
     /// Signs a call of the forwarder; the value is always 0.
     pub async fn relay(
         &self,

@@ -1,4 +1,5 @@
-//! The sender's loops, which do not wait for one another: submitting, following, watching.
+//! The sender's loops, which do not wait for one another: submitting, following, watching, and trying a signer
+//! that does not sign.
 //!
 //! They run in one task and end together at shutdown, each after the step in hand.
 
@@ -20,6 +21,10 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const SHORT_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause between rounds while anything is in flight.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// The pause before a signer that has failed is tried again; it doubles with each try.
+const FIRST_TRY: Duration = Duration::from_secs(1);
+/// The longest pause before a signer that has failed is tried again.
+const LAST_TRY: Duration = Duration::from_secs(30);
 /// How long unanswered sends may go on at shutdown.
 const LAST_SENDS: Duration = Duration::from_secs(1);
 /// How often the mined count is read and blocks are compared, to notice reorgs.
@@ -33,7 +38,8 @@ impl<N: ChainNode> Sender<N> {
         tokio::join!(
             self.submitting(stop.clone()),
             self.following(stop.clone()),
-            self.watching(stop.clone())
+            self.watching(stop.clone()),
+            self.trying_signer(stop.clone())
         );
         let cut_off = self.parts.node.finish_broadcasts(LAST_SENDS).await;
         if cut_off > 0 {
@@ -111,6 +117,33 @@ impl<N: ChainNode> Sender<N> {
                 tracing::warn!(%error, "chain not watched");
             } else if !self.has_pending() {
                 self.finished_round();
+            }
+        }
+    }
+
+    /// Tries a signer that has failed, with backoff, until it signs.
+    async fn trying_signer(&self, mut stop: ShutdownSignal) {
+        loop {
+            tokio::select! {
+                biased;
+                () = stopped(&mut stop) => return,
+                () = self.signer_failed.notified() => {}
+            }
+            let mut pause = FIRST_TRY;
+            while self.has_signer_failed() {
+                tokio::select! {
+                    biased;
+                    () = stopped(&mut stop) => return,
+                    () = sleep(pause) => {}
+                }
+                // What is wrong is in the log since the first failure.
+                tokio::select! {
+                    biased;
+                    () = stopped(&mut stop) => return,
+                    Ok(()) = self.parts.wallet.try_out() => self.signer_works(),
+                    else => {}
+                }
+                pause = (pause * 2).min(LAST_TRY);
             }
         }
     }

@@ -1,6 +1,10 @@
-//! Which signer the environment names.
+//! Which signers the environment names: keys in this process, or signers outside it, one for each account.
+//!
+//! A signer outside is not called here, with one exception: a single KMS key without an address is asked for
+//! its public key. Whether the others sign is found out by the checks before the start, and what is wrong with
+//! one stops its account alone.
 
-use std::{env, time::Duration};
+use std::{collections::BTreeSet, env, time::Duration};
 
 use alloy::primitives::Address;
 use reqwest::Url;
@@ -10,30 +14,47 @@ use super::{Key, SignerError, TxSigner, remote::RemoteSigner};
 use crate::keys::{self, KeyError};
 
 const KMS: &str = "RELAYER_KEY_KMS";
+const KMS_ADDRESS: &str = "RELAYER_KEY_KMS_ADDRESS";
 const REMOTE: &str = "RELAYER_KEY_REMOTE";
 const REMOTE_ADDRESS: &str = "RELAYER_KEY_REMOTE_ADDRESS";
 
-/// Why there is no signer. Says which variable, never what is in it.
+/// Why there is no signer. Says which variable, never what is in it; an address is no secret.
 #[derive(Debug, Error)]
 pub enum SignerSourceError {
     /// A key in this process.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// More than one source is set.
-    #[error("more than one key: set only one of {}, {KMS}, {REMOTE}", keys::SOURCES.join(", "))]
+    /// A key in this process, and a signer outside it.
+    #[error("more than one key: set only one of {}, or {KMS} and {REMOTE}", keys::SOURCES.join(", "))]
     Ambiguous,
     /// Not a URL.
-    #[error("{REMOTE} is no http or https URL")]
-    Url,
+    #[error("{REMOTE}: entry {0} is no http or https URL (its text is not shown: it may hold a token)")]
+    Url(usize),
     /// No address, or a wrong one.
-    #[error("{REMOTE} needs {REMOTE_ADDRESS}: the address that it signs for")]
-    Address,
+    #[error("{REMOTE} needs {REMOTE_ADDRESS}: the addresses that it signs for; entry {0} is none")]
+    Address(usize),
+    /// As many URLs as addresses, or one for all.
+    #[error(
+        "{REMOTE} has {0} URLs for the {1} addresses of {REMOTE_ADDRESS}: set one for all, or one for each"
+    )]
+    Urls(usize, usize),
     /// No HTTP client.
     #[error("no HTTP client can be built for {REMOTE}")]
     Client,
     /// KMS does not have it.
     #[error("{KMS}: {0}")]
     Kms(SignerError),
+    /// An address of KMS that is none.
+    #[error("{KMS_ADDRESS}: entry {0} is no address")]
+    KmsAddress(usize),
+    /// Keys of KMS whose accounts are not known while KMS does not answer.
+    #[error(
+        "{KMS} has {0} keys and {KMS_ADDRESS} {1} addresses: with several accounts each key needs its own"
+    )]
+    KmsAddresses(usize, usize),
+    /// An account with two signers.
+    #[error("{0} has two signers: name each account once")]
+    Twice(Address),
     /// Built without KMS.
     #[error("{KMS}: this program was built without the feature `kms`")]
     NoKms,
@@ -46,36 +67,96 @@ pub enum SignerSourceError {
 /// [`SignerSourceError`], free of secrets.
 pub async fn from_env(time_limit: Duration) -> Result<Vec<TxSigner>, SignerSourceError> {
     let var = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
-    let here = keys::SOURCES.iter().filter(|name| var(name).is_some()).count();
-    match (here, var(KMS), var(REMOTE)) {
-        (_, None, None) => Ok(keys::from_env()?.into_iter().map(TxSigner::from).collect()),
-        (0, Some(key_id), None) => Ok(vec![kms(key_id, time_limit).await?]),
-        (0, None, Some(url)) => Ok(vec![remote(&url, var(REMOTE_ADDRESS), time_limit)?]),
-        _ => Err(SignerSourceError::Ambiguous),
+    let here = keys::SOURCES.iter().any(|name| var(name).is_some());
+    let outside = [KMS, REMOTE].map(var);
+    if outside.iter().all(Option::is_none) {
+        return Ok(keys::from_env()?.into_iter().map(TxSigner::from).collect());
+    }
+    if here {
+        return Err(SignerSourceError::Ambiguous);
+    }
+    let [key_ids, urls] = outside;
+    let mut signers = match urls {
+        Some(urls) => remote(&urls, &var(REMOTE_ADDRESS).unwrap_or_default(), time_limit)?,
+        None => Vec::new(),
+    };
+    match (key_ids, var(KMS_ADDRESS)) {
+        (None, _) => {}
+        (Some(key_id), None) if signers.is_empty() && !key_id.contains(',') => {
+            signers.push(opened(&key_id, time_limit).await?);
+        }
+        (Some(key_ids), addresses) => {
+            signers.extend(kms(&key_ids, &addresses.unwrap_or_default(), time_limit)?);
+        }
+    }
+    let mut known = BTreeSet::new();
+    match signers.iter().map(TxSigner::address).find(|address| !known.insert(*address)) {
+        Some(twice) => Err(SignerSourceError::Twice(twice)),
+        None => Ok(signers),
     }
 }
 
-fn remote(url: &str, address: Option<String>, time_limit: Duration) -> Result<TxSigner, SignerSourceError> {
-    let url = url.parse().ok().filter(|url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    let url = url.ok_or(SignerSourceError::Url)?;
-    let address: Option<Address> = address.and_then(|text| text.parse().ok());
-    let address = address.ok_or(SignerSourceError::Address)?;
-    let signer = RemoteSigner::new(url).map_err(|_| SignerSourceError::Client)?;
-    Ok(TxSigner { address, key: Key::Remote(signer), time_limit })
+/// The entries of a list, each with its position from 1 on.
+fn entries(list: &str) -> impl Iterator<Item = (usize, &str)> {
+    (1..).zip(list.split(',').map(str::trim))
 }
 
+/// The addresses of a list; the position of one that is none.
+fn addresses(list: &str) -> Result<Vec<Address>, usize> {
+    entries(list).map(|(position, text)| text.parse().map_err(|_| position)).collect()
+}
+
+fn remote(urls: &str, accounts: &str, time_limit: Duration) -> Result<Vec<TxSigner>, SignerSourceError> {
+    let url = |(position, text): (usize, &str)| {
+        let url: Option<Url> = text.parse().ok();
+        url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+            .ok_or(SignerSourceError::Url(position))
+    };
+    let urls: Vec<Url> = entries(urls).map(url).collect::<Result<_, _>>()?;
+    let accounts = addresses(accounts).map_err(SignerSourceError::Address)?;
+    if urls.len() != 1 && urls.len() != accounts.len() {
+        return Err(SignerSourceError::Urls(urls.len(), accounts.len()));
+    }
+    let signer = |(address, url): (Address, &Url)| {
+        let signer = RemoteSigner::new(url.clone()).map_err(|_| SignerSourceError::Client)?;
+        Ok(TxSigner { address, key: Key::Remote(signer), time_limit })
+    };
+    accounts.into_iter().zip(urls.iter().cycle()).map(signer).collect()
+}
+
+/// Keys in KMS with their accounts: KMS is asked for them before they first sign.
 #[cfg(feature = "kms")]
-async fn kms(key_id: String, time_limit: Duration) -> Result<TxSigner, SignerSourceError> {
-    use futures_util::FutureExt as _;
-    // Boxed: AWS's futures are nested deeper than the compiler looks.
-    let opening = super::kms::KmsSigner::new(key_id).boxed();
-    let opened = tokio::time::timeout(time_limit, opening).await;
-    let signer = opened.unwrap_or(Err(SignerError::Slow(time_limit))).map_err(SignerSourceError::Kms)?;
-    Ok(TxSigner { address: signer.address(), key: Key::Kms(signer), time_limit })
+fn kms(key_ids: &str, accounts: &str, time_limit: Duration) -> Result<Vec<TxSigner>, SignerSourceError> {
+    let key_ids: Vec<&str> = entries(key_ids).map(|(_, key_id)| key_id).collect();
+    let known = if accounts.is_empty() { 0 } else { entries(accounts).count() };
+    if known != key_ids.len() {
+        return Err(SignerSourceError::KmsAddresses(key_ids.len(), known));
+    }
+    let accounts = addresses(accounts).map_err(SignerSourceError::KmsAddress)?;
+    let key = |(address, key_id)| TxSigner {
+        address,
+        key: Key::Kms(super::kms::KmsSigner::new(key_id)),
+        time_limit,
+    };
+    Ok(accounts.into_iter().zip(key_ids).map(key).collect())
+}
+
+/// The only key, of an account that KMS tells.
+#[cfg(feature = "kms")]
+async fn opened(key_id: &str, time_limit: Duration) -> Result<TxSigner, SignerSourceError> {
+    let signer = super::kms::KmsSigner::new(key_id);
+    let opened = tokio::time::timeout(time_limit, signer.open()).await;
+    let address = opened.unwrap_or(Err(SignerError::Slow(time_limit))).map_err(SignerSourceError::Kms)?;
+    Ok(TxSigner { address, key: Key::Kms(signer), time_limit })
 }
 
 #[cfg(not(feature = "kms"))]
-async fn kms(_key_id: String, _time_limit: Duration) -> Result<TxSigner, SignerSourceError> {
+fn kms(_key_ids: &str, _accounts: &str, _time_limit: Duration) -> Result<Vec<TxSigner>, SignerSourceError> {
+    Err(SignerSourceError::NoKms)
+}
+
+#[cfg(not(feature = "kms"))]
+async fn opened(_key_id: &str, _time_limit: Duration) -> Result<TxSigner, SignerSourceError> {
     Err(SignerSourceError::NoKms)
 }
 
@@ -83,20 +164,55 @@ async fn kms(_key_id: String, _time_limit: Duration) -> Result<TxSigner, SignerS
 mod tests {
     use super::*;
 
+    const ALICE: &str = "0xD9d5aF831afD4Df6ce4d6f8063cBDf32Cb9A17a0";
+    const BOB: &str = "0x00000000000000000000000000000000000000b0";
+    const LIMIT: Duration = Duration::from_secs(1);
+
+    fn prepare() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+
     #[test]
     fn a_remote_signer_needs_a_url_and_an_address_and_shows_neither_path_nor_query() {
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let address = Some("0xD9d5aF831afD4Df6ce4d6f8063cBDf32Cb9A17a0".to_owned());
-        let limit = Duration::from_secs(1);
-        let signer = remote("https://signer.example:9000/t0ken?k=t0ken", address.clone(), limit).unwrap();
+        prepare();
+        let signer = remote("https://signer.example:9000/t0ken?k=t0ken", ALICE, LIMIT).unwrap().remove(0);
         let shown = format!("{signer} {signer:?}");
         assert!(shown.contains("https://signer.example:9000") && !shown.contains("t0ken"), "{shown}");
-        for bad in ["ftp://a/", "t0ken"] {
-            let error = remote(bad, address.clone(), limit).unwrap_err();
-            assert!(matches!(error, SignerSourceError::Url) && !error.to_string().contains("t0ken"));
+        for bad in ["ftp://a/", "t0ken", "https://a/,t0ken"] {
+            let error = remote(bad, ALICE, LIMIT).unwrap_err();
+            assert!(matches!(error, SignerSourceError::Url(_)) && !error.to_string().contains("t0ken"));
         }
-        for none in [None, Some("0x12".to_owned())] {
-            assert!(matches!(remote("https://a/", none, limit), Err(SignerSourceError::Address)));
+        for (none, position) in [("", 1), ("0x12", 1), (&*format!("{ALICE},0x12"), 2)] {
+            let error = remote("https://a/", none, LIMIT).unwrap_err();
+            assert!(matches!(error, SignerSourceError::Address(found) if found == position), "{error}");
         }
+    }
+
+    #[test]
+    fn several_accounts_have_one_remote_signer_for_all_or_one_for_each() {
+        prepare();
+        let both = format!("{ALICE}, {BOB}");
+        let labels = |urls| -> Vec<String> {
+            remote(urls, &both, LIMIT).unwrap().iter().map(ToString::to_string).collect()
+        };
+        assert!(labels("https://a/").iter().all(|label| label.ends_with("https://a")));
+        let each = labels("https://a/, https://b/");
+        assert!(each[0].contains(ALICE) && each[0].ends_with("https://a") && each[1].ends_with("https://b"));
+        for urls in ["https://a/,https://b/,https://c/", "https://a/,https://b/"] {
+            let accounts = if urls.ends_with("c/") { both.as_str() } else { ALICE };
+            assert!(matches!(remote(urls, accounts, LIMIT), Err(SignerSourceError::Urls(..))));
+        }
+    }
+
+    #[cfg(feature = "kms")]
+    #[test]
+    fn several_keys_of_kms_need_their_addresses() {
+        assert_eq!(kms("one, alias/two", &format!("{ALICE},{BOB}"), LIMIT).unwrap().len(), 2);
+        for (accounts, found) in [("", 0), (ALICE, 1)] {
+            let error = kms("one,two", accounts, LIMIT).unwrap_err();
+            assert!(matches!(error, SignerSourceError::KmsAddresses(2, count) if count == found), "{error}");
+        }
+        let error = kms("one,two", &format!("{ALICE},0x12"), LIMIT).unwrap_err();
+        assert!(matches!(error, SignerSourceError::KmsAddress(2)), "{error}");
     }
 }

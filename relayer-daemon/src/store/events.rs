@@ -4,12 +4,12 @@
 //! happen. Its body is made then too, and stays as it is, however often it is sent.
 
 use alloy::primitives::{B256, FixedBytes};
-use registry_core::{eth::json, eth::timestamp::Timestamp, registry::agent::AgentId};
+use registry_core::eth::timestamp::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::StoreError;
-use crate::outcome::{ErrorCode, Failure, Finality, MinedTransaction, RelayOutcome};
+use crate::outcome::{Finality, RelayOutcome, RelayState};
 
 /// How long an event is tried, seconds.
 pub const TRIED_SECONDS: u64 = 24 * 60 * 60;
@@ -105,33 +105,7 @@ pub(crate) struct EventBody<'a> {
     /// When it changed.
     created_at: Timestamp,
     /// The relay as it was then.
-    relay: EventRelay<'a>,
-}
-
-/// The fields of `GET /relay/:id` that do not change by themselves.
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-struct EventRelay<'a> {
-    /// The request's EIP-712 digest.
-    #[serde(with = "json::Hash")]
-    id: B256,
-    /// The relay's state.
-    #[schemars(extend("enum" = ["pending", "executed", "reverted", "dropped"]))]
-    state: &'static str,
-    #[serde(flatten)]
-    mined: Option<MinedTransaction>,
-    /// How final its block was.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    finality: Option<Finality>,
-    /// The agent that the call registered, if it did.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    agent_id: Option<AgentId>,
-    /// Why it failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'a str>,
-    /// Why it failed, to a program.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    code: Option<ErrorCode>,
+    relay: RelayState<'a>,
 }
 
 impl<'a> EventBody<'a> {
@@ -143,21 +117,12 @@ impl<'a> EventBody<'a> {
         outcome: Option<&'a RelayOutcome>,
         now: u64,
     ) -> Self {
-        let (mined, failure, agent_id) = outcome.map_or((None, None, None), RelayOutcome::parts);
         let finality = match kind {
             EventKind::Safe => Finality::Safe,
             EventKind::Finalized => Finality::Finalized,
             _ => Finality::Latest,
         };
-        let relay = EventRelay {
-            id: relay,
-            state: outcome.map_or("pending", RelayOutcome::state),
-            mined: mined.copied(),
-            finality: mined.map(|_| finality),
-            agent_id: agent_id.map(AgentId),
-            error: failure.map(Failure::message),
-            code: failure.map(|failure| failure.code),
-        };
+        let relay = RelayState::new(relay, outcome, Some(finality));
         Self { id, kind, created_at: Timestamp::from_seconds(now), relay }
     }
 }

@@ -106,3 +106,74 @@ fn a_daemon_that_cannot_renew_its_lease_sends_nothing_more_and_another_takes_its
         });
     }
 }
+
+#[test]
+fn a_daemon_that_stood_still_sends_nothing_more_and_learns_what_the_others_have_done() {
+    runtime().block_on(async {
+        let mut simulation = Simulation::with_daemons(2, 1, u128::MAX, 7).await;
+        apply(&mut simulation, &[Op::Wait(30)]).await;
+        apply(&mut simulation, &requests()).await;
+        let stopped = holder(&simulation);
+        apply(&mut simulation, &[Op::Pause(stopped, true), Op::Wait(150)]).await;
+        assert_ne!(holder(&simulation), stopped, "no other daemon took the account within 15 seconds");
+        apply(&mut simulation, &[Op::Mine(8), Op::Wait(30), Op::Mine(8), Op::Wait(30)]).await;
+        assert_eq!(executed(&simulation), usize::from(SIGNERS));
+        let sends = simulation.world.chain().sends;
+        apply(&mut simulation, &[Op::Pause(stopped, false), Op::Wait(50)]).await;
+        assert_eq!(simulation.world.chain().sends, sends, "sent without the account");
+        assert!(simulation.is_quiet(), "it waits for relays that have ended");
+        simulation.settle_down().await;
+        simulation.check().unwrap();
+    });
+}
+
+#[test]
+fn what_a_daemon_sends_late_because_it_stood_still_right_before_is_known_to_the_accounts_next_holder() {
+    runtime().block_on(async {
+        let mut simulation = Simulation::with_daemons(2, 1, u128::MAX, 7).await;
+        apply(&mut simulation, &[Op::Wait(30)]).await;
+        let stopped = holder(&simulation);
+        // Its calls take so long that it can be stopped between the journal and the node.
+        apply(&mut simulation, &[Op::Latency(200), Op::Request(0), Op::Request(1)]).await;
+        while simulation.nonces_given(0) == 0 {
+            sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(simulation.world.chain().sends, 0);
+        simulation.pause(usize::from(stopped), true);
+        apply(&mut simulation, &[Op::Latency(0), Op::Wait(150)]).await;
+        assert_ne!(holder(&simulation), stopped);
+        let sends = simulation.world.chain().sends;
+        assert!(sends > 0, "the next holder has not sent what was journalled");
+        apply(&mut simulation, &[Op::Mine(8), Op::Wait(30), Op::Pause(stopped, false), Op::Wait(30)]).await;
+        assert!(simulation.world.chain().sends > sends, "nothing came late");
+        simulation.settle_down().await;
+        simulation.check().unwrap();
+        assert_eq!(executed(&simulation), 2);
+        assert_eq!(simulation.world.chain().now().mined(simulation.account(0)), 2, "each once");
+    });
+}
+
+#[test]
+fn wherever_on_a_relays_way_a_daemon_stands_still_the_relay_is_executed_once() {
+    const STEP: u64 = 15;
+    for moments in 0..40 {
+        runtime().block_on(async {
+            let mut simulation = Simulation::with_daemons(2, 1, u128::MAX, moments + 1).await;
+            apply(&mut simulation, &[Op::Wait(30), Op::Latency(40)]).await;
+            let stopped = holder(&simulation);
+            apply(&mut simulation, &[Op::Request(0)]).await;
+            sleep(Duration::from_millis(moments * STEP)).await;
+            simulation.pause(usize::from(stopped), true);
+            // Others take the account, finish the relay, and give the next nonce to another one.
+            apply(&mut simulation, &[Op::Latency(0), Op::Wait(150), Op::Mine(8), Op::Wait(20)]).await;
+            apply(&mut simulation, &[Op::Request(1), Op::Request(1), Op::Wait(20), Op::Mine(8)]).await;
+            apply(&mut simulation, &[Op::Pause(stopped, false), Op::Wait(30)]).await;
+            simulation.settle_down().await;
+            simulation.check().unwrap();
+            let requests = simulation.requests.len();
+            assert_eq!(executed(&simulation), requests, "stopped after {moments} moments");
+            let mined = simulation.world.chain().now().mined(simulation.account(0));
+            assert_eq!(mined, requests as u64, "stopped after {moments} moments: not one transaction each");
+        });
+    }
+}

@@ -12,6 +12,7 @@ use super::{
     chain::{FINAL_AFTER, GWEI},
     node,
     ops::Op,
+    panics,
 };
 
 /// A window of the budget, in minutes.
@@ -28,6 +29,7 @@ impl Simulation {
     pub async fn settle_down(&mut self) {
         *self.world.faults() = node::ModelFaults::default();
         self.disk_full.iter().for_each(|disk| disk.store(false, Ordering::Relaxed));
+        (0..self.lives.len()).for_each(|index| self.pause(index, false));
         {
             let mut chain = self.world.chain();
             chain.unwilling = false;
@@ -80,6 +82,7 @@ impl Simulation {
     }
 
     pub fn check(&self) -> Result<(), TestCaseError> {
+        prop_assert_eq!(panics::count(), 0, "a task has panicked: see above");
         let chain = self.world.chain();
         let now = chain.now();
         prop_assert!(self.store.accounts_with_open_nonces().unwrap().is_empty(), "a nonce is stuck");

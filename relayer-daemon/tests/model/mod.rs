@@ -5,8 +5,11 @@ mod fleet;
 mod invariants;
 pub mod node;
 pub mod ops;
+mod panics;
 mod requests;
 mod several_accounts;
+pub mod strategies;
+mod two_runs;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -88,6 +91,8 @@ struct Life {
     dead: Arc<AtomicBool>,
     /// Its name in a fleet.
     daemon: Option<DaemonId>,
+    /// Whether it stands still.
+    paused: watch::Sender<bool>,
     /// Dropped, it would stop the daemon in an orderly way.
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
@@ -132,6 +137,7 @@ impl Simulation {
 
     /// With more than one they are a fleet.
     pub async fn with_daemons(daemons: usize, accounts: u8, budget: u128, seed: u64) -> Self {
+        panics::watch();
         let store = if daemons > 1 {
             let database_clock = Arc::new(AtomicI64::new(0));
             fleet::tick(Arc::clone(&database_clock));
@@ -178,8 +184,9 @@ impl Simulation {
 
     /// Starts a daemon as `serve` does. Where that fails a supervisor tries again, at the next step.
     async fn start_one(&self, index: usize) -> Option<Life> {
-        let faults = StoreFaults { disk_full: Arc::clone(&self.disk_full[index]), dead: Arc::default() };
-        let dead = Arc::clone(&faults.dead);
+        let (paused, is_paused) = watch::channel(false);
+        let (disk_full, dead) = (Arc::clone(&self.disk_full[index]), Arc::<AtomicBool>::default());
+        let faults = StoreFaults { disk_full, dead: Arc::clone(&dead), paused: Some(is_paused.clone()) };
         let is_fleet = self.lives.len() > 1;
         let daemon = is_fleet.then(DaemonId::random);
         let store = self.store.with_faults(faults);
@@ -188,7 +195,9 @@ impl Simulation {
             None => store,
         });
         let (world, daemon_of_node) = (Arc::clone(&self.world), daemon.clone());
-        let node = Arc::new(ModelNode { world, dead: Arc::clone(&dead), daemon: daemon_of_node });
+        let (dead_node, paused_node) = (Arc::clone(&dead), is_paused);
+        let node =
+            Arc::new(ModelNode { world, dead: dead_node, daemon: daemon_of_node, paused: paused_node });
         let clock: SharedClock = Arc::clone(&self.clock) as SharedClock;
         let metrics = Metrics::new().unwrap();
         let spending = Spending { max_fee: FEE_CAP, daily_wei: self.budget };
@@ -278,7 +287,7 @@ impl Simulation {
             let keeper = Keeper::new(Arc::clone(&relayer), make, &self.world.accounts, duty);
             tasks.push(tokio::spawn(keeper.run(stopping)));
         }
-        Some(Life { relayer, dead, daemon, stop, tasks })
+        Some(Life { relayer, dead, daemon, paused, stop, tasks })
     }
 
     /// Kills all daemons: only the store is left.
@@ -332,6 +341,12 @@ impl Simulation {
         self.store.record(account, &[second], self.clock.now()).unwrap();
     }
 
+    /// Has the daemon start a relay of its store again.
+    fn run_again(&self, id: B256) {
+        let relay = self.store.accepted(id).unwrap().unwrap();
+        self.living().for_each(|life| life.relayer.resume(relay.clone()));
+    }
+
     /// Whether this relay is in flight, so that clients and the signer's next request wait for it.
     pub fn is_waited_for(&self, id: B256) -> bool {
         self.living().any(|life| life.relayer.inflight.age(id).is_some())
@@ -348,10 +363,17 @@ impl Simulation {
         self.lives.iter().flatten()
     }
 
-    /// The daemon that the next client comes to.
+    /// The daemon that the next client comes to: a load balancer leaves out those that stand still.
     fn next_life(&self) -> Option<&Life> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        self.lives[turn % self.lives.len()].as_ref()
+        self.lives[turn % self.lives.len()].as_ref().filter(|life| !*life.paused.borrow())
+    }
+
+    /// Has a daemon stand still, as by SIGSTOP, or go on.
+    pub fn pause(&self, index: usize, paused: bool) {
+        if let Some(life) = &self.lives[index] {
+            life.paused.send_replace(paused);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The node of the model: one or two URLs with machines at different blocks that fail in every way.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -23,7 +23,12 @@ use relayer_daemon::{
     store::{DaemonId, Store},
 };
 
+use tokio::sync::watch;
+
 use super::chain::{ModelChain, ModelView, Sent};
+
+/// From how many nonces on receipts come by the block.
+const BLOCK_RECEIPTS_FROM: usize = 2;
 
 /// What becomes of the next transaction that is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,16 +150,27 @@ pub struct ModelNode {
     pub dead: Arc<AtomicBool>,
     /// The daemon, in a fleet.
     pub daemon: Option<DaemonId>,
+    /// Whether the daemon stands still.
+    pub paused: watch::Receiver<bool>,
 }
 
 impl ModelNode {
-    /// An answer takes a moment; some do not come.
-    async fn answer<T>(&self, answer: impl FnOnce(&World) -> T) -> Result<T, RpcError> {
-        self.world.calls.fetch_add(1, Ordering::Relaxed);
+    /// A call takes a moment, and waits while the daemon stands still. Returns whether it did.
+    async fn call(&self) -> bool {
         tokio::time::sleep(self.world.latency()).await;
+        let was_paused = *self.paused.borrow();
+        // Without its sender nothing pauses any more.
+        let _ = self.paused.clone().wait_for(|paused| !paused).await;
         if self.dead.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
+        was_paused
+    }
+
+    /// An answer takes a moment; some do not come.
+    async fn answer<T>(&self, answer: impl FnOnce(&World) -> T) -> Result<T, RpcError> {
+        self.world.calls.fetch_add(1, Ordering::Relaxed);
+        self.call().await;
         {
             let mut faults = self.world.faults();
             if faults.failing_reads > 0 {
@@ -200,6 +216,17 @@ impl ChainNode for ModelNode {
 
     async fn receipt(&self, hash: B256) -> Result<Option<Receipt>, RpcError> {
         self.answer(|world| world.receipt(hash)).await
+    }
+
+    async fn receipts_by_block(&self, nonces: &[Vec<B256>]) -> HashMap<B256, Receipt> {
+        if nonces.len() < BLOCK_RECEIPTS_FROM {
+            return HashMap::new();
+        }
+        let mined = |world: &World| {
+            let receipts = nonces.iter().flatten().filter_map(|hash| world.receipt(*hash));
+            receipts.map(|receipt| (receipt.hash, receipt)).collect()
+        };
+        self.answer(mined).await.unwrap_or_default()
     }
 
     async fn receipt_everywhere(&self, hash: B256) -> ReceiptLookup {
@@ -255,14 +282,13 @@ impl ChainNode for ModelNode {
         let envelope = TxEnvelope::decode_2718_exact(raw).unwrap();
         let request =
             executeCall::abi_decode(envelope.input()).ok().map(|call| (call.req.from, call.req.nonce));
-        tokio::time::sleep(self.world.latency()).await;
-        if self.dead.load(Ordering::Relaxed) {
-            std::future::pending::<()>().await;
-        }
+        let was_paused = self.call().await;
         let hash = *envelope.tx_hash();
         let account = self.world.journalled_by(envelope.nonce(), hash).expect("sent before journalled");
-        let holder = self.daemon.as_ref().and_then(|_| self.world.holder(account));
-        assert_eq!(holder, self.daemon, "sent without a lease of {account}");
+        if !was_paused {
+            let holder = self.daemon.as_ref().and_then(|_| self.world.holder(account));
+            assert_eq!(holder, self.daemon, "sent without a lease of {account}");
+        }
         let sent = Sent {
             account,
             hash,
@@ -277,7 +303,7 @@ impl ChainNode for ModelNode {
 
         let lost = self.world.faults().lost.pop_front();
         let mut chain = self.world.chain();
-        chain.inspect(&sent);
+        chain.inspect(&sent, was_paused);
         let verdict = match lost {
             Some(Lost::Transaction) => BroadcastVerdict::Unknown,
             Some(Lost::Answer) => {

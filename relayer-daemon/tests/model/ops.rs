@@ -63,6 +63,8 @@ pub enum Op {
     DiskFull(bool),
     /// One daemon of a fleet dies.
     Kill(u8),
+    /// Whether one daemon stands still.
+    Pause(u8, bool),
     /// Whether one daemon's writes fail: its leases end, and others go on.
     Cut(u8, bool),
     Unwilling(bool),
@@ -202,6 +204,7 @@ impl Simulation {
                 self.disk_full.iter().for_each(|disk| disk.store(full, Ordering::Relaxed));
             }
             Op::Kill(index) => self.kill_one(usize::from(index) % self.lives.len()),
+            Op::Pause(index, paused) => self.pause(usize::from(index) % self.lives.len(), paused),
             Op::Cut(index, cut) => {
                 self.disk_was_full |= cut;
                 self.disk_full[usize::from(index) % self.lives.len()].store(cut, Ordering::Relaxed);

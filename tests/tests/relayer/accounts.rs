@@ -13,9 +13,7 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use alloy::primitives::{Address, U256};
 use alloy::providers::Provider as _;
@@ -28,22 +26,26 @@ use e2e::process::eventually;
 use e2e::relay::{RelayClient, Signed};
 use serde_json::{Value, json};
 
-use crate::audit::{PATIENCE, Stage, agent, post, settled};
+use crate::audit::{PATIENCE, Stage, agent, executed, leave_pending, settled, stream};
 
 fn keys(count: usize) -> Vec<PrivateKeySigner> {
     (1..=count).map(dev_key).collect()
 }
 
-fn registrations(stage: &Stage, name: &str, count: u64) -> Vec<Signed> {
+fn addresses(keys: &[PrivateKeySigner]) -> Vec<Address> {
+    keys.iter().map(PrivateKeySigner::address).collect()
+}
+
+pub(crate) fn registrations(stage: &Stage, name: &str, count: u64) -> Vec<Signed> {
     (0..count).map(|index| stage.desk.registration(&agent(&format!("{name} {index}")), 0)).collect()
 }
 
 /// Once nothing is in flight: exactly these requests were executed, each once; no account has a nonce that
 /// waits, and the one budget counts what all of them paid. Returns how many transactions each account has
 /// sent.
-async fn audit(
+pub(crate) async fn audit_accounts(
     chain: &Chain,
-    keys: &[PrivateKeySigner],
+    accounts: &[Address],
     client: &RelayClient,
     executed: &[Signed],
 ) -> Vec<u64> {
@@ -56,10 +58,10 @@ async fn audit(
     found.sort_unstable();
     assert_eq!(found, expected, "executions on chain");
     let (mut sent, mut paid) = (Vec::new(), 0);
-    for key in keys {
-        let (mined, pending) = chain.nonces_of(key.address()).await.unwrap();
+    for account in accounts {
+        let (mined, pending) = chain.nonces_of(*account).await.unwrap();
         assert_eq!(mined, pending, "nothing waits");
-        let transactions = chain.transactions_of(key.address()).await.unwrap();
+        let transactions = chain.transactions_of(*account).await.unwrap();
         paid += transactions.values().map(|transaction| transaction.paid_wei).sum::<u128>();
         sent.push(mined);
     }
@@ -69,35 +71,10 @@ async fn audit(
 }
 
 /// What `/status` says of an account.
-async fn account(client: &RelayClient, account: Address) -> Value {
+pub(crate) async fn account(client: &RelayClient, account: Address) -> Value {
     let status = client.get("/status").await.ok();
     let accounts = status["accounts"].as_array().unwrap();
     accounts.iter().find(|other| other["address"] == account.to_checksum(None)).unwrap().clone()
-}
-
-/// Posts these requests by so many clients; returns when each was answered.
-async fn stream(client: &RelayClient, requests: Vec<Signed>, clients: usize) -> Vec<Duration> {
-    let requests = Arc::new(requests);
-    let (next, started) = (Arc::new(AtomicUsize::new(0)), Instant::now());
-    let waiting: Vec<_> = (0..clients)
-        .map(|_| {
-            let (client, requests, next) = (client.clone(), Arc::clone(&requests), Arc::clone(&next));
-            tokio::spawn(async move {
-                let mut done = Vec::new();
-                while let Some(request) = requests.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    client.relay(request).await.ok();
-                    done.push(started.elapsed());
-                }
-                done
-            })
-        })
-        .collect();
-    let mut done = Vec::new();
-    for client in waiting {
-        done.extend(client.await.unwrap());
-    }
-    done.sort_unstable();
-    done
 }
 
 /// The most transactions of one account in one block, and the most in all.
@@ -145,7 +122,9 @@ async fn eight_keys_share_a_stream_and_none_has_more_than_its_place_in_the_pool(
     let client = daemon.client();
     let requests = registrations(&stage, "stream", relays);
 
-    let done = stream(&client, requests.clone(), (keys.len() * PENDING * 2).max(LEAST_CLIENTS)).await;
+    let clients = (keys.len() * PENDING * 2).max(LEAST_CLIENTS);
+    let done = stream(&client, requests.clone(), clients).await;
+    let done: Vec<Duration> = done.into_iter().map(|answered| answered.at).collect();
     // The first answers come with the first block: from then on the stream flows.
     let (first, last) = (done[0], done[done.len() - 1]);
     let of_first_block = done.iter().filter(|at| **at < first + Duration::from_millis(block_ms / 2)).count();
@@ -166,7 +145,7 @@ async fn eight_keys_share_a_stream_and_none_has_more_than_its_place_in_the_pool(
             stage.proxy.posts() as f64 / relays as f64
         );
     }
-    let sent = audit(&stage.chain, &keys, &client, &requests).await;
+    let sent = audit_accounts(&stage.chain, &addresses(&keys), &client, &requests).await;
     println!("transactions of each account: {sent:?}");
     assert!(sent.iter().all(|count| *count > 0), "an account was not used: {sent:?}");
     if block_time.is_some() {
@@ -226,42 +205,7 @@ async fn an_account_without_funds_gets_no_more_relays_and_the_others_go_on() {
     client.relay(&after[0]).await.ok();
     assert_eq!(stage.chain.nonces_of(poor).await.unwrap(), (before + 1, before + 1), "not used again");
     requests.extend(during.into_iter().chain(after));
-    audit(&stage.chain, &keys, &client, &requests).await;
-}
-
-/// Posts these requests while the chain makes no block, and waits until all their transactions are in the
-/// pool.
-async fn leave_pending(stage: &Stage, client: &RelayClient, keys: &[PrivateKeySigner], requests: &[Signed]) {
-    stage.chain.node.set_automine(false).await.unwrap();
-    for request in requests {
-        drop(post(client, request));
-    }
-    eventually("pending", PATIENCE, async || {
-        let mut waiting = 0;
-        for key in keys {
-            let (mined, pending) = stage.chain.nonces_of(key.address()).await.unwrap();
-            waiting += pending - mined;
-        }
-        (waiting == requests.len() as u64).then_some(())
-    })
-    .await
-    .unwrap();
-}
-
-/// Lets the chain make blocks again, and waits until all these requests are executed.
-async fn executed(stage: &Stage, client: &RelayClient, requests: &[Signed]) {
-    stage.chain.node.set_automine(true).await.unwrap();
-    stage.chain.node.mine(1).await.unwrap();
-    eventually("executed", PATIENCE, async || {
-        for request in requests {
-            if client.state(request).await.ok()["state"] != "executed" {
-                return None;
-            }
-        }
-        Some(())
-    })
-    .await
-    .unwrap();
+    audit_accounts(&stage.chain, &addresses(&keys), &client, &requests).await;
 }
 
 #[tokio::test]
@@ -271,7 +215,7 @@ async fn a_restart_with_transactions_of_several_accounts_pending_sends_nothing_t
     let options = stage.options.clone().keys(&keys);
     let daemon = Daemon::start(&options).await.unwrap();
     let requests = registrations(&stage, "pending", 9);
-    leave_pending(&stage, &daemon.client(), &keys, &requests).await;
+    leave_pending(&stage, &daemon.client(), &addresses(&keys), &requests).await;
     daemon.kill();
     let daemon = Daemon::start(&options).await.unwrap();
     let client = daemon.client();
@@ -279,7 +223,7 @@ async fn a_restart_with_transactions_of_several_accounts_pending_sends_nothing_t
         assert_eq!(account(&client, key.address()).await["pending"], 3, "an equal share");
     }
     executed(&stage, &client, &requests).await;
-    assert_eq!(audit(&stage.chain, &keys, &client, &requests).await, [3, 3, 3]);
+    assert_eq!(audit_accounts(&stage.chain, &addresses(&keys), &client, &requests).await, [3, 3, 3]);
 }
 
 #[tokio::test]
@@ -289,7 +233,7 @@ async fn a_key_that_is_taken_out_with_transactions_in_flight_is_named_and_nothin
     let options = stage.options.clone().keys(&keys);
     let daemon = Daemon::start(&options).await.unwrap();
     let requests = registrations(&stage, "pending", 6);
-    leave_pending(&stage, &daemon.client(), &keys, &requests).await;
+    leave_pending(&stage, &daemon.client(), &addresses(&keys), &requests).await;
     daemon.kill();
 
     let fewer = options.clone().keys(&keys[..2]);
@@ -302,7 +246,7 @@ async fn a_key_that_is_taken_out_with_transactions_in_flight_is_named_and_nothin
     let daemon = Daemon::start(&options.keys(&keys)).await.unwrap();
     let client = daemon.client();
     executed(&stage, &client, &requests).await;
-    assert_eq!(audit(&stage.chain, &keys, &client, &requests).await, [2, 2, 2]);
+    assert_eq!(audit_accounts(&stage.chain, &addresses(&keys), &client, &requests).await, [2, 2, 2]);
     drop(daemon);
 
     // With nothing in flight the key may go.
@@ -312,7 +256,7 @@ async fn a_key_that_is_taken_out_with_transactions_in_flight_is_named_and_nothin
     for request in &more {
         client.relay(request).await.ok();
     }
-    audit(&stage.chain, &keys, &client, &[requests, more].concat()).await;
+    audit_accounts(&stage.chain, &addresses(&keys), &client, &[requests, more].concat()).await;
 }
 
 #[tokio::test]
@@ -332,5 +276,5 @@ async fn an_account_with_code_is_left_out_with_a_warning() {
         client.relay(request).await.ok();
     }
     assert_eq!(account(&client, keys[0].address()).await["state"], "delegated");
-    assert_eq!(audit(&stage.chain, &keys, &client, &requests).await, [0, 4]);
+    assert_eq!(audit_accounts(&stage.chain, &addresses(&keys), &client, &requests).await, [0, 4]);
 }

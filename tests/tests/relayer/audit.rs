@@ -1,6 +1,8 @@
 //! What has to be true in the end, whatever went wrong on the way, and the stage most tests play on.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use alloy::primitives::Address;
 use alloy::signers::local::PrivateKeySigner;
@@ -108,6 +110,83 @@ pub(crate) fn post(
 ) -> tokio::task::JoinHandle<reqwest::Result<e2e::client::Answer>> {
     let (client, request) = (client.clone(), request.clone());
     tokio::spawn(async move { client.try_relay(&request).await })
+}
+
+/// When a request of a stream was answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Answered {
+    /// Since the stream began.
+    pub(crate) at: Duration,
+    /// Since it was posted.
+    pub(crate) took: Duration,
+}
+
+/// So many clients post one of these requests after the other, all of which are executed; when each was
+/// answered, in this order.
+pub(crate) async fn stream(client: &RelayClient, requests: Vec<Signed>, clients: usize) -> Vec<Answered> {
+    let requests = Arc::new(requests);
+    let (next, started) = (Arc::new(AtomicUsize::new(0)), Instant::now());
+    let waiting: Vec<_> = (0..clients)
+        .map(|_| {
+            let (client, requests, next) = (client.clone(), Arc::clone(&requests), Arc::clone(&next));
+            tokio::spawn(async move {
+                let mut done = Vec::new();
+                while let Some(request) = requests.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let posted = Instant::now();
+                    client.relay(request).await.ok();
+                    done.push(Answered { at: started.elapsed(), took: posted.elapsed() });
+                }
+                done
+            })
+        })
+        .collect();
+    let mut done = Vec::new();
+    for client in waiting {
+        done.extend(client.await.unwrap());
+    }
+    done.sort_unstable();
+    done
+}
+
+/// Posts these requests while the chain makes no block, and waits until all their transactions are in the
+/// pool, sent from these accounts.
+pub(crate) async fn leave_pending(
+    stage: &Stage,
+    client: &RelayClient,
+    accounts: &[Address],
+    requests: &[Signed],
+) {
+    stage.chain.node.set_automine(false).await.unwrap();
+    for request in requests {
+        drop(post(client, request));
+    }
+    eventually("pending", PATIENCE, async || {
+        let mut waiting = 0;
+        for account in accounts {
+            let (mined, pending) = stage.chain.nonces_of(*account).await.unwrap();
+            waiting += pending - mined;
+        }
+        (waiting == requests.len() as u64).then_some(())
+    })
+    .await
+    .unwrap();
+}
+
+/// Has one block mine all that is pending, lets the chain make blocks again, and waits until all these requests
+/// are executed.
+pub(crate) async fn executed(stage: &Stage, client: &RelayClient, requests: &[Signed]) {
+    stage.chain.node.mine(1).await.unwrap();
+    stage.chain.node.set_automine(true).await.unwrap();
+    eventually("executed", PATIENCE, async || {
+        for request in requests {
+            if client.state(request).await.ok()["state"] != "executed" {
+                return None;
+            }
+        }
+        Some(())
+    })
+    .await
+    .unwrap();
 }
 
 /// Waits until the daemon has nothing in flight.

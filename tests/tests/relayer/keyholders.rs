@@ -18,7 +18,7 @@ use crate::audit::{PATIENCE, Stage, agent, relayer};
 const SEND: &str = "eth_sendRawTransaction";
 const PATH: &str = "s3cr3tsigner";
 
-async fn fund(stage: &Stage, account: Address) {
+pub(crate) async fn fund(stage: &Stage, account: Address) {
     let wei = U256::from(10).pow(U256::from(20));
     let _: Value = stage.chain.node.request("anvil_setBalance", json!([account, wei])).await.unwrap();
 }

@@ -15,11 +15,9 @@ use e2e::fault::{Fault, Rule};
 use e2e::relay::{Desk, Signed, attest, register};
 use std::collections::BTreeMap;
 use std::env;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::audit::{Stage, agent, audit, post, relayer};
+use crate::audit::{Stage, agent, audit, post, relayer, stream};
 
 const SIGNERS: usize = 100;
 const REQUESTS: u64 = 10;
@@ -151,31 +149,11 @@ async fn a_stream_through_a_slow_endpoint_is_executed() {
     let daemon = Daemon::start(&options).await.unwrap();
     let client = daemon.client();
     let request = |index: u64| stage.desk.registration(&agent(&format!("stream {index}")), 0);
-    let requests: Arc<Vec<Signed>> = Arc::new((0..relays).map(request).collect());
-
-    let (next, started) = (Arc::new(AtomicUsize::new(0)), Instant::now());
-    let waiting: Vec<_> = (0..CLIENTS)
-        .map(|_| {
-            let (client, requests, next) = (client.clone(), Arc::clone(&requests), Arc::clone(&next));
-            tokio::spawn(async move {
-                let mut done = Vec::new();
-                while let Some(request) = requests.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let posted = Instant::now();
-                    client.relay(request).await.ok();
-                    done.push((started.elapsed(), posted.elapsed()));
-                }
-                done
-            })
-        })
-        .collect();
-    let mut done = Vec::new();
-    for client in waiting {
-        done.extend(client.await.unwrap());
-    }
-    done.sort_unstable();
+    let started = Instant::now();
+    let done = stream(&client, (0..relays).map(request).collect(), CLIENTS).await;
     for tenth in done.chunks(done.len().div_ceil(10)) {
-        let (from, to) = (tenth[0].0, tenth[tenth.len() - 1].0);
-        let mut waits: Vec<Duration> = tenth.iter().map(|(_, took)| *took).collect();
+        let (from, to) = (tenth[0].at, tenth[tenth.len() - 1].at);
+        let mut waits: Vec<Duration> = tenth.iter().map(|answered| answered.took).collect();
         waits.sort_unstable();
         let rate = tenth.len() as f64 / (to - from).as_secs_f64();
         println!("until {to:.1?}: {rate:.0} relays/s, p50 {:.1?}", waits[waits.len() / 2]);

@@ -1,7 +1,7 @@
 //! What an operator sees: the dashboard and the alerts are about metrics that exist, and a collector gets
 //! traces and metrics.
 //!
-//! 1. Every metric and label in `relayer-daemon/ops` is one of a running daemon's.
+//! 1. Every metric and label in `relayer-daemon/ops` is one of a running daemon's; a fleet's are on the dashboard.
 //! 2. With a collector: spans of one relay in its client's trace, and the metrics of `/metrics`; no secrets.
 //! 3. A collector that is down holds up no relay, and the log says so once.
 
@@ -94,10 +94,16 @@ async fn every_metric_in_dashboard_and_alerts_is_one_of_the_daemons() {
         alerts.lines().filter_map(|line| line.trim().strip_prefix("expr: ")).map(str::to_owned).collect();
     let dashboard: Value =
         serde_json::from_str(&fs::read_to_string(ops.join("dashboard.json")).unwrap()).unwrap();
+    let mut shown = String::new();
     for panel in dashboard["panels"].as_array().unwrap() {
         for target in panel["targets"].as_array().unwrap() {
-            expressions.push(target["expr"].as_str().unwrap().to_owned());
+            let expression = target["expr"].as_str().unwrap();
+            shown.push_str(expression);
+            expressions.push(expression.to_owned());
         }
+    }
+    for of_fleets in ["fleet_daemons{", "leases{", "leases_lost_total{", "relays_claimed_total{"] {
+        assert!(shown.contains(&format!("relayer_{of_fleets}")), "{of_fleets} is on no panel");
     }
     for variable in dashboard["templating"]["list"].as_array().unwrap() {
         expressions.push(variable["query"].as_str().unwrap().to_owned());

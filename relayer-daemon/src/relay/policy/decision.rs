@@ -30,6 +30,19 @@ const LONGEST_MESSAGE: usize = 200;
 #[derive(Debug, Clone)]
 pub struct DecisionClient(Client);
 
+/// A request about which the webhook is asked.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestInQuestion<'a> {
+    /// The relay's id.
+    pub id: B256,
+    /// The name of the API key that it came with.
+    pub key: Option<&'a str>,
+    /// The request itself.
+    pub request: &'a ForwardRequest,
+    /// When it is asked, unix seconds.
+    pub now: u64,
+}
+
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Question<'a> {
@@ -104,17 +117,13 @@ impl DecisionClient {
     pub async fn ask(
         &self,
         target: &WebhookTarget,
-        id: B256,
-        key: Option<&str>,
-        request: &ForwardRequest,
-        now: u64,
+        asked: &RequestInQuestion<'_>,
         metrics: &Metrics,
     ) -> Result<(), Failure> {
-        let answer = self.answer(target, id, key, request, now).await;
-        let (result, decided) = match answer {
-            Ok(answer) => judge(answer, request),
+        let (result, decided) = match self.answer(target, asked).await {
+            Ok(answer) => judge(answer, asked.request),
             Err(error) => {
-                tracing::warn!(relay = %id, %error, "no decision by the webhook, so refused");
+                tracing::warn!(relay = %asked.id, %error, "no decision by the webhook, so refused");
                 ("undecided", Err(Failure::of(ErrorCode::SponsorshipUndecided)))
             }
         };
@@ -125,11 +134,9 @@ impl DecisionClient {
     async fn answer(
         &self,
         target: &WebhookTarget,
-        id: B256,
-        key: Option<&str>,
-        request: &ForwardRequest,
-        now: u64,
+        asked: &RequestInQuestion<'_>,
     ) -> Result<Answer, Undecided> {
+        let RequestInQuestion { id, key, request, now } = *asked;
         let question = Question {
             id,
             key,

@@ -7,6 +7,7 @@ use std::sync::{
 };
 
 use alloy::primitives::B256;
+use tokio::sync::watch;
 
 use super::{Store, engine::Db, fleet};
 use crate::store::{Payer, StoreError};
@@ -18,6 +19,18 @@ pub struct StoreFaults {
     pub disk_full: Arc<AtomicBool>,
     /// Every operation fails without effect, as after the death of the process.
     pub dead: Arc<AtomicBool>,
+    /// Operations neither begin nor end, as in a process that stands still.
+    pub paused: Option<watch::Receiver<bool>>,
+}
+
+impl StoreFaults {
+    /// Waits while the process stands still.
+    async fn go_on(&self) {
+        if let Some(mut paused) = self.paused.clone() {
+            // Without its sender nothing pauses any more.
+            let _ = paused.wait_for(|paused| !paused).await;
+        }
+    }
 }
 
 impl Store {
@@ -27,7 +40,10 @@ impl Store {
         work: impl FnOnce(&Self) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let store = Arc::clone(self);
-        tokio::task::spawn_blocking(move || work(&store)).await.map_err(|_| StoreError::Interrupted)?
+        self.faults.go_on().await;
+        let done = tokio::task::spawn_blocking(move || work(&store)).await;
+        self.faults.go_on().await;
+        done.map_err(|_| StoreError::Interrupted)?
     }
 
     pub(super) fn read<T>(&self, work: impl FnOnce(&Db) -> Result<T, StoreError>) -> Result<T, StoreError> {

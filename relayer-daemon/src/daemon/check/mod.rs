@@ -1,11 +1,14 @@
 //! The checks before a request is accepted: one line each, a tick or a cross, and for each account that alone
-//! gets no relays, because it is empty or has code, an exclamation mark. No usable account is a cross.
+//! gets no relays, because it is empty, has code or a signer that does not sign, an exclamation mark. No usable
+//! account is a cross.
 //!
 //! `check` prints them; `serve` and `drain` refuse to start on a cross. They cost about a dozen RPC calls,
 //! once. `check` may run beside a running daemon: it takes no lock, opens the store for reading only and
 //! creates no file.
 
-use std::{error::Error as _, io, path::PathBuf, sync::Arc};
+mod journal;
+
+use std::{error::Error as _, sync::Arc};
 
 use alloy::{
     primitives::{Address, B256, U256, utils::format_ether},
@@ -17,24 +20,24 @@ use registry_core::{
     forward::{ForwardRequest, SignedRequest, domain},
 };
 
-use super::report::{Found, Report, of_account};
+pub(super) use self::journal::connect;
+use self::journal::{
+    LOCK_IS_FREE, look_at_locks, look_at_store, open, other_keys_are_drained, pending_are_ours, place,
+    take_lock,
+};
+use super::report::{Found, Report};
 use crate::{
     chain::{Chain, ChainNode, Rpc, RpcError},
     daemon::settings::Settings,
     gas,
     metrics::Metrics,
-    process::{
-        clock::SharedClock,
-        lock::{LockError, ProcessLock},
-    },
+    process::{clock::SharedClock, lock::ProcessLock},
     relay::policy::SharedPolicy,
     sender::health::MINIMUM_BALANCE_WEI,
     signer::TxSigner,
-    store::{DaemonId, Identity, Store, StoreError, files::StoreFiles},
+    store::{Identity, Store, files::StoreFiles},
 };
 
-/// The lock's line if it is free.
-const LOCK_IS_FREE: &str = "no other process with this key, or with this journal";
 /// The largest difference between our clock and the chain's, seconds.
 const CLOCK_SKEW: u64 = 60;
 
@@ -58,8 +61,8 @@ pub struct Checked {
     pub chain_id: u64,
     /// Who is sponsored.
     pub policy: Arc<SharedPolicy>,
-    /// The accounts' signers, each with whether the account has code.
-    pub keys: Vec<(TxSigner, bool)>,
+    /// The accounts' signers.
+    pub keys: Vec<CheckedKey>,
     /// The store: this relayer's, or a new one.
     pub store: Arc<Store>,
     /// The owner that the store gets.
@@ -70,6 +73,17 @@ pub struct Checked {
     pub no_op_gas: u64,
     /// Held as long as the process lives: one process per key and chain.
     pub locks: Vec<ProcessLock>,
+}
+
+/// The signer of an account.
+#[derive(Debug, Clone)]
+pub struct CheckedKey {
+    /// The signer.
+    pub signer: TxSigner,
+    /// Whether the account has code.
+    pub has_code: bool,
+    /// Why the signer did not sign, if it did not: the account gets no relays until it does.
+    pub unsigned: Option<String>,
 }
 
 /// Checks everything. The second value is there only if the report is good, and not for [`CheckMode::Look`].
@@ -106,12 +120,13 @@ async fn examine(
     let chain_id = chain_id(settings, &rpc, report).await?;
     let signing = all(keys, async |key| signs(key, chain_id).await).await;
     report.accounts("signer", &signing);
-    let chain = Arc::new(Chain::new(
+    let chain = Chain::new(
         rpc,
         settings.forwarder_address,
         settings.registry_address,
         settings.max_priority_fee_per_gas.0,
-    ));
+    );
+    let chain = Arc::new(chain.with_block_receipts_from(settings.block_receipts_from));
 
     let registry = code(&chain, "registry", chain.registry, report).await;
     let forwarder = code(&chain, "forwarder", chain.forwarder, report).await;
@@ -142,9 +157,15 @@ async fn examine(
     }
     let no_op_gas = no_op_gas.unwrap_or_default();
     report.accounts("delegation", &undelegated);
-    let is_able = |((_, funds), (_, code)): (&Found, &Found)| funds.is_ok() && code.is_ok();
-    if report.is_good() && mode != CheckMode::Drain && !funded.iter().zip(&undelegated).any(is_able) {
-        report.cross("accounts", "no account can be used: each is empty or has code");
+    let able = [&signing, &funded, &undelegated].map(|found| found.iter().map(|(_, found)| found.is_ok()));
+    let [signs, holds, has_none] = able;
+    let mut able =
+        signs.zip(holds).zip(has_none).map(|((signs, holds), has_none)| signs && holds && has_none);
+    if report.is_good() && mode != CheckMode::Drain && !able.any(|able| able) {
+        report.cross(
+            "accounts",
+            "no account can be used: each is empty, has code, or a signer that does not sign",
+        );
     }
 
     let accounts: Vec<Address> = keys.iter().map(TxSigner::address).collect();
@@ -171,8 +192,11 @@ async fn examine(
     report.tick("journal", place(settings, &files));
     pending_are_ours(&chain, &accounts, Some(&store), report).await;
     report.add("other keys", other_keys_are_drained(&store, &accounts).await);
-    let has_code = undelegated.iter().map(|(_, found)| found.is_err());
-    let keys = keys.iter().cloned().zip(has_code).collect();
+    let keys =
+        keys.iter().cloned().zip(undelegated).zip(signing).map(|((signer, (_, code)), (_, signed))| {
+            CheckedKey { signer, has_code: code.is_err(), unsigned: signed.err() }
+        });
+    let keys = keys.collect();
     Some(Checked { chain, chain_id, policy: policy?, keys, store, identity, has_l1_fee, no_op_gas, locks })
 }
 
@@ -338,162 +362,4 @@ async fn clock_skew(chain: &Chain, now: u64) -> Result<String, String> {
         return Err(format!("our clock is {skew} s {side} the chain's (or the chain stands still)"));
     }
     Ok(format!("within {skew} s of the chain's"))
-}
-
-fn look_at_locks(files: &StoreFiles, report: &mut Report) {
-    for path in files.locks() {
-        match ProcessLock::holder(path) {
-            Ok(None) => {}
-            Ok(Some(holder)) => return report.tick("lock", format!("held: {holder} is running")),
-            Err(error) => return report.cross("lock", error),
-        }
-    }
-    report.tick("lock", LOCK_IS_FREE);
-}
-
-/// Takes the lock. `drain` asks its holder to drain first, and waits for its end.
-async fn take_lock(mode: CheckMode, path: PathBuf) -> Result<ProcessLock, LockError> {
-    let take = move || match ProcessLock::take(&path) {
-        Err(LockError::Held(holder)) if mode == CheckMode::Drain => {
-            holder.ask_to_drain()?;
-            eprintln!("asked {holder} to drain, and waiting for its end");
-            ProcessLock::wait(&path)
-        }
-        taken => taken,
-    };
-    tokio::task::spawn_blocking(take).await.unwrap_or(Err(LockError::Unusable(io::ErrorKind::Interrupted)))
-}
-
-/// Where the journal is. A database's URL is not shown: it may hold a password.
-fn place(settings: &Settings, files: &StoreFiles) -> String {
-    let file = || files.store.display().to_string();
-    settings.store_url.as_ref().map_or_else(file, |_| "in the Postgres database of STORE_URL".to_owned())
-}
-
-/// Opens the journal, and creates it if it is not there. In a database this daemon is one of a fleet.
-async fn open(settings: &Settings, files: &StoreFiles, identity: Identity) -> Result<Store, StoreError> {
-    let (url, path) = (settings.store_url.clone(), files.store.clone());
-    let open = move || {
-        let store = match url {
-            Some(url) => connect(&url)?.of_daemon(DaemonId::random()),
-            None => Store::open(&path)?,
-        };
-        store.verify(&identity)?;
-        Ok(store)
-    };
-    tokio::task::spawn_blocking(open).await.unwrap_or(Err(StoreError::Interrupted))
-}
-
-/// Opens the journal for reading, and creates nothing; `None` if it is not there.
-async fn open_read_only(
-    settings: &Settings,
-    files: &StoreFiles,
-    identity: Identity,
-) -> Result<Option<Store>, StoreError> {
-    let (url, path) = (settings.store_url.clone(), files.store.clone());
-    let open = move || {
-        let store = match url {
-            Some(url) => connect_read_only(&url)?.map(|store| store.of_daemon(DaemonId::random())),
-            None => Store::open_read_only(&path)?,
-        };
-        store.map(|store| store.verify(&identity).map(|()| store)).transpose()
-    };
-    tokio::task::spawn_blocking(open).await.unwrap_or(Err(StoreError::Interrupted))
-}
-
-#[cfg(feature = "postgres")]
-pub(super) fn connect(url: &str) -> Result<Store, StoreError> {
-    Store::connect(url)
-}
-
-#[cfg(feature = "postgres")]
-fn connect_read_only(url: &str) -> Result<Option<Store>, StoreError> {
-    Store::connect_read_only(url)
-}
-
-#[cfg(not(feature = "postgres"))]
-pub(super) fn connect(_: &str) -> Result<Store, StoreError> {
-    Err(StoreError::Engine("STORE_URL: this daemon was built without the feature postgres".to_owned()))
-}
-
-#[cfg(not(feature = "postgres"))]
-fn connect_read_only(url: &str) -> Result<Option<Store>, StoreError> {
-    connect(url).map(Some)
-}
-
-async fn look_at_store(
-    settings: &Settings,
-    files: &StoreFiles,
-    identity: &Identity,
-    chain: &Chain,
-    accounts: &[Address],
-    report: &mut Report,
-) {
-    let opened = open_read_only(settings, files, *identity).await;
-    let Some(store) = report.pass("journal", opened) else { return };
-    let store = store.map(Arc::new);
-    match store {
-        Some(_) => report.tick("journal", place(settings, files)),
-        None => {
-            report.tick("journal", format!("{} is not there yet: serve makes it", place(settings, files)));
-        }
-    }
-    pending_are_ours(chain, accounts, store.as_ref(), report).await;
-    if let Some(store) = store {
-        report.add("other keys", other_keys_are_drained(&store, accounts).await);
-    }
-}
-
-/// Only the other key can finish what it has in flight: it alone can sign for those nonces.
-async fn other_keys_are_drained(store: &Arc<Store>, accounts: &[Address]) -> Result<String, String> {
-    if store.is_shared() {
-        return Ok("those of other daemons are theirs to finish".to_owned());
-    }
-    let open = store.run(|store| store.accounts_with_open_nonces()).await;
-    let others: Vec<String> = open
-        .map_err(|error| error.to_string())?
-        .into_iter()
-        .filter(|other| !accounts.contains(other))
-        .map(|other| other.to_string())
-        .collect();
-    if others.is_empty() {
-        return Ok("none has anything in flight".to_owned());
-    }
-    Err(format!("{} has transactions in flight: run drain with that key first", others.join(", ")))
-}
-
-/// Each account's pending transactions must all be in the store.
-async fn pending_are_ours(
-    chain: &Chain,
-    accounts: &[Address],
-    store: Option<&Arc<Store>>,
-    report: &mut Report,
-) {
-    for account in accounts {
-        let found = pending_is_ours(chain, *account, store).await;
-        let name = |text: String| of_account(*account, accounts.len(), &text);
-        report.add("pending", found.map(name).map_err(name));
-    }
-}
-
-async fn pending_is_ours(
-    chain: &Chain,
-    account: Address,
-    store: Option<&Arc<Store>>,
-) -> Result<String, String> {
-    let counts = tokio::try_join!(chain.mined_nonce(account), chain.pending_nonce(account));
-    let (latest, pending) = counts.map_err(|error| error.to_string())?;
-    if pending <= latest {
-        return Ok(format!("nothing pending, next nonce {latest}"));
-    }
-    // Read after the chain: what was sent meanwhile was stored before.
-    let ours = match store {
-        Some(store) => store.run(move |store| store.explains(account, latest, pending)).await,
-        None => Ok(false),
-    };
-    let count = pending.saturating_sub(latest);
-    if ours.map_err(|error| error.to_string())? {
-        return Ok(format!("{count} pending, all of them ours"));
-    }
-    Err(format!("{count} pending that the journal does not know: somebody else uses this key"))
 }

@@ -2,14 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
-use std::{
-    convert::Infallible,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::{Duration, Instant},
-};
+mod endpoint;
+mod receipts;
+
+use std::time::{Duration, Instant};
 
 use alloy::{
     primitives::{Address, B256, Bytes, U256},
@@ -20,119 +16,15 @@ use registry_core::eth::abi::IForwarder::{self, executeReturn};
 use relayer_daemon::{
     chain::{
         BroadcastVerdict::{Accepted, FeeTooLow, NonceTooLow, Rejected, Unknown},
-        Chain, ChainNode, ReceiptLookup, Rpc, RpcError, Simulation,
+        ChainNode, Rpc, RpcError, Simulation,
     },
     gas::fees::Fees,
-    metrics::Metrics,
     sender::signing::Wallet,
     store::TransactionPurpose,
 };
-use reqwest::Url;
 use serde_json::{Value, json};
-use warp::{Filter, Reply as _, http::StatusCode, reply::Response};
 
-/// How long an endpoint may take to answer.
-const TIMEOUT: Duration = Duration::from_millis(400);
-
-/// What an endpoint answers.
-#[derive(Debug, Clone)]
-enum Reply {
-    Result(Value),
-    /// Answers of a node with this head: number and time.
-    Head(u64, u64),
-    Error(i64, &'static str),
-    Http(u16, &'static str),
-    Silence,
-}
-
-/// An endpoint that answers from a script, its last line for ever.
-struct ScriptedEndpoint {
-    url: Url,
-    calls: Arc<AtomicUsize>,
-    hung_up: Arc<AtomicUsize>,
-}
-
-/// Counts when it is dropped, also if the caller went away.
-struct Count(Arc<AtomicUsize>);
-
-impl Drop for Count {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-impl ScriptedEndpoint {
-    async fn start(script: &[Reply]) -> Self {
-        let calls = Arc::new(AtomicUsize::new(0));
-        let script = Arc::new(Mutex::new(script.to_vec()));
-        let count = Arc::clone(&calls);
-        let hung_up = Arc::new(AtomicUsize::new(0));
-        let given_up = Arc::clone(&hung_up);
-        let route = warp::body::json().and(warp::path::full()).then(move |request: Value, _| {
-            count.fetch_add(1, Ordering::SeqCst);
-            let script = Arc::clone(&script);
-            let given_up = Count(Arc::clone(&given_up));
-            async move {
-                let _given_up = given_up;
-                let answer = {
-                    let mut script = script.lock().unwrap();
-                    if script.len() > 1 { script.remove(0) } else { script[0].clone() }
-                };
-                respond(&request, answer).await
-            }
-        });
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/v3/s3cr3t-key", listener.local_addr().unwrap()).parse().unwrap();
-        let route = route.recover(|_| async { Ok::<_, Infallible>(StatusCode::BAD_REQUEST) });
-        tokio::spawn(warp::serve(route).incoming(listener).run());
-        Self { url, calls, hung_up }
-    }
-
-    /// How many calls have ended, by an answer or because the caller went away.
-    fn hung_up(&self) -> usize {
-        self.hung_up.load(Ordering::SeqCst)
-    }
-
-    fn calls(&self) -> usize {
-        self.calls.load(Ordering::SeqCst)
-    }
-}
-
-async fn respond(request: &Value, answer: Reply) -> Response {
-    let reply = |name: &str, value| {
-        warp::reply::json(&json!({ "jsonrpc": "2.0", "id": request["id"], name: value })).into_response()
-    };
-    match answer {
-        Reply::Head(number, timestamp) => {
-            let [number, timestamp] = [number, timestamp].map(|value| format!("{value:#x}"));
-            let head = json!({ "number": number, "hash": null, "timestamp": timestamp });
-            reply("result", if request["method"] == "eth_blockNumber" { json!(number) } else { head })
-        }
-        Reply::Result(result) => reply("result", result),
-        Reply::Error(code, message) => reply("error", json!({ "code": code, "message": message })),
-        Reply::Http(status, body) => {
-            warp::reply::with_status(body, StatusCode::from_u16(status).unwrap()).into_response()
-        }
-        Reply::Silence => std::future::pending().await,
-    }
-}
-
-fn rpc(endpoints: &[&ScriptedEndpoint]) -> Rpc {
-    // A second one is fine: the first stays.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let urls: Vec<Url> = endpoints.iter().map(|endpoint| endpoint.url.clone()).collect();
-    Rpc::new(&urls, TIMEOUT, Metrics::new().unwrap()).unwrap()
-}
-
-const MAX_TIP: u128 = 5_000_000_000;
-
-fn chain(rpc: Rpc) -> Chain {
-    Chain::new(rpc, Address::ZERO, Address::ZERO, MAX_TIP)
-}
-
-async fn pair(first: Reply, second: Reply) -> [ScriptedEndpoint; 2] {
-    [ScriptedEndpoint::start(&[first]).await, ScriptedEndpoint::start(&[second]).await]
-}
+use self::endpoint::{MAX_TIP, Reply, ScriptedEndpoint, TIMEOUT, chain, pair, rpc};
 
 /// Waits until something has happened in the background.
 async fn eventually(happened: impl Fn() -> bool) {
@@ -286,39 +178,6 @@ async fn sends_that_go_on_in_the_background_are_not_lost_at_shutdown() {
     assert_eq!(stopping.finish_broadcasts(Duration::ZERO).await, 1, "cut off, and said so");
     assert_eq!(stopping.finish_broadcasts(TIMEOUT * 10).await, 0, "waited for");
     assert_eq!(slow.calls(), 1);
-}
-
-fn receipt(hash: B256) -> Reply {
-    Reply::Result(json!({
-        "transactionHash": hash, "blockNumber": "0x1", "blockHash": hash, "status": "0x1", "gasUsed": "0x1",
-        "effectiveGasPrice": "0x1", "logs": [],
-    }))
-}
-
-#[tokio::test]
-async fn a_receipt_is_looked_up_at_every_endpoint_and_absent_only_if_all_say_so() {
-    let hash = B256::repeat_byte(1);
-    for (answers, expected) in [
-        ([Reply::Result(Value::Null), receipt(hash)], "found"),
-        ([Reply::Http(502, ""), receipt(hash)], "found"),
-        ([receipt(B256::ZERO), receipt(hash)], "found"),
-        ([Reply::Result(Value::Null), Reply::Result(Value::Null)], "absent"),
-        ([Reply::Result(Value::Null), Reply::Silence], "unclear"),
-        ([Reply::Result(Value::Null), Reply::Error(-32000, "header not found")], "unclear"),
-        ([Reply::Result(Value::Null), Reply::Result(json!({ "status": "what?" }))], "unclear"),
-    ] {
-        let [first, second] = answers;
-        let [first, second] = pair(first, second).await;
-        let found = match chain(rpc(&[&first, &second])).receipt_everywhere(hash).await {
-            ReceiptLookup::Found(receipt) => {
-                assert_eq!(receipt.hash, hash);
-                "found"
-            }
-            ReceiptLookup::Absent => "absent",
-            ReceiptLookup::Unclear => "unclear",
-        };
-        assert_eq!(found, expected);
-    }
 }
 
 #[tokio::test]

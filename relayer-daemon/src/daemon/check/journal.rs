@@ -1,0 +1,184 @@
+//! The checks of the journal and its locks, and of what the accounts have in flight.
+
+use std::{io, path::PathBuf, sync::Arc};
+
+use alloy::primitives::Address;
+
+use super::CheckMode;
+use crate::{
+    chain::{Chain, ChainNode as _},
+    daemon::{
+        report::{Report, of_account},
+        settings::Settings,
+    },
+    process::lock::{LockError, ProcessLock},
+    store::{DaemonId, Identity, Store, StoreError, files::StoreFiles},
+};
+
+/// The lock's line if it is free.
+pub(super) const LOCK_IS_FREE: &str = "no other process with this key, or with this journal";
+
+pub(super) fn look_at_locks(files: &StoreFiles, report: &mut Report) {
+    for path in files.locks() {
+        match ProcessLock::holder(path) {
+            Ok(None) => {}
+            Ok(Some(holder)) => return report.tick("lock", format!("held: {holder} is running")),
+            Err(error) => return report.cross("lock", error),
+        }
+    }
+    report.tick("lock", LOCK_IS_FREE);
+}
+
+/// Takes the lock. `drain` asks its holder to drain first, and waits for its end.
+pub(super) async fn take_lock(mode: CheckMode, path: PathBuf) -> Result<ProcessLock, LockError> {
+    let take = move || match ProcessLock::take(&path) {
+        Err(LockError::Held(holder)) if mode == CheckMode::Drain => {
+            holder.ask_to_drain()?;
+            eprintln!("asked {holder} to drain, and waiting for its end");
+            ProcessLock::wait(&path)
+        }
+        taken => taken,
+    };
+    tokio::task::spawn_blocking(take).await.unwrap_or(Err(LockError::Unusable(io::ErrorKind::Interrupted)))
+}
+
+/// Where the journal is. A database's URL is not shown: it may hold a password.
+pub(super) fn place(settings: &Settings, files: &StoreFiles) -> String {
+    let file = || files.store.display().to_string();
+    settings.store_url.as_ref().map_or_else(file, |_| "in the Postgres database of STORE_URL".to_owned())
+}
+
+/// Opens the journal, and creates it if it is not there. In a database this daemon is one of a fleet.
+pub(super) async fn open(
+    settings: &Settings,
+    files: &StoreFiles,
+    identity: Identity,
+) -> Result<Store, StoreError> {
+    let (url, path) = (settings.store_url.clone(), files.store.clone());
+    let open = move || {
+        let store = match url {
+            Some(url) => connect(&url)?.of_daemon(DaemonId::random()),
+            None => Store::open(&path)?,
+        };
+        store.verify(&identity)?;
+        Ok(store)
+    };
+    tokio::task::spawn_blocking(open).await.unwrap_or(Err(StoreError::Interrupted))
+}
+
+/// Opens the journal for reading, and creates nothing; `None` if it is not there.
+async fn open_read_only(
+    settings: &Settings,
+    files: &StoreFiles,
+    identity: Identity,
+) -> Result<Option<Store>, StoreError> {
+    let (url, path) = (settings.store_url.clone(), files.store.clone());
+    let open = move || {
+        let store = match url {
+            Some(url) => connect_read_only(&url)?.map(|store| store.of_daemon(DaemonId::random())),
+            None => Store::open_read_only(&path)?,
+        };
+        store.map(|store| store.verify(&identity).map(|()| store)).transpose()
+    };
+    tokio::task::spawn_blocking(open).await.unwrap_or(Err(StoreError::Interrupted))
+}
+
+#[cfg(feature = "postgres")]
+pub(in crate::daemon) fn connect(url: &str) -> Result<Store, StoreError> {
+    Store::connect(url)
+}
+
+#[cfg(feature = "postgres")]
+fn connect_read_only(url: &str) -> Result<Option<Store>, StoreError> {
+    Store::connect_read_only(url)
+}
+
+#[cfg(not(feature = "postgres"))]
+pub(in crate::daemon) fn connect(_: &str) -> Result<Store, StoreError> {
+    Err(StoreError::Engine("STORE_URL: this daemon was built without the feature postgres".to_owned()))
+}
+
+#[cfg(not(feature = "postgres"))]
+fn connect_read_only(url: &str) -> Result<Option<Store>, StoreError> {
+    connect(url).map(Some)
+}
+
+pub(super) async fn look_at_store(
+    settings: &Settings,
+    files: &StoreFiles,
+    identity: &Identity,
+    chain: &Chain,
+    accounts: &[Address],
+    report: &mut Report,
+) {
+    let opened = open_read_only(settings, files, *identity).await;
+    let Some(store) = report.pass("journal", opened) else { return };
+    let store = store.map(Arc::new);
+    match store {
+        Some(_) => report.tick("journal", place(settings, files)),
+        None => {
+            report.tick("journal", format!("{} is not there yet: serve makes it", place(settings, files)));
+        }
+    }
+    pending_are_ours(chain, accounts, store.as_ref(), report).await;
+    if let Some(store) = store {
+        report.add("other keys", other_keys_are_drained(&store, accounts).await);
+    }
+}
+
+/// Only the other key can finish what it has in flight: it alone can sign for those nonces.
+pub(super) async fn other_keys_are_drained(
+    store: &Arc<Store>,
+    accounts: &[Address],
+) -> Result<String, String> {
+    if store.is_shared() {
+        return Ok("those of other daemons are theirs to finish".to_owned());
+    }
+    let open = store.run(|store| store.accounts_with_open_nonces()).await;
+    let others: Vec<String> = open
+        .map_err(|error| error.to_string())?
+        .into_iter()
+        .filter(|other| !accounts.contains(other))
+        .map(|other| other.to_string())
+        .collect();
+    if others.is_empty() {
+        return Ok("none has anything in flight".to_owned());
+    }
+    Err(format!("{} has transactions in flight: run drain with that key first", others.join(", ")))
+}
+
+/// Each account's pending transactions must all be in the store.
+pub(super) async fn pending_are_ours(
+    chain: &Chain,
+    accounts: &[Address],
+    store: Option<&Arc<Store>>,
+    report: &mut Report,
+) {
+    for account in accounts {
+        let found = pending_is_ours(chain, *account, store).await;
+        let name = |text: String| of_account(*account, accounts.len(), &text);
+        report.add("pending", found.map(name).map_err(name));
+    }
+}
+
+async fn pending_is_ours(
+    chain: &Chain,
+    account: Address,
+    store: Option<&Arc<Store>>,
+) -> Result<String, String> {
+    let counts = tokio::try_join!(chain.mined_nonce(account), chain.pending_nonce(account));
+    let (latest, pending) = counts.map_err(|error| error.to_string())?;
+    if pending <= latest {
+        return Ok(format!("nothing pending, next nonce {latest}"));
+    }
+    // Read after the chain: what was sent meanwhile was stored before.
+    let ours = match store {
+        Some(store) => store.run(move |store| store.explains(account, latest, pending)).await,
+        None => Ok(false),
+    };
+    let count = pending.saturating_sub(latest);
+    if ours.map_err(|error| error.to_string())? {
+        return Ok(format!("{count} pending, all of them ours"));
+    }
+    Err(format!("{count} pending that the journal does not know: somebody else uses this key"))
+}

@@ -1,0 +1,73 @@
+//! Random histories: what happens how often, and how many are tried.
+
+use std::env;
+
+use proptest::prelude::*;
+
+use super::{SIGNERS, node::Lost, ops::Op};
+
+/// Histories of one daemon in the suite.
+const CASES: u32 = 300;
+/// Histories of a fleet in the suite: its daemons do something all the time, so each takes longer.
+const FLEET_CASES: u32 = 40;
+
+fn cases(in_the_suite: u32) -> ProptestConfig {
+    let cases = env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(in_the_suite);
+    ProptestConfig { cases, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+/// How many histories of one daemon are tried.
+pub fn config() -> ProptestConfig {
+    cases(CASES)
+}
+
+/// How many histories of a fleet are tried.
+pub fn fleet_config() -> ProptestConfig {
+    cases(FLEET_CASES)
+}
+
+/// What can happen to one daemon.
+pub fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        6 => (0..SIGNERS).prop_map(Op::Request),
+        1 => (0..SIGNERS, 1_u8..120).prop_map(|(signer, seconds)| Op::RequestUntil(signer, seconds)),
+        2 => (0..SIGNERS, 1_u8..6).prop_map(|(signer, moments)| Op::HangUp(signer, moments)),
+        1 => (0..SIGNERS).prop_map(Op::Repeat),
+        6 => (0_usize..4).prop_map(Op::Mine),
+        5 => (1_u16..100).prop_map(Op::Wait),
+        1 => (100_u16..600).prop_map(Op::Wait),
+        1 => (0_usize..3).prop_map(Op::Drop),
+        1 => (1_usize..4, any::<bool>()).prop_map(|(depth, forget)| Op::Reorganise(depth, forget)),
+        1 => (0_u8..3).prop_map(Op::Foreign),
+        1 => (0_u8..3, any::<bool>()).prop_map(|(account, empty)| Op::Empty(account, empty)),
+        1 => (0_u8..3, any::<bool>()).prop_map(|(account, ignored)| Op::Ignored(account, ignored)),
+        1 => (0..SIGNERS).prop_map(Op::Bypass),
+        2 => prop_oneof![Just(Lost::Answer), Just(Lost::Transaction)].prop_map(Op::Lose),
+        2 => (1_u16..700).prop_map(Op::BaseFee),
+        1 => Just(Op::Restart),
+        1 => (0_u8..120).prop_map(Op::LateReceipts),
+        1 => (0_u8..120).prop_map(Op::OldViews),
+        1 => prop_oneof![Just(0), 1..20_u64, Just(1 << 40)].prop_map(Op::WrongCount),
+        1 => (1_u8..20).prop_map(Op::FailingReads),
+        1 => any::<bool>().prop_map(Op::SilentEndpoint),
+        1 => (0_u8..200).prop_map(Op::Latency),
+        1 => any::<bool>().prop_map(Op::NoNonces),
+        1 => (600_u16..3_000).prop_map(Op::Wait),
+        1 => any::<bool>().prop_map(Op::DiskFull),
+        1 => any::<bool>().prop_map(Op::Unwilling),
+        1 => Just(Op::Revert),
+        1 => any::<bool>().prop_map(Op::Rejecting),
+        1 => (-2_000_i16..2_000).prop_map(Op::ClockStep),
+    ]
+}
+
+/// What can happen to a fleet: it, or a daemon that dies, stands still, or cannot write any more.
+pub fn fleet_op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        20 => op(),
+        2 => (0_u8..3).prop_map(Op::Kill),
+        2 => (0_u8..3, any::<bool>()).prop_map(|(daemon, paused)| Op::Pause(daemon, paused)),
+        2 => (0_u8..3, any::<bool>()).prop_map(|(daemon, cut)| Op::Cut(daemon, cut)),
+        2 => (100_u16..200).prop_map(Op::Wait),
+    ]
+}

@@ -1,0 +1,148 @@
+//! Receipts: one by one at every endpoint, and many at once out of whole blocks.
+
+use alloy::primitives::{Address, B256, U64};
+use relayer_daemon::chain::{ChainNode, ReceiptLookup};
+use serde_json::{Value, json};
+
+use crate::endpoint::{Reply, ScriptedEndpoint, chain, pair, rpc};
+
+fn receipt(hash: B256) -> Reply {
+    Reply::Result(json!({
+        "transactionHash": hash, "blockNumber": "0x1", "blockHash": hash, "status": "0x1", "gasUsed": "0x1",
+        "effectiveGasPrice": "0x1", "logs": [],
+    }))
+}
+
+#[tokio::test]
+async fn a_receipt_is_looked_up_at_every_endpoint_and_absent_only_if_all_say_so() {
+    let hash = B256::repeat_byte(1);
+    for (answers, expected) in [
+        ([Reply::Result(Value::Null), receipt(hash)], "found"),
+        ([Reply::Http(502, ""), receipt(hash)], "found"),
+        ([receipt(B256::ZERO), receipt(hash)], "found"),
+        ([Reply::Result(Value::Null), Reply::Result(Value::Null)], "absent"),
+        ([Reply::Result(Value::Null), Reply::Silence], "unclear"),
+        ([Reply::Result(Value::Null), Reply::Error(-32000, "header not found")], "unclear"),
+        ([Reply::Result(Value::Null), Reply::Result(json!({ "status": "what?" }))], "unclear"),
+    ] {
+        let [first, second] = answers;
+        let [first, second] = pair(first, second).await;
+        let found = match chain(rpc(&[&first, &second])).receipt_everywhere(hash).await {
+            ReceiptLookup::Found(receipt) => {
+                assert_eq!(receipt.hash, hash);
+                "found"
+            }
+            ReceiptLookup::Absent => "absent",
+            ReceiptLookup::Unclear => "unclear",
+        };
+        assert_eq!(found, expected);
+    }
+}
+
+fn hash(byte: u8) -> B256 {
+    B256::repeat_byte(byte)
+}
+
+/// A call of the forwarder in a block with this number.
+fn ours(byte: u8, block: u64) -> Value {
+    json!({
+        "transactionHash": hash(byte), "blockNumber": U64::from(block), "blockHash": hash(9), "status": "0x1",
+        "gasUsed": "0x1", "effectiveGasPrice": "0x1", "logs": [], "from": Address::repeat_byte(7), "to": Address::ZERO,
+    })
+}
+
+/// Another transaction of that block, of a form that only this chain knows.
+fn foreign(block: u64) -> Value {
+    json!({ "blockNumber": U64::from(block), "from": Address::repeat_byte(1), "to": null, "type": "0x7e" })
+}
+
+/// The nonces of these transactions.
+fn nonces(bytes: &[u8]) -> Vec<Vec<B256>> {
+    bytes.iter().map(|byte| vec![hash(*byte)]).collect()
+}
+
+/// What is found of four nonces, from three on by the block, and by how many calls.
+async fn found(script: &[Value]) -> (Vec<B256>, usize) {
+    let script: Vec<Reply> = script.iter().cloned().map(Reply::Result).collect();
+    let endpoint = ScriptedEndpoint::start(&script).await;
+    let chain = chain(rpc(&[&endpoint])).with_block_receipts_from(3);
+    let mut found: Vec<B256> = chain.receipts_by_block(&nonces(&[1, 2, 3, 4])).await.into_keys().collect();
+    found.sort_unstable();
+    (found, endpoint.calls())
+}
+
+#[tokio::test]
+async fn receipts_of_many_are_one_call_where_one_block_has_them() {
+    let block = json!([foreign(5), ours(1, 5), ours(2, 5), ours(3, 5), ours(4, 5), ours(8, 5)]);
+    let all = vec![hash(1), hash(2), hash(3), hash(4)];
+    assert_eq!(found(std::slice::from_ref(&block)).await, (all.clone(), 1));
+    // A block may have been made since the chain counted them.
+    assert_eq!(found(&[json!([foreign(6)]), block.clone()]).await, (all.clone(), 2));
+    // An empty one does not tell its number.
+    for none in [json!([]), Value::Null] {
+        assert_eq!(found(&[none, json!("0x6"), block.clone()]).await, (all.clone(), 3));
+    }
+}
+
+#[tokio::test]
+async fn a_block_that_is_not_worth_its_call_is_the_last_that_is_read() {
+    assert_eq!(found(&[json!([ours(1, 5), ours(2, 5)]), json!([])]).await, (vec![hash(1), hash(2)], 1));
+    assert_eq!(found(&[json!([foreign(6)]), json!([foreign(5)]), json!([ours(1, 4)])]).await, (vec![], 2));
+    assert_eq!(found(&[json!([]), json!("0x6"), json!([]), json!([ours(1, 4)])]).await, (vec![], 3));
+    // What is in no block yet, or not ours, is not found.
+    let mut pending = ours(1, 5);
+    pending["blockHash"] = Value::Null;
+    let mut other = ours(2, 5);
+    other["to"] = json!(Address::repeat_byte(3));
+    let mut no_op = ours(3, 5);
+    no_op["to"] = no_op["from"].clone();
+    assert_eq!(found(&[json!([pending, other, no_op])]).await, (vec![hash(3)], 1));
+}
+
+#[tokio::test]
+async fn few_are_not_looked_for_in_blocks_but_share_those_that_were_read_for_others() {
+    let endpoint =
+        ScriptedEndpoint::start(&[Reply::Result(json!([ours(1, 5), ours(2, 5), ours(3, 5), ours(4, 5)]))])
+            .await;
+    let chain = chain(rpc(&[&endpoint])).with_block_receipts_from(3);
+    assert!(chain.receipts_by_block(&nonces(&[4])).await.is_empty());
+    assert_eq!(endpoint.calls(), 0);
+    assert_eq!(chain.receipts_by_block(&nonces(&[1, 2, 3])).await.len(), 3);
+    // Either of the transactions that were tried for a nonce.
+    let replaced = [vec![hash(7), hash(4)]];
+    assert!(chain.receipts_by_block(&replaced).await.contains_key(&hash(4)));
+    assert_eq!(endpoint.calls(), 1);
+}
+
+#[tokio::test]
+async fn a_node_without_the_method_is_asked_once_and_one_that_fails_again() {
+    let block = Reply::Result(json!([ours(1, 5), ours(2, 5), ours(3, 5)]));
+    let missing = Reply::Error(-32_601, "the method eth_getBlockReceipts does not exist/is not available");
+    for (script, calls) in
+        [([missing, block.clone()], 1), ([Reply::Error(-32_000, "no such block here"), block], 2)]
+    {
+        let endpoint = ScriptedEndpoint::start(&script).await;
+        let chain = chain(rpc(&[&endpoint])).with_block_receipts_from(3);
+        assert!(chain.receipts_by_block(&nonces(&[1, 2, 3])).await.is_empty());
+        let again = chain.receipts_by_block(&nonces(&[1, 2, 3])).await;
+        assert_eq!((again.len(), endpoint.calls()), (3 * (calls - 1), calls));
+    }
+}
+
+#[tokio::test]
+async fn a_block_that_does_not_come_is_not_waited_for_again_and_again() {
+    let endpoint = ScriptedEndpoint::start(&[Reply::Silence]).await;
+    let chain = chain(rpc(&[&endpoint])).with_block_receipts_from(3);
+    assert!(chain.receipts_by_block(&nonces(&[1, 2, 3])).await.is_empty());
+    let calls = endpoint.calls();
+    assert!(chain.receipts_by_block(&nonces(&[1, 2, 3])).await.is_empty());
+    assert_eq!(endpoint.calls(), calls, "asked again at once");
+}
+
+#[tokio::test]
+async fn without_the_setting_no_block_is_read() {
+    let endpoint = ScriptedEndpoint::start(&[Reply::Result(json!([ours(1, 5)]))]).await;
+    let chain = chain(rpc(&[&endpoint])).with_block_receipts_from(0);
+    assert!(chain.receipts_by_block(&nonces(&[1, 2, 3, 4, 5])).await.is_empty());
+    assert_eq!(endpoint.calls(), 0);
+}
