@@ -8,11 +8,11 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use flate2::{Compression, write::GzEncoder};
 
 use crate::fingerprint::{Stamp, lock};
-use crate::run::{command, node_tool, root, run};
+use crate::run::{command, node_tool, root, run, sources, without_paths};
 use crate::setup::{WASM_BINDGEN, WORKER_BUILD};
 use crate::{explorer, package};
 
@@ -72,7 +72,7 @@ fn worker(worker: &Worker) -> Result<()> {
     if stamp.is_current() && worker.wasm().is_file() && worker.directory().join("index.js").is_file() {
         return Ok(());
     }
-    run(command(WORKER_BUILD.path()?)
+    run(without_paths(&mut command(WORKER_BUILD.path()?))
         .args(["--release", "--out-dir", worker.directory])
         .args(worker.features)
         .current_dir(&edge)
@@ -86,14 +86,20 @@ fn worker(worker: &Worker) -> Result<()> {
 }
 
 /// Removes the function names from a module. A copy with names stays in `target/xtask`, to read stack traces
-/// with.
+/// with. Fails if the module still tells a path of this machine.
 pub(crate) fn strip(module: &Path, stem: &str) -> Result<()> {
     let named = root().join(format!("target/xtask/{stem}-with-names.wasm"));
     fs::copy(module, &named)?;
     // Without stack IR, which only `-O` implies, the module would grow by 2 KiB.
     run(command(node_tool("wasm-opt"))
         .args(["--strip-debug", "--generate-stack-ir", "--optimize-stack-ir", "--shrink-level=2"])
-        .args(["-o".as_ref(), module.as_os_str(), named.as_os_str()]))
+        .args(["-o".as_ref(), module.as_os_str(), named.as_os_str()]))?;
+    let bytes = fs::read(module)?;
+    let tells = |path: &String| bytes.windows(path.len()).any(|window| window == path.as_bytes());
+    match sources().into_iter().find(tells) {
+        Some(path) => bail!("{} tells the path {path}", module.display()),
+        None => Ok(()),
+    }
 }
 
 /// Prints the total size of these files. Fails if the total of the gzipped files is above `limit` bytes.

@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use crate::build::{core_inputs, print_size, strip};
 use crate::fingerprint::{Stamp, lock};
-use crate::run::{cargo, command, node_tool, root, run, target_dir};
+use crate::run::{cargo, command, node_tool, root, run, target_dir, without_paths};
 use crate::setup::{WASM_BINDGEN, WASM_TARGET};
 
 /// A wasm module of the package. Pages load each one separately.
@@ -28,7 +28,7 @@ const MODULES: [Module; 3] = [
         title: "Browser package: wasm",
         crate_name: "registry-browser",
         name: "registry",
-        size_limit: 222 * 1024,
+        size_limit: 220 * 1024,
     },
     Module {
         title: "Browser package, evidence: wasm",
@@ -98,18 +98,16 @@ pub(crate) fn build() -> Result<()> {
 }
 
 fn compile(module: &Module, package: &Path) -> Result<()> {
-    run(cargo().args(["build", "--package", module.crate_name]).args([
-        "--target",
-        WASM_TARGET,
-        "--profile",
-        PROFILE,
-    ]))?;
+    let build = ["build", "--package", module.crate_name, "--target", WASM_TARGET, "--profile", PROFILE];
+    run(without_paths(&mut cargo()).args(build))?;
     let compiled = format!("{}.wasm", module.crate_name.replace('-', "_"));
     run(command(WASM_BINDGEN.path()?)
         .args(["--target", "web", "--out-name", module.name, "--out-dir"])
         .arg(package)
         .arg(target_dir().join(WASM_TARGET).join(PROFILE).join(compiled)))?;
     let wasm = package.join(module.file());
-    run(command(node_tool("wasm-opt")).args(["-Oz", "--debuginfo"]).arg(&wasm).arg("-o").arg(&wasm))?;
+    // Small functions with one caller stay where they are: inlined, they compress 2 KiB worse.
+    let options = ["-Oz", "--converge", "--one-caller-inline-max-function-size", "20", "--debuginfo"];
+    run(command(node_tool("wasm-opt")).args(options).arg(&wasm).arg("-o").arg(&wasm))?;
     strip(&wasm, module.name)
 }

@@ -1,6 +1,7 @@
 //! Starts other programs in the repository's root, with errors that name the command.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -43,6 +44,22 @@ pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
 /// Cargo: the one that started this process, if one did.
 pub(crate) fn cargo() -> Command {
     command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// Has cargo, if this command starts it, name source files without the directories of this machine: what is
+/// compiled for clients is the same on each.
+pub(crate) fn without_paths(command: &mut Command) -> &mut Command {
+    let sources: Vec<String> = sources().iter().map(|path| format!("--remap-path-prefix={path}/=")).collect();
+    command.env("CARGO_ENCODED_RUSTFLAGS", sources.join("\x1f"))
+}
+
+/// The directories that cargo unpacks crates into, one for each registry, and the repository's root.
+pub(crate) fn sources() -> Vec<String> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo"))).unwrap_or_default();
+    let registries = fs::read_dir(home.join("registry/src")).into_iter().flatten().flatten();
+    let paths = registries.map(|entry| entry.path()).chain([root()]);
+    paths.map(|path| path.to_string_lossy().into_owned()).collect()
 }
 
 /// Runs a command to the end; its output goes to this process's.

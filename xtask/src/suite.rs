@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-use crate::run::{cargo, command, node_tool, root, run, target_dir};
+use crate::run::{cargo, command, node_tool, root, run, target_dir, without_paths};
 use crate::setup::WASM_TARGET;
 use crate::summary::{Summary, Tally, count};
 use crate::{build, debian, explorer, setup};
@@ -130,7 +130,8 @@ fn check(program: &mut std::process::Command) -> Result<Tally> {
 /// A module that drives all of the core imports nothing.
 fn purity() -> Result<Tally> {
     let build = ["build", "--quiet", "--release", "--package", "core-probe", "--target", WASM_TARGET];
-    run(cargo().args(build))?;
+    // As the Workers are built: cargo would compile the core twice.
+    run(without_paths(&mut cargo()).args(build))?;
     let module = target_dir().join(WASM_TARGET).join("release/core_probe.wasm");
     check(command("node").arg("tests/purity/imports.mjs").arg(module))
 }

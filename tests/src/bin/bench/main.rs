@@ -5,7 +5,9 @@
 mod api;
 mod document;
 mod index;
+mod snapshot;
 mod table;
+mod world;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -37,7 +39,17 @@ async fn dispatch(arguments: &[String]) -> Result<()> {
             let sizes = sizes.iter().map(|size| size.parse()).collect::<Result<Vec<u64>, _>>()?;
             report(&index::section(&sizes).await?, None)
         }
-        _ => bail!("usage: cargo xtask bench [api [--worker DIRECTORY] | index [AGENTS...]]"),
+        ["snapshot"] => {
+            report(&snapshot::section(&snapshot::SIZES).await?, Some("cargo xtask bench snapshot"))
+        }
+        ["snapshot", sizes @ ..] => {
+            let sizes = sizes.iter().map(|size| size.parse()).collect::<Result<Vec<u64>, _>>()?;
+            report(&snapshot::section(&sizes).await?, None)
+        }
+        ["world"] => report(&world::section(), Some("cargo xtask bench world")),
+        _ => bail!(
+            "usage: cargo xtask bench [api [--worker DIRECTORY] | index [AGENTS...] | snapshot [AGENTS...] | world]"
+        ),
     }
 }
 

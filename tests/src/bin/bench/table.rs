@@ -53,7 +53,8 @@ pub(crate) fn p99<T: Ord + Copy>(samples: &[T]) -> Option<T> {
     percentile(samples, 99)
 }
 
-fn percentile<T: Ord + Copy>(samples: &[T], percent: usize) -> Option<T> {
+/// The one that so many of 100 do not exceed.
+pub(crate) fn percentile<T: Ord + Copy>(samples: &[T], percent: usize) -> Option<T> {
     let mut sorted = samples.to_vec();
     sorted.sort_unstable();
     sorted.get(sorted.len() * percent / 100).copied()
