@@ -12,8 +12,8 @@ use registry_core::{
     eth::multicall,
     gate::{Dialect, Links, Origin},
 };
-use reqwest::Url;
 use serde::Deserialize;
+use url::Url;
 
 use policy::PolicyTable;
 pub use policy::RoutePolicy;
