@@ -45,7 +45,7 @@ pub struct App {
     pub proxy: ProxySettings,
     /// The policies by name.
     pub policies: BTreeMap<String, RoutePolicy>,
-    /// The last probe of chain and API.
+    /// The last probe of chain, API and the store of nonces.
     pub readiness: Mutex<Option<(tokio::time::Instant, Result<String, String>)>>,
 }
 
@@ -109,14 +109,14 @@ impl App {
         to_http(self.gate.answer((name, policy), &original.as_request(&policy.origin), purpose, now).await)
     }
 
-    /// Whether chain and API answer.
+    /// Whether chain, API and the store of nonces answer.
     async fn ready(&self) -> Result<String, String> {
         // Probes wait for one another: many cause one round trip.
         let mut last = self.readiness.lock().await;
         if let Some((_, words)) = last.as_ref().filter(|(at, _)| at.elapsed() < READINESS_HOLDS) {
             return words.clone();
         }
-        let words = self.gate.accounts.probe(now()).await;
+        let words = self.gate.probe(now()).await;
         *last = Some((tokio::time::Instant::now(), words.clone()));
         words
     }
@@ -128,8 +128,9 @@ pub fn now() -> Timestamp {
     Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-fn to_http(answer: GateAnswer) -> HttpResponse {
-    let mut response = Response::new(Full::from(answer.body));
+/// The gate's answer as an HTTP response.
+pub(crate) fn to_http<B: From<Bytes>>(answer: GateAnswer) -> Response<B> {
+    let mut response = Response::new(B::from(Bytes::from(answer.body)));
     *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
     for (name, value) in answer.headers {
         // Values are of visible ASCII: codes, addresses, numbers, names of components.
@@ -142,11 +143,17 @@ fn to_http(answer: GateAnswer) -> HttpResponse {
 
 /// The proxy asks in a way that says nothing about a request: it is refused, as one that cannot be decided.
 fn misconfigured() -> HttpResponse {
-    let body = r#"{"title":"Temporarily unavailable","status":503,"reason":"gate_misconfigured"}"#;
+    to_http(problem(StatusCode::SERVICE_UNAVAILABLE, "Temporarily unavailable", "gate_misconfigured"))
+}
+
+/// A refusal that is not the core's: about the way that a request came, and not about its signature.
+pub(crate) fn problem(status: StatusCode, title: &str, reason: &str) -> GateAnswer {
+    let status = status.as_u16();
     let mut headers: Vec<_> = OUTPUT_HEADERS.into_iter().map(|name| (name, String::new())).collect();
     headers.push(("content-type", "application/problem+json".to_owned()));
     headers.push(("cache-control", "no-store".to_owned()));
-    to_http(GateAnswer { status: 503, headers, body: body.to_owned() })
+    let body = format!(r#"{{"title":"{title}","status":{status},"reason":"{reason}"}}"#);
+    GateAnswer { status, headers, body }
 }
 
 fn text(status: StatusCode, body: String) -> HttpResponse {
