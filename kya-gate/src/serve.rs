@@ -39,8 +39,9 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     let (stop, stopping) = watch::channel(false);
     let follow = || tokio::spawn(kya::follow(Arc::clone(&gate.accounts), stopping.clone()));
     let follower = settings.kya.follows_changes().then(follow);
+    let discovery = settings.discovery_document();
     let (proxy, policies) = (settings.proxy, settings.policies);
-    let app = App { gate, proxy, policies, readiness: Mutex::new(None) };
+    let app = App { gate, proxy, policies, discovery, readiness: Mutex::new(None) };
     let server = tokio::spawn(http::serve(listener, Arc::new(app), stopping));
     tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "listening");
     let mut out = std::io::stdout();

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `/gate/<policy>`, any method, anything behind it | 200 admits; 400, 401, 403 and 503 refuse |
 //! | `/refusal/<policy>` | the refusal again, with its body: for nginx, which keeps none. It never admits |
+//! | `/.well-known/erc8128` | what routes ask of signatures |
 //! | `/livez`, `/readyz`, `/metrics` | monitoring |
 
 mod connections;
@@ -16,7 +17,7 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::{
     Request, Response, StatusCode,
     body::Incoming,
-    header::{CONTENT_TYPE, HeaderValue},
+    header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue},
 };
 use registry_core::{
     eth::timestamp::Timestamp,
@@ -45,6 +46,8 @@ pub struct App {
     pub proxy: ProxySettings,
     /// The policies by name.
     pub policies: BTreeMap<String, RoutePolicy>,
+    /// The document of `/.well-known/erc8128`.
+    pub discovery: String,
     /// The last probe of chain, API and the store of nonces.
     pub readiness: Mutex<Option<(tokio::time::Instant, Result<String, String>)>>,
 }
@@ -62,6 +65,7 @@ impl App {
             return self.decide(peer, asked, request, Purpose::Explanation).await;
         }
         match target.as_str() {
+            "/.well-known/erc8128" => discovery(self.discovery.clone()),
             "/livez" => text(StatusCode::OK, "ok\n".to_owned()),
             "/readyz" => match self.ready().await {
                 Ok(words) => text(StatusCode::OK, format!("{words}\n")),
@@ -154,6 +158,13 @@ pub(crate) fn problem(status: StatusCode, title: &str, reason: &str) -> GateAnsw
     headers.push(("cache-control", "no-store".to_owned()));
     let body = format!(r#"{{"title":"{title}","status":{status},"reason":"{reason}"}}"#);
     GateAnswer { status, headers, body }
+}
+
+fn discovery(document: String) -> HttpResponse {
+    let mut response = Response::new(Full::from(document));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
+    response
 }
 
 fn text(status: StatusCode, body: String) -> HttpResponse {

@@ -93,6 +93,11 @@ impl EmbeddedGate {
         self.shared.gate.probe(http::now()).await
     }
 
+    /// The document that the service may have at `/.well-known/erc8128`, as JSON.
+    pub fn discovery_document(&self) -> String {
+        self.shared.settings.discovery_document()
+    }
+
     /// The gate's metrics, for Prometheus.
     pub fn metrics(&self) -> String {
         self.shared.gate.metrics.text()

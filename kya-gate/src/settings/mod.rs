@@ -4,14 +4,20 @@
 mod nonces;
 mod policy;
 
-use std::{collections::BTreeMap, env, fs, net::SocketAddr, path::Path, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, fs,
+    net::SocketAddr,
+    path::Path,
+    time::Duration,
+};
 
 use alloy_primitives::Address;
 use anyhow::{Context as _, bail, ensure};
 use ipnet::IpNet;
 use registry_core::{
     eth::multicall,
-    gate::{Dialect, Links, Origin},
+    gate::{Dialect, Links, Origin, discovery_document},
 };
 use serde::Deserialize;
 use url::Url;
@@ -247,6 +253,10 @@ impl Settings {
             Ok((name.clone(), policy.with_context(|| format!("policy.{name}"))?))
         });
         let policies = policies.collect::<anyhow::Result<BTreeMap<String, RoutePolicy>>>()?;
+        let mut routes = BTreeSet::new();
+        for route in policies.values().flat_map(|policy| &policy.routes) {
+            ensure!(routes.insert(route), "routes: {route} is named twice");
+        }
         Ok(Self {
             listen: file.listen,
             proxy: file.proxy.validated()?,
@@ -256,6 +266,15 @@ impl Settings {
             nonces: NonceSettings::validated(file.nonces, file.redis)?,
             log_wallets: file.log_wallets,
         })
+    }
+
+    /// The document for `/.well-known/erc8128`.
+    pub fn discovery_document(&self) -> String {
+        let routes = self
+            .policies
+            .values()
+            .flat_map(|policy| policy.routes.iter().map(|route| (route.as_str(), &policy.rules)));
+        discovery_document(self.chain.id, routes)
     }
 }
 

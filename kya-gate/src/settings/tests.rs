@@ -82,6 +82,17 @@ fn every_mistake_is_named_with_its_place() {
         ("allow = [\"provision\"]", "allow = [\"provision\"]\nlongest-validity = 59", "from 60 to 3600"),
         ("allow = [\"provision\"]", "allow = [\"provision\"]\ncomponents = [\"@path\"]", "components"),
         ("allow = [\"provision\"]", "allow = [\"provision\"]\nalow = []", "unknown field `alow`"),
+        ("allow = [\"provision\"]", "allow = [\"provision\"]\nroutes = [\"/a*\"]", "routes: \"/a*\" must be"),
+        (
+            "allow = [\"provision\"]",
+            "allow = [\"provision\"]\nroutes = [\"/\", \"/\"]",
+            "routes: / is named twice",
+        ),
+        (
+            "allow = [\"provision\"]",
+            "allow = [\"provision\"]\norigin = \"http://b\"\nroutes = [\"/a\"]",
+            "routes: are listed for the gate's own origin",
+        ),
         ("[policy.api]", "[policy.\"a/b\"]", "policy.a/b: a name"),
         ("method-header = \"X-Original-Method\"", "", "proxy.method-header: is needed"),
         ("target = \"X-Original-URI\"", "target = \"X Original\"", "proxy.target: must be the name"),
