@@ -6,7 +6,8 @@ use crate::{
     http::now,
     kya::AccountReader,
     metrics::Metrics,
-    settings::{ContentSource, KyaSource, Settings, TargetSource},
+    nonces,
+    settings::{ContentSource, KyaSource, NonceSettings, Settings, TargetSource},
 };
 
 /// The results of the checks, a line each.
@@ -64,5 +65,12 @@ pub async fn run(settings: &Settings) -> anyhow::Result<Report> {
         let text = if follow_changes { "changes are followed" } else { "changes are not followed" };
         report.lines.push((true, "changes", text.to_owned()));
     }
+    report.lines.push(match &settings.nonces {
+        NonceSettings::Memory { capacity } => (true, "nonces", format!("in memory, at most {capacity}")),
+        NonceSettings::Redis(settings) => match nonces::inspect(settings).await {
+            Ok(text) => (true, "nonces", text),
+            Err(error) => (false, "nonces", format!("{error:#}")),
+        },
+    });
     Ok(report)
 }

@@ -10,7 +10,7 @@ use registry_core::{
 use crate::{
     kya::AccountReader,
     metrics::Metrics,
-    nonces::{Nonces, Spending},
+    nonces::{NonceStore, Spending},
     settings::RoutePolicy,
 };
 
@@ -20,7 +20,7 @@ pub struct Gate {
     /// What is known of accounts.
     pub accounts: Arc<AccountReader>,
     /// Spent nonces.
-    pub nonces: Nonces,
+    pub nonces: NonceStore,
     /// Metrics.
     pub metrics: Metrics,
     /// Whether log lines name wallets.
@@ -45,19 +45,42 @@ impl Gate {
         purpose: Purpose,
         now: Timestamp,
     ) -> GateAnswer {
+        self.decided((name, policy), request, purpose, now).await.1
+    }
+
+    /// What became of a request under the policy of this name, and the answer to it. A policy that only
+    /// observes answers every outcome with 200.
+    pub async fn decided(
+        &self,
+        (name, policy): (&str, &RoutePolicy),
+        request: &Request<'_>,
+        purpose: Purpose,
+        now: Timestamp,
+    ) -> (Outcome, GateAnswer) {
         let started = Instant::now();
         let outcome = self.decide(policy, request, purpose, now).await;
         if purpose == Purpose::Explanation {
-            return outcome.answer(request, &policy.rules, &policy.links);
+            let answer = outcome.answer(request, &policy.rules, &policy.links);
+            return (outcome, answer);
         }
         let code = outcome.code();
         self.metrics.requests.with_label_values(&[name, code]).inc();
         self.metrics.seconds.with_label_values(&[name]).observe(started.elapsed().as_secs_f64());
         self.log(name, policy, &outcome);
-        if policy.observe {
-            return outcome.observed();
-        }
-        outcome.answer(request, &policy.rules, &policy.links)
+        let answer = match policy.observe {
+            true => outcome.observed(),
+            false => outcome.answer(request, &policy.rules, &policy.links),
+        };
+        (outcome, answer)
+    }
+
+    /// Whether chain, read API and the store of nonces answer, in words for people.
+    ///
+    /// # Errors
+    /// The part that does not answer.
+    pub async fn probe(&self, now: Timestamp) -> Result<String, String> {
+        let words = self.accounts.probe(now).await?;
+        self.nonces.probe().map(|()| words)
     }
 
     fn log(&self, policy: &str, route: &RoutePolicy, outcome: &Outcome) {
@@ -110,14 +133,18 @@ impl Gate {
             return Ok(Outcome::Denied(subject, denial));
         }
         if purpose == Purpose::Explanation {
-            // It would be admitted now: what refused it a moment ago has passed.
-            let now_good = Outcome::Unavailable(Unavailable::KyaUnavailable);
-            return if self.nonces.is_spent(attempt) { Err(RefusalCode::NonceReused) } else { Ok(now_good) };
+            return match self.nonces.is_spent(attempt).await {
+                Some(true) => Err(RefusalCode::NonceReused),
+                // It would be admitted now: what refused it a moment ago has passed.
+                Some(false) => Ok(Outcome::Unavailable(Unavailable::KyaUnavailable)),
+                None => Ok(Outcome::Unavailable(Unavailable::NonceStoreUnavailable)),
+            };
         }
-        match self.nonces.spend(attempt, now.seconds()) {
+        match self.nonces.spend(attempt, now.seconds()).await {
             Spending::Spent => Ok(Outcome::Admitted(subject)),
             Spending::Reused => Err(RefusalCode::NonceReused),
             Spending::Full => Ok(Outcome::Unavailable(Unavailable::NonceStoreFull)),
+            Spending::Unavailable => Ok(Outcome::Unavailable(Unavailable::NonceStoreUnavailable)),
         }
     }
 }

@@ -15,11 +15,13 @@
 //! | [`gate`] | the decision on one request |
 //! | [`http`] | the port: what a proxy asks, and monitoring |
 //! | [`check`], [`serve`] | the checks before the start; the life of the process |
+//! | [`layer`] | the gate inside a service, as a `tower` layer |
 
 pub mod check;
 pub mod gate;
 pub mod http;
 pub mod kya;
+pub mod layer;
 pub mod logging;
 pub mod metrics;
 pub mod nonces;

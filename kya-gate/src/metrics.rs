@@ -14,9 +14,9 @@ pub struct Metrics {
     pub seconds: HistogramVec,
     /// Verdicts and account states by where they came from: `cache`, `read`.
     pub lookups: IntCounterVec,
-    /// Round trips to `chain` and `api`, by `result`: `ok`, `failed`.
+    /// Round trips to `chain`, `api` and `redis`, by `result`: `ok`, `failed`.
     pub round_trips: IntCounterVec,
-    /// Nonces remembered.
+    /// Nonces that this process remembers: none of those in Redis.
     pub nonces: IntGauge,
     /// Whether changes of verdicts are followed: 1 while the stream is open.
     pub following: IntGauge,

@@ -15,8 +15,8 @@ use crate::{
     http::{self, App},
     kya::{self, AccountReader},
     metrics::Metrics,
-    nonces::Nonces,
-    settings::{KyaSource, Settings},
+    nonces::NonceStore,
+    settings::Settings,
 };
 
 /// Serves until SIGTERM or SIGINT.
@@ -31,17 +31,17 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
         bail!("not started: see the crosses above");
     }
     let metrics = Metrics::new()?;
-    let accounts = Arc::new(AccountReader::new(&settings, metrics.clone())?);
+    let gate = gate(&settings, metrics).await?;
     let listener = TcpListener::bind(settings.listen)
         .await
         .with_context(|| format!("cannot listen on {}", settings.listen))?;
     let address = listener.local_addr()?;
     let (stop, stopping) = watch::channel(false);
-    let follows = matches!(settings.kya.source, KyaSource::Api { follow_changes: true, .. });
-    let follower = follows.then(|| tokio::spawn(kya::follow(Arc::clone(&accounts), stopping.clone())));
-    let nonces = Nonces::new(settings.nonces, http::now().seconds());
-    let gate = Gate { accounts, nonces, metrics, log_wallets: settings.log_wallets };
-    let app = App { gate, proxy: settings.proxy, policies: settings.policies, readiness: Mutex::new(None) };
+    let follow = || tokio::spawn(kya::follow(Arc::clone(&gate.accounts), stopping.clone()));
+    let follower = settings.kya.follows_changes().then(follow);
+    let discovery = settings.discovery_document();
+    let (proxy, policies) = (settings.proxy, settings.policies);
+    let app = App { gate, proxy, policies, discovery, readiness: Mutex::new(None) };
     let server = tokio::spawn(http::serve(listener, Arc::new(app), stopping));
     tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "listening");
     let mut out = std::io::stdout();
@@ -55,4 +55,14 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
         follower.await?;
     }
     Ok(())
+}
+
+/// What decides about requests, by these settings. Changes of verdicts are not followed yet.
+///
+/// # Errors
+/// If no HTTP client can be built, or Redis is configured and does not answer.
+pub async fn gate(settings: &Settings, metrics: Metrics) -> anyhow::Result<Gate> {
+    let accounts = Arc::new(AccountReader::new(settings, metrics.clone())?);
+    let nonces = NonceStore::open(&settings.nonces, metrics.clone(), http::now()).await?;
+    Ok(Gate { accounts, nonces, metrics, log_wallets: settings.log_wallets })
 }

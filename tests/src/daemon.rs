@@ -340,13 +340,14 @@ fn binary(build: Build) -> Result<PathBuf> {
             (&FAULT_INJECTION, "relayer-daemon-fault-injection", features)
         }
     };
-    let built =
-        once.get_or_init(|| compile("relayer-daemon", name, features).map_err(|error| format!("{error:#}")));
+    let built = once.get_or_init(|| {
+        compile(["--bin", "relayer-daemon"], name, features).map_err(|error| format!("{error:#}"))
+    });
     built.clone().map_err(anyhow::Error::msg)
 }
 
-/// Builds a program of the workspace, and keeps it as `name`.
-pub(crate) fn compile(program: &str, name: &str, features: &[&str]) -> Result<PathBuf> {
+/// Builds a program of the workspace, `["--bin", …]` or `["--example", …]`, and keeps it as `name`.
+pub(crate) fn compile(program: [&str; 2], name: &str, features: &[&str]) -> Result<PathBuf> {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     // Cargo's variables about this package are not for another build: build scripts that read them would run
     // again, and what depends on them would be compiled again, every time.
@@ -361,12 +362,13 @@ pub(crate) fn compile(program: &str, name: &str, features: &[&str]) -> Result<Pa
     }
     let output = cargo
         .current_dir(repo::root())
-        .args(["all-build", "--quiet", "--bin", program, "--message-format", "json"])
+        .args(["all-build", "--quiet", "--message-format", "json"])
+        .args(program)
         .args(features)
         .output()
         .context("cargo cannot be started")?;
     let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{program} does not compile:\n{errors}");
+    ensure!(output.status.success(), "{name} does not compile:\n{errors}");
     let text = String::from_utf8(output.stdout)?;
     let built = text
         .lines()

@@ -32,14 +32,19 @@ pub struct Gate {
 impl Gate {
     /// Starts `kya-gate serve` with this configuration, on any free port, and waits until it listens.
     pub async fn start(configuration: &str) -> Result<Self> {
-        let mut process = spawn("serve", configuration)?.start()?;
+        Self::start_program(binary()?, configuration).await
+    }
+
+    /// The same with another build of it.
+    pub async fn start_program(program: PathBuf, configuration: &str) -> Result<Self> {
+        let mut process = spawn(program, "serve", configuration)?.start()?;
         let url = process.announced("kya-gate listening on ", START).await?;
         Ok(Self { process, url })
     }
 
     /// Runs `kya-gate check`: whether all was good, and what it printed.
     pub async fn check(configuration: &str) -> Result<(bool, String)> {
-        let mut process = spawn("check", configuration)?.start()?;
+        let mut process = spawn(binary()?, "check", configuration)?.start()?;
         let status = process.exited(START).await?;
         Ok((status.success(), process.log()))
     }
@@ -68,8 +73,8 @@ impl Gate {
     }
 }
 
-fn spawn(command: &str, configuration: &str) -> Result<Spawn> {
-    let spawn = Spawn::new("kya-gate", binary()?);
+fn spawn(program: PathBuf, command: &str, configuration: &str) -> Result<Spawn> {
+    let spawn = Spawn::new("kya-gate", program);
     let file = spawn.scratch().join("gate.toml");
     fs::write(&file, configuration)?;
     Ok(spawn.env("LOG_LEVEL", "debug").env_remove("KYA_GATE_RPC_URL").arg(command).arg(file))
@@ -78,9 +83,20 @@ fn spawn(command: &str, configuration: &str) -> Result<Spawn> {
 /// The gate, built once per process that asks for it.
 fn binary() -> Result<PathBuf> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let built =
-        BUILT.get_or_init(|| compile("kya-gate", "kya-gate", &[]).map_err(|error| format!("{error:#}")));
-    built.clone().map_err(Error::msg)
+    let build = || compile(["--bin", "kya-gate"], "kya-gate", &[]).map_err(|error| format!("{error:#}"));
+    BUILT.get_or_init(build).clone().map_err(Error::msg)
+}
+
+/// Starts the gate's axum example, a service with the gate in its own process, on any free port; returns its
+/// address.
+pub async fn start_example(configuration: &str) -> Result<(Process, String)> {
+    let program = compile(["--example", "axum"], "kya-gate-axum", &[])?;
+    let spawn = Spawn::new("axum", program).env_remove("KYA_GATE_RPC_URL");
+    let file = spawn.scratch().join("gate.toml");
+    fs::write(&file, configuration)?;
+    let mut process = spawn.arg(file).arg("127.0.0.1:0").start()?;
+    let url = process.announced("listening on ", START).await?;
+    Ok((process, url))
 }
 
 /// A service that answers every request with 200, and remembers them.

@@ -26,6 +26,7 @@ pub mod postgres;
 pub mod process;
 pub mod proxy;
 pub mod python;
+pub mod redis;
 pub mod relay;
 pub mod repo;
 pub mod reverse_proxies;

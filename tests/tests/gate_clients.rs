@@ -1,23 +1,33 @@
 //! Requests that the field's own libraries sign, over HTTP through nginx and the gate.
 //!
-//! 1. npm `@slicekit/erc8128` (the earlier draft), npm `http-message-signatures` with viem and PyPI
+//! 1. npm `@slicekit/erc8128` and crate `erc8128` (the earlier draft), npm `http-message-signatures` with viem and PyPI
 //!    `http-message-signatures` with eth-account (the draft of August 2026) are admitted.
 //! 2. A request that npm `web-bot-auth` signed as well is admitted by its ERC-8128 signature, and never by the other
 //!    one alone.
+//! 3. What the gate asks of each route is at `/.well-known/erc8128`.
+
+use std::time::Duration;
 
 use alloy::hex;
 use anyhow::Result;
 use e2e::anvil::AnvilOptions;
 use e2e::chain::Chain;
 use e2e::gate::{Gate, Service};
+use e2e::http;
 use e2e::process::free_port;
 use e2e::reverse_proxies::Kind;
 use e2e::seed::{registration_call, wallet};
 use e2e::signers;
+use erc8128::SignOptions;
+use erc8128::client::signed_fetch;
+use erc8128::eoa::EoaSigner;
+use reqwest::Method;
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 /// A local chain's id.
 const CHAIN: u64 = 31_337;
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What became of one request.
 #[derive(Debug, Deserialize)]
@@ -26,6 +36,28 @@ struct ClientOutcome {
     method: String,
     status: u16,
     body: String,
+}
+
+/// The earlier draft, by its crate: a GET with a query and a POST with content.
+async fn erc8128_crate(origin: &str, key: &[u8]) -> Result<Vec<ClientOutcome>> {
+    let (signer, client) = (EoaSigner::from_slice(key, CHAIN)?, http::client(PATIENCE));
+    let content = br#"{"amount":"100"}"#;
+    let mut outcomes = Vec::new();
+    for (method, target, content) in
+        [(Method::GET, "/items?view=full", None), (Method::POST, "/orders", Some(content.as_slice()))]
+    {
+        let headers = content.map(|_| ("content-type", "application/json"));
+        let (url, options) = (format!("{origin}{target}"), SignOptions::default());
+        let headers = headers.as_slice();
+        let answer = signed_fetch(&client, method.clone(), &url, headers, content, &signer, &options).await?;
+        outcomes.push(ClientOutcome {
+            client: "crate erc8128".to_owned(),
+            method: method.to_string(),
+            status: answer.status().as_u16(),
+            body: answer.text().await?,
+        });
+    }
+    Ok(outcomes)
 }
 
 #[tokio::test]
@@ -43,7 +75,7 @@ async fn what_the_fields_libraries_sign_is_admitted() -> Result<()> {
 
     let key = hex::encode_prefixed(agent.to_bytes());
     let arguments = [origin.as_str(), &CHAIN.to_string(), &key];
-    let mut outcomes: Vec<ClientOutcome> = Vec::new();
+    let mut outcomes = erc8128_crate(&origin, agent.to_bytes().as_slice()).await?;
     for printed in [
         signers::node("signed-requests.mjs", &arguments).await?,
         signers::python("signed_requests.py", &arguments).await?,
@@ -58,10 +90,35 @@ async fn what_the_fields_libraries_sign_is_admitted() -> Result<()> {
         let words = if expected == 200 { "served" } else { "no_acceptable_signature" };
         assert!(body.contains(words), "{client}, {method}: {body}");
     }
-    assert_eq!(outcomes.len(), 10);
+    assert_eq!(outcomes.len(), 12);
     let reached = service.take();
-    assert_eq!(reached.len(), 8, "a refused request reaches no service");
+    assert_eq!(reached.len(), 10, "a refused request reaches no service");
     let admitted = [agent.address().to_checksum(None)];
     assert!(reached.iter().all(|request| request.header("kya-wallet") == admitted));
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_each_route_asks_for_can_be_read_before_signing() -> Result<()> {
+    let chain = Chain::start(AnvilOptions::default()).await?;
+    let registry = chain.contracts.registry.to_string();
+    let configuration = Kind::Nginx.gate("http://api.example", CHAIN, chain.node.url(), &registry)?;
+    let routes = "routes = [\"/orders\", \"/items/*\"]\ncomponents = [\"x-tenant\"]\n";
+    let gate = Gate::start(&(configuration + routes)).await?;
+    let service = Service::start().await?;
+    let (_nginx, url) = Kind::Nginx.start(gate.url(), service.url()).await?;
+    let answer = http::client(PATIENCE).get(format!("{url}/.well-known/erc8128")).send().await?;
+    assert_eq!(
+        (answer.status().as_u16(), answer.headers()["content-type"].to_str()?),
+        (200, "application/json")
+    );
+    let document: Value = answer.json().await?;
+    assert_eq!(document["chains"], json!([format!("eip155:{CHAIN}")]));
+    for route in ["/orders", "/items/*"] {
+        let policy = &document["route_policies"][route];
+        assert_eq!(policy["required_components"], json!(["x-tenant"]), "{document}");
+        assert_eq!((&policy["replay"], &policy["max_validity_sec"]), (&json!("non-replayable"), &json!(60)));
+    }
+    assert!(service.take().is_empty(), "the gate answers");
     Ok(())
 }

@@ -37,6 +37,10 @@ pub(crate) const POSTGRES: Package = Package {
     otherwise: "",
 };
 
+/// The server that gates share their nonces through.
+pub(crate) const REDIS: Package =
+    Package { name: "redis-server", probe: &["redis-server", "--version"], otherwise: "" };
+
 /// The browser of the browser tests, which define where they look for it.
 pub(crate) const CHROMIUM: Package = Package {
     name: "chromium",

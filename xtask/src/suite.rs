@@ -16,7 +16,7 @@ use crate::{build, debian, explorer, setup};
 const END_TO_END: &str = "end to end: ";
 
 /// The Debian packages that end-to-end tests need.
-const NEEDED: [(&str, &debian::Package); 9] = [
+const NEEDED: [(&str, &debian::Package); 10] = [
     ("explorer", &debian::CHROMIUM),
     ("package", &debian::CHROMIUM),
     ("deployment", &debian::NGINX),
@@ -25,6 +25,7 @@ const NEEDED: [(&str, &debian::Package); 9] = [
     ("gate_clients", &debian::NGINX),
     ("gate_proxies", &debian::CADDY),
     ("gate_proxies", &debian::NGINX),
+    ("gate_redis", &debian::REDIS),
     (UNDER_LOAD, &debian::WRK),
 ];
 

@@ -52,6 +52,8 @@ pub enum Unavailable {
     KyaUnavailable,
     /// No further nonce can be remembered.
     NonceStoreFull,
+    /// The store did not say whether the nonce was spent.
+    NonceStoreUnavailable,
 }
 
 /// Where an agent goes on, as configured.

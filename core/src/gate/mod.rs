@@ -24,6 +24,7 @@
 //! | `account` | the question for the chain |
 //! | `policy` | which agents are served |
 //! | `refusal`, `answer` | the stable codes; status, challenge, headers and body |
+//! | `discovery` | what routes ask for, for clients that want to know before |
 //!
 //! Signatures with a deployment around them (ERC-6492) are [`RefusalCode::UnsupportedAccount`]: verifying
 //! them means running the deployment.
@@ -34,6 +35,7 @@ mod base;
 mod candidate;
 mod dialect;
 mod digest;
+mod discovery;
 mod policy;
 mod refusal;
 mod request;
@@ -45,6 +47,7 @@ pub use answer::{GateAnswer, Links, OUTPUT_HEADERS, Outcome, Subject, Unavailabl
 pub use base::signature_base;
 pub use candidate::{AccountState, Attempt, BASELINE_VALIDITY, Posture, SKEW, SignatureRules, WithoutNonce};
 pub use dialect::{Account, Dialect};
+pub use discovery::discovery_document;
 pub use policy::{AgentDenial, AgentPolicy, Verdict, VerdictAgent, Wallets};
 pub use refusal::RefusalCode;
 pub use request::{Content, Origin, Request};

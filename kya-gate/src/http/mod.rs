@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `/gate/<policy>`, any method, anything behind it | 200 admits; 400, 401, 403 and 503 refuse |
 //! | `/refusal/<policy>` | the refusal again, with its body: for nginx, which keeps none. It never admits |
+//! | `/.well-known/erc8128` | what routes ask of signatures |
 //! | `/livez`, `/readyz`, `/metrics` | monitoring |
 
 mod connections;
@@ -16,7 +17,7 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::{
     Request, Response, StatusCode,
     body::Incoming,
-    header::{CONTENT_TYPE, HeaderValue},
+    header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue},
 };
 use registry_core::{
     eth::timestamp::Timestamp,
@@ -45,7 +46,9 @@ pub struct App {
     pub proxy: ProxySettings,
     /// The policies by name.
     pub policies: BTreeMap<String, RoutePolicy>,
-    /// The last probe of chain and API.
+    /// The document of `/.well-known/erc8128`.
+    pub discovery: String,
+    /// The last probe of chain, API and the store of nonces.
     pub readiness: Mutex<Option<(tokio::time::Instant, Result<String, String>)>>,
 }
 
@@ -62,6 +65,7 @@ impl App {
             return self.decide(peer, asked, request, Purpose::Explanation).await;
         }
         match target.as_str() {
+            "/.well-known/erc8128" => discovery(self.discovery.clone()),
             "/livez" => text(StatusCode::OK, "ok\n".to_owned()),
             "/readyz" => match self.ready().await {
                 Ok(words) => text(StatusCode::OK, format!("{words}\n")),
@@ -109,14 +113,14 @@ impl App {
         to_http(self.gate.answer((name, policy), &original.as_request(&policy.origin), purpose, now).await)
     }
 
-    /// Whether chain and API answer.
+    /// Whether chain, API and the store of nonces answer.
     async fn ready(&self) -> Result<String, String> {
         // Probes wait for one another: many cause one round trip.
         let mut last = self.readiness.lock().await;
         if let Some((_, words)) = last.as_ref().filter(|(at, _)| at.elapsed() < READINESS_HOLDS) {
             return words.clone();
         }
-        let words = self.gate.accounts.probe(now()).await;
+        let words = self.gate.probe(now()).await;
         *last = Some((tokio::time::Instant::now(), words.clone()));
         words
     }
@@ -128,8 +132,9 @@ pub fn now() -> Timestamp {
     Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-fn to_http(answer: GateAnswer) -> HttpResponse {
-    let mut response = Response::new(Full::from(answer.body));
+/// The gate's answer as an HTTP response.
+pub(crate) fn to_http<B: From<Bytes>>(answer: GateAnswer) -> Response<B> {
+    let mut response = Response::new(B::from(Bytes::from(answer.body)));
     *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
     for (name, value) in answer.headers {
         // Values are of visible ASCII: codes, addresses, numbers, names of components.
@@ -142,11 +147,24 @@ fn to_http(answer: GateAnswer) -> HttpResponse {
 
 /// The proxy asks in a way that says nothing about a request: it is refused, as one that cannot be decided.
 fn misconfigured() -> HttpResponse {
-    let body = r#"{"title":"Temporarily unavailable","status":503,"reason":"gate_misconfigured"}"#;
+    to_http(problem(StatusCode::SERVICE_UNAVAILABLE, "Temporarily unavailable", "gate_misconfigured"))
+}
+
+/// A refusal that is not the core's: about the way that a request came, and not about its signature.
+pub(crate) fn problem(status: StatusCode, title: &str, reason: &str) -> GateAnswer {
+    let status = status.as_u16();
     let mut headers: Vec<_> = OUTPUT_HEADERS.into_iter().map(|name| (name, String::new())).collect();
     headers.push(("content-type", "application/problem+json".to_owned()));
     headers.push(("cache-control", "no-store".to_owned()));
-    to_http(GateAnswer { status: 503, headers, body: body.to_owned() })
+    let body = format!(r#"{{"title":"{title}","status":{status},"reason":"{reason}"}}"#);
+    GateAnswer { status, headers, body }
+}
+
+fn discovery(document: String) -> HttpResponse {
+    let mut response = Response::new(Full::from(document));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
+    response
 }
 
 fn text(status: StatusCode, body: String) -> HttpResponse {

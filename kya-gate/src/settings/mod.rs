@@ -1,20 +1,29 @@
 //! The configuration file: TOML, read as a whole and validated field by field. The README describes each
 //! field.
 
+mod nonces;
 mod policy;
 
-use std::{collections::BTreeMap, env, fs, net::SocketAddr, path::Path, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, fs,
+    net::SocketAddr,
+    path::Path,
+    time::Duration,
+};
 
 use alloy_primitives::Address;
 use anyhow::{Context as _, bail, ensure};
 use ipnet::IpNet;
 use registry_core::{
     eth::multicall,
-    gate::{Dialect, Links, Origin},
+    gate::{Dialect, Links, Origin, discovery_document},
 };
-use reqwest::Url;
 use serde::Deserialize;
+use url::Url;
 
+use nonces::RedisTable;
+pub use nonces::{NonceSettings, RedisSettings};
 use policy::PolicyTable;
 pub use policy::RoutePolicy;
 
@@ -29,8 +38,8 @@ pub struct Settings {
     pub chain: ChainSettings,
     /// Where verdicts come from.
     pub kya: KyaSettings,
-    /// Nonces that are remembered at most.
-    pub nonces: usize,
+    /// Where nonces are remembered.
+    pub nonces: NonceSettings,
     /// Whether log lines name wallets.
     pub log_wallets: bool,
     /// The policies by name.
@@ -91,6 +100,13 @@ pub struct KyaSettings {
     pub cached: Duration,
 }
 
+impl KyaSettings {
+    /// Whether changes of verdicts are followed.
+    pub const fn follows_changes(&self) -> bool {
+        matches!(self.source, KyaSource::Api { follow_changes: true, .. })
+    }
+}
+
 /// The source of verdicts.
 #[derive(Debug, Clone)]
 pub enum KyaSource {
@@ -114,8 +130,8 @@ struct File {
     chain: ChainTable,
     #[serde(default)]
     kya: KyaTable,
-    #[serde(default = "default_nonces")]
-    nonces: usize,
+    nonces: Option<usize>,
+    redis: Option<RedisTable>,
     #[serde(default)]
     log_wallets: bool,
     #[serde(default)]
@@ -172,11 +188,6 @@ const fn default_head_age() -> u64 {
     60
 }
 
-/// About 100 MB when full.
-const fn default_nonces() -> usize {
-    1_000_000
-}
-
 fn default_dialects() -> Vec<Dialect> {
     Dialect::ALL.to_vec()
 }
@@ -196,6 +207,31 @@ impl Settings {
             .with_context(|| format!("{} is not valid", path.display()))
     }
 
+    /// Reads the file of a gate inside a service, without `listen` and `[proxy]`, and RPC endpoints from the
+    /// environment where the file names none.
+    ///
+    /// # Errors
+    /// What is wrong, and where.
+    pub fn read_embedded(path: &Path) -> anyhow::Result<Self> {
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        Self::parse_embedded(&text, env::var(RPC_VARIABLE).ok().as_deref())
+            .with_context(|| format!("{} is not valid", path.display()))
+    }
+
+    /// Parses the text of such a file. `rpc` is the value of `KYA_GATE_RPC_URL`.
+    ///
+    /// # Errors
+    /// What is wrong, and where.
+    pub fn parse_embedded(text: &str, rpc: Option<&str>) -> anyhow::Result<Self> {
+        let table: toml::Table = toml::from_str(text)?;
+        for key in ["listen", "proxy"] {
+            ensure!(!table.contains_key(key), "{key}: means nothing inside a service");
+        }
+        // What no proxy stands in front of: the target and the content are the request's own.
+        let head = "listen = \"127.0.0.1:0\"\nproxy = { target = \"path\", content-passed = true }\n";
+        Self::parse(&format!("{head}{text}"), rpc)
+    }
+
     /// Parses a file's text. `rpc` is the value of `KYA_GATE_RPC_URL`.
     ///
     /// # Errors
@@ -209,7 +245,6 @@ impl Settings {
             renew: file.links.renew.map(String::from),
         };
         ensure!(!file.dialects.is_empty(), "dialects: must name tagged, untagged or both");
-        ensure!(file.nonces > 0, "nonces: must be at least 1");
         ensure!(!file.policy.is_empty(), "policy: at least one is needed, such as [policy.api]");
         let chain = file.chain.validated(rpc)?;
         let policies = file.policy.into_iter().map(|(name, table)| {
@@ -217,15 +252,29 @@ impl Settings {
             let policy = table.validated(&origin, &file.dialects, chain.id, &links);
             Ok((name.clone(), policy.with_context(|| format!("policy.{name}"))?))
         });
+        let policies = policies.collect::<anyhow::Result<BTreeMap<String, RoutePolicy>>>()?;
+        let mut routes = BTreeSet::new();
+        for route in policies.values().flat_map(|policy| &policy.routes) {
+            ensure!(routes.insert(route), "routes: {route} is named twice");
+        }
         Ok(Self {
             listen: file.listen,
             proxy: file.proxy.validated()?,
-            policies: policies.collect::<anyhow::Result<_>>()?,
+            policies,
             chain,
             kya: file.kya.validated()?,
-            nonces: file.nonces,
+            nonces: NonceSettings::validated(file.nonces, file.redis)?,
             log_wallets: file.log_wallets,
         })
+    }
+
+    /// The document for `/.well-known/erc8128`.
+    pub fn discovery_document(&self) -> String {
+        let routes = self
+            .policies
+            .values()
+            .flat_map(|policy| policy.routes.iter().map(|route| (route.as_str(), &policy.rules)));
+        discovery_document(self.chain.id, routes)
     }
 }
 

@@ -27,6 +27,8 @@ pub struct RoutePolicy {
     pub observe: bool,
     /// Where agents that are not served go on.
     pub links: Links,
+    /// The routes it is for, as `/.well-known/erc8128` names them.
+    pub routes: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -34,6 +36,8 @@ pub struct RoutePolicy {
 pub(super) struct PolicyTable {
     origin: Option<String>,
     allow: Vec<Decision>,
+    #[serde(default)]
+    routes: Vec<String>,
     #[serde(default)]
     observe: bool,
     #[serde(default)]
@@ -107,6 +111,13 @@ impl PolicyTable {
                 "components: {component:?} must be the name of a header in lower case"
             );
         }
+        ensure!(
+            self.routes.is_empty() || self.origin.is_none(),
+            "routes: are listed for the gate's own origin, and this policy has another"
+        );
+        for route in &self.routes {
+            ensure!(is_route(route), "routes: {route:?} must be a path, a path and /*, or default");
+        }
         Ok(RoutePolicy {
             origin,
             rules: SignatureRules {
@@ -132,8 +143,16 @@ impl PolicyTable {
             },
             observe: self.observe,
             links: links.clone(),
+            routes: self.routes,
         })
     }
+}
+
+/// Whether a text is a key of `route_policies` (ERC-8128, section 7).
+fn is_route(text: &str) -> bool {
+    let path = text.strip_suffix("/*").unwrap_or(text);
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"*?#".contains(&byte);
+    text == "default" || (text.starts_with('/') && path.bytes().all(is_plain))
 }
 
 impl From<WalletsTable> for Wallets {

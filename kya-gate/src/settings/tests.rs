@@ -35,7 +35,8 @@ fn a_short_file_suffices() {
     assert_eq!(policy.agents.allow, [Decision::Provision]);
     assert_eq!(settings.proxy.target, TargetSource::Header("x-original-uri".to_owned()));
     assert_eq!(settings.proxy.content, ContentSource::Withheld(None));
-    assert_eq!((settings.nonces, settings.kya.cached), (1_000_000, Duration::from_secs(60)));
+    assert_eq!(settings.nonces, NonceSettings::Memory { capacity: 1_000_000 });
+    assert_eq!(settings.kya.cached, Duration::from_secs(60));
 }
 
 #[test]
@@ -49,6 +50,30 @@ fn endpoints_with_keys_come_from_the_environment() {
 }
 
 #[test]
+fn a_gate_inside_a_service_has_no_port_and_no_proxy() {
+    let (before, rest) = MINIMAL.split_once("[proxy]").unwrap();
+    let (_, after) = rest.split_once("[chain]").unwrap();
+    let origin = before.replace("listen = \"127.0.0.1:4180\"\n", "");
+    let settings = Settings::parse_embedded(&format!("{origin}[chain]{after}"), None).unwrap();
+    assert_eq!((settings.proxy.target, settings.proxy.content), (TargetSource::Path, ContentSource::Passed));
+    for (text, words) in [(MINIMAL, "listen: means nothing"), ("[proxy]\n", "proxy: means nothing")] {
+        let message = format!("{:#}", Settings::parse_embedded(text, None).unwrap_err());
+        assert!(message.contains(words), "{message}");
+    }
+}
+
+#[test]
+fn nonces_are_in_redis_where_it_is_named_and_its_password_is_in_no_message() {
+    let shared = MINIMAL.replace("[chain]", "[redis]\nurl = \"rediss://:k3y@redis.example/1\"\n[chain]");
+    let settings = Settings::parse(&shared, None).unwrap();
+    let NonceSettings::Redis(redis) = &settings.nonces else { panic!("{settings:?}") };
+    assert_eq!((redis.url.as_str(), redis.prefix.as_str()), ("rediss://:k3y@redis.example/1", "kya-gate:"));
+    assert!(!format!("{settings:?}").contains(":k3y@"));
+    let both = error(&shared.replace("listen =", "nonces = 5\nlisten ="), None);
+    assert!(both.contains("nonces: means nothing"), "{both}");
+}
+
+#[test]
 fn every_mistake_is_named_with_its_place() {
     for (from, to, words) in [
         ("https://api.example", "https://api.example/v1", "origin: must be"),
@@ -57,6 +82,17 @@ fn every_mistake_is_named_with_its_place() {
         ("allow = [\"provision\"]", "allow = [\"provision\"]\nlongest-validity = 59", "from 60 to 3600"),
         ("allow = [\"provision\"]", "allow = [\"provision\"]\ncomponents = [\"@path\"]", "components"),
         ("allow = [\"provision\"]", "allow = [\"provision\"]\nalow = []", "unknown field `alow`"),
+        ("allow = [\"provision\"]", "allow = [\"provision\"]\nroutes = [\"/a*\"]", "routes: \"/a*\" must be"),
+        (
+            "allow = [\"provision\"]",
+            "allow = [\"provision\"]\nroutes = [\"/\", \"/\"]",
+            "routes: / is named twice",
+        ),
+        (
+            "allow = [\"provision\"]",
+            "allow = [\"provision\"]\norigin = \"http://b\"\nroutes = [\"/a\"]",
+            "routes: are listed for the gate's own origin",
+        ),
         ("[policy.api]", "[policy.\"a/b\"]", "policy.a/b: a name"),
         ("method-header = \"X-Original-Method\"", "", "proxy.method-header: is needed"),
         ("target = \"X-Original-URI\"", "target = \"X Original\"", "proxy.target: must be the name"),
@@ -66,6 +102,9 @@ fn every_mistake_is_named_with_its_place() {
         ("id = 8453", "id = 0", "chain.id"),
         ("listen = \"127.0.0.1:4180\"", "listen = \"127.0.0.1\"", "listen"),
         ("listen =", "nonces = 0\nlisten =", "nonces"),
+        ("[chain]", "[redis]\n[chain]", "redis.url: is needed, here or in KYA_GATE_REDIS_URL"),
+        ("[chain]", "[redis]\nurl = \"http://k3y@a\"\n[chain]", "redis.url: must be a URL of Redis"),
+        ("[chain]", "[redis]\nport = 1\n[chain]", "unknown field `port`"),
         ("listen =", "dialects = []\nlisten =", "dialects"),
     ] {
         assert_eq!(MINIMAL.matches(from).count(), 1, "{from}");

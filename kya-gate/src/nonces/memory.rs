@@ -1,4 +1,4 @@
-//! The nonces that were spent. A signature is admitted at most once, across all connections of this process.
+//! Spent nonces in the memory of this process.
 //!
 //! Memory is bounded: an entry is a hash, and a full store takes no further nonce, so that none is forgotten
 //! before its signature has expired. Only admitted requests add entries. A million of them take about 100 MB.
@@ -11,19 +11,10 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use alloy_primitives::{B256, keccak256};
-use registry_core::gate::{Account, Attempt};
+use alloy_primitives::B256;
+use registry_core::gate::Attempt;
 
-/// What became of a nonce.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Spending {
-    /// It is spent now.
-    Spent,
-    /// It was spent before.
-    Reused,
-    /// No further nonce can be remembered.
-    Full,
-}
+use super::{Spending, key};
 
 /// Spent nonces.
 #[derive(Debug)]
@@ -95,13 +86,6 @@ impl Entries {
             }
         }
     }
-}
-
-/// An account and a nonce in a word. The account's part has a fixed length, so that no two pairs are one
-/// text.
-fn key(account: Account, nonce: &str) -> B256 {
-    let chain = account.chain.to_be_bytes();
-    keccak256([chain.as_slice(), account.address.as_slice(), nonce.as_bytes()].concat())
 }
 
 #[cfg(test)]

@@ -1,0 +1,104 @@
+//! The document at `/.well-known/erc8128` (ERC-8128, section 7): it tells clients what a route asks for before
+//! they sign. It grants nothing, and the challenge of a refusal counts where the two differ.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::candidate::{BASELINE_VALIDITY, Posture, SignatureRules};
+use crate::eth::json;
+
+#[derive(Serialize)]
+struct Document<'a> {
+    max_validity_sec: u64,
+    chains: [String; 1],
+    account_verification: &'static str,
+    route_policies: BTreeMap<&'a str, Route<'a>>,
+}
+
+#[derive(Serialize)]
+struct Route<'a> {
+    max_validity_sec: u64,
+    required_components: &'a [String],
+    replay: &'static str,
+    content_digest: &'static str,
+    account_verification: &'static str,
+}
+
+/// The document of a service whose accounts are on `chain`, as JSON. Each route is a pattern, an absolute path, one
+/// that ends in `/*`, or `default`, with what it asks of signatures.
+pub fn discovery_document<'a>(
+    chain: u64,
+    routes: impl IntoIterator<Item = (&'a str, &'a SignatureRules)>,
+) -> String {
+    let route_policies: BTreeMap<&str, Route<'_>> =
+        routes.into_iter().map(|(pattern, rules)| (pattern, Route::of(rules))).collect();
+    let is_universal = route_policies.values().all(|route| route.account_verification == "universal");
+    let document = Document {
+        // What holds for a route that is not listed.
+        max_validity_sec: BASELINE_VALIDITY,
+        chains: [format!("eip155:{chain}")],
+        account_verification: if is_universal { "universal" } else { "eoa-only" },
+        route_policies,
+    };
+    json::text(&document, 512)
+}
+
+impl<'a> Route<'a> {
+    fn of(rules: &'a SignatureRules) -> Self {
+        Self {
+            max_validity_sec: rules.longest_validity,
+            required_components: &rules.components,
+            replay: "non-replayable",
+            content_digest: "request-body",
+            account_verification: match rules.posture {
+                Posture::Universal => "universal",
+                Posture::EoaOnly => "eoa-only",
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::{Dialect, WithoutNonce};
+
+    #[test]
+    fn the_document_says_what_each_route_asks_for() {
+        let rules = |posture, longest_validity, components: &[&str]| SignatureRules {
+            chain: 8453,
+            dialects: Dialect::ALL.to_vec(),
+            components: components.iter().map(|name| (*name).to_owned()).collect(),
+            longest_validity,
+            posture,
+            without_nonce: WithoutNonce::Unknown,
+            principals: Vec::new(),
+        };
+        let (orders, others) =
+            (rules(Posture::EoaOnly, 60, &["x-tenant"]), rules(Posture::Universal, 300, &[]));
+        let text = discovery_document(8453, [("/orders", &orders), ("/items/*", &others)]);
+        let expected = serde_json::json!({
+            "max_validity_sec": 60,
+            "chains": ["eip155:8453"],
+            "account_verification": "eoa-only",
+            "route_policies": {
+                "/items/*": {
+                    "max_validity_sec": 300,
+                    "required_components": [],
+                    "replay": "non-replayable",
+                    "content_digest": "request-body",
+                    "account_verification": "universal",
+                },
+                "/orders": {
+                    "max_validity_sec": 60,
+                    "required_components": ["x-tenant"],
+                    "replay": "non-replayable",
+                    "content_digest": "request-body",
+                    "account_verification": "eoa-only",
+                },
+            },
+        });
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), expected);
+    }
+}

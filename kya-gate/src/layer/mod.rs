@@ -1,0 +1,136 @@
+//! The gate inside a service, as a `tower` layer: no reverse proxy, no daemon.
+//!
+//! ```no_run
+//! # async fn example() -> anyhow::Result<()> {
+//! use kya_gate::{layer::EmbeddedGate, settings::Settings};
+//!
+//! let gate = EmbeddedGate::start(Settings::read_embedded("gate.toml".as_ref())?).await?;
+//! let guarded = gate.layer("api")?; // `Router::layer(guarded)` in axum
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A request that is admitted reaches the service with its [`Outcome`], and with the [`Subject`] that signed it,
+//! in its extensions, and with the gate's headers in place of the client's own. Any other one gets the
+//! daemon's answer: status, challenge, headers and problem document.
+//!
+//! The content is read, up to a limit, and compared with its digest before the service sees any of it; that
+//! of a request whose signature is refused is not read. Apply the layer to the outermost router: nested ones
+//! see a shorter path than the one that was signed.
+
+mod service;
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use tokio::sync::watch;
+use tower_layer::Layer;
+
+use crate::{
+    gate::Gate,
+    http, kya,
+    metrics::Metrics,
+    serve,
+    settings::{RoutePolicy, Settings},
+};
+pub use registry_core::gate::{Outcome, Subject};
+pub use service::GateService;
+
+/// The longest content that is read unless [`GateLayer::longest_content`] says otherwise: 1 MiB.
+const LONGEST_CONTENT: usize = 1 << 20;
+
+/// A gate in this process. What it knows of accounts, and the nonces that were spent, are shared by all layers.
+#[derive(Debug, Clone)]
+pub struct EmbeddedGate {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    gate: Gate,
+    settings: Settings,
+    /// Its end stops what follows changes of verdicts.
+    _running: watch::Sender<bool>,
+}
+
+impl EmbeddedGate {
+    /// Starts a gate. Installs rustls' `ring` provider unless the process has a default one already.
+    ///
+    /// # Errors
+    /// If no HTTP client can be built, or Redis is configured and does not answer.
+    pub async fn start(settings: Settings) -> anyhow::Result<Self> {
+        // An error says that there is one.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let gate = serve::gate(&settings, Metrics::new()?).await?;
+        let (running, stopping) = watch::channel(false);
+        if settings.kya.follows_changes() {
+            tokio::spawn(kya::follow(Arc::clone(&gate.accounts), stopping));
+        }
+        Ok(Self { shared: Arc::new(Shared { gate, settings, _running: running }) })
+    }
+
+    /// The layer for a policy.
+    ///
+    /// # Errors
+    /// If there is no policy of this name.
+    pub fn layer(&self, policy: &str) -> anyhow::Result<GateLayer> {
+        let found = self.shared.settings.policies.get(policy);
+        let route = found.with_context(|| format!("policy.{policy}: is not configured"))?.clone();
+        let guard = Guard {
+            shared: Arc::clone(&self.shared),
+            name: policy.to_owned(),
+            route,
+            longest_content: LONGEST_CONTENT,
+        };
+        Ok(GateLayer { guard: Arc::new(guard) })
+    }
+
+    /// Whether chain, read API and the store of nonces answer, in words for people.
+    ///
+    /// # Errors
+    /// The part that does not answer.
+    pub async fn probe(&self) -> Result<String, String> {
+        self.shared.gate.probe(http::now()).await
+    }
+
+    /// The document that the service may have at `/.well-known/erc8128`, as JSON.
+    pub fn discovery_document(&self) -> String {
+        self.shared.settings.discovery_document()
+    }
+
+    /// The gate's metrics, for Prometheus.
+    pub fn metrics(&self) -> String {
+        self.shared.gate.metrics.text()
+    }
+}
+
+/// Guards a service with a policy.
+#[derive(Debug, Clone)]
+pub struct GateLayer {
+    guard: Arc<Guard>,
+}
+
+#[derive(Debug, Clone)]
+struct Guard {
+    shared: Arc<Shared>,
+    name: String,
+    route: RoutePolicy,
+    longest_content: usize,
+}
+
+impl GateLayer {
+    /// Reads content of so many bytes at most; longer content is refused with 413.
+    #[must_use]
+    pub fn longest_content(mut self, bytes: usize) -> Self {
+        Arc::make_mut(&mut self.guard).longest_content = bytes;
+        self
+    }
+}
+
+impl<S> Layer<S> for GateLayer {
+    type Service = GateService<S>;
+
+    fn layer(&self, inner: S) -> GateService<S> {
+        GateService::new(Arc::clone(&self.guard), inner)
+    }
+}

@@ -1,0 +1,252 @@
+//! One request on its way through the layer.
+
+use std::{
+    error::Error,
+    mem,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::{
+    Request, Response, StatusCode,
+    body::Body,
+    header::{HeaderName, HeaderValue},
+    http::request::Parts,
+};
+use registry_core::{
+    eth::timestamp::Timestamp,
+    gate::{self as core, Attempts, Content, GateAnswer, OUTPUT_HEADERS, Outcome},
+};
+use tower_service::Service;
+
+use super::Guard;
+use crate::{
+    gate::Purpose,
+    http::{now, problem, to_http},
+};
+
+/// A service behind the gate.
+#[derive(Debug, Clone)]
+pub struct GateService<S> {
+    guard: Arc<Guard>,
+    inner: S,
+}
+
+impl<S> GateService<S> {
+    pub(super) const fn new(guard: Arc<Guard>, inner: S) -> Self {
+        Self { guard, inner }
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for GateService<S>
+where
+    S: Service<Request<B>, Response = Response<R>, Future: Send> + Clone + Send + 'static,
+    B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + From<Bytes> + Send + 'static,
+    R: From<Bytes>,
+{
+    type Response = Response<R>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<R>, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        // The one that was polled is the one that is ready.
+        let next = self.inner.clone();
+        let mut ready = mem::replace(&mut self.inner, next);
+        let guard = Arc::clone(&self.guard);
+        Box::pin(async move {
+            match guard.admit(request, now()).await {
+                Ok(admitted) => ready.call(admitted).await,
+                Err(answer) => Ok(to_http(answer)),
+            }
+        })
+    }
+}
+
+impl Guard {
+    /// The request as the service gets it, or the answer that refuses it.
+    async fn admit<B>(&self, request: Request<B>, now: Timestamp) -> Result<Request<B>, GateAnswer>
+    where
+        B: Body<Error: Into<Box<dyn Error + Send + Sync>>> + From<Bytes>,
+    {
+        let (mut parts, body) = request.into_parts();
+        let (outcome, answer, body) = if self.may_pass(&parts, now) {
+            let content = Limited::new(body, self.longest_content).collect().await;
+            let content = content.map_err(|error| unreadable(&*error))?.to_bytes();
+            let (outcome, answer) = self.decide(&parts, Content::Whole(&content), now).await;
+            (outcome, answer, B::from(content))
+        } else {
+            let unread = Content::Withheld { is_empty: body.is_end_stream() };
+            let (outcome, answer) = self.decide(&parts, unread, now).await;
+            (outcome, answer, body)
+        };
+        if answer.status != 200 {
+            return Err(answer);
+        }
+        for name in OUTPUT_HEADERS {
+            parts.headers.remove(name);
+        }
+        for (name, value) in answer.headers.into_iter().filter(|(name, _)| OUTPUT_HEADERS.contains(name)) {
+            if let Ok(value) = HeaderValue::from_str(&value)
+                && !value.is_empty()
+            {
+                parts.headers.insert(HeaderName::from_static(name), value);
+            }
+        }
+        if let Some(subject) = outcome.subject() {
+            parts.extensions.insert(subject.clone());
+        }
+        parts.extensions.insert(outcome);
+        Ok(Request::from_parts(parts, body))
+    }
+
+    /// Whether some content would leave a signature to its account. Where none does, the content need not be
+    /// read: no content makes a difference.
+    fn may_pass(&self, parts: &Parts, now: Timestamp) -> bool {
+        let fields = fields(parts);
+        let request = self.request(parts, &fields, Content::Withheld { is_empty: true });
+        let attempts = Attempts::of(&request, &self.route.rules, now.seconds());
+        attempts.is_ok_and(|mut attempts| attempts.next().is_some())
+    }
+
+    async fn decide(&self, parts: &Parts, content: Content<'_>, now: Timestamp) -> (Outcome, GateAnswer) {
+        let fields = fields(parts);
+        let request = self.request(parts, &fields, content);
+        self.shared.gate.decided((&self.name, &self.route), &request, Purpose::Admission, now).await
+    }
+
+    fn request<'a>(
+        &'a self,
+        parts: &'a Parts,
+        fields: &'a [(&'a str, &'a [u8])],
+        content: Content<'a>,
+    ) -> core::Request<'a> {
+        core::Request {
+            method: parts.method.as_str(),
+            origin: &self.route.origin,
+            target: parts.uri.path_and_query().map_or("/", |target| target.as_str()),
+            fields,
+            content,
+        }
+    }
+}
+
+/// The field lines. Their names are in lower case, and the lines of one are in their order.
+fn fields(parts: &Parts) -> Vec<(&str, &[u8])> {
+    parts.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect()
+}
+
+/// The content is too long, or broke off.
+fn unreadable(error: &(dyn Error + Send + Sync + 'static)) -> GateAnswer {
+    if error.is::<LengthLimitError>() {
+        problem(StatusCode::PAYLOAD_TOO_LARGE, "Content too long", "content_too_long")
+    } else {
+        problem(StatusCode::BAD_REQUEST, "Content not received", "content_incomplete")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{layer::EmbeddedGate, settings::Settings};
+    use axum::{Extension, Router, body::Body as AxumBody, http::HeaderMap};
+    use futures_util::stream;
+    use registry_core::gate::RefusalCode;
+    use std::{
+        io,
+        sync::atomic::{AtomicBool, Ordering},
+    };
+
+    /// Nothing answers at its chain's endpoint.
+    const SETTINGS: &str = r#"
+        origin = "https://api.example"
+        chain = { id = 1, rpc = ["http://127.0.0.1:1"] }
+        kya = { registry = "0x00000000000000000000000000000000000000aa" }
+        policy.api = { allow = ["provision"] }
+        policy.observed = { allow = ["provision"], observe = true }
+    "#;
+
+    /// What a handler behind the layer of this policy sees of a request.
+    async fn seen(policy: &str, request: Request<AxumBody>) -> (u16, String) {
+        async fn handler(
+            outcome: Extension<Outcome>,
+            subject: Option<Extension<super::super::Subject>>,
+            headers: HeaderMap,
+            content: String,
+        ) -> String {
+            let wallet = headers.get("kya-wallet");
+            format!("{:?} {} {wallet:?} {content}", outcome.0, subject.is_some())
+        }
+        let gate = EmbeddedGate::start(Settings::parse_embedded(SETTINGS, None).unwrap()).await.unwrap();
+        let layer = gate.layer(policy).unwrap().longest_content(8);
+        let mut service = Router::new().fallback(handler).layer(layer);
+        let response = service.call(request).await.unwrap();
+        let status = response.status().as_u16();
+        let content = response.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8(content.to_vec()).unwrap())
+    }
+
+    fn post(headers: &[(&'static str, &str)], content: AxumBody) -> Request<AxumBody> {
+        let mut request = Request::post("https://api.example/orders").body(content).unwrap();
+        for (name, value) in headers {
+            request.headers_mut().append(*name, value.parse().unwrap());
+        }
+        request
+    }
+
+    /// A request with a signature of a well-known account, which is not its own.
+    fn signed(content: AxumBody) -> Request<AxumBody> {
+        let created = now().seconds();
+        let input = format!(
+            "a=(\"@scheme\" \"@authority\" \"@method\" \"@path\" \"@query\" \"content-digest\");\
+             created={created};expires={};nonce=\"n\";tag=\"erc8128\";\
+             keyid=\"eip155:1:0x7e5f4552091a69125d5dfcb7b8c2659029395bdf\"",
+            created + 60,
+        );
+        let digest = "sha-256=:k6I5cakU5erL8KjSUVTNownDwccvu5kU1Hxg88toFYg=:";
+        let headers =
+            [("signature-input", input.as_str()), ("signature", "a=:AAAA:"), ("content-digest", digest)];
+        post(&headers, content)
+    }
+
+    #[tokio::test]
+    async fn content_is_read_to_a_limit_and_only_for_a_signature_that_may_be_right() {
+        let (status, body) = seen("api", signed(AxumBody::from("123456789"))).await;
+        assert!(status == 413 && body.contains("content_too_long"), "{status} {body}");
+        let broken = stream::iter([Ok(Bytes::from("12")), Err(io::Error::other("gone"))]);
+        let (status, body) = seen("api", signed(AxumBody::from_stream(broken))).await;
+        assert!(status == 400 && body.contains("content_incomplete"), "{status} {body}");
+        let (status, body) = seen("api", signed(AxumBody::from("12345678"))).await;
+        assert!(status == 401 && body.contains("bad_content_digest"), "{status} {body}");
+
+        static READ: AtomicBool = AtomicBool::new(false);
+        let content = stream::poll_fn(|_| {
+            READ.store(true, Ordering::Relaxed);
+            Poll::Ready(Some(Ok::<_, io::Error>(Bytes::from("123456789"))))
+        });
+        let (status, body) = seen("api", post(&[], AxumBody::from_stream(content))).await;
+        assert!(status == 401 && body.contains("signature_missing"), "{status} {body}");
+        assert!(!READ.load(Ordering::Relaxed), "an unsigned request's content is not read");
+    }
+
+    #[tokio::test]
+    async fn a_policy_that_observes_passes_requests_on_without_the_clients_own_headers() {
+        let headers = [("kya-wallet", "0x1"), ("kya-wallet", "0x2")];
+        let (status, body) = seen("observed", post(&headers, AxumBody::from("longer than 8"))).await;
+        let outcome = Outcome::Refused(RefusalCode::SignatureMissing);
+        assert_eq!((status, body), (200, format!("{outcome:?} false None longer than 8")));
+    }
+
+    #[tokio::test]
+    async fn an_unknown_policy_and_a_chain_that_does_not_answer_are_errors() {
+        let gate = EmbeddedGate::start(Settings::parse_embedded(SETTINGS, None).unwrap()).await.unwrap();
+        assert!(gate.layer("other").is_err());
+        assert!(gate.probe().await.is_err());
+    }
+}

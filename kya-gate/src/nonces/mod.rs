@@ -1,0 +1,104 @@
+//! The nonces that were spent: a signature is admitted at most once, across all connections of this process,
+//! and of all gates that share a Redis server.
+//!
+//! A store that cannot say whether a nonce was spent says so, and the request is refused: never a replay.
+
+mod memory;
+mod redis;
+
+use alloy_primitives::{B256, keccak256};
+use anyhow::Context as _;
+use registry_core::{
+    eth::timestamp::Timestamp,
+    gate::{Account, Attempt},
+};
+
+use crate::{metrics::Metrics, settings::NonceSettings};
+pub use memory::Nonces;
+pub use redis::{SharedNonces, inspect};
+
+/// What became of a nonce.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spending {
+    /// It is spent now.
+    Spent,
+    /// It was spent before.
+    Reused,
+    /// No further nonce can be remembered.
+    Full,
+    /// The store did not answer: the nonce may be spent now.
+    Unavailable,
+}
+
+/// Where spent nonces are remembered.
+#[derive(Debug)]
+pub enum NonceStore {
+    /// In this process.
+    Memory(Nonces),
+    /// In a Redis server, with other gates.
+    Redis(SharedNonces),
+}
+
+impl NonceStore {
+    /// Opens the configured store at `now`.
+    ///
+    /// # Errors
+    /// If Redis does not answer.
+    pub async fn open(settings: &NonceSettings, metrics: Metrics, now: Timestamp) -> anyhow::Result<Self> {
+        Ok(match settings {
+            NonceSettings::Memory { capacity } => Self::Memory(Nonces::new(*capacity, now.seconds())),
+            NonceSettings::Redis(settings) => {
+                let shared = SharedNonces::connect(settings, metrics).await;
+                Self::Redis(shared.context("no nonces without Redis")?)
+            }
+        })
+    }
+
+    /// Spends the nonce of an attempt at the unix second `now`: of any number of calls with one nonce, a
+    /// single one is [`Spending::Spent`].
+    pub async fn spend(&self, attempt: &Attempt, now: u64) -> Spending {
+        match self {
+            Self::Memory(nonces) => nonces.spend(attempt, now),
+            Self::Redis(nonces) => nonces.spend(attempt, now).await,
+        }
+    }
+
+    /// Whether the nonce of an attempt was spent; `None` where the store does not answer.
+    pub async fn is_spent(&self, attempt: &Attempt) -> Option<bool> {
+        match self {
+            Self::Memory(nonces) => Some(nonces.is_spent(attempt)),
+            Self::Redis(nonces) => nonces.is_spent(attempt).await,
+        }
+    }
+
+    /// How many this process remembers: none of those in Redis.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Memory(nonces) => nonces.len(),
+            Self::Redis(_) => 0,
+        }
+    }
+
+    /// Whether this process remembers none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether nonces can be spent now.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub fn probe(&self) -> Result<(), String> {
+        match self {
+            Self::Memory(_) => Ok(()),
+            Self::Redis(nonces) => nonces.probe(),
+        }
+    }
+}
+
+/// An account and a nonce in a word. The account's part has a fixed length, so that no two pairs are one
+/// text.
+fn key(account: Account, nonce: &str) -> B256 {
+    let chain = account.chain.to_be_bytes();
+    keccak256([chain.as_slice(), account.address.as_slice(), nonce.as_bytes()].concat())
+}

@@ -1,0 +1,68 @@
+//! A Redis server of Debian's package on a free port of its own, without files.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use rustix::process::Signal;
+use tokio::net::TcpStream;
+use tokio::process::Command;
+
+use crate::process::{Process, Spawn, free_port, output};
+
+/// How long the server may take to start.
+const START: Duration = Duration::from_secs(30);
+
+/// A running server; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Redis {
+    process: Process,
+    port: u16,
+}
+
+impl Redis {
+    /// Starts a server with these options beside its own, such as `["--maxmemory", "1mb"]`.
+    pub async fn start(options: &[&str]) -> Result<Self> {
+        let port = free_port()?;
+        Ok(Self { process: start(port, options).await?, port })
+    }
+
+    /// Its address.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Kills it at once. It remembers nothing.
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Starts it again at the same address.
+    pub async fn go_on(&mut self) -> Result<()> {
+        self.process = start(self.port, &[]).await?;
+        Ok(())
+    }
+
+    /// Bounds its memory to so many bytes; `"0"` lifts the bound.
+    pub async fn limit_memory(&self, bytes: &str) -> Result<()> {
+        let port = self.port.to_string();
+        let mut command = Command::new("redis-cli");
+        let said = output(command.args(["-p", &port, "config", "set", "maxmemory", bytes])).await?;
+        ensure!(said.starts_with(b"OK"), "{}", String::from_utf8_lossy(&said));
+        Ok(())
+    }
+
+    /// Makes it stand still, connections and all, or lets it go on.
+    pub fn stand_still(&mut self, still: bool) -> Result<()> {
+        self.process.signal(if still { Signal::STOP } else { Signal::CONT })
+    }
+}
+
+async fn start(port: u16, options: &[&str]) -> Result<Process> {
+    let spawn = Spawn::new("redis", "redis-server");
+    let directory = spawn.scratch().to_owned();
+    let own = ["--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--port"];
+    let spawn = spawn.args(own).arg(port.to_string()).arg("--dir").arg(directory).args(options);
+    let mut process = spawn.start()?;
+    process.until("listening", START, async |_| TcpStream::connect(("127.0.0.1", port)).await.ok()).await?;
+    Ok(process)
+}
