@@ -17,6 +17,7 @@ use crate::{
     metrics::Metrics,
     nonces::Nonces,
     settings::{KyaSource, Settings},
+    signer::{self, Signer},
 };
 
 /// Serves until SIGTERM or SIGINT.
@@ -38,9 +39,12 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     let address = listener.local_addr()?;
     let (stop, stopping) = watch::channel(false);
     let follows = matches!(settings.kya.source, KyaSource::Api { follow_changes: true, .. });
+    let signer = settings.signing.as_ref().map(|signing| Signer::new(signing, settings.chain.id));
+    let signer = signer.transpose()?.map(Arc::new);
+    let watcher = signer.clone().map(|signer| tokio::spawn(signer::watch(signer, stopping.clone())));
     let follower = follows.then(|| tokio::spawn(kya::follow(Arc::clone(&accounts), stopping.clone())));
     let nonces = Nonces::new(settings.nonces, http::now().seconds());
-    let gate = Gate { accounts, nonces, metrics, log_wallets: settings.log_wallets };
+    let gate = Gate { accounts, nonces, signer, metrics, log_wallets: settings.log_wallets };
     let app = App { gate, proxy: settings.proxy, policies: settings.policies, readiness: Mutex::new(None) };
     let server = tokio::spawn(http::serve(listener, Arc::new(app), stopping));
     tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "listening");
@@ -51,8 +55,8 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     tracing::info!("stopping");
     let _ = stop.send(true);
     server.await?;
-    if let Some(follower) = follower {
-        follower.await?;
+    for task in [follower, watcher].into_iter().flatten() {
+        task.await?;
     }
     Ok(())
 }

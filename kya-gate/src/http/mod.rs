@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `/gate/<policy>`, any method, anything behind it | 200 admits; 400, 401, 403 and 503 refuse |
 //! | `/refusal/<policy>` | the refusal again, with its body: for nginx, which keeps none. It never admits |
+//! | `/.well-known/jwks.json` | the keys that verdicts are signed with |
 //! | `/livez`, `/readyz`, `/metrics` | monitoring |
 
 mod connections;
@@ -16,7 +17,7 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::{
     Request, Response, StatusCode,
     body::Incoming,
-    header::{CONTENT_TYPE, HeaderValue},
+    header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue},
 };
 use registry_core::{
     eth::timestamp::Timestamp,
@@ -72,6 +73,10 @@ impl App {
                 metrics.nonces.set(i64::try_from(self.gate.nonces.len()).unwrap_or(i64::MAX));
                 text(StatusCode::OK, metrics.text())
             }
+            "/.well-known/jwks.json" => match &self.gate.signer {
+                Some(signer) => keys(signer.published()),
+                None => text(StatusCode::NOT_FOUND, "verdicts are not signed\n".to_owned()),
+            },
             _ => text(StatusCode::NOT_FOUND, "not found\n".to_owned()),
         }
     }
@@ -147,6 +152,14 @@ fn misconfigured() -> HttpResponse {
     headers.push(("content-type", "application/problem+json".to_owned()));
     headers.push(("cache-control", "no-store".to_owned()));
     to_http(GateAnswer { status: 503, headers, body: body.to_owned() })
+}
+
+fn keys(body: String) -> HttpResponse {
+    let mut response = Response::new(Full::from(body));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/jwk-set+json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
+    response
 }
 
 fn text(status: StatusCode, body: String) -> HttpResponse {

@@ -55,6 +55,8 @@ pub(super) struct Change {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Cached {
     pub(super) verdict: Option<Arc<Verdict>>,
+    /// For how long the verdict may be passed on: while changes are followed it is known to hold now.
+    pub(super) fresh_for: Duration,
     pub(super) has_no_code: bool,
 }
 
@@ -72,15 +74,23 @@ impl Cache {
         Self { cached, entries: Mutex::new(entries) }
     }
 
+    /// For how long a verdict that was just read is used.
+    pub(super) const fn cached(&self) -> Duration {
+        self.cached
+    }
+
     pub(super) fn get(&self, wallet: Address, now: Timestamp) -> Cached {
         let mut entries = self.lock();
-        let verdicts_hold = if entries.is_followed { super::FOLLOWED } else { self.cached };
+        let is_followed = entries.is_followed;
+        let verdicts_hold = if is_followed { super::FOLLOWED } else { self.cached };
         let Some(entry) = entries.wallets.get(&wallet) else { return Cached::default() };
         let verdict = entry
             .verdict
             .as_ref()
             .filter(|(verdict, since)| since.elapsed() < verdicts_hold && verdict.holds_at(now));
+        let age = verdict.filter(|_| !is_followed).map(|(_, since)| since.elapsed());
         Cached {
+            fresh_for: self.cached.saturating_sub(age.unwrap_or_default()),
             verdict: verdict.map(|(verdict, _)| Arc::clone(verdict)),
             has_no_code: entry.no_code_since.is_some_and(|since| since.elapsed() < self.cached),
         }
@@ -163,6 +173,7 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use registry_core::token::StatedAt;
 
     const WALLET: Address = Address::repeat_byte(1);
     const CACHED: Duration = Duration::from_secs(60);
@@ -173,7 +184,7 @@ mod tests {
             reasons: Vec::new(),
             agent: None,
             compliant_until: Some(Timestamp::from_seconds(2_000)),
-            block,
+            as_of: StatedAt::number(block),
         })
     }
 
@@ -198,6 +209,8 @@ mod tests {
         assert_eq!(known(&cache, 2_000), (true, true));
         assert_eq!(known(&cache, 2_001), (false, true), "the attestation has lapsed");
         tokio::time::advance(CACHED - Duration::from_millis(1)).await;
+        let fresh_for = cache.get(WALLET, Timestamp::from_seconds(1_000)).fresh_for;
+        assert_eq!(fresh_for, Duration::from_millis(1));
         assert_eq!(known(&cache, 1_000), (true, true));
         tokio::time::advance(Duration::from_millis(1)).await;
         assert_eq!(known(&cache, 1_000), (false, false));
@@ -209,6 +222,8 @@ mod tests {
         cache.follows(true);
         tokio::time::advance(CACHED).await;
         assert_eq!(known(&cache, 1_000), (true, false), "code is not followed");
+        let fresh_for = cache.get(WALLET, Timestamp::from_seconds(1_000)).fresh_for;
+        assert_eq!(fresh_for, CACHED, "it is known to hold now");
         cache.changed(WALLET, SUSPENDED);
         assert_eq!(known(&cache, 1_000), (false, false));
     }

@@ -3,7 +3,13 @@
 
 mod policy;
 
-use std::{collections::BTreeMap, env, fs, net::SocketAddr, path::Path, time::Duration};
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use alloy_primitives::Address;
 use anyhow::{Context as _, bail, ensure};
@@ -11,6 +17,7 @@ use ipnet::IpNet;
 use registry_core::{
     eth::multicall,
     gate::{Dialect, Links, Origin},
+    token::Audience,
 };
 use reqwest::Url;
 use serde::Deserialize;
@@ -29,12 +36,23 @@ pub struct Settings {
     pub chain: ChainSettings,
     /// Where verdicts come from.
     pub kya: KyaSettings,
+    /// How verdicts are signed; `None` where they are not.
+    pub signing: Option<SigningSettings>,
     /// Nonces that are remembered at most.
     pub nonces: usize,
     /// Whether log lines name wallets.
     pub log_wallets: bool,
     /// The policies by name.
     pub policies: BTreeMap<String, RoutePolicy>,
+}
+
+/// How verdicts are signed.
+#[derive(Debug, Clone)]
+pub struct SigningSettings {
+    /// Who signs: `iss` of the tokens.
+    pub issuer: Audience,
+    /// The file with the keys, a JWK set, of which the first one signs.
+    pub keys: PathBuf,
 }
 
 /// How the reverse proxy says what it was asked.
@@ -114,6 +132,7 @@ struct File {
     chain: ChainTable,
     #[serde(default)]
     kya: KyaTable,
+    verdict: Option<VerdictTable>,
     #[serde(default = "default_nonces")]
     nonces: usize,
     #[serde(default)]
@@ -156,6 +175,13 @@ struct KyaTable {
     api: Option<Url>,
     follow_changes: Option<bool>,
     cache_seconds: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct VerdictTable {
+    issuer: String,
+    keys: PathBuf,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -223,6 +249,7 @@ impl Settings {
             policies: policies.collect::<anyhow::Result<_>>()?,
             chain,
             kya: file.kya.validated()?,
+            signing: file.verdict.map(VerdictTable::validated).transpose()?,
             nonces: file.nonces,
             log_wallets: file.log_wallets,
         })
@@ -295,6 +322,14 @@ impl KyaTable {
         let seconds = self.cache_seconds.unwrap_or(60);
         ensure!(seconds <= 3_600, "kya.cache-seconds: must be at most 3600");
         Ok(KyaSettings { source, cached: Duration::from_secs(seconds) })
+    }
+}
+
+impl VerdictTable {
+    fn validated(self) -> anyhow::Result<SigningSettings> {
+        let issuer = Audience::parse(&self.issuer);
+        let issuer = issuer.with_context(|| format!("verdict.issuer: {}", Audience::RULE))?;
+        Ok(SigningSettings { issuer, keys: self.keys })
     }
 }
 

@@ -36,6 +36,7 @@ fn a_short_file_suffices() {
     assert_eq!(settings.proxy.target, TargetSource::Header("x-original-uri".to_owned()));
     assert_eq!(settings.proxy.content, ContentSource::Withheld(None));
     assert_eq!((settings.nonces, settings.kya.cached), (1_000_000, Duration::from_secs(60)));
+    assert!(settings.signing.is_none());
 }
 
 #[test]
@@ -67,6 +68,12 @@ fn every_mistake_is_named_with_its_place() {
         ("listen = \"127.0.0.1:4180\"", "listen = \"127.0.0.1\"", "listen"),
         ("listen =", "nonces = 0\nlisten =", "nonces"),
         ("listen =", "dialects = []\nlisten =", "dialects"),
+        (
+            "[kya]",
+            "[verdict]\nissuer = \"kya.example\"\nkeys = \"a\"\n[kya]",
+            "verdict.issuer: must be an origin",
+        ),
+        ("[kya]", "[verdict]\nissuer = \"https://kya.example\"\n[kya]", "missing field `keys`"),
     ] {
         assert_eq!(MINIMAL.matches(from).count(), 1, "{from}");
         let message = error(&MINIMAL.replace(from, to), None);
