@@ -119,6 +119,9 @@ impl Cache {
     ) {
         let mut entries = self.lock();
         let is_current = entries.generation == reading.generation;
+        // A verdict from before a change for the better: what the change made of it is asked for again.
+        let change = entries.changes.peek(&wallet).map_or(0, |change| change.block);
+        let is_current = is_current && verdict.is_some_and(|verdict| verdict.as_of.block_number >= change);
         let entry = entries.wallets.get_or_insert_mut(wallet, Entry::default);
         if let Some(verdict) = verdict.filter(|_| is_current) {
             // A verdict that came from here keeps its age.
@@ -250,5 +253,17 @@ mod tests {
         let corrected = cache.latest(WALLET, (*verdict(4)).clone());
         assert_eq!((corrected.decision, corrected.reasons[0]), (Decision::RequestRenewal, Reason::Suspended));
         assert_eq!(cache.latest(WALLET, (*verdict(5)).clone()).decision, Decision::Provision);
+    }
+
+    #[tokio::test]
+    async fn a_verdict_from_before_a_change_for_the_better_is_not_cached() {
+        let cache = Cache::new(CACHED);
+        cache.follows(true);
+        cache.changed(WALLET, Change { decision: Decision::Provision, reason: None, block: 6 });
+        for (block, is_cached) in [(5, false), (6, true)] {
+            let latest = cache.latest(WALLET, (*verdict(block)).clone());
+            cache.put(WALLET, Some(&latest), Some(AccountState::NoCode), &cache.begin());
+            assert_eq!(known(&cache, 1_000), (is_cached, true), "of block {block}");
+        }
     }
 }
