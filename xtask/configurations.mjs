@@ -24,6 +24,17 @@ for (const env of [undefined, "base-sepolia", "free"]) {
   const stated = [vars.RATE_LIMIT_PER_MINUTE ?? 60, vars.RATE_LIMIT_WINDOW_SECONDS ?? 60].map(Number);
   assert.deepEqual([simple.limit, simple.period], stated, "the limiter's limit is the one that clients are told");
 }
+for (const config of [API, INDEX]) {
+  for (const env of [undefined, "base-sepolia", ...(config === API ? ["free"] : [])]) {
+    const { vars } = read(config, env);
+    for (const secret of ["RPC_URL", "VERDICT_KEYS"]) {
+      assert.equal(vars[secret], undefined, `${secret} is a secret and no variable, in ${config} ${env ?? "production"}`);
+    }
+    const issuer = vars.VERDICT_ISSUER;
+    if (issuer) assert.equal(new URL(issuer).origin, issuer, "VERDICT_ISSUER is an origin, as tokens have it");
+  }
+}
+
 const namespaces = [undefined, "base-sepolia", "free"].map((env) => read(API, env).ratelimits[0].namespace_id);
 assert.equal(new Set(namespaces).size, namespaces.length, "environments do not count together");
 

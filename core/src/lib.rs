@@ -18,6 +18,7 @@
 //! | [`evidence`] | Merkle proofs of verdicts, and the documents made of them |
 //! | [`index`] | the whole registry in SQL, and its upkeep |
 //! | [`snapshot`] | the registry in shards: what verdicts need, by wallet |
+//! | [`token`] | verdicts as signed tokens (JWS): claims, what is signed, keys |
 //! | [`gate`] | signed HTTP requests (ERC-8128), and which agents a service serves; a cargo feature |
 //! | [`api`] | the read API: routes, errors, documents, questions, scans, health |
 //! | [`host`] | what hosts keep between requests: rate-limit windows, shared reads |
@@ -33,3 +34,4 @@ pub mod host;
 pub mod index;
 pub mod registry;
 pub mod snapshot;
+pub mod token;

@@ -10,8 +10,8 @@ use std::{
 };
 
 /// The layers, the lowest first.
-const LAYERS: [&str; 10] =
-    ["eth", "forward", "registry", "chain", "evidence", "index", "snapshot", "gate", "api", "host"];
+const LAYERS: [&str; 11] =
+    ["eth", "forward", "registry", "chain", "evidence", "index", "snapshot", "token", "gate", "api", "host"];
 
 /// A module's path, such as `chain::lens::slice`; the parent's where the file is called `mod.rs`.
 type Module = String;

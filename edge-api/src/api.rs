@@ -4,11 +4,13 @@ use std::rc::Rc;
 
 use futures_util::FutureExt as _;
 use registry_core::{
+    api::accept::{self, Form},
     api::error::Error,
     api::route::{KYA_BODY_BYTES_MAX, Route},
     eth::timestamp::Timestamp,
     host::rate_limit::{ClientKey, RateLimitVerdict},
     registry::error_code::Code,
+    token::Audience,
 };
 use worker::{Context, Env, event, js_sys::Reflect, web_sys};
 
@@ -22,6 +24,7 @@ use crate::{
     pages::{self, Page},
     settings::Settings,
     stream::{self, slot::StreamSlot},
+    token,
 };
 
 /// The Worker's entry: every request gets an answer, errors included, and a line in the log.
@@ -119,6 +122,8 @@ enum Resource {
     Page(&'static Page),
     /// Whether this code runs at all.
     Live,
+    /// The keys that verdicts are signed with.
+    Keys,
     /// A request that is rate-limited, and answered from the chain or the index.
     Counted(Request),
 }
@@ -137,6 +142,9 @@ impl From<Content> for Payload {
         Self::Document(Rc::new(content))
     }
 }
+
+/// The published keys, where verifiers look for them.
+const KEYS: &str = "/.well-known/jwks.json";
 
 /// `/readyz`, where every error means that the service is not ready.
 const READY: &str = "/readyz";
@@ -163,6 +171,7 @@ impl Resource {
         }
         match path {
             "/livez" => Ok(Self::Live),
+            KEYS => Ok(Self::Keys),
             READY => Ok(Self::Counted(Request::Ready)),
             _ if let Some(download) = Download::parse(target.path_and_query()) => {
                 download.map(|download| Self::Counted(Request::Download(download)))
@@ -183,6 +192,7 @@ impl Resource {
         match self {
             Self::Page(page) => page.path,
             Self::Live => "/livez",
+            Self::Keys => KEYS,
             Self::Counted(Request::Ready) => READY,
             Self::Counted(Request::Download(download)) => download.pattern(),
             Self::Counted(Request::Api(route)) => route.pattern(),
@@ -208,9 +218,24 @@ async fn answer(request: &Incoming<'_>, env: &Env, context: Context, record: &mu
     // Boxed, each is a function of its own: V8 takes megabytes to optimize a long one that is polled again
     // and again.
     match admit(request, env, context, record).boxed_local().await {
-        Ok((context, counted, verdict)) => (payload(context, counted, record).boxed_local().await, verdict),
+        Ok(Admitted { context, counted, token, verdict }) => {
+            (payload(context, counted, token, record).boxed_local().await, verdict)
+        }
         Err(answer) => answer,
     }
+}
+
+/// A request that is admitted.
+struct Admitted {
+    context: RequestContext,
+    counted: Request,
+    token: Option<TokenRequest>,
+    verdict: Option<RateLimitVerdict>,
+}
+
+/// A request for a verdict as a token, in place of JSON.
+struct TokenRequest {
+    audience: Option<Audience>,
 }
 
 /// A request that is admitted; or the answer to one that needs no admission or is refused.
@@ -219,7 +244,7 @@ async fn admit(
     env: &Env,
     context: Context,
     record: &mut Record,
-) -> Result<(RequestContext, Request, Option<RateLimitVerdict>), RatedAnswer> {
+) -> Result<Admitted, RatedAnswer> {
     let now = Timestamp::from_millis(record.started_at);
     let parsed = match Target::parse(request.request.url()) {
         Ok(target) => Resource::parse(request, &record.method, &target).await.map(|route| (target, route)),
@@ -238,6 +263,12 @@ async fn admit(
         Ok((_, Resource::Live)) => {
             return Err((Ok(Content::no_store(JSON_TYPE, r#"{"live":true}"#, now).into()), None));
         }
+        Ok((_, Resource::Keys)) => {
+            let signing = Settings::of(env).map(|settings| {
+                settings.signing.as_ref().map(|signing| token::published(signing, now)).ok_or(Error::NotFound)
+            });
+            return Err((signing.flatten().map(Payload::from), None));
+        }
         Ok((target, Resource::Counted(counted))) => {
             as_stream(request, counted).map(|counted| (target, counted))
         }
@@ -248,7 +279,10 @@ async fn admit(
         Err(error) => return Err((Err(error), None)),
     };
     let client = request.client();
-    let (target, counted) = match counted {
+    let counted = counted.and_then(|(target, counted)| {
+        as_token(request, &settings, &target, &counted).map(|token| (target, counted, token))
+    });
+    let (target, counted, token) = match counted {
         Ok(counted) => counted,
         // A request that is refused before it costs anything is not charged.
         Err(error) => return Err((Err(error), limiter::peek(&settings.limits, &client, now))),
@@ -267,11 +301,16 @@ async fn admit(
     let index = IndexClient::of(&settings, env).map(Rc::new);
     let origin = target.origin().into();
     let context = RequestContext { settings, runtime: Rc::new(context), origin, index, slot };
-    Ok((context, counted, verdict))
+    Ok(Admitted { context, counted, token, verdict })
 }
 
-/// The answer to an admitted request: a document, or a stream and its first piece.
-async fn payload(context: RequestContext, counted: Request, record: &mut Record) -> Result<Payload, Error> {
+/// The answer to an admitted request: a document, a token, or a stream and its first piece.
+async fn payload(
+    context: RequestContext,
+    counted: Request,
+    token: Option<TokenRequest>,
+    record: &mut Record,
+) -> Result<Payload, Error> {
     let is_stream = matches!(counted, Request::Events(_));
     let is_whole_list = matches!(counted, Request::Api(Route::Compliance(None)));
     match (cache::answer(&context, counted, record).await, context.index.clone()) {
@@ -283,7 +322,15 @@ async fn payload(context: RequestContext, counted: Request, record: &mut Record)
             };
             Ok(Payload::List(context, first))
         }
-        (answer, _) => answer.map(Payload::Document),
+        (answer, _) => match (answer?, token, &context.settings.signing) {
+            (verdict, Some(TokenRequest { audience }), Some(signing)) => {
+                let now = Timestamp::from_millis(unix_millis());
+                token::sign(signing, &verdict, audience.as_ref().map(Audience::as_str), now)
+                    .await
+                    .map(Payload::from)
+            }
+            (document, ..) => Ok(Payload::Document(document)),
+        },
     }
 }
 
@@ -296,5 +343,30 @@ fn as_stream(request: &Incoming<'_>, counted: Request) -> Result<Request, Error>
             stream::events::begin(request.header("Last-Event-ID").as_deref(), since).map(Request::Events)
         }
         counted => Ok(counted),
+    }
+}
+
+/// The token that a request asks for in place of JSON.
+fn as_token(
+    request: &Incoming<'_>,
+    settings: &Settings,
+    target: &Target,
+    counted: &Request,
+) -> Result<Option<TokenRequest>, Error> {
+    let Request::Api(route @ (Route::Kya { .. } | Route::KyaList { .. } | Route::Evidence(_))) = counted
+    else {
+        return Ok(None);
+    };
+    let audience = Route::audience(target.path_and_query())?;
+    // A verdict of another time would be one that has ended; a list and a proof are no statement on a wallet.
+    let is_signed = matches!(route, Route::Kya { block: None, .. });
+    let accept = request.header("Accept").unwrap_or_default();
+    match accept::form(&accept, is_signed && settings.signing.is_some()) {
+        Some(Form::Json) => Ok(None),
+        Some(Form::Token) => Ok(Some(TokenRequest { audience })),
+        None if settings.signing.is_none() => {
+            Err(Error::NotAcceptable("this service signs no verdicts, as VERDICT_KEYS is not set"))
+        }
+        None => Err(Error::NotAcceptable("only the verdict on one wallet at the newest block is signed")),
     }
 }

@@ -26,3 +26,5 @@ mod pages;
 mod settings;
 #[cfg(not(feature = "index-object"))]
 mod stream;
+#[cfg(not(feature = "index-object"))]
+mod token;

@@ -8,6 +8,7 @@ use crate::{
     metrics::Metrics,
     nonces,
     settings::{ContentSource, KyaSource, NonceSettings, Settings, TargetSource},
+    signer::Signer,
 };
 
 /// The results of the checks, a line each.
@@ -59,6 +60,13 @@ pub async fn run(settings: &Settings) -> anyhow::Result<Report> {
             policy.agents.allow.iter().map(|decision| format!("{decision:?}")).collect();
         let text = format!("{name}: {scheme}://{authority}, {}{observed}", allowed.join(", "));
         report.lines.push((true, "policy", text));
+    }
+    if let Some(signing) = &settings.signing {
+        let (good, text) = match Signer::new(signing, settings.chain.id) {
+            Ok(signer) => (true, signer.label()),
+            Err(error) => (false, format!("{error:#}")),
+        };
+        report.lines.push((good, "verdict", text));
     }
     report.lines.push((good, "source", source));
     if let KyaSource::Api { follow_changes, .. } = settings.kya.source {

@@ -12,6 +12,7 @@ use crate::{
     metrics::Metrics,
     nonces::{NonceStore, Spending},
     settings::RoutePolicy,
+    signer::Signer,
 };
 
 /// Decides about requests.
@@ -21,6 +22,8 @@ pub struct Gate {
     pub accounts: Arc<AccountReader>,
     /// Spent nonces.
     pub nonces: NonceStore,
+    /// Signs verdicts, if wanted.
+    pub signer: Option<Arc<Signer>>,
     /// Metrics.
     pub metrics: Metrics,
     /// Whether log lines name wallets.
@@ -128,7 +131,16 @@ impl Gate {
         let Some(verdict) = known.verdict else {
             return Ok(Outcome::Unavailable(Unavailable::KyaUnavailable));
         };
-        let subject = Subject { wallet: attempt.account.address, verdict: (*verdict).clone() };
+        let wallet = attempt.account.address;
+        let token = match &self.signer {
+            None => None,
+            // A service that expects tokens is not to be reached without one.
+            Some(signer) => match signer.sign(wallet, &verdict, known.fresh_for, &policy.origin, now) {
+                None => return Ok(Outcome::Unavailable(Unavailable::KyaUnavailable)),
+                token => token,
+            },
+        };
+        let subject = Subject { wallet, verdict: (*verdict).clone(), token };
         if let Err(denial) = policy.agents.judge(&subject.verdict, now) {
             return Ok(Outcome::Denied(subject, denial));
         }

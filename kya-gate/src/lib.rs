@@ -10,6 +10,7 @@
 //! | [`logging`], [`metrics`] | log lines; Prometheus metrics |
 //! | [`settings`] | the configuration file, validated |
 //! | [`nonces`] | the nonces that were spent |
+//! | [`signer`] | verdicts as signed tokens |
 //! | [`rpc`] | the RPC endpoints, which drive the core's queries |
 //! | [`kya`] | accounts and verdicts: read, cached, and forgotten when they change |
 //! | [`gate`] | the decision on one request |
@@ -28,3 +29,4 @@ pub mod nonces;
 pub mod rpc;
 pub mod serve;
 pub mod settings;
+pub mod signer;

@@ -17,6 +17,7 @@ use crate::{
     metrics::Metrics,
     nonces::NonceStore,
     settings::Settings,
+    signer::{self, Signer},
 };
 
 /// Serves until SIGTERM or SIGINT.
@@ -39,6 +40,7 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     let (stop, stopping) = watch::channel(false);
     let follow = || tokio::spawn(kya::follow(Arc::clone(&gate.accounts), stopping.clone()));
     let follower = settings.kya.follows_changes().then(follow);
+    let watcher = gate.signer.clone().map(|signer| tokio::spawn(signer::watch(signer, stopping.clone())));
     let discovery = settings.discovery_document();
     let (proxy, policies) = (settings.proxy, settings.policies);
     let app = App { gate, proxy, policies, discovery, readiness: Mutex::new(None) };
@@ -51,18 +53,20 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     tracing::info!("stopping");
     let _ = stop.send(true);
     server.await?;
-    if let Some(follower) = follower {
-        follower.await?;
+    for task in [follower, watcher].into_iter().flatten() {
+        task.await?;
     }
     Ok(())
 }
 
-/// What decides about requests, by these settings. Changes of verdicts are not followed yet.
+/// What decides about requests, by these settings. Changes of verdicts and of keys are not followed yet.
 ///
 /// # Errors
-/// If no HTTP client can be built, or Redis is configured and does not answer.
+/// If no HTTP client can be built, Redis is configured and does not answer, or the keys cannot be read.
 pub async fn gate(settings: &Settings, metrics: Metrics) -> anyhow::Result<Gate> {
     let accounts = Arc::new(AccountReader::new(settings, metrics.clone())?);
     let nonces = NonceStore::open(&settings.nonces, metrics.clone(), http::now()).await?;
-    Ok(Gate { accounts, nonces, metrics, log_wallets: settings.log_wallets })
+    let signer = settings.signing.as_ref().map(|signing| Signer::new(signing, settings.chain.id));
+    let signer = signer.transpose()?.map(Arc::new);
+    Ok(Gate { accounts, nonces, signer, metrics, log_wallets: settings.log_wallets })
 }

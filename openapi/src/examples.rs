@@ -5,8 +5,9 @@ use core::convert::Infallible;
 use std::collections::BTreeMap;
 
 use alloy_primitives::{Address, B256, U256, address, b256};
-use openapi::{Schemas, body};
+use openapi::Schemas;
 use registry_core::{
+    api::accept::JWT_TYPE,
     api::error::Error,
     api::health::{Health, Ready},
     api::route::{CHANGES_LIMIT_DEFAULT, HISTORY_LIMIT_DEFAULT, KYA_BODY_BYTES_MAX},
@@ -36,6 +37,12 @@ use serde_json::{Value, json};
 /// The content of each operation's 200, by the operation's id.
 pub(crate) fn answers(schemas: &mut Schemas) -> BTreeMap<&'static str, Value> {
     let verdict = json!({ "anyOf": [schemas.of::<Kya>(), schemas.of::<Evidence>()] });
+    let token =
+        json!({ "type": "string", "pattern": "^[A-Za-z0-9_-]+\\.[A-Za-z0-9_-]+\\.[A-Za-z0-9_-]{86}$" });
+    let wallet = json!({
+        "application/json": { "schema": verdict, "example": kya(WALLET) },
+        JWT_TYPE: { "schema": token },
+    });
     let agents = json!({ "anyOf": [schemas.of::<AgentPage>(), schemas.of::<AgentList>()] });
     let agents = json!({ "application/json": { "schema": agents, "examples": {
         "page": { "value": page() },
@@ -44,7 +51,7 @@ pub(crate) fn answers(schemas: &mut Schemas) -> BTreeMap<&'static str, Value> {
     let stats = Stats { total_agents: U256::from(3), registry_address: REGISTRY, chain: CHAIN.to_owned() };
     let health = Health { status: "ok", registry: REGISTRY, rpc: CHAIN.to_owned() };
     BTreeMap::from([
-        ("checkWallet", body(&verdict, &kya(WALLET))),
+        ("checkWallet", wallet),
         ("checkWallets", schemas.answer(&kya_list())),
         ("checkRange", schemas.answer(&kya_range())),
         ("getSnapshot", binary()),
@@ -74,6 +81,7 @@ pub(crate) fn failures() -> BTreeMap<&'static str, Error> {
         ("BadRequest", invalid),
         ("NotFound", QueryError::AgentNotFound(id(4)).into()),
         ("CursorExpired", Error::CursorExpired),
+        ("NotAcceptable", Error::NotAcceptable("this service signs no verdicts, as VERDICT_KEYS is not set")),
         ("BodyTooLarge", Error::BodyTooLarge(KYA_BODY_BYTES_MAX)),
         ("UnsupportedMediaType", Error::UnsupportedMediaType),
         ("RateLimited", Error::RateLimited),

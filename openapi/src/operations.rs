@@ -113,6 +113,7 @@ impl Operation {
             ("304", "NotModified", is_cached),
             ("400", "BadRequest", is_post || self.parameters.is_some()),
             ("404", "NotFound", self.has("id") || self.has("block")),
+            ("406", "NotAcceptable", self.has("audience")),
             ("410", "CursorExpired", self.has("since")),
             ("413", "BodyTooLarge", is_post),
             ("415", "UnsupportedMediaType", is_post),

@@ -41,4 +41,5 @@ pub mod story;
 pub mod synthetic;
 pub mod tls;
 pub mod usage;
+pub mod verdict_tokens;
 pub mod worker;

@@ -73,13 +73,42 @@ impl Kind {
         let mut process = match self {
             Self::Nginx => nginx(port, gate, service)?,
             Self::Caddy => caddy(port, gate, service)?,
-            Self::Envoy => envoy(port, gate, service).await?,
+            Self::Envoy => {
+                envoy(port, &configuration("### Envoy", "yaml", gate, service)?, gate, service).await?
+            }
         };
-        process
-            .until("listening", START, async |_| TcpStream::connect(("127.0.0.1", port)).await.ok())
-            .await?;
-        Ok((process, format!("http://127.0.0.1:{port}")))
+        listening(&mut process, port).await.map(|url| (process, url))
     }
+}
+
+/// Starts Envoy with the filter of `docs/signed-verdicts.md`, which lets a request through to the service only
+/// with a verdict of this issuer in `KYA-Verdict`. The keys are fetched from `keys`, whenever they are a
+/// second old.
+pub async fn verdict_verifier(
+    keys: &str,
+    issuer: &str,
+    audience: &str,
+    service: &str,
+) -> Result<(Process, String)> {
+    let filter = block(&read("docs/signed-verdicts.md")?, "## How to verify it", "yaml")?;
+    let [keys, service] = [keys, service].map(|url| url.trim_start_matches("http://"));
+    let (mut filter, port) = (filter, free_port()?);
+    for (documented, used) in [
+        ("https://kya.example", issuer),
+        ("https://api.example", audience),
+        (GATE, keys),
+        ("cache_duration: 300s", "cache_duration: 1s"),
+    ] {
+        ensure!(filter.matches(documented).count() == 1, "docs/signed-verdicts.md has {documented} not once");
+        filter = filter.replace(documented, used);
+    }
+    let mut process = envoy(port, &filter, keys, service).await?;
+    listening(&mut process, port).await.map(|url| (process, url))
+}
+
+async fn listening(process: &mut Process, port: u16) -> Result<String> {
+    process.until("listening", START, async |_| TcpStream::connect(("127.0.0.1", port)).await.ok()).await?;
+    Ok(format!("http://127.0.0.1:{port}"))
 }
 
 /// The documented configuration in this language behind a heading, with other addresses.
@@ -89,7 +118,11 @@ fn configuration(heading: &str, language: &str, gate: &str, service: &str) -> Re
 }
 
 fn page() -> Result<String> {
-    Ok(fs::read_to_string(repo::root().join("docs/gate.md"))?)
+    read("docs/gate.md")
+}
+
+fn read(page: &str) -> Result<String> {
+    Ok(fs::read_to_string(repo::root().join(page))?)
 }
 
 /// The first block of a language behind a heading, without the indentation of a list.
@@ -140,10 +173,10 @@ fn caddy(port: u16, gate: &str, service: &str) -> Result<Process> {
     spawn.args(["run", "--adapter", "caddyfile", "--config"]).arg(file).start()
 }
 
-async fn envoy(port: u16, gate: &str, service: &str) -> Result<Process> {
+/// Envoy with this filter between the clusters `gate` and `service`.
+async fn envoy(port: u16, filter: &str, gate: &str, service: &str) -> Result<Process> {
     let program = python::programs("envoy").await?.join("envoy");
     let spawn = Spawn::new("envoy", program);
-    let filter = configuration("### Envoy", "yaml", gate, service)?;
     let filter = filter.lines().map(|line| format!("          {line}\n")).collect::<String>();
     let cluster = |name: &str, address: &str| -> Result<String> {
         let (host, port) = address.split_once(':').context("an address with a port")?;

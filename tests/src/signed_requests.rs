@@ -122,12 +122,14 @@ pub struct Signed {
 }
 
 /// An answer, as far as tests look at it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct RawAnswer {
     /// The status.
     pub status: u16,
     /// The headers as text, in lower case.
     pub head: String,
+    /// The headers as text, as they came.
+    pub raw_head: String,
     /// The content, with the chunks' sizes in it if there are any.
     pub body: String,
 }
@@ -185,11 +187,19 @@ impl Signed {
         let answer = String::from_utf8_lossy(&answer);
         let (head, body) = answer.split_once("\r\n\r\n").with_context(|| format!("no answer: {answer:?}"))?;
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).context("no status")?;
-        Ok(RawAnswer { status, head: head.to_ascii_lowercase(), body: body.to_owned() })
+        let raw_head = head.to_owned();
+        Ok(RawAnswer { status, head: head.to_ascii_lowercase(), raw_head, body: body.to_owned() })
     }
 }
 
 impl RawAnswer {
+    /// The value of a header in its own letters.
+    pub fn raw_header(&self, name: &str) -> Option<String> {
+        let mut lines = self.raw_head.lines().filter_map(|line| line.split_once(':'));
+        let (_, value) = lines.find(|(header, _)| header.eq_ignore_ascii_case(name))?;
+        Some(value.trim().to_owned())
+    }
+
     /// The values of a header.
     pub fn header(&self, name: &str) -> Vec<&str> {
         let lines = self.head.lines().filter_map(|line| line.split_once(':'));

@@ -156,9 +156,11 @@ impl Stage {
     }
 
     /// The same with an index.
-    pub async fn indexed_showcase() -> Result<(Self, Showcase)> {
+    pub async fn indexed_showcase(
+        settings: impl FnOnce(WorkerOptions) -> WorkerOptions,
+    ) -> Result<(Self, Showcase)> {
         let (chain, showcase) = seed::showcase_chain().await?;
-        Ok((Self::indexed(chain, |options| options).await?, showcase))
+        Ok((Self::indexed(chain, settings).await?, showcase))
     }
 
     /// Waits until the two Workers have found one another, a moment after they have started.

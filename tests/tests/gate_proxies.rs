@@ -15,7 +15,9 @@ use e2e::proxy::Proxy;
 use e2e::reverse_proxies::Kind;
 use e2e::seed::{registration_call, suspension, wallet};
 use e2e::signed_requests::{Draft, RawAnswer, Signed};
+use e2e::verdict_tokens::{key_file, key_set, kid, new_key, signing};
 use e2e::{anvil::AnvilOptions, chain::Chain};
+use registry_core::token::Jws;
 
 const ORIGIN: &str = "http://api.example";
 /// A local chain's id.
@@ -105,7 +107,7 @@ async fn each_proxy_answers_each_request_with_its_exact_status() {
         let request = get("/items?view=full").sign(&good(), CHAIN);
         let received = stage.admitted(&request).await;
         assert_eq!(received.header("kya-wallet"), [good().address().to_checksum(None)]);
-        row("provision", &RawAnswer { status: 200, head: String::new(), body: String::new() });
+        row("provision", &RawAnswer { status: 200, ..RawAnswer::default() });
 
         let answer = stage.refused(&get("/").sign(&wallet("suspended"), CHAIN)).await;
         with_status(403, "kya_not_allowed", &answer, kind);
@@ -170,7 +172,15 @@ async fn what_a_client_writes_is_never_the_gates_or_the_proxys_word() {
     for kind in Kind::ALL {
         let stage = Stage::start(kind).await;
         let mut spoofed = get("/items");
-        for name in ["KYA-Wallet", "KYA-Agent-Id", "KYA-Decision", "KYA-Liable", "KYA-Until", "kya_wallet"] {
+        for name in [
+            "KYA-Wallet",
+            "KYA-Agent-Id",
+            "KYA-Decision",
+            "KYA-Liable",
+            "KYA-Until",
+            "KYA-Verdict",
+            "kya_wallet",
+        ] {
             spoofed = spoofed.header(name, "spoofed");
         }
         let received = stage.admitted(&spoofed.sign(&good(), CHAIN)).await;
@@ -179,6 +189,8 @@ async fn what_a_client_writes_is_never_the_gates_or_the_proxys_word() {
             assert!(values.len() == 1 && values[0] != "spoofed", "{kind:?}, {name}: {values:?}");
         }
         assert_eq!(received.header("kya-decision"), ["provision"]);
+        // This gate signs no verdicts.
+        assert!(received.header("kya-verdict").iter().all(|verdict| verdict.is_empty()), "{kind:?}");
 
         for (name, value) in [
             ("X-Forwarded-Uri", "/public"),
@@ -203,6 +215,29 @@ async fn what_a_client_writes_is_never_the_gates_or_the_proxys_word() {
             let answer = stage.refused(&other.with(name, value)).await;
             assert_eq!(answer.status, 401, "{kind:?}, {name}: {answer:?}");
         }
+    }
+}
+
+#[tokio::test]
+async fn through_each_proxy_the_service_gets_the_gates_token_and_never_a_clients() {
+    let chain = Chain::start(AnvilOptions::default()).await.unwrap();
+    chain.send(chain.owner(), registration_call(1, good().address(), "guarded", 0)).await.unwrap();
+    let (key, directory) = (new_key().await.unwrap(), tempfile::tempdir().unwrap());
+    let file = directory.path().join("keys.json");
+    key_file(&file, &key_set(&[&key])).unwrap();
+    for kind in Kind::ALL {
+        let registry = chain.contracts.registry.to_string();
+        let configuration = kind.gate(ORIGIN, CHAIN, chain.node.url(), &registry).unwrap();
+        let gate = Gate::start(&(configuration + &signing("https://kya.example", &file))).await.unwrap();
+        let service = Service::start().await.unwrap();
+        let (_proxy, url) = kind.start(gate.url(), service.url()).await.unwrap();
+        let spoofed = get("/items").header("KYA-Verdict", "spoofed").sign(&good(), CHAIN);
+        let answer = spoofed.send(&url).await.unwrap();
+        assert_eq!(answer.status, 200, "{kind:?}: {answer:?}\n{}", gate.log());
+        let received = service.take();
+        let [token] = received[0].header("kya-verdict")[..] else { panic!("{kind:?}: {received:?}") };
+        let jws = Jws::parse(token).unwrap_or_else(|error| panic!("{kind:?}: {token} {error}"));
+        assert_eq!((jws.kid, jws.claims.aud.as_deref()), (kid(&key), Some(ORIGIN)), "{kind:?}");
     }
 }
 

@@ -19,6 +19,7 @@ use e2e::relay::Desk;
 use e2e::repo;
 use e2e::seed::{Showcase, wallet};
 use e2e::stage::Stage;
+use e2e::verdict_tokens::{key_set, new_key};
 use e2e::worker::{Worker, WorkerOptions};
 use registry_core::snapshot::Manifest;
 use reqwest::Method;
@@ -26,7 +27,15 @@ use tokio::sync::OnceCell;
 
 async fn scene() -> &'static (Stage, Showcase) {
     static SCENE: OnceCell<(Stage, Showcase)> = OnceCell::const_new();
-    SCENE.get_or_init(async || Stage::indexed_showcase().await.unwrap()).await
+    SCENE
+        .get_or_init(async || {
+            let keys = key_set(&[&new_key().await.unwrap()]);
+            let issuer = "https://kya.example";
+            let signing =
+                |options: WorkerOptions| options.var("VERDICT_KEYS", keys).var("VERDICT_ISSUER", issuer);
+            Stage::indexed_showcase(signing).await.unwrap()
+        })
+        .await
 }
 
 /// Prints how many cases there were, and fails where there were none.

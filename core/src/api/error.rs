@@ -32,6 +32,9 @@ pub enum Error {
         "Method not allowed: use POST with a body of the form {{\"wallets\": [\"0x...\"]}}, or GET /api/v1/kya/:wallet"
     )]
     PostOnly,
+    /// 406: the client accepts a token alone, and gets none for this reason.
+    #[error("Not acceptable: {0}; ask for application/json")]
+    NotAcceptable(&'static str),
     /// 413: the body is larger than any valid one.
     #[error("Body too large: at most {0} bytes")]
     BodyTooLarge(usize),
@@ -152,6 +155,7 @@ impl Error {
             Self::InvalidParameter { .. } => Code::InvalidParameter,
             Self::NotFound => Code::NotFound,
             Self::MethodNotAllowed | Self::PostOnly => Code::MethodNotAllowed,
+            Self::NotAcceptable(_) => Code::NotAcceptable,
             Self::BodyTooLarge(_) => Code::BodyTooLarge,
             Self::UnsupportedMediaType => Code::UnsupportedMediaType,
             Self::RateLimited | Self::TooManyStreams => Code::RateLimited,

@@ -1,5 +1,6 @@
 //! The read API of `service.md`: routes in, documents or errors out.
 
+pub mod accept;
 pub mod document;
 pub mod error;
 pub mod health;

@@ -3,13 +3,13 @@
 use core::fmt;
 
 use alloy_primitives::B256;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{eth::json, eth::timestamp::Timestamp};
 
 /// The block an answer was read at. Calls cannot read the hash of their own block, so `parentHash` identifies
 /// it: compare it with the header of `blockNumber`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AsOf {

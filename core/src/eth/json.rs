@@ -3,15 +3,18 @@
 //!
 //! Numbers keep all their digits: a `uint256` is a JSON number of any size, never a rounded float.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::{Display, LowerHex};
 
 use alloy_primitives::{Address, B256, Bytes, U256, hex};
 use serde::{
-    Serialize, Serializer,
+    Deserialize, Deserializer, Serialize, Serializer, de,
     ser::{Error, SerializeMap},
 };
 use serde_json::value::RawValue;
+
+use super::address;
 
 /// Implements `Serialize` by `Display`.
 macro_rules! serialize_as_text {
@@ -107,6 +110,30 @@ impl Checksummed {
     pub fn serialize<S: Serializer>(value: &Address, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&value.to_checksum(None))
     }
+
+    /// For `#[serde(with)]`. Reads what [`address::parse`] does.
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Address, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        address::parse(&text).map_err(|error| de::Error::custom(error.rule()))
+    }
+}
+
+/// A [`Checksummed`] address that may be absent.
+pub(crate) struct OptionalChecksummed;
+
+impl OptionalChecksummed {
+    pub(crate) fn serialize<S: Serializer>(
+        value: &Option<Address>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        value.map(|address| address.to_checksum(None)).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Address>, D::Error> {
+        Checksummed::deserialize(deserializer).map(Some)
+    }
 }
 
 /// 32 bytes as `0x` and 64 hexadecimal digits.
@@ -117,6 +144,27 @@ impl Hash {
     /// For `#[serde(with)]`. The errors are those of the serializer.
     pub fn serialize<S: Serializer>(value: &B256, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&format_args!("{value:#x}"))
+    }
+
+    /// For `#[serde(with)]`.
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<B256, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        let digits = text.strip_prefix("0x").filter(|digits| digits.len() == 64);
+        let parsed = digits.and_then(|digits| digits.parse().ok());
+        parsed.ok_or_else(|| de::Error::custom("must be 0x and 64 hex digits"))
+    }
+}
+
+/// A [`Hash`] that may be absent.
+pub(crate) struct OptionalHash;
+
+impl OptionalHash {
+    pub(crate) fn serialize<S: Serializer>(value: &Option<B256>, serializer: S) -> Result<S::Ok, S::Error> {
+        value.map(|hash| format!("{hash:#x}")).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<B256>, D::Error> {
+        Hash::deserialize(deserializer).map(Some)
     }
 }
 

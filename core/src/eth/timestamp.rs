@@ -76,6 +76,14 @@ impl fmt::Display for Timestamp {
 
 serialize_as_text!(Timestamp);
 
+impl<'de> serde::Deserialize<'de> for Timestamp {
+    /// Reads what [`Timestamp::parse`] does.
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
+        Self::parse(&text).ok_or_else(|| serde::de::Error::custom("no timestamp"))
+    }
+}
+
 /// The inverse of [`civil_from_days`] for the years from 1970 on.
 fn days_from_civil(year: u64, month: u64, day: u64) -> Option<u64> {
     const DAYS_FROM_0000_03_01: u64 = 719_468;

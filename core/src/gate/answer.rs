@@ -19,8 +19,8 @@ use crate::{
 };
 
 /// The headers that an answer has for the upstream.
-pub const OUTPUT_HEADERS: [&str; 5] =
-    ["kya-wallet", "kya-agent-id", "kya-decision", "kya-liable", "kya-until"];
+pub const OUTPUT_HEADERS: [&str; 6] =
+    ["kya-wallet", "kya-agent-id", "kya-decision", "kya-liable", "kya-until", "kya-verdict"];
 
 /// What became of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +42,8 @@ pub struct Subject {
     pub wallet: Address,
     /// The verdict.
     pub verdict: Verdict,
+    /// The verdict as a signed token; `None` where the host signs none.
+    pub token: Option<String>,
 }
 
 /// Why the gate cannot say whether a request is served, although its signature may be right.
@@ -145,7 +147,7 @@ impl Outcome {
     }
 
     fn output_headers(&self) -> Vec<(&'static str, String)> {
-        let values = self.subject().map(|Subject { wallet, verdict }| {
+        let values = self.subject().map(|Subject { wallet, verdict, token }| {
             let agent = verdict.agent.as_ref();
             [
                 wallet.to_checksum(None),
@@ -153,6 +155,7 @@ impl Outcome {
                 decision(verdict.decision).to_owned(),
                 agent.map(|agent| agent.liable.to_checksum(None)).unwrap_or_default(),
                 verdict.compliant_until.as_ref().map(Timestamp::to_string).unwrap_or_default(),
+                token.clone().unwrap_or_default(),
             ]
         });
         OUTPUT_HEADERS.into_iter().zip(values.unwrap_or_default()).collect()

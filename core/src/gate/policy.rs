@@ -1,11 +1,11 @@
 //! Which agents a route serves, once a signature has shown which wallet asks.
 
 use alloy_primitives::Address;
-use serde::Deserialize;
 
 use crate::{
     eth::timestamp::Timestamp,
-    registry::kya::{Decision, Kya, Reason},
+    registry::kya::{Decision, Kya, KyaAnswer, Reason},
+    token::{Stated, StatedAt},
 };
 
 /// The part of a verdict that policies and upstreams need, from the chain or from the read API.
@@ -20,8 +20,8 @@ pub struct Verdict {
     /// The last second at which the attestation is current; `None` where the agent is not compliant, and
     /// where the attestation never lapses.
     pub compliant_until: Option<Timestamp>,
-    /// The number of the block that the registry was read at.
-    pub block: u64,
+    /// The block that the registry was read at, or of the change that was announced since.
+    pub as_of: StatedAt,
 }
 
 /// The agent of a [`Verdict`].
@@ -47,56 +47,39 @@ impl From<&Kya> for Verdict {
             reasons: kya.reasons.clone(),
             agent,
             compliant_until: kya.compliant_until,
-            block: kya.as_of.block_number,
+            as_of: kya.as_of.into(),
         }
     }
-}
-
-/// An answer of `/api/v1/kya/:wallet`, as far as a gate reads it.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ApiVerdict {
-    wallet: Address,
-    decision: Decision,
-    reasons: Vec<Reason>,
-    agent: Option<ApiAgent>,
-    compliant_until: Option<String>,
-    as_of: ApiBlock,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ApiBlock {
-    block_number: u64,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ApiAgent {
-    /// A number, or its digits where JavaScript would round it.
-    agent_id: serde_json::Value,
-    creator: Address,
-    haftungsperson: Address,
 }
 
 impl Verdict {
     /// Reads an answer of the read API about this wallet; `None` for anything else.
     pub fn from_api(body: &[u8], wallet: Address) -> Option<Self> {
-        let answer: ApiVerdict = serde_json::from_slice(body).ok()?;
-        if answer.wallet != wallet || answer.agent.is_some() != (answer.decision != Decision::Deny) {
-            return None;
-        }
-        let compliant_until = match answer.compliant_until {
-            Some(text) => Some(Timestamp::parse(&text)?),
-            None => None,
-        };
+        let answer = KyaAnswer::parse(body).filter(|answer| answer.wallet == wallet)?;
         let agent = answer.agent.map(|agent| VerdictAgent {
-            id: agent.agent_id.to_string().trim_matches('"').to_owned(),
+            id: agent.id(),
             creator: agent.creator,
             liable: agent.haftungsperson,
         });
-        let (decision, reasons, block) = (answer.decision, answer.reasons, answer.as_of.block_number);
-        Some(Self { decision, reasons, agent, compliant_until, block })
+        Some(Self {
+            decision: answer.decision,
+            reasons: answer.reasons,
+            agent,
+            compliant_until: answer.compliant_until,
+            as_of: answer.as_of.into(),
+        })
+    }
+
+    /// What a token about `wallet` states of it.
+    pub fn stated(&self, wallet: Address) -> Stated {
+        Stated {
+            wallet,
+            decision: self.decision,
+            reasons: self.reasons.clone(),
+            liable: self.agent.as_ref().map(|agent| agent.liable),
+            compliant_until: self.compliant_until,
+            as_of: self.as_of,
+        }
     }
 
     /// The verdict after a change that was announced at `block`. A change for the worse counts until a
@@ -108,11 +91,17 @@ impl Verdict {
             Decision::RequestRenewal => 1,
             Decision::Deny => 0,
         };
-        if self.block >= block || rank(decision) >= rank(self.decision) {
+        if self.as_of.block_number >= block || rank(decision) >= rank(self.decision) {
             return self;
         }
         let agent = self.agent.filter(|_| decision != Decision::Deny);
-        Self { decision, reasons: reason.into_iter().collect(), agent, compliant_until: None, block }
+        Self {
+            decision,
+            reasons: reason.into_iter().collect(),
+            agent,
+            compliant_until: None,
+            as_of: StatedAt::number(block),
+        }
     }
 
     /// Whether the verdict still holds, by its own times.
@@ -208,7 +197,7 @@ mod tests {
             reasons: Vec::new(),
             agent: (decision != Decision::Deny).then_some(agent),
             compliant_until: until.map(Timestamp::from_seconds),
-            block: 1,
+            as_of: StatedAt::number(1),
         }
     }
 

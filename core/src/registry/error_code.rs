@@ -18,6 +18,8 @@ pub enum Code {
     NotFound,
     /// The path does not support this method; `Allow` names those that it supports.
     MethodNotAllowed,
+    /// The answer cannot be given in the form that `Accept` asks for.
+    NotAcceptable,
     /// The body is too large.
     BodyTooLarge,
     /// The body's `Content-Type` is not JSON.
@@ -64,6 +66,7 @@ impl Code {
             Self::InvalidParameter => 400,
             Self::AgentNotFound | Self::BlockNotAvailable | Self::NotFound => 404,
             Self::MethodNotAllowed => 405,
+            Self::NotAcceptable => 406,
             Self::BodyTooLarge => 413,
             Self::UnsupportedMediaType => 415,
             Self::RateLimited => 429,

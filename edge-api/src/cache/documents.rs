@@ -26,7 +26,7 @@ use super::{
     excerpts::{self, UNINDEXED_MILLIS},
     scans::{self, KeptScan, ScanRead},
     single_flight::{Flight, Memory, SharedRead, lasting_millis, share},
-    snapshot,
+    snapshot, with_forms,
 };
 use crate::{
     http::Content,
@@ -232,7 +232,8 @@ async fn from_chain(route: &Route, flight: &Flight<DocumentRead>) -> Result<Rc<C
 
 /// Says of verdicts that they are the chain's.
 fn of_chain(content: Content, route: &Route) -> Content {
-    if route.is_about_wallets() { content.with_source("chain") } else { content }
+    let content = if route.is_about_wallets() { content.with_source("chain") } else { content };
+    with_forms(content, route)
 }
 
 /// A verdict, which takes a wallet's past from the index, or else from a scan: from the one that is in

@@ -17,7 +17,7 @@ mod snapshot;
 
 use std::rc::Rc;
 
-use registry_core::api::error::Error;
+use registry_core::api::{error::Error, route::Route};
 
 pub(crate) use self::{
     context::{Request, RequestContext},
@@ -29,6 +29,11 @@ use self::{
     single_flight::share,
 };
 use crate::{http::Content, log::Record};
+
+/// Says of the verdict on a wallet that there is a signed form of it.
+fn with_forms(content: Content, route: &Route) -> Content {
+    if matches!(route, Route::Kya { .. }) { content.varying_by_accept() } else { content }
+}
 
 /// The answer, and what it cost in `record`.
 pub(crate) async fn answer(

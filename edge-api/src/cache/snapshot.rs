@@ -33,6 +33,7 @@ use super::{
     context::RequestContext,
     excerpts::UNINDEXED_MILLIS,
     single_flight::{Flight, Memory, SharedRead, share},
+    with_forms,
 };
 use crate::{
     http::Content,
@@ -266,5 +267,5 @@ pub(super) async fn answer(
     let document = document.ok_or(Error::IndexUnavailable)?;
     let time_to_live = context.settings.time_to_live(route.cache_scope());
     let time_to_live = time_to_live.min(u32::try_from(left).unwrap_or(u32::MAX));
-    Ok(Content::of(document, time_to_live, at).with_source("snapshot"))
+    Ok(with_forms(Content::of(document, time_to_live, at).with_source("snapshot"), route))
 }

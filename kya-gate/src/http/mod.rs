@@ -5,6 +5,7 @@
 //! | `/gate/<policy>`, any method, anything behind it | 200 admits; 400, 401, 403 and 503 refuse |
 //! | `/refusal/<policy>` | the refusal again, with its body: for nginx, which keeps none. It never admits |
 //! | `/.well-known/erc8128` | what routes ask of signatures |
+//! | `/.well-known/jwks.json` | the keys that verdicts are signed with |
 //! | `/livez`, `/readyz`, `/metrics` | monitoring |
 
 mod connections;
@@ -76,6 +77,10 @@ impl App {
                 metrics.nonces.set(i64::try_from(self.gate.nonces.len()).unwrap_or(i64::MAX));
                 text(StatusCode::OK, metrics.text())
             }
+            "/.well-known/jwks.json" => match &self.gate.signer {
+                Some(signer) => keys(signer.published()),
+                None => text(StatusCode::NOT_FOUND, "verdicts are not signed\n".to_owned()),
+            },
             _ => text(StatusCode::NOT_FOUND, "not found\n".to_owned()),
         }
     }
@@ -164,6 +169,14 @@ fn discovery(document: String) -> HttpResponse {
     let mut response = Response::new(Full::from(document));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
+    response
+}
+
+fn keys(body: String) -> HttpResponse {
+    let mut response = Response::new(Full::from(body));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/jwk-set+json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
     response
 }
 

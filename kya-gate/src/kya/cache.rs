@@ -55,6 +55,8 @@ pub(super) struct Change {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Cached {
     pub(super) verdict: Option<Arc<Verdict>>,
+    /// For how long the verdict may be passed on: while changes are followed it is known to hold now.
+    pub(super) fresh_for: Duration,
     pub(super) has_no_code: bool,
 }
 
@@ -72,15 +74,23 @@ impl Cache {
         Self { cached, entries: Mutex::new(entries) }
     }
 
+    /// For how long a verdict that was just read is used.
+    pub(super) const fn cached(&self) -> Duration {
+        self.cached
+    }
+
     pub(super) fn get(&self, wallet: Address, now: Timestamp) -> Cached {
         let mut entries = self.lock();
-        let verdicts_hold = if entries.is_followed { super::FOLLOWED } else { self.cached };
+        let is_followed = entries.is_followed;
+        let verdicts_hold = if is_followed { super::FOLLOWED } else { self.cached };
         let Some(entry) = entries.wallets.get(&wallet) else { return Cached::default() };
         let verdict = entry
             .verdict
             .as_ref()
             .filter(|(verdict, since)| since.elapsed() < verdicts_hold && verdict.holds_at(now));
+        let age = verdict.filter(|_| !is_followed).map(|(_, since)| since.elapsed());
         Cached {
+            fresh_for: self.cached.saturating_sub(age.unwrap_or_default()),
             verdict: verdict.map(|(verdict, _)| Arc::clone(verdict)),
             has_no_code: entry.no_code_since.is_some_and(|since| since.elapsed() < self.cached),
         }
@@ -109,6 +119,9 @@ impl Cache {
     ) {
         let mut entries = self.lock();
         let is_current = entries.generation == reading.generation;
+        // A verdict from before a change for the better: what the change made of it is asked for again.
+        let change = entries.changes.peek(&wallet).map_or(0, |change| change.block);
+        let is_current = is_current && verdict.is_some_and(|verdict| verdict.as_of.block_number >= change);
         let entry = entries.wallets.get_or_insert_mut(wallet, Entry::default);
         if let Some(verdict) = verdict.filter(|_| is_current) {
             // A verdict that came from here keeps its age.
@@ -163,6 +176,7 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use registry_core::token::StatedAt;
 
     const WALLET: Address = Address::repeat_byte(1);
     const CACHED: Duration = Duration::from_secs(60);
@@ -173,7 +187,7 @@ mod tests {
             reasons: Vec::new(),
             agent: None,
             compliant_until: Some(Timestamp::from_seconds(2_000)),
-            block,
+            as_of: StatedAt::number(block),
         })
     }
 
@@ -198,6 +212,8 @@ mod tests {
         assert_eq!(known(&cache, 2_000), (true, true));
         assert_eq!(known(&cache, 2_001), (false, true), "the attestation has lapsed");
         tokio::time::advance(CACHED - Duration::from_millis(1)).await;
+        let fresh_for = cache.get(WALLET, Timestamp::from_seconds(1_000)).fresh_for;
+        assert_eq!(fresh_for, Duration::from_millis(1));
         assert_eq!(known(&cache, 1_000), (true, true));
         tokio::time::advance(Duration::from_millis(1)).await;
         assert_eq!(known(&cache, 1_000), (false, false));
@@ -209,6 +225,8 @@ mod tests {
         cache.follows(true);
         tokio::time::advance(CACHED).await;
         assert_eq!(known(&cache, 1_000), (true, false), "code is not followed");
+        let fresh_for = cache.get(WALLET, Timestamp::from_seconds(1_000)).fresh_for;
+        assert_eq!(fresh_for, CACHED, "it is known to hold now");
         cache.changed(WALLET, SUSPENDED);
         assert_eq!(known(&cache, 1_000), (false, false));
     }
@@ -235,5 +253,17 @@ mod tests {
         let corrected = cache.latest(WALLET, (*verdict(4)).clone());
         assert_eq!((corrected.decision, corrected.reasons[0]), (Decision::RequestRenewal, Reason::Suspended));
         assert_eq!(cache.latest(WALLET, (*verdict(5)).clone()).decision, Decision::Provision);
+    }
+
+    #[tokio::test]
+    async fn a_verdict_from_before_a_change_for_the_better_is_not_cached() {
+        let cache = Cache::new(CACHED);
+        cache.follows(true);
+        cache.changed(WALLET, Change { decision: Decision::Provision, reason: None, block: 6 });
+        for (block, is_cached) in [(5, false), (6, true)] {
+            let latest = cache.latest(WALLET, (*verdict(block)).clone());
+            cache.put(WALLET, Some(&latest), Some(AccountState::NoCode), &cache.begin());
+            assert_eq!(known(&cache, 1_000), (is_cached, true), "of block {block}");
+        }
     }
 }

@@ -57,6 +57,8 @@ pub struct KnownAccount {
     pub state: Option<AccountState>,
     /// The verdict; `None` where its source did not give one.
     pub verdict: Option<Arc<Verdict>>,
+    /// For how long the verdict may be passed on.
+    pub fresh_for: Duration,
 }
 
 impl AccountReader {
@@ -85,10 +87,12 @@ impl AccountReader {
         let cached = self.cache.get(wallet, now);
         if let Some(verdict) = cached.verdict.clone().filter(|_| cached.has_no_code) {
             self.metrics.lookups.with_label_values(&["cache"]).inc();
-            return KnownAccount { state: Some(AccountState::NoCode), verdict: Some(verdict) };
+            let (state, fresh_for) = (Some(AccountState::NoCode), cached.fresh_for);
+            return KnownAccount { state, verdict: Some(verdict), fresh_for };
         }
         self.metrics.lookups.with_label_values(&["read"]).inc();
         let reading = self.cache.begin();
+        let fresh_for = if cached.verdict.is_some() { cached.fresh_for } else { self.cache.cached() };
         let (state, verdict) = match &self.source {
             Source::Registry(registry) => {
                 let wanted = cached.verdict.is_none().then_some(*registry);
@@ -113,7 +117,7 @@ impl AccountReader {
             }
         };
         self.cache.put(wallet, verdict.as_ref(), state, &reading);
-        KnownAccount { state, verdict }
+        KnownAccount { state, verdict, fresh_for }
     }
 
     async fn account(

@@ -32,6 +32,7 @@ use crate::{
     metrics::Metrics,
     serve,
     settings::{RoutePolicy, Settings},
+    signer,
 };
 pub use registry_core::gate::{Outcome, Subject};
 pub use service::GateService;
@@ -49,7 +50,7 @@ pub struct EmbeddedGate {
 struct Shared {
     gate: Gate,
     settings: Settings,
-    /// Its end stops what follows changes of verdicts.
+    /// Its end stops what follows changes of verdicts and of keys.
     _running: watch::Sender<bool>,
 }
 
@@ -57,14 +58,17 @@ impl EmbeddedGate {
     /// Starts a gate. Installs rustls' `ring` provider unless the process has a default one already.
     ///
     /// # Errors
-    /// If no HTTP client can be built, or Redis is configured and does not answer.
+    /// If no HTTP client can be built, Redis is configured and does not answer, or the keys cannot be read.
     pub async fn start(settings: Settings) -> anyhow::Result<Self> {
         // An error says that there is one.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let gate = serve::gate(&settings, Metrics::new()?).await?;
         let (running, stopping) = watch::channel(false);
         if settings.kya.follows_changes() {
-            tokio::spawn(kya::follow(Arc::clone(&gate.accounts), stopping));
+            tokio::spawn(kya::follow(Arc::clone(&gate.accounts), stopping.clone()));
+        }
+        if let Some(signer) = gate.signer.clone() {
+            tokio::spawn(signer::watch(signer, stopping));
         }
         Ok(Self { shared: Arc::new(Shared { gate, settings, _running: running }) })
     }

@@ -8,7 +8,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     env, fs,
     net::SocketAddr,
-    path::Path,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -18,6 +18,7 @@ use ipnet::IpNet;
 use registry_core::{
     eth::multicall,
     gate::{Dialect, Links, Origin, discovery_document},
+    token::Audience,
 };
 use serde::Deserialize;
 use url::Url;
@@ -38,12 +39,23 @@ pub struct Settings {
     pub chain: ChainSettings,
     /// Where verdicts come from.
     pub kya: KyaSettings,
+    /// How verdicts are signed; `None` where they are not.
+    pub signing: Option<SigningSettings>,
     /// Where nonces are remembered.
     pub nonces: NonceSettings,
     /// Whether log lines name wallets.
     pub log_wallets: bool,
     /// The policies by name.
     pub policies: BTreeMap<String, RoutePolicy>,
+}
+
+/// How verdicts are signed.
+#[derive(Debug, Clone)]
+pub struct SigningSettings {
+    /// Who signs: `iss` of the tokens.
+    pub issuer: Audience,
+    /// The file with the keys, a JWK set, of which the first one signs.
+    pub keys: PathBuf,
 }
 
 /// How the reverse proxy says what it was asked.
@@ -130,6 +142,7 @@ struct File {
     chain: ChainTable,
     #[serde(default)]
     kya: KyaTable,
+    verdict: Option<VerdictTable>,
     nonces: Option<usize>,
     redis: Option<RedisTable>,
     #[serde(default)]
@@ -172,6 +185,13 @@ struct KyaTable {
     api: Option<Url>,
     follow_changes: Option<bool>,
     cache_seconds: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct VerdictTable {
+    issuer: String,
+    keys: PathBuf,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -263,6 +283,7 @@ impl Settings {
             policies,
             chain,
             kya: file.kya.validated()?,
+            signing: file.verdict.map(VerdictTable::validated).transpose()?,
             nonces: NonceSettings::validated(file.nonces, file.redis)?,
             log_wallets: file.log_wallets,
         })
@@ -344,6 +365,14 @@ impl KyaTable {
         let seconds = self.cache_seconds.unwrap_or(60);
         ensure!(seconds <= 3_600, "kya.cache-seconds: must be at most 3600");
         Ok(KyaSettings { source, cached: Duration::from_secs(seconds) })
+    }
+}
+
+impl VerdictTable {
+    fn validated(self) -> anyhow::Result<SigningSettings> {
+        let issuer = Audience::parse(&self.issuer);
+        let issuer = issuer.with_context(|| format!("verdict.issuer: {}", Audience::RULE))?;
+        Ok(SigningSettings { issuer, keys: self.keys })
     }
 }
 

@@ -37,6 +37,7 @@ fn a_short_file_suffices() {
     assert_eq!(settings.proxy.content, ContentSource::Withheld(None));
     assert_eq!(settings.nonces, NonceSettings::Memory { capacity: 1_000_000 });
     assert_eq!(settings.kya.cached, Duration::from_secs(60));
+    assert!(settings.signing.is_none());
 }
 
 #[test]
@@ -106,6 +107,12 @@ fn every_mistake_is_named_with_its_place() {
         ("[chain]", "[redis]\nurl = \"http://k3y@a\"\n[chain]", "redis.url: must be a URL of Redis"),
         ("[chain]", "[redis]\nport = 1\n[chain]", "unknown field `port`"),
         ("listen =", "dialects = []\nlisten =", "dialects"),
+        (
+            "[kya]",
+            "[verdict]\nissuer = \"kya.example\"\nkeys = \"a\"\n[kya]",
+            "verdict.issuer: must be an origin",
+        ),
+        ("[kya]", "[verdict]\nissuer = \"https://kya.example\"\n[kya]", "missing field `keys`"),
     ] {
         assert_eq!(MINIMAL.matches(from).count(), 1, "{from}");
         let message = error(&MINIMAL.replace(from, to), None);

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::{
     CHANGES_LIMIT_DEFAULT, CHANGES_LIMIT_MAX, HISTORY_LIMIT_DEFAULT, HISTORY_LIMIT_MAX, KYA_BODY_BYTES_MAX,
     KYA_BODY_MAX, KYA_PATH_MAX, KyaPrefix, REVENUE_LIMIT_DEFAULT, REVENUE_LIMIT_MAX, Route,
-    query::{agents_limit, block, compliance_page, count, cursor, flag, history_cursor, since},
+    query::{agents_limit, audience, block, compliance_page, count, cursor, flag, history_cursor, since},
 };
 use crate::{
     api::error::Error,
@@ -16,6 +16,7 @@ use crate::{
     registry::agent::AgentId,
     registry::cursor::SortKey,
     registry::kya::WalletInput,
+    token::Audience,
 };
 
 impl Route {
@@ -94,6 +95,17 @@ impl Route {
             }
             _ => return Err(Error::NotFound),
         })
+    }
+
+    /// The site that a signed verdict is asked for, from the target of a [`Route::Kya`]. It is no part of the
+    /// route, as one verdict is signed for any of them, and [`parse`](Self::parse) does not look at it: hosts
+    /// that sign nothing need no rule for it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidParameter`].
+    pub fn audience(target: &str) -> Result<Option<Audience>, Error> {
+        audience(target.split_once('?').map_or("", |(_, query)| query))
     }
 
     /// Parses a POST: its target, and a body such as `{"wallets": ["0x...", "0x..."]}`.

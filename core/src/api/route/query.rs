@@ -8,7 +8,7 @@ use super::{AGENTS_LIMIT_DEFAULT, AGENTS_LIMIT_MAX};
 use crate::{
     api::error::Error, eth::as_of::BlockId, registry::agent::Status, registry::changes::Since,
     registry::compliance::CompliancePage, registry::cursor::AgentCursor, registry::cursor::SortKey,
-    registry::history::HistoryCursor,
+    registry::history::HistoryCursor, token::Audience,
 };
 
 /// The value of a query parameter, decoded; `None` where it is absent.
@@ -36,6 +36,11 @@ pub(super) fn optional<T>(
 ) -> Result<Option<T>, Error> {
     let Some(text) = parameter(query, field)? else { return Ok(None) };
     read(&text).map(Some).ok_or(Error::InvalidParameter { field, rule })
+}
+
+/// The site that a signed verdict is for.
+pub(super) fn audience(query: &str) -> Result<Option<Audience>, Error> {
+    optional(query, "audience", Audience::RULE, Audience::parse)
 }
 
 pub(super) fn block(query: &str) -> Result<Option<BlockId>, Error> {
@@ -147,6 +152,23 @@ mod tests {
         }
         assert_eq!(rule("/api/v1/changes?since=now&since=now"), "Invalid since: must be given once");
         assert_eq!(rule("/api/v1/changes?limit=0"), "Invalid limit: must be a whole number of at least 1");
+    }
+
+    #[test]
+    fn an_audience_is_checked_and_no_part_of_the_question() {
+        let kya = "/api/v1/kya/0x1111111111111111111111111111111111111111";
+        let queries = [
+            ("?audience=https://shop.example", ""),
+            ("?history=1&audience=http%3A%2F%2Fa:8080", "?history=1"),
+        ];
+        assert_canonical(kya, &queries);
+        let audience = |query: &str| Route::audience(&format!("{kya}{query}"));
+        assert_eq!(audience("?audience=http%3A%2F%2Fa:8080").unwrap().unwrap().as_str(), "http://a:8080");
+        assert_eq!(audience("?history=1"), Ok(None));
+        for bad in ["", "shop.example", "https://shop.example/", "*"] {
+            let error = audience(&format!("?audience={bad}")).unwrap_err().to_string();
+            assert!(error.starts_with("Invalid audience: must be an origin"), "{error}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Know your agent: the verdict on a wallet.
 
+mod answer;
 mod list;
 mod past;
 mod range;
@@ -14,6 +15,7 @@ use crate::{
     registry::agent::{Agent, AgentId, Status},
     registry::compliance::{Compliance, lapses_at},
 };
+pub use answer::{KyaAnswer, KyaAnswerAgent};
 pub use list::{KyaFailure, KyaItem, KyaList, WalletInput};
 pub use past::{
     FORMER_SHOWN, FormerAgent, InactiveAncestor, Known, Past, Registration, Unknown, UnknownBecause,

@@ -1,0 +1,106 @@
+//! Content negotiation (RFC 9110, section 12.5.1): a verdict as JSON, or signed as a token.
+
+/// The media type of a signed verdict (RFC 7519, section 10.3.1).
+pub const JWT_TYPE: &str = "application/jwt";
+
+/// The form of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// JSON.
+    Json,
+    /// A signed token.
+    Token,
+}
+
+/// The form that a client prefers; `None` where it accepts a token alone and there is none.
+///
+/// Only a client that names `application/jwt` gets a token. One that accepts neither form gets JSON, as it
+/// does elsewhere.
+pub fn form(accept: &str, has_token: bool) -> Option<Form> {
+    let (mut token, mut json, mut any) = (0, None, None);
+    for range in accept.split(',') {
+        let (name, parameters) = range.split_once(';').unwrap_or((range, ""));
+        let is = |known: &str| name.trim().eq_ignore_ascii_case(known);
+        if is(JWT_TYPE) {
+            token = quality(parameters);
+        } else if is("application/json") {
+            json = Some(quality(parameters));
+        } else if is("application/*") || (is("*/*") && any.is_none()) {
+            any = Some(quality(parameters));
+        }
+    }
+    let json = json.or(any).unwrap_or(0);
+    match token > 0 {
+        true if has_token && token >= json => Some(Form::Token),
+        true if json == 0 && !has_token => None,
+        _ => Some(Form::Json),
+    }
+}
+
+/// The weight among a media range's parameters, in thousandths.
+fn quality(parameters: &str) -> u32 {
+    let weight = parameters.split(';').find_map(|parameter| {
+        let (name, value) = parameter.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("q").then(|| thousandths(value.trim()))
+    });
+    weight.unwrap_or(1_000)
+}
+
+/// A weight from 0 to 1 with up to three decimals, in thousandths; 0 for another text.
+fn thousandths(weight: &str) -> u32 {
+    let (whole, decimals) = weight.split_once('.').unwrap_or((weight, ""));
+    let is_weight = matches!(whole, "0" | "1") && decimals.len() <= 3;
+    if !is_weight || !decimals.bytes().all(|byte| byte.is_ascii_digit()) {
+        return 0;
+    }
+    let thousandths = format!("{whole}{decimals:0<3}").parse().unwrap_or(0);
+    if thousandths > 1_000 { 0 } else { thousandths }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_for_clients_that_name_it() {
+        for (accept, signed, unsigned) in [
+            ("", Some(Form::Json), Some(Form::Json)),
+            ("*/*", Some(Form::Json), Some(Form::Json)),
+            ("application/*", Some(Form::Json), Some(Form::Json)),
+            ("text/html", Some(Form::Json), Some(Form::Json)),
+            ("application/json", Some(Form::Json), Some(Form::Json)),
+            ("application/jwt", Some(Form::Token), None),
+            ("Application/JWT ; q=0.5", Some(Form::Token), None),
+            ("application/jwt;q=0", Some(Form::Json), Some(Form::Json)),
+            ("application/jwt, application/json", Some(Form::Token), Some(Form::Json)),
+            ("application/jwt;q=0.8, application/json", Some(Form::Json), Some(Form::Json)),
+            ("application/json;q=0.8, application/jwt", Some(Form::Token), Some(Form::Json)),
+            ("application/jwt, */*;q=0.1", Some(Form::Token), Some(Form::Json)),
+            ("application/jwt, application/json;q=0", Some(Form::Token), None),
+            ("application/jwt, application/json;q=0, */*", Some(Form::Token), None),
+            ("application/jwt;q=0.9, */*;q=0.1, application/*", Some(Form::Json), Some(Form::Json)),
+            ("application/jwt;q=x", Some(Form::Json), Some(Form::Json)),
+        ] {
+            assert_eq!((form(accept, true), form(accept, false)), (signed, unsigned), "{accept}");
+        }
+    }
+
+    #[test]
+    fn weights_have_three_decimals_at_most() {
+        for (text, expected) in [
+            ("1", 1_000),
+            ("1.000", 1_000),
+            ("0.5", 500),
+            ("0.123", 123),
+            ("0", 0),
+            ("1.001", 0),
+            ("0.1234", 0),
+            ("2", 0),
+            ("-1", 0),
+            ("0.+5", 0),
+            ("", 0),
+        ] {
+            assert_eq!(thousandths(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! What a verdict token claims.
+
+use alloy_primitives::{Address, B256};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    eth::as_of::AsOf,
+    eth::json,
+    eth::timestamp::Timestamp,
+    registry::kya::{Decision, KyaAnswer, Reason},
+};
+
+/// The longest host of an audience in bytes, port included: a host name has at most 253.
+const HOST_BYTES: usize = 253;
+
+/// The claims of a verdict token. Times are unix seconds (RFC 7519, section 2).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VerdictClaims {
+    /// The issuer, as configured.
+    pub iss: String,
+    /// The wallet's account (CAIP-10), `eip155:<chain>:<address>`. The address is in lower case, so that the
+    /// text is the `keyid` of the wallet's signed requests (ERC-8128).
+    pub sub: String,
+    /// The origin of the site that the verdict is for; absent where none was named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aud: Option<String>,
+    /// When it was signed.
+    pub iat: u64,
+    /// When it ends: with the issuer's cache or with the attestation, whichever is earlier.
+    pub exp: u64,
+    /// The decision.
+    pub decision: Decision,
+    /// Its reasons, the most important first.
+    pub reasons: Vec<Reason>,
+    /// The wallet of the liable person, checksummed; absent where no agent is registered.
+    #[serde(default, with = "json::OptionalChecksummed", skip_serializing_if = "Option::is_none")]
+    pub liable: Option<Address>,
+    /// The block that the registry was read at.
+    #[serde(rename = "asOf")]
+    pub as_of: StatedAt,
+}
+
+/// The block of a verdict: its number alone where that is all that was announced of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StatedAt {
+    /// The block's number.
+    pub block_number: u64,
+    /// The block's timestamp.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_timestamp: Option<Timestamp>,
+    /// The hash of the block before it.
+    #[serde(default, with = "json::OptionalHash", skip_serializing_if = "Option::is_none")]
+    pub parent_hash: Option<B256>,
+}
+
+impl StatedAt {
+    /// A block of which the number is known and nothing else.
+    pub const fn number(block_number: u64) -> Self {
+        Self { block_number, block_timestamp: None, parent_hash: None }
+    }
+}
+
+impl From<AsOf> for StatedAt {
+    fn from(as_of: AsOf) -> Self {
+        let AsOf { block_number, block_timestamp, parent_hash } = as_of;
+        Self { block_number, block_timestamp: Some(block_timestamp), parent_hash: Some(parent_hash) }
+    }
+}
+
+/// The part of a verdict that a token states.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stated {
+    /// The wallet.
+    pub wallet: Address,
+    /// The decision.
+    pub decision: Decision,
+    /// Its reasons, the most important first.
+    pub reasons: Vec<Reason>,
+    /// The wallet of the liable person, where an agent is registered.
+    pub liable: Option<Address>,
+    /// The last second at which the attestation is current.
+    pub compliant_until: Option<Timestamp>,
+    /// The block that the registry was read at.
+    pub as_of: StatedAt,
+}
+
+impl From<KyaAnswer> for Stated {
+    fn from(answer: KyaAnswer) -> Self {
+        Self {
+            wallet: answer.wallet,
+            decision: answer.decision,
+            reasons: answer.reasons,
+            liable: answer.agent.map(|agent| agent.haftungsperson),
+            compliant_until: answer.compliant_until,
+            as_of: answer.as_of.into(),
+        }
+    }
+}
+
+/// On which terms a verdict is stated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms<'a> {
+    /// The issuer.
+    pub issuer: &'a str,
+    /// The chain's id (EIP-155).
+    pub chain: u64,
+    /// The origin of the site that it is for.
+    pub audience: Option<&'a str>,
+    /// The host's clock.
+    pub now: Timestamp,
+    /// When the host's cache would read the verdict again.
+    pub cached_until: Timestamp,
+}
+
+impl VerdictClaims {
+    /// The claims of a token.
+    ///
+    /// It ends with the cache or with `compliantUntil`, whichever is earlier, and at the earliest a second
+    /// after it was signed: a token that ends at once would be of no use, and the verdict does hold in the
+    /// second that it was given in.
+    pub fn of(stated: Stated, terms: &Terms<'_>) -> Self {
+        let Stated { wallet, decision, reasons, liable, compliant_until, as_of } = stated;
+        let iat = terms.now.seconds();
+        let lapse = compliant_until.map_or(u64::MAX, Timestamp::seconds);
+        Self {
+            iss: terms.issuer.to_owned(),
+            sub: format!("eip155:{}:{wallet:#x}", terms.chain),
+            aud: terms.audience.map(str::to_owned),
+            iat,
+            exp: terms.cached_until.seconds().min(lapse).max(iat.saturating_add(1)),
+            decision,
+            reasons,
+            liable,
+            as_of,
+        }
+    }
+}
+
+/// The origin of a site, as browsers write it: `https://shop.example`, `http://127.0.0.1:8080`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Audience(String);
+
+impl Audience {
+    /// The rule of [`parse`](Self::parse).
+    pub const RULE: &'static str =
+        "must be an origin as browsers write it, in lower case and without a path: https://shop.example";
+
+    /// Reads an origin; `None` for anything else.
+    pub fn parse(text: &str) -> Option<Self> {
+        let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"))?;
+        let is_of_host =
+            |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-' | b'_' | b':' | b'[' | b']');
+        let begins = host.starts_with(|first: char| first == '[' || first.is_ascii_alphanumeric());
+        let is_origin = begins && host.bytes().all(is_of_host) && host.len() <= HOST_BYTES;
+        is_origin.then(|| Self(text.to_owned()))
+    }
+
+    /// The origin.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::{fixture::agent, kya::Kya};
+    use alloy_primitives::U256;
+
+    fn kya(attested: u64, now: u64) -> Kya {
+        let mut agent = agent(1);
+        agent.last_attestation = Timestamp::from_seconds(attested);
+        let as_of = AsOf { block_number: 7, ..AsOf::default() };
+        let now = Timestamp::from_seconds(now);
+        Kya::of(agent.agent_wallet, Some(agent), U256::from(100), now, as_of)
+    }
+
+    fn claims(kya: &Kya, now: u64, cached_until: u64) -> VerdictClaims {
+        let answer = KyaAnswer::parse(&serde_json::to_vec(kya).unwrap()).unwrap();
+        let terms = Terms {
+            issuer: "https://kya.example",
+            chain: 8453,
+            audience: Some("https://shop.example"),
+            now: Timestamp::from_millis(now),
+            cached_until: Timestamp::from_millis(cached_until),
+        };
+        VerdictClaims::of(answer.into(), &terms)
+    }
+
+    #[test]
+    fn a_token_claims_what_the_answer_says() {
+        let kya = kya(1_000, 1_010);
+        let text = serde_json::to_string(&claims(&kya, 1_010_500, 1_070_900)).unwrap();
+        let wallet = kya.wallet;
+        let liable = kya.agent.unwrap().haftungsperson;
+        let parent = B256::ZERO;
+        let expected = format!(
+            r#"{{"iss":"https://kya.example","sub":"eip155:8453:{wallet:#x}","aud":"https://shop.example","iat":1010,"exp":1070,"decision":"provision","reasons":[],"liable":"{liable}","asOf":{{"blockNumber":7,"blockTimestamp":"1970-01-01T00:00:00.000Z","parentHash":"{parent:#x}"}}}}"#
+        );
+        assert_eq!(text, expected);
+        let read: VerdictClaims = serde_json::from_str(&text).unwrap();
+        assert_eq!(serde_json::to_string(&read).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_token_ends_with_the_cache_or_the_attestation_and_never_before_it_begins() {
+        for (attested, now, cached_until, exp) in [
+            (1_000, 1_010_000, 1_070_000, 1_070),
+            (1_000, 1_090_000, 1_150_000, 1_100), // compliantUntil
+            (1_000, 1_010_900, 1_010_950, 1_011), // the cache is about to end
+            (1_000, 1_100_000, 1_160_000, 1_101), // the last second of compliance
+            (1_000, 1_101_000, 1_161_000, 1_161), // no longer compliant: that does not lapse
+        ] {
+            let claims = claims(&kya(attested, now / 1_000), now, cached_until);
+            assert_eq!((claims.iat, claims.exp), (now / 1_000, exp), "{now}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_left_out() {
+        let stated = Stated {
+            wallet: Address::ZERO,
+            decision: Decision::Deny,
+            reasons: vec![Reason::NotRegistered],
+            liable: None,
+            compliant_until: None,
+            as_of: StatedAt::number(9),
+        };
+        let now = Timestamp::from_seconds(1);
+        let terms = Terms { issuer: "i", chain: 1, audience: None, now, cached_until: now };
+        let claims = VerdictClaims::of(stated, &terms);
+        let text = serde_json::to_string(&claims).unwrap();
+        assert!(
+            text.ends_with(r#""decision":"deny","reasons":["NOT_REGISTERED"],"asOf":{"blockNumber":9}}"#)
+        );
+        assert!(!text.contains("aud") && !text.contains("liable"), "{text}");
+        assert_eq!(serde_json::from_str::<VerdictClaims>(&text).unwrap(), claims);
+    }
+
+    #[test]
+    fn an_audience_is_an_origin_in_one_spelling() {
+        for good in
+            ["https://shop.example", "http://127.0.0.1:8080", "https://[::1]:8443", "https://a_b.example"]
+        {
+            assert_eq!(Audience::parse(good).unwrap().as_str(), good);
+        }
+        let long = format!("https://{}", "a".repeat(300));
+        for bad in [
+            "",
+            "shop.example",
+            "https://",
+            "https://Shop.example",
+            "https://shop.example/",
+            "https://shop.example/a",
+            "https://user@shop.example",
+            "https://shop.example?x",
+            "https://shop.example\"",
+            "https://.example",
+            "ftp://shop.example",
+            "*",
+            &long,
+        ] {
+            assert_eq!(Audience::parse(bad), None, "{bad}");
+        }
+    }
+}
