@@ -16,6 +16,7 @@ use crate::{
     kya::{self, AccountReader},
     metrics::Metrics,
     nonces::Nonces,
+    records::Records,
     settings::{KyaSource, Settings},
     signer::{self, Signer},
 };
@@ -44,7 +45,8 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     let watcher = signer.clone().map(|signer| tokio::spawn(signer::watch(signer, stopping.clone())));
     let follower = follows.then(|| tokio::spawn(kya::follow(Arc::clone(&accounts), stopping.clone())));
     let nonces = Nonces::new(settings.nonces, http::now().seconds());
-    let gate = Gate { accounts, nonces, signer, metrics, log_wallets: settings.log_wallets };
+    let records = settings.records.as_ref().map(Records::open).transpose()?;
+    let gate = Gate { accounts, nonces, signer, records, metrics, log_wallets: settings.log_wallets };
     let app = App { gate, proxy: settings.proxy, policies: settings.policies, readiness: Mutex::new(None) };
     let server = tokio::spawn(http::serve(listener, Arc::new(app), stopping));
     tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "listening");

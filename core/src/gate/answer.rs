@@ -54,6 +54,8 @@ pub enum Unavailable {
     KyaUnavailable,
     /// No further nonce can be remembered.
     NonceStoreFull,
+    /// The admission cannot be recorded.
+    RecordUnavailable,
 }
 
 /// Where an agent goes on, as configured.

@@ -23,6 +23,7 @@
 //! | `candidate`, `verifier` | one signature; all of a request's, in their order |
 //! | `account` | the question for the chain |
 //! | `policy` | which agents are served |
+//! | `record` | what is kept of an admission, and verified years later |
 //! | `refusal`, `answer` | the stable codes; status, challenge, headers and body |
 //!
 //! Signatures with a deployment around them (ERC-6492) are [`RefusalCode::UnsupportedAccount`]: verifying
@@ -35,6 +36,7 @@ mod candidate;
 mod dialect;
 mod digest;
 mod policy;
+mod record;
 mod refusal;
 mod request;
 mod structured;
@@ -46,6 +48,7 @@ pub use base::signature_base;
 pub use candidate::{AccountState, Attempt, BASELINE_VALIDITY, Posture, SKEW, SignatureRules, WithoutNonce};
 pub use dialect::{Account, Dialect};
 pub use policy::{AgentDenial, AgentPolicy, Verdict, VerdictAgent, Wallets};
+pub use record::{Admission, AdmissionRecord, Grounds, RecordError, Trusted, VerifiedBy};
 pub use refusal::RefusalCode;
 pub use request::{Content, Origin, Request};
 pub use verifier::Attempts;

@@ -38,6 +38,8 @@ pub struct Settings {
     pub kya: KyaSettings,
     /// How verdicts are signed; `None` where they are not.
     pub signing: Option<SigningSettings>,
+    /// How admissions are recorded; `None` where they are not.
+    pub records: Option<RecordSettings>,
     /// Nonces that are remembered at most.
     pub nonces: usize,
     /// Whether log lines name wallets.
@@ -53,6 +55,17 @@ pub struct SigningSettings {
     pub issuer: Audience,
     /// The file with the keys, a JWK set, of which the first one signs.
     pub keys: PathBuf,
+}
+
+/// How admissions are recorded.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecordSettings {
+    /// The file that lines are appended to.
+    pub file: PathBuf,
+    /// Whether each line has the proof of its verdict.
+    #[serde(default)]
+    pub evidence: bool,
 }
 
 /// How the reverse proxy says what it was asked.
@@ -133,6 +146,7 @@ struct File {
     #[serde(default)]
     kya: KyaTable,
     verdict: Option<VerdictTable>,
+    records: Option<RecordSettings>,
     #[serde(default = "default_nonces")]
     nonces: usize,
     #[serde(default)]
@@ -243,12 +257,21 @@ impl Settings {
             let policy = table.validated(&origin, &file.dialects, chain.id, &links);
             Ok((name.clone(), policy.with_context(|| format!("policy.{name}"))?))
         });
+        let (kya, records) = (file.kya.validated()?, file.records);
+        if let Some(records) = &records {
+            ensure!(file.verdict.is_some(), "records: need [verdict], with whose key they are signed");
+            ensure!(
+                !records.evidence || matches!(kya.source, KyaSource::Registry(_)),
+                "records.evidence: needs kya.registry, which it proves"
+            );
+        }
         Ok(Self {
             listen: file.listen,
             proxy: file.proxy.validated()?,
             policies: policies.collect::<anyhow::Result<_>>()?,
             chain,
-            kya: file.kya.validated()?,
+            kya,
+            records,
             signing: file.verdict.map(VerdictTable::validated).transpose()?,
             nonces: file.nonces,
             log_wallets: file.log_wallets,
