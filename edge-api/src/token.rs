@@ -48,6 +48,7 @@ pub(crate) async fn sign(
         issuer: &signing.issuer,
         chain: signing.chain_id,
         audience,
+        admission: None,
         now,
         cached_until: Timestamp::from_millis(cached_until),
     };

@@ -1,6 +1,8 @@
 //! `evidence verify file.json`: verifies a document of `/kya/:wallet?evidence=1` without a network. The exit
 //! status is 0 where it proves its verdict, 1 where it does not, and 2 for wrong arguments; one line says
-//! why.
+//! why. `evidence verify-admission records.jsonl` does so for a gate's records of admissions.
+
+mod admission;
 
 use std::{
     fs::File,
@@ -9,6 +11,7 @@ use std::{
     process::ExitCode,
 };
 
+use admission::VerifyAdmission;
 use alloy_primitives::{Address, B256};
 use clap::{Parser, Subcommand};
 use registry_core::{
@@ -31,6 +34,8 @@ struct Arguments {
 enum Command {
     /// Verify a document: exit status 0 where it proves its verdict, 1 where it does not.
     Verify(Verify),
+    /// Verify a gate's records of admissions: exit status 0 where all are right, 1 where one is not.
+    VerifyAdmission(VerifyAdmission),
 }
 
 #[derive(Debug, clap::Args)]
@@ -56,12 +61,16 @@ struct Verify {
 }
 
 fn main() -> ExitCode {
-    let Command::Verify(arguments) = Arguments::parse().command;
-    match verify(&arguments) {
-        Ok(line) => {
+    let verified = match Arguments::parse().command {
+        Command::Verify(arguments) => verify(&arguments).map(|line| {
             println!("{line}");
-            ExitCode::SUCCESS
-        }
+            true
+        }),
+        Command::VerifyAdmission(arguments) => admission::verify(&arguments, |line| println!("{line}")),
+    };
+    match verified {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(reason) => {
             eprintln!("refused: {reason}");
             ExitCode::FAILURE
@@ -109,13 +118,18 @@ fn line(Verified { verdict, block, registry, chain_id }: &Verified, expected: &E
 
 fn read(file: &PathBuf) -> Result<String, String> {
     let name = file.display();
-    let source: Box<dyn Read> = if file.as_os_str() == "-" {
-        Box::new(io::stdin())
-    } else {
-        Box::new(File::open(file).map_err(|error| format!("cannot open {name}: {error}"))?)
-    };
+    let source = open(file)?;
     let mut text = String::new();
     let read = source.take(MAX_BYTES + 1).read_to_string(&mut text);
     let bytes = read.map_err(|error| format!("cannot read {name}: {error}"))?;
     if bytes as u64 > MAX_BYTES { Err(format!("{name} is larger than {MAX_BYTES} bytes")) } else { Ok(text) }
+}
+
+fn open(file: &PathBuf) -> Result<Box<dyn Read>, String> {
+    let name = file.display();
+    Ok(if file.as_os_str() == "-" {
+        Box::new(io::stdin())
+    } else {
+        Box::new(File::open(file).map_err(|error| format!("cannot open {name}: {error}"))?)
+    })
 }

@@ -7,6 +7,7 @@ use crate::{
     kya::AccountReader,
     metrics::Metrics,
     nonces,
+    records::Records,
     settings::{ContentSource, KyaSource, NonceSettings, Settings, TargetSource},
     signer::Signer,
 };
@@ -67,6 +68,17 @@ pub async fn run(settings: &Settings) -> anyhow::Result<Report> {
             Err(error) => (false, format!("{error:#}")),
         };
         report.lines.push((good, "verdict", text));
+    }
+    if let Some(records) = &settings.records {
+        let opened = Records::open(records).map_err(|error| format!("{error:#}"));
+        let proved = match opened {
+            Ok(_) if records.evidence => accounts.probe_evidence(now()).await.map(|()| ", with evidence"),
+            opened => opened.map(|_| ""),
+        };
+        let text = proved
+            .as_ref()
+            .map(|words| format!("admissions are written to {}{words}", records.file.display()));
+        report.lines.push((proved.is_ok(), "records", text.unwrap_or_else(Clone::clone)));
     }
     report.lines.push((good, "source", source));
     if let KyaSource::Api { follow_changes, .. } = settings.kya.source {

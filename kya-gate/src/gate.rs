@@ -4,13 +4,17 @@ use std::{sync::Arc, time::Instant};
 
 use registry_core::{
     eth::timestamp::Timestamp,
-    gate::{Attempt, Attempts, GateAnswer, Outcome, RefusalCode, Request, Subject, Unavailable},
+    gate::{
+        AccountState, AdmissionRecord, Attempt, Attempts, GateAnswer, Grounds, Outcome, RefusalCode, Request,
+        Subject, Unavailable, VerifiedBy,
+    },
 };
 
 use crate::{
     kya::AccountReader,
     metrics::Metrics,
     nonces::{NonceStore, Spending},
+    records::Records,
     settings::RoutePolicy,
     signer::Signer,
 };
@@ -24,6 +28,8 @@ pub struct Gate {
     pub nonces: NonceStore,
     /// Signs verdicts, if wanted.
     pub signer: Option<Arc<Signer>>,
+    /// Records admissions, if wanted; there is a signer then.
+    pub records: Option<Records>,
     /// Metrics.
     pub metrics: Metrics,
     /// Whether log lines name wallets.
@@ -61,7 +67,7 @@ impl Gate {
         now: Timestamp,
     ) -> (Outcome, GateAnswer) {
         let started = Instant::now();
-        let outcome = self.decide(policy, request, purpose, now).await;
+        let outcome = self.decide((name, policy), request, purpose, now).await;
         if purpose == Purpose::Explanation {
             let answer = outcome.answer(request, &policy.rules, &policy.links);
             return (outcome, answer);
@@ -100,7 +106,7 @@ impl Gate {
 
     async fn decide(
         &self,
-        policy: &RoutePolicy,
+        (name, policy): (&str, &RoutePolicy),
         request: &Request<'_>,
         purpose: Purpose,
         now: Timestamp,
@@ -110,7 +116,7 @@ impl Gate {
             Err(refusal) => return Outcome::Refused(refusal),
         };
         while let Some(attempt) = attempts.next() {
-            match self.attempt(policy, &attempt, purpose, now).await {
+            match self.attempt((name, policy), &attempt, purpose, now).await {
                 Ok(outcome) => return outcome,
                 Err(refusal) => attempts.refuse(refusal),
             }
@@ -121,28 +127,31 @@ impl Gate {
     /// The outcome of a candidate; its refusal leaves the request to the next one.
     async fn attempt(
         &self,
-        policy: &RoutePolicy,
+        (name, policy): (&str, &RoutePolicy),
         attempt: &Attempt,
         purpose: Purpose,
         now: Timestamp,
     ) -> Result<Outcome, RefusalCode> {
         let known = self.accounts.of(attempt, now).await;
-        attempt.judge(known.state.ok_or(RefusalCode::SignatureVerificationUnavailable)?)?;
+        let state = known.state.ok_or(RefusalCode::SignatureVerificationUnavailable)?;
+        attempt.judge(state)?;
         let Some(verdict) = known.verdict else {
             return Ok(Outcome::Unavailable(Unavailable::KyaUnavailable));
         };
         let wallet = attempt.account.address;
-        let token = match &self.signer {
-            None => None,
+        let sign = |admission| match &self.signer {
+            None => Ok(None),
             // A service that expects tokens is not to be reached without one.
-            Some(signer) => match signer.sign(wallet, &verdict, known.fresh_for, &policy.origin, now) {
-                None => return Ok(Outcome::Unavailable(Unavailable::KyaUnavailable)),
-                token => token,
-            },
+            Some(signer) => {
+                let token = signer.sign(wallet, &verdict, known.fresh_for, &policy.origin, admission, now);
+                token.map(Some).ok_or(Unavailable::KyaUnavailable)
+            }
         };
-        let subject = Subject { wallet, verdict: (*verdict).clone(), token };
-        if let Err(denial) = policy.agents.judge(&subject.verdict, now) {
-            return Ok(Outcome::Denied(subject, denial));
+        let subject = |token| Subject { wallet, verdict: (*verdict).clone(), token };
+        if let Err(denial) = policy.agents.judge(&verdict, now) {
+            return Ok(
+                sign(None).map_or_else(Outcome::Unavailable, |token| Outcome::Denied(subject(token), denial))
+            );
         }
         if purpose == Purpose::Explanation {
             return match self.nonces.is_spent(attempt).await {
@@ -152,12 +161,44 @@ impl Gate {
                 None => Ok(Outcome::Unavailable(Unavailable::NonceStoreUnavailable)),
             };
         }
+        let evidence = match &self.records {
+            Some(records) if records.evidence => {
+                let evidence = self.accounts.evidence(wallet, verdict.as_of.block_number, now).await;
+                let Some(evidence) = evidence else {
+                    return Ok(Outcome::Unavailable(Unavailable::RecordUnavailable));
+                };
+                Some(evidence)
+            }
+            _ => None,
+        };
+        let grounds = Grounds {
+            policy: name,
+            account: match state {
+                AccountState::NoCode => VerifiedBy::Key,
+                AccountState::Code { .. } => VerifiedBy::Code,
+            },
+            signature: &attempt.signature,
+            base: &attempt.base,
+            evidence: evidence.as_deref(),
+        };
         match self.nonces.spend(attempt, now.seconds()).await {
-            Spending::Spent => Ok(Outcome::Admitted(subject)),
-            Spending::Reused => Err(RefusalCode::NonceReused),
-            Spending::Full => Ok(Outcome::Unavailable(Unavailable::NonceStoreFull)),
-            Spending::Unavailable => Ok(Outcome::Unavailable(Unavailable::NonceStoreUnavailable)),
+            Spending::Spent => {}
+            Spending::Reused => return Err(RefusalCode::NonceReused),
+            Spending::Full => return Ok(Outcome::Unavailable(Unavailable::NonceStoreFull)),
+            Spending::Unavailable => return Ok(Outcome::Unavailable(Unavailable::NonceStoreUnavailable)),
         }
+        // A token is bound to an admission only once that is certain: it would make a record of a refusal.
+        let token = match sign(self.records.as_ref().map(|_| grounds.id())) {
+            Ok(token) => token,
+            Err(unavailable) => return Ok(Outcome::Unavailable(unavailable)),
+        };
+        if let (Some(records), Some(token)) = (&self.records, &token)
+            && let Err(error) = records.append(&AdmissionRecord::new(now, &grounds, token))
+        {
+            tracing::error!(%error, "not admitted: the record cannot be written");
+            return Ok(Outcome::Unavailable(Unavailable::RecordUnavailable));
+        }
+        Ok(Outcome::Admitted(subject(token)))
     }
 }
 

@@ -11,6 +11,7 @@
 //! | [`settings`] | the configuration file, validated |
 //! | [`nonces`] | the nonces that were spent |
 //! | [`signer`] | verdicts as signed tokens |
+//! | [`records`] | the records of admissions |
 //! | [`rpc`] | the RPC endpoints, which drive the core's queries |
 //! | [`kya`] | accounts and verdicts: read, cached, and forgotten when they change |
 //! | [`gate`] | the decision on one request |
@@ -26,6 +27,7 @@ pub mod layer;
 pub mod logging;
 pub mod metrics;
 pub mod nonces;
+pub mod records;
 pub mod rpc;
 pub mod serve;
 pub mod settings;

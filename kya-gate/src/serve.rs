@@ -16,6 +16,7 @@ use crate::{
     kya::{self, AccountReader},
     metrics::Metrics,
     nonces::NonceStore,
+    records::Records,
     settings::Settings,
     signer::{self, Signer},
 };
@@ -62,11 +63,13 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
 /// What decides about requests, by these settings. Changes of verdicts and of keys are not followed yet.
 ///
 /// # Errors
-/// If no HTTP client can be built, Redis is configured and does not answer, or the keys cannot be read.
+/// If no HTTP client can be built, Redis is configured and does not answer, or the keys or the file of
+/// records cannot be opened.
 pub async fn gate(settings: &Settings, metrics: Metrics) -> anyhow::Result<Gate> {
     let accounts = Arc::new(AccountReader::new(settings, metrics.clone())?);
     let nonces = NonceStore::open(&settings.nonces, metrics.clone(), http::now()).await?;
     let signer = settings.signing.as_ref().map(|signing| Signer::new(signing, settings.chain.id));
     let signer = signer.transpose()?.map(Arc::new);
-    Ok(Gate { accounts, nonces, signer, metrics, log_wallets: settings.log_wallets })
+    let records = settings.records.as_ref().map(Records::open).transpose()?;
+    Ok(Gate { accounts, nonces, signer, records, metrics, log_wallets: settings.log_wallets })
 }

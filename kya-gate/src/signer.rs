@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use alloy_primitives::Address;
+use alloy_primitives::{Address, B256};
 use anyhow::{Context as _, ensure};
 use registry_core::{
     eth::timestamp::Timestamp,
@@ -64,13 +64,15 @@ impl Signer {
     }
 
     /// The verdict on a wallet as a token for the site at `origin`; `fresh_for` is how long the gate would
-    /// use the verdict without reading it again. `None` where no signature can be made, which is logged.
+    /// use the verdict without reading it again, and `admission` the id of what it admits. `None` where no
+    /// signature can be made, which is logged.
     pub fn sign(
         &self,
         wallet: Address,
         verdict: &Verdict,
         fresh_for: Duration,
         origin: &Origin,
+        admission: Option<B256>,
         now: Timestamp,
     ) -> Option<String> {
         let fresh = u64::try_from(fresh_for.as_millis()).unwrap_or(u64::MAX);
@@ -79,6 +81,7 @@ impl Signer {
             issuer: &self.issuer,
             chain: self.chain,
             audience: Some(&audience),
+            admission,
             now,
             cached_until: Timestamp::from_millis(now.as_millis().saturating_add(fresh)),
         };
@@ -201,7 +204,7 @@ mod tests {
         };
         let (origin, now) =
             (Origin::parse("https://api.example:443").unwrap(), Timestamp::from_seconds(1_000));
-        signer.sign(Address::ZERO, &verdict, Duration::from_secs(60), &origin, now).unwrap()
+        signer.sign(Address::ZERO, &verdict, Duration::from_secs(60), &origin, None, now).unwrap()
     }
 
     #[test]

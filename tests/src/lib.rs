@@ -42,4 +42,5 @@ pub mod synthetic;
 pub mod tls;
 pub mod usage;
 pub mod verdict_tokens;
+pub mod verifier;
 pub mod worker;

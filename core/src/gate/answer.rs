@@ -56,6 +56,8 @@ pub enum Unavailable {
     NonceStoreFull,
     /// The store did not say whether the nonce was spent.
     NonceStoreUnavailable,
+    /// The admission cannot be recorded.
+    RecordUnavailable,
 }
 
 /// Where an agent goes on, as configured.

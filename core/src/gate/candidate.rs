@@ -89,6 +89,8 @@ pub struct Attempt {
     pub account: Account,
     /// Its dialect.
     pub dialect: Dialect,
+    /// The signature base (RFC 9421, section 2.5).
+    pub base: String,
     /// What the account has to have signed: the EIP-191 hash of the signature base.
     pub hash: B256,
     /// The signature.
@@ -174,6 +176,7 @@ pub(super) fn check(
         account,
         dialect,
         hash: message_hash(&base),
+        base,
         signature: signature.to_vec(),
         nonce: nonce.to_owned(),
         created,
@@ -215,6 +218,6 @@ fn nonce(nonce: Option<&BareItem>, without: WithoutNonce) -> Result<&str, Refusa
 }
 
 /// The hash of a signed message (EIP-191, version `E`).
-fn message_hash(base: &str) -> B256 {
+pub(super) fn message_hash(base: &str) -> B256 {
     keccak256(format!("\x19Ethereum Signed Message:\n{}{base}", base.len()))
 }

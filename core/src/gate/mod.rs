@@ -23,6 +23,7 @@
 //! | `candidate`, `verifier` | one signature; all of a request's, in their order |
 //! | `account` | the question for the chain |
 //! | `policy` | which agents are served |
+//! | `record` | what is kept of an admission, and verified years later |
 //! | `refusal`, `answer` | the stable codes; status, challenge, headers and body |
 //! | `discovery` | what routes ask for, for clients that want to know before |
 //!
@@ -37,6 +38,7 @@ mod dialect;
 mod digest;
 mod discovery;
 mod policy;
+mod record;
 mod refusal;
 mod request;
 mod structured;
@@ -49,6 +51,7 @@ pub use candidate::{AccountState, Attempt, BASELINE_VALIDITY, Posture, SKEW, Sig
 pub use dialect::{Account, Dialect};
 pub use discovery::discovery_document;
 pub use policy::{AgentDenial, AgentPolicy, Verdict, VerdictAgent, Wallets};
+pub use record::{Admission, AdmissionRecord, Grounds, RecordError, Trusted, VerifiedBy};
 pub use refusal::RefusalCode;
 pub use request::{Content, Origin, Request};
 pub use verifier::Attempts;

@@ -24,6 +24,9 @@ pub struct VerdictClaims {
     /// The origin of the site that the verdict is for; absent where none was named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aud: Option<String>,
+    /// The admission that it was signed for, where it was signed for one: 32 bytes, `0x` and hex digits.
+    #[serde(default, with = "json::OptionalHash", skip_serializing_if = "Option::is_none")]
+    pub jti: Option<B256>,
     /// When it was signed.
     pub iat: u64,
     /// When it ends: with the issuer's cache or with the attestation, whichever is earlier.
@@ -107,6 +110,8 @@ pub struct Terms<'a> {
     pub chain: u64,
     /// The origin of the site that it is for.
     pub audience: Option<&'a str>,
+    /// The admission that it is signed for.
+    pub admission: Option<B256>,
     /// The host's clock.
     pub now: Timestamp,
     /// When the host's cache would read the verdict again.
@@ -127,6 +132,7 @@ impl VerdictClaims {
             iss: terms.issuer.to_owned(),
             sub: format!("eip155:{}:{wallet:#x}", terms.chain),
             aud: terms.audience.map(str::to_owned),
+            jti: terms.admission,
             iat,
             exp: terms.cached_until.seconds().min(lapse).max(iat.saturating_add(1)),
             decision,
@@ -182,6 +188,7 @@ mod tests {
             issuer: "https://kya.example",
             chain: 8453,
             audience: Some("https://shop.example"),
+            admission: None,
             now: Timestamp::from_millis(now),
             cached_until: Timestamp::from_millis(cached_until),
         };
@@ -228,13 +235,13 @@ mod tests {
             as_of: StatedAt::number(9),
         };
         let now = Timestamp::from_seconds(1);
-        let terms = Terms { issuer: "i", chain: 1, audience: None, now, cached_until: now };
+        let terms = Terms { issuer: "i", chain: 1, audience: None, admission: None, now, cached_until: now };
         let claims = VerdictClaims::of(stated, &terms);
         let text = serde_json::to_string(&claims).unwrap();
         assert!(
             text.ends_with(r#""decision":"deny","reasons":["NOT_REGISTERED"],"asOf":{"blockNumber":9}}"#)
         );
-        assert!(!text.contains("aud") && !text.contains("liable"), "{text}");
+        assert!(!text.contains("aud") && !text.contains("liable") && !text.contains("jti"), "{text}");
         assert_eq!(serde_json::from_str::<VerdictClaims>(&text).unwrap(), claims);
     }
 

@@ -13,6 +13,7 @@
 mod api;
 mod cache;
 mod changes;
+mod evidence;
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,6 +32,7 @@ use crate::{
 pub use api::Api;
 use cache::Cache;
 pub use changes::follow;
+use evidence::Proofs;
 
 /// How long a verdict is used while its changes are followed.
 const FOLLOWED: Duration = Duration::from_secs(600);
@@ -41,6 +43,7 @@ pub struct AccountReader {
     rpc: Rpc,
     source: Source,
     cache: Cache,
+    proofs: Proofs,
     metrics: Metrics,
 }
 
@@ -78,7 +81,7 @@ impl AccountReader {
             KyaSource::Registry(registry) => Source::Registry(*registry),
             KyaSource::Api { url, .. } => Source::Api(Api::new(client, url.clone(), metrics.clone())),
         };
-        Ok(Self { rpc, source, cache: Cache::new(settings.kya.cached), metrics })
+        Ok(Self { rpc, source, cache: Cache::new(settings.kya.cached), proofs: Proofs::default(), metrics })
     }
 
     /// What is known about the account of an attempt at `now`, read where it is not cached.

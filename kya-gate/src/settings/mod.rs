@@ -41,6 +41,8 @@ pub struct Settings {
     pub kya: KyaSettings,
     /// How verdicts are signed; `None` where they are not.
     pub signing: Option<SigningSettings>,
+    /// How admissions are recorded; `None` where they are not.
+    pub records: Option<RecordSettings>,
     /// Where nonces are remembered.
     pub nonces: NonceSettings,
     /// Whether log lines name wallets.
@@ -56,6 +58,17 @@ pub struct SigningSettings {
     pub issuer: Audience,
     /// The file with the keys, a JWK set, of which the first one signs.
     pub keys: PathBuf,
+}
+
+/// How admissions are recorded.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecordSettings {
+    /// The file that lines are appended to.
+    pub file: PathBuf,
+    /// Whether each line has the proof of its verdict.
+    #[serde(default)]
+    pub evidence: bool,
 }
 
 /// How the reverse proxy says what it was asked.
@@ -143,6 +156,7 @@ struct File {
     #[serde(default)]
     kya: KyaTable,
     verdict: Option<VerdictTable>,
+    records: Option<RecordSettings>,
     nonces: Option<usize>,
     redis: Option<RedisTable>,
     #[serde(default)]
@@ -277,12 +291,21 @@ impl Settings {
         for route in policies.values().flat_map(|policy| &policy.routes) {
             ensure!(routes.insert(route), "routes: {route} is named twice");
         }
+        let (kya, records) = (file.kya.validated()?, file.records);
+        if let Some(records) = &records {
+            ensure!(file.verdict.is_some(), "records: need [verdict], with whose key they are signed");
+            ensure!(
+                !records.evidence || matches!(kya.source, KyaSource::Registry(_)),
+                "records.evidence: needs kya.registry, which it proves"
+            );
+        }
         Ok(Self {
             listen: file.listen,
             proxy: file.proxy.validated()?,
             policies,
             chain,
-            kya: file.kya.validated()?,
+            kya,
+            records,
             signing: file.verdict.map(VerdictTable::validated).transpose()?,
             nonces: NonceSettings::validated(file.nonces, file.redis)?,
             log_wallets: file.log_wallets,

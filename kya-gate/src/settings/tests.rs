@@ -37,7 +37,7 @@ fn a_short_file_suffices() {
     assert_eq!(settings.proxy.content, ContentSource::Withheld(None));
     assert_eq!(settings.nonces, NonceSettings::Memory { capacity: 1_000_000 });
     assert_eq!(settings.kya.cached, Duration::from_secs(60));
-    assert!(settings.signing.is_none());
+    assert!(settings.signing.is_none() && settings.records.is_none());
 }
 
 #[test]
@@ -113,9 +113,22 @@ fn every_mistake_is_named_with_its_place() {
             "verdict.issuer: must be an origin",
         ),
         ("[kya]", "[verdict]\nissuer = \"https://kya.example\"\n[kya]", "missing field `keys`"),
+        ("[kya]", "[records]\nfile = \"a\"\n[kya]", "records: need [verdict]"),
     ] {
         assert_eq!(MINIMAL.matches(from).count(), 1, "{from}");
         let message = error(&MINIMAL.replace(from, to), None);
         assert!(message.contains(words), "{to}: {message}");
     }
+}
+
+#[test]
+fn records_need_keys_and_their_evidence_a_registry() {
+    let tables = "[verdict]\nissuer = \"https://kya.example\"\nkeys = \"keys.json\"\n\n[records]\nfile = \"a\"\nevidence = true\n\n[kya]";
+    let text = MINIMAL.replace("[kya]", tables);
+    let records = Settings::parse(&text, None).unwrap().records.unwrap();
+    assert_eq!((records.file.as_path(), records.evidence), (Path::new("a"), true));
+    let with_api = text
+        .replace("registry = \"0x00000000000000000000000000000000000000aa\"", "api = \"https://a.example\"");
+    assert!(error(&with_api, None).contains("records.evidence: needs kya.registry"));
+    assert!(Settings::parse(&with_api.replace("evidence = true", ""), None).is_ok());
 }

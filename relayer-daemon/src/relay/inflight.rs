@@ -108,7 +108,8 @@ impl Inflight {
         if inner.relays.contains_key(&id) || inner.relays.len() >= self.limit {
             return;
         }
-        let entry = Entry { runner: Runner::Elsewhere, ..Entry::new(signer, nonce, watch::Sender::new(None)) };
+        let entry =
+            Entry { runner: Runner::Elsewhere, ..Entry::new(signer, nonce, watch::Sender::new(None)) };
         inner.relays.insert(id, entry);
         let same = inner.signers.entry(signer).or_default().entry(nonce).or_default();
         let place = same.iter().position(|other| *other == behind).unwrap_or(same.len());

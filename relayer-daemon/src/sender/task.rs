@@ -136,12 +136,15 @@ impl<N: ChainNode> Sender<N> {
                     () = stopped(&mut stop) => return,
                     () = sleep(pause) => {}
                 }
-                // What is wrong is in the log since the first failure.
-                tokio::select! {
+                let tried = tokio::select! {
                     biased;
                     () = stopped(&mut stop) => return,
-                    Ok(()) = self.parts.wallet.try_out() => self.signer_works(),
-                    else => {}
+                    tried = self.parts.wallet.try_out() => tried,
+                };
+                match tried {
+                    Ok(()) => self.signer_works(),
+                    // What is wrong is in the log since the first failure.
+                    Err(error) => tracing::debug!(account = %self.account(), %error, "tried in vain to sign"),
                 }
                 pause = (pause * 2).min(LAST_TRY);
             }

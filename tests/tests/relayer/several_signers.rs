@@ -150,6 +150,17 @@ async fn a_signer_that_fails_from_the_start_stops_its_account_alone_until_it_sig
         let reasons = reasons(&log, account);
         assert!(reasons.len() == 1 && reasons[0].contains(why), "{reasons:#?}");
     }
+    // Each is tried again and again.
+    for account in [in_kms, first] {
+        let account = account.to_string();
+        eventually("tried twice", PATIENCE, async || {
+            let log = daemon.log();
+            let tries = log.lines().filter(|line| line.contains("in vain") && line.contains(&account));
+            (tries.count() >= 2).then_some(())
+        })
+        .await
+        .unwrap();
+    }
     signers.kms.pause(false).unwrap();
     signers.remote[0].mode("good").await.unwrap();
     signers.until_state(&client, in_kms, "ready").await;

@@ -1,0 +1,98 @@
+//! `evidence verify-admission records.jsonl --keys jwks.json`: verifies the records of a gate, line by line.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _},
+    path::PathBuf,
+};
+
+use alloy_primitives::B256;
+use registry_core::{
+    gate::{Admission, AdmissionRecord, Trusted, VerifiedBy},
+    token::{Key, KeySet},
+};
+use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
+
+use crate::{MAX_BYTES, open, read};
+
+/// The arguments of `verify-admission`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct VerifyAdmission {
+    /// The file of records, a line each; - is standard input.
+    file: PathBuf,
+    /// The issuer's published keys, a JWK set, from a source you trust: the one saved from
+    /// `/.well-known/jwks.json` at the time.
+    #[arg(long, value_name = "FILE")]
+    keys: PathBuf,
+    /// Only this line, from 1 on.
+    #[arg(long, value_name = "NUMBER")]
+    line: Option<u64>,
+    /// The hash of a record's block, from a source you trust; once for each block. Without any, evidence only
+    /// agrees with itself.
+    #[arg(long, value_name = "0x...")]
+    block_hash: Vec<B256>,
+    /// Believe the issuer that an account's code (ERC-1271) accepted a signature, which no later check can
+    /// repeat without the chain of that time.
+    #[arg(long)]
+    trust_code: bool,
+}
+
+/// Verifies the records, and says of each what it shows; whether all of them are right.
+pub(crate) fn verify(arguments: &VerifyAdmission, mut say: impl FnMut(String)) -> Result<bool, String> {
+    let (file, records) = (arguments.keys.display(), arguments.file.display());
+    let keys = KeySet::parse(&read(&arguments.keys)?).map_err(|error| format!("{file}: {error}"))?;
+    let trusted = Trusted { keys: &keys, code: arguments.trust_code, blocks: &arguments.block_hash };
+    let mut source = BufReader::new(open(&arguments.file)?);
+    let (mut are_right, mut verified) = (true, 0_u64);
+    for number in 1_u64.. {
+        let mut line = String::new();
+        let read = (&mut source).take(MAX_BYTES).read_line(&mut line);
+        if read.map_err(|error| format!("cannot read line {number} of {records}: {error}"))? == 0 {
+            break;
+        }
+        if arguments.line.is_some_and(|wanted| wanted != number) {
+            continue;
+        }
+        verified += 1;
+        let line = line.strip_suffix('\n').unwrap_or(&line);
+        match AdmissionRecord::verify(line, &trusted, is_signed) {
+            Ok(admission) => say(format!("{number}: {}", shown(&admission, &trusted))),
+            Err(error) => {
+                are_right = false;
+                say(format!("{number}: refused: {error}"));
+            }
+        }
+    }
+    if verified == 0 { Err(format!("{records} has no such record")) } else { Ok(are_right) }
+}
+
+/// What a record shows, and by which word.
+fn shown(admission: &Admission, trusted: &Trusted<'_>) -> String {
+    let Admission { time, policy, account, verified_by, method, target, claims, proved } = admission;
+    let (wallet, chain) = (account.address, account.chain);
+    let decision = serde_json::to_value(claims.decision).unwrap_or_default();
+    let decision = decision.as_str().unwrap_or_default();
+    let signed = match verified_by {
+        VerifiedBy::Key => "signed by",
+        VerifiedBy::Code => "by the issuer's word accepted by the code of",
+    };
+    let liable = claims.liable.map(|liable| format!(", liable {liable}")).unwrap_or_default();
+    let (issuer, block) = (&claims.iss, claims.as_of.block_number);
+    let proof = match proved {
+        None => format!("by the word of {issuer}"),
+        Some(verified) if trusted.blocks.is_empty() => {
+            format!(
+                "consistent with evidence: proved if block {block} has the hash {:#x} (--block-hash)",
+                verified.block.hash
+            )
+        }
+        Some(verified) => format!("proved against the hash {:#x} that you gave", verified.block.hash),
+    };
+    format!(
+        "{time} {method} {target}, {signed} {wallet} of chain {chain}, admitted under {policy} by {issuer}: {decision} at block \
+         {block}{liable}, {proof}"
+    )
+}
+
+fn is_signed(key: &Key, text: &str, signature: &[u8; 64]) -> bool {
+    UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, key.point()).verify(text.as_bytes(), signature).is_ok()
+}

@@ -1,0 +1,62 @@
+//! Records of admissions: a line of a file for each, written before the request is admitted.
+//!
+//! A line is handed to the operating system before the proxy gets its answer: it survives the end of the
+//! process, but not a power failure in the next seconds. A request of which no line could be written is not
+//! admitted. The file may be renamed at any time, as log rotation does: the next line goes to a new one.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+use anyhow::Context as _;
+use registry_core::gate::AdmissionRecord;
+
+use crate::settings::RecordSettings;
+
+/// The file of records.
+#[derive(Debug)]
+pub struct Records {
+    /// Whether each record has the proof of its verdict.
+    pub evidence: bool,
+    path: PathBuf,
+    file: Mutex<File>,
+}
+
+impl Records {
+    /// Opens the file, or makes one that only its owner and group can read.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn open(settings: &RecordSettings) -> anyhow::Result<Self> {
+        let path = settings.file.clone();
+        let file = open(&path).with_context(|| format!("records.file: cannot write {}", path.display()))?;
+        Ok(Self { evidence: settings.evidence, path, file: Mutex::new(file) })
+    }
+
+    /// Appends a record.
+    ///
+    /// # Errors
+    /// If it cannot be written; nothing of it is then left in the file.
+    pub fn append(&self, record: &AdmissionRecord) -> io::Result<()> {
+        let line = record.line() + "\n";
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino());
+        let open_place = place(&file.metadata()?);
+        if !fs::metadata(&self.path).is_ok_and(|at| place(&at) == open_place) {
+            *file = open(&self.path)?;
+        }
+        let length = file.metadata()?.len();
+        file.write_all(line.as_bytes()).inspect_err(|_| {
+            // A part of a line would spoil the next one. What fails here as well is left to the verifier.
+            let _ = file.set_len(length);
+        })
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(0o640).open(path)
+}
