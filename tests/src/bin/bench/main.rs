@@ -4,6 +4,7 @@
 
 mod api;
 mod document;
+mod gate;
 mod index;
 mod table;
 
@@ -31,13 +32,14 @@ async fn dispatch(arguments: &[String]) -> Result<()> {
         [] | ["api"] => report(&api::section(None).await?, Some("cargo xtask bench api")),
         // To compare two builds: only this one's figures are the repository's.
         ["api", "--worker", directory] => report(&api::section(Some(Path::new(directory))).await?, None),
+        ["gate"] => report(&gate::section().await?, Some("cargo xtask bench gate")),
         ["index"] => report(&index::section(&index::SIZES).await?, Some("cargo xtask bench index")),
         // Other sizes are only shown.
         ["index", sizes @ ..] => {
             let sizes = sizes.iter().map(|size| size.parse()).collect::<Result<Vec<u64>, _>>()?;
             report(&index::section(&sizes).await?, None)
         }
-        _ => bail!("usage: cargo xtask bench [api [--worker DIRECTORY] | index [AGENTS...]]"),
+        _ => bail!("usage: cargo xtask bench [api [--worker DIRECTORY] | gate | index [AGENTS...]]"),
     }
 }
 
