@@ -1,7 +1,7 @@
 //! A service that is for agents only, with the gate in its own process.
 //!
-//! `cargo run -p kya-gate --example axum -- gate.toml 127.0.0.1:8080`, where the file has `origin`, `[chain]`,
-//! `[kya]` and `[policy.api]`, and neither `listen` nor `[proxy]`.
+//! `cargo run -p kya-gate --example axum -- gate.toml 127.0.0.1:8080`, where the file has `origin`,
+//! `[chain]`, `[kya]` and `[policy.api]`, and neither `listen` nor `[proxy]`.
 
 use anyhow::{Context as _, Result};
 use axum::{

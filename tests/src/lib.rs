@@ -16,6 +16,7 @@ pub mod deploy;
 pub mod documents;
 pub mod fault;
 pub mod gate;
+pub mod guarded;
 pub mod hooks;
 pub mod http;
 pub mod keyholders;

@@ -165,11 +165,14 @@ impl Signed {
         tokio::time::timeout(TIMEOUT, self.exchange(url)).await.context("no answer in time")?
     }
 
-    async fn exchange(&self, url: &str) -> Result<RawAnswer> {
+    /// The bytes that are sent. `keep_alive` leaves the connection open for more of them.
+    pub fn text(&self, keep_alive: bool) -> String {
         let Draft { method, target, origin, headers, body, chunked } = &self.draft;
-        let address = url.strip_prefix("http://").context("a plain address")?;
-        let (_, authority) = origin.split_once("://").context("an origin")?;
-        let mut text = format!("{method} {target} HTTP/1.1\r\nhost: {authority}\r\nconnection: close\r\n");
+        let (_, authority) = origin.split_once("://").expect("an origin has a scheme");
+        let mut text = format!("{method} {target} HTTP/1.1\r\nhost: {authority}\r\n");
+        if !keep_alive {
+            text += "connection: close\r\n";
+        }
         for (name, value) in headers {
             text += &format!("{name}: {value}\r\n");
         }
@@ -180,6 +183,12 @@ impl Signed {
             }
             (body, false) => format!("content-length: {}\r\n\r\n{body}", body.len()),
         };
+        text
+    }
+
+    async fn exchange(&self, url: &str) -> Result<RawAnswer> {
+        let address = url.strip_prefix("http://").context("a plain address")?;
+        let text = self.text(false);
         let mut stream = TcpStream::connect(address).await?;
         stream.write_all(text.as_bytes()).await?;
         let mut answer = Vec::new();

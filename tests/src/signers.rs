@@ -69,7 +69,8 @@ pub async fn python(name: &str, arguments: &[&str]) -> Result<Value> {
     printed(Command::new(python).arg(script(name)).args(arguments)).await
 }
 
-async fn printed(command: &mut Command) -> Result<Value> {
+/// Runs a program to its end; the JSON that it prints.
+pub async fn printed(command: &mut Command) -> Result<Value> {
     serde_json::from_slice(&output(command).await?).context("the program prints JSON")
 }
 

@@ -1,6 +1,7 @@
 //! What `cargo xtask dev` and `cargo xtask deploy-contracts` become, as a person meets it.
 //!
-//! 1. `dev` comes up, its curl lines give documents, and Ctrl-C ends everything it started and nothing else.
+//! 1. `dev` comes up, its curl lines give documents, its guarded service admits the agent it names, and Ctrl-C
+//!    ends everything it started and nothing else.
 //! 2. Killed without a chance to clean up, it leaves nothing behind either.
 //! 3. A taken port is named in one line, and nothing is started.
 //! 4. `deploy-contracts` prints settings that work; its key comes from the environment and goes nowhere.
@@ -15,7 +16,7 @@ use e2e::anvil::{Anvil, AnvilOptions, dev_key};
 use e2e::client::Client;
 use e2e::process::{Process, Spawn, eventually};
 use e2e::usage::{descendants, is_alive};
-use e2e::{http, oracle::Oracle};
+use e2e::{http, oracle::Oracle, signers};
 use rustix::process::Signal;
 
 const DEVNET: &str = env!("CARGO_BIN_EXE_devnet");
@@ -26,7 +27,17 @@ const DOWN: Duration = Duration::from_secs(20);
 
 async fn up() -> Process {
     let mut dev = Spawn::new("dev", DEVNET)
-        .args(["dev", "--chain-port", "0", "--worker-port", "0", "--relayer-port", "0"])
+        .args([
+            "dev",
+            "--chain-port",
+            "0",
+            "--worker-port",
+            "0",
+            "--relayer-port",
+            "0",
+            "--guarded-port",
+            "0",
+        ])
         .start()
         .unwrap();
     dev.until("up", UP, async |log| log.contains("Ctrl-C stops everything.").then_some(())).await.unwrap();
@@ -83,9 +94,21 @@ async fn dev_answers_its_own_curl_lines_and_ctrl_c_ends_it() {
     let settings = format!("/#/settings?rpc={}&relayer={relayer}", printed(&dev, "chain"));
     assert!(log.contains(&settings), "{log}");
 
+    let guarded = printed(&dev, "guarded");
+    let unsigned = http::client(DOWN).get(format!("{guarded}/items")).send().await.unwrap();
+    assert_eq!(unsigned.status(), 401);
+    let script = "node tests/signers/signed-requests.mjs ";
+    let arguments = log.lines().find_map(|line| line.trim().strip_prefix(script)).unwrap();
+    let outcomes =
+        signers::node("signed-requests.mjs", &arguments.split(' ').collect::<Vec<_>>()).await.unwrap();
+    for outcome in outcomes.as_array().unwrap() {
+        let is_bot = outcome["client"] == "web-bot-auth alone";
+        assert_eq!(outcome["status"], if is_bot { 401 } else { 200 }, "{outcome}");
+    }
+
     let started = descendants(dev.id()).unwrap();
     assert!(started.len() >= 5, "anvil, the daemon, wrangler and workerd are there: {started:?}");
-    let ports = ["chain", "read API", "relayer"].map(|what| port(&printed(&dev, what)));
+    let ports = ["chain", "read API", "relayer", "guarded"].map(|what| port(&printed(&dev, what)));
     dev.signal(Signal::INT).unwrap();
     assert!(dev.exited(DOWN).await.unwrap().success());
     drop(dev);
@@ -110,7 +133,7 @@ async fn dev_killed_outright_leaves_nothing_behind() {
 async fn a_taken_port_is_named_in_one_line() {
     let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    let options = ["--chain-port", "--worker-port", "--relayer-port"];
+    let options = ["--chain-port", "--worker-port", "--relayer-port", "--guarded-port"];
     for option in options {
         let ports = options.iter().flat_map(|name| [*name, if *name == option { &port } else { "0" }]);
         let mut dev = Spawn::new("dev", DEVNET).arg("dev").args(ports).start().unwrap();

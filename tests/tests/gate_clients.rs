@@ -1,9 +1,9 @@
 //! Requests that the field's own libraries sign, over HTTP through nginx and the gate.
 //!
-//! 1. npm `@slicekit/erc8128` and crate `erc8128` (the earlier draft), npm `http-message-signatures` with viem and PyPI
-//!    `http-message-signatures` with eth-account (the draft of August 2026) are admitted.
-//! 2. A request that npm `web-bot-auth` signed as well is admitted by its ERC-8128 signature, and never by the other
-//!    one alone.
+//! 1. npm `@slicekit/erc8128` and crate `erc8128` (the earlier draft), npm `http-message-signatures` with viem
+//!    and PyPI `http-message-signatures` with eth-account (the draft of August 2026) are admitted.
+//! 2. A request that npm `web-bot-auth` signed as well is admitted by its ERC-8128 signature, and never by the
+//!    other one alone.
 //! 3. What the gate asks of each route is at `/.well-known/erc8128`.
 
 use std::time::Duration;

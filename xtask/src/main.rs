@@ -25,10 +25,12 @@ cargo xtask <command>
 
   setup                          install what is missing: the wasm target, the Node tools, wasm-bindgen, worker-build
   build                          setup; compile browser package, explorer and Workers, where changed; print the sizes
-  dev                            a local chain with agents to look at, the Worker on port 3000, the relayer on 3001
+  dev                            a local chain with agents to look at, the Worker on port 3000, the relayer on 3001, a
+                                 service that the gate guards on 3002
   test [WORD...]                 everything that is checked, with a summary at the end; with words, the steps named so
   bench [api]                    measure the Worker beside its peers and write the figures to BENCHMARKS.md; with
                                  --worker DIRECTORY another build, from `wrangler deploy --dry-run --outdir`, and write nothing
+  bench gate                     measure the gate's verifier beside a peer, and what it adds to a request; BENCHMARKS.md
   bench index [AGENTS...]        measure the index at 10,000, 100,000 and 1,000,000 agents and write the figures to BENCHMARKS.md;
                                  at other sizes, and write nothing
   deploy-contracts --rpc-url URL deploy forwarder and registry; the key is read from DEPLOYER_KEY

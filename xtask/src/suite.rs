@@ -139,7 +139,7 @@ fn purity() -> Result<Tally> {
 
 /// Packs what a release publishes: the crates, and the npm package that `build` has left in `browser/pkg`.
 fn packages() -> Result<Tally> {
-    let crates = ["-p", "registry-core", "-p", "registry-evidence", "-p", "kya-local"];
+    let crates = ["-p", "registry-core", "-p", "registry-evidence", "-p", "kya-local", "-p", "kya-gate"];
     run(cargo().args(["package", "--quiet", "--no-verify", "--allow-dirty"]).args(crates))?;
     check(command("npm").args(["pack", "--dry-run"]).current_dir(root().join("browser/pkg")))
 }

@@ -1,5 +1,5 @@
-//! The document at `/.well-known/erc8128` (ERC-8128, section 7): it tells clients what a route asks for before
-//! they sign. It grants nothing, and the challenge of a refusal counts where the two differ.
+//! The document at `/.well-known/erc8128` (ERC-8128, section 7): it tells clients what a route asks for
+//! before they sign. It grants nothing, and the challenge of a refusal counts where the two differ.
 
 use std::collections::BTreeMap;
 
@@ -25,8 +25,8 @@ struct Route<'a> {
     account_verification: &'static str,
 }
 
-/// The document of a service whose accounts are on `chain`, as JSON. Each route is a pattern, an absolute path, one
-/// that ends in `/*`, or `default`, with what it asks of signatures.
+/// The document of a service whose accounts are on `chain`, as JSON. Each route is a pattern, an absolute
+/// path, one that ends in `/*`, or `default`, with what it asks of signatures.
 pub fn discovery_document<'a>(
     chain: u64,
     routes: impl IntoIterator<Item = (&'a str, &'a SignatureRules)>,

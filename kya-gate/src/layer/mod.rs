@@ -10,9 +10,9 @@
 //! # }
 //! ```
 //!
-//! A request that is admitted reaches the service with its [`Outcome`], and with the [`Subject`] that signed it,
-//! in its extensions, and with the gate's headers in place of the client's own. Any other one gets the
-//! daemon's answer: status, challenge, headers and problem document.
+//! A request that is admitted reaches the service with its [`Outcome`], and with the [`Subject`] that
+//! signed it, in its extensions, and with the gate's headers in place of the client's own. Any other one
+//! gets the daemon's answer: status, challenge, headers and problem document.
 //!
 //! The content is read, up to a limit, and compared with its digest before the service sees any of it; that
 //! of a request whose signature is refused is not read. Apply the layer to the outermost router: nested ones
@@ -40,7 +40,8 @@ pub use service::GateService;
 /// The longest content that is read unless [`GateLayer::longest_content`] says otherwise: 1 MiB.
 const LONGEST_CONTENT: usize = 1 << 20;
 
-/// A gate in this process. What it knows of accounts, and the nonces that were spent, are shared by all layers.
+/// A gate in this process. What it knows of accounts, and the nonces that were spent, are shared by all
+/// layers.
 #[derive(Debug, Clone)]
 pub struct EmbeddedGate {
     shared: Arc<Shared>,

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use alloy::hex;
 use alloy::primitives::{U256, uint};
 use alloy::providers::Provider as _;
 use alloy::signers::local::PrivateKeySigner;
@@ -17,6 +18,7 @@ use e2e::anvil::{AnvilOptions, connect};
 use e2e::chain::Chain;
 use e2e::daemon::Daemon;
 use e2e::deploy::{MULTICALL3, deploy};
+use e2e::guarded::Guarded;
 use e2e::process::Process;
 use e2e::repo;
 use e2e::seed::{self, Showcase};
@@ -25,7 +27,7 @@ use e2e::story::{BUSY, RELAYED};
 use e2e::worker::{Worker, WorkerOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
-const DEV_USAGE: &str = "usage: cargo xtask dev [--chain-port PORT] [--worker-port PORT] [--relayer-port PORT]; port 0 is any free one";
+const DEV_USAGE: &str = "usage: cargo xtask dev [--chain-port PORT] [--worker-port PORT] [--relayer-port PORT] [--guarded-port PORT]; port 0 is any free one";
 
 /// What the local relayer has to spend: 10 ETH.
 const RELAYER_BALANCE: U256 = uint!(10_000_000_000_000_000_000_U256);
@@ -38,17 +40,19 @@ struct Ports {
     chain: u16,
     worker: u16,
     relayer: u16,
+    guarded: u16,
 }
 
 impl Ports {
     fn parse(mut arguments: &[&str]) -> Result<Self> {
-        let mut ports = Self { chain: 8545, worker: 3000, relayer: 3001 };
+        let mut ports = Self { chain: 8545, worker: 3000, relayer: 3001, guarded: 3002 };
         while let [name, value, rest @ ..] = arguments {
             let port = value.parse().with_context(|| format!("{name}: {value} is no port"))?;
             match *name {
                 "--chain-port" => ports.chain = port,
                 "--worker-port" => ports.worker = port,
                 "--relayer-port" => ports.relayer = port,
+                "--guarded-port" => ports.guarded = port,
                 _ => bail!("{DEV_USAGE}"),
             }
             arguments = rest;
@@ -58,7 +62,12 @@ impl Ports {
 
     /// Fails with the first port that is taken.
     fn check(&self) -> Result<()> {
-        for (port, what) in [(self.chain, "chain"), (self.worker, "worker"), (self.relayer, "relayer")] {
+        for (port, what) in [
+            (self.chain, "chain"),
+            (self.worker, "worker"),
+            (self.relayer, "relayer"),
+            (self.guarded, "guarded"),
+        ] {
             if TcpListener::bind(("127.0.0.1", port)).is_err() {
                 bail!("port {port} is taken: end what listens there, or choose another with --{what}-port");
             }
@@ -136,7 +145,9 @@ async fn dev(ports: Ports) -> Result<()> {
     let options = WorkerOptions { port: ports.worker, log: log("worker.log"), ..options };
     let (mut worker, mut index) = step("Worker", IndexWorker::start(options)).await?;
 
-    print!("{}", introduction(&chain, &worker, &relayer, &showcase, logs.as_deref()));
+    let guarded = step("gate and guarded service", Guarded::start(ports.guarded, &chain)).await?;
+
+    print!("{}", introduction(&chain, &worker, &relayer, &guarded, &showcase, logs.as_deref()));
     let processes = [
         ("the chain", chain.node.process()),
         ("the Worker", worker.process()),
@@ -162,6 +173,7 @@ fn introduction(
     chain: &Chain,
     worker: &Worker,
     relayer: &Daemon,
+    guarded: &Guarded,
     showcase: &Showcase,
     logs: Option<&Path>,
 ) -> String {
@@ -174,6 +186,7 @@ forwarder  {forwarder}
 read API   {worker_url}
 explorer   {worker_url}/#/
 relayer    {relayer_url}
+guarded    {guarded_url} (for signed requests of compliant agents only)
 logs       {logs}
 
 {total} agents are registered, {relayed} of them through the relayer. Try:
@@ -192,6 +205,10 @@ or be an agent without ETH that registers and attests:
 
   cargo run -p relayer-daemon --example register
 
+or be an agent that the guarded service admits, by the field's own libraries (a bot's signature alone is refused):
+
+  node tests/signers/signed-requests.mjs {guarded_url} 31337 {agent_key}
+
 Ctrl-C stops everything.
 ",
         chain_url = chain.node.url(),
@@ -199,6 +216,8 @@ Ctrl-C stops everything.
         forwarder = chain.contracts.forwarder,
         worker_url = worker.url(),
         relayer_url = relayer.url(),
+        guarded_url = guarded.url(),
+        agent_key = hex::encode_prefixed(seed::wallet("kyoto").to_bytes()),
         relayed = RELAYED.len(),
         logs = logs.map_or_else(|| "not kept on a free port".to_owned(), |logs| logs.display().to_string()),
         total = showcase.total,

@@ -4,6 +4,7 @@
 
 mod api;
 mod document;
+mod gate;
 mod index;
 mod snapshot;
 mod table;
@@ -33,6 +34,7 @@ async fn dispatch(arguments: &[String]) -> Result<()> {
         [] | ["api"] => report(&api::section(None).await?, Some("cargo xtask bench api")),
         // To compare two builds: only this one's figures are the repository's.
         ["api", "--worker", directory] => report(&api::section(Some(Path::new(directory))).await?, None),
+        ["gate"] => report(&gate::section().await?, Some("cargo xtask bench gate")),
         ["index"] => report(&index::section(&index::SIZES).await?, Some("cargo xtask bench index")),
         // Other sizes are only shown.
         ["index", sizes @ ..] => {
@@ -48,7 +50,7 @@ async fn dispatch(arguments: &[String]) -> Result<()> {
         }
         ["world"] => report(&world::section(), Some("cargo xtask bench world")),
         _ => bail!(
-            "usage: cargo xtask bench [api [--worker DIRECTORY] | index [AGENTS...] | snapshot [AGENTS...] | world]"
+            "usage: cargo xtask bench [api [--worker DIRECTORY] | gate | index [AGENTS...] | snapshot [AGENTS...] | world]"
         ),
     }
 }

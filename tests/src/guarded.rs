@@ -1,0 +1,65 @@
+//! The guarded service of `cargo xtask dev`: an axum router behind the gate's layer.
+
+use std::net::Ipv4Addr;
+
+use anyhow::{Context as _, Result};
+use axum::{
+    Extension, Router,
+    routing::{get, post},
+};
+use kya_gate::layer::{EmbeddedGate, Subject};
+use kya_gate::settings::Settings;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use crate::chain::Chain;
+
+/// A running service; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Guarded {
+    url: String,
+    _server: JoinSet<()>,
+}
+
+impl Guarded {
+    /// Starts it on a local port, 0 for any free one, for the agents of a local chain.
+    pub async fn start(port: u16, chain: &Chain) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
+        let listener = listener.with_context(|| format!("port {port}"))?;
+        let url = format!("http://{}", listener.local_addr()?);
+        // A local chain makes blocks on demand, and its agents change while one looks on.
+        let settings = format!(
+            r#"
+            origin = "{url}"
+            chain = {{ id = 31337, rpc = ["{rpc}"], max-head-age-seconds = 0 }}
+            kya = {{ registry = "{registry}", cache-seconds = 2 }}
+            policy.dev = {{ allow = ["provision"], routes = ["default"] }}
+            "#,
+            rpc = chain.node.url(),
+            registry = chain.contracts.registry,
+        );
+        let gate = EmbeddedGate::start(Settings::parse_embedded(&settings, None)?).await?;
+        let guarded = Router::new()
+            .route("/items", get(async |agent: Extension<Subject>| served(&agent, "your items")))
+            .route("/orders", post(async |agent: Extension<Subject>, order: String| served(&agent, &order)))
+            .layer(gate.layer("dev")?);
+        let document = gate.discovery_document();
+        let app = guarded.route("/.well-known/erc8128", get(async || document));
+        let mut server = JoinSet::new();
+        server.spawn(async {
+            // It ends with the process only.
+            let _ = axum::serve(listener, app).await;
+        });
+        Ok(Self { url, _server: server })
+    }
+
+    /// Its address.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+fn served(Extension(agent): &Extension<Subject>, what: &str) -> String {
+    let liable = agent.verdict.agent.as_ref().map(|agent| agent.liable.to_string()).unwrap_or_default();
+    format!("served {}, for which {liable} is liable: {what}\n", agent.wallet)
+}
