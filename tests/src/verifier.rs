@@ -20,7 +20,8 @@ pub async fn run(arguments: &[&str]) -> Result<(bool, Vec<String>)> {
 /// The program, built once per process that asks for it.
 fn binary() -> Result<PathBuf> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let built =
-        BUILT.get_or_init(|| compile("evidence", "evidence", &[]).map_err(|error| format!("{error:#}")));
+    let built = BUILT.get_or_init(|| {
+        compile(["--bin", "evidence"], "evidence", &[]).map_err(|error| format!("{error:#}"))
+    });
     built.clone().map_err(Error::msg)
 }
