@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::fs::{self, File};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -300,9 +301,13 @@ pub async fn wait_until(what: &str, within: Duration, mut condition: impl AsyncF
     eventually(what, within, async || condition().await.then_some(())).await.unwrap();
 }
 
-/// A TCP port that was free a moment ago. Prefer port 0 where the child can report what it got.
+/// A random TCP port that was free a moment ago, below those that the kernel gives to connections: none takes it
+/// meanwhile. Prefer port 0 where the child can report what it got.
 pub fn free_port() -> Result<u16> {
-    Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+    let ports = 20_000..30_000_u16;
+    let first = RandomState::new().build_hasher().finish() % ports.len() as u64;
+    let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    ports.clone().cycle().skip(first as usize).take(ports.len()).find(is_free).context("no port is free")
 }
 
 #[cfg(test)]
