@@ -132,16 +132,19 @@ impl Indexed {
                 Step::Done(()) => break,
                 Step::Send(batch) => {
                     replies += 1;
-                    let Some((status, body)) = self.post(&batch) else {
-                        work.fail(Failure::TimedOut)?;
-                        continue;
+                    let fed = match self.post(&batch) {
+                        Some((status, body)) => {
+                            self.reply_bytes += body.len();
+                            work.feed(Reply { status, body: &body })
+                        }
+                        None => work.fail(Failure::TimedOut),
                     };
-                    self.reply_bytes += body.len();
-                    work.feed(Reply { status, body: &body })?;
+                    // As the object does: what was learnt of an endpoint is kept where the work fails, too.
+                    self.endpoints.merge(&work.update());
+                    fed?;
                 }
             }
         }
-        self.endpoints.merge(&work.update());
         self.kept = Some(work.state().clone());
         Ok(true)
     }
