@@ -28,8 +28,8 @@ const IDENTITY: Identity = Identity { chain_id: CHAIN_ID, registry: REGISTRY };
 /// What a host has fetched, by name: never fetched again.
 pub(crate) type Shelf = HashMap<ShardEntry, Vec<u8>>;
 
-/// The manifest, as the object hands it out: none while a shard's version is of a height that the chain has not
-/// reached again after a reorg.
+/// The manifest, as the object hands it out: none while a shard's version is of a height that the chain has
+/// not reached again after a reorg.
 pub(crate) fn manifest(index: &Indexed) -> Result<Manifest, IndexError> {
     let made = Shards::read(&index.database)?.manifest(&index.state(), IDENTITY)?;
     let bytes = made.encode().map_err(|_| IndexError::Uncovered)?;
