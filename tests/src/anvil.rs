@@ -19,7 +19,10 @@ const START: Duration = Duration::from_secs(20);
 /// How long a transaction may take to be mined.
 const RECEIPT: Duration = Duration::from_secs(60);
 
-/// What to start; the default is a chain of id 31337 on a free port, at the wall clock's time.
+/// The id of a local chain, unless another one is asked for.
+pub const CHAIN_ID: u64 = 31_337;
+
+/// What to start; the default is a chain of the id [`CHAIN_ID`] on a free port, at the wall clock's time.
 #[derive(Debug, Clone, Default)]
 pub struct AnvilOptions {
     /// The port; 0 is any free one.
@@ -28,7 +31,7 @@ pub struct AnvilOptions {
     pub genesis_time: Option<u64>,
     /// The time between blocks; `None` mines a block per transaction.
     pub block_time: Option<Duration>,
-    /// The chain's id; `None` is anvil's 31337.
+    /// The chain's id; `None` is [`CHAIN_ID`].
     pub chain_id: Option<u64>,
     /// Where anvil's output is kept.
     pub log: Option<PathBuf>,

@@ -19,6 +19,9 @@ use crate::daemon::compile;
 use crate::http;
 use crate::process::{Process, Spawn};
 
+/// The origin of the services that the tests' gates guard.
+pub const ORIGIN: &str = "http://api.example";
+
 /// How long the gate may take to check its surroundings and listen.
 const START: Duration = Duration::from_secs(30);
 

@@ -301,8 +301,8 @@ pub async fn wait_until(what: &str, within: Duration, mut condition: impl AsyncF
     eventually(what, within, async || condition().await.then_some(())).await.unwrap();
 }
 
-/// A random TCP port that was free a moment ago, below those that the kernel gives to connections: none takes it
-/// meanwhile. Prefer port 0 where the child can report what it got.
+/// A random TCP port that was free a moment ago, below those that the kernel gives to connections: none takes
+/// it meanwhile. Prefer port 0 where the child can report what it got.
 pub fn free_port() -> Result<u16> {
     let ports = 20_000..30_000_u16;
     let first = RandomState::new().build_hasher().finish() % ports.len() as u64;

@@ -1,5 +1,5 @@
-//! The reverse proxies that ask the gate: Debian's nginx and Caddy, and PyPI's Envoy, each with the configuration
-//! of `docs/gate.md`.
+//! The reverse proxies that ask the gate: Debian's nginx and Caddy, and PyPI's Envoy, each with the
+//! configuration of `docs/gate.md`.
 
 use std::fs;
 use std::time::Duration;
@@ -81,8 +81,8 @@ impl Kind {
     }
 }
 
-/// Starts Envoy with the filter of `docs/signed-verdicts.md`, which lets a request through to the service only
-/// with a verdict of this issuer in `KYA-Verdict`. The keys are fetched from `keys`, whenever they are a
+/// Starts Envoy with the filter of `docs/signed-verdicts.md`, which lets a request through to the service
+/// only with a verdict of this issuer in `KYA-Verdict`. The keys are fetched from `keys`, whenever they are a
 /// second old.
 pub async fn verdict_verifier(
     keys: &str,
@@ -139,7 +139,8 @@ fn block(page: &str, heading: &str, language: &str) -> Result<String> {
 fn nginx(port: u16, gate: &str, service: &str) -> Result<Process> {
     let spawn = Spawn::new("nginx", "nginx");
     let directory = spawn.scratch().to_owned();
-    // Without a master process nginx needs no rights. Directories default to Debian's, which only root can write.
+    // Without a master process nginx needs no rights. Directories default to Debian's, which only root can
+    // write.
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|name| format!("{name}_temp_path {};", directory.join(name).display()));
     let locations = configuration("### nginx", "nginx", gate, service)?;

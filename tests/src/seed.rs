@@ -53,6 +53,13 @@ pub fn showcase_genesis() -> u64 {
     wall_clock() - BEGINS - DAY
 }
 
+/// A chain with one agent, of the wallet `good`.
+pub async fn chain_of_one() -> Result<Chain> {
+    let chain = Chain::start(AnvilOptions::default()).await?;
+    chain.send(chain.owner(), registration_call(1, wallet("good").address(), "guarded", 0)).await?;
+    Ok(chain)
+}
+
 /// A chain with the showcase on it.
 pub async fn showcase_chain() -> Result<(Chain, Showcase)> {
     let chain = Chain::start(AnvilOptions::since(showcase_genesis())).await?;

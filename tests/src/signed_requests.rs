@@ -142,6 +142,11 @@ impl Signed {
         self
     }
 
+    /// What Envoy asks a gate about it: the target is behind the policy `api`.
+    pub fn asked_by_envoy(&self) -> Self {
+        self.clone().asking(&self.draft.method, &format!("/gate/api{}", self.draft.target))
+    }
+
     /// The same signature on another request.
     pub fn asking(mut self, method: &str, target: &str) -> Self {
         (self.draft.method, self.draft.target) = (method.to_owned(), target.to_owned());

@@ -7,6 +7,7 @@ use anyhow::Result;
 use tempfile::TempDir;
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
+use crate::anvil::CHAIN_ID;
 use crate::chain::Chain;
 use crate::client::Client;
 use crate::documents::Documents;
@@ -19,9 +20,6 @@ use crate::worker::{Worker, WorkerOptions};
 
 /// How long two Workers may take to find one another.
 const FOUND: Duration = Duration::from_secs(60);
-
-/// The id of a local chain, unless it is given another.
-const CHAIN_ID: u64 = 31_337;
 
 /// A fixture that the tests of a program share, one at a time: they count requests, or inject faults.
 #[derive(Debug)]

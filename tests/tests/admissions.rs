@@ -11,13 +11,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use e2e::anvil::AnvilOptions;
+use e2e::anvil::CHAIN_ID;
 use e2e::chain::Chain;
 use e2e::fault::{Fault, Rule};
-use e2e::gate::Gate;
+use e2e::gate::{Gate, ORIGIN};
 use e2e::proxy::Proxy;
 use e2e::reverse_proxies::Kind;
-use e2e::seed::{registration_call, wallet};
+use e2e::seed::{chain_of_one, registration_call, wallet};
 use e2e::signed_requests::{Draft, RawAnswer, Signed};
 use e2e::verdict_tokens::{key_file, key_set, new_key};
 use e2e::{http, signers, verifier};
@@ -27,10 +27,7 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const ORIGIN: &str = "http://api.example";
 const ISSUER: &str = "https://kya.example";
-/// A local chain's id.
-const CHAIN: u64 = 31_337;
 
 /// A gate that records, over a chain with one agent.
 struct Recorded {
@@ -42,15 +39,12 @@ struct Recorded {
 
 impl Recorded {
     async fn start(evidence: bool) -> Self {
-        let (chain, directory) =
-            (Chain::start(AnvilOptions::default()).await.unwrap(), tempfile::tempdir().unwrap());
-        let call = registration_call(1, wallet("good").address(), "guarded", 0);
-        chain.send(chain.owner(), call).await.unwrap();
+        let (chain, directory) = (chain_of_one().await.unwrap(), tempfile::tempdir().unwrap());
         let rpc = Proxy::start(chain.node.url()).await.unwrap();
         let keys = directory.path().join("keys.json");
         key_file(&keys, &key_set(&[&new_key().await.unwrap()])).unwrap();
         let registry = chain.contracts.registry.to_string();
-        let text = Kind::Envoy.gate(ORIGIN, CHAIN, rpc.url(), &registry).unwrap();
+        let text = Kind::Envoy.gate(ORIGIN, CHAIN_ID, rpc.url(), &registry).unwrap();
         let records = directory.path().join("admissions.jsonl");
         let text = format!(
             "{text}\n[verdict]\nissuer = \"{ISSUER}\"\nkeys = \"{}\"\n\n[records]\nfile = \"{}\"\nevidence = {evidence}\n",
@@ -67,13 +61,11 @@ impl Recorded {
 
     /// The answer to a request that Envoy asks about.
     async fn ask(&self, request: Signed) -> RawAnswer {
-        let mut asked = request;
-        asked.draft.target = format!("/gate/api{}", asked.draft.target);
-        asked.send(self.gate.url()).await.unwrap()
+        request.asked_by_envoy().send(self.gate.url()).await.unwrap()
     }
 
     async fn admit(&self, draft: Draft) -> RawAnswer {
-        let answer = self.ask(draft.sign(&wallet("good"), CHAIN)).await;
+        let answer = self.ask(draft.sign(&wallet("good"), CHAIN_ID)).await;
         assert_eq!(answer.status, 200, "{answer:?}\n{}", self.gate.log());
         answer
     }
@@ -187,7 +179,7 @@ async fn the_program_says_who_asked_for_what_and_what_the_registry_said() {
         "1: 20",
         "GET http://api.example/items, signed by",
         &format!(
-            "{agent} of chain {CHAIN}, admitted under api by {ISSUER}: provision at block {number}, liable 0x"
+            "{agent} of chain {CHAIN_ID}, admitted under api by {ISSUER}: provision at block {number}, liable 0x"
         ),
         &format!("proved against the hash {hash} that you gave"),
     ] {
@@ -223,11 +215,11 @@ async fn the_program_says_who_asked_for_what_and_what_the_registry_said() {
 #[tokio::test(flavor = "multi_thread")]
 async fn there_is_a_record_for_each_admission_and_for_nothing_else() {
     let recorded = Recorded::start(true).await;
-    let request = Draft::get(ORIGIN, "/items").sign(&wallet("good"), CHAIN);
+    let request = Draft::get(ORIGIN, "/items").sign(&wallet("good"), CHAIN_ID);
     assert_eq!(recorded.ask(request.clone()).await.status, 200);
     assert_eq!(recorded.ask(request).await.status, 401, "replayed");
     assert_eq!(recorded.ask(Draft::get(ORIGIN, "/").unsigned()).await.status, 401);
-    let denied = recorded.ask(Draft::get(ORIGIN, "/").sign(&wallet("new"), CHAIN)).await;
+    let denied = recorded.ask(Draft::get(ORIGIN, "/").sign(&wallet("new"), CHAIN_ID)).await;
     assert_eq!(denied.status, 403);
     let token = denied.raw_header("kya-verdict").unwrap();
     assert_eq!(Jws::parse(&token).unwrap().claims.jti, None, "a refusal's token makes no record");
@@ -240,7 +232,7 @@ async fn there_is_a_record_for_each_admission_and_for_nothing_else() {
     assert_eq!(recorded.lines().len(), 1);
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
-    let refused = recorded.ask(Draft::get(ORIGIN, "/").sign(&wallet("good"), CHAIN)).await;
+    let refused = recorded.ask(Draft::get(ORIGIN, "/").sign(&wallet("good"), CHAIN_ID)).await;
     assert!(refused.status == 503 && refused.body.contains("record_unavailable"), "{refused:?}");
     fs::remove_dir(&file).unwrap();
     recorded.admit(Draft::get(ORIGIN, "/")).await;
@@ -252,9 +244,9 @@ async fn there_is_a_record_for_each_admission_and_for_nothing_else() {
     recorded
         .rpc
         .inject(Rule::on("eth_getProof", Fault::error(-32601, "the method eth_getProof does not exist")));
-    let refused = recorded.ask(Draft::get(ORIGIN, "/").sign(&wallet("second"), CHAIN)).await;
+    let refused = recorded.ask(Draft::get(ORIGIN, "/").sign(&wallet("second"), CHAIN_ID)).await;
     assert!(refused.status == 503 && refused.body.contains("record_unavailable"), "{refused:?}");
     recorded.rpc.heal();
-    let answer = recorded.ask(Draft::get(ORIGIN, "/").sign(&wallet("second"), CHAIN)).await;
+    let answer = recorded.ask(Draft::get(ORIGIN, "/").sign(&wallet("second"), CHAIN_ID)).await;
     assert_eq!((answer.status, recorded.lines().len()), (200, 2), "{answer:?}");
 }

@@ -1,22 +1,22 @@
 //! Requests that the field's own libraries sign, over HTTP through nginx and the gate.
 //!
-//! 1. npm `@slicekit/erc8128` and crate `erc8128` (the earlier draft), npm `http-message-signatures` with viem
-//!    and PyPI `http-message-signatures` with eth-account (the draft of August 2026) are admitted.
-//! 2. A request that npm `web-bot-auth` signed as well is admitted by its ERC-8128 signature, and never by the
-//!    other one alone.
+//! 1. npm `@slicekit/erc8128` and crate `erc8128` (the earlier draft), npm `http-message-signatures` with
+//!    viem and PyPI `http-message-signatures` with eth-account (the draft of August 2026) are admitted.
+//! 2. A request that npm `web-bot-auth` signed as well is admitted by its ERC-8128 signature, and never by
+//!    the other one alone.
 //! 3. What the gate asks of each route is at `/.well-known/erc8128`.
 
 use std::time::Duration;
 
 use alloy::hex;
 use anyhow::Result;
-use e2e::anvil::AnvilOptions;
+use e2e::anvil::{AnvilOptions, CHAIN_ID};
 use e2e::chain::Chain;
 use e2e::gate::{Gate, Service};
 use e2e::http;
 use e2e::process::free_port;
 use e2e::reverse_proxies::Kind;
-use e2e::seed::{registration_call, wallet};
+use e2e::seed::{chain_of_one, wallet};
 use e2e::signers;
 use erc8128::SignOptions;
 use erc8128::client::signed_fetch;
@@ -25,8 +25,6 @@ use reqwest::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// A local chain's id.
-const CHAIN: u64 = 31_337;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What became of one request.
@@ -40,7 +38,7 @@ struct ClientOutcome {
 
 /// The earlier draft, by its crate: a GET with a query and a POST with content.
 async fn erc8128_crate(origin: &str, key: &[u8]) -> Result<Vec<ClientOutcome>> {
-    let (signer, client) = (EoaSigner::from_slice(key, CHAIN)?, http::client(PATIENCE));
+    let (signer, client) = (EoaSigner::from_slice(key, CHAIN_ID)?, http::client(PATIENCE));
     let content = br#"{"amount":"100"}"#;
     let mut outcomes = Vec::new();
     for (method, target, content) in
@@ -62,19 +60,17 @@ async fn erc8128_crate(origin: &str, key: &[u8]) -> Result<Vec<ClientOutcome>> {
 
 #[tokio::test]
 async fn what_the_fields_libraries_sign_is_admitted() -> Result<()> {
-    let chain = Chain::start(AnvilOptions::default()).await?;
-    let agent = wallet("good");
-    chain.send(chain.owner(), registration_call(1, agent.address(), "guarded", 0)).await?;
+    let (chain, agent) = (chain_of_one().await?, wallet("good"));
     let port = free_port()?;
     let origin = format!("http://127.0.0.1:{port}");
     let registry = chain.contracts.registry.to_string();
-    let gate = Gate::start(&Kind::Nginx.gate(&origin, CHAIN, chain.node.url(), &registry)?).await?;
+    let gate = Gate::start(&Kind::Nginx.gate(&origin, CHAIN_ID, chain.node.url(), &registry)?).await?;
     let service = Service::start().await?;
     let (_nginx, url) = Kind::Nginx.start_on(port, gate.url(), service.url()).await?;
     assert_eq!(url, origin);
 
     let key = hex::encode_prefixed(agent.to_bytes());
-    let arguments = [origin.as_str(), &CHAIN.to_string(), &key];
+    let arguments = [origin.as_str(), &CHAIN_ID.to_string(), &key];
     let mut outcomes = erc8128_crate(&origin, agent.to_bytes().as_slice()).await?;
     for printed in [
         signers::node("signed-requests.mjs", &arguments).await?,
@@ -102,7 +98,7 @@ async fn what_the_fields_libraries_sign_is_admitted() -> Result<()> {
 async fn what_each_route_asks_for_can_be_read_before_signing() -> Result<()> {
     let chain = Chain::start(AnvilOptions::default()).await?;
     let registry = chain.contracts.registry.to_string();
-    let configuration = Kind::Nginx.gate("http://api.example", CHAIN, chain.node.url(), &registry)?;
+    let configuration = Kind::Nginx.gate("http://api.example", CHAIN_ID, chain.node.url(), &registry)?;
     let routes = "routes = [\"/orders\", \"/items/*\"]\ncomponents = [\"x-tenant\"]\n";
     let gate = Gate::start(&(configuration + routes)).await?;
     let service = Service::start().await?;
@@ -113,7 +109,7 @@ async fn what_each_route_asks_for_can_be_read_before_signing() -> Result<()> {
         (200, "application/json")
     );
     let document: Value = answer.json().await?;
-    assert_eq!(document["chains"], json!([format!("eip155:{CHAIN}")]));
+    assert_eq!(document["chains"], json!([format!("eip155:{CHAIN_ID}")]));
     for route in ["/orders", "/items/*"] {
         let policy = &document["route_policies"][route];
         assert_eq!(policy["required_components"], json!(["x-tenant"]), "{document}");

@@ -5,17 +5,13 @@
 //! 3. A refusal is the daemon's, byte for byte.
 
 use alloy::signers::local::PrivateKeySigner;
-use e2e::anvil::AnvilOptions;
+use e2e::anvil::CHAIN_ID;
 use e2e::chain::Chain;
-use e2e::gate::{Gate, start_example};
+use e2e::gate::{Gate, ORIGIN, start_example};
 use e2e::process::Process;
 use e2e::reverse_proxies::Kind;
-use e2e::seed::{registration_call, wallet};
+use e2e::seed::{chain_of_one, registration_call, wallet};
 use e2e::signed_requests::{Draft, RawAnswer, Signed};
-
-const ORIGIN: &str = "http://api.example";
-/// A local chain's id.
-const CHAIN: u64 = 31_337;
 
 struct Stage {
     _chain: Chain,
@@ -28,11 +24,9 @@ struct Stage {
 impl Stage {
     /// A chain with one agent, of the wallet `good`, and the example.
     async fn start() -> Self {
-        let chain = Chain::start(AnvilOptions::default()).await.unwrap();
-        let agent = registration_call(1, wallet("good").address(), "guarded", 0);
-        chain.send(chain.owner(), agent).await.unwrap();
+        let chain = chain_of_one().await.unwrap();
         let registry = chain.contracts.registry.to_string();
-        let daemon = Kind::Envoy.gate(ORIGIN, CHAIN, chain.node.url(), &registry).unwrap();
+        let daemon = Kind::Envoy.gate(ORIGIN, CHAIN_ID, chain.node.url(), &registry).unwrap();
         let (_example, url) = start_example(&embedded(&daemon)).await.unwrap();
         Self { _chain: chain, daemon, url, _example }
     }
@@ -57,7 +51,7 @@ fn good() -> PrivateKeySigner {
 #[tokio::test]
 async fn a_signed_request_reaches_the_handler_with_its_wallet_and_no_word_of_the_clients() {
     let stage = Stage::start().await;
-    let request = Draft::get(ORIGIN, "/items?view=full").header("kya-liable", "me").sign(&good(), CHAIN);
+    let request = Draft::get(ORIGIN, "/items?view=full").header("kya-liable", "me").sign(&good(), CHAIN_ID);
     let admitted = stage.send(&request).await;
     assert_eq!(admitted.status, 200, "{admitted:?}");
     let agent = registration_call(1, good().address(), "guarded", 0);
@@ -73,7 +67,7 @@ async fn a_signed_request_reaches_the_handler_with_its_wallet_and_no_word_of_the
 async fn content_that_is_not_the_signed_one_reaches_no_handler() {
     let stage = Stage::start().await;
     let wallet = good().address().to_checksum(None);
-    let signed = || Draft::post(ORIGIN, "/orders", r#"{"amount":"100"}"#).sign(&good(), CHAIN);
+    let signed = || Draft::post(ORIGIN, "/orders", r#"{"amount":"100"}"#).sign(&good(), CHAIN_ID);
     for chunked in [false, true] {
         let changed = stage.send(&signed().carrying(r#"{"amount":"900"}"#, chunked)).await;
         assert!(changed.status == 401 && changed.body.contains("bad_content_digest"), "{changed:?}");
@@ -83,7 +77,7 @@ async fn content_that_is_not_the_signed_one_reaches_no_handler() {
         assert_eq!(same.status, 200, "{same:?}");
         assert!(same.body.contains(&format!(r#"{wallet} orders {{"amount":"100"}}"#)), "{same:?}");
     }
-    let undigested = Draft::get(ORIGIN, "/items").sign(&good(), CHAIN).asking("POST", "/orders");
+    let undigested = Draft::get(ORIGIN, "/items").sign(&good(), CHAIN_ID).asking("POST", "/orders");
     assert_eq!(stage.send(&undigested.carrying("x", false)).await.status, 401);
 }
 
@@ -95,13 +89,12 @@ async fn a_refusal_is_the_daemons() {
     for (request, status) in [
         (Draft::get(ORIGIN, "/items").unsigned(), 401),
         (draft().unsigned(), 401),
-        (draft().sign(&wallet("new"), CHAIN), 403),
+        (draft().sign(&wallet("new"), CHAIN_ID), 403),
         (draft().sign(&good(), 1), 401),
-        (draft().sign(&good(), CHAIN).with("signature", "%"), 400),
-        (draft().sign(&good(), CHAIN).asking("PUT", "/orders"), 401),
+        (draft().sign(&good(), CHAIN_ID).with("signature", "%"), 400),
+        (draft().sign(&good(), CHAIN_ID).asking("PUT", "/orders"), 401),
     ] {
-        let mut asked = request.clone();
-        asked.draft.target = format!("/gate/api{}", request.draft.target);
+        let asked = request.asked_by_envoy();
         let (layer, daemon) = (stage.send(&request).await, asked.send(daemon.url()).await.unwrap());
         assert_eq!((layer.status, daemon.status), (status, status), "{layer:?} {daemon:?}");
         assert_eq!(layer.body, daemon.body);

@@ -9,19 +9,18 @@ use std::time::Duration;
 
 use alloy::signers::local::PrivateKeySigner;
 use e2e::fault::{Fault, Rule};
-use e2e::gate::{Gate, Received, Service};
+use e2e::gate::{Gate, ORIGIN, Received, Service};
 use e2e::process::Process;
 use e2e::proxy::Proxy;
 use e2e::reverse_proxies::Kind;
 use e2e::seed::{registration_call, suspension, wallet};
 use e2e::signed_requests::{Draft, RawAnswer, Signed};
 use e2e::verdict_tokens::{key_file, key_set, kid, new_key, signing};
-use e2e::{anvil::AnvilOptions, chain::Chain};
+use e2e::{
+    anvil::{AnvilOptions, CHAIN_ID},
+    chain::Chain,
+};
 use registry_core::token::Jws;
-
-const ORIGIN: &str = "http://api.example";
-/// A local chain's id.
-const CHAIN: u64 = 31_337;
 
 /// A proxy with a gate beside it and a service behind it.
 struct Stage {
@@ -45,7 +44,7 @@ impl Stage {
         chain.send(chain.owner(), suspension(2, "a test")).await.unwrap();
         let rpc = Proxy::start(chain.node.url()).await.unwrap();
         let registry = chain.contracts.registry.to_string();
-        let configuration = kind.gate(ORIGIN, CHAIN, rpc.url(), &registry).unwrap();
+        let configuration = kind.gate(ORIGIN, CHAIN_ID, rpc.url(), &registry).unwrap();
         let gate = Gate::start(&configuration).await.unwrap();
         let service = Service::start().await.unwrap();
         let (process, url) = kind.start(gate.url(), service.url()).await.unwrap();
@@ -104,19 +103,19 @@ async fn each_proxy_answers_each_request_with_its_exact_status() {
             }
             table.iter_mut().find(|(row, _)| *row == name).unwrap().1.push(answer.status);
         };
-        let request = get("/items?view=full").sign(&good(), CHAIN);
+        let request = get("/items?view=full").sign(&good(), CHAIN_ID);
         let received = stage.admitted(&request).await;
         assert_eq!(received.header("kya-wallet"), [good().address().to_checksum(None)]);
         row("provision", &RawAnswer { status: 200, ..RawAnswer::default() });
 
-        let answer = stage.refused(&get("/").sign(&wallet("suspended"), CHAIN)).await;
+        let answer = stage.refused(&get("/").sign(&wallet("suspended"), CHAIN_ID)).await;
         with_status(403, "kya_not_allowed", &answer, kind);
         assert!(
             answer.body.contains(r#""decision":"request_renewal","reasons":["SUSPENDED"]"#),
             "{answer:?}"
         );
         row("renewal", &answer);
-        let answer = stage.refused(&get("/").sign(&wallet("new"), CHAIN)).await;
+        let answer = stage.refused(&get("/").sign(&wallet("new"), CHAIN_ID)).await;
         with_status(403, "kya_not_allowed", &answer, kind);
         assert!(answer.body.contains(r#""decision":"deny","reasons":["NOT_REGISTERED"]"#), "{answer:?}");
         row("deny", &answer);
@@ -131,22 +130,22 @@ async fn each_proxy_answers_each_request_with_its_exact_status() {
         let answer = stage.refused(&request).await;
         with_status(401, "nonce_reused", &answer, kind);
         row("replayed", &answer);
-        let answer = stage.refused(&get("/").sign(&good(), CHAIN).with("signature", "request=(")).await;
+        let answer = stage.refused(&get("/").sign(&good(), CHAIN_ID).with("signature", "request=(")).await;
         with_status(400, "signature_input_invalid", &answer, kind);
         row("malformed", &answer);
         let answer =
-            stage.refused(&Draft::get("http://other.example", "/").sign(&good(), CHAIN).at(ORIGIN)).await;
+            stage.refused(&Draft::get("http://other.example", "/").sign(&good(), CHAIN_ID).at(ORIGIN)).await;
         with_status(401, "bad_signature", &answer, kind);
         row("another host", &answer);
 
         stage.rpc.inject(Rule::on("eth_call", Fault::Refuse));
-        let answer = stage.refused(&get("/").sign(&wallet("unknown yet"), CHAIN)).await;
+        let answer = stage.refused(&get("/").sign(&wallet("unknown yet"), CHAIN_ID)).await;
         with_status(503, "signature_verification_unavailable", &answer, kind);
         row("KYA away", &answer);
         stage.rpc.heal();
         let gate = stage.gate.take().unwrap();
         assert!(gate.terminate().await.unwrap().success(), "it ends in good order");
-        let answer = stage.refused(&get("/").sign(&good(), CHAIN)).await;
+        let answer = stage.refused(&get("/").sign(&good(), CHAIN_ID)).await;
         row("gate away", &answer);
     }
     println!("{:<14} {:?}", "", Kind::ALL);
@@ -183,7 +182,7 @@ async fn what_a_client_writes_is_never_the_gates_or_the_proxys_word() {
         ] {
             spoofed = spoofed.header(name, "spoofed");
         }
-        let received = stage.admitted(&spoofed.sign(&good(), CHAIN)).await;
+        let received = stage.admitted(&spoofed.sign(&good(), CHAIN_ID)).await;
         for name in ["kya-wallet", "kya-agent-id", "kya-decision", "kya-liable", "kya-until"] {
             let values = received.header(name);
             assert!(values.len() == 1 && values[0] != "spoofed", "{kind:?}, {name}: {values:?}");
@@ -201,15 +200,15 @@ async fn what_a_client_writes_is_never_the_gates_or_the_proxys_word() {
             ("X-Original-Method", "POST"),
             ("X-Original-Content", "0"),
         ] {
-            let request = get("/private").header(name, value).sign(&good(), CHAIN);
+            let request = get("/private").header(name, value).sign(&good(), CHAIN_ID);
             assert_eq!(stage.admitted(&request).await.target, "/private", "{kind:?}, {name}");
             // Signed for what the header says, it is not signed for what is asked.
             let other = match name {
                 "X-Forwarded-Uri" | "X-Original-URI" => {
-                    get("/public").sign(&good(), CHAIN).asking("GET", "/private")
+                    get("/public").sign(&good(), CHAIN_ID).asking("GET", "/private")
                 }
                 _ => Draft { method: "POST".to_owned(), ..get("/private") }
-                    .sign(&good(), CHAIN)
+                    .sign(&good(), CHAIN_ID)
                     .asking("GET", "/private"),
             };
             let answer = stage.refused(&other.with(name, value)).await;
@@ -227,11 +226,11 @@ async fn through_each_proxy_the_service_gets_the_gates_token_and_never_a_clients
     key_file(&file, &key_set(&[&key])).unwrap();
     for kind in Kind::ALL {
         let registry = chain.contracts.registry.to_string();
-        let configuration = kind.gate(ORIGIN, CHAIN, chain.node.url(), &registry).unwrap();
+        let configuration = kind.gate(ORIGIN, CHAIN_ID, chain.node.url(), &registry).unwrap();
         let gate = Gate::start(&(configuration + &signing("https://kya.example", &file))).await.unwrap();
         let service = Service::start().await.unwrap();
         let (_proxy, url) = kind.start(gate.url(), service.url()).await.unwrap();
-        let spoofed = get("/items").header("KYA-Verdict", "spoofed").sign(&good(), CHAIN);
+        let spoofed = get("/items").header("KYA-Verdict", "spoofed").sign(&good(), CHAIN_ID);
         let answer = spoofed.send(&url).await.unwrap();
         assert_eq!(answer.status, 200, "{kind:?}: {answer:?}\n{}", gate.log());
         let received = service.take();
@@ -253,7 +252,7 @@ async fn targets_and_contents_arrive_as_they_were_signed() {
             "/a/%2e%2e/gate/other",
             "/?",
         ] {
-            let request = get(target).sign(&good(), CHAIN);
+            let request = get(target).sign(&good(), CHAIN_ID);
             let answer = stage.send(&request).await;
             let received = stage.service.take();
             assert_eq!(
@@ -263,25 +262,26 @@ async fn targets_and_contents_arrive_as_they_were_signed() {
                 stage.log()
             );
             // The same request for any other target is refused.
-            let answer = stage.refused(&get(target).sign(&good(), CHAIN).asking("GET", "/elsewhere")).await;
+            let answer =
+                stage.refused(&get(target).sign(&good(), CHAIN_ID).asking("GET", "/elsewhere")).await;
             assert_eq!(answer.status, 401, "{kind:?}, {target}");
         }
         // Braces belong in no target. Caddy, which would expand them in a path of its own, encodes them for the
         // gate: they are not what was signed.
-        let answer = stage.send(&get("/i{http.request.method}").sign(&good(), CHAIN)).await;
+        let answer = stage.send(&get("/i{http.request.method}").sign(&good(), CHAIN_ID)).await;
         let expected = if kind == Kind::Caddy { (401, 0) } else { (200, 1) };
         assert_eq!((answer.status, stage.service.take().len()), expected, "{kind:?}");
         for chunked in [false, true] {
             let draft = Draft { chunked, ..Draft::post(ORIGIN, "/orders", r#"{"hello":"world"}"#) };
-            let received = stage.admitted(&draft.clone().sign(&good(), CHAIN)).await;
+            let received = stage.admitted(&draft.clone().sign(&good(), CHAIN_ID)).await;
             assert_eq!(received.body, r#"{"hello":"world"}"#, "{kind:?}, chunked: {chunked}");
             assert_eq!(received.method, "POST");
             // Content behind a signature over none.
-            let empty = Draft { body: String::new(), ..draft.clone() }.sign(&good(), CHAIN);
+            let empty = Draft { body: String::new(), ..draft.clone() }.sign(&good(), CHAIN_ID);
             let answer = stage.refused(&empty.carrying(&draft.body, chunked)).await;
             assert_eq!(answer.status, 401, "{kind:?}, chunked: {chunked}: {answer:?}");
             // Other content: Envoy alone shows it to the gate.
-            let other = draft.sign(&good(), CHAIN).carrying(r#"{"hello":"other"}"#, chunked);
+            let other = draft.sign(&good(), CHAIN_ID).carrying(r#"{"hello":"other"}"#, chunked);
             let answer = stage.send(&other).await;
             let reached = stage.service.take().len();
             let expected = if kind == Kind::Envoy { (401, 0) } else { (200, 1) };
@@ -293,7 +293,7 @@ async fn targets_and_contents_arrive_as_they_were_signed() {
 #[tokio::test]
 async fn check_says_what_is_wrong_and_serve_does_not_start_with_it() {
     let configuration = |rpc: &str| {
-        Kind::Envoy.gate(ORIGIN, CHAIN, rpc, "0x00000000000000000000000000000000000000aa").unwrap()
+        Kind::Envoy.gate(ORIGIN, CHAIN_ID, rpc, "0x00000000000000000000000000000000000000aa").unwrap()
     };
     let silent = format!("http://127.0.0.1:{}", e2e::process::free_port().unwrap());
     let (good, report) = Gate::check(&configuration(&silent)).await.unwrap();
@@ -307,7 +307,7 @@ async fn check_says_what_is_wrong_and_serve_does_not_start_with_it() {
     let error = Gate::start(&configuration(&silent)).await.unwrap_err().to_string();
     assert!(error.contains("not started"), "{error}");
     let registry = chain.contracts.registry.to_string();
-    let right = Kind::Envoy.gate(ORIGIN, CHAIN, chain.node.url(), &registry).unwrap();
+    let right = Kind::Envoy.gate(ORIGIN, CHAIN_ID, chain.node.url(), &registry).unwrap();
     let (good, report) = Gate::check(&right).await.unwrap();
     assert!(
         good && report.contains("✓ policy") && report.contains("http://api.example, Provision"),

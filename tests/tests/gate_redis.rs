@@ -9,46 +9,35 @@
 use std::time::{Duration, Instant};
 
 use alloy::signers::local::PrivateKeySigner;
-use e2e::anvil::AnvilOptions;
+use e2e::anvil::CHAIN_ID;
 use e2e::chain::Chain;
-use e2e::gate::Gate;
+use e2e::gate::{Gate, ORIGIN};
 use e2e::http;
 use e2e::process::wait_until;
 use e2e::redis::Redis;
 use e2e::reverse_proxies::Kind;
-use e2e::seed::{registration_call, wallet};
+use e2e::seed::{chain_of_one, wallet};
 use e2e::signed_requests::{Draft, RawAnswer, Signed};
 use futures_util::future::join_all;
 
-const ORIGIN: &str = "http://api.example";
-/// A local chain's id.
-const CHAIN: u64 = 31_337;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What Envoy asks about a request: the target is behind the policy.
 async fn ask(gate: &Gate, request: &Signed) -> RawAnswer {
-    let mut asked = request.clone();
-    asked.draft.target = format!("/gate/api{}", request.draft.target);
-    asked.send(gate.url()).await.unwrap()
+    request.asked_by_envoy().send(gate.url()).await.unwrap()
 }
 
 fn signed() -> Signed {
-    Draft::get(ORIGIN, "/items").sign(&agent(), CHAIN)
+    Draft::get(ORIGIN, "/items").sign(&agent(), CHAIN_ID)
 }
 
 fn agent() -> PrivateKeySigner {
     wallet("good")
 }
 
-async fn chain() -> Chain {
-    let chain = Chain::start(AnvilOptions::default()).await.unwrap();
-    chain.send(chain.owner(), registration_call(1, agent().address(), "guarded", 0)).await.unwrap();
-    chain
-}
-
 fn configuration(chain: &Chain, redis: &str) -> String {
     let registry = chain.contracts.registry.to_string();
-    let text = Kind::Envoy.gate(ORIGIN, CHAIN, chain.node.url(), &registry).unwrap();
+    let text = Kind::Envoy.gate(ORIGIN, CHAIN_ID, chain.node.url(), &registry).unwrap();
     text + &format!("\n[redis]\nurl = \"{redis}\"\n")
 }
 
@@ -72,7 +61,7 @@ async fn readiness(gate: &Gate) -> (u16, String) {
 
 #[tokio::test]
 async fn of_two_hundred_copies_of_a_request_over_two_gates_one_is_admitted() {
-    let (chain, redis) = (chain().await, Redis::start(&[]).await.unwrap());
+    let (chain, redis) = (chain_of_one().await.unwrap(), Redis::start(&[]).await.unwrap());
     let configuration = configuration(&chain, &redis.url());
     let gates = [Gate::start(&configuration).await.unwrap(), Gate::start(&configuration).await.unwrap()];
     for gate in &gates {
@@ -92,7 +81,7 @@ async fn of_two_hundred_copies_of_a_request_over_two_gates_one_is_admitted() {
 
 #[tokio::test]
 async fn a_redis_that_is_away_or_stands_still_refuses_and_after_it_gates_go_on_without_a_replay() {
-    let (chain, mut redis) = (chain().await, Redis::start(&[]).await.unwrap());
+    let (chain, mut redis) = (chain_of_one().await.unwrap(), Redis::start(&[]).await.unwrap());
     let gate = Gate::start(&configuration(&chain, &redis.url())).await.unwrap();
     admitted(&gate).await;
 
@@ -128,7 +117,7 @@ async fn a_redis_that_is_away_or_stands_still_refuses_and_after_it_gates_go_on_w
 
 #[tokio::test]
 async fn check_says_whether_redis_can_hold_nonces() {
-    let chain = chain().await;
+    let chain = chain_of_one().await.unwrap();
     let good = Redis::start(&["--requirepass", "k3y"]).await.unwrap();
     let with = |password: &str| good.url().replace("//", &format!("//:{password}@"));
     let forgetful = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
@@ -149,7 +138,7 @@ async fn check_says_whether_redis_can_hold_nonces() {
 
 #[tokio::test]
 async fn a_full_redis_refuses_and_forgets_no_nonce() {
-    let chain = chain().await;
+    let chain = chain_of_one().await.unwrap();
     let redis = Redis::start(&[]).await.unwrap();
     let gate = Gate::start(&configuration(&chain, &redis.url())).await.unwrap();
     let before = admitted(&gate).await;

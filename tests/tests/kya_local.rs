@@ -2,8 +2,8 @@
 //!
 //! 1. Shards never change, come compressed to clients that take that, and several at a time; each request
 //!    counts as one.
-//! 2. A `LocalKya` has the chain's verdicts without the API, also right after a restart; its next update has a
-//!    suspension.
+//! 2. A `LocalKya` has the chain's verdicts without the API, also right after a restart; its next update has
+//!    a suspension.
 //! 3. With the API away it gives its verdicts for as long as they may be old, and then none.
 //! 4. An API that lies about one agent is caught by spot checks, with the evidence.
 
@@ -12,7 +12,7 @@ use std::io::Read as _;
 use std::time::{Duration, Instant};
 
 use alloy::primitives::{Address, B256};
-use e2e::anvil::{AnvilOptions, wall_clock};
+use e2e::anvil::{AnvilOptions, CHAIN_ID, wall_clock};
 use e2e::chain::Chain;
 use e2e::http;
 use e2e::process::wait_until;
@@ -33,7 +33,6 @@ use tokio::net::{TcpListener, TcpStream};
 
 const WAIT: Duration = Duration::from_secs(90);
 const AGENTS: u64 = 24;
-const CHAIN_ID: u64 = 31_337;
 
 fn wallet(id: u64) -> Address {
     seed::wallet(&format!("agent {id}")).address()

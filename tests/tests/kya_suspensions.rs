@@ -1,10 +1,10 @@
 //! How long a suspended agent is still provisioned, at several instances, by verdicts from the snapshot.
 //!
-//! Agents are suspended at random times. While the first third is, all goes well; in the second third the node
-//! lists logs late; in the last one it answers every other request only. An error is no verdict.
+//! Agents are suspended at random times. While the first third is, all goes well; in the second third the
+//! node lists logs late; in the last one it answers every other request only. An error is no verdict.
 //!
-//! `KYA_SUSPENSIONS=1000 KYA_SUSPENSIONS_TTL=60 cargo all-test --test kya_suspensions -- --nocapture` measures a
-//! thousand suspensions with the default TTL.
+//! `KYA_SUSPENSIONS=1000 KYA_SUSPENSIONS_TTL=60 cargo all-test --test kya_suspensions -- --nocapture`
+//! measures a thousand suspensions with the default TTL.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

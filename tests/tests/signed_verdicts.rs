@@ -12,13 +12,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use e2e::anvil::{AnvilOptions, wall_clock};
+use e2e::anvil::{CHAIN_ID, wall_clock};
 use e2e::chain::Chain;
 use e2e::client::Client;
-use e2e::gate::{Gate, Service};
+use e2e::gate::{Gate, ORIGIN, Service};
 use e2e::process::{Process, Spawn, wait_until};
 use e2e::reverse_proxies::{self, Kind};
-use e2e::seed::{kya, registration_call, wallet};
+use e2e::seed::{chain_of_one, kya, wallet};
 use e2e::signed_requests::Draft;
 use e2e::stage::Stage;
 use e2e::verdict_tokens::{key_file, key_set, kid, new_key, of_algorithm, signed, signing};
@@ -28,21 +28,10 @@ use registry_core::token::{Jws, KeySet, VerdictClaims};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-/// A local chain's id.
-const CHAIN: u64 = 31_337;
 const ISSUER: &str = "https://kya.example";
 const SITE: &str = "https://shop.example";
-/// The origin of the service behind a gate.
-const ORIGIN: &str = "http://api.example";
 const JWKS: &str = "/.well-known/jwks.json";
 const PATIENCE: Duration = Duration::from_secs(30);
-
-async fn chain() -> Chain {
-    let chain = Chain::start(AnvilOptions::default()).await.unwrap();
-    let call = registration_call(1, wallet("good").address(), "guarded", 0);
-    chain.send(chain.owner(), call).await.unwrap();
-    chain
-}
 
 /// A Worker that signs, and its keys: the present one and the next.
 struct Issuer {
@@ -58,9 +47,9 @@ async fn issuer() -> &'static Issuer {
             let (present, next) = (new_key().await.unwrap(), new_key().await.unwrap());
             let keys = key_set(&[&present, &next]);
             let signing = |options: WorkerOptions| {
-                options.var("VERDICT_KEYS", keys).var("VERDICT_ISSUER", ISSUER).var("CHAIN_ID", CHAIN)
+                options.var("VERDICT_KEYS", keys).var("VERDICT_ISSUER", ISSUER).var("CHAIN_ID", CHAIN_ID)
             };
-            let stage = Stage::over(chain().await, signing).await.unwrap();
+            let stage = Stage::over(chain_of_one().await.unwrap(), signing).await.unwrap();
             Issuer { stage, present, next }
         })
         .await
@@ -178,7 +167,7 @@ async fn the_worker_signs_for_clients_that_name_the_media_type() {
         assert_eq!(first.header(name), value, "{name}");
     }
     let claims = Jws::parse(&first.text).unwrap().claims;
-    let wallet = format!("eip155:{CHAIN}:{:#x}", wallet("good").address());
+    let wallet = format!("eip155:{CHAIN_ID}:{:#x}", wallet("good").address());
     let now = wall_clock();
     assert_eq!((claims.iss.as_str(), claims.sub, claims.aud), (ISSUER, wallet, None));
     assert!(claims.iat <= now && now < claims.exp && claims.exp <= claims.iat + 60, "{}", claims.exp);
@@ -188,13 +177,13 @@ async fn the_worker_signs_for_clients_that_name_the_media_type() {
     assert_eq!(liable, verdict["agent"]["haftungsperson"].as_str().unwrap());
     let again = token(client, "?history=0").await;
     assert_eq!(Jws::parse(&again).unwrap().claims.exp, claims.exp, "it ends with the cached verdict");
-    let unregistered = client.with("accept", "application/jwt").get(&kya("nobody")).await;
+    let unregistered = client.with("accept", "application/jwt").get(&kya("unregistered")).await;
     let unregistered = Jws::parse(&unregistered.text).unwrap().claims;
     let said = json!([unregistered.decision, unregistered.reasons, unregistered.liable]);
     assert_eq!(said, json!(["deny", ["NOT_REGISTERED"], null]));
 
     // Other questions have no signed form.
-    let other = kya("nobody").rsplit('/').next().unwrap().to_owned();
+    let other = kya("unregistered").rsplit('/').next().unwrap().to_owned();
     let block = format!("?block={}", stage.chain.node.height().await.unwrap());
     for query in [&block, "?evidence=1", &format!(",{other}")] {
         let refused = client.with("accept", "application/jwt").get(&format!("{path}{query}")).await;
@@ -239,7 +228,7 @@ async fn without_keys_a_worker_says_that_it_signs_none_and_wrong_ones_are_named(
     let (mut key, other) = (new_key().await.unwrap(), new_key().await.unwrap());
     key["d"] = other["d"].clone();
     let wrong =
-        options.var("VERDICT_KEYS", key_set(&[&key])).var("VERDICT_ISSUER", ISSUER).var("CHAIN_ID", CHAIN);
+        options.var("VERDICT_KEYS", key_set(&[&key])).var("VERDICT_ISSUER", ISSUER).var("CHAIN_ID", CHAIN_ID);
     let worker = Worker::start(wrong).await.unwrap();
     let message = worker.client().with("accept", "application/jwt").get(&kya("good")).await.error(500);
     assert_eq!(message, "Misconfigured: VERDICT_KEYS key 1: d is not the private part of x and y");
@@ -249,15 +238,14 @@ async fn without_keys_a_worker_says_that_it_signs_none_and_wrong_ones_are_named(
 /// A gate's configuration with the keys in this file.
 fn configuration(chain: &Chain, keys: &Path) -> String {
     let registry = chain.contracts.registry.to_string();
-    let text = Kind::Envoy.gate(ORIGIN, CHAIN, chain.node.url(), &registry).unwrap();
+    let text = Kind::Envoy.gate(ORIGIN, CHAIN_ID, chain.node.url(), &registry).unwrap();
     text + &signing(ISSUER, keys)
 }
 
 /// Asks the gate as Envoy does; the verdict that it signed.
 async fn admitted(gate: &str) -> String {
-    let mut asked = Draft::get(ORIGIN, "/items").sign(&wallet("good"), CHAIN);
-    asked.draft.target = format!("/gate/api{}", asked.draft.target);
-    let answer = asked.send(gate).await.unwrap();
+    let request = Draft::get(ORIGIN, "/items").sign(&wallet("good"), CHAIN_ID);
+    let answer = request.asked_by_envoy().send(gate).await.unwrap();
     assert_eq!(answer.status, 200, "{answer:?}");
     // Its head is in lower case, and a token is not.
     answer.raw_header("kya-verdict").unwrap()
@@ -265,7 +253,7 @@ async fn admitted(gate: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_rotate_under_load_without_a_refusal() {
-    let (chain, directory) = (chain().await, tempfile::tempdir().unwrap());
+    let (chain, directory) = (chain_of_one().await.unwrap(), tempfile::tempdir().unwrap());
     let keys = [new_key().await.unwrap(), new_key().await.unwrap(), new_key().await.unwrap()];
     let file = directory.path().join("keys.json");
     let set = |order: &[usize]| key_set(&order.iter().map(|index| &keys[*index]).collect::<Vec<_>>());
@@ -339,7 +327,7 @@ async fn keys_rotate_under_load_without_a_refusal() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_of_keys_that_cannot_be_used_is_named_and_changes_nothing() {
-    let (chain, directory) = (chain().await, tempfile::tempdir().unwrap());
+    let (chain, directory) = (chain_of_one().await.unwrap(), tempfile::tempdir().unwrap());
     let (key, file) = (new_key().await.unwrap(), directory.path().join("keys.json"));
     key_file(&file, &key_set(&[&key])).unwrap();
     let configuration = configuration(&chain, &file);

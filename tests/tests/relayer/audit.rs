@@ -172,8 +172,8 @@ pub(crate) async fn leave_pending(
     .unwrap();
 }
 
-/// Has one block mine all that is pending, lets the chain make blocks again, and waits until all these requests
-/// are executed.
+/// Has one block mine all that is pending, lets the chain make blocks again, and waits until all these
+/// requests are executed.
 pub(crate) async fn executed(stage: &Stage, client: &RelayClient, requests: &[Signed]) {
     stage.chain.node.mine(1).await.unwrap();
     stage.chain.node.set_automine(true).await.unwrap();

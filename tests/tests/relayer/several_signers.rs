@@ -1,8 +1,8 @@
 //! Several signers outside the daemon at once, one for each account: a key in AWS KMS and two remote signers.
 //!
 //! 1. Each signs for its account, and all accounts carry their part.
-//! 2. A signer that is slow, refuses or answers for another address stops its account alone: one log line says why,
-//!    the others carry its relays, and once it signs again its account is used again.
+//! 2. A signer that is slow, refuses or answers for another address stops its account alone: one log line
+//!    says why, the others carry its relays, and once it signs again its account is used again.
 //! 3. The same where a signer is silent or refuses from the start; only if none signs there is no start.
 //! 4. What is set wrongly is named.
 

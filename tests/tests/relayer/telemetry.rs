@@ -1,7 +1,8 @@
 //! What an operator sees: the dashboard and the alerts are about metrics that exist, and a collector gets
 //! traces and metrics.
 //!
-//! 1. Every metric and label in `relayer-daemon/ops` is one of a running daemon's; a fleet's are on the dashboard.
+//! 1. Every metric and label in `relayer-daemon/ops` is one of a running daemon's; a fleet's are on the
+//!    dashboard.
 //! 2. With a collector: spans of one relay in its client's trace, and the metrics of `/metrics`; no secrets.
 //! 3. A collector that is down holds up no relay, and the log says so once.
 

@@ -10,12 +10,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use e2e::anvil::AnvilOptions;
-use e2e::chain::Chain;
-use e2e::gate::Gate;
+use e2e::anvil::CHAIN_ID;
+use e2e::gate::{Gate, ORIGIN};
 use e2e::repo;
 use e2e::reverse_proxies::Kind;
-use e2e::seed::{registration_call, wallet};
+use e2e::seed::{chain_of_one, wallet};
 use e2e::signed_requests::Draft;
 use e2e::signers::printed;
 use erc8128::eoa::EoaSigner;
@@ -26,9 +25,6 @@ use tokio::process::Command;
 use crate::step;
 use crate::table::{Table, median, millis, p99};
 
-const ORIGIN: &str = "http://api.example";
-/// A local chain's id.
-const CHAIN: u64 = 31_337;
 /// Different requests that are verified over and over.
 const REQUESTS: usize = 200;
 /// How long each verifier is measured at a time.
@@ -95,7 +91,7 @@ async fn per_second(command: &mut Command) -> Result<u64> {
 
 /// Requests as the older dialect's crate signs them, which both verifiers take.
 async fn requests() -> Result<Vec<serde_json::Value>> {
-    let signer = EoaSigner::from_slice(wallet("good").to_bytes().as_slice(), CHAIN)?;
+    let signer = EoaSigner::from_slice(wallet("good").to_bytes().as_slice(), CHAIN_ID)?;
     let mut requests = Vec::new();
     for number in 0..REQUESTS {
         let body = if number % 2 == 0 { String::new() } else { format!(r#"{{"amount":"{number}"}}"#) };
@@ -113,17 +109,14 @@ async fn requests() -> Result<Vec<serde_json::Value>> {
 }
 
 async fn latency() -> Result<String> {
-    let chain = Chain::start(AnvilOptions::default()).await?;
-    let agent = wallet("good");
-    chain.send(chain.owner(), registration_call(1, agent.address(), "guarded", 0)).await?;
+    let (chain, agent) = (chain_of_one().await?, wallet("good"));
     let registry = chain.contracts.registry.to_string();
-    let configuration = Kind::Envoy.gate(ORIGIN, CHAIN, chain.node.url(), &registry)?;
+    let configuration = Kind::Envoy.gate(ORIGIN, CHAIN_ID, chain.node.url(), &registry)?;
     let gate = Gate::start_program(program("kya-gate"), &configuration).await?;
     // What Envoy asks about each request.
     let ask = |number: usize| {
-        let mut signed = Draft::get(ORIGIN, &format!("/items/{number}")).sign(&agent, CHAIN);
-        signed.draft.target = format!("/gate/api{}", signed.draft.target);
-        signed.text(true)
+        let request = Draft::get(ORIGIN, &format!("/items/{number}")).sign(&agent, CHAIN_ID);
+        request.asked_by_envoy().text(true)
     };
     let warm = send(&gate, &[vec![ask(0)]])?;
     ensure!(warm.len() == 1, "the verdict is warm");

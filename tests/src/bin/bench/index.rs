@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use alloy::primitives::{Address, Bytes, keccak256};
 use anyhow::{Context as _, Result, ensure};
-use e2e::anvil::{AnvilOptions, wall_clock};
+use e2e::anvil::{AnvilOptions, CHAIN_ID, wall_clock};
 use e2e::chain::Chain;
 use e2e::client::{Answer, Client};
 use e2e::fault::{Fault, Rule};
@@ -150,7 +150,7 @@ async fn measure(bundles: &Bundles, chain: &Chain, proxy: &Proxy, agents: u64) -
     let code: Bytes = chain.node.request("eth_getCode", json!([registry.address, "latest"])).await?;
     let start = async |keep_seconds: u32| -> Result<Scene<'_>> {
         let options = WorkerOptions::new(proxy.url(), registry.address)
-            .var("CHAIN_ID", 31_337)
+            .var("CHAIN_ID", CHAIN_ID)
             .var("INDEX", "durable-object")
             .var("INDEX_SELF_CONTAINED_CODE", keccak256(&code))
             // A node carries out hundreds of calls for a slice one by one.
@@ -216,7 +216,8 @@ impl Scene<'_> {
         // Only the index answers this: all RPC calls meanwhile are the fill's.
         let path = format!("/api/v1/liable/{}", Address::ZERO);
         let answer = eventually("filled", FILL, async || {
-            // Lists are asked for meanwhile, of registries too large for a scan: they are refused, and take no RPC call.
+            // Lists are asked for meanwhile, of registries too large for a scan: they are refused, and take
+            // no RPC call.
             if self.agents > MAX_AGENTS {
                 self.client.get("/api/v1/agents?status=Active").await;
             }

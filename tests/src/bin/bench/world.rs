@@ -1,8 +1,8 @@
-//! The world, simulated: lookups at hundreds of data centres, with verdicts from the snapshot, by an RPC call,
-//! and from a key-value store.
+//! The world, simulated: lookups at hundreds of data centres, with verdicts from the snapshot, by an RPC
+//! call, and from a key-value store.
 //!
-//! The times between regions are published ones, the prices those of Cloudflare's list; what is assumed stands
-//! in the constants. The cache of an instance and the ages of manifests and shards are the Worker's.
+//! The times between regions are published ones, the prices those of Cloudflare's list; what is assumed
+//! stands in the constants. The cache of an instance and the ages of manifests and shards are the Worker's.
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -46,9 +46,9 @@ const STORE_WRITES: f64 = 5.0;
 /// Days of a month.
 const MONTH: f64 = 30.0;
 
-/// Milliseconds to N. Virginia, Frankfurt and Singapore and back, from ten regions: N. Virginia, N. California,
-/// Oregon, Ireland, Frankfurt, Tokyo, Seoul, Singapore, Sydney, São Paulo. Between regions of AWS, as tabulated
-/// at acomputerscientistlearnsaws.blogspot.com/2017/04/aws-regions.html; 2 within a region.
+/// Milliseconds to N. Virginia, Frankfurt and Singapore and back, from ten regions: N. Virginia, N.
+/// California, Oregon, Ireland, Frankfurt, Tokyo, Seoul, Singapore, Sydney, São Paulo. Between regions of
+/// AWS, as tabulated at acomputerscientistlearnsaws.blogspot.com/2017/04/aws-regions.html; 2 within a region.
 const REGIONS: [[f64; 3]; 10] = [
     [2.0, 88.7, 216.7],
     [72.7, 166.6, 174.0],
