@@ -99,8 +99,8 @@ impl<'a> Incoming<'a> {
         self.headers.get(name).ok().flatten()
     }
 
-    /// Whether the client takes a body in gzip. What it accepts is beside the request: the header that a Worker
-    /// sees is Cloudflare's own.
+    /// Whether the client takes a body in gzip. What it accepts is beside the request: the header that a
+    /// Worker sees is Cloudflare's own.
     fn takes_gzip(&self) -> bool {
         let of_client = Reflect::get(self.request, &"cf".into())
             .and_then(|cf| Reflect::get(&cf, &"clientAcceptEncoding".into()))

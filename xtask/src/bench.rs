@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: installs the load generator and builds the Workers, or builds the gate; then executes the
-//! `bench` program.
+//! `cargo xtask bench`: installs the load generator and builds the Workers, or builds the gate; then executes
+//! the `bench` program.
 
 use anyhow::Result;
 

@@ -19,7 +19,8 @@ pub(crate) struct Package {
 pub(crate) const WRK: Package =
     Package { name: "wrk", probe: &["sh", "-c", "command -v wrk"], otherwise: "" };
 
-/// The reverse proxy of the relayer's README, and one of the gate's. Its directory is on the PATH of root only.
+/// The reverse proxy of the relayer's README, and one of the gate's. Its directory is on the PATH of root
+/// only.
 pub(crate) const NGINX: Package =
     Package { name: "nginx-light", probe: &["sh", "-c", "PATH=$PATH:/usr/sbin nginx -v"], otherwise: "" };
 

@@ -25,7 +25,7 @@ struct Route<'a> {
     account_verification: &'static str,
 }
 
-/// The document of a service whose accounts are on `chain`, as JSON. Each route is a pattern, an absolute
+/// The document of a service with accounts on `chain`, as JSON. Each route is a pattern, an absolute
 /// path, one that ends in `/*`, or `default`, with what it asks of signatures.
 pub fn discovery_document<'a>(
     chain: u64,

@@ -208,8 +208,8 @@ pub struct State {
     /// The next agent to prove; 0 for any one.
     #[serde(skip)]
     pub(super) next_proved: u64,
-    /// When the last refresh found changes in the newest block that no event tells yet, unix milliseconds: the
-    /// rows are of an older one. `None` where it found none.
+    /// When the last refresh found changes in the newest block that no event tells yet, unix milliseconds:
+    /// the rows are of an older one. `None` where it found none.
     #[serde(skip)]
     pub(super) lagging_at: Option<u64>,
     /// Start of the change log in unix milliseconds; 0 before it starts.
@@ -223,8 +223,8 @@ pub struct State {
     /// Blocks that the slices of this pass over all agents were read at, by height: one, unless its state was
     /// gone before the last slice was read.
     pub(super) pass: Vec<Checkpoint>,
-    /// Slices in a row that were answered at another block than the last of these; from [`PASS_MISSES`] on its
-    /// state passes for gone, and the next slice is read at the newest block.
+    /// Slices in a row that were answered at another block than the last of these; from [`PASS_MISSES`] on
+    /// its state passes for gone, and the next slice is read at the newest block.
     pub(super) pass_misses: u32,
     /// When the first of these slices was read, unix milliseconds.
     pub(super) pass_began: u64,
@@ -405,9 +405,9 @@ impl State {
     /// Notes the registry's version at a block with this time, to which the rows were brought, and returns it
     /// if it is theirs.
     ///
-    /// `is_verified` if rows that were true before are true now. Otherwise they may lack late events: they are
-    /// taken for true once the version has stayed the same, without an event that tells a change, for as long
-    /// as events are late at most.
+    /// `is_verified` if rows that were true before are true now. Otherwise they may lack late events: they
+    /// are taken for true once the version has stayed the same, without an event that tells a change, for as
+    /// long as events are late at most.
     pub(super) fn settle(
         &mut self,
         version: Option<Version>,

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A verdict is never older than its TTL, counted from when the index last found the registry's storage root
-//! to be that of its rows, and from the time of their block. A shard of one version stays the same, so that it
-//! is kept for as long as there is room.
+//! to be that of its rows, and from the time of their block. A shard of one version stays the same, so that
+//! it is kept for as long as there is room.
 
 use core::{pin::pin, time::Duration};
 use std::{cell::RefCell, rc::Rc};

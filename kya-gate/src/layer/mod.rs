@@ -15,7 +15,7 @@
 //! gets the daemon's answer: status, challenge, headers and problem document.
 //!
 //! The content is read, up to a limit, and compared with its digest before the service sees any of it; that
-//! of a request whose signature is refused is not read. Apply the layer to the outermost router: nested ones
+//! of a request with a refused signature is not read. Apply the layer to the outermost router: nested ones
 //! see a shorter path than the one that was signed.
 
 mod service;

@@ -87,7 +87,7 @@ impl SharedNonces {
         if attempt.created < server.began {
             return Spending::Reused;
         }
-        // Gates whose clocks differ by less than the skew agree on its end.
+        // Gates with clocks that differ by less than the skew agree on its end.
         let seconds = attempt.valid_until.saturating_sub(now).saturating_add(1 + SKEW);
         let mut set = cmd("SET");
         set.arg(self.key(attempt)).arg("").arg("NX").arg("PX").arg(seconds.saturating_mul(1_000));

@@ -293,7 +293,7 @@ impl Settings {
         }
         let (kya, records) = (file.kya.validated()?, file.records);
         if let Some(records) = &records {
-            ensure!(file.verdict.is_some(), "records: need [verdict], with whose key they are signed");
+            ensure!(file.verdict.is_some(), "records: need [verdict], with the key that signs them");
             ensure!(
                 !records.evidence || matches!(kya.source, KyaSource::Registry(_)),
                 "records.evidence: needs kya.registry, which it proves"

@@ -32,7 +32,7 @@ use super::{
 
 /// Blocks without any of the transactions that are read before the rest is asked for one by one.
 const MISSES: usize = 2;
-/// How long a block's receipts serve the other accounts, whose transactions it has mined, too.
+/// How long a block's receipts serve the other accounts too, which have transactions in it.
 const KEPT: Duration = Duration::from_secs(2);
 
 /// How long the read of a block may take: single receipts wait for it.

@@ -92,7 +92,8 @@ pub struct Settings {
           default_values_t = RegistryFunction::ALL.iter().copied())]
     pub relayed_functions: Vec<RegistryFunction>,
 
-    /// The file that says who is sponsored: API keys, denied signers, a decision webhook; read again on SIGHUP
+    /// The file that says who is sponsored: API keys, denied signers, a decision webhook; read again on
+    /// SIGHUP
     #[arg(long, env = "POLICY_FILE", hide_env_values = true)]
     pub policy_file: Option<PathBuf>,
 
@@ -135,8 +136,8 @@ pub struct Settings {
     #[arg(long, env = "MAX_PENDING_PER_KEY", hide_env_values = true, default_value = "16", value_parser = count)]
     pub max_pending_per_key: usize,
 
-    /// From how many transactions of a key on, counted by the chain and without a receipt yet, receipts are read
-    /// by the block (eth_getBlockReceipts) instead of one by one; 0: never
+    /// From how many transactions of a key on, counted by the chain and without a receipt yet, receipts are
+    /// read by the block (eth_getBlockReceipts) instead of one by one; 0: never
     #[arg(long, env = "BLOCK_RECEIPTS_FROM", hide_env_values = true, default_value_t = 4)]
     pub block_receipts_from: usize,
 

@@ -100,8 +100,8 @@ impl Inflight {
         InflightStart::New(waiting)
     }
 
-    /// Adds a relay that another daemon runs, right ahead of one of the same signer. Bounded like those of this
-    /// daemon: one that does not fit is not waited for.
+    /// Adds a relay that another daemon runs, right ahead of one of the same signer. Bounded like those of
+    /// this daemon: one that does not fit is not waited for.
     pub fn follow_ahead_of(&self, behind: B256, id: B256, nonce: U256) {
         let mut inner = self.lock();
         let Some(signer) = inner.relays.get(&behind).map(|entry| entry.signer) else { return };

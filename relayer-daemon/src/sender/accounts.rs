@@ -75,8 +75,8 @@ impl<N: ChainNode> Accounts<N> {
     }
 
     /// The accounts that can pay so much more, least loaded first, of these the richest first, so that they
-    /// spend alike. Stuck ones are among them only if no other account can, and those whose signers do not sign
-    /// only if no account can sign.
+    /// spend alike. Stuck ones are among them only if no other account can, and those with signers that do
+    /// not sign only if no account can sign.
     fn by_load(&self, wei: u128) -> Vec<Arc<Sender<N>>> {
         let leased = self.senders().into_iter().filter(|sender| sender.parts.lease.takes_relays());
         let states = leased.map(|sender| (sender.account_state(), sender));

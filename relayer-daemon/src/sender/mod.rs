@@ -3,8 +3,8 @@
 //! The next nonce is never counted in memory: it is the higher one of the chain's and the store's. A
 //! transaction is signed, stored and sent, in this order, and its nonce is then followed until it is mined.
 //! Three loops do not wait for one another ([`task`]): one submits, while the pool has room; one follows what
-//! is in flight; one compares what was mined with the chain until it is final. A fourth tries a signer that has
-//! failed.
+//! is in flight; one compares what was mined with the chain until it is final. A fourth tries a signer that
+//! has failed.
 //!
 //! | file | decides |
 //! |---|---|

@@ -186,8 +186,8 @@ impl<N: ChainNode> Sender<N> {
     }
 
     /// The relays among these that need a nonce: they have not ended, by the late receipt of a lost nonce or
-    /// by another run of the pipeline, and no account has a nonce of theirs in flight, reopened by a reorg. Of
-    /// those that have ended the pipeline hears the outcome: it may have them in flight again.
+    /// by another run of the pipeline, and no account has a nonce of theirs in flight, reopened by a reorg.
+    /// Of those that have ended the pipeline hears the outcome: it may have them in flight again.
     async fn to_be_sent(&self, relays: Vec<B256>) -> Result<BTreeSet<B256>, SenderError> {
         let read = move |store: &Store| {
             let (mut left, mut ended) = (BTreeSet::new(), Vec::new());

@@ -117,7 +117,8 @@ impl<N: ChainNode> Sender<N> {
     }
 
     /// Signs a replacement: the same call, or a no-op for the reason `cancel`. If the budget does not allow
-    /// it, or the signer has failed, the old bytes are to be sent again. Returns the nonce if there is anything to send.
+    /// it, or the signer has failed, the old bytes are to be sent again. Returns the nonce if there is
+    /// anything to send.
     async fn replace(
         &self,
         nonce: u64,

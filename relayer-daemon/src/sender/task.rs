@@ -1,5 +1,5 @@
-//! The sender's loops, which do not wait for one another: submitting, following, watching, and trying a signer
-//! that does not sign.
+//! The sender's loops, which do not wait for one another: submitting, following, watching, and trying a
+//! signer that does not sign.
 //!
 //! They run in one task and end together at shutdown, each after the step in hand.
 

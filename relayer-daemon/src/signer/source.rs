@@ -1,8 +1,8 @@
 //! Which signers the environment names: keys in this process, or signers outside it, one for each account.
 //!
 //! A signer outside is not called here, with one exception: a single KMS key without an address is asked for
-//! its public key. Whether the others sign is found out by the checks before the start, and what is wrong with
-//! one stops its account alone.
+//! its public key. Whether the others sign is found out by the checks before the start, and what is wrong
+//! with one stops its account alone.
 
 use std::{collections::BTreeSet, env, time::Duration};
 
@@ -47,7 +47,7 @@ pub enum SignerSourceError {
     /// An address of KMS that is none.
     #[error("{KMS_ADDRESS}: entry {0} is no address")]
     KmsAddress(usize),
-    /// Keys of KMS whose accounts are not known while KMS does not answer.
+    /// Keys of KMS, of which the accounts are not known while KMS does not answer.
     #[error(
         "{KMS} has {0} keys and {KMS_ADDRESS} {1} addresses: with several accounts each key needs its own"
     )]

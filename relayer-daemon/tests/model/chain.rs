@@ -373,8 +373,8 @@ impl ModelChain {
         recent.map(|(_, fee)| *fee).chain([self.base_fee]).max().unwrap_or_default() + TIP
     }
 
-    /// Checks what must hold for every transaction before it is sent. A daemon that stood still between its last
-    /// look at the lease and the send is late: the account's new holder may have offered more meanwhile.
+    /// Checks what must hold for every transaction before it is sent. A daemon that stood still between its
+    /// last look at the lease and the send is late: the account's new holder may have offered more meanwhile.
     pub fn inspect(&mut self, sent: &Sent, is_late: bool) {
         self.sends += 1;
         if is_late {

@@ -1,7 +1,7 @@
 //! A relay that runs through the pipeline twice at the same time.
 //!
-//! A daemon of a fleet looks for relays that no daemon runs, and then takes them. One that it admits between the
-//! two is taken as well: it is started again while it runs. Either run may end it.
+//! A daemon of a fleet looks for relays that no daemon runs, and then takes them. One that it admits between
+//! the two is taken as well: it is started again while it runs. Either run may end it.
 
 use alloy::primitives::B256;
 use relayer_daemon::outcome::{ErrorCode, RelayOutcome};

@@ -1,6 +1,6 @@
 //! The checks before a request is accepted: one line each, a tick or a cross, and for each account that alone
-//! gets no relays, because it is empty, has code or a signer that does not sign, an exclamation mark. No usable
-//! account is a cross.
+//! gets no relays, because it is empty, has code or a signer that does not sign, an exclamation mark. No
+//! usable account is a cross.
 //!
 //! `check` prints them; `serve` and `drain` refuse to start on a cross. They cost about a dozen RPC calls,
 //! once. `check` may run beside a running daemon: it takes no lock, opens the store for reading only and
