@@ -8,15 +8,9 @@ use std::{
 
 use alloy_primitives::Address;
 use registry_core::{
-    api::{
-        document::Document,
-        error::Error as ApiError,
-        question::{Question, WithEvidence},
-        route::Route,
-    },
-    chain::{Batch, Endpoints, Failure, Halt, Limits, Query, Reply, Run, Step, View},
+    api::{document::Document, error::Error as ApiError, question::EvidenceAt},
+    chain::{Batch, Endpoints, Failure, Limits, Reply, Run, Step},
     eth::{
-        as_of::BlockId,
         multicall::CANONICAL_ADDRESS,
         redact::Redactor,
         rpc::endpoint::{RpcEndpoint, parse_list},
@@ -64,25 +58,6 @@ pub(crate) struct Checker {
     identity: Identity,
 }
 
-/// A question for evidence at a block.
-struct EvidenceAt {
-    question: WithEvidence,
-    block: u64,
-}
-
-impl Query for EvidenceAt {
-    type Output = Document;
-    type Error = ApiError;
-
-    fn resolve(&self, view: &View) -> Result<Document, Halt<ApiError>> {
-        self.question.resolve(view)
-    }
-
-    fn block(&self) -> Option<BlockId> {
-        Some(BlockId::Number(self.block))
-    }
-}
-
 impl Checker {
     pub(crate) fn new(options: SpotChecks, identity: Identity) -> Result<Self, Error> {
         let rule = "rpc must be http:// or https:// URLs separated by commas, 8 at most";
@@ -99,16 +74,9 @@ impl Checker {
     /// Compares what is held of a wallet, as of its block, with the chain.
     pub(crate) async fn check(&self, held: Kya) -> Result<SpotCheck, Error> {
         let (wallet, layout) = (held.wallet, self.options.layout);
-        let question = Question {
-            route: Route::Evidence(wallet),
-            registry: self.identity.registry,
-            chain: String::new(),
-            now: held.as_of.block_timestamp,
-            scan: None,
-            excerpt: None,
-        };
-        let block = held.as_of.block_number;
-        let asked = self.ask(EvidenceAt { question: WithEvidence { question, layout }, block }).await;
+        let (block, now) = (held.as_of.block_number, held.as_of.block_timestamp);
+        let query = EvidenceAt::new(self.identity.registry, wallet, layout, Some(block), now);
+        let asked = self.ask(query).await;
         let redactor = Redactor::new(self.endpoints.iter().flat_map(RpcEndpoint::secrets));
         let evidence = asked.map_err(|error| error.redacted(&redactor))?.body;
         let expected = Expected {

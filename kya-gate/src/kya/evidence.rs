@@ -8,16 +8,7 @@ use std::{
 
 use alloy_primitives::Address;
 use lru::LruCache;
-use registry_core::{
-    api::{
-        document::Document,
-        error::Error,
-        question::{Question, WithEvidence},
-        route::Route,
-    },
-    chain::{Halt, Query, View},
-    eth::{as_of::BlockId, timestamp::Timestamp},
-};
+use registry_core::{api::question::EvidenceAt, eth::timestamp::Timestamp};
 use serde_json::value::RawValue;
 
 use super::{AccountReader, Source};
@@ -32,29 +23,6 @@ pub(super) struct Proofs(Mutex<LruCache<(Address, u64), Arc<RawValue>>>);
 impl Default for Proofs {
     fn default() -> Self {
         Self(Mutex::new(LruCache::new(PROOFS)))
-    }
-}
-
-/// Evidence at a block; at the newest one without a number.
-struct EvidenceAt {
-    asked: WithEvidence,
-    block: Option<u64>,
-}
-
-impl Query for EvidenceAt {
-    type Output = Document;
-    type Error = Error;
-
-    fn resolve(&self, view: &View) -> Result<Document, Halt<Error>> {
-        self.asked.resolve(view)
-    }
-
-    fn block(&self) -> Option<BlockId> {
-        self.block.map(BlockId::Number)
-    }
-
-    fn is_one_round(&self) -> bool {
-        false
     }
 }
 
@@ -87,16 +55,7 @@ impl AccountReader {
         now: Timestamp,
     ) -> Result<Arc<RawValue>, String> {
         let Source::Registry(registry) = self.source else { return Err("there is no registry".to_owned()) };
-        let question = Question {
-            route: Route::Evidence(wallet),
-            registry,
-            chain: String::new(),
-            now,
-            scan: None,
-            excerpt: None,
-        };
-        let asked = WithEvidence { question, layout: None };
-        let document = self.rpc.ask(EvidenceAt { asked, block }, now).await?;
+        let document = self.rpc.ask(EvidenceAt::new(registry, wallet, None, block, now), now).await?;
         let text = RawValue::from_string(document.body).map_err(|error| error.to_string())?;
         Ok(Arc::from(text))
     }

@@ -84,6 +84,42 @@ impl Query for WithEvidence {
     }
 }
 
+/// The evidence of the verdict on a wallet at a block, for hosts that compare it with what they hold.
+#[derive(Clone, Debug)]
+pub struct EvidenceAt {
+    asked: WithEvidence,
+    block: Option<u64>,
+}
+
+impl EvidenceAt {
+    /// The evidence at the block of this number, or at the newest one. `now` is the time that the verdict is
+    /// judged at, and `layout` that of [`WithEvidence`].
+    pub fn new(
+        registry: Address,
+        wallet: Address,
+        layout: Option<Layout>,
+        block: Option<u64>,
+        now: Timestamp,
+    ) -> Self {
+        let route = Route::Evidence(wallet);
+        let question = Question { route, registry, chain: String::new(), now, scan: None, excerpt: None };
+        Self { asked: WithEvidence { question, layout }, block }
+    }
+}
+
+impl Query for EvidenceAt {
+    type Output = Document;
+    type Error = Error;
+
+    fn resolve(&self, view: &View) -> Result<Document, Halt<Error>> {
+        self.asked.resolve(view)
+    }
+
+    fn block(&self) -> Option<BlockId> {
+        self.block.map(BlockId::Number)
+    }
+}
+
 impl Question {
     pub(super) fn evidence(
         &self,

@@ -17,7 +17,7 @@ mod evidence;
 mod late_excerpt;
 mod past;
 
-pub use evidence::WithEvidence;
+pub use evidence::{EvidenceAt, WithEvidence};
 pub use late_excerpt::LateExcerpt;
 
 use alloy_primitives::{Address, U256};
