@@ -1,17 +1,24 @@
 //! A local chain node: anvil on a free port, with its clock and its miner in the caller's hands.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use alloy::primitives::{Address, Bytes, U256};
+use alloy::primitives::{Address, B256, Bytes, U256};
 use alloy::providers::{DynProvider, Provider as _, ProviderBuilder};
 use alloy::rpc::types::{BlockNumberOrTag, TransactionReceipt, TransactionRequest};
 use alloy::signers::local::PrivateKeySigner;
 use anyhow::{Context as _, Result};
+use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use crate::process::{Process, Spawn, eventually};
 use crate::{http, repo};
+
+/// How often the pool is searched for transactions that anvil forgot.
+const POOL_WATCH: Duration = Duration::from_secs(1);
 
 /// How long anvil may take to listen.
 const START: Duration = Duration::from_secs(20);
@@ -52,6 +59,8 @@ pub struct Anvil {
     url: String,
     /// The state of a stopped node.
     state: Option<Value>,
+    /// Ends with the node.
+    _pool_watch: JoinSet<()>,
     /// Talks to the node as an unlocked wallet would: transactions go out through `eth_sendTransaction`.
     pub provider: DynProvider,
 }
@@ -72,7 +81,9 @@ impl Anvil {
         let mut process = spawn.log(options.log.as_deref()).start()?;
         let url = format!("http://{}", process.announced("Listening on ", START).await?);
         let provider = connect(&url)?;
-        Ok(Self { process, options, url, state: None, provider })
+        let mut pool_watch = JoinSet::new();
+        pool_watch.spawn(watch_pool(provider.clone()));
+        Ok(Self { process, options, url, state: None, _pool_watch: pool_watch, provider })
     }
 
     /// The node's JSON-RPC endpoint.
@@ -196,6 +207,67 @@ impl Anvil {
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }
+}
+
+/// Fills anvil's pool anew where it keeps a transaction queued though it is its sender's next.
+///
+/// Anvil looks up the sender's nonce before it takes a transaction into the pool; a block in between leaves
+/// the transaction waiting for one that is mined already, for ever, and sending it again changes nothing.
+async fn watch_pool(provider: DynProvider) {
+    let mut seen = BTreeSet::new();
+    loop {
+        sleep(POOL_WATCH).await;
+        // A node that is stopped or does not answer is looked at later.
+        let forgotten = forgotten(&provider).await.unwrap_or_default();
+        if !forgotten.is_disjoint(&seen) {
+            println!("anvil had forgotten queued transactions: {:?}", fill_pool_anew(&provider).await);
+        }
+        seen = forgotten;
+    }
+}
+
+/// What waits in anvil's pool: transactions by sender and nonce.
+#[derive(Debug, Deserialize)]
+struct Pool {
+    pending: BTreeMap<Address, BTreeMap<u64, Pooled>>,
+    queued: BTreeMap<Address, BTreeMap<u64, Pooled>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Pooled {
+    hash: B256,
+}
+
+async fn pool(provider: &DynProvider) -> Result<Pool> {
+    Ok(provider.raw_request("txpool_content".into(), json!([])).await?)
+}
+
+/// The queued transactions whose nonces are their senders' next.
+async fn forgotten(provider: &DynProvider) -> Result<BTreeSet<B256>> {
+    let mut forgotten = BTreeSet::new();
+    for (sender, transactions) in pool(provider).await?.queued {
+        let next = provider.get_transaction_count(sender).await?;
+        forgotten.extend(transactions.get(&next).map(|transaction| transaction.hash));
+    }
+    Ok(forgotten)
+}
+
+/// Anvil drops no single transaction of those that it keeps queued.
+async fn fill_pool_anew(provider: &DynProvider) -> Result<()> {
+    let Pool { pending, queued } = pool(provider).await?;
+    let mut transactions = Vec::new();
+    for transaction in
+        [pending, queued].into_iter().flatten().flat_map(|(_, of_sender)| of_sender.into_values())
+    {
+        let raw: Bytes =
+            provider.raw_request("eth_getRawTransactionByHash".into(), json!([transaction.hash])).await?;
+        transactions.push(raw);
+    }
+    let _: Value = provider.raw_request("anvil_dropAllTransactions".into(), json!([])).await?;
+    for raw in transactions {
+        let _: B256 = provider.raw_request("eth_sendRawTransaction".into(), json!([raw])).await?;
+    }
+    Ok(())
 }
 
 /// A provider without fillers: what it is given is what the node gets.

@@ -3,10 +3,11 @@
 //! For tests the binary is built by cargo with the feature `fault-injection`, which gives it named crash
 //! points and a clock that a file can move. What tests say to it over HTTP is in [`crate::relay`].
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
@@ -327,27 +328,29 @@ pub async fn check(options: &DaemonOptions) -> Result<(bool, String)> {
     Ok((status.success(), process.log()))
 }
 
-/// The daemon, built once per process that asks for it.
-///
-/// Kept under a name of its own: builds with and without the feature write to the same place of cargo's.
+/// The daemon.
 fn binary(build: Build) -> Result<PathBuf> {
-    static PLAIN: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    static FAULT_INJECTION: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let (once, name, features) = match build {
-        Build::Plain => (&PLAIN, "relayer-daemon", [].as_slice()),
+    let (name, features) = match build {
+        Build::Plain => ("relayer-daemon", [].as_slice()),
         Build::FaultInjection => {
-            let features = ["--features", "relayer-daemon/fault-injection"].as_slice();
-            (&FAULT_INJECTION, "relayer-daemon-fault-injection", features)
+            ("relayer-daemon-fault-injection", ["--features", "relayer-daemon/fault-injection"].as_slice())
         }
     };
-    let built = once.get_or_init(|| {
-        compile(["--bin", "relayer-daemon"], name, features).map_err(|error| format!("{error:#}"))
-    });
-    built.clone().map_err(anyhow::Error::msg)
+    compiled(["--bin", "relayer-daemon"], name, features)
 }
 
-/// Builds a program of the workspace, `["--bin", …]` or `["--example", …]`, and keeps it as `name`.
-pub(crate) fn compile(program: [&str; 2], name: &str, features: &[&str]) -> Result<PathBuf> {
+/// A program of the workspace, `["--bin", …]` or `["--example", …]`, built once per process that asks for it.
+///
+/// Kept under a `name` of its own: builds with and without a feature write to the same place of cargo's.
+pub(crate) fn compiled(program: [&str; 2], name: &'static str, features: &[&str]) -> Result<PathBuf> {
+    static BUILT: Mutex<BTreeMap<&str, Result<PathBuf, String>>> = Mutex::new(BTreeMap::new());
+    // The lock is held while it is built: two builds at a time would write to the same file.
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    let build = || compile(program, name, features).map_err(|error| format!("{error:#}"));
+    built.entry(name).or_insert_with(build).clone().map_err(anyhow::Error::msg)
+}
+
+fn compile(program: [&str; 2], name: &str, features: &[&str]) -> Result<PathBuf> {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     // Cargo's variables about this package are not for another build: build scripts that read them would run
     // again, and what depends on them would be compiled again, every time.

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitStatus;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Error, Result};
+use anyhow::Result;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
@@ -15,7 +15,7 @@ use hyper_util::rt::TokioIo;
 use rustix::process::Signal;
 use tokio::task::JoinSet;
 
-use crate::daemon::compile;
+use crate::daemon::compiled;
 use crate::http;
 use crate::process::{Process, Spawn};
 
@@ -83,17 +83,14 @@ fn spawn(program: PathBuf, command: &str, configuration: &str) -> Result<Spawn> 
     Ok(spawn.env("LOG_LEVEL", "debug").env_remove("KYA_GATE_RPC_URL").arg(command).arg(file))
 }
 
-/// The gate, built once per process that asks for it.
 fn binary() -> Result<PathBuf> {
-    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let build = || compile(["--bin", "kya-gate"], "kya-gate", &[]).map_err(|error| format!("{error:#}"));
-    BUILT.get_or_init(build).clone().map_err(Error::msg)
+    compiled(["--bin", "kya-gate"], "kya-gate", &[])
 }
 
 /// Starts the gate's axum example, a service with the gate in its own process, on any free port; returns its
 /// address.
 pub async fn start_example(configuration: &str) -> Result<(Process, String)> {
-    let program = compile(["--example", "axum"], "kya-gate-axum", &[])?;
+    let program = compiled(["--example", "axum"], "kya-gate-axum", &[])?;
     let spawn = Spawn::new("axum", program).env_remove("KYA_GATE_RPC_URL");
     let file = spawn.scratch().join("gate.toml");
     fs::write(&file, configuration)?;

@@ -6,6 +6,7 @@
 //! 4. A rule strikes when it should: after so many calls, so often, for calls that contain a text.
 //! 5. A stopped node comes back on its port with its state.
 //! 6. Two chains at once do not meet.
+//! 7. Transactions that come at once, in any order, are all mined.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -22,6 +23,7 @@ use e2e::process::eventually;
 use e2e::proxy::Proxy;
 use e2e::seed;
 use e2e::story::{BUSY, BUSY_CHILDREN, DAY};
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -211,4 +213,26 @@ async fn two_chains_at_once_do_not_meet() {
         Oracle::new(chain.node.url(), chain.contracts.registry).unwrap().total().await.unwrap()
     };
     assert_eq!((total(&one).await, total(&two).await), (2, 0));
+}
+
+/// Anvil alone leaves some of them in its pool for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn transactions_that_come_at_once_are_all_mined() {
+    let node = Anvil::start(AnvilOptions::default()).await.unwrap();
+    let (sender, url) = (dev_account(0), node.url());
+    for round in 0..10 {
+        let sends = (0..20).map(|index| async move {
+            let nonce = format!("{:#x}", round * 20 + index);
+            let request =
+                json!([{"from": sender, "to": sender, "value": "0x1", "nonce": nonce, "gas": "0x5208"}]);
+            let call = call(1, "eth_sendTransaction", request);
+            http::client(Duration::from_secs(60)).post(url).json(&call).send().await.unwrap();
+        });
+        join_all(sends).await;
+        let mined = async || {
+            let mined = node.provider.get_transaction_count(sender).await.unwrap();
+            (mined == (round + 1) * 20).then_some(())
+        };
+        eventually("all mined", Duration::from_secs(60), mined).await.unwrap();
+    }
 }
