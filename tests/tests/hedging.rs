@@ -13,6 +13,8 @@ use e2e::proxy::Proxy;
 use e2e::seed;
 use e2e::worker::{Worker, WorkerOptions};
 
+/// Requests before the first late answer: they tell the Worker what is usual, and pay for extra requests.
+const USUAL: usize = 60;
 const REQUESTS: usize = 240;
 const LATE: Duration = Duration::from_secs(2);
 const EVERY: usize = 20;
@@ -28,7 +30,9 @@ async fn ask(chain: &Chain, settings: &[(&'static str, &str)]) -> (Duration, f64
     let worker = Worker::start(options).await.unwrap();
     let client = worker.client();
     let path = format!("/api/v1/kya/{}", seed::wallet("many 1").address());
-    client.get(&path).await.ok();
+    for _ in 0..USUAL {
+        client.get(&path).await.ok();
+    }
     first.inject(Rule::any(Fault::Delay(LATE)).after(EVERY / 2).every(EVERY));
     first.reset();
     second.reset();
@@ -40,7 +44,7 @@ async fn ask(chain: &Chain, settings: &[(&'static str, &str)]) -> (Duration, f64
     }
     times.sort();
     let extra = first.posts() + second.posts() - REQUESTS;
-    (times[REQUESTS * 99 / 100], extra as f64 * 100.0 / REQUESTS as f64)
+    (times[REQUESTS * 99 / 100], extra as f64 * 100.0 / (USUAL + REQUESTS) as f64)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,6 @@
-//! Hedged requests: a request without an answer after the 95th percentile of the last answers' times is sent
-//! to the next endpoint as well, and the first good answer wins. It takes the tail off the response times of
+//! Hedged requests: a request without an answer after the 95th percentile of the last answers' times (or
+//! [`LEAST_MEDIANS`], or at most [`MOST_MEDIANS`] of them) is sent to the next endpoint as well, and the first
+//! good answer wins. It takes the tail off the response times of
 //! an endpoint that is slow now and then, which no failover does.
 //!
 //! A budget bounds what it costs: extra requests are at most one for every [`PRIMARY_PER_HEDGE`]. Replies
@@ -25,6 +26,12 @@ const LEAST_ANSWERS: usize = 20;
 const PRIMARY_PER_HEDGE: u32 = 20;
 /// Extra requests that may be saved up for a bad minute.
 const MOST_SAVED: u32 = 10;
+/// The earliest hedge, in medians: the other endpoint's answer takes about one more, so that an earlier hedge
+/// of an answer that is about to come gains nothing, and leaves nothing in the budget for late ones.
+const LEAST_MEDIANS: u32 = 2;
+/// The latest hedge, in medians. Where more than one answer in twenty is late, the percentile is a late
+/// answer's time.
+const MOST_MEDIANS: u32 = 8;
 /// The largest reply that is asked for twice, as expected.
 pub(super) const MAX_HEDGED_BYTES: usize = 64 * 1024;
 
@@ -45,7 +52,7 @@ impl Hedging {
             return None;
         }
         self.budget = (self.budget + 1).min(MOST_SAVED * PRIMARY_PER_HEDGE);
-        self.percentile().filter(|millis| *millis < batch.timeout_ms)
+        self.delay().filter(|millis| *millis < batch.timeout_ms)
     }
 
     /// Takes an extra request from the budget; false if none is left.
@@ -64,15 +71,22 @@ impl Hedging {
         self.millis.push_back(millis);
     }
 
-    /// The 95th percentile of the last answers' times: the nearest rank.
-    fn percentile(&self) -> Option<u32> {
+    /// After how many milliseconds without an answer a request is hedged.
+    fn delay(&self) -> Option<u32> {
         if self.millis.len() < LEAST_ANSWERS {
             return None;
         }
         let mut sorted: Vec<u32> = self.millis.iter().copied().collect();
-        let rank = (sorted.len() * 95).div_ceil(100).saturating_sub(1);
-        Some(*sorted.select_nth_unstable(rank).1)
+        sorted.sort_unstable();
+        let [median, p95] = [50, 95].map(|percent| percentile(&sorted, percent));
+        Some(p95.clamp(median.saturating_mul(LEAST_MEDIANS), median.saturating_mul(MOST_MEDIANS)))
     }
+}
+
+/// The nearest rank of sorted times; 0 of none.
+fn percentile(sorted: &[u32], percent: usize) -> u32 {
+    let rank = (sorted.len() * percent).div_ceil(100);
+    sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
 }
 
 /// The endpoint for the extra request of a batch.
@@ -168,15 +182,32 @@ mod tests {
     }
 
     #[test]
+    fn an_endpoint_late_more_often_than_the_budget_allows_is_hedged_as_far_as_it_goes() {
+        for one_in in [4, 8, 12, 16] {
+            let late = |request: u32| {
+                if scrambled(request).is_multiple_of(one_in) { 2_000 } else { 20 + scrambled(request) % 7 }
+            };
+            let (_, extra) = ask(2_000, 22, late);
+            assert!((90..=100).contains(&extra), "late in one of {one_in}: {extra}");
+        }
+    }
+
+    #[test]
+    fn answers_that_take_a_little_longer_are_left_alone() {
+        let uneven = |request: u32| 20 + scrambled(request) % 20;
+        assert_eq!(ask(2_000, 22, uneven).1, 0);
+    }
+
+    #[test]
     fn nothing_is_hedged_with_one_endpoint_too_few_answers_or_too_little_time() {
         let mut hedging = Hedging::default();
         for _ in 0..LEAST_ANSWERS {
             assert_eq!(hedging.begin(&batch(), 2), None, "what is usual is not known yet");
             hedging.answered(20);
         }
-        assert_eq!(hedging.begin(&batch(), 2), Some(20));
+        assert_eq!(hedging.begin(&batch(), 2), Some(40));
         assert_eq!(hedging.begin(&batch(), 1), None);
-        assert_eq!(hedging.begin(&Batch { timeout_ms: 20, ..batch() }, 2), None);
+        assert_eq!(hedging.begin(&Batch { timeout_ms: 40, ..batch() }, 2), None);
         assert!(hedging.take() && !hedging.take(), "22 requests of two endpoints pay for one");
     }
 
