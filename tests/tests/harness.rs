@@ -6,9 +6,11 @@
 //! 4. A rule strikes when it should: after so many calls, so often, for calls that contain a text.
 //! 5. A stopped node comes back on its port with its state.
 //! 6. Two chains at once do not meet.
-//! 7. Transactions that come at once, in any order, are all mined.
+//! 7. The states that a node keeps on disk are bounded, and gone with it.
+//! 8. Transactions that come at once, in any order, are all mined.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::time::{Duration, Instant};
 
 use alloy::primitives::{Address, U256};
@@ -213,6 +215,26 @@ async fn two_chains_at_once_do_not_meet() {
         Oracle::new(chain.node.url(), chain.contracts.registry).unwrap().total().await.unwrap()
     };
     assert_eq!((total(&one).await, total(&two).await), (2, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_states_on_disk_are_bounded_and_gone_with_the_node() {
+    let mut node = Anvil::start(AnvilOptions::default()).await.unwrap();
+    node.mine(1_000).await.unwrap();
+    let scratch = node.process().scratch().to_owned();
+    let (mut directories, mut states) = (vec![scratch.clone()], 0);
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_dir() {
+                directories.push(entry.path());
+            } else {
+                states += 1;
+            }
+        }
+    }
+    assert!((100..=220).contains(&states), "{states} files, of which one is the log");
+    drop(node);
+    assert!(!scratch.exists());
 }
 
 /// Anvil alone leaves some of them in its pool for ever.

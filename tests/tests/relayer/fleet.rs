@@ -197,10 +197,12 @@ async fn three_daemons_execute_each_request_once_whatever_dies() {
     let mut went_wrong = 0;
     loop {
         tokio::time::sleep(pause).await;
-        if next.load(Ordering::Relaxed) >= relays {
+        let begun = next.load(Ordering::Relaxed);
+        if begun >= relays {
             break;
         }
         let fault = faults[went_wrong % faults.len()];
+        println!("{:.0?}: {begun} relays begun; {fault}", began.elapsed());
         went_wrong += 1;
         match fault.split_once(' ') {
             Some(("kill", index)) => {
