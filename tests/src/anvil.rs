@@ -8,6 +8,7 @@ use alloy::primitives::{Address, B256, Bytes, U256};
 use alloy::providers::{DynProvider, Provider as _, ProviderBuilder};
 use alloy::rpc::types::{BlockNumberOrTag, TransactionReceipt, TransactionRequest};
 use alloy::signers::local::PrivateKeySigner;
+use alloy::transports::TransportResult;
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ use crate::{http, repo};
 /// How often the pool is searched for transactions that anvil forgot.
 const POOL_WATCH: Duration = Duration::from_secs(1);
 
-/// Blocks whose states are kept beside those in memory, so that calls at them are answered.
+/// States of earlier blocks that are kept on disk, beside those in memory: calls at these blocks are answered.
 const PERSISTED_STATES: usize = 200;
 
 /// How long anvil may take to listen.
@@ -250,7 +251,7 @@ async fn pool(provider: &DynProvider) -> Result<Pool> {
     Ok(provider.raw_request("txpool_content".into(), json!([])).await?)
 }
 
-/// The queued transactions whose nonces are their senders' next.
+/// The queued transactions with their senders' next nonces.
 async fn forgotten(provider: &DynProvider) -> Result<BTreeSet<B256>> {
     let mut forgotten = BTreeSet::new();
     for (sender, transactions) in pool(provider).await?.queued {
@@ -273,7 +274,12 @@ async fn fill_pool_anew(provider: &DynProvider) -> Result<()> {
     }
     let _: Value = provider.raw_request("anvil_dropAllTransactions".into(), json!([])).await?;
     for raw in transactions {
-        let _: B256 = provider.raw_request("eth_sendRawTransaction".into(), json!([raw])).await?;
+        let sent: TransportResult<B256> =
+            provider.raw_request("eth_sendRawTransaction".into(), json!([raw])).await;
+        // It was mined meanwhile, or its sender was faster.
+        if let Err(error) = sent {
+            println!("anvil does not take a transaction again: {error}");
+        }
     }
     Ok(())
 }

@@ -15,9 +15,8 @@ use hyper_util::rt::TokioIo;
 use rustix::process::Signal;
 use tokio::task::JoinSet;
 
-use crate::daemon::compiled;
-use crate::http;
 use crate::process::{Process, Spawn};
+use crate::{http, program};
 
 /// The origin of the services that the tests' gates guard.
 pub const ORIGIN: &str = "http://api.example";
@@ -84,13 +83,13 @@ fn spawn(program: PathBuf, command: &str, configuration: &str) -> Result<Spawn> 
 }
 
 fn binary() -> Result<PathBuf> {
-    compiled(["--bin", "kya-gate"], "kya-gate", &[])
+    program::compiled(["--bin", "kya-gate"], "kya-gate", &[])
 }
 
 /// Starts the gate's axum example, a service with the gate in its own process, on any free port; returns its
 /// address.
 pub async fn start_example(configuration: &str) -> Result<(Process, String)> {
-    let program = compiled(["--example", "axum"], "kya-gate-axum", &[])?;
+    let program = program::compiled(["--example", "axum"], "kya-gate-axum", &[])?;
     let spawn = Spawn::new("axum", program).env_remove("KYA_GATE_RPC_URL");
     let file = spawn.scratch().join("gate.toml");
     fs::write(&file, configuration)?;

@@ -25,6 +25,7 @@ pub mod load;
 pub mod oracle;
 pub mod postgres;
 pub mod process;
+mod program;
 pub mod proxy;
 pub mod python;
 pub mod redis;

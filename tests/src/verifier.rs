@@ -3,11 +3,11 @@
 use anyhow::{Result, ensure};
 use tokio::process::Command;
 
-use crate::daemon::compiled;
+use crate::program;
 
 /// Runs it with these arguments: whether it found all to be right, and the lines that it printed.
 pub async fn run(arguments: &[&str]) -> Result<(bool, Vec<String>)> {
-    let program = compiled(["--bin", "evidence"], "evidence", &[])?;
+    let program = program::compiled(["--bin", "evidence"], "evidence", &[])?;
     let output = Command::new(program).args(arguments).output().await?;
     ensure!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
     let text = [output.stdout, output.stderr].concat();

@@ -21,7 +21,7 @@ use e2e::documents::status;
 use e2e::fault::{Fault, Rule};
 use e2e::http;
 use e2e::oracle::Oracle;
-use e2e::process::eventually;
+use e2e::process::{eventually, wait_until};
 use e2e::proxy::Proxy;
 use e2e::seed;
 use e2e::story::{BUSY, BUSY_CHILDREN, DAY};
@@ -251,10 +251,9 @@ async fn transactions_that_come_at_once_are_all_mined() {
             http::client(Duration::from_secs(60)).post(url).json(&call).send().await.unwrap();
         });
         join_all(sends).await;
-        let mined = async || {
-            let mined = node.provider.get_transaction_count(sender).await.unwrap();
-            (mined == (round + 1) * 20).then_some(())
-        };
-        eventually("all mined", Duration::from_secs(60), mined).await.unwrap();
+        wait_until("all mined", Duration::from_secs(60), async || {
+            node.provider.get_transaction_count(sender).await.unwrap() == (round + 1) * 20
+        })
+        .await;
     }
 }
