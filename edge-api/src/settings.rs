@@ -83,6 +83,8 @@ pub(crate) struct Settings {
     /// The Keccak-256 of registry code that keeps all state in its own storage, for the index.
     #[cfg_attr(not(feature = "index-object"), allow(dead_code, reason = "the index's object reads it"))]
     pub(crate) self_contained_code: Option<B256>,
+    /// Agents that each refresh of the index proves against the newest block's state root.
+    pub(crate) spot_checks: u64,
     agent_ttl: u32,
     lineage_ttl: u32,
     kya_ttl: u32,
@@ -243,6 +245,7 @@ impl Settings {
             layout: variables.layout()?,
             signing: if COUNTS_CLIENTS { variables.signing(chain_id)? } else { None },
             self_contained_code: variables.code_hash("INDEX_SELF_CONTAINED_CODE")?,
+            spot_checks: variables.spot_checks()?,
             agent_ttl: variables.number("AGENT_TTL_SECONDS", CacheScope::Agent.default_seconds())?,
             lineage_ttl: variables.number("LINEAGE_TTL_SECONDS", CacheScope::Lineage.default_seconds())?,
             kya_ttl: variables.number("KYA_TTL_SECONDS", CacheScope::Kya.default_seconds())?,
@@ -381,6 +384,12 @@ impl Variables<'_> {
         let rule = "must be wnam, enam, sam, weur, eeur, apac, oc, afr or me";
         let known = |text: &str| LOCATION_HINTS.into_iter().find(|hint| *hint == text).map(Some);
         self.parsed("INDEX_LOCATION_HINT", None, rule, known)
+    }
+
+    fn spot_checks(&self) -> Result<u64, Error> {
+        self.parsed("INDEX_SPOT_CHECKS", 2, "must be 0 to 20", |text| {
+            text.parse().ok().filter(|agents| *agents <= 20)
+        })
     }
 
     fn layout(&self) -> Result<Option<Layout>, Error> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::Command;
 
@@ -130,13 +130,53 @@ pub struct Server {
     pub kind: Kind,
     process: Process,
     url: String,
+    /// Where the questions to a distant index are counted.
+    counts: Option<String>,
     /// What it uses of the machine: workerd's part of a Worker, Node's of a Node server.
     pub usage: Usage,
+}
+
+/// Where the Worker with the index is, as seen from the one that asks it.
+#[derive(Debug)]
+pub struct Distance<'a> {
+    /// Milliseconds that each question to the object takes more.
+    pub millis: u64,
+    /// The RPC endpoint of that Worker.
+    pub rpc_url: &'a str,
+}
+
+/// What a Worker asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Manifests of the snapshot, of the index's object.
+    pub manifests: u64,
+    /// Shards of the snapshot, of the index's object.
+    pub shards: u64,
+    /// Operations on the data centre's cache.
+    pub cache_operations: u64,
 }
 
 impl Server {
     /// Starts it on a free port with the settings of a Worker, and waits until it listens.
     pub async fn start(kind: Kind, bundles: &Bundles, options: &WorkerOptions) -> Result<Self> {
+        Self::spawn(kind, bundles, options, None).await
+    }
+
+    /// The Worker with an index, far from it, and counted: see [`Server::asked`].
+    pub async fn start_apart(
+        bundles: &Bundles,
+        options: &WorkerOptions,
+        distance: Distance<'_>,
+    ) -> Result<Self> {
+        Self::spawn(Kind::Indexed, bundles, options, Some(distance)).await
+    }
+
+    async fn spawn(
+        kind: Kind,
+        bundles: &Bundles,
+        options: &WorkerOptions,
+        distance: Option<Distance<'_>>,
+    ) -> Result<Self> {
         let peers = repo::root().join("tests/peers");
         let mut spawn = Spawn::new(kind.name(), "node").dir(repo::root());
         spawn = match kind {
@@ -162,11 +202,32 @@ impl Server {
                 }
             }
         };
+        if let Some(Distance { millis, rpc_url }) = &distance {
+            let distant = json!({ "millis": millis, "settings": { "RPC_URL": rpc_url } });
+            spawn = spawn.env("DISTANT_INDEX", distant.to_string());
+        }
         let mut process = spawn.start()?;
+        let counts = match &distance {
+            Some(_) => Some(process.announced("Counts on ", START).await?),
+            None => None,
+        };
         let url = process.announced("Ready on ", START).await?;
         let program = if kind == Kind::Express { "node" } else { "workerd" };
         let usage = Usage::of(&process, program)?;
-        Ok(Self { kind, process, url, usage })
+        Ok(Self { kind, process, url, counts, usage })
+    }
+
+    /// What a Worker [apart](Self::start_apart) from its index has asked for so far.
+    pub async fn asked(&self) -> Result<Asked> {
+        let counts = self.counts.as_ref().context("only a distant index is counted")?;
+        let questions = Client::new(counts).get("/").await.ok();
+        let operations = self.client().get("/counts").await.ok();
+        let count = |counts: &Value, name: &str| counts[name].as_u64().unwrap_or(0);
+        Ok(Asked {
+            manifests: count(&questions, "Manifest"),
+            shards: count(&questions, "Shard"),
+            cache_operations: count(&operations, "match") + count(&operations, "put"),
+        })
     }
 
     /// Its address.

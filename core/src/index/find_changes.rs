@@ -25,7 +25,7 @@ use super::state::{Checkpoint, KnownCode, Version};
 use crate::{
     chain::{
         Halt, Header, Proof, ProofKey, ProofParts, Query, QueryError, RunError, View,
-        logs::{Announced, LogsQuery, Moment},
+        logs::{Announced, LogsQuery, Moment, merge_moment},
         reader::Registry,
     },
     evidence::{Account, Layout},
@@ -144,9 +144,11 @@ pub(super) struct Changed {
     pub(super) without_events: bool,
     /// The newest canonical checkpoint, if a reorg replaced the index's block.
     pub(super) undone_since: Option<u64>,
+    /// The first block of which events were asked for.
+    pub(super) from: u64,
     /// Agents that had an event.
     pub(super) ids: BTreeSet<u64>,
-    /// The events of blocks that are asked for again.
+    /// The events since that block.
     pub(super) seen: BTreeSet<(u64, u64)>,
     /// Each agent's last event that set its status.
     pub(super) moments: BTreeMap<u64, Moment>,
@@ -234,23 +236,22 @@ impl FindChanges {
                 _ => FoundChanges::AnotherChain,
             });
         }
-        let known_event = self.known_event.filter(|number| *number <= header.number);
-        let known_event = known_event.map(|number| view.logs(&self.events(&header, number, number)));
+        // Where storage roots do not show it by themselves.
+        let has_pruned = if version.is_none() { self.has_pruned(view, &header) } else { Ok(false) };
         let found = view.logs(&self.events(&header, self.from, header.number))?;
-        let (canonical, known_event) = (canonical?, known_event.transpose()?);
+        let (canonical, has_pruned) = (canonical?, has_pruned?);
         let Ok(found) = found else {
             let is_undone = !self.pass.is_empty() && canonical != self.pass.last().copied();
             return Ok(if is_undone { FoundChanges::AnotherChain } else { FoundChanges::NoEvents });
         };
-        let (mut events, mut undone_since) = (found.events.clone(), None);
+        let (mut events, mut moments) = (found.events.clone(), found.moments.clone());
+        let (mut from, mut undone_since) = (self.from, None);
         match canonical {
             // The last canonical block counts; slices read at later ones are read again.
             Some(since) if since.number < known.last().map_or(0, |last| last.number) => {
                 undone_since = Some(since.number);
             }
-            Some(_) if known_event.is_some_and(|known| !known.is_ok_and(|known| known.is_any)) => {
-                return Ok(FoundChanges::NoEvents);
-            }
+            Some(_) if has_pruned => return Ok(FoundChanges::NoEvents),
             Some(_) => {}
             None if !self.pass.is_empty() => return Ok(FoundChanges::AnotherChain),
             None => {
@@ -258,11 +259,15 @@ impl FindChanges {
                 let Some(since) = last_canonical(view, older, &header)? else {
                     return Ok(FoundChanges::AnotherChain);
                 };
-                let (from, to) = (since.saturating_add(1), header.number.min(self.from.saturating_sub(1)));
+                let to = header.number.min(from.saturating_sub(1));
+                from = from.min(since.saturating_add(1));
                 let Ok(earlier) = view.logs(&self.events(&header, from, to))? else {
                     return Ok(FoundChanges::NoEvents);
                 };
                 events.extend(&earlier.events);
+                for (id, moment) in &earlier.moments {
+                    merge_moment(&mut moments, *id, *moment);
+                }
                 undone_since = Some(since);
             }
         }
@@ -274,6 +279,11 @@ impl FindChanges {
         let explained = match explained {
             _ if is_incomplete && self.trusts_events => {
                 Explained { until: header, storage_root: None, is_verified: false }
+            }
+            Some(explained) if explained.is_verified || version.is_none() => explained,
+            // Roots show that events are missing, or nothing: the node may have pruned them.
+            _ if undone_since.is_none() && self.has_pruned(view, &header)? => {
+                return Ok(FoundChanges::NoEvents);
             }
             Some(explained) => explained,
             None => {
@@ -300,14 +310,10 @@ impl FindChanges {
             is_incomplete: is_incomplete && self.trusts_events,
             without_events: false,
             undone_since,
+            from,
             ids: events.iter().filter(is_new).filter_map(|event| event.agent).collect(),
             seen: events.iter().map(|event| (event.number, event.fingerprint)).collect(),
-            moments: found
-                .moments
-                .iter()
-                .filter(|(_, moment)| moment.number <= until.number)
-                .map(|(id, moment)| (*id, *moment))
-                .collect(),
+            moments: moments.into_iter().filter(|(_, moment)| moment.number <= until.number).collect(),
             last_event: found.last.filter(|_| undone_since.is_none()),
             log_range: found.range,
         })))
@@ -374,6 +380,14 @@ impl FindChanges {
         Ok(Some(Explained { until: *newest, storage_root, is_verified }))
     }
 
+    /// Whether the node returns no event of the block known to have one.
+    fn has_pruned(&self, view: &View, header: &Header) -> Result<bool, Halt> {
+        let Some(known) = self.known_event.filter(|number| *number <= header.number) else {
+            return Ok(false);
+        };
+        Ok(!view.logs(&self.events(header, known, known))?.is_ok_and(|found| found.is_any))
+    }
+
     /// The events of blocks `from` to `to`, both inclusive.
     fn events(&self, newest: &Header, from: u64, to: u64) -> LogsQuery {
         let most_calls = self.total / AGENTS_PER_CALL + LOG_CALLS;
@@ -399,6 +413,7 @@ impl Changed {
             is_incomplete: false,
             without_events: true,
             undone_since: None,
+            from: 0,
             ids: BTreeSet::new(),
             seen: BTreeSet::new(),
             moments: BTreeMap::new(),

@@ -205,6 +205,9 @@ pub struct State {
     /// Blocks' heights and fingerprints of events that have been read, as far as they are asked for again.
     #[serde(skip)]
     pub(super) seen: BTreeSet<(u64, u64)>,
+    /// When the last refresh asked again for events of before its block, by the chain's time.
+    #[serde(skip)]
+    pub(super) asked_again_at: u64,
     /// The next agent to prove; 0 for any one.
     #[serde(skip)]
     pub(super) next_proved: u64,
@@ -262,6 +265,7 @@ impl Default for State {
             code: None,
             recent: Vec::new(),
             seen: BTreeSet::new(),
+            asked_again_at: 0,
             next_proved: 0,
             lagging_at: None,
             began: 0,
@@ -433,8 +437,19 @@ impl State {
         self.seen.clear();
     }
 
-    /// The first block of which events are asked for: nodes list some late, so those of the two minutes
-    /// before the rows' block are asked for again.
+    /// The first block of which events are asked for. Where a storage root vouches for the rows, events up to
+    /// their block are asked for again once a minute: only another one of the same block could be late.
+    pub(super) fn asks_from(&self, block: Checkpoint) -> u64 {
+        let is_vouched = self.version.is_some() && self.unsettled.is_none();
+        let asked_lately = block.seconds < self.asked_again_at.saturating_add(ASK_AGAIN_SECONDS);
+        match is_vouched && asked_lately {
+            true => block.number.saturating_add(1),
+            false => self.first_unsettled(block),
+        }
+    }
+
+    /// The first block whose events may be incomplete: nodes list some late, of the two minutes before the
+    /// rows' block.
     pub(super) fn first_unsettled(&self, block: Checkpoint) -> u64 {
         let is_settled = |recent: &&Checkpoint| recent.seconds + LATE_LOGS_SECONDS <= block.seconds;
         let settled = self.recent.iter().rev().find(is_settled).or(self.recent.first());
@@ -452,6 +467,8 @@ const LATE_EVENT_PAUSE_MILLIS: u64 = 2_000;
 const PATIENCE_MILLIS: u64 = 24 * 3_600_000;
 /// The age, by the chain's time, from which on a node is taken to list all events of a block.
 const LATE_LOGS_SECONDS: u64 = 120;
+/// Seconds, by the chain's time, for which events that have been read are not asked for again.
+const ASK_AGAIN_SECONDS: u64 = LATE_LOGS_SECONDS / 2;
 /// Seconds between two of [`State::recent`].
 const RECENT_SECONDS: u64 = 8;
 

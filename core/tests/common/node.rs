@@ -66,7 +66,7 @@ pub(crate) struct Node {
     pub(crate) finalized: u64,
     /// State is kept from this block on.
     pub(crate) oldest_state: u64,
-    /// The requests of each reply: methods and block parameters.
+    /// The requests of each reply: methods and their second parameters, or the only ones.
     pub(crate) log: Vec<Vec<(String, Value)>>,
 }
 
@@ -135,9 +135,12 @@ impl Node {
         }
         let body: Value = serde_json::from_str(&batch.body).unwrap();
         let requests = body.as_array().cloned().unwrap_or_else(|| vec![body.clone()]);
-        self.log.push(
-            requests.iter().map(|r| (r["method"].as_str().unwrap().into(), r["params"][1].clone())).collect(),
-        );
+        let noted = requests.iter().map(|request| {
+            let params = &request["params"];
+            let noted = params.get(1).unwrap_or(&params[0]);
+            (request["method"].as_str().unwrap().into(), noted.clone())
+        });
+        self.log.push(noted.collect());
         if self.quirks.batch_limit.is_some_and(|limit| requests.len() > limit) {
             let refusal = match self.quirks.refuses_by_id {
                 true => json!([response(&requests[0]["id"], Err(batch_too_large()))]),

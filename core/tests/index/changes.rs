@@ -102,6 +102,24 @@ fn what_was_undone_is_a_change_back_and_the_cursor_goes_on() {
 }
 
 #[test]
+fn a_change_in_the_blocks_that_a_reorganisation_brought_has_its_own_block() {
+    let (mut index, mut history, mut chance) = begun();
+    let kept = history.blocks.clone();
+    for agent in [7, 8] {
+        mine_events(&mut history, &mut chance, &[agent], |_| {});
+        refresh(&mut index, &history);
+    }
+    let since = now(&index);
+    history.blocks = kept;
+    mine_events(&mut history, &mut chance, &[4], |registry| registry.agents[3].status = 1);
+    let suspended_at = history.newest();
+    (0..4).for_each(|_| mine_events(&mut history, &mut chance, &[5], |_| {}));
+    refresh(&mut index, &history);
+    let [suspended] = &changes(&index, Since::Cursor(since))[..] else { panic!("one change") };
+    assert_eq!((suspended.agent_id.0.to(), suspended.block_number), (4_u64, suspended_at));
+}
+
+#[test]
 fn a_lapse_that_was_renewed_before_a_refresh_is_reported_with_its_renewal() {
     let (mut index, mut history, mut chance) = begun();
     let (since, attested) = (now(&index), history.blocks[&history.newest()].seconds);

@@ -1,5 +1,7 @@
 //! What the index promises, one by one.
 
+use std::collections::BTreeMap;
+
 use registry_core::api::question::Question;
 use registry_core::api::route::Route;
 use registry_core::chain::{Endpoints, Failure, Limits, Reply, Run, Step, drive};
@@ -10,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     CHAIN, Indexed,
-    common::{Logs, Mined, Node, PlainRegistry, Proofs, Undeployed, question, record},
+    common::{Logs, Mined, Node, PlainRegistry, Proofs, Undeployed, number_of, question, record},
     history::{Chance, History},
 };
 
@@ -68,7 +70,7 @@ pub(crate) fn is_right(index: &Indexed, history: &History) {
 }
 
 #[test]
-fn a_refresh_after_a_hundred_changes_takes_four_round_trips_and_ten_calls() {
+fn a_refresh_after_a_hundred_changes_takes_four_round_trips_nine_calls_and_their_events_once() {
     let (mut index, mut history, mut chance) = filled(600, 200);
     index.work().unwrap();
     for first in [1, 101, 301] {
@@ -78,7 +80,9 @@ fn a_refresh_after_a_hundred_changes_takes_four_round_trips_and_ten_calls() {
         index.work().unwrap();
         assert!(index.node.round_trips() <= 4, "{:?}", index.node.log);
         let calls: usize = index.node.log.iter().map(Vec::len).sum();
-        assert!(calls <= 10, "{calls}: {:?}", index.node.log);
+        assert!(calls <= 9, "{calls}: {:?}", index.node.log);
+        let filters = index.node.log.iter().flatten().filter(|(method, _)| method == "eth_getLogs");
+        assert_eq!(filters.count(), 1, "{:?}", index.node.log);
         is_right(&index, &history);
     }
     assert_eq!((index.state().basis, index.state().unannounced), (Basis::StorageRoot, 0));
@@ -103,6 +107,37 @@ fn a_refresh_with_nothing_changed_takes_one_round_trip_and_two_calls_and_stores_
             is_right(&index, &history);
             assert_eq!(index.state().as_of().unwrap().number, history.newest());
         }
+    }
+}
+
+#[test]
+fn an_event_is_asked_for_again_once_a_minute_however_often_changes_are_found() {
+    let (mut index, mut history, mut chance) = filled(60, 0);
+    index.work().unwrap();
+    let mut ages = BTreeMap::<u64, Vec<u64>>::new();
+    for round in 0..300 {
+        attest(&mut history, 1 + round * 37 % 60, 1, &mut chance, true);
+        let newest = history.newest();
+        // Blocks of 2 s: a refresh after each of them would ask for each event 60 times.
+        let mined = history.blocks[&newest].clone();
+        let seconds = history.blocks[&(newest - 1)].seconds + 2;
+        history.blocks.insert(newest, Mined { seconds, ..mined });
+        show(&mut index, &history);
+        index.node.log.clear();
+        index.work().unwrap();
+        is_right(&index, &history);
+        let filters = index.node.log.iter().flatten().filter(|(method, _)| method == "eth_getLogs");
+        for (_, filter) in filters {
+            let [from, to] = ["fromBlock", "toBlock"].map(|end| number_of(filter[end].as_str().unwrap()));
+            // A block known to have an event is asked for beside.
+            let asked = history.blocks.range(from..=to).filter(|_| from < to || to == newest);
+            asked.for_each(|(number, block)| ages.entry(*number).or_default().push(seconds - block.seconds));
+        }
+    }
+    let newest = history.newest();
+    for (number, ages) in ages.range(..newest - 120) {
+        assert!((2..=4).contains(&ages.len()), "block {number}: {ages:?}");
+        assert!(ages.last().is_some_and(|age| (60..=240).contains(age)), "block {number}: {ages:?}");
     }
 }
 
@@ -253,8 +288,11 @@ fn a_registration_without_an_event_is_found_at_once() {
 
 #[test]
 fn logs_that_were_pruned_are_missed_by_an_event_that_is_known() {
-    for logs in [Logs::Empty, Logs::From(9)] {
+    let nodes =
+        [Proofs::All, Proofs::Newest].map(|proofs| [Logs::Empty, Logs::From(9)].map(|logs| (proofs, logs)));
+    for (proofs, logs) in nodes.concat() {
         let (mut index, mut history, mut chance) = filled(40, 0);
+        index.node.quirks.proofs = proofs;
         attest(&mut history, 3, 1, &mut chance, true);
         show(&mut index, &history);
         index.work().unwrap();

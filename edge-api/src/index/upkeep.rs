@@ -19,8 +19,6 @@ use crate::{chain, log::unix_millis, settings::Settings};
 
 /// Agents in a slice of the fill, which is read at once. A larger slice takes more memory while it is read.
 const SLICE: u64 = 5_000;
-/// Agents that each refresh proves against the newest block's state root.
-const PROVED: u64 = 2;
 /// Milliseconds between two checks of a request that waits for another's work.
 const PAUSE_MILLIS: u64 = 25;
 /// Runtime margin added to the lease, beyond the time that the chain has.
@@ -139,7 +137,7 @@ pub(super) fn config(settings: &Settings, now: u64) -> Config {
         limits: chain::limits(settings, Timestamp::from_millis(now)),
         slice: SLICE,
         sweep: SWEEP,
-        proved: PROVED,
+        proved: settings.spot_checks,
         layout: settings.layout,
         self_contained_code: settings.self_contained_code,
     }

@@ -65,6 +65,7 @@ fn what_breaks_a_rule_is_named_with_the_rule_and_without_its_value() {
         ("CHAIN_ID", "8453", "RPC_URL is not set; set the secret before you deploy"),
         ("EVIDENCE_LAYOUT", "{\"s3cret\":1}", "EVIDENCE_LAYOUT must be JSON"),
         ("INDEX_SELF_CONTAINED_CODE", "0xs3cret", "INDEX_SELF_CONTAINED_CODE must be 0x and 64 hex digits"),
+        ("INDEX_SPOT_CHECKS", "21", "INDEX_SPOT_CHECKS must be 0 to 20"),
         ("RPC_URL", "https://s3cret.example https://b.example", "CHAIN_ID is not set"),
         ("INDEX", "durable-object", "CHAIN_ID is not set; where INDEX is durable-object"),
     ] {

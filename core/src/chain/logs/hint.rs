@@ -77,13 +77,13 @@ impl Hints {
                 && event != RevenueReported::SIGNATURE_HASH
         });
         if let Some(number) = number.filter(|_| sets_status) {
-            merge(&mut self.moments, id, Moment { number, seconds: log.block_timestamp.0 });
+            merge_moment(&mut self.moments, id, Moment { number, seconds: log.block_timestamp.0 });
         }
     }
 }
 
 /// Keeps an agent's last event that set its status.
-pub(super) fn merge(moments: &mut BTreeMap<u64, Moment>, id: u64, moment: Moment) {
+pub(crate) fn merge_moment(moments: &mut BTreeMap<u64, Moment>, id: u64, moment: Moment) {
     let last = moments.entry(id).or_insert(moment);
     if last.number <= moment.number {
         *last = moment;

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloy_primitives::{Address, B256, U256};
 
 pub(crate) use event_log::{EventLog, LogFilter};
-pub(crate) use hint::{Announced, EVENTS, Moment};
+pub(crate) use hint::{Announced, EVENTS, Moment, merge_moment};
 
 use super::block::Header;
 use crate::eth::rpc::{self, Request};
@@ -159,7 +159,7 @@ impl LogWalk {
             self.found.last = self.found.last.max(hints.last);
             self.found.events.extend(hints.events);
             for (id, moment) in hints.moments {
-                hint::merge(&mut self.found.moments, id, moment);
+                merge_moment(&mut self.found.moments, id, moment);
             }
         }
         self.open.retain(|open| *open != range);

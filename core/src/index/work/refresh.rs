@@ -87,7 +87,7 @@ impl Work {
             code: state.code,
             records,
             total: state.total,
-            from: state.first_unsettled(state.block.unwrap_or(block)),
+            from: state.asks_from(state.block.unwrap_or(block)),
             seen: state.seen.clone(),
             pass: if is_whole { Vec::new() } else { state.pass.clone() },
             older: None,
@@ -335,6 +335,7 @@ impl Work {
             is_incomplete,
             without_events,
             undone_since,
+            from,
             ids,
             seen,
             moments,
@@ -343,6 +344,7 @@ impl Work {
         } = changed;
         let RegistryHead { header, total, grace_seconds } = read_at;
         let checkpoint = Checkpoint::from(header);
+        let asks_again = self.state.block.is_none_or(|block| from <= self.state.first_unsettled(block));
         let unannounced: Vec<u64> =
             entries.iter().map(|(id, _)| *id).filter(|id| *id > last && !expected.contains(id)).collect();
         if unannounced.len() >= AGENTS {
@@ -400,10 +402,14 @@ impl Work {
             false => self.now_millis.saturating_sub(behind.saturating_mul(1_000)),
         };
         self.complete(store, (checkpoint, version), read_at)?;
-        let first = self.state.first_unsettled(checkpoint);
+        if asks_again {
+            self.state.asked_again_at = checkpoint.seconds;
+        }
         // The agents may have been read at an older block than the events.
-        let again = first..=checkpoint.number;
-        self.state.seen = seen.into_iter().filter(|(number, _)| again.contains(number)).collect();
+        let unsettled = self.state.first_unsettled(checkpoint)..=checkpoint.number;
+        self.state.seen.retain(|(number, _)| *number < from);
+        self.state.seen.extend(seen);
+        self.state.seen.retain(|(number, _)| unsettled.contains(number));
         self.state.lagging_at = (behind > 0).then_some(self.now_millis);
         self.state.owes_comparison |= is_incomplete;
         if !surprises.is_empty() {

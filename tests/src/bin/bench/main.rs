@@ -6,6 +6,7 @@ mod api;
 mod document;
 mod gate;
 mod index;
+mod snapshot;
 mod table;
 mod world;
 
@@ -40,8 +41,17 @@ async fn dispatch(arguments: &[String]) -> Result<()> {
             let sizes = sizes.iter().map(|size| size.parse()).collect::<Result<Vec<u64>, _>>()?;
             report(&index::section(&sizes).await?, None)
         }
+        ["snapshot"] => {
+            report(&snapshot::section(&snapshot::SIZES).await?, Some("cargo xtask bench snapshot"))
+        }
+        ["snapshot", sizes @ ..] => {
+            let sizes = sizes.iter().map(|size| size.parse()).collect::<Result<Vec<u64>, _>>()?;
+            report(&snapshot::section(&sizes).await?, None)
+        }
         ["world"] => report(&world::section(), Some("cargo xtask bench world")),
-        _ => bail!("usage: cargo xtask bench [api [--worker DIRECTORY] | gate | index [AGENTS...] | world]"),
+        _ => bail!(
+            "usage: cargo xtask bench [api [--worker DIRECTORY] | gate | index [AGENTS...] | snapshot [AGENTS...] | world]"
+        ),
     }
 }
 

@@ -1,0 +1,19 @@
+// The module of a Worker that counts its operations on the data centre's cache. GET /counts is the counts.
+import * as worker from "WORKER";
+
+export * from "WORKER";
+
+const counts = { match: 0, put: 0 };
+for (const operation of Object.keys(counts)) {
+  const original = Cache.prototype[operation];
+  Cache.prototype[operation] = function (...parameters) {
+    counts[operation] += 1;
+    return original.apply(this, parameters);
+  };
+}
+
+export default class extends worker.default {
+  fetch(request) {
+    return new URL(request.url).pathname === "/counts" ? Response.json(counts) : super.fetch(request);
+  }
+}

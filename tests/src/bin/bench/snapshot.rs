@@ -1,0 +1,377 @@
+//! Verdicts from the snapshot: cold lookups without the chain, the memory they take, and what a day costs.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use alloy::primitives::{Address, keccak256};
+use anyhow::{Context as _, Result, ensure};
+use e2e::anvil::{AnvilOptions, wall_clock};
+use e2e::chain::Chain;
+use e2e::client::{Answer, Client};
+use e2e::fault::{Fault, Rule};
+use e2e::http;
+use e2e::load::CONNECTIONS;
+use e2e::process::eventually;
+use e2e::proxy::Proxy;
+use e2e::server::{Asked, Bundles, Distance, Kind, Server};
+use e2e::synthetic::{Synthetic, wallet};
+use e2e::worker::WorkerOptions;
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use registry_core::evidence::Layout;
+use registry_core::snapshot::Manifest;
+use serde_json::{Value, json};
+
+use crate::step;
+use crate::table::{Table, median, mib, millis, p99};
+
+/// Agents of the registries.
+pub(crate) const SIZES: [u64; 3] = [10_000, 100_000, 1_000_000];
+
+/// What the RPC endpoint takes to answer a Worker, beside its work.
+const ENDPOINT: Duration = Duration::from_millis(80);
+
+/// Milliseconds to the index's object and back.
+const OBJECT_MILLIS: u64 = 150;
+
+/// Wallets that are asked for once, and how many of them have no agent.
+const COLD: u64 = 10_000;
+const UNREGISTERED: u64 = 500;
+
+/// Cold wallets that are asked for where each takes an RPC call.
+const COLD_BY_CHAIN: usize = 1_000;
+
+/// Wallets of one request for a list.
+const LIST: usize = 100;
+
+/// Warm lookups, of so many wallets.
+const WARM: usize = 20_000;
+const WARM_WALLETS: usize = 1_000;
+
+/// Random lookups while memory is measured.
+const RANDOM: u64 = 100_000;
+
+/// The TTL of verdicts while renewals are counted: a manifest is kept for a third of it.
+const TTL_SECONDS: u64 = 15;
+
+/// Renewals that are measured.
+const SAMPLES: u64 = 9;
+
+/// Manifests of a day that a data centre gets: one for each 20 seconds.
+const MANIFESTS_A_DAY: u64 = 4_320;
+
+/// Changes of a day.
+const CHANGES_A_DAY: u64 = 1_000;
+
+/// How long the index may take to be filled, and a change to be seen.
+const FILL: Duration = Duration::from_secs(1_800);
+
+/// The section of `BENCHMARKS.md`.
+pub(crate) async fn section(sizes: &[u64]) -> Result<String> {
+    let bundles = step("bundles of the Workers", Bundles::make(&[Kind::Worker, Kind::Indexed], None)).await?;
+    let chain = Chain::start(AnvilOptions::since(wall_clock() - 3_600)).await?;
+    let mut tables = [
+        Table::new(&[
+            "agents",
+            "RPC posts",
+            "shards touched",
+            "fetched",
+            "p50 ms",
+            "p99 ms",
+            "by chain: p50 ms",
+            "p99 ms",
+        ]),
+        Table::new(&["agents", "warm shard: CPU ms", "cached verdict: CPU ms", "memory MiB"]),
+        Table::new(&[
+            "agents",
+            "shards",
+            "requests to the object",
+            "rows read",
+            "rows written",
+            "cache operations",
+        ]),
+    ];
+    for agents in sizes {
+        let costs = step(&format!("{agents} agents"), measure(&bundles, &chain, *agents)).await?;
+        for (table, cells) in tables.iter_mut().zip(costs) {
+            table.row(&[vec![agents.to_string()], cells].concat());
+        }
+    }
+    let [cold, warm, day] = tables.map(Table::finish);
+    Ok(format!(
+        "## Snapshot\n\n\
+         Verdicts with an index that is {OBJECT_MILLIS} ms away, and an RPC endpoint that takes {} ms. A synthetic registry, \
+         as for the index; both Workers in one workerd.\n\n\
+         ### Cold lookups\n\n\
+         {COLD} random wallets, {UNREGISTERED} of them without an agent, on {CONNECTIONS} connections, each asked for once by an instance that has no \
+         shard. Each verdict was compared with the chain's. By chain: {COLD_BY_CHAIN} of them with `KYA_SOURCE=chain`.\n\n{cold}\n\
+         ### Warm lookups, and memory\n\n\
+         CPU of a request for one of {WARM_WALLETS} wallets, whose shards or verdicts are in the instance's memory. Memory is the peak of both Workers above \
+         their size before {RANDOM} lookups of random wallets, without pages of their program. Goals: 1.2 times the CPU, 64 MiB.\n\n{warm}\n\
+         ### A day\n\n\
+         Of one data centre with lookups at all times, on a day with {CHANGES_A_DAY} changes in different shards: {MANIFESTS_A_DAY} manifests, and each shard that \
+         changed. Medians of {SAMPLES} renewals that find a change, and that find none, times their number; rows are those of the object's SQLite, \
+         the index's own refresh included.\n\n{day}",
+        ENDPOINT.as_millis(),
+    ))
+}
+
+/// A registry, the Worker far from its index, and the RPC endpoints of both.
+struct Scene<'a> {
+    chain: &'a Chain,
+    registry: Synthetic,
+    agents: u64,
+    /// Before the Worker's endpoint; the index has another.
+    proxy: Proxy,
+    server: Server,
+    client: Client,
+}
+
+async fn measure(bundles: &Bundles, chain: &Chain, agents: u64) -> Result<[Vec<String>; 3]> {
+    let registry = Synthetic::deploy(chain, agents).await?;
+    let code: alloy::primitives::Bytes =
+        chain.node.request("eth_getCode", json!([registry.address, "latest"])).await?;
+    let layout = Layout { code_hash: Some(keccak256(&code)), ..Layout::AGENT_REGISTRY };
+    let layout = serde_json::to_string(&layout)?;
+    let proxy = Proxy::start(chain.node.url()).await?;
+    let options = WorkerOptions::new(proxy.url(), registry.address)
+        .var("CHAIN_ID", 31_337)
+        // What is computed has no slots that could be proved.
+        .var("EVIDENCE_LAYOUT", layout)
+        .var("INDEX_SPOT_CHECKS", 0)
+        .var("RPC_DEADLINE_SECONDS", 60)
+        .var("RPC_TIMEOUT_SECONDS", 30);
+    let by_snapshot = options.clone().var("INDEX", "durable-object").var("KYA_TTL_SECONDS", TTL_SECONDS);
+    let distance = Distance { millis: OBJECT_MILLIS, rpc_url: chain.node.url() };
+    let server = Server::start_apart(bundles, &by_snapshot, distance).await?;
+    let client = server.client();
+    let scene = Scene { chain, registry, agents, proxy, server, client };
+    step("filled", scene.filled()).await?;
+    let chains = Server::start(Kind::Worker, bundles, &options.var("KYA_TTL_SECONDS", 3_600)).await?;
+    scene.proxy.inject(Rule::any(Fault::Delay(ENDPOINT)));
+    let cold = step("cold lookups", scene.cold(&chains)).await?;
+    let warm = step("warm lookups", scene.warm(&chains)).await?;
+    drop(chains);
+    let memory = step("memory", scene.memory()).await?;
+    let day = step("a day", scene.day()).await?;
+    Ok([cold, [warm, vec![memory]].concat(), day])
+}
+
+impl Scene<'_> {
+    /// Waits until verdicts come from the snapshot.
+    async fn filled(&self) -> Result<()> {
+        let is_filled = async || {
+            let ready = self.client.get("/readyz").await;
+            (ready.status == 200 && ready.json()["kyaSource"] == "snapshot").then_some(())
+        };
+        eventually("the snapshot", FILL, is_filled).await.with_context(|| self.server.log())
+    }
+
+    async fn cold(&self, chains: &Server) -> Result<Vec<String>> {
+        let stranger = |number| (Address::from_word(keccak256(u64::to_be_bytes(number))), None);
+        let registered = |number| {
+            let id = 1 + draw("cold", number) % self.agents;
+            (wallet(id), Some(id))
+        };
+        let asked = (0..COLD).map(|number| match number % (COLD / UNREGISTERED) {
+            0 => stranger(number),
+            _ => registered(number),
+        });
+        // Each once: the first one to ask pays for the shard.
+        let asked: BTreeSet<(Address, Option<u64>)> = asked.collect();
+        let mut wallets: Vec<Address> = asked.iter().map(|(wallet, _)| *wallet).collect();
+        wallets.sort_by_key(|wallet| keccak256([&b"order"[..], wallet.as_slice()].concat()));
+        let manifest = self.manifest().await?;
+        let touched: BTreeSet<String> =
+            wallets.iter().filter_map(|wallet| Some(manifest.shard_of(*wallet)?.name())).collect();
+
+        let (before, posts) = (self.server.asked().await?, self.proxy.posts());
+        let answers = ask(&self.client, &wallets, "snapshot").await?;
+        let (after, posts) = (self.server.asked().await?, self.proxy.posts() - posts);
+        let times: Vec<Duration> = answers.iter().map(|(_, time)| *time).collect();
+        self.compare(&answers, &wallets, chains).await?;
+
+        let fresh: Vec<Address> = (0..COLD_BY_CHAIN as u64)
+            .map(|number| wallet(1 + draw("by chain", number) % self.agents))
+            .collect();
+        let by_chain = ask(&chains.client(), &fresh, "chain").await?;
+        let by_chain: Vec<Duration> = by_chain.iter().map(|(_, time)| *time).collect();
+        let shown = |time: Option<Duration>| time.map(millis).unwrap_or_default();
+        Ok(vec![
+            posts.to_string(),
+            touched.len().to_string(),
+            (after.shards - before.shards).to_string(),
+            shown(median(&times)),
+            shown(p99(&times)),
+            shown(median(&by_chain)),
+            shown(p99(&by_chain)),
+        ])
+    }
+
+    /// Compares verdicts with the chain's.
+    async fn compare(
+        &self,
+        answers: &[(Answer, Duration)],
+        wallets: &[Address],
+        chains: &Server,
+    ) -> Result<()> {
+        let client = chains.client();
+        for (answers, wallets) in answers.chunks(LIST).zip(wallets.chunks(LIST)) {
+            let body = json!({ "wallets": wallets }).to_string();
+            let list = client.post("/api/v1/kya", "application/json", body).await.ok();
+            let expected = list["data"].as_array().context("a list")?;
+            for (expected, (answer, _)) in expected.iter().zip(answers) {
+                let (expected, found) = (timeless(expected.clone()), timeless(answer.ok()));
+                ensure!(expected == found, "the chain says {expected}, the snapshot {found}");
+            }
+        }
+        Ok(())
+    }
+
+    async fn manifest(&self) -> Result<Manifest> {
+        let url = format!("{}/api/v1/snapshot", self.server.url());
+        let bytes = http::client(FILL).get(url).send().await?.error_for_status()?.bytes().await?;
+        Manifest::parse(&bytes).map_err(|error| anyhow::anyhow!("{error:?}"))
+    }
+
+    /// The CPU of a lookup whose shard is in memory, and of a cached verdict.
+    async fn warm(&self, chains: &Server) -> Result<Vec<String>> {
+        // Neighbours by their place: few shards hold them all.
+        let manifest = self.manifest().await?;
+        let shards = manifest.shards().len().min(200);
+        let last = manifest.shards().get(shards - 1).context("a shard")?.range;
+        let ids = (1..=self.agents).map(wallet);
+        let near = ids
+            .filter(|wallet| manifest.shard_of(*wallet).is_some_and(|entry| entry.range.start <= last.start));
+        let wallets: Vec<Address> = near.take(WARM_WALLETS).collect();
+        let asked: Vec<Address> = wallets.iter().cycle().take(WARM).copied().collect();
+        let mut cells = Vec::new();
+        for (server, source) in [(&self.server, "snapshot"), (chains, "chain")] {
+            let client = server.client();
+            ask(&client, &wallets, source).await?;
+            ask(&client, &asked, source).await?;
+            let before = server.usage.cpu()?;
+            ask(&client, &asked, source).await?;
+            let cpu = (server.usage.cpu()? - before) / u32::try_from(WARM)?;
+            cells.push(format!("{:.3}", cpu.as_secs_f64() * 1e3));
+        }
+        Ok(cells)
+    }
+
+    async fn memory(&self) -> Result<String> {
+        let wallets: Vec<Address> =
+            (0..RANDOM).map(|number| wallet(1 + draw("random", number) % self.agents)).collect();
+        let memory = self.server.usage.memory_from_here()?;
+        for wallets in wallets.chunks(10_000) {
+            ask(&self.client, wallets, "snapshot").await?;
+        }
+        Ok(mib(memory.grown()?))
+    }
+
+    async fn day(&self) -> Result<Vec<String>> {
+        let mut found = [Vec::new(), Vec::new(), Vec::new(), Vec::new()];
+        let mut quiet = found.clone();
+        for sample in 0..SAMPLES {
+            for (changes, samples) in [(false, &mut quiet), (true, &mut found)] {
+                let figures = self.renewal(changes.then_some(1 + sample * (self.agents / SAMPLES))).await?;
+                samples.iter_mut().zip(figures).for_each(|(samples, figure)| samples.push(figure));
+            }
+        }
+        let [requests, read, written, operations] = std::array::from_fn(|place| {
+            let median = |samples: &[Vec<u64>; 4]| median(&samples[place]).unwrap_or_default();
+            median(&quiet) * (MANIFESTS_A_DAY - CHANGES_A_DAY) + median(&found) * CHANGES_A_DAY
+        });
+        let shards = self.manifest().await?.shards().len() as u64;
+        Ok([shards, requests, read, written, operations].map(|figure| figure.to_string()).to_vec())
+    }
+
+    /// One renewal of the manifest: after a change of this agent, whose new verdict is waited for, or of
+    /// nothing. Requests to the object, rows read and written, and operations on the cache.
+    async fn renewal(&self, changed: Option<u64>) -> Result<[u64; 4]> {
+        let agent = changed.unwrap_or(1);
+        // The instance has the shard, and a manifest of a moment ago.
+        let mut last = self.renewed(agent).await?;
+        let rows = self.rows().await?;
+        if changed.is_some() {
+            self.registry.toggle(self.chain, agent, 1).await?;
+        }
+        let height = self.chain.node.height().await?;
+        let mut manifests = 0;
+        let mut sum = Asked::default();
+        loop {
+            let asked = self.renewed(agent).await?;
+            sum = Asked {
+                manifests: sum.manifests + asked.manifests - last.manifests,
+                shards: sum.shards + asked.shards - last.shards,
+                cache_operations: sum.cache_operations + asked.cache_operations - last.cache_operations,
+            };
+            last = asked;
+            manifests += 1;
+            let block = self.client.get(&kya(wallet(agent))).await.number("x-as-of-block");
+            if changed.is_none() || block >= height {
+                break;
+            }
+        }
+        ensure!(manifests <= 2, "a change was found by manifest {manifests}");
+        let after = self.rows().await?;
+        Ok([sum.manifests + sum.shards, after.0 - rows.0, after.1 - rows.1, sum.cache_operations])
+    }
+
+    /// Asks for an agent until the manifest has been renewed, and for its shard once more.
+    async fn renewed(&self, agent: u64) -> Result<Asked> {
+        let before = self.server.asked().await?.manifests;
+        let is_renewed = async || {
+            self.client.get(&kya(wallet(agent))).await;
+            match self.server.asked().await {
+                Ok(asked) => (asked.manifests > before).then_some(()),
+                Err(_) => None,
+            }
+        };
+        eventually("a new manifest", FILL, is_renewed).await?;
+        self.client.get(&kya(wallet(agent))).await;
+        self.server.asked().await
+    }
+
+    /// Rows that the object has read and written.
+    async fn rows(&self) -> Result<(u64, u64)> {
+        let status = self.client.get("/readyz").await.ok();
+        let rows = &status["index"]["rows"];
+        rows["read"].as_u64().zip(rows["written"].as_u64()).context("the object counts its rows")
+    }
+}
+
+/// Asks for the verdict on each wallet, on as many connections as load has; the answers and their times.
+async fn ask(client: &Client, wallets: &[Address], source: &str) -> Result<Vec<(Answer, Duration)>> {
+    let source = format!("source;desc=\"{source}\"");
+    let verdict = |wallet: Address| {
+        let source = &source;
+        async move {
+            let began = Instant::now();
+            let answer = client.get(&kya(wallet)).await;
+            let time = began.elapsed();
+            ensure!(answer.status == 200, "{wallet}: {} {}", answer.status, answer.text);
+            ensure!(answer.header("server-timing") == source, "{wallet}: {:?}", answer.headers);
+            Ok((answer, time))
+        }
+    };
+    stream::iter(wallets.iter().copied().map(verdict)).buffered(CONNECTIONS).try_collect().await
+}
+
+fn kya(wallet: Address) -> String {
+    format!("/api/v1/kya/{wallet}")
+}
+
+/// A verdict without what changes with the clock and the block, and without what only an index knows.
+fn timeless(mut verdict: Value) -> Value {
+    if let Some(fields) = verdict.as_object_mut() {
+        for field in ["checkedAt", "asOf", "formerAgents", "formerAgentsUnknown"] {
+            fields.remove(field);
+        }
+    }
+    verdict
+}
+
+/// A number that looks random, the same in every run.
+fn draw(subject: &str, number: u64) -> u64 {
+    let hash = keccak256([subject.as_bytes(), &number.to_be_bytes()].concat());
+    u64::from_be_bytes(std::array::from_fn(|place| hash[place]))
+}
