@@ -5,6 +5,8 @@ pragma solidity 0.8.24;
 /// @notice Reads many agents in one `eth_call` through the registry's public getters and answers in packed rows. Nodes run it
 /// as the code of an unused address (state override), or through `Deployless`. `registry-core` holds its bytecode.
 ///
+/// The agents have consecutive ids, or those listed behind the arguments, 8 bytes each. Listed agents are numbered from `first` on.
+///
 /// No agent can spoil the answer for the others. Each getter gets a quarter of the gas. An agent that needs more is marked, and
 /// the walk goes on; asked for alone, it gets all the gas there is. The walk ends before the gas does, and the answer says
 /// how many agents it covers.
@@ -25,7 +27,7 @@ pragma solidity 0.8.24;
 /// order of the rows:
 ///
 ///   86  each row: the 62 bytes above, haftungsperson (20), its number of reports (4)
-///   ... each sum's text begins with the agent's id (8)
+///   ... each sum's text begins with the agent's id, or its number where ids are listed (8)
 ///   ... each scope: kind (1; 2), length (4), the first 256 bytes of the operationalScope at most
 contract RegistryLens {
     uint256 private constant HEAD = 61;
@@ -37,6 +39,8 @@ contract RegistryLens {
     /// Bytes of a scope that are answered at most: whoever registers an agent chooses its text.
     uint256 private constant SCOPE = 256;
     uint256 private constant BUCKETS = 128;
+    /// Bytes of the selector and the arguments; a list of ids may follow.
+    uint256 private constant ARGUMENTS = 196;
     /// The gas that the end of a walk takes at most, beside what depends on the answer's size.
     uint256 private constant TAIL = 30_000;
     /// The gas that it takes at most to add one report to the sums, beside what depends on the size of its texts.
@@ -103,9 +107,12 @@ contract RegistryLens {
             w.parentHash = blockhash(block.number - 1);
             (w.row, w.prefix) = detail == FULL ? (FULL_ROW, 8) : (ROW, 0);
 
-            uint256 end = _nextAgentId(w);
-            if (first >= end) count = 0;
-            else if (count > end - first) count = end - first;
+            uint256 most = (msg.data.length - ARGUMENTS) / 8;
+            if (most == 0) {
+                uint256 end = _nextAgentId(w);
+                if (first < end) most = end - first;
+            }
+            if (count > most) count = most;
             if (count > maxBytes / w.row) count = maxBytes / w.row;
             _lay(w, count);
 
@@ -145,7 +152,8 @@ contract RegistryLens {
             assembly ("memory-safe") {
                 free := mload(0x40)
             }
-            Outcome outcome = _get(w, GET_AGENT, agentId);
+            uint256 id = _id(w.done, agentId);
+            Outcome outcome = _get(w, GET_AGENT, id);
             if (outcome == Outcome.OutOfGas && !first) return false;
             bool readable = outcome == Outcome.Read && _writeRecord(row, detail);
             if (!readable) _write(row, 255 << 248, 0, 0);
@@ -155,7 +163,7 @@ contract RegistryLens {
             // A marked agent is asked for alone later. Then its history counts; now it would count twice.
             outcome = Outcome.Unreadable;
             if (readable || w.alone) {
-                outcome = _get(w, GET_REVENUE_HISTORY, agentId);
+                outcome = _get(w, GET_REVENUE_HISTORY, id);
                 if (detail == FULL) _own(w, agentId);
                 uint256 before = w.reports;
                 if (outcome == Outcome.Read) outcome = _addReports(w);
@@ -174,6 +182,16 @@ contract RegistryLens {
                 }
             }
             return true;
+        }
+    }
+
+    /// The id of the agent in this place of the walk: the listed one, where ids are listed.
+    function _id(uint256 place, uint256 agentId) private pure returns (uint256 id) {
+        id = agentId;
+        if (msg.data.length > ARGUMENTS) {
+            assembly ("memory-safe") {
+                id := shr(192, calldataload(add(ARGUMENTS, mul(place, 8))))
+            }
         }
     }
 

@@ -96,6 +96,32 @@ contract RegistryLensTest is RegistryFixture {
         vm.assertEq(number(answer, row + 42, 20), uint256(uint160(record.agentWallet)), "agentWallet");
     }
 
+    function test_listed_agents_are_read_in_their_order_and_numbered_from_the_first() public {
+        agents(4);
+        report(4, 5, "EUR", "api");
+        vm.prank(regulator);
+        registry.suspendAgent(2, "audit");
+        bytes memory call = abi.encodeCall(RegistryLens.walk, (address(registry), 7, 9, 2, 1_000_000, 0));
+        call = bytes.concat(call, bytes8(uint64(4)), bytes8(uint64(2)), bytes8(uint64(99)));
+        (bool success, bytes memory answer) = address(lens).staticcall{gas: 10_000_000}(call);
+        vm.assertTrue(success);
+        vm.assertEq(rows(answer), 3, "as many as are listed");
+        uint64[3] memory ids = [uint64(4), 2, 99];
+        for (uint256 place = 0; place < 2; ++place) {
+            bytes memory alone = walk(ids[place], 1, 2, 10_000_000);
+            for (uint256 at = HEAD; at < HEAD + 86; ++at) {
+                vm.assertEq(uint8(answer[at + place * 86]), uint8(alone[at]));
+            }
+        }
+        vm.assertEq(number(answer, HEAD + 2 * 86, 1), 255, "there is no such agent");
+        uint256 sum = scope(answer, HEAD + 3 * 86, bytes(SCOPE));
+        vm.assertEq(number(answer, sum + 45, 8), 7, "the number of the first");
+
+        call = abi.encodeCall(RegistryLens.walk, (address(registry), 1, 1, 2, 1_000_000, 0));
+        (success, answer) = address(lens).staticcall(bytes.concat(call, bytes8(uint64(4)), bytes8(uint64(2))));
+        vm.assertEq(rows(answer), 1, "no more than are asked for");
+    }
+
     function test_reports_are_added_up_by_text() public {
         agents(2);
         report(1, type(uint256).max, "EUR", "api");

@@ -286,10 +286,10 @@ impl InFlight {
             }
             Job::Direct(PendingCall { call, .. }) => vec![eth_call(*id, call.target, &call.data, block)],
             Job::Walk(key, span) if self.method == Method::Multicall => {
-                vec![aggregate(*id, &getters(*key, *span))]
+                vec![aggregate(*id, &getters(key, *span))]
             }
             Job::Walk(key, span) => {
-                let params = lens::params(key.subject(), *span, self.method, block);
+                let params = lens::params(key.subject(*span), *span, self.method, block);
                 vec![rpc::request(*id, "eth_call", params)]
             }
         });
@@ -311,9 +311,8 @@ fn eth_call(id: u64, to: Address, data: &Bytes, block: &str) -> Request {
 }
 
 /// The calls that read a span without the lens: each agent's record, and its history if wanted.
-pub(super) fn getters(key: WalkKey, span: Span) -> Vec<Call> {
-    let ids = (span.first..).take(usize::try_from(span.count).unwrap_or(usize::MAX)).map(U256::from);
-    let reads = ids.flat_map(|id| {
+pub(super) fn getters(key: &WalkKey, span: Span) -> Vec<Call> {
+    let reads = key.ids(span).into_iter().map(U256::from).flat_map(|id| {
         let record = getAgentCall { agentId: id }.abi_encode();
         let history = key.detail.has_revenue().then(|| getRevenueHistoryCall { agentId: id }.abi_encode());
         iter::once(record).chain(history)

@@ -104,7 +104,13 @@ impl<'a> Registry<'a> {
     }
 
     pub(crate) fn rows(&self, first: u64, detail: Detail, last: Option<u64>) -> Result<&'a Arc<Rows>, Need> {
-        self.view.rows(WalkKey { registry: self.address, first, detail }, last)
+        self.view.rows(WalkKey { registry: self.address, first, detail, listed: None }, last)
+    }
+
+    /// The rows of these agents, numbered from 1 on.
+    pub(crate) fn listed_rows(&self, ids: &Arc<[u64]>, detail: Detail) -> Result<&'a Arc<Rows>, Need> {
+        let listed = Some(Arc::clone(ids));
+        self.view.rows(WalkKey { registry: self.address, first: 1, detail, listed }, Some(ids.len() as u64))
     }
 }
 

@@ -174,14 +174,14 @@ impl ReplyParser<'_> {
                 );
             }
             Job::Walk(key, span) if self.in_flight.method == Method::Multicall => {
-                self.getters(*key, *span, &data)?;
+                self.getters(key, *span, &data)?;
             }
             Job::Walk(key, span) => match Slice::decode(&data, span.first, key.detail) {
                 // The first agent gets all available gas, so an empty slice is a walk beyond the end.
                 Some(slice) => {
                     self.parsed.markers.push(slice.marker);
                     let parent = slice.marker.parent;
-                    self.push(JobResult::Walk(*key, *span, slice), parent);
+                    self.push(JobResult::Walk(key.clone(), *span, slice), parent);
                 }
                 // The node ignored the state override, or returned something else altogether.
                 None => {
@@ -269,7 +269,7 @@ impl ReplyParser<'_> {
     }
 
     /// Reads a span from the getters' own return data.
-    fn getters(&mut self, key: WalkKey, span: Span, data: &Bytes) -> Result<(), RunError> {
+    fn getters(&mut self, key: &WalkKey, span: Span, data: &Bytes) -> Result<(), RunError> {
         let reads = if key.detail.has_revenue() { 2 } else { 1 };
         let count = usize::try_from(span.count).unwrap_or(usize::MAX).saturating_mul(reads);
         let (outcomes, parent) = self.aggregate(data, count)?;
@@ -308,7 +308,7 @@ impl ReplyParser<'_> {
             }
         }
         slice.take_sums(revenue);
-        self.push(JobResult::Walk(key, span, slice), parent);
+        self.push(JobResult::Walk(key.clone(), span, slice), parent);
         Ok(())
     }
 
@@ -347,7 +347,7 @@ impl ReplyParser<'_> {
     fn apply(&mut self, recovery: Recovery, job: Option<&Job>, error: &ErrorPayload) -> Result<(), RunError> {
         match (recovery, job) {
             (Recovery::Cut, Some(Job::Walk(key, span))) => {
-                self.parsed.refused.push((*key, *span));
+                self.parsed.refused.push((key.clone(), *span));
                 self.parsed.progress = true;
             }
             (Recovery::Cut, Some(Job::Calls(calls))) => {

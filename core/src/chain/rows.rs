@@ -1,4 +1,4 @@
-//! Rows of consecutive agents, collected in any order, and the sums of their revenue.
+//! Rows of agents with consecutive numbers, collected in any order, and the sums of their revenue.
 
 use crate::{
     chain::lens::Slice,
@@ -11,7 +11,7 @@ use crate::{
 /// Maximum agents of an answer over the whole registry: their rows and the largest answer fit into 64 MiB.
 pub const MAX_AGENTS: u64 = 100_000;
 
-/// Consecutive agents, at 80 bytes each.
+/// Agents with consecutive numbers, at 80 bytes each: their ids, unless a walk is over a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rows {
     first: u64,
@@ -27,7 +27,7 @@ impl Rows {
         Self { first, ..Self::default() }
     }
 
-    /// All rows by ascending id.
+    /// All rows by ascending number.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &Row)> + Clone {
         self.rows.iter().enumerate().map(|(index, row)| (self.first + index as u64, row))
     }
@@ -36,7 +36,7 @@ impl Rows {
         self.rows.get(usize::try_from(id.checked_sub(self.first)?).ok()?)
     }
 
-    /// All rows by ascending id, in full detail.
+    /// All rows by ascending number, in full detail.
     pub(crate) fn full(&self) -> impl Iterator<Item = (u64, Row, RowDetail)> {
         let rest = self.full.iter().cloned().chain(std::iter::repeat(RowDetail::default()));
         self.iter().zip(rest).map(|((id, row), full)| (id, *row, full))

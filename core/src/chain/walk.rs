@@ -1,4 +1,5 @@
-//! Walks over consecutive agents: which span to read next, and in what size.
+//! Walks over many agents: which span to read next, and in what size. The agents have consecutive ids, or those
+//! of a list, in which they are numbered from 1 on.
 //!
 //! ```text
 //!            probe           end known          a span ends early: the rest, in parallel
@@ -19,16 +20,34 @@ use crate::{
 };
 
 /// Identifies a walk: the arguments of [`View::rows`](super::View::rows) but the last agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WalkKey {
     pub(crate) registry: alloy_primitives::Address,
     pub(crate) first: u64,
     pub(crate) detail: Detail,
+    /// The ids of the agents with the numbers 1, 2, 3 ...; `None` if each agent's number is its id.
+    pub(crate) listed: Option<Arc<[u64]>>,
 }
 
 impl WalkKey {
-    pub(super) const fn subject(self) -> Subject {
-        Subject { registry: self.registry, detail: self.detail }
+    /// What to read of a span, and its agents' ids where they are listed.
+    pub(super) fn subject(&self, span: Span) -> (Subject, Option<&[u64]>) {
+        let subject = Subject { registry: self.registry, detail: self.detail };
+        let place = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let listed = self.listed.as_deref().map(|ids| {
+            let (first, count) = (place(span.first.saturating_sub(1)), place(span.count));
+            let rest = ids.get(first..).unwrap_or_default();
+            rest.get(..count).unwrap_or(rest)
+        });
+        (subject, listed)
+    }
+
+    /// The ids of a span's agents.
+    pub(super) fn ids(&self, span: Span) -> Vec<u64> {
+        match self.subject(span).1 {
+            Some(listed) => listed.to_vec(),
+            None => (span.first..).take(usize::try_from(span.count).unwrap_or(usize::MAX)).collect(),
+        }
     }
 }
 
@@ -253,6 +272,20 @@ mod tests {
             prop_assert!(rows.iter().all(|(_, row)| !row.is_unread()));
             prop_assert_eq!(rows.revenue.total_reports, total - expected);
         }
+    }
+
+    #[test]
+    fn a_span_of_a_list_has_the_ids_in_its_places() {
+        let registry = alloy_primitives::Address::ZERO;
+        let consecutive = WalkKey { registry, first: 1, detail: Detail::Full, listed: None };
+        let listed = WalkKey { listed: Some([30, 10, 20].into()), ..consecutive.clone() };
+        for (first, count, ids) in [(1, 2, &[30, 10][..]), (2, 9, &[10, 20]), (4, 1, &[]), (9, 1, &[])] {
+            let span = Span { first, count };
+            assert_eq!(listed.subject(span).1, Some(ids));
+            assert_eq!(listed.ids(span), ids);
+        }
+        let span = Span { first: 5, count: 2 };
+        assert_eq!((consecutive.subject(span).1, consecutive.ids(span)), (None, vec![5, 6]));
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl Query for ReadSlice {
 #[derive(Clone, Debug)]
 pub(super) struct ReadAgents {
     pub(super) registry: Address,
-    pub(super) ids: Vec<u64>,
+    pub(super) ids: Arc<[u64]>,
     pub(super) sweep: Option<(u64, u64)>,
     /// The last agent that is stored: later ones are read as well, except those that other runs read.
     pub(super) beyond: Option<(u64, Rc<BTreeSet<u64>>)>,
@@ -80,15 +80,16 @@ impl Query for ReadAgents {
         let head = RegistryHead::read(view, self.registry);
         // Until the counter is known every agent is assumed to exist, so that all reads share one round trip.
         let bound = total.map_or(u64::MAX, |total| u64::try_from(total).unwrap_or(u64::MAX));
-        let mut there: Vec<u64> = self.ids.iter().copied().filter(|id| *id <= bound).collect();
-        if let Some((last, others)) = self.beyond.as_ref().filter(|_| bound != u64::MAX) {
-            let unlisted = (last.saturating_add(1)..=bound).filter(|id| !others.contains(id));
-            there.extend(unlisted.take(AGENTS));
-        }
+        let beyond = self.beyond.as_ref().filter(|_| bound != u64::MAX);
+        let unlisted = beyond.map(|(last, others)| {
+            let ids = (last.saturating_add(1)..=bound).filter(|id| !others.contains(id));
+            listed(&registry, &ids.take(AGENTS).collect(), bound)
+        });
         let swept = self.sweep.map(|(first, last)| slice(&registry, first, bound.min(last)));
-        let entries = agents(&registry, &there);
+        let entries = listed(&registry, &self.ids, bound);
         let head = head?;
-        let (entries, swept) = (entries?, swept.transpose()?.unwrap_or_default());
+        let (mut entries, swept) = (entries?, swept.transpose()?.unwrap_or_default());
+        entries.extend(unlisted.transpose()?.unwrap_or_default());
         let is_canonical = self.is_canonical(view, &head.header)?;
         Ok(is_canonical.then_some(Agents { head, entries, swept }))
     }
@@ -113,10 +114,40 @@ impl ReadAgents {
     }
 }
 
-/// The agents from `first` to `last`, through the lens. What it cannot read is read through the getters: a
-/// record is readable if either can, so that this does not depend on the way.
+/// The agents from `first` to `last`.
 fn slice(registry: &Registry<'_>, first: u64, last: u64) -> Result<Vec<(u64, IndexedAgent)>, Halt> {
-    let mut entries = through_lens(registry, first, last)?;
+    if last < first {
+        return Ok(Vec::new());
+    }
+    let rows = registry.rows(first, Detail::Full, Some(last))?;
+    readable(registry, entries(rows, first..=last)?)
+}
+
+/// These agents, as far as they exist: up to the id `last`.
+fn listed(registry: &Registry<'_>, ids: &Arc<[u64]>, last: u64) -> Result<Vec<(u64, IndexedAgent)>, Halt> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows = registry.listed_rows(ids, Detail::Full)?;
+    let mut entries = entries(rows, ids.iter().copied())?;
+    entries.retain(|(id, _)| *id <= last);
+    readable(registry, entries)
+}
+
+/// What the lens read of agents with these ids.
+fn entries(rows: &Rows, ids: impl Iterator<Item = u64> + Clone) -> Result<Vec<(u64, IndexedAgent)>, Halt> {
+    if rows.len() != ids.clone().count() || rows.iter().any(|(_, row)| row.is_unread()) {
+        return Err(RunError::Malformed.into());
+    }
+    Ok(ids.zip(rows.full()).map(|(id, (_, row, full))| (id, IndexedAgent::new(row, full))).collect())
+}
+
+/// Reads through the getters what the lens could not read: a record is readable if either can, so that this
+/// does not depend on the way.
+fn readable(
+    registry: &Registry<'_>,
+    mut entries: Vec<(u64, IndexedAgent)>,
+) -> Result<Vec<(u64, IndexedAgent)>, Halt> {
     let is_flawed = |(_, entry): &&(u64, IndexedAgent)| entry.flaws() & (flaw::RECORD | flaw::HISTORY) != 0;
     let flawed: Vec<u64> = entries.iter().filter(is_flawed).map(|(id, _)| *id).collect();
     let read: BTreeMap<u64, IndexedAgent> = through_getters(registry, &flawed)?.into_iter().collect();
@@ -124,31 +155,6 @@ fn slice(registry: &Registry<'_>, first: u64, last: u64) -> Result<Vec<(u64, Ind
         if let Some(read) = read.get(id) {
             entry.clone_from(read);
         }
-    }
-    Ok(entries)
-}
-
-/// Agents by id, many per call. What the getters cannot read is read through the lens.
-fn agents(registry: &Registry<'_>, ids: &[u64]) -> Result<Vec<(u64, IndexedAgent)>, Halt> {
-    let read: BTreeMap<u64, IndexedAgent> = through_getters(registry, ids)?.into_iter().collect();
-    let entries: Vec<_> = ids
-        .iter()
-        .map(|id| match read.get(id) {
-            Some(entry) => Ok(vec![(*id, entry.clone())]),
-            None => through_lens(registry, *id, *id),
-        })
-        .collect();
-    Ok(entries.into_iter().collect::<Result<Vec<_>, _>>()?.concat())
-}
-
-fn through_lens(registry: &Registry<'_>, first: u64, last: u64) -> Result<Vec<(u64, IndexedAgent)>, Halt> {
-    if last < first {
-        return Ok(Vec::new());
-    }
-    let rows: &Arc<Rows> = registry.rows(first, Detail::Full, Some(last))?;
-    let entries: Vec<_> = rows.full().map(|(id, row, full)| (id, IndexedAgent::new(row, full))).collect();
-    if entries.len() as u64 != last - first + 1 || entries.iter().any(|(_, entry)| entry.row.is_unread()) {
-        return Err(RunError::Malformed.into());
     }
     Ok(entries)
 }

@@ -339,9 +339,19 @@ impl Node {
         if gas == 0 {
             return Err(out_of_gas());
         }
-        let first = call.first.to::<usize>();
-        let agents = registry.agents.iter().skip(first - 1).take(call.count.to::<usize>().min(gas));
-        let agents: Vec<&AgentRecord> = agents.collect();
+        let (first, count) = (call.first.to::<u64>(), call.count.to::<usize>().min(gas));
+        let listed: Vec<u64> =
+            data[196..].chunks(8).map(|id| u64::from_be_bytes(id.try_into().unwrap())).collect();
+        let consecutive = first..=registry.agents.len() as u64;
+        let ids = if listed.is_empty() { consecutive.collect() } else { listed.clone() };
+        // There is no such agent.
+        let unreadable = AgentRecord { status: 255, ..super::record(0, 0) };
+        let agents = ids.iter().take(count).map(|id| registry.agents.get(*id as usize - 1));
+        let agents: Vec<&AgentRecord> = agents.map(|agent| agent.unwrap_or(&unreadable)).collect();
+        let place = |id: U256| match listed.iter().position(|listed| U256::from(*listed) == id) {
+            Some(place) => first + place as u64,
+            None => id.to(),
+        };
         let ids: Vec<U256> = agents.iter().map(|agent| agent.agentId).collect();
         let reports = registry.reports.iter().filter(|report| detail > 0 && ids.contains(&report.agentId));
         let reports: Vec<&RevenueReport> = reports.collect();
@@ -374,7 +384,7 @@ impl Node {
         }
         for report in reports {
             for (kind, text) in [(0, &report.currency), (1, &report.category)] {
-                let owner = report.agentId.to::<u64>().to_be_bytes();
+                let owner = place(report.agentId).to_be_bytes();
                 let prefix = if detail == 2 { owner.as_slice() } else { &[] };
                 answer.push(kind);
                 answer.extend(((prefix.len() + text.len()) as u32).to_be_bytes());

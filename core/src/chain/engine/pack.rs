@@ -80,7 +80,8 @@ impl Engine {
         self.queue.extend(pending);
         for (key, last) in missing.walks {
             let agents = self.limits.agents_per_call;
-            let walk = self.view.walks.entry(key).or_insert_with(|| AgentWalk::new(key.first, agents));
+            let first = key.first;
+            let walk = self.view.walks.entry(key).or_insert_with(|| AgentWalk::new(first, agents));
             if let Some(last) = last {
                 walk.extend_to(last);
             }
@@ -145,7 +146,7 @@ impl Engine {
                 // A reply with long scopes may be too large, and is split then.
                 let agent_bytes = batch::agent_bytes(method, key.detail);
                 bytes_left = bytes_left.saturating_sub(span.count.saturating_mul(agent_bytes));
-                jobs.push(Job::Walk(*key, span));
+                jobs.push(Job::Walk(key.clone(), span));
             }
         }
         jobs

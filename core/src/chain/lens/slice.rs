@@ -1,4 +1,4 @@
-//! Decodes the lens's packed answer: rows and sums of consecutive agents.
+//! Decodes the lens's packed answer: rows and sums of agents with consecutive numbers.
 
 use alloy_primitives::{Address, B256};
 
@@ -15,7 +15,7 @@ const VERSION: u8 = 1;
 /// Kind of an entry that is a scope; the others are sums.
 const SCOPE: u8 = 2;
 
-/// The result of one call: rows of consecutive agents, and the sums of their readable histories.
+/// The result of one call: rows of a span's agents, and the sums of their readable histories.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Slice {
     pub(crate) marker: Marker,

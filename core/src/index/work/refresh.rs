@@ -284,7 +284,7 @@ impl Work {
         let since = self.state.pass.last().map_or(since, |slice| slice.number.max(since));
         let query = ReadAgents {
             registry: self.config.registry,
-            ids,
+            ids: ids.into(),
             sweep: plan.sweep.filter(|_| is_first),
             beyond: is_first.then(|| (plan.last, Rc::clone(&plan.expected))),
             newest,
