@@ -62,6 +62,27 @@ pub fn wallet(id: u64) -> Address {
     address(WALLETS, id)
 }
 
+/// The id of the agent with this wallet, in a registry of any size.
+pub fn id_of(wallet: Address) -> Option<u64> {
+    let id = U160::from_be_bytes(wallet.into_array()) ^ (U160::from(WALLETS) << 128);
+    u64::try_from(id).ok()
+}
+
+/// The parent of the agent with this id.
+pub fn parent(id: u64) -> Option<u64> {
+    (id > 16 && id.is_multiple_of(2)).then_some(id / 16)
+}
+
+/// The status of the agent with this id, unless it was changed.
+pub fn status(id: u64) -> &'static str {
+    match id % 100 {
+        0..90 => "Active",
+        90..95 => "Suspended",
+        95..98 => "Revoked",
+        _ => "Terminated",
+    }
+}
+
 /// The account that registered the agent with this id.
 pub fn creator(id: u64) -> Address {
     address(CREATORS, id % PEOPLE)
