@@ -30,21 +30,20 @@ pub(crate) struct WalkKey {
 }
 
 impl WalkKey {
-    /// What to read of a span, and its agents' ids where they are listed.
-    pub(super) fn subject(&self, span: Span) -> (Subject, Option<&[u64]>) {
-        let subject = Subject { registry: self.registry, detail: self.detail };
+    /// What to read of a span.
+    pub(super) fn subject(&self, span: Span) -> Subject<'_> {
         let place = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let listed = self.listed.as_deref().map(|ids| {
             let (first, count) = (place(span.first.saturating_sub(1)), place(span.count));
             let rest = ids.get(first..).unwrap_or_default();
             rest.get(..count).unwrap_or(rest)
         });
-        (subject, listed)
+        Subject { registry: self.registry, detail: self.detail, listed }
     }
 
     /// The ids of a span's agents.
     pub(super) fn ids(&self, span: Span) -> Vec<u64> {
-        match self.subject(span).1 {
+        match self.subject(span).listed {
             Some(listed) => listed.to_vec(),
             None => (span.first..).take(usize::try_from(span.count).unwrap_or(usize::MAX)).collect(),
         }
@@ -281,11 +280,11 @@ mod tests {
         let listed = WalkKey { listed: Some([30, 10, 20].into()), ..consecutive.clone() };
         for (first, count, ids) in [(1, 2, &[30, 10][..]), (2, 9, &[10, 20]), (4, 1, &[]), (9, 1, &[])] {
             let span = Span { first, count };
-            assert_eq!(listed.subject(span).1, Some(ids));
+            assert_eq!(listed.subject(span).listed, Some(ids));
             assert_eq!(listed.ids(span), ids);
         }
         let span = Span { first: 5, count: 2 };
-        assert_eq!((consecutive.subject(span).1, consecutive.ids(span)), (None, vec![5, 6]));
+        assert_eq!((consecutive.subject(span).listed, consecutive.ids(span)), (None, vec![5, 6]));
     }
 
     #[test]

@@ -236,10 +236,12 @@ impl FindChanges {
                 _ => FoundChanges::AnotherChain,
             });
         }
-        // Where storage roots do not show it by themselves.
-        let has_pruned = if version.is_none() { self.has_pruned(view, &header) } else { Ok(false) };
+        if version.is_none() || self.trusts_events {
+            // It is going to be asked, and shares this round trip.
+            self.has_pruned(view, &header).ok();
+        }
         let found = view.logs(&self.events(&header, self.from, header.number))?;
-        let (canonical, has_pruned) = (canonical?, has_pruned?);
+        let canonical = canonical?;
         let Ok(found) = found else {
             let is_undone = !self.pass.is_empty() && canonical != self.pass.last().copied();
             return Ok(if is_undone { FoundChanges::AnotherChain } else { FoundChanges::NoEvents });
@@ -251,7 +253,6 @@ impl FindChanges {
             Some(since) if since.number < known.last().map_or(0, |last| last.number) => {
                 undone_since = Some(since.number);
             }
-            Some(_) if has_pruned => return Ok(FoundChanges::NoEvents),
             Some(_) => {}
             None if !self.pass.is_empty() => return Ok(FoundChanges::AnotherChain),
             None => {
@@ -275,15 +276,15 @@ impl FindChanges {
             Some(version) => self.explained(view, undone_since, &events, &header, version)?,
             None => Some(Explained { until: header, storage_root: None, is_verified: false }),
         };
+        // Verified roots show by themselves that events are missing. Otherwise the node may have pruned them.
+        let is_verified = explained.as_ref().is_some_and(|explained| explained.is_verified);
+        if !is_verified && undone_since.is_none() && self.has_pruned(view, &header)? {
+            return Ok(FoundChanges::NoEvents);
+        }
         let is_incomplete = explained.as_ref().is_none_or(|explained| explained.until.hash != header.hash);
         let explained = match explained {
             _ if is_incomplete && self.trusts_events => {
                 Explained { until: header, storage_root: None, is_verified: false }
-            }
-            Some(explained) if explained.is_verified || version.is_none() => explained,
-            // Roots show that events are missing, or nothing: the node may have pruned them.
-            _ if undone_since.is_none() && self.has_pruned(view, &header)? => {
-                return Ok(FoundChanges::NoEvents);
             }
             Some(explained) => explained,
             None => {

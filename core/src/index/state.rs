@@ -448,8 +448,8 @@ impl State {
         }
     }
 
-    /// The first block whose events may be incomplete: nodes list some late, of the two minutes before the
-    /// rows' block.
+    /// The first block of which events may be missing: nodes list some late, of the two minutes before the rows'
+    /// block.
     pub(super) fn first_unsettled(&self, block: Checkpoint) -> u64 {
         let is_settled = |recent: &&Checkpoint| recent.seconds + LATE_LOGS_SECONDS <= block.seconds;
         let settled = self.recent.iter().rev().find(is_settled).or(self.recent.first());

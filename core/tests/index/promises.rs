@@ -129,8 +129,7 @@ fn an_event_is_asked_for_again_once_a_minute_however_often_changes_are_found() {
         let filters = index.node.log.iter().flatten().filter(|(method, _)| method == "eth_getLogs");
         for (_, filter) in filters {
             let [from, to] = ["fromBlock", "toBlock"].map(|end| number_of(filter[end].as_str().unwrap()));
-            // A block known to have an event is asked for beside.
-            let asked = history.blocks.range(from..=to).filter(|_| from < to || to == newest);
+            let asked = history.blocks.range(from..=to);
             asked.for_each(|(number, block)| ages.entry(*number).or_default().push(seconds - block.seconds));
         }
     }
@@ -212,6 +211,33 @@ fn a_registry_that_changes_beside_its_agents_is_compared_ever_less_often() {
     }
     assert!((3..15).contains(comparisons.last().unwrap()), "{:?}", comparisons.last());
     assert!(index.state().as_of().unwrap().number + 1 >= history.newest());
+}
+
+#[test]
+fn logs_that_were_pruned_are_missed_between_two_comparisons_as_well() {
+    let (mut index, mut history, mut chance) = filled(30, 0);
+    attest(&mut history, 3, 1, &mut chance, true);
+    show(&mut index, &history);
+    index.work().unwrap();
+    // Comparisons that find no difference, until there is a pause between them.
+    for round in 0..200 {
+        mine(&mut history, &mut chance, |registry| registry.grace_seconds = Some(700_000 + round));
+        show(&mut index, &history);
+        index.now += 45;
+        index.work().unwrap();
+    }
+    let before = index.state();
+    attest(&mut history, 7, 1, &mut chance, true);
+    show(&mut index, &history);
+    index.node.quirks.logs = Logs::Empty;
+    index.now += 1;
+    index.work().unwrap();
+    let after = index.state();
+    assert_eq!(
+        (after.comparisons, after.without_events),
+        (before.comparisons + 1, before.without_events + 1)
+    );
+    is_right(&index, &history);
 }
 
 #[test]

@@ -75,19 +75,15 @@ impl Detail {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Subject {
+pub(crate) struct Subject<'a> {
     pub(crate) registry: Address,
     pub(crate) detail: Detail,
+    /// The ids of the span's agents, where they are listed.
+    pub(crate) listed: Option<&'a [u64]>,
 }
 
-/// The parameters of the `eth_call` that reads `span` through the lens at the JSON block parameter `block`;
-/// `listed` are its agents' ids, if they are listed.
-pub(crate) fn params(
-    (subject, listed): (Subject, Option<&[u64]>),
-    span: Span,
-    method: Method,
-    block: &str,
-) -> String {
+/// The parameters of the `eth_call` that reads `span` through the lens at the JSON block parameter `block`.
+pub(crate) fn params(subject: Subject<'_>, span: Span, method: Method, block: &str) -> String {
     // Deploying code costs 200 gas a byte, for 24,576 bytes at most (EIP-170). The other methods are bounded
     // by gas alone.
     let (max_bytes, gas_per_byte) = if method == Method::Create { (24_000, 200) } else { (10_000_000, 0) };
@@ -100,7 +96,7 @@ pub(crate) fn params(
         gasPerByte: U256::from(gas_per_byte),
     };
     let mut data = call.abi_encode();
-    data.extend(listed.unwrap_or_default().iter().flat_map(|id| id.to_be_bytes()));
+    data.extend(subject.listed.unwrap_or_default().iter().flat_map(|id| id.to_be_bytes()));
     run((LENS_ADDRESS, LENS_CODE), &data, method, block)
 }
 
@@ -137,8 +133,8 @@ mod tests {
 
     #[test]
     fn creation_code_ends_with_the_constructors_arguments() {
-        let subject = Subject { registry: Address::repeat_byte(7), detail: Detail::Revenue };
-        let params = params((subject, None), Span { first: 3, count: 9 }, Method::Create, "\"latest\"");
+        let subject = Subject { registry: Address::repeat_byte(7), detail: Detail::Revenue, listed: None };
+        let params = params(subject, Span { first: 3, count: 9 }, Method::Create, "\"latest\"");
         let params: serde_json::Value = serde_json::from_str(&params).unwrap();
         let data = hex::decode(params[0]["data"].as_str().unwrap()).unwrap();
         let arguments = &data[DEPLOYLESS_CODE.len() / 2..];

@@ -100,7 +100,7 @@ pub(crate) async fn section(sizes: &[u64]) -> Result<String> {
          {COLD} random wallets, {UNREGISTERED} of them without an agent, on {CONNECTIONS} connections, each asked for once by an instance that has no \
          shard. By chain: the same with `KYA_SOURCE=chain`. All verdicts were equal.\n\n{cold}\n\
          ### Warm lookups, and memory\n\n\
-         CPU of a request for one of {WARM_WALLETS} wallets, whose shards or verdicts are in the instance's memory. Memory is the peak of both Workers above \
+         CPU of a request for one of {WARM_WALLETS} wallets, with their shards or verdicts in the instance's memory. Memory is the peak of both Workers above \
          their size before {RANDOM} lookups of random wallets, without pages of their program. Goals: 1.2 times the CPU, 64 MiB.\n\n{warm}\n\
          ### A day\n\n\
          Of one data centre with lookups at all times, on a day with {CHANGES_A_DAY} changes in different shards: {MANIFESTS_A_DAY} manifests, and each shard that \
@@ -202,7 +202,7 @@ impl Scene<'_> {
         Manifest::parse(&bytes).map_err(|error| anyhow::anyhow!("{error:?}"))
     }
 
-    /// The CPU of a lookup whose shard is in memory, and of a cached verdict.
+    /// The CPU of a lookup with its shard in memory, and of a cached verdict.
     async fn warm(&self, chains: &Server) -> Result<Vec<String>> {
         // Neighbours by their place: few shards hold them all.
         let manifest = self.manifest().await?;
@@ -253,13 +253,13 @@ impl Scene<'_> {
         Ok([shards, requests, read, written, operations].map(|figure| figure.to_string()).to_vec())
     }
 
-    /// One renewal of the manifest: after a change of this agent, whose new verdict is waited for, or of
+    /// One renewal of the manifest: after a change of this agent, until its new verdict is there, or of
     /// nothing. Requests to the object, rows read and written, and operations on the cache.
     async fn renewal(&self, changed: Option<u64>) -> Result<[u64; 4]> {
         let agent = changed.unwrap_or(1);
         // The instance has the shard, and a manifest of a moment ago.
         let mut last = self.renewed(agent).await?;
-        let rows = self.rows().await?;
+        let before = self.rows().await?;
         if changed.is_some() {
             self.registry.toggle(self.chain, agent, 1).await?;
         }
@@ -281,8 +281,8 @@ impl Scene<'_> {
             }
         }
         ensure!(manifests <= 2, "a change was found by manifest {manifests}");
-        let after = self.rows().await?;
-        Ok([sum.manifests + sum.shards, after.0 - rows.0, after.1 - rows.1, sum.cache_operations])
+        let [read, written] = self.rows().await?.since(before);
+        Ok([sum.manifests + sum.shards, read, written, sum.cache_operations])
     }
 
     /// Asks for an agent until the manifest has been renewed, and for its shard once more.
@@ -300,11 +300,28 @@ impl Scene<'_> {
         self.server.asked().await
     }
 
-    /// Rows that the object has read and written.
-    async fn rows(&self) -> Result<(u64, u64)> {
+    async fn rows(&self) -> Result<Rows> {
         let status = self.client.get("/readyz").await.ok();
         let rows = &status["index"]["rows"];
-        rows["read"].as_u64().zip(rows["written"].as_u64()).context("the object counts its rows")
+        let counts = rows["read"].as_u64().zip(rows["written"].as_u64()).zip(rows["since"].as_u64());
+        let ((read, written), since) = counts.context("the object counts its rows")?;
+        Ok(Rows { since, counts: [read, written] })
+    }
+}
+
+/// Rows that the object has read and written since a time, unix seconds.
+struct Rows {
+    since: u64,
+    counts: [u64; 2],
+}
+
+impl Rows {
+    /// Those after an earlier count. An object that was idle may have been started anew, and counts from 0.
+    fn since(&self, before: Self) -> [u64; 2] {
+        match self.since == before.since {
+            true => std::array::from_fn(|place| self.counts[place] - before.counts[place]),
+            false => self.counts,
+        }
     }
 }
 
