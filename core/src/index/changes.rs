@@ -17,9 +17,9 @@ use alloy_primitives::{Address, U256};
 
 use super::{
     IndexError, State,
+    checkpoint::Checkpoint,
     indexed_agent::IndexedAgent,
     open_lists,
-    state::Checkpoint,
     store::{Columns, SqlValue, Store, StoreError, of_ids, one_number, ordered, query, write},
 };
 use crate::{

@@ -21,7 +21,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use alloy_primitives::{Address, B256, U256};
 
-use super::state::{Checkpoint, KnownCode, Version};
+use super::{
+    checkpoint::Checkpoint,
+    state::{KnownCode, Version},
+};
 use crate::{
     chain::{
         Halt, Header, Proof, ProofKey, ProofParts, Query, QueryError, RunError, View,

@@ -31,7 +31,8 @@ use alloy_sol_types::SolEvent;
 
 use super::{
     IndexError,
-    state::{Checkpoint, State},
+    checkpoint::Checkpoint,
+    state::State,
     store::{Columns, Store, ordered, query},
     tables,
     work::Config,

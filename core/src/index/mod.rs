@@ -49,6 +49,7 @@
 
 mod answers;
 mod changes;
+mod checkpoint;
 mod compliance_list;
 mod excerpt;
 mod find_changes;
@@ -69,6 +70,7 @@ mod words;
 mod work;
 
 use crate::chain::{QueryError, RunError};
+pub use checkpoint::Checkpoint;
 pub use compliance_list::{LIST_IN_MEMORY_MAX, ListChunk, ListCursor};
 pub use excerpt::Excerpt;
 pub use history::HistoryQuery;
@@ -76,7 +78,7 @@ pub use progress::Progress;
 pub use reader::{Bounds, Index};
 pub(crate) use shard_range::{PLACE_BITS, place};
 pub use shard_range::{ShardRange, ShardVersion};
-pub use state::{Basis, Checkpoint, Phase, SWEEP, State};
+pub use state::{Basis, Phase, SWEEP, State};
 pub use store::{SqlValue, Store, StoreError, StoreFault, prepare};
 pub use work::{Config, Work};
 

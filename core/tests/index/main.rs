@@ -22,6 +22,7 @@ mod common;
 mod compliance_list;
 mod database;
 mod event_node;
+mod events;
 mod excerpts;
 mod history;
 mod indexed;

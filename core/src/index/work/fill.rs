@@ -17,8 +17,9 @@ use crate::{
     chain::RunError,
     index::{
         IndexError,
+        checkpoint::{self, Checkpoint},
         read_agents::{Agents, ReadSlice},
-        state::{self, Checkpoint, Phase},
+        state::Phase,
         store::Store,
         tables::{AgentWriter, differing},
     },
@@ -73,7 +74,7 @@ impl Work {
             }
         }
         if is_whole {
-            state::keep_checkpoint(store, checkpoint, compares.then_some(checkpoint.number))?;
+            checkpoint::keep_checkpoint(store, checkpoint, compares.then_some(checkpoint.number))?;
             self.complete(store, (checkpoint, None), self.now_millis)?;
             return Ok(self.state.save(store)?);
         }

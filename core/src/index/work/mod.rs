@@ -22,10 +22,11 @@ use refresh::RefreshPlan;
 use super::{
     IndexError,
     changes::{ChangeLog, Comparison},
+    checkpoint::Checkpoint,
     find_changes::FindChanges,
     read_agents::{ReadAgents, ReadSlice},
     shard_range::ShardVersion,
-    state::{Checkpoint, Phase, State, Version},
+    state::{Phase, State, Version},
     store::Store,
 };
 use crate::{

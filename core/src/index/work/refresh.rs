@@ -18,12 +18,13 @@ use crate::{
     chain::{Limits, Run, RunError},
     index::{
         IndexError,
+        checkpoint::{self, Checkpoint},
         find_changes::{
             Changed, ExpectedRecord, FindChanges, Found, FoundChanges, LOG_RANGE_REFRESHES, RegistryHead,
         },
         indexed_agent::IndexedAgent,
         read_agents::{AGENTS, Agents, ReadAgents},
-        state::{self, Basis, Checkpoint, PASS_MISSES, Phase, State},
+        state::{Basis, PASS_MISSES, Phase, State},
         store::{Columns, Store, one_number, query},
         tables::{self, AgentWriter},
     },
@@ -166,7 +167,7 @@ impl Work {
             }
             FoundChanges::NotCanonical => {
                 let below = run.query().block.number.saturating_sub(1);
-                let mut older = state::checkpoints(store, below)?;
+                let mut older = checkpoint::checkpoints(store, below)?;
                 older.extend(self.state.recent.iter().filter(|recent| recent.number <= below));
                 older.sort_unstable_by_key(|checkpoint| std::cmp::Reverse(checkpoint.number));
                 older.dedup();
@@ -388,7 +389,7 @@ impl Work {
             // Events since the first slice may still be late.
             state.recent.push(begun);
         }
-        state::keep_checkpoint(store, checkpoint, since)?;
+        checkpoint::keep_checkpoint(store, checkpoint, since)?;
         if without_events {
             // All agents were read at this block.
             state.unsettled = None;
