@@ -84,6 +84,7 @@ pub(crate) struct Settings {
     #[cfg_attr(not(feature = "index-object"), allow(dead_code, reason = "the index's object reads it"))]
     pub(crate) self_contained_code: Option<B256>,
     /// Agents that each refresh of the index proves against the newest block's state root.
+    #[cfg_attr(not(feature = "index-object"), allow(dead_code, reason = "the index's object reads it"))]
     pub(crate) spot_checks: u64,
     agent_ttl: u32,
     lineage_ttl: u32,
