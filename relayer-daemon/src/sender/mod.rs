@@ -391,6 +391,26 @@ impl<N: ChainNode> Sender<N> {
         self.parts.store.run(move |store| store.record(payer, &transactions, now)).await
     }
 
+    /// Stores the latest transaction of a relay's nonce if the budget allows the relay `wei` in all. Returns
+    /// whether it does.
+    async fn record_replacement(
+        &self,
+        replaced: &NonceAssignment,
+        relay: B256,
+        wei: u128,
+        limit: u128,
+    ) -> Result<bool, StoreError> {
+        let Some(replacement) = latest_transaction(replaced) else { return Ok(false) };
+        let (payer, now) = (self.payer(), self.parts.clock.now());
+        let recorded = replacement.clone();
+        let record = move |store: &Store| store.record_replacement(payer, relay, &recorded, wei, limit, now);
+        let allowed = self.parts.store.run(record).await?;
+        if allowed {
+            self.note_signed(&replacement);
+        }
+        Ok(allowed)
+    }
+
     /// Stores a gap's latest no-op if the budget allows `extra_wei` more. Returns whether it does.
     async fn record_gap(&self, gap: &NonceAssignment, extra_wei: u128) -> Result<bool, StoreError> {
         let Some(no_op) = latest_transaction(gap) else { return Ok(false) };

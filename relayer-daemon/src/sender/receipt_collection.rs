@@ -11,9 +11,8 @@ use super::{Sender, SenderEvent, nonce_state::NonceState};
 use crate::{
     chain::{BroadcastVerdict, ChainNode, Receipt, ReceiptLookup},
     metrics::gauge_value,
-    outcome::RelayOutcome,
     process::{faults, logging::SPANS},
-    store::{Inclusion, NonceAssignment, Settlement, Store, StoreError, TransactionPurpose},
+    store::{Inclusion, NonceAssignment, Settlement, StoreError, TransactionPurpose},
 };
 
 /// Nonces that are looked up at the same time.
@@ -174,26 +173,13 @@ impl<N: ChainNode> Sender<N> {
         let (nonce, now) = (assignment.nonce, self.parts.clock.now());
         let (account, payer) = (self.account(), self.payer());
         let relay = assignment.relay;
-        let mut settlement = Settlement {
+        let settlement = Settlement {
             assignment: assignment.clone(),
             inclusion: Inclusion { tx_hash: receipt.hash, block: receipt.block },
             paid_wei: receipt.paid_wei,
             outcome: relay.map(|relay| self.parts.contracts.outcome(&relay, purpose, receipt)),
         };
-        let write = move |store: &Store| {
-            if let (Some(relay), Some(outcome)) = (relay, &settlement.outcome) {
-                let known = store.relay(relay.id)?.and_then(|record| record.outcome);
-                // The relay has another nonce by now, of any account, if this one was given up as lost.
-                let open = store.open_nonces_of(relay.id)?;
-                let goes_on = open.into_iter().any(|other| other != (account, nonce));
-                if !replaces(outcome, known.as_ref(), goes_on, &settlement.assignment) {
-                    settlement.outcome = None;
-                }
-            }
-            store.settle(payer, &settlement, now)?;
-            Ok(settlement.outcome)
-        };
-        let outcome = self.parts.store.run(write).await?;
+        let outcome = self.parts.store.run(move |store| store.settle(payer, &settlement, now)).await?;
         let label = account.to_string();
         self.parts
             .metrics
@@ -211,36 +197,5 @@ impl<N: ChainNode> Sender<N> {
             "mined"
         );
         Ok(relay.zip(outcome).map(|(relay, outcome)| SenderEvent::Finished(relay.id, outcome)))
-    }
-}
-
-/// Whether a relay's outcome by one nonce replaces the known one. Only a relay with several nonces, because
-/// the first was given up as lost, has several outcomes: the executing one counts, whichever comes first.
-fn replaces(
-    outcome: &RelayOutcome,
-    known: Option<&RelayOutcome>,
-    goes_on: bool,
-    nonce: &NonceAssignment,
-) -> bool {
-    const fn weight(outcome: &RelayOutcome) -> u8 {
-        match outcome {
-            RelayOutcome::Dropped { .. } => 0,
-            RelayOutcome::Reverted { .. } => 1,
-            RelayOutcome::Executed { .. } => 2,
-        }
-    }
-    if goes_on && !matches!(outcome, RelayOutcome::Executed { .. }) {
-        return false;
-    }
-    match known {
-        // The client was told that it may send the request again: a late receipt that says no more than that
-        // changes nothing.
-        Some(RelayOutcome::Dropped { .. }) if outcome.is_repeatable() => false,
-        Some(RelayOutcome::Executed { mined, .. } | RelayOutcome::Reverted { mined, .. })
-            if nonce.transactions.iter().all(|own| own.hash != mined.tx_hash) =>
-        {
-            known.is_some_and(|known| weight(outcome) > weight(known))
-        }
-        _ => true,
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     chain::{BroadcastVerdict, ChainNode},
     gas::fees::{Fees, Market},
     process::faults,
-    store::{Store, TransactionPurpose},
+    store::TransactionPurpose,
 };
 
 impl<N: ChainNode> Sender<N> {
@@ -143,13 +143,7 @@ impl<N: ChainNode> Sender<N> {
             Some(relay) => {
                 // As with the first transaction, a no-op for a gap below must fit beside it.
                 let limit = self.parts.spending.daily_wei.saturating_sub(self.parts.wallet.no_op_wei(fees));
-                let now = self.parts.clock.now();
-                let reserve = move |store: &Store| store.reserve(relay.id, wei, limit, now);
-                let allowed = self.parts.store.run(reserve).await?;
-                if allowed {
-                    self.record(&[replaced]).await?;
-                }
-                allowed
+                self.record_replacement(&replaced, relay.id, wei, limit).await?
             }
             None => self.record_gap(&replaced, wei.saturating_sub(assignment.expected_wei())).await?,
         };

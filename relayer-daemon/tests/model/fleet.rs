@@ -12,7 +12,7 @@ use alloy::primitives::B256;
 use relayer_daemon::outcome::{ErrorCode, Failure, RelayOutcome};
 use tokio::time::{Instant, sleep};
 
-use super::{SIGNERS, Simulation, ops::Op, runtime};
+use super::{SIGNERS, Simulation, node::Lost, ops::Op, runtime};
 
 /// How exactly the clock is set: leases end within seconds.
 const TICK: Duration = Duration::from_millis(250);
@@ -174,6 +174,27 @@ fn wherever_on_a_relays_way_a_daemon_stands_still_the_relay_is_executed_once() {
             assert_eq!(executed(&simulation), requests, "stopped after {moments} moments");
             let mined = simulation.world.chain().now().mined(simulation.account(0));
             assert_eq!(mined, requests as u64, "stopped after {moments} moments: not one transaction each");
+        });
+    }
+}
+
+/// Two nonces of one relay, of accounts of two daemons: the first was cancelled, the client sent the request
+/// again, and a reorg undid the cancellation.
+#[test]
+fn a_relay_that_was_cancelled_sent_again_and_reopened_by_a_reorganisation_ends() {
+    use Op::{Cut, Foreign, HangUp, Kill, Latency, Mine, Pause, Rejecting, Reorganise, Request, Wait};
+    let begin = [Request(3), Foreign(0), Wait(72), Latency(142), Pause(2, false), Wait(159), Rejecting(true)];
+    let cancelled = [Request(3), Request(0), Mine(2), Wait(741), Wait(129), Op::Bypass(2), Kill(1), Mine(3)];
+    let again =
+        [Request(2), Wait(196), Op::Lose(Lost::Answer), Request(1), HangUp(0, 3), Op::FailingReads(8)];
+    let undone = [Reorganise(2, false), Wait(164), Cut(1, false), Kill(0), Request(2), Mine(1), Request(0)];
+    let more = [HangUp(0, 2), Request(1), Wait(143), Request(2), Request(0), Wait(122), Wait(186)];
+    for seed in [18_059_147_964_371_844_599, 16, 1, 2, 3] {
+        runtime().block_on(async {
+            let mut simulation = Simulation::with_daemons(2, 3, u128::MAX, seed).await;
+            apply(&mut simulation, &[&begin[..], &cancelled, &again, &undone, &more].concat()).await;
+            simulation.settle_down().await;
+            simulation.check().unwrap();
         });
     }
 }

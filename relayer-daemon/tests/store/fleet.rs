@@ -116,7 +116,8 @@ fn what_a_former_holder_writes_about_a_nonce_fails() {
         a.record(old, &[transaction(1, None, 0x12)], NOW),
         a.record(old, &[transaction(0, Some(1), 0x13)], NOW),
         a.record_gap(old, &transaction(1, None, 0x14), 1, 1_000, NOW).map(drop),
-        a.settle(old, &settlement(&a, FIRST, 0, 0x11), NOW),
+        a.record_replacement(old, id(1), &transaction(0, Some(1), 0x17), 1, 1_000, NOW).map(drop),
+        a.settle(old, &settlement(&a, FIRST, 0, 0x11), NOW).map(drop),
         a.reopen(old, 0, 1, NOW).map(drop),
         a.lose(old, 0),
         a.give_up(old, 0),
@@ -197,6 +198,39 @@ fn relays_of_a_daemon_that_died_are_claimed_once_and_it_may_not_go_on_with_them(
     let holder = if beat(&b).iter().any(|(account, _)| *account == FIRST) { &b } else { &c };
     let epoch = beat(holder)[0].1;
     holder.settle(payer(FIRST, epoch), &settlement(holder, FIRST, 0, 0x11), NOW).unwrap();
+}
+
+#[test]
+fn the_holder_of_an_account_replaces_its_transactions_whichever_daemon_runs_the_relay() {
+    let shared = Shared::new();
+    let (a, b) = (daemon(&shared, "a"), daemon(&shared, "b"));
+    beat(&a);
+    beat(&b);
+    a.release(payer(SECOND, 1)).unwrap();
+    beat(&b);
+    let (first, second) = (payer(FIRST, 1), payer(SECOND, 2));
+    a.accept(&relay(1), NOW).unwrap();
+    a.record(first, &[transaction(0, Some(1), 0x11)], NOW).unwrap();
+    // Cancelled, so the client sent the request again, to the other daemon; then a reorg undid the no-op.
+    let failure = Failure::of(ErrorCode::TransactionRejected);
+    let cancelled = Settlement {
+        outcome: Some(RelayOutcome::Dropped { failure: failure.clone() }),
+        ..settlement(&a, FIRST, 0, 0x11)
+    };
+    a.settle(first, &cancelled, NOW).unwrap();
+    assert_eq!(b.accept(&relay(1), NOW).unwrap(), Accepted::Pending);
+    b.record(second, &[transaction(0, Some(1), 0x21)], NOW).unwrap();
+    assert!(a.reopen(first, 0, 1, NOW).unwrap());
+
+    for (holder, payer, byte) in [(&a, first, 0x12), (&b, second, 0x22)] {
+        let replacement = transaction(0, Some(1), byte);
+        assert_eq!(holder.record_replacement(payer, id(1), &replacement, 1, 1_000, NOW), Ok(true));
+    }
+    // Both nonces end, and the second one ends the relay.
+    assert_eq!(a.settle(first, &cancelled, NOW), Ok(None));
+    let dropped = RelayOutcome::Dropped { failure };
+    let last = Settlement { outcome: Some(dropped.clone()), ..settlement(&b, SECOND, 0, 0x22) };
+    assert_eq!(b.settle(second, &last, NOW), Ok(Some(dropped)));
 }
 
 #[test]

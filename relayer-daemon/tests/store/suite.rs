@@ -178,6 +178,30 @@ fn a_reorganisation_of_one_nonce_does_not_reopen_a_relay_that_another_nonce_has_
 }
 
 #[test]
+fn the_last_one_of_two_nonces_that_are_settled_at_the_same_time_ends_their_relay() {
+    let store = accepted(&[1]);
+    sign(&store, 4, Some(id(1)), transaction(0xa, Superseded));
+    store.lose(ACCOUNT, 4).unwrap();
+    sign(&store, 5, Some(id(1)), transaction(0xb, Superseded));
+    assert!(store.reopen(ACCOUNT, 4, 600, NOW).unwrap());
+    let dropped = RelayOutcome::Dropped { failure: Failure::of(ErrorCode::TransactionRejected) };
+    let ended: Vec<RelayOutcome> = std::thread::scope(|threads| {
+        let settle = |(nonce, hash)| {
+            let (store, outcome) = (&store, Some(dropped.clone()));
+            threads.spawn(move || {
+                let assignment = store.assignment(ACCOUNT, nonce).unwrap();
+                let inclusion = Inclusion { tx_hash: id(hash), block: at(9) };
+                store.settle(ACCOUNT, &Settlement { assignment, inclusion, paid_wei: 1, outcome }, NOW).unwrap()
+            })
+        };
+        let settling = [(4, 0xa), (5, 0xb)].map(settle);
+        settling.into_iter().filter_map(|settled| settled.join().unwrap()).collect()
+    });
+    assert_eq!(ended, std::slice::from_ref(&dropped));
+    assert_eq!(store.relay(id(1)).unwrap().unwrap().outcome, Some(dropped));
+}
+
+#[test]
 fn nonces_come_back_as_they_were_signed() {
     let store = accepted(&[1]);
     let shares = Shares { signer: 100, client: 100, network: 100 };

@@ -211,6 +211,28 @@ impl Store {
         })
     }
 
+    /// Writes a relay's next transaction for a nonce that it has, if the budget allows the relay `wei` in all.
+    /// Returns whether it does; if not, nothing is written. In a fleet the account's lease is enough: another
+    /// daemon may run the relay, because of a second nonce of another account.
+    pub fn record_replacement(
+        &self,
+        payer: impl Into<Payer>,
+        relay: B256,
+        replacement: &NewTransaction,
+        wei: u128,
+        limit_wei: u128,
+        now: u64,
+    ) -> Result<bool, StoreError> {
+        let (payer, replacement) = (payer.into(), [replacement.clone()]);
+        self.write_for(payer, move |db| {
+            let allowed = budget::reserve(db, &relay, wei, limit_wei, now)?;
+            if allowed {
+                nonces::record(db, &payer.account, &replacement, now)?;
+            }
+            Ok(allowed)
+        })
+    }
+
     /// Writes a no-op that fills a gap, and may cost `extra_wei` more than the gap's earlier no-ops, if the
     /// budget allows that. Returns whether it does; if not, nothing is written.
     pub fn record_gap(
@@ -346,13 +368,14 @@ impl Store {
 
     /// Settles a nonce mined by our transaction: ends its relay, and charges the budget the price paid in
     /// place of the reservation. A nonce or relay that is missing (lost by a disk or a backup) is written
-    /// anew from the settlement, and the log says so.
+    /// anew from the settlement, and the log says so. Returns the relay's outcome if this nonce decides it: a
+    /// relay with several nonces goes on while one is open, unless it was executed.
     pub fn settle(
         &self,
         payer: impl Into<Payer>,
         settlement: &Settlement,
         now: u64,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Option<RelayOutcome>, StoreError> {
         let (payer, settlement) = (payer.into(), settlement.clone());
         self.write_for(payer, move |db| nonces::settle(db, &payer.account, &settlement, now))
     }

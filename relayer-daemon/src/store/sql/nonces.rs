@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     gas::fees::Fees,
+    outcome::RelayOutcome,
     store::{
         BlockId, Inclusion, MinedNonce, NewRelay, NewTransaction, NonceAssignment, RelayTerms, Settlement,
         SignedTransaction, StoreError, events::EventKind,
@@ -137,8 +138,8 @@ pub(super) fn settle(
     account: &Address,
     settlement: &Settlement,
     now: u64,
-) -> Result<(), StoreError> {
-    let Settlement { assignment, inclusion, paid_wei, outcome } = settlement;
+) -> Result<Option<RelayOutcome>, StoreError> {
+    let Settlement { assignment, inclusion, paid_wei, .. } = settlement;
     let nonce = assignment.nonce.cast_signed();
     // After a reorg a nonce is settled again: only the difference is charged.
     let before = match charged(tx, account, nonce)? {
@@ -162,11 +163,49 @@ pub(super) fn settle(
             inclusion.block.hash.0,
         ],
     )?;
-    if let (Some(relay), Some(outcome)) = (&assignment.relay, outcome) {
-        relays::finish(tx, &relay.id, outcome, now)?;
-    }
     let relay = assignment.relay.as_ref().map(|relay| &relay.id);
-    budget::charge(tx, relay, paid_wei.saturating_sub(before), now)
+    let decided = match (relay, &settlement.outcome) {
+        (Some(relay), Some(outcome)) if decides(tx, relay, outcome, assignment)? => {
+            relays::finish(tx, relay, outcome, now)?;
+            Some(outcome.clone())
+        }
+        _ => None,
+    };
+    budget::charge(tx, relay, paid_wei.saturating_sub(before), now)?;
+    Ok(decided)
+}
+
+/// Whether a nonce that was just settled decides its relay's outcome.
+///
+/// A relay has several nonces if the first was given up as lost, or was cancelled before the client sent the
+/// request again and a reorg then undid the cancellation. The executing one counts, whichever comes first.
+fn decides(
+    tx: &Db,
+    relay: &B256,
+    outcome: &RelayOutcome,
+    settled: &NonceAssignment,
+) -> Result<bool, StoreError> {
+    const fn weight(outcome: &RelayOutcome) -> u8 {
+        match outcome {
+            RelayOutcome::Dropped { .. } => 0,
+            RelayOutcome::Reverted { .. } => 1,
+            RelayOutcome::Executed { .. } => 2,
+        }
+    }
+    if !matches!(outcome, RelayOutcome::Executed { .. }) && !open_of(tx, relay)?.is_empty() {
+        return Ok(false);
+    }
+    let known = relays::stored_outcome(tx, relay)?.flatten();
+    Ok(match &known {
+        // The client was told that it may send the request again: a late receipt that says no more than that
+        // changes nothing.
+        Some(RelayOutcome::Dropped { .. }) => !outcome.is_repeatable(),
+        Some(known @ (RelayOutcome::Executed { mined, .. } | RelayOutcome::Reverted { mined, .. })) => {
+            let is_of_this_nonce = settled.transactions.iter().any(|own| own.hash == mined.tx_hash);
+            is_of_this_nonce || weight(outcome) > weight(known)
+        }
+        None => true,
+    })
 }
 
 /// What a nonce was charged so far; `None` if it is not stored.
