@@ -6,6 +6,7 @@ use futures_util::FutureExt as _;
 use registry_core::{
     api::accept::{self, Form},
     api::error::Error,
+    api::mcp,
     api::route::{KYA_BODY_BYTES_MAX, Route},
     eth::timestamp::Timestamp,
     host::rate_limit::{ClientKey, RateLimitVerdict},
@@ -34,8 +35,7 @@ async fn fetch(request: web_sys::Request, env: Env, context: Context) -> worker:
     let id = log::request_id(|name| request.header(name));
     let mut record = Record::begin(id, request.request.method(), unix_millis());
     let (status, response) = if record.method == "OPTIONS" {
-        let takes_post = Target::parse(request.request.url())
-            .is_ok_and(|target| Route::check_post(target.path_and_query()).is_ok());
+        let takes_post = Target::parse(request.request.url()).is_ok_and(|target| check_post(&target).is_ok());
         (204, http::preflight(&record.id, takes_post)?)
     } else {
         let (answer, verdict) = answer(&request, &env, context, &mut record).await;
@@ -70,6 +70,9 @@ async fn fetch(request: web_sys::Request, env: Env, context: Context) -> worker:
                     }
                 };
                 (200, http::stream(&head, stream.as_ref(), &delivery)?)
+            }
+            Ok(Payload::Message(reply)) => {
+                (reply.status, http::message(reply.status, &reply.body, &delivery)?)
             }
             Err(error) => {
                 let status = status(&error, record.route);
@@ -124,6 +127,10 @@ enum Resource {
     Live,
     /// The keys that verdicts are signed with.
     Keys,
+    /// An answer to a client of MCP that takes no data.
+    Message(mcp::Reply),
+    /// A client of MCP calls a tool, which a route answers.
+    Tool(mcp::Call),
     /// A request that is rate-limited, and answered from the chain or the index.
     Counted(Request),
 }
@@ -135,6 +142,8 @@ enum Payload {
     Events(RequestContext, Rc<Content>),
     /// A list that is too long to be held in memory, and its first piece; without one, the headers alone.
     List(RequestContext, Option<IndexResponse>),
+    /// What a client of MCP gets.
+    Message(mcp::Reply),
 }
 
 impl From<Content> for Payload {
@@ -154,13 +163,26 @@ impl Resource {
     async fn parse(request: &Incoming<'_>, method: &str, target: &Target) -> Result<Self, Error> {
         match method {
             "GET" | "HEAD" => Self::parse_get(target),
-            "POST" => {
-                let target = target.path_and_query();
-                Route::check_post(target)?;
-                let body = body::read(request.request, KYA_BODY_BYTES_MAX).await?;
-                Route::parse_post(target, &body).map(|route| Self::Counted(Request::Api(route)))
+            "POST" if target.path() == mcp::PATH => {
+                let body = body::read(request.request, mcp::MESSAGE_BYTES_MAX).await?;
+                let headers = mcp::Headers {
+                    version: request.header("MCP-Protocol-Version"),
+                    method: request.header("Mcp-Method"),
+                    name: request.header("Mcp-Name"),
+                };
+                Ok(match mcp::Message::parse(&headers, &body) {
+                    mcp::Message::Answered(reply) => Self::Message(reply),
+                    mcp::Message::Call(call) => Self::Tool(call),
+                })
             }
-            _ => Err(Route::check_post(target.path_and_query()).err().unwrap_or(Error::PostOnly)),
+            "POST" => {
+                check_post(target)?;
+                let body = body::read(request.request, KYA_BODY_BYTES_MAX).await?;
+                Route::parse_post(target.path_and_query(), &body)
+                    .map(|route| Self::Counted(Request::Api(route)))
+            }
+            // Where POST is taken, the error of a GET says which body.
+            _ => check_post(target).and_then(|()| Self::parse_get(target)),
         }
     }
 
@@ -170,6 +192,7 @@ impl Resource {
             return Ok(Self::Page(page));
         }
         match path {
+            mcp::PATH => Err(Error::PostOnly("one JSON-RPC message of the Model Context Protocol")),
             "/livez" => Ok(Self::Live),
             KEYS => Ok(Self::Keys),
             READY => Ok(Self::Counted(Request::Ready)),
@@ -183,7 +206,7 @@ impl Resource {
     /// How many requests it counts as in the rate limit.
     fn cost(&self) -> u32 {
         match self {
-            Self::Counted(Request::Api(route)) => route.cost(),
+            Self::Counted(Request::Api(route)) | Self::Tool(mcp::Call { route, .. }) => route.cost(),
             _ => 1,
         }
     }
@@ -193,6 +216,7 @@ impl Resource {
             Self::Page(page) => page.path,
             Self::Live => "/livez",
             Self::Keys => KEYS,
+            Self::Message(_) | Self::Tool(_) => mcp::PATH,
             Self::Counted(Request::Ready) => READY,
             Self::Counted(Request::Download(download)) => download.pattern(),
             Self::Counted(Request::Api(route)) => route.pattern(),
@@ -200,6 +224,11 @@ impl Resource {
             Self::Counted(Request::Events(_)) => "/api/v1/changes",
         }
     }
+}
+
+/// Whether a path takes POST.
+fn check_post(target: &Target) -> Result<(), Error> {
+    if target.path() == mcp::PATH { Ok(()) } else { Route::check_post(target.path_and_query()) }
 }
 
 /// The status of an error: 503 where a service that is not ready says why, the documented one otherwise.
@@ -218,8 +247,8 @@ async fn answer(request: &Incoming<'_>, env: &Env, context: Context, record: &mu
     // Boxed, each is a function of its own: V8 takes megabytes to optimize a long one that is polled again
     // and again.
     match admit(request, env, context, record).boxed_local().await {
-        Ok(Admitted { context, counted, token, verdict }) => {
-            (payload(context, counted, token, record).boxed_local().await, verdict)
+        Ok(Admitted { context, counted, form, verdict }) => {
+            (payload(context, counted, form, record).boxed_local().await, verdict)
         }
         Err(answer) => answer,
     }
@@ -229,13 +258,18 @@ async fn answer(request: &Incoming<'_>, env: &Env, context: Context, record: &mu
 struct Admitted {
     context: RequestContext,
     counted: Request,
-    token: Option<TokenRequest>,
+    form: AnswerForm,
     verdict: Option<RateLimitVerdict>,
 }
 
-/// A request for a verdict as a token, in place of JSON.
-struct TokenRequest {
-    audience: Option<Audience>,
+/// What a client gets.
+enum AnswerForm {
+    /// The document.
+    Json,
+    /// The verdict as a token.
+    Token(Option<Audience>),
+    /// The document as the result of a tool.
+    Tool(mcp::Call),
 }
 
 /// A request that is admitted; or the answer to one that needs no admission or is refused.
@@ -269,8 +303,12 @@ async fn admit(
             });
             return Err((signing.flatten().map(Payload::from), None));
         }
+        Ok((_, Resource::Message(reply))) => return Err((Ok(Payload::Message(reply)), None)),
+        Ok((target, Resource::Tool(call))) => {
+            Ok((target, Request::Api(call.route.clone()), AnswerForm::Tool(call)))
+        }
         Ok((target, Resource::Counted(counted))) => {
-            as_stream(request, counted).map(|counted| (target, counted))
+            as_stream(request, counted).map(|counted| (target, counted, AnswerForm::Json))
         }
         Err(error) => Err(error),
     };
@@ -279,10 +317,14 @@ async fn admit(
         Err(error) => return Err((Err(error), None)),
     };
     let client = request.client();
-    let counted = counted.and_then(|(target, counted)| {
-        as_token(request, &settings, &target, &counted).map(|token| (target, counted, token))
+    let counted = counted.and_then(|(target, counted, form)| {
+        let form = match form {
+            AnswerForm::Json => form_of(request, &settings, &target, &counted)?,
+            form => form,
+        };
+        Ok((target, counted, form))
     });
-    let (target, counted, token) = match counted {
+    let (target, counted, form) = match counted {
         Ok(counted) => counted,
         // A request that is refused before it costs anything is not charged.
         Err(error) => return Err((Err(error), limiter::peek(&settings.limits, &client, now))),
@@ -301,14 +343,14 @@ async fn admit(
     let index = IndexClient::of(&settings, env).map(Rc::new);
     let origin = target.origin().into();
     let context = RequestContext { settings, runtime: Rc::new(context), origin, index, slot };
-    Ok(Admitted { context, counted, token, verdict })
+    Ok(Admitted { context, counted, form, verdict })
 }
 
-/// The answer to an admitted request: a document, a token, or a stream and its first piece.
+/// The answer to an admitted request: a document in its form, or a stream and its first piece.
 async fn payload(
     context: RequestContext,
     counted: Request,
-    token: Option<TokenRequest>,
+    form: AnswerForm,
     record: &mut Record,
 ) -> Result<Payload, Error> {
     let is_stream = matches!(counted, Request::Events(_));
@@ -322,14 +364,24 @@ async fn payload(
             };
             Ok(Payload::List(context, first))
         }
-        (answer, _) => match (answer?, token, &context.settings.signing) {
-            (verdict, Some(TokenRequest { audience }), Some(signing)) => {
+        (answer, _) => match (form, &context.settings.signing) {
+            (AnswerForm::Tool(call), _) => Ok(Payload::Message(match answer {
+                Ok(document) => {
+                    record.source = document.source;
+                    call.answered(&document.body)
+                }
+                Err(error) => {
+                    record.error = error.code().name();
+                    call.failed(&error)
+                }
+            })),
+            (AnswerForm::Token(audience), Some(signing)) => {
                 let now = Timestamp::from_millis(unix_millis());
-                token::sign(signing, &verdict, audience.as_ref().map(Audience::as_str), now)
+                token::sign(signing, &*answer?, audience.as_ref().map(Audience::as_str), now)
                     .await
                     .map(Payload::from)
             }
-            (document, ..) => Ok(Payload::Document(document)),
+            _ => answer.map(Payload::Document),
         },
     }
 }
@@ -346,24 +398,24 @@ fn as_stream(request: &Incoming<'_>, counted: Request) -> Result<Request, Error>
     }
 }
 
-/// The token that a request asks for in place of JSON.
-fn as_token(
+/// The form that a request accepts: JSON, or a token in its place.
+fn form_of(
     request: &Incoming<'_>,
     settings: &Settings,
     target: &Target,
     counted: &Request,
-) -> Result<Option<TokenRequest>, Error> {
+) -> Result<AnswerForm, Error> {
     let Request::Api(route @ (Route::Kya { .. } | Route::KyaList { .. } | Route::Evidence(_))) = counted
     else {
-        return Ok(None);
+        return Ok(AnswerForm::Json);
     };
     let audience = Route::audience(target.path_and_query())?;
     // A verdict of another time would be one that has ended; a list and a proof are no statement on a wallet.
     let is_signed = matches!(route, Route::Kya { block: None, .. });
     let accept = request.header("Accept").unwrap_or_default();
     match accept::form(&accept, is_signed && settings.signing.is_some()) {
-        Some(Form::Json) => Ok(None),
-        Some(Form::Token) => Ok(Some(TokenRequest { audience })),
+        Some(Form::Json) => Ok(AnswerForm::Json),
+        Some(Form::Token) => Ok(AnswerForm::Token(audience)),
         None if settings.signing.is_none() => {
             Err(Error::NotAcceptable("this service signs no verdicts, as VERDICT_KEYS is not set"))
         }

@@ -325,6 +325,17 @@ pub(crate) fn stream(
     Ok(web_sys::Response::new_with_opt_readable_stream_and_init(stream, &head.init(200)?)?)
 }
 
+/// A message with this status, which is kept nowhere; without a body where it is empty.
+pub(crate) fn message(status: u16, body: &str, delivery: &Delivery<'_>) -> Result<web_sys::Response> {
+    let mut head = Head::common();
+    if !body.is_empty() {
+        head.set("Content-Type", JSON_TYPE);
+    }
+    head.set("Cache-Control", "no-store");
+    head.deliver(delivery);
+    head.response(status, Some(body.as_bytes()).filter(|body| !body.is_empty()))
+}
+
 /// An error's body with this status.
 pub(crate) fn failure(error: &Error, status: u16, delivery: &Delivery<'_>) -> Result<web_sys::Response> {
     let mut head = Head::common();
@@ -332,7 +343,7 @@ pub(crate) fn failure(error: &Error, status: u16, delivery: &Delivery<'_>) -> Re
     head.set("Cache-Control", "no-store");
     match (error, delivery.verdict) {
         (Error::MethodNotAllowed, _) => head.set("Allow", READ_METHODS),
-        (Error::PostOnly, _) => head.set("Allow", POST_METHODS),
+        (Error::PostOnly(_), _) => head.set("Allow", POST_METHODS),
         (Error::RateLimited, Some(verdict)) => head.set("Retry-After", verdict.retry_after),
         _ => {
             if let Some(seconds) = error.retry_after() {

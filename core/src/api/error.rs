@@ -27,11 +27,9 @@ pub enum Error {
     /// 405: the API only reads.
     #[error("Method not allowed: this API is read-only, use GET")]
     MethodNotAllowed,
-    /// 405: the route takes a list of wallets in a body.
-    #[error(
-        "Method not allowed: use POST with a body of the form {{\"wallets\": [\"0x...\"]}}, or GET /api/v1/kya/:wallet"
-    )]
-    PostOnly,
+    /// 405: the path takes a body of this form.
+    #[error("Method not allowed: use POST with {0}")]
+    PostOnly(&'static str),
     /// 406: the client accepts a token alone, and gets none for this reason.
     #[error("Not acceptable: {0}; ask for application/json")]
     NotAcceptable(&'static str),
@@ -154,7 +152,7 @@ impl Error {
         match self {
             Self::InvalidParameter { .. } => Code::InvalidParameter,
             Self::NotFound => Code::NotFound,
-            Self::MethodNotAllowed | Self::PostOnly => Code::MethodNotAllowed,
+            Self::MethodNotAllowed | Self::PostOnly(_) => Code::MethodNotAllowed,
             Self::NotAcceptable(_) => Code::NotAcceptable,
             Self::BodyTooLarge(_) => Code::BodyTooLarge,
             Self::UnsupportedMediaType => Code::UnsupportedMediaType,

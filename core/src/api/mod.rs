@@ -6,6 +6,7 @@ pub mod error;
 pub mod health;
 pub mod index_documents;
 mod links;
+pub mod mcp;
 pub mod question;
 pub mod route;
 pub mod scan;

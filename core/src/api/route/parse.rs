@@ -19,6 +19,9 @@ use crate::{
     token::Audience,
 };
 
+/// What `POST /api/v1/kya` takes, and what else there is.
+const WALLETS: &str = "a body of the form {\"wallets\": [\"0x...\"]}, or GET /api/v1/kya/:wallet";
+
 impl Route {
     /// Parses a request target, such as `/api/v1/agents?page=2`. Unknown query parameters are ignored.
     ///
@@ -62,7 +65,7 @@ impl Route {
                 since: since(query)?,
                 limit: count(query, "limit", 1..=CHANGES_LIMIT_MAX, CHANGES_LIMIT_DEFAULT)?,
             },
-            (Some("kya"), None, ..) => return Err(Error::PostOnly),
+            (Some("kya"), None, ..) => return Err(Error::PostOnly(WALLETS)),
             (Some("kya"), Some(list), None, _) if list.contains(',') => {
                 let wallets: Vec<WalletInput> = list.split(',').map(asked).collect();
                 if wallets.len() > KYA_PATH_MAX {
@@ -151,7 +154,10 @@ impl Route {
     ///
     /// [`Error::MethodNotAllowed`] where it does not.
     pub fn check_post(target: &str) -> Result<(), Error> {
-        if Self::parse(target) == Err(Error::PostOnly) { Ok(()) } else { Err(Error::MethodNotAllowed) }
+        match Self::parse(target) {
+            Err(Error::PostOnly(_)) => Ok(()),
+            _ => Err(Error::MethodNotAllowed),
+        }
     }
 }
 
@@ -360,6 +366,6 @@ pub(super) mod tests {
         assert_eq!(post(&" ".repeat(KYA_BODY_BYTES_MAX + 1)), Err(Error::BodyTooLarge(KYA_BODY_BYTES_MAX)));
         let elsewhere = Route::parse_post("/api/v1/kya/0x1111111111111111111111111111111111111111", b"{}");
         assert_eq!(elsewhere, Err(Error::MethodNotAllowed));
-        assert_eq!(Route::parse("/api/v1/kya"), Err(Error::PostOnly));
+        assert_eq!(Route::parse("/api/v1/kya"), Err(Error::PostOnly(WALLETS)));
     }
 }

@@ -1,0 +1,225 @@
+//! A JSON-RPC message: its form, its revision, and the headers that mirror it.
+
+use std::borrow::Cow;
+
+use base64ct::{Base64, Encoding as _};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{EARLIER, Headers, REVISION, Reply, quoted, tools, versions};
+use crate::api::{error::Error, route::Route};
+
+/// JSON-RPC 2.0: the body is not JSON.
+const PARSE_ERROR: i32 = -32_700;
+/// JSON-RPC 2.0: the JSON is no request.
+const INVALID_REQUEST: i32 = -32_600;
+/// JSON-RPC 2.0: no such method.
+const METHOD_NOT_FOUND: i32 = -32_601;
+/// JSON-RPC 2.0: the parameters are not those of the method.
+const INVALID_PARAMS: i32 = -32_602;
+/// MCP: a header is missing, or is not what the body says.
+const HEADER_MISMATCH: i32 = -32_020;
+/// MCP: a revision that this server does not speak.
+const UNSUPPORTED_VERSION: i32 = -32_022;
+
+/// How a client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Era {
+    /// Each request says its revision (2026-07-28 and later).
+    Stateless,
+    /// A handshake has said it (2025-11-25 and earlier).
+    Handshake,
+}
+
+/// A request.
+#[derive(Debug)]
+pub(super) struct Request<'a> {
+    /// A string or a whole number.
+    pub(super) id: &'a RawValue,
+    pub(super) method: Cow<'a, str>,
+    pub(super) params: Params<'a>,
+}
+
+/// The parameters of all methods.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Params<'a> {
+    #[serde(borrow, default, rename = "_meta")]
+    meta: Meta<'a>,
+    /// The tool that is called.
+    #[serde(borrow)]
+    name: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    /// The revision that a handshake asks for.
+    #[serde(borrow, rename = "protocolVersion")]
+    pub(super) version: Option<Cow<'a, str>>,
+}
+
+/// What each request says of itself.
+#[derive(Debug, Default, Deserialize)]
+struct Meta<'a> {
+    #[serde(borrow, rename = "io.modelcontextprotocol/protocolVersion")]
+    version: Option<Cow<'a, str>>,
+    #[serde(borrow, rename = "io.modelcontextprotocol/clientCapabilities")]
+    capabilities: Option<&'a RawValue>,
+}
+
+/// Why a message has no result.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    status: u16,
+    code: i32,
+    message: String,
+    /// JSON, or empty.
+    data: String,
+}
+
+impl Refusal {
+    fn new(status: u16, code: i32, message: impl Into<String>) -> Self {
+        Self { status, code, message: message.into(), data: String::new() }
+    }
+
+    /// The answer to the request with this id.
+    pub(super) fn reply(self, id: &RawValue) -> Reply {
+        let id = format!(r#""id":{id},"#);
+        self.answer(&id)
+    }
+
+    /// The answer to a body of which no id could be read.
+    pub(super) fn without_id(self) -> Reply {
+        self.answer("")
+    }
+
+    fn answer(self, id: &str) -> Reply {
+        let Self { status, code, message, data } = self;
+        let data = if data.is_empty() { data } else { format!(r#","data":{data}"#) };
+        let message = quoted(&message);
+        let body = format!(r#"{{"jsonrpc":"2.0",{id}"error":{{"code":{code},"message":{message}{data}}}}}"#);
+        Reply { status, body }
+    }
+}
+
+/// What is said of a method that this server does not have.
+pub(super) fn unknown_method(era: Era, method: &str) -> Refusal {
+    let status = if era == Era::Stateless { 404 } else { 200 };
+    Refusal::new(status, METHOD_NOT_FOUND, format!("Method not found: {method}"))
+}
+
+/// Whether this JSON is an object.
+fn is_object(json: &RawValue) -> bool {
+    json.get().starts_with('{')
+}
+
+/// Whether this JSON is a string or a whole number.
+fn is_id(json: &RawValue) -> bool {
+    let digits = json.get().strip_prefix('-').unwrap_or(json.get());
+    json.get().starts_with('"') || digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+impl<'a> Request<'a> {
+    /// Reads a message; `None` for a notification.
+    pub(super) fn parse(body: &'a [u8]) -> Result<Option<Self>, Refusal> {
+        #[derive(Deserialize)]
+        struct Message<'a> {
+            #[serde(borrow)]
+            jsonrpc: Cow<'a, str>,
+            #[serde(borrow, default, deserialize_with = "present")]
+            id: Option<&'a RawValue>,
+            #[serde(borrow)]
+            method: Cow<'a, str>,
+            #[serde(borrow)]
+            params: Option<&'a RawValue>,
+        }
+        /// A `null` is an id as well, and none that is allowed.
+        fn present<'de, D: serde::Deserializer<'de>>(json: D) -> Result<Option<&'de RawValue>, D::Error> {
+            <&RawValue>::deserialize(json).map(Some)
+        }
+        let json: &RawValue = serde_json::from_slice(body)
+            .map_err(|_| Refusal::new(400, PARSE_ERROR, "Parse error: the body is not JSON"))?;
+        let invalid = |message| Refusal::new(400, INVALID_REQUEST, message);
+        let not_one = || invalid("Invalid request: the body must be one JSON-RPC request");
+        if !is_object(json) {
+            return Err(not_one());
+        }
+        let Message { jsonrpc, id, method, params } =
+            serde_json::from_str(json.get()).map_err(|_| not_one())?;
+        if jsonrpc != "2.0" {
+            return Err(invalid("Invalid request: jsonrpc must be \"2.0\""));
+        }
+        let Some(id) = id else { return Ok(None) };
+        if !is_id(id) {
+            return Err(invalid("Invalid request: id must be a string or a whole number"));
+        }
+        let params = match params {
+            None => Params::default(),
+            Some(params) if is_object(params) => serde_json::from_str(params.get())
+                .map_err(|error| Refusal::new(400, INVALID_PARAMS, format!("Invalid params: {error}")))?,
+            Some(_) => return Err(invalid("Invalid request: params must be an object")),
+        };
+        Ok(Some(Self { id, method, params }))
+    }
+
+    /// How the client speaks, once the headers are found to say what the message does.
+    pub(super) fn era(&self, headers: &Headers) -> Result<Era, Refusal> {
+        let Params { meta, name, .. } = &self.params;
+        let header = headers.version.as_deref();
+        let is_earlier = |version: &str| EARLIER.contains(&version);
+        if meta.version.is_none() && header.is_none_or(is_earlier) && self.method != "server/discover" {
+            return Ok(Era::Handshake);
+        }
+        let missing = |key| {
+            let rule = "must be in _meta of each request, as of revision";
+            Refusal::new(400, INVALID_PARAMS, format!("Invalid params: {key} {rule} {REVISION}"))
+        };
+        let version = meta.version.as_deref();
+        let version = version.ok_or_else(|| missing("io.modelcontextprotocol/protocolVersion"))?;
+        must_match("MCP-Protocol-Version", header, version)?;
+        if version != REVISION {
+            let data = format!(r#"{{"supported":{},"requested":{}}}"#, versions(), quoted(version));
+            let refusal = Refusal::new(400, UNSUPPORTED_VERSION, "Unsupported protocol version");
+            return Err(Refusal { data, ..refusal });
+        }
+        if !meta.capabilities.is_some_and(is_object) {
+            return Err(missing("io.modelcontextprotocol/clientCapabilities"));
+        }
+        must_match("Mcp-Method", headers.method.as_deref(), &self.method)?;
+        if self.method == "tools/call" {
+            let header = headers.name.as_deref().and_then(decoded);
+            must_match("Mcp-Name", header.as_deref(), name.as_deref().unwrap_or_default())?;
+        }
+        Ok(Era::Stateless)
+    }
+
+    /// The route of a call; the inner error is for the model to read.
+    pub(super) fn call(&self) -> Result<Result<Route, Error>, Refusal> {
+        let invalid = |message: String| Refusal::new(200, INVALID_PARAMS, message);
+        let name = self.params.name.as_deref();
+        let name =
+            name.ok_or_else(|| invalid("Invalid params: name must be the name of a tool".to_owned()))?;
+        let arguments = self.params.arguments.map_or("{}", RawValue::get);
+        let arguments = serde_json::from_str(arguments)
+            .map_err(|_| invalid("Invalid params: arguments must be an object".to_owned()))?;
+        tools::route(name, &arguments).ok_or_else(|| invalid(format!("Unknown tool: {name}")))
+    }
+}
+
+fn must_match(name: &str, header: Option<&str>, body: &str) -> Result<(), Refusal> {
+    if header == Some(body) {
+        return Ok(());
+    }
+    let message = match header {
+        Some(header) => {
+            format!("Header mismatch: {name} header value '{header}' does not match body value '{body}'")
+        }
+        None => format!("Header mismatch: {name} is missing"),
+    };
+    Err(Refusal::new(400, HEADER_MISMATCH, message))
+}
+
+/// A header's value; one that is no plain ASCII comes as `=?base64?...?=`. `None` where that is malformed.
+fn decoded(header: &str) -> Option<String> {
+    match header.strip_prefix("=?base64?").and_then(|coded| coded.strip_suffix("?=")) {
+        None => Some(header.to_owned()),
+        Some(coded) => String::from_utf8(Base64::decode_vec(coded).ok()?).ok(),
+    }
+}

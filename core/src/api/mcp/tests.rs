@@ -1,0 +1,186 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+const WALLET: &str = "0xF8BAF884A2a20d918e118b6de84D1B1bB02f5eb1";
+
+/// A request as clients of this revision send it, with its headers.
+fn request(method: &str, mut params: Value) -> (Headers, Value) {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": REVISION,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let headers = Headers {
+        version: Some(REVISION.to_owned()),
+        method: Some(method.to_owned()),
+        name: params["name"].as_str().map(str::to_owned),
+    };
+    (headers, json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }))
+}
+
+fn parse(headers: &Headers, message: &Value) -> Message {
+    Message::parse(headers, message.to_string().as_bytes())
+}
+
+/// Status and body of the answer to a message that no route answers.
+fn answered(headers: &Headers, message: &Value) -> (u16, Value) {
+    match parse(headers, message) {
+        Message::Answered(Reply { status, body }) => {
+            (status, serde_json::from_str(&body).unwrap_or_default())
+        }
+        Message::Call(call) => panic!("a call: {call:?}"),
+    }
+}
+
+/// Status and code of a refusal.
+fn refusal(headers: &Headers, message: &Value) -> (u16, i64) {
+    let (status, body) = answered(headers, message);
+    (status, body["error"]["code"].as_i64().unwrap())
+}
+
+fn verdict() -> (Headers, Value) {
+    request("tools/call", json!({ "name": "verdict", "arguments": { "wallet": WALLET } }))
+}
+
+#[test]
+fn a_call_is_a_route_and_its_answer_the_tools_result() {
+    let (headers, message) = verdict();
+    let Message::Call(call) = parse(&headers, &message) else { panic!("no call") };
+    assert_eq!(call.route.canonical(), format!("/api/v1/kya/{WALLET}"));
+
+    let Reply { status, body } = call.answered(br#"{"decision":"deny"}"#);
+    let body: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, &body["id"], &body["jsonrpc"]), (200, &7.into(), &"2.0".into()));
+    let result = &body["result"];
+    assert_eq!((&result["resultType"], &result["isError"]), (&"complete".into(), &false.into()));
+    assert_eq!(result["structuredContent"], json!({ "decision": "deny" }));
+    assert_eq!(result["content"], json!([{ "type": "text", "text": r#"{"decision":"deny"}"# }]));
+    assert_eq!(result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "agent-registry");
+
+    let Reply { status, body } = call.failed(&Error::NotFound);
+    let body: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, &body["result"]["isError"]), (200, &true.into()));
+    assert_eq!(body["result"]["content"][0]["text"], Error::NotFound.body());
+}
+
+#[test]
+fn a_server_says_what_it_speaks_and_which_tools_it_has() {
+    let (headers, message) = request("server/discover", json!({}));
+    let (status, body) = answered(&headers, &message);
+    let result = &body["result"];
+    assert_eq!((status, &result["supportedVersions"][0]), (200, &REVISION.into()));
+    assert_eq!((&result["capabilities"]["tools"], &result["cacheScope"]), (&json!({}), &"public".into()));
+
+    let (headers, message) = request("tools/list", json!({}));
+    let (_, body) = answered(&headers, &message);
+    let names: Vec<&str> = body["result"]["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["verdict", "agent", "lineage", "search", "person", "changes"]);
+}
+
+#[test]
+fn arguments_that_break_a_rule_are_told_to_the_model_and_unknown_tools_to_the_client() {
+    let (headers, message) =
+        request("tools/call", json!({ "name": "verdict", "arguments": { "wallet": "0x1" } }));
+    let (status, body) = answered(&headers, &message);
+    assert_eq!((status, &body["result"]["isError"]), (200, &true.into()));
+    assert!(body["result"]["content"][0]["text"].as_str().unwrap().contains("Invalid wallet"));
+
+    for params in [json!({ "name": "register" }), json!({ "name": "verdict", "arguments": [WALLET] })] {
+        let (headers, message) = request("tools/call", params);
+        assert_eq!(refusal(&headers, &message), (200, -32_602));
+    }
+}
+
+#[test]
+fn headers_that_do_not_say_what_the_body_says_are_refused() {
+    let (headers, message) = verdict();
+    let bad = |headers: Headers| refusal(&headers, &message);
+    let other = || Some("other".to_owned());
+    for headers in [
+        Headers { version: None, ..headers.clone() },
+        Headers { version: other(), ..headers.clone() },
+        Headers { method: None, ..headers.clone() },
+        Headers { method: other(), ..headers.clone() },
+        Headers { method: Some("TOOLS/CALL".to_owned()), ..headers.clone() },
+        Headers { name: None, ..headers.clone() },
+        Headers { name: other(), ..headers.clone() },
+        Headers { name: Some("=?base64?dmVyZGljdA?=".to_owned()), ..headers.clone() },
+        Headers { name: Some("=?base64?_?=".to_owned()), ..headers.clone() },
+    ] {
+        assert_eq!(bad(headers.clone()), (400, -32_020), "{headers:?}");
+    }
+    let coded = Headers { name: Some("=?base64?dmVyZGljdA==?=".to_owned()), ..headers };
+    assert!(matches!(parse(&coded, &message), Message::Call(_)));
+}
+
+#[test]
+fn a_request_without_its_revision_or_of_another_one_is_refused_with_those_that_are_spoken() {
+    let (headers, mut message) = verdict();
+    message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = "1900-01-01".into();
+    let old = Headers { version: Some("1900-01-01".to_owned()), ..headers.clone() };
+    let (status, body) = answered(&old, &message);
+    assert_eq!((status, &body["error"]["code"]), (400, &(-32_022).into()));
+    assert_eq!(
+        body["error"]["data"],
+        json!({ "supported": ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"], "requested": "1900-01-01" })
+    );
+    for key in ["protocolVersion", "clientCapabilities"] {
+        let (headers, mut message) = verdict();
+        let meta = message["params"]["_meta"].as_object_mut().unwrap();
+        meta.remove(&format!("io.modelcontextprotocol/{key}"));
+        assert_eq!(refusal(&headers, &message), (400, -32_602), "{key}");
+    }
+}
+
+#[test]
+fn what_is_no_request_is_refused_and_a_notification_accepted() {
+    let headers = Headers::default();
+    let text = |body: &str| match Message::parse(&headers, body.as_bytes()) {
+        Message::Answered(Reply { status, body }) => (status, body),
+        Message::Call(call) => panic!("a call: {call:?}"),
+    };
+    for (body, code) in [
+        ("", "-32700"),
+        ("{", "-32700"),
+        ("[]", "-32600"),
+        (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, "-32600"),
+        (r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, "-32600"),
+        (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, "-32600"),
+        (r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, "-32600"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}"#, "-32600"),
+        (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, "-32600"),
+    ] {
+        let (status, answer) = text(body);
+        assert!(status == 400 && answer.contains(code) && !answer.contains("\"id\""), "{body}: {answer}");
+    }
+    let notification = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+    assert_eq!(text(notification), (202, String::new()));
+    let (headers, message) = request("resources/list", json!({}));
+    assert_eq!(refusal(&headers, &message), (404, -32_601));
+}
+
+#[test]
+fn clients_that_begin_with_a_handshake_get_the_same_tools() {
+    let message = |method: &str, params: Value| json!({ "jsonrpc": "2.0", "id": "a", "method": method, "params": params });
+    let bare = Headers::default();
+    for (asked, given) in [("2025-06-18", "2025-06-18"), ("2024-11-05", "2025-11-25")] {
+        let begin = message("initialize", json!({ "protocolVersion": asked, "capabilities": {} }));
+        let (status, body) = answered(&bare, &begin);
+        assert_eq!(
+            (status, &body["result"]["protocolVersion"], &body["id"]),
+            (200, &given.into(), &"a".into())
+        );
+    }
+    let agreed = Headers { version: Some("2025-11-25".to_owned()), ..bare.clone() };
+    assert_eq!(answered(&agreed, &message("ping", json!({}))).0, 200);
+    let (_, body) = answered(&agreed, &message("tools/list", json!({})));
+    assert_eq!(body["result"]["tools"].as_array().unwrap().len(), 6);
+    let call = message("tools/call", json!({ "name": "agent", "arguments": { "id": 1 } }));
+    assert!(matches!(parse(&agreed, &call), Message::Call(_)));
+    assert_eq!(refusal(&agreed, &message("resources/list", json!({}))), (200, -32_601));
+}

@@ -1,0 +1,191 @@
+//! The tools, each of which is a route of the API, and their arguments as a request target.
+
+use std::collections::BTreeMap;
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::value::RawValue;
+
+use crate::api::{error::Error, route::Route};
+
+/// The definitions that clients read: JSON, an array of `Tool`.
+pub(super) const DEFINITIONS: &str = include_str!("tools.json");
+
+/// A call's arguments by name, each as JSON.
+pub(super) type Arguments<'a> = BTreeMap<String, &'a RawValue>;
+
+/// A tool's route.
+struct Tool {
+    name: &'static str,
+    /// The path, with the argument that stands in it in braces.
+    path: &'static str,
+    /// The argument that stands in the path.
+    in_path: Option<&'static str>,
+    /// The others are query parameters of the same name.
+    in_query: &'static [&'static str],
+}
+
+/// The argument that is 1 or 0 in a query, and not true or false.
+const FLAG: &str = "history";
+
+const TOOLS: [Tool; 6] = [
+    Tool {
+        name: "verdict",
+        path: "/api/v1/kya/{wallet}",
+        in_path: Some("wallet"),
+        in_query: &["block", FLAG],
+    },
+    Tool { name: "agent", path: "/api/v1/agent/{id}", in_path: Some("id"), in_query: &["block"] },
+    Tool { name: "lineage", path: "/api/v1/agent/{id}/lineage", in_path: Some("id"), in_query: &[] },
+    Tool {
+        name: "search",
+        path: "/api/v1/agents",
+        in_path: None,
+        in_query: &[
+            "q",
+            "status",
+            "compliant",
+            "haftungsperson",
+            "creator",
+            "parent",
+            "sort",
+            "limit",
+            "cursor",
+        ],
+    },
+    Tool {
+        name: "person",
+        path: "/api/v1/liable/{wallet}",
+        in_path: Some("wallet"),
+        in_query: &["limit", "cursor"],
+    },
+    Tool { name: "changes", path: "/api/v1/changes", in_path: None, in_query: &["since", "limit"] },
+];
+
+/// The route that a call of a tool asks for; `None` where there is no such tool.
+pub(super) fn route(name: &str, arguments: &Arguments<'_>) -> Option<Result<Route, Error>> {
+    let tool = TOOLS.iter().find(|tool| tool.name == name)?;
+    Some(tool.target(arguments).and_then(|target| Route::parse(&target)))
+}
+
+impl Tool {
+    /// The arguments as a request target.
+    fn target(&self, arguments: &Arguments<'_>) -> Result<String, Error> {
+        let known = |name: &String| self.in_path.iter().chain(self.in_query).any(|known| name == known);
+        if !arguments.keys().all(known) {
+            let rule = "must be those of the tool's inputSchema, and no others";
+            return Err(Error::InvalidParameter { field: "arguments", rule });
+        }
+        let mut target = self.path.to_owned();
+        if let Some(field) = self.in_path {
+            let rule = "must be given";
+            let text = text(arguments, field)?.ok_or(Error::InvalidParameter { field, rule })?;
+            target = target.replace(&format!("{{{field}}}"), &encoded(&text));
+        }
+        for field in self.in_query {
+            if let Some(text) = text(arguments, field)? {
+                target.push(if target.contains('?') { '&' } else { '?' });
+                target.push_str(field);
+                target.push('=');
+                target.push_str(&encoded(&text));
+            }
+        }
+        Ok(target)
+    }
+}
+
+fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}
+
+/// An argument as the text of a parameter; `None` where it is absent or null.
+fn text(arguments: &Arguments<'_>, field: &'static str) -> Result<Option<String>, Error> {
+    let rule = "must be a string, a number or a boolean";
+    match arguments.get(field).map(|json| json.get()) {
+        None | Some("null") => Ok(None),
+        Some("true") if field == FLAG => Ok(Some("1".to_owned())),
+        Some("false") if field == FLAG => Ok(Some("0".to_owned())),
+        Some(json) if json.starts_with(['[', '{']) => Err(Error::InvalidParameter { field, rule }),
+        Some(json) if json.starts_with('"') => {
+            serde_json::from_str(json).map(Some).map_err(|_| Error::InvalidParameter { field, rule })
+        }
+        Some(number_or_boolean) => Ok(Some(number_or_boolean.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn called(name: &str, arguments: &Value) -> Result<Route, Error> {
+        route(name, &serde_json::from_str(&arguments.to_string()).unwrap()).unwrap()
+    }
+
+    fn target(name: &str, arguments: &Value) -> String {
+        called(name, arguments).unwrap().canonical()
+    }
+
+    fn refused(name: &str, arguments: &Value) -> String {
+        called(name, arguments).unwrap_err().to_string()
+    }
+
+    const WALLET: &str = "0xF8BAF884A2a20d918e118b6de84D1B1bB02f5eb1";
+
+    #[test]
+    fn each_definition_names_the_arguments_of_its_route() {
+        let definitions: Vec<Value> = serde_json::from_str(DEFINITIONS).unwrap();
+        assert_eq!(definitions.len(), TOOLS.len());
+        for (tool, definition) in TOOLS.iter().zip(&definitions) {
+            let schema = &definition["inputSchema"];
+            let declared: BTreeSet<&str> =
+                schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+            let known: BTreeSet<&str> = tool.in_path.iter().chain(tool.in_query).copied().collect();
+            assert_eq!((definition["name"].as_str(), declared), (Some(tool.name), known));
+            let required: Vec<&str> =
+                schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            assert_eq!(required, Vec::from_iter(tool.in_path));
+            assert_eq!(schema["additionalProperties"], false);
+        }
+    }
+
+    #[test]
+    fn arguments_become_the_routes_parameters() {
+        let verdict = json!({ "wallet": WALLET, "history": true });
+        assert_eq!(target("verdict", &verdict), format!("/api/v1/kya/{WALLET}?history=1"));
+        let null = json!({ "wallet": WALLET, "block": null, "history": false });
+        assert_eq!(target("verdict", &null), format!("/api/v1/kya/{WALLET}"));
+        assert_eq!(target("agent", &json!({ "id": 7, "block": "12" })), "/api/v1/agent/7?block=12");
+        let most = alloy_primitives::U256::MAX.to_string();
+        assert_eq!(target("lineage", &json!({ "id": most })), format!("/api/v1/agent/{most}/lineage"));
+        let search =
+            json!({ "q": "data & maps", "status": "Active", "compliant": true, "sort": "-attestation" });
+        assert_eq!(
+            target("search", &search),
+            "/api/v1/agents?status=Active&compliant=true&q=data%20maps&sort=-attestation"
+        );
+        assert_eq!(target("search", &json!({})), "/api/v1/agents");
+        assert_eq!(target("person", &json!({ "wallet": WALLET })), format!("/api/v1/liable/{WALLET}"));
+        assert_eq!(
+            target("changes", &json!({ "since": "now", "limit": 5 })),
+            "/api/v1/changes?since=now&limit=5"
+        );
+    }
+
+    #[test]
+    fn an_argument_that_breaks_its_rule_is_named_with_the_rule() {
+        assert_eq!(refused("verdict", &json!({})), "Invalid wallet: must be given");
+        assert!(refused("verdict", &json!({ "wallet": "../../agent/1" })).starts_with("Invalid wallet: "));
+        assert!(
+            refused("verdict", &json!({ "wallet": [WALLET] }))
+                .starts_with("Invalid wallet: must be a string")
+        );
+        let other = refused("agent", &json!({ "id": 1, "evidence": 1 }));
+        assert!(other.starts_with("Invalid arguments: must be those"), "{other}");
+        assert!(refused("agent", &json!({ "id": 1.5 })).starts_with("Invalid id: "));
+        assert!(refused("agent", &json!({ "id": "1?block=2" })).starts_with("Invalid id: "));
+        assert!(route("register", &Arguments::new()).is_none());
+    }
+}
