@@ -4,10 +4,12 @@ POST with content, and prints what came back.
 python signed_requests.py ORIGIN CHAIN_ID PRIVATE_KEY
 """
 
+import base64
 import datetime
 import json
 import secrets
 import sys
+import time
 import urllib.error
 import urllib.request
 
@@ -51,6 +53,19 @@ def send(request: Request) -> dict:
     )
     signature = ACCOUNT.sign_message(encode_defunct(prepared.signature_base)).signature
     signer.apply(request, prepared, bytes(signature))
+    return outcome("http-message-signatures (Python)", request)
+
+
+def by_hand() -> dict:
+    """The lines of docs/signing-requests.md."""
+    host, path, now, account = ORIGIN.split("://")[1], "/items", int(time.time()), ACCOUNT
+    params = f'("@scheme" "@authority" "@method" "@path" "@query");created={now};expires={now + 60};nonce="{secrets.token_hex(16)}";keyid="eip155:{CHAIN}:{account.address.lower()}";tag="erc8128"'
+    base = f'"@scheme": http\n"@authority": {host}\n"@method": GET\n"@path": {path}\n"@query": ?\n"@signature-params": {params}'
+    headers = {"Signature-Input": f"request={params}", "Signature": f"request=:{base64.b64encode(account.sign_message(encode_defunct(text=base)).signature).decode()}:"}
+    return outcome("eth-account", Request("GET", path, b"", headers))
+
+
+def outcome(client: str, request: Request) -> dict:
     outgoing = urllib.request.Request(
         request.url, data=request.body or None, headers=request.headers, method=request.method
     )
@@ -59,8 +74,8 @@ def send(request: Request) -> dict:
             status, text = answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         status, text = error.code, error.read().decode()
-    return {"client": "http-message-signatures (Python)", "method": request.method, "status": status, "body": text}
+    return {"client": client, "method": request.method, "status": status, "body": text}
 
 
 ORDER = Request("POST", "/orders", b'{"amount":"100"}', {"Content-Type": "application/json"})
-print(json.dumps([send(Request("GET", "/items?view=full", b"", {})), send(ORDER)]))
+print(json.dumps([send(Request("GET", "/items?view=full", b"", {})), send(ORDER), by_hand()]))

@@ -5,6 +5,10 @@ use std::net::Ipv4Addr;
 use anyhow::{Context as _, Result};
 use axum::{
     Extension, Router,
+    extract::Request,
+    http::{HeaderValue, Method, StatusCode},
+    middleware::{Next, from_fn},
+    response::{IntoResponse as _, Response},
     routing::{get, post},
 };
 use kya_gate::layer::{EmbeddedGate, Subject};
@@ -45,6 +49,8 @@ impl Guarded {
             .layer(gate.layer("dev")?);
         let document = gate.discovery_document();
         let app = guarded.route("/.well-known/erc8128", get(async || document));
+        // The explorer's pages may ask it.
+        let app = app.layer(from_fn(open_to_pages));
         let mut server = JoinSet::new();
         server.spawn(async {
             // It ends with the process only.
@@ -62,4 +68,18 @@ impl Guarded {
 fn served(Extension(agent): &Extension<Subject>, what: &str) -> String {
     let liable = agent.verdict.agent.as_ref().map(|agent| agent.liable.to_string()).unwrap_or_default();
     format!("served {}, for which {liable} is liable: {what}\n", agent.wallet)
+}
+
+/// Lets pages of any site ask (CORS), signatures included. A preflight is not signed, so it passes the gate by.
+async fn open_to_pages(request: Request, next: Next) -> Response {
+    let mut answer = match *request.method() {
+        Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),
+        _ => next.run(request).await,
+    };
+    for name in
+        ["access-control-allow-origin", "access-control-allow-headers", "access-control-expose-headers"]
+    {
+        answer.headers_mut().insert(name, HeaderValue::from_static("*"));
+    }
+    answer
 }

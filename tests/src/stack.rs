@@ -1,6 +1,6 @@
 //! The whole stack, as tests written for Node find it: a chain with the showcase on it, the real Worker with
-//! the explorer's files and with its index, the real relayer; and for failures another chain and an address
-//! where nothing listens.
+//! the explorer's files and with its index, the real relayer, a service behind the gate; and for failures
+//! another chain and an address where nothing listens.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use crate::anvil::{Anvil, AnvilOptions};
 use crate::chain::Chain;
 use crate::daemon::Daemon;
 use crate::deploy::MULTICALL3;
+use crate::guarded::Guarded;
 use crate::oracle::Oracle;
 use crate::process::eventually;
 use crate::repo::Artifact;
@@ -34,6 +35,7 @@ pub struct Stack {
     showcase: Showcase,
     other: Anvil,
     relayer: Daemon,
+    guarded: Guarded,
     worker: Worker,
     /// The Worker that keeps the index.
     index: IndexWorker,
@@ -56,6 +58,7 @@ impl Stack {
         // The balance is set behind the newest block's state root, by which nothing could be proved then.
         chain.node.mine(1).await?;
         let relayer = Daemon::start(&chain.daemon(&key).plain()).await?;
+        let guarded = Guarded::start(0, &chain).await?;
         // With the default limit: each test is a client of its own. Changes appear after seconds.
         let options = WorkerOptions::new(chain.node.url(), chain.contracts.registry)
             .unset("RATE_LIMIT_PER_MINUTE")
@@ -71,7 +74,7 @@ impl Stack {
 
         let silent = TcpSocket::new_v4()?;
         silent.bind(([127, 0, 0, 1], 0).into())?;
-        Ok(Self { chain, showcase, other, relayer, worker, index, snapshots, silent })
+        Ok(Self { chain, showcase, other, relayer, guarded, worker, index, snapshots, silent })
     }
 
     /// Whether the Workers still run, and what they printed last: often why a test failed.
@@ -107,6 +110,7 @@ impl Stack {
             "worker": self.worker.url(),
             "snapshots": self.snapshots.url(),
             "relayer": self.relayer.url(),
+            "guarded": self.guarded.url(),
             "rpc": self.chain.node.url(),
             "otherRpc": self.other.url(),
             "silentRpc": format!("http://{}", self.silent.local_addr()?),

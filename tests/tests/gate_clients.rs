@@ -1,10 +1,13 @@
 //! Requests that the field's own libraries sign, over HTTP through nginx and the gate.
 //!
 //! 1. npm `@slicekit/erc8128` and crate `erc8128` (the earlier draft), npm `http-message-signatures` with
-//!    viem and PyPI `http-message-signatures` with eth-account (the draft of August 2026) are admitted.
+//!    viem, PyPI `http-message-signatures` with eth-account, and eth-account alone (the draft of August 2026)
+//!    are admitted.
 //! 2. A request that npm `web-bot-auth` signed as well is admitted by its ERC-8128 signature, and never by
 //!    the other one alone.
 //! 3. What the gate asks of each route is at `/.well-known/erc8128`.
+//! 4. Services by Hono, Express and Fastify admit what the npm package signs, once and unchanged, and refuse
+//!    all else; so they do while the gate is away.
 
 use std::time::Duration;
 
@@ -86,9 +89,9 @@ async fn what_the_fields_libraries_sign_is_admitted() -> Result<()> {
         let words = if expected == 200 { "served" } else { "no_acceptable_signature" };
         assert!(body.contains(words), "{client}, {method}: {body}");
     }
-    assert_eq!(outcomes.len(), 12);
+    assert_eq!(outcomes.len(), 13);
     let reached = service.take();
-    assert_eq!(reached.len(), 10, "a refused request reaches no service");
+    assert_eq!(reached.len(), 11, "a refused request reaches no service");
     let admitted = [agent.address().to_checksum(None)];
     assert!(reached.iter().all(|request| request.header("kya-wallet") == admitted));
     Ok(())
@@ -116,5 +119,55 @@ async fn what_each_route_asks_for_can_be_read_before_signing() -> Result<()> {
         assert_eq!((&policy["replay"], &policy["max_validity_sec"]), (&json!("non-replayable"), &json!(60)));
     }
     assert!(service.take().is_empty(), "the gate answers");
+    Ok(())
+}
+
+#[tokio::test]
+async fn services_in_javascript_admit_what_the_package_signs_once_and_unchanged() -> Result<()> {
+    let (chain, agent) = (chain_of_one().await?, wallet("good"));
+    let (origin, registry) = ("http://api.example", chain.contracts.registry.to_string());
+    let configuration = Kind::Nginx.gate(origin, CHAIN_ID, chain.node.url(), &registry)?;
+    let passed = configuration.replace("content-header = \"X-Original-Content\"", "content-passed = true");
+    assert_ne!(passed, configuration);
+    let gate = Gate::start(&passed).await?;
+    let (key, wallet) = (hex::encode_prefixed(agent.to_bytes()), agent.address().to_string());
+    let arguments = [gate.url(), origin, &CHAIN_ID.to_string(), &key];
+    let printed = signers::node("gate-frameworks.mjs", &arguments).await?;
+
+    for framework in ["hono", "express", "fastify"] {
+        let outcomes = &printed[framework];
+        let status = |name: &str| outcomes[name]["status"].as_u64();
+        let seen = |name: &str| -> Value {
+            serde_json::from_str(outcomes[name]["body"].as_str().unwrap()).unwrap_or_default()
+        };
+        for (name, content) in [("get", ""), ("post", r#"{"amount":"100"}"#)] {
+            assert_eq!(status(name), Some(200), "{framework} {name}: {}", outcomes[name]);
+            let seen = seen(name);
+            assert_eq!(
+                (&seen["wallet"], &seen["body"]),
+                (&json!(wallet), &json!(content)),
+                "{framework} {name}"
+            );
+            assert_eq!(seen["agent"]["wallet"], json!(wallet));
+            assert_eq!(
+                (&seen["agent"]["decision"], &seen["agent"]["agentId"]),
+                (&json!("provision"), &json!("1"))
+            );
+        }
+        for (name, reason) in [
+            ("replayed", "nonce_reused"),
+            ("changed", "bad_content_digest"),
+            ("unsigned", "signature_missing"),
+            ("traversal", "signature_missing"),
+        ] {
+            assert_eq!(status(name), Some(401), "{framework} {name}: {}", outcomes[name]);
+            assert_eq!(seen(name)["reason"], reason, "{framework} {name}");
+            let challenge = outcomes[name]["headers"]["www-authenticate"].as_str().unwrap_or_default();
+            assert!(challenge.contains("ERC8128"), "{framework} {name}: {}", outcomes[name]);
+        }
+        assert_eq!(status("long"), Some(413), "{framework}: {}", outcomes["long"]);
+    }
+    let refused = json!({ "admitted": false, "status": 503 });
+    assert_eq!(printed["away"], json!([refused, refused]));
     Ok(())
 }

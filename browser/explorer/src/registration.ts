@@ -126,7 +126,8 @@ export function gasFor(text: string): number {
   return GAS_BASE + GAS_PER_WORD * words;
 }
 
-async function fromWallet(provider: Eip1193Provider, method: string, params: unknown[] = []): Promise<unknown> {
+/** Asks a wallet; its refusal in words is a {@link Stopped}. */
+export async function fromWallet(provider: Eip1193Provider, method: string, params: unknown[] = []): Promise<unknown> {
   try {
     return await provider.request({ method, params });
   } catch (error) {

@@ -5,6 +5,7 @@ import type { FunctionComponent } from "preact";
 import type { Route } from "./router";
 import { AgentView } from "./views/agent";
 import { AgentsView } from "./views/agents";
+import { AskView } from "./views/ask";
 import { ChangesView } from "./views/changes";
 import { HistoryView } from "./views/history";
 import { HomeView } from "./views/home";
@@ -25,6 +26,7 @@ const SINGLE = new Map<string, View>([
   ["changes", ChangesView],
   ["statistics", StatisticsView],
   ["register", RegisterView],
+  ["ask", AskView],
   ["settings", SettingsView],
 ]);
 

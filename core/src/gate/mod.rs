@@ -25,6 +25,7 @@
 //! | `policy` | which agents are served |
 //! | `record` | what is kept of an admission, and verified years later |
 //! | `refusal`, `answer` | the stable codes; status, challenge, headers and body |
+//! | `signing` | the client's side: what is signed, and the headers that carry it |
 //! | `discovery` | what routes ask for, for clients that want to know before |
 //!
 //! Signatures with a deployment around them (ERC-6492) are [`RefusalCode::UnsupportedAccount`]: verifying
@@ -41,6 +42,7 @@ mod policy;
 mod record;
 mod refusal;
 mod request;
+mod signing;
 mod structured;
 mod verifier;
 
@@ -54,4 +56,5 @@ pub use policy::{AgentDenial, AgentPolicy, Verdict, VerdictAgent, Wallets};
 pub use record::{Admission, AdmissionRecord, Grounds, RecordError, Trusted, VerifiedBy};
 pub use refusal::RefusalCode;
 pub use request::{Content, Origin, Request};
+pub use signing::{SigningTerms, Unsigned};
 pub use verifier::Attempts;

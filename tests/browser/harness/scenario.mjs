@@ -61,7 +61,7 @@ async function play(promise, options, body) {
   const context = await browser.newContext({ viewport, colorScheme, locale: "en-GB", timezoneId: "Asia/Kolkata" });
   try {
     context.setDefaultTimeout(PATIENCE);
-    const guard = new Guard([front.url, stack.rpc, stack.otherRpc, stack.silentRpc, stack.relayer], options.faults ?? false);
+    const guard = new Guard([front.url, stack.rpc, stack.otherRpc, stack.silentRpc, stack.relayer, stack.guarded], options.faults ?? false);
     await guard.watch(context);
     const wallet = new BrowserWallet(stack.rpc);
     if (options.wallet) await wallet.install(context, options.wallet);

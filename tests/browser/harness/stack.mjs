@@ -9,6 +9,7 @@ import { Contract, JsonRpcProvider } from "ethers";
  * @property {string} worker the Worker's address, which serves page and API
  * @property {string} snapshots the address of another instance, with verdicts from the registry's snapshot
  * @property {string} relayer the relayer's address
+ * @property {string} guarded the address of a service behind a gate, for agents alone
  * @property {string} rpc the chain's node
  * @property {string} otherRpc a node of another chain
  * @property {string} silentRpc an address without a listener

@@ -107,6 +107,7 @@ export const VIEWS = [
     hash: "#/register",
     after: ({ page }) => page.getByRole("button", { name: "Sign and register" }).click(),
   },
+  { name: "ask", hash: "#/ask" },
   { name: "settings", hash: "#/settings" },
   { name: "search-refused", hash: "#/", after: ({ page }) => search(page, "nonsense") },
   {

@@ -3,7 +3,7 @@
 // The page's end only passes messages. The key is here, in a fresh account without ETH; signing is ethers', and
 // all other requests go to the chain's node, as in every wallet.
 
-import { Wallet } from "ethers";
+import { Wallet, getBytes } from "ethers";
 
 /** EIP-1193's error for what the user does not want. */
 const REJECTED = 4001;
@@ -54,6 +54,8 @@ export class BrowserWallet {
         return this.chainId === null ? this.#forward(method, params) : { result: `0x${this.chainId.toString(16)}` };
       case "eth_signTypedData_v4":
         return this.#sign(...params);
+      case "personal_sign":
+        return this.#signMessage(...params);
       default:
         return this.#forward(method, params);
     }
@@ -65,6 +67,13 @@ export class BrowserWallet {
     }
     const { domain, types: { EIP712Domain: _own, ...types }, message } = JSON.parse(text);
     return { result: await this.#key.signTypedData(domain, types, message) };
+  }
+
+  async #signMessage(message, account) {
+    if (account.toLowerCase() !== this.address.toLowerCase()) {
+      return { error: { code: 4100, message: "The account is not this wallet's." } };
+    }
+    return { result: await this.#key.signMessage(getBytes(message)) };
   }
 
   async #forward(method, params) {

@@ -8,13 +8,13 @@ import { wallets, type Wallet } from "../wallets";
 import { Copyable } from "./address";
 import { reason } from "./registrationResult";
 
-/** The signer of a registration. */
+/** An account that signs, and its wallet. */
 export interface Creator {
   wallet: Wallet;
   account: string;
 }
 
-export function Connector({ onConnected }: { onConnected: (creator: Creator) => void }) {
+export function Connector({ who, onConnected }: { who: string; onConnected: (creator: Creator) => void }) {
   const signal = useSignal();
   const [chosen, setChosen] = useState(0);
   const [outcome, setOutcome] = useState<{ account: string } | { fault: string }>();
@@ -63,7 +63,7 @@ export function Connector({ onConnected }: { onConnected: (creator: Creator) => 
           </p>
         ) : (
           <p>
-            Creator <Copyable text={outcome.account} />
+            {who} <Copyable text={outcome.account} />
           </p>
         )}
       </div>

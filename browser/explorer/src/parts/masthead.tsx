@@ -8,6 +8,7 @@ const LINKS: [string, string][] = [
   ["changes", "Changes"],
   ["statistics", "Statistics"],
   ["register", "Register"],
+  ["ask", "Ask"],
   ["settings", "Settings"],
 ];
 

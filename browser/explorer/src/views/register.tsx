@@ -81,6 +81,7 @@ function RegistrationForm({ relayerUrl }: { relayerUrl: string }) {
     <Form class="form" onSubmit={() => void submit()}>
       <h2>1. Who registers</h2>
       <Connector
+        who="Creator"
         onConnected={(connected) => {
           setCreator(connected);
           form.fill("agentWallet", (before) => before.trim() || connected.account);

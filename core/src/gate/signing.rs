@@ -1,0 +1,199 @@
+//! The client's side: what an account signs for a request, and the headers that carry it.
+//!
+//! Any signer does, wherever its key is:
+//!
+//! ```
+//! use registry_core::gate::{Account, Content, Origin, Request, SigningTerms, Unsigned};
+//! # fn sign_message(message: &[u8]) -> [u8; 65] { [message.len() as u8; 65] }
+//!
+//! let origin = Origin::parse("https://api.example").unwrap();
+//! let fields: [(&str, &[u8]); 1] = [("content-type", b"application/json")];
+//! let content = Content::Whole(br#"{"amount":"100"}"#);
+//! let request = Request { method: "POST", origin: &origin, target: "/orders", fields: &fields, content };
+//! let account = Account { chain: 8453, address: "0x7e5f4552091a69125d5dfcb7b8c2659029395bdf".parse().unwrap() };
+//! let terms = SigningTerms { account, created: 1_790_000_000, valid_seconds: 60, nonce: "128 random bits" };
+//!
+//! let unsigned = Unsigned::new(&request, &terms).unwrap();
+//! let signature = sign_message(unsigned.message()); // EIP-191, as wallets sign messages
+//! let headers = unsigned.headers(&signature); // to be sent beside `fields`
+//! assert_eq!(headers.len(), 3); // content-digest, signature-input, signature
+//! ```
+
+use base64ct::{Base64, Encoding as _};
+use sfv::ListEntry;
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    base::signature_base,
+    dialect::{Account, Dialect},
+    digest,
+    request::{Content, Request},
+    structured,
+};
+
+/// The label of the signature.
+const LABEL: &str = "request";
+
+/// What a signature says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SigningTerms<'a> {
+    /// The account that signs.
+    pub account: Account,
+    /// When, in unix seconds.
+    pub created: u64,
+    /// For how many seconds it is valid: every gate takes 60.
+    pub valid_seconds: u64,
+    /// A text that the account has signed nothing else with: 128 random bits, in hexadecimal digits or base64.
+    pub nonce: &'a str,
+}
+
+/// A request that its account has not signed yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsigned {
+    message: String,
+    parameters: String,
+    /// The digest that the request did not have yet.
+    digest: Option<String>,
+}
+
+impl Unsigned {
+    /// What is to be signed for a request of the `tagged` dialect: scheme, authority, method, path and query,
+    /// and the digest and the type of its content. `None` where one of them has a value that cannot be
+    /// signed, or the nonce is not of visible ASCII characters and spaces, without quotes and backslashes.
+    pub fn new(request: &Request<'_>, terms: &SigningTerms<'_>) -> Option<Self> {
+        let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
+        if !terms.nonce.bytes().all(is_plain) {
+            return None;
+        }
+        let digest = match request.content {
+            Content::Whole(content) if !content.is_empty() && !request.has(digest::FIELD) => {
+                Some(format!("sha-256=:{}:", Base64::encode_string(&Sha256::digest(content))))
+            }
+            _ => None,
+        };
+        let mut fields = request.fields.to_vec();
+        fields.extend(digest.as_ref().map(|digest| (digest::FIELD, digest.as_bytes())));
+        let request = Request { fields: &fields, ..request.clone() };
+
+        let components: Vec<String> =
+            Dialect::Tagged.required(&request, &[]).map(|component| format!("\"{component}\"")).collect();
+        let SigningTerms { account: Account { chain, address }, created, valid_seconds, nonce } = *terms;
+        let expires = created.checked_add(valid_seconds)?;
+        let parameters = format!(
+            "({});created={created};expires={expires};nonce=\"{nonce}\";keyid=\"eip155:{chain}:{address:#x}\";tag=\"erc8128\"",
+            components.join(" ")
+        );
+        let input = structured::dictionary(&format!("{LABEL}={parameters}"))?;
+        let Some(ListEntry::InnerList(input)) = input.get(LABEL) else { return None };
+        Some(Self { message: signature_base(&request, input)?, parameters, digest })
+    }
+
+    /// What the account signs as a message (EIP-191), or an account with code accepts as one (ERC-1271).
+    pub const fn message(&self) -> &[u8] {
+        self.message.as_bytes()
+    }
+
+    /// The headers that make the request a signed one, with names in lower case: `content-digest` where the
+    /// request has content and no digest of it, `signature-input` and `signature`.
+    pub fn headers(self, signature: &[u8]) -> Vec<(&'static str, String)> {
+        let digest = self.digest.map(|digest| (digest::FIELD, digest));
+        let signature = Base64::encode_string(signature);
+        let signed = [
+            ("signature-input", format!("{LABEL}={}", self.parameters)),
+            ("signature", format!("{LABEL}=:{signature}:")),
+        ];
+        digest.into_iter().chain(signed).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloy_primitives::{Address, address, eip191_hash_message};
+    use k256::ecdsa::SigningKey;
+
+    use super::*;
+    use crate::gate::{
+        Attempts, Posture, RefusalCode, SignatureRules, WithoutNonce, candidate::AccountState,
+        request::Origin,
+    };
+
+    const ACCOUNT: Address = address!("0x7e5f4552091a69125d5dfcb7b8c2659029395bdf");
+    const NOW: u64 = 1_790_000_000;
+
+    fn terms(nonce: &str) -> SigningTerms<'_> {
+        let account = Account { chain: 8453, address: ACCOUNT };
+        SigningTerms { account, created: NOW, valid_seconds: 60, nonce }
+    }
+
+    fn sign(message: &[u8]) -> Vec<u8> {
+        let key = SigningKey::from_slice(alloy_primitives::B256::with_last_byte(1).as_slice()).unwrap();
+        let (signature, recovery) =
+            key.sign_prehash_recoverable(eip191_hash_message(message).as_slice()).unwrap();
+        let (r, s) = signature.split_bytes();
+        [&*r, &*s, &[27 + recovery.to_byte()]].concat()
+    }
+
+    /// What a gate makes of the request with these headers.
+    fn judged(request: &Request<'_>, headers: &[(&'static str, String)]) -> Result<Account, RefusalCode> {
+        let rules = SignatureRules {
+            chain: 8453,
+            dialects: Dialect::ALL.to_vec(),
+            components: Vec::new(),
+            longest_validity: 60,
+            posture: Posture::Universal,
+            without_nonce: WithoutNonce::Unknown,
+            principals: Vec::new(),
+        };
+        let mut fields = request.fields.to_vec();
+        fields.extend(headers.iter().map(|(name, value)| (*name, value.as_bytes())));
+        let request = Request { fields: &fields, ..request.clone() };
+        let mut attempts = Attempts::of(&request, &rules, NOW + 5)?;
+        while let Some(attempt) = attempts.next() {
+            match attempt.judge(AccountState::NoCode) {
+                Ok(()) => return Ok(attempt.account),
+                Err(refusal) => attempts.refuse(refusal),
+            }
+        }
+        Err(attempts.conclude())
+    }
+
+    #[test]
+    fn what_is_signed_is_admitted_with_content_and_without() {
+        let origin = Origin::parse("https://api.example").unwrap();
+        let json: [(&str, &[u8]); 1] = [("content-type", b"application/json")];
+        let own: [(&str, &[u8]); 1] =
+            [("content-digest", b"sha-256=:4REjxQ4yrqUVicfSKYNO/cF9zNj5ANbzgDZt3/h3Qxo=:")];
+        for (method, target, fields, content, count) in [
+            ("GET", "/items?view=full", [].as_slice(), b"".as_slice(), 2),
+            ("GET", "/", &[], b"", 2),
+            ("POST", "/orders", &json, br#"{"amount":"100"}"#, 3),
+            ("POST", "/orders", &own, b"hello world", 2),
+        ] {
+            let content = Content::Whole(content);
+            let request = Request { method, origin: &origin, target, fields, content };
+            let unsigned = Unsigned::new(&request, &terms("a1")).unwrap();
+            let signature = sign(unsigned.message());
+            let headers = unsigned.headers(&signature);
+            assert_eq!(headers.len(), count, "{method} {target}: {headers:?}");
+            let judged = judged(&request, &headers);
+            let expected = match fields.first() {
+                // The digest is of other content.
+                Some(("content-digest", _)) => Err(RefusalCode::BadContentDigest),
+                _ => Ok(terms("").account),
+            };
+            assert_eq!(judged, expected, "{method} {target}");
+        }
+    }
+
+    #[test]
+    fn a_nonce_says_nothing_but_itself() {
+        let origin = Origin::parse("https://api.example").unwrap();
+        let content = Content::Whole(b"");
+        let request = Request { method: "GET", origin: &origin, target: "/", fields: &[], content };
+        for nonce in ["a\";tag=\"other", "a\\", "a\nb", "ä", "a\";expires=9999999999;x=\"b"] {
+            assert_eq!(Unsigned::new(&request, &terms(nonce)), None, "{nonce}");
+        }
+        let last = SigningTerms { created: u64::MAX, ..terms("a") };
+        assert_eq!(Unsigned::new(&request, &last), None);
+    }
+}
