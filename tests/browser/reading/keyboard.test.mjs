@@ -40,6 +40,7 @@ scenario("from the address to a verdict by keyboard alone", async ({ page, open 
     "a Changes",
     "a Statistics",
     "a Register",
+    "a Ask",
     "a Settings",
     "input Wallet or agent id",
   ]);

@@ -6,7 +6,10 @@ use base64ct::{Base64, Encoding as _};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{EARLIER, Headers, REVISION, Reply, quoted, tools, versions};
+use super::{
+    reply::{EARLIER, REVISION, Reply, quoted, versions},
+    tools,
+};
 use crate::api::{error::Error, route::Route};
 
 /// JSON-RPC 2.0: the body is not JSON.
@@ -21,6 +24,17 @@ const INVALID_PARAMS: i32 = -32_602;
 const HEADER_MISMATCH: i32 = -32_020;
 /// MCP: a revision that this server does not speak.
 const UNSUPPORTED_VERSION: i32 = -32_022;
+
+/// The request's headers that mirror its message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Headers {
+    /// `MCP-Protocol-Version`.
+    pub version: Option<String>,
+    /// `Mcp-Method`.
+    pub method: Option<String>,
+    /// `Mcp-Name`.
+    pub name: Option<String>,
+}
 
 /// How a client speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

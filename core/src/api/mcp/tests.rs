@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
-use super::*;
+use super::{reply::REVISION, *};
+use crate::api::error::Error;
 
 const WALLET: &str = "0xF8BAF884A2a20d918e118b6de84D1B1bB02f5eb1";
 
