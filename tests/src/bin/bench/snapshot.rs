@@ -144,9 +144,12 @@ async fn measure(bundles: &Bundles, chain: &Chain, agents: u64) -> Result<[Vec<S
     let chains = Server::start(Kind::Worker, bundles, &options.var("KYA_TTL_SECONDS", 3_600)).await?;
     scene.proxy.inject(Rule::any(Fault::Delay(ENDPOINT)));
     let cold = step("cold lookups", scene.cold(&chains)).await?;
+    eprintln!("  {}", cold.join(" | "));
     let warm = step("warm lookups", scene.warm(&chains)).await?;
+    eprintln!("  {}", warm.join(" | "));
     drop(chains);
     let memory = step("memory", scene.memory()).await?;
+    eprintln!("  {memory}");
     let day = step("a day", scene.day()).await?;
     Ok([cold, [warm, vec![memory]].concat(), day])
 }
