@@ -3,13 +3,15 @@
 //! 1. The specification's vector is admitted, and each of its mutations gets the specification's code.
 //! 2. Of several candidates the first that passes wins, and none hides another.
 //! 3. A request that is not the one signed is never admitted.
-//! 4. No field panics, whatever is in it. `GATE_MUTATIONS` says how many are tried (50,000 if it does not),
+//! 4. What the client's side signs is admitted, and its nonce is one text.
+//! 5. No field panics, whatever is in it. `GATE_MUTATIONS` says how many are tried (50,000 if it does not),
 //!    `MUTATION_SEED` where the random numbers begin: `GATE_MUTATIONS=10000000 cargo test --release
 //!    -p registry-core --test signed_requests` are ten million.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
 
 mod message;
 mod mutations;
+mod signing;
 #[path = "../common/split_mix.rs"]
 mod split_mix;
 

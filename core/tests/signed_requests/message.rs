@@ -89,10 +89,7 @@ impl Message {
         let quoted: Vec<String> = components.iter().map(|component| format!("\"{component}\"")).collect();
         let input = format!("({}){parameters}", quoted.join(" "));
         base += &format!("\"@signature-params\": {input}");
-        let hash = keccak256(format!("\x19Ethereum Signed Message:\n{}{base}", base.len()));
-        let key = SigningKey::from_slice(B256::with_last_byte(1).as_slice()).unwrap();
-        let (signature, recovery) = key.sign_prehash_recoverable(hash.as_slice()).unwrap();
-        let bytes = [&signature.to_bytes()[..], &[27 + recovery.to_byte()]].concat();
+        let bytes = signature_of(&base);
         self.set("signature-input", format!("request={input}"))
             .set("signature", format!("request=:{}:", Base64::encode_string(&bytes)))
     }
@@ -123,6 +120,14 @@ impl Message {
     pub(crate) fn is_refused(&self, expected: RefusalCode) {
         assert_eq!(self.verify(&rules()), Err(expected));
     }
+}
+
+/// The signature of the key 1 (EIP-191).
+pub(crate) fn signature_of(text: &str) -> Vec<u8> {
+    let hash = keccak256(format!("\x19Ethereum Signed Message:\n{}{text}", text.len()));
+    let key = SigningKey::from_slice(B256::with_last_byte(1).as_slice()).unwrap();
+    let (signature, recovery) = key.sign_prehash_recoverable(hash.as_slice()).unwrap();
+    [&signature.to_bytes()[..], &[27 + recovery.to_byte()]].concat()
 }
 
 pub(crate) fn rules() -> SignatureRules {

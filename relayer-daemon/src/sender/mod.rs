@@ -400,26 +400,31 @@ impl<N: ChainNode> Sender<N> {
         wei: u128,
         limit: u128,
     ) -> Result<bool, StoreError> {
-        let Some(replacement) = latest_transaction(replaced) else { return Ok(false) };
         let (payer, now) = (self.payer(), self.parts.clock.now());
-        let recorded = replacement.clone();
-        let record = move |store: &Store| store.record_replacement(payer, relay, &recorded, wei, limit, now);
-        let allowed = self.parts.store.run(record).await?;
-        if allowed {
-            self.note_signed(&replacement);
-        }
-        Ok(allowed)
+        self.record_if_allowed(replaced, move |store, replacement| {
+            store.record_replacement(payer, relay, replacement, wei, limit, now)
+        })
+        .await
     }
 
     /// Stores a gap's latest no-op if the budget allows `extra_wei` more. Returns whether it does.
     async fn record_gap(&self, gap: &NonceAssignment, extra_wei: u128) -> Result<bool, StoreError> {
-        let Some(no_op) = latest_transaction(gap) else { return Ok(false) };
         let (payer, limit, now) = (self.payer(), self.parts.spending.daily_wei, self.parts.clock.now());
-        let recorded = no_op.clone();
-        let record = move |store: &Store| store.record_gap(payer, &recorded, extra_wei, limit, now);
-        let allowed = self.parts.store.run(record).await?;
+        self.record_if_allowed(gap, move |store, no_op| store.record_gap(payer, no_op, extra_wei, limit, now))
+            .await
+    }
+
+    /// Has `record` write the latest transaction of a nonce, and notes it where the budget allows that.
+    async fn record_if_allowed(
+        &self,
+        assignment: &NonceAssignment,
+        record: impl FnOnce(&Store, &NewTransaction) -> Result<bool, StoreError> + Send + 'static,
+    ) -> Result<bool, StoreError> {
+        let Some(latest) = latest_transaction(assignment) else { return Ok(false) };
+        let recorded = latest.clone();
+        let allowed = self.parts.store.run(move |store| record(store, &recorded)).await?;
         if allowed {
-            self.note_signed(&no_op);
+            self.note_signed(&latest);
         }
         Ok(allowed)
     }

@@ -10,6 +10,7 @@ pub(super) const EARLIER: [&str; 3] = ["2025-11-25", "2025-06-18", "2025-03-26"]
 /// The server, as it names itself.
 pub(super) const SERVER: &str =
     concat!(r#"{"name":"agent-registry","version":""#, env!("CARGO_PKG_VERSION"), r#""}"#);
+
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
