@@ -1,4 +1,4 @@
-/** The agent whose wallet has signed, and the verdict on it. */
+/** The agent that has signed, by its wallet, and the verdict on it. */
 export interface Agent {
   /** The wallet that signed; null in a policy that only observes, where no signature was accepted. */
   wallet: string | null;
@@ -60,5 +60,5 @@ export function forHono(gate: Gate): (context: any, next: () => Promise<void>) =
 /** A middleware for Express, after `express.raw({ type: () => true })`: sets `request.agent`. */
 export function forExpress(gate: Gate): (request: any, response: any, next: (error?: unknown) => void) => Promise<void>;
 
-/** A hook `preHandler` for Fastify, whose content types are parsed as buffers: sets `request.agent`. */
+/** A hook `preHandler` for Fastify, where all content is parsed as a buffer: sets `request.agent`. */
 export function forFastify(gate: Gate): (request: any, reply: any) => Promise<unknown>;

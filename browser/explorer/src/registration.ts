@@ -4,7 +4,7 @@ import { ask } from "./api";
 import { core } from "./chain";
 import type { Address, AgentDetail, Eip1193Provider, Integer, Registration } from "./documents";
 import { Relayer, type Relay } from "./relayer";
-import { refusal } from "./wallets";
+import { connect, fromWallet, Stopped } from "./wallets";
 
 /** How long a signature is good for. */
 const VALID_SECONDS = 3_600;
@@ -19,17 +19,6 @@ const GAS_PER_WORD = 26_000;
 
 /** What happens, in order. */
 export const STEPS = ["Ask the relayer", "Sign in the wallet", "Relay to the chain", "See it in the registry"] as const;
-
-/** The registration stopped; the message says why. */
-export class Stopped extends Error {}
-
-/** The wallet's first account, once its owner allows it. */
-export async function connect(provider: Eip1193Provider): Promise<Address> {
-  const accounts = await fromWallet(provider, "eth_requestAccounts");
-  const first: unknown = Array.isArray(accounts) ? accounts[0] : undefined;
-  if (typeof first !== "string") throw new Stopped("The wallet has no account for this page.");
-  return first;
-}
 
 /**
  * Registers an agent with `account` as its creator. Tells `at` which step begins. Gives the new id, and whether the API
@@ -124,15 +113,6 @@ async function seen(signal: AbortSignal, id: Integer): Promise<boolean> {
 export function gasFor(text: string): number {
   const words = Math.ceil(new TextEncoder().encode(text).length / 32);
   return GAS_BASE + GAS_PER_WORD * words;
-}
-
-/** Asks a wallet; its refusal in words is a {@link Stopped}. */
-export async function fromWallet(provider: Eip1193Provider, method: string, params: unknown[] = []): Promise<unknown> {
-  try {
-    return await provider.request({ method, params });
-  } catch (error) {
-    throw new Stopped(refusal(error));
-  }
 }
 
 /** Resolves after so many milliseconds; rejects once the signal is aborted. */

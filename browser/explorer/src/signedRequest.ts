@@ -3,7 +3,7 @@
 import { signRequest } from "../../pkg/sign.js";
 import type { Address, Eip1193Provider } from "./documents";
 import { isObject } from "./json";
-import { fromWallet, Stopped } from "./registration";
+import { fromWallet, Stopped } from "./wallets";
 
 /** What a service answered. */
 export interface GuardedAnswer {

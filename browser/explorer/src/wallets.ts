@@ -1,6 +1,6 @@
 /** The visitor's wallets: those that announce themselves (EIP-6963), and `window.ethereum`. */
 
-import type { Eip1193Provider } from "./documents";
+import type { Address, Eip1193Provider } from "./documents";
 import { isObject } from "./json";
 
 export interface Wallet {
@@ -30,6 +30,26 @@ export function wallets(): Wallet[] {
     known.push({ name: "Browser wallet", provider: injected });
   }
   return known;
+}
+
+/** What needs the wallet stopped; the message says why. */
+export class Stopped extends Error {}
+
+/** The wallet's first account, once its owner allows it. */
+export async function connect(provider: Eip1193Provider): Promise<Address> {
+  const accounts = await fromWallet(provider, "eth_requestAccounts");
+  const first: unknown = Array.isArray(accounts) ? accounts[0] : undefined;
+  if (typeof first !== "string") throw new Stopped("The wallet has no account for this page.");
+  return first;
+}
+
+/** Asks a wallet; its refusal in words is a {@link Stopped}. */
+export async function fromWallet(provider: Eip1193Provider, method: string, params: unknown[] = []): Promise<unknown> {
+  try {
+    return await provider.request({ method, params });
+  } catch (error) {
+    throw new Stopped(refusal(error));
+  }
 }
 
 /** Why a wallet refused, in words. Its errors are objects of any make with a `code` (EIP-1193, JSON-RPC). */

@@ -5,18 +5,13 @@
 
 import assert from "node:assert/strict";
 
-import { id as keccak256OfText } from "ethers";
-
 import { eventually } from "../harness/eventually.mjs";
+import * as registration from "../harness/registration.mjs";
 import { scenario } from "../harness/scenario.mjs";
 import { stack } from "../harness/stack.mjs";
-import { saveSettings, settled } from "../harness/views.mjs";
+import { settled } from "../harness/views.mjs";
 
 const wallet = "window.ethereum";
-const LIABLE = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8";
-const HASH = keccak256OfText("constitution");
-
-const field = (page, label) => page.getByLabel(label, { exact: true });
 
 /** The view, with the wallet connected where there is one, and this address filled in. */
 async function filled({ page, open }, service, { isConnected = true } = {}) {
@@ -26,7 +21,7 @@ async function filled({ page, open }, service, { isConnected = true } = {}) {
     await page.getByRole("button", { name: "Connect wallet" }).click();
     await page.getByText("Wallet 0x").waitFor();
   }
-  await field(page, "Address at the service").fill(service);
+  await registration.field(page, "Address at the service").fill(service);
 }
 
 /** Signs and asks; what became of it. */
@@ -37,28 +32,17 @@ async function ask(page) {
   return { outcome: await ended.getAttribute("data-gate"), text: await ended.innerText(), ended };
 }
 
-/** Registers the wallet by the page itself. */
-async function register(scene) {
-  const { page } = scene;
-  await settled(page);
-  await page.getByRole("button", { name: "Connect wallet" }).click();
-  await eventually(async () => assert.equal(await field(page, "Agent wallet").inputValue(), scene.wallet.address));
-  await field(page, "Liable person (Haftungsperson)").fill(LIABLE);
-  await field(page, "Constitution hash").fill(HASH);
-  await field(page, "Capability hash").fill(HASH);
-  await page.getByRole("button", { name: "Sign and register" }).click();
-  await page.locator("[data-registration=done]").waitFor();
-}
-
 scenario("a wallet is refused, registers, and is admitted", { wallet, faults: true }, async (scene) => {
   const { page } = scene;
-  await saveSettings(scene, { "Relayer URL": stack.relayer });
   await filled(scene, `${stack.guarded}/items?view=full`);
   const refused = await ask(page);
   assert.equal(refused.outcome, "refused", refused.text);
   assert.match(refused.text, /403 kya_not_allowed \(deny\)/);
   await refused.ended.getByRole("link", { name: "Register one" }).click();
-  await register(scene);
+  await page.getByRole("heading", { level: 1, name: "Register gaslessly" }).waitFor();
+  await registration.filled(scene);
+  const { outcome, text } = await registration.send(page);
+  assert.equal(outcome, "done", text);
 
   await filled(scene, `${stack.guarded}/items?view=full`);
   await eventually(async () => {

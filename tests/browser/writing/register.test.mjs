@@ -11,38 +11,12 @@ import assert from "node:assert/strict";
 import { id as keccak256OfText } from "ethers";
 
 import { eventually } from "../harness/eventually.mjs";
+import { field, filled, HASH, LIABLE, REGISTER, send } from "../harness/registration.mjs";
 import { scenario } from "../harness/scenario.mjs";
 import { registry, stack } from "../harness/stack.mjs";
-import { saveSettings, settled } from "../harness/views.mjs";
+import { settled } from "../harness/views.mjs";
 
 const wallet = "window.ethereum";
-const LIABLE = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8";
-const HASH = keccak256OfText("constitution");
-const REGISTER = "Sign and register";
-
-const field = (page, label) => page.getByLabel(label, { exact: true });
-
-/** The form, with a relayer set, the wallet connected and every field filled in. */
-async function filled(scene, { relayer = stack.relayer, scope = "Waters the plants" } = {}) {
-  const { page, open } = scene;
-  await saveSettings(scene, { "Relayer URL": relayer });
-  await open("#/register");
-  await settled(page);
-  await page.getByRole("button", { name: "Connect wallet" }).click();
-  await eventually(async () => assert.equal(await field(page, "Agent wallet").inputValue(), scene.wallet.address));
-  await field(page, "Liable person (Haftungsperson)").fill(LIABLE);
-  await field(page, "Constitution hash").fill(HASH);
-  await field(page, "Capability hash").fill(HASH);
-  await field(page, "Operational scope").fill(scope);
-}
-
-/** Sends the form; what became of it. */
-async function send(page) {
-  await page.getByRole("button", { name: REGISTER }).click();
-  const ended = page.locator("[data-registration=done], [data-registration=error]");
-  await ended.waitFor();
-  return { outcome: await ended.getAttribute("data-registration"), text: await ended.innerText(), ended };
-}
 
 const registered = async (address) => (await registry()).isRegistered(address);
 

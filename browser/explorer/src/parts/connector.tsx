@@ -3,18 +3,17 @@
 import { useState } from "preact/hooks";
 
 import { useSignal } from "../hooks";
-import { connect } from "../registration";
-import { wallets, type Wallet } from "../wallets";
+import { connect, wallets, type Wallet } from "../wallets";
 import { Copyable } from "./address";
 import { reason } from "./registrationResult";
 
 /** An account that signs, and its wallet. */
-export interface Creator {
+export interface Signer {
   wallet: Wallet;
   account: string;
 }
 
-export function Connector({ who, onConnected }: { who: string; onConnected: (creator: Creator) => void }) {
+export function Connector({ who, onConnected }: { who: string; onConnected: (signer: Signer) => void }) {
   const signal = useSignal();
   const [chosen, setChosen] = useState(0);
   const [outcome, setOutcome] = useState<{ account: string } | { fault: string }>();

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 
 import { useForm } from "../form";
 import { useSignal } from "../hooks";
-import { Connector, type Creator } from "../parts/connector";
+import { Connector, type Signer } from "../parts/connector";
 import { Field } from "../parts/field";
 import { Form } from "../parts/form";
 import { Heading } from "../parts/heading";
@@ -35,7 +35,7 @@ export function AskView() {
 function AskForm() {
   const signal = useSignal();
   const form = useForm(() => ({ service: "" }), { service: serviceRule });
-  const [signer, setSigner] = useState<Creator>();
+  const [signer, setSigner] = useState<Signer>();
   const [progress, setProgress] = useState<Progress>();
   const isRunning = progress?.kind === "running";
 

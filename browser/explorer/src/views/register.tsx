@@ -5,7 +5,7 @@ import { useState } from "preact/hooks";
 import { addressRule, hashRule, optional, useForm } from "../form";
 import { useSignal } from "../hooks";
 import { Check } from "../parts/check";
-import { Connector, type Creator } from "../parts/connector";
+import { Connector, type Signer } from "../parts/connector";
 import { Field } from "../parts/field";
 import { Form } from "../parts/form";
 import { HashField } from "../parts/hashField";
@@ -48,7 +48,7 @@ function RegistrationForm({ relayerUrl }: { relayerUrl: string }) {
     },
   );
   const [selfModifying, setSelfModifying] = useState(false);
-  const [creator, setCreator] = useState<Creator>();
+  const [creator, setCreator] = useState<Signer>();
   const [progress, setProgress] = useState<Progress>();
   const isRunning = progress?.kind === "running";
 
