@@ -350,7 +350,7 @@ proptest! {
         let mut host = Host::new(upstreams);
         host.limits = Limits { walk_ms: 0, freshness: max_age.map(fresh), calls_per_chunk, ..Limits::default() };
         for target in [TWO_ROUNDS, ONE_ROUND, TWO_ROUNDS] {
-            let outcome = host.ask(target);
+            let outcome = host.answer(target);
             prop_assert!(host.took <= host.limits.deadline_ms, "{} ms", host.took);
             prop_assert!(host.posts().iter().sum::<u32>() <= host.limits.rounds);
             let Ok(answer) = outcome else { continue };

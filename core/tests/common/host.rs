@@ -159,12 +159,18 @@ impl Host {
         Self { upstreams, known, limits: Limits { walk_ms: 0, ..Limits::default() }, took: 0 }
     }
 
+    /// The answer, or why no endpoint gave one.
     pub(crate) fn ask(&mut self, target: &str) -> Result<Value, RunError> {
+        self.answer(target).map_err(run_error)
+    }
+
+    /// The answer, or any error.
+    pub(crate) fn answer(&mut self, target: &str) -> Result<Value, Error> {
         let mut run = Run::new(question(target), CANONICAL_ADDRESS, self.limits).over(self.known.clone());
         self.took = 0;
         loop {
             run.passed(self.took);
-            let fed = match run.step().map_err(run_error)? {
+            let fed = match run.step()? {
                 Step::Send(batch) => {
                     let (reply, took) = self.upstreams[batch.endpoint].post(&batch);
                     self.took += batch.delay_ms + took;
@@ -176,7 +182,7 @@ impl Host {
                 Step::Done(answer) => return Ok(read(answer)),
             };
             self.known.merge(&run.update());
-            fed.map_err(run_error)?;
+            fed?;
         }
     }
 
