@@ -1,7 +1,7 @@
 //! The real gate as a child process, and a service behind it that remembers what reached it.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -39,7 +39,17 @@ impl Gate {
 
     /// The same with another build of it.
     pub async fn start_program(program: PathBuf, configuration: &str) -> Result<Self> {
-        let mut process = spawn(program, "serve", configuration)?.start()?;
+        Self::listening(spawn(program, "serve", configuration)?).await
+    }
+
+    /// The same where the machine trusts only the authorities of this PEM file.
+    pub async fn start_trusting(authorities: &Path, configuration: &str) -> Result<Self> {
+        let spawn = spawn(binary()?, "serve", configuration)?;
+        Self::listening(spawn.env("SSL_CERT_FILE", authorities)).await
+    }
+
+    async fn listening(spawn: Spawn) -> Result<Self> {
+        let mut process = spawn.start()?;
         let url = process.announced("kya-gate listening on ", START).await?;
         Ok(Self { process, url })
     }

@@ -5,6 +5,7 @@
 //!    that was signed before.
 //! 3. A full Redis refuses, and forgets no nonce.
 //! 4. `check` says whether Redis can hold nonces, and never its password.
+//! 5. With `rediss://` the server's certificate has to be by an authority that the machine trusts.
 
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,7 @@ use e2e::redis::Redis;
 use e2e::reverse_proxies::Kind;
 use e2e::seed::{chain_of_one, wallet};
 use e2e::signed_requests::{Draft, RawAnswer, Signed};
+use e2e::tls::{Authority, TlsFront};
 use futures_util::future::join_all;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -149,4 +151,23 @@ async fn a_full_redis_refuses_and_forgets_no_nonce() {
     redis.limit_memory("0").await.unwrap();
     assert_eq!(ask(&gate, &before).await.status, 401);
     assert_eq!(ask(&gate, &signed()).await.status, 200);
+}
+
+#[tokio::test]
+async fn over_tls_the_certificate_of_redis_has_to_be_by_a_trusted_authority() {
+    let (chain, redis) = (chain_of_one().await.unwrap(), Redis::start(&[]).await.unwrap());
+    let authority = Authority::new().unwrap();
+    let front = TlsFront::start(&authority, &redis.url()).await.unwrap();
+    let configuration = configuration(&chain, &front.url().replace("https://", "rediss://"));
+
+    let gate = Gate::start_trusting(authority.bundle(), &configuration).await.unwrap();
+    let request = admitted(&gate).await;
+    let replayed = ask(&gate, &request).await;
+    assert!(replayed.status == 401 && replayed.body.contains("nonce_reused"), "{replayed:?}");
+
+    let (passed, printed) = Gate::check(&configuration).await.unwrap();
+    let line = printed.lines().find(|line| line.contains("nonces")).unwrap_or(&printed);
+    assert!(!passed && line.starts_with('✗') && line.to_lowercase().contains("certificate"), "{printed}");
+    let other = Authority::new().unwrap();
+    assert!(Gate::start_trusting(other.bundle(), &configuration).await.is_err());
 }
