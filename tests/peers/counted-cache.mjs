@@ -1,4 +1,5 @@
 // The module of a Worker that counts its operations on the data centre's cache. GET /counts is the counts.
+import { memories } from "./measured-memory.mjs";
 import * as worker from "WORKER";
 
 export * from "WORKER";
@@ -14,6 +15,8 @@ for (const operation of Object.keys(counts)) {
 
 export default class extends worker.default {
   fetch(request) {
-    return new URL(request.url).pathname === "/counts" ? Response.json(counts) : super.fetch(request);
+    if (new URL(request.url).pathname !== "/counts") return super.fetch(request);
+    const memory = memories.reduce((sum, { buffer }) => sum + buffer.byteLength, 0);
+    return Response.json({ ...counts, memory });
   }
 }

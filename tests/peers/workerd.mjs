@@ -6,9 +6,12 @@
 // own, and what the first one asks for is counted: questions to the object and operations on the cache.
 
 import { readFileSync, readdirSync } from "node:fs";
+import { once } from "node:events";
+import { createServer } from "node:http";
 import { basename, dirname, join } from "node:path";
 
 import { Miniflare } from "miniflare";
+import WebSocket from "ws";
 import { unstable_getMiniflareWorkerOptions, unstable_readConfig } from "wrangler";
 
 const settings = JSON.parse(process.env.WORKER_SETTINGS);
@@ -26,13 +29,16 @@ for (const { durableObjects } of workers) {
 }
 workers[0].unsafeDirectSockets = [{ host: "127.0.0.1", port: 0 }];
 
+const inspectorPort = distant ? await freePort() : undefined;
 const miniflare = new Miniflare({
+  inspectorPort,
   // What Cloudflare would say of a client is not asked for: a test has no network.
   cf: false,
   workers,
   // In production log lines go elsewhere; printing them here would slow the Worker down.
   handleRuntimeStdio: (...streams) => streams.forEach((stream) => stream.resume()),
 });
+if (distant) console.log(`Memory on ${await serveMemory()}`);
 if (distant) console.log(`Counts on ${(await miniflare.unsafeGetDirectURL("distant-index")).origin}`);
 console.log(`Ready on ${(await miniflare.unsafeGetDirectURL()).origin}`);
 
@@ -64,9 +70,11 @@ function moveApart(first, index) {
   Object.assign(index.bindings, distant.settings);
   first.durableObjects.REGISTRY_INDEX = { className, scriptName: "distant-index", useSQLite: true };
   const main = first.modules[0];
-  const counted = readFileSync(join(import.meta.dirname, "counted-cache.mjs"), "utf8");
-  const contents = counted.replaceAll('"WORKER"', JSON.stringify(`./${basename(main.path)}`));
-  first.modules.unshift({ type: "ESModule", path: join(first.modulesRoot, "counted-cache.mjs"), contents });
+  for (const name of ["measured-memory.mjs", "counted-cache.mjs"]) {
+    const source = readFileSync(join(import.meta.dirname, name), "utf8");
+    const contents = source.replaceAll('"WORKER"', JSON.stringify(`./${basename(main.path)}`));
+    first.modules.unshift({ type: "ESModule", path: join(first.modulesRoot, name), contents });
+  }
   workers.push({
     name: "distant-index",
     compatibilityDate: "2026-04-01",
@@ -79,4 +87,52 @@ function moveApart(first, index) {
     },
     bindings: { MILLIS: String(distant.millis) },
   });
+}
+
+/** A port that no program listens on. */
+async function freePort() {
+  const server = await listening(createServer());
+  const { port } = server.address();
+  await new Promise((closed) => server.close(closed));
+  return port;
+}
+
+/** A server that listens on a port of this machine. */
+function listening(server) {
+  return new Promise((listens) => server.listen(0, "127.0.0.1", () => listens(server)));
+}
+
+/** Serves, at the name of a Worker, the bytes of its instance's heap and buffers; with `?collected` without garbage. */
+async function serveMemory() {
+  const server = createServer(async ({ url }, response) => {
+    const { pathname, searchParams } = new URL(url, "http://localhost");
+    const used = await memoryOf(pathname.slice(1), searchParams.has("collected")).catch((error) => ({
+      error: String(error),
+    }));
+    response.end(JSON.stringify(used));
+  });
+  return `http://127.0.0.1:${(await listening(server)).address().port}`;
+}
+
+async function memoryOf(name, isCollected) {
+  const targets = await (await fetch(`http://127.0.0.1:${inspectorPort}/json`)).json();
+  const target = targets.find(({ id }) => id === `core:user:${name}`);
+  const socket = new WebSocket(target.webSocketDebuggerUrl);
+  await once(socket, "open");
+  const ask = (id, method) =>
+    new Promise((answered) => {
+      socket.on("message", (message) => {
+        const answer = JSON.parse(message);
+        if (answer.id === id) answered(answer.result);
+      });
+      socket.send(JSON.stringify({ id, method }));
+    });
+  try {
+    // workerd collects garbage before a snapshot of the heap, and not when it is asked to.
+    if (isCollected) await ask(1, "HeapProfiler.takeHeapSnapshot");
+    const { usedSize, backingStorageSize } = await ask(2, "Runtime.getHeapUsage");
+    return { bytes: usedSize + backingStorageSize };
+  } finally {
+    socket.close();
+  }
 }

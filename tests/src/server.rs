@@ -26,6 +26,9 @@ const CACHED: Duration = Duration::from_secs(20);
 const CONFIG: &str = "wrangler.toml";
 const INDEX_CONFIG: &str = "wrangler.index.toml";
 
+/// The Worker's name in its configuration.
+const WORKER: &str = "agent-registry-edge";
+
 /// The servers that can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -132,6 +135,8 @@ pub struct Server {
     url: String,
     /// Where the questions to a distant index are counted.
     counts: Option<String>,
+    /// Where the memory of its instances is told.
+    memory: Option<String>,
     /// What it uses of the machine: workerd's part of a Worker, Node's of a Node server.
     pub usage: Usage,
 }
@@ -207,14 +212,15 @@ impl Server {
             spawn = spawn.env("DISTANT_INDEX", distant.to_string());
         }
         let mut process = spawn.start()?;
-        let counts = match &distance {
-            Some(_) => Some(process.announced("Counts on ", START).await?),
-            None => None,
-        };
+        let (mut counts, mut memory) = (None, None);
+        if distance.is_some() {
+            memory = Some(process.announced("Memory on ", START).await?);
+            counts = Some(process.announced("Counts on ", START).await?);
+        }
         let url = process.announced("Ready on ", START).await?;
         let program = if kind == Kind::Express { "node" } else { "workerd" };
         let usage = Usage::of(&process, program)?;
-        Ok(Self { kind, process, url, counts, usage })
+        Ok(Self { kind, process, url, counts, memory, usage })
     }
 
     /// What a Worker [apart](Self::start_apart) from its index has asked for so far.
@@ -228,6 +234,17 @@ impl Server {
             shards: count(&questions, "Shard"),
             cache_operations: count(&operations, "match") + count(&operations, "put"),
         })
+    }
+
+    /// What the instance of a Worker [apart](Self::start_apart) from its index holds, in bytes: its wasm memory,
+    /// its heap and its buffers. First without garbage, which is collected for it, then as it was before.
+    pub async fn memory(&self) -> Result<[u64; 2]> {
+        let memory = Client::new(self.memory.as_ref().context("only a Worker apart tells its memory")?);
+        let wasm = self.client().get("/counts").await.ok()["memory"].as_u64().context("a wasm memory")?;
+        let before = memory.get(&format!("/{WORKER}")).await.ok();
+        let collected = memory.get(&format!("/{WORKER}?collected")).await.ok();
+        let bytes = |used: &Value| used["bytes"].as_u64().with_context(|| used.to_string());
+        Ok([wasm + bytes(&collected)?, wasm + bytes(&before)?])
     }
 
     /// Its address.

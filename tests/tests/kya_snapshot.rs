@@ -7,6 +7,7 @@
 //! 4. A range holds the verdicts on all its wallets, and is the same for each that asks.
 //! 5. Manifest and shards are served as documented.
 //! 6. What a snapshot cannot tell is the chain's: evidence, past blocks.
+//! 7. What an instance holds in memory grows with the shards that are asked for, and not with the wallets.
 
 use std::time::{Duration, Instant};
 
@@ -15,11 +16,14 @@ use e2e::anvil::{AnvilOptions, wall_clock};
 use e2e::chain::Chain;
 use e2e::client::{Answer, Client};
 use e2e::fault::{Fault, Rule};
+use e2e::load::CONNECTIONS;
 use e2e::process::wait_until;
 use e2e::repo;
 use e2e::seed;
+use e2e::server::{Bundles, Distance, Kind, Server};
 use e2e::stage::Stage;
-use e2e::worker::Worker;
+use e2e::worker::{Worker, WorkerOptions};
+use futures_util::stream::{self, StreamExt as _};
 use registry_core::eth::abi::IAgentRegistry::reactivateAgentCall;
 use serde_json::{Value, json};
 
@@ -291,4 +295,37 @@ async fn without_the_index_or_the_chain_there_is_no_old_verdict() {
             && answer.json()["decision"] == "request_renewal"
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_memory_of_an_instance_does_not_grow_with_the_wallets_that_are_asked_for() {
+    const WALLETS: u64 = 9_000;
+    /// Twice what answers may take that are kept to be given again.
+    const MOST: u64 = 8 * 1024 * 1024;
+
+    let chain = chain().await;
+    let bundles = Bundles::make(&[Kind::Worker, Kind::Indexed], None).await.unwrap();
+    let options = WorkerOptions::new(chain.node.url(), chain.contracts.registry)
+        .var("CHAIN_ID", 31_337)
+        .var("INDEX", "durable-object");
+    let distance = Distance { millis: 1, rpc_url: chain.node.url() };
+    let server = Server::start_apart(&bundles, &options, distance).await.unwrap();
+    let client = server.client();
+    usable(&client).await;
+    let answered = async |numbers: std::ops::Range<u64>| {
+        let verdict = |number: u64| {
+            let client = &client;
+            async move {
+                let wallet = Address::from_word(keccak256(number.to_be_bytes()));
+                let answer = client.get(&kya(wallet)).await;
+                assert_eq!((answer.ok()["decision"].as_str(), source(&answer)), (Some("deny"), "snapshot"));
+            }
+        };
+        stream::iter(numbers.map(verdict)).buffer_unordered(CONNECTIONS).collect::<Vec<()>>().await;
+    };
+    answered(0..100).await;
+    let [before, _] = server.memory().await.unwrap();
+    answered(100..WALLETS).await;
+    let [after, _] = server.memory().await.unwrap();
+    assert!(after < before + MOST, "{before} bytes, and {after} after {WALLETS} wallets");
 }

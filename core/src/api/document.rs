@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use crate::{
     api::route::{FINAL_SECONDS, Route},
+    eth::json,
     eth::timestamp::Timestamp,
-    eth::{as_of::AsOf, json},
     registry::agent_detail::AgentDetail,
     registry::ancestors::Ancestors,
     registry::changes::{ChangeList, Since},
@@ -45,11 +45,10 @@ impl Document {
     pub(crate) fn of<T: Shape>(mut shape: T, route: &Route) -> Self {
         let (body, links) = (json::text(&shape, shape.size_hint()), shape.links(route));
         let (valid_until, block_time) = (shape.valid_until(), shape.block_time());
-        let etag = match shape.as_of() {
-            // Within a text the quotes would be escaped.
-            Some(as_of) => tag_of(body.split(&["\"asOf\":", &as_of].concat())),
-            None if shape.mask_clock_fields() => Tagger::tag(&shape),
-            None => entity_tag(&body),
+        let members = shape.clock_members();
+        let etag = match members.is_empty() && shape.mask_clock_fields() {
+            true => Tagger::tag(&shape),
+            false => tag_without(&body, &members),
         };
         Self { body, etag, valid_until, block_time, links, is_final: false }
     }
@@ -84,10 +83,11 @@ pub(crate) trait Shape: Serialize {
         false
     }
 
-    /// The JSON of the field `asOf`, where nothing else changes with the clock alone and no other field has
-    /// that name. The entity tag is then made of the JSON without it, and nothing is serialized twice.
-    fn as_of(&self) -> Option<String> {
-        None
+    /// The members of the JSON that change with the clock alone, as [`member`] writes them, where they are
+    /// the same wherever they are in it. The entity tag is then made of the JSON without them, and nothing is
+    /// serialized twice.
+    fn clock_members(&self) -> Vec<String> {
+        Vec::new()
     }
 
     /// See [`Document::valid_until`].
@@ -134,10 +134,8 @@ impl Shape for RevenueHistory {
 }
 
 impl Shape for Kya {
-    fn mask_clock_fields(&mut self) -> bool {
-        self.checked_at = Timestamp::default();
-        self.as_of = AsOf::default();
-        true
+    fn clock_members(&self) -> Vec<String> {
+        vec![member("checkedAt", &self.checked_at), member("asOf", &self.as_of)]
     }
 
     fn valid_until(&self) -> Option<Timestamp> {
@@ -154,19 +152,14 @@ impl Shape for KyaList {
         128 + self.data.len() * 900
     }
 
-    fn mask_clock_fields(&mut self) -> bool {
-        for item in &mut self.data {
-            if let KyaItem::Verdict(kya) = item {
-                kya.mask_clock_fields();
-            }
-        }
-        true
+    fn clock_members(&self) -> Vec<String> {
+        clock_members_of(&self.data)
     }
 }
 
 impl Shape for Ancestors {
-    fn as_of(&self) -> Option<String> {
-        Some(json::text(&self.as_of, 128))
+    fn clock_members(&self) -> Vec<String> {
+        vec![member("asOf", &self.as_of)]
     }
 }
 
@@ -175,8 +168,8 @@ impl Shape for AgentHistory {
         256 + self.data.len() * 320
     }
 
-    fn as_of(&self) -> Option<String> {
-        Some(json::text(&self.as_of, 128))
+    fn clock_members(&self) -> Vec<String> {
+        vec![member("asOf", &self.as_of)]
     }
 
     fn links(&self, _: &Route) -> Option<String> {
@@ -194,8 +187,8 @@ impl Shape for AgentList {
         512 + self.data.len() * 512
     }
 
-    fn as_of(&self) -> Option<String> {
-        Some(json::text(&self.as_of, 128))
+    fn clock_members(&self) -> Vec<String> {
+        vec![member("asOf", &self.as_of)]
     }
 
     fn links(&self, route: &Route) -> Option<String> {
@@ -208,8 +201,8 @@ impl Shape for Liable {
         512 + self.data.len() * 512
     }
 
-    fn as_of(&self) -> Option<String> {
-        Some(json::text(&self.as_of, 128))
+    fn clock_members(&self) -> Vec<String> {
+        vec![member("asOf", &self.as_of)]
     }
 
     fn links(&self, route: &Route) -> Option<String> {
@@ -222,8 +215,8 @@ impl Shape for ChangeList {
         256 + self.data.len() * 320
     }
 
-    fn as_of(&self) -> Option<String> {
-        Some(json::text(&self.as_of, 128))
+    fn clock_members(&self) -> Vec<String> {
+        vec![member("asOf", &self.as_of)]
     }
 
     fn links(&self, route: &Route) -> Option<String> {
@@ -265,12 +258,33 @@ impl Compliance {
 /// A weak entity tag for this text (RFC 9110 section 8.8.3), `W/` and quotes included. It is weak because a
 /// proxy may compress the bytes.
 pub fn entity_tag(text: &str) -> String {
-    tag_of([text])
+    tag_without(text, &[])
 }
 
-fn tag_of<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
+/// A member of a JSON object, name included.
+pub(super) fn member(name: &str, value: &impl Serialize) -> String {
+    ["\"", name, "\":", &json::text(value, 128)].concat()
+}
+
+/// Those of verdicts that were given together.
+pub(super) fn clock_members_of(items: &[KyaItem]) -> Vec<String> {
+    let verdict = |item: &KyaItem| match item {
+        KyaItem::Verdict(kya) => Some(kya.clock_members()),
+        KyaItem::Failed(_) => None,
+    };
+    items.iter().find_map(verdict).unwrap_or_default()
+}
+
+/// The tag of a JSON text without these members. None is within a string: there its quotes would be escaped.
+fn tag_without(text: &str, members: &[String]) -> String {
+    fn hash(tagger: &mut Tagger, text: &str, members: &[String]) {
+        match members.split_first() {
+            None => tagger.0.update(text),
+            Some((member, others)) => text.split(member).for_each(|part| hash(tagger, part, others)),
+        }
+    }
     let mut tagger = Tagger::default();
-    parts.into_iter().for_each(|part| tagger.0.update(part));
+    hash(&mut tagger, text, members);
     tagger.finish()
 }
 
@@ -311,7 +325,7 @@ impl Write for Tagger {
 mod tests {
     use super::*;
     use crate::{
-        eth::as_of::IndexedAt,
+        eth::as_of::{AsOf, IndexedAt},
         registry::agent::{Agent, Status},
         registry::agent_query::AgentQuery,
         registry::changes,

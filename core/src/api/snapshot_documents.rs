@@ -1,13 +1,14 @@
 //! Verdicts from a snapshot of the registry: the documents that the chain's answers at its block give.
 
 use super::{
-    document::{Document, Shape},
+    document::{Document, Shape, clock_members_of, member},
     error::Error,
     question::{LIST_SCOPE_BYTES, TOO_LONG, malformed},
     route::Route,
 };
 use crate::{
     eth::timestamp::Timestamp,
+    index::place,
     registry::error_code::Code,
     registry::kya::{Kya, KyaItem, KyaList, KyaRange, WalletInput},
     snapshot::{Facts, Manifest, Shard, ShardEntry},
@@ -66,7 +67,8 @@ pub fn document(route: &Route, manifest: &Manifest, shards: &[&Shard], now: Time
 }
 
 fn facts(shards: &[&Shard], wallet: Address) -> Option<Facts> {
-    shards.iter().find(|shard| shard.entry().range.contains(wallet))?.find(wallet).ok()
+    let place = place(wallet);
+    shards.iter().find(|shard| shard.entry().range.contains_place(place))?.find(wallet).ok()
 }
 
 /// A list of verdicts; `None` where only the chain can tell one.
@@ -90,14 +92,11 @@ impl Shape for KyaRange {
         256 + self.data.len() * 900
     }
 
-    fn mask_clock_fields(&mut self) -> bool {
-        for item in &mut self.data {
-            if let KyaItem::Verdict(kya) = item {
-                kya.mask_clock_fields();
-            }
+    fn clock_members(&self) -> Vec<String> {
+        match clock_members_of(&self.data) {
+            members if members.is_empty() => vec![member("asOf", &self.as_of)],
+            members => members,
         }
-        self.as_of = Default::default();
-        true
     }
 
     fn valid_until(&self) -> Option<Timestamp> {

@@ -31,7 +31,12 @@ impl ShardRange {
 
     /// Whether a wallet belongs to it.
     pub fn contains(self, wallet: Address) -> bool {
-        (self.start..self.end()).contains(&place(wallet))
+        self.contains_place(place(wallet))
+    }
+
+    /// Whether a place belongs to it.
+    pub(crate) const fn contains_place(self, place: u64) -> bool {
+        self.start <= place && place < self.end()
     }
 }
 

@@ -17,6 +17,7 @@ mod snapshot;
 
 use std::rc::Rc;
 
+use futures_util::FutureExt as _;
 use registry_core::api::{error::Error, route::Route};
 
 pub(crate) use self::{
@@ -24,7 +25,7 @@ pub(crate) use self::{
     downloads::Download,
 };
 use self::{
-    documents::{DocumentRead, of_scan},
+    documents::{DocumentRead, in_memory, of_scan},
     scans::ScanRead,
     single_flight::share,
 };
@@ -49,6 +50,20 @@ pub(crate) async fn answer(
         match share(context, DocumentRead::Index(route.clone()), record).await {
             // The chain answers instead, or says why not.
             Err(Error::IndexUnavailable) if !route.needs_index() => {}
+            answer => return answer,
+        }
+    }
+    if let Request::Api(route) = &request
+        && route.is_in_snapshot()
+    {
+        // One by the chain is there where the snapshot gave none a moment ago.
+        if let Some(kept) = in_memory(&request) {
+            record.cache = "HIT";
+            return kept;
+        }
+        match snapshot::answer(context, route, record).boxed_local().await {
+            // The chain answers instead.
+            Err(Error::IndexUnavailable | Error::IndexRequired) if !route.needs_index() => {}
             answer => return answer,
         }
     }

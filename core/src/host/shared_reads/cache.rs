@@ -71,8 +71,15 @@ impl<K: CacheKey, V: Clone> Cache<K, V> {
         self.entries.peek(key)?.peek(now)
     }
 
+    /// The value under the key that may be served at `now` (unix milliseconds), without a read. It is the most
+    /// recently used then.
+    pub fn get(&mut self, key: &K, now: u64) -> Option<V> {
+        self.entries.get(key)?.peek(now)
+    }
+
     /// The value under the key that may be served at `now`, or else one that `derive` computes, with its
-    /// bytes. It may be served before `until` (both unix milliseconds), and is not renewed: its source is.
+    /// bytes and the time before which it may be served (both times in unix milliseconds). It is not renewed:
+    /// its source is.
     ///
     /// # Errors
     ///
@@ -81,13 +88,12 @@ impl<K: CacheKey, V: Clone> Cache<K, V> {
         &mut self,
         key: &K,
         now: u64,
-        until: u64,
-        derive: impl FnOnce() -> Result<(V, usize), E>,
+        derive: impl FnOnce() -> Result<(V, usize, u64), E>,
     ) -> Result<V, E> {
-        if let Some(value) = self.entries.get(key).and_then(|entry| entry.peek(now)) {
+        if let Some(value) = self.get(key, now) {
             return Ok(value);
         }
-        let (value, bytes) = derive()?;
+        let (value, bytes, until) = derive()?;
         let entry = CacheEntry::derived(value.clone(), bytes, until);
         self.remove(key);
         if room(key, &entry) <= self.capacity {

@@ -147,7 +147,7 @@ fn a_value_hardly_asked_for_is_not_renewed() {
 #[test]
 fn a_value_made_of_another_is_not_renewed_however_often_it_is_asked_for() {
     let mut cache = cache();
-    let mut derive = |now, value| cache.get_or_derive(&1, now, MINUTE, || Ok::<_, ()>((value, 10)));
+    let mut derive = |now, value| cache.get_or_derive(&1, now, || Ok::<_, ()>((value, 10, MINUTE)));
     assert_eq!(derive(0, "made"), Ok("made"));
     for now in (59_000..MINUTE).step_by(10) {
         assert_eq!(derive(now, "again"), Ok("made"));
