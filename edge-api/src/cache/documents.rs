@@ -123,12 +123,6 @@ impl SharedRead for DocumentRead {
     }
 }
 
-/// The document of a request, where its TTL is not over.
-pub(super) fn in_memory(request: &Request) -> Option<Result<Rc<Content>, Error>> {
-    let key = DocumentRead::Direct(request.clone()).key();
-    DOCUMENTS.with_borrow(|documents| documents.peek(&key, unix_millis()))
-}
-
 /// The document of a route that a scan covers. It is kept beside the scan, until the scan's TTL ends.
 pub(super) fn of_scan(kept: &KeptScan, route: &Route) -> Result<Rc<Content>, Error> {
     let key = DocumentKey::OfScan(route.clone(), kept.made_at.as_millis());
@@ -192,9 +186,17 @@ async fn readiness(flight: &Flight<DocumentRead>) -> Result<Rc<Content>, Error> 
     Ok(Rc::new(Content::of(document, 0, now)))
 }
 
-/// From the data centre's cache, or the chain.
+/// From the snapshot, the data centre's cache, or the chain.
 async fn from_chain(route: &Route, flight: &Flight<DocumentRead>) -> Result<Rc<Content>, Error> {
     let settings = flight.settings();
+    if route.is_in_snapshot() {
+        flight.hold(index_millis(settings));
+        match snapshot::answer(&flight.context, route, &flight.record).boxed_local().await {
+            // The chain answers instead.
+            Err(Error::IndexUnavailable | Error::IndexRequired) if !route.needs_index() => {}
+            answer => return answer,
+        }
+    }
     let time_to_live = settings.time_to_live(route.cache_scope());
     let now = Timestamp::from_millis(unix_millis());
     let colo_key = (time_to_live > 0).then(|| colo::key(&flight.context.origin, settings, route));

@@ -25,7 +25,7 @@ pub(crate) use self::{
     downloads::Download,
 };
 use self::{
-    documents::{DocumentRead, in_memory, of_scan},
+    documents::{DocumentRead, of_scan},
     scans::ScanRead,
     single_flight::share,
 };
@@ -55,16 +55,15 @@ pub(crate) async fn answer(
     }
     if let Request::Api(route) = &request
         && route.is_in_snapshot()
+        && snapshot::is_at_hand(context)
     {
-        // One by the chain is there where the snapshot gave none a moment ago.
-        if let Some(kept) = in_memory(&request) {
-            record.cache = "HIT";
-            return kept;
-        }
         match snapshot::answer(context, route, record).boxed_local().await {
-            // The chain answers instead.
-            Err(Error::IndexUnavailable | Error::IndexRequired) if !route.needs_index() => {}
-            answer => return answer,
+            // A shard is missing: another source may be at hand.
+            Err(Error::IndexUnavailable) => {}
+            answer => {
+                record.cache = if answer.is_ok() { "HIT" } else { "" };
+                return answer;
+            }
         }
     }
     if let Request::Api(route) = &request

@@ -240,6 +240,17 @@ pub(super) async fn usable_manifest(
     }
 }
 
+/// Whether the manifest is in memory, and verdicts come from it now.
+pub(super) fn is_at_hand(context: &RequestContext) -> bool {
+    let (settings, now) = (&context.settings, unix_millis());
+    settings.kya_source == KyaSource::Snapshot
+        && context.index.is_some()
+        && MANIFEST
+            .with_borrow(|manifest| manifest.peek(&(), now))
+            .and_then(Result::ok)
+            .is_some_and(|kept| now < usable_until(&kept.manifest, settings))
+}
+
 /// Whether verdicts come from the snapshot now.
 pub(super) async fn is_usable(context: &RequestContext, record: &Record) -> bool {
     usable_manifest(context, record).await.is_ok()
@@ -264,19 +275,17 @@ impl CacheKey for AnswerKey {
 pub(super) async fn answer(
     context: &RequestContext,
     route: &Route,
-    record: &mut Record,
+    record: &Record,
 ) -> Result<Rc<Content>, Error> {
     let kept = usable_manifest(context, record).await?;
     let key = AnswerKey(route.clone(), kept.made_at);
-    record.cache = "HIT";
     if let Some(content) = ANSWERS.with_borrow_mut(|answers| answers.get(&key, unix_millis())) {
         return Ok(content);
     }
     let manifest = &kept.manifest;
     let entries = shards_for(route, manifest)?.ok_or(Error::IndexUnavailable)?;
-    let asking = &*record;
     let reads = entries.into_iter().map(|entry| async move {
-        share(context, ShardRead(entry), &mut asking.clone()).boxed_local().await
+        share(context, ShardRead(entry), &mut record.clone()).boxed_local().await
     });
     let shards = join_all(reads).await.into_iter().collect::<Result<Vec<Rc<Shard>>, _>>();
     let shards = shards.map_err(|_| Error::IndexUnavailable)?;
