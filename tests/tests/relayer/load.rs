@@ -4,7 +4,8 @@
 //!    per signer.
 //! 2. Twenty copies of one signed request at once: one transaction, and each client hears of it.
 //! 3. A stream through an endpoint that takes 50 ms for each call: all executed. `LOAD_RELAYS=10000` makes it
-//!    a long one, `LOAD_BLOCK_MS` and `LOAD_PENDING` set the chain's pace and the key's place in the pool;
+//!    a long one, `LOAD_BLOCK_MS`, `LOAD_PENDING` and `LOAD_CLIENTS` set the chain's pace, the key's
+//!    place in the pool and how many clients wait at a time;
 //!    with `--nocapture` it prints its rates.
 //! 4. Requests n and n+1 of one signer may arrive the wrong way round.
 
@@ -129,13 +130,14 @@ async fn the_second_request_may_arrive_before_the_first() {
     stage.audit(&client, &[&first, &second]).await;
 }
 
-/// Clients that wait at the same time.
-const CLIENTS: usize = 96;
+/// Clients that wait at the same time, unless `LOAD_CLIENTS` says otherwise.
+const CLIENTS: u64 = 96;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_through_a_slow_endpoint_is_executed() {
     let number = |name: &str, default: u64| env::var(name).map_or(default, |count| count.parse().unwrap());
     let relays = number("LOAD_RELAYS", 192);
+    let clients = number("LOAD_CLIENTS", CLIENTS) as usize;
     let pace = number("LOAD_BLOCK_MS", 0);
     let block_time = (pace > 0).then(|| Duration::from_millis(pace));
     let stage = Stage::on(AnvilOptions { block_time, ..AnvilOptions::default() }).await;
@@ -150,7 +152,7 @@ async fn a_stream_through_a_slow_endpoint_is_executed() {
     let client = daemon.client();
     let request = |index: u64| stage.desk.registration(&agent(&format!("stream {index}")), 0);
     let started = Instant::now();
-    let done = stream(&client, (0..relays).map(request).collect(), CLIENTS).await;
+    let done = stream(&client, (0..relays).map(request).collect(), clients).await;
     for tenth in done.chunks(done.len().div_ceil(10)) {
         let (from, to) = (tenth[0].at, tenth[tenth.len() - 1].at);
         let mut waits: Vec<Duration> = tenth.iter().map(|answered| answered.took).collect();
