@@ -216,15 +216,10 @@ struct Head(String);
 
 impl Head {
     fn common() -> Self {
-        thread_local! {
-            static HEAD: Head = {
-                let mut head = Head(String::new());
-                COMMON.iter().for_each(|(name, value)| head.set(name, value));
-                head
-            };
-        }
         let mut head = Self(String::with_capacity(1_200));
-        HEAD.with(|common| head.0.push_str(&common.0));
+        for (name, value) in COMMON {
+            head.set(name, value);
+        }
         head
     }
 

@@ -3,10 +3,10 @@
 //
 // node workerd.mjs SCRIPT [WRANGLER_TOML] [SCRIPT WRANGLER_TOML], with their settings as JSON in WORKER_SETTINGS. The second one keeps
 // the objects of the first. With DISTANT_INDEX, {"millis":…,"settings":{…}}, they are that far apart, the second has settings of its
-// own, and what the first one asks for is counted: questions to the object and operations on the cache.
+// own, and what the first one asks for is counted: questions to the object and operations on the cache. The memory of its instance is told, too.
 
-import { readFileSync, readdirSync } from "node:fs";
 import { once } from "node:events";
+import { readFileSync, readdirSync } from "node:fs";
 import { createServer } from "node:http";
 import { basename, dirname, join } from "node:path";
 
@@ -70,6 +70,7 @@ function moveApart(first, index) {
   Object.assign(index.bindings, distant.settings);
   first.durableObjects.REGISTRY_INDEX = { className, scriptName: "distant-index", useSQLite: true };
   const main = first.modules[0];
+  // The last one comes first, and is the Worker's module.
   for (const name of ["measured-memory.mjs", "counted-cache.mjs"]) {
     const source = readFileSync(join(import.meta.dirname, name), "utf8");
     const contents = source.replaceAll('"WORKER"', JSON.stringify(`./${basename(main.path)}`));
@@ -102,13 +103,10 @@ function listening(server) {
   return new Promise((listens) => server.listen(0, "127.0.0.1", () => listens(server)));
 }
 
-/** Serves, at the name of a Worker, the bytes of its instance's heap and buffers; with `?collected` without garbage. */
+/** Serves the bytes of the first Worker's heap and buffers; with `?collected` without garbage. */
 async function serveMemory() {
   const server = createServer(async ({ url }, response) => {
-    const { pathname, searchParams } = new URL(url, "http://localhost");
-    const used = await memoryOf(pathname.slice(1), searchParams.has("collected")).catch((error) => ({
-      error: String(error),
-    }));
+    const used = await memoryOf(names[0], url === "/?collected").catch((error) => ({ error: String(error) }));
     response.end(JSON.stringify(used));
   });
   return `http://127.0.0.1:${(await listening(server)).address().port}`;

@@ -26,9 +26,6 @@ const CACHED: Duration = Duration::from_secs(20);
 const CONFIG: &str = "wrangler.toml";
 const INDEX_CONFIG: &str = "wrangler.index.toml";
 
-/// The Worker's name in its configuration.
-const WORKER: &str = "agent-registry-edge";
-
 /// The servers that can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -135,7 +132,7 @@ pub struct Server {
     url: String,
     /// Where the questions to a distant index are counted.
     counts: Option<String>,
-    /// Where the memory of its instances is told.
+    /// Where the memory of its instance is told.
     memory: Option<String>,
     /// What it uses of the machine: workerd's part of a Worker, Node's of a Node server.
     pub usage: Usage,
@@ -241,8 +238,8 @@ impl Server {
     pub async fn memory(&self) -> Result<[u64; 2]> {
         let memory = Client::new(self.memory.as_ref().context("only a Worker apart tells its memory")?);
         let wasm = self.client().get("/counts").await.ok()["memory"].as_u64().context("a wasm memory")?;
-        let before = memory.get(&format!("/{WORKER}")).await.ok();
-        let collected = memory.get(&format!("/{WORKER}?collected")).await.ok();
+        let before = memory.get("/").await.ok();
+        let collected = memory.get("/?collected").await.ok();
         let bytes = |used: &Value| used["bytes"].as_u64().with_context(|| used.to_string());
         Ok([wasm + bytes(&collected)?, wasm + bytes(&before)?])
     }

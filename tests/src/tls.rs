@@ -68,8 +68,8 @@ pub struct TlsFront {
 }
 
 impl TlsFront {
-    /// Before `upstream` (`http://host:port`, or another scheme without TLS), with a certificate for
-    /// `localhost` that is good for long.
+    /// Before `upstream` (`http://host:port` or `redis://host:port`), with a certificate for `localhost` that
+    /// is good for long.
     pub async fn start(authority: &Authority, upstream: &str) -> Result<Self> {
         Self::start_as(authority, "localhost", 4000, upstream).await
     }
@@ -77,7 +77,8 @@ impl TlsFront {
     /// The same with a certificate for another name, or another end.
     pub async fn start_as(authority: &Authority, name: &str, end_year: i32, upstream: &str) -> Result<Self> {
         let acceptor = TlsAcceptor::from(Arc::new(authority.server(name, end_year)?));
-        let upstream = upstream.split_once("://").context("an upstream with a scheme")?.1.to_owned();
+        let plain = ["http://", "redis://"].iter().find_map(|scheme| upstream.strip_prefix(scheme));
+        let upstream = plain.context("a plain upstream")?.to_owned();
         let serve = http::serve(0, move |stream| {
             let (acceptor, upstream) = (acceptor.clone(), upstream.clone());
             async move {

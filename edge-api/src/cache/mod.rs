@@ -58,12 +58,13 @@ pub(crate) async fn answer(
         && snapshot::is_at_hand(context)
     {
         match snapshot::answer(context, route, record).boxed_local().await {
+            Ok(content) => {
+                record.cache = "HIT";
+                return Ok(content);
+            }
             // A shard is missing: another source may be at hand.
             Err(Error::IndexUnavailable) => {}
-            answer => {
-                record.cache = if answer.is_ok() { "HIT" } else { "" };
-                return answer;
-            }
+            Err(error) => return Err(error),
         }
     }
     if let Request::Api(route) = &request

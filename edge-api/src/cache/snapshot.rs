@@ -47,8 +47,8 @@ const MANIFEST_MILLIS: u64 = 20_000;
 const MANIFEST_CAPACITY_BYTES: usize = 1024 * 1024;
 /// Some 350 shards, and one that is far larger than usual.
 const SHARD_CAPACITY_BYTES: usize = 16 * 1024 * 1024;
-/// Some 2,000 verdicts: those that are asked for again and again, which costs a tenth of making them. A
-/// wallet's verdict takes ten times the memory of its facts in a shard.
+/// Some 2,000 verdicts, to be given again. One takes some ten times the memory of the wallet's facts in a
+/// shard.
 const ANSWER_CAPACITY_BYTES: usize = 4 * 1024 * 1024;
 /// For how many seconds a data centre keeps a shard.
 pub(super) const SHARD_SECONDS: u32 = 86_400;
@@ -226,7 +226,7 @@ pub(super) async fn usable_manifest(
     record: &Record,
 ) -> Result<Rc<KeptManifest>, Error> {
     let settings = &context.settings;
-    if settings.kya_source != KyaSource::Snapshot || context.index.is_none() {
+    if !is_source(context) {
         return Err(Error::IndexRequired);
     }
     if kya_millis(settings) == 0 {
@@ -242,13 +242,15 @@ pub(super) async fn usable_manifest(
 
 /// Whether the manifest is in memory, and verdicts come from it now.
 pub(super) fn is_at_hand(context: &RequestContext) -> bool {
-    let (settings, now) = (&context.settings, unix_millis());
-    settings.kya_source == KyaSource::Snapshot
-        && context.index.is_some()
-        && MANIFEST
-            .with_borrow(|manifest| manifest.peek(&(), now))
-            .and_then(Result::ok)
-            .is_some_and(|kept| now < usable_until(&kept.manifest, settings))
+    let now = unix_millis();
+    let in_memory = || MANIFEST.with_borrow(|manifest| manifest.peek(&(), now))?.ok();
+    is_source(context)
+        && in_memory().is_some_and(|kept| now < usable_until(&kept.manifest, &context.settings))
+}
+
+/// Whether verdicts may come from the snapshot.
+fn is_source(context: &RequestContext) -> bool {
+    context.settings.kya_source == KyaSource::Snapshot && context.index.is_some()
 }
 
 /// Whether verdicts come from the snapshot now.
