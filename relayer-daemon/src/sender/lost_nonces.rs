@@ -29,7 +29,7 @@ impl<N: ChainNode> Sender<N> {
             .nonces
             .iter()
             .filter_map(|(nonce, state)| match state {
-                NonceState::Unconfirmed(in_flight, since) if since.elapsed() >= PATIENCE => {
+                NonceState::Unconfirmed { in_flight, since, .. } if since.elapsed() >= PATIENCE => {
                     Some((*nonce, in_flight.assignment.relay, since.elapsed()))
                 }
                 _ => None,

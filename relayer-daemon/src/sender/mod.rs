@@ -2,9 +2,9 @@
 //!
 //! The next nonce is never counted in memory: it is the higher one of the chain's and the store's. A
 //! transaction is signed, stored and sent, in this order, and its nonce is then followed until it is mined.
-//! Three loops do not wait for one another ([`task`]): one submits, while the pool has room; one follows what
-//! is in flight; one compares what was mined with the chain until it is final. A fourth tries a signer that
-//! has failed.
+//! Its loops do not wait for one another ([`task`]): one submits, while the pool has room; one reads the
+//! chain's count, which makes room; one looks up receipts and replaces; one compares what was mined with the
+//! chain until it is final.
 //!
 //! | file | decides |
 //! |---|---|
@@ -51,7 +51,7 @@ use alloy::primitives::{Address, B256, Bytes};
 use thiserror::Error;
 use tokio::{
     sync::{Notify, mpsc, watch},
-    time::Instant,
+    time::{Instant, sleep},
 };
 
 use self::{
@@ -74,6 +74,10 @@ use crate::{
 /// Within this time after a new block another one is taken for the same: the senders do not call one another
 /// again and again.
 const SAME_BLOCK: Duration = Duration::from_millis(200);
+/// How long a pending count is good for that was read beside the mined one.
+const AT_HAND: Duration = Duration::from_secs(1);
+/// How long a batch waits for relays that the same count has made room for.
+const GATHER: Duration = Duration::from_millis(10);
 /// How many nonces or blocks are handled at the same time.
 const GROUP: usize = 16;
 /// How long a missing answer counts as late.
@@ -183,6 +187,8 @@ struct State {
     suspects: BTreeMap<BlockId, Instant>,
     /// The last seen head.
     head: u64,
+    /// The pending count that was read beside the mined one, and when, until it is used.
+    pending: Option<(u64, Instant)>,
 }
 
 impl State {
@@ -278,6 +284,20 @@ impl<N: ChainNode> Sender<N> {
         });
     }
 
+    /// Whether a relay waits, and the pool has room for it.
+    fn may_take_jobs(&self) -> bool {
+        !self.state().queue.is_empty() && self.room() > 0
+    }
+
+    /// The chain's pending count: the one that was read as the pool was full, or one read now. Meanwhile the
+    /// other relays of a batch come.
+    async fn pending_count(&self) -> Result<u64, RpcError> {
+        let read = self.state().pending.take().filter(|(_, at)| at.elapsed() < AT_HAND);
+        let Some((count, _)) = read else { return self.parts.node.pending_nonce(self.account()).await };
+        sleep(GATHER).await;
+        Ok(count)
+    }
+
     /// Takes the relays that are sent next: as many as the pool has room for, at most `count`.
     fn take_jobs(&self, count: usize) -> Vec<SendJob> {
         let mut state = self.state();
@@ -287,30 +307,48 @@ impl<N: ChainNode> Sender<N> {
         jobs
     }
 
-    /// One round: settles mined nonces, gives up lost ones, rebroadcasts, replaces, fills gaps. Returns
-    /// whether any was settled.
+    /// Reads the mined count. Returns it, and whether it includes nonces that it did not before; `None` while
+    /// the account is not this daemon's. `with_pending` reads the pending count beside it: relays that wait for
+    /// room need that next.
     ///
     /// # Errors
-    /// [`SenderError`]; the next round goes on.
-    async fn poll(&self) -> Result<bool, SenderError> {
-        if !self.has_pending() || !self.parts.lease.is_valid() {
-            return Ok(false);
+    /// [`SenderError`]; the next count goes on.
+    async fn count(&self, with_pending: bool) -> Result<Option<(u64, bool)>, SenderError> {
+        if !self.parts.lease.is_valid() {
+            return Ok(None);
         }
-        let mined = self.parts.node.mined_nonce(self.account()).await?;
+        let (node, account, at) = (&self.parts.node, self.account(), Instant::now());
+        let mined = if with_pending {
+            let (mined, pending) = tokio::join!(node.mined_nonce(account), node.pending_nonce(account));
+            self.state().pending = pending.ok().map(|count| (count, at));
+            mined?
+        } else {
+            node.mined_nonce(account).await?
+        };
         if self.state().highest_mined.is_some_and(|highest| mined <= highest) {
             self.count_fell.notify_one();
         }
-        let collected = self.collect_receipts(mined).await;
+        Ok(Some((mined, self.counted(mined))))
+    }
+
+    /// One round: settles mined nonces, gives up lost ones, rebroadcasts, replaces, fills gaps.
+    ///
+    /// # Errors
+    /// [`SenderError`]; the next round goes on.
+    async fn settle_round(&self, mined: u64) -> Result<(), SenderError> {
+        if !self.has_pending() || !self.parts.lease.is_valid() {
+            return Ok(());
+        }
+        let collected = self.collect_receipts().await;
         self.give_up_lost(&collected).await;
         // If some were mined, the rest may be about to be: it has until the next round.
         if collected.settled || !self.has_pending() {
-            return Ok(collected.settled);
+            return Ok(());
         }
         let market = self.parts.node.market().await?;
         self.saw_head(market.head);
         self.resend_and_replace(&market).await?;
-        unless_unsigned(self.fill_gap(mined, &market).await)?;
-        Ok(false)
+        unless_unsigned(self.fill_gap(mined, &market).await)
     }
 
     /// The account's lease.

@@ -1,15 +1,15 @@
-//! Sending a batch of relays: nonces, signatures, store, network, in this order.
+//! A batch of relays gets its nonces, signatures, and place in the store, and is then sent, in this order.
 
 use std::{collections::BTreeSet, fmt::Display, time::Duration};
 
 use alloy::primitives::B256;
 use futures_util::future::{join_all, try_join_all};
 use tokio::time::Instant;
-use tracing::Instrument as _;
+use tracing::{Instrument as _, Span};
 
 use super::{SendJob, Sender, SenderError, SenderEvent, nonce_state::NonceState};
 use crate::{
-    chain::{ChainNode, Simulation},
+    chain::{ChainNode, RpcError, Simulation},
     gas::fees::{Fees, Market},
     outcome::{ErrorCode, Failure},
     process::{faults, logging::SPANS},
@@ -21,14 +21,25 @@ const FOREIGN_PENDING: u64 = 16;
 /// How long a relay's check and its price are good for. In a full pool a relay may wait for several blocks.
 const FRESH: Duration = Duration::from_secs(3);
 
+/// What was signed and stored together, to be sent.
+#[derive(Debug)]
+pub(super) struct Batch {
+    nonces: Vec<u64>,
+    span: Span,
+}
+
 impl<N: ChainNode> Sender<N> {
-    /// Gives each job a nonce, stores its signed transaction, and sends it. A stored one is followed until
+    /// Gives each job a nonce and stores its signed transaction. A stored one is to be sent, and followed until
     /// its nonce is mined; one that cannot be stored, because the chain or the store fails, goes back to the
-    /// pipeline.
-    pub(super) async fn submit(&self, mut jobs: Vec<SendJob>) {
+    /// pipeline. `pending` is the chain's pending count.
+    pub(super) async fn submit(
+        &self,
+        mut jobs: Vec<SendJob>,
+        pending: Result<u64, RpcError>,
+    ) -> Option<Batch> {
         if !self.parts.lease.is_valid() {
             self.give_back(jobs);
-            return;
+            return None;
         }
         // A request never has two nonces: one that is in flight (after a reorg) keeps its own.
         jobs.retain(|job| !self.is_in_flight(job.relay.id));
@@ -40,11 +51,11 @@ impl<N: ChainNode> Sender<N> {
         }
         if jobs.is_empty() {
             self.made_room();
-            return;
+            return None;
         }
         let mut relays: Vec<B256> = jobs.iter().map(|job| job.relay.id).collect();
         let span = tracing::info_span!(target: SPANS, "sender.sign", ?relays);
-        let assigned = self.assign(jobs).instrument(span).await;
+        let assigned = self.assign(jobs, pending).instrument(span).await;
         {
             let mut state = self.state();
             state.assigning = (0, 0);
@@ -54,8 +65,7 @@ impl<N: ChainNode> Sender<N> {
             Ok(nonces) => {
                 self.publish(SenderEvent::Sent);
                 let span = tracing::info_span!(target: SPANS, "sender.send", ?nonces, ?relays);
-                self.send(&nonces).instrument(span).await;
-                faults::point("after_send");
+                Some(Batch { nonces, span })
             }
             Err(error) => {
                 let failure = match error {
@@ -69,8 +79,15 @@ impl<N: ChainNode> Sender<N> {
                 };
                 relays.into_iter().for_each(|id| self.publish(SenderEvent::Unsent(id, failure.clone())));
                 self.made_room();
+                None
             }
         }
+    }
+
+    /// Sends a batch.
+    pub(super) async fn send_batch(&self, Batch { nonces, span }: Batch) {
+        self.send(&nonces).instrument(span).await;
+        faults::point("after_send");
     }
 
     /// Gives jobs back to the pipeline, because the account is not this daemon's any more.
@@ -146,8 +163,8 @@ impl<N: ChainNode> Sender<N> {
     ///
     /// The pending count is above the store's only if the key is used elsewhere. Every nonce below the next
     /// one must be filled, so a count far above one block's mined count is taken for wrong.
-    async fn next_nonce(&self) -> Result<u64, SenderError> {
-        let (pending, account) = (self.parts.node.pending_nonce(self.account()).await?, self.account());
+    async fn next_nonce(&self, pending: u64) -> Result<u64, SenderError> {
+        let account = self.account();
         let stored = self.parts.store.run(move |store| store.next_nonce(account)).await?.unwrap_or_default();
         if pending <= stored {
             return Ok(stored);
@@ -161,13 +178,17 @@ impl<N: ChainNode> Sender<N> {
     }
 
     /// Assigns, signs and stores all jobs or none, so that no gap is left.
-    async fn assign(&self, mut jobs: Vec<SendJob>) -> Result<Vec<u64>, SenderError> {
+    async fn assign(
+        &self,
+        mut jobs: Vec<SendJob>,
+        pending: Result<u64, RpcError>,
+    ) -> Result<Vec<u64>, SenderError> {
         let left = self.to_be_sent(jobs.iter().map(|job| job.relay.id).collect()).await?;
         jobs.retain(|job| left.contains(&job.relay.id));
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
-        let first = self.next_nonce().await?;
+        let first = self.next_nonce(pending?).await?;
         faults::point("after_nonce");
         // At once: a signer outside the process takes its time for each.
         let assignments = try_join_all((first..).zip(jobs).map(async |(nonce, job)| {

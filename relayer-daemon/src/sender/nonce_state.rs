@@ -65,7 +65,14 @@ pub(super) enum NonceState {
     /// Signed and sent; not mined as far as the chain says.
     Open(InFlight),
     /// The chain has counted it as used since then, and no receipt of ours is known: late, or foreign.
-    Unconfirmed(InFlight, Instant),
+    Unconfirmed {
+        /// What was signed for it.
+        in_flight: InFlight,
+        /// Since when.
+        since: Instant,
+        /// Whether a receipt was looked for since then.
+        looked_up: bool,
+    },
     /// Given up: used by a foreign transaction.
     Lost {
         /// Since when.
@@ -79,7 +86,7 @@ impl NonceState {
     /// What waits to be mined, if it does.
     pub(super) const fn in_flight(&self) -> Option<&InFlight> {
         match self {
-            Self::Open(in_flight) | Self::Unconfirmed(in_flight, _) => Some(in_flight),
+            Self::Open(in_flight) | Self::Unconfirmed { in_flight, .. } => Some(in_flight),
             Self::Lost { .. } => None,
         }
     }
@@ -87,7 +94,7 @@ impl NonceState {
     /// The same, to be changed.
     pub(super) const fn in_flight_mut(&mut self) -> Option<&mut InFlight> {
         match self {
-            Self::Open(in_flight) | Self::Unconfirmed(in_flight, _) => Some(in_flight),
+            Self::Open(in_flight) | Self::Unconfirmed { in_flight, .. } => Some(in_flight),
             Self::Lost { .. } => None,
         }
     }
@@ -95,8 +102,8 @@ impl NonceState {
     /// After a read of the mined count: whether it includes this nonce.
     pub(super) fn counted(self, used: bool, now: Instant) -> Self {
         match (self, used) {
-            (Self::Open(in_flight), true) => Self::Unconfirmed(in_flight, now),
-            (Self::Unconfirmed(in_flight, _), false) => Self::Open(in_flight),
+            (Self::Open(in_flight), true) => Self::Unconfirmed { in_flight, since: now, looked_up: false },
+            (Self::Unconfirmed { in_flight, .. }, false) => Self::Open(in_flight),
             (state, _) => state,
         }
     }
@@ -104,7 +111,7 @@ impl NonceState {
     /// After the nonce was used by a foreign transaction; only from `Unconfirmed`.
     pub(super) fn lost(self, now: Instant) -> Self {
         match self {
-            Self::Unconfirmed(..) => Self::Lost { since: now, next_look: now + FIRST_LOST_LOOK },
+            Self::Unconfirmed { .. } => Self::Lost { since: now, next_look: now + FIRST_LOST_LOOK },
             state => state,
         }
     }
@@ -139,11 +146,11 @@ mod tests {
         let now = Instant::now();
         assert!(matches!(open().counted(false, now), NonceState::Open(_)));
         let unconfirmed = open().counted(true, now);
-        assert!(matches!(unconfirmed, NonceState::Unconfirmed(_, since) if since == now));
+        assert!(matches!(unconfirmed, NonceState::Unconfirmed { since, .. } if since == now));
         let later = now + Duration::from_secs(9);
         let unconfirmed = unconfirmed.counted(true, later);
         assert!(
-            matches!(unconfirmed, NonceState::Unconfirmed(_, since) if since == now),
+            matches!(unconfirmed, NonceState::Unconfirmed { since, .. } if since == now),
             "patience starts once"
         );
         assert!(matches!(unconfirmed.counted(false, later), NonceState::Open(_)));

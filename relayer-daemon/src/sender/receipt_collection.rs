@@ -1,6 +1,9 @@
 //! Looks up the receipts of nonces in flight, and settles them in the store.
 
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    collections::{BTreeSet, HashMap},
+    mem,
+};
 
 use alloy::primitives::B256;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
@@ -39,10 +42,10 @@ pub(super) struct Collected {
 }
 
 impl<N: ChainNode> Sender<N> {
-    /// Looks up the receipts of every nonce that the chain counts as used, and of those that a node called
-    /// too low. A failed lookup or write does not hold up the others.
-    pub(super) async fn collect_receipts(&self, mined: u64) -> Collected {
-        let due = self.due(mined);
+    /// Looks up the receipts of every nonce that the chain has counted as used, and of those that a node
+    /// called too low. A failed lookup or write does not hold up the others.
+    pub(super) async fn collect_receipts(&self) -> Collected {
+        let due = self.due();
         let tried = |(assignment, _): &(NonceAssignment, bool)| {
             assignment.transactions.iter().map(|transaction| transaction.hash).collect()
         };
@@ -91,30 +94,37 @@ impl<N: ChainNode> Sender<N> {
         }
     }
 
-    /// The nonces to be looked up after a read of the mined count, each with whether every endpoint is asked.
-    fn due(&self, mined: u64) -> Vec<(NonceAssignment, bool)> {
+    /// Notes a mined count: what it includes waits in the pool no more. Returns whether it includes nonces
+    /// that it did not before.
+    pub(super) fn counted(&self, mined: u64) -> bool {
         let now = Instant::now();
-        let mut due = Vec::new();
         let mut has_grown = false;
         for nonce in self.in_flight_nonces() {
             let was_open = matches!(self.state().nonces.get(&nonce), Some(NonceState::Open(_)));
             has_grown |= was_open && nonce < mined;
             self.change(nonce, |state| state.counted(nonce < mined, now));
-            match self.state().nonces.get(&nonce) {
-                Some(NonceState::Unconfirmed(in_flight, since)) => {
-                    due.push((in_flight.assignment.clone(), *since < now));
-                }
-                Some(NonceState::Open(in_flight)) if in_flight.verdict == BroadcastVerdict::NonceTooLow => {
-                    due.push((in_flight.assignment.clone(), false));
-                }
-                _ => {}
-            }
         }
         if has_grown {
             self.saw_block();
+            self.made_room();
         }
-        self.made_room();
-        due
+        has_grown
+    }
+
+    /// The nonces to be looked up, each with whether every endpoint is asked: where one had no receipt since
+    /// the count.
+    fn due(&self) -> Vec<(NonceAssignment, bool)> {
+        let mut state = self.state();
+        let due = state.nonces.values_mut().filter_map(|nonce| match nonce {
+            NonceState::Unconfirmed { in_flight, looked_up, .. } => {
+                Some((in_flight.assignment.clone(), mem::replace(looked_up, true)))
+            }
+            NonceState::Open(in_flight) if in_flight.verdict == BroadcastVerdict::NonceTooLow => {
+                Some((in_flight.assignment.clone(), false))
+            }
+            _ => None,
+        });
+        due.collect()
     }
 
     /// Ends a nonce whose settlement was written. After a failed write the next round retries.

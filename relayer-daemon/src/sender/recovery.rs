@@ -33,7 +33,8 @@ impl<N: ChainNode> Sender<N> {
         let taken_over = open.len();
         self.open(open);
         let mined = self.watch_count().await?;
-        self.collect_receipts(mined).await;
+        self.counted(mined);
+        self.collect_receipts().await;
 
         let nonces: Vec<u64> = self.in_flight_nonces().into_iter().filter(|nonce| *nonce >= mined).collect();
         self.send(&nonces).await;

@@ -1,13 +1,25 @@
-//! The sender's loops, which do not wait for one another: submitting, following, watching, and trying a
-//! signer that does not sign.
+//! The sender's loops, which do not wait for one another.
+//!
+//! | loop | does |
+//! |---|---|
+//! | submitting | signs and stores what waits, while the pool has room |
+//! | sending | sends that; the next batch does not wait for the answers |
+//! | counting | reads how many the chain has mined, which makes room in the pool |
+//! | settling | after each count: receipts, replacements, gaps |
+//! | watching | looks for reorgs, and for what has become final |
+//! | trying the signer | after it has failed |
 //!
 //! They run in one task and end together at shutdown, each after the step in hand.
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::{Instant, sleep, sleep_until};
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use tokio::{
+    sync::{mpsc, watch},
+    time::{Instant, sleep, sleep_until},
+};
 
-use super::{Sender, SenderError};
+use super::{Sender, SenderError, nonce_assignment::Batch};
 use crate::{
     chain::ChainNode,
     process::shutdown::{ShutdownSignal, stopped},
@@ -15,11 +27,11 @@ use crate::{
 
 /// Jobs taken at once: they share one read of the chain's nonce.
 const BATCH: usize = 16;
-/// The pause between a send and the first round; it doubles with each round.
+/// The pause between a send and the first count; it doubles with each count that has not grown.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
-/// The pause after a round that settled something, while more is in flight.
+/// The pause after a count that has grown, while more is in flight.
 const SHORT_PAUSE: Duration = Duration::from_millis(50);
-/// The longest pause between rounds while anything is in flight.
+/// The longest pause between counts while anything is in flight.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The pause before a signer that has failed is tried again; it doubles with each try.
 const FIRST_TRY: Duration = Duration::from_secs(1);
@@ -32,12 +44,26 @@ pub const IDLE_WATCH: Duration = Duration::from_secs(15);
 /// How often the chain is asked what is final.
 const FINALITY_EVERY: Duration = Duration::from_secs(60);
 
+/// The pause after a count: shorter where relays may wait for room in a full pool, and none while it empties.
+fn pause_after(pause: Duration, is_full: bool, has_grown: bool) -> Duration {
+    match (has_grown, is_full) {
+        (true, true) => Duration::ZERO,
+        (true, false) => SHORT_PAUSE,
+        (false, true) => (pause * 2).clamp(SHORT_PAUSE, FIRST_PAUSE),
+        (false, false) => (pause * 2).clamp(SHORT_PAUSE, LONGEST_PAUSE),
+    }
+}
+
 impl<N: ChainNode> Sender<N> {
     /// Runs until shutdown. The current send is finished; relays not yet taken stay in the store.
     pub async fn run(self: Arc<Self>, stop: ShutdownSignal) {
+        let (signed, batches) = mpsc::unbounded_channel();
+        let (counted, counts) = watch::channel(0);
         tokio::join!(
-            self.submitting(stop.clone()),
-            self.following(stop.clone()),
+            self.submitting(signed, stop.clone()),
+            self.sending(batches),
+            self.counting(counted, stop.clone()),
+            self.settling(counts, stop.clone()),
             self.watching(stop.clone()),
             self.trying_signer(stop.clone())
         );
@@ -47,13 +73,15 @@ impl<N: ChainNode> Sender<N> {
         }
     }
 
-    /// Signs and sends what waits in the queue, while the pool has room.
-    async fn submitting(&self, mut stop: ShutdownSignal) {
+    /// Signs and stores what waits in the queue, while the pool has room.
+    async fn submitting(&self, signed: mpsc::UnboundedSender<Batch>, mut stop: ShutdownSignal) {
         loop {
-            let jobs = if *stop.borrow() { Vec::new() } else { self.take_jobs(BATCH) };
-            if !jobs.is_empty() {
-                self.submit(jobs).await;
-                self.sent.notify_one();
+            if !*stop.borrow() && self.may_take_jobs() {
+                // First: what comes meanwhile joins the batch.
+                let pending = self.pending_count().await;
+                let jobs = self.take_jobs(BATCH);
+                // The loop that sends ends after this one.
+                self.submit(jobs, pending).await.map(|batch| signed.send(batch));
                 continue;
             }
             tokio::select! {
@@ -64,41 +92,73 @@ impl<N: ChainNode> Sender<N> {
         }
     }
 
-    /// Makes rounds while anything is in flight.
-    async fn following(&self, mut stop: ShutdownSignal) {
+    /// Sends each batch at once; ends with the last one.
+    async fn sending(&self, mut batches: mpsc::UnboundedReceiver<Batch>) {
+        let mut sends = FuturesUnordered::new();
+        let mut is_open = true;
+        while is_open || !sends.is_empty() {
+            tokio::select! {
+                batch = batches.recv(), if is_open => match batch {
+                    Some(batch) => sends.push(self.send_batch(batch)),
+                    None => is_open = false,
+                },
+                Some(()) = sends.next() => self.sent.notify_one(),
+            }
+        }
+    }
+
+    /// Reads the mined count while anything is in flight.
+    async fn counting(&self, counted: watch::Sender<u64>, mut stop: ShutdownSignal) {
         let mut pause = FIRST_PAUSE;
-        let mut next_round = Instant::now();
+        let mut next_count = Instant::now();
         let mut block = self.parts.block.subscribe();
         loop {
             let waiting = self.has_pending();
             tokio::select! {
                 biased;
                 () = stopped(&mut stop) => return,
-                () = sleep_until(next_round), if waiting => {
-                    let settled = match self.poll().await {
-                        Ok(settled) => {
-                            self.finished_round();
-                            settled
+                () = sleep_until(next_count), if waiting => {
+                    let is_full = pause.is_zero() || !self.has_room();
+                    let has_grown = match self.count(pause.is_zero()).await {
+                        Ok(Some((mined, has_grown))) => {
+                            counted.send_replace(mined);
+                            has_grown
                         }
+                        Ok(None) => false,
                         Err(error) => {
-                            tracing::warn!(%error, "round not finished");
+                            tracing::warn!(%error, "the chain's count is not read");
                             false
                         }
                     };
-                    // What this round has told the others is no news here.
+                    // What this count has told the others is no news here.
                     block.mark_unchanged();
-                    pause = if settled { SHORT_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
-                    next_round = Instant::now() + pause;
+                    pause = pause_after(pause, is_full, has_grown);
+                    next_count = Instant::now() + pause;
                 }
                 // The sender itself keeps the channel open.
-                Ok(()) = block.changed(), if waiting => next_round = Instant::now(),
+                Ok(()) = block.changed(), if waiting => next_count = Instant::now(),
                 () = self.sent.notified() => {
-                    pause = FIRST_PAUSE;
                     // Where a full pool keeps others waiting, the chain may have taken it already.
-                    let soon = Instant::now() + if self.room() == 0 { Duration::ZERO } else { pause };
-                    // An endless stream of jobs must not delay the next round for ever.
-                    next_round = if waiting { next_round.min(soon) } else { soon };
+                    pause = if self.has_room() { FIRST_PAUSE } else { Duration::ZERO };
+                    let soon = Instant::now() + pause;
+                    // An endless stream of jobs must not delay the next count for ever.
+                    next_count = if waiting { next_count.min(soon) } else { soon };
                 }
+            }
+        }
+    }
+
+    /// Makes a round after each count, or after the last of those that came meanwhile.
+    async fn settling(&self, mut counts: watch::Receiver<u64>, mut stop: ShutdownSignal) {
+        loop {
+            let mined = tokio::select! {
+                biased;
+                () = stopped(&mut stop) => return,
+                Ok(()) = counts.changed() => *counts.borrow_and_update(),
+            };
+            match self.settle_round(mined).await {
+                Ok(()) => self.finished_round(),
+                Err(error) => tracing::warn!(%error, "round not finished"),
             }
         }
     }

@@ -4,15 +4,17 @@
 //!    per signer.
 //! 2. Twenty copies of one signed request at once: one transaction, and each client hears of it.
 //! 3. A stream through an endpoint that takes 50 ms for each call: all executed. `LOAD_RELAYS=10000` makes it
-//!    a long one, `LOAD_BLOCK_MS`, `LOAD_PENDING` and `LOAD_CLIENTS` set the chain's pace, the key's
-//!    place in the pool and how many clients wait at a time;
-//!    with `--nocapture` it prints its rates.
+//!    a long one, `LOAD_LATENCY_MS`, `LOAD_BLOCK_MS`, `LOAD_PENDING` and `LOAD_CLIENTS` set the endpoint's
+//!    latency, the chain's pace, the key's place in the pool and how many clients wait at a time; with
+//!    `--nocapture` it prints its rates. Agents attest again and again: with one more agent in each block, a
+//!    local node, which hashes the registry's whole storage for each, would set the pace.
 //! 4. Requests n and n+1 of one signer may arrive the wrong way round.
 
 use e2e::anvil::AnvilOptions;
 use e2e::chain::Chain;
 use e2e::daemon::Daemon;
 use e2e::fault::{Fault, Rule};
+use e2e::oracle::Oracle;
 use e2e::relay::{Desk, Signed, attest, register};
 use std::collections::BTreeMap;
 use std::env;
@@ -139,20 +141,35 @@ async fn a_stream_through_a_slow_endpoint_is_executed() {
     let relays = number("LOAD_RELAYS", 192);
     let clients = number("LOAD_CLIENTS", CLIENTS) as usize;
     let pace = number("LOAD_BLOCK_MS", 0);
+    let latency = Duration::from_millis(number("LOAD_LATENCY_MS", 50));
     let block_time = (pace > 0).then(|| Duration::from_millis(pace));
     let stage = Stage::on(AnvilOptions { block_time, ..AnvilOptions::default() }).await;
-    stage.proxy.inject(Rule::any(Fault::Delay(Duration::from_millis(50))));
+    stage.proxy.inject(Rule::any(Fault::Delay(latency)));
     let options = stage
         .options
         .clone()
         .var("DAILY_GAS_BUDGET", 1_000)
         .var("RELAY_WAIT_SECONDS", 110)
-        .var("MAX_PENDING_PER_KEY", number("LOAD_PENDING", 16));
+        .var("MAX_PENDING_PER_KEY", number("LOAD_PENDING", 16))
+        .var("LOG_LEVEL", "info");
     let daemon = Daemon::start(&options).await.unwrap();
     let client = daemon.client();
-    let request = |index: u64| stage.desk.registration(&agent(&format!("stream {index}")), 0);
+    // A signer's next request comes once the last one has ended, most often.
+    let signers: Vec<_> =
+        (0..(relays / 2).min(2 * clients as u64)).map(|index| agent(&format!("stream {index}"))).collect();
     let started = Instant::now();
-    let done = stream(&client, (0..relays).map(request).collect(), clients).await;
+    stream(&client, signers.iter().map(|key| stage.desk.registration(key, 0)).collect(), clients).await;
+    let oracle = Oracle::new(stage.chain.node.url(), stage.chain.contracts.registry).unwrap();
+    let mut agents = Vec::new();
+    for key in signers {
+        agents.push((oracle.agent_of(key.address()).await.unwrap().unwrap(), key));
+    }
+    let attestation = |index: u64| {
+        let (round, agent) = (index / agents.len() as u64, &agents[index as usize % agents.len()]);
+        stage.desk.request(&agent.1, 1 + round, &attest(agent.0))
+    };
+    let attestations = (0..relays - agents.len() as u64).map(attestation).collect();
+    let done = stream(&client, attestations, clients).await;
     for tenth in done.chunks(done.len().div_ceil(10)) {
         let (from, to) = (tenth[0].at, tenth[tenth.len() - 1].at);
         let mut waits: Vec<Duration> = tenth.iter().map(|answered| answered.took).collect();

@@ -3,16 +3,18 @@
 //! 1. One call for all of them; one for each where the node does not know `eth_getBlockReceipts`, which it is
 //!    asked once, and where they are fewer than `BLOCK_RECEIPTS_FROM`.
 //! 2. Several accounts with transactions in one block share that call.
+//! 3. Receipts that do not come keep no relay from being sent: the count alone makes room in the pool.
 
 use alloy::primitives::Address;
 use alloy::signers::local::PrivateKeySigner;
 use e2e::anvil::dev_key;
 use e2e::daemon::Daemon;
 use e2e::fault::{Fault, Rule};
+use e2e::process::eventually;
 use e2e::relay::{RelayClient, Signed};
 
 use crate::accounts::registrations;
-use crate::audit::{Stage, executed, leave_pending, relayer};
+use crate::audit::{PATIENCE, Stage, executed, leave_pending, post, relayer};
 
 const SINGLE: &str = "eth_getTransactionReceipt";
 const BLOCK: &str = "eth_getBlockReceipts";
@@ -69,4 +71,30 @@ async fn accounts_whose_transactions_one_block_has_mined_share_its_receipts() {
     let (single, block) = calls(&stage, &daemon.client(), &accounts, &requests).await;
     // Most often it is one call. On a busy machine an account may look seconds after another.
     assert!(single == 0 && (1..=keys.len()).contains(&block), "{single} and {block} calls");
+}
+
+#[tokio::test]
+async fn receipts_that_do_not_come_keep_no_relay_from_being_sent() {
+    let stage = Stage::set().await;
+    // Longer than this test waits.
+    let options = stage.options.clone().var("RPC_TIMEOUT_SECONDS", 2 * PATIENCE.as_secs());
+    let options = options.var("MAX_PENDING_PER_KEY", 4).var("BLOCK_RECEIPTS_FROM", 0);
+    let daemon = Daemon::start(&options).await.unwrap();
+    let client = daemon.client();
+    stage.proxy.inject(Rule::on(SINGLE, Fault::Hang));
+    let requests = registrations(&stage, "unanswered", RELAYS);
+    for request in &requests {
+        drop(post(&client, request));
+    }
+    eventually("all mined", PATIENCE, async || {
+        (stage.chain.nonces_of(relayer().address()).await.unwrap() == (RELAYS, RELAYS)).then_some(())
+    })
+    .await
+    .unwrap();
+    daemon.kill();
+    stage.proxy.heal();
+    let daemon = Daemon::start(&options).await.unwrap();
+    let client = daemon.client();
+    executed(&stage, &client, &requests).await;
+    stage.audit(&client, &requests.iter().collect::<Vec<_>>()).await;
 }
