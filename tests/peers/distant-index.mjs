@@ -1,5 +1,5 @@
 // Stands between a Worker and the object that keeps its index: hands on every question after some milliseconds, as from far away, and
-// counts questions by kind. GET / is the counts.
+// counts those that are answered, by kind. GET / is the counts.
 import { DurableObject } from "cloudflare:workers";
 
 const counts = {};
@@ -9,9 +9,10 @@ export class RegistryIndex extends DurableObject {
     const body = await request.text();
     const { object, question } = JSON.parse(body);
     const kind = typeof question === "string" ? question : Object.keys(question)[0];
-    counts[kind] = (counts[kind] ?? 0) + 1;
     await scheduler.wait(Number(this.env.MILLIS));
-    return this.env.INDEX.getByName(object).fetch(request.url, { method: "POST", body });
+    const answer = await this.env.INDEX.getByName(object).fetch(request.url, { method: "POST", body });
+    counts[kind] = (counts[kind] ?? 0) + 1;
+    return answer;
   }
 }
 

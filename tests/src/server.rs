@@ -147,7 +147,7 @@ pub struct Distance<'a> {
     pub rpc_url: &'a str,
 }
 
-/// What a Worker asked for.
+/// What a Worker asked for and got.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Asked {
     /// Manifests of the snapshot, of the index's object.
@@ -220,7 +220,7 @@ impl Server {
         Ok(Self { kind, process, url, counts, memory, usage })
     }
 
-    /// What a Worker [apart](Self::start_apart) from its index has asked for so far.
+    /// What a Worker [apart](Self::start_apart) from its index has got so far.
     pub async fn asked(&self) -> Result<Asked> {
         let counts = self.counts.as_ref().context("only a distant index is counted")?;
         let questions = Client::new(counts).get("/").await.ok();
