@@ -12,6 +12,7 @@
 //! | `nonce_assignment` | which relay gets which nonce, and at what price |
 //! | `signing` | what a transaction of this account looks like |
 //! | `resending`, [`replacement_policy`] | rebroadcast, replacement transaction, or cancellation by a no-op |
+//! | `mined_count` | what the chain has counted, which makes room in the pool |
 //! | `receipt_collection`, [`receipt_reader`] | which receipts are looked up; how a relay ended |
 //! | `lost_nonces` | when a nonce was used by a foreign transaction |
 //! | `gap_filler` | which nonces are filled with no-ops |
@@ -30,6 +31,7 @@ mod gap_filler;
 pub mod health;
 pub mod lease;
 mod lost_nonces;
+mod mined_count;
 mod nonce_assignment;
 mod nonce_state;
 mod receipt_collection;
@@ -51,7 +53,7 @@ use alloy::primitives::{Address, B256, Bytes};
 use thiserror::Error;
 use tokio::{
     sync::{Notify, mpsc, watch},
-    time::{Instant, sleep},
+    time::Instant,
 };
 
 use self::{
@@ -71,13 +73,6 @@ use crate::{
     store::{BlockId, NewTransaction, NonceAssignment, Payer, RelayTerms, Store, StoreError},
 };
 
-/// Within this time after a new block another one is taken for the same: the senders do not call one another
-/// again and again.
-const SAME_BLOCK: Duration = Duration::from_millis(200);
-/// How long a pending count is good for that was read beside the mined one.
-const AT_HAND: Duration = Duration::from_secs(1);
-/// How long a batch waits for relays that the same count has made room for.
-const GATHER: Duration = Duration::from_millis(10);
 /// How many nonces or blocks are handled at the same time.
 const GROUP: usize = 16;
 /// How long a missing answer counts as late.
@@ -273,29 +268,9 @@ impl<N: ChainNode> Sender<N> {
         self.parts.room.send_replace(());
     }
 
-    /// The chain has counted more of the account's transactions: the other senders look as well.
-    fn saw_block(&self) {
-        self.parts.block.send_if_modified(|last| {
-            let is_new = last.elapsed() >= SAME_BLOCK;
-            if is_new {
-                *last = Instant::now();
-            }
-            is_new
-        });
-    }
-
     /// Whether a relay waits, and the pool has room for it.
     fn may_take_jobs(&self) -> bool {
         !self.state().queue.is_empty() && self.room() > 0
-    }
-
-    /// The chain's pending count: the one that was read as the pool was full, or one read now. Meanwhile the
-    /// other relays of a batch come.
-    async fn pending_count(&self) -> Result<u64, RpcError> {
-        let read = self.state().pending.take().filter(|(_, at)| at.elapsed() < AT_HAND);
-        let Some((count, _)) = read else { return self.parts.node.pending_nonce(self.account()).await };
-        sleep(GATHER).await;
-        Ok(count)
     }
 
     /// Takes the relays that are sent next: as many as the pool has room for, at most `count`.
@@ -305,30 +280,6 @@ impl<N: ChainNode> Sender<N> {
         let jobs: Vec<SendJob> = state.queue.drain(..count).collect();
         state.is_assigning(&jobs);
         jobs
-    }
-
-    /// Reads the mined count. Returns it, and whether it includes nonces that it did not before; `None` while
-    /// the account is not this daemon's. `with_pending` reads the pending count beside it: relays that wait for
-    /// room need that next.
-    ///
-    /// # Errors
-    /// [`SenderError`]; the next count goes on.
-    async fn count(&self, with_pending: bool) -> Result<Option<(u64, bool)>, SenderError> {
-        if !self.parts.lease.is_valid() {
-            return Ok(None);
-        }
-        let (node, account, at) = (&self.parts.node, self.account(), Instant::now());
-        let mined = if with_pending {
-            let (mined, pending) = tokio::join!(node.mined_nonce(account), node.pending_nonce(account));
-            self.state().pending = pending.ok().map(|count| (count, at));
-            mined?
-        } else {
-            node.mined_nonce(account).await?
-        };
-        if self.state().highest_mined.is_some_and(|highest| mined <= highest) {
-            self.count_fell.notify_one();
-        }
-        Ok(Some((mined, self.counted(mined))))
     }
 
     /// One round: settles mined nonces, gives up lost ones, rebroadcasts, replaces, fills gaps.

@@ -7,7 +7,6 @@ use std::{
 
 use alloy::primitives::B256;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
-use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::{Sender, SenderEvent, nonce_state::NonceState};
@@ -92,23 +91,6 @@ impl<N: ChainNode> Sender<N> {
                 (nonce, false, self.settled(nonce, written))
             }
         }
-    }
-
-    /// Notes a mined count: what it includes waits in the pool no more. Returns whether it includes nonces
-    /// that it did not before.
-    pub(super) fn counted(&self, mined: u64) -> bool {
-        let now = Instant::now();
-        let mut has_grown = false;
-        for nonce in self.in_flight_nonces() {
-            let was_open = matches!(self.state().nonces.get(&nonce), Some(NonceState::Open(_)));
-            has_grown |= was_open && nonce < mined;
-            self.change(nonce, |state| state.counted(nonce < mined, now));
-        }
-        if has_grown {
-            self.saw_block();
-            self.made_room();
-        }
-        has_grown
     }
 
     /// The nonces to be looked up, each with whether every endpoint is asked: where one had no receipt since
