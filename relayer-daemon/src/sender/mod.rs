@@ -158,6 +158,8 @@ pub struct Sender<N> {
     may_submit: Notify,
     /// Something was sent, and is to be followed.
     sent: Notify,
+    /// The last count is settled.
+    settled: Notify,
     /// The chain counts fewer transactions than the store.
     count_fell: Notify,
     /// The signer does not sign, and is to be tried.
@@ -184,6 +186,8 @@ struct State {
     head: u64,
     /// The pending count that was read beside the mined one, and when, until it is used.
     pending: Option<(u64, Instant)>,
+    /// Whether the last count is still to be settled.
+    is_settling: bool,
 }
 
 impl State {
@@ -242,6 +246,7 @@ impl<N: ChainNode> Sender<N> {
             state: Mutex::default(),
             may_submit: Notify::new(),
             sent: Notify::new(),
+            settled: Notify::new(),
             count_fell: Notify::new(),
             signer_failed: Notify::new(),
         }
@@ -255,6 +260,12 @@ impl<N: ChainNode> Sender<N> {
     /// Whether any nonce waits to be mined.
     fn has_pending(&self) -> bool {
         self.state().nonces.values().any(|state| state.in_flight().is_some())
+    }
+
+    /// Whether another count may tell more: not while all that is in flight is counted, and being settled.
+    fn awaits_count(&self) -> bool {
+        let is_settling = self.state().is_settling;
+        self.has_pending() && !(is_settling && self.state().open() == 0)
     }
 
     /// How many more transactions the pool may hold.

@@ -107,13 +107,13 @@ impl<N: ChainNode> Sender<N> {
         }
     }
 
-    /// Reads the mined count while anything is in flight.
+    /// Reads the mined count while it may tell more about what is in flight.
     async fn counting(&self, counted: watch::Sender<u64>, mut stop: ShutdownSignal) {
         let mut pause = FIRST_PAUSE;
         let mut next_count = Instant::now();
         let mut block = self.parts.block.subscribe();
         loop {
-            let waiting = self.has_pending();
+            let waiting = self.awaits_count();
             tokio::select! {
                 biased;
                 () = stopped(&mut stop) => return,
@@ -121,6 +121,7 @@ impl<N: ChainNode> Sender<N> {
                     let is_full = pause.is_zero() || !self.has_room();
                     let has_grown = match self.count(pause.is_zero()).await {
                         Ok(Some((mined, has_grown))) => {
+                            self.state().is_settling = true;
                             counted.send_replace(mined);
                             has_grown
                         }
@@ -137,6 +138,7 @@ impl<N: ChainNode> Sender<N> {
                 }
                 // The sender itself keeps the channel open.
                 Ok(()) = block.changed(), if waiting => next_count = Instant::now(),
+                () = self.settled.notified() => {}
                 () = self.sent.notified() => {
                     // Where a full pool keeps others waiting, the chain may have taken it already.
                     pause = if self.has_room() { FIRST_PAUSE } else { Duration::ZERO };
@@ -159,6 +161,10 @@ impl<N: ChainNode> Sender<N> {
             match self.settle_round(mined).await {
                 Ok(()) => self.finished_round(),
                 Err(error) => tracing::warn!(%error, "round not finished"),
+            }
+            if !counts.has_changed().unwrap_or(false) {
+                self.state().is_settling = false;
+                self.settled.notify_one();
             }
         }
     }

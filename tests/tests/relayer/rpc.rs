@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use e2e::fault::{Fault, Rule};
 use e2e::process::eventually;
 use e2e::proxy::{Post, Proxy};
 use e2e::relay::attest;
@@ -37,6 +38,34 @@ async fn idle_round(proxy: &Proxy, blocks: usize) -> Vec<Post> {
     proxy.reset()
 }
 
+/// What one relay asks.
+fn relay_calls() -> BTreeMap<&'static str, usize> {
+    BTreeMap::from([
+        ("eth_call", 1),                // verify
+        ("eth_feeHistory", 1),          // the price
+        ("eth_getBalance", 1),          // enough?
+        ("eth_getTransactionCount", 2), // the next nonce; mined?
+        ("eth_getTransactionReceipt", 1),
+        ("eth_sendRawTransaction", 1),
+        ("eth_simulateV1", 1), // will it succeed, and with how much gas?
+    ])
+}
+
+#[tokio::test]
+async fn a_relay_through_a_slow_endpoint_costs_no_more_calls() {
+    let stage = Stage::set().await;
+    let (_daemon, client) = stage.daemon().await;
+    eventually("ready", PATIENCE, async || (client.get("/readyz").await.status == 200).then_some(()))
+        .await
+        .unwrap();
+    stage.proxy.inject(Rule::any(Fault::Delay(Duration::from_millis(100))));
+    for name in ["alice", "bob"] {
+        stage.proxy.reset();
+        client.relay(&stage.desk.registration(&agent(name), 0)).await.ok();
+        assert_eq!(counted(&stage.proxy.reset()), relay_calls(), "{name}");
+    }
+}
+
 #[tokio::test]
 async fn a_relay_costs_eight_calls_and_an_idle_minute_sixteen_until_it_is_final() {
     let stage = Stage::set().await;
@@ -49,19 +78,7 @@ async fn a_relay_costs_eight_calls_and_an_idle_minute_sixteen_until_it_is_final(
         stage.proxy.reset();
         client.relay(&stage.desk.registration(&agent(name), nonce)).await.ok();
         let posts = stage.proxy.reset();
-        assert_eq!(
-            counted(&posts),
-            BTreeMap::from([
-                ("eth_call", 1),                // verify
-                ("eth_feeHistory", 1),          // the price
-                ("eth_getBalance", 1),          // enough?
-                ("eth_getTransactionCount", 2), // the next nonce; mined?
-                ("eth_getTransactionReceipt", 1),
-                ("eth_sendRawTransaction", 1),
-                ("eth_simulateV1", 1), // will it succeed, and with how much gas?
-            ]),
-            "{name}"
-        );
+        assert_eq!(counted(&posts), relay_calls(), "{name}");
     }
     stage.proxy.reset();
     client.relay(&stage.desk.request(&agent("alice"), 1, &attest(99))).await;
