@@ -68,7 +68,7 @@ pub fn document(route: &Route, manifest: &Manifest, shards: &[&Shard], now: Time
 
 fn facts(shards: &[&Shard], wallet: Address) -> Option<Facts> {
     let place = place(wallet);
-    shards.iter().find(|shard| shard.entry().range.contains_place(place))?.find(wallet).ok()
+    shards.iter().find_map(|shard| shard.find_at(place, wallet).ok())
 }
 
 /// A list of verdicts; `None` where only the chain can tell one.

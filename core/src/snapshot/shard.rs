@@ -8,7 +8,7 @@ use super::{
     Facts, Identity, ShardEntry, SnapshotError,
     wire::{self, Bytes},
 };
-use crate::index::{ShardRange, ShardVersion};
+use crate::index::{ShardRange, ShardVersion, place};
 
 const MAGIC: [u8; 4] = *b"KYAS";
 /// Bytes before the directory.
@@ -120,7 +120,12 @@ impl Shard {
     ///
     /// [`SnapshotError::Another`] for a wallet of another shard, [`SnapshotError::Damaged`].
     pub fn find(&self, wallet: Address) -> Result<Facts, SnapshotError> {
-        if !self.entry.range.contains(wallet) {
+        self.find_at(place(wallet), wallet)
+    }
+
+    /// The same for a wallet with its place at hand: a hash is most of a search.
+    pub(crate) fn find_at(&self, place: u64, wallet: Address) -> Result<Facts, SnapshotError> {
+        if !self.entry.range.contains_place(place) {
             return Err(SnapshotError::Another);
         }
         let (mut low, mut high) = (0, self.count);
