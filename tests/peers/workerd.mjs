@@ -3,7 +3,8 @@
 //
 // node workerd.mjs SCRIPT [WRANGLER_TOML] [SCRIPT WRANGLER_TOML], with their settings as JSON in WORKER_SETTINGS. The second one keeps
 // the objects of the first. With DISTANT_INDEX, {"millis":…,"settings":{…}}, they are that far apart, the second has settings of its
-// own, and what the first one asks for is counted: questions to the object and operations on the cache. The memory of its instance is told, too.
+// own, and questions to the object are counted. With MEASURED, the first one's operations on the cache are counted, and the memory of
+// its instance is told.
 
 import { once } from "node:events";
 import { readFileSync, readdirSync } from "node:fs";
@@ -17,8 +18,10 @@ import { unstable_getMiniflareWorkerOptions, unstable_readConfig } from "wrangle
 const settings = JSON.parse(process.env.WORKER_SETTINGS);
 const [script, configuration, otherScript, otherConfiguration] = process.argv.slice(2);
 const distant = JSON.parse(process.env.DISTANT_INDEX ?? "null");
+const isMeasured = "MEASURED" in process.env;
 const workers = [worker(script, configuration)];
 if (otherScript) workers.push(worker(otherScript, otherConfiguration));
+if (isMeasured) measure(workers[0]);
 if (distant) moveApart(...workers);
 // An object of a Worker that does not run here would keep workerd from starting.
 const names = workers.map(({ name }) => name);
@@ -29,7 +32,7 @@ for (const { durableObjects } of workers) {
 }
 workers[0].unsafeDirectSockets = [{ host: "127.0.0.1", port: 0 }];
 
-const inspectorPort = distant ? await freePort() : undefined;
+const inspectorPort = isMeasured ? await freePort() : undefined;
 const miniflare = new Miniflare({
   inspectorPort,
   // What Cloudflare would say of a client is not asked for: a test has no network.
@@ -38,7 +41,7 @@ const miniflare = new Miniflare({
   // In production log lines go elsewhere; printing them here would slow the Worker down.
   handleRuntimeStdio: (...streams) => streams.forEach((stream) => stream.resume()),
 });
-if (distant) console.log(`Memory on ${await serveMemory()}`);
+if (isMeasured) console.log(`Memory on ${await serveMemory()}`);
 if (distant) console.log(`Counts on ${(await miniflare.unsafeGetDirectURL("distant-index")).origin}`);
 console.log(`Ready on ${(await miniflare.unsafeGetDirectURL()).origin}`);
 
@@ -63,19 +66,23 @@ function worker(script, configuration) {
   };
 }
 
+/** Counts a Worker's operations on the cache, and keeps its wasm memory in sight. */
+function measure(worker) {
+  const main = worker.modules[0];
+  // The last one comes first, and is the Worker's module.
+  for (const name of ["measured-memory.mjs", "counted-cache.mjs"]) {
+    const source = readFileSync(join(import.meta.dirname, name), "utf8");
+    const contents = source.replaceAll('"WORKER"', JSON.stringify(`./${basename(main.path)}`));
+    worker.modules.unshift({ type: "ESModule", path: join(worker.modulesRoot, name), contents });
+  }
+}
+
 /** Puts a Worker between the first one and the one that keeps its index, and counts. */
 function moveApart(first, index) {
   const className = "RegistryIndex";
   const objects = index.durableObjects.REGISTRY_INDEX;
   Object.assign(index.bindings, distant.settings);
   first.durableObjects.REGISTRY_INDEX = { className, scriptName: "distant-index", useSQLite: true };
-  const main = first.modules[0];
-  // The last one comes first, and is the Worker's module.
-  for (const name of ["measured-memory.mjs", "counted-cache.mjs"]) {
-    const source = readFileSync(join(import.meta.dirname, name), "utf8");
-    const contents = source.replaceAll('"WORKER"', JSON.stringify(`./${basename(main.path)}`));
-    first.modules.unshift({ type: "ESModule", path: join(first.modulesRoot, name), contents });
-  }
   workers.push({
     name: "distant-index",
     compatibilityDate: "2026-04-01",

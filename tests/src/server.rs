@@ -147,6 +147,15 @@ pub struct Distance<'a> {
     pub rpc_url: &'a str,
 }
 
+/// How a server is set up.
+enum Setup<'a> {
+    Plain,
+    /// What its instance holds and what it asks the cache for is told.
+    Measured,
+    /// Measured, and far from its index.
+    Apart(Distance<'a>),
+}
+
 /// What a Worker asked for and got.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Asked {
@@ -161,24 +170,24 @@ pub struct Asked {
 impl Server {
     /// Starts it on a free port with the settings of a Worker, and waits until it listens.
     pub async fn start(kind: Kind, bundles: &Bundles, options: &WorkerOptions) -> Result<Self> {
-        Self::spawn(kind, bundles, options, None).await
+        Self::spawn(kind, bundles, options, Setup::Plain).await
     }
 
-    /// The Worker with an index, far from it, and counted: see [`Server::asked`].
+    /// The Worker without an index, measured as one [apart](Self::start_apart) from it is: that costs time.
+    pub async fn start_measured(bundles: &Bundles, options: &WorkerOptions) -> Result<Self> {
+        Self::spawn(Kind::Worker, bundles, options, Setup::Measured).await
+    }
+
+    /// The Worker with an index, far from it, and measured: see [`Server::asked`] and [`Server::memory`].
     pub async fn start_apart(
         bundles: &Bundles,
         options: &WorkerOptions,
         distance: Distance<'_>,
     ) -> Result<Self> {
-        Self::spawn(Kind::Indexed, bundles, options, Some(distance)).await
+        Self::spawn(Kind::Indexed, bundles, options, Setup::Apart(distance)).await
     }
 
-    async fn spawn(
-        kind: Kind,
-        bundles: &Bundles,
-        options: &WorkerOptions,
-        distance: Option<Distance<'_>>,
-    ) -> Result<Self> {
+    async fn spawn(kind: Kind, bundles: &Bundles, options: &WorkerOptions, setup: Setup<'_>) -> Result<Self> {
         let peers = repo::root().join("tests/peers");
         let mut spawn = Spawn::new(kind.name(), "node").dir(repo::root());
         spawn = match kind {
@@ -204,14 +213,19 @@ impl Server {
                 }
             }
         };
-        if let Some(Distance { millis, rpc_url }) = &distance {
+        if !matches!(setup, Setup::Plain) {
+            spawn = spawn.env("MEASURED", "1");
+        }
+        if let Setup::Apart(Distance { millis, rpc_url }) = &setup {
             let distant = json!({ "millis": millis, "settings": { "RPC_URL": rpc_url } });
             spawn = spawn.env("DISTANT_INDEX", distant.to_string());
         }
         let mut process = spawn.start()?;
         let (mut counts, mut memory) = (None, None);
-        if distance.is_some() {
+        if !matches!(setup, Setup::Plain) {
             memory = Some(process.announced("Memory on ", START).await?);
+        }
+        if matches!(setup, Setup::Apart(_)) {
             counts = Some(process.announced("Counts on ", START).await?);
         }
         let url = process.announced("Ready on ", START).await?;
@@ -233,10 +247,10 @@ impl Server {
         })
     }
 
-    /// What the instance of a Worker [apart](Self::start_apart) from its index holds, in bytes: its wasm memory,
-    /// its heap and its buffers. First without garbage, which is collected for it, then as it was before.
+    /// What the instance of a measured Worker holds, in bytes: its wasm memory, its heap and its buffers. First
+    /// without garbage, which is collected for it, then as it was before.
     pub async fn memory(&self) -> Result<[u64; 2]> {
-        let memory = Client::new(self.memory.as_ref().context("only a Worker apart tells its memory")?);
+        let memory = Client::new(self.memory.as_ref().context("only a measured Worker tells its memory")?);
         let wasm = self.client().get("/counts").await.ok()["memory"].as_u64().context("a wasm memory")?;
         let before = memory.get("/").await.ok();
         let collected = memory.get("/?collected").await.ok();
