@@ -213,7 +213,8 @@ impl Server {
                 }
             }
         };
-        if !matches!(setup, Setup::Plain) {
+        let is_measured = !matches!(setup, Setup::Plain);
+        if is_measured {
             spawn = spawn.env("MEASURED", "1");
         }
         if let Setup::Apart(Distance { millis, rpc_url }) = &setup {
@@ -222,7 +223,7 @@ impl Server {
         }
         let mut process = spawn.start()?;
         let (mut counts, mut memory) = (None, None);
-        if !matches!(setup, Setup::Plain) {
+        if is_measured {
             memory = Some(process.announced("Memory on ", START).await?);
         }
         if matches!(setup, Setup::Apart(_)) {

@@ -196,6 +196,15 @@ impl State {
         self.nonces.values().filter(|state| matches!(state, NonceState::Open(_))).count()
     }
 
+    fn has_pending(&self) -> bool {
+        self.nonces.values().any(|state| state.in_flight().is_some())
+    }
+
+    /// Whether another count may tell more: not while all that is in flight is counted, and being settled.
+    fn awaits_count(&self) -> bool {
+        self.open() > 0 || !self.is_settling && self.has_pending()
+    }
+
     /// Notes the relays that are about to get their nonces.
     fn is_assigning(&mut self, jobs: &[SendJob]) {
         let wei = jobs.iter().map(SendJob::expected_wei).fold(0, u128::saturating_add);
@@ -259,13 +268,7 @@ impl<N: ChainNode> Sender<N> {
 
     /// Whether any nonce waits to be mined.
     fn has_pending(&self) -> bool {
-        self.state().nonces.values().any(|state| state.in_flight().is_some())
-    }
-
-    /// Whether another count may tell more: not while all that is in flight is counted, and being settled.
-    fn awaits_count(&self) -> bool {
-        let is_settling = self.state().is_settling;
-        self.has_pending() && !(is_settling && self.state().open() == 0)
+        self.state().has_pending()
     }
 
     /// How many more transactions the pool may hold.

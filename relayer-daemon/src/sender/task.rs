@@ -113,7 +113,7 @@ impl<N: ChainNode> Sender<N> {
         let mut next_count = Instant::now();
         let mut block = self.parts.block.subscribe();
         loop {
-            let waiting = self.awaits_count();
+            let waiting = self.state().awaits_count();
             tokio::select! {
                 biased;
                 () = stopped(&mut stop) => return,

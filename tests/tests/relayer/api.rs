@@ -20,7 +20,7 @@ use registry_core::eth::abi::{IAgentRegistry, IForwarder};
 use reqwest::Method;
 use serde_json::json;
 
-use crate::audit::{PATIENCE, Stage, agent, post, relayer, settled};
+use crate::audit::{PATIENCE, Stage, agent, post, ready, relayer, settled};
 
 /// The names of an object's fields, sorted.
 fn keys(value: &serde_json::Value) -> Vec<&str> {
@@ -256,9 +256,7 @@ async fn probes_and_metrics_answer_and_an_empty_account_is_not_ready() {
     let stage = Stage::set().await;
     let (_daemon, client) = stage.daemon().await;
     assert_eq!(client.get("/livez").await.ok(), json!({ "live": true }));
-    eventually("ready", PATIENCE, async || (client.get("/readyz").await.status == 200).then_some(()))
-        .await
-        .unwrap();
+    ready(&client, PATIENCE).await;
     let account = json!({ "address": relayer().address().to_checksum(None), "state": "ready" });
     assert_eq!(client.get("/readyz").await.ok(), json!({ "ready": true, "accounts": [account] }));
 

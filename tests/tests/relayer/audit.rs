@@ -194,6 +194,13 @@ pub(crate) async fn settled(client: &RelayClient) {
     eventually("settled", PATIENCE, async || (client.depth().await == 0).then_some(())).await.unwrap();
 }
 
+/// Waits until the daemon says that it is ready.
+pub(crate) async fn ready(client: &RelayClient, patience: Duration) {
+    eventually("ready", patience, async || (client.get("/readyz").await.status == 200).then_some(()))
+        .await
+        .unwrap();
+}
+
 /// Once everything is settled: exactly these requests were executed, each once; the relayer's nonces have no
 /// gap and nothing waits; and the budget counts what was really paid, to the wei.
 pub(crate) async fn audit(

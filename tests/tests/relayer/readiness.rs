@@ -13,16 +13,10 @@ use e2e::process::{Process, Spawn, eventually};
 use e2e::relay::RelayClient;
 use serde_json::json;
 
-use crate::audit::{PATIENCE, Stage, agent};
+use crate::audit::{PATIENCE, Stage, agent, ready};
 
 /// Several rounds of the monitor, and the silence that the sender is allowed.
 const LONG: Duration = Duration::from_secs(120);
-
-async fn ready(client: &RelayClient) {
-    eventually("ready", LONG, async || (client.get("/readyz").await.status == 200).then_some(()))
-        .await
-        .unwrap();
-}
 
 /// Waits until the daemon is not ready, for this reason.
 async fn not_ready(client: &RelayClient, code: &str) {
@@ -55,11 +49,11 @@ async fn lock_journal(options: &DaemonOptions) -> Process {
 async fn a_journal_that_cannot_be_written_is_not_ready() {
     let stage = Stage::set().await;
     let (_daemon, client) = stage.daemon().await;
-    ready(&client).await;
+    ready(&client, LONG).await;
     let holder = lock_journal(&stage.options).await;
     not_ready(&client, "JOURNAL_FAILED").await;
     drop(holder);
-    ready(&client).await;
+    ready(&client, LONG).await;
     let request = stage.desk.registration(&agent("alice"), 0);
     client.relay(&request).await.ok();
     stage.audit(&client, &[&request]).await;
@@ -69,11 +63,11 @@ async fn a_journal_that_cannot_be_written_is_not_ready() {
 async fn a_sender_that_stands_still_is_not_ready() {
     let stage = Stage::set().await;
     let (_daemon, client) = stage.daemon().await;
-    ready(&client).await;
+    ready(&client, LONG).await;
     stage.proxy.inject(Rule::on("eth_getTransactionCount", Fault::error(-32603, "internal error")));
     not_ready(&client, "SENDER_STALLED").await;
     stage.proxy.heal();
-    ready(&client).await;
+    ready(&client, LONG).await;
 }
 
 #[tokio::test]
@@ -91,5 +85,5 @@ async fn a_budget_that_pays_no_relay_is_not_ready_until_its_window_ends() {
     let client = daemon.client();
     not_ready(&client, "GAS_BUDGET_EXHAUSTED").await;
     stage.options.move_clock(24 * 60 * 60);
-    ready(&client).await;
+    ready(&client, LONG).await;
 }

@@ -10,9 +10,9 @@ use std::time::Duration;
 use e2e::fault::{Fault, Rule};
 use e2e::process::eventually;
 use e2e::proxy::{Post, Proxy};
-use e2e::relay::attest;
+use e2e::relay::{RelayClient, attest};
 
-use crate::audit::{PATIENCE, Stage, agent, settled};
+use crate::audit::{PATIENCE, Stage, agent, ready, settled};
 
 fn counted(posts: &[Post]) -> BTreeMap<&str, usize> {
     let mut counts = BTreeMap::new();
@@ -38,32 +38,34 @@ async fn idle_round(proxy: &Proxy, blocks: usize) -> Vec<Post> {
     proxy.reset()
 }
 
-/// What one relay asks.
-fn relay_calls() -> BTreeMap<&'static str, usize> {
-    BTreeMap::from([
-        ("eth_call", 1),                // verify
-        ("eth_feeHistory", 1),          // the price
-        ("eth_getBalance", 1),          // enough?
-        ("eth_getTransactionCount", 2), // the next nonce; mined?
-        ("eth_getTransactionReceipt", 1),
-        ("eth_sendRawTransaction", 1),
-        ("eth_simulateV1", 1), // will it succeed, and with how much gas?
-    ])
+/// One relay after the other, each with so many calls.
+async fn relays_cost_eight_calls(stage: &Stage, client: &RelayClient) {
+    for name in ["alice", "bob"] {
+        stage.proxy.reset();
+        client.relay(&stage.desk.registration(&agent(name), 0)).await.ok();
+        assert_eq!(
+            counted(&stage.proxy.reset()),
+            BTreeMap::from([
+                ("eth_call", 1),                // verify
+                ("eth_feeHistory", 1),          // the price
+                ("eth_getBalance", 1),          // enough?
+                ("eth_getTransactionCount", 2), // the next nonce; mined?
+                ("eth_getTransactionReceipt", 1),
+                ("eth_sendRawTransaction", 1),
+                ("eth_simulateV1", 1), // will it succeed, and with how much gas?
+            ]),
+            "{name}"
+        );
+    }
 }
 
 #[tokio::test]
 async fn a_relay_through_a_slow_endpoint_costs_no_more_calls() {
     let stage = Stage::set().await;
     let (_daemon, client) = stage.daemon().await;
-    eventually("ready", PATIENCE, async || (client.get("/readyz").await.status == 200).then_some(()))
-        .await
-        .unwrap();
+    ready(&client, PATIENCE).await;
     stage.proxy.inject(Rule::any(Fault::Delay(Duration::from_millis(100))));
-    for name in ["alice", "bob"] {
-        stage.proxy.reset();
-        client.relay(&stage.desk.registration(&agent(name), 0)).await.ok();
-        assert_eq!(counted(&stage.proxy.reset()), relay_calls(), "{name}");
-    }
+    relays_cost_eight_calls(&stage, &client).await;
 }
 
 #[tokio::test]
@@ -71,15 +73,8 @@ async fn a_relay_costs_eight_calls_and_an_idle_minute_sixteen_until_it_is_final(
     let stage = Stage::set().await;
     let (_daemon, client) = stage.daemon().await;
     // The monitor's first round is over once the daemon is ready; its next is 15 seconds away.
-    eventually("ready", PATIENCE, async || (client.get("/readyz").await.status == 200).then_some(()))
-        .await
-        .unwrap();
-    for (name, nonce) in [("alice", 0), ("bob", 0)] {
-        stage.proxy.reset();
-        client.relay(&stage.desk.registration(&agent(name), nonce)).await.ok();
-        let posts = stage.proxy.reset();
-        assert_eq!(counted(&posts), relay_calls(), "{name}");
-    }
+    ready(&client, PATIENCE).await;
+    relays_cost_eight_calls(&stage, &client).await;
     stage.proxy.reset();
     client.relay(&stage.desk.request(&agent("alice"), 1, &attest(99))).await;
     assert_eq!(
@@ -114,9 +109,7 @@ async fn a_relay_costs_eight_calls_and_an_idle_minute_sixteen_until_it_is_final(
 async fn reading_endpoints_cost_one_call_at_most() {
     let stage = Stage::set().await;
     let (_daemon, client) = stage.daemon().await;
-    eventually("ready", PATIENCE, async || (client.get("/readyz").await.status == 200).then_some(()))
-        .await
-        .unwrap();
+    ready(&client, PATIENCE).await;
     let nonce = format!("/nonce/{}", agent("alice").address());
     for (path, calls) in
         [("/domain", 0), ("/livez", 0), ("/readyz", 0), ("/metrics", 0), ("/status", 1), (nonce.as_str(), 1)]
