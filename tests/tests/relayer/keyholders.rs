@@ -34,7 +34,7 @@ async fn relays_are_signed_by_kms_and_a_kms_that_is_silent_or_lost_the_key_sends
     let stage = Stage::set().await;
     let mut kms = Kms::start().await.unwrap();
     fund(&stage, kms.address).await;
-    let options = stage.options.clone().account(kms.address).var("RELAY_WAIT_SECONDS", 2);
+    let options = stage.options.clone().account(kms.address).var("RELAY_WAIT_SECONDS", 6);
     let options = kms.vars().into_iter().fold(options, |options, (name, value)| options.var(name, value));
     let mut daemon = Daemon::start(&options).await.unwrap();
     let client = daemon.client();
