@@ -150,7 +150,7 @@ fn version(row: &mut Columns) -> Result<ShardVersion, StoreError> {
 /// What a shard is made of.
 #[derive(Debug)]
 pub(crate) struct ShardRows {
-    /// The newest agents of each wallet, by ascending id.
+    /// Agents of its wallets, by ascending id: all, or the newest of each.
     pub(crate) agents: Vec<(u64, IndexedAgent)>,
     /// These and their ancestors.
     pub(crate) rows: BTreeMap<u64, Row>,
@@ -159,20 +159,29 @@ pub(crate) struct ShardRows {
 }
 
 impl ShardRows {
-    /// Reads them. A wallet that had many agents costs no more than those that a verdict shows.
+    /// Reads them. A wallet that had many agents costs no more than those that a verdict shows: a shard of
+    /// more than one place is small enough to be read whole, because it would be split otherwise.
     pub(crate) fn read(store: &impl Store, range: ShardRange) -> Result<Self, StoreError> {
-        let statement = "WITH RECURSIVE wallets (place, wallet) AS (SELECT place, wallet FROM \
-                         (SELECT place, wallet FROM agents INDEXED BY agents_by_place \
-                         WHERE place >= ?1 AND place < ?2 ORDER BY place, wallet LIMIT 1) UNION ALL \
-                         SELECT next.place, next.wallet FROM wallets CROSS JOIN agents AS next WHERE next.id = \
-                         (SELECT id FROM agents AS further INDEXED BY agents_by_place \
-                         WHERE (further.place, further.wallet) > (wallets.place, wallets.wallet) \
-                         AND further.place < ?2 ORDER BY further.place, further.wallet LIMIT 1)) \
-                         SELECT agents.id, record FROM wallets CROSS JOIN agents INDEXED BY agents_by_wallet \
-                         WHERE agents.wallet = wallets.wallet AND agents.place IS NOT NULL AND agents.id >= \
-                         coalesce((SELECT id FROM agents AS newer INDEXED BY agents_by_wallet \
-                         WHERE newer.wallet = wallets.wallet ORDER BY id DESC LIMIT 1 OFFSET ?3), 0)";
-        let parameters = [range.start.into(), range.end().into(), (excerpt::OF_A_WALLET - 1).into()];
+        let (statement, newest) = if range.bits < PLACE_BITS {
+            let whole =
+                "SELECT id, record FROM agents INDEXED BY agents_by_place WHERE place >= ?1 AND place < ?2";
+            (whole, None)
+        } else {
+            let newest = "WITH RECURSIVE wallets (place, wallet) AS (SELECT place, wallet FROM \
+                          (SELECT place, wallet FROM agents INDEXED BY agents_by_place \
+                          WHERE place >= ?1 AND place < ?2 ORDER BY place, wallet LIMIT 1) UNION ALL \
+                          SELECT next.place, next.wallet FROM wallets CROSS JOIN agents AS next WHERE next.id = \
+                          (SELECT id FROM agents AS further INDEXED BY agents_by_place \
+                          WHERE (further.place, further.wallet) > (wallets.place, wallets.wallet) \
+                          AND further.place < ?2 ORDER BY further.place, further.wallet LIMIT 1)) \
+                          SELECT agents.id, record FROM wallets CROSS JOIN agents INDEXED BY agents_by_wallet \
+                          WHERE agents.wallet = wallets.wallet AND agents.place IS NOT NULL AND agents.id >= \
+                          coalesce((SELECT id FROM agents AS newer INDEXED BY agents_by_wallet \
+                          WHERE newer.wallet = wallets.wallet ORDER BY id DESC LIMIT 1 OFFSET ?3), 0)";
+            (newest, Some((excerpt::OF_A_WALLET - 1).into()))
+        };
+        let parameters: Vec<SqlValue> =
+            [range.start.into(), range.end().into()].into_iter().chain(newest).collect();
         let mut agents = query(store, statement, &parameters, IndexedAgent::read)?;
         agents.sort_unstable_by_key(|(id, _)| *id);
         let of_shard = agents.iter().map(|(id, entry)| (*id, entry.row)).collect();

@@ -310,7 +310,10 @@ impl RegistryIndex {
             }
             loaded => loaded.map_err(IndexError::from),
         };
-        self.arm(sql, settings, ready.is_ok()).await;
+        // A shard is asked for after its manifest, which has armed the alarm.
+        if entry.is_none() {
+            self.arm(sql, settings, ready.is_ok()).await;
+        }
         match ready.and_then(|state| self.snapshots.answer(sql, settings, &state, entry)) {
             Ok(Some(bytes)) => snapshot::respond(bytes),
             Err(IndexError::Store(error)) => {
