@@ -75,6 +75,9 @@ impl Document {
     }
 }
 
+/// Bytes of a verdict's JSON, roughly.
+const VERDICT_BYTES: usize = 900;
+
 /// The content of an answer, as a [`Document`] needs it.
 pub(crate) trait Shape: Serialize {
     /// Sets the fields that change with the clock alone to constants, for the entity tag; false where there
@@ -134,6 +137,10 @@ impl Shape for RevenueHistory {
 }
 
 impl Shape for Kya {
+    fn size_hint(&self) -> usize {
+        VERDICT_BYTES
+    }
+
     fn clock_members(&self) -> Vec<String> {
         vec![member("checkedAt", &self.checked_at), member("asOf", &self.as_of)]
     }
@@ -149,7 +156,7 @@ impl Shape for Kya {
 
 impl Shape for KyaList {
     fn size_hint(&self) -> usize {
-        128 + self.data.len() * 900
+        128 + self.data.len() * VERDICT_BYTES
     }
 
     fn clock_members(&self) -> Vec<String> {
