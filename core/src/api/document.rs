@@ -285,10 +285,19 @@ pub(super) fn clock_members_of(items: &[KyaItem]) -> Vec<String> {
 /// The tag of a JSON text without these members. None is within a string: there its quotes would be escaped.
 fn tag_without(text: &str, members: &[String]) -> String {
     fn hash(tagger: &mut Tagger, text: &str, members: &[String]) {
-        match members.split_first() {
-            None => tagger.0.update(text),
-            Some((member, others)) => text.split(member).for_each(|part| hash(tagger, part, others)),
+        let Some((member, others)) = members.split_first() else { return tagger.0.update(text) };
+        // A search for the name is prepared sooner than one for the whole member.
+        let name = member.split_inclusive(':').next().unwrap_or_default();
+        let mut rest = text;
+        for (at, _) in text.match_indices(name) {
+            let (before, from) = text.split_at(at);
+            let part = before.get(text.len() - rest.len()..);
+            if let (Some(part), Some(after)) = (part, from.strip_prefix(member.as_str())) {
+                hash(tagger, part, others);
+                rest = after;
+            }
         }
+        hash(tagger, rest, others);
     }
     let mut tagger = Tagger::default();
     hash(&mut tagger, text, members);
