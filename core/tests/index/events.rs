@@ -68,6 +68,29 @@ fn late_events_are_waited_for_and_every_answer_is_true_meanwhile() {
 }
 
 #[test]
+fn an_event_that_is_late_after_a_reorganisation_of_all_recent_blocks_is_asked_for_again() {
+    for depth in 4..16 {
+        let (mut index, mut history, mut chance) = filled(60, 0);
+        index.node.quirks.proofs = Proofs::Newest;
+        for round in 0..16 {
+            attest(&mut history, 1 + round, 1, &mut chance, true);
+            show(&mut index, &history);
+            index.work().unwrap();
+        }
+        history.reorganise(depth, &mut chance);
+        attest(&mut history, 40, 1, &mut chance, true);
+        index.node.quirks.late_logs = 3;
+        for _ in 0..6 {
+            show(&mut index, &history);
+            index.now += 2;
+            index.work().unwrap();
+            idle(&mut history);
+        }
+        is_right(&index, &history);
+    }
+}
+
+#[test]
 fn an_event_that_is_hidden_for_good_is_found_by_the_root_and_all_agents_are_read_once() {
     for slice in [10_000, 20] {
         let (mut index, mut history, mut chance) = filled(60, 0);

@@ -385,9 +385,15 @@ impl Work {
         };
         if let Some(since) = undone_since {
             state.recent.retain(|recent| recent.number <= since);
-        } else if let (true, Some(begun)) = (state.recent.is_empty(), state.pass.first().copied()) {
-            // Events since the first slice may still be late.
-            state.recent.push(begun);
+        }
+        if state.recent.is_empty() {
+            // Events since the first slice, or since the last canonical block, may still be late.
+            let begun = match (state.pass.first(), undone_since) {
+                (Some(slice), _) => Some(*slice),
+                (None, Some(since)) => checkpoint::checkpoints(store, since)?.first().copied(),
+                (None, None) => None,
+            };
+            state.recent.extend(begun);
         }
         checkpoint::keep_checkpoint(store, checkpoint, since)?;
         if without_events {
