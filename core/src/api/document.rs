@@ -288,16 +288,15 @@ fn tag_without(text: &str, members: &[String]) -> String {
         let Some((member, others)) = members.split_first() else { return tagger.0.update(text) };
         // A search for the name is prepared sooner than one for the whole member.
         let name = member.split_inclusive(':').next().unwrap_or_default();
-        let mut rest = text;
+        let mut from = 0;
         for (at, _) in text.match_indices(name) {
-            let (before, from) = text.split_at(at);
-            let part = before.get(text.len() - rest.len()..);
-            if let (Some(part), Some(after)) = (part, from.strip_prefix(member.as_str())) {
+            let is_member = text.get(at..).is_some_and(|rest| rest.starts_with(member));
+            if let Some(part) = text.get(from..at).filter(|_| is_member) {
                 hash(tagger, part, others);
-                rest = after;
+                from = at + member.len();
             }
         }
-        hash(tagger, rest, others);
+        hash(tagger, text.get(from..).unwrap_or_default(), others);
     }
     let mut tagger = Tagger::default();
     hash(&mut tagger, text, members);

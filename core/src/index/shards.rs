@@ -162,26 +162,21 @@ impl ShardRows {
     /// Reads them. A wallet that had many agents costs no more than those that a verdict shows: a shard of
     /// more than one place is small enough to be read whole, because it would be split otherwise.
     pub(crate) fn read(store: &impl Store, range: ShardRange) -> Result<Self, StoreError> {
-        let (statement, newest) = if range.bits < PLACE_BITS {
+        let (statement, parameters) = if range.bits < PLACE_BITS {
             let whole =
                 "SELECT id, record FROM agents INDEXED BY agents_by_place WHERE place >= ?1 AND place < ?2";
-            (whole, None)
+            (whole, [range.start.into(), range.end().into()])
         } else {
-            let newest = "WITH RECURSIVE wallets (place, wallet) AS (SELECT place, wallet FROM \
-                          (SELECT place, wallet FROM agents INDEXED BY agents_by_place \
-                          WHERE place >= ?1 AND place < ?2 ORDER BY place, wallet LIMIT 1) UNION ALL \
-                          SELECT next.place, next.wallet FROM wallets CROSS JOIN agents AS next WHERE next.id = \
-                          (SELECT id FROM agents AS further INDEXED BY agents_by_place \
-                          WHERE (further.place, further.wallet) > (wallets.place, wallets.wallet) \
-                          AND further.place < ?2 ORDER BY further.place, further.wallet LIMIT 1)) \
+            let newest = "WITH RECURSIVE wallets (wallet) AS \
+                          (SELECT min(wallet) FROM agents INDEXED BY agents_by_place WHERE place = ?1 UNION ALL \
+                          SELECT (SELECT min(wallet) FROM agents INDEXED BY agents_by_place \
+                          WHERE place = ?1 AND wallet > wallets.wallet) FROM wallets WHERE wallet IS NOT NULL) \
                           SELECT agents.id, record FROM wallets CROSS JOIN agents INDEXED BY agents_by_wallet \
                           WHERE agents.wallet = wallets.wallet AND agents.place IS NOT NULL AND agents.id >= \
                           coalesce((SELECT id FROM agents AS newer INDEXED BY agents_by_wallet \
-                          WHERE newer.wallet = wallets.wallet ORDER BY id DESC LIMIT 1 OFFSET ?3), 0)";
-            (newest, Some((excerpt::OF_A_WALLET - 1).into()))
+                          WHERE newer.wallet = wallets.wallet ORDER BY id DESC LIMIT 1 OFFSET ?2), 0)";
+            (newest, [range.start.into(), (excerpt::OF_A_WALLET - 1).into()])
         };
-        let parameters: Vec<SqlValue> =
-            [range.start.into(), range.end().into()].into_iter().chain(newest).collect();
         let mut agents = query(store, statement, &parameters, IndexedAgent::read)?;
         agents.sort_unstable_by_key(|(id, _)| *id);
         let of_shard = agents.iter().map(|(id, entry)| (*id, entry.row)).collect();

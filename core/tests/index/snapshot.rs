@@ -188,6 +188,29 @@ fn a_wallet_with_more_former_agents_than_are_shown_costs_no_more() {
 }
 
 #[test]
+fn a_wallet_with_thousands_of_former_agents_has_a_shard_of_its_own_that_costs_no_more() {
+    let (mut index, mut history, mut chance) = filled(10, 0);
+    let wallet = history.blocks[&history.newest()].registry.agents[3].agentWallet;
+    mine(&mut history, &mut chance, |registry| {
+        registry.agents[3].status = 3;
+        for id in 11..=5_010 {
+            let status = if id == 5_010 { 0 } else { 2 };
+            registry.agents.push(AgentRecord { agentWallet: wallet, status, ..record(id, 0) });
+        }
+    });
+    show(&mut index, &history);
+    index.work().unwrap();
+    index.work().unwrap();
+    is_the_chains(&mut index, &history);
+    let own = manifest(&index).unwrap().shard_of(wallet).unwrap();
+    assert_eq!(own.range.bits, 48, "one place alone cannot be split");
+    index.database.steps.take();
+    assert!(bytes(&index, own).unwrap().len() < 3_500);
+    let steps: u64 = index.database.steps.take().values().sum();
+    assert!(steps < 1_500, "{steps} steps");
+}
+
+#[test]
 fn a_scope_that_the_index_may_have_cut_is_for_the_chain_to_tell() {
     let (mut index, mut history, mut chance) = filled(10, 0);
     mine(&mut history, &mut chance, |registry| {
