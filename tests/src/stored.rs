@@ -1,4 +1,4 @@
-//! What workerd has stored of an index: the SQLite files of its objects, opened beside it.
+//! What workerd has stored: the SQLite files of its objects and of its cache, opened beside it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,15 +16,8 @@ const BUSY: Duration = Duration::from_secs(10);
 ///
 /// If the stage has no index.
 pub fn all_stored(stage: &Stage, table: &str) -> Vec<Connection> {
-    let mut files = Vec::new();
-    // Beside it are those of workerd's own objects.
     let state = stage.index_state().expect("the stage has an index");
-    sqlite_files(&state.join("v3/do"), &mut files);
-    let has = "SELECT 1 FROM sqlite_master WHERE name = ?1";
-    let mut databases: Vec<Connection> =
-        files.iter().filter_map(|path| Connection::open(path).ok()).collect();
-    databases.retain(|database| database.query_row(has, [table], |_| Ok(())).is_ok());
-    databases
+    databases_with(table, &state.join("v3/do"))
 }
 
 /// The database in which workerd has stored that table of the index.
@@ -36,6 +29,29 @@ pub fn stored(stage: &Stage, table: &str) -> Connection {
     let database = all_stored(stage, table).into_iter().next().expect(table);
     database.busy_timeout(BUSY).expect("a timeout");
     database
+}
+
+/// The keys of the entries that the data centre's cache of a Worker with that state directory has
+/// stored: URLs. What is listed outlasts the Worker's end; an entry's file alone does not.
+pub fn cached_keys(state: &Path) -> Vec<String> {
+    let keys = |database: &Connection| {
+        let mut statement = database.prepare("SELECT key FROM _mf_entries")?;
+        statement.query_map([], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()
+    };
+    let databases = databases_with("_mf_entries", &state.join("v3/cache"));
+    databases.iter().flat_map(|database| keys(database).unwrap_or_default()).collect()
+}
+
+/// The databases below that directory that have that table. Beside them are those of workerd's own
+/// objects.
+fn databases_with(table: &str, directory: &Path) -> Vec<Connection> {
+    let mut files = Vec::new();
+    sqlite_files(directory, &mut files);
+    let has = "SELECT 1 FROM sqlite_master WHERE name = ?1";
+    let mut databases: Vec<Connection> =
+        files.iter().filter_map(|path| Connection::open(path).ok()).collect();
+    databases.retain(|database| database.query_row(has, [table], |_| Ok(())).is_ok());
+    databases
 }
 
 fn sqlite_files(directory: &Path, files: &mut Vec<PathBuf>) {

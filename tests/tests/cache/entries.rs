@@ -1,6 +1,5 @@
 //! What is stored, for how long, and for which requests.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use alloy::primitives::U256;
@@ -11,6 +10,7 @@ use e2e::process::{eventually, free_port, wait_until};
 use e2e::proxy::Proxy;
 use e2e::seed::{self, kya};
 use e2e::stage::Stage;
+use e2e::stored::cached_keys;
 use e2e::worker::{Worker, WorkerOptions};
 use registry_core::eth::abi::IAgentRegistry;
 use tempfile::TempDir;
@@ -29,11 +29,6 @@ fn max_age(answer: &Answer) -> u64 {
     let control = answer.header("cache-control");
     let seconds = control.strip_prefix("public, max-age=").and_then(|seconds| seconds.parse().ok());
     seconds.unwrap_or_else(|| panic!("{control}"))
-}
-
-/// Whether there is anything in that directory, which may not be there yet.
-fn has_file(directory: &Path) -> bool {
-    std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -238,7 +233,7 @@ async fn the_data_centres_entries_are_for_the_same_chain_and_endpoints_alone() {
     let worker = start("one").await;
     worker.client().get(path).await.ok();
     wait_until("stored", Duration::from_secs(10), async || {
-        has_file(&state.path().join("v3/cache/default/blobs"))
+        cached_keys(state.path()).iter().any(|key| key.ends_with(path))
     })
     .await;
     drop(worker);
