@@ -45,8 +45,8 @@ use crate::{
 const MANIFEST_MILLIS: u64 = 20_000;
 /// A manifest takes 130 KB at a million agents.
 const MANIFEST_CAPACITY_BYTES: usize = 1024 * 1024;
-/// Some 350 shards, and one that is far larger than usual.
-const SHARD_CAPACITY_BYTES: usize = 16 * 1024 * 1024;
+/// Some 260 shards: all of a registry of 100,000 agents.
+const SHARD_CAPACITY_BYTES: usize = 12 * 1024 * 1024;
 /// Some 2,000 verdicts, to be given again. One takes some ten times the memory of the wallet's facts in a
 /// shard.
 const ANSWER_CAPACITY_BYTES: usize = 4 * 1024 * 1024;
