@@ -326,8 +326,12 @@ pub async fn check(options: &DaemonOptions) -> Result<(bool, String)> {
     Ok((status.success(), process.log()))
 }
 
-/// The daemon.
+/// The daemon: that of this tree, or the one whose path is in `RELAYER_DAEMON`, so that another build or
+/// version is measured beside it.
 fn binary(build: Build) -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("RELAYER_DAEMON") {
+        return Ok(path.into());
+    }
     let (name, features) = match build {
         Build::Plain => ("relayer-daemon", [].as_slice()),
         Build::FaultInjection => {
