@@ -326,8 +326,8 @@ pub async fn check(options: &DaemonOptions) -> Result<(bool, String)> {
     Ok((status.success(), process.log()))
 }
 
-/// The daemon: that of this tree, or the one whose path is in `RELAYER_DAEMON`, so that another build or
-/// version is measured beside it.
+/// The path of the daemon: of that in `RELAYER_DAEMON`, so that another build or version is measured beside
+/// this one; where the variable is not set, of this tree's.
 fn binary(build: Build) -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("RELAYER_DAEMON") {
         return Ok(path.into());
