@@ -5,7 +5,7 @@
 
 import { Agent, createServer, request as httpRequest } from "node:http";
 
-import { freshClient } from "./api.mjs";
+import { freshClient, isOfAProxy } from "./api.mjs";
 
 /**
  * The treatment of requests with a path that the rule matches.
@@ -99,15 +99,18 @@ export class Front {
       delete headers["if-none-match"];
     }
     const upstream = httpRequest(`${this.#upstream}${request.url}`, { agent: ONCE, method: request.method, headers });
-    upstream.on("error", () => request.socket.destroy());
+    // The Worker's answer can be lost on its way through `wrangler dev`; nothing of it has come then.
+    const again = () => {
+      if (request.method !== "GET" || retries === 0 || response.headersSent || response.destroyed) return false;
+      this.#forward(request, response, rule, retries - 1);
+      return true;
+    };
+    upstream.on("error", () => again() || request.socket.destroy());
     // A stream without a listener would go on to its end.
     response.on("close", () => upstream.destroy());
     upstream.on("response", async (answer) => {
-      // Without the Worker's id it is of wrangler's proxy, which has lost its connection: `tests/wrangler-goes-on.cjs`.
-      const isLost = answer.statusCode === 500 && !answer.headers["x-request-id"];
-      if (isLost && request.method === "GET" && retries > 0) {
+      if (isOfAProxy(answer.statusCode, answer.headers["x-request-id"]) && again()) {
         answer.resume();
-        this.#forward(request, response, rule, retries - 1);
         return;
       }
       if (!rewrite) {

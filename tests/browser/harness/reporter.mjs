@@ -24,7 +24,8 @@ export default async function* report(events) {
   yield `\ntest result: ${verdict}. ${passed} passed; ${failures.length} failed; finished in ${seconds}s\n`;
 }
 
-/** An error's message, with what was expected, and where it arose. */
+/** An error's message, with what was expected, and where it arose; then the same of its cause, such as a lost connection. */
 function told(error) {
-  return error?.stack ?? String(error);
+  const own = error?.stack ?? String(error);
+  return error?.cause === undefined ? own : `${own}\ncaused by ${told(error.cause)}`;
 }
