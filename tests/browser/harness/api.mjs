@@ -16,12 +16,11 @@ export async function api(path) {
   return { status: answer.status, text, document: JSON.parse(text) };
 }
 
-/** How often a request is sent again, one after the other. */
-const AGAIN = 3;
+/** How often a GET to the Worker is sent again, one after the other, where its connection is lost. */
+export const AGAIN = 3;
 
 /**
- * `fetch` for GET requests to the Worker, each on a connection of its own. One whose connection is lost is sent again, and printed:
- * `wrangler dev` on a busy machine loses some.
+ * `fetch` for GET requests to the Worker, each on a connection of its own. One whose connection is lost is printed, and sent again.
  *
  * @param {string} url
  * @param {{ headers?: Record<string, string>, signal?: AbortSignal }} [init]

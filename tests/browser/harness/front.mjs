@@ -5,7 +5,7 @@
 
 import { Agent, createServer, request as httpRequest } from "node:http";
 
-import { freshClient, isOfAProxy } from "./api.mjs";
+import { AGAIN, freshClient, isOfAProxy } from "./api.mjs";
 
 /**
  * The treatment of requests with a path that the rule matches.
@@ -90,7 +90,7 @@ export class Front {
     }
   }
 
-  #forward(request, response, rule, retries = 3) {
+  #forward(request, response, rule, retries = AGAIN) {
     const { rewrite, headers: instead = {} } = rule;
     const headers = { ...request.headers, ...instead, "cf-connecting-ip": this.client ?? freshClient() };
     // A body that is to be changed has to be readable, and whole.
