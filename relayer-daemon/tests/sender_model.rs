@@ -24,7 +24,7 @@ mod model;
 use alloy::primitives::B256;
 use model::{MAX_PENDING, SIGNERS, Simulation, chain::GWEI, node::Lost, ops::Op, runtime, strategies};
 use proptest::prelude::*;
-use relayer_daemon::outcome::RelayOutcome;
+use relayer_daemon::{outcome::RelayOutcome, store::TransactionPurpose};
 use std::{sync::atomic::Ordering, time::Duration};
 use tokio::time::{Instant, sleep};
 
@@ -153,6 +153,37 @@ fn what_was_signed_for_a_gap_before_never_keeps_the_budget_from_filling_it() {
         Op::Reorganise(1, false),
     ];
     history(9_000_000 * GWEI, &ops, |_| {});
+}
+
+#[test]
+fn a_no_op_that_was_taken_for_lost_and_undone_by_a_reorganisation_fills_its_gap_with_the_same_bytes() {
+    // The relay at nonce 1 is cancelled, and its no-op's receipt comes only after the nonce was given up. Of
+    // the second price, ten percent more is above the cap.
+    for base_fee in [100, 207] {
+        let cancelled = [Op::Foreign(0), Op::BaseFee(base_fee), Op::Rejecting(true), Op::Request(0)];
+        let lost = [Op::Wait(700), Op::LateReceipts(90), Op::Mine(2), Op::Wait(500), Op::Rejecting(false)];
+        let undone = [Op::Request(1), Op::Wait(10), Op::Reorganise(2, false), Op::Wait(100), Op::Mine(8)];
+        history(u128::MAX, &[&cancelled[..], &lost, &undone].concat(), |simulation| {
+            let signed = simulation.store.assignment(simulation.account(0), 1).unwrap().transactions;
+            let purposes: Vec<TransactionPurpose> = signed.iter().map(|one| one.purpose).collect();
+            assert_eq!(purposes, [TransactionPurpose::Relay, TransactionPurpose::Rejected]);
+        });
+    }
+}
+
+#[test]
+fn a_gap_whose_earlier_bytes_cannot_be_outbid_within_the_cap_is_filled_by_them_or_by_a_cheaper_no_op() {
+    // The relay at nonce 1 reverts as a whole, and its receipt comes only after the nonce was given up. Both
+    // gaps are below the relay's next nonce.
+    let begin = [Op::Foreign(0), Op::BaseFee(236), Op::Revert, Op::Request(0), Op::Wait(10)];
+    for forgotten in [false, true] {
+        let lost = [Op::LateReceipts(90), Op::Mine(2), Op::Wait(500), Op::BaseFee(10)];
+        let undone = [Op::Reorganise(2, forgotten), Op::Wait(100), Op::Mine(8)];
+        history(u128::MAX, &[&begin[..], &lost, &undone].concat(), |simulation| {
+            let signed = simulation.store.assignment(simulation.account(0), 1).unwrap().transactions;
+            assert!(signed[1].fees.max_fee < signed[0].fees.max_fee, "{signed:?}");
+        });
+    }
 }
 
 #[test]

@@ -62,27 +62,31 @@ impl<N: ChainNode> Sender<N> {
 
     /// Stores a no-op for a free nonce, if the budget allows one.
     ///
-    /// If the nonce was ours, and was lost to a foreign transaction that a reorg then undid, nodes may still
-    /// have what was signed for it before. The no-op outbids that, or where it cannot, within the cap or the
-    /// budget, is as dear as the market: a node that has the earlier bytes fills the gap with them. These are
-    /// out, whether a no-op is sent or not, so the budget is asked for the no-op alone.
+    /// If the nonce was ours, and was lost to a transaction that a reorg then undid, nodes may still have what
+    /// was signed for it before. If that is a no-op that pays for the next block, it is sent again. Otherwise
+    /// a new one outbids it, or where it cannot, within the cap or the budget, is as dear as the market: a
+    /// node that has the earlier bytes fills the gap with them. These are out, whether a no-op is sent or not,
+    /// so the budget is asked for the no-op alone.
     async fn filled(&self, nonce: u64, market: &Market) -> Result<Option<NonceAssignment>, SenderError> {
         let (cap, account) = (self.parts.spending.max_fee, self.account());
         let before = self.parts.store.run(move |store| store.assignment(account, nonce)).await?;
+        let before = NonceAssignment { relay: None, ..before };
         let dearer = before.latest().and_then(|latest| latest.fees.of_cancellation(market, cap));
         let offers: Vec<Fees> = dearer.into_iter().chain(Fees::initial(market, cap)).collect();
-        if offers.is_empty() && before.latest().is_some() {
-            // Above the cap the earlier bytes go out again.
-            let again = NonceAssignment { relay: None, ..before };
-            let allowed = self.record_gap(&again, again.expected_wei()).await?;
-            return Ok(allowed.then_some(again));
+        if let Some(latest) = before.latest() {
+            let is_no_op = latest.purpose != TransactionPurpose::Relay;
+            // Above the cap nothing is signed, and whatever is out goes out again.
+            let again = offers.is_empty() || (is_no_op && !market.has_outgrown(&latest.fees));
+            if again && self.record_gap(&before, latest.fees.worst_case(latest.gas_limit)).await? {
+                return Ok(Some(before));
+            }
         }
         for fees in offers {
-            let mut transactions = before.transactions.clone();
+            let mut gap = before.clone();
             let signed = self.parts.wallet.no_op(nonce, fees, TransactionPurpose::Gap).await;
-            transactions.push(self.noted(signed)?);
-            let gap = NonceAssignment { nonce, relay: None, transactions };
+            gap.transactions.push(self.noted(signed)?);
             if self.record_gap(&gap, self.parts.wallet.no_op_wei(fees)).await? {
+                self.note_signed(&gap);
                 return Ok(Some(gap));
             }
         }

@@ -389,7 +389,7 @@ impl<N: ChainNode> Sender<N> {
     /// Writes the latest transaction of each nonce to the store.
     async fn record(&self, assignments: &[NonceAssignment]) -> Result<(), StoreError> {
         let transactions: Vec<NewTransaction> = assignments.iter().filter_map(latest_transaction).collect();
-        transactions.iter().for_each(|transaction| self.note_signed(transaction));
+        assignments.iter().for_each(|assignment| self.note_signed(assignment));
         let (payer, now) = (self.payer(), self.parts.clock.now());
         self.parts.store.run(move |store| store.record(payer, &transactions, now)).await
     }
@@ -417,22 +417,21 @@ impl<N: ChainNode> Sender<N> {
             .await
     }
 
-    /// Has `record` write the latest transaction of a nonce, and notes it where the budget allows that.
+    /// Has `record` write the latest transaction of a nonce. Returns whether the budget allows that.
     async fn record_if_allowed(
         &self,
         assignment: &NonceAssignment,
         record: impl FnOnce(&Store, &NewTransaction) -> Result<bool, StoreError> + Send + 'static,
     ) -> Result<bool, StoreError> {
         let Some(latest) = latest_transaction(assignment) else { return Ok(false) };
-        let recorded = latest.clone();
-        let allowed = self.parts.store.run(move |store| record(store, &recorded)).await?;
-        if allowed {
-            self.note_signed(&latest);
-        }
-        Ok(allowed)
+        self.parts.store.run(move |store| record(store, &latest)).await
     }
 
-    fn note_signed(&self, NewTransaction { nonce, relay, transaction }: &NewTransaction) {
+    /// Logs and counts the latest transaction of a nonce, just signed.
+    fn note_signed(&self, assignment: &NonceAssignment) {
+        let Some(NewTransaction { nonce, relay, transaction }) = latest_transaction(assignment) else {
+            return;
+        };
         let account = self.account();
         tracing::info!(
             %account,

@@ -148,6 +148,7 @@ impl<N: ChainNode> Sender<N> {
             None => self.record_gap(&replaced, wei.saturating_sub(assignment.expected_wei())).await?,
         };
         if allowed {
+            self.note_signed(&replaced);
             self.parts.metrics.replacements.inc();
             self.update(nonce, |in_flight| {
                 in_flight.assignment.transactions.push(replacement);

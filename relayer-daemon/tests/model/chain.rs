@@ -204,6 +204,7 @@ pub struct ModelChain {
     /// Earlier base fees, each with the moment when it ended.
     base_fees: VecDeque<(Instant, u128)>,
     fee_cap: u128,
+    budget_is_limited: bool,
     /// Whether the sequencer takes nothing of ours.
     pub unwilling: bool,
     /// So many of the next relays revert as a whole when they are mined.
@@ -222,7 +223,7 @@ pub struct ModelChain {
 }
 
 impl ModelChain {
-    pub fn new(fee_cap: u128) -> Self {
+    pub fn new(fee_cap: u128, budget: u128) -> Self {
         let mut chain = Self {
             blocks: Blocks::default(),
             made: 0,
@@ -231,6 +232,7 @@ impl ModelChain {
             base_fee: GWEI,
             base_fees: VecDeque::new(),
             fee_cap,
+            budget_is_limited: budget < u128::MAX,
             unwilling: false,
             reverts: 0,
             rejects: false,
@@ -394,8 +396,10 @@ impl ModelChain {
             return;
         }
         if let Some(last) = offered.last() {
-            // What fills a gap may be cheaper than what was there before, where no node has that any more.
-            let fills_gap = sent.request.is_none() && !self.pool.contains_key(&place);
+            // What fills a gap may be cheaper than what was there before, where no node has that any more, or
+            // it cannot be outbid.
+            let can_be_outbid = last.max_fee * 11 <= self.fee_cap * 10 && !self.budget_is_limited;
+            let fills_gap = sent.request.is_none() && !(can_be_outbid && self.pool.contains_key(&place));
             let raised = sent.max_fee * 10 >= last.max_fee * 11 && sent.tip * 10 >= last.tip * 11;
             assert!(raised || fills_gap, "replaced with less than 10 % more");
             // A no-op may be dearer; the same call may not.

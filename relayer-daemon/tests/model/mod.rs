@@ -149,7 +149,7 @@ impl Simulation {
         let key = |index| PrivateKeySigner::from_bytes(&B256::repeat_byte(0x77 + index)).unwrap();
         let keys: Vec<PrivateKeySigner> = (0..accounts).map(key).collect();
         let addresses = keys.iter().map(PrivateKeySigner::address).collect();
-        let world = World::new(ModelChain::new(FEE_CAP), seed, Arc::clone(&store), addresses);
+        let world = World::new(ModelChain::new(FEE_CAP, budget), seed, Arc::clone(&store), addresses);
         let clock = TestClock { started: Instant::now(), step_seconds: AtomicI64::new(0) };
         let mut simulation = Self {
             world,

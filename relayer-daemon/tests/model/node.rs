@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -86,8 +86,9 @@ impl World {
         })
     }
 
+    /// The chain, also after a check of it has failed: the end of the history tells that.
     pub fn chain(&self) -> MutexGuard<'_, ModelChain> {
-        self.chain.lock().unwrap()
+        self.chain.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn faults(&self) -> MutexGuard<'_, ModelFaults> {
