@@ -4,7 +4,7 @@
 // node workerd.mjs SCRIPT [WRANGLER_TOML] [SCRIPT WRANGLER_TOML], with their settings as JSON in WORKER_SETTINGS. The second one keeps
 // the objects of the first. With DISTANT_INDEX, {"millis":…,"settings":{…}}, they are that far apart, the second has settings of its
 // own, and questions to the object are counted. With MEASURED, the first one's operations on the cache are counted, and the memory of
-// its instance is told.
+// its instance is told. With SILENT_CACHE, its cache does not answer.
 
 import { once } from "node:events";
 import { readFileSync, readdirSync } from "node:fs";
@@ -21,7 +21,9 @@ const distant = JSON.parse(process.env.DISTANT_INDEX ?? "null");
 const isMeasured = "MEASURED" in process.env;
 const workers = [worker(script, configuration)];
 if (otherScript) workers.push(worker(otherScript, otherConfiguration));
-if (isMeasured) measure(workers[0]);
+// The last module is the Worker's.
+if (isMeasured) precede(workers[0], ["measured-memory.mjs", "counted-cache.mjs"]);
+if ("SILENT_CACHE" in process.env) precede(workers[0], ["silent-cache.mjs"]);
 if (distant) moveApart(...workers);
 // An object of a Worker that does not run here would keep workerd from starting.
 const names = workers.map(({ name }) => name);
@@ -66,11 +68,10 @@ function worker(script, configuration) {
   };
 }
 
-/** Counts a Worker's operations on the cache, and keeps its wasm memory in sight. */
-function measure(worker) {
+/** Puts modules of this folder before a Worker's own. */
+function precede(worker, names) {
   const main = worker.modules[0];
-  // The last one comes first, and is the Worker's module.
-  for (const name of ["measured-memory.mjs", "counted-cache.mjs"]) {
+  for (const name of names) {
     const source = readFileSync(join(import.meta.dirname, name), "utf8");
     const contents = source.replaceAll('"WORKER"', JSON.stringify(`./${basename(main.path)}`));
     worker.modules.unshift({ type: "ESModule", path: join(worker.modulesRoot, name), contents });

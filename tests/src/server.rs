@@ -150,6 +150,8 @@ pub struct Distance<'a> {
 /// How a server is set up.
 enum Setup<'a> {
     Plain,
+    /// The data centre's cache does not answer.
+    SilentCache,
     /// What its instance holds and what it asks the cache for is told.
     Measured,
     /// Measured, and far from its index.
@@ -171,6 +173,11 @@ impl Server {
     /// Starts it on a free port with the settings of a Worker, and waits until it listens.
     pub async fn start(kind: Kind, bundles: &Bundles, options: &WorkerOptions) -> Result<Self> {
         Self::spawn(kind, bundles, options, Setup::Plain).await
+    }
+
+    /// The Worker without an index, and with a cache of the data centre that does not answer.
+    pub async fn start_with_silent_cache(bundles: &Bundles, options: &WorkerOptions) -> Result<Self> {
+        Self::spawn(Kind::Worker, bundles, options, Setup::SilentCache).await
     }
 
     /// The Worker without an index, measured as one [apart](Self::start_apart) from it is: that costs time.
@@ -213,9 +220,12 @@ impl Server {
                 }
             }
         };
-        let is_measured = !matches!(setup, Setup::Plain);
+        let is_measured = matches!(setup, Setup::Measured | Setup::Apart(_));
         if is_measured {
             spawn = spawn.env("MEASURED", "1");
+        }
+        if matches!(setup, Setup::SilentCache) {
+            spawn = spawn.env("SILENT_CACHE", "1");
         }
         if let Setup::Apart(Distance { millis, rpc_url }) = &setup {
             let distant = json!({ "millis": millis, "settings": { "RPC_URL": rpc_url } });

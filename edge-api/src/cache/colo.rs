@@ -2,17 +2,20 @@
 //!
 //! The key is a URL on the Worker's own host, made of the route's canonical form, so that all spellings of a
 //! question share an entry, and the request's headers are no part of it. A failure of the cache is never an
-//! error: the answer comes from the chain.
+//! error, nor is one that does not answer in time: the answer comes from the chain.
 
 use registry_core::{api::route::Route, eth::timestamp::Timestamp};
 use worker::{Cache, Headers, Response, ResponseBody, Result, web_sys};
 
+use super::within;
 use crate::{
     binding,
     http::{Content, JSON_TYPE, Lifetime},
     settings::Settings,
 };
 
+/// Milliseconds that the cache has for an entry. It is in the same data centre, the chain is not.
+const LOOKUP_MILLIS: u64 = 500;
 /// The header of when an entry was made, in unix milliseconds. Only inside the cache; clients get `Age`.
 const MADE_AT: &str = "X-Made-At";
 /// The header of its TTL in seconds.
@@ -25,10 +28,20 @@ pub(super) fn key(origin: &str, settings: &Settings, route: &Route) -> String {
     format!("{origin}/{upstream}/{multicall3}/{registry}{}", route.canonical())
 }
 
+/// An entry, and its body.
+async fn lookup(key: &str) -> Option<(Response, Vec<u8>)> {
+    let reading = async {
+        let entry = Cache::default().get(key, false).await.ok()??;
+        let body = body(&entry).await?;
+        Some((entry, body))
+    };
+    within(LOOKUP_MILLIS, reading).await?
+}
+
 /// The entry, where its TTL is not over and it is younger than `time_to_live` seconds.
 pub(super) async fn find(key: &str, time_to_live: u32, now: Timestamp) -> Option<Content> {
-    let response = Cache::default().get(key, false).await.ok()??;
-    let header = |name| response.headers().get(name).ok()?;
+    let (entry, body) = lookup(key).await?;
+    let header = |name| entry.headers().get(name).ok()?;
     let made_at = Timestamp::from_millis(header(MADE_AT)?.parse().ok()?);
     // The setting may have been longer when the entry was made.
     let max_age = header(MAX_AGE)?.parse::<u32>().ok()?.min(time_to_live);
@@ -37,7 +50,6 @@ pub(super) async fn find(key: &str, time_to_live: u32, now: Timestamp) -> Option
         return None;
     }
     let (etag, links) = (header("ETag")?, header("Link"));
-    let body = body(&response).await?;
     Some(Content::new(JSON_TYPE, body, etag, links, made_at, Lifetime::Seconds(max_age)))
 }
 
@@ -56,9 +68,9 @@ pub(super) fn snapshot_key(origin: &str, settings: &Settings, name: &str) -> Str
 
 /// The bytes under a key, and when they were made, unix milliseconds.
 pub(super) async fn find_bytes(key: &str) -> Option<(Vec<u8>, u64)> {
-    let response = Cache::default().get(key, false).await.ok()??;
-    let made_at = response.headers().get(MADE_AT).ok()??.parse().ok()?;
-    Some((body(&response).await?, made_at))
+    let (entry, body) = lookup(key).await?;
+    let made_at = entry.headers().get(MADE_AT).ok()??.parse().ok()?;
+    Some((body, made_at))
 }
 
 /// The body of an entry. The library's own way takes a step of JavaScript for every 4 KiB.

@@ -1,10 +1,8 @@
 //! The index's excerpts on wallets. A verdict asks for one beside the chain and does not wait for it: an
 //! excerpt that comes too late for its verdict is kept for the next one on the same wallets.
 
-use core::{pin::pin, time::Duration};
 use std::{cell::RefCell, rc::Rc};
 
-use futures_util::future::{Either, select};
 use registry_core::{
     api::error::Error,
     api::question::LateExcerpt,
@@ -12,11 +10,11 @@ use registry_core::{
     host::shared_reads::{Cache, CacheKey, ReadOutcome, Renewal},
     index::Excerpt,
 };
-use worker::Delay;
 
 use super::{
     context::RequestContext,
     single_flight::{Flight, Memory, SharedRead, share},
+    within,
 };
 use crate::{
     log::{Record, unix_millis},
@@ -77,10 +75,8 @@ impl SharedRead for ExcerptRead {
         let index = flight.context.index.as_ref().ok_or(Error::IndexUnavailable)?;
         let limit = settings.rpc_timeout_seconds.saturating_mul(1_000);
         flight.hold(limit);
-        let asking = pin!(index.excerpt(&self.0));
-        let Either::Left((Some(excerpt), _)) = select(asking, pin!(after(limit.into()))).await else {
-            return Err(Error::IndexUnavailable);
-        };
+        let asked = within(limit.into(), index.excerpt(&self.0)).await.flatten();
+        let excerpt = asked.ok_or(Error::IndexUnavailable)?;
         let seconds = if is_history(&self.0) { 0 } else { settings.time_to_live(CacheScope::Agent) };
         Ok(Rc::new(KeptExcerpt { excerpt, made_at, millis: u64::from(seconds) * 1_000 }))
     }
@@ -100,23 +96,13 @@ const fn is_history(route: &Route) -> bool {
     matches!(route, Route::Kya { history: true, .. })
 }
 
-async fn after(millis: u64) {
-    Delay::from(Duration::from_millis(millis)).await;
-}
-
 /// Waits for the excerpt on the wallets of a route, and puts it into `late`. A wallet's past that was asked
 /// for is worth waiting for, any other has [`EXCERPT_MILLIS`].
 pub(super) async fn arrive(context: &RequestContext, route: &Route, late: &LateExcerpt, record: &Record) {
     // A read that is not awaited any more goes on for later verdicts.
     let mut record = record.clone();
-    let reading = pin!(share(context, ExcerptRead(route.clone()), &mut record));
-    let excerpt = if is_history(route) {
-        reading.await.ok()
-    } else {
-        match select(reading, pin!(after(EXCERPT_MILLIS))).await {
-            Either::Left((read, _)) => read.ok(),
-            Either::Right(_) => None,
-        }
-    };
+    let reading = share(context, ExcerptRead(route.clone()), &mut record);
+    let read = if is_history(route) { Some(reading.await) } else { within(EXCERPT_MILLIS, reading).await };
+    let excerpt = read.and_then(Result::ok);
     late.arrive(excerpt.map(|kept| kept.excerpt.clone()));
 }

@@ -15,10 +15,15 @@ mod scans;
 mod single_flight;
 mod snapshot;
 
+use core::{pin::pin, time::Duration};
 use std::rc::Rc;
 
-use futures_util::FutureExt as _;
+use futures_util::{
+    FutureExt as _,
+    future::{Either, select},
+};
 use registry_core::api::{error::Error, route::Route};
+use worker::Delay;
 
 pub(crate) use self::{
     context::{Request, RequestContext},
@@ -34,6 +39,14 @@ use crate::{http::Content, log::Record};
 /// Says of the verdict on a wallet that there is a signed form of it.
 fn with_forms(content: Content, route: &Route) -> Content {
     if matches!(route, Route::Kya { .. }) { content.varying_by_accept() } else { content }
+}
+
+/// The output of a future, or `None` if that takes longer than so many milliseconds.
+async fn within<T>(millis: u64, future: impl Future<Output = T>) -> Option<T> {
+    match select(pin!(future), pin!(Delay::from(Duration::from_millis(millis)))).await {
+        Either::Left((output, _)) => Some(output),
+        Either::Right(_) => None,
+    }
 }
 
 /// The answer, and what it cost in `record`.

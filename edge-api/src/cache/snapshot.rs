@@ -11,13 +11,9 @@
 //! to be that of its rows, and from the time of their block. A shard of one version stays the same, so that
 //! it is kept for as long as there is room.
 
-use core::{pin::pin, time::Duration};
 use std::{cell::RefCell, rc::Rc};
 
-use futures_util::{
-    FutureExt as _,
-    future::{Either, join_all, select},
-};
+use futures_util::{FutureExt as _, future::join_all};
 use registry_core::{
     api::error::Error,
     api::route::{CacheScope, Route},
@@ -26,14 +22,13 @@ use registry_core::{
     host::shared_reads::{Cache, CacheKey, ReadOutcome, Renewal},
     snapshot::{Manifest, Shard, ShardEntry},
 };
-use worker::Delay;
 
 use super::{
     colo,
     context::RequestContext,
     excerpts::UNINDEXED_MILLIS,
     single_flight::{Flight, Memory, SharedRead, share},
-    with_forms,
+    with_forms, within,
 };
 use crate::{
     http::Content,
@@ -191,11 +186,7 @@ async fn from_object<R: SharedRead>(flight: &Flight<R>, entry: Option<ShardEntry
         false => OBJECT_MILLIS,
     };
     flight.hold(u32::try_from(limit).unwrap_or(u32::MAX));
-    let asking = pin!(index.snapshot(entry));
-    match select(asking, pin!(Delay::from(Duration::from_millis(limit)))).await {
-        Either::Left((bytes, _)) => bytes.ok_or(Error::IndexUnavailable),
-        Either::Right(_) => Err(Error::IndexUnavailable),
-    }
+    within(limit, index.snapshot(entry)).await.flatten().ok_or(Error::IndexUnavailable)
 }
 
 fn parse(bytes: &[u8], settings: &Settings) -> Result<Manifest, Error> {

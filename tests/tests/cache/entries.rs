@@ -9,6 +9,7 @@ use e2e::fault::{Fault, Rule};
 use e2e::process::{eventually, free_port, wait_until};
 use e2e::proxy::Proxy;
 use e2e::seed::{self, kya};
+use e2e::server::{Bundles, Kind, Server};
 use e2e::stage::Stage;
 use e2e::stored::cached_keys;
 use e2e::worker::{Worker, WorkerOptions};
@@ -246,4 +247,22 @@ async fn the_data_centres_entries_are_for_the_same_chain_and_endpoints_alone() {
     let worker = start("two").await;
     let answer = worker.client().get(path).await;
     assert_eq!((answer.header("x-cache"), proxy.posts()), ("MISS", 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cache_that_does_not_answer_is_left_and_the_chain_is_asked() {
+    let (_turn, scene) = documented().await;
+    let (proxy, registry) = (&scene.stage.proxy, scene.stage.chain.contracts.registry);
+    let bundles = Bundles::make(&[Kind::Worker], None).await.unwrap();
+    let options = WorkerOptions::new(proxy.url(), registry);
+    let server = Server::start_with_silent_cache(&bundles, &options).await.unwrap();
+    let client = server.client();
+    for path in ["/api/v1/stats".to_owned(), "/api/v1/agents?limit=7".to_owned(), kya("kyoto")] {
+        let asked = Instant::now();
+        let first = client.get(&path).await;
+        first.ok();
+        assert_eq!(first.header("x-cache"), "MISS", "{path}");
+        assert!(asked.elapsed() < Duration::from_secs(10), "{path}: {:?}", asked.elapsed());
+        assert_eq!(client.get(&path).await.header("x-cache"), "HIT", "{path}: this instance's memory has it");
+    }
 }

@@ -10,6 +10,7 @@
 //! 5. After its TTL an entry is read again. A TTL of 0 stores nothing.
 //! 6. A KYA verdict is not given out past the moment at which time alone ends it.
 //! 7. The data centre's entries serve other instances, but none that reads another chain or other endpoints.
+//! 8. A cache of the data centre that does not answer holds up no request for long.
 //!
 //! Concurrent requests for the same answer:
 //!
