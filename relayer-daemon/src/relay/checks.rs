@@ -79,9 +79,9 @@ impl<C: ChainNode> Relayer<C> {
         let inner_gas = u64::try_from(execute.req.gas).unwrap_or(u64::MAX);
         let gas_limit = gas::limit(&relay.calldata, inner_gas);
         let mut position = QueuePosition::new();
+        let look = || self.follow_predecessors(relay).boxed();
         loop {
-            self.follow_predecessors(relay).await;
-            position.wait_for_predecessor(&self.inflight, relay.id).await;
+            position.wait_for_predecessor(&self.inflight, relay.id, look).await;
             let permit = self.checks.acquire().await.map_err(|_| Failure::of(ErrorCode::ShuttingDown))?;
             self.rules.check_terms(&execute.req, self.clock.now()).map_err(Failure::from)?;
             let prices = self.prices(relay, gas_limit).await?;
@@ -105,7 +105,6 @@ impl<C: ChainNode> Relayer<C> {
             }
             drop(permit);
             let on_chain = self.chain.forwarder_nonce(relay.signer).await?;
-            let look = || self.follow_predecessors(relay).boxed();
             if !position.becomes_valid(&self.inflight, relay, on_chain, look).await {
                 return Err(Failure::of(ErrorCode::InvalidSignatureOrNonce).into());
             }

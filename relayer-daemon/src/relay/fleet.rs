@@ -21,16 +21,14 @@ use crate::{
 const FOLLOW: Duration = Duration::from_millis(250);
 
 impl<C: ChainNode> Relayer<C> {
-    /// Waits for the relays at other daemons that come right before this one.
+    /// Puts the relays that come right before this one ahead of it, also those at other daemons.
     pub(super) async fn follow_predecessors(&self, relay: &NewRelay) {
         if !self.store.is_shared() {
             return;
         }
         let read = relay.clone();
         match self.store.run(move |store| store.ahead_of(&read)).await {
-            Ok(ahead) => {
-                ahead.into_iter().for_each(|(id, nonce)| self.inflight.follow_ahead_of(relay.id, id, nonce));
-            }
+            Ok(ahead) => self.inflight.follow_ahead_of(relay.id, &ahead),
             Err(error) => tracing::debug!(%error, relay = %relay.id, "other daemons' relays not read"),
         }
     }

@@ -50,12 +50,23 @@ struct Entry {
     /// Since when a transient failure blocks it.
     blocked_since: Option<Instant>,
     runner: Runner,
+    /// Whether it is its turn, as nothing came before it when it last looked: it is checked, or has been sent.
+    /// Of those with one nonce one has the turn at a time.
+    has_turn: bool,
     outcome: watch::Sender<Option<RelayOutcome>>,
 }
 
 impl Entry {
     fn new(signer: Address, nonce: U256, outcome: watch::Sender<Option<RelayOutcome>>) -> Self {
-        Self { signer, nonce, since: Instant::now(), blocked_since: None, runner: Runner::Admission, outcome }
+        Self {
+            signer,
+            nonce,
+            since: Instant::now(),
+            blocked_since: None,
+            runner: Runner::Admission,
+            has_turn: false,
+            outcome,
+        }
     }
 }
 
@@ -64,6 +75,20 @@ struct Inner {
     relays: HashMap<B256, Entry>,
     /// By nonce, then in order of arrival.
     signers: HashMap<Address, BTreeMap<U256, Vec<B256>>>,
+}
+
+impl Inner {
+    fn predecessor(&self, id: B256) -> Option<Waiting> {
+        let entry = self.relays.get(&id)?;
+        let nonces = self.signers.get(&entry.signer)?;
+        let same = nonces.get(&entry.nonce).map_or(&[][..], Vec::as_slice);
+        let has_turn = |other: &&B256| self.relays.get(*other).is_some_and(|entry| entry.has_turn);
+        let with_turn = same.iter().filter(|other| **other != id).find(has_turn);
+        let earlier = || same.iter().take_while(|other| **other != id).last();
+        let before = || nonces.get(&entry.nonce.checked_sub(U256::from(1))?)?.last();
+        let waited_for = with_turn.or_else(earlier).or_else(before)?;
+        self.relays.get(waited_for).map(|entry| entry.outcome.subscribe())
+    }
 }
 
 /// All relays in flight.
@@ -100,28 +125,49 @@ impl Inflight {
         InflightStart::New(waiting)
     }
 
-    /// Adds a relay that another daemon runs, right ahead of one of the same signer. Bounded like those of
-    /// this daemon: one that does not fit is not waited for.
-    pub fn follow_ahead_of(&self, behind: B256, id: B256, nonce: U256) {
+    /// Puts the relays that come before `behind` by the store ahead of it, and all others with its nonce after
+    /// it. Those not known here are run by other daemons, and are bounded like this daemon's: one that does
+    /// not fit is not waited for.
+    ///
+    /// In a fleet the order is the store's. The order of arrival differs between daemons, so that two relays
+    /// could wait for one another.
+    pub fn follow_ahead_of(&self, behind: B256, ahead: &[(B256, U256)]) {
         let mut inner = self.lock();
-        let Some(signer) = inner.relays.get(&behind).map(|entry| entry.signer) else { return };
-        if inner.relays.contains_key(&id) || inner.relays.len() >= self.limit {
+        let Some((signer, own_nonce)) = inner.relays.get(&behind).map(|entry| (entry.signer, entry.nonce))
+        else {
             return;
+        };
+        let mut has_arrived = false;
+        for (id, nonce) in ahead {
+            if inner.relays.contains_key(id) || inner.relays.len() >= self.limit {
+                continue;
+            }
+            let entry =
+                Entry { runner: Runner::Elsewhere, ..Entry::new(signer, *nonce, watch::Sender::new(None)) };
+            inner.relays.insert(*id, entry);
+            inner.signers.entry(signer).or_default().entry(*nonce).or_default().push(*id);
+            has_arrived = true;
         }
-        let entry =
-            Entry { runner: Runner::Elsewhere, ..Entry::new(signer, nonce, watch::Sender::new(None)) };
-        inner.relays.insert(id, entry);
-        let same = inner.signers.entry(signer).or_default().entry(nonce).or_default();
-        let place = same.iter().position(|other| *other == behind).unwrap_or(same.len());
-        same.insert(place, id);
+        if let Some(same) = inner.signers.get_mut(&signer).and_then(|nonces| nonces.get_mut(&own_nonce)) {
+            let place = |id: &B256| match ahead.iter().position(|(other, _)| other == id) {
+                Some(place) => place,
+                None if *id == behind => ahead.len(),
+                None => usize::MAX,
+            };
+            // Stable: the others keep their order.
+            same.sort_by_key(place);
+        }
         drop(inner);
-        self.arrivals.send_modify(|count| *count = count.wrapping_add(1));
+        if has_arrived {
+            self.arrivals.send_modify(|count| *count = count.wrapping_add(1));
+        }
     }
 
-    /// Sets what runs a relay.
+    /// Sets what runs a relay. At another daemon it waits for its turn anew.
     pub fn set_runner(&self, id: B256, runner: Runner) {
         if let Some(entry) = self.lock().relays.get_mut(&id) {
             entry.runner = runner;
+            entry.has_turn &= runner != Runner::Elsewhere;
         }
     }
 
@@ -182,18 +228,27 @@ impl Inflight {
         entry.outcome.send_replace(Some(outcome));
     }
 
-    /// The relay to wait for: an earlier request with the same nonce, else one with the nonce before.
+    /// The relay to wait for: one with the same nonce that has the turn or comes before this one, else one
+    /// with the nonce before.
     pub fn predecessor(&self, id: B256) -> Option<Waiting> {
-        let inner = self.lock();
-        let entry = inner.relays.get(&id)?;
-        let nonces = inner.signers.get(&entry.signer)?;
-        let same =
-            nonces.get(&entry.nonce).and_then(|ids| ids.iter().take_while(|other| **other != id).last());
-        let before = || {
-            let nonce = entry.nonce.checked_sub(U256::from(1))?;
-            nonces.get(&nonce)?.last()
-        };
-        inner.relays.get(same.or_else(before)?).map(|entry| entry.outcome.subscribe())
+        self.lock().predecessor(id)
+    }
+
+    /// Gives a relay the turn, if nothing comes before it; else returns what to wait for.
+    pub fn take_turn(&self, id: B256) -> Option<Waiting> {
+        let mut inner = self.lock();
+        let before = inner.predecessor(id);
+        if let Some(entry) = inner.relays.get_mut(&id) {
+            entry.has_turn = before.is_none();
+        }
+        before
+    }
+
+    /// Gives a relay's turn back: it looks anew for what comes before it.
+    pub fn give_turn_back(&self, id: B256) {
+        if let Some(entry) = self.lock().relays.get_mut(&id) {
+            entry.has_turn = false;
+        }
     }
 
     /// The nonce of `signer`'s next request if everything in flight succeeds, here and with these nonces at
@@ -296,6 +351,44 @@ mod tests {
         assert!(inflight.predecessor(id(2)).is_some());
         let _other = inflight.start(id(3), Address::repeat_byte(0xb0), nonce(8));
         assert!(inflight.predecessor(id(3)).is_none());
+    }
+
+    #[test]
+    fn what_comes_first_by_the_store_comes_first_here_whenever_it_arrived() {
+        let inflight = Inflight::new(10);
+        let _late = inflight.start(id(2), ALICE, nonce(7));
+        let _early = inflight.start(id(1), ALICE, nonce(7));
+        assert!(inflight.predecessor(id(1)).is_some(), "by arrival");
+        inflight.follow_ahead_of(id(1), &[]);
+        assert!(inflight.predecessor(id(1)).is_none());
+        assert!(inflight.predecessor(id(2)).is_some());
+        let mut arrivals = inflight.arrivals();
+        inflight.follow_ahead_of(id(2), &[(id(1), nonce(7)), (id(3), nonce(7)), (id(4), nonce(6))]);
+        assert!(arrivals.has_changed().unwrap());
+        arrivals.mark_unchanged();
+        inflight.finish(id(3), dropped());
+        let before = inflight.predecessor(id(2)).unwrap();
+        inflight.finish(id(1), dropped());
+        assert!(before.borrow().is_some(), "the other of the same nonce");
+        assert!(inflight.predecessor(id(2)).is_some(), "the one with the nonce before");
+        assert!(!arrivals.has_changed().unwrap());
+    }
+
+    #[test]
+    fn of_those_with_one_nonce_one_has_the_turn() {
+        let inflight = Inflight::new(10);
+        let _late = inflight.start(id(2), ALICE, nonce(7));
+        let _early = inflight.start(id(1), ALICE, nonce(7));
+        assert!(inflight.take_turn(id(2)).is_none());
+        // The other one comes first, and waits all the same.
+        inflight.follow_ahead_of(id(1), &[]);
+        assert!(inflight.take_turn(id(1)).is_some());
+        inflight.give_turn_back(id(2));
+        assert!(inflight.take_turn(id(1)).is_none());
+        assert!(inflight.take_turn(id(2)).is_some());
+        inflight.set_runner(id(1), Runner::Elsewhere);
+        inflight.follow_ahead_of(id(2), &[]);
+        assert!(inflight.take_turn(id(2)).is_none(), "the other one waits at another daemon");
     }
 
     #[test]

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use alloy::primitives::U256;
+use alloy::primitives::{B256, U256};
 use futures_util::future::BoxFuture;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::inflight::Inflight;
 use crate::store::NewRelay;
@@ -20,6 +20,8 @@ const NODE_LAG: Duration = Duration::from_secs(5);
 const LAG_PAUSE: Duration = Duration::from_millis(500);
 /// How often other daemons' arrivals are looked for.
 const LOOK: Duration = Duration::from_millis(250);
+/// How often what comes before a waiting relay is looked for again: a reorg may have changed the order.
+const REORDER: Duration = Duration::from_secs(10);
 /// How far ahead of the chain a request may be.
 const FARTHEST: u64 = 64;
 
@@ -40,11 +42,23 @@ impl QueuePosition {
         Self { arrival_deadline: None, followed: None, orphaned: false }
     }
 
-    /// Waits until nothing in flight comes before this relay.
-    pub(super) async fn wait_for_predecessor(&mut self, inflight: &Inflight, id: alloy::primitives::B256) {
-        while let Some(mut before) = inflight.predecessor(id) {
-            let ended = before.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
-            self.orphaned = ended.is_none_or(|outcome| outcome.is_repeatable());
+    /// Waits until nothing in flight comes before this relay, and takes the turn. `look` adds what comes
+    /// before it at other daemons.
+    pub(super) async fn wait_for_predecessor<'a>(
+        &mut self,
+        inflight: &Inflight,
+        id: B256,
+        look: impl Fn() -> BoxFuture<'a, ()>,
+    ) {
+        inflight.give_turn_back(id);
+        look().await;
+        while let Some(mut before) = inflight.take_turn(id) {
+            let Ok(ended) = timeout(REORDER, before.wait_for(Option::is_some)).await else {
+                look().await;
+                continue;
+            };
+            self.orphaned =
+                ended.ok().and_then(|outcome| outcome.clone()).is_none_or(|outcome| outcome.is_repeatable());
             self.followed = (!self.orphaned).then(Instant::now);
         }
     }

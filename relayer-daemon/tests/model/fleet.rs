@@ -198,3 +198,25 @@ fn a_relay_that_was_cancelled_sent_again_and_reopened_by_a_reorganisation_ends()
         });
     }
 }
+
+/// The one that came first was executed, and is in flight again after a reorg undid that; the other one was
+/// accepted meanwhile. The two daemons see them arrive in different orders.
+#[test]
+fn two_relays_with_one_nonce_at_two_daemons_do_not_wait_for_one_another() {
+    runtime().block_on(async {
+        let mut simulation = Simulation::with_daemons(2, 2, u128::MAX, 7).await;
+        let executed_first =
+            [Op::Wait(150), Op::RequestUntil(0, 250), Op::Wait(10), Op::Mine(5), Op::Wait(20)];
+        apply(&mut simulation, &executed_first).await;
+        assert_eq!(executed(&simulation), 1);
+        let payer = if simulation.nonces_given(0) == 1 { 0 } else { 1 };
+        // The other request comes to the second daemon, and then to the first one, which runs the first relay.
+        let undone = [Op::NoNonces(true), Op::Reorganise(1, true), Op::Request(0), Op::Repeat(0)];
+        apply(&mut simulation, &undone).await;
+        assert_eq!(simulation.requests.len(), 2);
+        apply(&mut simulation, &[Op::Wait(50), Op::Foreign(payer), Op::Wait(600), Op::NoNonces(false)]).await;
+        simulation.settle_down().await;
+        simulation.check().unwrap();
+        assert_eq!(executed(&simulation), 1, "one of them is carried out");
+    });
+}

@@ -291,6 +291,21 @@ fn a_request_sees_those_before_it_at_other_daemons() {
 }
 
 #[test]
+fn of_requests_with_one_nonce_those_that_are_sent_come_first_and_then_the_earliest() {
+    let shared = Shared::new();
+    let a = daemon(&shared, "a");
+    beat(&a);
+    let [first, second, third] = [1, 2, 3].map(|byte| relay_of(byte, 7, 4));
+    for relay in [&first, &second, &third] {
+        a.accept(relay, NOW).unwrap();
+    }
+    let ahead = |relay| a.ahead_of(relay).unwrap().into_iter().map(|(id, _)| id).collect::<Vec<_>>();
+    assert_eq!([ahead(&first), ahead(&second), ahead(&third)], [vec![], vec![id(1)], vec![id(1), id(2)]]);
+    a.record(payer(FIRST, 1), &[transaction(0, Some(3), 0x11)], NOW).unwrap();
+    assert_eq!([ahead(&first), ahead(&second)], [vec![id(3)], vec![id(1), id(3)]]);
+}
+
+#[test]
 fn a_rate_limit_is_one_for_all_daemons() {
     let shared = Shared::new();
     let daemons = [daemon(&shared, "a"), daemon(&shared, "b")];

@@ -99,14 +99,16 @@ impl Store {
         self.read(|db| Ok(all(db, query, values![], relay_id)?.into_iter().collect()))
     }
 
-    /// The pending relays that come right before this one and that other daemons hold: an earlier one with the
-    /// same forwarder nonce, and those with the nonce before.
+    /// The pending relays that come right before this one: of those with the same forwarder nonce all that are
+    /// sent, and those accepted earlier; of those with the nonce before, which other daemons hold.
     pub fn ahead_of(&self, relay: &NewRelay) -> Result<Vec<(B256, U256)>, StoreError> {
         let DaemonId(daemon) = self.must_be_of_a_fleet()?;
         let (nonce, before) = (relay.forward_nonce, relay.forward_nonce.checked_sub(U256::ONE));
-        let query = "SELECT id, forward_nonce FROM relays WHERE signer = ?1 AND state = 'pending' AND id <> ?2
-             AND (holder IS NULL OR holder <> ?3)
-             AND (forward_nonce = ?4 OR (forward_nonce = ?5 AND rowid < (SELECT rowid FROM relays WHERE id = ?2)))
+        let query =
+            "SELECT id, forward_nonce FROM relays WHERE signer = ?1 AND state = 'pending' AND id <> ?2
+             AND ((forward_nonce = ?4 AND (holder IS NULL OR holder <> ?3))
+                 OR (forward_nonce = ?5 AND (rowid < (SELECT rowid FROM relays WHERE id = ?2)
+                     OR EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id AND state = 'open'))))
              ORDER BY rowid";
         let terms = values![
             relay.signer.0.0,
