@@ -172,7 +172,7 @@ fn a_no_op_that_was_taken_for_lost_and_undone_by_a_reorganisation_fills_its_gap_
 }
 
 #[test]
-fn a_gap_whose_earlier_bytes_cannot_be_outbid_within_the_cap_is_filled_by_them_or_by_a_cheaper_no_op() {
+fn a_gap_whose_earlier_bytes_cannot_be_outbid_within_the_cap_is_filled_by_them_or_by_a_no_op_as_dear() {
     // The relay at nonce 1 reverts as a whole, and its receipt comes only after the nonce was given up. Both
     // gaps are below the relay's next nonce.
     let begin = [Op::Foreign(0), Op::BaseFee(236), Op::Revert, Op::Request(0), Op::Wait(10)];
@@ -181,7 +181,7 @@ fn a_gap_whose_earlier_bytes_cannot_be_outbid_within_the_cap_is_filled_by_them_o
         let undone = [Op::Reorganise(2, forgotten), Op::Wait(100), Op::Mine(8)];
         history(u128::MAX, &[&begin[..], &lost, &undone].concat(), |simulation| {
             let signed = simulation.store.assignment(simulation.account(0), 1).unwrap().transactions;
-            assert!(signed[1].fees.max_fee < signed[0].fees.max_fee, "{signed:?}");
+            assert_eq!(signed[1].fees, signed[0].fees, "{signed:?}");
         });
     }
 }
@@ -357,6 +357,21 @@ fn what_every_node_calls_invalid_is_cancelled_though_the_base_fee_fell_by_60_per
         let id = *simulation.requests.keys().next().unwrap();
         let outcome = simulation.store.relay(id).unwrap().unwrap().outcome;
         assert!(matches!(outcome, Some(RelayOutcome::Dropped { .. })), "{outcome:?}");
+    });
+}
+
+#[test]
+fn what_every_node_calls_invalid_at_the_cap_is_cancelled_though_a_node_holds_what_it_replaced() {
+    // The first transaction is in the pool, too cheap by now. Ten percent more than its replacement is above
+    // the cap.
+    let mut ops = vec![Op::Request(0), Op::Wait(10), Op::Rejecting(true), Op::BaseFee(227)];
+    ops.extend([Op::Mine(5), Op::Wait(20)].repeat(30));
+    history(u128::MAX, &ops, |simulation| {
+        let id = *simulation.requests.keys().next().unwrap();
+        let outcome = simulation.store.relay(id).unwrap().unwrap().outcome;
+        assert!(matches!(outcome, Some(RelayOutcome::Dropped { .. })), "{outcome:?}");
+        let signed = simulation.store.assignment(simulation.account(0), 0).unwrap().transactions;
+        assert_eq!(signed.last().unwrap().fees, signed[1].fees, "the same offer as the replacement's");
     });
 }
 

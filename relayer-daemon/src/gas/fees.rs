@@ -74,6 +74,18 @@ impl Fees {
         self.raised_within(market, cap)
     }
 
+    /// The fees of a no-op that takes the place of a transaction with these fees which nodes have not got, or
+    /// which cannot be outbid: no less than these, so that it outbids what that one has outbid, and no less
+    /// than the first offer. `None` if the base fee alone is above `cap`.
+    pub fn of_substitute(&self, market: &Market, cap: u128) -> Option<Self> {
+        let first = Self::initial(market, cap)?;
+        if self.max_fee > cap {
+            return Some(first);
+        }
+        let max_fee = first.max_fee.max(self.max_fee);
+        Some(Self { max_fee, tip: first.tip.max(self.tip) })
+    }
+
     fn raised_within(&self, market: &Market, highest: u128) -> Option<Self> {
         let least = Self { max_fee: raised(self.max_fee), tip: raised(self.tip) };
         if least.max_fee > highest || least.tip > highest {
@@ -120,6 +132,17 @@ mod tests {
         let new = old.bumped(&after, 50 * GWEI).unwrap();
         assert!(new.max_fee >= 20 * GWEI);
         assert_eq!(new.tip, 1_100_000);
+    }
+
+    #[test]
+    fn a_substitute_offers_no_less_than_what_it_stands_for_and_no_less_than_the_market() {
+        let market = Market { head: 1, next_base_fee: 10 * GWEI, tip: GWEI };
+        let of = |max_fee, tip, cap| Fees { max_fee, tip }.of_substitute(&market, cap).unwrap();
+        assert_eq!(of(30 * GWEI, 2 * GWEI, 50 * GWEI), Fees { max_fee: 30 * GWEI, tip: 2 * GWEI });
+        assert_eq!(of(3 * GWEI, 2 * GWEI, 50 * GWEI), Fees { max_fee: 21 * GWEI, tip: 2 * GWEI });
+        // The cap is lower than it was.
+        assert_eq!(of(30 * GWEI, 2 * GWEI, 15 * GWEI), Fees { max_fee: 15 * GWEI, tip: GWEI });
+        assert_eq!(Fees { max_fee: GWEI, tip: 1 }.of_substitute(&market, 9 * GWEI), None);
     }
 
     #[test]

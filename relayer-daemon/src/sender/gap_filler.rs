@@ -64,14 +64,15 @@ impl<N: ChainNode> Sender<N> {
     ///
     /// If the nonce was ours, and was lost to a transaction that a reorg then undid, nodes may still have what
     /// was signed for it before. If that is a no-op that pays for the next block, it is sent again. Otherwise
-    /// a new one outbids it, or where it cannot, within the cap or the budget, is as dear as the market: a
-    /// node that has the earlier bytes fills the gap with them. These are out, whether a no-op is sent or not,
-    /// so the budget is asked for the no-op alone.
+    /// a new one outbids it, or is as dear where the cap does not allow more, or as dear as the market where
+    /// the budget does not: a node that has the earlier bytes fills the gap with them. These are out, whether
+    /// a no-op is sent or not, so the budget is asked for the no-op alone.
     async fn filled(&self, nonce: u64, market: &Market) -> Result<Option<NonceAssignment>, SenderError> {
         let (cap, account) = (self.parts.spending.max_fee, self.account());
         let before = self.parts.store.run(move |store| store.assignment(account, nonce)).await?;
         let before = NonceAssignment { relay: None, ..before };
-        let dearer = before.latest().and_then(|latest| latest.fees.of_cancellation(market, cap));
+        let outbids = |fees: Fees| fees.of_cancellation(market, cap).or(fees.of_substitute(market, cap));
+        let dearer = before.latest().and_then(|latest| outbids(latest.fees));
         let offers: Vec<Fees> = dearer.into_iter().chain(Fees::initial(market, cap)).collect();
         if let Some(latest) = before.latest() {
             let is_no_op = latest.purpose != TransactionPurpose::Relay;

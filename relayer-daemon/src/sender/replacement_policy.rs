@@ -81,9 +81,10 @@ pub fn next_step(situation: &Situation<'_>) -> ReplacementStep {
     let relay = assignment.relay.filter(|_| latest.purpose == TransactionPurpose::Relay);
     if let Some(reason) = relay.and_then(|relay| unpayable(situation, &relay)) {
         let outbids = latest.fees.of_cancellation(market, situation.cap);
-        // No node holds what all of them refuse: any offer takes its place.
-        let fresh = || Fees::initial(market, situation.cap);
-        let fees = outbids.or_else(|| (reason == TransactionPurpose::Rejected).then(fresh).flatten());
+        // No node holds what all of them refuse, but they may hold what that has replaced.
+        let is_held = reason != TransactionPurpose::Rejected;
+        let substitute = || latest.fees.of_substitute(market, situation.cap).filter(|_| !is_held);
+        let fees = outbids.or_else(substitute);
         return fees.map_or(ReplacementStep::Resend, |fees| ReplacementStep::Cancel(reason, fees));
     }
     let called_cheap = matches!(verdict, BroadcastVerdict::Underpriced | BroadcastVerdict::FeeTooLow);
@@ -278,8 +279,9 @@ mod tests {
         };
         assert_eq!(fees.max_fee, 33 * GWEI, "outbids what another machine may hold");
         let at_the_cap = Situation { cap: 30 * GWEI, ..rejected };
-        let fresh = Fees::initial(&market, 30 * GWEI).unwrap();
-        assert_eq!(next_step(&at_the_cap), Cancel(TransactionPurpose::Rejected, fresh));
+        // It outbids what the refused one has replaced.
+        let same = nonce.latest().unwrap().fees;
+        assert_eq!(next_step(&at_the_cap), Cancel(TransactionPurpose::Rejected, same));
         // What a node may hold is not cancelled for less.
         let superseded =
             Situation { verdict: BroadcastVerdict::Accepted, superseded: Some(true), ..at_the_cap };
