@@ -2,6 +2,7 @@
 
 pub mod chain;
 mod fleet;
+mod gaps;
 mod invariants;
 pub mod node;
 pub mod ops;
