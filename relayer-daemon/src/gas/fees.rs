@@ -79,11 +79,7 @@ impl Fees {
     /// than the first offer. `None` if the base fee alone is above `cap`.
     pub fn of_substitute(&self, market: &Market, cap: u128) -> Option<Self> {
         let first = Self::initial(market, cap)?;
-        if self.max_fee > cap {
-            return Some(first);
-        }
-        let max_fee = first.max_fee.max(self.max_fee);
-        Some(Self { max_fee, tip: first.tip.max(self.tip) })
+        Some(if self.max_fee > cap { first } else { self.and_no_less_than(first) })
     }
 
     fn raised_within(&self, market: &Market, highest: u128) -> Option<Self> {
@@ -91,9 +87,13 @@ impl Fees {
         if least.max_fee > highest || least.tip > highest {
             return None;
         }
-        let wanted = Self::initial(market, highest).unwrap_or(least);
-        let max_fee = least.max_fee.max(wanted.max_fee);
-        Some(Self { max_fee, tip: least.tip.max(wanted.tip).min(max_fee) })
+        Some(least.and_no_less_than(Self::initial(market, highest).unwrap_or(least)))
+    }
+
+    /// The higher of both in each field.
+    fn and_no_less_than(self, other: Self) -> Self {
+        let max_fee = self.max_fee.max(other.max_fee);
+        Self { max_fee, tip: self.tip.max(other.tip).min(max_fee) }
     }
 }
 

@@ -71,9 +71,9 @@ impl<N: ChainNode> Sender<N> {
         let (cap, account) = (self.parts.spending.max_fee, self.account());
         let before = self.parts.store.run(move |store| store.assignment(account, nonce)).await?;
         let before = NonceAssignment { relay: None, ..before };
-        let outbids = |fees: Fees| fees.of_cancellation(market, cap).or(fees.of_substitute(market, cap));
-        let dearer = before.latest().and_then(|latest| outbids(latest.fees));
-        let offers: Vec<Fees> = dearer.into_iter().chain(Fees::initial(market, cap)).collect();
+        let no_less = |fees: Fees| fees.of_cancellation(market, cap).or(fees.of_substitute(market, cap));
+        let best = before.latest().and_then(|latest| no_less(latest.fees));
+        let offers: Vec<Fees> = best.into_iter().chain(Fees::initial(market, cap)).collect();
         if let Some(latest) = before.latest() {
             let is_no_op = latest.purpose != TransactionPurpose::Relay;
             // Above the cap nothing is signed, and whatever is out goes out again.

@@ -429,9 +429,8 @@ impl<N: ChainNode> Sender<N> {
 
     /// Logs and counts the latest transaction of a nonce, just signed.
     fn note_signed(&self, assignment: &NonceAssignment) {
-        let Some(NewTransaction { nonce, relay, transaction }) = latest_transaction(assignment) else {
-            return;
-        };
+        let Some(transaction) = assignment.latest() else { return };
+        let (nonce, relay) = (assignment.nonce, assignment.relay.map(|relay| relay.id));
         let account = self.account();
         tracing::info!(
             %account,

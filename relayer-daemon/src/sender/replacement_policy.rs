@@ -82,9 +82,10 @@ pub fn next_step(situation: &Situation<'_>) -> ReplacementStep {
     if let Some(reason) = relay.and_then(|relay| unpayable(situation, &relay)) {
         let outbids = latest.fees.of_cancellation(market, situation.cap);
         // No node holds what all of them refuse, but they may hold what that has replaced.
-        let is_held = reason != TransactionPurpose::Rejected;
-        let substitute = || latest.fees.of_substitute(market, situation.cap).filter(|_| !is_held);
-        let fees = outbids.or_else(substitute);
+        let fees = match reason {
+            TransactionPurpose::Rejected => outbids.or(latest.fees.of_substitute(market, situation.cap)),
+            _ => outbids,
+        };
         return fees.map_or(ReplacementStep::Resend, |fees| ReplacementStep::Cancel(reason, fees));
     }
     let called_cheap = matches!(verdict, BroadcastVerdict::Underpriced | BroadcastVerdict::FeeTooLow);
