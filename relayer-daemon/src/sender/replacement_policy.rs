@@ -82,8 +82,10 @@ pub fn next_step(situation: &Situation<'_>) -> ReplacementStep {
     if let Some(reason) = relay.and_then(|relay| unpayable(situation, &relay)) {
         let outbids = latest.fees.of_cancellation(market, situation.cap);
         // No node holds what all of them refuse, but they may hold what that has replaced.
-        let fees = match reason {
-            TransactionPurpose::Rejected => outbids.or(latest.fees.of_substitute(market, situation.cap)),
+        let fees = match verdict {
+            BroadcastVerdict::Rejected | BroadcastVerdict::InsufficientFunds => {
+                outbids.or(latest.fees.of_substitute(market, situation.cap))
+            }
             _ => outbids,
         };
         return fees.map_or(ReplacementStep::Resend, |fees| ReplacementStep::Cancel(reason, fees));
@@ -283,10 +285,13 @@ mod tests {
         // It outbids what the refused one has replaced.
         let same = nonce.latest().unwrap().fees;
         assert_eq!(next_step(&at_the_cap), Cancel(TransactionPurpose::Rejected, same));
+        let superseded = Situation { superseded: Some(true), ..at_the_cap };
+        // A no-op needs less funds.
+        let unfunded = Situation { verdict: BroadcastVerdict::InsufficientFunds, ..superseded };
+        assert_eq!(next_step(&unfunded), Cancel(TransactionPurpose::Superseded, same));
         // What a node may hold is not cancelled for less.
-        let superseded =
-            Situation { verdict: BroadcastVerdict::Accepted, superseded: Some(true), ..at_the_cap };
-        assert_eq!(next_step(&superseded), Resend);
+        let held = Situation { verdict: BroadcastVerdict::Accepted, ..superseded };
+        assert_eq!(next_step(&held), Resend);
     }
 
     #[test]
