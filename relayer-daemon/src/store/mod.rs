@@ -47,8 +47,9 @@ pub enum StoreError {
     /// The subject of the operation is not stored.
     #[error("journal: {0} is not there")]
     Missing(&'static str),
-    /// A relay was given a nonce while another one of its nonces is in flight.
-    #[error("journal: the relay has another nonce in flight")]
+    /// A relay was given a nonce while another one of its nonces is in flight, or, in a fleet, one of another
+    /// request with its signer and forwarder nonce.
+    #[error("journal: the relay, or another with its forwarder nonce, has a nonce in flight")]
     InFlight,
     /// It was written for another chain or forwarder.
     #[error("journal belongs to another {0}: give this one a data directory of its own")]

@@ -220,3 +220,23 @@ fn two_relays_with_one_nonce_at_two_daemons_do_not_wait_for_one_another() {
         assert_eq!(executed(&simulation), 1, "one of them is carried out");
     });
 }
+
+#[test]
+fn of_two_requests_with_one_nonce_one_is_sent_though_a_dropped_one_came_again_while_the_other_was_checked() {
+    runtime().block_on(async {
+        let mut simulation = Simulation::with_daemons(2, 2, u128::MAX, 7).await;
+        let empty = |empty| [Op::Empty(0, empty), Op::Empty(1, empty), Op::Wait(20)];
+        apply(&mut simulation, &empty(true)).await;
+        apply(&mut simulation, &[Op::Request(0), Op::Wait(20)]).await;
+        assert!(simulation.is_quiet(), "not dropped for want of funds");
+        apply(&mut simulation, &empty(false)).await;
+        // While the second daemon checks the other request, the dropped one comes to the first again.
+        apply(&mut simulation, &[Op::Latency(200), Op::RequestUntil(0, 250), Op::RepeatEarlier(0, 1)]).await;
+        assert_eq!(simulation.requests.len(), 2);
+        apply(&mut simulation, &[Op::Wait(50), Op::Mine(8), Op::Wait(50)]).await;
+        simulation.settle_down().await;
+        simulation.check().unwrap();
+        assert_eq!(executed(&simulation), 1);
+        assert_eq!(simulation.nonces_given(0) + simulation.nonces_given(1), 1, "both were sent");
+    });
+}

@@ -117,8 +117,8 @@ pub struct Simulation {
     pub requests: BTreeMap<B256, (Address, U256)>,
     /// Those of clients that hung up: each was accepted or was not.
     hung_up: BTreeMap<B256, (Address, U256)>,
-    /// The last request of each signer, as it was posted.
-    last: HashMap<u8, Vec<u8>>,
+    /// The requests of each signer, as they were posted.
+    sent: HashMap<u8, Vec<Vec<u8>>>,
     /// What the clients heard.
     told: Arc<Mutex<BTreeMap<B256, RelayOutcome>>>,
     disk_was_full: bool,
@@ -163,7 +163,7 @@ impl Simulation {
             turn: AtomicUsize::new(0),
             requests: BTreeMap::new(),
             hung_up: BTreeMap::new(),
-            last: HashMap::new(),
+            sent: HashMap::new(),
             told: Arc::default(),
             disk_was_full: false,
             lowest_base_fee: GWEI,

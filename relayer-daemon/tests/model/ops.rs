@@ -31,6 +31,8 @@ pub enum Op {
     HangUp(u8, u8),
     /// A client of this signer sends its last request once more.
     Repeat(u8),
+    /// The same with the one that it sent so many before.
+    RepeatEarlier(u8, u8),
     Mine(usize),
     Drop(usize),
     Reorganise(usize, bool),
@@ -108,8 +110,16 @@ impl Simulation {
             None => on_chain,
         };
         let body = body(index, nonce, seconds.map_or(0, |seconds| self.clock.now() + u64::from(seconds)));
-        self.last.insert(index, body.clone());
+        self.sent.entry(index).or_default().push(body.clone());
         body
+    }
+
+    /// The signer's last request but so many, once more.
+    async fn repeat(&mut self, index: u8, before: u8) {
+        let sent = self.sent.get(&index).and_then(|sent| sent.iter().nth_back(before.into()));
+        if let Some(body) = sent.cloned() {
+            self.post(body).await;
+        }
     }
 
     async fn post(&mut self, body: Vec<u8>) {
@@ -150,11 +160,8 @@ impl Simulation {
             Op::Request(index) => self.request(index, None).await,
             Op::RequestUntil(index, seconds) => self.request(index, Some(seconds)).await,
             Op::HangUp(index, moments) => self.hang_up(index, moments).await,
-            Op::Repeat(index) => {
-                if let Some(body) = self.last.get(&index).cloned() {
-                    self.post(body).await;
-                }
-            }
+            Op::Repeat(index) => self.repeat(index, 0).await,
+            Op::RepeatEarlier(index, before) => self.repeat(index, before).await,
             Op::Revert => self.world.chain().reverts += 1,
             Op::Rejecting(rejects) => self.world.chain().rejects = rejects,
             Op::Mine(room) => self.world.chain().mine(room),

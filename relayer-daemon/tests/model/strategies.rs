@@ -33,6 +33,7 @@ pub fn op() -> impl Strategy<Value = Op> {
         1 => (0..SIGNERS, 1_u8..120).prop_map(|(signer, seconds)| Op::RequestUntil(signer, seconds)),
         2 => (0..SIGNERS, 1_u8..6).prop_map(|(signer, moments)| Op::HangUp(signer, moments)),
         1 => (0..SIGNERS).prop_map(Op::Repeat),
+        1 => (0..SIGNERS, 1_u8..4).prop_map(|(signer, before)| Op::RepeatEarlier(signer, before)),
         6 => (0_usize..4).prop_map(Op::Mine),
         5 => (1_u16..100).prop_map(Op::Wait),
         1 => (100_u16..600).prop_map(Op::Wait),

@@ -306,6 +306,28 @@ fn of_requests_with_one_nonce_those_that_are_sent_come_first_and_then_the_earlie
 }
 
 #[test]
+fn of_requests_with_one_nonce_one_is_sent_at_a_time_whichever_daemon_runs_them() {
+    let shared = Shared::new();
+    let (a, b) = (daemon(&shared, "a"), daemon(&shared, "b"));
+    beat(&a);
+    b.beat(&[SECOND], false).unwrap();
+    a.release(payer(SECOND, 1)).unwrap();
+    b.beat(&[SECOND], false).unwrap();
+    a.accept(&relay_of(1, 7, 4), NOW).unwrap();
+    b.accept(&relay_of(2, 7, 4), NOW).unwrap();
+    b.accept(&relay_of(3, 7, 5), NOW).unwrap();
+    b.record(payer(SECOND, 2), &[transaction(0, Some(2), 0x21)], NOW).unwrap();
+    let sends = |byte| a.record(payer(FIRST, 1), &[transaction(0, Some(1), byte)], NOW);
+    assert_eq!(sends(0x11), Err(StoreError::InFlight));
+    assert_eq!(a.next_nonce(FIRST).unwrap(), None, "nothing is written");
+    // Neither a replacement nor another nonce's request is held up.
+    b.record(payer(SECOND, 2), &[transaction(0, Some(2), 0x22), transaction(1, Some(3), 0x31)], NOW).unwrap();
+    let settlement = settlement(&b, SECOND, 0, 0x21);
+    b.settle(payer(SECOND, 2), &settlement, NOW).unwrap();
+    sends(0x12).unwrap();
+}
+
+#[test]
 fn a_rate_limit_is_one_for_all_daemons() {
     let shared = Shared::new();
     let daemons = [daemon(&shared, "a"), daemon(&shared, "b")];

@@ -335,6 +335,10 @@ pub(super) fn must_have_no_nonce(db: &Db, id: &B256) -> Result<(), StoreError> {
 }
 
 /// Whether the relays among these that have no nonce yet are this daemon's, and still wait for one.
+///
+/// # Errors
+/// [`StoreError::HeldElsewhere`] if one is not, [`StoreError::InFlight`] if another request of the same signer
+/// and forwarder nonce is sent: one of the two would revert.
 pub(super) fn must_hold_new_relays(
     db: &Db,
     daemon: &DaemonId,
@@ -351,8 +355,16 @@ pub(super) fn must_hold_new_relays(
             continue;
         }
         must_hold_relay(db, daemon, relay)?;
-        if !relays::is_pending(db, relay)? {
-            return Err(StoreError::HeldElsewhere);
+        let query = "SELECT state = 'pending' AS is_pending,
+                 EXISTS (SELECT 1 FROM relays AS other JOIN nonces ON nonces.relay = other.id AND nonces.state = 'open'
+                     WHERE other.signer = relays.signer AND other.forward_nonce = relays.forward_nonce
+                     AND other.state = 'pending' AND other.id <> relays.id) AS is_after_another
+             FROM relays WHERE id = ?1";
+        let read = |row: &Row| Ok((column(row, "is_pending")?, column(row, "is_after_another")?));
+        match first(db, query, values![relay.0], read)? {
+            Some((true, false)) => {}
+            Some((true, true)) => return Err(StoreError::InFlight),
+            _ => return Err(StoreError::HeldElsewhere),
         }
     }
     Ok(())

@@ -195,7 +195,8 @@ impl Store {
 
     /// Writes signed transactions, and with a nonce's first one its assignment: all of them or none. It must
     /// return before any of them is sent; if it fails, none of them may be sent. A relay gets no second nonce
-    /// while one is open, of whatever account: [`StoreError::InFlight`].
+    /// while one is open, of whatever account, and in a fleet none while another request with its signer and
+    /// forwarder nonce has an open one: [`StoreError::InFlight`].
     pub fn record(
         &self,
         payer: impl Into<Payer>,
