@@ -31,7 +31,7 @@ pub enum Op {
     HangUp(u8, u8),
     /// A client of this signer sends its last request once more.
     Repeat(u8),
-    /// The same with the one that it sent so many before.
+    /// The same with an earlier request, this many before the last.
     RepeatEarlier(u8, u8),
     Mine(usize),
     Drop(usize),
@@ -114,7 +114,7 @@ impl Simulation {
         body
     }
 
-    /// The signer's last request but so many, once more.
+    /// Posts a request of the signer once more: the one that is `before` places before its last.
     async fn repeat(&mut self, index: u8, before: u8) {
         let sent = self.sent.get(&index).and_then(|sent| sent.iter().nth_back(before.into()));
         if let Some(body) = sent.cloned() {
