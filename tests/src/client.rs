@@ -1,6 +1,8 @@
 //! A client of the read API, at an address of its choice.
 
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -19,6 +21,8 @@ pub struct Client {
     pub(crate) http: reqwest::Client,
     pub(crate) base: String,
     pub(crate) headers: HeaderMap,
+    /// The server's log, which errors are looked up in.
+    pub(crate) log: Option<PathBuf>,
 }
 
 /// A complete response.
@@ -35,7 +39,15 @@ pub struct Answer {
 impl Client {
     /// A client of the server at `base`, for example `http://127.0.0.1:3000`.
     pub fn new(base: &str) -> Self {
-        Self { http: http::client(Duration::from_secs(60)), base: base.into(), headers: HeaderMap::new() }
+        let (http, base) = (http::client(Duration::from_secs(60)), base.into());
+        Self { http, base, headers: HeaderMap::new(), log: None }
+    }
+
+    /// The same client, for a Worker with this log: each request has an id of its own, and the message of one
+    /// that fails says whether the Worker has logged it.
+    pub(crate) fn of_server_with_log(mut self, log: Option<&Path>) -> Self {
+        self.log = log.map(Path::to_owned);
+        self
     }
 
     /// Where the server is.
@@ -63,13 +75,30 @@ impl Client {
 
     /// `POST path` with a body of that media type.
     pub async fn post(&self, path: &str, content_type: &str, body: impl Into<Body>) -> Answer {
-        let answer = self.try_send(Method::POST, path, Some((content_type, body.into()))).await;
-        answer.unwrap_or_else(|error| panic!("{path}: {error:?}"))
+        self.send_with_id(Method::POST, path, Some((content_type, body.into()))).await
     }
 
     /// Any method without a body.
     pub async fn send(&self, method: Method, path: &str) -> Answer {
-        self.try_send(method, path, None).await.unwrap_or_else(|error| panic!("{path}: {error:?}"))
+        self.send_with_id(method, path, None).await
+    }
+
+    async fn send_with_id(&self, method: Method, path: &str, body: Option<(&str, Body)>) -> Answer {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let mut client = self.clone();
+        let id = format!("e2e-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        if self.log.is_some() && !self.headers.contains_key("x-request-id") {
+            client = client.with("x-request-id", &id);
+        }
+        client.try_send(method, path, body).await.unwrap_or_else(|error| {
+            let log = self.log.as_ref().and_then(|log| std::fs::read_to_string(log).ok());
+            let known = match log.map(|log| log.contains(&id)) {
+                Some(true) => "; the Worker has logged the request",
+                Some(false) => "; the Worker has not logged the request",
+                None => "",
+            };
+            panic!("{path}: {error:?}{known}")
+        })
     }
 
     /// Any request, to a server that may fail meanwhile; a body goes with its media type.

@@ -1,19 +1,19 @@
 //! The real relayer daemon as a child process: started, killed, and started again on its journal.
 //!
-//! For tests the binary is built by cargo with the feature `fault-injection`, which gives it named crash
-//! points and a clock that a file can move. What tests say to it over HTTP is in [`crate::relay`].
+//! The binary is built by cargo with debug assertions, which give it named crash points and a clock that a
+//! file can move. What tests say to it over HTTP is in [`crate::relay`].
 
-use std::fs;
+use std::fmt::Display;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{env, fs};
 
 use alloy::hex;
-use alloy::primitives::Address;
 use alloy::signers::local::PrivateKeySigner;
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -22,104 +22,58 @@ use crate::deploy::Deployment;
 use crate::process::{Process, Spawn};
 use crate::program;
 
-/// How long the daemon may take to check its surroundings and listen.
-const START: Duration = Duration::from_secs(30);
-
-/// Time for a daemon to reach its crash point.
-const DEATH: Duration = Duration::from_secs(40);
-
-/// Settings that must not leak from the tests' environment into the daemon.
-const KEYS: [&str; 9] = [
-    "RELAYER_KEY",
-    "RELAYER_KEY_FILE",
-    "RELAYER_KEYSTORE",
-    "RELAYER_KEYSTORE_PASSWORD_FILE",
-    "RELAYER_KEYS_DIR",
-    "RELAYER_KEY_KMS",
-    "RELAYER_KEY_KMS_ADDRESS",
-    "RELAYER_KEY_REMOTE",
-    "RELAYER_KEY_REMOTE_ADDRESS",
-];
+/// How long the daemon may take to check its surroundings and listen, to reach its crash point, or to end.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How to start the daemon. A clone starts a successor on the same journal.
 #[derive(Debug, Clone)]
 pub struct DaemonOptions {
     vars: Vec<(&'static str, String)>,
-    relayer: Address,
     data: Arc<TempDir>,
-    build: Build,
     log: Option<PathBuf>,
     descriptors: Option<u32>,
-}
-
-/// Which daemon.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Build {
-    /// As operators run it.
-    Plain,
-    /// With crash points and a clock that can be moved.
-    FaultInjection,
 }
 
 impl DaemonOptions {
     /// A daemon for these contracts that pays with `key`: without limits, on a free port, its journal empty.
     pub fn new(rpc_url: &str, contracts: Deployment, key: &PrivateKeySigner) -> Self {
-        let options = Self {
-            vars: Vec::new(),
-            relayer: key.address(),
-            data: Arc::new(TempDir::new().expect("a temporary directory")),
-            build: Build::FaultInjection,
-            log: None,
-            descriptors: None,
-        };
-        options
+        let data = Arc::new(TempDir::new().expect("a temporary directory"));
+        let mut options = Self { vars: Vec::new(), data, log: None, descriptors: None }
+            .key(key)
             .var("RELAYER_PORT", 0)
             .var("RPC_URL", rpc_url)
-            .var("RELAYER_KEY", hex::encode_prefixed(key.to_bytes()))
             .var("FORWARDER_ADDRESS", contracts.forwarder)
             .var("REGISTRY_ADDRESS", contracts.registry)
-            .var("RATE_LIMIT_PER_IP", 0)
-            .var("RATE_LIMIT_PER_SIGNER", 0)
-            .var("BUDGET_SHARE_PER_SIGNER", 100)
-            .var("BUDGET_SHARE_PER_IP", 100)
-            .var("BUDGET_SHARE_PER_NETWORK", 100)
-            .var("RATE_LIMIT_READS", 0)
-            .var("RATE_LIMIT_POLLS", 0)
-            // All clients have the same address here.
-            .var("MAX_CONNECTIONS", 4_096)
-            .var("MAX_CONNECTIONS_PER_IP", 4_096)
-            .var("LOG_LEVEL", "debug")
+            .var("LOG_LEVEL", "debug");
+        for limit in ["RATE_LIMIT_PER_IP", "RATE_LIMIT_PER_SIGNER", "RATE_LIMIT_READS", "RATE_LIMIT_POLLS"] {
+            options = options.var(limit, 0);
+        }
+        // All clients have the same address here.
+        for share in ["BUDGET_SHARE_PER_SIGNER", "BUDGET_SHARE_PER_IP", "BUDGET_SHARE_PER_NETWORK"] {
+            options = options.var(share, 100);
+        }
+        options.var("MAX_CONNECTIONS", 4_096).var("MAX_CONNECTIONS_PER_IP", 4_096)
     }
 
     /// Pays with another key from now on.
-    pub fn key(mut self, key: &PrivateKeySigner) -> Self {
-        self.relayer = key.address();
+    pub fn key(self, key: &PrivateKeySigner) -> Self {
         self.var("RELAYER_KEY", hex::encode_prefixed(key.to_bytes()))
     }
 
-    /// Pays from this account; other variables name its key.
-    pub fn account(mut self, account: Address) -> Self {
-        self.relayer = account;
-        self.without("RELAYER_KEY")
-    }
-
     /// Pays with all of these keys from now on, each in a file of one directory.
-    pub fn keys(mut self, keys: &[PrivateKeySigner]) -> Self {
-        let dir = self.data.path().join("keys");
+    pub fn keys(self, keys: &[PrivateKeySigner]) -> Self {
+        let dir = self.data_dir().join("keys");
         // A key may have been taken out since.
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir(&dir).expect("a directory of keys");
         for (index, key) in keys.iter().enumerate() {
-            let path = dir.join(format!("key-{index}"));
-            fs::write(&path, hex::encode_prefixed(key.to_bytes())).expect("a key's file");
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("a private file");
+            write_private(&dir.join(format!("key-{index}")), &hex::encode_prefixed(key.to_bytes()));
         }
-        self.relayer = keys.first().expect("a key").address();
         self.without("RELAYER_KEY").var("RELAYER_KEYS_DIR", dir.display())
     }
 
     /// Sets one variable, in place of an earlier value.
-    pub fn var(mut self, name: &'static str, value: impl std::fmt::Display) -> Self {
+    pub fn var(mut self, name: &'static str, value: impl Display) -> Self {
         self = self.without(name);
         self.vars.push((name, value.to_string()));
         self
@@ -131,22 +85,14 @@ impl DaemonOptions {
         self
     }
 
-    /// The daemon as operators run it, without the means to make it fail.
-    pub fn plain(mut self) -> Self {
-        self.build = Build::Plain;
-        self
-    }
-
     /// Keeps what it prints in this file.
-    pub fn log_to(mut self, log: Option<PathBuf>) -> Self {
-        self.log = log;
-        self
+    pub fn log_to(self, log: Option<PathBuf>) -> Self {
+        Self { log, ..self }
     }
 
     /// Lets the daemon open this many files at once.
-    pub fn descriptors(mut self, count: u32) -> Self {
-        self.descriptors = Some(count);
-        self
+    pub fn descriptors(self, count: u32) -> Self {
+        Self { descriptors: Some(count), ..self }
     }
 
     /// Aborts the daemon when it reaches a named point, `name` or `name:n` for the n-th time.
@@ -155,9 +101,8 @@ impl DaemonOptions {
     }
 
     /// The same daemon with an empty journal.
-    pub fn with_empty_journal(mut self) -> Self {
-        self.data = Arc::new(TempDir::new().expect("a temporary directory"));
-        self
+    pub fn with_empty_journal(self) -> Self {
+        Self { data: Arc::new(TempDir::new().expect("a temporary directory")), ..self }
     }
 
     /// Where the journal is.
@@ -165,18 +110,9 @@ impl DaemonOptions {
         self.data.path()
     }
 
-    /// The account that pays.
-    pub fn relayer(&self) -> Address {
-        self.relayer
-    }
-
     /// Moves the daemon's clock to this many seconds from the machine's, from now on and while it runs.
     pub fn move_clock(&self, seconds: i64) {
-        // Renamed into place: the daemon never reads half a number.
-        let (path, draft) = (self.clock_file(), self.data.path().join("clock-offset.draft"));
-        fs::write(&draft, seconds.to_string())
-            .and_then(|()| fs::rename(&draft, &path))
-            .expect("a clock file");
+        replace(&self.clock_file(), &seconds.to_string());
     }
 
     fn clock_file(&self) -> PathBuf {
@@ -184,7 +120,7 @@ impl DaemonOptions {
     }
 
     fn spawn(&self, command: &str) -> Result<Spawn> {
-        let binary = binary(self.build)?;
+        let binary = binary()?;
         let spawn = match self.descriptors {
             None => Spawn::new("relayer-daemon", binary),
             Some(count) => {
@@ -198,14 +134,57 @@ impl DaemonOptions {
             .env("RELAYER_DATA_DIR", self.data.path())
             .env("CLOCK_OFFSET_FILE", self.clock_file())
             .log(self.log.as_deref());
-        for name in KEYS {
-            spawn = spawn.env_remove(name);
+        // The keys of the tests' own environment are not the daemon's.
+        let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        for name in names.filter(|name| name.starts_with("RELAYER_KEY")) {
+            spawn = spawn.env_remove(&name);
         }
-        for (name, value) in &self.vars {
-            spawn = spawn.env(name, value);
-        }
-        Ok(spawn)
+        Ok(self.vars.iter().fold(spawn, |spawn, (name, value)| spawn.env(name, value)))
     }
+
+    /// Runs a command of `relayer-daemon` to its end: whether it succeeded, and all that it printed.
+    async fn run(&self, command: &str, flags: &[&str]) -> Result<(bool, String)> {
+        let mut process = self.spawn(command)?.args(flags).start()?;
+        let status = process.exited(PATIENCE).await?;
+        Ok((status.success(), process.log()))
+    }
+
+    /// `relayer-daemon check`: whether it found everything good, and what it printed.
+    pub async fn check(&self) -> Result<(bool, String)> {
+        self.run("check", &[]).await
+    }
+
+    /// Starts `relayer-daemon drain`.
+    pub fn drain(&self) -> Result<Process> {
+        self.spawn("drain")?.start()
+    }
+
+    /// `relayer-daemon replay` with these flags: what it printed.
+    pub async fn replay(&self, flags: &[&str]) -> Result<String> {
+        let (is_good, printed) = self.run("replay", flags).await?;
+        ensure!(is_good, "not replayed:\n{printed}");
+        Ok(printed)
+    }
+
+    /// `relayer-daemon api-key`: the key, and its hash.
+    pub async fn api_key(&self) -> Result<(String, String)> {
+        let (is_good, printed) = self.run("api-key", &[]).await?;
+        ensure!(is_good, "no key:\n{printed}");
+        let line = |name: &str| printed.lines().find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned()));
+        line("key:").zip(line("hash:")).with_context(|| format!("no key and hash:\n{printed}"))
+    }
+}
+
+/// Replaces a file at once: nothing reads half of it.
+pub fn replace(path: &Path, text: &str) {
+    let draft = path.with_extension("draft");
+    fs::write(&draft, text).and_then(|()| fs::rename(&draft, path)).expect("a file");
+}
+
+/// Writes a file that only its owner may read.
+pub fn write_private(path: &Path, text: &str) {
+    fs::write(path, text).expect("a file");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("a private file");
 }
 
 impl Chain {
@@ -228,17 +207,15 @@ impl Daemon {
     /// Starts `relayer-daemon serve` and waits until it listens.
     pub async fn start(options: &DaemonOptions) -> Result<Self> {
         let mut process = options.spawn("serve")?.start()?;
-        let url = process.announced("relayer-daemon listening on ", START).await?;
+        let url = process.announced("relayer-daemon listening on ", PATIENCE).await?;
         Ok(Self { process, url, _data: Arc::clone(&options.data) })
     }
 
     /// Starts `relayer-daemon serve` where it has to refuse, and returns all that it printed.
     pub async fn refuse(options: &DaemonOptions) -> Result<String> {
-        let mut process = options.spawn("serve")?.start()?;
-        let status = process.exited(START).await?;
-        ensure!(!status.success(), "it ended without an error:\n{}", process.log());
-        ensure!(!process.log().contains("listening"), "it listened:\n{}", process.log());
-        Ok(process.log())
+        let (started, printed) = options.run("serve", &[]).await?;
+        ensure!(!started && !printed.contains("listening"), "it did not refuse:\n{printed}");
+        Ok(printed)
     }
 
     /// Its address.
@@ -246,7 +223,7 @@ impl Daemon {
         &self.url
     }
 
-    /// The process, to see whether it still runs.
+    /// The process, for signals, limits and its end.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }
@@ -257,12 +234,11 @@ impl Daemon {
     }
 
     /// Waits until a line of the log contains all of `words`.
-    pub async fn logged(&mut self, words: &[&str], within: Duration) -> Result<String> {
-        self.process
-            .until(&format!("saying {words:?}"), within, async |log| {
-                log.lines().find(|line| words.iter().all(|word| line.contains(word))).map(str::to_owned)
-            })
-            .await
+    pub async fn logged(&mut self, words: &[&str]) -> Result<String> {
+        let found = async |log: &str| {
+            log.lines().find(|line| words.iter().all(|word| line.contains(word))).map(str::to_owned)
+        };
+        self.process.until(&format!("saying {words:?}"), PATIENCE, found).await
     }
 
     /// `kill -9`; what it printed.
@@ -273,10 +249,9 @@ impl Daemon {
 
     /// Waits until the daemon has died by itself at the named crash point.
     pub async fn crashed(mut self, point: &str) -> Result<()> {
-        let status = self.process.exited(DEATH).await?;
-        if status.code().is_some() || !self.log().contains(&format!("crash point {point}")) {
-            bail!("it ended ({status}), but not at {point}:\n{}", self.process.log_tail());
-        }
+        let status = self.process.exited(PATIENCE).await?;
+        let has_crashed = status.code().is_none() && self.log().contains(&format!("crash point {point}"));
+        ensure!(has_crashed, "it ended ({status}), but not at {point}:\n{}", self.process.log_tail());
         Ok(())
     }
 
@@ -284,8 +259,7 @@ impl Daemon {
     pub async fn terminate(&mut self) -> Result<(ExitStatus, Duration)> {
         let since = Instant::now();
         self.process.signal(Signal::TERM)?;
-        let status = self.process.exited(Duration::from_secs(10)).await?;
-        Ok((status, since.elapsed()))
+        Ok((self.process.exited(PATIENCE).await?, since.elapsed()))
     }
 }
 
@@ -295,48 +269,11 @@ impl Drop for Daemon {
     }
 }
 
-/// Starts `relayer-daemon drain`.
-pub fn drain(options: &DaemonOptions) -> Result<Process> {
-    options.spawn("drain")?.start()
-}
-
-/// Runs `relayer-daemon replay` with these flags: what it printed.
-pub async fn replay(options: &DaemonOptions, flags: &[&str]) -> Result<String> {
-    let mut process = options.spawn("replay")?.args(flags).start()?;
-    let status = process.exited(START).await?;
-    ensure!(status.success(), "not replayed:\n{}", process.log());
-    Ok(process.log())
-}
-
-/// Runs `relayer-daemon api-key`: the key, and its hash.
-pub async fn api_key(options: &DaemonOptions) -> Result<(String, String)> {
-    let mut process = options.spawn("api-key")?.start()?;
-    let status = process.exited(START).await?;
-    let (log, line) = (process.log(), |log: &str, name: &str| {
-        log.lines().find_map(|line| line.strip_prefix(name)).map(|rest| rest.trim().to_owned())
-    });
-    ensure!(status.success(), "no key:\n{log}");
-    line(&log, "key:").zip(line(&log, "hash:")).with_context(|| format!("no key and hash:\n{log}"))
-}
-
-/// Runs `relayer-daemon check`: whether it found everything good, and what it printed.
-pub async fn check(options: &DaemonOptions) -> Result<(bool, String)> {
-    let mut process = options.spawn("check")?.start()?;
-    let status = process.exited(START).await?;
-    Ok((status.success(), process.log()))
-}
-
 /// The path of the daemon: of that in `RELAYER_DAEMON`, so that another build or version is measured beside
 /// this one; where the variable is not set, of this tree's.
-fn binary(build: Build) -> Result<PathBuf> {
-    if let Some(path) = std::env::var_os("RELAYER_DAEMON") {
-        return Ok(path.into());
+fn binary() -> Result<PathBuf> {
+    match env::var_os("RELAYER_DAEMON") {
+        Some(path) => Ok(path.into()),
+        None => program::compiled(["--bin", "relayer-daemon"]),
     }
-    let (name, features) = match build {
-        Build::Plain => ("relayer-daemon", [].as_slice()),
-        Build::FaultInjection => {
-            ("relayer-daemon-fault-injection", ["--features", "relayer-daemon/fault-injection"].as_slice())
-        }
-    };
-    program::compiled(["--bin", "relayer-daemon"], name, features)
 }

@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::{Bytes, Incoming};
-use hyper::service::service_fn;
-use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::request::Parts;
 use rustix::process::Signal;
 use tokio::task::JoinSet;
 
+use crate::guarded::{listen, serve};
 use crate::process::{Process, Spawn};
 use crate::{http, program};
 
@@ -37,18 +37,18 @@ impl Gate {
         Self::start_program(binary()?, configuration).await
     }
 
-    /// The same with another build of it.
+    /// Starts another build of it.
     pub async fn start_program(program: PathBuf, configuration: &str) -> Result<Self> {
-        Self::listening(spawn(program, "serve", configuration)?).await
+        Self::announced(spawn(program, "serve", configuration)?).await
     }
 
-    /// The same where the machine trusts only the authorities of this PEM file.
+    /// Starts it where the machine trusts only the authorities of this PEM file.
     pub async fn start_trusting(authorities: &Path, configuration: &str) -> Result<Self> {
         let spawn = spawn(binary()?, "serve", configuration)?;
-        Self::listening(spawn.env("SSL_CERT_FILE", authorities)).await
+        Self::announced(spawn.env("SSL_CERT_FILE", authorities)).await
     }
 
-    async fn listening(spawn: Spawn) -> Result<Self> {
+    async fn announced(spawn: Spawn) -> Result<Self> {
         let mut process = spawn.start()?;
         let url = process.announced("kya-gate listening on ", START).await?;
         Ok(Self { process, url })
@@ -93,13 +93,13 @@ fn spawn(program: PathBuf, command: &str, configuration: &str) -> Result<Spawn> 
 }
 
 fn binary() -> Result<PathBuf> {
-    program::compiled(["--bin", "kya-gate"], "kya-gate", &[])
+    program::compiled(["--bin", "kya-gate"])
 }
 
 /// Starts the gate's axum example, a service with the gate in its own process, on any free port; returns its
 /// address.
 pub async fn start_example(configuration: &str) -> Result<(Process, String)> {
-    let program = program::compiled(["--example", "axum"], "kya-gate-axum", &[])?;
+    let program = program::compiled(["--example", "axum"])?;
     let spawn = Spawn::new("axum", program).env_remove("KYA_GATE_RPC_URL");
     let file = spawn.scratch().join("gate.toml");
     fs::write(&file, configuration)?;
@@ -139,15 +139,10 @@ impl Received {
 impl Service {
     /// Listens on a free port.
     pub async fn start() -> Result<Self> {
-        let received = Arc::new(Mutex::new(Vec::new()));
-        let shared = Arc::clone(&received);
-        let (port, server) = http::serve(0, move |stream| {
-            let received = Arc::clone(&shared);
-            let service = service_fn(move |request| remember(Arc::clone(&received), request));
-            hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service)
-        })
-        .await?;
-        Ok(Self { url: format!("http://127.0.0.1:{port}"), received, _server: server })
+        let received = Arc::default();
+        let app = Router::new().fallback(remember).with_state(Arc::clone(&received));
+        let (listener, url) = listen(0).await?;
+        Ok(Self { url, received, _server: serve(listener, app) })
     }
 
     /// Its address.
@@ -162,21 +157,13 @@ impl Service {
 }
 
 async fn remember(
-    received: Arc<Mutex<Vec<Received>>>,
-    request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>> {
-    let (parts, body) = request.into_parts();
+    received: State<Arc<Mutex<Vec<Received>>>>,
+    Parts { method, uri, headers, .. }: Parts,
+    body: Bytes,
+) -> &'static str {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let request = Received {
-        method: parts.method.to_string(),
-        target: parts.uri.to_string(),
-        headers: parts
-            .headers
-            .iter()
-            .map(|(name, value)| (name.to_string(), text(value.as_bytes())))
-            .collect(),
-        body: body.collect().await?.to_bytes(),
-    };
+    let headers = headers.iter().map(|(name, value)| (name.to_string(), text(value.as_bytes()))).collect();
+    let request = Received { method: method.to_string(), target: uri.to_string(), headers, body };
     received.lock().unwrap_or_else(PoisonError::into_inner).push(request);
-    Ok(Response::new(Full::from("served")))
+    "served"
 }

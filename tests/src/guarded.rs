@@ -1,4 +1,4 @@
-//! The guarded service of `cargo xtask dev`: an axum router behind the gate's layer.
+//! Services by axum, among them the guarded one of `cargo xtask dev`: a router behind the gate's layer.
 
 use std::net::Ipv4Addr;
 
@@ -28,9 +28,7 @@ pub struct Guarded {
 impl Guarded {
     /// Starts it on a local port, 0 for any free one, for the agents of a local chain.
     pub async fn start(port: u16, chain: &Chain) -> Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
-        let listener = listener.with_context(|| format!("port {port}"))?;
-        let url = format!("http://{}", listener.local_addr()?);
+        let (listener, url) = listen(port).await?;
         // A local chain makes blocks on demand, and its agents change while one looks on.
         let settings = format!(
             r#"
@@ -51,18 +49,28 @@ impl Guarded {
         let app = guarded.route("/.well-known/erc8128", get(async || document));
         // The explorer's pages may ask it.
         let app = app.layer(from_fn(open_to_pages));
-        let mut server = JoinSet::new();
-        server.spawn(async {
-            // It ends with the process only.
-            let _ = axum::serve(listener, app).await;
-        });
-        Ok(Self { url, _server: server })
+        Ok(Self { url, _server: serve(listener, app) })
     }
 
     /// Its address.
     pub fn url(&self) -> &str {
         &self.url
     }
+}
+
+/// A listener on a local port, 0 for any free one, and its address.
+pub(crate) async fn listen(port: u16) -> Result<(TcpListener, String)> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
+    let listener = listener.with_context(|| format!("port {port}"))?;
+    let url = format!("http://{}", listener.local_addr()?);
+    Ok((listener, url))
+}
+
+/// Serves a router until the task is dropped.
+pub(crate) fn serve(listener: TcpListener, app: Router) -> JoinSet<()> {
+    let mut server = JoinSet::new();
+    server.spawn(async { axum::serve(listener, app).await.unwrap_or_default() });
+    server
 }
 
 fn served(Extension(agent): &Extension<Subject>, what: &str) -> String {

@@ -2,28 +2,26 @@
 //!
 //! Signatures are made and checked here as the relayer's README describes them, not by the relayer's code.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use alloy::hex;
 use anyhow::Result;
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::{Bytes, Incoming};
-use hyper::service::service_fn;
-use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse as _, Response};
 use ring::hmac;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use crate::http;
+use crate::guarded::{listen, serve};
 
 /// The header with a webhook's timestamp and signature.
 const SIGNATURE: &str = "x-relayer-signature";
 
 /// The signature header of a body.
-pub fn sign(secret: &str, timestamp: &str, body: &str) -> String {
+fn sign(secret: &str, timestamp: &str, body: &str) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     let tag = hmac::sign(&key, format!("{timestamp}.{body}").as_bytes());
     format!("t={timestamp},v1={}", hex::encode(tag))
@@ -34,8 +32,8 @@ pub fn sign(secret: &str, timestamp: &str, body: &str) -> String {
 pub struct Delivery {
     /// The path that it was posted to.
     pub path: String,
-    /// Its headers, by their names in lower case.
-    pub headers: HashMap<String, String>,
+    /// Its headers.
+    pub headers: HeaderMap,
     /// Its body.
     pub body: String,
     /// When it was there.
@@ -48,15 +46,18 @@ impl Delivery {
         serde_json::from_str(&self.body).expect("a webhook's body is JSON")
     }
 
-    /// The timestamp in its signature's header.
-    pub fn timestamp(&self) -> &str {
-        let header = self.headers.get(SIGNATURE).map_or("", String::as_str);
-        header.trim_start_matches("t=").split(',').next().unwrap_or_default()
+    /// A header, `""` where it is missing.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    fn timestamp(&self) -> &str {
+        self.header(SIGNATURE).trim_start_matches("t=").split(',').next().unwrap_or_default()
     }
 
     /// Whether it is signed with this secret.
     pub fn is_signed_with(&self, secret: &str) -> bool {
-        self.headers.get(SIGNATURE) == Some(&sign(secret, self.timestamp(), &self.body))
+        self.header(SIGNATURE) == sign(secret, self.timestamp(), &self.body)
     }
 }
 
@@ -68,7 +69,7 @@ pub struct Reply {
     /// Its body.
     pub body: String,
     /// Its signature's header.
-    pub signature: Option<String>,
+    pub signature: String,
     /// How long it takes.
     pub after: Duration,
 }
@@ -76,93 +77,68 @@ pub struct Reply {
 impl Reply {
     /// An empty answer with this status, at once.
     pub fn status(status: u16) -> Self {
-        Self { status, body: String::new(), signature: None, after: Duration::ZERO }
+        Self { status, body: String::new(), signature: String::new(), after: Duration::ZERO }
     }
 
     /// An answer signed with this secret, to this webhook.
     pub fn signed(secret: &str, to: &Delivery, body: &Value) -> Self {
         let body = body.to_string();
-        let signature = Some(sign(secret, to.timestamp(), &body));
-        Self { status: 200, body, signature, after: Duration::ZERO }
-    }
-
-    /// The same after a while.
-    pub fn after(self, after: Duration) -> Self {
-        Self { after, ..self }
+        Self { signature: sign(secret, to.timestamp(), &body), body, ..Self::status(200) }
     }
 }
 
 type Rule = Box<dyn Fn(&Delivery) -> Reply + Send>;
 
-struct Shared {
-    deliveries: Mutex<Vec<Delivery>>,
-    rule: Mutex<Rule>,
-}
-
 /// A running receiver; dropping it closes its port.
 pub struct Receiver {
     url: String,
-    shared: Arc<Shared>,
+    shared: Arc<Mutex<Shared>>,
     _server: JoinSet<()>,
 }
 
-impl std::fmt::Debug for Receiver {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Receiver").field(&self.url).finish()
-    }
+struct Shared {
+    deliveries: Vec<Delivery>,
+    rule: Rule,
 }
 
 impl Receiver {
     /// Listens on a free port, and answers 200 to everything.
     pub async fn start() -> Result<Self> {
-        let rule: Mutex<Rule> = Mutex::new(Box::new(|_| Reply::status(200)));
-        let shared = Arc::new(Shared { deliveries: Mutex::default(), rule });
-        let serving = Arc::clone(&shared);
-        let serve = http::serve(0, move |stream| {
-            let shared = Arc::clone(&serving);
-            let service = service_fn(move |request| answer(Arc::clone(&shared), request));
-            hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service)
-        });
-        let (port, server) = serve.await?;
-        Ok(Self { url: format!("http://127.0.0.1:{port}/hook"), shared, _server: server })
+        let (listener, url) = listen(0).await?;
+        let shared = Shared { deliveries: Vec::new(), rule: Box::new(|_| Reply::status(200)) };
+        let shared = Arc::new(Mutex::new(shared));
+        let app = Router::new().fallback(answer).with_state(Arc::clone(&shared));
+        Ok(Self { url, shared, _server: serve(listener, app) })
     }
 
-    /// Where webhooks are posted to.
+    /// Its address, without a path.
     pub fn url(&self) -> &str {
         &self.url
     }
 
     /// Answers by this rule from now on.
     pub fn answer_by(&self, rule: impl Fn(&Delivery) -> Reply + Send + 'static) {
-        *self.shared.rule.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(rule);
-    }
-
-    /// Its address without a path.
-    pub fn origin(&self) -> &str {
-        self.url.trim_end_matches("/hook")
+        lock(&self.shared).rule = Box::new(rule);
     }
 
     /// All that came in, in order.
     pub fn deliveries(&self) -> Vec<Delivery> {
-        self.shared.deliveries.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.shared).deliveries.clone()
     }
 }
 
-async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>> {
-    let text = |value: &hyper::header::HeaderValue| value.to_str().unwrap_or_default().to_owned();
-    let headers = request.headers().iter().map(|(name, value)| (name.to_string(), text(value))).collect();
-    let path = request.uri().path().to_owned();
-    let body = String::from_utf8(request.into_body().collect().await?.to_bytes().to_vec())?;
-    let delivery = Delivery { path, headers, body, at: Instant::now() };
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn answer(shared: State<Arc<Mutex<Shared>>>, uri: Uri, headers: HeaderMap, body: String) -> Response {
+    let delivery = Delivery { path: uri.path().to_owned(), headers, body, at: Instant::now() };
     let reply = {
-        let rule = shared.rule.lock().unwrap_or_else(PoisonError::into_inner);
-        shared.deliveries.lock().unwrap_or_else(PoisonError::into_inner).push(delivery.clone());
-        rule(&delivery)
+        let mut shared = lock(&shared);
+        shared.deliveries.push(delivery);
+        shared.deliveries.last().map(&shared.rule).expect("it was pushed")
     };
     tokio::time::sleep(reply.after).await;
-    let mut response = Response::builder().status(reply.status);
-    if let Some(signature) = reply.signature {
-        response = response.header(SIGNATURE, signature);
-    }
-    Ok(response.body(Full::new(reply.body.into()))?)
+    let status = StatusCode::from_u16(reply.status).expect("a status");
+    (status, [(SIGNATURE, reply.signature)], reply.body).into_response()
 }

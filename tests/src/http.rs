@@ -5,6 +5,7 @@ use std::sync::{LazyLock, Once};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
@@ -23,6 +24,17 @@ pub fn builder() -> reqwest::ClientBuilder {
         let _ = rustls::crypto::ring::default_provider().install_default();
     });
     reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0)
+}
+
+/// Sends `GET path` with an id to the server at `base`, and gives the connection back, which is reset when it is
+/// dropped: workerd takes a connection that is closed for one that goes on listening.
+pub async fn request_to_reset(base: &str, path: &str, id: &str) -> Result<TcpStream> {
+    let address = base.strip_prefix("http://").context("a plain address")?;
+    let mut connection = TcpStream::connect(address).await?;
+    connection.set_zero_linger()?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nX-Request-Id: {id}\r\n\r\n");
+    connection.write_all(request.as_bytes()).await?;
+    Ok(connection)
 }
 
 /// Serves every connection to a local port, 0 for any free one, and returns the port and the tasks. Dropping

@@ -7,25 +7,27 @@ use alloy::hex;
 use alloy::primitives::{Address, keccak256};
 use alloy::signers::local::PrivateKeySigner;
 use anyhow::{Context as _, Result, ensure};
+use base64ct::{Base64, Encoding as _};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::process::{Process, Spawn, eventually, free_port};
 use crate::{http, python, repo};
 
-/// How long a program may take to listen.
+/// How long a program may take to listen, or to answer.
 const START: Duration = Duration::from_secs(60);
 
 /// The length of a secp256k1 public key at the end of its SubjectPublicKeyInfo: x and y.
 const POINT: usize = 64;
+
+const REGION: &str = "eu-central-1";
 
 /// moto's KMS with one key.
 #[derive(Debug)]
 pub struct Kms {
     process: Process,
     url: String,
-    /// The key's id.
-    pub key_id: String,
+    key_id: String,
     /// The account of the key.
     pub address: Address,
 }
@@ -38,29 +40,25 @@ impl Kms {
         let port = free_port()?.to_string();
         let process = Spawn::new("moto", python).arg(script).arg(&port).start()?;
         let url = format!("http://127.0.0.1:{port}");
-        let made = eventually("listening", START, async || {
-            call(&url, "CreateKey", &json!({ "KeyUsage": "SIGN_VERIFY", "KeySpec": "ECC_SECG_P256K1" }))
-                .await
-                .ok()
-        })
-        .await?;
+        let kind = json!({ "KeyUsage": "SIGN_VERIFY", "KeySpec": "ECC_SECG_P256K1" });
+        let made = async || call(&url, "CreateKey", &kind).await.ok();
+        let made = eventually("listening", START, made).await?;
         let key_id = made["KeyMetadata"]["KeyId"].as_str().context("no key")?.to_owned();
         let public = call(&url, "GetPublicKey", &json!({ "KeyId": key_id })).await?;
-        let public = public["PublicKey"].as_str().context("no public key")?;
-        let spki = alloy::primitives::Bytes::from(decode_base64(public)?);
-        let point = spki.len().checked_sub(POINT).map(|start| &spki[start..]).context("no point")?;
-        let address = Address::from_slice(&keccak256(point)[12..]);
-        Ok(Self { process, url, key_id, address })
+        let public = Base64::decode_vec(public["PublicKey"].as_str().unwrap_or_default());
+        let public = public.ok().context("no public key")?;
+        let point = public.last_chunk::<POINT>().context("no point")?;
+        Ok(Self { process, url, key_id, address: Address::from_slice(&keccak256(point)[12..]) })
     }
 
     /// The environment of a program that uses it.
-    pub fn vars(&self) -> [(&'static str, String); 5] {
+    pub fn vars(&self) -> [(&'static str, &str); 5] {
         [
-            ("RELAYER_KEY_KMS", self.key_id.clone()),
-            ("AWS_ENDPOINT_URL_KMS", self.url.clone()),
-            ("AWS_REGION", REGION.to_owned()),
-            ("AWS_ACCESS_KEY_ID", "testing".to_owned()),
-            ("AWS_SECRET_ACCESS_KEY", "testing".to_owned()),
+            ("RELAYER_KEY_KMS", &self.key_id),
+            ("AWS_ENDPOINT_URL_KMS", &self.url),
+            ("AWS_REGION", REGION),
+            ("AWS_ACCESS_KEY_ID", "testing"),
+            ("AWS_SECRET_ACCESS_KEY", "testing"),
         ]
     }
 
@@ -76,8 +74,6 @@ impl Kms {
     }
 }
 
-const REGION: &str = "eu-central-1";
-
 /// A call of KMS. moto does not check the signature, and finds the service by it.
 async fn call(url: &str, action: &str, body: &Value) -> Result<Value> {
     let scope = format!(
@@ -87,27 +83,11 @@ async fn call(url: &str, action: &str, body: &Value) -> Result<Value> {
         .post(url)
         .header("authorization", scope)
         .header("content-type", "application/x-amz-json-1.1")
-        .header("x-amz-target", format!("TrentService.{action}"))
-        .body(body.to_string());
-    let answer = request.send().await?;
+        .header("x-amz-target", format!("TrentService.{action}"));
+    let answer = request.body(body.to_string()).send().await?;
     let (status, text) = (answer.status(), answer.text().await?);
     ensure!(status.is_success(), "{action}: {status}: {text}");
-    if text.is_empty() { Ok(Value::Null) } else { Ok(serde_json::from_str(&text)?) }
-}
-
-fn decode_base64(text: &str) -> Result<Vec<u8>> {
-    const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut bytes = Vec::new();
-    let (mut bits, mut count) = (0_u32, 0);
-    for character in text.bytes().filter(|byte| *byte != b'=') {
-        let digit = ALPHABET.iter().position(|known| *known == character).context("no base64")?;
-        (bits, count) = (bits << 6 | u32::try_from(digit)?, count + 6);
-        if count >= 8 {
-            count -= 8;
-            bytes.push((bits >> count) as u8);
-        }
-    }
-    Ok(bytes)
+    Ok(serde_json::from_str(&text)?)
 }
 
 /// A signer that speaks `eth_signTransaction`: `tests/signers/remote_signer.py`.

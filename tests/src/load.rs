@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
 use tokio::process::Command;
 
@@ -48,34 +48,21 @@ impl Load {
     }
 
     /// The same from many clients, each with so many requests and an address of its own.
-    pub async fn of_clients(
-        url: &str,
-        server: &Usage,
-        seconds: u32,
-        requests_per_client: Option<u32>,
-    ) -> Result<Self> {
+    pub async fn of_clients(url: &str, server: &Usage, seconds: u32, each: Option<u32>) -> Result<Self> {
         // On a machine that pauses for seconds, a server takes its connections for idle and closes them.
-        for _ in 1..ATTEMPTS {
-            if let Some(load) = Self::attempt(url, server, seconds, requests_per_client).await? {
+        for _ in 0..ATTEMPTS {
+            if let Some(load) = Self::attempt(url, server, seconds, each).await? {
                 return Ok(load);
             }
         }
-        let last = Self::attempt(url, server, seconds, requests_per_client).await?;
-        last.with_context(|| format!("{url}: requests were lost"))
+        bail!("{url}: requests were lost")
     }
 
     /// `None` where a request was lost.
-    async fn attempt(
-        url: &str,
-        server: &Usage,
-        seconds: u32,
-        requests_per_client: Option<u32>,
-    ) -> Result<Option<Self>> {
+    async fn attempt(url: &str, server: &Usage, seconds: u32, each: Option<u32>) -> Result<Option<Self>> {
         let before = server.cpu()?;
         let mut wrk = Command::new("wrk");
-        if let Some(requests) = requests_per_client {
-            wrk.env("CLIENT_REQUESTS", requests.to_string());
-        }
+        wrk.envs(each.map(|requests| ("CLIENT_REQUESTS", requests.to_string())));
         let output = wrk
             .args(["--threads", "1", "--connections", &CONNECTIONS.to_string()])
             .args(["--duration", &format!("{seconds}s"), "--timeout", "30s"])

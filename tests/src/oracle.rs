@@ -3,49 +3,36 @@
 //! It asks the contract's own functions one by one, and decodes the answers by the interface the compiler
 //! wrote next to the bytecode: no multicall, no block pinning, and no type that the Worker uses too.
 
-use std::collections::BTreeMap;
-
 use alloy::dyn_abi::{DynSolValue, FunctionExt as _, JsonAbiExt as _};
-use alloy::json_abi::{Function, JsonAbi, Param};
+use alloy::hex::encode_prefixed;
+use alloy::json_abi::{JsonAbi, Param};
 use alloy::primitives::{Address, U256};
 use alloy::providers::{DynProvider, Provider as _};
 use alloy::rpc::types::TransactionRequest;
 use anyhow::{Context as _, Result};
+use serde_json::Value;
 
 use crate::anvil::connect;
 use crate::repo::Artifact;
 
-/// A struct of the contract: its fields by their names in Solidity.
+/// A struct of the contract as JSON: its fields by their names in Solidity, addresses in their EIP-55 form.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Record(BTreeMap<String, DynSolValue>);
+pub struct Record(pub(crate) Value);
 
 impl Record {
-    /// An unsigned integer that fits 64 bits.
+    /// A whole number.
     pub fn number(&self, field: &str) -> u64 {
-        self.0[field].as_uint().unwrap_or_else(|| panic!("{field} is no number")).0.to()
+        self.0[field].as_u64().unwrap_or_else(|| panic!("{field} of {} is no number", self.0))
     }
 
     /// An address in its EIP-55 form.
     pub fn address(&self, field: &str) -> String {
-        self.0[field].as_address().unwrap_or_else(|| panic!("{field} is no address")).to_checksum(None)
+        self.text(field)
     }
 
-    /// 32 bytes as 0x-prefixed lower-case hexadecimal digits.
-    pub fn word(&self, field: &str) -> String {
-        self.0[field]
-            .as_fixed_bytes()
-            .map(|(word, _)| alloy::hex::encode_prefixed(word))
-            .unwrap_or_else(|| panic!("{field}"))
-    }
-
-    /// A string.
+    /// A string, or a hash.
     pub fn text(&self, field: &str) -> String {
-        self.0[field].as_str().unwrap_or_else(|| panic!("{field} is no text")).to_owned()
-    }
-
-    /// A boolean.
-    pub fn flag(&self, field: &str) -> bool {
-        self.0[field].as_bool().unwrap_or_else(|| panic!("{field} is no boolean"))
+        self.0[field].as_str().unwrap_or_else(|| panic!("{field} of {} is no text", self.0)).to_owned()
     }
 }
 
@@ -76,35 +63,28 @@ impl Oracle {
 
     /// How many agents there are.
     pub async fn total(&self) -> Result<u64> {
-        Ok(single_number(&self.call("nextAgentId", &[]).await?)? - 1)
+        Ok(self.call("nextAgentId", &[]).await?.as_u64().context("a number")? - 1)
     }
 
     /// For how many seconds an attestation holds.
     pub async fn grace_seconds(&self) -> Result<u64> {
-        single_number(&self.call("attestationGracePeriod", &[]).await?)
+        self.call("attestationGracePeriod", &[]).await?.as_u64().context("a number")
     }
 
     /// The agent of a wallet; `None` where it has none.
     pub async fn agent_of(&self, wallet: Address) -> Result<Option<u64>> {
-        let id = single_number(&self.call("walletToAgent", &[DynSolValue::Address(wallet)]).await?)?;
-        Ok((id > 0).then_some(id))
+        let id = self.call("walletToAgent", &[DynSolValue::Address(wallet)]).await?;
+        Ok(id.as_u64().filter(|id| *id > 0))
     }
 
     /// Everything about one agent.
     pub async fn facts(&self, id: u64) -> Result<Facts> {
         let id = [DynSolValue::Uint(U256::from(id), 256)];
-        let record = self.call("getAgent", &id).await?;
-        let children = self.call("getChildren", &id).await?;
         let revenue = self.call("getRevenueHistory", &id).await?;
-        let children = children[0].as_array().context("an array")?;
-        let reports = revenue[0].as_array().context("an array")?;
         Ok(Facts {
-            record: self.record("getAgent", &record[0])?,
-            children: children.iter().filter_map(DynSolValue::as_uint).map(|(child, _)| child.to()).collect(),
-            revenue: reports
-                .iter()
-                .map(|report| self.record("getRevenueHistory", report))
-                .collect::<Result<_>>()?,
+            record: Record(self.call("getAgent", &id).await?),
+            children: serde_json::from_value(self.call("getChildren", &id).await?)?,
+            revenue: revenue.as_array().into_iter().flatten().cloned().map(Record).collect(),
         })
     }
 
@@ -117,28 +97,31 @@ impl Oracle {
         Ok(all)
     }
 
-    async fn call(&self, function: &str, arguments: &[DynSolValue]) -> Result<Vec<DynSolValue>> {
-        let function = self.function(function)?;
+    /// What a function with one output returns.
+    async fn call(&self, name: &str, arguments: &[DynSolValue]) -> Result<Value> {
+        let function = self.abi.function(name).and_then(|overloads| overloads.first());
+        let function = function.with_context(|| format!("no {name}"))?;
         let data = function.abi_encode_input(arguments)?;
         let request = TransactionRequest::default().to(self.registry).input(data.into());
-        let answer = self.provider.call(request).latest().await.with_context(|| function.name.clone())?;
-        Ok(function.abi_decode_output(&answer)?)
-    }
-
-    fn function(&self, name: &str) -> Result<&Function> {
-        self.abi.function(name).and_then(|overloads| overloads.first()).with_context(|| format!("no {name}"))
-    }
-
-    /// The struct `function` returns, alone or in an array, under its names.
-    fn record(&self, function: &str, value: &DynSolValue) -> Result<Record> {
-        let output: &Param = self.function(function)?.outputs.first().context("an output")?;
-        let fields = value.as_tuple().context("a struct")?;
-        Ok(Record(
-            output.components.iter().map(|field| field.name.clone()).zip(fields.iter().cloned()).collect(),
-        ))
+        let answer = self.provider.call(request).latest().await.with_context(|| name.to_owned())?;
+        let values = function.abi_decode_output(&answer)?;
+        Ok(json(values.first().context("a value")?, function.outputs.first().context("an output")?))
     }
 }
 
-fn single_number(values: &[DynSolValue]) -> Result<u64> {
-    Ok(values.first().and_then(DynSolValue::as_uint).context("a number")?.0.to())
+/// A value as JSON; `parameter` has the names of a struct's fields.
+fn json(value: &DynSolValue, parameter: &Param) -> Value {
+    match value {
+        DynSolValue::Bool(flag) => (*flag).into(),
+        DynSolValue::Uint(number, _) => number.to::<u64>().into(),
+        DynSolValue::Address(address) => address.to_checksum(None).into(),
+        DynSolValue::FixedBytes(word, _) => encode_prefixed(word).into(),
+        DynSolValue::String(text) => text.as_str().into(),
+        DynSolValue::Array(items) => items.iter().map(|item| json(item, parameter)).collect(),
+        DynSolValue::Tuple(fields) => {
+            let named = parameter.components.iter().zip(fields);
+            Value::Object(named.map(|(field, value)| (field.name.clone(), json(value, field))).collect())
+        }
+        other => panic!("the registry has no {other:?}"),
+    }
 }

@@ -18,6 +18,8 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, kill_process_group, prlimit};
 use tempfile::TempDir;
 
+use crate::repo;
+
 /// How long a child may take to leave after SIGTERM before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -69,7 +71,7 @@ impl Spawn {
     /// `name` is what messages call the child; `program` is looked up on the PATH unless it is a path.
     pub fn new(name: &str, program: impl AsRef<Path>) -> Self {
         let scratch = tempfile::Builder::new().prefix("e2e-").tempdir().expect("a temporary directory");
-        let mut command = Command::new("/bin/sh");
+        let mut command = repo::command("/bin/sh");
         command.args(["-c", WATCHED, name]).arg(scratch.path()).arg(program.as_ref());
         Self { name: name.into(), command, scratch, output: Output::Scratch }
     }
@@ -162,6 +164,11 @@ impl Process {
     /// The directory that goes with the child.
     pub fn scratch(&self) -> &Path {
         self.scratch.path()
+    }
+
+    /// The file of its output, where it is kept.
+    pub(crate) fn log_path(&self) -> Option<&Path> {
+        self.log_path.as_deref()
     }
 
     /// All the child has printed so far; `""` where its output is not kept.

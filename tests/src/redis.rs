@@ -1,16 +1,11 @@
 //! A Redis server of Debian's package on a free port of its own, without files.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use rustix::process::Signal;
-use tokio::net::TcpStream;
 use tokio::process::Command;
 
 use crate::process::{Process, Spawn, free_port, output};
-
-/// How long the server may take to start.
-const START: Duration = Duration::from_secs(30);
+use crate::servers::listening;
 
 /// A running server; it ends when this is dropped.
 #[derive(Debug)]
@@ -62,7 +57,5 @@ async fn start(port: u16, options: &[&str]) -> Result<Process> {
     let directory = spawn.scratch().to_owned();
     let own = ["--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--port"];
     let spawn = spawn.args(own).arg(port.to_string()).arg("--dir").arg(directory).args(options);
-    let mut process = spawn.start()?;
-    process.until("listening", START, async |_| TcpStream::connect(("127.0.0.1", port)).await.ok()).await?;
-    Ok(process)
+    listening(spawn, port).await
 }

@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use alloy::hex;
 use alloy::primitives::aliases::U48;
 use alloy::primitives::{Address, B256, Bytes, U256, keccak256};
 use alloy::signers::SignerSync as _;
@@ -14,6 +13,7 @@ use registry_core::forward::{SignedRequest, domain};
 use reqwest::{Body, Method};
 use serde_json::{Value, json};
 
+use crate::anvil::CHAIN_ID;
 use crate::chain::Chain;
 use crate::client::{Answer, Client};
 use crate::daemon::Daemon;
@@ -36,7 +36,7 @@ pub struct Desk {
 impl Desk {
     /// Of a local chain with anvil's own chain id.
     pub fn of(chain: &Chain) -> Self {
-        Self { domain: domain(31337, chain.contracts.forwarder), registry: chain.contracts.registry }
+        Self { domain: domain(CHAIN_ID, chain.contracts.forwarder), registry: chain.contracts.registry }
     }
 
     /// An unsigned request of `signer`, with its `nonce`-th nonce and no deadline.
@@ -122,13 +122,6 @@ impl Signed {
         body["request"][field] = value.into();
         body
     }
-
-    /// The body with another signature.
-    pub fn signed_with(&self, signature: &[u8]) -> Value {
-        let mut body = self.body();
-        body["signature"] = hex::encode_prefixed(signature).into();
-        body
-    }
 }
 
 /// A client of the daemon.
@@ -156,6 +149,11 @@ impl RelayClient {
     /// The same client, sending one more header.
     pub fn with(&self, name: &'static str, value: &str) -> Self {
         Self(self.0.with(name, value))
+    }
+
+    /// The same client with this API key.
+    pub fn with_key(&self, key: &str) -> Self {
+        self.with("authorization", &format!("Bearer {key}"))
     }
 
     /// The same client on a socket bound to this address of the machine.
@@ -199,6 +197,13 @@ impl RelayClient {
     /// Relays in flight, as `/status` has it.
     pub async fn depth(&self) -> u64 {
         self.get("/status").await.ok()["queue"]["depth"].as_u64().expect("a number")
+    }
+
+    /// A sample of `/metrics`, by its name and its labels as they are written there.
+    pub async fn metric(&self, name: &str) -> f64 {
+        let metrics = self.get("/metrics").await.text;
+        let value = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
+        value.unwrap_or_else(|| panic!("{name} is not in:\n{metrics}"))
     }
 
     /// Any request; a body is JSON.

@@ -2,18 +2,13 @@
 //! configuration of `docs/gate.md`.
 
 use std::fs;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use tokio::net::TcpStream;
 
 use crate::process::{Process, Spawn, free_port};
+use crate::servers::{self, listening};
 use crate::{python, repo};
 
-/// The directory of Debian's nginx, which is on the PATH of root only.
-const NGINX_PATH: &str = "/usr/sbin";
-/// How long a proxy may take to listen.
-const START: Duration = Duration::from_secs(30);
 /// The gate's and the service's addresses in the documentation.
 const GATE: &str = "127.0.0.1:4180";
 const SERVICE: &str = "127.0.0.1:8080";
@@ -48,18 +43,17 @@ impl Kind {
             let (_, after) = rest.split_once("\n[").context("a table behind it")?;
             text = format!("{before}{table}\n[{after}");
         }
-        for (documented, used) in [
-            (GATE, "127.0.0.1:0"),
-            ("https://api.example", origin),
-            // A local chain makes blocks on demand.
-            ("id = 8453", &format!("id = {chain}\nmax-head-age-seconds = 0")),
-            ("https://mainnet.base.org", rpc),
-            ("0x0000000000000000000000000000000000000000", registry),
-        ] {
-            ensure!(text.matches(documented).count() == 1, "docs/gate.md has {documented} not once");
-            text = text.replace(documented, used);
-        }
-        Ok(text)
+        replaced(
+            text,
+            &[
+                (GATE, "127.0.0.1:0"),
+                ("https://api.example", origin),
+                // A local chain makes blocks on demand.
+                ("id = 8453", &format!("id = {chain}\nmax-head-age-seconds = 0")),
+                ("https://mainnet.base.org", rpc),
+                ("0x0000000000000000000000000000000000000000", registry),
+            ],
+        )
     }
 
     /// Starts it between the gate and the service; returns its address.
@@ -70,14 +64,14 @@ impl Kind {
     /// Starts it on this port of the machine itself.
     pub async fn start_on(self, port: u16, gate: &str, service: &str) -> Result<(Process, String)> {
         let [gate, service] = [gate, service].map(|url| url.trim_start_matches("http://"));
-        let mut process = match self {
-            Self::Nginx => nginx(port, gate, service)?,
-            Self::Caddy => caddy(port, gate, service)?,
+        let process = match self {
+            Self::Nginx => servers::nginx(port, &configuration("### nginx", "nginx", gate, service)?).await?,
+            Self::Caddy => caddy(port, &configuration("### Caddy", "caddyfile", gate, service)?).await?,
             Self::Envoy => {
                 envoy(port, &configuration("### Envoy", "yaml", gate, service)?, gate, service).await?
             }
         };
-        listening(&mut process, port).await.map(|url| (process, url))
+        Ok((process, format!("http://127.0.0.1:{port}")))
     }
 }
 
@@ -92,23 +86,27 @@ pub async fn verdict_verifier(
 ) -> Result<(Process, String)> {
     let filter = block(&read("docs/signed-verdicts.md")?, "## How to verify it", "yaml")?;
     let [keys, service] = [keys, service].map(|url| url.trim_start_matches("http://"));
-    let (mut filter, port) = (filter, free_port()?);
-    for (documented, used) in [
-        ("https://kya.example", issuer),
-        ("https://api.example", audience),
-        (GATE, keys),
-        ("cache_duration: 300s", "cache_duration: 1s"),
-    ] {
-        ensure!(filter.matches(documented).count() == 1, "docs/signed-verdicts.md has {documented} not once");
-        filter = filter.replace(documented, used);
-    }
-    let mut process = envoy(port, &filter, keys, service).await?;
-    listening(&mut process, port).await.map(|url| (process, url))
+    let filter = replaced(
+        filter,
+        &[
+            ("https://kya.example", issuer),
+            ("https://api.example", audience),
+            (GATE, keys),
+            ("cache_duration: 300s", "cache_duration: 1s"),
+        ],
+    )?;
+    let port = free_port()?;
+    let process = envoy(port, &filter, keys, service).await?;
+    Ok((process, format!("http://127.0.0.1:{port}")))
 }
 
-async fn listening(process: &mut Process, port: u16) -> Result<String> {
-    process.until("listening", START, async |_| TcpStream::connect(("127.0.0.1", port)).await.ok()).await?;
-    Ok(format!("http://127.0.0.1:{port}"))
+/// A documented text with other values in it, each of which it has exactly once.
+fn replaced(mut text: String, values: &[(&str, &str)]) -> Result<String> {
+    for (documented, used) in values {
+        ensure!(text.matches(documented).count() == 1, "{documented} is documented not once:\n{text}");
+        text = text.replace(documented, used);
+    }
+    Ok(text)
 }
 
 /// The documented configuration in this language behind a heading, with other addresses.
@@ -136,42 +134,17 @@ fn block(page: &str, heading: &str, language: &str) -> Result<String> {
     Ok(lines.collect::<Vec<_>>().join("\n") + "\n")
 }
 
-fn nginx(port: u16, gate: &str, service: &str) -> Result<Process> {
-    let spawn = Spawn::new("nginx", "nginx");
-    let directory = spawn.scratch().to_owned();
-    // Without a master process nginx needs no rights. Directories default to Debian's, which only root can
-    // write.
-    let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-        .map(|name| format!("{name}_temp_path {};", directory.join(name).display()));
-    let locations = configuration("### nginx", "nginx", gate, service)?;
-    let file = directory.join("nginx.conf");
-    fs::write(
-        &file,
-        format!(
-            "daemon off; master_process off; pid {}; error_log stderr;\nevents {{}}\n\
-             http {{ access_log off; large_client_header_buffers 4 64k; {}\n\
-             server {{ listen 127.0.0.1:{port};\n{locations}}} }}\n",
-            directory.join("pid").display(),
-            temporary.concat(),
-        ),
-    )?;
-    let path = format!("{}:{NGINX_PATH}", std::env::var("PATH").unwrap_or_default());
-    spawn.env("PATH", path).arg("-c").arg(file).start()
-}
-
-fn caddy(port: u16, gate: &str, service: &str) -> Result<Process> {
+async fn caddy(port: u16, directives: &str) -> Result<Process> {
     let spawn = Spawn::new("caddy", "caddy");
-    let directory = spawn.scratch().to_owned();
-    let directives = configuration("### Caddy", "caddyfile", gate, service)?;
-    let file = directory.join("Caddyfile");
+    let home = spawn.scratch().to_owned();
+    let file = home.join("Caddyfile");
     let options = "{\n\tadmin off\n\tauto_https off\n}\n";
-    fs::write(
-        &file,
-        format!("{options}http://127.0.0.1:{port}, http://api.example:{port} {{\n{directives}}}\n"),
-    )?;
-    let home = directory.display().to_string();
-    let spawn = spawn.env("HOME", &home).env("XDG_DATA_HOME", &home).env("XDG_CONFIG_HOME", &home);
-    spawn.args(["run", "--adapter", "caddyfile", "--config"]).arg(file).start()
+    let sites = format!("http://127.0.0.1:{port}, http://api.example:{port}");
+    fs::write(&file, format!("{options}{sites} {{\n{directives}}}\n"))?;
+    let spawn = ["HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"]
+        .into_iter()
+        .fold(spawn, |spawn, name| spawn.env(name, &home));
+    listening(spawn.args(["run", "--adapter", "caddyfile", "--config"]).arg(file), port).await
 }
 
 /// Envoy with this filter between the clusters `gate` and `service`.
@@ -211,8 +184,6 @@ async fn envoy(port: u16, filter: &str, gate: &str, service: &str) -> Result<Pro
     let file = spawn.scratch().join("envoy.yaml");
     fs::write(&file, text)?;
     // Several of them run beside one another: no shared memory between restarts.
-    spawn
-        .args(["--disable-hot-restart", "--concurrency", "1", "--log-level", "warning", "-c"])
-        .arg(file)
-        .start()
+    let spawn = spawn.args(["--disable-hot-restart", "--concurrency", "1", "--log-level", "warning", "-c"]);
+    listening(spawn.arg(file), port).await
 }

@@ -1,6 +1,4 @@
 //! The servers that are measured side by side: the Worker and its two peers of `tests/peers`.
-//!
-//! Workers run in workerd, started by miniflare: the proxy of `wrangler dev` costs more than they do.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,13 +6,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::process::Command;
 
 use crate::client::Client;
 use crate::process::{Process, Spawn, eventually, output};
 use crate::repo;
 use crate::usage::Usage;
-use crate::worker::WorkerOptions;
+use crate::worker::{CONFIG, INDEX_CONFIG, WorkerOptions, build, run_workerd};
 
 /// How long a server may take to listen.
 const START: Duration = Duration::from_secs(60);
@@ -22,14 +19,10 @@ const START: Duration = Duration::from_secs(60);
 /// How long an answer may take to be cached.
 const CACHED: Duration = Duration::from_secs(20);
 
-/// The configurations of the Worker, and of the one that keeps its index.
-const CONFIG: &str = "wrangler.toml";
-const INDEX_CONFIG: &str = "wrangler.index.toml";
-
 /// The servers that can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// The project's Worker, as `wrangler deploy` would upload it.
+    /// The project's Worker.
     Worker,
     /// The same beside the one that keeps its index.
     Indexed,
@@ -54,73 +47,63 @@ impl Kind {
     }
 }
 
-/// The Workers, bundled as they would be uploaded; deleted when dropped.
+/// What the Workers are made of; deleted when dropped.
 #[derive(Debug)]
 pub struct Bundles {
     directory: TempDir,
-    /// Where this project's Worker is, if not in `directory`.
+    /// The script of another build of this project's Worker.
     worker: Option<PathBuf>,
 }
 
 impl Bundles {
-    /// Builds what changed, and bundles these; `worker` is where another build of this project's Worker is.
+    /// Builds what changed, and bundles the peer in JavaScript. `worker` is the directory of another build of
+    /// this project's Worker, as `wrangler deploy --dry-run --outdir` leaves it.
     pub async fn make(kinds: &[Kind], worker: Option<&Path>) -> Result<Self> {
+        build().await?;
         let directory = tempfile::Builder::new().prefix("e2e-bundles-").tempdir()?;
-        let bundles = Self { directory, worker: worker.map(Path::to_owned) };
-        for kind in kinds {
-            match kind {
-                Kind::Worker if bundles.worker.is_none() => bundles.deploy_dry(*kind, CONFIG).await?,
-                Kind::Indexed => bundles.deploy_dry(*kind, INDEX_CONFIG).await?,
-                Kind::Hono => bundles.bundle_hono().await?,
-                Kind::Worker | Kind::Express => {}
-            }
+        let worker = worker.map(|directory| Ok::<_, anyhow::Error>(script(directory)?)).transpose()?;
+        let bundles = Self { directory, worker };
+        if kinds.contains(&Kind::Hono) {
+            let mut esbuild = tokio::process::Command::from(repo::command(repo::node_tool("esbuild")?));
+            esbuild
+                .args(["tests/peers/hono.mjs", "--bundle", "--format=esm", "--minify", "--log-level=warning"])
+                .arg(format!("--outfile={}", bundles.hono().display()))
+                .current_dir(repo::root());
+            output(&mut esbuild).await?;
         }
         Ok(bundles)
     }
 
-    async fn deploy_dry(&self, kind: Kind, config: &str) -> Result<()> {
-        let mut wrangler = Command::new(repo::node_tool("wrangler")?);
-        wrangler
-            .args(["deploy", "--dry-run", "--config", config, "--env", "", "--outdir"])
-            .arg(self.directory_of(kind))
-            .current_dir(repo::root())
-            .env("CI", "true")
-            .env("WRANGLER_SEND_METRICS", "false")
-            .env("WRANGLER_LOG_PATH", self.directory.path().join("logs"));
-        output(&mut wrangler).await.map(drop)
-    }
-
-    async fn bundle_hono(&self) -> Result<()> {
-        let mut hono = Command::new(repo::node_tool("esbuild")?);
-        hono.args(["tests/peers/hono.mjs", "--bundle", "--format=esm", "--minify", "--log-level=warning"])
-            .arg(format!("--outfile={}", self.directory_of(Kind::Hono).join("hono.js").display()))
-            .current_dir(repo::root());
-        output(&mut hono).await.map(drop)
-    }
-
-    /// The uploaded files of a Worker; of [`Kind::Indexed`] those of the one that keeps the index.
+    /// The files of a Worker that would be uploaded: scripts and wasm.
     pub fn files(&self, kind: Kind) -> Result<Vec<PathBuf>> {
-        let entries = std::fs::read_dir(self.directory_of(kind))?;
-        let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-        files.retain(|path| path.extension().is_some_and(|end| end == "js" || end == "wasm"));
-        Ok(files)
+        let directory = match kind {
+            Kind::Hono => self.directory.path().to_owned(),
+            _ => match self.worker.as_ref().and_then(|script| script.parent()) {
+                Some(directory) => directory.to_owned(),
+                None => repo::root().join("edge-api/build"),
+            },
+        };
+        uploaded(&directory)
     }
 
-    fn directory_of(&self, kind: Kind) -> PathBuf {
-        match (kind, &self.worker) {
-            (Kind::Worker, Some(directory)) => directory.clone(),
-            (Kind::Worker, None) => self.directory.path().join("worker"),
-            (Kind::Indexed, _) => self.directory.path().join("index"),
-            _ => self.directory.path().join("hono"),
-        }
+    fn hono(&self) -> PathBuf {
+        self.directory.path().join("hono.js")
     }
+}
 
-    fn script(&self, kind: Kind) -> Result<PathBuf> {
-        let mut scripts = self.files(kind)?;
-        scripts.retain(|path| path.extension().is_some_and(|extension| extension == "js"));
-        ensure!(scripts.len() == 1, "one script is the Worker: {scripts:?}");
-        Ok(scripts.remove(0))
-    }
+/// The scripts and wasm modules of a directory.
+fn uploaded(directory: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(directory)?;
+    let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    files.retain(|path| path.extension().is_some_and(|end| end == "js" || end == "wasm"));
+    Ok(files)
+}
+
+fn script(directory: &Path) -> Result<PathBuf> {
+    let mut scripts = uploaded(directory)?;
+    scripts.retain(|path| path.extension().is_some_and(|extension| extension == "js"));
+    ensure!(scripts.len() == 1, "one script is the Worker: {scripts:?}");
+    Ok(scripts.remove(0))
 }
 
 /// A running server; it ends when this is dropped.
@@ -147,17 +130,6 @@ pub struct Distance<'a> {
     pub rpc_url: &'a str,
 }
 
-/// How a server is set up.
-enum Setup<'a> {
-    Plain,
-    /// The data centre's cache does not answer.
-    SilentCache,
-    /// What its instance holds and what it asks the cache for is told.
-    Measured,
-    /// Measured, and far from its index.
-    Apart(Distance<'a>),
-}
-
 /// What a Worker asked for and got.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Asked {
@@ -172,17 +144,24 @@ pub struct Asked {
 impl Server {
     /// Starts it on a free port with the settings of a Worker, and waits until it listens.
     pub async fn start(kind: Kind, bundles: &Bundles, options: &WorkerOptions) -> Result<Self> {
-        Self::spawn(kind, bundles, options, Setup::Plain).await
+        if kind != Kind::Express {
+            return Self::workers(kind, bundles, options, json!({})).await;
+        }
+        let script = repo::root().join("tests/peers/express.mjs");
+        let spawn = Spawn::new(kind.name(), "node").dir(repo::root()).arg(script);
+        let spawn = spawn.env("PORT", "0").env("NODE_ENV", "production");
+        let spawn = options.vars.iter().fold(spawn, |spawn, (name, value)| spawn.env(name, value));
+        Self::listening(kind, spawn.start()?).await
     }
 
     /// The Worker without an index, and with a cache of the data centre that does not answer.
     pub async fn start_with_silent_cache(bundles: &Bundles, options: &WorkerOptions) -> Result<Self> {
-        Self::spawn(Kind::Worker, bundles, options, Setup::SilentCache).await
+        Self::workers(Kind::Worker, bundles, options, json!({ "silentCache": true })).await
     }
 
     /// The Worker without an index, measured as one [apart](Self::start_apart) from it is: that costs time.
     pub async fn start_measured(bundles: &Bundles, options: &WorkerOptions) -> Result<Self> {
-        Self::spawn(Kind::Worker, bundles, options, Setup::Measured).await
+        Self::workers(Kind::Worker, bundles, options, json!({ "measured": true })).await
     }
 
     /// The Worker with an index, far from it, and measured: see [`Server::asked`] and [`Server::memory`].
@@ -191,57 +170,35 @@ impl Server {
         options: &WorkerOptions,
         distance: Distance<'_>,
     ) -> Result<Self> {
-        Self::spawn(Kind::Indexed, bundles, options, Setup::Apart(distance)).await
+        let distant = json!({ "millis": distance.millis, "settings": { "RPC_URL": distance.rpc_url } });
+        let apart = json!({ "measured": true, "distant": distant });
+        Self::workers(Kind::Indexed, bundles, options, apart).await
     }
 
-    async fn spawn(kind: Kind, bundles: &Bundles, options: &WorkerOptions, setup: Setup<'_>) -> Result<Self> {
-        let peers = repo::root().join("tests/peers");
-        let mut spawn = Spawn::new(kind.name(), "node").dir(repo::root());
-        spawn = match kind {
-            Kind::Express => {
-                let spawn =
-                    spawn.arg(peers.join("express.mjs")).env("PORT", "0").env("NODE_ENV", "production");
-                options.vars.iter().fold(spawn, |spawn, (name, value)| spawn.env(name, value))
-            }
-            Kind::Worker | Kind::Indexed | Kind::Hono => {
-                let settings = options.vars.iter().map(|(name, value)| (*name, value.as_str()));
-                let spawn = spawn
-                    .arg(peers.join("workerd.mjs"))
-                    .env("CI", "true")
-                    .env("WORKER_SETTINGS", Value::from_iter(settings).to_string());
-                match kind {
-                    Kind::Indexed => spawn
-                        .arg(bundles.script(Kind::Worker)?)
-                        .arg(Path::new(CONFIG))
-                        .arg(bundles.script(Kind::Indexed)?)
-                        .arg(Path::new(INDEX_CONFIG)),
-                    Kind::Worker => spawn.arg(bundles.script(kind)?).arg(Path::new(CONFIG)),
-                    _ => spawn.arg(bundles.script(kind)?),
-                }
-            }
+    /// Starts Workers with more of `tests/workerd/run.mjs`'s options.
+    async fn workers(
+        kind: Kind,
+        bundles: &Bundles,
+        options: &WorkerOptions,
+        mut workerd: Value,
+    ) -> Result<Self> {
+        let settings = options.settings();
+        let api = json!({ "config": CONFIG, "script": bundles.worker, "settings": settings });
+        workerd["workers"] = match kind {
+            Kind::Hono => json!([{ "script": bundles.hono(), "settings": settings }]),
+            Kind::Indexed => json!([api, { "config": INDEX_CONFIG, "settings": settings }]),
+            Kind::Worker | Kind::Express => json!([api]),
         };
-        let is_measured = matches!(setup, Setup::Measured | Setup::Apart(_));
-        if is_measured {
-            spawn = spawn.env("MEASURED", "1");
-        }
-        if matches!(setup, Setup::SilentCache) {
-            spawn = spawn.env("SILENT_CACHE", "1");
-        }
-        if let Setup::Apart(Distance { millis, rpc_url }) = &setup {
-            let distant = json!({ "millis": millis, "settings": { "RPC_URL": rpc_url } });
-            spawn = spawn.env("DISTANT_INDEX", distant.to_string());
-        }
-        let mut process = spawn.start()?;
-        let (mut counts, mut memory) = (None, None);
-        if is_measured {
-            memory = Some(process.announced("Memory on ", START).await?);
-        }
-        if matches!(setup, Setup::Apart(_)) {
-            counts = Some(process.announced("Counts on ", START).await?);
-        }
+        Self::listening(kind, run_workerd(Spawn::new(kind.name(), "node"), &workerd)?).await
+    }
+
+    async fn listening(kind: Kind, mut process: Process) -> Result<Self> {
         let url = process.announced("Ready on ", START).await?;
-        let program = if kind == Kind::Express { "node" } else { "workerd" };
-        let usage = Usage::of(&process, program)?;
+        // Other addresses are announced before that one.
+        let log = process.log();
+        let announced = |words| log.lines().find_map(|line| line.strip_prefix(words)).map(str::to_owned);
+        let (counts, memory) = (announced("Counts on "), announced("Memory on "));
+        let usage = Usage::of(&process, if kind == Kind::Express { "node" } else { "workerd" })?;
         Ok(Self { kind, process, url, counts, memory, usage })
     }
 

@@ -37,15 +37,8 @@ pub struct Draft {
 impl Draft {
     /// A GET.
     pub fn get(origin: &str, target: &str) -> Self {
-        let text = str::to_owned;
-        Self {
-            method: text("GET"),
-            target: text(target),
-            origin: text(origin),
-            headers: Vec::new(),
-            body: String::new(),
-            chunked: false,
-        }
+        let [method, target, origin] = ["GET", target, origin].map(str::to_owned);
+        Self { method, target, origin, headers: Vec::new(), body: String::new(), chunked: false }
     }
 
     /// A POST with this content.
@@ -126,10 +119,8 @@ pub struct Signed {
 pub struct RawAnswer {
     /// The status.
     pub status: u16,
-    /// The headers as text, in lower case.
-    pub head: String,
-    /// The headers as text, as they came.
-    pub raw_head: String,
+    /// The headers, with names in lower case.
+    pub headers: Vec<(String, String)>,
     /// The content, with the chunks' sizes in it if there are any.
     pub body: String,
 }
@@ -201,22 +192,16 @@ impl Signed {
         let answer = String::from_utf8_lossy(&answer);
         let (head, body) = answer.split_once("\r\n\r\n").with_context(|| format!("no answer: {answer:?}"))?;
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).context("no status")?;
-        let raw_head = head.to_owned();
-        Ok(RawAnswer { status, head: head.to_ascii_lowercase(), raw_head, body: body.to_owned() })
+        let lines = head.lines().filter_map(|line| line.split_once(':'));
+        let headers =
+            lines.map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned())).collect();
+        Ok(RawAnswer { status, headers, body: body.to_owned() })
     }
 }
 
 impl RawAnswer {
-    /// The value of a header in its own letters.
-    pub fn raw_header(&self, name: &str) -> Option<String> {
-        let mut lines = self.raw_head.lines().filter_map(|line| line.split_once(':'));
-        let (_, value) = lines.find(|(header, _)| header.eq_ignore_ascii_case(name))?;
-        Some(value.trim().to_owned())
-    }
-
     /// The values of a header.
     pub fn header(&self, name: &str) -> Vec<&str> {
-        let lines = self.head.lines().filter_map(|line| line.split_once(':'));
-        lines.filter(|(header, _)| *header == name).map(|(_, value)| value.trim()).collect()
+        self.headers.iter().filter(|(header, _)| header == name).map(|(_, value)| value.as_str()).collect()
     }
 }

@@ -57,7 +57,7 @@ impl Stack {
         chain.node.set_balance(key.address(), RELAYER_BALANCE).await?;
         // The balance is set behind the newest block's state root, by which nothing could be proved then.
         chain.node.mine(1).await?;
-        let relayer = Daemon::start(&chain.daemon(&key).plain()).await?;
+        let relayer = Daemon::start(&chain.daemon(&key)).await?;
         let guarded = Guarded::start(0, &chain).await?;
         // With the default limit: each test is a client of its own. Changes appear after seconds.
         let options = WorkerOptions::new(chain.node.url(), chain.contracts.registry)

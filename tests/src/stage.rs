@@ -96,6 +96,14 @@ impl Stage {
         self.index.as_ref().map(|index| index.worker.client())
     }
 
+    /// Fires the cron trigger of that Worker.
+    pub async fn fire_index_cron(&self) -> Result<()> {
+        match &self.index {
+            Some(index) => index.worker.fire_cron().await,
+            None => Ok(()),
+        }
+    }
+
     /// Where that Worker's state is kept.
     pub fn index_state(&self) -> Option<&Path> {
         self.index.as_ref()?.options.state.as_deref()
@@ -190,6 +198,18 @@ impl Stage {
 impl IndexWorker {
     /// Starts the Worker with these options and an index, and the Worker that keeps it.
     pub async fn start(options: WorkerOptions) -> Result<(Worker, Self)> {
+        Self::start_with(options, Worker::start).await
+    }
+
+    /// The same by `wrangler dev`, as a developer has them.
+    pub async fn start_wrangler(options: WorkerOptions) -> Result<(Worker, Self)> {
+        Self::start_with(options, Worker::start_wrangler).await
+    }
+
+    async fn start_with(
+        options: WorkerOptions,
+        start: impl AsyncFn(WorkerOptions) -> Result<Worker>,
+    ) -> Result<(Worker, Self)> {
         let options = match options.get("CHAIN_ID") {
             "" => options.var("CHAIN_ID", CHAIN_ID),
             _ => options,
@@ -207,7 +227,7 @@ impl IndexWorker {
             vars: options.vars.clone(),
         };
         let options = WorkerOptions { registry, ..options };
-        let (index, worker) = tokio::try_join!(Worker::start(own.clone()), Worker::start(options))?;
+        let (index, worker) = tokio::try_join!(start(own.clone()), start(options))?;
         Ok((worker, Self { worker: index, options: own, _directories: directories }))
     }
 

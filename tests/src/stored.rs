@@ -16,8 +16,7 @@ const BUSY: Duration = Duration::from_secs(10);
 ///
 /// If the stage has no index.
 pub fn all_stored(stage: &Stage, table: &str) -> Vec<Connection> {
-    let state = stage.index_state().expect("the stage has an index");
-    databases_with(table, &state.join("v3/do"))
+    databases_with(table, stage.index_state().expect("the stage has an index"))
 }
 
 /// The database in which workerd has stored that table of the index.
@@ -38,7 +37,7 @@ pub fn cached_keys(state: &Path) -> Vec<String> {
         let mut statement = database.prepare("SELECT key FROM _mf_entries")?;
         statement.query_map([], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()
     };
-    let databases = databases_with("_mf_entries", &state.join("v3/cache"));
+    let databases = databases_with("_mf_entries", state);
     databases.iter().flat_map(|database| keys(database).unwrap_or_default()).collect()
 }
 

@@ -1,23 +1,30 @@
-//! The real Worker in the real runtime: `wrangler dev`, from the repository's own `wrangler.toml`.
+//! The real Worker in the real runtime: workerd, started by `tests/workerd/run.mjs` with the bindings of the
+//! repository's own `wrangler.toml`; for `cargo xtask dev` by `wrangler dev`.
+//!
+//! Between client and Worker there is nothing but a socket: under load the proxy of `wrangler dev` loses
+//! requests (cloudflare/workers-sdk#14641, #15252).
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use alloy::primitives::Address;
 use anyhow::{Context as _, Result};
+use serde_json::{Map, Value, json};
+use tokio::sync::OnceCell;
 
 use crate::client::Client;
-use crate::process::{Process, Spawn, eventually};
+use crate::process::{Process, Spawn, eventually, output};
 use crate::repo;
 
-/// How long wrangler may take to serve, a build of the Worker included.
+/// How long a Worker may take to serve; for `wrangler dev`, a build of it included.
 const START: Duration = Duration::from_secs(300);
 
 /// How long a line may take to appear in the log.
 const LOGGED: Duration = Duration::from_secs(10);
 
-/// What keeps wrangler from ending where one request fails.
-const GOES_ON: &str = "tests/wrangler-goes-on.cjs";
+/// The configurations of the read API's Worker, and of the one that keeps its index.
+pub(crate) const CONFIG: &str = "wrangler.toml";
+pub(crate) const INDEX_CONFIG: &str = "wrangler.index.toml";
 
 /// What to start.
 #[derive(Debug, Clone, Default)]
@@ -32,7 +39,7 @@ pub struct WorkerOptions {
     pub config: Option<PathBuf>,
     /// Where Workers register for others that bind to their objects; without this the Worker is alone.
     pub registry: Option<PathBuf>,
-    /// Where wrangler's output is kept.
+    /// Where the Worker's output is kept.
     pub log: Option<PathBuf>,
 }
 
@@ -70,6 +77,15 @@ impl WorkerOptions {
     pub fn get(&self, name: &str) -> &str {
         self.vars.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
     }
+
+    /// The settings as JSON.
+    pub(crate) fn settings(&self) -> Value {
+        self.vars
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), value.as_str().into()))
+            .collect::<Map<_, _>>()
+            .into()
+    }
 }
 
 /// A running Worker; without `state` in its options its cache and KV store start empty.
@@ -77,27 +93,45 @@ impl WorkerOptions {
 pub struct Worker {
     process: Process,
     url: String,
+    /// The address that takes events other than requests; empty with `wrangler dev`.
+    handlers: String,
 }
 
 impl Worker {
-    /// Starts wrangler and waits until the Worker answers.
+    /// Starts workerd and waits until the Worker listens.
     pub async fn start(options: WorkerOptions) -> Result<Self> {
+        build().await?;
+        let config = options.config.clone().unwrap_or_else(|| repo::root().join(CONFIG));
+        let workerd = json!({
+            "workers": [{ "config": config, "settings": options.settings() }],
+            "port": options.port,
+            "state": options.state,
+            "registry": options.registry,
+            "logs": true,
+        });
+        let spawn = Spawn::new("workerd", "node").log(options.log.as_deref());
+        let mut process = run_workerd(spawn, &workerd)?;
+        let handlers = process.announced("Handlers on ", START).await.context("the Worker does not start")?;
+        let url = process.announced("Ready on ", START).await.context("the Worker does not start")?;
+        Ok(Self { process, url, handlers })
+    }
+
+    /// Starts `wrangler dev` as a developer does, and waits until the Worker answers. It builds the Worker,
+    /// and builds it again when a source changes.
+    pub async fn start_wrangler(options: WorkerOptions) -> Result<Self> {
         let mut spawn = Spawn::new("wrangler", repo::node_tool("wrangler")?);
         let scratch = spawn.scratch().to_owned();
         let state = options.state.clone().unwrap_or_else(|| scratch.join("state"));
         let registry = options.registry.clone().unwrap_or_else(|| scratch.join("registry"));
-        let own = std::env::var("NODE_OPTIONS").unwrap_or_default();
-        let goes_on = format!("--require \"{}\"", repo::root().join(GOES_ON).display());
         spawn = spawn
             .dir(repo::root())
             .args(["dev", "--ip", "127.0.0.1", "--inspector-port", "0"])
             .args(["--port", &options.port.to_string()])
             .args(["--persist-to".as_ref(), state.as_os_str()])
             .env("CI", "true")
-            .env("NODE_OPTIONS", [own.as_str(), &goes_on].join(" ").trim())
             .env("WRANGLER_SEND_METRICS", "false")
             .env("WRANGLER_LOG_PATH", scratch.join("logs"))
-            .env("WRANGLER_REGISTRY_PATH", registry);
+            .env("CLOUDFLARE_DEV_REGISTRY_PATH", registry);
         if let Some(config) = &options.config {
             spawn = spawn.arg("--config").arg(config);
         }
@@ -106,7 +140,7 @@ impl Worker {
         }
         let mut process = spawn.log(options.log.as_deref()).start()?;
         let url = process.announced("Ready on ", START).await.context("the Worker does not start")?;
-        Ok(Self { process, url })
+        Ok(Self { process, url, handlers: String::new() })
     }
 
     /// The Worker's address.
@@ -114,12 +148,19 @@ impl Worker {
         &self.url
     }
 
-    /// A client of the Worker.
+    /// A client of the Worker, whose errors say whether the Worker has logged the request.
     pub fn client(&self) -> Client {
-        Client::new(&self.url)
+        Client::new(&self.url).of_server_with_log(self.process.log_path())
     }
 
-    /// What wrangler and the Worker have printed so far.
+    /// Fires the Worker's cron trigger, and waits for its end.
+    pub async fn fire_cron(&self) -> Result<()> {
+        let answer = Client::new(&self.handlers).get("/cdn-cgi/local/scheduled").await;
+        anyhow::ensure!(answer.status == 200, "{}", answer.text);
+        Ok(())
+    }
+
+    /// What the Worker has printed so far.
     pub fn log(&self) -> String {
         self.process.log()
     }
@@ -139,4 +180,28 @@ impl Worker {
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }
+}
+
+/// Starts `tests/workerd/run.mjs` with these options.
+pub(crate) fn run_workerd(spawn: Spawn, options: &Value) -> Result<Process> {
+    spawn
+        .dir(repo::root())
+        .arg(repo::root().join("tests/workerd/run.mjs"))
+        .env("CI", "true")
+        .env("WORKERD", options.to_string())
+        .start()
+}
+
+/// Builds the Workers where a source changed, once a process; not at all where `E2E_BUILT` says that it is
+/// done.
+pub(crate) async fn build() -> Result<()> {
+    static BUILT: OnceCell<()> = OnceCell::const_new();
+    let build = async || {
+        if std::env::var_os("E2E_BUILT").is_some() {
+            return Ok(());
+        }
+        let mut cargo = tokio::process::Command::from(repo::cargo());
+        output(cargo.args(["xtask", "build"])).await.map(drop)
+    };
+    BUILT.get_or_try_init(build).await.map(drop)
 }

@@ -86,9 +86,9 @@ fn since_boot() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-/// The daemon's clock. Test builds can move it (see [`crate::faults`]).
+/// The daemon's clock. A test can move that of an unoptimised build (see [`crate::process::faults`]).
 pub fn shared() -> SharedClock {
-    #[cfg(feature = "fault-injection")]
+    #[cfg(debug_assertions)]
     if let Some(clock) = crate::process::faults::MovableClock::from_env() {
         return Arc::new(clock);
     }

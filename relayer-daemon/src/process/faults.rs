@@ -1,8 +1,8 @@
-//! Named points at which a test build can be made to die, and a clock that a test can move.
+//! Named points at which an unoptimised build can be made to die, and a clock that a test can move.
 //!
-//! Without the cargo feature `fault-injection` a [`point`] compiles to nothing and no variable is read.
+//! In a release, which has no debug assertions, a [`point`] compiles to nothing and no variable is read.
 //!
-//! With it, `CRASH_AT=<point>` aborts the process the first time the point is reached, `CRASH_AT=<point>:<n>`
+//! Else `CRASH_AT=<point>` aborts the process the first time the point is reached, `CRASH_AT=<point>:<n>`
 //! the n-th time. `CLOCK_OFFSET_FILE` names a file with a number of seconds that is added to the machine's
 //! time; it is read at each call of the clock.
 
@@ -23,14 +23,14 @@ pub const POINTS: [&str; 12] = [
 ];
 
 /// A step of the pipeline has been reached.
-#[cfg(not(feature = "fault-injection"))]
+#[cfg(not(debug_assertions))]
 #[inline(always)]
 pub const fn point(_name: &'static str) {}
 
-#[cfg(feature = "fault-injection")]
+#[cfg(debug_assertions)]
 pub use enabled::{MovableClock, point};
 
-#[cfg(feature = "fault-injection")]
+#[cfg(debug_assertions)]
 mod enabled {
     use std::{
         env, fs,

@@ -130,7 +130,6 @@ async fn dev(ports: Ports) -> Result<()> {
     chain.node.set_balance(key.address(), RELAYER_BALANCE).await?;
     let options = chain
         .daemon(&key)
-        .plain()
         .log_to(log("relayer.log"))
         .var("RELAYER_PORT", ports.relayer)
         .var("LOG_LEVEL", "info")
@@ -143,7 +142,7 @@ async fn dev(ports: Ports) -> Result<()> {
     let options =
         WorkerOptions::new(chain.node.url(), chain.contracts.registry).unset("RATE_LIMIT_PER_MINUTE");
     let options = WorkerOptions { port: ports.worker, log: log("worker.log"), ..options };
-    let (mut worker, mut index) = step("Worker", IndexWorker::start(options)).await?;
+    let (mut worker, mut index) = step("Worker", IndexWorker::start_wrangler(options)).await?;
 
     let guarded = step("gate and guarded service", Guarded::start(ports.guarded, &chain)).await?;
 
