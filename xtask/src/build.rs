@@ -62,6 +62,12 @@ impl Worker {
     }
 }
 
+/// What the build leaves for tests to run.
+pub(crate) fn outputs() -> Vec<PathBuf> {
+    let workers = WORKERS.iter().flat_map(|worker| [worker.wasm(), worker.directory().join("index.js")]);
+    workers.chain(package::wasm()).collect()
+}
+
 /// Compiles one of the Workers.
 fn worker(worker: &Worker) -> Result<()> {
     let edge = root().join("edge-api");

@@ -26,17 +26,36 @@ impl Stamp {
         Ok(Self { path, fingerprint: format!("{:016x}", hasher.finish()) })
     }
 
+    /// The stamp of a step in `target/xtask`, with a fingerprint of its inputs.
+    pub(crate) fn new(step: &str, fingerprint: String) -> Self {
+        let path =
+            crate::run::root().join("target/xtask").join(format!("{}.stamp", step.replace([' ', ':'], "_")));
+        Self { path, fingerprint }
+    }
+
     /// Whether the step last succeeded with exactly these inputs.
     pub(crate) fn is_current(&self) -> bool {
-        fs::read_to_string(&self.path).is_ok_and(|stored| stored.trim() == self.fingerprint)
+        self.stored().is_some()
+    }
+
+    /// What was stored when the step last succeeded, if it was with exactly these inputs.
+    pub(crate) fn stored(&self) -> Option<String> {
+        let stored = fs::read_to_string(&self.path).ok()?;
+        let (fingerprint, result) = stored.split_once('\n').unwrap_or((&stored, ""));
+        (fingerprint == self.fingerprint).then(|| result.to_owned())
     }
 
     /// Records that the step succeeded.
     pub(crate) fn set(&self) -> Result<()> {
+        self.store("")
+    }
+
+    /// Records that the step succeeded, and its result.
+    pub(crate) fn store(&self, result: &str) -> Result<()> {
         if let Some(parent) = self.path.parent() {
             fs::create_dir_all(parent)?;
         }
-        fs::write(&self.path, &self.fingerprint)
+        fs::write(&self.path, format!("{}\n{result}", self.fingerprint))
             .with_context(|| format!("cannot write {}", self.path.display()))
     }
 }

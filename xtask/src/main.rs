@@ -10,9 +10,12 @@ mod debian;
 mod devnet;
 mod explorer;
 mod fingerprint;
+mod node;
 mod package;
+mod programs;
 mod run;
 mod setup;
+mod sources;
 mod suite;
 mod summary;
 
@@ -23,11 +26,12 @@ use anyhow::{Result, bail};
 const USAGE: &str = "\
 cargo xtask <command>
 
-  setup                          install what is missing: the wasm target, the Node tools, wasm-bindgen, worker-build
+  setup                          install what is missing: the wasm target, Node 22, the Node tools, wasm-bindgen, worker-build
   build                          setup; compile browser package, explorer and Workers, where changed; print the sizes
   dev                            a local chain with agents to look at, the Worker on port 3000, the relayer on 3001, a
                                  service that the gate guards on 3002
-  test [WORD...]                 everything that is checked, with a summary at the end; with words, the steps named so
+  test [--all] [WORD...]         everything that is checked, with a summary at the end; with words, the steps named so. What
+                                 has not changed since it last passed is not repeated, unless with --all or CI set
   bench [api]                    measure the Worker beside its peers and write the figures to BENCHMARKS.md; with
                                  --worker DIRECTORY another build, from `wrangler deploy --dry-run --outdir`, and write nothing
   bench gate                     measure the gate's verifier beside a peer, and what it adds to a request; BENCHMARKS.md

@@ -2,7 +2,7 @@
 //! wasm-bindgen, optimised for size, and laid out for npm.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
@@ -95,6 +95,11 @@ pub(crate) fn build() -> Result<()> {
     MODULES
         .iter()
         .try_for_each(|module| print_size(module.title, &[package.join(module.file())], module.size_limit))
+}
+
+/// The wasm modules of the package.
+pub(crate) fn wasm() -> impl Iterator<Item = PathBuf> {
+    MODULES.iter().map(|module| root().join("browser/pkg").join(module.file()))
 }
 
 fn compile(module: &Module, package: &Path) -> Result<()> {

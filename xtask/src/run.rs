@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 
+use crate::node;
+
 /// The repository's root.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -33,6 +35,7 @@ const OF_THIS_PACKAGE: [&str; 5] =
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root());
+    node::prefer_own(&mut command);
     for (name, _) in std::env::vars_os() {
         if OF_THIS_PACKAGE.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
             command.env_remove(name);

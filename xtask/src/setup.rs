@@ -4,13 +4,11 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 
 use crate::fingerprint::{Stamp, lock};
+use crate::node;
 use crate::run::{cargo, command, output_of, root, run};
-
-/// The oldest Node the tools run on.
-const NODE_MAJOR: u32 = 20;
 
 /// The target of the Worker and the browser package.
 pub(crate) const WASM_TARGET: &str = "wasm32-unknown-unknown";
@@ -36,11 +34,7 @@ pub(crate) const WORKER_BUILD: Tool =
 /// Installs what is missing.
 pub(crate) fn setup() -> Result<()> {
     let _turn = lock("setup")?;
-    let node = output_of(command("node").arg("--version"))
-        .with_context(|| format!("node is missing: install Node {NODE_MAJOR} or later"))?;
-    let major = node.trim_start_matches('v').split('.').next().and_then(|major| major.parse::<u32>().ok());
-    ensure!(major >= Some(NODE_MAJOR), "node is too old: {node}, needed is {NODE_MAJOR} or later");
-    output_of(command("npm").arg("--version")).context("npm is missing: it comes with Node")?;
+    node::install()?;
     let targets = output_of(command("rustup").args(["target", "list", "--installed"]))
         .context("rustup is missing: install it from https://rustup.rs")?;
     if !targets.lines().any(|line| line == WASM_TARGET) {

@@ -1,19 +1,17 @@
 //! `cargo xtask test`: every check, the cheap ones first.
 
-use std::fs;
+use std::env;
 use std::io::{Write, stdout};
-use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
+use crate::programs::Program;
 use crate::run::{cargo, command, node_tool, root, run, target_dir, without_paths};
 use crate::setup::WASM_TARGET;
+use crate::sources::Sources;
 use crate::summary::{Summary, Tally, count};
-use crate::{build, debian, explorer, setup};
-
-/// The prefix of the names of end-to-end steps; the test program's name follows.
-const END_TO_END: &str = "end to end: ";
+use crate::{build, debian, explorer, programs, setup};
 
 /// The Debian packages that end-to-end tests need.
 const NEEDED: [(&str, &debian::Package); 10] = [
@@ -40,88 +38,86 @@ const LONGEST: [&str; 2] = ["explorer", "relayer"];
 /// start.
 const LANES: usize = 3;
 
-/// Runs all steps, or those with one of the words in their names. Fails if any step failed.
-pub(crate) fn run_all(only: &[String]) -> Result<ExitCode> {
-    let mut fast = Vec::new();
-    for package in ["core", "evidence", "kya-gate", "kya-local", "openapi", "relayer-daemon", "xtask"] {
-        fast.extend(integration_tests(&root().join(package))?);
-    }
-    let end_to_end = integration_tests(&root().join("tests"))?;
-    if let Some(name) = end_to_end.iter().find(|name| fast.contains(name)) {
-        bail!("two test programs are called {name}: `cargo test --test {name}` runs both");
-    }
+/// Runs all steps, or those with one of the words in their names. A step whose inputs have not changed since its
+/// last success is not repeated; with `--all`, and where `CI` is set, every step runs. Fails if any step failed.
+pub(crate) fn run_all(arguments: &[String]) -> Result<ExitCode> {
+    let words: Vec<String> = arguments.iter().filter(|word| *word != "--all").cloned().collect();
+    let repeats = words.len() < arguments.len() || env::var_os("CI").is_some();
+    let mut summary = Summary::new(&words, repeats);
+    summary.step("setup", None, || setup::setup().map(|()| Tally::CHECK));
+    let sources = Sources::read()?;
+    let of = |paths: &[&str]| Some(sources.fingerprint(paths));
 
-    setup::setup()?;
-    let mut summary = Summary::new(only);
-    summary.step("formatting", || check(cargo().args(["fmt", "--all", "--check"])));
-    summary.step("clippy", || check(cargo().args(["all-clippy", "--all-targets", "--", "-D", "warnings"])));
-    for (name, package, features) in [
-        ("clippy, Worker", "edge-api", ""),
-        ("clippy, Worker of the index", "edge-api", "index-object"),
-        ("clippy, browser package", "registry-browser", ""),
-        ("clippy, browser package: evidence", "registry-browser-evidence", ""),
-        ("clippy, browser package: snapshot", "registry-browser-snapshot", ""),
+    summary.step("formatting", None, || check(cargo().args(["fmt", "--all", "--check"])));
+    summary.step("clippy", of(&["."]), || {
+        check(cargo().args(["all-clippy", "--all-targets", "--", "-D", "warnings"]))
+    });
+    for (name, package, directories) in [
+        ("clippy, Worker", "edge-api", ["edge-api", "host-kit"]),
+        ("clippy, Worker of the index", "edge-index", ["edge-index", "host-kit"]),
+        ("clippy, browser package", "registry-browser", ["browser", "host-kit"]),
+        ("clippy, browser package: evidence", "registry-browser-evidence", ["browser", "host-kit"]),
+        ("clippy, browser package: snapshot", "registry-browser-snapshot", ["browser", "host-kit"]),
     ] {
         // One by one: a common build would unify their features.
-        summary.step(name, || {
-            let arguments = ["-p", package, "--features", features, "--target", WASM_TARGET];
-            check(cargo().arg("clippy").args(arguments).args(["--", "-D", "warnings"]))
+        summary.step(name, of(&[&["core"], directories.as_slice()].concat()), || {
+            let arguments = ["-p", package, "--target", WASM_TARGET, "--", "-D", "warnings"];
+            check(cargo().arg("clippy").args(arguments))
         });
     }
-    summary.step("purity of the core", purity);
-    summary.step("build, and sizes", || build::build().map(|()| Tally::CHECK));
-    summary.step("formatting and types of the explorer", || explorer::check().map(|()| Tally::CHECK));
-    summary.step("unit tests of the explorer", || explorer::test().map(|()| Tally::CHECK));
-    summary.step("wrangler deploy --dry-run", dry_run);
-    summary.step("contracts", || {
+    summary.step("purity of the core", of(&["core", "tests/purity"]), purity);
+    summary.step("build, and sizes", None, || build::build().map(|()| Tally::CHECK));
+    let explorer = of(&["browser", "openapi", "edge-api/src/pages"]);
+    summary.step("formatting and types of the explorer", explorer.clone(), || {
+        explorer::check().map(|()| Tally::CHECK)
+    });
+    summary.step("unit tests of the explorer", explorer, || explorer::test().map(|()| Tally::CHECK));
+    let workers = ["core", "edge-api", "edge-index", "host-kit", "browser"];
+    summary.step("wrangler deploy --dry-run", of(&workers), dry_run);
+    summary.step("contracts", of(&["contracts"]), || {
         count(command(node_tool("forge")).args(["test"]).current_dir(root().join("contracts")), &mut stdout())
     });
-    summary.step("artifacts of the contracts", || {
+    summary.step("artifacts of the contracts", of(&["contracts"]), || {
         run(command(node_tool("forge")).arg("build").current_dir(root().join("contracts")))?;
         check(command("node").args(["contracts/artifacts.mjs", "--check"]))
     });
-    summary.step("packages to publish", packages);
+    let published = ["core", "evidence", "kya-gate", "kya-local", "host-kit", "browser"];
+    summary.step("packages to publish", of(&published), packages);
 
-    summary.step("compiling the tests", || check(cargo().args(["all-test", "--no-run"])));
-    summary.step("unit and property tests", || {
-        // The relayer's store is tested on it.
-        debian::install(&debian::POSTGRES)?;
-        let mut tests = cargo();
-        tests.args(["all-test", "--no-fail-fast", "--lib", "--bins", "--examples"]);
-        for name in &fast {
-            tests.args(["--test", name]);
-        }
-        count(&mut tests, &mut stdout())
+    let mut compiled = Ok(Vec::new());
+    summary.step("compiling the tests", None, || {
+        compiled = programs::compile();
+        compiled.as_ref().map(|_| Tally::CHECK).map_err(|error| anyhow::anyhow!("{error:#}"))
     });
-    // Alone, as the Worker is built: a common build would unify its features with the other packages'.
-    summary.step("unit tests of the Worker", || {
-        count(cargo().args(["test", "--no-fail-fast", "-p", "edge-api", "--lib"]), &mut stdout())
+    let compiled = compiled.unwrap_or_default();
+    let (end_to_end, lower): (Vec<_>, Vec<_>) = compiled.iter().partition(|program| program.is_end_to_end());
+    summary.side_by_side(2, &lower, |program| program.step(&sources), |program, output| program.run(output));
+    // Alone, as the Workers are built: a common build would unify their features with the other packages'.
+    for package in ["edge-api", "edge-index"] {
+        summary.step(&format!("unit tests: {package}"), of(&["core", "host-kit", package]), || {
+            count(cargo().args(["test", "--no-fail-fast", "-p", package, "--lib"]), &mut stdout())
+        });
+    }
+    summary.step("examples in the documentation", of(&["."]), || {
+        count(cargo().args(["all-test", "--doc"]), &mut stdout())
     });
-    summary
-        .step("examples in the documentation", || count(cargo().args(["all-test", "--doc"]), &mut stdout()));
-    let (alone, mut together): (Vec<_>, Vec<_>) = end_to_end
-        .iter()
-        .map(|name| format!("{END_TO_END}{name}"))
-        .partition(|step| step.ends_with(UNDER_LOAD));
-    together.sort_by_key(|step| !LONGEST.iter().any(|name| step.ends_with(name)));
-    summary.side_by_side(LANES, &together, end_to_end_tests);
-    summary.side_by_side(1, &alone, end_to_end_tests);
+    let (alone, mut together): (Vec<_>, Vec<_>) =
+        end_to_end.into_iter().partition(|program| program.name == UNDER_LOAD);
+    together.sort_by_key(|program| {
+        LONGEST.iter().position(|name| *name == program.name).unwrap_or(LONGEST.len())
+    });
+    for (lanes, programs) in [(LANES, together), (1, alone)] {
+        summary.side_by_side(lanes, &programs, |program| program.step(&sources), end_to_end_tests);
+    }
     Ok(summary.finish())
 }
 
-/// Runs the end-to-end test program that the step is named after.
-fn end_to_end_tests(step: &str, output: &mut dyn Write) -> Result<Tally> {
-    let name = step.trim_start_matches(END_TO_END);
-    for (_, package) in NEEDED.iter().filter(|(test, _)| *test == name) {
+/// Runs an end-to-end test program, once the programs that it needs are installed.
+fn end_to_end_tests(program: &Program, output: &mut dyn Write) -> Result<Tally> {
+    for (_, package) in NEEDED.iter().filter(|(test, _)| *test == program.name) {
         debian::install(package)?;
     }
-    let mut tests = cargo();
-    tests.args(["all-test", "--no-fail-fast", "--test", name]);
-    if name == "relayer" {
-        // Each test has a chain of its own, and mostly waits for it.
-        tests.env("RUST_TEST_THREADS", "6");
-    }
-    count(&mut tests, output)
+    program.run(output)
 }
 
 fn check(program: &mut std::process::Command) -> Result<Tally> {
@@ -164,21 +160,4 @@ fn dry_run() -> Result<Tally> {
             .env("WRANGLER_SEND_METRICS", "false"))?;
     }
     Ok(Tally::CHECK)
-}
-
-/// The integration tests of a package, by name.
-fn integration_tests(package: &Path) -> Result<Vec<String>> {
-    let directory = package.join("tests");
-    if !directory.is_dir() {
-        return Ok(Vec::new());
-    }
-    let mut names = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        let is_test =
-            path.extension().is_some_and(|extension| extension == "rs") || path.join("main.rs").is_file();
-        names.extend(path.file_stem().filter(|_| is_test).map(|stem| stem.to_string_lossy().into_owned()));
-    }
-    names.sort();
-    Ok(names)
 }

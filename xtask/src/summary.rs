@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
+use crate::fingerprint::Stamp;
 use crate::run::line;
 
 /// How many lines about a step's failures the summary repeats.
@@ -34,10 +35,19 @@ impl Tally {
     }
 }
 
+/// A step to take.
+pub(crate) struct Step {
+    /// What the table calls it.
+    pub(crate) name: String,
+    /// The fingerprint of its inputs, where it need not be repeated while these do not change.
+    pub(crate) fingerprint: Option<String>,
+}
+
 struct Row {
     name: String,
     tally: Tally,
-    time: Duration,
+    /// `None` where the step was not repeated.
+    time: Option<Duration>,
 }
 
 /// The steps so far.
@@ -45,42 +55,55 @@ pub(crate) struct Summary {
     rows: Vec<Row>,
     /// Only steps with one of these words in their names run; all run if there is none.
     only: Vec<String>,
+    /// Whether steps run whose inputs have not changed.
+    repeats: bool,
+    started: Instant,
 }
 
 impl Summary {
     /// An empty summary.
-    pub(crate) fn new(only: &[String]) -> Self {
-        Self { rows: Vec::new(), only: only.to_vec() }
+    pub(crate) fn new(only: &[String], repeats: bool) -> Self {
+        Self { rows: Vec::new(), only: only.to_vec(), repeats, started: Instant::now() }
     }
 
     /// Runs a step and records its result. A failure does not stop the steps after it: it must not hide
     /// another one.
-    pub(crate) fn step(&mut self, name: &str, step: impl FnOnce() -> Result<Tally>) {
+    pub(crate) fn step(
+        &mut self,
+        name: &str,
+        fingerprint: Option<String>,
+        step: impl FnOnce() -> Result<Tally>,
+    ) {
         if self.is_wanted(name) {
             println!("\n=== {name}");
-            let row = row(name, &mut std::io::stdout(), |_| step());
+            let of = Step { name: name.to_owned(), fingerprint };
+            let row = self.row(of, &mut std::io::stdout(), |_| step());
             self.rows.push(row);
         }
     }
 
-    /// Runs a step for each of these names, `lanes` at a time, and records the results in this order. The
+    /// Runs a step for each of these items, `lanes` at a time, and records the results in this order. The
     /// output of each is printed in one piece when it ends.
-    pub(crate) fn side_by_side(
+    pub(crate) fn side_by_side<T: Sync>(
         &mut self,
         lanes: usize,
-        names: &[String],
-        step: impl Fn(&str, &mut dyn Write) -> Result<Tally> + Sync,
+        items: &[&T],
+        step_of: impl Fn(&T) -> Step + Sync,
+        run: impl Fn(&T, &mut dyn Write) -> Result<Tally> + Sync,
     ) {
-        let wanted: Vec<&String> = names.iter().filter(|name| self.is_wanted(name)).collect();
+        let wanted: Vec<&&T> = items.iter().filter(|item| self.is_wanted(&step_of(item).name)).collect();
         let next = AtomicUsize::new(0);
+        let this = &*self;
         let lane = || {
             let mut ended = Vec::new();
             loop {
                 let place = next.fetch_add(1, Ordering::Relaxed);
-                let Some(name) = wanted.get(place) else { return ended };
+                let Some(item) = wanted.get(place) else { return ended };
+                let step = step_of(item);
+                let name = step.name.clone();
                 println!("=== {name}: started");
                 let mut output = Vec::new();
-                let row = row(name, &mut output, |output| step(name, output));
+                let row = this.row(step, &mut output, |output| run(item, output));
                 println!("\n=== {name}\n{}", String::from_utf8_lossy(&output));
                 ended.push((place, row));
             }
@@ -96,19 +119,47 @@ impl Summary {
         self.rows.extend(ended.into_iter().map(|(_, row)| row));
     }
 
+    /// Takes a step, unless it succeeded before with the same inputs, and measures its time.
+    fn row<O: Write>(&self, step: Step, output: &mut O, run: impl FnOnce(&mut O) -> Result<Tally>) -> Row {
+        let Step { name, fingerprint } = step;
+        let stamp = fingerprint.map(|fingerprint| Stamp::new(&format!("tests/{name}"), fingerprint));
+        if let Some(passed) = stamp.as_ref().filter(|_| !self.repeats).and_then(Stamp::stored) {
+            let tally = Tally { passed: passed.parse().unwrap_or(0), ..Tally::default() };
+            return Row { name, tally, time: None };
+        }
+        let started = Instant::now();
+        let tally = run(output).unwrap_or_else(|error| {
+            // The table reports the error as well.
+            let _ = writeln!(output, "{name}: {error:#}");
+            Tally::failure(format!("{error:#}"))
+        });
+        if tally.failed == 0 {
+            let stored = stamp.map_or(Ok(()), |stamp| stamp.store(&tally.passed.to_string()));
+            // Without a stamp the step is repeated, which is right as well.
+            stored.unwrap_or_else(|error| eprintln!("{name}: {error:#}"));
+        }
+        Row { name, tally, time: Some(started.elapsed()) }
+    }
+
     fn is_wanted(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|word| name.contains(word))
     }
 
     /// Prints the table, repeats the failures, and prints the sum as the last line. Fails if any step failed.
     pub(crate) fn finish(self) -> ExitCode {
-        let (mut passed, mut failed) = (0, 0);
+        let (mut passed, mut failed, mut unchanged) = (0, 0, 0);
         println!("\n{:<44} {:>7} {:>7} {:>9}", "", "passed", "failed", "seconds");
         for Row { name, tally, time } in &self.rows {
-            println!("{name:<44} {:>7} {:>7} {:>9.1}", tally.passed, tally.failed, time.as_secs_f64());
+            let time = match time {
+                Some(time) => format!("{:.1}", time.as_secs_f64()),
+                None => "unchanged".to_owned(),
+            };
+            println!("{name:<44} {:>7} {:>7} {time:>9}", tally.passed, tally.failed);
+            unchanged += if time == "unchanged" { tally.passed } else { 0 };
             passed += tally.passed;
             failed += tally.failed;
         }
+        println!("{:<44} {:>7} {:>7} {:>9.1}", "", "", "", self.started.elapsed().as_secs_f64());
         for Row { name, tally, .. } in self.rows.iter().filter(|row| row.tally.failed > 0) {
             println!("\n=== {name}: {} failed", tally.failed);
             for line in tally.failures.iter().take(MOST_LINES) {
@@ -118,20 +169,14 @@ impl Summary {
                 println!("... and {} more lines above", tally.failures.len() - MOST_LINES);
             }
         }
+        if unchanged > 0 {
+            println!(
+                "\n{unchanged} passed in an earlier run, and nothing that they depend on has changed (--all repeats them)"
+            );
+        }
         println!("\n{passed} passed, {failed} failed");
         if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
-}
-
-/// Runs a step and measures its time.
-fn row<O: Write>(name: &str, output: &mut O, step: impl FnOnce(&mut O) -> Result<Tally>) -> Row {
-    let started = Instant::now();
-    let tally = step(output).unwrap_or_else(|error| {
-        // The table reports the error as well.
-        let _ = writeln!(output, "{name}: {error:#}");
-        Tally::failure(format!("{error:#}"))
-    });
-    Row { name: name.to_owned(), tally, time: started.elapsed() }
 }
 
 /// Runs a test program, passes its output on, and adds up the summary lines of cargo and forge. A program
