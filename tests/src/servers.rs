@@ -1,0 +1,43 @@
+//! Servers of Debian's packages on local ports, started as every child process is.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use tokio::net::TcpStream;
+
+use crate::process::{Process, Spawn};
+
+/// How long a server may take to listen on a busy machine.
+const START: Duration = Duration::from_secs(60);
+
+/// The directory of Debian's nginx, which is on the PATH of root only.
+const NGINX_PATH: &str = "/usr/sbin";
+
+/// Starts a server, and waits until it listens on this port of the machine itself.
+pub(crate) async fn listening(spawn: Spawn, port: u16) -> Result<Process> {
+    let mut process = spawn.start()?;
+    process.until("listening", START, async |_| TcpStream::connect(("127.0.0.1", port)).await.ok()).await?;
+    Ok(process)
+}
+
+/// Starts nginx on this port with these locations.
+pub async fn nginx(port: u16, locations: &str) -> Result<Process> {
+    let spawn = Spawn::new("nginx", "nginx");
+    let directory = spawn.scratch().display().to_string();
+    // Without a master process nginx needs no rights. Directories default to Debian's, which only root can
+    // write.
+    let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|name| format!("{name}_temp_path {directory}/{name};"));
+    let file = Path::new(&directory).join("nginx.conf");
+    let text = format!(
+        "daemon off; master_process off; pid {directory}/pid; error_log stderr;\nevents {{}}\n\
+         http {{ access_log off; large_client_header_buffers 4 64k; {}\n\
+         server {{ listen 127.0.0.1:{port};\n{locations}}} }}\n",
+        temporary.concat(),
+    );
+    fs::write(&file, text)?;
+    let path = format!("{}:{NGINX_PATH}", std::env::var("PATH").unwrap_or_default());
+    listening(spawn.env("PATH", path).arg("-c").arg(file), port).await
+}

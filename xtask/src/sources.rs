@@ -1,0 +1,71 @@
+//! The sources of the repository, by their content: from them a step's fingerprint is made.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use anyhow::{Context as _, Result};
+
+use crate::run::{command, output_of, root};
+
+/// A hash of each file that git knows or would add, by its path from the root.
+pub(crate) struct Sources {
+    files: BTreeMap<String, u64>,
+    /// The compiler and the Node that the steps run with.
+    tools: String,
+}
+
+impl Sources {
+    /// Reads all files.
+    pub(crate) fn read() -> Result<Self> {
+        let listed = output_of(command("git").args(["ls-files", "-z", "-co", "--exclude-standard"]))
+            .context("git does not list the sources")?;
+        let mut files = BTreeMap::new();
+        for path in listed.split('\0').filter(|path| !path.is_empty()) {
+            // A file that was deleted and is not yet committed has no content.
+            if let Ok(bytes) = fs::read(root().join(path)) {
+                files.insert(path.to_owned(), hash(&bytes));
+            }
+        }
+        let version = |program: &str| output_of(command(program).arg("--version")).unwrap_or_default();
+        Ok(Self { files, tools: ["rustc", "node"].map(version).join("\n") })
+    }
+
+    /// The fingerprint of what lies below these paths (`.` is everything), of the files at the root, of `xtask`,
+    /// and of the tools. Texts at the root are no inputs.
+    pub(crate) fn fingerprint(&self, paths: &[&str]) -> String {
+        let is_below = |file: &str, directory: &&str| {
+            *directory == "." || file.strip_prefix(*directory).is_some_and(|rest| rest.starts_with('/'))
+        };
+        self.of(|file| match file.split_once('/') {
+            None => !file.ends_with(".md"),
+            Some(("xtask" | ".cargo", _)) => true,
+            Some(_) => paths.iter().any(|directory| is_below(file, directory)),
+        })
+    }
+
+    /// The fingerprint of the files that tests read while they run: all but Rust's sources, which are in the
+    /// programs; what only end-to-end tests read is left out where these do not ask.
+    pub(crate) fn read_by_tests(&self, end_to_end: bool) -> String {
+        self.of(|file| {
+            let is_theirs = file.starts_with("tests/") || file.starts_with("browser/");
+            !file.ends_with(".rs") && (end_to_end || !is_theirs)
+        })
+    }
+
+    fn of(&self, is_input: impl Fn(&str) -> bool) -> String {
+        let mut hasher = DefaultHasher::new();
+        self.tools.hash(&mut hasher);
+        for (file, hash) in self.files.iter().filter(|(file, _)| is_input(file)) {
+            (file, hash).hash(&mut hasher);
+        }
+        format!("{:016x}", hasher.finish())
+    }
+}
+
+/// A hash of some bytes.
+pub(crate) fn hash(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    hasher.finish()
+}
