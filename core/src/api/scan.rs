@@ -294,6 +294,22 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_registry_has_an_answer_to_each_question_about_all() {
+        for (target, field, expected) in [
+            ("stats/detailed", "complianceRate", r#""0.0""#),
+            ("stats/detailed", "generationDistribution", "{}"),
+            ("agents?status=Active&page=7", "totalPages", "0"),
+            ("agents/compliance", "data", "[]"),
+            ("revenue/aggregate", "totalAmount", "0"),
+        ] {
+            let route = Route::parse(&format!("/api/v1/{target}")).unwrap();
+            let document = scan(&[]).document(&route, Timestamp::from_seconds(9)).unwrap();
+            let body: serde_json::Value = serde_json::from_str(&document.body).unwrap();
+            assert_eq!(body[field].to_string(), expected, "{target}: {body}");
+        }
+    }
+
+    #[test]
     fn unreadable_agents_are_named_where_they_are_left_out() {
         let mut scan = scan(&(1..=3).map(agent).collect::<Vec<_>>());
         let heavy = Row { history_is_readable: false, ..Row::from(&agent(2)) };

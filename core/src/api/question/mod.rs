@@ -271,3 +271,31 @@ fn revenue(registry: &Registry<'_>, id: AgentId, offset: u64, limit: u64) -> Res
     registry.agent(id)?;
     Ok(RevenueHistory::of(&reports?, offset, limit))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        chain::{Limits, Run},
+        eth::multicall::CANONICAL_ADDRESS,
+    };
+
+    #[test]
+    fn what_only_an_index_can_tell_is_refused_without_a_call() {
+        let person = Address::ZERO;
+        for target in [
+            &format!("liable/{person}"),
+            "agents?sort=-id",
+            "agents?q=papers",
+            "agents?compliant=true",
+            "agent/1/history",
+            "changes",
+        ] {
+            let route = Route::parse(&format!("/api/v1/{target}")).unwrap();
+            let (chain, now) = ("http://node".to_owned(), Timestamp::default());
+            let question = Question { route, registry: person, chain, now, scan: None, excerpt: None };
+            let step = Run::new(question, CANONICAL_ADDRESS, Limits::default()).step();
+            assert_eq!(step.err(), Some(Error::IndexRequired), "{target}");
+        }
+    }
+}

@@ -105,13 +105,16 @@ mod tests {
 
     #[test]
     fn spellings_of_one_question_share_its_canonical_form() {
-        for target in [
-            "/api/v1/agents?limit=20&page=1",
-            "/api/v1/agents?",
-            "/api/v1/agents?page=01&utm=x",
-            "/api/v1/agents?p%61ge=%31",
+        for (target, canonical) in [
+            ("/api/v1/agents?limit=20&page=1", "/api/v1/agents"),
+            ("/api/v1/agents?", "/api/v1/agents"),
+            ("/api/v1/agents?&&Page=0", "/api/v1/agents"),
+            ("/api/v1/agents?page=01&utm=x&utm=y", "/api/v1/agents"),
+            ("/api/v1/agents?p%61ge=%31&limit=020", "/api/v1/agents"),
+            ("/api/v1/agent/%30%31?page=x", "/api/v1/agent/1"),
+            ("/api/v1/stats?limit=-1", "/api/v1/stats"),
         ] {
-            assert_eq!(Route::parse(target).unwrap().canonical(), "/api/v1/agents", "{target}");
+            assert_eq!(Route::parse(target).unwrap().canonical(), canonical, "{target}");
         }
         let cut = Route::parse("/api/v1/agents?limit=99999999999999999999999").unwrap();
         assert_eq!(cut, agents(1, 100, None));

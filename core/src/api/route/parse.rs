@@ -246,6 +246,8 @@ pub(super) mod tests {
             "/api/v1/agent/7/lineage/x",
             "/api/v1/agents/x",
             "/API/v1/stats",
+            "//health",
+            "/agents",
         ] {
             assert_eq!(Route::parse(target), Err(Error::NotFound), "{target}");
         }
@@ -258,7 +260,7 @@ pub(super) mod tests {
             Route::parse(&format!("/api/v1/agent/{max}")),
             Ok(Route::Agent { id: AgentId(U256::MAX), block: None })
         );
-        for bad in ["abc", "-1", "1.0", "0x1", "", "%ff", "1%2e", &format!("{max}0"), &max.replace('9', "99")]
+        for bad in ["abc", "-1", "1.0", "0x1", "", "%ff", "1%2e", "1%2F2", "١", &format!("{max}0"), &max.replace('9', "99")]
         {
             assert!(rule(&format!("/api/v1/agent/{bad}")).starts_with("Invalid id: "), "{bad}");
         }

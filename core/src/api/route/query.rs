@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_parameter_that_breaks_its_rule_is_named_with_the_rule() {
-        for bad in ["0", "-1", "", "x", "1.5", "1e3", "0x1", "+1", "%20", "NaN"] {
+        for bad in ["0", "-1", "", "x", "1.5", "1e3", "0x1", "+1", "%201", "NaN", "1,2", "1;2", "%00", "١"] {
             for target in ["agents?page", "agents?limit", "agent/1/revenue?limit"] {
                 let message = rule(&format!("/api/v1/{target}={bad}"));
                 assert!(message.ends_with("must be a whole number of at least 1"), "{message}");
