@@ -16,7 +16,8 @@ const BUSY: Duration = Duration::from_secs(10);
 ///
 /// If the stage has no index.
 pub fn all_stored(stage: &Stage, table: &str) -> Vec<Connection> {
-    databases_with(table, stage.index_state().expect("the stage has an index"))
+    // Beside the objects lies what keeps the cache, in databases of the same shape.
+    databases_with(table, &stage.index_state().expect("the stage has an index").join("do"))
 }
 
 /// The database in which workerd has stored that table of the index.
