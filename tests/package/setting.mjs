@@ -12,7 +12,7 @@ await Promise.all([init(), initEvidence(), initLocal()]);
 export * from "../../browser/pkg/node.js";
 export { FolderStore, LocalKya, kyaPrivately } from "../../browser/pkg/local-node.js";
 export { verifyEvidence } from "../../browser/pkg/evidence-node.js";
-export { api, fetchAgain } from "../browser/harness/api.mjs";
+export { api, fetchOnce } from "../browser/harness/api.mjs";
 export { stack };
 
 /** The options of a registry on the stack's chain. */

@@ -5,7 +5,7 @@
 
 import { Agent, createServer, request as httpRequest } from "node:http";
 
-import { AGAIN, freshClient, isOfAProxy } from "./api.mjs";
+import { freshClient } from "./api.mjs";
 
 /**
  * The treatment of requests with a path that the rule matches.
@@ -90,7 +90,7 @@ export class Front {
     }
   }
 
-  #forward(request, response, rule, retries = AGAIN) {
+  #forward(request, response, rule) {
     const { rewrite, headers: instead = {} } = rule;
     const headers = { ...request.headers, ...instead, "cf-connecting-ip": this.client ?? freshClient() };
     // A body that is to be changed has to be readable, and whole.
@@ -99,20 +99,10 @@ export class Front {
       delete headers["if-none-match"];
     }
     const upstream = httpRequest(`${this.#upstream}${request.url}`, { agent: ONCE, method: request.method, headers });
-    // The Worker's answer can be lost on its way through `wrangler dev`; nothing of it has come then.
-    const again = () => {
-      if (request.method !== "GET" || retries === 0 || response.headersSent || response.destroyed) return false;
-      this.#forward(request, response, rule, retries - 1);
-      return true;
-    };
-    upstream.on("error", () => again() || request.socket.destroy());
+    upstream.on("error", () => request.socket.destroy());
     // A stream without a listener would go on to its end.
     response.on("close", () => upstream.destroy());
     upstream.on("response", async (answer) => {
-      if (isOfAProxy(answer.statusCode, answer.headers["x-request-id"]) && again()) {
-        answer.resume();
-        return;
-      }
       if (!rewrite) {
         response.writeHead(answer.statusCode, answer.rawHeaders);
         answer.pipe(response);
@@ -122,7 +112,6 @@ export class Front {
       const { "content-length": _length, "transfer-encoding": _encoding, etag: _etag, ...kept } = answer.headers;
       response.writeHead(answer.statusCode, { ...kept, "cache-control": "no-store" }).end(body);
     });
-    if (request.method === "GET") upstream.end();
-    else request.pipe(upstream);
+    request.pipe(upstream);
   }
 }

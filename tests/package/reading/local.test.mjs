@@ -14,7 +14,7 @@ import { test } from "node:test";
 import { concat, getBytes, keccak256, toBeHex } from "ethers";
 
 import { inAPage } from "../page.mjs";
-import { FolderStore, LocalKya, OPTIONS, Registry, RegistryError, api, fetchAgain, kyaPrivately, stack, still } from "../setting.mjs";
+import { FolderStore, LocalKya, OPTIONS, Registry, RegistryError, api, fetchOnce, kyaPrivately, stack, still } from "../setting.mjs";
 
 const NOBODY = "0x000000000000000000000000000000000000dEaD";
 const AGENTS = Object.values(stack.agents);
@@ -27,7 +27,7 @@ function noting(change = (bytes) => bytes) {
     const path = url.slice(stack.snapshots.length);
     asked.push(path);
     const client = `2001:db8:${asked.length.toString(16)}:${process.pid.toString(16)}::2`;
-    const response = await fetchAgain(url, { ...init, headers: { ...init?.headers, "cf-connecting-ip": client } });
+    const response = await fetchOnce(url, { ...init, headers: { ...init?.headers, "cf-connecting-ip": client } });
     if (!path.startsWith("/api/v1/snapshot")) return response;
     const { status, headers } = response;
     return new Response(change(new Uint8Array(await response.arrayBuffer()), path), { status, headers });
