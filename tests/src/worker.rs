@@ -107,6 +107,7 @@ impl Worker {
             "port": options.port,
             "state": options.state,
             "registry": options.registry,
+            "assets": true,
             "logs": true,
         });
         let spawn = Spawn::new("workerd", "node").log(options.log.as_deref());

@@ -7,6 +7,7 @@
 //   port       of the first Worker; 0 is any free one
 //   state      the directory of caches, KV stores and objects; without it they end with this process
 //   registry   the directory where processes announce their objects to one another
+//   assets     whether static files are served; in production that is another Worker's work, before this one
 //   logs       whether the Workers' log lines are printed; printing slows a Worker down
 //   measured   count the first Worker's operations on the cache, and serve the memory of its instance
 //   silentCache  its cache does not answer
@@ -65,6 +66,7 @@ function worker({ config, script, settings }) {
   const { name, main, compatibility_date: compatibilityDate } = config
     ? unstable_readConfig({ config }, { hideWarnings: true })
     : { name: "worker", compatibility_date: "2026-10-01" };
+  if (!options.assets) delete bound.assets;
   const modules = modulesOf(script ?? main);
   return {
     name,
