@@ -29,32 +29,28 @@ pub(crate) fn build() -> Result<()> {
 /// the first answer, 60 ms.
 const WORKER_SIZE_LIMIT: usize = 512 * 1024;
 
-/// A Worker built from `edge-api`.
+/// A Worker.
 struct Worker {
     /// The label of its printed size.
     name: &'static str,
-    /// The output directory in `edge-api`.
-    directory: &'static str,
-    /// Arguments for cargo.
-    features: &'static [&'static str],
+    /// The directory of its crate.
+    package: &'static str,
     /// The stem of its files in `target/xtask`.
     stem: &'static str,
 }
 
 /// The Worker that answers requests, and the Worker that keeps the index.
 const WORKERS: [Worker; 2] = [
-    Worker { name: "Worker: wasm", directory: "build", features: &[], stem: "worker" },
-    Worker {
-        name: "Worker of the index: wasm",
-        directory: "build-index",
-        features: &["--features", "index-object"],
-        stem: "index-worker",
-    },
+    Worker { name: "Worker: wasm", package: "edge-api", stem: "worker" },
+    Worker { name: "Worker of the index: wasm", package: "edge-index", stem: "index-worker" },
 ];
+
+/// Where a Worker is built, in the directory of its crate.
+const BUILD: &str = "build";
 
 impl Worker {
     fn directory(&self) -> PathBuf {
-        root().join("edge-api").join(self.directory)
+        root().join(self.package).join(BUILD)
     }
 
     fn wasm(&self) -> PathBuf {
@@ -70,18 +66,17 @@ pub(crate) fn outputs() -> Vec<PathBuf> {
 
 /// Compiles one of the Workers.
 fn worker(worker: &Worker) -> Result<()> {
-    let edge = root().join("edge-api");
+    let package = root().join(worker.package);
     let mut inputs = core_inputs();
-    inputs.extend(["Cargo.toml", "src"].map(|path| edge.join(path)));
-    inputs.extend(["browser/fetch", "xtask/src/build.rs"].map(|path| root().join(path)));
+    inputs.extend(["Cargo.toml", "src"].map(|path| package.join(path)));
+    inputs.extend(["edge-shared", "browser/fetch", "xtask/src/build.rs"].map(|path| root().join(path)));
     let stamp = Stamp::of(root().join(format!("target/xtask/{}.stamp", worker.stem)), &inputs)?;
     if stamp.is_current() && worker.wasm().is_file() && worker.directory().join("index.js").is_file() {
         return Ok(());
     }
     run(without_paths(&mut command(WORKER_BUILD.path()?))
-        .args(["--release", "--out-dir", worker.directory])
-        .args(worker.features)
-        .current_dir(&edge)
+        .args(["--release", "--out-dir", BUILD])
+        .current_dir(&package)
         .env("WASM_BINDGEN_BIN", WASM_BINDGEN.path()?)
         .env("WASM_OPT_BIN", node_tool("wasm-opt"))
         .env("ESBUILD_BIN", node_tool("esbuild")))?;

@@ -1,15 +1,26 @@
 //! `cargo xtask dev` and `cargo xtask deploy-contracts`: builds what they need, then executes the `devnet`
 //! program.
 
+use std::panic::resume_unwind;
+use std::thread;
+
 use anyhow::Result;
 
-use crate::run::become_program;
+use crate::run::{become_program, cargo, run};
 use crate::{build, setup};
 
 /// Runs the whole stack until Ctrl-C.
 pub(crate) fn dev(arguments: &[String]) -> Result<()> {
-    setup::setup()?;
-    build::build()?;
+    // Side by side: half of the time the modules are linked, which takes one thread.
+    thread::scope(|scope| {
+        let native = scope.spawn(|| {
+            let programs = ["--bin", "devnet", "--bin", "relayer-daemon", "--bin", "kya-gate"];
+            run(cargo().args(["all-build", "--quiet"]).args(programs))
+        });
+        setup::setup()?;
+        build::build()?;
+        native.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })?;
     become_program("devnet", &[&["dev".to_owned()], arguments].concat())
 }
 

@@ -19,6 +19,37 @@ const END_TO_END: &str = "end to end: ";
 /// The directory of the end-to-end tests.
 const TESTS: &str = "tests";
 
+/// The relayer's end-to-end tests.
+const RELAYER: &str = "relayer";
+
+/// A test program as cargo names it.
+pub(crate) struct Compiled {
+    /// `tests/engine/main.rs`, or `unittests src/lib.rs`.
+    source: String,
+    path: PathBuf,
+}
+
+/// Compiles all test programs, and the programs that they start.
+pub(crate) fn compile() -> Result<Vec<Compiled>> {
+    let mut compile = cargo();
+    compile.args(["all-test", "--no-run", "--color", "never"]).stderr(Stdio::piped());
+    let mut child = compile.spawn().context("cargo cannot be started")?;
+    let mut compiled = Vec::new();
+    for line in BufReader::new(child.stderr.take().context("a pipe")?).lines() {
+        let line = line?;
+        eprintln!("{line}");
+        // `  Executable unittests src/lib.rs (target/debug/deps/registry_core-0123)`
+        let executable = line.trim_start().strip_prefix("Executable ");
+        if let Some((source, path)) = executable.and_then(|rest| rest.split_once(" (")) {
+            let path = root().join(path.trim_end_matches(')'));
+            compiled.push(Compiled { source: source.to_owned(), path });
+        }
+    }
+    ensure!(child.wait()?.success(), "the tests do not compile");
+    run::run(cargo().args(["all-build", "--quiet", "--bins", "--examples"]))?;
+    Ok(compiled)
+}
+
 /// A test program.
 pub(crate) struct Program {
     /// The name of its target.
@@ -28,66 +59,58 @@ pub(crate) struct Program {
     /// Whether it holds the unit tests of a library or a program.
     is_unit: bool,
     path: PathBuf,
-    /// The hash of the program, or for an end-to-end test of all that it starts.
-    hash: u64,
+    /// Of the program, of what it starts and of what it reads.
+    fingerprint: String,
 }
 
-/// Compiles all test programs, and the programs that they start.
-pub(crate) fn compile() -> Result<Vec<Program>> {
-    let mut compile = cargo();
-    compile.args(["all-test", "--no-run", "--color", "never"]).stderr(Stdio::piped());
-    let mut child = compile.spawn().context("cargo cannot be started")?;
-    let mut named = Vec::new();
-    let stderr = child.stderr.take().context("a pipe")?;
-    for line in BufReader::new(stderr).lines() {
-        let line = line?;
-        eprintln!("{line}");
-        // `  Executable unittests src/lib.rs (target/debug/deps/registry_core-0123)`
-        if let Some((source, path)) =
-            line.trim_start().strip_prefix("Executable ").and_then(|rest| rest.split_once(" ("))
-        {
-            named.push((source.to_owned(), root().join(path.trim_end_matches(')'))));
+impl Program {
+    /// The programs that were compiled. The Workers have to be built.
+    pub(crate) fn all(compiled: Vec<Compiled>, sources: &Sources) -> Result<Vec<Self>> {
+        if compiled.is_empty() {
+            return Ok(Vec::new());
         }
+        let packages = packages()?;
+        let started = Started::read()?;
+        let program = |compiled| Self::of(compiled, &packages, &started, sources);
+        compiled.into_iter().map(program).collect()
     }
-    ensure!(child.wait()?.success(), "the tests do not compile");
-    run::run(cargo().args(["all-build", "--quiet", "--bins", "--examples"]))?;
-    // What end-to-end tests start besides: every program, and the Workers.
-    let started = started()?;
-    let packages = packages()?;
-    let program = |(source, path): (String, PathBuf)| {
-        let stem = path
-            .file_name()
-            .and_then(|name| name.to_str()?.rsplit_once('-'))
-            .map(|(stem, _)| stem.to_owned());
-        let name = stem.with_context(|| format!("no name in {}", path.display()))?;
+
+    fn of(
+        Compiled { source, path }: Compiled,
+        packages: &[Package],
+        started: &Started,
+        sources: &Sources,
+    ) -> Result<Self> {
+        let file = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let (name, _) = file.rsplit_once('-').with_context(|| format!("no name in {file}"))?;
         let is_unit = source.starts_with("unittests ");
         let source = source.trim_start_matches("unittests ");
         let package = packages
             .iter()
-            .find(|package| package.has(source, &name, is_unit))
+            .find(|package| package.has(source, name, is_unit))
             .with_context(|| format!("no package has {source} of {name}"))?;
         let own = hash(&fs::read(&path)?);
-        let hash = if package.directory == TESTS && !is_unit { own ^ started } else { own };
-        Ok(Program { name, package: package.directory.clone(), is_unit, path, hash })
-    };
-    named.into_iter().map(program).collect()
-}
+        let end_to_end = package.directory == TESTS && !is_unit;
+        let is_relayer = name == RELAYER;
+        let others = if end_to_end { started.by(is_relayer) } else { 0 };
+        let read = sources.read_by(end_to_end, is_relayer);
+        let (name, package) = (name.to_owned(), package.directory.clone());
+        Ok(Self { name, package, is_unit, path, fingerprint: format!("{own:016x}{others:016x}{read}") })
+    }
 
-impl Program {
     /// Whether it needs a chain, Workers or other programs.
     pub(crate) fn is_end_to_end(&self) -> bool {
         self.package == TESTS && !self.is_unit
     }
 
     /// The step that runs it.
-    pub(crate) fn step(&self, sources: &Sources) -> Step {
+    pub(crate) fn step(&self) -> Step {
         let name = match (self.is_end_to_end(), self.is_unit) {
             (true, _) => format!("{END_TO_END}{}", self.name),
             (false, true) => format!("unit tests: {}", self.name),
             (false, false) => format!("{}: {}", self.package, self.name),
         };
-        let fingerprint = format!("{:016x}-{}", self.hash, sources.read_by_tests(self.is_end_to_end()));
-        Step { name, fingerprint: Some(fingerprint) }
+        Step { name, fingerprint: Some(self.fingerprint.clone()) }
     }
 
     /// Runs it as cargo would.
@@ -99,12 +122,42 @@ impl Program {
         let mut tests = command(&self.path);
         let package = root().join(&self.package);
         tests.env("CARGO_MANIFEST_DIR", &package).env("E2E_BUILT", "1").current_dir(package);
-        if self.name == "relayer" {
+        if self.is_end_to_end() && self.name == RELAYER {
             // Each test has a chain of its own, and mostly waits for it.
             tests.env("RUST_TEST_THREADS", "6");
         }
         count(&mut tests, output)
     }
+}
+
+/// Hashes of what end-to-end tests start.
+struct Started {
+    programs: u64,
+    workers: u64,
+}
+
+impl Started {
+    fn read() -> Result<Self> {
+        let target = run::target_dir().join("debug");
+        let programs = ["relayer-daemon", "kya-gate", "evidence", "devnet", "examples/axum"];
+        let programs = all_of(programs.into_iter().map(|name| target.join(name)))?;
+        Ok(Self { programs, workers: all_of(build::outputs().into_iter())? })
+    }
+
+    /// Of what a test program starts; the relayer's starts no Worker.
+    fn by(&self, is_relayer: bool) -> u64 {
+        self.programs ^ if is_relayer { 0 } else { self.workers }
+    }
+}
+
+/// A hash of some files.
+fn all_of(files: impl Iterator<Item = PathBuf>) -> Result<u64> {
+    let mut hashes = Vec::new();
+    for path in files {
+        let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
+        hashes.extend(hash(&bytes).to_le_bytes());
+    }
+    Ok(hash(&hashes))
 }
 
 /// A package of the workspace.
@@ -149,17 +202,4 @@ fn packages() -> Result<Vec<Package>> {
     }
     packages.sort_by(|one, other| one.directory.cmp(&other.directory));
     Ok(packages)
-}
-
-/// A hash of the programs and the Workers that end-to-end tests start.
-fn started() -> Result<u64> {
-    let target = run::target_dir().join("debug");
-    let programs =
-        ["relayer-daemon", "kya-gate", "evidence", "devnet", "examples/axum"].map(|name| target.join(name));
-    let mut all = Vec::new();
-    for path in programs.into_iter().chain(build::outputs()) {
-        let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
-        all.extend(hash(&bytes).to_le_bytes());
-    }
-    Ok(hash(&all))
 }

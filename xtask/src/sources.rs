@@ -11,8 +11,8 @@ use crate::run::{command, output_of, root};
 /// A hash of each file that git knows or would add, by its path from the root.
 pub(crate) struct Sources {
     files: BTreeMap<String, u64>,
-    /// The compiler and the Node that the steps run with.
-    tools: String,
+    /// The compiler's version. Those of other tools are in lock files.
+    compiler: String,
 }
 
 impl Sources {
@@ -27,12 +27,12 @@ impl Sources {
                 files.insert(path.to_owned(), hash(&bytes));
             }
         }
-        let version = |program: &str| output_of(command(program).arg("--version")).unwrap_or_default();
-        Ok(Self { files, tools: ["rustc", "node"].map(version).join("\n") })
+        let compiler = output_of(command("rustc").arg("--version")).unwrap_or_default();
+        Ok(Self { files, compiler })
     }
 
-    /// The fingerprint of what lies below these paths (`.` is everything), of the files at the root, of `xtask`,
-    /// and of the tools. Texts at the root are no inputs.
+    /// The fingerprint of what lies below these paths (`.` is everything), of the files at the root, of `xtask`
+    /// and of the compiler. Texts at the root are no inputs.
     pub(crate) fn fingerprint(&self, paths: &[&str]) -> String {
         let is_below = |file: &str, directory: &&str| {
             *directory == "." || file.strip_prefix(*directory).is_some_and(|rest| rest.starts_with('/'))
@@ -44,18 +44,24 @@ impl Sources {
         })
     }
 
-    /// The fingerprint of the files that tests read while they run: all but Rust's sources, which are in the
-    /// programs; what only end-to-end tests read is left out where these do not ask.
-    pub(crate) fn read_by_tests(&self, end_to_end: bool) -> String {
+    /// The fingerprint of the files that test programs read while they run: data, scripts and configurations.
+    /// Rust's sources are in the programs. What end-to-end tests read besides, documentation with blocks that
+    /// they run, counts for `end_to_end` alone, and what the relayer's do not use, for the others.
+    pub(crate) fn read_by(&self, end_to_end: bool, is_relayer: bool) -> String {
+        const OF_WORKERS: [&str; 5] = ["browser/", "edge-", "wrangler", "tests/browser/", "tests/package/"];
         self.of(|file| {
-            let is_theirs = file.starts_with("tests/") || file.starts_with("browser/");
-            !file.ends_with(".rs") && (end_to_end || !is_theirs)
+            let is_read = match file.rsplit_once('.') {
+                Some((_, "rs")) => false,
+                Some((_, "md")) => end_to_end && file.contains('/'),
+                _ => end_to_end || !(file.starts_with("tests/") || file.starts_with("browser/")),
+            };
+            is_read && !(is_relayer && OF_WORKERS.iter().any(|start| file.starts_with(start)))
         })
     }
 
     fn of(&self, is_input: impl Fn(&str) -> bool) -> String {
         let mut hasher = DefaultHasher::new();
-        self.tools.hash(&mut hasher);
+        self.compiler.hash(&mut hasher);
         for (file, hash) in self.files.iter().filter(|(file, _)| is_input(file)) {
             (file, hash).hash(&mut hasher);
         }

@@ -2,11 +2,14 @@
 
 use std::env;
 use std::io::{Write, stdout};
+use std::panic::resume_unwind;
 use std::process::ExitCode;
+use std::thread;
+use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::programs::Program;
+use crate::programs::{Compiled, Program};
 use crate::run::{cargo, command, node_tool, root, run, target_dir, without_paths};
 use crate::setup::WASM_TARGET;
 use crate::sources::Sources;
@@ -34,46 +37,81 @@ const UNDER_LOAD: &str = "warm_answers";
 /// The longest end-to-end tests. They start first: one that started last would run alone at the end.
 const LONGEST: [&str; 2] = ["explorer", "relayer"];
 
+/// How many other test programs run at a time. Their tests compute, each program in several threads.
+const LANES_OF_LOWER: usize = 2;
+
 /// How many end-to-end test programs run at a time. Each mostly waits: for blocks, timeouts, a Worker's
 /// start.
 const LANES: usize = 3;
 
-/// Runs all steps, or those with one of the words in their names. A step whose inputs have not changed since its
-/// last success is not repeated; with `--all`, and where `CI` is set, every step runs. Fails if any step failed.
+/// Runs all steps, or those with one of the words in their names. A step whose inputs have not changed since
+/// its last success is not repeated; with `--all`, and where `CI` is set, every step runs. Fails if any step
+/// failed.
 pub(crate) fn run_all(arguments: &[String]) -> Result<ExitCode> {
     let words: Vec<String> = arguments.iter().filter(|word| *word != "--all").cloned().collect();
     let repeats = words.len() < arguments.len() || env::var_os("CI").is_some();
-    let mut summary = Summary::new(&words, repeats);
-    summary.step("setup", None, || setup::setup().map(|()| Tally::CHECK));
     let sources = Sources::read()?;
-    let of = |paths: &[&str]| Some(sources.fingerprint(paths));
+    let [mut summary, mut of_modules] = [(); 2].map(|()| Summary::new(&words, repeats));
+    // Side by side: each module is linked by one thread, and cargo locks the directory of each target alone.
+    let (compiled, ready) = thread::scope(|scope| {
+        let modules = scope.spawn(|| {
+            let started = Instant::now();
+            setup::setup()?;
+            of_modules.took("setup", started.elapsed());
+            modules(&mut of_modules, &sources);
+            Ok(())
+        });
+        let compiled = native(&mut summary, &sources);
+        (compiled, modules.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    });
+    // Without the tools nothing else can succeed.
+    ready.map_err(|error: anyhow::Error| error.context("setup"))?;
+    summary.append(of_modules);
+    tests(&mut summary, &sources, compiled)?;
+    Ok(summary.finish())
+}
 
+/// Checks and compiles what runs natively.
+fn native(summary: &mut Summary, sources: &Sources) -> Vec<Compiled> {
     summary.step("formatting", None, || check(cargo().args(["fmt", "--all", "--check"])));
-    summary.step("clippy", of(&["."]), || {
+    summary.step("clippy", Some(sources.fingerprint(&["."])), || {
         check(cargo().args(["all-clippy", "--all-targets", "--", "-D", "warnings"]))
     });
+    let mut compiled = Vec::new();
+    summary.step("compiling the tests", None, || {
+        compiled = programs::compile()?;
+        Ok(Tally::CHECK)
+    });
+    compiled
+}
+
+/// Checks and builds what runs as wasm or JavaScript, and the contracts.
+fn modules(summary: &mut Summary, sources: &Sources) {
+    let of = |paths: &[&str]| Some(sources.fingerprint(paths));
+    summary.step("build, and sizes", None, || build::build().map(|()| Tally::CHECK));
+    summary.step("purity of the core", of(&["core", "tests/purity"]), purity);
+    let worker = ["core", "edge-shared", "host-kit", "browser/fetch"];
+    let page = ["core", "host-kit", "browser"];
     for (name, package, directories) in [
-        ("clippy, Worker", "edge-api", ["edge-api", "host-kit"]),
-        ("clippy, Worker of the index", "edge-index", ["edge-index", "host-kit"]),
-        ("clippy, browser package", "registry-browser", ["browser", "host-kit"]),
-        ("clippy, browser package: evidence", "registry-browser-evidence", ["browser", "host-kit"]),
-        ("clippy, browser package: snapshot", "registry-browser-snapshot", ["browser", "host-kit"]),
+        ("clippy, Worker", "edge-api", [worker.as_slice(), &["edge-api"]].concat()),
+        ("clippy, Worker of the index", "edge-index", [worker.as_slice(), &["edge-index"]].concat()),
+        ("clippy, browser package", "registry-browser", page.to_vec()),
+        ("clippy, browser package: evidence", "registry-browser-evidence", page.to_vec()),
+        ("clippy, browser package: snapshot", "registry-browser-snapshot", page.to_vec()),
     ] {
         // One by one: a common build would unify their features.
-        summary.step(name, of(&[&["core"], directories.as_slice()].concat()), || {
+        summary.step(name, of(&directories), || {
             let arguments = ["-p", package, "--target", WASM_TARGET, "--", "-D", "warnings"];
             check(cargo().arg("clippy").args(arguments))
         });
     }
-    summary.step("purity of the core", of(&["core", "tests/purity"]), purity);
-    summary.step("build, and sizes", None, || build::build().map(|()| Tally::CHECK));
     let explorer = of(&["browser", "openapi", "edge-api/src/pages"]);
     summary.step("formatting and types of the explorer", explorer.clone(), || {
         explorer::check().map(|()| Tally::CHECK)
     });
     summary.step("unit tests of the explorer", explorer, || explorer::test().map(|()| Tally::CHECK));
-    let workers = ["core", "edge-api", "edge-index", "host-kit", "browser"];
-    summary.step("wrangler deploy --dry-run", of(&workers), dry_run);
+    let workers = of(&[worker.as_slice(), &["edge-api", "edge-index", "browser"]].concat());
+    summary.step("wrangler deploy --dry-run", workers, dry_run);
     summary.step("contracts", of(&["contracts"]), || {
         count(command(node_tool("forge")).args(["test"]).current_dir(root().join("contracts")), &mut stdout())
     });
@@ -83,22 +121,21 @@ pub(crate) fn run_all(arguments: &[String]) -> Result<ExitCode> {
     });
     let published = ["core", "evidence", "kya-gate", "kya-local", "host-kit", "browser"];
     summary.step("packages to publish", of(&published), packages);
+}
 
-    let mut compiled = Ok(Vec::new());
-    summary.step("compiling the tests", None, || {
-        compiled = programs::compile();
-        compiled.as_ref().map(|_| Tally::CHECK).map_err(|error| anyhow::anyhow!("{error:#}"))
-    });
-    let compiled = compiled.unwrap_or_default();
-    let (end_to_end, lower): (Vec<_>, Vec<_>) = compiled.iter().partition(|program| program.is_end_to_end());
-    summary.side_by_side(2, &lower, |program| program.step(&sources), |program, output| program.run(output));
+/// Runs the tests: lower ones first, then end to end.
+fn tests(summary: &mut Summary, sources: &Sources, compiled: Vec<Compiled>) -> Result<()> {
+    let programs = Program::all(compiled, sources)?;
+    let (end_to_end, lower): (Vec<_>, Vec<_>) = programs.iter().partition(|program| program.is_end_to_end());
+    summary.side_by_side(LANES_OF_LOWER, &lower, Program::step, Program::run);
     // Alone, as the Workers are built: a common build would unify their features with the other packages'.
-    for package in ["edge-api", "edge-index"] {
-        summary.step(&format!("unit tests: {package}"), of(&["core", "host-kit", package]), || {
+    for package in ["edge-api", "edge-shared"] {
+        let inputs = sources.fingerprint(&["core", "host-kit", "browser/fetch", "edge-shared", package]);
+        summary.step(&format!("unit tests: {package}"), Some(inputs), || {
             count(cargo().args(["test", "--no-fail-fast", "-p", package, "--lib"]), &mut stdout())
         });
     }
-    summary.step("examples in the documentation", of(&["."]), || {
+    summary.step("examples in the documentation", Some(sources.fingerprint(&["."])), || {
         count(cargo().args(["all-test", "--doc"]), &mut stdout())
     });
     let (alone, mut together): (Vec<_>, Vec<_>) =
@@ -107,9 +144,9 @@ pub(crate) fn run_all(arguments: &[String]) -> Result<ExitCode> {
         LONGEST.iter().position(|name| *name == program.name).unwrap_or(LONGEST.len())
     });
     for (lanes, programs) in [(LANES, together), (1, alone)] {
-        summary.side_by_side(lanes, &programs, |program| program.step(&sources), end_to_end_tests);
+        summary.side_by_side(lanes, &programs, Program::step, end_to_end_tests);
     }
-    Ok(summary.finish())
+    Ok(())
 }
 
 /// Runs an end-to-end test program, once the programs that it needs are installed.

@@ -66,6 +66,16 @@ impl Summary {
         Self { rows: Vec::new(), only: only.to_vec(), repeats, started: Instant::now() }
     }
 
+    /// Records a preparation, which is no check.
+    pub(crate) fn took(&mut self, name: &str, time: Duration) {
+        self.rows.push(Row { name: name.to_owned(), tally: Tally::default(), time: Some(time) });
+    }
+
+    /// Takes over the steps of another summary.
+    pub(crate) fn append(&mut self, other: Self) {
+        self.rows.extend(other.rows);
+    }
+
     /// Runs a step and records its result. A failure does not stop the steps after it: it must not hide
     /// another one.
     pub(crate) fn step(
