@@ -11,6 +11,7 @@ mod requests;
 mod several_accounts;
 pub mod strategies;
 mod two_runs;
+mod waiting;
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -109,3 +109,21 @@ fn events_are_due_one_after_the_other_and_once_more_when_they_are_replayed() {
     assert_eq!(replay(None, false), 1, "the other one");
     assert_eq!(due(NOW + 30)[0].id, pending.id, "in order");
 }
+
+#[test]
+fn a_reorganisation_is_an_event_before_the_new_outcome() {
+    let store = fresh();
+    assert_eq!(accept(&store, 1, 600, NOW), ACCEPTED);
+    mine(&store, 0, 1, 300, NOW);
+    store.reopen(ACCOUNT, 0, 1, NOW).unwrap();
+    mine(&store, 0, 1, 400, NOW);
+    let mut events = Vec::new();
+    while let Some(event) = store.due_events("acme", NOW, 10).unwrap().pop() {
+        let body: serde_json::Value = serde_json::from_str(&event.body).unwrap();
+        events.push((body["type"].as_str().unwrap().to_owned(), body["relay"]["gasUsed"].as_u64()));
+        store.attempted(&event, DeliveryResult::Delivered, NOW).unwrap();
+    }
+    let events: Vec<_> = events.iter().map(|(kind, gas)| (kind.as_str(), *gas)).collect();
+    let executed = |gas| ("relay.executed", Some(gas));
+    assert_eq!(events, [("relay.pending", None), executed(300), ("relay.reorganised", None), executed(400)]);
+}
