@@ -65,7 +65,7 @@ pub(crate) fn verify(arguments: &VerifyAdmission, mut say: impl FnMut(String)) -
     if verified == 0 { Err(format!("{records} has no such record")) } else { Ok(are_right) }
 }
 
-/// What a record shows, and by which word.
+/// One line about what a record shows, and which parties have to be trusted for it.
 fn shown(admission: &Admission, trusted: &Trusted<'_>) -> String {
     let Admission { time, policy, account, verified_by, method, target, claims, proved } = admission;
     let (wallet, chain) = (account.address, account.chain);

@@ -96,7 +96,7 @@ fn verify(arguments: &Verify) -> Result<String, String> {
     Ok(line(&verified, &expected))
 }
 
-/// What the document proves, and which source has to be trusted for it.
+/// One line about what the document proves, and which source has to be trusted for it.
 fn line(Verified { verdict, block, registry, chain_id }: &Verified, expected: &Expected) -> String {
     let decision = serde_json::to_value(verdict.decision).unwrap_or_default();
     let (decision, wallet) = (decision.as_str().unwrap_or_default(), verdict.wallet);

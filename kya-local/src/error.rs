@@ -1,16 +1,16 @@
-//! Why there is no verdict, or no update.
+//! Errors of verdicts, updates and spot checks.
 
 use std::{io, time::Duration};
 
 use registry_core::{api, snapshot::SnapshotError};
 
-/// Why there is no verdict, no update or no spot check.
+/// The reason why there is no verdict, no update or no spot check.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What is held is too old for a verdict, or nothing is held yet. An update mends it.
+    /// The local copy is too old for a verdict, or nothing is held yet. An update mends it.
     #[error("what is held of the registry is too old: {}", age.map_or("there is nothing yet".to_owned(), |age| format!("{} s", age.as_secs())))]
     Stale {
-        /// How old it is; `None` where nothing is held yet.
+        /// Its age; `None` while nothing is held yet.
         age: Option<Duration>,
     },
     /// The snapshot does not hold all of this wallet, such as a scope that is too long for the index: ask the
@@ -34,7 +34,7 @@ pub enum Error {
     Refused {
         /// The HTTP status.
         status: u16,
-        /// When to ask again, where it says so.
+        /// The API's `Retry-After`, if it has one.
         retry_after: Option<Duration>,
     },
     /// The API's bytes, or the file's, are not what they have to be.

@@ -19,12 +19,12 @@ const FORMAT: u8 = 1;
 /// Bytes of the checksum at the end.
 const CHECKSUM: usize = 8;
 
-/// What a head says.
+/// The content of a head.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
     /// The registry, and when its manifest came, unix milliseconds; `None` before the first is complete.
     pub(crate) manifest: Option<(Manifest, u64)>,
-    /// Where shards lie.
+    /// The places of the shards.
     pub(crate) shards: Vec<(ShardEntry, Extent)>,
 }
 

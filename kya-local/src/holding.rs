@@ -34,8 +34,8 @@ pub(crate) struct Holding {
     held: RwLock<Held>,
 }
 
-/// What the files hold. A lookup keeps it locked while it reads: places of shards that it no longer names are
-/// written over only after all such lookups have ended.
+/// The content of the files. A lookup keeps it locked while it reads: places of shards that it no longer
+/// names are written over only after all such lookups have ended.
 #[derive(Debug, Default)]
 struct Held {
     current: Option<Current>,
@@ -47,13 +47,13 @@ struct Held {
 #[derive(Debug)]
 pub(crate) struct Current {
     pub(crate) manifest: Manifest,
-    /// When it came, unix milliseconds.
+    /// Time of receipt, unix milliseconds.
     fetched_at: u64,
-    /// When it came, by a clock that is never set back; `None` where another process fetched it.
+    /// Time of receipt by a clock that is never set back; `None` if another process fetched it.
     received: Option<Instant>,
 }
 
-/// Where a shard lies.
+/// The place of a shard.
 #[derive(Debug)]
 struct Slot {
     extent: Extent,
@@ -62,8 +62,8 @@ struct Slot {
 }
 
 impl Current {
-    /// How old it is at `now`, unix milliseconds. The API's clock is not believed beyond the time of receipt,
-    /// nor this computer's where it was set back.
+    /// Its age at `now`, unix milliseconds. The API's clock is not believed beyond the time of receipt, nor
+    /// this computer's where it was set back.
     pub(crate) fn age(&self, now: u64) -> Duration {
         let confirmed = self.manifest.confirmed_at.min(self.fetched_at);
         let by_clock = Duration::from_millis(now.saturating_sub(confirmed));
@@ -97,7 +97,7 @@ impl Holding {
         Ok((Self { identity, data, head, held: RwLock::new(held) }, space))
     }
 
-    /// What is known of a wallet, with the manifest that it is of, if that is `usable`.
+    /// Looks up a wallet in its shard, with the shard's manifest, if that is `usable`.
     pub(crate) fn look_up<T>(
         &self,
         wallet: Address,
@@ -219,7 +219,7 @@ impl Holding {
     }
 }
 
-/// Where the shards lie that `keep` names.
+/// The places of the shards that `keep` names.
 fn extents(held: &Held, keep: impl Fn(&ShardEntry) -> bool) -> Vec<(ShardEntry, Extent)> {
     let kept = held.shards.iter().filter(|(entry, _)| keep(entry));
     kept.map(|(entry, slot)| (*entry, slot.extent)).collect()

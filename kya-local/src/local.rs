@@ -45,7 +45,7 @@ pub struct LocalKya {
     checker: Option<Checker>,
 }
 
-/// What an update took.
+/// The figures of one update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Update {
     /// The block that verdicts are as of now.
@@ -60,7 +60,7 @@ pub struct Update {
     pub bytes: u64,
 }
 
-/// What [`LocalKya::run`] tells.
+/// A report of [`LocalKya::run`].
 #[derive(Debug)]
 pub enum Event {
     /// An update is complete.
@@ -107,7 +107,7 @@ impl LocalKya {
         found?.ok_or(Error::AskChain)
     }
 
-    /// How old a verdict would be now; `None` where nothing is held yet.
+    /// The age that a verdict would have now; `None` while nothing is held yet.
     pub fn age(&self) -> Option<Duration> {
         self.holding.current(|current| current.age(now_millis()))
     }
@@ -124,8 +124,8 @@ impl LocalKya {
     }
 
     /// Fetches the manifest and the shards that have changed. Verdicts go by them once all are here; an
-    /// update that fails or is dropped leaves them as they were, and the next one goes on where it ended.
-    /// Where the API's rate limit is used up, it waits.
+    /// update that fails or is dropped leaves them as they were, and the next one goes on where it ended. It
+    /// waits while the API's rate limit is used up.
     ///
     /// # Errors
     ///
@@ -155,7 +155,7 @@ impl LocalKya {
                 (update.block, update.agents) = (manifest.as_of.block_number, manifest.agents);
                 self.holding.adopt(space, manifest, fetched_at)?;
                 adopted = true;
-                // What took long is old already.
+                // A round that took long has left an old copy: another one follows.
                 if began.elapsed() < self.options.max_age / 4 {
                     break;
                 }
@@ -293,7 +293,7 @@ impl LocalKya {
     }
 }
 
-/// What the API is asked for.
+/// A document of the API.
 #[derive(Clone, Copy)]
 enum Wanted<'a> {
     Manifest,

@@ -1,11 +1,11 @@
-//! What a [`LocalKya`](crate::LocalKya) holds, and how fresh it has to be.
+//! Options of a [`LocalKya`](crate::LocalKya): its API, its file, and the freshness of its verdicts.
 
 use std::{path::PathBuf, time::Duration};
 
 use alloy_primitives::Address;
 use registry_core::{evidence::Layout, snapshot::Identity};
 
-/// What is held, where, and how fresh it has to be.
+/// The API and registry to hold, the file to hold them in, and the freshness of verdicts.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The read API, for example `https://kya.example`.
@@ -14,12 +14,12 @@ pub struct Options {
     pub identity: Identity,
     /// The file. Beside it is a small one, with `.head` at the end of its name.
     pub file: PathBuf,
-    /// How old a verdict may be: 60 seconds. Its age counts from when the API last found the registry's
-    /// storage root on the chain to be this one, and never from later than its receipt.
+    /// The greatest age of a verdict; by default 60 seconds. Its age counts from when the API last found the
+    /// registry's storage root on the chain to be this one, and never from later than its receipt.
     pub max_age: Duration,
-    /// How old the verdict's block may be, by its own time: `None`, because a chain may make blocks for
-    /// transactions alone. Where blocks come regularly, set it: then an API that repeats an old block with
-    /// a new time is not believed.
+    /// The greatest age of the verdict's block, by its own time; by default `None`, because a chain may make
+    /// blocks for transactions alone. Where blocks come regularly, set it: then an API that repeats an old
+    /// block with a new time is not believed.
     pub max_block_age: Option<Duration>,
     /// The time between two updates of [`run`](crate::LocalKya::run): 20 seconds.
     pub update_every: Duration,

@@ -1,4 +1,5 @@
-//! Which wallets are compared with the chain: a random one of those asked for since the last comparison.
+//! Chooses the wallet that is compared with the chain: a random one of those asked for since the last
+//! comparison.
 
 use std::{
     hash::{BuildHasher as _, RandomState},

@@ -13,7 +13,7 @@ use reqwest::{
 
 use crate::error::Error;
 
-/// How long an answer may take.
+/// Timeout of an answer.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest answer that is read, compressed or not: several times what the API sends.
 const BYTES_MAX: usize = 16 * 1024 * 1024;

@@ -1,4 +1,4 @@
-//! Where shards lie in the data file: first fit in the gaps, else at the end.
+//! Allocates places of shards in the data file: first fit in the gaps, else at the end.
 //!
 //! A shard's place is given back only when the head that no longer names it is on disk, so that a crash at
 //! any time leaves a head with all its shards whole.

@@ -26,7 +26,7 @@ use reqwest::{
 
 use crate::{error::Error, options::SpotChecks, service};
 
-/// What a comparison came to.
+/// The result of a comparison.
 #[derive(Debug)]
 pub enum SpotCheck {
     /// The chain says the same of this wallet.

@@ -1,4 +1,4 @@
-//! What a `LocalKya` promises.
+//! The promises of a `LocalKya`.
 //!
 //! 1. Verdicts are given without the service, and right after a restart; an unregistered wallet has one, too.
 //! 2. An update fetches only what changed, and an interrupted one goes on where it ended.

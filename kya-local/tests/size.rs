@@ -1,4 +1,4 @@
-//! What a large registry takes: memory, bytes of updates, and the time of lookups.
+//! The cost of a large registry: memory, bytes of updates, and the time of lookups.
 //!
 //! `KYA_LOCAL_AGENTS=1000000 cargo test -p kya-local --test size -- --nocapture` prints the figures of a
 //! million agents.

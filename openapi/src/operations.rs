@@ -133,7 +133,7 @@ fn target(path: &str) -> String {
     path.replace("{id}", "1").replace("{prefix}", "a").replace("{wallet}", &examples::WALLET.to_string())
 }
 
-/// Whether answers may come from the index, for some queries at least.
+/// Returns whether answers may come from the index, for some queries at least.
 fn is_indexed(target: &str) -> bool {
     [target, &format!("{target}?status=Active")]
         .into_iter()
@@ -141,7 +141,7 @@ fn is_indexed(target: &str) -> bool {
         .any(|asked| asked.is_indexed())
 }
 
-/// Whether only an index can answer, for some queries at least.
+/// Returns whether only an index can answer, for some queries at least.
 fn needs_index(target: &str) -> bool {
     [target, &format!("{target}?sort=-id")].into_iter().filter_map(parsed).any(|asked| asked.needs_index())
 }

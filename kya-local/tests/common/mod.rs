@@ -126,7 +126,7 @@ impl Registry {
     }
 }
 
-/// What a service does to a request, before it answers.
+/// A fault of the service, in place of an answer or before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
     Status(u16, &'static str),
@@ -139,7 +139,7 @@ pub(crate) enum Fault {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) registry: Registry,
-    /// When manifests are confirmed; now, if not given.
+    /// Time at which manifests are confirmed; now, if not given.
     pub(crate) confirmed_at: Option<u64>,
     /// Faults of requests by their number among those of a path's beginning.
     pub(crate) faults: HashMap<(&'static str, usize), Fault>,
