@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use edge_shared::unix_millis;
 use futures_util::FutureExt as _;
 use registry_core::{
     api::accept::{self, Form},
@@ -21,7 +22,7 @@ use crate::{
     http::{self, Content, Delivery, EVENTS_TYPE, JSON_TYPE, Target},
     index::{IndexClient, IndexResponse},
     limiter,
-    log::{self, Record, unix_millis},
+    log::{self, Record},
     pages::{self, Page},
     settings::Settings,
     stream::{self, slot::StreamSlot},
@@ -340,7 +341,7 @@ async fn admit(
         },
         _ => None,
     };
-    let index = IndexClient::of(&settings, env).map(Rc::new);
+    let index = IndexClient::of(&settings.shared, env).map(Rc::new);
     let origin = target.origin().into();
     let context = RequestContext { settings, runtime: Rc::new(context), origin, index, slot };
     Ok(Admitted { context, counted, form, verdict })

@@ -1,35 +1,21 @@
-//! The chain, over `fetch`: carries a run's batches to the RPC endpoints and back, and tells it the time.
+//! Queries to the chain, with what this instance knows of its endpoints.
 
-use core::{pin::pin, time::Duration};
 use std::cell::RefCell;
 
-use futures_util::{
-    FutureExt as _,
-    future::{Either, select},
+use edge_shared::{
+    chain::{drive, limits},
+    settings::WorkerSettings,
+    unix_millis,
 };
 use registry_core::{
     api::error::Error,
-    chain::{
-        Batch, Endpoints, Failure, Freshness, Limits, Query, Reply, Run, Step, Update,
-        hedge::{self, Hedging, Racer},
-    },
-    eth::{rpc::endpoint::RpcEndpoint, timestamp::Timestamp},
+    chain::{Endpoints, Query, Run, Update},
+    eth::timestamp::Timestamp,
 };
-use registry_fetch::{RpcPost, body::BodyReader};
-use worker::{
-    Delay,
-    js_sys::{Object, Reflect},
-    wasm_bindgen::JsValue,
-    web_sys::{AbortController, AbortSignal, RequestRedirect},
-};
-
-use crate::{log::unix_millis, settings::Settings};
 
 thread_local! {
     /// What this instance knows of its endpoints: which one answers, and on which chain.
     static ENDPOINTS: RefCell<Option<Endpoints>> = const { RefCell::new(None) };
-    /// How long this instance's requests take, and what extra ones they have paid for.
-    static HEDGING: RefCell<Hedging> = RefCell::default();
 }
 
 /// The output of a query, in as few round trips as it needs. `rpc_calls` counts them. Before each, `hold` is
@@ -37,7 +23,7 @@ thread_local! {
 pub(crate) async fn ask<Q: Query>(
     query: Q,
     now: Timestamp,
-    settings: &Settings,
+    settings: &WorkerSettings,
     rpc_calls: &mut u32,
     hold: &dyn Fn(u32),
 ) -> Result<Q::Output, Error>
@@ -53,170 +39,4 @@ where
     };
     let driven = drive(run, settings, unix_millis(), rpc_calls, hold, &merge).await;
     driven.map_err(|error| Error::from(error).redacted(&settings.redactor))
-}
-
-/// The limits of a run.
-pub(crate) fn limits(settings: &Settings, now: Timestamp) -> Limits {
-    let max_age_seconds = u64::from(settings.max_head_age_seconds);
-    let freshness = Freshness { now, max_age_seconds };
-    Limits {
-        timeout_ms: settings.rpc_timeout_seconds.saturating_mul(1_000),
-        deadline_ms: settings.rpc_deadline_seconds.saturating_mul(1_000),
-        freshness: (max_age_seconds > 0).then_some(freshness),
-        ..Limits::default()
-    }
-}
-
-/// Drives a run that began at that unix millisecond to its output. `hold` is called before each round trip
-/// with the milliseconds that it may take, `merge` after each with what the run has learnt about the
-/// endpoints.
-pub(crate) async fn drive<Q: Query>(
-    mut run: Run<Q>,
-    settings: &Settings,
-    began: u64,
-    rpc_calls: &mut u32,
-    hold: &dyn Fn(u32),
-    merge: &dyn Fn(&Update),
-) -> Result<Q::Output, Q::Error> {
-    loop {
-        let elapsed = unix_millis().saturating_sub(began);
-        run.passed(u32::try_from(elapsed).unwrap_or(u32::MAX));
-        match run.step()? {
-            Step::Done(output) => return Ok(output),
-            Step::Send(batch) => {
-                *rpc_calls += 1;
-                hold(batch.delay_ms.saturating_add(batch.timeout_ms));
-                let exchange = exchange(settings, &batch, run.may_hedge(), rpc_calls).boxed_local().await;
-                let fed = match exchange {
-                    Exchange { endpoint, reply: Ok((status, body)) } => {
-                        run.answered_by(endpoint);
-                        run.feed(Reply { status, body: &body })
-                    }
-                    Exchange { reply: Err(failure), .. } => run.fail(failure),
-                };
-                // Merged after each batch, not at the end: a client that disconnects ends this request, and
-                // the next request should not wait for a dead endpoint again.
-                merge(&run.update());
-                fed?;
-            }
-        }
-    }
-}
-
-/// A reply, HTTP status and body, and the endpoint that it is of.
-struct Exchange {
-    endpoint: usize,
-    reply: Result<(u16, Vec<u8>), Failure>,
-}
-
-impl Exchange {
-    fn is_good(&self) -> bool {
-        matches!(&self.reply, Ok((status, body)) if hedge::is_good(Reply { status: *status, body }))
-    }
-}
-
-/// One round trip, hedged: an endpoint that is slower than usual is raced by the next one. The loser is
-/// aborted.
-async fn exchange(settings: &Settings, batch: &Batch, may_hedge: bool, rpc_calls: &mut u32) -> Exchange {
-    let (endpoints, began) = (&settings.rpc, unix_millis());
-    let may_hedge = may_hedge && settings.hedges && batch.delay_ms == 0;
-    let delay =
-        HEDGING.with_borrow_mut(|hedging| may_hedge.then(|| hedging.begin(batch, endpoints.len()))).flatten();
-    let exchange = race(endpoints, batch, delay, rpc_calls).await;
-    if may_hedge && exchange.is_good() {
-        let millis = u32::try_from(unix_millis().saturating_sub(began)).unwrap_or(u32::MAX);
-        HEDGING.with_borrow_mut(|hedging| hedging.answered(millis));
-    }
-    exchange
-}
-
-async fn race(endpoints: &[RpcEndpoint], batch: &Batch, delay: Option<u32>, rpc_calls: &mut u32) -> Exchange {
-    let asked =
-        async |batch: &Batch| Exchange { endpoint: batch.endpoint, reply: post(endpoints, batch).await };
-    let mut primary = pin!(asked(batch));
-    let Some(delay) = delay else { return primary.await };
-    let waiting = pin!(async { Delay::from(Duration::from_millis(delay.into())).await });
-    if let Either::Left((exchange, _)) = select(&mut primary, waiting).await {
-        return exchange;
-    }
-    if !HEDGING.with_borrow_mut(Hedging::take) {
-        return primary.await;
-    }
-    *rpc_calls += 1;
-    let endpoint = hedge::next_endpoint(batch, endpoints.len());
-    let extra = Batch { endpoint, timeout_ms: batch.timeout_ms.saturating_sub(delay), ..batch.clone() };
-    let extra = pin!(asked(&extra));
-    let (first, other) = match select(primary, extra).await {
-        Either::Left((first, extra)) => (Racing { of: Racer::Primary, first }, extra.boxed_local()),
-        Either::Right((first, primary)) => (Racing { of: Racer::Hedge, first }, primary.boxed_local()),
-    };
-    first.settle(other).await
-}
-
-/// A race in which one request has ended.
-struct Racing {
-    of: Racer,
-    first: Exchange,
-}
-
-impl Racing {
-    /// The winner; the other request is awaited only if the first one's answer is not good.
-    async fn settle(self, other: impl Future<Output = Exchange>) -> Exchange {
-        let good = self.first.is_good();
-        let known = |other: Option<bool>| match self.of {
-            Racer::Primary => hedge::winner(Some(good), other),
-            Racer::Hedge => hedge::winner(other, Some(good)),
-        };
-        if known(None) == Some(self.of) {
-            return self.first;
-        }
-        let other = other.await;
-        if known(Some(other.is_good())) == Some(self.of) { self.first } else { other }
-    }
-}
-
-/// One round trip: HTTP status and body.
-pub(crate) async fn post(endpoints: &[RpcEndpoint], batch: &Batch) -> Result<(u16, Vec<u8>), Failure> {
-    let endpoint = endpoints.get(batch.endpoint).ok_or(Failure::Unreachable)?;
-    let headers = headers(endpoint).map_err(|_| Failure::Unreachable)?;
-    let post = RpcPost {
-        fetch: &registry_fetch::global(),
-        url: &endpoint.url,
-        headers: &headers,
-        redirect: RequestRedirect::Manual,
-        reader: BodyReader::Byob,
-    };
-    let exchange = async |signal: &AbortSignal| post.send(batch, signal).await;
-    let mut aborting =
-        AbortOnDrop { controller: AbortController::new().map_err(|_| Failure::Unreachable)?, is_over: false };
-    let reply = registry_fetch::round_trip_under(&aborting.controller, batch, exchange).await;
-    aborting.is_over = true;
-    reply
-}
-
-/// Aborts a round trip that is not awaited to its end.
-struct AbortOnDrop {
-    controller: AbortController,
-    is_over: bool,
-}
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        if !self.is_over {
-            self.controller.abort();
-        }
-    }
-}
-
-/// A plain object, not a `Headers`: each object of the runtime that JavaScript has seen keeps kilobytes until
-/// V8 collects all.
-fn headers(endpoint: &RpcEndpoint) -> Result<Object, JsValue> {
-    let headers = Object::new();
-    let json = JsValue::from("application/json");
-    Reflect::set(&headers, &"Content-Type".into(), &json)?;
-    Reflect::set(&headers, &"Accept".into(), &json)?;
-    if let Some(authorization) = &endpoint.authorization {
-        Reflect::set(&headers, &"Authorization".into(), &authorization.into())?;
-    }
-    Ok(headers)
 }

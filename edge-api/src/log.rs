@@ -1,10 +1,7 @@
 //! One line of JSON per request, for the operator. It names no client and no wallet: the route stands for the
 //! path.
 
-use worker::{
-    console_log,
-    js_sys::{Date, Math},
-};
+use worker::{console_log, js_sys::Math};
 
 /// The longest request id that is accepted from a client.
 const LONGEST_ID: usize = 64;
@@ -52,12 +49,6 @@ impl Record {
             now.saturating_sub(self.started_at),
         );
     }
-}
-
-/// The clock, in unix milliseconds.
-pub(crate) fn unix_millis() -> u64 {
-    // A whole number of milliseconds, far below 2^53.
-    Date::now() as u64
 }
 
 /// The client's request id if it is a plain one, else Cloudflare's, else a random one.

@@ -10,7 +10,8 @@ export class RegistryIndex extends DurableObject {
     const { object, question } = JSON.parse(body);
     const kind = typeof question === "string" ? question : Object.keys(question)[0];
     await scheduler.wait(Number(this.env.MILLIS));
-    const answer = await this.env.INDEX.getByName(object).fetch(request.url, { method: "POST", body });
+    const { url, headers } = request;
+    const answer = await this.env.INDEX.getByName(object).fetch(url, { method: "POST", headers, body });
     counts[kind] = (counts[kind] ?? 0) + 1;
     return answer;
   }

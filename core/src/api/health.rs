@@ -1,7 +1,7 @@
 //! Liveness for people (`/health`), and readiness for load balancers and monitors (`/readyz`).
 
 use alloy_primitives::{Address, U256};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::{
     api::{
@@ -15,7 +15,7 @@ use crate::{
     },
     eth::json,
     eth::timestamp::Timestamp,
-    index::{Progress, StoreFault},
+    index::{Progress, RowsBilled, StoreFault},
 };
 
 /// The answer of `/health`: the chain and the registry answered.
@@ -60,19 +60,6 @@ pub struct IndexStatus {
     pub store_fault: Option<StoreFault>,
     /// What its store has cost.
     pub rows: RowsBilled,
-}
-
-/// Rows that the store of an index has read and written, as the platform bills them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct RowsBilled {
-    /// Rows read, those of table scans and of indexes included.
-    pub read: u64,
-    /// Rows written, an entry of an index counted as one.
-    pub written: u64,
-    /// Unix seconds since when they are counted: when the index's object last started.
-    pub since: u64,
 }
 
 /// The answer of `/readyz`, where the service is ready.

@@ -26,6 +26,7 @@
 //! | `words` | the searchable words of a scope |
 //! | `liable` | the answer about a liable person |
 //! | `history` | the query for an agent's events |
+//! | `protocol` | what a host asks the object that keeps an index, and its answers |
 //! | `excerpt` | the agents that have or had certain wallets |
 //! | `shard_range` | the wallets of a shard, and its version |
 //! | `shards` | which wallets a [snapshot](crate::snapshot)'s shards hold, and since which block |
@@ -59,6 +60,7 @@ mod liable;
 mod listing;
 mod open_lists;
 mod progress;
+pub mod protocol;
 mod read_agents;
 mod reader;
 mod shard_range;
@@ -74,7 +76,7 @@ pub use checkpoint::Checkpoint;
 pub use compliance_list::{LIST_IN_MEMORY_MAX, ListChunk, ListCursor};
 pub use excerpt::Excerpt;
 pub use history::HistoryQuery;
-pub use progress::Progress;
+pub use progress::{Progress, RowsBilled};
 pub use reader::{Bounds, Index};
 pub(crate) use shard_range::{PLACE_BITS, place};
 pub use shard_range::{ShardRange, ShardVersion};

@@ -35,6 +35,19 @@ pub struct Progress {
     pub contradicted_agent: Option<u64>,
 }
 
+/// Rows that the store of an index has read and written, as the platform bills them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct RowsBilled {
+    /// Rows read, those of table scans and of indexes included.
+    pub read: u64,
+    /// Rows written, an entry of an index counted as one.
+    pub written: u64,
+    /// Unix seconds since when they are counted: when the index's object last started.
+    pub since: u64,
+}
+
 impl From<&State> for Progress {
     fn from(state: &State) -> Self {
         Self {

@@ -4,15 +4,12 @@
 //! question share an entry, and the request's headers are no part of it. A failure of the cache is never an
 //! error, nor is one that does not answer in time: the answer comes from the chain.
 
+use edge_shared::{binding, settings::WorkerSettings};
 use registry_core::{api::route::Route, eth::timestamp::Timestamp};
 use worker::{Cache, Headers, Response, ResponseBody, Result, web_sys};
 
-use super::within;
-use crate::{
-    binding,
-    http::{Content, JSON_TYPE, Lifetime},
-    settings::Settings,
-};
+use super::{context::RequestContext, within};
+use crate::http::{Content, JSON_TYPE, Lifetime};
 
 /// Milliseconds that the cache has for an entry. It is in the same data centre, the chain is not.
 const LOOKUP_MILLIS: u64 = 500;
@@ -23,8 +20,9 @@ const MAX_AGE: &str = "X-Max-Age";
 
 /// The key of a route's answer. Chain, endpoints and registry are part of it: no answer is served after a
 /// change of these settings.
-pub(super) fn key(origin: &str, settings: &Settings, route: &Route) -> String {
-    let Settings { upstream, multicall3, registry, .. } = settings;
+pub(super) fn key(context: &RequestContext, route: &Route) -> String {
+    let RequestContext { origin, settings, .. } = context;
+    let (upstream, WorkerSettings { multicall3, registry, .. }) = (&settings.upstream, &*settings.shared);
     format!("{origin}/{upstream}/{multicall3}/{registry}{}", route.canonical())
 }
 
@@ -62,8 +60,9 @@ pub(super) async fn store(key: String, content: &Content) {
 }
 
 /// The key of a part of the registry's snapshot.
-pub(super) fn snapshot_key(origin: &str, settings: &Settings, name: &str) -> String {
-    format!("{origin}/{}/{}/snapshot/{name}", settings.upstream, settings.registry)
+pub(super) fn snapshot_key(context: &RequestContext, name: &str) -> String {
+    let RequestContext { origin, settings, .. } = context;
+    format!("{origin}/{}/{}/snapshot/{name}", settings.upstream, settings.shared.registry)
 }
 
 /// The bytes under a key, and when they were made, unix milliseconds.

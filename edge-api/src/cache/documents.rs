@@ -3,6 +3,7 @@
 use core::pin::pin;
 use std::{cell::RefCell, rc::Rc};
 
+use edge_shared::{settings::WorkerSettings, unix_millis};
 use futures_util::{
     FutureExt as _,
     future::{Either, select},
@@ -28,11 +29,7 @@ use super::{
     single_flight::{Flight, Memory, SharedRead, lasting_millis, share},
     snapshot, with_forms,
 };
-use crate::{
-    http::Content,
-    log::{Record, unix_millis},
-    settings::Settings,
-};
+use crate::{http::Content, log::Record};
 
 /// Together with the scan little more than a quarter of an instance's memory. The list of the most agents
 /// that a scan covers takes 20 MB.
@@ -85,7 +82,7 @@ impl SharedRead for DocumentRead {
     }
 
     /// The index may refresh first, which takes it up to four deadlines; so does a scan for a wallet's past.
-    fn patience_seconds(&self, settings: &Settings) -> u32 {
+    fn patience_seconds(&self, settings: &WorkerSettings) -> u32 {
         match self {
             Self::Index(_)
             | Self::Direct(Request::Events(_) | Request::Api(Route::Kya { history: true, .. })) => {
@@ -161,7 +158,7 @@ async fn events(since: Since, flight: &Flight<DocumentRead>) -> Result<Rc<Conten
 }
 
 /// The milliseconds that the object may work before it answers.
-const fn index_millis(settings: &Settings) -> u32 {
+const fn index_millis(settings: &WorkerSettings) -> u32 {
     settings.rpc_deadline_seconds.saturating_mul(4_000)
 }
 
@@ -199,7 +196,7 @@ async fn from_chain(route: &Route, flight: &Flight<DocumentRead>) -> Result<Rc<C
     }
     let time_to_live = settings.time_to_live(route.cache_scope());
     let now = Timestamp::from_millis(unix_millis());
-    let colo_key = (time_to_live > 0).then(|| colo::key(&flight.context.origin, settings, route));
+    let colo_key = (time_to_live > 0).then(|| colo::key(&flight.context, route));
     if let Some(colo_key) = &colo_key {
         // An answer as of a final block outlives the setting.
         let is_pinned = route.block().is_some();

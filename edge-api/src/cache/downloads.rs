@@ -7,6 +7,7 @@
 
 use std::rc::Rc;
 
+use edge_shared::unix_millis;
 use futures_util::{FutureExt as _, future::join_all};
 use registry_core::{
     api::error::Error,
@@ -20,10 +21,7 @@ use super::{
     single_flight::{Flight, share},
     snapshot::{SHARD_SECONDS, ShardRead, usable_manifest},
 };
-use crate::{
-    http::{Content, Lifetime},
-    log::unix_millis,
-};
+use crate::http::{Content, Lifetime};
 
 /// The path of the manifest.
 const MANIFEST: &str = "/api/v1/snapshot";

@@ -3,6 +3,7 @@
 
 use std::{cell::RefCell, rc::Rc};
 
+use edge_shared::{settings::WorkerSettings, unix_millis};
 use registry_core::{
     api::error::Error,
     api::question::LateExcerpt,
@@ -16,10 +17,7 @@ use super::{
     single_flight::{Flight, Memory, SharedRead, share},
     within,
 };
-use crate::{
-    log::{Record, unix_millis},
-    settings::Settings,
-};
+use crate::log::Record;
 
 /// Milliseconds that an excerpt has before a verdict does without it.
 const EXCERPT_MILLIS: u64 = 150;
@@ -64,7 +62,7 @@ impl SharedRead for ExcerptRead {
         self.clone()
     }
 
-    fn patience_seconds(&self, settings: &Settings) -> u32 {
+    fn patience_seconds(&self, settings: &WorkerSettings) -> u32 {
         settings.rpc_timeout_seconds
     }
 

@@ -6,6 +6,7 @@
 
 use std::{cell::RefCell, rc::Rc};
 
+use edge_shared::{settings::WorkerSettings, unix_millis};
 use futures_util::FutureExt as _;
 use registry_core::{
     api::error::Error,
@@ -16,7 +17,6 @@ use registry_core::{
 };
 
 use super::single_flight::{Flight, Memory, SharedRead};
-use crate::{log::unix_millis, settings::Settings};
 
 /// The largest scan that is kept: the rows of the most agents that a scan covers take 10 MiB.
 const CAPACITY_BYTES: usize = 12 * 1024 * 1024;
@@ -60,7 +60,7 @@ impl SharedRead for ScanRead {
     fn key(&self) {}
 
     /// Every call over many agents extends a run's deadline, up to three times as much.
-    fn patience_seconds(&self, settings: &Settings) -> u32 {
+    fn patience_seconds(&self, settings: &WorkerSettings) -> u32 {
         settings.rpc_deadline_seconds.saturating_mul(4)
     }
 

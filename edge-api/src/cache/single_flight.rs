@@ -11,6 +11,7 @@ use std::{
     thread::LocalKey,
 };
 
+use edge_shared::{settings::WorkerSettings, unix_millis};
 use futures_util::FutureExt as _;
 use registry_core::{
     api::error::Error,
@@ -22,11 +23,7 @@ use registry_core::{
 use worker::Delay;
 
 use super::context::RequestContext;
-use crate::{
-    chain,
-    log::{Record, unix_millis},
-    settings::Settings,
-};
+use crate::{chain, log::Record};
 
 /// Runtime margin added to the lease, beyond the time that a batch may take.
 const LEASE_MARGIN_MILLIS: u64 = 1_000;
@@ -51,7 +48,7 @@ pub(super) trait SharedRead: Clone + 'static {
     fn key(&self) -> Self::Key;
 
     /// How long a request waits for another's read of it: as long as that may take.
-    fn patience_seconds(&self, settings: &Settings) -> u32;
+    fn patience_seconds(&self, settings: &WorkerSettings) -> u32;
 
     /// Reads it.
     async fn read(&self, flight: &Flight<Self>) -> Result<Self::Value, Error>;
@@ -97,8 +94,8 @@ impl<R: SharedRead> Flight<R> {
         Self { context, key, lease, is_renewal, record, rpc_calls: Cell::new(0) }
     }
 
-    pub(super) fn settings(&self) -> &Settings {
-        &self.context.settings
+    pub(super) fn settings(&self) -> &WorkerSettings {
+        &self.context.settings.shared
     }
 
     /// Counts RPC requests that the read took.
@@ -132,7 +129,7 @@ pub(super) async fn share<R: SharedRead>(
     read: R,
     record: &mut Record,
 ) -> Result<R::Value, Error> {
-    let settings = &context.settings;
+    let settings = &context.settings.shared;
     let began = unix_millis();
     let lease_millis = u64::from(settings.rpc_timeout_seconds) * 1_000 + LEASE_MARGIN_MILLIS;
     let key = read.key();
@@ -204,4 +201,16 @@ async fn finish<R: SharedRead>(read: R, flight: Flight<R>) -> (Result<R::Value, 
     let Flight { key, lease, rpc_calls, .. } = flight;
     R::memory().with_borrow_mut(|memory| memory.finish(&key, &lease, value.clone(), outcome, now));
     (value, rpc_calls.get())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_is_certain_to_repeat_is_kept_for_five_seconds() {
+        let no_contract = Error::from(RunError::NoContract(Default::default()));
+        let unreachable = Error::from(RunError::Unreachable);
+        assert_eq!([&no_contract, &unreachable].map(lasting_millis), [5_000, 0]);
+    }
 }

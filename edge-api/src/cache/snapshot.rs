@@ -13,6 +13,7 @@
 
 use std::{cell::RefCell, rc::Rc};
 
+use edge_shared::{settings::WorkerSettings, unix_millis};
 use futures_util::{FutureExt as _, future::join_all};
 use registry_core::{
     api::error::Error,
@@ -30,11 +31,7 @@ use super::{
     single_flight::{Flight, Memory, SharedRead, share},
     with_forms, within,
 };
-use crate::{
-    http::Content,
-    log::{Record, unix_millis},
-    settings::{KyaSource, Settings},
-};
+use crate::{http::Content, log::Record, settings::KyaSource};
 
 /// The longest time that a manifest is kept.
 const MANIFEST_MILLIS: u64 = 20_000;
@@ -89,14 +86,14 @@ impl SharedRead for ManifestRead {
 
     fn key(&self) {}
 
-    fn patience_seconds(&self, settings: &Settings) -> u32 {
+    fn patience_seconds(&self, settings: &WorkerSettings) -> u32 {
         settings.rpc_timeout_seconds
     }
 
     async fn read(&self, flight: &Flight<Self>) -> Result<Rc<KeptManifest>, Error> {
         let (settings, now) = (flight.settings(), unix_millis());
         let millis = MANIFEST_MILLIS.min(kya_millis(settings) / 3);
-        let key = colo::snapshot_key(&flight.context.origin, settings, "manifest");
+        let key = colo::snapshot_key(&flight.context, "manifest");
         let found = colo::find_bytes(&key).await.and_then(|(bytes, made_at)| {
             // For a renewal an entry is of use only if another instance has renewed it already.
             let age = if flight.is_renewal { millis / 3 } else { millis };
@@ -146,13 +143,13 @@ impl SharedRead for ShardRead {
         *self
     }
 
-    fn patience_seconds(&self, settings: &Settings) -> u32 {
+    fn patience_seconds(&self, settings: &WorkerSettings) -> u32 {
         settings.rpc_timeout_seconds
     }
 
     async fn read(&self, flight: &Flight<Self>) -> Result<Rc<Shard>, Error> {
         let settings = flight.settings();
-        let key = colo::snapshot_key(&flight.context.origin, settings, &self.0.name());
+        let key = colo::snapshot_key(&flight.context, &self.0.name());
         let identity = settings.identity().ok_or(Error::IndexRequired)?;
         let parsed = |bytes| Shard::parse(bytes, &identity, self.0).map(Rc::new);
         if let Some(Ok(shard)) = colo::find_bytes(&key).await.map(|(bytes, _)| parsed(bytes)) {
@@ -189,7 +186,7 @@ async fn from_object<R: SharedRead>(flight: &Flight<R>, entry: Option<ShardEntry
     within(limit, index.snapshot(entry)).await.flatten().ok_or(Error::IndexUnavailable)
 }
 
-fn parse(bytes: &[u8], settings: &Settings) -> Result<Manifest, Error> {
+fn parse(bytes: &[u8], settings: &WorkerSettings) -> Result<Manifest, Error> {
     let manifest = Manifest::parse(bytes).map_err(|_| Error::IndexUnavailable)?;
     match settings.identity() == Some(manifest.identity) {
         true => Ok(manifest),
@@ -197,13 +194,13 @@ fn parse(bytes: &[u8], settings: &Settings) -> Result<Manifest, Error> {
     }
 }
 
-fn kya_millis(settings: &Settings) -> u64 {
+fn kya_millis(settings: &WorkerSettings) -> u64 {
     u64::from(settings.time_to_live(CacheScope::Kya)) * 1_000
 }
 
 /// When a manifest is too old for a verdict, unix milliseconds. Where blocks may be of any age, the block's
 /// time says nothing.
-fn usable_until(manifest: &Manifest, settings: &Settings) -> u64 {
+fn usable_until(manifest: &Manifest, settings: &WorkerSettings) -> u64 {
     let of_block = match settings.max_head_age_seconds {
         0 => u64::MAX,
         _ => manifest.as_of.block_timestamp.as_millis(),
@@ -216,7 +213,7 @@ pub(super) async fn usable_manifest(
     context: &RequestContext,
     record: &Record,
 ) -> Result<Rc<KeptManifest>, Error> {
-    let settings = &context.settings;
+    let settings = &context.settings.shared;
     if !is_source(context) {
         return Err(Error::IndexRequired);
     }
@@ -236,7 +233,7 @@ pub(super) fn is_at_hand(context: &RequestContext) -> bool {
     let now = unix_millis();
     let in_memory = || MANIFEST.with_borrow(|manifest| manifest.peek(&(), now))?.ok();
     is_source(context)
-        && in_memory().is_some_and(|kept| now < usable_until(&kept.manifest, &context.settings))
+        && in_memory().is_some_and(|kept| now < usable_until(&kept.manifest, &context.settings.shared))
 }
 
 /// Whether verdicts may come from the snapshot.
@@ -285,7 +282,7 @@ pub(super) async fn answer(
     let now = unix_millis();
     ANSWERS.with_borrow_mut(|answers| {
         answers.get_or_derive(&key, now, || {
-            let content = content(route, manifest, &shards, &context.settings, now);
+            let content = content(route, manifest, &shards, &context.settings.shared, now);
             let content = Rc::new(content.ok_or(Error::IndexUnavailable)?);
             let (bytes, until) = (content.size(), now.saturating_add(content.max_age_millis()));
             Ok((content, bytes, until))
@@ -298,7 +295,7 @@ fn content(
     route: &Route,
     manifest: &Manifest,
     shards: &[Rc<Shard>],
-    settings: &Settings,
+    settings: &WorkerSettings,
     now: u64,
 ) -> Option<Content> {
     let shards: Vec<&Shard> = shards.iter().map(|shard| &**shard).collect();

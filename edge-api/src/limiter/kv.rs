@@ -18,6 +18,7 @@
 
 use std::{cell::OnceCell, time::Duration};
 
+use edge_shared::unix_millis;
 use registry_core::{
     eth::timestamp::Timestamp,
     host::rate_limit::{ClientKey, RateLimitVerdict, Sharing, SyncTask, WindowLimit},
@@ -25,7 +26,6 @@ use registry_core::{
 use worker::{Context, Delay, Env, KvError, KvStore, js_sys::Math};
 
 use super::tallies;
-use crate::log::unix_millis;
 
 /// The KV namespace's binding.
 const BINDING: &str = "RATE_COUNTERS";

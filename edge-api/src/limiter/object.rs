@@ -16,6 +16,7 @@
 
 use std::cell::Cell;
 
+use edge_shared::{binding, unix_millis};
 use registry_core::{
     eth::timestamp::Timestamp,
     host::rate_limit::{ClientKey, RateLimitVerdict, WindowLimit, WindowTally},
@@ -26,11 +27,7 @@ use worker::{DurableObject, Env, Request, Response, Result, State, console_warn,
 use worker::wasm_bindgen;
 
 use super::tallies;
-use crate::{
-    binding,
-    log::unix_millis,
-    settings::{LIMITER_BINDING, Settings},
-};
+use crate::settings::{LIMITER_BINDING, Settings};
 
 /// Has the client's object count a request as `cost` requests; `None` where the limit is off.
 pub(super) async fn charge(

@@ -4,13 +4,11 @@
 //!
 //! Their texts are assets beside the explorer's: as parts of the Worker they would make it start more slowly.
 
+use edge_shared::binding;
 use registry_core::{api::document::entity_tag, api::error::Error, eth::timestamp::Timestamp};
-use worker::{Env, Result as WorkerResult, js_sys::Reflect};
+use worker::{Env, Result as WorkerResult, js_sys::Reflect, web_sys::RequestInit};
 
-use crate::{
-    binding,
-    http::{Content, Lifetime, Target},
-};
+use crate::http::{Content, Lifetime, Target};
 
 /// The TTL of a page in seconds: pages change with deployments alone.
 const MAX_AGE: u32 = 3_600;
@@ -73,7 +71,7 @@ impl Page {
 /// An asset's text; `None` where there is no such asset.
 async fn read(env: &Env, origin: &str, asset: &str) -> WorkerResult<Option<String>> {
     let assets = Reflect::get(env, &BINDING.into())?;
-    let response = binding::fetch(&assets, &format!("{origin}{asset}"), None).await?;
+    let response = binding::fetch(&assets, &format!("{origin}{asset}"), &RequestInit::new()).await?;
     match response.ok() {
         true => binding::text(&response).await.map(Some),
         false => Ok(None),

@@ -7,27 +7,17 @@ fn parse(variables: &[(&str, &str)]) -> Result<Settings, Error> {
         let mut found = variables.iter().chain([&REGISTRY]).filter(|(known, _)| *known == name);
         found.next().map(|(_, value)| (*value).to_owned())
     };
-    Settings::parse(&Variables(&variable))
+    let variables = Variables(&variable);
+    Settings::parse(Rc::new(WorkerSettings::parse(&variables)?), &variables)
 }
 
 #[test]
 fn defaults_are_the_documented_ones() {
-    let settings = parse(&[("RPC_URL", " ")]).unwrap();
-    assert_eq!(settings.public_rpc, "https://sepolia.base.org");
-    assert_eq!(settings.max_head_age_seconds, 60);
-    assert_eq!((settings.rpc_timeout_seconds, settings.rpc_deadline_seconds), (4, 15));
+    let settings = parse(&[]).unwrap();
     assert_eq!(settings.limits.client, WindowLimit { requests: 60, window_seconds: 60 });
     assert_eq!(settings.limits.site, WindowLimit { requests: 600, window_seconds: 60 });
-    assert_eq!((settings.index_mode, settings.hedges), (IndexMode::Off, true));
-    assert_eq!(settings.index_location, None);
-    assert_eq!(parse(&[("INDEX_LOCATION_HINT", "weur")]).unwrap().index_location, Some("weur"));
-    assert_eq!((settings.limiter_mode, settings.chain_id), (LimiterMode::Kv, None));
-    assert_eq!((settings.stream_seconds, settings.follow_seconds()), (300, 10));
+    assert_eq!((settings.limiter_mode, settings.stream_seconds), (LimiterMode::Kv, 300));
     assert_eq!(settings.streams, StreamLimits { per_client: 10, per_instance: 500 });
-    let short = |ttl: &str| parse(&[("KYA_TTL_SECONDS", ttl)]).unwrap().follow_seconds();
-    assert_eq!(["0", "4", "11"].map(short), [1, 4, 10]);
-    let scopes = [CacheScope::Agent, CacheScope::Lineage, CacheScope::Kya, CacheScope::None];
-    assert_eq!(scopes.map(|scope| settings.time_to_live(scope)), [300, 600, 60, 0]);
 }
 
 #[test]
@@ -51,23 +41,11 @@ fn an_upstream_is_named_by_chain_and_endpoints_and_discloses_no_key() {
 fn what_breaks_a_rule_is_named_with_the_rule_and_without_its_value() {
     for (name, value, rule) in [
         ("RPC_URL", "wss://s3cret", "RPC_URL must be"),
-        ("REGISTRY_ADDRESS", "0x12s3cret", "REGISTRY_ADDRESS: "),
-        ("CHAIN_ID", "0", "CHAIN_ID must be a whole number of at least 1"),
-        ("RPC_TIMEOUT_SECONDS", "0", "RPC_TIMEOUT_SECONDS must be 1 to 3600 seconds"),
         ("RATE_LIMIT_WINDOW_SECONDS", "0", "RATE_LIMIT_WINDOW_SECONDS must be 1 to 3600 seconds"),
         ("RATE_LIMIT_PER_MINUTE", "-1", "RATE_LIMIT_PER_MINUTE must be a whole number of at least 0"),
-        ("RPC_HEDGING", "s3cret", "RPC_HEDGING must be on or off"),
-        ("INDEX_LOCATION_HINT", "s3cret", "INDEX_LOCATION_HINT must be wnam, enam, sam, weur, eeur, apac,"),
-        ("INDEX", "s3cret", "INDEX must be durable-object or off"),
         ("KYA_SOURCE", "s3cret", "KYA_SOURCE must be snapshot or chain"),
         ("KYA_SOURCE", "snapshot", "KYA_SOURCE is snapshot, which the index keeps"),
         ("RATE_LIMITER", "s3cret", "RATE_LIMITER must be kv, durable-object or binding"),
-        ("CHAIN_ID", "8453", "RPC_URL is not set; set the secret before you deploy"),
-        ("EVIDENCE_LAYOUT", "{\"s3cret\":1}", "EVIDENCE_LAYOUT must be JSON"),
-        ("INDEX_SELF_CONTAINED_CODE", "0xs3cret", "INDEX_SELF_CONTAINED_CODE must be 0x and 64 hex digits"),
-        ("INDEX_SPOT_CHECKS", "21", "INDEX_SPOT_CHECKS must be 0 to 20"),
-        ("RPC_URL", "https://s3cret.example https://b.example", "CHAIN_ID is not set"),
-        ("INDEX", "durable-object", "CHAIN_ID is not set; where INDEX is durable-object"),
     ] {
         let Err(Error::Misconfigured(message)) = parse(&[(name, value)]) else { panic!("{name}") };
         assert!(message.starts_with(rule) && !message.contains("s3cret"), "{message}");
@@ -75,19 +53,14 @@ fn what_breaks_a_rule_is_named_with_the_rule_and_without_its_value() {
 }
 
 #[test]
-fn each_worker_needs_only_the_bindings_that_it_uses() {
-    let modes = [("INDEX", "durable-object"), ("CHAIN_ID", "1"), ("RATE_LIMITER", "durable-object")];
-    let settings = parse(&[modes.as_slice(), &[("RPC_URL", "https://rpc.example")]].concat()).unwrap();
-    let index_only = |binding: &str| binding == INDEX_BINDING;
-    assert_eq!(settings.check_bindings(false, index_only), Ok(()), "the index's Worker");
-    let missing = settings.check_bindings(true, index_only).map_err(|error| error.to_string());
-    assert!(missing.is_err_and(|message| message.contains(LIMITER_BINDING)));
-    let bound = parse(&[("RATE_LIMITER", "binding")]).unwrap();
-    assert_eq!(bound.check_bindings(true, |binding| binding == RATE_BINDING), Ok(()));
-    assert!(bound.check_bindings(true, |binding| binding == LIMITER_BINDING).is_err());
-    let missing = settings.check_bindings(false, |_| false).map_err(|error| error.to_string());
-    assert!(missing.is_err_and(|message| message.contains(INDEX_BINDING)));
-    assert_eq!(parse(&[]).unwrap().check_bindings(true, |_| false), Ok(()));
+fn a_limiter_needs_its_binding_alone() {
+    for (mode, needed) in [("durable-object", LIMITER_BINDING), ("binding", RATE_BINDING)] {
+        let settings = parse(&[("RATE_LIMITER", mode)]).unwrap();
+        assert_eq!(settings.check_limiter(&|binding| binding == needed), Ok(()));
+        let missing = settings.check_limiter(&|binding| binding != needed).map_err(|error| error.to_string());
+        assert!(missing.is_err_and(|message| message.contains(needed)), "{mode}");
+    }
+    assert_eq!(parse(&[]).unwrap().check_limiter(&|_| false), Ok(()));
 }
 
 #[test]
@@ -107,7 +80,7 @@ fn verdicts_are_signed_by_a_key_an_issuer_and_for_a_chain() {
     let chain = [("CHAIN_ID", "8453"), ("RPC_URL", "https://rpc.example")];
     let with = |variables: &[(&str, &str)]| parse(&[&chain[..], variables].concat());
     assert!(parse(&[]).unwrap().signing.is_none());
-    assert!(with(&[issuer]).unwrap().signing.is_none(), "the index's Worker has no key");
+    assert!(with(&[issuer]).unwrap().signing.is_none(), "without a key");
     let signing = with(&[("VERDICT_KEYS", KEY), issuer]).unwrap().signing.unwrap();
     assert_eq!((signing.issuer.as_str(), signing.chain_id), ("https://kya.example", 8453));
     let public = KEY.replace("\"d\"", "\"e\"");

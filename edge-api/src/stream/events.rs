@@ -23,6 +23,7 @@
 use core::time::Duration;
 use std::{fmt::Write as _, rc::Rc};
 
+use edge_shared::unix_millis;
 use registry_core::{
     api::error::Error,
     registry::changes::{EventsEnd, Since},
@@ -36,7 +37,7 @@ use super::write;
 use crate::{
     cache::{self, Request, RequestContext},
     http::{Content, EVENTS_TYPE},
-    log::{Record, unix_millis},
+    log::Record,
 };
 
 /// The delay before a client reconnects: the clients of a Worker that was stopped should not all reconnect at
@@ -78,7 +79,7 @@ async fn write_all(
     mut record: Record,
 ) -> Result<()> {
     let until = unix_millis() + u64::from(context.settings.stream_seconds) * 1_000;
-    let interval = Duration::from_secs(context.settings.follow_seconds().into());
+    let interval = Duration::from_secs(context.settings.shared.follow_seconds().into());
     write(&writer, BEGIN).await?;
     let (mut piece, mut next) = (Ok(first), None);
     loop {

@@ -2,12 +2,13 @@
 
 use std::cell::RefCell;
 
+use edge_shared::unix_millis;
 use registry_core::{
     api::error::Error,
     host::{rate_limit::ClientKey, stream_slots::StreamSlots},
 };
 
-use crate::{log::unix_millis, settings::Settings};
+use crate::settings::Settings;
 
 thread_local! {
     static SLOTS: RefCell<StreamSlots<ClientKey>> = RefCell::default();
@@ -29,7 +30,8 @@ impl StreamSlot {
     /// [`Error::TooManyStreams`].
     pub(crate) fn open(settings: &Settings, client: ClientKey) -> Result<Self, Error> {
         // A poll of the index may take four deadlines.
-        let silence = u64::from(settings.follow_seconds()) + u64::from(settings.rpc_deadline_seconds) * 4;
+        let (poll, deadline) = (settings.shared.follow_seconds(), settings.shared.rpc_deadline_seconds);
+        let silence = u64::from(poll) + u64::from(deadline) * 4;
         let (now, silence_millis) = (unix_millis(), (silence + 10) * 1_000);
         let number = SLOTS.with_borrow_mut(|slots| {
             slots.open(settings.streams, client, now, now.saturating_add(silence_millis))

@@ -2,26 +2,25 @@
 
 use std::cell::RefCell;
 
+use edge_shared::unix_millis;
 use registry_core::index::{StoreError, StoreFault};
 use worker::console_error;
 
-use crate::log::unix_millis;
-
 /// The last failure of the store, until work succeeds.
 #[derive(Default)]
-pub(super) struct Faults(RefCell<Option<Fault>>);
+pub(crate) struct Faults(RefCell<Option<Fault>>);
 
 #[derive(Clone)]
-pub(super) struct Fault {
-    pub(super) error: StoreError,
+pub(crate) struct Fault {
+    pub(crate) error: StoreError,
     /// When the work is tried again, unix milliseconds.
-    pub(super) until: u64,
+    pub(crate) until: u64,
 }
 
 impl Faults {
     /// Notes a failure, and logs it. False where it comes during the pause after another one, which it does
     /// not prolong.
-    pub(super) fn note(&self, error: &StoreError) -> bool {
+    pub(crate) fn note(&self, error: &StoreError) -> bool {
         if self.pause().is_some() {
             return false;
         }
@@ -35,17 +34,17 @@ impl Faults {
     }
 
     /// The failure, while it is too early to work again.
-    pub(super) fn pause(&self) -> Option<Fault> {
+    pub(crate) fn pause(&self) -> Option<Fault> {
         self.0.borrow().clone().filter(|fault| unix_millis() < fault.until)
     }
 
     /// The kind of the failure.
-    pub(super) fn kind(&self) -> Option<StoreFault> {
+    pub(crate) fn kind(&self) -> Option<StoreFault> {
         self.0.borrow().as_ref().map(|fault| fault.error.fault())
     }
 
     /// Work has succeeded.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         *self.0.borrow_mut() = None;
     }
 }

@@ -2,8 +2,7 @@
 
 use std::{cell::Cell, rc::Rc};
 
-use registry_core::api::health::RowsBilled;
-use registry_core::index::{IndexError, SqlValue, Store, StoreError};
+use registry_core::index::{IndexError, RowsBilled, SqlValue, Store, StoreError};
 use worker::{
     SqlStorage, SqlStorageValue, Storage,
     wasm_bindgen::{self, JsCast as _, JsValue, prelude::wasm_bindgen},
@@ -22,7 +21,7 @@ extern "C" {
 }
 
 /// The database of an object.
-pub(super) struct Sql {
+pub(crate) struct Sql {
     sql: SqlStorage,
     storage: SyncStorage,
     rows: Rc<Cell<RowsBilled>>,
@@ -30,14 +29,14 @@ pub(super) struct Sql {
 
 impl Sql {
     /// Opens the database; the rows that it reads and writes are added to `rows`.
-    pub(super) fn new(storage: &Storage, rows: Rc<Cell<RowsBilled>>) -> Self {
+    pub(crate) fn new(storage: &Storage, rows: Rc<Cell<RowsBilled>>) -> Self {
         let raw: &JsValue = storage.as_raw().as_ref();
         Self { sql: storage.sql(), storage: raw.clone().unchecked_into(), rows }
     }
 
     /// Runs `work` as one transaction. It is rolled back if the store fails: otherwise the platform would
     /// commit what was written before the failure.
-    pub(super) fn transaction<T>(
+    pub(crate) fn transaction<T>(
         &self,
         work: impl FnOnce() -> Result<T, IndexError>,
     ) -> Result<T, IndexError> {

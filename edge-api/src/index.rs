@@ -1,7 +1,18 @@
-//! The Worker's side: questions to the object of this chain and registry.
+//! Answers from the index: the Worker `edge-index` has a Durable Object per chain and registry, which keeps
+//! the whole registry in SQLite, where the setting `INDEX` says so.
+//!
+//! ```text
+//!   request --> memory of the instance --> the object --> its SQLite, where that is fresh enough
+//!                                             |  older than the TTL: a refresh first, 1 to 4 round trips
+//!                                             |  being filled: a scan, or 503 and the progress
+//!                                             |  an agent's history: its events, at the rows' block
+//! ```
+//!
+//! A request names its chain, its registry and the version of the [protocol](registry_core::index::protocol).
+//! An object of other settings or of another version refuses it, and the chain is asked, as where there is no
+//! object.
 
-use std::rc::Rc;
-
+use edge_shared::{binding, index::IndexObject, settings::WorkerSettings};
 use registry_core::{
     api::document::Document,
     api::error::Error,
@@ -9,19 +20,14 @@ use registry_core::{
     api::route::{CHANGES_LIMIT_MAX, Route},
     chain::MAX_AGENTS,
     eth::timestamp::Timestamp,
-    index::{Excerpt, Progress},
+    index::{
+        Excerpt, Progress,
+        protocol::{DOCUMENT_HEADER, DocumentHead, IndexAnswer, IndexQuestion, SNAPSHOT_HEADER},
+    },
     registry::changes::Since,
     snapshot::{ShardEntry, ShardRange, ShardVersion},
 };
-use worker::{Env, ObjectNamespace, Result as WorkerResult, Stub};
-
-use super::protocol::{
-    DOCUMENT_HEAD, DocumentHead, IndexAnswer, IndexQuestion, IndexRequest, SNAPSHOT_HEAD, name,
-};
-use crate::{
-    binding,
-    settings::{INDEX_BINDING, IndexMode, Settings},
-};
+use worker::{Env, Result as WorkerResult};
 
 /// A document from an object.
 #[derive(Debug)]
@@ -35,23 +41,16 @@ pub(crate) struct IndexResponse {
     pub(crate) rpc_calls: u32,
 }
 
-/// The object of this chain and registry.
+/// Questions to the object of this chain and registry.
 #[derive(Debug)]
 pub(crate) struct IndexClient {
-    objects: ObjectNamespace,
-    settings: Rc<Settings>,
+    object: IndexObject,
 }
 
 impl IndexClient {
     /// The client, where the settings and the bindings provide an index.
-    pub(crate) fn of(settings: &Rc<Settings>, env: &Env) -> Option<Self> {
-        match settings.index_mode {
-            IndexMode::Off => None,
-            IndexMode::DurableObject => {
-                let objects = env.durable_object(INDEX_BINDING).ok()?;
-                Some(Self { objects, settings: Rc::clone(settings) })
-            }
-        }
+    pub(crate) fn of(settings: &WorkerSettings, env: &Env) -> Option<Self> {
+        IndexObject::of(settings, env).map(|object| Self { object })
     }
 
     /// The document of a route.
@@ -89,12 +88,12 @@ impl IndexClient {
     /// Closes a list that is not read to its end, before the piece at a cursor.
     pub(crate) async fn close_list(&self, cursor: String) {
         // Where that fails, the list is closed once it is in another one's way.
-        let _ = self.ask(IndexQuestion::CloseList { cursor }).await;
+        let _ = self.object.ask(IndexQuestion::CloseList { cursor }).await;
     }
 
     /// The progress of the index; `None` where the object does not answer.
     pub(crate) async fn progress(&self) -> Option<IndexStatus> {
-        match self.ask(IndexQuestion::Progress).await {
+        match self.object.ask(IndexQuestion::Progress).await {
             Ok(IndexAnswer::Progress(progress, store_fault, rows)) => {
                 Some(IndexStatus { progress, store_fault, rows })
             }
@@ -109,7 +108,7 @@ impl IndexClient {
         if wallets.is_empty() || route.block().is_some() {
             return None;
         }
-        match self.ask(IndexQuestion::Excerpt { wallets, refresh }).await {
+        match self.object.ask(IndexQuestion::Excerpt { wallets, refresh }).await {
             Ok(IndexAnswer::Excerpt(digits)) => Excerpt::decode(&digits),
             _ => None,
         }
@@ -124,26 +123,9 @@ impl IndexClient {
                 IndexQuestion::Shard { start, bits, block, tag }
             }
         };
-        let (object, request) = self.request(question).ok()?;
-        let response = binding::post(object, &request).await.ok()?;
-        response.headers().get(SNAPSHOT_HEAD).ok()??;
+        let response = self.object.post(question).await.ok()?;
+        response.headers().get(SNAPSHOT_HEADER).ok()??;
         binding::bytes(&response).await.ok()
-    }
-
-    /// Asks a question that is not answered by a document.
-    pub(super) async fn ask(&self, question: IndexQuestion) -> WorkerResult<IndexAnswer> {
-        let (object, request) = self.request(question)?;
-        binding::ask(object, &request).await
-    }
-
-    fn request(&self, question: IndexQuestion) -> WorkerResult<(Stub, IndexRequest)> {
-        let object = name(&self.settings).ok_or("an index needs CHAIN_ID")?;
-        let stub = match self.settings.index_location {
-            // Of effect when the object is created; later it stays where it is.
-            Some(hint) => self.objects.get_by_name_with_location_hint(&object, hint)?,
-            None => self.objects.get_by_name(&object)?,
-        };
-        Ok((stub, IndexRequest { object, question }))
     }
 
     /// Asks for a document. `scan_would_do` says of the number of agents whether a scan could answer instead.
@@ -165,10 +147,9 @@ impl IndexClient {
     }
 
     async fn receive(&self, question: IndexQuestion) -> WorkerResult<Result<IndexResponse, IndexAnswer>> {
-        let (object, request) = self.request(question)?;
-        let response = binding::post(object, &request).await?;
+        let response = self.object.post(question).await?;
         let body = binding::text(&response).await?;
-        let Some(head) = response.headers().get(DOCUMENT_HEAD)? else {
+        let Some(head) = response.headers().get(DOCUMENT_HEADER)? else {
             return Ok(Err(serde_json::from_str(&body)?));
         };
         let DocumentHead { etag, links, read_at, block, rpc_calls } = serde_json::from_str(&head)?;

@@ -1,27 +1,27 @@
 //! Answers of the object: documents, events and pieces of a list from the rows, and the responses that carry
 //! them.
 
+use edge_shared::{settings::WorkerSettings, unix_millis};
 use registry_core::{
-    api::{document::Document, error::Error, health::RowsBilled, route::Route},
+    api::{document::Document, error::Error, route::Route},
     chain::MAX_AGENTS,
     eth::timestamp::Timestamp,
-    index::{Index, IndexError, ListChunk, ListCursor, Progress, State, StoreFault},
+    index::{
+        Index, IndexError, ListChunk, ListCursor, Progress, RowsBilled, State, StoreFault,
+        protocol::{DOCUMENT_HEADER, DocumentHead, IndexAnswer},
+    },
     registry::error_code::Code,
 };
 use worker::{Headers, Response, Result, console_warn};
 
-use super::{
-    protocol::{DOCUMENT_HEAD, DocumentHead, IndexAnswer},
-    sql::Sql,
-};
-use crate::{log::unix_millis, settings::Settings};
+use crate::sql::Sql;
 
 /// Agents in a piece of a list, which is made at once while other requests wait.
 const PIECE: u64 = 2_500;
 
 /// The form in which an answer is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(crate) enum Form {
     Document,
     /// Changes, as server-sent events.
     Events,
@@ -30,9 +30,9 @@ pub(super) enum Form {
 }
 
 /// The document from rows that are all of one block, or from a list that was opened at an earlier block.
-pub(super) fn document(
+pub(crate) fn document(
     sql: &Sql,
-    settings: &Settings,
+    settings: &WorkerSettings,
     state: &State,
     (route, form): (&Route, Form),
 ) -> core::result::Result<Document, IndexError> {
@@ -60,10 +60,10 @@ pub(super) fn document(
 
 /// The answer where rows that are of one block have none. Where another source may know, it answers; a list
 /// that is too large is asked for in pieces.
-pub(super) fn unanswered(
+pub(crate) fn unanswered(
     error: IndexError,
     (route, form): (&Route, Form),
-    settings: &Settings,
+    settings: &WorkerSettings,
 ) -> Result<Response> {
     match Error::try_from(error) {
         Ok(error) if form != Form::Document || route.needs_index() || error.code() == Code::TooLarge => {
@@ -74,32 +74,32 @@ pub(super) fn unanswered(
 }
 
 /// A document, with its head.
-pub(super) fn respond(state: &State, document: Document, rpc_calls: u32) -> Result<Response> {
+pub(crate) fn respond(state: &State, document: Document, rpc_calls: u32) -> Result<Response> {
     let Document { body, etag, links, .. } = document;
     let block = state.as_of().map_or(0, |block| block.number);
     let head = DocumentHead { etag, links, read_at: state.read_at, block, rpc_calls };
     let headers = Headers::new();
-    headers.set(DOCUMENT_HEAD, &serde_json::to_string(&head)?)?;
+    headers.set(DOCUMENT_HEADER, &serde_json::to_string(&head)?)?;
     Ok(Response::from_bytes(body.into_bytes())?.with_headers(headers))
 }
 
 /// The progress of the index, the fault of its store, and the rows that the platform bills.
-pub(super) fn progress(state: &State, store_fault: Option<StoreFault>, rows: RowsBilled) -> Result<Response> {
+pub(crate) fn progress(state: &State, store_fault: Option<StoreFault>, rows: RowsBilled) -> Result<Response> {
     Response::from_json(&IndexAnswer::Progress(Progress::from(state), store_fault, rows))
 }
 
 /// The answer where another source may know.
-pub(super) fn not_covered() -> Result<Response> {
+pub(crate) fn not_covered() -> Result<Response> {
     Response::from_json(&IndexAnswer::NotCovered)
 }
 
 /// The answer where the index could not be refreshed. An unreachable chain is an error for the client. After
 /// any other error a scan may answer, if the registry is not too large for one.
-pub(super) fn refusal(
+pub(crate) fn refusal(
     error: IndexError,
     route: &Route,
     state: &State,
-    settings: &Settings,
+    settings: &WorkerSettings,
 ) -> Result<Response> {
     warn(&error, settings);
     let Ok(error) = Error::try_from(error) else { return not_covered() };
@@ -111,12 +111,12 @@ pub(super) fn refusal(
 }
 
 /// An error for the client.
-pub(super) fn failure(error: Error, settings: &Settings) -> Result<Response> {
+pub(crate) fn failure(error: Error, settings: &WorkerSettings) -> Result<Response> {
     Response::from_json(&IndexAnswer::Failure(error.redacted(&settings.redactor).body()))
 }
 
 /// Logs why the index is not kept up.
-pub(super) fn warn(error: &IndexError, settings: &Settings) {
+pub(crate) fn warn(error: &IndexError, settings: &WorkerSettings) {
     match Error::try_from(error.clone()) {
         Ok(error) => console_warn!("index not kept up: {}", error.redacted(&settings.redactor)),
         Err(other) => console_warn!("index not kept up: {other}"),

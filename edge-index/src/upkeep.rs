@@ -2,6 +2,7 @@
 
 use std::{rc::Rc, time::Duration};
 
+use edge_shared::{chain, settings::WorkerSettings, unix_millis};
 use futures_util::FutureExt as _;
 use registry_core::{
     chain::{Endpoints, Reply, Step, Update},
@@ -10,12 +11,11 @@ use registry_core::{
 };
 use worker::Delay;
 
-use super::{
+use crate::{
     garbage::let_v8_collect,
     object::{RegistryIndex, is_due},
     sql::Sql,
 };
-use crate::{chain, log::unix_millis, settings::Settings};
 
 /// Agents in a slice of the fill, which is read at once. A larger slice takes more memory while it is read.
 const SLICE: u64 = 5_000;
@@ -27,7 +27,7 @@ const LEASE_MARGIN_MILLIS: u64 = 1_000;
 /// The right to work. Work that loses it while it waits for the chain writes nothing any more: what it has
 /// read may be of another block than the rows.
 #[derive(Clone, Copy, Default)]
-pub(super) struct WorkLease {
+pub(crate) struct WorkLease {
     /// The fencing token: the number of the piece of work that has the lease.
     number: u64,
     /// When the lease expires, unix milliseconds.
@@ -36,10 +36,10 @@ pub(super) struct WorkLease {
 
 impl RegistryIndex {
     /// One piece of work, and whether it was done: there is a short wait where other work holds the lease.
-    pub(super) async fn work(
+    pub(crate) async fn work(
         &self,
         sql: &Sql,
-        settings: &Settings,
+        settings: &WorkerSettings,
         rpc_calls: &mut u32,
     ) -> core::result::Result<bool, IndexError> {
         if let Some(fault) = self.faults.pause() {
@@ -70,10 +70,10 @@ impl RegistryIndex {
 
     /// One piece of work, while the index is in use and not fresh. One per alarm: together they might take
     /// more CPU time than one request is allowed.
-    pub(super) async fn work_if_due(
+    pub(crate) async fn work_if_due(
         &self,
         sql: &Sql,
-        settings: &Settings,
+        settings: &WorkerSettings,
     ) -> core::result::Result<(), IndexError> {
         let state = self.load(sql)?;
         if self.is_in_use(sql, settings)? && (state.phase != Phase::Complete || is_due(&state, settings)) {
@@ -85,7 +85,7 @@ impl RegistryIndex {
     async fn drive(
         &self,
         sql: &Sql,
-        settings: &Settings,
+        settings: &WorkerSettings,
         number: u64,
         rpc_calls: &mut u32,
     ) -> core::result::Result<(), IndexError> {
@@ -116,21 +116,21 @@ impl RegistryIndex {
     }
 
     /// Merges what a run has learnt about the endpoints.
-    pub(super) fn merge(&self, update: &Update) {
+    pub(crate) fn merge(&self, update: &Update) {
         if let Some(known) = self.endpoints.borrow_mut().as_mut() {
             known.merge(update);
         }
     }
 
     /// What is known of the endpoints.
-    pub(super) fn endpoints(&self, settings: &Settings) -> Endpoints {
+    pub(crate) fn endpoints(&self, settings: &WorkerSettings) -> Endpoints {
         let mut known = self.endpoints.borrow_mut();
         known.get_or_insert_with(|| Endpoints::new(settings.rpc.len(), settings.chain_id)).clone()
     }
 }
 
 /// The configuration of the work at a time in unix milliseconds.
-pub(super) fn config(settings: &Settings, now: u64) -> Config {
+pub(crate) fn config(settings: &WorkerSettings, now: u64) -> Config {
     Config {
         registry: settings.registry,
         multicall3: settings.multicall3,

@@ -2,39 +2,39 @@
 
 use std::{cell::RefCell, rc::Rc};
 
+use edge_shared::settings::WorkerSettings;
 use registry_core::{
     api::route::CacheScope,
-    index::{IndexError, State},
+    index::{IndexError, State, protocol::SNAPSHOT_HEADER},
     snapshot::{ShardEntry, Shards, shard},
 };
 use worker::{Headers, Response, Result};
 
-use super::{protocol::SNAPSHOT_HEAD, sql::Sql};
-use crate::settings::Settings;
+use crate::sql::Sql;
 
 /// Milliseconds after which a manifest has to be confirmed by the chain again, at most.
 const MANIFEST_AGE_MILLIS: u64 = 10_000;
 
 /// The age that a manifest may have when it is handed out: a quarter of a verdict's TTL is left to it, so that
 /// it lasts for as long as Workers keep it.
-pub(super) fn max_age(settings: &Settings) -> u64 {
+pub(crate) fn max_age(settings: &WorkerSettings) -> u64 {
     let of_verdicts = u64::from(settings.time_to_live(CacheScope::Kya)) * 1_000;
     MANIFEST_AGE_MILLIS.min(of_verdicts / 4)
 }
 
 /// The shards' versions, kept until agents are written: a registry of a million agents has thousands.
 #[derive(Default)]
-pub(super) struct Snapshots(RefCell<Option<(WrittenState, Rc<Shards>)>>);
+pub(crate) struct Snapshots(RefCell<Option<(WrittenState, Rc<Shards>)>>);
 
 /// What the state of an index says of its writes: when its change log began, and their number.
 type WrittenState = (u64, u64);
 
 impl Snapshots {
     /// The bytes of the manifest, or of a shard; `None` for a version of it that the rows no longer have.
-    pub(super) fn answer(
+    pub(crate) fn answer(
         &self,
         sql: &Sql,
-        settings: &Settings,
+        settings: &WorkerSettings,
         state: &State,
         entry: Option<ShardEntry>,
     ) -> core::result::Result<Option<Vec<u8>>, IndexError> {
@@ -62,8 +62,8 @@ impl Snapshots {
 }
 
 /// A manifest or shard as a response.
-pub(super) fn respond(bytes: Vec<u8>) -> Result<Response> {
+pub(crate) fn respond(bytes: Vec<u8>) -> Result<Response> {
     let headers = Headers::new();
-    headers.set(SNAPSHOT_HEAD, "1")?;
+    headers.set(SNAPSHOT_HEADER, "1")?;
     Ok(Response::from_bytes(bytes)?.with_headers(headers))
 }

@@ -11,7 +11,7 @@ const UNTOUCHED_PAGES: u32 = 256;
 /// seen (a response, a stream, a promise) holds kilobytes that V8 does not account for; by what it accounts
 /// for, it would collect nothing during a whole fill. It accounts for the size of this memory, which takes
 /// none, as no page is touched.
-pub(super) fn let_v8_collect() {
+pub(crate) fn let_v8_collect() {
     let descriptor = Object::new();
     // If the allocation fails, V8 has collected.
     let _ = Reflect::set(&descriptor, &"initial".into(), &UNTOUCHED_PAGES.into());

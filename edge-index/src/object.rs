@@ -2,7 +2,7 @@
 //!
 //! Its state is in SQL, so that an object that dies at any point resumes where it was. In memory are the
 //! lease, the last fault of the store, what is known of the endpoints, and the last state: a refresh that
-//! finds nothing changed writes none. One piece of [work](super::upkeep) runs at a time; concurrent requests
+//! finds nothing changed writes none. One piece of [work](crate::upkeep) runs at a time; concurrent requests
 //! wait for it, each by a timer of its own.
 //!
 //! If the store fails, its last transaction is rolled back, and the rows stay. The work is tried again after
@@ -16,17 +16,21 @@ use std::{
 };
 
 use alloy_primitives::Address;
+use edge_shared::{chain, index::warn_of_other_version, settings::WorkerSettings, unix_millis};
 use futures_util::FutureExt as _;
 use registry_core::{
     api::document::Document,
-    api::health::RowsBilled,
     api::index_documents,
     api::route::{CacheScope, Route},
     chain::{Endpoints, QueryError, RunError},
     host::shared_reads::due_for_renewal,
     index::{
-        Excerpt, HistoryQuery, Index, IndexError, ListCursor, Phase, SqlValue, State, Store, StoreError,
-        prepare,
+        Excerpt, HistoryQuery, Index, IndexError, ListCursor, Phase, RowsBilled, SqlValue, State, Store,
+        StoreError, prepare,
+        protocol::{
+            IndexAnswer, IndexQuestion, IndexRequest, OTHER_VERSION_STATUS, PROTOCOL_VERSION, VERSION_HEADER,
+            check_version,
+        },
     },
     registry::agent::AgentId,
     registry::history::HistoryCursor,
@@ -36,15 +40,13 @@ use worker::{DurableObject, Env, Request, Response, Result, console_warn, durabl
 // `durable_object` expands to paths of this crate.
 use worker::wasm_bindgen;
 
-use super::{
+use crate::{
     answer::{Form, document, failure, not_covered, progress, refusal, respond, unanswered, warn},
     faults::Faults,
-    protocol::{IndexAnswer, IndexQuestion, IndexRequest, name},
     snapshot::{self, Snapshots},
     sql::Sql,
     upkeep::{WorkLease, config},
 };
-use crate::{chain, log::unix_millis, settings::Settings};
 
 /// Milliseconds that a request waits for the fill: enough for some slices.
 const FILL_PATIENCE_MILLIS: u64 = 3_000;
@@ -63,12 +65,12 @@ pub struct RegistryIndex {
     state: worker::State,
     env: Env,
     /// What is known of the endpoints; not worth storing.
-    pub(super) endpoints: RefCell<Option<Endpoints>>,
+    pub(crate) endpoints: RefCell<Option<Endpoints>>,
     /// The state after the last step, which is that of the rows.
-    pub(super) kept: RefCell<Option<Rc<State>>>,
+    pub(crate) kept: RefCell<Option<Rc<State>>>,
     is_prepared: Cell<bool>,
-    pub(super) lease: Cell<WorkLease>,
-    pub(super) faults: Faults,
+    pub(crate) lease: Cell<WorkLease>,
+    pub(crate) faults: Faults,
     /// Rows that were read and written since the object started.
     rows: Rc<Cell<RowsBilled>>,
     snapshots: Snapshots,
@@ -92,10 +94,41 @@ impl DurableObject for RegistryIndex {
         }
     }
 
-    async fn fetch(&self, mut request: Request) -> Result<Response> {
+    async fn fetch(&self, request: Request) -> Result<Response> {
+        let mut response = match check_version(request.headers().get(VERSION_HEADER)?.as_deref()) {
+            Ok(()) => self.respond(request).boxed_local().await?,
+            Err(other) => {
+                warn_of_other_version("request refused", &other);
+                Response::error(other.to_string(), OTHER_VERSION_STATUS)?
+            }
+        };
+        response.headers_mut().set(VERSION_HEADER, &PROTOCOL_VERSION.to_string())?;
+        Ok(response)
+    }
+
+    async fn alarm(&self) -> Result<Response> {
+        let settings = WorkerSettings::of(&self.env).map_err(|error| error.to_string())?;
+        let worked = match self.sql() {
+            Ok(sql) => {
+                let worked = self.work_if_due(&sql, &settings).boxed_local().await;
+                self.arm(&sql, &settings, worked.is_ok()).await;
+                worked
+            }
+            Err(error) => Err(self.keep_fault(error).await.into()),
+        };
+        if let Err(error) = &worked {
+            warn(error, &settings);
+        }
+        Response::empty()
+    }
+}
+
+impl RegistryIndex {
+    /// The response to a request of this version.
+    async fn respond(&self, mut request: Request) -> Result<Response> {
         let IndexRequest { object, question } = request.json().await?;
-        let settings = Settings::of(&self.env).map_err(|error| error.to_string())?;
-        let own = name(&settings).unwrap_or_default();
+        let settings = WorkerSettings::of(&self.env).map_err(|error| error.to_string())?;
+        let own = settings.index_name().unwrap_or_default();
         if object != own {
             console_warn!("a Worker with other settings asks: this is the index of {own}");
             return Response::error("not the index of this chain and registry", 502);
@@ -147,24 +180,6 @@ impl DurableObject for RegistryIndex {
         self.answer(&sql, &settings, form, route.map_err(failed)?).boxed_local().await
     }
 
-    async fn alarm(&self) -> Result<Response> {
-        let settings = Settings::of(&self.env).map_err(|error| error.to_string())?;
-        let worked = match self.sql() {
-            Ok(sql) => {
-                let worked = self.work_if_due(&sql, &settings).boxed_local().await;
-                self.arm(&sql, &settings, worked.is_ok()).await;
-                worked
-            }
-            Err(error) => Err(self.keep_fault(error).await.into()),
-        };
-        if let Err(error) = &worked {
-            warn(error, &settings);
-        }
-        Response::empty()
-    }
-}
-
-impl RegistryIndex {
     fn sql(&self) -> core::result::Result<Sql, StoreError> {
         let sql = Sql::new(&self.state.storage(), Rc::clone(&self.rows));
         if !self.is_prepared.get() {
@@ -178,7 +193,7 @@ impl RegistryIndex {
     }
 
     /// The state that the rows are of.
-    pub(super) fn load(&self, sql: &Sql) -> core::result::Result<Rc<State>, StoreError> {
+    pub(crate) fn load(&self, sql: &Sql) -> core::result::Result<Rc<State>, StoreError> {
         if let Some(kept) = &*self.kept.borrow() {
             return Ok(Rc::clone(kept));
         }
@@ -188,7 +203,7 @@ impl RegistryIndex {
     }
 
     /// Notes a failure of the store, and deletes an index that is corrupt.
-    pub(super) async fn keep_fault(&self, error: StoreError) -> StoreError {
+    pub(crate) async fn keep_fault(&self, error: StoreError) -> StoreError {
         if self.faults.note(&error) && error == StoreError::Corrupt {
             // If this fails, the next work finds the same rows.
             let _ = self.state.storage().delete_all().await;
@@ -220,7 +235,13 @@ impl RegistryIndex {
     }
 
     /// The answer to a question, from an index that is fresh enough for it.
-    async fn answer(&self, sql: &Sql, settings: &Settings, form: Form, route: Route) -> Result<Response> {
+    async fn answer(
+        &self,
+        sql: &Sql,
+        settings: &WorkerSettings,
+        form: Form,
+        route: Route,
+    ) -> Result<Response> {
         let mut rpc_calls = 0;
         let seconds = match form {
             Form::Events => settings.follow_seconds(),
@@ -257,7 +278,7 @@ impl RegistryIndex {
     async fn refuse(
         &self,
         sql: &Sql,
-        settings: &Settings,
+        settings: &WorkerSettings,
         route: &Route,
         error: IndexError,
     ) -> Result<Response> {
@@ -277,7 +298,7 @@ impl RegistryIndex {
     async fn excerpt(
         &self,
         sql: &Sql,
-        settings: &Settings,
+        settings: &WorkerSettings,
         wallets: &[String],
         refresh: bool,
     ) -> Result<Response> {
@@ -303,7 +324,12 @@ impl RegistryIndex {
 
     /// The manifest of the registry's snapshot, or a shard of it. The manifest may refresh the index first, but
     /// waits for no fill and no event: there is no snapshot meanwhile.
-    async fn snapshot(&self, sql: &Sql, settings: &Settings, entry: Option<ShardEntry>) -> Result<Response> {
+    async fn snapshot(
+        &self,
+        sql: &Sql,
+        settings: &WorkerSettings,
+        entry: Option<ShardEntry>,
+    ) -> Result<Response> {
         let ready = match self.load(sql) {
             Ok(state) if entry.is_none() && state.as_of().is_some() && !state.awaits_changes() => {
                 self.ready(sql, settings, snapshot::max_age(settings), &mut 0).await
@@ -328,7 +354,7 @@ impl RegistryIndex {
     async fn ready(
         &self,
         sql: &Sql,
-        settings: &Settings,
+        settings: &WorkerSettings,
         max_age: u64,
         rpc_calls: &mut u32,
     ) -> core::result::Result<Rc<State>, IndexError> {
@@ -358,7 +384,7 @@ impl RegistryIndex {
     async fn history(
         &self,
         sql: &Sql,
-        settings: &Settings,
+        settings: &WorkerSettings,
         mut state: Rc<State>,
         page: (AgentId, u64, Option<HistoryCursor>),
         rpc_calls: &mut u32,
@@ -394,7 +420,11 @@ impl RegistryIndex {
     }
 
     /// Whether there were requests lately.
-    pub(super) fn is_in_use(&self, sql: &Sql, settings: &Settings) -> core::result::Result<bool, StoreError> {
+    pub(crate) fn is_in_use(
+        &self,
+        sql: &Sql,
+        settings: &WorkerSettings,
+    ) -> core::result::Result<bool, StoreError> {
         let rows = sql.execute("SELECT value FROM meta WHERE key = 'asked_at'", &[])?;
         let asked_at = match rows.first().and_then(|row| row.first()) {
             Some(SqlValue::Text(text)) => text.parse().unwrap_or(0),
@@ -406,13 +436,13 @@ impl RegistryIndex {
 
     /// Sets the alarm for the next work, while the index is in use; later where the last work failed. Where
     /// that fails, the next request or the cron trigger sets it.
-    async fn arm(&self, sql: &Sql, settings: &Settings, worked: bool) {
+    async fn arm(&self, sql: &Sql, settings: &WorkerSettings, worked: bool) {
         if let Err(error) = self.try_arm(sql, settings, worked).await {
             console_warn!("no alarm is set: {error}");
         }
     }
 
-    async fn try_arm(&self, sql: &Sql, settings: &Settings, worked: bool) -> Result<()> {
+    async fn try_arm(&self, sql: &Sql, settings: &WorkerSettings, worked: bool) -> Result<()> {
         if !self.is_in_use(sql, settings).map_err(failed)? {
             return Ok(());
         }
@@ -438,19 +468,19 @@ impl RegistryIndex {
 }
 
 /// The TTL of answers, in milliseconds.
-fn cache_millis(settings: &Settings) -> u64 {
+fn cache_millis(settings: &WorkerSettings) -> u64 {
     u64::from(settings.time_to_live(CacheScope::Agent)) * 1_000
 }
 
 /// When to refresh: before answers expire, and soon where an event is waited for.
-fn refresh_at(state: &State, settings: &Settings) -> u64 {
+fn refresh_at(state: &State, settings: &WorkerSettings) -> u64 {
     if let Some(at) = state.retry_at() {
         return at;
     }
     state.read_at.saturating_add(cache_millis(settings) / 4 * 3)
 }
 
-pub(super) fn is_due(state: &State, settings: &Settings) -> bool {
+pub(crate) fn is_due(state: &State, settings: &WorkerSettings) -> bool {
     cache_millis(settings) == 0 || refresh_at(state, settings) <= unix_millis()
 }
 
