@@ -170,7 +170,8 @@ impl DaemonOptions {
     pub async fn api_key(&self) -> Result<(String, String)> {
         let (is_good, printed) = self.run("api-key", &[]).await?;
         ensure!(is_good, "no key:\n{printed}");
-        let line = |name: &str| printed.lines().find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned()));
+        let line =
+            |name: &str| printed.lines().find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned()));
         line("key:").zip(line("hash:")).with_context(|| format!("no key and hash:\n{printed}"))
     }
 }

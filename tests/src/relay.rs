@@ -124,31 +124,20 @@ impl Signed {
     }
 }
 
-/// A client of the daemon.
-#[derive(Debug, Clone)]
-pub struct RelayClient(Client);
+/// A client of the daemon, or of a proxy before it.
+pub type RelayClient = Client;
 
 impl Daemon {
-    /// A client of this daemon.
+    /// A client of this daemon. Its answers may take as long as `RELAY_WAIT_SECONDS`.
     pub fn client(&self) -> RelayClient {
-        RelayClient::new(self.url())
+        Client { http: http::client(Duration::from_secs(120)), ..Client::new(self.url()) }
     }
 }
 
-impl RelayClient {
-    /// A client of the daemon, or of a proxy before it, at `base`.
-    pub fn new(base: &str) -> Self {
-        Self(Client { http: http::client(Duration::from_secs(120)), ..Client::new(base) })
-    }
-
+impl Client {
     /// The same client behind a proxy that appends this to `X-Forwarded-For`.
     pub fn forwarded_for(&self, addresses: &str) -> Self {
         self.with("x-forwarded-for", addresses)
-    }
-
-    /// The same client, sending one more header.
-    pub fn with(&self, name: &'static str, value: &str) -> Self {
-        Self(self.0.with(name, value))
     }
 
     /// The same client with this API key.
@@ -159,27 +148,22 @@ impl RelayClient {
     /// The same client on a socket bound to this address of the machine.
     pub fn from_address(&self, address: impl Into<IpAddr>) -> Self {
         let http = http::builder().local_address(address.into()).build();
-        Self(Client { http: http.expect("a client"), ..self.0.clone() })
-    }
-
-    /// `GET path`.
-    pub async fn get(&self, path: &str) -> Answer {
-        self.0.get(path).await
+        Self { http: http.expect("a client"), ..self.clone() }
     }
 
     /// A body posted to `/relay`.
-    pub async fn post(&self, body: impl Into<Body>) -> Answer {
-        self.0.post("/relay", JSON, body).await
+    pub async fn post_relay(&self, body: impl Into<Body>) -> Answer {
+        self.post("/relay", JSON, body).await
     }
 
     /// A signed request posted to `/relay`.
     pub async fn relay(&self, request: &Signed) -> Answer {
-        self.post(request.body().to_string()).await
+        self.post_relay(request.body().to_string()).await
     }
 
     /// The same, where the daemon may die meanwhile.
     pub async fn try_relay(&self, request: &Signed) -> reqwest::Result<Answer> {
-        self.send(Method::POST, "/relay", Some(request.body().to_string().into())).await
+        self.try_send(Method::POST, "/relay", Some((JSON, request.body().to_string().into()))).await
     }
 
     /// What the daemon knows of a relay.
@@ -194,21 +178,11 @@ impl RelayClient {
         wei.expect("wei as a decimal string")
     }
 
-    /// Relays in flight, as `/status` has it.
-    pub async fn depth(&self) -> u64 {
-        self.get("/status").await.ok()["queue"]["depth"].as_u64().expect("a number")
-    }
-
     /// A sample of `/metrics`, by its name and its labels as they are written there.
     pub async fn metric(&self, name: &str) -> f64 {
         let metrics = self.get("/metrics").await.text;
         let value = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
         value.unwrap_or_else(|| panic!("{name} is not in:\n{metrics}"))
-    }
-
-    /// Any request; a body is JSON.
-    pub async fn send(&self, method: Method, path: &str, body: Option<Body>) -> reqwest::Result<Answer> {
-        self.0.try_send(method, path, body.map(|body| (JSON, body))).await
     }
 }
 

@@ -1,27 +1,20 @@
-//! `relayer-daemon drain`: nothing new is accepted, what was accepted is finished, and then it is over.
+//! `relayer-daemon drain`: nothing new is accepted, what was accepted is finished, and then it is over. So another
+//! key can take over.
 //!
 //! 1. It asks a running daemon, which still says what becomes of its relays, lets copies join, and ends with
-//!    success.
-//! 2. Without a running daemon it finishes what the journal holds itself, unsigned requests too, and listens
-//!    nowhere.
-//! 3. A daemon that dies while it drains is replaced by the drain.
-//! 4. Stopped before everything is mined, it says so and fails; what was in flight is not lost.
-//! 5. With nothing in flight it is over at once.
+//!    success. A drain of nothing is over at once.
+//! 2. Without a daemon it finishes what the journal holds, unsigned requests too, and listens nowhere. Stopped
+//!    before everything is mined, it says so and fails. A daemon that dies while it drains is replaced by it.
+//! 3. While the old key has something in flight, a daemon with another key refuses to start, and `check` says
+//!    why. Afterwards the new key goes on with the budget and the past of the old one.
 
-use std::time::Duration;
-
-use alloy::signers::local::PrivateKeySigner;
-use e2e::daemon::{Daemon, drain};
-use e2e::process::{Process, eventually};
-use e2e::relay::{Signed, attest};
+use e2e::anvil::dev_key;
+use e2e::daemon::Daemon;
+use e2e::process::{Process, wait_until};
+use e2e::relay::attest;
 use rustix::process::Signal;
-use serde_json::json;
 
-use crate::audit::{PATIENCE, Stage, agent, post};
-
-fn alice() -> PrivateKeySigner {
-    agent("alice")
-}
+use crate::stage::{MISMATCH, PATIENCE, Stage, agent, answer, post, start};
 
 /// Waits for the end of a drain that has to succeed.
 async fn drained(mut process: Process) -> Process {
@@ -30,120 +23,90 @@ async fn drained(mut process: Process) -> Process {
     process
 }
 
-/// What the next daemon finds: these requests executed, each once, and everything paid for in the budget.
-async fn audit(stage: &Stage, executed: &[&Signed]) {
-    let (_daemon, client) = stage.daemon().await;
-    stage.audit(&client, executed).await;
-}
-
 #[tokio::test]
 async fn a_running_daemon_is_asked_finishes_what_it_has_and_ends() {
     let stage = Stage::set().await;
+    drained(stage.options.drain().unwrap()).await;
     let (mut daemon, client) = stage.daemon().await;
-    stage.chain.node.set_automine(false).await.unwrap();
-    let request = stage.desk.registration(&alice(), 0);
-    let answer = stage.post_and_see_sent(&client, &request).await;
+    let request = stage.registration("alice");
+    let posted = stage.leave_pending(&client, &request).await;
 
-    let mut drain = drain(&stage.options).unwrap();
-    daemon.logged(&["draining"], PATIENCE).await.unwrap();
+    let mut drain = stage.options.drain().unwrap();
+    daemon.logged(&["draining"]).await.unwrap();
     let message = "Relayer is restarting. Please try again shortly.";
     client.get("/readyz").await.refused(503, "SHUTTING_DOWN", message);
-    let late = client.relay(&stage.desk.registration(&agent("bob"), 0)).await;
-    late.refused(503, "SHUTTING_DOWN", message);
-    assert!(late.number("retry-after") > 0);
+    let late = client.relay(&stage.registration("bob")).await;
+    assert!(late.refused(503, "SHUTTING_DOWN", message).number("retry-after") > 0);
     assert_eq!(client.state(&request).await.ok()["state"], "pending");
     let copy = post(&client, &request);
-    eventually("joined", PATIENCE, async || {
-        let open = client.get("/metrics").await.text;
-        open.lines().any(|line| line == "relayer_http_connections 3").then_some(())
-    })
-    .await
-    .unwrap();
+    // The two that wait, and the one that asks.
+    wait_until("joined", PATIENCE, async || client.metric("relayer_http_connections").await == 3.0).await;
     assert!(drain.exit_status().unwrap().is_none(), "it waits");
 
-    stage.chain.node.mine(1).await.unwrap();
-    let told = answer.await.unwrap().unwrap().ok();
-    assert_eq!(copy.await.unwrap().unwrap().ok(), told);
+    stage.mine().await;
+    assert_eq!(answer(copy).await.ok(), answer(posted).await.ok());
     let status = daemon.process().exited(PATIENCE).await.unwrap();
     assert!(status.success(), "{status}: {}", daemon.log());
     drained(drain).await;
-    stage.chain.node.set_automine(true).await.unwrap();
-    audit(&stage, &[&request]).await;
+    let (_daemon, client) = stage.daemon().await;
+    stage.audit(&client).await;
 }
 
 #[tokio::test]
-async fn without_a_daemon_the_journal_is_finished_without_listening() {
+async fn without_a_daemon_the_drain_finishes_the_journal_and_says_so_where_it_is_stopped() {
     let stage = Stage::set().await;
-    let daemon = Daemon::start(&stage.options.clone().crash_at("after_accept:2")).await.unwrap();
-    let client = daemon.client();
-    stage.chain.node.set_automine(false).await.unwrap();
-    let sent = stage.desk.registration(&alice(), 0);
-    let answer = stage.post_and_see_sent(&client, &sent).await;
-    let unsigned = stage.desk.registration(&agent("bob"), 0);
+    let (daemon, client) = start(&stage.options.clone().crash_at("after_accept:2")).await;
+    let sent = stage.leave_pending(&client, &stage.registration("alice")).await;
+    let unsigned = stage.registration("bob");
+    stage.expect([&unsigned]);
     assert!(client.try_relay(&unsigned).await.is_err());
     daemon.crashed("after_accept").await.unwrap();
-    assert!(answer.await.unwrap().is_err());
+    assert!(sent.await.unwrap().is_err());
 
-    stage.chain.node.set_automine(true).await.unwrap();
-    stage.chain.node.mine(1).await.unwrap();
-    let drain = drained(drain(&stage.options).unwrap()).await;
-    assert!(!drain.log().contains("listening"), "{}", drain.log());
-    audit(&stage, &[&sent, &unsigned]).await;
-}
-
-#[tokio::test]
-async fn a_daemon_that_dies_while_it_drains_is_replaced() {
-    let stage = Stage::set().await;
-    let (mut daemon, client) = stage.daemon().await;
-    stage.chain.node.set_automine(false).await.unwrap();
-    let request = stage.desk.registration(&alice(), 0);
-    let answer = stage.post_and_see_sent(&client, &request).await;
-    let drain = drain(&stage.options).unwrap();
-    daemon.logged(&["draining"], PATIENCE).await.unwrap();
-    daemon.kill();
-    assert!(answer.await.unwrap().is_err());
-    stage.chain.node.set_automine(true).await.unwrap();
-    stage.chain.node.mine(1).await.unwrap();
-    drained(drain).await;
-    audit(&stage, &[&request]).await;
-}
-
-#[tokio::test]
-async fn a_drain_that_is_stopped_says_so_and_loses_nothing() {
-    let stage = Stage::set().await;
-    let (daemon, client) = stage.daemon().await;
-    stage.chain.node.set_automine(false).await.unwrap();
-    let request = stage.desk.registration(&alice(), 0);
-    let answer = stage.post_and_see_sent(&client, &request).await;
-    daemon.kill();
-    assert!(answer.await.unwrap().is_err());
-
-    let mut stopped = drain(&stage.options).unwrap();
-    let recovered =
-        stopped.until("recovered", PATIENCE, async |log| log.contains("journal recovered").then_some(()));
-    recovered.await.unwrap();
+    let mut stopped = stage.options.drain().unwrap();
+    wait_until("signed by the drain", PATIENCE, async || stage.waiting().await == 2).await;
     stopped.signal(Signal::TERM).unwrap();
-    let status = stopped.exited(Duration::from_secs(10)).await.unwrap();
+    let status = stopped.exited(PATIENCE).await.unwrap();
     assert_eq!(status.code(), Some(1), "{}", stopped.log());
     assert!(stopped.log().contains("run drain again"), "{}", stopped.log());
 
-    stage.chain.node.set_automine(true).await.unwrap();
-    stage.chain.node.mine(1).await.unwrap();
-    drained(drain(&stage.options).unwrap()).await;
-    audit(&stage, &[&request]).await;
+    let (mut daemon, _client) = stage.daemon().await;
+    let drain = stage.options.drain().unwrap();
+    daemon.logged(&["draining"]).await.unwrap();
+    daemon.kill();
+    stage.mine().await;
+    let drain = drained(drain).await;
+    assert!(!drain.log().contains("listening"), "{}", drain.log());
+    let (_daemon, client) = stage.daemon().await;
+    stage.audit(&client).await;
 }
 
 #[tokio::test]
-async fn with_nothing_in_flight_it_is_over_at_once() {
-    let stage = Stage::set().await;
-    drained(drain(&stage.options).unwrap()).await;
-    let (mut daemon, client) = stage.daemon().await;
-    let registration = stage.desk.registration(&alice(), 0);
-    client.relay(&registration).await.ok();
-    drained(drain(&stage.options).unwrap()).await;
-    assert!(daemon.process().exited(PATIENCE).await.unwrap().success());
-    let (_daemon, client) = stage.daemon().await;
-    let attestation = stage.desk.request(&alice(), 1, &attest(1));
-    assert_eq!(client.relay(&attestation).await.ok()["success"], json!(true));
-    stage.audit(&client, &[&registration, &attestation]).await;
+async fn a_new_key_takes_over_once_the_old_one_is_drained_with_its_budget_and_its_requests() {
+    let mut stage = Stage::set().await;
+    let (old, new) = (stage.options.clone(), stage.options.clone().key(&dev_key(8)));
+    let alice = agent("alice");
+    let (daemon, client) = stage.daemon().await;
+    stage.register(&client, "alice").await;
+    let second = stage.desk.request(&alice, 1, &attest(1));
+    let posted = stage.leave_pending(&client, &second).await;
+    let refusal = Daemon::refuse(&new).await.unwrap();
+    assert!(refusal.contains("runs with this key or this journal"), "{refusal}");
+    daemon.kill();
+    assert!(posted.await.unwrap().is_err());
+    let words = format!("{} has transactions in flight: run drain with that key first", stage.accounts[0]);
+    let refusal = Daemon::refuse(&new).await.unwrap();
+    let (is_good, printed) = new.check().await.unwrap();
+    assert!(!is_good && [refusal, printed].iter().all(|text| text.contains(&words)));
+
+    stage.mine().await;
+    drained(old.drain().unwrap()).await;
+    let (_daemon, client) = start(&new).await;
+    let paid_by_old = stage.paid_by(&stage.accounts).await;
+    assert_eq!(client.used_wei().await, paid_by_old, "the budget is carried over");
+    client.relay(&second).await.refused(401, "ALREADY_RELAYED", MISMATCH);
+    stage.relay(&client, &stage.desk.request(&alice, 2, &attest(1))).await;
+    assert_eq!(stage.paid_by(&stage.accounts).await, paid_by_old, "the old key is not used any more");
+    stage.accounts.push(dev_key(8).address());
+    stage.audit(&client).await;
 }

@@ -1,156 +1,172 @@
-//! The key that pays is outside the daemon: in AWS KMS, or in a remote signer.
+//! Keys outside the daemon: in AWS KMS (moto's), and in remote signers written in Python.
 //!
-//! 1. Relays are signed and executed by either, whatever form the remote signer's answer has.
-//! 2. A signer that is slow, refuses, fails, answers for another address or signs another transaction:
-//!    nothing is sent, a log line says why, and once it signs again the relay is executed.
-//! 3. What is wrong with a signer at the start stops `serve` and `check`; no output shows its URL's path.
+//! 1. A key of KMS and two remote signers, whatever form their answers have: each signs for its account. One that
+//!    is silent, refuses, fails, answers for another address or signs another transaction stops its account
+//!    alone: one log line says why, the others carry its relays, and once it signs again its account is used
+//!    again. What it left in flight is finished meanwhile.
+//! 2. Where no account can sign nothing is sent: accepted relays wait, `RELAY_RETRY_SECONDS` at most. `check`
+//!    marks a signer that does not sign, and `serve` begins without it, unless none signs. What is set wrongly is
+//!    named. No output shows the path of a signer's URL.
 
 use alloy::primitives::{Address, U256};
 use e2e::anvil::dev_key;
-use e2e::daemon::{Daemon, DaemonOptions, check};
+use e2e::daemon::Daemon;
 use e2e::keyholders::{Kms, RemoteSigner};
-use e2e::process::eventually;
-use e2e::relay::attest;
-use serde_json::{Value, json};
+use e2e::process::wait_until;
+use e2e::relay::RelayClient;
 
-use crate::audit::{PATIENCE, Stage, agent, relayer};
+use crate::accounts::account;
+use crate::stage::{PATIENCE, Stage, start, state, until_executed};
 
-const SEND: &str = "eth_sendRawTransaction";
 const PATH: &str = "s3cr3tsigner";
 
-pub(crate) async fn fund(stage: &Stage, account: Address) {
-    let wei = U256::from(10).pow(U256::from(20));
-    let _: Value = stage.chain.node.request("anvil_setBalance", json!([account, wei])).await.unwrap();
+/// A key in KMS and two remote signers, each with its account.
+struct Signers {
+    stage: Stage,
+    kms: Kms,
+    remote: [RemoteSigner; 2],
 }
 
-fn remote(stage: &Stage, signer: &RemoteSigner, path: &str) -> DaemonOptions {
-    let account = relayer().address();
-    let options = stage.options.clone().account(account).var("RELAYER_KEY_REMOTE_ADDRESS", account);
-    options.var("RELAYER_KEY_REMOTE", format!("{}/{path}", signer.url()))
-}
-
-#[tokio::test]
-async fn relays_are_signed_by_kms_and_a_kms_that_is_silent_or_lost_the_key_sends_nothing() {
-    let stage = Stage::set().await;
-    let mut kms = Kms::start().await.unwrap();
-    fund(&stage, kms.address).await;
-    let options = stage.options.clone().account(kms.address).var("RELAY_WAIT_SECONDS", 6);
-    let options = kms.vars().into_iter().fold(options, |options, (name, value)| options.var(name, value));
-    let mut daemon = Daemon::start(&options).await.unwrap();
-    let client = daemon.client();
-    let alice = agent("alice");
-    let first = stage.desk.registration(&alice, 0);
-    client.relay(&first).await.ok();
-    assert_eq!(client.get("/status").await.ok()["relayer"], kms.address.to_string());
-
-    kms.pause(true).unwrap();
-    stage.proxy.reset();
-    let second = stage.desk.request(&alice, 1, &attest(1));
-    assert_eq!(client.relay(&second).await.status, 202);
-    daemon.logged(&["not signed", "did not answer within 5s"], PATIENCE).await.unwrap();
-    assert_eq!(stage.proxy.calls(SEND), 0);
-    kms.pause(false).unwrap();
-    eventually("executed", PATIENCE, async || {
-        (client.state(&second).await.ok()["state"] == "executed").then_some(())
-    })
-    .await
-    .unwrap();
-    crate::audit::audit(&stage.chain, &options, &client, &[&first, &second]).await;
-
-    kms.forget_keys().await.unwrap();
-    stage.proxy.reset();
-    assert_eq!(client.relay(&stage.desk.registration(&agent("bob"), 0)).await.status, 202);
-    daemon.logged(&["not signed", "the signer refused", "NotFound"], PATIENCE).await.unwrap();
-    assert_eq!(stage.proxy.calls(SEND), 0);
-}
-
-#[tokio::test]
-async fn relays_are_signed_by_a_remote_signer_whatever_form_its_answer_has() {
-    let stage = Stage::set().await;
-    let signer = RemoteSigner::start(&relayer(), &dev_key(8)).await.unwrap();
-    let alice = agent("alice");
-    let mut executed = Vec::new();
-    for (nonce, path) in [(0, ""), (1, "bare")] {
-        let daemon = Daemon::start(&remote(&stage, &signer, path)).await.unwrap();
-        let request = match nonce {
-            0 => stage.desk.registration(&alice, 0),
-            _ => stage.desk.request(&alice, nonce, &attest(1)),
-        };
-        daemon.client().relay(&request).await.ok();
-        executed.push(request);
+impl Signers {
+    async fn set() -> Self {
+        let mut stage = Stage::set().await;
+        let kms = Kms::start().await.unwrap();
+        let rich = U256::from(10).pow(U256::from(20));
+        stage.chain.node.set_balance(kms.address, rich).await.unwrap();
+        let keys = [dev_key(1), dev_key(2)];
+        let [first, second] = keys.each_ref().map(|key| key.address());
+        let start = async |key| RemoteSigner::start(key, &dev_key(8)).await.unwrap();
+        let remote = [start(&keys[0]).await, start(&keys[1]).await];
+        stage.accounts = vec![kms.address, first, second];
+        stage.options = stage.options.without("RELAYER_KEY").var("RELAYER_KEY_KMS_ADDRESS", kms.address);
+        for (name, value) in kms.vars() {
+            stage.options = stage.options.var(name, value);
+        }
+        // The second answers with the bytes, the first with an object.
+        let urls = format!("{}/{PATH},{}/bare/{PATH}", remote[0].url(), remote[1].url());
+        let stage = stage.var("RELAYER_KEY_REMOTE", urls).var("SIGNER_TIMEOUT_SECONDS", 2);
+        let stage = stage.var("RELAYER_KEY_REMOTE_ADDRESS", format!("{first},{second}"));
+        Self { stage, kms, remote }
     }
-    let daemon = Daemon::start(&remote(&stage, &signer, "")).await.unwrap();
-    stage.audit(&daemon.client(), &executed.iter().collect::<Vec<_>>()).await;
+
+    /// Has twelve relays sent at once by these accounts, and waits until they are executed.
+    async fn carried_by(&self, client: &RelayClient, name: &str, accounts: &[usize]) {
+        let (requests, before) = (self.stage.registrations(name, 12), self.stage.sent_by_each().await);
+        self.stage.leave_all_pending(client, &requests).await;
+        let after = self.stage.sent_by_each().await;
+        let carrying = (0..after.len()).filter(|index| after[*index] > before[*index]);
+        assert_eq!(carrying.collect::<Vec<_>>(), accounts, "{name}");
+        self.stage.mine().await;
+        until_executed(client, &requests).await;
+    }
+
+    async fn until_state(&self, client: &RelayClient, index: usize, state: &str) {
+        let of = self.stage.accounts[index];
+        wait_until(state, PATIENCE, async || account(client, of).await["state"] == state).await;
+    }
+}
+
+/// The lines that say why an account is not signed for.
+fn reasons(log: &str, account: Address) -> Vec<&str> {
+    let account = account.to_string();
+    log.lines().filter(|line| line.contains("ERROR") && line.contains(&account)).collect()
 }
 
 #[tokio::test]
-async fn a_signer_that_is_slow_refuses_or_signs_for_another_sends_nothing_until_it_signs_again() {
-    let stage = Stage::set().await;
-    let signer = RemoteSigner::start(&relayer(), &dev_key(8)).await.unwrap();
-    let options = remote(&stage, &signer, PATH).var("SIGNER_TIMEOUT_SECONDS", 1).var("RELAY_WAIT_SECONDS", 1);
-    let mut daemon = Daemon::start(&options).await.unwrap();
-    let client = daemon.client();
-    let mut executed = Vec::new();
-    for (mode, why) in [
-        ("slow", "did not answer within 1s"),
+async fn a_signer_that_fails_stops_its_account_alone_and_the_others_carry_its_relays() {
+    let mut signers = Signers::set().await;
+    let first = signers.stage.accounts[1];
+    let (daemon, client) = signers.stage.daemon().await;
+    signers.carried_by(&client, "all", &[0, 1, 2]).await;
+    let modes = [
+        ("slow", "did not answer within 2s"),
         ("refuse", "the signer refused: this signer signs nothing today"),
         ("status", "the signer refused: status 502"),
         ("other", "signed for another address"),
         ("change", "signed another transaction"),
-    ] {
-        signer.mode(mode).await.unwrap();
-        stage.proxy.reset();
-        let request = stage.desk.registration(&agent(mode), 0);
-        assert_eq!(client.relay(&request).await.status, 202, "{mode}");
-        daemon.logged(&["not signed", why], PATIENCE).await.unwrap();
-        assert_eq!(stage.proxy.calls(SEND), 0, "{mode}: something was sent");
-        assert_eq!(client.state(&request).await.ok()["txHashes"], json!([]), "{mode}");
-        signer.mode("good").await.unwrap();
-        eventually("executed", PATIENCE, async || {
-            (client.state(&request).await.ok()["state"] == "executed").then_some(())
-        })
-        .await
-        .unwrap();
-        executed.push(request);
+    ];
+    for (turn, (mode, why)) in modes.into_iter().enumerate() {
+        signers.remote[0].mode(mode).await.unwrap();
+        signers.carried_by(&client, mode, &[0, 2]).await;
+        signers.until_state(&client, 1, "signerFailed").await;
+        assert_eq!(client.metric(&format!("relayer_account_ready{{account=\"{first}\"}}")).await, 0.0);
+        assert_eq!(client.get("/readyz").await.status, 200, "the others go on");
+        let log = daemon.log();
+        let reasons = reasons(&log, first);
+        assert_eq!(reasons.len(), turn + 1, "one line each: {reasons:#?}");
+        assert!(reasons[turn].contains(why), "{}", reasons[turn]);
+        signers.remote[0].mode("good").await.unwrap();
+        signers.until_state(&client, 1, "ready").await;
     }
-    stage.audit(&client, &executed.iter().collect::<Vec<_>>()).await;
-    assert!(!daemon.kill().contains(PATH), "the log shows the path of the signer's URL");
+    // What was signed is mined without them.
+    let requests = signers.stage.registrations("in flight", 6);
+    signers.stage.leave_all_pending(&client, &requests).await;
+    daemon.kill();
+    signers.kms.pause(true).unwrap();
+    signers.remote[0].mode("refuse").await.unwrap();
+    let (daemon, client) = signers.stage.daemon().await;
+    signers.stage.mine().await;
+    until_executed(&client, &requests).await;
+    signers.carried_by(&client, "one", &[2]).await;
+    signers.kms.pause(false).unwrap();
+    signers.remote[0].mode("good").await.unwrap();
+    signers.until_state(&client, 0, "ready").await;
+    signers.until_state(&client, 1, "ready").await;
+    signers.carried_by(&client, "all again", &[0, 1, 2]).await;
+    signers.kms.forget_keys().await.unwrap();
+    signers.carried_by(&client, "forgotten", &[1, 2]).await;
+    signers.stage.audit(&client).await;
+    let log = daemon.kill();
+    let last = reasons(&log, signers.stage.accounts[0]).pop().unwrap_or_default().to_owned();
+    assert!(last.contains("the signer refused") && last.contains("NotFound"), "{last}");
+    assert!(reasons(&log, signers.stage.accounts[2]).is_empty() && !log.contains(PATH));
 }
 
 #[tokio::test]
-async fn a_relay_that_cannot_be_signed_for_is_dropped_with_a_code_and_nothing_sent() {
-    let stage = Stage::set().await;
-    let signer = RemoteSigner::start(&relayer(), &dev_key(8)).await.unwrap();
-    let options = remote(&stage, &signer, "").var("RELAY_RETRY_SECONDS", 2);
-    let daemon = Daemon::start(&options).await.unwrap();
-    signer.mode("refuse").await.unwrap();
-    stage.proxy.reset();
-    let answer = daemon.client().relay(&stage.desk.registration(&agent("alice"), 0)).await;
-    answer.refused(500, "SIGNER_FAILED", "Relayer could not sign. Nothing was sent.");
-    assert_eq!(stage.proxy.calls(SEND), 0);
-}
+async fn where_no_account_can_sign_nothing_is_sent_and_what_is_wrong_from_the_start_is_named() {
+    let mut signers = Signers::set().await;
+    let stage = &signers.stage;
+    let (first, second) = (stage.accounts[1], stage.accounts[2]);
+    let alone = stage.options.clone().without("RELAYER_KEY_KMS").without("RELAYER_KEY_KMS_ADDRESS");
+    let alone = alone.var("RELAYER_KEY_REMOTE", format!("{}/{PATH}", signers.remote[0].url()));
+    let alone = alone.var("RELAYER_KEY_REMOTE_ADDRESS", first);
+    let (daemon, client) = start(&alone.clone().var("RELAY_WAIT_SECONDS", 1)).await;
+    signers.remote[0].mode("refuse").await.unwrap();
+    let waiting = stage.registration("waiting");
+    stage.expect([&waiting]);
+    assert_eq!(client.relay(&waiting).await.status, 202);
+    wait_until("told", PATIENCE, async || !reasons(&daemon.log(), first).is_empty()).await;
+    assert_eq!((state(&client, &waiting).await, stage.sent().len()), ("pending".into(), 0));
+    signers.remote[0].mode("good").await.unwrap();
+    until_executed(&client, &[waiting]).await;
+    drop(daemon);
+    let (daemon, client) = start(&alone.var("RELAY_RETRY_SECONDS", 2)).await;
+    signers.remote[0].mode("refuse").await.unwrap();
+    let message = "Relayer could not sign. Nothing was sent.";
+    client.relay(&stage.registration("dropped")).await.refused(500, "SIGNER_FAILED", message);
+    assert_eq!(stage.sent().len(), 1);
+    stage.audit(&client).await;
+    drop(daemon);
 
-#[tokio::test]
-async fn a_signer_that_is_wrong_from_the_start_stops_serve_and_check() {
-    let stage = Stage::set().await;
-    let signer = RemoteSigner::start(&relayer(), &dev_key(8)).await.unwrap();
-    let good = remote(&stage, &signer, PATH);
-    let (is_good, printed) = check(&good).await.unwrap();
-    assert!(is_good && printed.contains(&format!("by the signer at {}", signer.url())), "{printed}");
-    signer.mode("other").await.unwrap();
-    for printed in [Daemon::refuse(&good).await.unwrap(), check(&good).await.unwrap().1] {
-        assert!(printed.contains("✗ signer") && printed.contains("for another address"), "{printed}");
-        assert!(!printed.contains(PATH), "{printed}");
-    }
-    let both = good.clone().key(&relayer());
+    let (is_good, printed) = stage.options.check().await.unwrap();
+    let warning = printed.lines().filter(|line| line.starts_with("! signer")).collect::<Vec<_>>();
+    assert!(is_good && warning.len() == 1 && warning[0].contains(&first.to_string()), "{printed}");
+    signers.remote[0].mode("good").await.unwrap();
+    let both = stage.options.clone().var("RELAYER_KEY", format!("0x{}", "11".repeat(32)));
     assert!(Daemon::refuse(&both).await.unwrap().contains("more than one key"));
-    let nowhere = good.clone().without("RELAYER_KEY_REMOTE_ADDRESS");
-    assert!(Daemon::refuse(&nowhere).await.unwrap().contains("RELAYER_KEY_REMOTE_ADDRESS"));
-    let dead = good
-        .var("RELAYER_KEY_REMOTE", format!("http://127.0.0.1:{}/{PATH}", e2e::process::free_port().unwrap()));
-    let printed = Daemon::refuse(&dead).await.unwrap();
-    assert!(
-        printed.contains("✗ signer") && printed.contains("cannot be reached") && !printed.contains(PATH),
-        "{printed}"
-    );
+    let twice = stage.options.clone().var("RELAYER_KEY_KMS_ADDRESS", second);
+    assert!(Daemon::refuse(&twice).await.unwrap().contains("has two signers"));
+    // The key in KMS is another account's: that account alone is left out.
+    let other = stage.options.clone().var("RELAYER_KEY_KMS_ADDRESS", dev_key(3).address());
+    let (is_good, printed) = other.check().await.unwrap();
+    let line = printed.lines().find(|line| line.starts_with("! signer")).unwrap_or_default();
+    assert!(is_good && line.contains("for another address"), "{printed}");
+
+    signers.kms.pause(true).unwrap();
+    for signer in &signers.remote {
+        signer.mode("refuse").await.unwrap();
+    }
+    let printed = Daemon::refuse(&signers.stage.options).await.unwrap();
+    assert_eq!(printed.lines().filter(|line| line.starts_with("✗ signer")).count(), 3, "{printed}");
+    assert!(!printed.contains(PATH), "{printed}");
 }

@@ -1,12 +1,11 @@
-//! The relayer, end to end: the real daemon on a real chain, one module per promise it keeps.
+//! The relayer, end to end: the real daemon on a real chain. What is here is wiring, kills, and what no one here
+//! wrote: nodes, databases, signers, clients. Rules, orders of faults and formats are in `relayer-daemon`'s and
+//! the core's own tests.
 //!
-//! One test binary, so that the daemon is built once and linking does not cost more than the tests. Every
-//! test has a chain, a journal and a daemon of its own.
+//! One test binary, so that the daemon is built once and linking does not cost more than the tests.
 
 mod accounts;
 mod api;
-mod audit;
-mod block_times;
 mod budget;
 mod chain;
 mod check;
@@ -14,23 +13,17 @@ mod connections;
 mod crash;
 mod drain;
 mod errors;
-mod faults;
 mod fleet;
 mod https;
-mod key_rotation;
 mod keyholders;
 mod limits;
 mod load;
-mod nonces;
 mod outages;
 mod policy;
-mod readiness;
-mod receipts;
-mod reverts;
 mod rpc;
 mod secrets;
-mod several_signers;
 mod signers;
 mod soak;
+mod stage;
 mod telemetry;
 mod webhooks;

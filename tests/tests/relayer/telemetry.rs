@@ -6,75 +6,44 @@
 //! 2. With a collector: spans of one relay in its client's trace, and the metrics of `/metrics`; no secrets.
 //! 3. A collector that is down holds up no relay, and the log says so once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 
-use e2e::daemon::Daemon;
-use e2e::hooks::{Delivery, Receiver, Reply};
-use e2e::process::{eventually, free_port};
-use e2e::relay::RelayClient;
+use e2e::fault::{Fault, Rule};
+use e2e::hooks::{Receiver, Reply};
+use e2e::process::{eventually, free_port, wait_until};
 use e2e::repo;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::audit::{PATIENCE, Stage, agent};
+use crate::stage::{PATIENCE, Stage, start};
 
 /// The labels that Prometheus adds.
 const ADDED: [&str; 2] = ["instance", "job"];
 
-/// The samples of `/metrics`: each name with the values of its labels.
-async fn samples(client: &RelayClient) -> BTreeMap<String, BTreeMap<String, BTreeSet<String>>> {
-    let mut samples: BTreeMap<String, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
-    for line in client.get("/metrics").await.text.lines().filter(|line| !line.starts_with('#')) {
-        let name = line.split(['{', ' ']).next().unwrap();
-        let known = samples.entry(name.to_owned()).or_default();
-        let labels =
-            line.split_once('{').and_then(|(_, rest)| rest.rsplit_once('}')).map_or("", |(labels, _)| labels);
-        for pair in labels.split("\",").filter(|pair| !pair.is_empty()) {
-            let (label, value) = pair.split_once("=\"").unwrap();
-            known.entry(label.to_owned()).or_default().insert(value.trim_end_matches('"').to_owned());
-        }
+/// What an expression names that is not in the daemon's metrics.
+fn unknown(expression: &str, metrics: &str) -> Vec<String> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let names = expression.split(|c| !is_word(c)).filter(|word| word.starts_with("relayer_"));
+    let (mut unknown, mut samples) = (Vec::new(), String::new());
+    for name in names {
+        let found = metrics.lines().filter(|line| line.split(['{', ' ']).next() == Some(name));
+        let found: Vec<&str> = found.collect();
+        samples.push_str(&found.join("\n"));
+        unknown.extend(found.is_empty().then(|| name.to_owned()));
     }
-    samples
-}
-
-/// What an expression names and the daemon lacks.
-fn unknown(expression: &str, samples: &BTreeMap<String, BTreeMap<String, BTreeSet<String>>>) -> Vec<String> {
-    let mut unknown = Vec::new();
-    let mut labels: BTreeSet<&str> = ADDED.into();
-    for (start, _) in expression.match_indices("relayer_") {
-        let rest = &expression[start..];
-        let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len());
-        let (name, rest) = rest.split_at(end);
-        let Some(known) = samples.get(name) else {
-            unknown.push(name.to_owned());
-            continue;
-        };
-        labels.extend(known.keys().map(String::as_str));
-        let matchers =
-            rest.strip_prefix('{').and_then(|rest| rest.split_once('}')).map_or("", |(inner, _)| inner);
-        for matcher in matchers.split("\",").filter(|matcher| !matcher.is_empty()) {
-            let at = matcher.find(['=', '!']).unwrap();
-            let (label, value) = (
-                &matcher[..at],
-                matcher[at..].trim_start_matches(['=', '!', '~', '"']).trim_end_matches('"'),
-            );
-            let Some(values) = known.get(label) else {
-                if !ADDED.contains(&label) {
-                    unknown.push(format!("{name}{{{label}}}"));
-                }
-                continue;
-            };
-            // Statuses appear as they come; the other sets are closed.
-            if label != "status" {
-                let missing = value.split('|').filter(|value| !values.contains(*value));
-                unknown.extend(missing.map(|value| format!("{name}{{{label}={value}}}")));
-            }
-        }
-    }
-    for by in expression.split(" by (").skip(1).filter_map(|rest| rest.split(')').next()) {
-        unknown.extend(
-            by.split(", ").filter(|label| !labels.contains(label)).map(|label| format!("by {label}")),
-        );
+    // Statuses appear as they come; the sets of the other labels' values are closed.
+    let has = |label: &str, value: &str| {
+        let value = if label == "status" { "" } else { value };
+        let is_sample = |before| samples.contains(&format!("{before}{label}=\"{value}"));
+        ADDED.contains(&label) || is_sample('{') || is_sample(',')
+    };
+    let grouped = expression.split(" by (").skip(1).filter_map(|rest| rest.split(')').next());
+    let grouped = grouped.flat_map(|labels| labels.split(", ")).filter(|label| !has(label, ""));
+    unknown.extend(grouped.map(|label| format!("by {label}")));
+    for matcher in expression.split('"').collect::<Vec<_>>().chunks_exact(2) {
+        let label = matcher[0].trim_end_matches(['=', '!', '~']).rsplit(|c| !is_word(c)).next().unwrap();
+        let values = matcher[1].split('|').filter(|value| !has(label, &format!("{value}\"")));
+        unknown.extend(values.map(|value| format!("{label}={value}")));
     }
     unknown
 }
@@ -83,150 +52,110 @@ fn unknown(expression: &str, samples: &BTreeMap<String, BTreeMap<String, BTreeSe
 async fn every_metric_in_dashboard_and_alerts_is_one_of_the_daemons() {
     let stage = Stage::set().await;
     let (_daemon, client) = stage.daemon().await;
-    client.relay(&stage.desk.registration(&agent("alice"), 0)).await.ok();
+    stage.register(&client, "alice").await;
     // A call without an answer, so that every result has been seen.
-    stage.proxy.inject(e2e::fault::Rule::any(e2e::fault::Fault::Refuse).once());
+    stage.proxy.inject(Rule::any(Fault::Refuse).once());
     client.get("/status").await;
-    stage.proxy.heal();
-    let samples = samples(&client).await;
-    let ops = repo::root().join("relayer-daemon/ops");
-    let alerts = fs::read_to_string(ops.join("alerts.yaml")).unwrap();
-    let mut expressions: Vec<String> =
-        alerts.lines().filter_map(|line| line.trim().strip_prefix("expr: ")).map(str::to_owned).collect();
-    let dashboard: Value =
-        serde_json::from_str(&fs::read_to_string(ops.join("dashboard.json")).unwrap()).unwrap();
-    let mut shown = String::new();
-    for panel in dashboard["panels"].as_array().unwrap() {
-        for target in panel["targets"].as_array().unwrap() {
-            let expression = target["expr"].as_str().unwrap();
-            shown.push_str(expression);
-            expressions.push(expression.to_owned());
-        }
-    }
+    let metrics = client.get("/metrics").await.text;
+    let ops = |file: &str| fs::read_to_string(repo::root().join("relayer-daemon/ops").join(file)).unwrap();
+    let (alerts, dashboard) = (ops("alerts.yaml"), ops("dashboard.json"));
+    let alerts = alerts.lines().filter_map(|line| line.trim().strip_prefix("expr: ").map(str::to_owned));
+    let dashboard: Value = serde_json::from_str(&dashboard).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
+    let shown: Vec<String> = targets.map(|target| target["expr"].as_str().unwrap().to_owned()).collect();
     for of_fleets in ["fleet_daemons{", "leases{", "leases_lost_total{", "relays_claimed_total{"] {
-        assert!(shown.contains(&format!("relayer_{of_fleets}")), "{of_fleets} is on no panel");
+        assert!(shown.iter().any(|shown| shown.contains(of_fleets)), "{of_fleets} is on no panel");
     }
-    for variable in dashboard["templating"]["list"].as_array().unwrap() {
-        expressions.push(variable["query"].as_str().unwrap().to_owned());
-    }
+    let variables = dashboard["templating"]["list"].as_array().unwrap().iter();
+    let variables = variables.map(|variable| variable["query"].as_str().unwrap().to_owned());
+    let expressions: Vec<String> = alerts.chain(shown).chain(variables).collect();
     assert!(expressions.len() > 40, "only {} expressions: what was read?", expressions.len());
     for expression in &expressions {
-        assert_eq!(unknown(expression, &samples), Vec::<String>::new(), "{expression}");
+        assert_eq!(unknown(expression, &metrics), Vec::<String>::new(), "{expression}");
     }
     // The check itself finds what is wrong.
     for (wrong, found) in [
         ("rate(relayer_relay_total[5m])", "relayer_relay_total"),
-        ("relayer_relays_total{states=\"executed\"}", "relayer_relays_total{states}"),
-        ("relayer_relays_total{state=\"done\"}", "relayer_relays_total{state=done}"),
+        ("relayer_relays_total{states=\"executed\"}", "states=executed"),
+        ("relayer_relays_total{state=\"done\"}", "state=done"),
         ("sum by (code) (relayer_relays_total)", "by code"),
     ] {
-        assert_eq!(unknown(wrong, &samples), [found]);
+        assert_eq!(unknown(wrong, &metrics), [found]);
     }
-}
-
-/// The spans that a collector got: name, trace, parent and attributes.
-fn spans(collector: &Receiver) -> Vec<Value> {
-    let posts = collector.deliveries();
-    let traces = posts.iter().filter(|post| post.path == "/v1/traces").map(Delivery::json);
-    traces
-        .flat_map(|body| body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone())
-        .collect()
-}
-
-fn metric_names(collector: &Receiver) -> BTreeSet<String> {
-    let posts = collector.deliveries();
-    let Some(last) = posts.iter().rfind(|post| post.path == "/v1/metrics") else { return BTreeSet::new() };
-    let metrics = last.json()["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array().unwrap().clone();
-    metrics.iter().map(|metric| metric["name"].as_str().unwrap().to_owned()).collect()
 }
 
 #[tokio::test]
 async fn a_collector_gets_the_spans_of_a_relay_in_its_clients_trace_and_all_metrics() {
     const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
-    let stage = Stage::set().await;
     let collector = Receiver::start().await.unwrap();
-    let options = stage
-        .options
-        .clone()
-        .var("OTEL_EXPORTER_OTLP_ENDPOINT", collector.origin())
-        .var("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer t0ken")
-        .var("OTEL_SERVICE_NAME", "relayer-under-test")
-        .var("OTEL_METRIC_EXPORT_INTERVAL", 500);
-    let daemon = Daemon::start(&options).await.unwrap();
-    let client = daemon.client().with("traceparent", &format!("00-{TRACE}-b7ad6b7169203331-01"));
-    let request = stage.desk.registration(&agent("alice"), 0);
-    client.relay(&request).await.ok();
-    let named = |spans: &[Value], name: &str| spans.iter().find(|span| span["name"] == name).cloned();
-    let all = eventually("traced", PATIENCE, async || {
-        let spans = spans(&collector);
-        ["http", "relay.admit", "relay.check", "rpc", "sender.sign", "sender.send", "sender.settle"]
-            .iter()
-            .all(|name| named(&spans, name).is_some())
-            .then_some(spans)
+    let stage = Stage::set().await.var("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url());
+    let stage = stage.var("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer t0ken");
+    let stage = stage.var("OTEL_SERVICE_NAME", "relayer-under-test").var("OTEL_METRIC_EXPORT_INTERVAL", 500);
+    let (daemon, client) = stage.daemon().await;
+    let traced = client.with("traceparent", &format!("00-{TRACE}-b7ad6b7169203331-01"));
+    let request = stage.registration("alice");
+    stage.relay(&traced, &request).await;
+    let bodies = |path: &'static str| {
+        let posts = collector.deliveries().into_iter().filter(move |post| post.path == path);
+        posts.map(|post| post.json()).collect::<Vec<_>>()
+    };
+    let names = ["relay.admit", "relay.check", "rpc", "sender.sign", "sender.send", "sender.settle"];
+    let spans = eventually("traced", PATIENCE, async || {
+        let spans =
+            |body: &Value| body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone();
+        let spans: Vec<Value> = bodies("/v1/traces").iter().flat_map(spans).collect();
+        names.iter().all(|name| spans.iter().any(|span| span["name"] == *name)).then_some(spans)
     })
     .await
     .unwrap();
-    let http = all.iter().find(|span| span["name"] == "http" && span["traceId"] == TRACE).unwrap();
-    assert_eq!((&http["parentSpanId"], &http["kind"]), (&"b7ad6b7169203331".into(), &2.into()));
-    let (admit, check) = (named(&all, "relay.admit").unwrap(), named(&all, "relay.check").unwrap());
-    assert_eq!((&admit["traceId"], &admit["parentSpanId"]), (&TRACE.into(), &http["spanId"]));
-    assert_eq!((&check["traceId"], &check["parentSpanId"]), (&TRACE.into(), &admit["spanId"]));
-    let call = all.iter().find(|span| span["name"] == "rpc" && span["parentSpanId"] == check["spanId"]);
-    assert_eq!(call.unwrap()["kind"], 3);
     let id = request.id.to_string();
-    for name in ["sender.sign", "sender.send", "sender.settle"] {
-        assert!(named(&all, name).unwrap()["attributes"].to_string().contains(&id), "{name}");
+    // From the client's own span down; and what the sender does for several relays, by the relay.
+    let mut parent = json!("b7ad6b7169203331");
+    for name in ["http", "relay.admit", "relay.check", "rpc"] {
+        let is_below = |span: &&Value| span["name"] == name && span["parentSpanId"] == parent;
+        let span = spans.iter().find(is_below).unwrap_or_else(|| panic!("{name} is not below {parent}"));
+        assert_eq!(span["traceId"], TRACE);
+        parent = span["spanId"].clone();
     }
-    eventually("measured", PATIENCE, async || {
+    for name in &names[3..] {
+        let is_about = |span: &Value| span["name"] == *name && span["attributes"].to_string().contains(&id);
+        assert!(spans.iter().any(is_about), "{name}");
+    }
+    wait_until("measured", PATIENCE, async || {
         let text = client.get("/metrics").await.text;
-        let families: BTreeSet<String> = text
-            .lines()
-            .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next().map(str::to_owned))
-            .collect();
-        (metric_names(&collector) == families).then_some(())
+        let families = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+        let last = bodies("/v1/metrics").pop().unwrap_or_default();
+        let metrics = last["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array();
+        let exported = metrics.into_iter().flatten().map(|metric| metric["name"].as_str().unwrap());
+        exported.collect::<BTreeSet<_>>() == families.collect()
     })
-    .await
-    .unwrap();
-    let posts = collector.deliveries();
-    for post in &posts {
-        assert_eq!(post.headers["authorization"], "Bearer t0ken");
-        assert!(post.body.contains("relayer-under-test"), "{}", post.body);
-    }
-    let bodies: String = posts.iter().map(|post| post.body.as_str()).collect();
+    .await;
     let data = request.signed.request.data.to_string();
-    assert!(!bodies.contains(&data[2..]), "calldata is in a span");
+    for post in collector.deliveries() {
+        assert_eq!(post.header("authorization"), "Bearer t0ken");
+        assert!(post.body.contains("relayer-under-test"), "{}", post.body);
+        assert!(!post.body.contains(&data[2..]), "calldata is in a span");
+    }
     let log = daemon.kill();
     assert!(!log.contains("t0ken") && !log.contains("relayer_spans"), "spans or a header are in the log");
 }
 
 #[tokio::test]
 async fn a_collector_that_is_down_holds_up_no_relay_and_the_log_says_so_once() {
-    let stage = Stage::set().await;
-    let dead = format!("http://127.0.0.1:{}", free_port().unwrap());
-    let options = stage
-        .options
-        .clone()
-        .var("OTEL_EXPORTER_OTLP_ENDPOINT", dead)
-        .var("OTEL_METRIC_EXPORT_INTERVAL", 100);
-    let mut daemon = Daemon::start(&options).await.unwrap();
-    let client = daemon.client();
-    let requests: Vec<_> =
-        (0..5).map(|index| stage.desk.registration(&agent(&format!("{index}")), 0)).collect();
-    for request in &requests {
-        client.relay(request).await.ok();
-    }
-    daemon.logged(&["collector takes nothing", "cannot be reached"], PATIENCE).await.unwrap();
-    stage.audit(&client, &requests.iter().collect::<Vec<_>>()).await;
-    assert_eq!(daemon.log().matches("collector takes nothing").count(), 1);
-
-    // One that refuses is as good as none; one that is wrong stops the start.
+    let stage = Stage::set().await.var("OTEL_METRIC_EXPORT_INTERVAL", 100);
     let refusing = Receiver::start().await.unwrap();
     refusing.answer_by(|_| Reply::status(503));
-    let options = options.var("OTEL_EXPORTER_OTLP_ENDPOINT", "ftp://s3cr3t/");
-    daemon.terminate().await.unwrap();
-    let refused = Daemon::refuse(&options).await.unwrap();
-    assert!(refused.contains("✗ telemetry") && !refused.contains("s3cr3t"), "{refused}");
-    let mut daemon =
-        Daemon::start(&options.var("OTEL_EXPORTER_OTLP_ENDPOINT", refusing.origin())).await.unwrap();
-    daemon.logged(&["collector takes nothing", "status 503"], PATIENCE).await.unwrap();
+    let dead = format!("http://127.0.0.1:{}", free_port().unwrap());
+    // One that refuses is as good as none.
+    for (url, why) in [(dead.as_str(), "cannot be reached"), (refusing.url(), "status 503")] {
+        let options = stage.options.clone().var("OTEL_EXPORTER_OTLP_ENDPOINT", url);
+        let (mut daemon, client) = start(&options).await;
+        for request in stage.registrations(why, 3) {
+            stage.relay(&client, &request).await;
+        }
+        daemon.logged(&["collector takes nothing", why]).await.unwrap();
+        stage.audit(&client).await;
+        assert_eq!(daemon.log().matches("collector takes nothing").count(), 1);
+    }
 }

@@ -1,0 +1,249 @@
+//! What most tests begin with; and what has to be true in the end, whatever went wrong on the way.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use alloy::consensus::TxEnvelope;
+use alloy::eips::eip2718::Decodable2718 as _;
+use alloy::hex;
+use alloy::primitives::{Address, U256};
+use alloy::signers::local::PrivateKeySigner;
+use e2e::anvil::{AnvilOptions, dev_key};
+use e2e::chain::Chain;
+use e2e::client::Answer;
+use e2e::daemon::{Daemon, DaemonOptions};
+use e2e::process::{eventually, wait_until};
+use e2e::proxy::Proxy;
+use e2e::relay::{Desk, RelayClient, Signed};
+use e2e::seed::wallet;
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+/// How long anything may take that the daemon does by itself, on a machine that is busy with other tests.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What a request with a wrong signature, a used nonce or a deadline in the past is told.
+pub(crate) const MISMATCH: &str = "Invalid signature or nonce mismatch";
+
+/// An answer that is waited for in the background.
+pub(crate) type Posted = JoinHandle<reqwest::Result<Answer>>;
+
+/// A chain, a proxy before its node, and the settings of a daemon that sees the node through the proxy only.
+pub(crate) struct Stage {
+    pub(crate) chain: Chain,
+    pub(crate) proxy: Proxy,
+    pub(crate) desk: Desk,
+    pub(crate) options: DaemonOptions,
+    /// The accounts that pay.
+    pub(crate) accounts: Vec<Address>,
+    /// What the chain has to have executed in the end.
+    expected: RefCell<Vec<Signed>>,
+}
+
+impl Stage {
+    /// On a chain that makes a block for each transaction.
+    pub(crate) async fn set() -> Self {
+        Self::on(AnvilOptions::default()).await
+    }
+
+    /// On a chain of this kind.
+    pub(crate) async fn on(options: AnvilOptions) -> Self {
+        let chain = Chain::start(options).await.unwrap();
+        let proxy = Proxy::start(chain.node.url()).await.unwrap();
+        let options = DaemonOptions::new(proxy.url(), chain.contracts, &relayer());
+        let accounts = vec![relayer().address()];
+        Self { desk: Desk::of(&chain), chain, proxy, options, accounts, expected: RefCell::default() }
+    }
+
+    /// With this setting of the daemon.
+    pub(crate) fn var(self, name: &'static str, value: impl std::fmt::Display) -> Self {
+        Self { options: self.options.var(name, value), ..self }
+    }
+
+    /// With so many accounts.
+    pub(crate) fn keys(self, count: usize) -> Self {
+        let keys: Vec<PrivateKeySigner> = (1..=count).map(dev_key).collect();
+        let accounts = keys.iter().map(PrivateKeySigner::address).collect();
+        Self { options: self.options.keys(&keys), accounts, ..self }
+    }
+
+    /// Starts the daemon.
+    pub(crate) async fn daemon(&self) -> (Daemon, RelayClient) {
+        start(&self.options).await
+    }
+
+    /// The registration of this agent's wallet, its first request.
+    pub(crate) fn registration(&self, name: &str) -> Signed {
+        self.desk.registration(&agent(name), 0)
+    }
+
+    /// Registrations of so many wallets.
+    pub(crate) fn registrations(&self, name: &str, count: usize) -> Vec<Signed> {
+        (0..count).map(|index| self.registration(&format!("{name} {index}"))).collect()
+    }
+
+    /// Has a request executed; the answer.
+    pub(crate) async fn relay(&self, client: &RelayClient, request: &Signed) -> Value {
+        let answer = client.relay(request).await.ok();
+        self.expect([request]);
+        answer
+    }
+
+    /// Has this agent register; the answer.
+    pub(crate) async fn register(&self, client: &RelayClient, name: &str) -> Value {
+        self.relay(client, &self.registration(name)).await
+    }
+
+    /// The chain has to have executed these in the end.
+    pub(crate) fn expect<'a>(&self, requests: impl IntoIterator<Item = &'a Signed>) {
+        self.expected.borrow_mut().extend(requests.into_iter().cloned());
+    }
+
+    /// See [`Self::leave_all_pending`].
+    pub(crate) async fn leave_pending(&self, client: &RelayClient, request: &Signed) -> Posted {
+        self.leave_all_pending(client, std::slice::from_ref(request)).await.remove(0)
+    }
+
+    /// Posts requests that have to be executed in the end, while the chain makes no blocks; returns once the
+    /// node has their transactions.
+    pub(crate) async fn leave_all_pending(&self, client: &RelayClient, requests: &[Signed]) -> Vec<Posted> {
+        self.chain.node.set_automine(false).await.unwrap();
+        let before = self.waiting().await;
+        let posted = requests.iter().map(|request| post(client, request)).collect();
+        self.expect(requests);
+        let all = before + requests.len() as u64;
+        wait_until("in the pool", PATIENCE, async || self.waiting().await == all).await;
+        posted
+    }
+
+    /// Transactions of the accounts in the node's pool.
+    pub(crate) async fn waiting(&self) -> u64 {
+        let mut waiting = 0;
+        for account in &self.accounts {
+            let (mined, pending) = self.chain.nonces_of(*account).await.unwrap();
+            waiting += pending - mined;
+        }
+        waiting
+    }
+
+    /// How many transactions each account has sent.
+    pub(crate) async fn sent_by_each(&self) -> Vec<u64> {
+        join_all(self.accounts.iter().map(async |account| self.chain.nonces_of(*account).await.unwrap().1))
+            .await
+    }
+
+    /// Has one block mine all that is pending, and lets the chain make blocks again.
+    pub(crate) async fn mine(&self) {
+        self.chain.node.mine(1).await.unwrap();
+        self.chain.node.set_automine(true).await.unwrap();
+    }
+
+    /// The next block's base fee, wei.
+    pub(crate) async fn gas_costs(&self, wei: u128) {
+        self.chain.node.command("anvil_setNextBlockBaseFeePerGas", json!([U256::from(wei)])).await.unwrap();
+    }
+
+    /// Every transaction that was sent through the proxy, in order, repetitions left out.
+    pub(crate) fn sent(&self) -> Vec<TxEnvelope> {
+        let mut sent: Vec<TxEnvelope> = Vec::new();
+        for post in self.proxy.log().iter().filter(|post| post.body["method"] == "eth_sendRawTransaction") {
+            let raw = hex::decode(post.body["params"][0].as_str().unwrap()).unwrap();
+            let transaction = TxEnvelope::decode_2718_exact(&raw).unwrap();
+            if sent.iter().all(|other| other.tx_hash() != transaction.tx_hash()) {
+                sent.push(transaction);
+            }
+        }
+        sent
+    }
+
+    /// What these accounts have paid, wei.
+    pub(crate) async fn paid_by(&self, accounts: &[Address]) -> u128 {
+        let mut paid = 0;
+        for account in accounts {
+            let transactions = self.chain.transactions_of(*account).await.unwrap();
+            paid += transactions.values().map(|transaction| transaction.paid_wei).sum::<u128>();
+        }
+        paid
+    }
+
+    /// Once nothing is in flight: exactly the expected requests were executed, each once, and the daemon says
+    /// so; no transaction waits; and the budget counts what all accounts paid, to the wei.
+    pub(crate) async fn audit(&self, client: &RelayClient) {
+        self.audit_after_reorganisation(client, 0).await;
+    }
+
+    /// The same after a reorganisation: what the lost block had charged is not given back where the new one
+    /// is cheaper, so the budget may count more than was paid in the end, but no more than was paid in both.
+    pub(crate) async fn audit_after_reorganisation(&self, client: &RelayClient, undone_wei: u128) {
+        wait_until("settled", PATIENCE, async || {
+            let status = client.get("/status").await.ok();
+            let of_fleet = status["fleet"]["pending"].as_u64();
+            of_fleet.or(status["queue"]["depth"].as_u64()) == Some(0)
+        })
+        .await;
+        let expected = self.expected.borrow().clone();
+        let terms = |request: &Signed| {
+            let request = &request.signed.request;
+            (request.from, request.nonce.to::<u64>(), true)
+        };
+        let mut terms: Vec<_> = expected.iter().map(terms).collect();
+        let mut found = self.chain.executions().await.unwrap();
+        terms.sort_unstable();
+        found.sort_unstable();
+        assert_eq!(found, terms, "executions on chain");
+        for request in &expected {
+            assert_eq!(state(client, request).await, "executed");
+        }
+        assert_eq!(self.waiting().await, 0, "nothing waits");
+        let (used, paid) = (client.used_wei().await, self.paid_by(&self.accounts).await);
+        assert!((paid..=paid + undone_wei).contains(&used), "used {used}, paid {paid}, undone {undone_wei}");
+    }
+}
+
+/// Starts a daemon.
+pub(crate) async fn start(options: &DaemonOptions) -> (Daemon, RelayClient) {
+    let daemon = Daemon::start(options).await.unwrap();
+    let client = daemon.client();
+    (daemon, client)
+}
+
+/// The account that pays in most tests.
+pub(crate) fn relayer() -> PrivateKeySigner {
+    dev_key(9)
+}
+
+/// A key without any ETH.
+pub(crate) fn agent(name: &str) -> PrivateKeySigner {
+    wallet(&format!("relayed {name}"))
+}
+
+/// Posts in the background.
+pub(crate) fn post(client: &RelayClient, request: &Signed) -> Posted {
+    let (client, request) = (client.clone(), request.clone());
+    tokio::spawn(async move { client.try_relay(&request).await })
+}
+
+/// The answer to what was posted in the background.
+pub(crate) async fn answer(posted: Posted) -> Answer {
+    posted.await.unwrap().unwrap()
+}
+
+/// The state of a relay that the daemon knows.
+pub(crate) async fn state(client: &RelayClient, request: &Signed) -> Value {
+    client.state(request).await.ok()["state"].clone()
+}
+
+/// Waits until the daemon says that all of these are executed.
+pub(crate) async fn until_executed(client: &RelayClient, requests: &[Signed]) {
+    for request in requests {
+        let is_executed = async || client.state(request).await.json()["state"] == "executed";
+        wait_until("executed", PATIENCE, is_executed).await;
+    }
+}
+
+/// Waits until `/readyz` has this status; its answer.
+pub(crate) async fn until_ready_is(client: &RelayClient, status: u16) -> Answer {
+    let answer = async || Some(client.get("/readyz").await).filter(|answer| answer.status == status);
+    eventually("of that readiness", PATIENCE, answer).await.unwrap()
+}
