@@ -7,6 +7,8 @@
 #[path = "../../../tests/src/postgres.rs"]
 mod postgres_server;
 
+mod old_journal;
+
 mod sqlite {
     use relayer_daemon::store::Store;
     use std::{
@@ -76,7 +78,7 @@ mod postgres {
     use relayer_daemon::store::Store;
     use std::{sync::LazyLock, time::Duration};
 
-    static SERVER: LazyLock<Postgres> = LazyLock::new(|| Postgres::start(&["fsync=off"]));
+    pub(crate) static SERVER: LazyLock<Postgres> = LazyLock::new(|| Postgres::start(&["fsync=off"]));
 
     fn fresh() -> Store {
         Journal::new().open()
