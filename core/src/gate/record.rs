@@ -425,6 +425,32 @@ mod tests {
     }
 
     #[test]
+    fn a_line_with_any_byte_changed_is_refused() {
+        let line = line(VerifiedBy::Key, WALLET, 1_700_000_001, SITE, "a");
+        let keys = KeySet::parse(KEYS).unwrap();
+        let token = line.rsplit('"').nth(1).and_then(|token| Jws::parse(token).ok()).unwrap();
+        // The issuer has signed this token and no other.
+        let verify = |line: &str| {
+            AdmissionRecord::verify(
+                line,
+                &Trusted { keys: &keys, code: true, blocks: &[] },
+                |_, text, signature| text == token.signing_input && *signature == token.signature,
+            )
+        };
+        verify(&line).unwrap();
+        for place in 0..line.len() {
+            for other in [line.as_bytes()[place] ^ 1, line.as_bytes()[place] ^ 32, b'0'] {
+                let mut changed = line.clone().into_bytes();
+                changed[place] = other;
+                let Some(changed) = String::from_utf8(changed).ok().filter(|changed| *changed != line) else {
+                    continue;
+                };
+                assert!(verify(&changed).is_err(), "byte {place}: {changed}");
+            }
+        }
+    }
+
+    #[test]
     fn that_code_has_signed_is_the_issuers_word_alone() {
         let line = line(VerifiedBy::Code, WALLET, 1_700_000_001, SITE, "a");
         assert_eq!(verified(&line, false, true).unwrap_err(), RecordError::Code);
