@@ -5,6 +5,7 @@
 //! 3. In place of a verdict that is too old there is an error, whatever the clocks of the API say.
 //! 4. Bytes that are not the manifest's, of another registry, or lost by the disk give no verdict.
 //! 5. One file has one holder. Where the rate limit is used up, an update waits.
+//! 6. `run` updates, and reports spot checks that get no answer.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
 
@@ -16,7 +17,7 @@ use std::{
 };
 
 use common::{BUNDLES, Fault, MANIFESTS, Registry, Service, now_millis, wallet};
-use kya_local::{Address, Decision, Error, LocalKya, Options};
+use kya_local::{Address, Decision, Error, Event, LocalKya, Options, SpotChecks};
 use registry_core::{registry::agent::Status, snapshot::SnapshotError};
 use tempfile::TempDir;
 
@@ -258,6 +259,34 @@ async fn a_file_has_one_holder_and_a_used_up_rate_limit_is_waited_for() {
     let update = local.update().await.unwrap();
     assert_eq!((update.shards, update.requests), (SHARDS, 6));
     assert!(began.elapsed() >= Duration::from_secs(1));
+    is_the_services(&local, &service);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn running_updates_and_reports_what_cannot_be_checked() {
+    let (service, directory) = service().await;
+    // Nothing listens there.
+    let rpc = "http://127.0.0.1:1".to_owned();
+    let spot_checks = Some(SpotChecks { rpc, every: Duration::from_millis(1), layout: None });
+    let options =
+        Options { spot_checks, update_every: Duration::from_millis(1), ..service.options(&directory) };
+    let local = LocalKya::open(options).unwrap();
+    let (mut updates, mut failures) = (0, 0);
+    let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
+    let running = local.run(|event| sender.send(event).unwrap());
+    let counting = async {
+        while updates < 3 || failures < 2 {
+            match events.recv().await.unwrap() {
+                Event::Updated(update) => updates += u32::from(update.agents == AGENTS),
+                Event::CheckFailed(Error::Chain(_)) => failures += 1,
+                event => panic!("{event:?}"),
+            }
+        }
+    };
+    let counting = async {
+        tokio::select! { _ = running => unreachable!(), () = counting => {} }
+    };
+    tokio::time::timeout(common::PATIENCE, counting).await.unwrap();
     is_the_services(&local, &service);
 }
 
