@@ -192,11 +192,6 @@ impl Anvil {
         self.command("evm_setAutomine", json!([on])).await
     }
 
-    /// From now on makes a block every so many seconds.
-    pub async fn set_block_seconds(&self, seconds: u64) -> Result<()> {
-        self.command("evm_setIntervalMining", json!([seconds])).await
-    }
-
     /// Sets an account's balance in wei.
     pub async fn set_balance(&self, account: Address, wei: U256) -> Result<()> {
         self.command("anvil_setBalance", json!([account, wei])).await
@@ -205,11 +200,6 @@ impl Anvil {
     /// Puts code at an address.
     pub async fn set_code(&self, account: Address, code: &Bytes) -> Result<()> {
         self.command("anvil_setCode", json!([account, code])).await
-    }
-
-    /// Lets the node send transactions from any account without its key; the account still pays for its gas.
-    pub async fn impersonate_anyone(&self) -> Result<()> {
-        self.command("anvil_autoImpersonateAccount", json!([true])).await
     }
 
     /// The process behind the node, for its log and for signals.

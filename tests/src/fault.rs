@@ -32,8 +32,6 @@ pub enum Fault {
     HangAfterwards,
     /// The node does what it was asked; half of its answer comes, then the connection is closed.
     HalfAnAnswer,
-    /// The answer to a batch is its first call's, bare.
-    OneObject,
     /// The answer comes this much later.
     Delay(Duration),
     /// The call gets this JSON-RPC error; the node is not asked.
@@ -54,8 +52,6 @@ pub enum Fault {
     },
     /// The call gets this result; the node is not asked.
     Result(Value),
-    /// The node's answer comes under an id that was not asked for.
-    WrongId,
     /// The node is behind: it knows no block above `head`, and its `latest` is that one.
     Stale {
         /// The number of the last block it knows.
@@ -65,14 +61,8 @@ pub enum Fault {
     Endless,
     /// The node is as far behind the chain as this, in blocks.
     Lagging(u64),
-    /// The node lists the logs of at most this many blocks; its error suggests the range that was just asked.
-    LogsOfBlocks(u64),
-    /// The node lists at most this many logs; its error suggests the range that was just asked.
-    LogResults(usize),
     /// The node lists logs only when their block is this old by the wall clock.
     LateLogs(Duration),
-    /// The node never lists the logs of this block.
-    HiddenLogs(u64),
 }
 
 /// What a fault concerns.
@@ -107,13 +97,9 @@ impl Fault {
             Self::Error { .. }
             | Self::ErrorAfterwards { .. }
             | Self::Result(_)
-            | Self::WrongId
             | Self::Stale { .. }
             | Self::Lagging(_)
-            | Self::LogsOfBlocks(_)
-            | Self::LogResults(_)
-            | Self::LateLogs(_)
-            | Self::HiddenLogs(_) => Reach::Call,
+            | Self::LateLogs(_) => Reach::Call,
             _ => Reach::Post,
         }
     }
@@ -133,33 +119,11 @@ impl Fault {
                 Ok(error(call, *code, message))
             }
             Self::Result(result) => Ok(json!({"jsonrpc": "2.0", "id": call["id"], "result": result})),
-            Self::WrongId => {
-                let mut answer = node.ask(call).await?;
-                answer["id"] = json!(777);
-                Ok(answer)
-            }
             Self::Stale { head } => stale(call, *head, node).await,
             Self::Lagging(blocks) => {
                 let newest = json!({"jsonrpc": "2.0", "id": 0, "method": "eth_blockNumber", "params": []});
                 let newest = quantity(&node.ask(&newest).await?["result"]).context("a block number")?;
                 stale(call, newest.saturating_sub(*blocks), node).await
-            }
-            Self::LogsOfBlocks(most) => {
-                let range = &call["params"][0];
-                let (from, to) = (quantity(&range["fromBlock"]), quantity(&range["toBlock"]));
-                match (from, to) {
-                    (Some(from), Some(to)) if to - from < *most => node.ask(call).await,
-                    _ => Ok(too_many_logs(call, &format!("range exceeds {most} blocks"))),
-                }
-            }
-            Self::LogResults(most) => {
-                let answer = node.ask(call).await?;
-                let listed = answer["result"].as_array().map_or(0, Vec::len);
-                Ok(if listed <= *most {
-                    answer
-                } else {
-                    too_many_logs(call, &format!("query returned more than {most} results"))
-                })
             }
             Self::LateLogs(late) => {
                 let listed_up_to = wall_clock().saturating_sub(late.as_secs());
@@ -167,9 +131,6 @@ impl Fault {
                     quantity(&log["blockTimestamp"]).is_some_and(|seconds| seconds <= listed_up_to)
                 };
                 listed(call, node, is_listed).await
-            }
-            Self::HiddenLogs(block) => {
-                listed(call, node, |log| quantity(&log["blockNumber"]) != Some(*block)).await
             }
             _ => node.ask(call).await,
         }
@@ -188,14 +149,6 @@ async fn listed(call: &Value, node: &Node, is_listed: impl Fn(&Value) -> bool) -
 /// A JSON-RPC error.
 fn error(call: &Value, code: i64, message: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": call["id"], "error": {"code": code, "message": message}})
-}
-
-/// A refusal to list logs that suggests the range that was just asked.
-fn too_many_logs(call: &Value, reason: &str) -> Value {
-    let range = &call["params"][0];
-    let message =
-        format!("{reason}. Try with this block range [{}, {}].", range["fromBlock"], range["toBlock"]);
-    error(call, -32005, &message.replace('"', ""))
 }
 
 /// The answer of a node that stands at `head`.

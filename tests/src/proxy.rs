@@ -72,7 +72,7 @@ pub struct Proxy {
 
 #[derive(Debug)]
 struct Shared {
-    upstream: Mutex<String>,
+    upstream: String,
     client: reqwest::Client,
     posts: Mutex<Vec<Post>>,
     /// Posts the node has answered, whatever became of the answers.
@@ -91,7 +91,7 @@ impl Proxy {
     /// Listens on `port`.
     pub async fn start_on(port: u16, upstream: &str) -> Result<Self> {
         let shared = Arc::new(Shared {
-            upstream: Mutex::new(upstream.to_owned()),
+            upstream: upstream.to_owned(),
             client: http::client(Duration::from_secs(60)),
             posts: Mutex::default(),
             served: AtomicUsize::new(0),
@@ -112,11 +112,6 @@ impl Proxy {
     /// Where clients send their posts.
     pub fn url(&self) -> &str {
         &self.url
-    }
-
-    /// Forwards to another node from now on.
-    pub fn set_upstream(&self, upstream: &str) {
-        *lock(&self.shared.upstream) = upstream.to_owned();
     }
 
     /// Adds a rule behind those that are there.
@@ -215,7 +210,7 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Proxy
         _ => {}
     }
 
-    let node = Node { client: shared.client.clone(), url: lock(&shared.upstream).clone() };
+    let node = Node { client: shared.client.clone(), url: shared.upstream.clone() };
     let answered = forward(&node, &body, &calls, &faults).await;
     if let Some(bytes) = answered.as_ref().ok().and_then(|answered| answered.body().size_hint().exact()) {
         // A post is answered once.
@@ -225,12 +220,6 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Proxy
     match whole {
         Some(Fault::LoseAnswer) => Err(closed()),
         Some(Fault::HalfAnAnswer) => break_off(answered?).await,
-        Some(Fault::OneObject) => {
-            let body = answered?.into_body().collect().await?.to_bytes();
-            let answers: Value = serde_json::from_slice(&body)?;
-            let first = answers.get(0).unwrap_or(&answers);
-            Ok(respond(200, first.to_string().into()))
-        }
         Some(Fault::HangAfterwards) => pending().await,
         Some(Fault::Delay(time)) => {
             tokio::time::sleep(time).await;

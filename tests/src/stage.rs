@@ -91,11 +91,6 @@ impl Stage {
         Ok(stage)
     }
 
-    /// A client of the Worker that keeps the index.
-    pub fn index_client(&self) -> Option<Client> {
-        self.index.as_ref().map(|index| index.worker.client())
-    }
-
     /// Fires the cron trigger of that Worker.
     pub async fn fire_index_cron(&self) -> Result<()> {
         match &self.index {

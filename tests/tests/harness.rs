@@ -3,20 +3,14 @@
 //! 1. The showcase has one of everything it promises, and ends behind the wall clock.
 //! 2. The proxy counts posts and calls, batches included.
 //! 3. Each fault does to the client, and to the node, what it says.
-//! 4. A rule strikes when it should: after so many calls, so often, for calls that contain a text.
-//! 5. A stopped node comes back on its port with its state.
-//! 6. Two chains at once do not meet.
-//! 7. The states that a node keeps on disk are bounded, and gone with it.
-//! 8. Transactions that come at once, in any order, are all mined.
+//! 4. Transactions that come at once, in any order, are all mined.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::time::{Duration, Instant};
 
 use alloy::primitives::{Address, U256};
 use alloy::providers::Provider as _;
 use e2e::anvil::{Anvil, AnvilOptions, dev_account, wall_clock};
-use e2e::chain::Chain;
 use e2e::documents::status;
 use e2e::fault::{Fault, Rule};
 use e2e::http;
@@ -54,9 +48,12 @@ async fn the_showcase_has_one_of_everything() {
     assert!(chain.node.time().await.unwrap() <= wall_clock(), "the chain is not ahead of its readers");
 }
 
-/// Posts a JSON-RPC body; `None` when the connection ends without an answer, or none comes within a second.
-async fn post(proxy: &Proxy, body: &Value) -> Option<(u16, String)> {
-    let response = http::client(Duration::from_secs(1)).post(proxy.url()).json(body).send().await.ok()?;
+/// Longer than any answer takes on a busy machine.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Posts a JSON-RPC body; `None` when the connection ends without an answer, or none comes within that time.
+async fn post(proxy: &Proxy, body: &Value, within: Duration) -> Option<(u16, String)> {
+    let response = http::client(within).post(proxy.url()).json(body).send().await.ok()?;
     Some((response.status().as_u16(), response.text().await.ok()?))
 }
 
@@ -71,7 +68,7 @@ async fn proxied() -> (Anvil, Proxy) {
 }
 
 async fn ask(proxy: &Proxy, body: &Value) -> Value {
-    serde_json::from_str(&post(proxy, body).await.unwrap().1).unwrap()
+    serde_json::from_str(&post(proxy, body, LONG).await.unwrap().1).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -90,9 +87,9 @@ async fn the_proxy_counts_posts_and_calls() {
 }
 
 /// A transfer; the sender's nonce counts those that the node took.
-async fn transfer(proxy: &Proxy) -> Option<(u16, String)> {
+async fn transfer(proxy: &Proxy, within: Duration) -> Option<(u16, String)> {
     let params = json!([{"from": dev_account(5), "to": dev_account(6), "value": "0x1"}]);
-    post(proxy, &call(1, "eth_sendTransaction", params)).await
+    post(proxy, &call(1, "eth_sendTransaction", params), within).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -116,7 +113,8 @@ async fn each_fault_does_what_it_says() {
         let before = sent().await;
         let (started, slow) = (Instant::now(), matches!(fault, Fault::Delay(_)));
         proxy.inject(Rule::on("eth_sendTransaction", fault.clone()));
-        let got = transfer(&proxy).await;
+        let within = if answer.is_some() { LONG } else { Duration::from_secs(1) };
+        let got = transfer(&proxy, within).await;
         match (answer, &got) {
             (None, None) => {}
             (Some((status, word)), Some((code, text))) => {
@@ -128,17 +126,7 @@ async fn each_fault_does_what_it_says() {
         assert!(!slow || started.elapsed() >= Duration::from_millis(300));
         proxy.heal();
     }
-    assert!(transfer(&proxy).await.unwrap().1.contains("result"), "healed");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn one_call_of_a_batch_can_fail_alone() {
-    let (_node, proxy) = proxied().await;
-    proxy.inject(Rule::on("eth_chainId", Fault::error(-32005, "limit exceeded")));
-    let batch = json!([call(1, "eth_blockNumber", json!([])), call(2, "eth_chainId", json!([]))]);
-    let answers = ask(&proxy, &batch).await;
-    assert_eq!((&answers[0]["id"], &answers[0]["result"]), (&json!(1), &json!("0x0")));
-    assert_eq!((&answers[1]["id"], &answers[1]["error"]["code"]), (&json!(2), &json!(-32005)));
+    assert!(transfer(&proxy, LONG).await.unwrap().1.contains("result"), "healed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -147,7 +135,7 @@ async fn a_stale_node_knows_nothing_above_its_head() {
     node.set_balance(dev_account(9), U256::from(1)).await.unwrap();
     node.mine(1).await.unwrap();
     let seen = node.block(1).await.unwrap();
-    let (_, hash) = transfer(&proxy).await.unwrap();
+    let (_, hash) = transfer(&proxy, LONG).await.unwrap();
     let hash: Value = serde_json::from_str(&hash).unwrap();
     let mined = async || Some(node.block(2).await.unwrap()).filter(|block| !block.is_null());
     let unseen = eventually("mined", Duration::from_secs(5), mined).await.unwrap();
@@ -170,71 +158,6 @@ async fn a_stale_node_knows_nothing_above_its_head() {
         let answer = ask(&proxy, &call(1, "eth_call", json!([to, block]))).await;
         assert_eq!(answer["error"]["message"] != "header not found", known, "{block}: {answer}");
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_rule_strikes_when_it_should() {
-    let (_node, proxy) = proxied().await;
-    proxy.inject(Rule::on("eth_chainId", Fault::Result(json!("struck"))).after(2).times(2));
-    let mut struck = Vec::new();
-    for _ in 0..6 {
-        struck.push(ask(&proxy, &call(1, "eth_chainId", json!([]))).await["result"] == "struck");
-    }
-    assert_eq!(struck, [false, false, true, true, false, false]);
-
-    let account = dev_account(4).to_string();
-    proxy.inject(Rule::on("eth_getBalance", Fault::Result(json!("struck"))).containing(&account));
-    let balance = async |account: Address| {
-        ask(&proxy, &call(1, "eth_getBalance", json!([account, "latest"]))).await["result"].clone()
-    };
-    assert_eq!(balance(dev_account(4)).await, "struck");
-    assert_ne!(balance(dev_account(5)).await, "struck");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_stopped_node_comes_back_on_its_port_with_its_state() {
-    let mut chain = Chain::start(AnvilOptions::default()).await.unwrap();
-    seed::many(&chain, 3).await.unwrap();
-    let (url, registry) = (chain.node.url().to_owned(), chain.contracts.registry);
-    chain.node.stop().await.unwrap();
-    assert!(Oracle::new(&url, registry).unwrap().total().await.is_err(), "the node is stopped");
-    chain.node.resume().await.unwrap();
-    assert_eq!(chain.node.url(), url);
-    assert_eq!(Oracle::new(&url, registry).unwrap().total().await.unwrap(), 3);
-    seed::many(&chain, 1).await.unwrap();
-    assert_eq!(Oracle::new(&url, registry).unwrap().total().await.unwrap(), 4);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn two_chains_at_once_do_not_meet() {
-    let (one, two) =
-        tokio::join!(Chain::start(AnvilOptions::default()), Chain::start(AnvilOptions::default()));
-    let (one, two) = (one.unwrap(), two.unwrap());
-    seed::many(&one, 2).await.unwrap();
-    let total = async |chain: &Chain| {
-        Oracle::new(chain.node.url(), chain.contracts.registry).unwrap().total().await.unwrap()
-    };
-    assert_eq!((total(&one).await, total(&two).await), (2, 0));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_states_on_disk_are_bounded_and_gone_with_the_node() {
-    let mut node = Anvil::start(AnvilOptions::default()).await.unwrap();
-    node.mine(1_000).await.unwrap();
-    let scratch = node.process().scratch().to_owned();
-    let (mut directories, mut states) = (vec![scratch.clone()], 0);
-    while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
-            if entry.file_type().unwrap().is_dir() {
-                directories.push(entry.path());
-            } else {
-                states += 1;
-            }
-        }
-    }
-    assert!((100..=220).contains(&states), "{states} files, of which one is the log");
-    drop(node);
-    assert!(!scratch.exists());
 }
 
 /// Anvil alone leaves some of them in its pool for ever.
