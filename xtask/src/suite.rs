@@ -17,16 +17,15 @@ use crate::summary::{Summary, Tally, count};
 use crate::{build, debian, explorer, programs, setup};
 
 /// The Debian packages that end-to-end tests need.
-const NEEDED: [(&str, &debian::Package); 10] = [
+const NEEDED: [(&str, &debian::Package); 9] = [
     ("explorer", &debian::CHROMIUM),
     ("package", &debian::CHROMIUM),
     ("deployment", &debian::NGINX),
     ("deployment", &debian::SYSTEMD),
     ("relayer", &debian::POSTGRES),
-    ("gate_clients", &debian::NGINX),
-    ("gate_proxies", &debian::CADDY),
-    ("gate_proxies", &debian::NGINX),
-    ("gate_redis", &debian::REDIS),
+    ("kya_gate", &debian::CADDY),
+    ("kya_gate", &debian::NGINX),
+    ("kya_gate", &debian::REDIS),
     (UNDER_LOAD, &debian::WRK),
 ];
 
@@ -35,7 +34,7 @@ const NEEDED: [(&str, &debian::Package); 10] = [
 const UNDER_LOAD: &str = "warm_answers";
 
 /// The longest end-to-end tests. They start first: one that started last would run alone at the end.
-const LONGEST: [&str; 2] = ["explorer", "relayer"];
+const LONGEST: [&str; 3] = ["explorer", "relayer", "index_worker"];
 
 /// How many other test programs run at a time. Their tests compute, each program in several threads.
 const LANES_OF_LOWER: usize = 2;

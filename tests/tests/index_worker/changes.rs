@@ -1,0 +1,224 @@
+//! Changes of verdicts, polled and as a stream of events.
+//!
+//! 1. A client that polls with the last answer's cursor gets each change once, also after the index was killed;
+//!    an expired cursor is refused, and nothing new is a 304.
+//! 2. A client of the event stream receives changes as they come, and goes on with the last id after the
+//!    stream's end; while the chain does not answer, the stream says so.
+//! 3. A client has a limit of open streams, and room again when one ends.
+
+use std::time::Instant;
+
+use e2e::client::Client;
+use e2e::fault::{Fault, Rule};
+use e2e::http;
+use reqwest::{Method, Response};
+use serde_json::{Value, json};
+
+use crate::{Turn, WAIT, changes_from_now, filled, is_listed, reactivate, register, suspend};
+
+/// The one change since a cursor, which is moved on.
+async fn change(client: &Client, cursor: &mut String) -> Value {
+    let answer = client.get(&format!("/api/v1/changes?since={cursor}")).await.ok();
+    let data = answer["data"].as_array().unwrap();
+    assert_eq!(data.len(), 1, "{answer}");
+    answer["next"].as_str().unwrap().clone_into(cursor);
+    assert_eq!(data[0]["cursor"], *cursor);
+    data[0].clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_polls_gets_each_change_once() {
+    let mut stage = Turn::with(|options| options.ttl(0)).await;
+    let client = stage.client.clone();
+    let mut cursor = changes_from_now(&client).await;
+    let began = cursor.clone();
+    let id = register(&stage.chain, "polled", "polled", 0).await;
+    let registered = change(&client, &mut cursor).await;
+    let provision = json!({ "status": "Active", "decision": "provision" });
+    let renew = json!({ "status": "Suspended", "decision": "request_renewal" });
+    assert_eq!((&registered["agentId"], &registered["to"]), (&json!(id), &provision));
+    assert_eq!(registered["from"], Value::Null);
+    suspend(&stage.chain, id).await;
+    stage.chain.node.mine(3).await.unwrap();
+    let height = stage.chain.node.height().await.unwrap();
+    let suspended = change(&client, &mut cursor).await;
+    assert_eq!((&suspended["from"], &suspended["to"]), (&provision, &renew));
+    assert_eq!(suspended["blockNumber"], height - 3, "its own block, not the newest");
+    stage.chain.node.reorganise(4).await.unwrap();
+    let back = change(&client, &mut cursor).await;
+    assert_eq!((&back["from"], &back["to"]), (&renew, &provision));
+
+    // An index that dies goes on with the same list.
+    stage.kill_index();
+    let refused = client.get(&format!("/api/v1/changes?since={cursor}")).await;
+    refused.failed(503, "INDEXING");
+    suspend(&stage.chain, id).await;
+    stage.restart_index().await.unwrap();
+    stage.index_found().await.unwrap();
+    assert_eq!(change(&client, &mut cursor).await["to"], renew);
+    let first = client.get(&format!("/api/v1/changes?since={began}&limit=3")).await;
+    let next = first.ok()["next"].as_str().unwrap().to_owned();
+    assert_eq!(first.header("link"), format!("</api/v1/changes?since={next}&limit=3>; rel=\"next\""));
+    let rest = client.get(&format!("/api/v1/changes?since={next}&limit=3")).await.ok();
+    assert_eq!((first.ok()["hasMore"].clone(), rest["hasMore"].clone()), (json!(true), json!(false)));
+    assert_eq!((first.ok()["data"].as_array().unwrap().len(), &rest["next"]), (3, &json!(cursor)));
+
+    let (list, number) = cursor.split_once('-').unwrap();
+    let ahead = number.parse::<u64>().unwrap() + 1;
+    for cursor in ["1-1".to_owned(), format!("{list}-{ahead}"), format!("1{list}-{number}")] {
+        let refused = client.get(&format!("/api/v1/changes?since={cursor}")).await;
+        refused.failed(410, "CURSOR_EXPIRED");
+    }
+    let path = format!("/api/v1/changes?since={cursor}");
+    let newest = client.get(&path).await;
+    assert_eq!(newest.header("cache-control"), "no-store");
+    stage.chain.node.mine(1).await.unwrap();
+    let known = client.with("if-none-match", newest.header("etag"));
+    assert_eq!(known.get(&path).await.status, 304, "a new block is no change");
+    let head = client.send(Method::HEAD, &path).await;
+    assert_eq!((head.status, &*head.text, head.header("etag")), (200, "", newest.header("etag")));
+    reactivate(&stage.chain, id).await;
+    assert_eq!(known.get(&path).await.ok()["data"][0]["to"], provision);
+}
+
+/// A client of a stream, which comes back when it ends.
+struct Follower {
+    url: String,
+    last_id: Option<String>,
+    stream: Option<Response>,
+    text: String,
+    /// How often it came back.
+    returns: u32,
+}
+
+impl Follower {
+    fn new(client: &Client) -> Self {
+        let url = format!("{}/api/v1/changes?since=now", client.base());
+        Self { url, last_id: None, stream: None, text: String::new(), returns: 0 }
+    }
+
+    /// The next block of lines: an event, or a comment. A refusal to open the stream is a block, too.
+    async fn block(&mut self) -> String {
+        loop {
+            if let Some((block, rest)) = self.text.split_once("\n\n") {
+                let block = block.to_owned();
+                self.text = rest.to_owned();
+                if let Some(id) = block.lines().find_map(|line| line.strip_prefix("id: ")) {
+                    self.last_id = Some(id.to_owned());
+                }
+                return block;
+            }
+            let Some(stream) = &mut self.stream else {
+                let client = http::builder().build().unwrap();
+                let mut request = client.get(&self.url).header("Accept", "text/event-stream");
+                if let Some(id) = &self.last_id {
+                    request = request.header("Last-Event-ID", id);
+                }
+                let response = request.send().await.unwrap();
+                if response.status() != 200 {
+                    return response.text().await.unwrap();
+                }
+                assert_eq!(response.headers()["content-type"], "text/event-stream");
+                assert_eq!(response.headers()["cache-control"], "no-store");
+                assert_eq!(response.headers()["access-control-allow-origin"], "*", "for pages of any origin");
+                self.stream = Some(response);
+                continue;
+            };
+            match tokio::time::timeout(WAIT, stream.chunk()).await.expect("the stream is silent").unwrap() {
+                Some(chunk) => self.text.push_str(core::str::from_utf8(&chunk).unwrap()),
+                None => {
+                    assert_eq!(self.text, "", "a stream ends between two events");
+                    (self.stream, self.returns) = (None, self.returns + 1);
+                }
+            }
+        }
+    }
+
+    /// The next block that is like this.
+    async fn until(&mut self, mut wanted: impl FnMut(&Self, &str) -> bool) -> String {
+        let began = Instant::now();
+        loop {
+            let block = self.block().await;
+            if wanted(self, &block) {
+                return block;
+            }
+            assert!(began.elapsed() < WAIT, "{block}");
+        }
+    }
+
+    /// The next change, which is one of this agent to this status.
+    async fn change_to(&mut self, id: u64, status: &str) -> Value {
+        let event = self.until(|_, block| block.contains("event: change\n")).await;
+        let data = event.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
+        let change: Value = serde_json::from_str(data).unwrap();
+        assert_eq!((&change["agentId"], &change["to"]["status"]), (&json!(id), &json!(status)));
+        change
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_of_the_stream_receives_a_suspension_and_goes_on_after_its_end() {
+    let stage = Turn::with(|options| options.ttl(1).var("CHANGES_STREAM_SECONDS", 5)).await;
+    let id = register(&stage.chain, "streamed", "streamed", 0).await;
+    is_listed(&stage, id).await;
+    let mut follower = Follower::new(&stage.client);
+    follower.until(|follower, _| follower.last_id.is_some()).await;
+    for status in ["Suspended", "Active"] {
+        match status {
+            "Suspended" => suspend(&stage.chain, id).await,
+            _ => reactivate(&stage.chain, id).await,
+        }
+        let change = follower.change_to(id, status).await;
+        assert_eq!(change["cursor"].as_str(), follower.last_id.as_deref());
+        // The stream ends; the next one begins with the changes in between.
+        let returns = follower.returns;
+        follower.until(|follower, _| follower.returns > returns).await;
+    }
+
+    // A client that has gone takes nothing with it.
+    drop(Follower::new(&stage.client).block().await);
+    stage.proxy.inject(Rule::any(Fault::Refuse));
+    follower.until(|_, block| block.contains("RPC_UNAVAILABLE")).await;
+    stage.proxy.heal();
+    suspend(&stage.chain, id).await;
+    follower.change_to(id, "Suspended").await;
+
+    let events = stage.client.with("accept", "text/event-stream");
+    let head = events.send(Method::HEAD, "/api/v1/changes").await;
+    assert_eq!((head.status, head.header("content-type"), &*head.text), (200, "text/event-stream", ""));
+    let refused = events.with("last-event-id", "x").get("/api/v1/changes").await;
+    assert_eq!(refused.error(400), "Invalid Last-Event-ID: must be the id of an event of this stream");
+    events.with("last-event-id", "1-1").get("/api/v1/changes").await.error(410);
+    let anything = stage.client.with("accept", "*/*").get("/api/v1/changes").await;
+    assert_eq!((anything.header("content-type"), anything.header("vary")), ("application/json", "Accept"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_has_as_many_streams_as_it_may_and_room_again_once_they_have_ended() {
+    let stage = Turn::with(|options| {
+        // The index's Worker has the same settings, and no object that counts clients.
+        options
+            .ttl(1)
+            .var("CHANGES_STREAMS_PER_CLIENT", 2)
+            .var("CHANGES_STREAM_SECONDS", 10)
+            // A slot without a heartbeat expires after four deadlines and eleven seconds.
+            .var("RPC_TIMEOUT_SECONDS", 1)
+            .var("RPC_DEADLINE_SECONDS", 2)
+            .var("RATE_LIMITER", "durable-object")
+    })
+    .await;
+    filled(&stage.client).await;
+    let mut open = Vec::new();
+    for _ in 0..2 {
+        let mut follower = Follower::new(&stage.client);
+        follower.until(|follower, _| follower.last_id.is_some()).await;
+        open.push(follower);
+    }
+    let refused = stage.client.with("accept", "text/event-stream").get("/api/v1/changes?since=now").await;
+    refused.failed(429, "RATE_LIMITED");
+    assert_eq!(refused.number("retry-after"), 60);
+    // Whether or not the Worker hears that a client has gone, its slots expire.
+    drop(open);
+    let mut next = Follower::new(&stage.client);
+    next.until(|follower, _| follower.last_id.is_some()).await;
+}

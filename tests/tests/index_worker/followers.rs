@@ -1,0 +1,135 @@
+//! Programs that follow the registry by what the Worker serves: the gate by the changes, and a local copy by the
+//! snapshot.
+//!
+//! 1. A gate refuses an agent as soon as `/changes` announces its suspension.
+//! 2. A `LocalKya` has the API's verdicts without the API, and a suspension with its next update; with the API
+//!    away it gives its verdicts for as long as they may be old, and then none. Downloads come compressed.
+//! 3. What the chain says otherwise is found by a spot check, with the evidence.
+
+use std::time::Duration;
+
+use alloy::primitives::{Address, B256};
+use e2e::anvil::CHAIN_ID;
+use e2e::gate::{Gate, ORIGIN};
+use e2e::http;
+use e2e::process::wait_until;
+use e2e::reverse_proxies::Kind;
+use e2e::seed;
+use e2e::signed_requests::{Draft, RawAnswer};
+use e2e::worker::Worker;
+use kya_local::{Decision, Error, LocalKya, Options, SpotCheck, SpotChecks};
+use registry_core::evidence::{self, Expected};
+use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{Turn, WAIT, has_snapshot, reactivate, register, suspend, timeless, wallet};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gate_refuses_an_agent_as_soon_as_changes_announces_its_suspension() {
+    // The index reads the chain each second while a stream is open.
+    let stage = Turn::with(|options| options.ttl(1)).await;
+    let id = register(&stage.chain, "guarded", "guarded", 0).await;
+    let registry = stage.chain.contracts.registry.to_string();
+    let text = Kind::Envoy.gate(ORIGIN, CHAIN_ID, stage.chain.node.url(), &registry).unwrap();
+    let source = format!("api = \"{}\"\ncache-seconds = 600", stage.worker.url());
+    let configured = text.replace(&format!("registry = \"{registry}\""), &source);
+    assert_ne!(configured, text);
+    let gate = Gate::start(&configured).await.unwrap();
+    let ask = async || -> RawAnswer {
+        let request = Draft::get(ORIGIN, "/").sign(&seed::wallet("guarded"), CHAIN_ID);
+        request.asked_by_envoy().send(gate.url()).await.unwrap()
+    };
+    let metric = async |name: &str| gate.metric(name).await.unwrap_or_default();
+    wait_until("followed", WAIT, async || metric("kya_gate_following_changes").await == 1.0).await;
+    wait_until("admitted", WAIT, async || ask().await.status == 200).await;
+    let changes = "kya_gate_changes_total{kind=\"change\"}";
+    let before = metric(changes).await;
+    suspend(&stage.chain, id).await;
+    wait_until("announced", WAIT, async || metric(changes).await > before).await;
+    // From then on no request is admitted: the first one is refused.
+    let answer = ask().await;
+    assert!(answer.status == 403 && answer.body.contains("SUSPENDED"), "{answer:?}");
+    reactivate(&stage.chain, id).await;
+    wait_until("admitted again", WAIT, async || ask().await.status == 200).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_local_registry_has_the_apis_verdicts_and_none_that_is_too_old() {
+    let stage = Turn::with(|options| options.ttl(8)).await;
+    has_snapshot(&stage.client).await;
+    let (name, registry) = ("held locally", stage.chain.contracts.registry);
+    let id = register(&stage.chain, name, "held", 0).await;
+    let held = seed::wallet(name).address();
+    // An instance that can be killed.
+    let mut worker: Worker = stage.another(|options| options).await.unwrap().unwrap();
+    has_snapshot(&worker.client()).await;
+    let url = worker.url().to_owned();
+    let manifest = http::client(WAIT).get(format!("{url}/api/v1/snapshot")).header(ACCEPT_ENCODING, "gzip");
+    assert_eq!(manifest.send().await.unwrap().headers()[CONTENT_ENCODING], "gzip");
+
+    let directory = TempDir::new().unwrap();
+    let mut options = Options::new(&url, CHAIN_ID, registry, directory.path().join("registry.kya"));
+    let rpc = stage.chain.node.url().to_owned();
+    options.spot_checks = Some(SpotChecks { rpc, every: WAIT, layout: None });
+    let local = LocalKya::open(options.clone()).unwrap();
+    let is_held = |decision| local.kya(held).is_ok_and(|verdict| verdict.decision == decision);
+    wait_until("the agent", WAIT, async || {
+        local.update().await.unwrap();
+        is_held(Decision::Provision)
+    })
+    .await;
+    for wallet in (1..=30).map(wallet).chain([held, Address::repeat_byte(1)]) {
+        let verdict = serde_json::to_value(local.kya(wallet).unwrap()).unwrap();
+        let expected = worker.client().get(&format!("/api/v1/kya/{wallet}")).await.ok();
+        let without_block = |verdict: Value| {
+            let mut verdict = timeless(verdict);
+            verdict.as_object_mut().unwrap().remove("asOf");
+            verdict
+        };
+        assert_eq!(without_block(verdict), without_block(expected));
+    }
+    suspend(&stage.chain, id).await;
+    wait_until("the suspension", WAIT, async || {
+        local.update().await.unwrap();
+        is_held(Decision::RequestRenewal)
+    })
+    .await;
+
+    for wallet in [held, wallet(7), Address::repeat_byte(1)] {
+        let check = local.spot_check(wallet).await.unwrap();
+        assert!(matches!(check, SpotCheck::Agrees(checked) if checked == wallet), "{check:?}");
+    }
+
+    // The API is away, and the chain is reorganised: what was held is another verdict than the chain's.
+    worker.process().kill();
+    let block = local.kya(held).unwrap().as_of.block_number;
+    assert_eq!(block, stage.chain.node.height().await.unwrap());
+    stage.chain.node.reorganise(1).await.unwrap();
+    let found = match local.spot_check(held).await.unwrap() {
+        SpotCheck::Contradicts(found) => found,
+        check => panic!("{check:?}"),
+    };
+    assert_eq!((found.held.decision, found.proved.decision), (Decision::RequestRenewal, Decision::Provision));
+    let block_hash: B256 =
+        stage.chain.node.block(block).await.unwrap()["hash"].as_str().unwrap().parse().unwrap();
+    let expected = Expected { block_hash: Some(block_hash), wallet: Some(held), ..Expected::default() };
+    assert_eq!(evidence::verify(&found.evidence, &expected).unwrap().verdict, found.proved);
+
+    // Verdicts last for as long as they may.
+    assert!(matches!(local.update().await, Err(Error::Unreachable(_))));
+    let age = local.age().unwrap();
+    drop(local);
+    options.max_age = age + Duration::from_secs(10);
+    let local = LocalKya::open(options.clone()).unwrap();
+    assert_eq!(local.kya(held).unwrap().decision, Decision::RequestRenewal);
+    wait_until("no verdict", WAIT, async || match local.kya(held) {
+        Ok(verdict) => {
+            assert_eq!(verdict.decision, Decision::RequestRenewal);
+            false
+        }
+        Err(Error::Stale { age: Some(stale) }) => stale > options.max_age,
+        Err(error) => panic!("{error}"),
+    })
+    .await;
+}

@@ -1,0 +1,95 @@
+//! A registry of several slices of the fill, whose whole list is above the memory limit: it is streamed, whole
+//! and of one block, though the index moves on meanwhile. What is cut off does not pass for the whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use e2e::anvil::{AnvilOptions, wall_clock};
+use e2e::chain::Chain;
+use e2e::http;
+use e2e::process::eventually;
+use e2e::stage::Stage;
+use e2e::stored::stored;
+use e2e::synthetic::Synthetic;
+use e2e::worker::WorkerOptions;
+use registry_core::chain::MAX_AGENTS;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::{DETAILED, WAIT, filled};
+
+const TOTAL: u64 = MAX_AGENTS + 1;
+const LIST: &str = "/api/v1/agents/compliance";
+
+/// Agents by status, as a list has them.
+fn statuses(list: &Value) -> Value {
+    let mut statuses: BTreeMap<&str, u64> = BTreeMap::new();
+    for item in list["data"].as_array().unwrap() {
+        *statuses.entry(item["status"].as_str().unwrap()).or_default() += 1;
+    }
+    json!(statuses)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_too_long_to_be_held_is_whole_and_of_one_block_though_the_index_moves_on() {
+    let chain = Chain::start(AnvilOptions::since(wall_clock() - 3_600)).await.unwrap();
+    let registry = Synthetic::deploy(&chain, TOTAL).await.unwrap();
+    let options = |options: WorkerOptions| {
+        options
+            .var("REGISTRY_ADDRESS", registry.address)
+            .var("AGENT_TTL_SECONDS", 2)
+            .var("RPC_TIMEOUT_SECONDS", 20)
+            .var("RPC_DEADLINE_SECONDS", 60)
+    };
+    let mut stage = Stage::indexed(chain, options).await.unwrap();
+    filled(&stage.client).await;
+    let detailed = async || {
+        let answer = stage.client.get(DETAILED).await;
+        (answer.status == 200).then(|| answer.ok()["statusDistribution"].clone())
+    };
+    let before = eventually("counted", WAIT, detailed).await.unwrap();
+
+    let url = format!("{}{LIST}", stage.worker.url());
+    let open = async || http::builder().build().unwrap().get(&url).send().await.unwrap();
+    let mut response = open().await;
+    assert_eq!(response.status(), 200);
+    assert_eq!(response.headers()["content-type"], "application/json");
+    assert_eq!(response.headers()["cache-control"], "no-store");
+    let mut text = response.chunk().await.unwrap().unwrap().to_vec();
+    let others = [open().await, open().await, open().await];
+    let one_too_many = stage.client.get(LIST).await;
+    one_too_many.failed(503, "INDEXING");
+    assert_eq!(one_too_many.header("retry-after"), "10");
+    // The client stops reading while the status of a thousand agents changes, and the index is refreshed.
+    registry.toggle(&stage.chain, 40_001, 1_000).await.unwrap();
+    let changed = async || detailed().await.filter(|statuses| *statuses != before);
+    let after = eventually("refreshed", WAIT, changed).await.unwrap();
+    let kept = stored(&stage, "former_agents");
+    let count: i64 = kept.query_row("SELECT count(*) FROM former_agents", [], |row| row.get(0)).unwrap();
+    assert_eq!(count, 950, "the lists are still open, and 5 of 100 agents have ended");
+    while let Some(chunk) = response.chunk().await.unwrap() {
+        text.extend(chunk);
+    }
+    let list: Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!((&list["total"], &statuses(&list)), (&json!(TOTAL), &before));
+    let items = list["data"].as_array().unwrap();
+    let ids: BTreeSet<u64> = items.iter().map(|item| item["agentId"].as_u64().unwrap()).collect();
+    assert_eq!((ids.len(), ids.first(), ids.last()), (items.len(), Some(&1), Some(&TOTAL)));
+    for other in others {
+        let list: Value = serde_json::from_str(&other.text().await.unwrap()).unwrap();
+        assert_eq!(statuses(&list), before);
+    }
+    assert_eq!(statuses(&stage.client.get(LIST).await.ok()), after, "the next list is as of now");
+    let head = stage.client.send(Method::HEAD, LIST).await;
+    assert_eq!((head.status, head.header("content-type"), &*head.text), (200, "application/json", ""));
+    assert_eq!(head.header("x-as-of-block"), "", "of none that was asked for");
+
+    let mut cut_off = open().await;
+    cut_off.chunk().await.unwrap().unwrap();
+    stage.kill_index();
+    let mut part = Vec::new();
+    while let Ok(Some(chunk)) = cut_off.chunk().await {
+        part.extend(chunk);
+    }
+    assert!(part.len() < text.len(), "{} of {} bytes", part.len(), text.len());
+    assert!(serde_json::from_slice::<Value>(&part).is_err(), "a part passes for the whole");
+}

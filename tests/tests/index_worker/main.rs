@@ -1,0 +1,201 @@
+//! The index behind the real Worker: a Durable Object with SQLite in workerd, over a real chain.
+//!
+//! What the index makes of a chain, whatever the node does, is tested in `core/tests/index`. Here is what only
+//! workerd shows: what its storage keeps through kills, alarms and faults, streams, several Workers with one
+//! object, and the programs of others that read what is served.
+
+mod answers;
+mod changes;
+mod evidence;
+mod followers;
+mod history;
+mod long_list;
+mod pasts;
+mod snapshot;
+mod store;
+mod upkeep;
+
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+use alloy::primitives::{Address, U256};
+use e2e::anvil::{AnvilOptions, CHAIN_ID, wall_clock};
+use e2e::chain::Chain;
+use e2e::client::Client;
+use e2e::process::{eventually, wait_until};
+use e2e::seed;
+use e2e::stage::Stage;
+use e2e::story::DAY;
+use e2e::worker::WorkerOptions;
+use registry_core::eth::abi::IAgentRegistry;
+use serde_json::Value;
+use tokio::sync::{Mutex, MutexGuard};
+
+/// How long anything may take on a busy machine.
+const WAIT: Duration = Duration::from_secs(120);
+/// The agents of the chain when it begins: these, and those of one person after them.
+const AGENTS: u64 = 30;
+const OF_PERSON: u64 = 5;
+/// A person liable for several agents.
+const PERSON: Address = Address::repeat_byte(0x99);
+/// Answered by the index, or else from a scan.
+const DETAILED: &str = "/api/v1/stats/detailed";
+/// Answered by the index alone.
+const NEWEST: &str = "/api/v1/agents?sort=-id&limit=1";
+
+/// The stage that most tests use, one after another. A test that fails leaves none to the next one.
+static STAGE: Mutex<Option<Indexed>> = Mutex::const_new(None);
+
+struct Indexed {
+    stage: Stage,
+    /// The settings that it has without those of a test, and those that it has now.
+    usual: WorkerOptions,
+    now: WorkerOptions,
+}
+
+/// The stage, while a test has it.
+struct Turn(MutexGuard<'static, Option<Indexed>>);
+
+impl Turn {
+    /// Takes the stage, with these settings beside the usual ones.
+    async fn with(settings: impl Fn(WorkerOptions) -> WorkerOptions) -> Self {
+        let mut slot = STAGE.lock().await;
+        if slot.is_none() {
+            let mut usual = WorkerOptions::default();
+            let options = |options: WorkerOptions| {
+                usual = options.var("CHAIN_ID", CHAIN_ID).var("INDEX", "durable-object");
+                settings(usual.clone())
+            };
+            let stage = Stage::indexed(chain().await, options).await.unwrap();
+            let now = settings(usual.clone());
+            *slot = Some(Indexed { stage, usual, now });
+        }
+        let mut turn = Self(slot);
+        turn.restart_unless(settings).await;
+        turn.proxy.heal();
+        turn
+    }
+
+    /// Starts both Workers again, if they have other settings than these.
+    async fn restart_unless(&mut self, settings: impl Fn(WorkerOptions) -> WorkerOptions) {
+        let indexed = self.0.as_mut().unwrap();
+        let wanted = settings(indexed.usual.clone());
+        if wanted.vars != indexed.now.vars {
+            let vars = wanted.vars.clone();
+            indexed.stage.restart_with(|options| WorkerOptions { vars, ..options }).await.unwrap();
+            indexed.now = wanted;
+        }
+    }
+}
+
+impl Deref for Turn {
+    type Target = Stage;
+
+    fn deref(&self) -> &Stage {
+        &self.0.as_ref().unwrap().stage
+    }
+}
+
+impl DerefMut for Turn {
+    fn deref_mut(&mut self) -> &mut Stage {
+        &mut self.0.as_mut().unwrap().stage
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            *self.0 = None;
+        }
+    }
+}
+
+/// A chain with agents on it, which is a day behind the clock.
+async fn chain() -> Chain {
+    let chain = Chain::start(AnvilOptions::since(wall_clock() - DAY)).await.unwrap();
+    seed::many(&chain, AGENTS).await.unwrap();
+    for id in AGENTS + 1..=AGENTS + OF_PERSON {
+        let call = seed::registration_call(id, wallet(id), "Number of one person", 1);
+        let call = IAgentRegistry::registerAgentCall { haftungsperson: PERSON, ..call };
+        chain.send(chain.owner(), call).await.unwrap();
+    }
+    // Enough that no reorganisation undoes them.
+    chain.node.mine(30).await.unwrap();
+    chain
+}
+
+/// The wallet of an agent that the chain begins with.
+fn wallet(id: u64) -> Address {
+    seed::wallet(&format!("many {id}")).address()
+}
+
+/// Registers an agent; its id.
+async fn register(chain: &Chain, name: &str, scope: &str, parent: u64) -> u64 {
+    let next = chain.read(chain.contracts.registry, IAgentRegistry::nextAgentIdCall {}).await.unwrap();
+    let id = next.to();
+    let call = seed::registration_call(id, seed::wallet(name).address(), scope, parent);
+    chain.send(chain.owner(), call).await.unwrap();
+    id
+}
+
+async fn suspend(chain: &Chain, id: u64) {
+    chain.send(chain.owner(), seed::suspension(id, "end to end")).await.unwrap();
+}
+
+async fn reactivate(chain: &Chain, id: u64) {
+    let call = IAgentRegistry::reactivateAgentCall { agentId: U256::from(id) };
+    chain.send(chain.owner(), call).await.unwrap();
+}
+
+/// What the index says of itself.
+async fn index_status(stage: &Stage) -> Value {
+    stage.client.get("/readyz").await.ok()["index"].clone()
+}
+
+/// Waits until the index answers.
+async fn filled(client: &Client) {
+    wait_until("filled", WAIT, async || client.get(NEWEST).await.status == 200).await;
+}
+
+/// Waits until the index lists this agent as the newest one.
+async fn is_listed(stage: &Stage, id: u64) {
+    let newest = async || stage.client.get(NEWEST).await.json()["data"][0]["agentId"] == id;
+    wait_until("listed", WAIT, newest).await;
+}
+
+/// Waits until verdicts come from the snapshot.
+async fn has_snapshot(client: &Client) {
+    wait_until("the snapshot", WAIT, async || {
+        let ready = client.get("/readyz").await;
+        ready.status == 200 && ready.json()["kyaSource"] == "snapshot"
+    })
+    .await;
+}
+
+/// A cursor of the changes from now on.
+async fn changes_from_now(client: &Client) -> String {
+    let next = eventually("a cursor", WAIT, async || {
+        let answer = client.get("/api/v1/changes?since=now").await;
+        (answer.status == 200).then(|| answer.json()["next"].as_str().map(str::to_owned)).flatten()
+    });
+    next.await.unwrap()
+}
+
+/// A verdict, or a list of them, without what changes with the clock.
+fn timeless(mut verdict: Value) -> Value {
+    if let Some(items) = verdict["data"].as_array_mut() {
+        items.iter_mut().for_each(|item| *item = timeless(item.take()));
+    }
+    verdict.as_object_mut().unwrap().remove("checkedAt");
+    verdict
+}
+
+/// Waits until the answers count as many suspended agents as the chain has: an answer may be as old as the TTL.
+async fn suspensions_are_seen(stage: &Stage) {
+    let expected =
+        stage.documents().await.unwrap().detailed_stats(wall_clock())["statusDistribution"].clone();
+    wait_until("the suspensions are seen", WAIT, async || {
+        stage.client.get(DETAILED).await.ok()["statusDistribution"] == expected
+    })
+    .await;
+}

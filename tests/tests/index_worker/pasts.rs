@@ -1,0 +1,84 @@
+//! Verdicts of a Worker whose object is quick, slow or silent.
+//!
+//! Chain and object are asked side by side. An excerpt that is there in time gives the wallet's past; without
+//! it the past is unknown, and the verdict says why. An excerpt that comes too late is there for the next
+//! verdict.
+
+use e2e::client::Client;
+use e2e::process::wait_until;
+use e2e::repo;
+use e2e::seed::kya;
+use e2e::worker::{Worker, WorkerOptions};
+use registry_core::eth::abi::IAgentRegistry::nextAgentIdCall;
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::{Turn, WAIT, register};
+
+/// Sets what the object takes, silent without a time, and gives the number of questions so far.
+async fn object_takes(object: &Client, agents: u64, millis: Option<u64>) -> u64 {
+    let millis = millis.map(|millis| format!("&millis={millis}")).unwrap_or_default();
+    object.get(&format!("/?agents={agents}{millis}")).await.text.parse().unwrap()
+}
+
+/// Whether the verdict on a root's wallet, which is right in any case, says what the index knows of its past.
+async fn knows_past(client: &Client, name: &str) -> bool {
+    let verdict = client.get(&kya(name)).await.ok();
+    assert_eq!(verdict["decision"], "provision", "{verdict}");
+    if verdict["formerAgents"] == json!([]) {
+        assert_eq!((&verdict["ancestorsNotActive"], verdict.get("unknownBecause")), (&json!([]), None));
+        return true;
+    }
+    assert_eq!(
+        (&verdict["formerAgents"], &verdict["unknownBecause"]),
+        (&"unknown".into(), &"INDEX_UNAVAILABLE".into())
+    );
+    false
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_verdict_waits_for_no_object_and_a_late_excerpt_is_there_for_the_next_one() {
+    let stage = Turn::with(|options| options).await;
+    let chain = &stage.chain;
+    for object in ["a silent object", "a quick object", "a slow object", "an object of another version"] {
+        register(chain, &format!("asked of {object}"), "a root", 0).await;
+    }
+    let next = chain.read(chain.contracts.registry, nextAgentIdCall {}).await.unwrap();
+    let agents = next.to::<u64>() - 1;
+
+    let registry = TempDir::new().unwrap();
+    let options = WorkerOptions::new(chain.node.url(), chain.contracts.registry).ttl(0);
+    let options = WorkerOptions { registry: Some(registry.path().to_owned()), ..options };
+    let object = WorkerOptions {
+        config: Some(repo::root().join("tests/slow-index/wrangler.toml")),
+        vars: Vec::new(),
+        ..options.clone()
+    };
+    // A late excerpt is kept for as long as an answer about agents.
+    let indexed =
+        options.var("CHAIN_ID", 31_337).var("INDEX", "durable-object").var("AGENT_TTL_SECONDS", 600);
+    let indexed = indexed.var("RPC_TIMEOUT_SECONDS", 60);
+    let (object, worker) = tokio::try_join!(Worker::start(object), Worker::start(indexed)).unwrap();
+    let (object, client) = (object.client(), worker.client());
+
+    object_takes(&object, agents, None).await;
+    assert!(!knows_past(&client, "asked of a silent object").await);
+    object_takes(&object, agents, Some(0)).await;
+    let quick = "asked of a quick object";
+    wait_until("the past", WAIT, async || knows_past(&client, quick).await).await;
+
+    let slow = "asked of a slow object";
+    object_takes(&object, agents, Some(5_000)).await;
+    assert!(!knows_past(&client, slow).await);
+    wait_until("the excerpt is there", WAIT, async || knows_past(&client, slow).await).await;
+    assert_eq!(object_takes(&object, agents, None).await, 1, "it is asked for once");
+    assert!(knows_past(&client, slow).await, "the object is silent now");
+    assert_eq!(object_takes(&object, agents, None).await, 0);
+
+    object.get(&format!("/?agents={agents}&millis=0&version=0")).await;
+    assert!(!knows_past(&client, "asked of an object of another version").await);
+    for _ in 0..2 {
+        assert_eq!(client.get("/readyz").await.ok().get("index"), None);
+    }
+    assert_eq!(worker.lines_with("index unavailable: other version", 1).await.unwrap().len(), 1);
+}

@@ -1,0 +1,226 @@
+//! Verdicts from the registry's snapshot, which the index keeps.
+//!
+//! 1. A cold wallet, registered or not, takes no RPC call, and its verdict is the chain's; lists and ranges, too.
+//!    What a snapshot cannot tell is the chain's: evidence, past blocks.
+//! 2. The documented program reads the manifest and shards that are served; they never change.
+//! 3. A suspension shows at every instance within the TTL of verdicts. Where the index is away, or the chain does
+//!    not answer, verdicts come from the chain or are errors, and none is older than the TTL.
+
+use std::time::{Duration, Instant};
+
+use alloy::primitives::{Address, keccak256};
+use e2e::client::{Answer, Client};
+use e2e::fault::{Fault, Rule};
+use e2e::http;
+use e2e::process::wait_until;
+use e2e::repo;
+use e2e::stage::Stage;
+use futures_util::future::join_all;
+use registry_core::snapshot::Manifest;
+use serde_json::{Value, json};
+
+use crate::{AGENTS, OF_PERSON, Turn, WAIT, has_snapshot, register, suspend, timeless, wallet};
+
+const TTL: Duration = Duration::from_secs(8);
+
+fn kya(wallet: Address) -> String {
+    format!("/api/v1/kya/{wallet}")
+}
+
+/// The wallets that the chain begins with, and some that are not registered.
+fn wallets() -> Vec<Address> {
+    (1..=AGENTS + OF_PERSON).map(wallet).chain((1..=8).map(Address::repeat_byte)).collect()
+}
+
+/// Waits until verdicts come from a snapshot of the newest block.
+async fn is_of_newest_block(stage: &Stage, client: &Client) {
+    has_snapshot(client).await;
+    let height = stage.chain.node.height().await.unwrap();
+    wait_until("of the newest block", WAIT, async || {
+        let answer = client.get(&kya(wallet(1))).await;
+        source(&answer) == "snapshot" && answer.ok()["asOf"]["blockNumber"] == height
+    })
+    .await;
+}
+
+fn source(answer: &Answer) -> &str {
+    answer.header("server-timing").trim_start_matches("source;desc=").trim_matches('"')
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cold_wallets_take_no_rpc_call_and_have_the_chains_verdicts() {
+    let stage = Turn::with(|options| options.ttl(8)).await;
+    let by_chain = stage.another(|options| options.var("KYA_SOURCE", "chain")).await.unwrap().unwrap();
+    let worker = stage.another(|options| options.var("KYA_TTL_SECONDS", 60)).await.unwrap().unwrap();
+    let (client, by_chain) = (worker.client(), by_chain.client());
+    is_of_newest_block(&stage, &client).await;
+    let wallets = wallets();
+    for wallet in &wallets {
+        let answer = client.get(&kya(*wallet)).await;
+        assert_eq!((source(&answer), answer.header("x-cache")), ("snapshot", "HIT"), "{}", answer.text);
+        // Once the two Workers have found one another, the index knows the past.
+        wait_until("the past", WAIT, async || {
+            let chains = by_chain.get(&format!("{}?history=1", kya(*wallet))).await;
+            assert_eq!(source(&chains), "chain");
+            timeless(answer.ok()) == timeless(chains.ok())
+        })
+        .await;
+        let age = answer.header("cache-control").trim_start_matches("public, max-age=").parse::<u64>();
+        assert!((1..=60).contains(&age.unwrap()));
+    }
+    let lines = worker.lines_with("\"source\":\"snapshot\"", wallets.len()).await.unwrap();
+    assert!(lines.iter().all(|line| line.contains("\"rpcCalls\":0")), "{lines:#?}");
+
+    let body = json!({ "wallets": wallets.iter().map(Address::to_string).collect::<Vec<_>>() });
+    let list = client.post("/api/v1/kya", "application/json", body.to_string()).await;
+    assert_eq!((source(&list), list.ok()["total"].as_u64()), ("snapshot", Some(wallets.len() as u64)));
+    for (item, wallet) in list.json()["data"].as_array().unwrap().iter().zip(&wallets) {
+        let alone = client.get(&kya(*wallet)).await.ok();
+        assert_eq!(timeless(item.clone()), timeless(alone));
+    }
+    let digit = &keccak256(wallets[0]).to_string()[2..3];
+    let range = client.get(&format!("/api/v1/kya/range/{digit}")).await;
+    assert_eq!((source(&range), range.ok()["prefixDigitsMax"].as_u64()), ("snapshot", Some(1)));
+    let data = timeless(range.ok())["data"].clone();
+    assert!(data.as_array().unwrap().contains(&timeless(list.json()["data"][0].clone())), "{data}");
+    for query in ["?block=3", "?evidence=1"] {
+        let answer = client.get(&format!("{}{query}", kya(wallets[0]))).await;
+        assert_eq!(answer.header("x-cache"), "MISS", "{query}: {}", answer.text);
+    }
+}
+
+/// The program of `docs/snapshot.md`, run by Node on what the API serves.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_documented_reader_reads_what_is_served() {
+    let stage = Turn::with(|options| options.ttl(8)).await;
+    is_of_newest_block(&stage, &stage.client).await;
+    let guide = std::fs::read_to_string(repo::root().join("docs/snapshot.md")).unwrap();
+    let reader = guide.split("```js\n").nth(1).unwrap().split("```").next().unwrap();
+    assert!(reader.lines().count() <= 60, "{} lines", reader.lines().count());
+    let own = r#"
+        import { keccak256, getBytes } from "ethers";
+        const keccak = (bytes) => getBytes(keccak256(bytes));
+        const read = async (path) => {
+          const response = await fetch(API + path);
+          if (response.status !== 200) throw new Error(`${path}: ${response.status}`);
+          return new Uint8Array(await response.arrayBuffer());
+        };
+        const manifest = readManifest(await read("/api/v1/snapshot"));
+        for (const wallet of WALLETS) {
+          const bytes = getBytes(wallet), shard = shardOf(manifest, bytes);
+          const hex = (number, digits) => number.toString(16).padStart(digits, "0");
+          const path = `/api/v1/snapshot/${hex(shard.start, 12)}${hex(shard.bits, 2)}?v=${hex(shard.block, 16)}${hex(shard.tag, 8)}`;
+          const facts = find(manifest, shard, await read(path), bytes);
+          console.log(JSON.stringify(facts, (_, value) => (typeof value === "bigint" ? Number(value) : value)));
+        }"#;
+    let wallets: Vec<String> = wallets().iter().map(Address::to_string).collect();
+    let head = format!("const API = {:?}, WALLETS = {wallets:?};", stage.client.base());
+    let script = repo::root().join("target/snapshot-reader.mjs");
+    std::fs::write(&script, [&head, reader, own].join("\n")).unwrap();
+    let node = tokio::process::Command::new("node").arg(&script).output().await.unwrap();
+    assert!(node.status.success(), "{}", String::from_utf8_lossy(&node.stderr));
+    let read: Vec<Value> = String::from_utf8(node.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(read.len(), wallets.len());
+    for (facts, wallet) in read.iter().zip(&wallets) {
+        let verdict = stage.client.get(&format!("/api/v1/kya/{wallet}")).await.ok();
+        assert_eq!(facts["registered"], verdict["isRegistered"], "{facts}");
+        if facts["registered"] == true {
+            let status = ["Active", "Suspended"][usize::try_from(facts["status"].as_u64().unwrap()).unwrap()];
+            let agent = &verdict["agent"];
+            assert_eq!((&facts["agent"], &facts["scope"]), (&agent["agentId"], &agent["operationalScope"]));
+            assert_eq!(agent["status"], status);
+        }
+    }
+    let manifest = http::client(WAIT).get(format!("{}/api/v1/snapshot", stage.worker.url()));
+    let manifest = manifest.send().await.unwrap();
+    let manifest = Manifest::parse(&manifest.bytes().await.unwrap()).unwrap();
+    let shard = manifest.shards()[0];
+    let path = format!("/api/v1/snapshot/{}?v={}", shard.range_text(), shard.version_text());
+    let served = stage.client.get(&path).await;
+    assert_eq!((served.status, served.header("cache-control")), (200, "public, max-age=86400, immutable"));
+    let old = stage.client.get("/api/v1/snapshot/00000000000000?v=000000000000000100000000").await;
+    old.failed(404, "NOT_FOUND");
+}
+
+/// Asks until the verdict is no `provision` any more, and gives when the last one was asked for.
+async fn last_provision(client: &Client, path: &str) -> Instant {
+    let mut last = Instant::now();
+    wait_until("another verdict", WAIT, async || {
+        let asked = Instant::now();
+        let answer = client.get(path).await;
+        let provisions = answer.status == 200 && answer.json()["decision"] == "provision";
+        if provisions {
+            last = asked;
+        }
+        answer.status == 200 && !provisions
+    })
+    .await;
+    last
+}
+
+/// Waits until an instance has a verdict of the snapshot with this decision.
+async fn decides(client: &Client, path: &str, decision: &str) {
+    wait_until("a verdict of the snapshot", WAIT, async || {
+        let answer = client.get(path).await;
+        answer.status == 200 && source(&answer) == "snapshot" && answer.json()["decision"] == decision
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_suspension_shows_at_every_instance_within_the_ttl_with_an_index_and_without() {
+    let mut stage = Turn::with(|options| options.ttl(8)).await;
+    let others = [
+        stage.another(|options| options).await.unwrap().unwrap(),
+        stage.another(|options| options).await.unwrap().unwrap(),
+    ];
+    let clients = [stage.client.clone(), others[0].client(), others[1].client()];
+    for name in ["suspended early", "suspended later", "suspended without an index"] {
+        let id = register(&stage.chain, name, "suspended", 0).await;
+        let path = e2e::seed::kya(name);
+        for client in &clients {
+            decides(client, &path, "provision").await;
+        }
+        if name.ends_with("index") {
+            stage.kill_index();
+        }
+        suspend(&stage.chain, id).await;
+        let suspended = Instant::now();
+        let asking = clients.iter().map(|client| last_provision(client, &path));
+        for last in join_all(asking).await {
+            let late = last.saturating_duration_since(suspended);
+            assert!(late < TTL + Duration::from_secs(1), "{name}: {late:?}");
+        }
+    }
+    let (client, path) = (&stage.client, kya(wallet(2)));
+    wait_until("a verdict of the chain", WAIT, async || {
+        let answer = client.get(&path).await;
+        assert_eq!(answer.ok()["decision"], "provision");
+        source(&answer) == "chain"
+    })
+    .await;
+
+    // The chain does not answer, either: once its TTL is over, no verdict is given.
+    stage.proxy.inject(Rule::any(Fault::Refuse));
+    let cut = Instant::now();
+    let mut last = cut;
+    wait_until("an error", WAIT, async || {
+        let asked = Instant::now();
+        let status = client.get(&path).await.status;
+        if status == 200 {
+            last = asked;
+        }
+        status == 500
+    })
+    .await;
+    assert!(last - cut < TTL + Duration::from_secs(1), "{:?}", last - cut);
+    assert_eq!(client.get(&kya(wallet(3))).await.status, 500);
+    stage.proxy.heal();
+    stage.restart_index().await.unwrap();
+    has_snapshot(&stage.client).await;
+    decides(&stage.client, &e2e::seed::kya("suspended without an index"), "request_renewal").await;
+}

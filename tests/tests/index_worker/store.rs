@@ -1,0 +1,125 @@
+//! What an index has stored survives failures of its store, and changes of the endpoints.
+//!
+//! 1. A statement that fails at the end of a step leaves the rows as they were. The fault is in `/readyz` and in
+//!    the log, the work is tried again after a pause, and a scan answers meanwhile.
+//! 2. A quota that is used up is named so, and waited for: the chain is not read in vain.
+//! 3. With another RPC URL the index goes on with its rows, and so do cursors.
+//! 4. Rows that are not as they were written are deleted and read anew.
+
+use e2e::process::wait_until;
+use e2e::proxy::Proxy;
+use e2e::stage::Stage;
+use e2e::stored::{all_stored, stored};
+use serde_json::{Value, json};
+
+use crate::{
+    NEWEST, Turn, WAIT, changes_from_now, index_status, is_listed, reactivate, register, suspend,
+    suspensions_are_seen,
+};
+
+/// Makes the last statement of each refresh fail with this message, after others have written.
+fn break_store(stage: &Stage, message: &str) {
+    let trigger = format!(
+        "CREATE TRIGGER broken BEFORE INSERT ON meta WHEN NEW.key = 'state' \
+         BEGIN SELECT RAISE(ABORT, '{message}'); END"
+    );
+    stored(stage, "agents").execute_batch(&trigger).unwrap();
+}
+
+fn mend_store(stage: &Stage) {
+    stored(stage, "agents").execute_batch("DROP TRIGGER broken").unwrap();
+}
+
+/// The status that the index has stored of an agent.
+fn stored_status(stage: &Stage, id: u64) -> i64 {
+    let statement = "SELECT status FROM agents WHERE id = ?1";
+    stored(stage, "agents").query_row(statement, [id.cast_signed()], |row| row.get(0)).unwrap()
+}
+
+async fn becomes(stage: &Stage, fault: Value) {
+    wait_until("the fault is told", WAIT, async || {
+        stage.client.get(NEWEST).await;
+        index_status(stage).await.get("storeFault").cloned().unwrap_or_default() == fault
+    })
+    .await;
+}
+
+/// Waits until the changes since this cursor are those of this agent alone.
+async fn only_changed(stage: &Stage, cursor: &str, id: u64) {
+    wait_until("the change is listed", WAIT, async || {
+        let answer = stage.client.get(&format!("/api/v1/changes?since={cursor}")).await;
+        assert_ne!(answer.status, 410, "the index was filled anew: {}", answer.text);
+        let data = answer.json()["data"].as_array().cloned().unwrap_or_default();
+        assert!(data.iter().all(|change| change["agentId"] == id), "{data:?}");
+        !data.is_empty()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_survive_failures_of_the_store_and_other_endpoints() {
+    let mut stage = Turn::with(|options| options.ttl(1)).await;
+    let id = register(&stage.chain, "stored", "stored", 0).await;
+    is_listed(&stage, id).await;
+
+    let cursor = changes_from_now(&stage.client).await;
+    break_store(&stage, "disk I/O error");
+    suspend(&stage.chain, id).await;
+    becomes(&stage, json!("failed")).await;
+    assert_eq!(stored_status(&stage, id), 0, "a step that failed at its end has written nothing");
+    assert_eq!(index_status(&stage).await["percent"], 100);
+    wait_until("logged", WAIT, async || {
+        let log = stage.index_log();
+        log.contains("disk I/O error") && log.contains("tried again in 5 s")
+    })
+    .await;
+    // The rows are too old to answer, and a scan does.
+    suspensions_are_seen(&stage).await;
+    assert_eq!(index_status(&stage).await["storeFault"], "failed");
+    mend_store(&stage);
+    only_changed(&stage, &cursor, id).await;
+    becomes(&stage, Value::Null).await;
+    assert_eq!(stored_status(&stage, id), 1);
+
+    let cursor = changes_from_now(&stage.client).await;
+    break_store(&stage, "Exceeded allowed rows written in Durable Objects free tier.");
+    reactivate(&stage.chain, id).await;
+    becomes(&stage, json!("outOfQuota")).await;
+    let path = format!("/api/v1/changes?since={cursor}");
+    wait_until("older than the TTL", WAIT, async || stage.client.get(&path).await.status == 503).await;
+    stage.proxy.reset();
+    for _ in 0..3 {
+        stage.client.get(&path).await.failed(503, "INDEXING");
+    }
+    assert_eq!(stage.proxy.posts(), 0, "the chain is read although nothing can be stored");
+    wait_until("logged", WAIT, async || {
+        let log = stage.index_log();
+        log.contains("no quota left") && log.contains("tried again in 600 s")
+    })
+    .await;
+    // As if the quota's day were over: an object that starts anew tries at once.
+    stage.kill_index();
+    mend_store(&stage);
+    stage.restart_index().await.unwrap();
+    stage.index_found().await.unwrap();
+    only_changed(&stage, &cursor, id).await;
+    assert_eq!(index_status(&stage).await.get("storeFault"), None);
+
+    let (cursor, objects) = (changes_from_now(&stage.client).await, all_stored(&stage, "agents").len());
+    suspend(&stage.chain, id).await;
+    let other = Proxy::start(stage.chain.node.url()).await.unwrap();
+    let url = format!("{}/with/another/k3y", other.url());
+    stage.restart_unless(|options| options.ttl(1).var("RPC_URL", &url)).await;
+    only_changed(&stage, &cursor, id).await;
+    assert_eq!(all_stored(&stage, "agents").len(), objects, "another object has been filled");
+    assert!(other.posts() > 0);
+    stage.restart_unless(|options| options.ttl(1)).await;
+
+    stored(&stage, "agents").execute("UPDATE agents SET record = x'00'", []).unwrap();
+    wait_until("found", WAIT, async || {
+        stage.client.get(NEWEST).await;
+        stage.index_log().contains("index store is corrupt: it is deleted, and filled anew")
+    })
+    .await;
+    is_listed(&stage, id).await;
+}

@@ -1,0 +1,62 @@
+//! The object's alarm, and the cron trigger that looks after it.
+
+use e2e::process::wait_until;
+use e2e::stage::Stage;
+use e2e::stored::stored;
+
+use crate::{Turn, WAIT, filled, register, suspend, suspensions_are_seen};
+
+/// How many alarms are set.
+fn alarms(stage: &Stage) -> i64 {
+    let count = "SELECT count(*) FROM _cf_ALARM";
+    stored(stage, "_cf_ALARM").query_row(count, [], |row| row.get(0)).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_that_is_asked_keeps_itself_up_and_rests_without_requests() {
+    let mut stage = Turn::with(|options| options.ttl(2)).await;
+    filled(&stage.client).await;
+    let ids = [
+        register(&stage.chain, "kept up", "kept up", 0).await,
+        register(&stage.chain, "woken", "woken", 0).await,
+        register(&stage.chain, "idle", "idle", 0).await,
+    ];
+    suspend(&stage.chain, ids[0]).await;
+    stage.proxy.reset();
+    // No request comes meanwhile.
+    wait_until("refreshed", WAIT, async || stage.proxy.posts() > 0).await;
+    suspensions_are_seen(&stage).await;
+
+    // An index that has lost its alarm is woken by the cron trigger, and by that alone.
+    stage.kill_index();
+    stored(&stage, "_cf_ALARM").execute("DELETE FROM _cf_ALARM", []).unwrap();
+    suspend(&stage.chain, ids[1]).await;
+    stage.restart_index().await.unwrap();
+    stage.proxy.reset();
+    // The alarm is overdue for a while before it passes for lost.
+    wait_until("woken", WAIT, async || {
+        stage.fire_index_cron().await.unwrap();
+        stage.proxy.posts() > 0
+    })
+    .await;
+    // From then on it goes on by itself.
+    let posts = stage.proxy.posts();
+    wait_until("kept up", WAIT, async || stage.proxy.posts() > posts).await;
+    stage.index_found().await.unwrap();
+    suspensions_are_seen(&stage).await;
+
+    // As if the last question had been long ago: the alarm asks the chain nothing and is the last one.
+    wait_until("an alarm is set", WAIT, async || alarms(&stage) == 1).await;
+    stage.kill_index();
+    let forget = "UPDATE meta SET value = '0' WHERE key = 'asked_at'";
+    assert_eq!(stored(&stage, "meta").execute(forget, []).unwrap(), 1);
+    suspend(&stage.chain, ids[2]).await;
+    stage.proxy.reset();
+    stage.restart_index().await.unwrap();
+    wait_until("no alarm is set any more", WAIT, async || alarms(&stage) == 0).await;
+    stage.fire_index_cron().await.unwrap();
+    assert_eq!((alarms(&stage), stage.proxy.posts()), (0, 0), "the chain was asked for no client");
+    stage.index_found().await.unwrap();
+    suspensions_are_seen(&stage).await;
+    wait_until("an alarm is set", WAIT, async || alarms(&stage) == 1).await;
+}

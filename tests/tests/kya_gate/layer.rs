@@ -1,0 +1,77 @@
+//! The gate as a `tower` layer: its axum example, over HTTP.
+//!
+//! 1. A signed request is admitted once, and its wallet is visible to the handler; a client's own headers are
+//!    not. Content that is not the signed one reaches no handler.
+//! 2. A refusal is the daemon's, byte for byte.
+
+use e2e::anvil::CHAIN_ID;
+use e2e::gate::{Gate, ORIGIN, start_example};
+use e2e::process::Process;
+use e2e::reverse_proxies::Kind;
+use e2e::seed::{registration_call, wallet};
+use e2e::signed_requests::Draft;
+
+use crate::{ask, assert_refused, configuration, get, good, signed};
+
+/// The example with the daemon's documented configuration, without `listen` and `[proxy]`; and its address.
+async fn example() -> (Process, String) {
+    let daemon = configuration(Kind::Envoy).await;
+    let (before, rest) = daemon.split_once("[proxy]").unwrap();
+    let (_, after) = rest.split_once("[chain]").unwrap();
+    let lines = before.lines().filter(|line| !line.starts_with("listen"));
+    let embedded = format!("{}\n[chain]{after}", lines.collect::<Vec<_>>().join("\n"));
+    start_example(&embedded).await.unwrap()
+}
+
+fn order() -> Draft {
+    Draft::post(ORIGIN, "/orders", r#"{"amount":"100"}"#)
+}
+
+#[tokio::test]
+async fn a_signed_request_reaches_the_handler_with_its_wallet_and_its_own_content() {
+    let (_example, url) = example().await;
+    let request = get("/items?view=full").header("kya-liable", "me").sign(&good(), CHAIN_ID);
+    let admitted = request.send(&url).await.unwrap();
+    assert_eq!(admitted.status, 200, "{admitted:?}");
+    let agent = registration_call(1, good().address(), "guarded", 0);
+    let (wallet, liable) = (agent.agentWallet.to_checksum(None), agent.haftungsperson.to_checksum(None));
+    assert_eq!(admitted.body, format!("items for {wallet}, for which {liable} is liable"));
+    assert_refused(&request.send(&url).await.unwrap(), 401, "nonce_reused");
+    let open = get("/livez").unsigned().send(&url).await.unwrap();
+    assert_eq!(open.status, 200, "a route behind the layer is open");
+
+    let request = order().sign(&good(), CHAIN_ID);
+    let changed = request.clone().carrying(r#"{"amount":"900"}"#, true).send(&url).await.unwrap();
+    assert_refused(&changed, 401, "bad_content_digest");
+    let same = request.send(&url).await.unwrap();
+    assert_eq!(same.status, 200, "{same:?}");
+    assert!(same.body.contains(&format!(r#"{wallet} orders {{"amount":"100"}}"#)), "{same:?}");
+}
+
+#[tokio::test]
+async fn a_refusal_is_the_daemons() {
+    let (_example, url) = example().await;
+    let daemon = Gate::start(&configuration(Kind::Envoy).await).await.unwrap();
+    for (request, status) in [
+        (get("/items").unsigned(), 401),
+        (order().sign(&wallet("new"), CHAIN_ID), 403),
+        (order().sign(&good(), CHAIN_ID).with("signature", "%"), 400),
+        (signed("/items").asking("POST", "/orders").carrying("x", false), 401),
+    ] {
+        let (layer, daemon) = (request.send(&url).await.unwrap(), ask(&daemon, &request).await);
+        assert_eq!((layer.status, daemon.status), (status, status), "{layer:?} {daemon:?}");
+        assert_eq!(layer.body, daemon.body);
+        for name in [
+            "www-authenticate",
+            "accept-signature",
+            "content-type",
+            "cache-control",
+            "kya-wallet",
+            "kya-decision",
+            "kya-until",
+        ] {
+            assert_eq!(layer.header(name), daemon.header(name), "{name}");
+        }
+        assert_eq!(layer.header("www-authenticate").is_empty(), status != 401);
+    }
+}

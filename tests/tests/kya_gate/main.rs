@@ -1,0 +1,76 @@
+//! The gate over a local chain: behind the proxies that operators have, with Redis, for clients and verifiers
+//! that others wrote, and as a layer of a service.
+//!
+//! What a signature, a policy, a nonce or a record has to be is tested in `core` and in `kya-gate`.
+
+mod clients;
+mod daemon;
+mod layer;
+mod proxies;
+mod records;
+mod redis;
+mod tokens;
+
+use std::time::Duration;
+
+use alloy::signers::local::PrivateKeySigner;
+use e2e::anvil::CHAIN_ID;
+use e2e::chain::Chain;
+use e2e::gate::{Gate, ORIGIN};
+use e2e::reverse_proxies::Kind;
+use e2e::seed::{chain_of_one, registration_call, suspension, wallet};
+use e2e::signed_requests::{Draft, RawAnswer, Signed};
+use tokio::sync::OnceCell;
+
+/// How long anything may take on a busy machine.
+const WAIT: Duration = Duration::from_secs(60);
+/// The issuer of tokens.
+const ISSUER: &str = "https://kya.example";
+
+/// The chain of all tests. The wallet `good` is that of a compliant agent, `suspended` that of a suspended one,
+/// and `new` is not registered.
+async fn chain() -> &'static Chain {
+    static CHAIN: OnceCell<Chain> = OnceCell::const_new();
+    CHAIN
+        .get_or_init(async || {
+            let chain = chain_of_one().await.unwrap();
+            let call = registration_call(2, wallet("suspended").address(), "guarded", 0);
+            chain.send(chain.owner(), call).await.unwrap();
+            chain.send(chain.owner(), suspension(2, "a test")).await.unwrap();
+            chain
+        })
+        .await
+}
+
+/// The documented configuration of a gate beside this proxy, which reads the chain at `rpc`.
+async fn configuration_at(kind: Kind, rpc: &str) -> String {
+    let registry = chain().await.contracts.registry.to_string();
+    kind.gate(ORIGIN, CHAIN_ID, rpc, &registry).unwrap()
+}
+
+async fn configuration(kind: Kind) -> String {
+    configuration_at(kind, chain().await.node.url()).await
+}
+
+fn good() -> PrivateKeySigner {
+    wallet("good")
+}
+
+fn get(target: &str) -> Draft {
+    Draft::get(ORIGIN, target)
+}
+
+/// A GET of that target by the compliant agent.
+fn signed(target: &str) -> Signed {
+    get(target).sign(&good(), CHAIN_ID)
+}
+
+/// What the gate answers Envoy about a request.
+async fn ask(gate: &Gate, request: &Signed) -> RawAnswer {
+    request.asked_by_envoy().send(gate.url()).await.unwrap()
+}
+
+fn assert_refused(answer: &RawAnswer, status: u16, reason: &str) {
+    assert_eq!(answer.status, status, "{answer:?}");
+    assert!(answer.body.contains(&format!("\"reason\":\"{reason}\"")), "{reason}: {answer:?}");
+}

@@ -1,0 +1,175 @@
+//! Records of admissions, written by the real gate and verified without it.
+//!
+//! 1. A record is verified by viem and jose alone, and with one byte changed it is not.
+//! 2. `evidence verify-admission` says who asked for what, that the wallet signed it, and what the registry
+//!    said at which block, proved by the block's hash.
+//! 3. No admission without its record, and no record without its admission.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use e2e::anvil::CHAIN_ID;
+use e2e::fault::{Fault, Rule};
+use e2e::gate::{Gate, ORIGIN};
+use e2e::proxy::Proxy;
+use e2e::reverse_proxies::Kind;
+use e2e::seed::{registration_call, wallet};
+use e2e::signed_requests::{Draft, RawAnswer, Signed};
+use e2e::verdict_tokens::{key_file, key_set, new_key, signing};
+use e2e::{http, signers, verifier};
+use registry_core::token::{Jws, KeySet};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{ISSUER, WAIT, ask, assert_refused, chain, configuration_at, get, good, signed};
+
+/// A gate that records with evidence, behind a proxy that counts.
+struct Recorded {
+    rpc: Proxy,
+    gate: Gate,
+    directory: TempDir,
+}
+
+impl Recorded {
+    async fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let rpc = Proxy::start(chain().await.node.url()).await.unwrap();
+        let keys = directory.path().join("keys.json");
+        key_file(&keys, &key_set(&[&new_key().await.unwrap()])).unwrap();
+        let records = directory.path().join("admissions.jsonl");
+        let text = format!(
+            "{}{}\n[records]\nfile = \"{}\"\nevidence = true\n",
+            configuration_at(Kind::Envoy, rpc.url()).await,
+            signing(ISSUER, &keys),
+            records.display()
+        );
+        let gate = Gate::start(&text).await.unwrap();
+        let published = http::client(WAIT).get(format!("{}/.well-known/jwks.json", gate.url()));
+        let published = published.send().await.unwrap().text().await.unwrap();
+        fs::write(directory.path().join("jwks.json"), published).unwrap();
+        Self { rpc, gate, directory }
+    }
+
+    async fn admitted(&self, request: Signed) -> RawAnswer {
+        let answer = ask(&self.gate, &request).await;
+        assert_eq!(answer.status, 200, "{answer:?}\n{}", self.gate.log());
+        answer
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.path("admissions.jsonl")).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// What `evidence verify-admission` says of this file by these keys: whether all is right, and its lines.
+    async fn verify(&self, records: &Path, keys: &str, more: &[&str]) -> (bool, Vec<String>) {
+        let keys = self.path(keys);
+        let arguments = ["verify-admission", records.to_str().unwrap(), "--keys", keys.to_str().unwrap()];
+        verifier::run(&[&arguments, more].concat()).await.unwrap()
+    }
+}
+
+/// The token of a line.
+fn verdict_of(line: &str) -> String {
+    serde_json::from_str::<Value>(line).unwrap()["verdict"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_is_verified_by_viem_and_jose_alone_and_by_the_program_with_the_blocks_hash() {
+    let recorded = Recorded::start().await;
+    recorded.rpc.reset();
+    let first = recorded.admitted(signed("/items?view=full")).await;
+    assert_eq!(recorded.rpc.posts(), 3, "the account with its verdict, and two for the proof");
+    let order = Draft::post(ORIGIN, "/orders", r#"{"hello":"world"}"#).sign(&good(), CHAIN_ID);
+    recorded.admitted(order).await;
+    assert_eq!(recorded.rpc.posts(), 3, "a verdict is proved once");
+    let lines = recorded.lines();
+    assert_eq!(lines.len(), 2);
+    assert_eq!(first.header("kya-verdict"), [verdict_of(&lines[0])], "the service gets the record's token");
+
+    // 600 changes of some 20,000 bytes.
+    let (file, keys) = (recorded.path("admissions.jsonl"), recorded.path("jwks.json"));
+    let arguments = [file.to_str().unwrap(), keys.to_str().unwrap(), "600"];
+    let shown = signers::node("verify-admissions.mjs", &arguments).await.unwrap();
+    let agent = good().address().to_checksum(None);
+    for (row, (method, path)) in
+        shown.as_array().unwrap().iter().zip([("GET", "/items"), ("POST", "/orders")])
+    {
+        let expected = [agent.as_str(), method, path, "provision"].map(Value::from);
+        assert_eq!(["wallet", "method", "path", "decision"].map(|name| row[name].clone()), expected);
+        assert_eq!((&row["tried"], &row["accepted"]), (&json!(600), &json!([])));
+    }
+
+    let number = Jws::parse(&verdict_of(&lines[0])).unwrap().claims.as_of.block_number;
+    let block = chain().await.node.block(number).await.unwrap();
+    let hash = block["hash"].as_str().unwrap();
+    let (right, said) = recorded.verify(&file, "jwks.json", &["--block-hash", hash]).await;
+    assert!(right && said.len() == 2, "{said:?}");
+    for words in [
+        "1: 20",
+        "GET http://api.example/items?view=full, signed by",
+        &format!("{agent} of chain {CHAIN_ID}, admitted under api by {ISSUER}: provision at block {number}"),
+        &format!("proved against the hash {hash} that you gave"),
+    ] {
+        assert!(said[0].contains(words), "{words}: {}", said[0]);
+    }
+
+    // A line of another admission's parts among right ones.
+    let swapped = lines[0].replace(&verdict_of(&lines[0]), &verdict_of(&lines[1]));
+    let mixed = recorded.path("mixed.jsonl");
+    fs::write(&mixed, format!("{}\n{swapped}\n{}\n", lines[0], lines[1])).unwrap();
+    let stranger = KeySet::parse(&key_set(&[&new_key().await.unwrap()])).unwrap();
+    fs::write(recorded.path("stranger.json"), stranger.published()).unwrap();
+    let other = format!("0x{}", "11".repeat(32));
+    for (file, keys, more, is_right, line, words) in [
+        (&file, "jwks.json", vec!["--line", "2"], true, 0, "consistent with evidence"),
+        (&file, "jwks.json", vec!["--block-hash", &other], false, 0, "refused: the evidence is refused"),
+        (&file, "stranger.json", vec![], false, 0, "which is not among the keys given"),
+        (&mixed, "jwks.json", vec![], false, 0, "1: 20"),
+        (&mixed, "jwks.json", vec![], false, 1, "2: refused: the verdict was signed for another admission"),
+        (&mixed, "jwks.json", vec![], false, 2, "3: 20"),
+    ] {
+        let (right, said) = recorded.verify(file, keys, &more).await;
+        assert!(right == is_right && said[line].contains(words), "{words}: {said:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn there_is_a_record_for_each_admission_and_for_nothing_else() {
+    let recorded = Recorded::start().await;
+    let request = signed("/items");
+    recorded.admitted(request.clone()).await;
+    assert_refused(&ask(&recorded.gate, &request).await, 401, "nonce_reused");
+    let denied = ask(&recorded.gate, &get("/").sign(&wallet("new"), CHAIN_ID)).await;
+    assert_refused(&denied, 403, "kya_not_allowed");
+    let token = denied.header("kya-verdict")[0];
+    assert_eq!(Jws::parse(token).unwrap().claims.jti, None, "a refusal's token makes no record");
+    assert_eq!(recorded.lines().len(), 1);
+
+    // A file that log rotation has taken away, and one that cannot be written.
+    let file = recorded.path("admissions.jsonl");
+    fs::rename(&file, recorded.path("admissions.1.jsonl")).unwrap();
+    recorded.admitted(signed("/")).await;
+    assert_eq!(recorded.lines().len(), 1);
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    assert_refused(&ask(&recorded.gate, &signed("/")).await, 503, "record_unavailable");
+    fs::remove_dir(&file).unwrap();
+    recorded.admitted(signed("/")).await;
+    assert_eq!(recorded.lines().len(), 1);
+
+    // A node that gives no proof of a verdict that it has given.
+    let (chain, second) = (chain().await, || get("/").sign(&wallet("second"), CHAIN_ID));
+    let call = registration_call(4, wallet("second").address(), "guarded", 0);
+    chain.send(chain.owner(), call).await.unwrap();
+    let missing = Fault::error(-32601, "the method eth_getProof does not exist");
+    recorded.rpc.inject(Rule::on("eth_getProof", missing));
+    assert_refused(&ask(&recorded.gate, &second()).await, 503, "record_unavailable");
+    recorded.rpc.heal();
+    recorded.admitted(second()).await;
+    assert_eq!(recorded.lines().len(), 2);
+}

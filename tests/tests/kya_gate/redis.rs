@@ -1,0 +1,121 @@
+//! Gates that share their nonces through a real Redis server.
+//!
+//! 1. Of two hundred concurrent copies of one request over two gates exactly one is admitted.
+//! 2. Redis full, standing still or killed: 503, and never a replay. Redis back: the gates go on, and admit
+//!    nothing that was signed before.
+//! 3. `check` says whether Redis can hold nonces, and never its password.
+//! 4. With `rediss://` the server's certificate has to be by an authority that the machine trusts.
+
+use e2e::gate::Gate;
+use e2e::http;
+use e2e::process::wait_until;
+use e2e::redis::Redis;
+use e2e::reverse_proxies::Kind;
+use e2e::signed_requests::Signed;
+use e2e::tls::{Authority, TlsFront};
+use futures_util::future::join_all;
+
+use crate::{WAIT, ask, assert_refused, configuration, signed};
+
+async fn with_redis(url: &str) -> String {
+    configuration(Kind::Envoy).await + &format!("\n[redis]\nurl = \"{url}\"\n")
+}
+
+/// Waits until a request is admitted that was signed just before, and returns it.
+async fn admitted(gate: &Gate) -> Signed {
+    let mut last = None;
+    wait_until("admitted", WAIT, async || {
+        let request = signed("/items");
+        let status = ask(gate, &request).await.status;
+        last = Some(request);
+        status == 200
+    })
+    .await;
+    last.unwrap()
+}
+
+#[tokio::test]
+async fn two_gates_admit_one_of_two_hundred_copies_and_no_replay_whatever_happens_to_redis() {
+    let mut redis = Redis::start(&[]).await.unwrap();
+    let text = with_redis(&redis.url()).await;
+    let gates = [Gate::start(&text).await.unwrap(), Gate::start(&text).await.unwrap()];
+    for gate in &gates {
+        admitted(gate).await;
+    }
+    let request = signed("/items");
+    let answers = join_all((0..200).map(|copy| ask(&gates[copy % 2], &request))).await;
+    let (admissions, others): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status == 200);
+    assert_eq!((admissions.len(), others.len()), (1, 199));
+    others.into_iter().for_each(|answer| assert_refused(answer, 401, "nonce_reused"));
+    // Nor does the gate for nginx's refusals say otherwise.
+    let explained = request.clone().asking("GET", "/refusal/api/items").send(gates[0].url()).await.unwrap();
+    assert_refused(&explained, 401, "nonce_reused");
+
+    let gate = &gates[0];
+    redis.limit_memory("1").await.unwrap();
+    assert_refused(&ask(gate, &signed("/")).await, 503, "nonce_store_full");
+    assert_eq!(ask(gate, &request).await.status, 503);
+    redis.limit_memory("0").await.unwrap();
+    assert_refused(&ask(gate, &request).await, 401, "nonce_reused");
+
+    redis.stand_still(true).unwrap();
+    for _ in 0..3 {
+        let refused = ask(gate, &signed("/")).await;
+        assert_refused(&refused, 503, "nonce_store_unavailable");
+        assert_eq!(refused.header("kya-wallet"), [""]);
+    }
+    redis.stand_still(false).unwrap();
+    let before = admitted(gate).await;
+
+    redis.kill();
+    assert_refused(&ask(gate, &signed("/")).await, 503, "nonce_store_unavailable");
+    wait_until("not ready", WAIT, async || {
+        let answer = http::client(WAIT).get(format!("{}/readyz", gate.url())).send().await.unwrap();
+        answer.status() == 503 && answer.text().await.unwrap().contains("Redis does not answer")
+    })
+    .await;
+    // It has lost every nonce: what was admitted before it was killed is not admitted again, nor by a gate
+    // that starts now.
+    redis.go_on().await.unwrap();
+    admitted(gate).await;
+    let another = Gate::start(&text).await.unwrap();
+    for gate in [gate, &another] {
+        assert_refused(&ask(gate, &before).await, 401, "nonce_reused");
+    }
+}
+
+#[tokio::test]
+async fn check_says_whether_redis_can_hold_nonces() {
+    let good = Redis::start(&["--requirepass", "k3y"]).await.unwrap();
+    let with = |password: &str| good.url().replace("//", &format!("//:{password}@"));
+    let forgetful = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
+    let forgetful = Redis::start(&forgetful).await.unwrap();
+    let authority = Authority::new().unwrap();
+    let front = TlsFront::start(&authority, &forgetful.url()).await.unwrap();
+    for (redis, is_good, words) in [
+        (with("k3y"), true, "in redis at 127.0.0.1"),
+        (with("wr0ng"), false, "nonces"),
+        (forgetful.url(), false, "allkeys-lru, and has to be noeviction"),
+        ("redis://127.0.0.1:1".to_owned(), false, "redis at 127.0.0.1:1"),
+        (front.url().replace("https://", "rediss://"), false, "certificate"),
+    ] {
+        let (passed, printed) = Gate::check(&with_redis(&redis).await).await.unwrap();
+        let line = printed.lines().find(|line| line.contains("nonces")).unwrap_or(&printed);
+        assert!(passed == is_good && line.to_lowercase().contains(words), "{redis}: {printed}");
+        assert!(line.starts_with(if is_good { '✓' } else { '✗' }), "{printed}");
+        assert!(!printed.contains("k3y") && !printed.contains("wr0ng"), "{printed}");
+    }
+}
+
+#[tokio::test]
+async fn over_tls_the_certificate_of_redis_has_to_be_by_a_trusted_authority() {
+    let redis = Redis::start(&[]).await.unwrap();
+    let authority = Authority::new().unwrap();
+    let front = TlsFront::start(&authority, &redis.url()).await.unwrap();
+    let text = with_redis(&front.url().replace("https://", "rediss://")).await;
+    let gate = Gate::start_trusting(authority.bundle(), &text).await.unwrap();
+    let request = admitted(&gate).await;
+    assert_refused(&ask(&gate, &request).await, 401, "nonce_reused");
+    let other = Authority::new().unwrap();
+    assert!(Gate::start_trusting(other.bundle(), &text).await.is_err());
+}

@@ -1,0 +1,215 @@
+//! Verdicts of the real Worker and the real gate as signed tokens, for the field's own verifiers.
+//!
+//! 1. npm jose, PyPI PyJWT and Envoy's `jwt_authn` accept a verdict of the Worker and one by its next key, and
+//!    refuse each that has ended, was signed by another key or changed, or has another algorithm, audience or
+//!    issuer.
+//! 2. The Worker signs for clients that name the media type, and publishes its keys; without keys it says so.
+//! 3. A gate signs with the keys that its file has now, and a file that it cannot use changes nothing.
+
+use e2e::anvil::{CHAIN_ID, wall_clock};
+use e2e::client::Client;
+use e2e::gate::{Gate, Service};
+use e2e::process::{Process, Spawn, wait_until};
+use e2e::reverse_proxies::{self, Kind};
+use e2e::seed::kya;
+use e2e::verdict_tokens::{key_file, key_set, kid, new_key, of_algorithm, signed, signing};
+use e2e::worker::{Worker, WorkerOptions};
+use e2e::{http, repo, signers};
+use registry_core::token::{Jws, KeySet, VerdictClaims};
+use serde_json::{Value, json};
+
+use crate::{ISSUER, WAIT, ask, chain, configuration};
+
+const SITE: &str = "https://shop.example";
+const JWKS: &str = "/.well-known/jwks.json";
+
+/// A Worker that signs with the first of these keys, if there are any.
+async fn worker(keys: &[&Value]) -> Worker {
+    let chain = chain().await;
+    let options = WorkerOptions::new(chain.node.url(), chain.contracts.registry).var("CHAIN_ID", CHAIN_ID);
+    let options = match keys {
+        [] => options,
+        keys => options.var("VERDICT_KEYS", key_set(keys)).var("VERDICT_ISSUER", ISSUER),
+    };
+    Worker::start(options).await.unwrap()
+}
+
+/// A client that names the media type of tokens.
+fn for_tokens(client: &Client) -> Client {
+    client.with("accept", "application/jwt")
+}
+
+/// The token that a Worker answers this query with.
+async fn token(client: &Client, query: &str) -> String {
+    let answer = for_tokens(client).get(&format!("{}{query}", kya("good"))).await;
+    assert_eq!((answer.status, answer.header("content-type")), (200, "application/jwt"), "{}", answer.text);
+    answer.text
+}
+
+/// npm jose behind a port.
+struct Jose {
+    url: String,
+    http: reqwest::Client,
+    _process: Process,
+}
+
+impl Jose {
+    async fn start(keys: &str) -> Self {
+        let script = repo::root().join("tests/signers/verdict-verifier.mjs");
+        let spawn = Spawn::new("jose", "node").arg(script).args([keys, ISSUER, SITE, "1000"]);
+        let mut process = spawn.start().unwrap();
+        let url = process.announced("listening on ", WAIT).await.unwrap();
+        Self { url, http: http::client(WAIT), _process: process }
+    }
+
+    /// The claims, or the error's name.
+    async fn verify(&self, token: &str) -> Result<Value, String> {
+        let answer = self.http.post(&self.url).body(token.to_owned()).send().await.unwrap();
+        let (status, text) = (answer.status(), answer.text().await.unwrap());
+        if status == 200 { Ok(serde_json::from_str(&text).unwrap()) } else { Err(text) }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_verifier_accepts_a_verdict_and_none_that_is_another() {
+    let [present, next, stranger] =
+        [new_key().await.unwrap(), new_key().await.unwrap(), new_key().await.unwrap()];
+    let worker = worker(&[&present, &next]).await;
+    let client = worker.client();
+    let of_worker = token(&client, &format!("?audience={SITE}")).await;
+    let claims = Jws::parse(&of_worker).unwrap().claims;
+    let changed = |change: fn(&mut VerdictClaims)| {
+        let mut claims = claims.clone();
+        change(&mut claims);
+        claims
+    };
+    let by = |key: &Value, name: &Value, claims: &VerdictClaims| signed(key, &kid(name), claims).unwrap();
+    // The first letter of the claims but one: other bytes, and still base64url.
+    let place = of_worker.find('.').unwrap() + 2;
+    let letter = if &of_worker[place..=place] == "A" { "B" } else { "A" };
+    let mut altered = of_worker.clone();
+    altered.replace_range(place..=place, letter);
+    let ended = changed(|claims| (claims.iat, claims.exp) = (wall_clock() - 180, wall_clock() - 120));
+    let rows = [
+        ("of the Worker", of_worker, true),
+        ("of the next key", by(&next, &next, &claims), true),
+        ("expired", by(&present, &present, &ended), false),
+        ("re-signed by another key", by(&stranger, &present, &claims), false),
+        ("of an unknown key", by(&stranger, &stranger, &claims), false),
+        ("alg none", of_algorithm("none", &present, &claims), false),
+        ("alg HS256", of_algorithm("HS256", &present, &claims), false),
+        ("another audience", token(&client, "?audience=https://other.example").await, false),
+        ("no audience", token(&client, "").await, false),
+        ("another issuer", by(&present, &present, &changed(|claims| claims.iss += ".other")), false),
+        ("a changed letter", altered, false),
+    ];
+    let keys = format!("{}{JWKS}", worker.url());
+    let jose = Jose::start(&keys).await;
+    let service = Service::start().await.unwrap();
+    let (_envoy, envoy) =
+        reverse_proxies::verdict_verifier(worker.url(), ISSUER, SITE, service.url()).await.unwrap();
+    let mut arguments = vec![keys.as_str(), ISSUER, SITE];
+    arguments.extend(rows.iter().map(|(_, token, _)| token.as_str()));
+    let printed = signers::python("verify_verdicts.py", &arguments).await.unwrap();
+    let claims = serde_json::to_value(&claims).unwrap();
+    for ((name, token, accepted), pyjwt) in rows.iter().zip(printed.as_array().unwrap()) {
+        let jose = jose.verify(token).await;
+        let request = http::client(WAIT).get(&envoy).header("kya-verdict", token);
+        let envoy = request.send().await.unwrap().status().as_u16();
+        let outcome = (jose.is_ok(), pyjwt["error"].is_null(), envoy == 200, service.take().len());
+        assert_eq!(outcome, (*accepted, *accepted, *accepted, usize::from(*accepted)), "{name}: {envoy}");
+        if *accepted {
+            assert_eq!((jose.unwrap(), pyjwt), (claims.clone(), &claims), "{name}");
+        } else {
+            // Envoy's word for another audience is 403.
+            assert!(matches!(envoy, 401 | 403), "{name}: {envoy}");
+        }
+    }
+    assert!(!worker.log().contains(present["d"].as_str().unwrap()), "no private part is logged");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_worker_signs_for_clients_that_name_the_media_type() {
+    let key = new_key().await.unwrap();
+    let worker = worker(&[&key]).await;
+    let (client, path) = (worker.client(), kya("good"));
+    let answer = client.get(&path).await;
+    let verdict = answer.ok();
+    assert_eq!((answer.header("content-type"), answer.header("vary")), ("application/json", "Accept"));
+    let first = for_tokens(&client).get(&path).await;
+    for (name, value) in [("vary", "Accept"), ("cache-control", "no-store"), ("x-cache", "HIT"), ("etag", "")]
+    {
+        assert_eq!(first.header(name), value, "{name}");
+    }
+    let claims = Jws::parse(&first.text).unwrap().claims;
+    let said = json!([claims.decision, claims.reasons, claims.as_of]);
+    assert_eq!(said, json!([verdict["decision"], verdict["reasons"], verdict["asOf"]]));
+    let again = Jws::parse(&token(&client, "?history=0").await).unwrap().claims;
+    assert_eq!(again.exp, claims.exp, "it ends with the cached verdict");
+
+    // Other questions have no signed form.
+    let other = kya("new").rsplit('/').next().unwrap().to_owned();
+    let block = format!("?block={}", chain().await.node.height().await.unwrap());
+    for query in [&block, "?evidence=1", &format!(",{other}")] {
+        let refused = for_tokens(&client).get(&format!("{path}{query}")).await;
+        assert!(refused.error(406).contains("only the verdict on one wallet"), "{query}");
+        let json = client.with("accept", "application/jwt, */*;q=0.1").get(&format!("{path}{query}")).await;
+        assert_eq!((json.status, json.header("content-type")), (200, "application/json"), "{query}");
+    }
+
+    let published = client.get(JWKS).await;
+    assert_eq!((published.status, published.header("content-type")), (200, "application/jwk-set+json"));
+    assert_eq!(published.header("cache-control"), "public, max-age=300");
+    assert!(KeySet::parse(&published.text).unwrap().find(&kid(&key)).is_some());
+    assert!(!published.text.contains("\"d\""), "no private part is published");
+    let unchanged = client.with("if-none-match", published.header("etag")).get(JWKS).await;
+    assert_eq!(unchanged.status, 304);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_keys_a_worker_says_that_it_signs_none_and_a_wrong_one_is_named() {
+    let (mut key, other) = (new_key().await.unwrap(), new_key().await.unwrap());
+    // A private part of another key: the runtime finds that out.
+    key["d"] = other["d"].clone();
+    let (without, wrong) = (worker(&[]).await, worker(&[&key]).await);
+    let refused = for_tokens(&without.client()).get(&kya("good")).await;
+    let message = refused.failed(406, "NOT_ACCEPTABLE");
+    assert!(message.contains("VERDICT_KEYS is not set; ask for application/json"), "{message}");
+    without.client().get(JWKS).await.error(404);
+    let message = for_tokens(&wrong.client()).get(&kya("good")).await.error(500);
+    assert_eq!(message, "Misconfigured: VERDICT_KEYS key 1: d is not the private part of x and y");
+    for worker in [without, wrong] {
+        worker.client().get(&kya("good")).await.ok();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gate_signs_with_the_keys_that_its_file_has_now() {
+    let directory = tempfile::tempdir().unwrap();
+    let (first, second) = (new_key().await.unwrap(), new_key().await.unwrap());
+    let file = directory.path().join("keys.json");
+    key_file(&file, &key_set(&[&first])).unwrap();
+    let text = configuration(Kind::Envoy).await + &signing(ISSUER, &file);
+    let gate = Gate::start(&text).await.unwrap();
+    // The key that signs now.
+    let signs = async || {
+        let answer = ask(&gate, &crate::signed("/items")).await;
+        Jws::parse(answer.header("kya-verdict")[0]).unwrap().kid
+    };
+    assert_eq!(signs().await, kid(&first));
+    let (good, report) = Gate::check(&text).await.unwrap();
+    let named = format!("✓ verdict   signed by {ISSUER} with the key {}", kid(&first));
+    assert!(good && report.contains(&named), "{report}");
+
+    key_file(&file, "{\"keys\":[7]}").unwrap();
+    let (good, report) = Gate::check(&text).await.unwrap();
+    assert!(!good && report.contains("✗ verdict   verdict.keys: must be a JWK set"), "{report}");
+    wait_until("the file's fault is logged", WAIT, async || gate.log().contains("must be a JWK set")).await;
+    assert_eq!(signs().await, kid(&first));
+    key_file(&file, &key_set(&[&second, &first])).unwrap();
+    wait_until("another key signs", WAIT, async || signs().await == kid(&second)).await;
+    let published = http::client(WAIT).get(format!("{}{JWKS}", gate.url())).send().await.unwrap();
+    let published = KeySet::parse(&published.text().await.unwrap()).unwrap();
+    assert!([&first, &second].into_iter().all(|key| published.find(&kid(key)).is_some()));
+    assert!(!gate.log().contains(first["d"].as_str().unwrap()));
+}
