@@ -1,129 +1,45 @@
-//! A host with several nodes, each of which fails in its own ways, and with a clock that only the test moves.
+//! A host with several nodes, and with a clock that only the test moves.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 use alloy_primitives::Address;
 use registry_core::{
-    api::document::Document,
-    api::error::Error,
+    api::{document::Document, error::Error},
     chain::{Batch, Endpoints, Failure, Limits, Query, QueryError, Reply, Run, RunError, Step},
     eth::multicall::CANONICAL_ADDRESS,
 };
 use serde_json::Value;
 
-use super::{CHAIN_ID, Node, PlainRegistry, question, signature};
+use super::{CHAIN_ID, Fault, Node, PlainRegistry, question, signature};
 
-/// The outcome of one post.
-#[derive(Clone, Debug)]
-pub(crate) enum Fault {
-    /// An answer after so many milliseconds.
-    Slow(u32),
-    Unreachable,
-    Hangs,
-    /// A reply beyond any size limit.
-    Endless,
-    /// An HTTP status with a page.
-    Status(u16),
-    /// Status 200, and a page.
-    Html,
-    /// The beginning of the right answer.
-    HalfABody,
-    /// The right answer to a request that was not made.
-    WrongId,
-    /// Of a batch's answers, the first alone and without its array.
-    OneObject,
-    /// One error object for the whole batch.
-    Error(i64, &'static str),
+/// A node whose records name the block they were read in, changed.
+pub(crate) fn node_with(change: impl FnOnce(&mut Node)) -> Node {
+    let mut node = Node::new(PlainRegistry::with_agents(12));
+    node.quirks.signs_records = true;
+    change(&mut node);
+    node
 }
 
-/// An endpoint: a node, and the faults of the next posts to it. Later posts succeed.
-#[derive(Clone)]
-pub(crate) struct Upstream {
-    pub(crate) node: Node,
-    pub(crate) faults: VecDeque<Fault>,
-    pub(crate) posts: u32,
+pub(crate) fn good() -> Node {
+    node_with(|_| {})
 }
 
-impl std::fmt::Debug for Upstream {
-    /// All but the registry, which is the same everywhere.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Node { quirks, block, chain_id, head_age, .. } = &self.node;
-        write!(f, "{{chain {chain_id}, block {block}, {head_age} s old, {quirks:?}, {:?}}}", self.faults)
-    }
+/// A node whose first posts fail so, one after another.
+pub(crate) fn with_faults(faults: impl IntoIterator<Item = Fault>) -> Node {
+    node_with(|node| node.faults.extend(faults))
 }
 
-impl Upstream {
-    pub(crate) fn good() -> Self {
-        let mut node = Node::new(PlainRegistry::with_agents(12));
-        node.quirks.signs_records = true;
-        Self { node, faults: VecDeque::new(), posts: 0 }
-    }
+pub(crate) fn failing(fault: Fault) -> Node {
+    with_faults(vec![fault; 100])
+}
 
-    pub(crate) fn failing(fault: Fault) -> Self {
-        Self::with_faults(vec![fault; 100])
-    }
+pub(crate) fn on_chain(chain_id: u64) -> Node {
+    node_with(|node| node.chain_id = chain_id)
+}
 
-    pub(crate) fn on_chain(chain_id: u64) -> Self {
-        Self::with(|upstream| upstream.node.chain_id = chain_id)
-    }
-
-    /// A good upstream whose newest block is this.
-    pub(crate) fn at_block(number: u64) -> Self {
-        Self::with(|upstream| upstream.node.block = number)
-    }
-
-    /// An upstream whose first posts fail so, one after another.
-    pub(crate) fn with_faults(faults: impl IntoIterator<Item = Fault>) -> Self {
-        Self { faults: faults.into_iter().collect(), ..Self::good() }
-    }
-
-    /// A good upstream, changed.
-    pub(crate) fn with(change: impl FnOnce(&mut Self)) -> Self {
-        let mut upstream = Self::good();
-        change(&mut upstream);
-        upstream
-    }
-
-    /// The reply, and how many milliseconds it took: no more than it may.
-    pub(crate) fn post(&mut self, batch: &Batch) -> (Result<(u16, Vec<u8>), Failure>, u32) {
-        self.posts += 1;
-        match self.reply(batch) {
-            (_, took) if took >= batch.timeout_ms => (Err(Failure::TimedOut), batch.timeout_ms),
-            in_time => in_time,
-        }
-    }
-
-    pub(crate) fn reply(&mut self, batch: &Batch) -> (Result<(u16, Vec<u8>), Failure>, u32) {
-        let fault = self.faults.pop_front().unwrap_or(Fault::Slow(10));
-        let ok = |body: Vec<u8>| (Ok((200, body)), 10);
-        match fault {
-            Fault::Slow(time) => (Ok(self.node.post(batch)), time),
-            Fault::Unreachable => (Err(Failure::Unreachable), 1),
-            Fault::Hangs => (Err(Failure::TimedOut), u32::MAX),
-            Fault::Endless => (Err(Failure::TooLarge), 10),
-            Fault::Status(status) => (Ok((status, b"<html>sorry</html>".to_vec())), 10),
-            Fault::Html => ok(b"<html>welcome</html>".to_vec()),
-            Fault::HalfABody => {
-                let (_, body) = self.node.post(batch);
-                ok(body[..body.len() / 2].to_vec())
-            }
-            Fault::WrongId => {
-                let text = String::from_utf8(self.node.post(batch).1).unwrap();
-                ok(text.replace("\"id\":", "\"id\":77").into_bytes())
-            }
-            Fault::OneObject => {
-                let (_, body) = self.node.post(batch);
-                match serde_json::from_slice::<Vec<Value>>(&body) {
-                    Ok(answers) => ok(answers[0].to_string().into_bytes()),
-                    Err(_) => ok(body),
-                }
-            }
-            Fault::Error(code, message) => {
-                let error = serde_json::json!({"id": null, "error": {"code": code, "message": message}});
-                ok(error.to_string().into_bytes())
-            }
-        }
-    }
+/// A good node whose newest block is this.
+pub(crate) fn at_block(number: u64) -> Node {
+    node_with(|node| node.block = number)
 }
 
 /// Drives a run to its end, without a clock. `post` gives each reply, or why there is none.
@@ -145,7 +61,7 @@ pub(crate) fn finish<Q: Query>(
 /// A host with several endpoints and a clock.
 #[derive(Clone)]
 pub(crate) struct Host {
-    pub(crate) upstreams: Vec<Upstream>,
+    pub(crate) nodes: Vec<Node>,
     pub(crate) known: Endpoints,
     pub(crate) limits: Limits,
     /// Milliseconds the last question took.
@@ -153,10 +69,10 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    pub(crate) fn new(upstreams: impl IntoIterator<Item = Upstream>) -> Self {
-        let upstreams: Vec<Upstream> = upstreams.into_iter().collect();
-        let known = Endpoints::new(upstreams.len(), Some(CHAIN_ID));
-        Self { upstreams, known, limits: Limits { walk_ms: 0, ..Limits::default() }, took: 0 }
+    pub(crate) fn new(nodes: impl IntoIterator<Item = Node>) -> Self {
+        let nodes: Vec<Node> = nodes.into_iter().collect();
+        let known = Endpoints::new(nodes.len(), Some(CHAIN_ID));
+        Self { nodes, known, limits: Limits { walk_ms: 0, ..Limits::default() }, took: 0 }
     }
 
     /// The answer, or why no endpoint gave one.
@@ -172,7 +88,7 @@ impl Host {
             run.passed(self.took);
             let fed = match run.step()? {
                 Step::Send(batch) => {
-                    let (reply, took) = self.upstreams[batch.endpoint].post(&batch);
+                    let (reply, took) = self.nodes[batch.endpoint].reply(&batch);
                     self.took += batch.delay_ms + took;
                     match reply {
                         Ok((status, body)) => run.feed(Reply { status, body: &body }),
@@ -188,7 +104,7 @@ impl Host {
 
     /// Posts to each endpoint since the last time.
     pub(crate) fn posts(&mut self) -> Vec<u32> {
-        self.upstreams.iter_mut().map(|upstream| std::mem::take(&mut upstream.posts)).collect()
+        self.nodes.iter_mut().map(|node| std::mem::take(&mut node.log).len() as u32).collect()
     }
 }
 

@@ -1,30 +1,52 @@
-//! A node for tests: answers JSON-RPC bodies from a plain registry, and misbehaves on demand.
-#![allow(dead_code)] // each test binary uses its part
-#![allow(unused_imports)] // the same
+//! What the test programs share: a scripted node, a host with several of them, a database, random numbers.
+#![allow(dead_code, unused_imports)] // each test program uses its part
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
 
+pub(crate) mod database;
 pub(crate) mod host;
 mod node;
 pub(crate) mod proofs;
 mod quirks;
+pub(crate) mod random;
 mod registry;
-pub(crate) mod split_mix;
 
 pub(crate) use node::{CHAIN_ID, Mined, Node, number_of, pinned, question, scan_query, signature};
-pub(crate) use quirks::{Logs, Proofs, Quirks, Undeployed};
+pub(crate) use quirks::{Fault, Logs, Proofs, Quirks, Undeployed};
 pub(crate) use registry::{PlainRegistry, record, report};
 
 use alloy_primitives::Address;
 use serde_json::{Value, json};
 
+/// What most test modules name.
+pub(crate) mod prelude {
+    pub(crate) use super::{CHAIN_ID, NOW, Node, PlainRegistry, Quirks, REGISTRY, ids_in, question};
+    pub(crate) use alloy_primitives::{Address, B256, U256};
+    pub(crate) use registry_core::api::{error::Error, question::Question, route::Route};
+    pub(crate) use registry_core::chain::{Batch, Endpoints, Failure, Limits, Query, QueryError};
+    pub(crate) use registry_core::chain::{Reply, Run, RunError, Step, drive};
+    pub(crate) use registry_core::eth::{
+        abi::AgentRecord, multicall::CANONICAL_ADDRESS, timestamp::Timestamp,
+    };
+    pub(crate) use serde_json::{Value, json};
+}
+
 pub(crate) const REGISTRY: Address = Address::repeat_byte(0x42);
 pub(crate) const NOW: u64 = 1_800_000_000;
+pub(crate) const GRACE: u64 = 604_800;
 
 /// A JSON-RPC response.
 pub(crate) fn response(id: &Value, outcome: Result<Value, Value>) -> Value {
     match outcome {
         Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
         Err(error) => json!({"jsonrpc": "2.0", "id": id, "error": error}),
+    }
+}
+
+/// The requests of a batch, be it one.
+pub(crate) fn requests(body: &str) -> Vec<Value> {
+    match serde_json::from_str(body).unwrap() {
+        Value::Array(requests) => requests,
+        request => vec![request],
     }
 }
 

@@ -1,32 +1,23 @@
-//! A node that answers from a registry, or from a chain of them.
+//! A node that answers from a registry, or from a chain of them; its quirks, faults and events are data.
 
-use std::{borrow::Cow, collections::BTreeMap, rc::Rc};
+use std::{borrow::Cow, collections::BTreeMap, collections::VecDeque, fmt, rc::Rc};
 
 use alloy_primitives::{Address, B256, Bytes, U256, hex, keccak256};
 use alloy_sol_types::{SolCall, SolEvent, SolInterface, SolValue};
 use registry_core::{
-    api::document::Document,
-    api::error::Error,
-    api::question::Question,
-    api::route::Route,
-    api::scan::Scan,
-    api::scan::ScanQuery,
+    api::{document::Document, error::Error, question::Question, route::Route, scan::Scan, scan::ScanQuery},
     chain::lens::{DEPLOYLESS_CODE, LENS_ADDRESS, LENS_CODE},
-    chain::{Batch, Limits, Run, drive},
-    eth::abi::{
-        AgentRecord,
-        IAgentRegistry::AgentRegistered,
-        IMulticall3::{self, IMulticall3Calls},
-        IRegistryLens::walkCall,
-        RevenueReport,
-    },
+    chain::{Batch, Failure, Limits, Run, drive},
+    eth::abi::{AgentRecord, IAgentRegistry::AgentRegistered, IRegistryLens::walkCall, RevenueReport},
+    eth::abi::{IMulticall3, IMulticall3::IMulticall3Calls},
     eth::multicall::CANONICAL_ADDRESS,
     eth::timestamp::Timestamp,
 };
 use serde_json::{Value, json};
 
 use super::{
-    Logs, NOW, PlainRegistry, Proofs, Quirks, REGISTRY, Undeployed, batch_too_large, proofs, response,
+    Fault, Logs, NOW, PlainRegistry, Proofs, Quirks, REGISTRY, Undeployed, batch_too_large, proofs, requests,
+    response,
 };
 
 /// The chain id of nodes where nothing else is set.
@@ -43,15 +34,17 @@ pub(crate) struct Mined {
     pub(crate) hash: B256,
     pub(crate) seconds: u64,
     pub(crate) registry: Rc<PlainRegistry>,
-    /// Agents with an event in this block, as this node serves it.
+    /// Agents with an event in this block, as this node serves it; 0 stands for the registry itself.
     pub(crate) events: Vec<u64>,
 }
 
 /// A node with one registry; its newest block's number grows as the quirks say.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Node {
     pub(crate) registry: PlainRegistry,
     pub(crate) quirks: Quirks,
+    /// The outcomes of the next posts. Later ones succeed.
+    pub(crate) faults: VecDeque<Fault>,
     pub(crate) block: u64,
     pub(crate) chain_id: u64,
     /// Seconds since the newest block, by the host's clock.
@@ -66,8 +59,18 @@ pub(crate) struct Node {
     pub(crate) finalized: u64,
     /// State is kept from this block on.
     pub(crate) oldest_state: u64,
-    /// The requests of each reply: methods and their second parameters, or the only ones.
+    /// Events in full, by block, beside those of the chain's blocks.
+    pub(crate) emitted: Vec<(u64, Value)>,
+    /// The requests of each post: methods and their second parameters, or the only ones.
     pub(crate) log: Vec<Vec<(String, Value)>>,
+}
+
+impl fmt::Debug for Node {
+    /// All but the registry and what was asked.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Node { quirks, faults, block, chain_id, head_age, .. } = self;
+        write!(f, "{{chain {chain_id}, block {block}, {head_age} s old, {quirks:?}, {faults:?}}}")
+    }
 }
 
 /// The question of a path.
@@ -89,6 +92,7 @@ impl Node {
         Self {
             registry,
             quirks: Quirks::default(),
+            faults: VecDeque::new(),
             block: 100,
             chain_id: CHAIN_ID,
             head_age: 0,
@@ -97,6 +101,7 @@ impl Node {
             machines: Vec::new(),
             finalized: 90,
             oldest_state: 1,
+            emitted: Vec::new(),
             log: Vec::new(),
         }
     }
@@ -127,26 +132,81 @@ impl Node {
         self.log.len()
     }
 
+    /// Lists an event of a block.
+    pub(crate) fn emit(&mut self, number: u64, event: &impl SolEvent) {
+        let data = event.encode_log_data();
+        let index = self.emitted.iter().filter(|(block, _)| *block == number).count() as u64 + 3;
+        let transaction = keccak256([number.to_be_bytes(), index.to_be_bytes()].concat());
+        let mut log = self.event(number, index, &[json!(data.topics()), json!(data.data)]);
+        (log["transactionHash"], log["transactionIndex"]) = (json!(transaction), json!("0x0"));
+        self.emitted.push((number, log));
+    }
+
+    fn event(&self, number: u64, index: u64, [topics, data]: &[Value; 2]) -> Value {
+        json!({
+            "address": format!("{REGISTRY:#x}"), "topics": topics, "data": data,
+            "blockNumber": format!("{number:#x}"), "blockHash": self.hash(number),
+            "blockTimestamp": format!("{:#x}", self.seconds(number)), "logIndex": format!("{index:#x}"),
+            "removed": false,
+        })
+    }
+
+    /// The reply of a node without faults.
     pub(crate) fn post(&mut self, batch: &Batch) -> (u16, Vec<u8>) {
-        if self.quirks.busy > 0 {
-            self.quirks.busy -= 1;
-            self.log.push(Vec::new());
-            return (429, b"<html>slow down</html>".to_vec());
-        }
-        let body: Value = serde_json::from_str(&batch.body).unwrap();
-        let requests = body.as_array().cloned().unwrap_or_else(|| vec![body.clone()]);
+        self.reply(batch).0.unwrap()
+    }
+
+    /// The outcome of a post, and how many milliseconds it took: no more than it may.
+    pub(crate) fn reply(&mut self, batch: &Batch) -> (Result<(u16, Vec<u8>), Failure>, u32) {
+        let requests = requests(&batch.body);
         let noted = requests.iter().map(|request| {
             let params = &request["params"];
-            let noted = params.get(1).unwrap_or(&params[0]);
-            (request["method"].as_str().unwrap().into(), noted.clone())
+            (request["method"].as_str().unwrap().into(), params.get(1).unwrap_or(&params[0]).clone())
         });
         self.log.push(noted.collect());
+        let ok = |body: Vec<u8>| (Ok((200, body)), 10);
+        let (reply, took) = match self.faults.pop_front() {
+            None => ok(self.answers(batch, &requests)),
+            Some(Fault::Slow(time)) => (Ok((200, self.answers(batch, &requests))), time),
+            Some(Fault::Unreachable) => (Err(Failure::Unreachable), 1),
+            Some(Fault::Hangs) => (Err(Failure::TimedOut), u32::MAX),
+            Some(Fault::Endless) => (Err(Failure::TooLarge), 10),
+            Some(Fault::Status(status)) => (Ok((status, b"<html>sorry</html>".to_vec())), 10),
+            Some(Fault::Html) => ok(b"<html>welcome</html>".to_vec()),
+            Some(Fault::HalfABody) => {
+                let body = self.answers(batch, &requests);
+                ok(body[..body.len() / 2].to_vec())
+            }
+            Some(Fault::WrongId) => {
+                let text = String::from_utf8(self.answers(batch, &requests)).unwrap();
+                ok(text.replace("\"id\":", "\"id\":77").into_bytes())
+            }
+            Some(Fault::OneObject) => {
+                let body = self.answers(batch, &requests);
+                match serde_json::from_slice::<Vec<Value>>(&body) {
+                    Ok(answers) => ok(answers[0].to_string().into_bytes()),
+                    Err(_) => ok(body),
+                }
+            }
+            Some(Fault::Error(code, message)) => {
+                let error = json!({"id": null, "error": {"code": code, "message": message}});
+                ok(error.to_string().into_bytes())
+            }
+        };
+        match (&reply, self.quirks.logs) {
+            _ if took >= batch.timeout_ms => (Err(Failure::TimedOut), batch.timeout_ms),
+            (Ok((_, body)), Logs::Bytes(most)) if body.len() > most => (Err(Failure::TooLarge), took),
+            _ => (reply, took),
+        }
+    }
+
+    fn answers(&mut self, batch: &Batch, requests: &[Value]) -> Vec<u8> {
         if self.quirks.batch_limit.is_some_and(|limit| requests.len() > limit) {
             let refusal = match self.quirks.refuses_by_id {
                 true => json!([response(&requests[0]["id"], Err(batch_too_large()))]),
                 false => response(&Value::Null, Err(batch_too_large())),
             };
-            return (200, refusal.to_string().into_bytes());
+            return refusal.to_string().into_bytes();
         }
         let newest = self.block;
         if let Some((every, blocks)) = self.quirks.lags
@@ -167,8 +227,8 @@ impl Node {
         if let Some(kept) = self.quirks.short_batches {
             answers.truncate(kept.max(1));
         }
-        let reply = if body.is_array() { Value::from(answers) } else { answers.remove(0) };
-        (200, reply.to_string().into_bytes())
+        let reply = if batch.body.starts_with('[') { Value::from(answers) } else { answers.remove(0) };
+        reply.to_string().into_bytes()
     }
 
     fn answer(&mut self, request: &Value) -> Value {
@@ -176,15 +236,9 @@ impl Node {
         let outcome = match request["method"].as_str().unwrap() {
             // A block that is not there yet.
             "eth_getBlockByNumber" if is_beyond(&request["params"][0], self.block) => Ok(Value::Null),
-            "eth_getBlockByNumber" | "eth_getBlockByHash" => self.number(&request["params"][0]).map(|number| {
-                json!({
-                    "number": format!("{number:#x}"),
-                    "hash": self.hash(number).to_string(),
-                    "parentHash": self.hash(number.saturating_sub(1)).to_string(),
-                    "timestamp": format!("{:#x}", self.seconds(number)),
-                    "stateRoot": proofs::state_root(&self.registry_at(number)),
-                })
-            }),
+            "eth_getBlockByNumber" | "eth_getBlockByHash" => {
+                self.number(&request["params"][0]).and_then(|number| self.header(number))
+            }
             "eth_getProof" => self.number(&request["params"][2]).and_then(|number| {
                 let is_newest = number == self.block;
                 match self.quirks.proofs {
@@ -211,6 +265,20 @@ impl Node {
             method => panic!("unexpected {method}"),
         };
         response(&request["id"], outcome)
+    }
+
+    fn header(&self, number: u64) -> Result<Value, Value> {
+        if number < self.quirks.headers_from {
+            let denial = |(code, message)| json!({"code": code, "message": message});
+            return self.quirks.no_header.map(denial).map_or(Ok(Value::Null), Err);
+        }
+        Ok(json!({
+            "number": format!("{number:#x}"),
+            "hash": self.hash(number).to_string(),
+            "parentHash": self.hash(number.saturating_sub(1)).to_string(),
+            "timestamp": format!("{:#x}", self.seconds(number)),
+            "stateRoot": proofs::state_root(&self.registry_at(number)),
+        }))
     }
 
     fn number(&mut self, block: &Value) -> Result<u64, Value> {
@@ -241,55 +309,55 @@ impl Node {
     }
 
     fn logs(&self, filter: &Value) -> Result<Value, Value> {
-        let block = |name: &str| number_of(filter[name].as_str().unwrap());
-        let (from, to) = (block("fromBlock"), block("toBlock"));
-        let refusal = |code: i64, message: String| Err(json!({"code": code, "message": message}));
-        match self.quirks.logs {
+        assert_eq!(filter["address"], format!("{REGISTRY:#x}"));
+        let [from, to] = ["fromBlock", "toBlock"].map(|end| number_of(filter[end].as_str().unwrap()));
+        let refusal = |code: i64, message: String| {
+            let hint = format!("{message}. Try with this block range [{from:#x}, {to:#x}].");
+            Err(json!({"code": code, "message": hint}))
+        };
+        let first = match self.quirks.logs {
             Logs::Unsupported => {
                 return refusal(-32601, "the method eth_getLogs does not exist/is not available".into());
             }
             Logs::Blocks(most) if to - from + 1 > most => {
-                return refusal(
-                    -32005,
-                    format!(
-                        "query exceeds max block range {most}. Try with this block range [{from:#x}, {to:#x}]."
-                    ),
-                );
+                return refusal(-32005, format!("query exceeds max block range {most}"));
             }
-            _ => {}
+            Logs::Empty => u64::MAX,
+            Logs::From(first) => first,
+            _ => 0,
+        };
+        let listed = from.max(first)..=to.min(self.block.saturating_sub(self.quirks.late_logs));
+        let mut logs: Vec<Value> = Vec::new();
+        if !listed.is_empty() {
+            for (number, mined) in self.chain.range(listed.clone()) {
+                // It has whatever event is asked for.
+                let event = &filter["topics"][0][0];
+                let event =
+                    if event.is_null() { json!(AgentRegistered::SIGNATURE_HASH) } else { event.clone() };
+                let of = |id: &u64| (*id > 0).then(|| json!(B256::from(U256::from(*id))));
+                let topics = |id| [event.clone()].into_iter().chain(of(id)).collect();
+                let log = |(index, id)| self.event(*number, index, &[topics(id), json!("0x")]);
+                logs.extend((0..).zip(&mined.events).map(log));
+            }
         }
-        let to = to.min(self.block - self.quirks.late_logs.min(self.block));
-        let blocks = self.chain.range(from..(to + 1).max(from));
-        let events: Vec<Value> = blocks
-            .filter(|(number, _)| match self.quirks.logs {
-                Logs::From(first) => **number >= first,
-                Logs::Empty => false,
-                _ => true,
-            })
-            .flat_map(|(number, mined)| (0..).zip(&mined.events).map(move |(index, id)| (number, mined.hash, index, id)))
-            .map(|(number, hash, index, id): (&u64, B256, u64, &u64)| {
-                let event = filter["topics"][0][0].as_str().map_or(AgentRegistered::SIGNATURE_HASH, |topic| topic.parse().unwrap());
-                // 0 stands for the registry itself.
-                let topics: Vec<B256> = [event].into_iter().chain((*id > 0).then(|| U256::from(*id).into())).collect();
-                let mut log = json!({
-                    "address": filter["address"], "topics": topics, "data": "0x", "blockNumber": format!("{number:#x}"),
-                    "blockHash": hash, "logIndex": format!("{index:#x}"),
-                });
-                if self.quirks.times_logs {
-                    log["blockTimestamp"] = format!("{:#x}", self.chain[number].seconds).into();
-                }
-                log
-            })
-            .collect();
-        match self.quirks.logs {
-            Logs::Results(most) if events.len() > most => refusal(
-                -32602,
-                format!(
-                    "query returned more than {most} results. Try with this block range [{from:#x}, {to:#x}]."
-                ),
-            ),
-            _ => Ok(events.into()),
+        let is_asked = |log: &Value, position: usize| {
+            let any = filter["topics"][position].as_array();
+            any.is_none_or(|any| any.contains(&log["topics"][position]))
+        };
+        let emitted = self.emitted.iter().filter(|(number, _)| listed.contains(number)).map(|(_, log)| log);
+        logs.extend(emitted.filter(|log| is_asked(log, 0) && is_asked(log, 1)).cloned());
+        if let Logs::Results(most) = self.quirks.logs
+            && logs.len() > most
+        {
+            return refusal(-32602, format!("query returned more than {most} results"));
         }
+        for log in &mut logs {
+            if !self.quirks.times_logs {
+                log.as_object_mut().unwrap().remove("blockTimestamp");
+            }
+            self.quirks.changes_logs.iter().for_each(|change| change(log));
+        }
+        Ok(logs.into())
     }
 
     /// One `eth_call`: to Multicall3, to the registry itself, or of the lens.
@@ -343,7 +411,7 @@ impl Node {
         let listed: Vec<u64> =
             data[196..].chunks(8).map(|id| u64::from_be_bytes(id.try_into().unwrap())).collect();
         let consecutive = first..=registry.agents.len() as u64;
-        let ids = if listed.is_empty() { consecutive.collect() } else { listed.clone() };
+        let ids = if listed.is_empty() { consecutive.take(count).collect() } else { listed.clone() };
         // There is no such agent.
         let unreadable = AgentRecord { status: 255, ..super::record(0, 0) };
         let agents = ids.iter().take(count).map(|id| registry.agents.get(*id as usize - 1));
@@ -398,7 +466,7 @@ impl Node {
     }
 
     /// The timestamp of a block.
-    fn seconds(&self, number: u64) -> u64 {
+    pub(crate) fn seconds(&self, number: u64) -> u64 {
         if let Some(mined) = self.chain.get(&number) {
             return mined.seconds;
         }

@@ -1,4 +1,6 @@
-//! How a node misbehaves.
+//! How a node misbehaves: in all that it answers, or in its next replies.
+
+use serde_json::Value;
 
 /// How the node misbehaves. All off by default.
 #[derive(Clone, Debug, Default)]
@@ -21,21 +23,25 @@ pub(crate) struct Quirks {
     pub(crate) short_batches: Option<usize>,
     /// A block is mined before every request, even within a batch.
     pub(crate) mines_within_batches: bool,
-    /// Replies that are HTTP 429 without JSON, before the good ones.
-    pub(crate) busy: u32,
     /// Multicall3 has nothing but `aggregate3`.
     pub(crate) no_tag: bool,
     /// How logs are served.
     pub(crate) logs: Logs,
     /// Logs of the newest so many blocks are not listed yet.
     pub(crate) late_logs: u64,
-    /// How storage proofs are served.
-    pub(crate) proofs: Proofs,
     /// Logs say when their block was.
     pub(crate) times_logs: bool,
+    /// Changes every log that is listed.
+    pub(crate) changes_logs: Option<fn(&mut Value)>,
+    /// Headers of older blocks are not served.
+    pub(crate) headers_from: u64,
+    /// The error for those headers; without one their result is `null`.
+    pub(crate) no_header: Option<(i64, &'static str)>,
+    /// How storage proofs are served.
+    pub(crate) proofs: Proofs,
     /// One in so many batches is answered by a machine that is so many blocks behind.
     pub(crate) lags: Option<(usize, u64)>,
-    /// Every record's creator is the [`signature`] of the block it was read in.
+    /// Every record's creator is the [`signature`](super::signature) of the block it was read in.
     pub(crate) signs_records: bool,
 }
 
@@ -47,7 +53,7 @@ pub(crate) enum Undeployed {
     Override,
     /// It takes no third parameter, and runs creation code.
     Creation,
-    /// It leaves a third parameter out of account, and takes no call without `to`.
+    /// It ignores a third parameter, and takes no call without `to`.
     Ignored,
     /// It takes neither.
     Refused,
@@ -63,6 +69,8 @@ pub(crate) enum Logs {
     Blocks(u64),
     /// So many at a time.
     Results(usize),
+    /// In replies of so many bytes.
+    Bytes(usize),
     /// Those from that block on; of older ones it says that there are none.
     From(u64),
     /// It says that there are none.
@@ -81,4 +89,27 @@ pub(crate) enum Proofs {
     Newest,
     /// It has no such method.
     Unsupported,
+}
+
+/// The outcome of one post.
+#[derive(Clone, Debug)]
+pub(crate) enum Fault {
+    /// An answer after so many milliseconds.
+    Slow(u32),
+    Unreachable,
+    Hangs,
+    /// A reply beyond any size limit.
+    Endless,
+    /// An HTTP status with a page.
+    Status(u16),
+    /// Status 200, and a page.
+    Html,
+    /// The beginning of the right answer.
+    HalfABody,
+    /// The right answer to a request that was not made.
+    WrongId,
+    /// Of a batch's answers, the first alone and without its array.
+    OneObject,
+    /// One error object for the whole batch.
+    Error(i64, &'static str),
 }

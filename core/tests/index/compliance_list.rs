@@ -1,17 +1,10 @@
 //! The whole list in pieces, while the index moves on.
 
-use registry_core::{
-    api::route::Route,
-    eth::timestamp::Timestamp,
-    index::{Index, IndexError, ListChunk, ListCursor, SqlValue, Store as _},
-};
+use registry_core::index::{IndexError, ListChunk, ListCursor, SqlValue, Store as _};
 
 use crate::{
-    CHAIN, Indexed, REGISTRY,
-    changes::mine_events,
-    common::NOW,
-    history::{Chance, History},
-    promises::{filled, show},
+    Indexed,
+    common::{prelude::*, random::Random},
 };
 
 /// Seconds for which a list stays open without a question.
@@ -32,21 +25,15 @@ pub(crate) struct Lists(Vec<OpenList>);
 
 impl Indexed {
     fn whole_list(&self, now: u64) -> String {
-        let state = self.state();
-        let endpoint = Route::parse("/api/v1/agents/compliance").unwrap();
-        let index = Index::new(&self.database, &state, REGISTRY, CHAIN);
-        index.document(&endpoint, Timestamp::from_seconds(now)).unwrap().body
+        self.document("/api/v1/agents/compliance", now).unwrap().body
     }
 
-    fn open_list(&self, now: u64, most: u64) -> Result<ListChunk, IndexError> {
-        let state = self.state();
-        let index = Index::new(&self.database, &state, REGISTRY, CHAIN);
-        index.open_list(Timestamp::from_seconds(now), self.now * 1_000, most)
+    pub(crate) fn open_list(&self, now: u64, most: u64) -> Result<ListChunk, IndexError> {
+        self.read(|index| index.open_list(Timestamp::from_seconds(now), self.now * 1_000, most))
     }
 
-    fn next_chunk(&self, cursor: ListCursor, most: u64) -> Result<ListChunk, IndexError> {
-        let state = self.state();
-        Index::new(&self.database, &state, REGISTRY, CHAIN).next_chunk(cursor, self.now * 1_000, most)
+    pub(crate) fn next_chunk(&self, cursor: ListCursor, most: u64) -> Result<ListChunk, IndexError> {
+        self.read(|index| index.next_chunk(cursor, self.now * 1_000, most))
     }
 }
 
@@ -73,14 +60,14 @@ impl Lists {
     }
 
     /// Goes on with some of them.
-    pub(crate) fn go_on(&mut self, index: &Indexed, chance: &mut Chance) -> Result<(), String> {
+    pub(crate) fn go_on(&mut self, index: &Indexed, random: &mut Random) -> Result<(), String> {
         for mut list in std::mem::take(&mut self.0) {
             let mut next = Some(list.next);
-            for _ in 0..chance.below(3) {
+            for _ in 0..random.below(3) {
                 let Some(cursor) = next else { break };
                 // What goes between the two Workers is text.
                 let cursor = ListCursor::parse(&cursor.to_string()).unwrap();
-                match index.next_chunk(cursor, 1 + chance.below(3)) {
+                match index.next_chunk(cursor, 1 + random.below(3)) {
                     Ok(piece) => {
                         list.text.push_str(&piece.text);
                         (next, list.used) = (piece.next, index.now);
@@ -102,34 +89,33 @@ impl Lists {
 }
 
 /// A block in which all these agents are suspended, or active again.
-fn toggle(index: &mut Indexed, history: &mut History, ids: &[u64]) {
-    mine_events(history, &mut Chance(1), ids, |registry| {
+fn toggle(index: &mut Indexed, ids: &[u64]) {
+    index.mine_with_events(ids, |registry, _| {
         for id in ids {
-            let status = &mut registry.agents[usize::try_from(id - 1).unwrap()].status;
+            let status = &mut registry.agents[*id as usize - 1].status;
             *status = u8::from(*status == 0);
         }
     });
-    show(index, history);
-    index.work().unwrap();
+    index.refresh();
 }
 
 #[test]
 fn what_is_kept_for_a_list_that_was_closed_serves_the_ones_before_it() {
-    let (mut index, mut history, _) = filled(9, 2);
+    let mut index = Indexed::filled(9, 2);
     let whole = index.whole_list(NOW);
     let first = index.open_list(NOW, 2).unwrap();
     let second = index.open_list(NOW, 2).unwrap();
-    toggle(&mut index, &mut history, &[7, 8, 9]);
+    toggle(&mut index, &[7, 8, 9]);
     let later = index.whole_list(NOW);
     assert_ne!(later, whole);
     // The second comes to its end; then the same agents change again.
     let rest = index.next_chunk(second.next.unwrap(), 1_000).unwrap();
     assert_eq!((second.text + &rest.text, rest.next), (whole.clone(), None));
-    toggle(&mut index, &mut history, &[7, 8]);
-    toggle(&mut index, &mut history, &[7]);
+    toggle(&mut index, &[7, 8]);
+    toggle(&mut index, &[7]);
     let third = index.open_list(NOW, 2).unwrap();
     let as_of_third = index.whole_list(NOW);
-    toggle(&mut index, &mut history, &[7]);
+    toggle(&mut index, &[7]);
     let rest = index.next_chunk(first.next.unwrap(), 1_000).unwrap();
     assert_eq!((first.text + &rest.text, rest.next), (whole, None));
     let rest = index.next_chunk(third.next.unwrap(), 1_000).unwrap();
@@ -139,13 +125,12 @@ fn what_is_kept_for_a_list_that_was_closed_serves_the_ones_before_it() {
 
 #[test]
 fn a_list_without_a_reader_makes_room_for_the_next_one() {
-    let (mut index, ..) = filled(9, 2);
+    let mut index = Indexed::filled(9, 2);
     let opened: Vec<ListChunk> = (0..4).map(|_| index.open_list(NOW, 2).unwrap()).collect();
     let next = |place: usize| opened[place].next.unwrap();
     assert!(matches!(index.open_list(NOW, 2), Err(IndexError::Busy)));
     // The reader of the second says that it has gone.
-    let state = index.state();
-    Index::new(&index.database, &state, REGISTRY, CHAIN).close_list(next(1)).unwrap();
+    index.read(|index| index.close_list(next(1))).unwrap();
     let fifth = index.open_list(NOW, 2).unwrap();
     assert!(matches!(index.next_chunk(next(1), 2), Err(IndexError::CursorExpired)));
     // Those of the third and the fourth never ask again; the others do.
@@ -164,14 +149,14 @@ fn a_list_without_a_reader_makes_room_for_the_next_one() {
 
 #[test]
 fn an_abandoned_list_is_closed_and_costs_nothing_any_more() {
-    let (mut index, mut history, _) = filled(9, 2);
+    let mut index = Indexed::filled(9, 2);
     let opened: Vec<ListChunk> = (0..4).map(|_| index.open_list(NOW, 2).unwrap()).collect();
     let refused = index.open_list(NOW, 2).unwrap_err();
     assert!(matches!(&refused, IndexError::Busy), "{refused}");
-    toggle(&mut index, &mut history, &[7, 8]);
+    toggle(&mut index, &[7, 8]);
     assert_eq!(kept(&index), [4, 2], "once for all of them");
     index.now += FORGOTTEN + 1;
-    toggle(&mut index, &mut history, &[9]);
+    toggle(&mut index, &[9]);
     assert_eq!(kept(&index), [0, 0]);
     for piece in opened {
         let expired = index.next_chunk(piece.next.unwrap(), 2).unwrap_err();

@@ -1,37 +1,13 @@
 //! A chain that changes by chance: registrations, transitions, reports, and reorganisations of any depth.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    rc::Rc,
-};
+use std::{collections::BTreeMap, collections::HashMap, rc::Rc};
 
-use alloy_primitives::{Address, B256, U256, keccak256};
+use alloy_primitives::keccak256;
 
-use crate::common::{Mined, NOW, PlainRegistry, record, report, split_mix};
-
-/// A seed, and the same history each time.
-pub(crate) struct Chance(pub(crate) u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        split_mix::next(&mut self.0)
-    }
-
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    /// True once in so many times.
-    pub(crate) fn once_in(&mut self, times: u64) -> bool {
-        self.below(times) == 0
-    }
-
-    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u64) as usize]
-    }
-}
+use crate::common::{Mined, prelude::*, random::Random, record, report};
 
 /// The chain, and every block that ever was one of it.
+#[derive(Default)]
 pub(crate) struct History {
     pub(crate) blocks: BTreeMap<u64, Mined>,
     pub(crate) ever: HashMap<B256, Rc<PlainRegistry>>,
@@ -46,19 +22,27 @@ pub(crate) struct History {
 
 impl History {
     /// A chain of one block with so many agents.
-    pub(crate) fn new(agents: u64, chance: &mut Chance) -> Self {
-        let mut registry = PlainRegistry { grace_seconds: Some(604_800), ..PlainRegistry::default() };
+    pub(crate) fn new(agents: u64, random: &mut Random) -> Self {
+        let mut registry = PlainRegistry::with_agents(0);
         for _ in 0..agents {
-            change(&mut registry, 0, NOW - 900_000, chance);
+            change(&mut registry, 0, NOW - 900_000, random);
         }
-        let mut history =
-            Self { blocks: BTreeMap::new(), ever: HashMap::new(), mined: 0, lies: 0, silent: 0, hidden: 0 };
-        history.push(1, NOW - 100_000, registry, Vec::new());
+        Self::of(1, registry)
+    }
+
+    /// A chain that has this registry from one block on.
+    pub(crate) fn of(number: u64, registry: PlainRegistry) -> Self {
+        let mut history = Self::default();
+        history.push(number, NOW - 100_000, registry, Vec::new());
         history
     }
 
-    pub(crate) fn newest(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         *self.blocks.keys().last().unwrap()
+    }
+
+    pub(crate) fn newest(&self) -> &Mined {
+        self.blocks.values().last().unwrap()
     }
 
     pub(crate) fn push(&mut self, number: u64, seconds: u64, registry: PlainRegistry, events: Vec<u64>) {
@@ -69,44 +53,46 @@ impl History {
         self.blocks.insert(number, Mined { hash, seconds, registry, events });
     }
 
+    /// Changes the newest block.
+    pub(crate) fn edit(&mut self, change: impl FnOnce(&mut Mined)) {
+        let mined = self.blocks.values_mut().last().unwrap();
+        change(mined);
+        self.ever.insert(mined.hash, mined.registry.clone());
+    }
+
     /// Mines a block with up to `most` changes.
-    pub(crate) fn mine(&mut self, most: u64, chance: &mut Chance) {
-        let number = self.newest();
-        let parent = &self.blocks[&number];
-        let (mut registry, seconds) = ((*parent.registry).clone(), parent.seconds + 1 + chance.below(40));
+    pub(crate) fn mine(&mut self, most: u64, random: &mut Random) {
+        let parent = self.newest();
+        let (mut registry, seconds) = ((*parent.registry).clone(), parent.seconds + 1 + random.below(40));
         let (mut events, mut silent) = (Vec::new(), 0);
-        for _ in 0..chance.below(most + 1) {
-            let kind = chance.below(12);
-            let Some(id) = change(&mut registry, kind, seconds, chance) else { continue };
-            if self.lies > 0 && chance.once_in(self.lies) {
+        for _ in 0..random.below(most + 1) {
+            let kind = random.below(12);
+            let Some(id) = change(&mut registry, kind, seconds, random) else { continue };
+            if self.lies > 0 && random.once_in(self.lies) {
                 silent += 1;
             } else {
                 events.push(id);
             }
         }
-        if chance.once_in(40) {
-            registry.grace_seconds = Some(600 + chance.below(1_000_000));
+        if random.once_in(40) {
+            registry.grace_seconds = Some(600 + random.below(1_000_000));
             events.push(0);
         }
         self.silent += silent;
         self.hidden += if events.is_empty() { 0 } else { silent };
-        self.push(number + 1, seconds, registry, events);
+        self.push(self.number() + 1, seconds, registry, events);
     }
 
     /// Undoes so many blocks, and mines others in their place.
-    pub(crate) fn reorganise(&mut self, depth: u64, chance: &mut Chance) {
-        let newest = self.newest();
+    pub(crate) fn reorganise(&mut self, depth: u64, random: &mut Random) {
+        let newest = self.number();
         let kept = newest.saturating_sub(depth).max(1);
         // What comes instead is as young as what it replaces.
-        let seconds = self.blocks[&newest].seconds + 1;
+        let seconds = self.newest().seconds + 1;
         self.blocks.retain(|number, _| *number <= kept);
-        let length = (newest - kept + chance.below(3)).saturating_sub(chance.below(2)).max(1);
-        for _ in 0..length {
-            self.mine(2, chance);
-        }
-        let newest = self.newest();
-        let mined = self.blocks.get_mut(&newest).unwrap();
-        mined.seconds = mined.seconds.max(seconds);
+        let length = (newest - kept + random.below(3)).saturating_sub(random.below(2)).max(1);
+        (0..length).for_each(|_| self.mine(2, random));
+        self.edit(|mined| mined.seconds = mined.seconds.max(seconds));
     }
 }
 
@@ -124,35 +110,35 @@ const SCOPES: [&str; 10] = [
     "’ — …",
 ];
 
-/// Changes the registry in one way of 12; whom it is about.
-fn change(registry: &mut PlainRegistry, kind: u64, seconds: u64, chance: &mut Chance) -> Option<u64> {
+/// Changes the registry in one way of 12, and gives the id of the agent that was changed.
+fn change(registry: &mut PlainRegistry, kind: u64, seconds: u64, random: &mut Random) -> Option<u64> {
     let total = registry.agents.len() as u64;
     if kind < 3 {
         let id = total + 1;
-        let mut agent = record(id, chance.below(total + 1));
+        let mut agent = record(id, random.below(total + 1));
         let parent = usize::try_from(agent.parentAgentId).unwrap();
-        agent.generation =
-            if parent == 0 { U256::ZERO } else { registry.agents[parent - 1].generation + U256::from(1) };
-        agent.operationalScope = SCOPES[usize::try_from(id).unwrap() % SCOPES.len()].to_owned();
-        agent.creator = Address::repeat_byte(chance.below(4) as u8);
-        agent.haftungsperson = Address::repeat_byte(0x10 + chance.below(3) as u8);
+        let above = parent.checked_sub(1).map(|parent| registry.agents[parent].generation);
+        agent.generation = above.map_or(U256::ZERO, |generation| generation + U256::from(1));
+        agent.operationalScope = SCOPES[id as usize % SCOPES.len()].to_owned();
+        agent.creator = Address::repeat_byte(random.below(4) as u8);
+        agent.haftungsperson = Address::repeat_byte(0x10 + random.below(3) as u8);
         (agent.registeredAt, agent.lastAttestation) = (seconds, seconds);
         registry.agents.push(agent);
         return Some(id);
     }
-    let id = 1 + chance.below(total.max(1));
-    let agent = registry.agents.get_mut(usize::try_from(id).unwrap() - 1)?;
+    let id = 1 + random.below(total.max(1));
+    let agent = registry.agents.get_mut(id as usize - 1)?;
     match kind {
         3..6 => agent.lastAttestation = seconds,
         6 => agent.status = 1,
         7 => agent.status = 0,
-        8 => agent.status = chance.pick(&[2, 3]),
+        8 => agent.status = random.pick(&[2, 3]),
         _ => {
-            let mut report = report(id, chance.below(5));
-            report.currency = chance.pick(&["EUR", "USD", "ETH", ""]).into();
-            report.category = chance.pick(&["api", "consulting"]).into();
+            let mut report = report(id, random.below(5));
+            report.currency = random.pick(&["EUR", "USD", "ETH", ""]).into();
+            report.category = random.pick(&["api", "consulting"]).into();
             report.reportedAt = seconds;
-            if chance.once_in(8) {
+            if random.once_in(8) {
                 report.amount = U256::MAX;
             }
             agent.lastRevenueReport = seconds;

@@ -3,37 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use alloy_primitives::Address;
-use registry_core::{
-    api::route::Route,
-    chain::Limits,
-    eth::abi::AgentRecord,
-    eth::timestamp::Timestamp,
-    index::{Bounds, Index},
-};
-use serde_json::{Map, Value, json};
+use registry_core::index::Bounds;
+use serde_json::Map;
 
-use crate::{
-    CHAIN, Indexed, REGISTRY,
-    common::{Node, PlainRegistry, ids_in, record},
-    history::{Chance, History},
-    promises::{filled, show},
-};
+use crate::{Indexed, common::prelude::*};
 
 pub(crate) const STATUSES: [&str; 4] = ["Active", "Suspended", "Revoked", "Terminated"];
-
-/// The answer to a path, by an index that has one.
-pub(crate) fn ask(index: &Indexed, target: &str, now: u64) -> (Value, Option<String>) {
-    ask_within(index, target, now, Bounds::DEFAULT)
-}
-
-/// The same with less or more to read for a page of a list.
-pub(crate) fn ask_within(index: &Indexed, target: &str, now: u64, bounds: Bounds) -> (Value, Option<String>) {
-    let state = index.state();
-    let of = Index::new(&index.database, &state, REGISTRY, CHAIN).within(bounds);
-    let document = of.document(&Route::parse(target).unwrap(), Timestamp::from_seconds(now)).unwrap();
-    (serde_json::from_str(&document.body).unwrap(), document.links)
-}
 
 fn time(seconds: u64) -> String {
     Timestamp::from_seconds(seconds).to_string()
@@ -89,7 +64,7 @@ pub(crate) fn is_like(index: &Indexed, registry: &PlainRegistry, now: u64) -> Re
             let mut path = Some(format!("/api/v1/liable/{person}?limit={limit}"));
             for page in expected.chunks(limit).chain(expected.is_empty().then_some(&[][..])) {
                 let asked = path.take().ok_or("a page is missing")?;
-                let (found, links) = ask(index, &asked, now);
+                let (found, links) = index.ask(&asked, now);
                 let mut document = json!({
                     "haftungsperson": person.to_checksum(None),
                     "total": expected.len(),
@@ -124,18 +99,14 @@ pub(crate) fn is_like(index: &Indexed, registry: &PlainRegistry, now: u64) -> Re
 
 #[test]
 fn a_page_of_a_persons_agents_stays_where_it_is_while_the_registry_grows() {
-    let (mut index, mut history, mut chance) = filled(40, 0);
-    let newest = &history.blocks[&history.newest()];
-    let (person, now) = (newest.registry.agents[0].haftungsperson, newest.seconds);
-    let (before, _) = ask(&index, &format!("/api/v1/liable/{person}?limit=3"), now);
-    let second = format!("/api/v1/liable/{person}?limit=3&cursor={}", before["next"].as_str().unwrap());
-    let (before, _) = ask(&index, &second, now);
-    for _ in 0..30 {
-        history.mine(3, &mut chance);
-    }
-    show(&mut index, &history);
-    index.work().unwrap();
-    let (after, _) = ask(&index, &second, now);
+    let mut index = Indexed::filled(40, 0);
+    let (person, now) = (index.agents()[0].haftungsperson, index.newest().seconds);
+    let (first, _) = index.ask(&format!("/api/v1/liable/{person}?limit=3"), now);
+    let second = format!("/api/v1/liable/{person}?limit=3&cursor={}", first["next"].as_str().unwrap());
+    let (before, _) = index.ask(&second, now);
+    (0..30).for_each(|_| index.history.mine(3, &mut index.random));
+    index.refresh();
+    let (after, _) = index.ask(&second, now);
     assert_eq!(ids_in(&before["data"]), ids_in(&after["data"]));
     assert!(after["total"].as_u64() > before["total"].as_u64());
 }
@@ -166,26 +137,20 @@ fn answers_about_ten_thousand_agents_take_no_more_work_than_those_about_three_hu
     };
     let bounds = Bounds { counted: 80, candidates: 80, searched: 40 };
     let work = |agents: u64| -> Vec<u64> {
-        let mut registry = PlainRegistry { grace_seconds: Some(604_800), ..PlainRegistry::default() };
-        for id in 1..=agents {
-            let mut agent = record(id, 0);
+        let mut registry = PlainRegistry::with_agents(agents);
+        for (id, agent) in (1..).zip(&mut registry.agents) {
+            (agent.parentAgentId, agent.generation) = (U256::ZERO, U256::ZERO);
             agent.haftungsperson = person;
             agent.lastAttestation = 1_700_000_000 + id * 7_919 % 777_600;
-            agent.status = u8::try_from(id % 4).unwrap();
+            agent.status = (id % 4) as u8;
             if id % 3 == 0 {
                 agent.operationalScope = "carbon rights".to_owned();
             }
-            registry.agents.push(agent);
         }
-        let mut history = History::new(0, &mut Chance(1));
-        history.push(2, 1_700_700_000, registry, Vec::new());
-        let mut index = Indexed::new(Node::new(PlainRegistry::default()), 100_000, 0);
-        index.config.limits = Limits::default();
-        show(&mut index, &history);
-        index.work().unwrap();
+        let index = Indexed::of(registry);
         let steps = |target: String| {
             index.database.steps.take();
-            ask_within(&index, &target, 1_700_777_600, bounds);
+            index.ask_within(&target, 1_700_777_600, bounds);
             index.database.steps.take().values().sum()
         };
         targets(agents).map(steps).collect()

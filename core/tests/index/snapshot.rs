@@ -2,25 +2,21 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use alloy_primitives::{Address, U256, keccak256};
+use alloy_primitives::keccak256;
 use registry_core::{
-    api::{
-        document::Document,
-        route::Route,
-        snapshot_documents::{document, shards_for},
-    },
-    chain::{Limits, Run, drive},
-    eth::{abi::AgentRecord, multicall::CANONICAL_ADDRESS, timestamp::Timestamp},
-    index::{Basis, Excerpt, IndexError},
+    api::document::Document,
+    api::route::KYA_BODY_MAX,
+    api::scan::Scan,
+    api::snapshot_documents::{document, shards_for},
+    index::{Basis, IndexError},
+    registry::{agent::Agent, kya::WalletInput},
     snapshot::{Identity, Manifest, Shard, ShardEntry, Shards, shard},
 };
-use serde_json::{Value, json};
 
 use crate::{
-    Indexed, REGISTRY,
-    common::{CHAIN_ID, NOW, PlainRegistry, question, record, split_mix::setting},
-    history::{Chance, History},
-    promises::{filled, filled_with, mine, show},
+    Indexed,
+    common::{host::read, prelude::*, random::setting, record, report},
+    indexed::CHAIN,
 };
 
 const IDENTITY: Identity = Identity { chain_id: CHAIN_ID, registry: REGISTRY };
@@ -55,8 +51,8 @@ fn shards(index: &Indexed, manifest: &Manifest, shelf: &mut Shelf) -> Result<Vec
     Ok(shards)
 }
 
-/// The document of a route from the snapshot.
-fn told(index: &Indexed, target: &str) -> Option<Document> {
+/// The document of a route from the snapshot; `None` where the chain has to be asked.
+fn from_snapshot(index: &Indexed, target: &str) -> Option<Document> {
     let (route, manifest) = (Route::parse(target).unwrap(), manifest(index).unwrap());
     let entries = shards_for(&route, &manifest).unwrap().unwrap();
     let shards: Vec<Shard> = entries
@@ -68,141 +64,121 @@ fn told(index: &Indexed, target: &str) -> Option<Document> {
 }
 
 /// The document of a route from the chain, with the index's excerpt.
-fn asked(index: &mut Indexed, target: &str) -> Document {
-    let mut question = question(target);
-    let excerpt = Excerpt::of(&index.database, &index.state(), &question.route.wallets()).unwrap();
-    question.excerpt = Some(excerpt.into());
-    let node = &mut index.node;
-    drive(Run::new(question, CANONICAL_ADDRESS, Limits::default()), |batch| node.post(batch)).unwrap()
+fn from_chain(index: &mut Indexed, target: &str) -> Document {
+    let excerpt = index.excerpt(&Route::parse(target).unwrap().wallets());
+    index.ask_node(target, excerpt.into())
 }
 
-/// Holds the verdicts on all wallets against that registry, where there is a snapshot.
+/// Verdicts without their block, and without what only an index knows.
+fn plain(document: Document) -> Vec<Value> {
+    let mut verdicts = read(document)["data"].as_array().unwrap().clone();
+    for verdict in &mut verdicts {
+        verdict["asOf"] = Value::Null;
+        for former in verdict["formerAgents"].as_array_mut().unwrap() {
+            former.as_object_mut().unwrap().remove("endedAt");
+        }
+    }
+    verdicts
+}
+
+/// Holds the verdicts on all wallets against those of a node with that registry, where there is a snapshot.
 pub(crate) fn is_like(index: &Indexed, registry: &PlainRegistry, now: u64) -> Result<(), String> {
     let Ok(manifest) = manifest(index) else { return Ok(()) };
     let shards = shards(index, &manifest, &mut index.shelf.borrow_mut())?;
     let shards: Vec<&Shard> = shards.iter().collect();
     let held: usize = shards.iter().map(|shard| shard.len()).sum();
-    let status = |id: U256| registry.agents[id.to::<usize>() - 1].status;
-    let name = |status: u8| ["Active", "Suspended", "Revoked", "Terminated"][usize::from(status)];
-    for agent in &registry.agents {
-        let route = Route::parse(&format!("/api/v1/kya/{}", agent.agentWallet)).unwrap();
-        let document = document(&route, &manifest, &shards, Timestamp::from_seconds(now)).unwrap();
-        let verdict: Value = serde_json::from_str(&document.body).unwrap();
-        let mut above = Vec::new();
-        let mut next = agent.parentAgentId;
-        for _ in 0..14 {
-            if next.is_zero() {
-                break;
+    if held != registry.agents.len() {
+        return Err(format!("the snapshot holds {held} wallets"));
+    }
+    let agents: Vec<Agent> =
+        registry.agents.iter().map(|agent| Agent::try_from(agent.clone()).unwrap()).collect();
+    let scan =
+        Scan::of_agents(REGISTRY, CHAIN.into(), U256::from(registry.grace_seconds.unwrap()), &agents, []);
+    let (mut node, now) = (Node::new(registry.clone()), Timestamp::from_seconds(now));
+    for agents in registry.agents.chunks(KYA_BODY_MAX) {
+        let wallets = agents.iter().map(|agent| WalletInput::Wallet(agent.agentWallet)).collect();
+        let route = Route::kya_list(wallets, None).unwrap();
+        let found = plain(document(&route, &manifest, &shards, now).unwrap());
+        let asked = Question { route, now, scan: Some(scan.clone()), ..question("/health") };
+        let asked = Run::new(asked, CANONICAL_ADDRESS, Limits::default());
+        let expected = plain(drive(asked, |batch| node.post(batch)).unwrap());
+        for (found, expected) in found.into_iter().zip(expected) {
+            if found != expected {
+                return Err(format!("snapshot: {found}\nnot {expected}"));
             }
-            if status(next) != 0 {
-                above.push(json!({ "agentId": next.to::<u64>(), "status": name(status(next)) }));
-            }
-            next = registry.agents[next.to::<usize>() - 1].parentAgentId;
-        }
-        let expected = match agent.status {
-            0 | 1 => (json!(agent.agentId.to::<u64>()), json!(name(agent.status)), json!(above), 0),
-            _ => (Value::Null, Value::Null, json!([]), 1),
-        };
-        let found = &verdict["agent"];
-        let former = verdict["formerAgents"].as_array().unwrap().len();
-        let found = (
-            found["agentId"].clone(),
-            found["status"].clone(),
-            verdict["ancestorsNotActive"].clone(),
-            former,
-        );
-        if found != expected || held != registry.agents.len() {
-            return Err(format!("snapshot of {}: {verdict}\nnot {expected:?}", agent.agentId));
         }
     }
     Ok(())
 }
 
-/// The wallets of a registry, and some that no agent has.
-fn wallets(history: &History) -> Vec<Address> {
-    let agents = &history.blocks[&history.newest()].registry.agents;
+/// Holds the documents on all wallets, and some that no agent has, against those of the chain.
+fn is_the_chains(index: &mut Indexed) {
     let unknown = (1..=20_u8).map(Address::repeat_byte);
-    agents.iter().map(|agent| agent.agentWallet).chain(unknown).collect()
-}
-
-fn is_the_chains(index: &mut Indexed, history: &History) {
-    let wallets = wallets(history);
-    for wallet in &wallets {
-        let target = format!("/api/v1/kya/{wallet}");
-        let expected = asked(index, &target);
-        assert_eq!(told(index, &target), Some(Document { is_final: false, ..expected }), "{wallet}");
+    let wallets: Vec<Address> = index.agents().iter().map(|agent| agent.agentWallet).chain(unknown).collect();
+    let list = wallets.iter().rev().take(18).map(Address::to_string).collect::<Vec<_>>().join(",");
+    for asked in wallets.iter().map(Address::to_string).chain([format!("{list},nonsense")]) {
+        let target = format!("/api/v1/kya/{asked}");
+        let expected = from_chain(index, &target);
+        let expected = Document { is_final: false, ..expected };
+        assert_eq!(from_snapshot(index, &target), Some(expected), "{asked}");
     }
-    let of_list = wallets.iter().rev().take(18).map(Address::to_string).collect::<Vec<_>>().join(",");
-    let target = format!("/api/v1/kya/{of_list},nonsense");
-    let expected = asked(index, &target);
-    assert_eq!(told(index, &target), Some(Document { is_final: false, ..expected }));
 }
 
 #[test]
 fn every_verdict_is_the_chains_byte_for_byte() {
-    let (mut index, mut history, mut chance) = filled(60, 0);
+    let mut index = Indexed::filled(60, 0);
     // The first refresh learns the storage root.
-    mine(&mut history, &mut chance, |registry| registry.agents[6].status = 2);
-    show(&mut index, &history);
-    index.work().unwrap();
-    is_the_chains(&mut index, &history);
+    index.mine(|registry, _| registry.agents[6].status = 2);
+    index.refresh();
+    is_the_chains(&mut index);
     for round in 0..12 {
-        mine(&mut history, &mut chance, |registry| {
-            let total = registry.agents.len();
+        index.mine(|registry, _| {
+            let next = registry.agents.len() as u64 + 1;
             registry.agents[round * 3].status = (round % 4) as u8;
             registry.agents[round * 2 + 1].lastAttestation = NOW;
             // Ended agents' wallets are registered again, some of them often.
             let wallet = registry.agents[6].agentWallet;
             if registry.agents.iter().all(|agent| agent.agentWallet != wallet || agent.status > 1) {
-                let next = AgentRecord { agentWallet: wallet, ..record(total as u64 + 1, 2) };
-                registry.agents.push(next);
+                registry.agents.push(AgentRecord { agentWallet: wallet, ..record(next, 2) });
             }
         });
-        show(&mut index, &history);
-        index.work().unwrap();
-        mine(&mut history, &mut chance, |registry| registry.agents.last_mut().unwrap().status = 3);
-        show(&mut index, &history);
-        index.work().unwrap();
+        index.refresh();
+        index.mine(|registry, _| registry.agents.last_mut().unwrap().status = 3);
+        index.refresh();
         assert_eq!(index.state().basis, Basis::StorageRoot);
-        is_the_chains(&mut index, &history);
+        is_the_chains(&mut index);
     }
+}
+
+/// An index of ten agents, and of those that are added to them; all statuses but those of the last ones are
+/// `Revoked`.
+fn with_former(added: u64, live: u64, wallet: impl Fn(u64) -> Address) -> Indexed {
+    let mut index = Indexed::filled(10, 0);
+    index.mine(|registry, _| {
+        registry.agents[3].status = 3;
+        for id in 11..=10 + added {
+            let status = if id > 10 + added - live { 0 } else { 2 };
+            registry.agents.push(AgentRecord { agentWallet: wallet(id), status, ..record(id, 0) });
+        }
+    });
+    index.refresh();
+    index.work().unwrap();
+    is_the_chains(&mut index);
+    index
 }
 
 #[test]
 fn a_wallet_with_more_former_agents_than_are_shown_costs_no_more() {
-    let (mut index, mut history, mut chance) = filled(10, 0);
-    let wallet = history.blocks[&history.newest()].registry.agents[3].agentWallet;
-    mine(&mut history, &mut chance, |registry| {
-        registry.agents[3].status = 3;
-        for id in 11..=90 {
-            let status = if id == 90 { 0 } else { 2 };
-            registry.agents.push(AgentRecord { agentWallet: wallet, status, ..record(id, 0) });
-        }
-    });
-    show(&mut index, &history);
-    index.work().unwrap();
-    index.work().unwrap();
-    is_the_chains(&mut index, &history);
+    let index = with_former(80, 1, |_| record(4, 0).agentWallet);
     let only = manifest(&index).unwrap().shards()[0];
     assert!(bytes(&index, only).unwrap().len() < 3_500);
 }
 
 #[test]
 fn wallets_of_one_place_with_thousands_of_former_agents_have_a_shard_that_costs_no_more() {
-    let (mut index, mut history, mut chance) = filled(10, 0);
     // Their Keccak-256 begin with the same 48 bits: 9ba8aee75c63.
     let wallets = [9_649_088_u64, 19_946_483].map(numbered);
-    mine(&mut history, &mut chance, |registry| {
-        for id in 11..=5_010_u64 {
-            let status = if id > 5_008 { 0 } else { 2 };
-            let wallet = wallets[usize::try_from(id % 2).unwrap()];
-            registry.agents.push(AgentRecord { agentWallet: wallet, status, ..record(id, 0) });
-        }
-    });
-    show(&mut index, &history);
-    index.work().unwrap();
-    index.work().unwrap();
-    is_the_chains(&mut index, &history);
+    let index = with_former(1_500, 2, |id| wallets[id as usize % 2]);
     let manifest = manifest(&index).unwrap();
     let own = wallets.map(|wallet| manifest.shard_of(wallet).unwrap());
     assert!(own[0] == own[1] && own[0].range.bits == 48, "one place alone cannot be split: {own:?}");
@@ -214,64 +190,53 @@ fn wallets_of_one_place_with_thousands_of_former_agents_have_a_shard_that_costs_
 
 #[test]
 fn a_scope_that_the_index_may_have_cut_is_for_the_chain_to_tell() {
-    let (mut index, mut history, mut chance) = filled(10, 0);
-    mine(&mut history, &mut chance, |registry| {
+    let mut index = Indexed::filled(10, 0);
+    index.mine(|registry, _| {
         for (agent, bytes) in registry.agents.iter_mut().zip([252, 253, 256, 257, 4_000]) {
             (agent.operationalScope, agent.status) = ("x".repeat(bytes), 0);
         }
     });
-    show(&mut index, &history);
+    index.refresh();
     index.work().unwrap();
-    index.work().unwrap();
-    let told: Vec<bool> = history.blocks[&history.newest()].registry.agents[..5]
-        .iter()
-        .map(|agent| told(&index, &format!("/api/v1/kya/{}", agent.agentWallet)).is_some())
-        .collect();
-    assert_eq!(told, [true, false, false, false, false]);
+    let found =
+        |agent: &AgentRecord| from_snapshot(&index, &format!("/api/v1/kya/{}", agent.agentWallet)).is_some();
+    let found: Vec<bool> = index.agents()[..5].iter().map(found).collect();
+    assert_eq!(found, [true, false, false, false, false]);
 }
 
 #[test]
 fn there_is_no_snapshot_while_the_root_does_not_vouch_for_the_rows() {
-    let (mut index, mut history, mut chance) = filled(10, 0);
+    let mut index = Indexed::filled(10, 0);
     index.work().unwrap();
     assert!(manifest(&index).is_ok());
     // A change of which the event is late.
-    mine(&mut history, &mut chance, |registry| registry.agents[6].status = 1);
-    let newest = history.newest();
-    let told = std::mem::take(&mut history.blocks.get_mut(&newest).unwrap().events);
-    show(&mut index, &history);
-    index.work().unwrap();
+    index.mine_with_events(&[], |registry, _| registry.agents[6].status = 1);
+    index.refresh();
     assert_eq!(manifest(&index).unwrap_err(), IndexError::Uncovered);
-    history.blocks.get_mut(&newest).unwrap().events = told;
-    show(&mut index, &history);
+    index.history.edit(|mined| mined.events = vec![7]);
     index.now += 3;
-    index.work().unwrap();
+    index.refresh();
     assert!(manifest(&index).is_ok(), "{:?}", index.state());
     // An agent that cannot be read may have any wallet.
-    mine(&mut history, &mut chance, |registry| registry.agents[6].status = 255);
-    show(&mut index, &history);
-    index.work().unwrap();
+    index.mine(|registry, _| registry.agents[6].status = 255);
+    index.refresh();
     assert_eq!(manifest(&index).unwrap_err(), IndexError::Uncovered);
 }
 
 #[test]
 fn one_shard_holds_up_to_128_agents_and_a_version_that_is_gone_is_not_given() {
-    let (mut index, mut history, mut chance) = filled(128, 0);
+    let mut index = Indexed::filled(128, 0);
     index.work().unwrap();
     let before = manifest(&index).unwrap();
     assert_eq!(before.shards().len(), 1);
-    mine(&mut history, &mut chance, |registry| registry.agents[6].lastAttestation = NOW);
-    show(&mut index, &history);
-    index.work().unwrap();
+    index.mine(|registry, _| registry.agents[6].lastAttestation = NOW);
+    index.refresh();
     let after = manifest(&index).unwrap();
     assert_ne!(before.shards(), after.shards());
     assert_eq!(bytes(&index, before.shards()[0]), None);
     // A revenue report changes no verdict, and no shard.
-    mine(&mut history, &mut chance, |registry| registry.reports.push(crate::common::report(3, 1)));
-    let newest = history.newest();
-    history.blocks.get_mut(&newest).unwrap().events.push(3);
-    show(&mut index, &history);
-    index.work().unwrap();
+    index.mine_with_events(&[3], |registry, _| registry.reports.push(report(3, 1)));
+    index.refresh();
     let later = manifest(&index).unwrap();
     assert!(later.as_of.block_number > after.as_of.block_number);
     assert_eq!(later.shards(), after.shards());
@@ -279,23 +244,18 @@ fn one_shard_holds_up_to_128_agents_and_a_version_that_is_gone_is_not_given() {
 
 #[test]
 fn a_shard_takes_a_handful_of_statements_whatever_it_holds() {
-    let mut registry = PlainRegistry { grace_seconds: Some(604_800), ..PlainRegistry::default() };
     // A path of 20 agents, and the others below its end.
-    registry.agents = (1..=2_000_u64).map(|id| record(id, id.min(21) - 1)).collect();
-    let mut history = History::new(0, &mut Chance(3));
-    history.push(2, NOW - 100_000, registry, Vec::new());
-    let mut index = filled_with(&history, 0);
+    let agents = (1..=2_000_u64).map(|id| record(id, id.min(21) - 1)).collect();
+    let mut index = Indexed::of(PlainRegistry { agents, ..PlainRegistry::with_agents(0) });
     index.work().unwrap();
-    let manifest = manifest(&index).unwrap();
-    for entry in manifest.shards() {
-        let before = index.database.executed.get();
+    for entry in manifest(&index).unwrap().shards() {
+        index.database.executed.take();
         index.database.steps.take();
         let size = bytes(&index, *entry).unwrap().len();
-        let (statements, steps) = (index.database.executed.get() - before, index.database.steps.take());
+        let (statements, steps) = (index.database.executed.take(), index.database.steps.take());
         let steps: u64 = steps.values().sum();
-        println!("{size} bytes: {statements} statements, {steps} steps");
         // Its version, its agents, fourteen levels of ancestors, ends.
-        assert!(statements <= 17 && steps < 60_000, "{statements} statements, {steps} steps");
+        assert!(statements <= 17 && steps < 60_000, "{size} bytes: {statements} statements, {steps} steps");
     }
 }
 
@@ -316,83 +276,57 @@ fn sharing(bits: u32, count: usize) -> Vec<Address> {
 /// `SHARED_BITS=16` grinds for half a minute in a release build.
 #[test]
 fn a_huge_shard_is_split_alone_and_lookups_beside_it_stay_the_same() {
-    let mut registry = PlainRegistry { grace_seconds: Some(604_800), ..PlainRegistry::default() };
-    registry.agents = (1..=3_000).map(|id| record(id, 0)).collect();
-    let mut chance = Chance(3);
-    let mut history = History::new(0, &mut chance);
-    history.push(2, NOW - 100_000, registry, Vec::new());
-    let mut index = filled_with(&history, 0);
+    let mut index = Indexed::of(PlainRegistry::with_agents(3_000));
     index.work().unwrap();
-    let (before, mut shelf) = (manifest(&index).unwrap(), Shelf::new());
-    shards(&index, &before, &mut shelf).unwrap();
-    let sizes = || before.shards().iter().map(|entry| bytes(&index, *entry).unwrap().len());
-    println!(
-        "3,000 agents: {} shards of {} to {} bytes",
-        sizes().len(),
-        sizes().min().unwrap(),
-        sizes().max().unwrap()
-    );
-    assert!(sizes().max().unwrap() < 80 * 1_024);
+    let before = manifest(&index).unwrap();
+    let size = |index: &Indexed, entry: &ShardEntry| bytes(index, *entry).unwrap().len();
+    assert!(before.shards().iter().all(|entry| size(&index, entry) < 80 * 1_024));
 
     let bits = u32::try_from(setting("SHARED_BITS", 8)).unwrap();
-    let crowd = sharing(bits, 5_000);
+    let crowd = sharing(bits, 2_500);
     let hit = before.shard_of(crowd[0]).unwrap();
     for part in crowd.chunks(700) {
-        mine(&mut history, &mut chance, |registry| {
-            let first = registry.agents.len() as u64 + 1;
-            registry.agents.extend(
-                (first..).zip(part).map(|(id, wallet)| AgentRecord { agentWallet: *wallet, ..record(id, 0) }),
-            );
+        index.mine(|registry, _| {
+            let ids = registry.agents.len() as u64 + 1..;
+            let agent = |(id, wallet): (u64, &Address)| AgentRecord { agentWallet: *wallet, ..record(id, 0) };
+            registry.agents.extend(ids.zip(part).map(agent));
         });
-        show(&mut index, &history);
-        index.work().unwrap();
+        index.refresh();
     }
     let after = manifest(&index).unwrap();
-    let beside: Vec<&ShardEntry> = before.shards().iter().filter(|entry| **entry != hit).collect();
-    assert!(beside.iter().all(|entry| after.shards().contains(entry)), "the others are as they were");
-    let parts: Vec<usize> =
-        after.shards_of(hit.range).map(|entry| bytes(&index, entry).unwrap().len()).collect();
-    println!(
-        "5,000 agents that share {bits} bits: {} shards, the largest of {:?} bytes",
-        parts.len(),
-        parts.iter().max()
-    );
+    let mut beside = before.shards().iter().filter(|entry| **entry != hit);
+    assert!(beside.all(|entry| after.shards().contains(entry)), "the others are as they were");
+    let parts: Vec<usize> = after.shards_of(hit.range).map(|entry| size(&index, &entry)).collect();
+    println!("{} agents that share {bits} bits: shards of {parts:?} bytes", crowd.len());
     assert!(parts.len() > 10 && parts.iter().all(|bytes| *bytes < 80 * 1_024), "{parts:?}");
-    let held: BTreeMap<Address, ShardEntry> =
-        crowd.iter().map(|wallet| (*wallet, after.shard_of(*wallet).unwrap())).collect();
-    for (wallet, entry) in held.iter().step_by(97) {
-        let found = Shard::parse(bytes(&index, *entry).unwrap(), &IDENTITY, *entry).unwrap().find(*wallet);
+    for wallet in crowd.iter().step_by(97) {
+        let entry = after.shard_of(*wallet).unwrap();
+        let found = Shard::parse(bytes(&index, entry).unwrap(), &IDENTITY, entry).unwrap().find(*wallet);
         assert!(format!("{found:?}").contains("Some(LiveAgent"), "{found:?}");
     }
 }
 
 #[test]
 fn a_range_holds_the_verdicts_of_all_its_wallets_and_of_no_others() {
-    let (mut index, mut history, mut chance) = filled(1_000, 0);
-    mine(&mut history, &mut chance, |registry| registry.agents[6].status = 2);
-    show(&mut index, &history);
-    index.work().unwrap();
-    let agents = history.blocks[&history.newest()].registry.agents.clone();
-    let ranges: BTreeMap<String, Value> = (0..16)
-        .map(|digit| format!("{digit:x}"))
-        .map(|prefix| {
-            let body = told(&index, &format!("/api/v1/kya/range/{prefix}")).unwrap().body;
-            (prefix, serde_json::from_str(&body).unwrap())
-        })
-        .collect();
-    let total: u64 = ranges.values().map(|range| range["total"].as_u64().unwrap()).sum();
-    assert_eq!(total, 1_000);
-    for agent in &agents {
-        let prefix = &keccak256(agent.agentWallet).to_string()[2..3];
-        let wallet = agent.agentWallet.to_string();
-        let of_range = ranges[prefix]["data"].as_array().unwrap().iter().find(|kya| kya["wallet"] == wallet);
-        let alone = told(&index, &format!("/api/v1/kya/{wallet}")).unwrap().body;
-        assert_eq!(of_range, Some(&serde_json::from_str::<Value>(&alone).unwrap()));
-    }
-    let manifest = manifest(&index).unwrap();
-    let refused = |prefix: &str| {
-        let route = Route::parse(&format!("/api/v1/kya/range/{prefix}")).unwrap();
-        shards_for(&route, &manifest).unwrap_err().to_string()
+    let mut index = Indexed::filled(600, 0);
+    index.mine(|registry, _| registry.agents[6].status = 2);
+    index.refresh();
+    let verdicts = |prefix: String| {
+        let range = read(from_snapshot(&index, &format!("/api/v1/kya/range/{prefix}")).unwrap());
+        assert_eq!(range["total"], range["data"].as_array().unwrap().len());
+        let of = |kya: &Value| (kya["wallet"].as_str().unwrap().to_owned(), (prefix.clone(), kya.clone()));
+        range["data"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
     };
-    assert!(refused("abc").contains("must have 1 hex digit now"), "{}", refused("abc"));
+    let ranges: BTreeMap<String, (String, Value)> =
+        (0..16).flat_map(|digit| verdicts(format!("{digit:x}"))).collect();
+    assert_eq!(ranges.len(), 600);
+    for agent in index.agents() {
+        let wallet = agent.agentWallet.to_string();
+        let alone = read(from_snapshot(&index, &format!("/api/v1/kya/{wallet}")).unwrap());
+        let prefix = keccak256(agent.agentWallet).to_string()[2..3].to_owned();
+        assert_eq!(ranges.get(&wallet), Some(&(prefix, alone)));
+    }
+    let route = Route::parse("/api/v1/kya/range/abc").unwrap();
+    let refused = shards_for(&route, &manifest(&index).unwrap()).unwrap_err().to_string();
+    assert!(refused.contains("must have 1 hex digit now"), "{refused}");
 }

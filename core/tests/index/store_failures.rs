@@ -2,27 +2,25 @@
 
 use std::cell::Cell;
 
-use registry_core::{
-    chain::{Reply, Step},
-    index::{IndexError, SqlValue, State, Store, StoreError, StoreFault, Work, prepare},
-};
+use registry_core::index::{IndexError, SqlValue, State, Store, StoreError, StoreFault, Work, prepare};
 
 use crate::{
     Indexed,
-    database::Database,
-    promises::{attest, filled, is_right, show},
+    common::{database::Database, prelude::*},
 };
 
 const QUOTA: &str = "Exceeded allowed rows written in Durable Objects free tier.";
 
-/// A store that fails after so many statements.
-struct Failing<'a> {
+/// A store that fails after so many statements, or that takes none but reads.
+struct Limited<'a> {
     database: &'a Database,
     left: Cell<u64>,
+    read_only: bool,
 }
 
-impl Store for Failing<'_> {
+impl Store for Limited<'_> {
     fn execute(&self, statement: &str, parameters: &[SqlValue]) -> Result<Vec<Vec<SqlValue>>, StoreError> {
+        assert!(!self.read_only || statement.starts_with("SELECT "), "{statement}");
         let left = self.left.get().checked_sub(1);
         self.left.set(left.ok_or_else(|| StoreError::of_host(QUOTA.into()))?);
         self.database.execute(statement, parameters)
@@ -31,7 +29,7 @@ impl Store for Failing<'_> {
 
 /// One piece of work on a store that fails after so many statements; a failed step is rolled back.
 fn work(index: &mut Indexed, statements: u64) -> Result<(), IndexError> {
-    let store = Failing { database: &index.database, left: Cell::new(statements) };
+    let store = Limited { database: &index.database, left: Cell::new(statements), read_only: false };
     let now = index.now * 1_000;
     index.kept = None;
     let mut work = Work::begin(&store, None, index.config.clone(), index.endpoints.clone(), now)?;
@@ -59,9 +57,9 @@ fn rows(index: &Indexed) -> Vec<Vec<SqlValue>> {
 
 #[test]
 fn a_refresh_that_fails_at_any_statement_changes_no_row_and_succeeds_later() {
-    let (mut index, mut history, mut chance) = filled(40, 0);
-    attest(&mut history, 3, 5, &mut chance, true);
-    show(&mut index, &history);
+    let mut index = Indexed::filled(40, 0);
+    index.attest(3, 5);
+    index.show();
     let before = rows(&index);
     let mut failures = 0;
     while let Err(error) = work(&mut index, failures) {
@@ -70,7 +68,7 @@ fn a_refresh_that_fails_at_any_statement_changes_no_row_and_succeeds_later() {
         failures += 1;
     }
     assert!(failures > 10, "{failures}");
-    is_right(&index, &history);
+    index.is_right();
 }
 
 #[test]
@@ -86,28 +84,16 @@ fn only_what_is_corrupt_is_a_reason_to_fill_anew() {
         let error = StoreError::of_host(text.into());
         assert_eq!((error.fault(), error.retry_millis()), (fault, retry_millis), "{text}");
     }
-    let (index, ..) = filled(3, 0);
+    let index = Indexed::filled(3, 0);
     index.database.execute("UPDATE meta SET value = '{}' WHERE key = 'state'", &[]).unwrap();
     assert_eq!(State::load(&index.database), Err(StoreError::Corrupt));
 }
 
 #[test]
 fn an_index_can_be_opened_and_read_where_nothing_can_be_written() {
-    let (index, ..) = filled(3, 0);
-    let statements = Cell::new(0);
-    struct ReadOnly<'a>(&'a Database, &'a Cell<u32>);
-    impl Store for ReadOnly<'_> {
-        fn execute(
-            &self,
-            statement: &str,
-            parameters: &[SqlValue],
-        ) -> Result<Vec<Vec<SqlValue>>, StoreError> {
-            assert!(statement.starts_with("SELECT "), "{statement}");
-            self.1.set(self.1.get() + 1);
-            self.0.execute(statement, parameters)
-        }
-    }
-    prepare(&ReadOnly(&index.database, &statements)).unwrap();
-    assert!(statements.get() > 0);
+    let index = Indexed::filled(3, 0);
+    let store = Limited { database: &index.database, left: Cell::new(1_000), read_only: true };
+    prepare(&store).unwrap();
+    assert!(store.left.get() < 1_000);
     assert_eq!(State::load(&index.database).unwrap().total, 3);
 }

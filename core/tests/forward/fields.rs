@@ -1,7 +1,5 @@
 //! Reading what belongs to a forward request: domain, rules and calls, each wrong field named with its rule.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, missing_docs)]
-
 use alloy_primitives::{Address, B256, U256};
 use registry_core::forward::{
     ParseError, Rules, attestation_from_json, domain, domain_from_json, registration_from_json,

@@ -5,8 +5,27 @@ use std::{
     collections::BTreeMap,
 };
 
-use registry_core::index::{SqlValue, Store, StoreError};
+use alloy_primitives::Address;
+use registry_core::{
+    chain::Limits,
+    eth::multicall::CANONICAL_ADDRESS,
+    index::{Config, SqlValue, Store, StoreError, prepare},
+};
 use rusqlite::{Connection, StatementStatus, params_from_iter, types};
+
+/// The settings of an index of this registry, without proofs.
+pub(crate) fn config(registry: Address, slice: u64, sweep: u64) -> Config {
+    Config {
+        registry,
+        multicall3: CANONICAL_ADDRESS,
+        limits: Limits::default(),
+        slice,
+        sweep,
+        proved: 0,
+        layout: None,
+        self_contained_code: None,
+    }
+}
 
 pub(crate) struct Database {
     connection: Connection,
@@ -18,16 +37,21 @@ pub(crate) struct Database {
 }
 
 impl Database {
+    /// An empty index.
     pub(crate) fn new() -> Self {
-        Self {
-            connection: Connection::open_in_memory().unwrap(),
-            steps: RefCell::default(),
-            executed: Cell::default(),
-        }
+        let database = Self::restored("");
+        prepare(&database).unwrap();
+        database
+    }
+
+    /// The database that these statements make.
+    pub(crate) fn restored(dump: &str) -> Self {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(dump).unwrap();
+        Self { connection, steps: RefCell::default(), executed: Cell::default() }
     }
 
     /// Runs `work` in one transaction, which is rolled back where it gives `None`.
-    #[allow(dead_code)] // not every test program does
     pub(crate) fn transaction<T>(&self, work: impl FnOnce(&Self) -> Option<T>) -> Option<T> {
         self.connection.execute_batch("BEGIN").unwrap();
         let done = work(self);

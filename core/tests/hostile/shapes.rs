@@ -1,18 +1,13 @@
 //! The replies: whatever a decoder may unroll, 1 MB each.
 
-use alloy_primitives::{B256, Bytes, U256, hex};
+use alloy_primitives::{Bytes, hex};
 use alloy_sol_types::{Revert, SolCall, SolError, SolEvent, SolInterface};
-use registry_core::{
-    chain::lens::LENS_ADDRESS,
-    eth::abi::{
-        IAgentRegistry::{AgentSuspended, RevenueReported},
-        IMulticall3::{self, IMulticall3Calls},
-        IRegistryLens::walkCall,
-    },
-};
-use serde_json::{Value, json};
+use registry_core::chain::lens::LENS_ADDRESS;
+use registry_core::eth::abi::IAgentRegistry::{AgentSuspended, RevenueReported};
+use registry_core::eth::abi::IMulticall3::{self, IMulticall3Calls};
+use registry_core::eth::abi::IRegistryLens::walkCall;
 
-use crate::{common::REGISTRY, places::Asked};
+use crate::{common::prelude::*, places::Asked};
 
 pub(crate) const MB: usize = 1_000_000;
 /// Bytes of return data: their hexadecimal digits make a reply of 1 MB.

@@ -1,20 +1,16 @@
 //! What a gate reads of an account: its code, its answer to ERC-1271, and the registry's verdict.
 
-use alloy_primitives::{Address, B256, Bytes, U256, address, hex};
+use alloy_primitives::{Bytes, address, hex};
 use alloy_sol_types::SolCall as _;
 use registry_core::{
-    chain::{Limits, QueryError, Run, drive},
-    eth::{abi::IAgentRegistry::attestComplianceCall, multicall::CANONICAL_ADDRESS, timestamp::Timestamp},
+    eth::abi::IAgentRegistry::attestComplianceCall,
     gate::{AccountFacts, AccountQuery, AccountState},
     registry::kya::Decision,
 };
 
-use crate::{
-    chain::{EvmChain, Undeployed},
-    model::{Action, Op, wallet},
-};
+use super::{chain::EvmChain, model::wallet};
+use crate::common::{GRACE, Undeployed, prelude::*};
 
-const GRACE: u64 = 604_800;
 /// `mstore(0, shl(224, 0x1626ba7e)) return(0, 32)`: accepts every signature.
 const ACCEPT: &[u8] = &hex!("631626ba7e60e01b60005260206000f3");
 
@@ -31,9 +27,7 @@ fn read(chain: &mut EvmChain, account: Address) -> Result<AccountFacts, QueryErr
 /// A chain with agent 1, of the wallet 0.
 fn with_agent() -> EvmChain {
     let mut chain = EvmChain::deploy();
-    let register =
-        Action::Register { wallet: 0, parent: 0, self_modifying: false, scope: "agent".to_owned() };
-    chain.apply(&Op { by: 1, id: 0, action: register }).unwrap();
+    chain.register(wallet(0));
     chain
 }
 
@@ -102,7 +96,7 @@ fn an_account_cannot_change_its_own_verdict() {
     code.extend(hex!("5af150"));
     code.extend(ACCEPT);
     let account = chain.put_code(code);
-    chain.register_wallet(account);
+    chain.register(account);
     chain.now += GRACE + 1;
     assert!(chain.calls_registry(account), "in a call that is not static it attests");
     for undeployed in [Undeployed::Override, Undeployed::Creation] {
@@ -116,7 +110,7 @@ fn an_account_cannot_change_its_own_verdict() {
 #[test]
 fn a_node_that_runs_no_lens_gives_no_answer_and_never_a_wrong_one() {
     let mut chain = with_agent();
-    chain.undeployed = Undeployed::Neither;
+    chain.undeployed = Undeployed::Refused;
     let error = read(&mut chain, wallet(0)).unwrap_err();
     assert!(matches!(error, QueryError::Run(_)), "{error:?}");
 }

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use alloy_primitives::{Address, keccak256};
+use registry_core::eth::timestamp::Timestamp;
 use serde_json::{Map, Value, json};
+
+use crate::common::GRACE;
 
 /// How many wallets agents share.
 pub(crate) const WALLETS: usize = 5;
 pub(crate) const CURRENCIES: [&str; 3] = ["EUR", "USD", "ETH"];
 pub(crate) const CATEGORIES: [&str; 3] = ["api", "consulting", ""];
-const GRACE: u64 = 7 * 24 * 60 * 60;
 const STATUSES: [&str; 4] = ["Active", "Suspended", "Revoked", "Terminated"];
 
 /// Actor 0 owns the registry, actor 4 is the haftungsperson of every agent.
@@ -463,22 +465,9 @@ pub(crate) fn plain_times(answer: Value) -> Value {
             kept.map(|(name, value)| (name, plain_times(value))).collect::<Map<_, _>>().into()
         }
         Value::Array(items) => items.into_iter().map(plain_times).collect(),
-        Value::String(text) => unix_seconds(&text).map_or(Value::String(text), Value::from),
+        Value::String(text) => {
+            Timestamp::parse(&text).map_or(Value::String(text), |time| time.seconds().into())
+        }
         other => other,
     }
-}
-
-/// `2027-01-15T08:00:00.000Z` as seconds, counting days year by year.
-fn unix_seconds(text: &str) -> Option<u64> {
-    let text = text.strip_suffix(".000Z")?;
-    let numbers: Vec<u64> =
-        text.split(['-', 'T', ':']).map(|part| part.parse().ok()).collect::<Option<_>>()?;
-    let &[year, month, day, hour, minute, second] = numbers.as_slice() else { return None };
-    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let months = [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let days = (1970..year).map(|year| 365 + u64::from(leap(year))).sum::<u64>()
-        + months[..month as usize - 1].iter().sum::<u64>()
-        + day
-        - 1;
-    Some(((days * 24 + hour) * 60 + minute) * 60 + second)
 }

@@ -1,25 +1,25 @@
 //! No bytes make a reader of snapshots panic, and none that a host refuses changes a verdict: manifests and
 //! shards changed at random, as they are and with a new seal.
 //!
-//! `SNAPSHOT_MUTATIONS` says how many (200,000 if it does not), `MUTATION_SEED` where the random numbers begin:
-//! `SNAPSHOT_MUTATIONS=10000000 cargo test --release -p registry-core --test snapshot_mutations`.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
+//! `SNAPSHOT_MUTATIONS` says how many (100,000 if it does not), `MUTATION_SEED` where the random numbers begin:
+//! `SNAPSHOT_MUTATIONS=10000000 cargo test --release -p registry-core --test hostile snapshots`.
 
-#[path = "common/split_mix.rs"]
-mod split_mix;
+use std::{collections::BTreeMap, ops::Range};
 
-use std::collections::BTreeMap;
-
-use alloy_primitives::{Address, B256, Keccak256};
+use alloy_primitives::Keccak256;
 use registry_core::{
-    eth::{as_of::AsOf, timestamp::Timestamp},
+    eth::as_of::AsOf,
     registry::agent::Status,
     snapshot::{
         Facts, Former, Identity, LiveAgent, Manifest, Shard, ShardEntry, ShardRange, ShardVersion,
         SnapshotError,
     },
 };
-use split_mix::{Random, setting};
+
+use crate::{
+    common::{prelude::*, random::Mutator, random::Random, random::setting},
+    turn,
+};
 
 const IDENTITY: Identity = Identity { chain_id: 8_453, registry: Address::repeat_byte(0x42) };
 
@@ -66,47 +66,20 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Changes bytes in one to four places.
-fn mutate(bytes: &[u8], random: &mut Random) -> Vec<u8> {
-    let mut bytes = bytes.to_vec();
-    for _ in 0..=random.below(4) {
-        if bytes.is_empty() {
-            break;
-        }
-        let (at, other, length) = (random.below(bytes.len()), random.below(bytes.len()), random.below(40));
-        match random.below(7) {
-            0 => bytes[at] = random.next() as u8,
-            1 => bytes[at] ^= 1 << random.below(8),
-            2 => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][random.below(5)],
-            3 => drop(bytes.drain(at..(at + length).min(bytes.len()))),
-            4 => {
-                let piece = bytes[other..(other + length).min(bytes.len())].to_vec();
-                bytes.splice(at..at, piece);
-            }
-            // A whole number: lengths and offsets that a reader believes or not.
-            5 => {
-                let end = (at + 4).min(bytes.len());
-                bytes[at..end].fill([0, 0xff][random.below(2)]);
-            }
-            _ => bytes.truncate(at),
-        }
-    }
-    bytes
-}
-
-fn random() -> Random {
-    Random(setting("MUTATION_SEED", 0).wrapping_mul(1_000).wrapping_add(9))
+/// The numbers of the mutations of a kind.
+fn mutations() -> Range<u64> {
+    0..setting("SNAPSHOT_MUTATIONS", 100_000) / 2
 }
 
 #[test]
 fn no_changed_shard_panics_or_tells_another_verdict() {
+    let _turn = turn();
     let (entry, wallets, bytes) = shard(12, ShardVersion { block: 77, tag: 5 });
-    let known: Vec<&Address> = wallets.keys().collect();
-    let mut random = random();
-    let (mut refused, mut read) = (0_u64, 0_u64);
-    for _ in 0..setting("SNAPSHOT_MUTATIONS", 200_000) / 2 {
-        let changed = mutate(&bytes, &mut random);
-        let wallet = **random.of(&known);
+    let known: Vec<Address> = wallets.keys().copied().collect();
+    let (mut random, mut refused, mut read) = (Random::seeded(9), 0_u64, 0_u64);
+    for _ in mutations() {
+        let changed = Mutator::BINARY.mutate(&bytes, &mut random);
+        let wallet = random.pick(&known);
         // A change on the way: it is refused, or it changed nothing.
         match Shard::parse(changed.clone(), &IDENTITY, entry) {
             Ok(shard) => {
@@ -130,33 +103,22 @@ fn no_changed_shard_panics_or_tells_another_verdict() {
 
 #[test]
 fn no_changed_manifest_panics_or_names_other_shards() {
-    let halves = |bits: u8, start: u64| ShardRange { start, bits };
-    let ranges = [halves(1, 0), halves(3, 1 << 47), halves(3, 5 << 45), halves(2, 3 << 46)];
-    let version = |index: usize| ShardVersion { block: 900 + index as u64, tag: 7 * index as u32 };
-    let entries: Vec<ShardEntry> = ranges
-        .iter()
-        .enumerate()
-        .map(|(index, range)| ShardEntry { range: *range, version: version(index) })
-        .collect();
-    let manifest = Manifest::new(
-        IDENTITY,
-        AsOf {
-            block_number: 1_000,
-            block_timestamp: Timestamp::from_seconds(1_800_000_000),
-            parent_hash: B256::repeat_byte(3),
-        },
-        B256::repeat_byte(4),
-        604_800,
-        1_800_000_001_000,
-        1_000,
-        entries.clone(),
-    );
+    let _turn = turn();
+    let ranges = [(1, 0), (3, 1 << 47), (3, 5 << 45), (2, 3 << 46)];
+    let entry = |(tag, (bits, start)): (u32, _)| {
+        let version = ShardVersion { block: 900 + u64::from(tag), tag: 7 * tag };
+        ShardEntry { range: ShardRange { start, bits }, version }
+    };
+    let entries: Vec<ShardEntry> = (0..).zip(ranges).map(entry).collect();
+    let (block_timestamp, parent_hash) = (Timestamp::from_seconds(NOW), B256::repeat_byte(3));
+    let as_of = AsOf { block_number: 1_000, block_timestamp, parent_hash };
+    let root = B256::repeat_byte(4);
+    let manifest = Manifest::new(IDENTITY, as_of, root, 604_800, 1_800_000_001_000, 1_000, entries);
     let bytes = manifest.encode().unwrap();
     assert_eq!(Manifest::parse(&bytes), Ok(manifest.clone()));
-    let mut random = random();
-    let (mut refused, mut read) = (0_u64, 0_u64);
-    for _ in 0..setting("SNAPSHOT_MUTATIONS", 200_000) / 2 {
-        let changed = mutate(&bytes, &mut random);
+    let (mut random, mut refused, mut read) = (Random::seeded(10), 0_u64, 0_u64);
+    for _ in mutations() {
+        let changed = Mutator::BINARY.mutate(&bytes, &mut random);
         match Manifest::parse(&changed) {
             // The identity is part of the seal, and the caller compares it.
             Ok(parsed) if parsed.identity == IDENTITY => {
@@ -177,6 +139,7 @@ fn no_changed_manifest_panics_or_names_other_shards() {
 
 #[test]
 fn truncated_and_swapped_shards_are_refused() {
+    let _turn = turn();
     let old = ShardVersion { block: 77, tag: 5 };
     let (entry, _, bytes) = shard(12, old);
     for end in 0..bytes.len() {
@@ -203,6 +166,7 @@ fn truncated_and_swapped_shards_are_refused() {
 
 #[test]
 fn the_longest_prefix_is_shared_by_thirty_agents() {
+    let _turn = turn();
     let digits = |agents| {
         let whole = vec![ShardEntry { range: ShardRange::ALL, version: ShardVersion { block: 0, tag: 0 } }];
         Manifest::new(IDENTITY, AsOf::default(), B256::ZERO, 0, 0, agents, whole).prefix_digits_max()

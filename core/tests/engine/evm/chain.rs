@@ -21,7 +21,8 @@ use revm::{
 };
 use serde_json::{Value, json};
 
-use crate::model::{Action, CATEGORIES, CURRENCIES, Op, actor, wallet};
+use super::model::{Action, CATEGORIES, CURRENCIES, Op, actor, wallet};
+use crate::common::{NOW, Undeployed, requests, response};
 
 type Database = CacheDB<EmptyDB>;
 type Evm = MainnetEvm<Context<BlockEnv, TxEnv, CfgEnv, Database, Journal<Database>, ()>>;
@@ -33,20 +34,10 @@ pub(crate) struct EvmChain {
     /// The most gas of an `eth_call`.
     pub(crate) gas_cap: u64,
     pub(crate) undeployed: Undeployed,
-    /// Agents registered.
-    pub(crate) agents: usize,
     /// Batches answered, and the bytes of the answers.
     pub(crate) round_trips: usize,
     pub(crate) reply_bytes: usize,
     number: u64,
-}
-
-/// How the node runs code that is not deployed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Undeployed {
-    Override,
-    Creation,
-    Neither,
 }
 
 impl EvmChain {
@@ -63,10 +54,9 @@ impl EvmChain {
         let mut chain = Self {
             evm,
             registry: Address::ZERO,
-            now: 1_800_000_000,
+            now: NOW,
             gas_cap: 50_000_000,
             undeployed: Undeployed::Override,
-            agents: 0,
             round_trips: 0,
             reply_bytes: 0,
             number: 1,
@@ -86,16 +76,10 @@ impl EvmChain {
                 self.now += seconds;
                 return Ok(());
             }
-            Action::Register { wallet: index, parent, self_modifying, scope } => registerAgentCall {
-                haftungsperson: actor(4),
-                agentWallet: wallet(*index),
-                constitutionHash: keccak256(scope),
-                capabilityHash: B256::ZERO,
-                operationalScope: scope.clone(),
-                parentAgentId: U256::from(*parent),
-                selfModifying: *self_modifying,
+            Action::Register { wallet: index, parent, self_modifying, scope } => {
+                let call = registration(wallet(*index), *parent, scope);
+                registerAgentCall { selfModifying: *self_modifying, ..call }.abi_encode()
             }
-            .abi_encode(),
             Action::Attest => attestComplianceCall { agentId: id }.abi_encode(),
             Action::Report { amount, currency, category } => reportRevenueCall {
                 agentId: id,
@@ -111,13 +95,20 @@ impl EvmChain {
             Action::Reactivate => reactivateAgentCall { agentId: id }.abi_encode(),
             Action::Terminate => terminateSelfCall { agentId: id }.abi_encode(),
         };
+        self.transact(actor(op.by), data)
+    }
+
+    /// Registers a root agent of this wallet.
+    pub(crate) fn register(&mut self, wallet: Address) {
+        self.transact(actor(1), registration(wallet, 0, "").abi_encode()).unwrap();
+    }
+
+    /// Calls the registry in a block of its own; what it reverted with.
+    fn transact(&mut self, by: Address, data: Vec<u8>) -> Result<(), String> {
         self.number += 1;
-        let tx = self.transaction(actor(op.by), TxKind::Call(self.registry), data.into());
+        let tx = self.transaction(by, TxKind::Call(self.registry), data.into());
         match self.evm.transact_commit(tx).unwrap() {
-            ExecutionResult::Success { .. } => {
-                self.agents += usize::from(matches!(op.action, Action::Register { .. }));
-                Ok(())
-            }
+            ExecutionResult::Success { .. } => Ok(()),
             ExecutionResult::Revert { output, .. } => Err(Revert::abi_decode(&output).unwrap().reason),
             halt => panic!("{halt:?}"),
         }
@@ -141,32 +132,13 @@ impl EvmChain {
 
     /// Answers a run's batch.
     pub(crate) fn post(&mut self, batch: &Batch) -> (u16, Vec<u8>) {
-        let body: Value = serde_json::from_str(&batch.body).unwrap();
-        let reply = match body.as_array() {
-            Some(requests) => requests.iter().map(|request| self.answer(request)).collect(),
-            None => self.answer(&body),
-        };
+        let requests = requests(&batch.body);
+        let mut answers: Vec<Value> = requests.iter().map(|request| self.answer(request)).collect();
+        let reply = if batch.body.starts_with('[') { answers.into() } else { answers.remove(0) };
         let reply = reply.to_string().into_bytes();
         self.round_trips += 1;
         self.reply_bytes += reply.len();
         (200, reply)
-    }
-
-    /// Registers an agent with this wallet.
-    pub(crate) fn register_wallet(&mut self, agent_wallet: Address) {
-        let call = registerAgentCall {
-            haftungsperson: actor(4),
-            agentWallet: agent_wallet,
-            constitutionHash: B256::ZERO,
-            capabilityHash: B256::ZERO,
-            operationalScope: String::new(),
-            parentAgentId: U256::ZERO,
-            selfModifying: false,
-        };
-        self.number += 1;
-        let tx = self.transaction(actor(1), TxKind::Call(self.registry), call.abi_encode().into());
-        assert!(self.evm.transact_commit(tx).unwrap().is_success());
-        self.agents += 1;
     }
 
     /// Whether a call to `account`, without effect on the chain, makes its own call to the registry succeed.
@@ -184,20 +156,17 @@ impl EvmChain {
     }
 
     fn answer(&mut self, request: &Value) -> Value {
-        let result = match request["method"].as_str().unwrap() {
-            "eth_getBlockByNumber" => json!({
+        let outcome = match request["method"].as_str().unwrap() {
+            "eth_getBlockByNumber" => Ok(json!({
                 "number": format!("{:#x}", self.number),
                 "hash": block_hash(self.number).to_string(),
                 "parentHash": block_hash(self.number - 1).to_string(),
                 "timestamp": format!("{:#x}", self.now),
-            }),
-            "eth_call" => match self.eth_call(&request["params"]) {
-                Ok(data) => json!(data.to_string()),
-                Err(error) => return json!({"jsonrpc": "2.0", "id": request["id"], "error": error}),
-            },
+            })),
+            "eth_call" => self.eth_call(&request["params"]).map(|data| json!(data.to_string())),
             method => panic!("unexpected {method}"),
         };
-        json!({"jsonrpc": "2.0", "id": request["id"], "result": result})
+        response(&request["id"], outcome)
     }
 
     /// Carries out an `eth_call` as nodes do: under the gas cap, with state overrides and creation code as
@@ -256,6 +225,19 @@ impl EvmChain {
             block.basefee = 0;
         });
         TxEnv { caller, kind, data, gas_limit: 1_000_000_000, gas_price: 0, ..TxEnv::default() }
+    }
+}
+
+/// The registration of an agent that the actor 4 is liable for.
+fn registration(wallet: Address, parent: u64, scope: &str) -> registerAgentCall {
+    registerAgentCall {
+        haftungsperson: actor(4),
+        agentWallet: wallet,
+        constitutionHash: keccak256(scope),
+        capabilityHash: B256::ZERO,
+        operationalScope: scope.to_owned(),
+        parentAgentId: U256::from(parent),
+        selfModifying: false,
     }
 }
 

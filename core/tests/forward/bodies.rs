@@ -1,6 +1,4 @@
-//! Reading the relay body: every malformed body is blamed on the right field, and nothing panics.
-
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, missing_docs)]
+//! Reading the relay body: every malformed body is blamed on the right field.
 
 use alloy_primitives::{U256, address, aliases::U48, bytes};
 use proptest::prelude::*;
@@ -8,7 +6,7 @@ use registry_core::{
     eth::address::AddressError,
     forward::{ForwardRequest, ParseError, Problem, SignedRequest},
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 fn good() -> Value {
     json!({
@@ -49,28 +47,18 @@ fn reads_mixed_spellings_and_ignores_unknown_fields() {
 }
 
 #[test]
-fn digits_beyond_a_double_survive() {
-    let text = good()
-        .to_string()
-        .replace("\"0x5\"", "115792089237316195423570985008687907853269984665640564039457584007913129639935");
-    assert_eq!(SignedRequest::from_json(text.as_bytes()).unwrap().request.nonce, U256::MAX);
-    let text = good().to_string().replace("\"0x5\"", "9007199254740993");
-    let nonce = SignedRequest::from_json(text.as_bytes()).unwrap().request.nonce;
-    assert_eq!(nonce, U256::from(9_007_199_254_740_993_u64));
-}
-
-#[test]
-fn a_body_that_is_no_object_is_refused() {
-    for body in ["", "   ", "null", "[]", "[{}, \"0x\"]", "\"x\"", "1", "{", "{]", "\u{feff}{}", "{}x"] {
-        assert_eq!(SignedRequest::from_json(body.as_bytes()), Err(ParseError::NotJson), "{body}");
-    }
-    assert_eq!(SignedRequest::from_json(b"{\"request\": \"\xff\"}"), Err(ParseError::NotJson));
+fn what_is_no_body_gets_the_documented_error() {
+    let refused = |body: &[u8]| SignedRequest::from_json(body).unwrap_err();
     let twice = r#"{"signature":"0x","request":{},"request":{}}"#;
-    assert_eq!(SignedRequest::from_json(twice.as_bytes()), Err(ParseError::NotJson));
-}
-
-#[test]
-fn a_missing_half_gets_the_documented_message() {
+    for body in ["", "   ", "null", "[]", "[{}, \"0x\"]", "\"x\"", "1", "{", "{]", "\u{feff}{}", "{}x", twice]
+    {
+        assert_eq!(refused(body.as_bytes()), ParseError::NotJson, "{body}");
+    }
+    assert_eq!(refused(b"{\"request\": \"\xff\"}"), ParseError::NotJson);
+    // Deep nesting in an ignored field does not overflow the stack.
+    let deep = ["[".repeat(30_000), "]".repeat(30_000)].join("1");
+    let deep = refused(format!(r#"{{"x":{deep},"request":{{}},"signature":"0x00"}}"#).as_bytes());
+    assert!(matches!(deep, ParseError::Field { .. }), "{deep:?}");
     for body in [
         "{}",
         r#"{"request":{}}"#,
@@ -79,20 +67,15 @@ fn a_missing_half_gets_the_documented_message() {
         r#"{"request":{},"signature":null}"#,
         r#"{"request":{},"signature":""}"#,
     ] {
-        let error = SignedRequest::from_json(body.as_bytes()).unwrap_err();
-        assert_eq!(error.to_string(), "Missing request or signature", "{body}");
+        assert_eq!(refused(body.as_bytes()).to_string(), "Missing request or signature", "{body}");
     }
-}
-
-#[test]
-fn a_request_that_is_no_object_is_refused() {
+    let twice = good().to_string().replace("\"value\":0", "\"value\":0,\"value\":1");
+    assert_eq!(refused(twice.as_bytes()), ParseError::NotAnObject);
     for request in [json!("x"), json!(1), json!([]), json!(["0x", "0x"]), json!(true)] {
         let mut body = good();
         body["request"] = request;
         assert_eq!(parse(&body), Err(ParseError::NotAnObject));
     }
-    let twice = good().to_string().replace("\"value\":0", "\"value\":0,\"value\":1");
-    assert_eq!(SignedRequest::from_json(twice.as_bytes()), Err(ParseError::NotAnObject));
 }
 
 #[test]
@@ -145,6 +128,9 @@ fn each_wrong_field_is_named_with_its_rule() {
         };
         assert_eq!((field, found), (format!("request.{name}").as_str(), problem), "{name} = {value}");
     }
+    let mut body = good();
+    body["request"]["deadline"] = json!(281_474_976_710_655_u64);
+    assert_eq!(parse(&body).unwrap().request.deadline, U48::MAX, "the largest fits");
     for (value, problem) in
         [(json!("0xabc"), Problem::OddHex), (json!("abcd"), Problem::NotHex), (json!(7), Problem::NotAString)]
     {
@@ -154,67 +140,7 @@ fn each_wrong_field_is_named_with_its_rule() {
     }
 }
 
-#[test]
-fn the_largest_deadline_fits() {
-    let mut body = good();
-    body["request"]["deadline"] = json!(281_474_976_710_655_u64);
-    assert_eq!(parse(&body).unwrap().request.deadline, U48::MAX);
-}
-
-#[test]
-fn deep_nesting_in_an_ignored_field_does_not_overflow_the_stack() {
-    let deep = format!(
-        r#"{{"x":{}1{}, "request":{{}},"signature":"0x00"}}"#,
-        "[".repeat(30_000),
-        "]".repeat(30_000)
-    );
-    let error = SignedRequest::from_json(deep.as_bytes()).unwrap_err();
-    assert!(matches!(error, ParseError::NotJson | ParseError::Field { .. }));
-}
-
-/// Any JSON, biased towards the body's own field names.
-fn any_json() -> impl Strategy<Value = Value> {
-    let leaf = prop_oneof![
-        Just(Value::Null),
-        any::<bool>().prop_map(Value::from),
-        any::<i64>().prop_map(Value::from),
-        any::<f64>().prop_map(Value::from),
-        "0x[0-9a-fA-F]{0,66}".prop_map(Value::from),
-        "[0-9]{0,90}".prop_map(Value::from),
-        ".{0,12}".prop_map(Value::from),
-    ];
-    let keys = ["request", "signature", "from", "to", "value", "gas", "nonce", "deadline", "data"];
-    let key = prop_oneof![
-        9 => prop::sample::select(keys.to_vec()).prop_map(String::from),
-        1 => ".{0,4}".prop_map(String::from),
-    ];
-    leaf.prop_recursive(4, 48, 9, move |inner| {
-        prop_oneof![
-            prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
-            prop::collection::vec((key.clone(), inner), 0..9)
-                .prop_map(|entries| Value::Object(entries.into_iter().collect::<Map<_, _>>())),
-        ]
-    })
-}
-
 proptest! {
-    #[test]
-    fn no_bytes_panic(body in prop::collection::vec(any::<u8>(), 0..300)) {
-        let _ = SignedRequest::from_json(&body);
-    }
-
-    #[test]
-    fn no_json_panics(body in any_json()) {
-        let _ = parse(&body);
-    }
-
-    #[test]
-    fn no_field_value_panics(name in prop::sample::select(vec!["from", "to", "value", "gas", "nonce", "deadline", "data"]), value in any_json()) {
-        let mut body = good();
-        body["request"][name] = value;
-        let _ = parse(&body);
-    }
-
     #[test]
     fn number_spellings_agree(limbs in any::<[u64; 4]>(), keep in 0_usize..=256, upper in any::<bool>()) {
         let value = U256::from_limbs(limbs) >> (256 - keep);

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{
     KINDS, Recorded,
-    split_mix::{Random, setting},
+    random::{Random, setting},
 };
 
 /// One byte of the text is another one, is gone, or is there twice.
@@ -16,17 +16,17 @@ fn change_byte(text: &str, random: &mut Random) -> Vec<u8> {
     // The registry's code is half of a document, and guarded by one hash: most changes are elsewhere.
     let start = text.find("\"code\":").unwrap();
     let code = start..start + text[start..].find(',').unwrap();
-    let places = std::iter::repeat_with(|| random.below(bytes.len())).take(4);
+    let places = std::iter::repeat_with(|| random.place(bytes.len())).take(4);
     let at = places.reduce(|at, next| if code.contains(&at) { next } else { at }).unwrap();
     match random.below(8) {
         0 => bytes[at] = random.next() as u8,
-        1 => bytes[at] = *random.of(b"{}[]\",:x\\ "),
+        1 => bytes[at] = random.pick(b"{}[]\",:x\\ "),
         2 => bytes[at] ^= 1 << random.below(8),
         3 => drop(bytes.remove(at)),
         4 => bytes.insert(at, bytes[at]),
         5 => bytes.truncate(at),
         // Still a digit where it was one.
-        _ => bytes[at] = *random.of(b"0123456789abcdef"),
+        _ => bytes[at] = random.pick(b"0123456789abcdef"),
     }
     bytes
 }
@@ -68,7 +68,7 @@ impl Document {
             (path.matches('/').count(), last.parse::<usize>().is_ok())
         };
         let paths: Vec<&String> = self.paths.iter().filter(|other| kind(other) == kind(path)).collect();
-        let place = random.below(paths.len());
+        let place = random.place(paths.len());
         paths.get(place).and_then(|path| self.value.pointer(path))
     }
 }
@@ -76,10 +76,10 @@ impl Document {
 /// One element is another one, is gone, is there twice or elsewhere. `others` are documents to take one from.
 fn change_element(document: &Document, others: &[Document], random: &mut Random) -> Value {
     let mut changed = document.value.clone();
-    let path = random.of(&document.paths);
+    let path = &document.paths[random.place(document.paths.len())];
     // Two thirds by another element of the same kind: one from another place, or another document.
     if random.below(3) > 0 {
-        let other = if random.below(2) == 0 { document } else { random.of(others) };
+        let other = if random.below(2) == 0 { document } else { &others[random.place(others.len())] };
         if let Some(replacement) = other.like(path, random) {
             *changed.pointer_mut(path).unwrap() = replacement.clone();
         }
@@ -87,7 +87,7 @@ fn change_element(document: &Document, others: &[Document], random: &mut Random)
     }
     match changed.pointer_mut(path).unwrap() {
         Value::Array(items) if !items.is_empty() => {
-            let (at, other) = (random.below(items.len()), random.below(items.len()));
+            let (at, other) = (random.place(items.len()), random.place(items.len()));
             match random.below(5) {
                 0 => drop(items.remove(at)),
                 1 => items.insert(other, items[at].clone()),
@@ -97,7 +97,7 @@ fn change_element(document: &Document, others: &[Document], random: &mut Random)
             }
         }
         Value::Object(members) if !members.is_empty() => {
-            let name = members.keys().nth(random.below(members.len())).unwrap().clone();
+            let name = members.keys().nth(random.place(members.len())).unwrap().clone();
             let value = members.remove(&name).unwrap();
             match random.below(3) {
                 0 => {}
@@ -124,7 +124,7 @@ fn ten_thousand_changed_documents_are_all_refused() {
     let recorded = KINDS.map(Recorded::load);
     let documents: Vec<Document> =
         recorded.iter().map(|recorded| Document::of(recorded.document())).collect();
-    let mut random = Random(setting("MUTATION_SEED", 0));
+    let mut random = Random::seeded(0);
     let (count, mut refused) = (setting("MUTATIONS", 11_000), 0);
     let mut reasons = std::collections::BTreeMap::<String, u64>::new();
     for (recorded, document) in recorded.iter().zip(&documents) {

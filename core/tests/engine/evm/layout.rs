@@ -4,7 +4,7 @@ use alloy_primitives::{U256, keccak256};
 use registry_core::evidence::{AGENT_REGISTRY_CODE_HASH, FORWARDER_PLACES, Field, GracePeriod, Layout};
 use serde_json::Value;
 
-use crate::chain::{artifact, compiled};
+use super::chain::{artifact, compiled};
 
 /// The member of a struct, or the contract's variable, with this name: its slot, and what it is.
 fn variable<'a>(members: &'a Value, name: &str) -> &'a Value {

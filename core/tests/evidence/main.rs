@@ -5,13 +5,15 @@
 //! 3. A layout without a voucher, or of other code, is refused.
 //! 4. What is spelled in another way than documents are is refused by member and rule.
 //! 5. Headers are hashed whole, whatever fields a chain adds.
-//! 6. Ten thousand documents, each changed in one byte or one element, are all refused (`mutations`).
+//! 6. What a node gets wrong is asked again, or an error; other code needs its operator's layout (`asked`).
+//! 7. Ten thousand documents, each changed in one byte or one element, are all refused (`mutations`).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod asked;
 mod headers;
 mod mutations;
-#[path = "../common/split_mix.rs"]
-mod split_mix;
+#[path = "../common/random.rs"]
+mod random;
 
 use alloy_primitives::{Address, B256};
 use registry_core::{

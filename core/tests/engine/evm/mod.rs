@@ -8,31 +8,26 @@
 //! 4. No agent spoils the answer about the others.
 //! 5. An account's code, its signature and the verdict on it are of one block, and its code changes none of them.
 //! 6. Evidence knows the registry's code and storage as the compiler laid them out.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
-
 mod accounts;
 mod chain;
 mod crowded;
-#[path = "../index/database.rs"]
-mod database;
 mod layout;
 mod model;
 
-use alloy_primitives::{Address, U256};
-use chain::{EvmChain, Undeployed};
+use alloy_sol_types::SolCall as _;
+use chain::EvmChain;
 use model::{Action, Model, Op, WALLETS};
 use proptest::prelude::*;
 use registry_core::{
-    api::error::Error,
-    api::question::Question,
-    api::route::Route,
-    chain::QueryError,
-    chain::{Endpoints, Limits, Reply, Run, Step},
-    eth::multicall::CANONICAL_ADDRESS,
-    eth::timestamp::Timestamp,
+    eth::abi::IAgentRegistry::{complianceStatusCall, isRegisteredAndCompliantCall},
     index,
 };
-use serde_json::Value;
+
+use crate::common::{
+    Undeployed, database::Database, database::config, host::read, prelude::*, random::cases,
+};
+
+const EVERY_WAY: [Undeployed; 3] = [Undeployed::Override, Undeployed::Creation, Undeployed::Refused];
 
 fn op() -> impl Strategy<Value = Op> {
     // Small numbers, so that operations meet: few wallets, few actors, ids around those there are.
@@ -50,33 +45,14 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 fn ask(chain: &mut EvmChain, target: &str) -> Result<Value, Error> {
-    let question = Question {
-        route: Route::parse(target).unwrap(),
-        registry: chain.registry,
-        chain: "http://evm".into(),
-        now: Timestamp::from_seconds(chain.now),
-        scan: None,
-        excerpt: None,
-    };
-    let run = Run::new(question, CANONICAL_ADDRESS, Limits::default());
-    let answer = registry_core::chain::drive(run, |batch| chain.post(batch))?;
-    Ok(serde_json::from_str(&answer.body).unwrap())
+    let now = Timestamp::from_seconds(chain.now);
+    let question = Question { registry: chain.registry, chain: "http://evm".into(), now, ..question(target) };
+    drive(Run::new(question, CANONICAL_ADDRESS, Limits::default()), |batch| chain.post(batch)).map(read)
 }
 
 /// The answer of an index that is filled now; `None` where it does not cover the question.
 fn ask_index(chain: &mut EvmChain, targets: &[String]) -> Vec<Option<Result<Value, String>>> {
-    let database = database::Database::new();
-    index::prepare(&database).unwrap();
-    let config = index::Config {
-        registry: chain.registry,
-        multicall3: CANONICAL_ADDRESS,
-        limits: Limits::default(),
-        slice: 1_000,
-        sweep: 0,
-        proved: 0,
-        layout: None,
-        self_contained_code: None,
-    };
+    let (database, config) = (Database::new(), config(chain.registry, 1_000, 0));
     let mut work =
         index::Work::begin(&database, None, config, Endpoints::new(1, None), chain.now * 1_000).unwrap();
     while let Some(Step::Send(batch)) = database.transaction(|database| work.step(database).ok()) {
@@ -84,24 +60,22 @@ fn ask_index(chain: &mut EvmChain, targets: &[String]) -> Vec<Option<Result<Valu
         work.feed(Reply { status, body: &body }).unwrap();
     }
     let index = index::Index::new(&database, work.state(), chain.registry, "http://evm");
-    let answer = |target: &String| match index
-        .document(&Route::parse(target).unwrap(), Timestamp::from_seconds(chain.now))
-    {
+    let now = Timestamp::from_seconds(chain.now);
+    let answer = |target: &String| match index.document(&Route::parse(target).unwrap(), now) {
         Err(index::IndexError::Uncovered) => None,
-        Ok(document) => Some(Ok(serde_json::from_str(&document.body).unwrap())),
-        Err(error) => Some(Err(error.to_string())),
+        document => Some(document.map(read).map_err(|error| error.to_string())),
     };
     targets.iter().map(answer).collect()
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(24))]
 
     #[test]
     fn every_answer_is_the_models_after_any_operations(
         ops in prop::collection::vec(op(), 1..60),
         gas_cap in prop::sample::select(vec![10_000_000, 50_000_000]),
-        undeployed in prop::sample::select(vec![Undeployed::Override, Undeployed::Creation, Undeployed::Neither]),
+        undeployed in prop::sample::select(EVERY_WAY.to_vec()),
     ) {
         let (mut chain, mut model) = (EvmChain::deploy(), Model::default());
         (chain.gas_cap, chain.undeployed) = (gas_cap, undeployed);
@@ -131,8 +105,6 @@ proptest! {
 
 #[test]
 fn the_contracts_own_compliance_agrees_to_the_second() {
-    use alloy_sol_types::SolCall;
-    use registry_core::eth::abi::IAgentRegistry::{complianceStatusCall, isRegisteredAndCompliantCall};
     let (mut chain, mut model) = (EvmChain::deploy(), Model::default());
     let register = Op::register(1, 0, 0, "");
     assert_eq!(chain.apply(&register), model.apply(&register, chain.now));

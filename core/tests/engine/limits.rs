@@ -1,0 +1,126 @@
+//! What is too much for a node: bytes, time, gas, calls in a batch. It is asked for in smaller pieces, or
+//! named.
+
+use alloy_sol_types::SolCall;
+use registry_core::{
+    eth::abi::IAgentRegistry::{attestationGracePeriodCall, getAgentCall, getRevenueHistoryCall},
+    registry::error_code::Code,
+};
+
+use crate::common::{host::finish, prelude::*, scan_query};
+use crate::{LIST, ONE_ROUND, node, run};
+
+fn too_heavy(function: &'static str) -> Error {
+    Error::Query(QueryError::TooHeavy { function })
+}
+
+#[test]
+fn a_reply_that_is_too_large_is_asked_for_in_halves() {
+    let limits = |max_reply_bytes| Limits { max_reply_bytes, rounds: 1_000, ..Limits::default() };
+    for target in [LIST, "/api/v1/agents?limit=100"] {
+        let expected = node(300).ask(target).unwrap();
+        assert_eq!(node(300).ask_within(target, limits(8_000)).unwrap(), expected);
+    }
+    let error = node(1).ask_within("/api/v1/agent/1", limits(500)).unwrap_err();
+    assert!(matches!(error, Error::Query(QueryError::TooHeavy { .. })), "{error:?}");
+}
+
+#[test]
+fn a_time_out_of_a_large_batch_halves_it_and_counts_against_no_endpoint() {
+    let mut node = node(3_000);
+    node.quirks.gas_for_calls = Some(60);
+    let mut known = Endpoints::new(2, Some(CHAIN_ID));
+    let mut run = Run::new(scan_query(), CANONICAL_ADDRESS, Limits::default()).over(known.clone());
+    let (mut sizes, mut time_outs) = (Vec::new(), 0);
+    let scan = finish(&mut run, |batch| {
+        assert_eq!(batch.endpoint, 0, "no other endpoint was asked");
+        let requests = batch.body.matches("\"method\"").count();
+        sizes.push(requests);
+        if requests > 30 {
+            time_outs += 1;
+            return Err(Failure::TimedOut);
+        }
+        Ok(node.post(batch))
+    });
+    assert_eq!(scan.unwrap().size_bytes() / 80 / 3_000, 1);
+    assert!(time_outs > 0 && sizes.len() > 3, "{sizes:?}");
+    known.merge(&run.update());
+    assert_eq!(known.preferred(), 0);
+}
+
+#[test]
+fn a_dear_batch_has_more_time_than_a_small_one() {
+    let mut node = node(3_000);
+    node.quirks.gas_for_calls = Some(300);
+    let mut timeouts = Vec::new();
+    let answer = finish(&mut run(LIST), |batch| {
+        timeouts.push(batch.timeout_ms);
+        Ok(node.post(batch))
+    });
+    answer.unwrap();
+    assert_eq!(timeouts[0], 4_200);
+    assert!(timeouts[1] > 6_000, "{timeouts:?}");
+}
+
+#[test]
+fn too_many_round_trips_are_worth_another_try_and_too_many_calls_are_not() {
+    let none = Limits::default();
+    for (limits, code, retry_after) in [
+        (Limits { rounds: 1, ..none }, Code::RpcUnavailable, Some(10)),
+        (Limits { calls: 1, ..none }, Code::TooLarge, None),
+    ] {
+        let error = node(30).ask_within(LIST, limits).unwrap_err();
+        assert_eq!((error.code(), error.retry_after()), (code, retry_after));
+    }
+}
+
+#[test]
+fn a_call_beyond_the_nodes_gas_is_named_and_not_taken_for_another_answer() {
+    let grace = attestationGracePeriodCall {}.abi_encode();
+    let history = getRevenueHistoryCall { agentId: U256::from(1) }.abi_encode();
+    let record = getAgentCall { agentId: U256::from(3) }.abi_encode();
+    for (call, targets, function) in [
+        (
+            &grace,
+            &["/api/v1/agent/1", ONE_ROUND[5], "/api/v1/stats/detailed"][..],
+            "attestationGracePeriod()",
+        ),
+        (&history, &["/api/v1/agent/1/revenue"], "getRevenueHistory(uint256)"),
+        (&record, &["/api/v1/agent/3"], "getAgent(uint256)"),
+    ] {
+        let mut node = node(3);
+        node.quirks.heavy = vec![call.clone()];
+        for target in targets {
+            assert_eq!(node.ask(target), Err(too_heavy(function)), "{target}");
+        }
+    }
+    let mut node = node(3);
+    node.quirks.heavy = vec![history];
+    assert!(node.ask("/api/v1/agent/1").is_ok(), "a history is no part of the record");
+    // What is left out of a list is named.
+    node.quirks.heavy = vec![record];
+    for (target, list) in [("/api/v1/agent/1/lineage", "children"), ("/api/v1/agents", "data")] {
+        let answer = node.ask(target).unwrap();
+        assert_eq!(answer["unreadable"], json!([3]), "{target}");
+        assert!(!ids_in(&answer[list]).contains(&3), "{answer}");
+    }
+    assert_eq!(node.ask("/api/v1/agents").unwrap()["total"], 3);
+}
+
+#[test]
+fn gas_that_runs_out_does_not_count_against_the_endpoint() {
+    for batch_limit in [None, Some(1)] {
+        let mut node = node(3);
+        node.quirks.batch_limit = batch_limit;
+        node.quirks.heavy = vec![attestationGracePeriodCall {}.abi_encode()];
+        let mut known = Endpoints::new(2, Some(CHAIN_ID));
+        let mut run = run("/api/v1/agent/1").over(known.clone());
+        let answer = finish(&mut run, |batch| {
+            assert_eq!(batch.endpoint, 0, "no other endpoint was asked");
+            Ok(node.post(batch))
+        });
+        assert_eq!(answer, Err(too_heavy("attestationGracePeriod()")));
+        known.merge(&run.update());
+        assert_eq!(known.preferred(), 0);
+    }
+}

@@ -1,0 +1,336 @@
+//! How a run asks: round trips, one block for all reads, and what it makes of nodes that misbehave.
+//!
+//! 1. Each question takes the documented number of round trips, and what it reads is of one block.
+//! 2. No quirk of a node changes an answer ([`limits`]: what is too much for a node is asked for in pieces).
+//! 3. A run fails over between endpoints ([`endpoints`]).
+//! 4. Verdicts at a block, with a past, many at once ([`verdicts`]).
+//! 5. On the real contracts every answer is a plain model's ([`evm`]).
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // tests may fail
+
+#[path = "../common/mod.rs"]
+mod common;
+mod endpoints;
+mod evm;
+mod limits;
+mod verdicts;
+
+use std::collections::BTreeMap;
+
+use alloy_sol_types::SolCall;
+use common::prelude::*;
+use common::{Fault, Undeployed, host, pinned, random::cases, record, report, scan_query};
+use proptest::prelude::*;
+use registry_core::{eth::abi::IAgentRegistry::getAgentCall, registry::agent::Agent};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+const ONE_ROUND: [&str; 6] = [
+    "/health",
+    "/api/v1/stats",
+    "/api/v1/agents?limit=100",
+    "/api/v1/agent/1",
+    "/api/v1/agent/1/revenue",
+    "/api/v1/kya/0x0000000000000000000000000000000000000001",
+];
+const TWO_ROUNDS: [&str; 5] = [
+    "/api/v1/stats/detailed",
+    "/api/v1/agents?status=Active",
+    "/api/v1/agents/compliance",
+    "/api/v1/revenue/aggregate",
+    "/api/v1/agent/1/lineage",
+];
+const LIST: &str = TWO_ROUNDS[2];
+
+fn node(agents: u64) -> Node {
+    Node::new(PlainRegistry::with_agents(agents))
+}
+
+/// A node of 30 agents with these quirks.
+fn quirky(quirks: Quirks) -> Node {
+    Node { quirks, ..node(30) }
+}
+
+fn all() -> impl Iterator<Item = &'static str> {
+    ONE_ROUND.into_iter().chain(TWO_ROUNDS)
+}
+
+fn run(target: &str) -> Run<Question> {
+    Run::new(question(target), CANONICAL_ADDRESS, Limits::default())
+}
+
+#[test]
+fn round_trips_are_as_few_as_documented() {
+    for (targets, expected) in [(ONE_ROUND.as_slice(), 1), (TWO_ROUNDS.as_slice(), 2)] {
+        for target in targets {
+            let mut node = node(30);
+            node.ask(target).unwrap();
+            assert_eq!(node.round_trips(), expected, "{target}");
+        }
+    }
+    let agents = (1..=12).map(|id| record(id, id - 1)).collect();
+    let mut node = Node::new(PlainRegistry { agents, ..PlainRegistry::default() });
+    node.ask("/api/v1/agent/1/lineage").unwrap();
+    assert_eq!(node.round_trips(), 12, "one for each level of a lineage");
+    let mut node = crate::node(10_000);
+    node.quirks.gas_for_calls = Some(2_200);
+    for target in &TWO_ROUNDS[..4] {
+        node.log.clear();
+        node.ask(target).unwrap();
+        assert_eq!(node.round_trips(), 2, "{target} about 10,000 agents");
+    }
+}
+
+#[test]
+fn a_verdict_names_its_block_without_asking_for_its_header_where_multicall_can_tell_it() {
+    let latest = vec![("eth_call".to_owned(), json!("latest"))];
+    for (no_tag, trips) in [(false, 1), (true, 3)] {
+        let mut node = quirky(Quirks { no_tag, ..Quirks::default() });
+        let answer = node.ask(ONE_ROUND[5]).unwrap();
+        let timestamp = Timestamp::from_seconds(NOW).to_string();
+        let parent = pinned(99)["blockHash"].clone();
+        let as_of = json!({"blockNumber": 100, "blockTimestamp": timestamp, "parentHash": parent});
+        assert_eq!((&answer["asOf"], node.round_trips()), (&as_of, trips));
+        // What was read before the header came may be of another block.
+        let last = if no_tag { vec![("eth_call".to_owned(), pinned(100))] } else { latest.clone() };
+        assert_eq!(node.log.last(), Some(&last));
+    }
+}
+
+#[test]
+fn a_longer_question_reads_everything_at_the_header_it_saw_first() {
+    let mut node = node(300);
+    node.ask(LIST).unwrap();
+    assert_eq!(node.log[0].len(), 3, "the header comes along with the first calls and the first rows");
+    assert!(node.log[1].iter().all(|(_, block)| *block == pinned(100)), "{:?}", node.log[1]);
+}
+
+#[test]
+fn a_block_between_header_and_first_calls_costs_a_round_trip_and_no_consistency() {
+    let mut node = quirky(Quirks { mines_within_batches: true, ..Quirks::default() });
+    node.ask(LIST).unwrap();
+    assert_eq!(node.round_trips(), 3);
+    assert!(node.log[1..].iter().flatten().all(|(_, block)| *block == pinned(101)), "{:?}", node.log);
+}
+
+#[test]
+fn a_block_the_node_cannot_read_by_hash_is_read_by_number_or_asked_for_again_or_further_back() {
+    let unknown = |unknown_blocks| Quirks { unknown_blocks, ..Quirks::default() };
+    for (quirks, last_pin) in [
+        (Quirks { no_eip1898: true, ..Quirks::default() }, json!("0x64")),
+        (unknown(1), pinned(100)),
+        (unknown(2), pinned(98)),
+    ] {
+        let mut node = quirky(quirks);
+        assert_eq!(node.ask(LIST).unwrap()["total"], 30);
+        assert_eq!(node.log.last().unwrap()[0].1, last_pin, "{:?}", node.log);
+    }
+    let error = quirky(unknown(u32::MAX)).ask(LIST).unwrap_err();
+    assert_eq!(error, RunError::BlockUnavailable.into());
+}
+
+#[test]
+fn machines_ten_blocks_of_200_ms_apart_give_an_answer_of_one_block() {
+    for behind in [[0, 10, 10], [10, 0, 0], [5, 10, 0]] {
+        let node = quirky(Quirks { signs_records: true, ..Quirks::default() });
+        let machines = behind.to_vec();
+        let mut node = Node { block: 1_000, milliseconds_per_block: 200, machines, ..node };
+        let answer = node.ask(LIST).unwrap();
+        let creators = host::blocks(&answer);
+        assert_eq!((&answer["total"], creators.len()), (&json!(30), 1), "{behind:?}: {creators:?}");
+        assert!(node.round_trips() <= 6, "{behind:?}: {:?}", node.log);
+    }
+}
+
+#[test]
+fn a_node_without_state_overrides_is_asked_another_way_and_remembered() {
+    let expected = node(300).ask("/api/v1/stats/detailed").unwrap();
+    for (undeployed, refusals) in
+        [(Undeployed::Creation, 1), (Undeployed::Ignored, 2), (Undeployed::Refused, 2)]
+    {
+        let mut node = node(300);
+        node.quirks.undeployed = undeployed;
+        let mut known = Endpoints::new(1, None);
+        for trips in [2 + refusals, 2] {
+            node.log.clear();
+            let mut run = run("/api/v1/stats/detailed").over(known.clone());
+            let answer = host::finish(&mut run, |batch| Ok(node.post(batch))).unwrap();
+            known.merge(&run.update());
+            assert_eq!((host::read(answer), node.round_trips()), (expected.clone(), trips), "{undeployed:?}");
+        }
+    }
+}
+
+#[test]
+fn one_scan_answers_all_questions_about_the_whole_registry() {
+    let mut node = node(30);
+    node.registry.reports = (1..=9).map(|id| report(id, id)).collect();
+    let scan = drive(Run::new(scan_query(), CANONICAL_ADDRESS, Limits::default()), |batch| node.post(batch));
+    for target in &TWO_ROUNDS[..4] {
+        let now = Timestamp::from_seconds(NOW);
+        let document = scan.as_ref().unwrap().document(&Route::parse(target).unwrap(), now).unwrap();
+        assert_eq!(host::read(document), node.ask(target).unwrap(), "{target}");
+    }
+}
+
+#[test]
+fn a_registry_without_a_grace_period_has_seven_days() {
+    let mut node = node(3);
+    node.registry.grace_seconds = None;
+    for (age, current) in [(604_800, true), (604_801, false)] {
+        node.registry.agents[0].lastAttestation = NOW - age;
+        let answer = node.ask("/api/v1/agent/1").unwrap();
+        assert_eq!(answer["compliance"]["attestationCurrent"], current);
+    }
+}
+
+#[test]
+fn a_busy_node_is_asked_again_a_little_later_and_not_forever() {
+    for (busy, millis) in [(1, 20 + 100), (2, 30 + 100 + 400)] {
+        let mut host = host::Host::new([host::with_faults(vec![Fault::Status(429); busy])]);
+        host.ask("/api/v1/stats").unwrap();
+        assert_eq!((host.took, host.posts()), (millis, vec![busy as u32 + 1]));
+    }
+    let mut host = host::Host::new([host::with_faults(vec![Fault::Status(429); 3])]);
+    assert_eq!(host.ask("/api/v1/stats"), Err(RunError::Http(429)));
+}
+
+#[test]
+fn without_multicall3_or_registry_the_error_names_the_address() {
+    let mut run = run("/api/v1/stats");
+    assert!(matches!(run.step(), Ok(Step::Send(_))));
+    let error = run.feed(Reply { status: 200, body: br#"{"id":0,"result":"0x"}"# }).unwrap_err();
+    assert_eq!(error, RunError::NoMulticall(CANONICAL_ADDRESS).into());
+
+    let elsewhere = Question { registry: Address::ZERO, ..question("/api/v1/stats") };
+    let mut node = node(0);
+    let run = Run::new(elsewhere, CANONICAL_ADDRESS, Limits::default());
+    let error = drive(run, |batch| node.post(batch)).unwrap_err();
+    assert_eq!(error, RunError::NoContract(Address::ZERO).into());
+}
+
+#[test]
+fn an_unknown_status_is_an_error_and_not_a_guess() {
+    let mut node = node(2);
+    node.registry.agents[1].status = 4;
+    for target in ["/api/v1/agent/2", "/api/v1/agents", LIST, "/api/v1/agent/1/lineage"] {
+        assert!(matches!(node.ask(target), Err(Error::Query(QueryError::UnknownStatus(_)))), "{target}");
+    }
+}
+
+#[test]
+fn a_lineage_takes_no_other_revert_for_an_absent_agent() {
+    let mut registry = PlainRegistry::with_agents(3);
+    // Among the children of agent 1 is one that the registry does not have.
+    registry.agents[2].agentId = U256::from(99);
+    let mut node = Node::new(registry);
+    for (reason, unreadable) in [("Agent not found", Value::Null), ("Registry paused", json!([99]))] {
+        let [honest, reason] = ["Agent not found", reason].map(alloy_primitives::hex::encode);
+        let answer = drive(run("/api/v1/agent/1/lineage"), |batch| {
+            let (status, body) = node.post(batch);
+            (status, String::from_utf8(body).unwrap().replace(&honest, &reason).into_bytes())
+        });
+        let tree = host::read(answer.unwrap());
+        assert_eq!((ids_in(&tree["children"]), &tree["unreadable"]), (vec![2], &unreadable));
+    }
+}
+
+/// Holds the answer of a node with these quirks against that of a node without.
+fn is_the_same_answer(target: &str, quirks: Quirks, busy: usize) {
+    let expected = node(150).ask(target).unwrap();
+    let mut node = Node { quirks, faults: vec![Fault::Status(429); busy].into(), ..node(150) };
+    let limits = Limits { rounds: 5_000, ..Limits::default() };
+    let mut answer = node.ask_within(target, limits).unwrap();
+    // Which block it is may differ: a node that does not have the newest is read a little further back.
+    if let Some(as_of) = answer.get_mut("asOf") {
+        assert!((1..=100).contains(&as_of["blockNumber"].as_u64().unwrap()), "{as_of}");
+        *as_of = expected["asOf"].clone();
+    }
+    assert_eq!(answer, expected, "{target}");
+}
+
+#[test]
+fn each_quirk_that_halves_or_repeats_requests_changes_no_answer() {
+    let none = Quirks::default;
+    for quirks in [
+        Quirks { short_batches: Some(2), ..none() },
+        Quirks { batch_limit: Some(1), ..none() },
+        Quirks { batch_limit: Some(1), refuses_by_id: true, ..none() },
+        // Once a busy node of this kind was given up.
+        Quirks { batch_limit: Some(1), unknown_blocks: 2, ..none() },
+        Quirks { gas_for_calls: Some(9), ..none() },
+    ] {
+        all().for_each(|target| is_the_same_answer(target, quirks.clone(), 1));
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(64))]
+
+    #[test]
+    fn no_mix_of_quirks_changes_an_answer(
+        which in 0usize..11,
+        gas_for_calls in prop::option::of(2usize..40),
+        batch_limit in prop::option::of(1usize..4),
+        short_batches in prop::option::of(1usize..4),
+        refuses_by_id: bool,
+        (no_eip1898, no_tag) in (any::<bool>(), any::<bool>()).prop_filter("a tag is what makes numbers safe", |(a, b)| !(*a && *b)),
+        unknown_blocks in 0u32..3,
+        busy in 0usize..2,
+        undeployed in prop::sample::select(vec![
+            Undeployed::Override, Undeployed::Creation, Undeployed::Ignored, Undeployed::Refused,
+        ]),
+    ) {
+        let quirks = Quirks {
+            gas_for_calls, undeployed, batch_limit, no_eip1898, unknown_blocks, short_batches, no_tag, refuses_by_id,
+            ..Quirks::default()
+        };
+        is_the_same_answer(all().nth(which).unwrap(), quirks, busy);
+    }
+
+    #[test]
+    fn any_replies_end_the_run_within_its_limits(
+        which in 0usize..11,
+        replies in prop::collection::vec((200u16..600, prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..60),
+            r#"\[?\{"id":[01],"(result":("0x"|"0x00"|null|\{\})|error":\{"code":-3[0-9]{4},"message":"(header not found|out of gas|timeout|x)"\})\}\]?"#
+                .prop_map(String::into_bytes),
+        ]), 1..8),
+    ) {
+        let (mut replies, mut sent) = (replies.iter().cycle(), 0);
+        let outcome = drive(run(all().nth(which).unwrap()), |_| {
+            sent += 1;
+            replies.next().cloned().unwrap()
+        });
+        prop_assert!(outcome.is_err());
+        prop_assert!(sent <= Limits::default().rounds);
+    }
+}
+
+#[derive(Deserialize)]
+struct Vector {
+    #[serde(rename = "returnData")]
+    return_data: String,
+    agent: BTreeMap<String, Box<RawValue>>,
+}
+
+#[test]
+fn records_decode_to_the_documented_json() {
+    let vectors: Vec<Vector> = serde_json::from_str(include_str!("../vectors/agent_records.json")).unwrap();
+    assert!(!vectors.is_empty());
+    for Vector { return_data, agent: expected } in vectors {
+        let data = alloy_primitives::hex::decode(return_data).unwrap();
+        let agent = Agent::try_from(getAgentCall::abi_decode_returns(&data).unwrap()).unwrap();
+        let written = serde_json::to_string(&agent).unwrap();
+        let written: BTreeMap<String, Box<RawValue>> = serde_json::from_str(&written).unwrap();
+        assert_eq!(written.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+        for (field, expected) in &expected {
+            // Numbers are compared as text: parsed, those beyond 2^64 would lose the digits in question.
+            let (expected, written) = (expected.get(), written[field].get());
+            let meaning = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+            assert!(
+                written == expected || meaning(written).is_string() && meaning(written) == meaning(expected),
+                "{field}: {written}, not {expected}"
+            );
+        }
+    }
+}
