@@ -22,6 +22,9 @@ const TESTS: &str = "tests";
 /// The relayer's end-to-end tests.
 const RELAYER: &str = "relayer";
 
+/// End-to-end tests that mostly wait, for chains of their own and for one another, and how many run at a time.
+const WAITING: [(&str, &str); 2] = [(RELAYER, "6"), ("read_api", "4")];
+
 /// A test program as cargo names it.
 pub(crate) struct Compiled {
     /// `tests/engine/main.rs`, or `unittests src/lib.rs`.
@@ -122,9 +125,9 @@ impl Program {
         let mut tests = command(&self.path);
         let package = root().join(&self.package);
         tests.env("CARGO_MANIFEST_DIR", &package).env("E2E_BUILT", "1").current_dir(package);
-        if self.is_end_to_end() && self.name == RELAYER {
-            // Each test has a chain of its own, and mostly waits for it.
-            tests.env("RUST_TEST_THREADS", "6");
+        let waiting = WAITING.iter().find(|(name, _)| self.name == *name);
+        if let Some((_, threads)) = waiting.filter(|_| self.is_end_to_end()) {
+            tests.env("RUST_TEST_THREADS", threads);
         }
         count(&mut tests, output)
     }

@@ -1,47 +1,61 @@
-//! The caches, in an instance's memory and in the data centre: repeated requests are read once per TTL.
+//! The caches, in an instance's memory and in the data centre. What a cache keeps, and for how long, is told by
+//! `core/src/host/shared_reads`; here is what the runtime makes of it.
 //!
-//! Entries:
-//!
-//! 1. A second call reaches no RPC, and its age grows.
-//! 2. Two spellings of one question share an entry; two questions do not.
-//! 3. Errors that may pass are not stored: an unknown agent is found once it is registered, a dead node's 500
-//!    ends with the node's return.
-//! 4. Revenue histories and `/health` are never stored.
-//! 5. After its TTL an entry is read again. A TTL of 0 stores nothing.
-//! 6. A KYA verdict is not given out past the moment at which time alone ends it.
-//! 7. The data centre's entries serve other instances, but none that reads another chain or other endpoints.
-//! 8. A cache of the data centre that does not answer holds up no request for long.
-//!
-//! Concurrent requests for the same answer:
-//!
-//! 1. Concurrent requests are coalesced, also where nothing is stored, and where the first client leaves.
-//! 2. Answers about the whole registry are made from one scan for all pages, and agree with one another.
-//! 3. An entry that is requested all the time is renewed before it expires, and no request waits.
-//! 4. An error goes to all coalesced requests. One that is certain to repeat itself is kept for seconds.
-
-mod entries;
-mod sharing;
+//! 1. A second call reaches no RPC, in whatever spelling, and has its age; a client that has the answer gets
+//!    304. What is never stored is read each time.
+//! 2. Errors that may pass are not stored. A TTL's end, and a TTL of 0, are kept.
+//! 3. The data centre's entries serve other instances, but none that reads another chain or other endpoints. A
+//!    cache of the data centre that does not answer holds up no request for long.
+//! 4. Concurrent requests are one read, also where nothing is stored, where the first client leaves, and where
+//!    the read fails.
+//! 5. Answers about the whole registry are made from one scan, and agree with one another.
+//! 6. An entry that is requested all the time is renewed before it expires, and no request waits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use e2e::seed::Showcase;
+use e2e::client::{Answer, Client, concurrently};
+use e2e::fault::{Fault, Rule};
+use e2e::http::request_to_reset;
+use e2e::process::{eventually, free_port, wait_until};
+use e2e::proxy::Proxy;
+use e2e::seed::{self, Showcase, kya};
+use e2e::server::{Bundles, Kind, Server};
 use e2e::stage::{Exclusive, Stage};
+use e2e::stored::cached_keys;
+use e2e::worker::{Worker, WorkerOptions};
+use reqwest::Method;
+use tempfile::TempDir;
 use tokio::sync::MutexGuard;
+
+/// How long something may take on a busy machine.
+const WAIT: Duration = Duration::from_secs(60);
+
+/// Concurrent requests.
+const CROWD: usize = 100;
 
 /// The stage with the documented TTLs.
 struct Scene {
     stage: Stage,
     showcase: Showcase,
-    /// No test has asked for an agent above this one. The first is asked for by spellings of its id.
+    /// No test has asked for an agent above this one.
     asked: AtomicU64,
 }
 
 impl Scene {
     /// An agent that no test has asked for: every answer about it is cold.
-    fn cold_agent(&self) -> u64 {
+    fn cold_agent(&self) -> String {
         let id = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
         assert!(id <= self.showcase.total, "the showcase has too few agents");
-        id
+        format!("/api/v1/agent/{id}")
+    }
+
+    /// A proxy and a Worker of its own on the same chain.
+    async fn another(&self, settings: impl FnOnce(WorkerOptions) -> WorkerOptions) -> (Proxy, Worker) {
+        let proxy = Proxy::start(self.stage.chain.node.url()).await.unwrap();
+        let options = WorkerOptions::new(proxy.url(), self.stage.chain.contracts.registry);
+        let worker = Worker::start(settings(options)).await.unwrap();
+        (proxy, worker)
     }
 }
 
@@ -55,4 +69,264 @@ async fn documented() -> (MutexGuard<'static, ()>, &'static Scene) {
     let (turn, scene) = SCENE.take(start).await;
     scene.stage.proxy.heal();
     (turn, scene)
+}
+
+/// How many posts one call to `path` costs, and its answer.
+async fn posts(stage: &Stage, path: &str) -> (usize, Answer) {
+    stage.proxy.reset();
+    let answer = stage.client.get(path).await;
+    (stage.proxy.posts(), answer)
+}
+
+/// Sends concurrent requests for `path`.
+async fn at_once(client: &Client, path: &str) -> Vec<Answer> {
+    concurrently((0..CROWD).map(|_| (client, path))).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_call_reaches_no_rpc_in_whatever_spelling() {
+    let (_turn, Scene { stage, showcase, .. }) = documented().await;
+    let lineage = showcase.lineage("newcomer");
+    for (path, other_spelling, seconds) in [
+        ("/api/v1/stats", "/api/v1/stats?utm=x", 300),
+        ("/api/v1/stats/detailed", "/api/v1/stats/detailed?", 300),
+        ("/api/v1/agents?page=2&limit=10", "/api/v1/agents?limit=%310&p%61ge=02&utm=x", 300),
+        (&lineage, &format!("{lineage}?x"), 600),
+        (&kya("kyoto"), &kya("kyoto").to_lowercase(), 60),
+    ] {
+        let asked = Instant::now();
+        let (cold, first) = posts(stage, path).await;
+        assert!(cold > 0 && first.number("age") <= asked.elapsed().as_secs() + 1, "{path}: {first:?}");
+        stage.proxy.reset();
+        let second = stage.client.get(other_spelling).await;
+        assert_eq!(
+            (second.text.as_str(), second.header("etag")),
+            (first.text.as_str(), first.header("etag"))
+        );
+        assert_eq!((first.header("x-cache"), second.header("x-cache")), ("MISS", "HIT"), "{path}");
+        assert_eq!(second.header("link"), first.header("link"), "{path}");
+        let older = eventually("older", WAIT, async || {
+            let answer = stage.client.get(path).await;
+            (answer.number("age") > first.number("age")).then_some(answer)
+        });
+        // It counts from when the answer was made (RFC 9111), and Age says when that was.
+        let control = format!("public, max-age={seconds}");
+        assert_eq!(
+            [&first, &older.await.unwrap()].map(|answer| answer.header("cache-control")),
+            [&control; 2]
+        );
+        // A conditional or partial request, and one for the headers alone, has no entry of its own.
+        let tag = first.header("etag");
+        assert!(tag.starts_with("W/\"") && tag.len() > 4, "{tag} is weak: compression changes the bytes");
+        let known = stage.client.with("if-none-match", tag).get(path).await;
+        assert_eq!((known.status, known.text.as_str(), known.header("etag")), (304, "", tag), "{path}");
+        for (name, value) in
+            [("if-none-match", "\"other\""), ("range", "bytes=0-5"), ("cache-control", "no-cache")]
+        {
+            assert_eq!(stage.client.with(name, value).get(path).await.text, first.text, "{path}: {name}");
+        }
+        assert_eq!(stage.client.send(Method::HEAD, path).await.header("x-cache"), "HIT", "{path}");
+        assert_eq!(stage.proxy.posts(), 0, "{path}");
+    }
+    for path in ["/health", "/api/v1/agent/1/revenue", "/api/v1/agent/1/revenue?limit=2"] {
+        for _ in 0..2 {
+            let (asked, answer) = posts(stage, path).await;
+            assert_eq!((asked, answer.header("cache-control")), (1, "no-store"), "{path}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_agent_is_found_once_it_is_registered_and_a_failure_ends_with_the_nodes() {
+    let (_turn, scene) = documented().await;
+    let stage = &scene.stage;
+    let id = stage.oracle().unwrap().total().await.unwrap() + 1;
+    let path = format!("/api/v1/agent/{id}");
+    for _ in 0..2 {
+        let (asked, answer) = posts(stage, &path).await;
+        assert_eq!(answer.error(404), format!("Agent not found: {id}"));
+        assert!(asked > 0, "a 404 is asked anew each time");
+    }
+    let call = seed::registration_call(id, seed::wallet("latecomer").address(), "late", 0);
+    stage.chain.send(stage.chain.owner(), call).await.unwrap();
+    assert_eq!(stage.client.get(&path).await.ok()["agent"]["operationalScope"], "late");
+
+    let path = scene.cold_agent() + "/lineage";
+    stage.proxy.inject(Rule::any(Fault::error(-32601, "the method is not available")));
+    let failed = stage.client.get(&path).await;
+    assert!(failed.error(500).contains("the method is not available"), "{}", failed.text);
+    assert_eq!(failed.header("cache-control"), "no-store");
+    stage.proxy.heal();
+    assert_eq!(stage.client.get(&path).await.header("x-cache"), "MISS");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_its_time_to_live_an_entry_is_read_again() {
+    const SECONDS: u64 = 3;
+    let (_turn, scene) = documented().await;
+    let (proxy, worker) = scene.another(|options| options.ttl(SECONDS).var("KYA_TTL_SECONDS", 0)).await;
+    let (client, path, made) = (worker.client(), "/api/v1/agent/1", Instant::now());
+    client.get(path).await.ok();
+    let mut age = 0;
+    wait_until("read again", WAIT, async || {
+        let before = std::mem::replace(&mut age, client.get(path).await.number("age"));
+        age < before
+    })
+    .await;
+    // An entry that is requested all the time is renewed in the last tenth of its TTL.
+    assert!(made.elapsed() >= Duration::from_secs(SECONDS) * 9 / 10, "after {:?}", made.elapsed());
+    // With the TTL of 0 beside it every check reads the chain.
+    for _ in 0..2 {
+        proxy.reset();
+        assert_eq!(client.get(&kya("kyoto")).await.header("cache-control"), "no-store");
+        assert_eq!(proxy.posts(), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_data_centres_entries_are_for_the_same_chain_and_endpoints_alone() {
+    let (_turn, scene) = documented().await;
+    let (chain, state) = (&scene.stage.chain, TempDir::new().unwrap());
+    let proxy = Proxy::start(chain.node.url()).await.unwrap();
+    let (path, port) = ("/api/v1/agents?limit=7", free_port().unwrap());
+    // What the cache says, and how many posts the answer took, by a new instance with this URL.
+    let ask = async |key: &str| {
+        let url = format!("{}/{key}", proxy.url());
+        let options = WorkerOptions::new(&url, chain.contracts.registry);
+        let worker = Worker::start(WorkerOptions { state: Some(state.path().to_owned()), port, ..options });
+        let worker = worker.await.unwrap();
+        proxy.reset();
+        let answer = worker.client().get(path).await;
+        answer.ok();
+        let stored = async || cached_keys(state.path()).iter().any(|key| key.ends_with(path));
+        wait_until("stored", WAIT, stored).await;
+        (answer.header("x-cache").to_owned(), proxy.posts())
+    };
+    assert_eq!(ask("one").await, ("MISS".to_owned(), 1));
+    assert_eq!(ask("one").await, ("HIT".to_owned(), 0), "another instance's entry");
+    assert_eq!(ask("two").await, ("MISS".to_owned(), 1), "the same host may serve another chain elsewhere");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cache_that_does_not_answer_is_left_and_the_chain_is_asked() {
+    let (_turn, scene) = documented().await;
+    let (proxy, registry) = (&scene.stage.proxy, scene.stage.chain.contracts.registry);
+    let bundles = Bundles::make(&[Kind::Worker], None).await.unwrap();
+    let options = WorkerOptions::new(proxy.url(), registry);
+    let server = Server::start_with_silent_cache(&bundles, &options).await.unwrap();
+    for path in ["/api/v1/stats", "/api/v1/agents?limit=7", &kya("kyoto")] {
+        for expected in ["MISS", "HIT"] {
+            let answer = server.client().get(path).await;
+            answer.ok();
+            assert_eq!(answer.header("x-cache"), expected, "{path}: this instance's memory has it then");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crowd_that_asks_at_once_is_one_question_to_the_chain() {
+    let (_turn, scene) = documented().await;
+    let (stage, agent) = (&scene.stage, scene.cold_agent());
+    for (path, is_stored) in [(&*agent, true), (&format!("{agent}/revenue"), false), ("/readyz", false)] {
+        // Long enough for all requests to arrive.
+        stage.proxy.inject(Rule::any(Fault::Delay(Duration::from_secs(1))));
+        stage.proxy.reset();
+        let began = Instant::now();
+        let answers = at_once(&stage.client, path).await;
+        let (posts, seconds) = (stage.proxy.posts(), began.elapsed().as_secs());
+        println!("{CROWD} cold requests at once for {path}: {posts} RPC posts in {seconds} s");
+        // What is not stored is read once more, for the requests that came during the first read. Each read takes
+        // a second; on a busy machine the requests do not all arrive within the first.
+        assert!(posts == 1 || !is_stored && posts as u64 <= seconds, "{path}: {posts} posts in {seconds} s");
+        for answer in &answers {
+            answer.ok();
+            // Of them all, the head's age alone moves with the clock.
+            assert!(answer.text == answers[0].text || path == "/readyz", "{path}: {}", answer.text);
+        }
+        stage.proxy.heal();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_goes_away_takes_nothing_from_the_others() {
+    let (_turn, scene) = documented().await;
+    let (stage, path) = (&scene.stage, scene.cold_agent());
+    stage.proxy.inject(Rule::any(Fault::Delay(Duration::from_secs(3))));
+    stage.proxy.reset();
+    let leaving = async |id| request_to_reset(stage.worker.url(), &path, id).await.unwrap();
+    let reader = leaving("the-reader-leaves").await;
+    wait_until("asked", WAIT, async || stage.proxy.posts() > 0).await;
+    let waiter = leaving("a-waiter-leaves").await;
+    // It came before this request did.
+    stage.client.get("/livez").await.ok();
+    drop((reader, waiter));
+    stage.client.get(&path).await.ok();
+    assert_eq!(stage.proxy.posts(), 1, "the reading that one began is the others' as well");
+    stage.client.with("x-request-id", "the-last-one").get("/livez").await.ok();
+    stage.worker.lines_with("the-last-one", 1).await.unwrap();
+    assert!(!stage.worker.log().contains("a-waiter-leaves"), "its request was cancelled");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_goes_to_all_who_waited_for_it() {
+    let (_turn, scene) = documented().await;
+    let (stage, path) = (&scene.stage, scene.cold_agent());
+    stage.proxy.inject(Rule::any(Fault::Hang));
+    stage.proxy.reset();
+    for answer in at_once(&stage.client, &path).await {
+        answer.error(500);
+    }
+    // Three attempts of four seconds, for all of them together, and for those that came when these were over.
+    assert!(stage.proxy.posts() <= 6, "{} posts", stage.proxy.posts());
+    stage.proxy.heal();
+    stage.client.get(&path).await.ok();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_pages_of_the_registry_are_made_from_one_scan_and_agree_with_it() {
+    let (_turn, scene) = documented().await;
+    let (proxy, worker) = scene.another(|options| options).await;
+    let client = worker.client();
+    let pages = ["Active", "Suspended", "Revoked", "Terminated"].into_iter().flat_map(|status| {
+        (1..=15).map(move |limit| format!("/api/v1/agents?status={status}&limit={limit}"))
+    });
+    let answers = concurrently(pages.map(|page| (&client, page))).await;
+    println!("{} cold pages of `status=` at once: {} RPC posts", answers.len(), proxy.posts());
+    assert_eq!(proxy.posts(), 2, "a scan of so small a registry");
+    let stats = client.get("/api/v1/stats/detailed").await.ok();
+    for (answer, status) in answers.iter().step_by(15).zip(["Active", "Suspended", "Revoked", "Terminated"]) {
+        assert_eq!(answer.ok()["total"], stats["statusDistribution"][status], "{status}");
+    }
+    let compliance = client.get("/api/v1/agents/compliance").await.ok();
+    assert_eq!(compliance["total"], stats["totalAgents"]);
+    let revenue = client.get("/api/v1/revenue/aggregate").await.ok();
+    assert_eq!(revenue["byCurrency"], stats["totalRevenue"]);
+    assert_eq!(proxy.posts(), 2, "the scan is there");
+    // So is a wallet's past, in one round trip.
+    assert_eq!(client.get(&kya("smuggler")).await.ok()["registration"], "former");
+    assert_eq!(proxy.posts(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_asked_for_all_the_time_is_renewed_before_its_end_and_no_request_waits() {
+    const TTL: Duration = Duration::from_secs(20);
+    let (_turn, scene) = documented().await;
+    let (proxy, worker) = scene.another(|options| options.var("KYA_TTL_SECONDS", TTL.as_secs())).await;
+    let (client, path) = (worker.client(), kya("kyoto"));
+    let checked = |answer: &Answer| answer.ok()["checkedAt"].as_str().unwrap().to_owned();
+    let (mut read, mut asked) = (vec![checked(&client.get(&path).await)], Instant::now());
+    wait_until("renewed", 4 * TTL, async || {
+        let paused = std::mem::replace(&mut asked, Instant::now()).elapsed();
+        let answer = client.get(&path).await;
+        let is_hit = answer.header("x-cache") == "HIT";
+        // A machine that stands still for the last tenth of the TTL lets it end.
+        assert!(is_hit || paused > TTL / 10, "age {}, {paused:?}", answer.header("age"));
+        assert!(answer.number("age") <= TTL.as_secs(), "never beyond its time");
+        read.push(checked(&answer));
+        read.dedup();
+        is_hit && read.len() > 1
+    })
+    .await;
+    assert_eq!(proxy.posts(), read.len(), "one request renews");
+    worker.lines_with("\"cache\":\"RENEWAL\"", 1).await.unwrap();
 }

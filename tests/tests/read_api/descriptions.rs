@@ -1,0 +1,240 @@
+//! The services and their descriptions: what they say of themselves is what they do.
+//!
+//! 1. The read API and the relayer, tested with requests generated from their descriptions: every check, every
+//!    phase, no finding.
+//! 2. What the catalog and the introduction link to is there.
+//! 3. The official MCP client calls each tool, of the revision without a handshake and of an earlier one, and
+//!    gets what the API answers. An error of the API is the tool's; one of the protocol has its code and status.
+//! 4. A call counts like the request that it stands for, and a stream of changes once.
+
+use std::time::Duration;
+
+use e2e::anvil::{AnvilOptions, dev_key};
+use e2e::chain::Chain;
+use e2e::client::Client;
+use e2e::daemon::Daemon;
+use e2e::process::{eventually, wait_until};
+use e2e::relay::Desk;
+use e2e::seed::{Showcase, kya, wallet};
+use e2e::stage::Stage;
+use e2e::verdict_tokens::{key_set, new_key};
+use e2e::worker::WorkerOptions;
+use e2e::{python, repo, signers};
+use registry_core::snapshot::Manifest;
+use reqwest::Method;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::process::Command;
+use tokio::sync::OnceCell;
+
+use super::{JSON, LIMIT, cost, counted};
+
+/// The showcase with an index and signed verdicts, and with streams that end soon.
+async fn indexed() -> &'static (Stage, Showcase) {
+    static STAGE: OnceCell<(Stage, Showcase)> = OnceCell::const_new();
+    let start = async || {
+        let keys = key_set(&[&new_key().await.unwrap()]);
+        let settings = |options: WorkerOptions| {
+            let signing =
+                counted(options).var("VERDICT_KEYS", keys).var("VERDICT_ISSUER", "https://kya.example");
+            signing.var("KYA_TTL_SECONDS", 2).var("CHANGES_STREAM_SECONDS", 5)
+        };
+        Stage::indexed_showcase(settings).await.unwrap()
+    };
+    STAGE.get_or_init(start).await
+}
+
+/// Tests every operation of the description at `url` with all checks of schemathesis. `known` are values by
+/// their format, which requests need and no description can give.
+async fn try_out(service: &str, url: &str, known: Value) {
+    let settings = repo::root().join("tests/openapi");
+    let scratch = TempDir::new().unwrap();
+    let mut command = Command::new(python::programs("openapi").await.unwrap().join("schemathesis"));
+    command
+        .arg("--config-file")
+        .arg(settings.join("schemathesis.toml"))
+        .args(["--no-color", "run", &format!("{url}/openapi.json")])
+        .env("SCHEMATHESIS_HOOKS", settings.join("hooks.py"))
+        .env("SCHEMATHESIS_KNOWN", known.to_string())
+        .current_dir(scratch.path());
+    let run = command.kill_on_drop(true).output().await.unwrap();
+    let said = String::from_utf8_lossy(&run.stdout);
+    assert!(run.status.success(), "{said}{}", String::from_utf8_lossy(&run.stderr));
+    let cases = said.lines().find(|line| line.contains(" generated, ")).expect("a number of cases").trim();
+    println!("{service}: {cases}");
+    assert!(cases.split(' ').next().unwrap().parse::<u32>().unwrap() > 400, "{said}");
+    for phase in ["Examples", "Coverage", "Fuzzing", "Stateful"] {
+        assert!(said.contains(&format!("✅ {phase}")), "{phase} was left out: {said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_read_api_does_what_its_description_says() {
+    let (stage, _) = indexed().await;
+    let url = format!("{}/api/v1/snapshot", stage.worker.url());
+    let manifest = eventually("the snapshot", Duration::from_secs(120), async || {
+        let answer = e2e::http::client(Duration::from_secs(60)).get(&url).send().await.ok()?;
+        Manifest::parse(&answer.bytes().await.ok()?).ok()
+    });
+    let shard = manifest.await.unwrap().shards()[0];
+    let addresses = ["kyoto", "gone", "forgetful"].map(|agent| wallet(agent).address().to_string());
+    let cursor = stage.client.get("/api/v1/changes?since=now").await.ok()["next"].take();
+    let known = json!({
+        "ethereum-address": addresses, "change-cursor": [cursor],
+        "shard": [shard.range_text(), shard.version_text()], "signed": [],
+    });
+    try_out("read API", stage.worker.url(), known).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_relayer_does_what_its_description_says() {
+    let chain = Chain::start(AnvilOptions::default()).await.unwrap();
+    let daemon = Daemon::start(&chain.daemon(&dev_key(9))).await.unwrap();
+    let desk = Desk::of(&chain);
+    let answer = daemon.client().relay(&desk.registration(&wallet("first"), 0)).await;
+    let signed = (1..=5).map(|number| desk.registration(&wallet(&format!("agent {number}")), 0).body());
+    let known = json!({
+        "ethereum-address": [wallet("first").address().to_string()], "relay-id": [answer.ok()["id"]],
+        "signed": signed.collect::<Vec<_>>(), "change-cursor": [], "shard": null,
+    });
+    try_out("relayer", daemon.url(), known).await;
+    assert_eq!(chain.executions().await.unwrap().len(), 6, "every signed request was carried out");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_catalog_and_the_introduction_link_to_is_there_to_be_read() {
+    let (stage, _) = indexed().await;
+    let get = async |url: &str| {
+        let path = url.strip_prefix(stage.worker.url()).unwrap_or_else(|| panic!("{url} is elsewhere"));
+        let answer = stage.client.get(path).await;
+        assert_eq!(answer.status, 200, "{url}: {}", answer.text);
+        answer
+    };
+    let catalog = stage.client.get("/.well-known/api-catalog").await;
+    assert!(catalog.header("link").contains("rel=\"api-catalog\""), "{}", catalog.header("link"));
+    for relation in ["service-desc", "service-doc", "status"] {
+        let link = &catalog.ok()["linkset"][0][relation][0];
+        let target = get(link["href"].as_str().unwrap()).await;
+        assert!(target.header("content-type").starts_with(link["type"].as_str().unwrap()), "{link}");
+    }
+    let introduction = stage.client.get("/llms.txt").await.text;
+    let urls: Vec<&str> = introduction.split_whitespace().filter(|word| word.starts_with("http")).collect();
+    assert!(urls.len() > 10, "{introduction}");
+    for url in urls {
+        get(url).await;
+    }
+}
+
+/// The revision of MCP without a handshake.
+const REVISION: &str = "2026-07-28";
+
+/// A document without what changes with the clock.
+fn timeless(document: &Value) -> Value {
+    let mut document = document.clone();
+    for (_, value) in document.as_object_mut().into_iter().flatten() {
+        *value = timeless(value);
+    }
+    let fields = document.as_object_mut().into_iter();
+    fields.for_each(|fields| {
+        fields.retain(|name, _| !["asOf", "checkedAt", "secondsSinceAttestation"].contains(&name.as_str()));
+    });
+    document
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_official_mcp_client_calls_each_tool_and_gets_what_the_api_answers() {
+    let (stage, showcase) = indexed().await;
+    let (id, holder) = (showcase.id("kyoto"), wallet("kyoto").address().to_string());
+    let agent = stage.client.get(&showcase.path("kyoto")).await.ok();
+    let person = agent["agent"]["haftungsperson"].as_str().unwrap();
+    let calls = [
+        ("verdict", json!({ "wallet": holder }), kya("kyoto")),
+        ("agent", json!({ "id": id }), showcase.path("kyoto")),
+        ("lineage", json!({ "id": id.to_string() }), showcase.lineage("kyoto")),
+        (
+            "search",
+            json!({ "status": "Active", "limit": 5 }),
+            "/api/v1/agents?status=Active&limit=5".to_owned(),
+        ),
+        ("person", json!({ "wallet": person }), format!("/api/v1/liable/{person}")),
+        ("changes", json!({ "limit": 3 }), "/api/v1/changes?limit=3".to_owned()),
+    ];
+    let url = format!("{}/mcp", stage.worker.url());
+    let asked: Vec<Value> = calls.iter().map(|(tool, arguments, _)| json!([tool, arguments])).collect();
+    for revision in [REVISION, "legacy"] {
+        let printed =
+            signers::node("mcp-client.mjs", &[&url, revision, &json!(asked).to_string()]).await.unwrap();
+        assert_eq!(printed["server"]["name"], "agent-registry", "{revision}");
+        assert_eq!(printed["tools"], json!(calls.each_ref().map(|(tool, ..)| tool)), "{revision}");
+        for ((tool, _, path), result) in calls.iter().zip(printed["results"].as_array().unwrap()) {
+            let api = timeless(&stage.client.get(path).await.ok());
+            assert_eq!(result["isError"], false, "{revision} {tool}: {result}");
+            assert_eq!(timeless(&result["structuredContent"]), api, "{revision} {tool}");
+            let text: Value = serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
+            assert_eq!(timeless(&text), api, "{revision} {tool}");
+        }
+    }
+}
+
+/// The client, with a message of MCP and its headers: status, body, and what is left of its limit.
+async fn message(client: &Client, method: &str, mut params: Value) -> e2e::client::Answer {
+    let name = params["name"].as_str().unwrap_or_default().to_owned();
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": REVISION,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    let client = client.with("mcp-protocol-version", REVISION).with("mcp-method", method);
+    client.with("mcp-name", &name).post("/mcp", JSON, message.to_string()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_of_the_api_are_the_tools_and_a_call_counts_like_its_request() {
+    let client = &indexed().await.0.client;
+    for (tool, arguments, expected, charged) in [
+        ("verdict", json!({ "wallet": "0x12" }), "Invalid wallet", None),
+        ("agent", json!({ "id": 4000 }), "AGENT_NOT_FOUND", Some(1)),
+        ("lineage", json!({ "id": 1 }), "children", Some(5)),
+    ] {
+        let arguments = json!({ "name": tool, "arguments": arguments });
+        let answer = message(client, "tools/call", arguments.clone()).await;
+        let result = &answer.ok()["result"];
+        assert!(result["content"][0]["text"].as_str().unwrap().contains(expected), "{tool}: {result}");
+        assert_eq!(result["isError"], tool != "lineage", "{tool}: {result}");
+        match charged {
+            None => assert_eq!(answer.header("x-ratelimit-remaining"), "", "{tool}"),
+            Some(charged) => {
+                let call = async |client| message(&client, "tools/call", arguments).await;
+                assert_eq!(cost(client, call).await, charged, "{tool}");
+            }
+        }
+    }
+    let unknown = message(client, "prompts/list", json!({})).await;
+    assert_eq!((unknown.status, &unknown.json()["error"]["code"]), (404, &json!(-32_601)));
+    let notification = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    let accepted = client.post("/mcp", JSON, notification.to_string()).await;
+    assert_eq!((accepted.status, accepted.text.as_str()), (202, ""));
+    let get = client.send(Method::GET, "/mcp").await;
+    assert!(get.error(405).contains("JSON-RPC") && get.header("allow") == "POST, OPTIONS", "{get:?}");
+    client.post("/mcp", "text/plain", "{}").await.error(415);
+    client.post("/mcp", JSON, " ".repeat(16 * 1024 + 1)).await.error(413);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_of_changes_counts_once_however_long_it_is() {
+    let client = indexed().await.0.client.at([198, 51, 100, 70]);
+    let path = "/api/v1/changes?since=now";
+    let events = client.with("accept", "text/event-stream");
+    // Once more where a minute ends meanwhile.
+    wait_until("streamed within a minute", Duration::from_secs(180), async || {
+        let first = client.get(path).await;
+        let stream = events.get(path).await;
+        let last = client.get(path).await;
+        assert!(stream.text.matches(": block ").count() > 1, "one look at the chain: {}", stream.text);
+        let [first, last] = [first, last]
+            .map(|answer| (answer.number("x-ratelimit-reset"), answer.number("x-ratelimit-remaining")));
+        assert!(last.0 != first.0 || last.1 == first.1 - 2, "{first:?}, {last:?} of {LIMIT}");
+        last.0 == first.0
+    })
+    .await;
+}

@@ -1,0 +1,62 @@
+//! The read API of the real Worker, on a real chain. What each answer has to be is told by the tests of `core`
+//! and `edge-api`; here the parts meet.
+//!
+//! - [`answers`]: every endpoint against an independent reading of the registry, in the documented round trips.
+//! - [`http`]: methods, headers, links, and the pages about the API.
+//! - [`nodes`]: nodes that fail on real sockets, alone and where there is another.
+//! - [`operations`]: probes, settings and the log.
+//! - [`descriptions`]: generated requests against both services' descriptions; an MCP client.
+//! - [`suspensions`]: how long a suspended agent is still provisioned.
+
+mod answers;
+mod descriptions;
+mod http;
+mod nodes;
+mod operations;
+mod suspensions;
+
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use e2e::anvil::CHAIN_ID;
+use e2e::client::{Answer, Client};
+use e2e::seed::Showcase;
+use e2e::stage::{Exclusive, Stage};
+use e2e::worker::WorkerOptions;
+use tokio::sync::MutexGuard;
+
+/// The media type of bodies.
+const JSON: &str = "application/json";
+
+/// The rate limit: high enough to refuse nothing, and there to be counted.
+const LIMIT: u64 = 1_000_000;
+
+struct Scene {
+    stage: Stage,
+    showcase: Showcase,
+}
+
+/// The showcase and a Worker that stores nothing, for one test at a time: they count posts and inject faults.
+async fn scene() -> (MutexGuard<'static, ()>, &'static Scene) {
+    static SCENE: Exclusive<Scene> = Exclusive::empty();
+    let start = async || {
+        let (stage, showcase) = Stage::showcase(|options| counted(options.ttl(0))).await.unwrap();
+        Scene { stage, showcase }
+    };
+    let (turn, scene) = SCENE.take(start).await;
+    scene.stage.proxy.heal();
+    scene.stage.proxy.reset();
+    (turn, scene)
+}
+
+/// Settings with a chain and with a rate limit.
+fn counted(options: WorkerOptions) -> WorkerOptions {
+    options.var("CHAIN_ID", CHAIN_ID).var("RATE_LIMIT_PER_MINUTE", LIMIT)
+}
+
+/// How many requests a request counts as. Each time another client makes it, so that no window matters.
+async fn cost(client: &Client, request: impl AsyncFnOnce(Client) -> Answer) -> u64 {
+    static CLIENTS: AtomicU32 = AtomicU32::new(0);
+    let address = Ipv4Addr::from_bits(0x0a00_0000 + CLIENTS.fetch_add(1, Ordering::Relaxed));
+    LIMIT - request(client.at(address)).await.number("x-ratelimit-remaining")
+}

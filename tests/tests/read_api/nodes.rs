@@ -1,0 +1,223 @@
+//! Nodes that fail on real sockets. What a failure of each kind means is told by `core/tests/several_endpoints.rs`
+//! and `core/tests/run`; here is what the runtime makes of connections.
+//!
+//! 1. Where there is one node, each way to fail has its message, and is over once the node is well.
+//! 2. Where there are two, the second answers and is kept; where both fail, the error comes in time and helps.
+//! 3. An answer without an end is read to a limit, and no further.
+//! 4. A node that is late now and then is raced by the other.
+//! 5. No secret of a URL, no client and no wallet is in an answer or a line of the log.
+
+use std::time::{Duration, Instant};
+
+use e2e::client::{Client, assert_no_secret};
+use e2e::fault::{Fault, Rule};
+use e2e::process::wait_until;
+use e2e::proxy::Proxy;
+use e2e::seed::{self, kya};
+use e2e::worker::{Worker, WorkerOptions};
+use tokio::sync::OnceCell;
+
+use super::{Scene, counted, scene};
+
+/// A request's time, over all attempts.
+const DEADLINE: Duration = Duration::from_secs(3);
+
+/// What a machine under load may add to it; the client waits for longer.
+const SLACK: Duration = Duration::from_secs(10);
+
+/// User, password, path and query of two endpoints: all of it may be a provider's key.
+const SECRETS: [[&str; 4]; 2] = [
+    ["us3r-0fAKe", "p4ss%3Aw0rd", "0fAKeKey1234567890", "s3cr3t-token"],
+    ["0ther-us3r", "0ther-passw0rd", "0therKey0987654321", "0ther-t0ken"],
+];
+
+/// Two endpoints before the scene's chain, and a Worker that has both, impatient and without hedging.
+struct Pair {
+    first: Proxy,
+    second: Proxy,
+    worker: Worker,
+    client: Client,
+}
+
+/// The pair, all well, and the first endpoint the one that is kept.
+async fn pair(scene: &Scene) -> &'static Pair {
+    static PAIR: OnceCell<Pair> = OnceCell::const_new();
+    let start = async || {
+        let node = scene.stage.chain.node.url();
+        let (first, second) = (Proxy::start(node).await.unwrap(), Proxy::start(node).await.unwrap());
+        let url = |proxy: &Proxy, [user, password, path, query]: [&str; 4]| {
+            let at = format!("http://{user}:{password}@");
+            format!("{}/v2/{path}?token={query}", proxy.url().replace("http://", &at))
+        };
+        let urls = format!("{}, {}", url(&first, SECRETS[0]), url(&second, SECRETS[1]));
+        let options = counted(WorkerOptions::new(&urls, scene.stage.chain.contracts.registry).ttl(0))
+            .var("RPC_HEDGING", "off")
+            .var("RPC_TIMEOUT_SECONDS", 1)
+            .var("RPC_DEADLINE_SECONDS", DEADLINE.as_secs());
+        let worker = Worker::start(options).await.unwrap();
+        Pair { client: worker.client(), first, second, worker }
+    };
+    let pair = PAIR.get_or_init(start).await;
+    pair.begin_with_the_first().await;
+    pair
+}
+
+impl Pair {
+    async fn begin_with_the_first(&self) {
+        self.heal();
+        wait_until("first endpoint kept", Duration::from_secs(30), async || {
+            self.second.inject(Rule::any(Fault::Refuse).once());
+            self.client.get("/health").await.ok();
+            self.heal();
+            self.client.get("/health").await.ok();
+            self.first.reset().len() == 1 && self.second.reset().is_empty()
+        })
+        .await;
+    }
+
+    fn heal(&self) {
+        for proxy in [&self.first, &self.second] {
+            proxy.heal();
+            proxy.reset();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_way_a_node_fails_has_its_message_and_ends_with_it() {
+    let (_turn, Scene { stage, showcase }) = scene().await;
+    let html = "<html>502 Bad Gateway</html>";
+    for (fault, message) in [
+        (Fault::Refuse, "RPC endpoint unreachable"),
+        (Fault::LoseAnswer, "RPC endpoint unreachable"),
+        (Fault::HalfAnAnswer, "RPC endpoint unreachable"),
+        (Fault::page(502, html), "RPC endpoint answered HTTP 502"),
+        (Fault::Garbage(html.into()), "RPC endpoint gave a malformed answer"),
+        (Fault::error(-32000, "daily quota used up"), "daily quota used up"),
+    ] {
+        for path in ["/health", &showcase.lineage("atlas")] {
+            stage.proxy.inject(Rule::any(fault.clone()));
+            let answer = stage.client.get(path).await;
+            assert!(answer.error(500).contains(message), "{path}, {fault:?}: {}", answer.text);
+            assert_eq!(answer.header("cache-control"), "no-store", "{path}, {fault:?}");
+            stage.proxy.heal();
+            stage.client.get(path).await.ok();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_nodes_the_other_answers_and_where_both_fail_the_error_comes_in_time() {
+    let (_turn, scene) = scene().await;
+    let path = "/api/v1/agents?limit=50";
+    let expected = pair(scene).await.client.get(path).await.ok();
+    for fault in [
+        Fault::Hang,
+        Fault::HangAfterwards,
+        Fault::Refuse,
+        Fault::LoseAnswer,
+        Fault::HalfAnAnswer,
+        Fault::Garbage(String::new()),
+        Fault::page(403, "<html>sorry</html>"),
+        Fault::Status { status: 429, body: String::new(), retry_after: Some(60) },
+    ] {
+        let pair = pair(scene).await;
+        pair.first.inject(Rule::any(fault.clone()));
+        assert_eq!(pair.client.get(path).await.ok(), expected, "{fault:?}");
+        assert!(pair.first.posts() > 0, "{fault:?}: was asked first");
+        pair.first.reset();
+        assert_eq!(pair.client.get(path).await.ok(), expected, "{fault:?}");
+        assert_eq!(pair.first.posts(), 0, "{fault:?}: not asked again");
+
+        pair.second.inject(Rule::any(fault.clone()));
+        let asked = Instant::now();
+        let answer = pair.client.get(path).await;
+        let error = answer.error(500);
+        assert!(error.starts_with("No RPC endpoint answered (2 of 2 tried). Number "), "{fault:?}: {error}");
+        assert!(
+            answer.number("retry-after") > 0 && asked.elapsed() < DEADLINE + SLACK,
+            "{fault:?}: {answer:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_without_an_end_is_read_to_a_limit() {
+    /// What an instance reads of one answer, and as much again and more that is under way in sockets.
+    const MOST: usize = 16 << 20;
+    let (_turn, scene) = scene().await;
+    let pair = pair(scene).await;
+    pair.first.inject(Rule::any(Fault::Endless));
+    pair.client.get("/api/v1/agents?status=Active").await.ok();
+    let (posts, streamed) = (pair.first.posts(), pair.first.streamed());
+    assert!(posts == 1 && streamed <= MOST, "{posts} posts, {streamed} bytes sent");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_late_now_and_then_is_raced_by_the_other() {
+    /// Requests that tell the Worker what is usual, and pay for an extra one.
+    const USUAL: usize = 40;
+    const LATE: Duration = Duration::from_secs(5);
+    let (_turn, Scene { stage, .. }) = scene().await;
+    let node = stage.chain.node.url();
+    let (first, second) = (Proxy::start(node).await.unwrap(), Proxy::start(node).await.unwrap());
+    let urls = format!("{} {}", first.url(), second.url());
+    // A late answer is late, and no time-out.
+    let options = counted(WorkerOptions::new(&urls, stage.chain.contracts.registry).ttl(0))
+        .var("RPC_TIMEOUT_SECONDS", 60)
+        .var("RPC_DEADLINE_SECONDS", 60);
+    let worker = Worker::start(options).await.unwrap();
+    let ask = async || worker.client().get(&kya("kyoto")).await.ok();
+    // Once more where the machine was so busy that the one extra request went to an answer that was not late.
+    wait_until("raced", Duration::from_secs(180), async || {
+        first.heal();
+        second.heal();
+        for _ in 0..USUAL {
+            ask().await;
+        }
+        first.reset();
+        second.reset();
+        ask().await;
+        let [asked, other] = if second.posts() == 0 { [&first, &second] } else { [&second, &first] };
+        asked.inject(Rule::any(Fault::Delay(LATE)));
+        first.reset();
+        second.reset();
+        let began = Instant::now();
+        ask().await;
+        began.elapsed() < LATE && (asked.posts(), other.posts()) == (1, 1)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_secret_and_no_client_is_in_any_answer_or_line_of_the_log() {
+    let (_turn, scene) = scene().await;
+    let pair = pair(scene).await;
+    let wallet = seed::wallet("zurich").address().to_string();
+    let paths = ["/health", "/readyz", "/api/v1/agents/compliance", &format!("/api/v1/kya/{wallet}")];
+    let client = pair.client.at([203, 0, 113, 77]).with("x-request-id", "secrets-17");
+    let health = client.get("/health").await;
+    assert_eq!(health.ok()["rpc"], pair.first.url(), "scheme and host alone");
+    let basic = "Basic dXMzci0wZkFLZTpwNHNzOncwcmQ=";
+    assert_eq!(pair.first.log()[0].authorization, basic, "the user part, percent-decoded");
+    let mut answers = vec![health];
+    let all = SECRETS.as_flattened().join(" and ");
+    for fault in [
+        Fault::Refuse,
+        Fault::Garbage(all.clone()),
+        Fault::error(-32000, &format!("no access to {}/v2/{all}", pair.first.url())),
+        Fault::error(-32005, &format!("rate limit of {all}")),
+        Fault::Status { status: 401, body: all.clone(), retry_after: None },
+    ] {
+        pair.heal();
+        pair.first.inject(Rule::any(fault.clone()));
+        pair.second.inject(Rule::any(fault));
+        for path in paths {
+            answers.push(client.get(path).await);
+        }
+    }
+    let lines = pair.worker.lines_with("secrets-17", answers.len()).await.unwrap();
+    let decoded = ["203.0.113.77", "p4ss:w0rd", &basic["Basic ".len()..]];
+    assert_no_secret(&answers, &lines, &[SECRETS.as_flattened(), &decoded].concat());
+    assert!(!lines.concat().to_lowercase().contains(&wallet.to_lowercase()), "a wallet is in the log");
+}
