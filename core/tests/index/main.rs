@@ -26,6 +26,7 @@ mod history;
 mod indexed;
 mod liable;
 mod listing;
+mod old_storage;
 mod promises;
 mod size;
 mod snapshot;
