@@ -2,9 +2,8 @@
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
-import { after, before } from "node:test";
 
-import { launch } from "../browser/harness/chromium.mjs";
+import { sharedBrowser } from "../browser/harness/chromium.mjs";
 import { Guard } from "../browser/harness/guard.mjs";
 import { BrowserWallet } from "../browser/harness/wallet.mjs";
 import { serving, stack } from "./setting.mjs";
@@ -37,10 +36,6 @@ const POLICY = [
   `connect-src 'self' ${stack.rpc} ${stack.silentRpc} ${stack.snapshots}`,
 ].join("; ");
 
-let browser;
-before(async () => (browser = await launch()));
-after(() => browser?.close());
-
 async function files(request, response) {
   const name = request.url.slice(1);
   response.setHeader("content-security-policy", POLICY);
@@ -56,9 +51,10 @@ async function files(request, response) {
  */
 export function inAPage(options, body) {
   return serving(files, async (url) => {
-    const context = await browser.newContext();
+    const context = await (await sharedBrowser()).newContext();
     try {
-      const guard = new Guard([url, stack.rpc, stack.silentRpc, stack.snapshots], options.faults ?? false);
+      const guard = new Guard();
+      guard.begin([url, stack.rpc, stack.silentRpc, stack.snapshots], options.faults ?? false);
       await guard.watch(context);
       const wallet = new BrowserWallet(stack.rpc);
       await wallet.install(context, "window.ethereum");

@@ -2,7 +2,7 @@
 //! the page's files, the real relayer.
 //!
 //! The tests are Node's and lie in `tests/browser`, a file a subject; each file opens with what it promises.
-//! This program starts what they need, once, and runs them. `cargo test -p e2e --test explorer -- WORD` runs
+//! This program starts what they need, once, and runs them. `cargo all-test --test explorer -- WORD` runs
 //! those with the word in their names; `UPDATE_SCREENSHOTS=1` in the environment renews the README's
 //! pictures.
 

@@ -2,7 +2,7 @@
 //! the showcase on it, the real Worker to compare with, the real relayer to agree with.
 //!
 //! The tests are Node's and lie in `tests/package`, a file a subject; each file opens with what it promises.
-//! `cargo test -p e2e --test package -- WORD` runs those with the word in their names.
+//! `cargo all-test --test package -- WORD` runs those with the word in their names.
 
 use std::process::ExitCode;
 

@@ -37,13 +37,21 @@ export function findChromium() {
   return found;
 }
 
+/** @type {Promise<import("playwright-core").Browser> | undefined} */
+let running;
+
 /**
- * Starts the browser, headless and with a profile of its own that goes with it.
+ * The browser of this process's tests, headless and with a profile of its own; it starts when it is first asked for.
  *
  * @returns {Promise<import("playwright-core").Browser>}
  */
-export function launch() {
-  return chromium.launch({ executablePath: findChromium(), args: FLAGS });
+export function sharedBrowser() {
+  return (running ??= chromium.launch({ executablePath: findChromium(), args: FLAGS }));
+}
+
+/** Ends the browser, if it was started. */
+export async function closeBrowser() {
+  await (await running)?.close();
 }
 
 function isExecutable(path) {

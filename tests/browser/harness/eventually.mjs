@@ -3,7 +3,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 
 /** How often a condition is looked at again, in milliseconds. */
-const POLL = 50;
+const POLL = 20;
 
 /** How long a condition may take, in milliseconds: more than anything takes on a busy machine. */
 const PATIENCE = 20_000;

@@ -1,7 +1,6 @@
 // An HTTP proxy before the Worker: the address that pages are opened at, and the one that lies, fails or falls silent.
 //
-// Each request is another client's to the Worker's rate limit, as the visitors of a public page are, until
-// `client` says otherwise.
+// Each request is another client's to the Worker's rate limit, as the visitors of a public page are.
 
 import { Agent, createServer, request as httpRequest } from "node:http";
 
@@ -30,9 +29,6 @@ export class Front {
   /** Paths with their queries, in the order in which they were asked for. */
   requests = [];
 
-  /** The address the Worker takes the client for; `null` is a new one for each request. */
-  client = null;
-
   /**
    * @param {string} upstream the Worker's address
    * @returns {Promise<Front>} listening on a free port
@@ -43,6 +39,11 @@ export class Front {
     front.#server = createServer((request, response) => void front.#serve(request, response));
     await new Promise((done) => front.#server.listen(0, "127.0.0.1", done));
     return front;
+  }
+
+  /** Those to the API: when a browser asks for the page's icon is its own affair. */
+  get apiRequests() {
+    return this.requests.filter((path) => path.startsWith("/api/"));
   }
 
   /** Where pages find it. */
@@ -92,7 +93,7 @@ export class Front {
 
   #forward(request, response, rule) {
     const { rewrite, headers: instead = {} } = rule;
-    const headers = { ...request.headers, ...instead, "cf-connecting-ip": this.client ?? freshClient() };
+    const headers = { ...request.headers, ...instead, "cf-connecting-ip": freshClient() };
     // A body that is to be changed has to be readable, and whole.
     if (rewrite) {
       headers["accept-encoding"] = "identity";

@@ -5,17 +5,25 @@
 const FAILED_LOAD = /^Failed to load resource: /;
 
 export class Guard {
-  /** What a page did, in words. */
+  /** What pages did in this test that they may not do, in words. */
   problems = [];
-  #origins;
-  #faultsExpected;
+
+  /** The origins that they sent requests to in this test. */
+  origins = new Set();
+
+  #allowed = new Set();
+  #faultsExpected = false;
 
   /**
-   * @param {string[]} origins all that pages may talk to
+   * Begins a test.
+   *
+   * @param {string[]} allowed addresses of all that pages may talk to
    * @param {boolean} faultsExpected whether answers of 400 and above, and none, are part of the test
    */
-  constructor(origins, faultsExpected) {
-    this.#origins = new Set(origins.map((url) => new URL(url).origin));
+  begin(allowed, faultsExpected) {
+    this.problems = [];
+    this.origins = new Set();
+    this.#allowed = new Set(allowed.map((url) => new URL(url).origin));
     this.#faultsExpected = faultsExpected;
   }
 
@@ -46,7 +54,8 @@ export class Guard {
   #request(url) {
     const { protocol, origin } = new URL(url);
     if (protocol === "data:" || protocol === "blob:" || protocol === "about:") return;
-    if (!this.#origins.has(origin)) this.#report("third party", url);
+    this.origins.add(origin);
+    if (!this.#allowed.has(origin)) this.#report("third party", url);
   }
 
   #report(kind, what) {

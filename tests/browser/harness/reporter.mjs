@@ -9,10 +9,10 @@ export default async function* report(events) {
   for await (const { type, data } of events) {
     if (type === "test:stdout" || type === "test:stderr") yield data.message;
     if (type !== "test:pass" && type !== "test:fail") continue;
-    // A test file is reported like a test; it counts only where it failed without one, by an import for example.
-    const isFile = data.nesting === 0 && data.name.endsWith(".mjs");
+    // A suite is reported like a test; it counts only where it failed without one, in a hook for example.
+    const isSuite = data.details?.type === "suite";
     const failsByItsTests = data.details?.error?.failureType === "subtestsFailed";
-    if (data.skip !== undefined || (isFile && (type === "test:pass" || failsByItsTests))) continue;
+    if (data.skip !== undefined || (isSuite && (type === "test:pass" || failsByItsTests))) continue;
     const seconds = ((data.details?.duration_ms ?? 0) / 1000).toFixed(1);
     yield `test ${data.name} ... ${type === "test:pass" ? "ok" : "FAILED"} <${seconds}s>\n`;
     if (type === "test:pass") passed += 1;

@@ -24,10 +24,13 @@ import { Contract, JsonRpcProvider } from "ethers";
 
 /** @type {Stack} */
 export const stack = JSON.parse(process.env.E2E_STACK ?? "null");
-if (!stack) throw new Error("E2E_STACK is not set: run `cargo test -p e2e --test explorer`, or `--test package`");
+if (!stack) throw new Error("E2E_STACK is not set: run `cargo all-test --test explorer`, or `--test package`");
 
 /** As the compiler left it. */
 const ARTIFACT = new URL("../../../contracts/artifacts/AgentRegistry.json", import.meta.url);
+
+const { abi } = JSON.parse(readFileSync(ARTIFACT, "utf8"));
+const provider = new JsonRpcProvider(stack.rpc, undefined, { staticNetwork: true });
 
 /**
  * The registry as the chain has it, without the API between.
@@ -35,7 +38,12 @@ const ARTIFACT = new URL("../../../contracts/artifacts/AgentRegistry.json", impo
  * @param {string} [from] an account that the node has unlocked, for writes
  */
 export async function registry(from) {
-  const { abi } = JSON.parse(readFileSync(ARTIFACT, "utf8"));
-  const provider = new JsonRpcProvider(stack.rpc, undefined, { staticNetwork: true });
   return new Contract(stack.registry, abi, from === undefined ? provider : await provider.getSigner(from));
+}
+
+/** Every agent as the chain has it, by id. */
+export async function records() {
+  const contract = await registry();
+  const count = Number(await contract.nextAgentId()) - 1;
+  return Promise.all(Array.from({ length: count }, (_, index) => contract.getAgent(index + 1)));
 }

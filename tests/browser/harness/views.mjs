@@ -1,4 +1,4 @@
-// The explorer's views as a visitor gets to them: what runs over all of them (accessibility, layout, pictures) finds them here.
+// The explorer's views as a visitor gets to them: what runs over all of them, `reading/views.test.mjs`, finds them here.
 
 import assert from "node:assert/strict";
 
@@ -18,6 +18,7 @@ const OPERATOR = "0x3C44CdDdB6a900fa2b585dd299e03d12FA4293BC";
  * @typedef {object} View
  * @property {string} name as files are called
  * @property {string} hash its address
+ * @property {boolean} [fitsOnce] whether it is laid out for the window that it finds, and not again
  * @property {boolean} [faults] whether it shows an answer of 400 and above, or none
  * @property {(scene: import("./scenario.mjs").Scene) => Promise<void>} [before] what happens before the visit
  * @property {(scene: import("./scenario.mjs").Scene) => Promise<void>} [after] what the visitor does there
@@ -40,8 +41,8 @@ export const VIEWS = [
     faults: true,
     before: async ({ front }) => front.on(/\/liable\//, NO_INDEX),
   },
-  { name: "lineage", hash: `#/agent/${agents.atlas.id}/lineage` },
-  { name: "lineage-cut", hash: `#/agent/${agents.harbour.id}/lineage` },
+  { name: "lineage", hash: `#/agent/${agents.atlas.id}/lineage`, fitsOnce: true },
+  { name: "lineage-cut", hash: `#/agent/${agents.harbour.id}/lineage`, fitsOnce: true },
   { name: "history", hash: `#/agent/${agents.paused.id}/history` },
   { name: "history-pages", hash: `#/agent/${agents.harbour.id}/history` },
   {

@@ -10,20 +10,23 @@ const REJECTED = 4001;
 
 export class BrowserWallet {
   #rpc;
-  #key = Wallet.createRandom();
-
-  /** Methods that the user says no to. */
-  rejects = new Set();
-
-  /** The chain it says it is on; `null` is the node's. */
-  chainId = null;
-
-  /** The methods it was asked for, in their order. */
-  asked = [];
+  #key;
 
   /** @param {string} rpc the chain's node */
   constructor(rpc) {
     this.#rpc = rpc;
+    this.renew();
+  }
+
+  /** Becomes another user's: with a new key, and as it was at first. */
+  renew() {
+    this.#key = Wallet.createRandom();
+    /** Methods that the user says no to. */
+    this.rejects = new Set();
+    /** The chain it says it is on; `null` is the node's. */
+    this.chainId = null;
+    /** The methods it was asked for, in their order. */
+    this.asked = [];
   }
 
   /** The one account, with its checksum. */

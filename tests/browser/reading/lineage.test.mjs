@@ -163,8 +163,9 @@ scenario("what has the focus is in sight, in a tree larger than its window", pho
 });
 
 scenario("what got the focus before the tree was on the screen is in sight, too", phone, async (scene) => {
-  const { page } = scene;
-  await page.addInitScript(pressEndAtOnce);
+  const { page, open } = scene;
+  await open("#/settings");
+  await page.evaluate(pressEndAtOnce);
   const tree = await openTree(scene, harbour);
   await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
   assert.equal(await focused(tree), (await ids(tree)).at(-1));

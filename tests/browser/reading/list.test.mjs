@@ -11,7 +11,7 @@ import assert from "node:assert/strict";
 
 import { api } from "../harness/api.mjs";
 import { scenario } from "../harness/scenario.mjs";
-import { registry, stack } from "../harness/stack.mjs";
+import { records, stack } from "../harness/stack.mjs";
 import { NO_INDEX, NO_INDEX_FOR_LISTS, settled, widths } from "../harness/views.mjs";
 
 const { agents } = stack;
@@ -40,12 +40,8 @@ async function served(query) {
   return { ...rest, rows: data.map(({ agentId, status }) => [`Agent ${agentId}`, status]) };
 }
 
-/** Every agent, as the chain has it, the newest first. */
-async function records() {
-  const contract = await registry();
-  const count = Number(await contract.nextAgentId()) - 1;
-  return Promise.all(Array.from({ length: count }, (_, index) => contract.getAgent(count - index)));
-}
+/** Every agent as the chain has it, the newest first. None registers while these tests run. */
+const all = (await records()).reverse();
 
 const next = (page) => page.getByRole("link", { name: "Next page" });
 const first = (page) => page.getByRole("link", { name: "First page" });
@@ -66,7 +62,6 @@ async function allIds(page) {
 }
 
 scenario("the newest agents come first, with wallet and scope, and one question is one page", async ({ page, front, open }) => {
-  const all = await records();
   await open("#/agents");
   const shown = await cells(page);
   const expected = all.slice(0, 20).map(({ agentId, status, agentWallet }) => [`Agent ${agentId}`, STATUSES[Number(status)], agentWallet]);
@@ -76,17 +71,16 @@ scenario("the newest agents come first, with wallet and scope, and one question 
     assert.ok(operationalScope === "" ? scope === "Nothing stated" : scope && operationalScope.startsWith(scope), scope);
   }
   assert.match(await page.locator("main").innerText(), new RegExp(`${all.length} agents`));
-  assert.deepEqual(front.requests.filter((path) => path.startsWith("/api/")), ["/api/v1/agents?sort=-id"]);
+  assert.deepEqual(front.apiRequests, ["/api/v1/agents?sort=-id"]);
   assert.equal(await first(page).getAttribute("aria-disabled"), "true");
   assert.deepEqual(await allIds(page), all.map(({ agentId }) => Number(agentId)), "every agent once");
-  assert.ok(front.requests.filter((path) => path.startsWith("/api/")).length <= Math.ceil(all.length / 20));
+  assert.ok(front.apiRequests.length <= Math.ceil(all.length / 20));
   await first(page).click();
   await url(page, "#/agents");
   assert.deepEqual(await cells(page), shown);
 });
 
 scenario("words in the scope find agents, and the address has them", async ({ page, open }) => {
-  const all = await records();
   await open("#/agents");
   await settled(page);
   const words = page.getByLabel("Words in the scope");
@@ -106,7 +100,6 @@ scenario("words in the scope find agents, and the address has them", async ({ pa
 });
 
 scenario("person, creator, status and compliance choose together, and the order is the visitor's", async ({ page, open }) => {
-  const all = await records();
   const [{ haftungsperson, creator }] = all.filter(({ agentId }) => Number(agentId) === agents.atlas.id);
   await open("#/agents");
   await settled(page);
@@ -129,7 +122,6 @@ scenario("person, creator, status and compliance choose together, and the order 
 });
 
 scenario("the order by attestation is the chain's, either way", async ({ page, open }) => {
-  const all = await records();
   await open("#/agents");
   await settled(page);
   const times = async () => {
@@ -147,7 +139,7 @@ scenario("the order by attestation is the chain's, either way", async ({ page, o
 
 scenario("Back and Forward go from list to list, and a reload shows the same", async ({ page, open }) => {
   await open("#/agents");
-  const all = await rows(page);
+  const unfiltered = await rows(page);
   await page.getByLabel("Status").selectOption("Active");
   await url(page, "#/agents?status=Active");
   const active = await rows(page);
@@ -167,7 +159,7 @@ scenario("Back and Forward go from list to list, and a reload shows the same", a
   assert.deepEqual(await rows(page), active);
   assert.equal(await page.getByLabel("Status").inputValue(), "Active");
   await page.goBack();
-  assert.deepEqual(await rows(page), all);
+  assert.deepEqual(await rows(page), unfiltered);
   assert.equal(await page.getByLabel("Status").inputValue(), "");
   for (let step = 0; step < 3; step += 1) await page.goForward();
   assert.deepEqual(await rows(page), berths);
@@ -209,7 +201,6 @@ scenario("in the order of ids the pages are the chain's, from the first to the l
 });
 
 scenario("one link leads from an agent's creator, a person, a parent and a chart to the agents that share it", async ({ page, open }) => {
-  const all = await records();
   const idsOf = (test) => all.filter(test).map(({ agentId }) => Number(agentId));
   const { creator } = all.find(({ agentId }) => Number(agentId) === agents.atlas.id);
   await open(`#/agent/${agents.atlas.id}`);
@@ -270,18 +261,17 @@ scenario("a page beyond the end says so, and leads back", async ({ page, open })
 scenario("what is no wallet is refused at its field, and nothing is asked", async ({ page, front, open }) => {
   await open("#/agents");
   await settled(page);
-  const asked = front.requests.length;
+  const asked = front.apiRequests.length;
   await page.getByLabel("Creator").fill("0x1234");
   await find(page);
   await page.getByText("Creator must be 0x and 40 hexadecimal digits.").waitFor();
   assert.ok(await page.getByLabel("Creator").evaluate((input) => input === document.activeElement));
   assert.ok(page.url().endsWith("#/agents"));
-  assert.equal(front.requests.length, asked);
+  assert.equal(front.apiRequests.length, asked);
 });
 
 scenario("an address that asks for what there is not is explained with field and rule", { faults: true }, async ({ page, open }) => {
-  const queries = ["status=Dormant", "page=0", "limit=many", "compliant=perhaps", "sort=name", "cursor=first", "creator=0x12", "q=%2B"];
-  for (const query of queries) {
+  for (const query of ["status=Dormant", "page=0", "q=%2B"]) {
     await open(`#/agents?${query}`);
     await settled(page);
     const name = query.split("=")[0];

@@ -79,7 +79,8 @@ scenario("a revoked agent's wallet is denied, unless another agent has taken it 
   await scene.page.getByRole("link", { name: `Agent ${agents.heir.id}`, exact: true }).waitFor();
 });
 
-scenario("the time left runs, and when it is over the verdict changes by itself", async (scene) => {
+// The page's clock is another from then on.
+scenario("the time left runs, and when it is over the verdict changes by itself", { alone: true }, async (scene) => {
   const { page, front } = scene;
   // The API judges otherwise once the page's clock is ahead, as if its own had run as well.
   let isOver = false;

@@ -154,7 +154,7 @@ test("a page's own fetch may do what it likes", async () => {
     async () => ({ status: 200 }),
     async () => ({ status: 200, arrayBuffer: async () => { throw new Error("no"); } }),
   ]) {
-    const error = await thrown(kya({ fetch: own, timeoutSeconds: 2 }));
+    const error = await thrown(kya({ fetch: own, timeoutSeconds: 1 }));
     assert.equal(error.code, "RPC_UNAVAILABLE", `${own}: ${error.message}`);
   }
 });

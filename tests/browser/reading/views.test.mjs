@@ -1,0 +1,119 @@
+// What holds in every view: accessibility, layout, and whom it asks.
+//
+// 1. axe-core finds nothing, in either theme, on a desktop and on a phone. All of its rules run, best practices included; in the
+//    dark theme those about colours, since nothing else differs there. What a machine cannot judge is in `keyboard.test.mjs` and in
+//    the roles and names by which all tests find things.
+// 2. Nothing scrolls sideways at 360, 768 or 1280 px.
+// 3. Nothing jumps while it loads: the cumulative layout shift stays below 0.1, on a phone and on a desktop.
+// 4. It asks no other server than its own until the visitor names one.
+// 5. Every run leaves pictures of every view at these widths, in both themes, in `target/screenshots`; with
+//    `UPDATE_SCREENSHOTS=1` the README's are renewed.
+
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+
+import { DOCS, PICTURES } from "../harness/pictures.mjs";
+import { scenario } from "../harness/scenario.mjs";
+import { settled, visit, VIEWS, widths } from "../harness/views.mjs";
+
+const [DESKTOP, TABLET, PHONE] = [1280, 768, 360];
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+/** axe's options by theme. */
+const RULES = {
+  light: { resultTypes: ["violations"] },
+  dark: { resultTypes: ["violations"], runOnly: ["color-contrast", "link-in-text-block"] },
+};
+
+/** What users hardly notice, by the Web Vitals. */
+const MOST_SHIFT = 0.1;
+
+/** The README's pictures: a verdict and a lineage. */
+const README = [
+  { name: "explorer-verdict", view: "wallet-provision", colorScheme: "light", viewport: { width: 1280, height: 690 } },
+  { name: "explorer-lineage", view: "lineage", colorScheme: "dark", viewport: { width: 1280, height: 690 } },
+];
+
+mkdirSync(PICTURES, { recursive: true });
+
+for (const view of VIEWS) {
+  scenario(`${view.name} is accessible, keeps to its width and place, and is pictured`, { faults: view.faults }, async (scene) => {
+    const { page, front, guard, devtools } = scene;
+    if (view.before || view.after) await arrive(scene, view);
+    else for (const width of [PHONE, DESKTOP]) await loadInPlace(scene, view, width);
+    for (const width of [DESKTOP, TABLET, PHONE]) {
+      await page.setViewportSize({ width, height: 800 });
+      if (view.fitsOnce) await arrive(scene, view);
+      const [whole, shown] = await widths(page);
+      assert.ok(whole <= shown, `${whole} px in a window of ${shown}`);
+      for (const colorScheme of ["light", "dark"]) {
+        await page.emulateMedia({ colorScheme });
+        await page.evaluate(stillness);
+        if (width !== TABLET) assert.deepEqual(await findings(page, RULES[colorScheme]), [], `${width} px, ${colorScheme}`);
+        const { data } = await devtools.send("Page.captureScreenshot", { captureBeyondViewport: true, optimizeForSpeed: true });
+        await writeFile(join(PICTURES, `${view.name}-${width}-${colorScheme}.png`), data, "base64");
+      }
+    }
+    if (!view.before) assert.deepEqual([...guard.origins], [front.url]);
+  });
+}
+
+/** Visits a view in a new document. */
+async function arrive(scene, view) {
+  await scene.page.goto("about:blank");
+  await visit(scene, view);
+}
+
+/** Loads a view in a window of this width, where nothing jumps. */
+async function loadInPlace({ page, front, open }, view, width) {
+  await page.setViewportSize({ width, height: 800 });
+  // The answers come when the page has been painted without them, as over a slow network.
+  let release;
+  front.on(/^\/api\//, { hold: new Promise((done) => (release = done)) });
+  await page.goto("about:blank");
+  await open(view.hash);
+  await page.locator("main h1").waitFor();
+  await page.evaluate(observeShifts);
+  await page.evaluate(shiftSoFar);
+  release();
+  await settled(page);
+  const shift = await page.evaluate(shiftSoFar);
+  assert.ok(shift < MOST_SHIFT, `at ${width} px: ${shift}`);
+}
+
+/** Runs in the page: from now on, and from its beginning, shifts are added up. */
+function observeShifts() {
+  window.shifts = 0;
+  new PerformanceObserver((list) => {
+    for (const entry of list.getEntries()) window.shifts += entry.value;
+  }).observe({ type: "layout-shift", buffered: true });
+}
+
+/** Runs in the page: the sum, once two frames have painted what came last. */
+function shiftSoFar() {
+  return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => done(window.shifts), 0))));
+}
+
+/** Runs in the page: waits until colours on their way from one theme to the other have arrived. */
+function stillness() {
+  return Promise.allSettled(document.getAnimations().map((animation) => animation.finished));
+}
+
+/** axe's findings, a line each. */
+async function findings(page, options) {
+  if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(AXE);
+  const violations = await page.evaluate(async (options) => (await window.axe.run(document, options)).violations, options);
+  return violations.flatMap(({ id, nodes }) => nodes.map(({ html, failureSummary }) => `${id}: ${html}\n${failureSummary}`));
+}
+
+if (process.env.UPDATE_SCREENSHOTS) {
+  for (const { name, view, colorScheme, viewport } of README) {
+    scenario(`the README's ${name} is renewed`, { colorScheme, viewport }, async (scene) => {
+      await visit(scene, VIEWS.find((known) => known.name === view));
+      await scene.page.screenshot({ path: join(DOCS, `${name}.png`), animations: "disabled" });
+    });
+  }
+}
