@@ -77,7 +77,7 @@ test("a search finds wallets and ids of any size, and nothing else", () => {
   assert.equal(target(wallet), `#/wallet/${wallet}`);
   assert.equal(target("007"), "#/agent/7");
   assert.equal(target(String(2n ** 256n - 1n)), `#/agent/${2n ** 256n - 1n}`);
-  for (const text of ["", "0", "-1", "1.5", "0x12", `${wallet}0`, "agent 11", "1".repeat(79)])
+  for (const text of ["", "0", "-1", "1.5", "0x12", `${wallet}0`, wallet.slice(2), "agent 11", "kyoto", "1".repeat(79)])
     assert.equal(target(text), undefined, text);
 });
 
@@ -92,15 +92,15 @@ test("addresses survive being written and read", () => {
 test("services are reached by https, or on this computer", () => {
   for (const url of ["https://rpc.example.org/key?a=b", "http://127.0.0.1:8545", "http://localhost:3001"])
     assert.equal(urlFault(url), undefined, url);
-  for (const url of [
-    "",
-    "rpc.example.org",
-    "http://rpc.example.org",
-    "ftp://127.0.0.1",
-    "https://user:secret@rpc.example.org",
-    "javascript:alert(1)",
+  for (const [url, rule] of [
+    ["", /^must be a whole address/],
+    ["rpc.example.org", /^must be a whole address/],
+    ["http://rpc.example.org", /^must begin with https:/],
+    ["ftp://127.0.0.1", /^must begin with https:/],
+    ["javascript:alert(1)", /^must begin with https:/],
+    ["https://user:secret@rpc.example.org", /^must not hold a user name or password/],
   ]) {
-    assert.match(urlFault(url), /^must /, url);
+    assert.match(urlFault(url), rule, url);
   }
 });
 

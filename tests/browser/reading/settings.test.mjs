@@ -28,9 +28,7 @@ scenario("what is saved is there after a reload", async (scene) => {
   assert.deepEqual(await values(page), ["", "", ""]);
 });
 
-scenario("what a link fills in is used by nobody until the visitor saves it", async ({ page, open }) => {
-  const asked = [];
-  page.on("request", (request) => asked.push(new URL(request.url()).origin));
+scenario("what a link fills in is used by nobody until the visitor saves it", async ({ page, front, guard, open }) => {
   const link = new URLSearchParams({ rpc: stack.rpc, relayer: stack.relayer });
   await open(`#/settings?${link}`);
   await settled(page);
@@ -40,7 +38,7 @@ scenario("what a link fills in is used by nobody until the visitor saves it", as
   await open(`#/agent/${kyoto.id}`);
   await settled(page);
   assert.equal((await verify(page)).outcome, "error", "no source is set");
-  assert.ok(!asked.includes(stack.rpc) && !asked.includes(stack.relayer));
+  assert.deepEqual([...guard.origins], [front.url]);
 
   await open(`#/settings?${link}`);
   await page.getByRole("button", { name: "Save settings" }).click();
@@ -52,25 +50,18 @@ scenario("what a link fills in is used by nobody until the visitor saves it", as
 
 scenario("an address that cannot be used safely is refused with field and rule, and not kept", async ({ page, open }) => {
   const refused = {
-    "RPC URL": [
-      ["rpc.example.org", /^RPC URL must be a whole address/],
-      ["http://rpc.example.org", /^RPC URL must begin with https:\/\//],
-      ["javascript:alert(1)", /^RPC URL must begin with https:\/\//],
-      ["https://user:password@rpc.example.org", /^RPC URL must not hold a user name or password/],
-    ],
-    "Relayer URL": [["ftp://relayer.example.org", /^Relayer URL must begin with https:\/\//]],
-    "Registry address": [["0x1234", /^Registry address must be 0x and 40 hexadecimal digits/]],
+    "RPC URL": ["https://user:password@rpc.example.org", /^RPC URL must not hold a user name or password/],
+    "Relayer URL": ["ftp://relayer.example.org", /^Relayer URL must begin with https:\/\//],
+    "Registry address": ["0x1234", /^Registry address must be 0x and 40 hexadecimal digits/],
   };
   await open("#/settings");
-  for (const [label, cases] of Object.entries(refused)) {
+  for (const [label, [wrong, rule]] of Object.entries(refused)) {
     const input = page.getByLabel(label, { exact: true });
-    for (const [wrong, rule] of cases) {
-      await input.fill(wrong);
-      await page.getByRole("button", { name: "Save settings" }).click();
-      assert.match(await page.getByRole("alert").innerText(), rule);
-      assert.equal(await input.getAttribute("aria-invalid"), "true");
-      assert.equal(await page.getByText("Saved").count(), 0, wrong);
-    }
+    await input.fill(wrong);
+    await page.getByRole("button", { name: "Save settings" }).click();
+    assert.match(await page.getByRole("alert").innerText(), rule);
+    assert.equal(await input.getAttribute("aria-invalid"), "true");
+    assert.equal(await page.getByText("Saved").count(), 0, wrong);
     await input.fill("");
   }
   await page.reload();

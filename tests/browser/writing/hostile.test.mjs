@@ -39,35 +39,36 @@ async function registered(scope) {
   return { id: await contract.walletToAgent(wallet), wallet };
 }
 
-for (const [what, scope] of Object.entries(SCOPES)) {
-  scenario(`a scope of ${what} is shown as text and harms nothing`, { viewport: { width: 360, height: 740 } }, async (scene) => {
-    const { page, open } = scene;
+scenario("a scope made to harm the page is shown as text and harms nothing", { viewport: { width: 360, height: 740 } }, async (scene) => {
+  const { page, open } = scene;
+  await saveSettings(scene, { "RPC URL": stack.rpc });
+  for (const [what, scope] of Object.entries(SCOPES)) {
     const { id, wallet } = await registered(scope);
-    await saveSettings(scene, { "RPC URL": stack.rpc });
     for (const hash of [`#/agent/${id}`, `#/wallet/${wallet}`]) {
+      const where = `${what}, ${hash}`;
       await open(hash);
       await settled(page);
       const text = page.locator("main bdi").filter({ hasText: /\S/ }).first();
-      assert.equal(await text.textContent(), scope, "as the chain has it");
-      assert.equal(await text.evaluate((element) => element.childElementCount), 0, "text, and no elements");
-      assert.equal(await text.evaluate((element) => getComputedStyle(element).unicodeBidi), "isolate");
-      assert.deepEqual(await page.locator("h1").allInnerTexts(), [await page.locator("main h1").innerText()], "no heading of its own");
-      assert.ok((await page.title()).startsWith(hash.includes("agent") ? `Agent ${id}` : "Wallet"), "no title of its own");
-      assert.equal(await page.locator("main :is(script, img, iframe, style)").count(), 0);
+      assert.equal(await text.textContent(), scope, `${where}: as the chain has it`);
+      assert.equal(await text.evaluate((element) => element.childElementCount), 0, `${where}: text, and no elements`);
+      assert.equal(await text.evaluate((element) => getComputedStyle(element).unicodeBidi), "isolate", where);
+      assert.deepEqual(await page.locator("h1").allInnerTexts(), [await page.locator("main h1").innerText()], `${where}: no heading of its own`);
+      assert.ok((await page.title()).startsWith(hash.includes("agent") ? `Agent ${id}` : "Wallet"), `${where}: no title of its own`);
+      assert.equal(await page.locator("main :is(script, img, iframe, style)").count(), 0, where);
 
       const [whole, shown] = await widths(page);
-      assert.ok(whole <= shown, `the page is ${whole} px wide in a window of ${shown}`);
+      assert.ok(whole <= shown, `${where}: the page is ${whole} px wide in a window of ${shown}`);
       const box = await text.boundingBox();
-      assert.ok(box.x >= 0 && box.x + box.width <= 360, JSON.stringify(box));
+      assert.ok(box.x >= 0 && box.x + box.width <= 360, `${where}: ${JSON.stringify(box)}`);
       // What stands after it is where it belongs: reachable, and in its own direction.
       const last = page.getByRole("button", { name: "Verify against the chain" });
       await last.scrollIntoViewIfNeeded();
-      assert.equal(await last.evaluate((element) => getComputedStyle(element).direction), "ltr");
+      assert.equal(await last.evaluate((element) => getComputedStyle(element).direction), "ltr", where);
     }
     const { outcome, text } = await verify(page);
-    assert.equal(outcome, "agreement", text);
-  });
-}
+    assert.equal(outcome, "agreement", `${what}: ${text}`);
+  }
+});
 
 scenario("hostile text in a difference of verification is text too", async (scene) => {
   const { page, open, front } = scene;
