@@ -192,7 +192,7 @@ fn receipt(sent: &Sent, price: u128, block: BlockId, status: bool) -> Receipt {
 }
 
 /// The chain, now and earlier.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ModelChain {
     blocks: Blocks,
     /// How many blocks were ever made.
@@ -224,24 +224,8 @@ pub struct ModelChain {
 
 impl ModelChain {
     pub fn new(fee_cap: u128, budget: u128) -> Self {
-        let mut chain = Self {
-            blocks: Blocks::default(),
-            made: 0,
-            history: VecDeque::new(),
-            pool: BTreeMap::new(),
-            base_fee: GWEI,
-            base_fees: VecDeque::new(),
-            fee_cap,
-            budget_is_limited: budget < u128::MAX,
-            unwilling: false,
-            reverts: 0,
-            rejects: false,
-            ignored: BTreeSet::new(),
-            empty: BTreeSet::new(),
-            offered: HashMap::new(),
-            reorganised: false,
-            sends: 0,
-        };
+        let budget_is_limited = budget < u128::MAX;
+        let mut chain = Self { base_fee: GWEI, fee_cap, budget_is_limited, ..Self::default() };
         chain.mine(0);
         chain
     }

@@ -27,6 +27,7 @@ use alloy::{
     signers::local::PrivateKeySigner,
 };
 use futures_util::FutureExt as _;
+use proptest::test_runner::TestCaseError;
 use registry_core::forward::{Rules, domain};
 use relayer_daemon::{
     budget::share::{Allowance, Shares},
@@ -47,9 +48,10 @@ use relayer_daemon::{
     sender::{
         Parts, Sender, Spending, accounts::Accounts, lease::Lease, receipt_reader::Contracts, signing::Wallet,
     },
-    store::{DaemonId, NewTransaction, Store, StoreFaults},
+    store::{DaemonId, NewTransaction, RelayRecord, Store, StoreFaults},
 };
 use tokio::{
+    runtime::Builder,
     sync::{mpsc, watch},
     task::JoinHandle,
     time::Instant,
@@ -58,6 +60,7 @@ use tokio::{
 use self::{
     chain::{FORWARDER, GWEI, ModelChain},
     node::{ModelNode, World},
+    ops::Op,
 };
 
 pub const FEE_CAP: u128 = 50 * GWEI;
@@ -128,18 +131,49 @@ pub struct Simulation {
     answers_were_late: bool,
 }
 
+/// The daemons, the accounts, the budget in wei and the seed of a simulation.
+#[derive(Debug, Clone, Copy)]
+pub struct Setup {
+    /// More than one are a fleet.
+    pub daemons: usize,
+    pub accounts: u8,
+    pub budget: u128,
+    pub seed: u64,
+}
+
+/// One daemon with one account, and a budget without a limit.
+pub const SINGLE: Setup = Setup { daemons: 1, accounts: 1, budget: u128::MAX, seed: 7 };
+
+/// A single daemon with this budget in gwei.
+pub const fn with_budget(gwei: u128) -> Setup {
+    Setup { budget: gwei * GWEI, ..SINGLE }
+}
+
+/// Runs a test, lets the faults pass, and checks what must always hold.
+pub fn simulate(setup: Setup, test: impl AsyncFnOnce(&mut Simulation)) -> Result<Simulation, TestCaseError> {
+    panics::watch();
+    // Its paused time advances only when all tasks wait for it.
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let mut simulation = Simulation::new(setup).await;
+        test(&mut simulation).await;
+        simulation.settle_down().await;
+        simulation.check()?;
+        Ok(simulation)
+    })
+}
+
+/// Runs a history, checks it, lets the faults pass, and checks what must always hold.
+pub fn history(setup: Setup, ops: impl AsRef<[Op]>, check: impl FnOnce(&Simulation)) {
+    let test = async |simulation: &mut Simulation| {
+        simulation.play(ops).await;
+        check(simulation);
+    };
+    simulate(setup, test).unwrap();
+}
+
 impl Simulation {
-    pub async fn new(budget: u128, seed: u64) -> Self {
-        Self::with_accounts(1, budget, seed).await
-    }
-
-    pub async fn with_accounts(accounts: u8, budget: u128, seed: u64) -> Self {
-        Self::with_daemons(1, accounts, budget, seed).await
-    }
-
-    /// With more than one they are a fleet.
-    pub async fn with_daemons(daemons: usize, accounts: u8, budget: u128, seed: u64) -> Self {
-        panics::watch();
+    async fn new(Setup { daemons, accounts, budget, seed }: Setup) -> Self {
         let store = if daemons > 1 {
             let database_clock = Arc::new(AtomicI64::new(0));
             fleet::tick(Arc::clone(&database_clock));
@@ -311,9 +345,10 @@ impl Simulation {
         self.world.accounts[usize::from(index) % self.world.accounts.len()]
     }
 
-    /// How many nonces an account has given.
-    pub fn nonces_given(&self, index: u8) -> u64 {
-        self.store.next_nonce(self.account(index)).unwrap().unwrap_or_default()
+    /// The number of nonces that each account has given.
+    pub fn given<const N: usize>(&self) -> [u64; N] {
+        let next = |index| self.store.next_nonce(self.account(index as u8)).unwrap().unwrap_or_default();
+        std::array::from_fn(next)
     }
 
     /// Tells the daemon whether this account has code, as the monitor does.
@@ -361,6 +396,36 @@ impl Simulation {
         open.is_empty() && lives && self.living().all(|life| life.relayer.inflight.is_empty())
     }
 
+    /// The record of a relay that was accepted.
+    pub fn record(&self, id: B256) -> RelayRecord {
+        self.store.relay(id).unwrap().unwrap()
+    }
+
+    pub fn is_executed(&self, id: B256) -> bool {
+        matches!(self.record(id).outcome, Some(RelayOutcome::Executed { .. }))
+    }
+
+    /// The number of relays that were executed.
+    pub fn executed(&self) -> usize {
+        self.requests.keys().filter(|id| self.is_executed(**id)).count()
+    }
+
+    /// The number of transactions that were signed for each relay, in no order.
+    pub fn tries(&self) -> Vec<usize> {
+        self.requests.keys().map(|id| self.record(*id).hashes.len()).collect()
+    }
+
+    /// The only request that was accepted.
+    pub fn only(&self) -> B256 {
+        assert_eq!(self.requests.len(), 1);
+        *self.requests.keys().next().unwrap()
+    }
+
+    /// The number of the first account's transactions that are mined.
+    pub fn mined(&self) -> u64 {
+        self.world.chain().now().mined(self.account(0))
+    }
+
     fn living(&self) -> impl Iterator<Item = &Life> {
         self.lives.iter().flatten()
     }
@@ -377,9 +442,4 @@ impl Simulation {
             life.paused.send_replace(paused);
         }
     }
-}
-
-/// A runtime with paused time, which advances only when all tasks wait for it.
-pub fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
 }

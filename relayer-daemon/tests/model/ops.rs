@@ -14,7 +14,7 @@ use relayer_daemon::process::clock::Clock as _;
 use tokio::time::sleep;
 
 use super::{
-    Simulation,
+    SIGNERS, Simulation,
     chain::GWEI,
     node::Lost,
     requests::{body, identify, signer},
@@ -92,6 +92,11 @@ fn set(accounts: &mut BTreeSet<Address>, account: Address, is_in: bool) {
     }
 }
 
+/// One request of each signer, one after the other.
+pub fn requests() -> Vec<Op> {
+    (0..SIGNERS).flat_map(|index| [Op::Request(index), Op::Wait(5)]).collect()
+}
+
 impl Simulation {
     async fn request(&mut self, index: u8, seconds: Option<u8>) {
         let body = self.next_body(index, seconds);
@@ -155,6 +160,12 @@ impl Simulation {
         }
     }
 
+    pub async fn play(&mut self, ops: impl AsRef<[Op]>) {
+        for op in ops.as_ref() {
+            self.apply(*op).await;
+        }
+    }
+
     pub async fn apply(&mut self, op: Op) {
         match op {
             Op::Request(index) => self.request(index, None).await,
@@ -167,18 +178,9 @@ impl Simulation {
             Op::Mine(room) => self.world.chain().mine(room),
             Op::Drop(index) => self.world.chain().drop_from_pool(index),
             Op::Reorganise(depth, forget) => self.world.chain().reorganise(depth, forget),
-            Op::Foreign(index) => {
-                let account = self.account(index);
-                self.world.chain().foreign_transaction(account);
-            }
-            Op::Empty(index, empty) => {
-                let account = self.account(index);
-                set(&mut self.world.chain().empty, account, empty);
-            }
-            Op::Ignored(index, ignored) => {
-                let account = self.account(index);
-                set(&mut self.world.chain().ignored, account, ignored);
-            }
+            Op::Foreign(index) => self.world.chain().foreign_transaction(self.account(index)),
+            Op::Empty(index, empty) => set(&mut self.world.chain().empty, self.account(index), empty),
+            Op::Ignored(index, ignored) => set(&mut self.world.chain().ignored, self.account(index), ignored),
             Op::Bypass(index) => self.world.chain().bypass(signer(index)),
             Op::Lose(lost) => self.world.faults().lost.push_back(lost),
             Op::BaseFee(tenths) => {
@@ -193,18 +195,16 @@ impl Simulation {
             Op::Restart => self.kill(),
             Op::LateReceipts(seconds) => {
                 self.answers_were_late |= seconds > SLIGHTLY_LATE;
-                self.world.faults().late_receipts = Duration::from_secs(u64::from(seconds));
+                self.world.faults().late_receipts = Duration::from_secs(seconds.into());
             }
             Op::OldViews(seconds) => {
                 self.answers_were_late |= seconds > SLIGHTLY_LATE;
-                self.world.faults().oldest_view = Duration::from_secs(u64::from(seconds));
+                self.world.faults().oldest_view = Duration::from_secs(seconds.into());
             }
             Op::WrongCount(count) => self.world.faults().wrong_counts.push_back(count),
             Op::FailingReads(count) => self.world.faults().failing_reads = usize::from(count),
             Op::NoNonces(fails) => self.world.faults().no_nonces = fails,
-            Op::Latency(millis) => {
-                self.world.faults().latency = Duration::from_millis(u64::from(millis));
-            }
+            Op::Latency(millis) => self.world.faults().latency = Duration::from_millis(millis.into()),
             Op::SilentEndpoint(silent) => self.world.faults().silent_endpoint = silent,
             Op::DiskFull(full) => {
                 self.disk_was_full |= full;

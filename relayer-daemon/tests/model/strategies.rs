@@ -4,7 +4,7 @@ use std::env;
 
 use proptest::prelude::*;
 
-use super::{SIGNERS, node::Lost, ops::Op};
+use super::{SIGNERS, chain::GWEI, node::Lost, ops::Op};
 
 /// Histories of one daemon in the suite.
 const CASES: u32 = 300;
@@ -24,6 +24,11 @@ pub fn config() -> ProptestConfig {
 /// How many histories of a fleet are tried.
 pub fn fleet_config() -> ProptestConfig {
     cases(FLEET_CASES)
+}
+
+/// No limit, or one that few relays use up, wei.
+pub fn budget() -> impl Strategy<Value = u128> {
+    prop_oneof![Just(u128::MAX), (1_u128..40).prop_map(|milli| milli * 1_000_000 * GWEI)]
 }
 
 /// What can happen to one daemon.

@@ -1,52 +1,45 @@
 // What the daemons of a fleet may rely on, in the store: an account has one holder, and so has a relay; what a
 // former holder writes fails; limits hold over all of them.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
-
-use alloy::primitives::{Address, B256, Bytes, U256};
+use super::Shared;
+use crate::fixtures::{NOW, dropped, executed, id, outcome, relay, settlement, signed};
+use alloy::primitives::{Address, B256, U256};
 use relayer_daemon::{
-    gas::fees::Fees,
-    outcome::{ErrorCode, Failure, MinedTransaction, RelayOutcome},
+    outcome::ErrorCode::{RpcTimeout, TransactionRejected},
     store::{
-        Accepted, BlockId, DaemonId, Inclusion, NewRelay, NewTransaction, Payer, Settlement,
-        SignedTransaction, Store, StoreError, TransactionPurpose,
+        Accepted, DaemonId, NewRelay, Payer, Settlement, Store, StoreError,
         fleet::{Beat, LEASE},
     },
 };
+use std::{collections::HashSet, time::Duration};
 
-const NOW: u64 = 1_700_000_000;
 const FIRST: Address = Address::repeat_byte(0xa1);
 const SECOND: Address = Address::repeat_byte(0xa2);
 const ACCOUNTS: [Address; 2] = [FIRST, SECOND];
 
-fn id(byte: u8) -> B256 {
-    B256::repeat_byte(byte)
-}
-
-fn relay(byte: u8) -> NewRelay {
-    relay_of(byte, byte, 0)
-}
-
-/// Relay `byte`: a request of `signer` with this forwarder nonce.
-fn relay_of(byte: u8, signer: u8, nonce: u64) -> NewRelay {
-    NewRelay {
-        id: id(byte),
-        signer: Address::repeat_byte(signer),
-        forward_nonce: U256::from(nonce),
-        deadline: 0,
-        calldata: Bytes::from_static(&[1]),
-        client: None,
-    }
-}
-
-fn transaction(nonce: u64, relay: Option<u8>, byte: u8) -> NewTransaction {
-    let (fees, purpose) = (Fees { max_fee: 2, tip: 1 }, TransactionPurpose::Relay);
-    let transaction = SignedTransaction { hash: id(byte), raw: [byte].into(), fees, gas_limit: 1, purpose };
-    NewTransaction { nonce, relay: relay.map(id), transaction }
+/// A request of one signer with this forwarder nonce.
+fn request(number: u64, nonce: u64) -> NewRelay {
+    NewRelay { signer: Address::repeat_byte(7), forward_nonce: U256::from(nonce), ..relay(number) }
 }
 
 fn daemon(shared: &Shared, name: &str) -> Store {
     shared.store.of_daemon(DaemonId(name.into()))
+}
+
+/// A daemon that holds both accounts in their first epoch, and one that has come after it.
+fn two_daemons(shared: &Shared) -> (Store, Store) {
+    let (a, b) = (daemon(shared, "a"), daemon(shared, "b"));
+    assert_eq!(beat(&a), [(FIRST, 1), (SECOND, 1)]);
+    assert_eq!(beat(&b), [], "both are taken");
+    (a, b)
+}
+
+/// Two daemons: one that holds the first account, and one that was given the second.
+fn one_account_each(shared: &Shared) -> ((Store, Payer), (Store, Payer)) {
+    let (a, b) = two_daemons(shared);
+    a.release(payer(SECOND, 1)).unwrap();
+    assert_eq!(beat(&b), [(SECOND, 2)]);
+    ((a, payer(FIRST, 1)), (b, payer(SECOND, 2)))
 }
 
 /// The accounts that a daemon holds after it has renewed its leases, each with its epoch.
@@ -59,22 +52,10 @@ fn payer(account: Address, epoch: u64) -> Payer {
     Payer { account, epoch: Some(epoch) }
 }
 
-fn settlement(store: &Store, account: Address, nonce: u64, byte: u8) -> Settlement {
-    let mined = MinedTransaction { tx_hash: id(byte), block_number: 9, gas_used: 21_000 };
-    Settlement {
-        assignment: store.assignment(account, nonce).unwrap(),
-        inclusion: Inclusion { tx_hash: id(byte), block: BlockId { number: 9, hash: id(9) } },
-        paid_wei: 7,
-        outcome: Some(RelayOutcome::Executed { mined, agent_id: None }),
-    }
-}
-
 #[test]
 fn an_account_has_one_holder_and_passes_on_when_its_lease_has_ended() {
     let shared = Shared::new();
-    let (a, b) = (daemon(&shared, "a"), daemon(&shared, "b"));
-    assert_eq!(beat(&a), [(FIRST, 1), (SECOND, 1)]);
-    assert_eq!(beat(&b), [], "both are taken");
+    let (a, b) = two_daemons(&shared);
     shared.pass(LEASE / 2);
     assert_eq!(beat(&a), [(FIRST, 1), (SECOND, 1)], "renewed");
     shared.pass(LEASE / 2 + Duration::from_secs(1));
@@ -82,15 +63,13 @@ fn an_account_has_one_holder_and_passes_on_when_its_lease_has_ended() {
     shared.pass(LEASE);
     assert_eq!(beat(&b), [(FIRST, 2), (SECOND, 2)], "with a higher epoch");
     assert_eq!(beat(&a), [], "the former holder finds out");
-    assert_eq!(shared.store.of_daemon(DaemonId("c".into())).fleet().unwrap().daemons, 2);
+    assert_eq!(daemon(&shared, "c").fleet().unwrap().daemons, 2);
 }
 
 #[test]
 fn a_daemon_that_joins_gets_its_share_once_the_holder_gives_it_back() {
     let shared = Shared::new();
-    let (a, b) = (daemon(&shared, "a"), daemon(&shared, "b"));
-    beat(&a);
-    beat(&b);
+    let (a, b) = two_daemons(&shared);
     let held = a.beat(&ACCOUNTS, false).unwrap().held;
     let unwanted: Vec<Payer> = held.iter().filter(|held| !held.is_wanted).map(|held| held.payer).collect();
     assert_eq!(unwanted, [payer(SECOND, 1)]);
@@ -104,20 +83,19 @@ fn a_daemon_that_joins_gets_its_share_once_the_holder_gives_it_back() {
 #[test]
 fn what_a_former_holder_writes_about_a_nonce_fails() {
     let shared = Shared::new();
-    let (a, b) = (daemon(&shared, "a"), daemon(&shared, "b"));
-    beat(&a);
+    let (a, b) = two_daemons(&shared);
     let (old, new) = (payer(FIRST, 1), payer(FIRST, 2));
     a.accept(&relay(1), NOW).unwrap();
-    a.record(old, &[transaction(0, Some(1), 0x11)], NOW).unwrap();
+    a.record(old, &[signed(0, Some(1), 0x11)], NOW).unwrap();
     shared.pass(LEASE * 2);
     beat(&b);
 
     let fenced = [
-        a.record(old, &[transaction(1, None, 0x12)], NOW),
-        a.record(old, &[transaction(0, Some(1), 0x13)], NOW),
-        a.record_gap(old, &transaction(1, None, 0x14), 1, 1_000, NOW).map(drop),
-        a.record_replacement(old, id(1), &transaction(0, Some(1), 0x17), 1, 1_000, NOW).map(drop),
-        a.settle(old, &settlement(&a, FIRST, 0, 0x11), NOW).map(drop),
+        a.record(old, &[signed(1, None, 0x12)], NOW),
+        a.record(old, &[signed(0, Some(1), 0x13)], NOW),
+        a.record_gap(old, &signed(1, None, 0x14), 1, 1_000, NOW).map(drop),
+        a.record_replacement(old, id(1), &signed(0, Some(1), 0x17), 1, 1_000, NOW).map(drop),
+        a.settle(old, &settlement(&a, FIRST, 0, 0x11, Some(executed(0x11))), NOW).map(drop),
         a.reopen(old, 0, 1, NOW).map(drop),
         a.lose(old, 0),
         a.give_up(old, 0),
@@ -125,24 +103,23 @@ fn what_a_former_holder_writes_about_a_nonce_fails() {
         a.checked(old, &[]),
         a.release(old),
         // Without an epoch nothing is written at all.
-        a.record(FIRST, &[transaction(1, None, 0x15)], NOW),
-        b.record(FIRST, &[transaction(1, None, 0x15)], NOW),
+        a.record(FIRST, &[signed(1, None, 0x15)], NOW),
+        b.record(FIRST, &[signed(1, None, 0x15)], NOW),
     ];
     for result in fenced {
         assert_eq!(result, Err(StoreError::Fenced));
     }
     let [open] = b.open_nonces(FIRST).unwrap().try_into().unwrap();
     assert_eq!(open.transactions.len(), 1, "nothing was written");
-    b.record(new, &[transaction(0, Some(1), 0x16)], NOW).unwrap();
-    b.settle(new, &settlement(&b, FIRST, 0, 0x16), NOW).unwrap();
-    assert!(matches!(a.relay(id(1)).unwrap().unwrap().outcome, Some(RelayOutcome::Executed { .. })));
+    b.record(new, &[signed(0, Some(1), 0x16)], NOW).unwrap();
+    b.settle(new, &settlement(&b, FIRST, 0, 0x16, Some(executed(0x16))), NOW).unwrap();
+    assert_eq!(outcome(&a, 1), Some(executed(0x16)));
 }
 
 #[test]
 fn leases_that_are_renounced_get_new_epochs() {
     let shared = Shared::new();
-    let a = daemon(&shared, "a");
-    beat(&a);
+    let (a, _) = two_daemons(&shared);
     let held = a.beat(&ACCOUNTS, true).unwrap().held;
     assert_eq!(held.iter().map(|held| held.payer).collect::<Vec<_>>(), [payer(FIRST, 2), payer(SECOND, 2)]);
     assert_eq!(a.lose(payer(FIRST, 1), 0), Err(StoreError::Fenced), "also for the same daemon");
@@ -151,12 +128,10 @@ fn leases_that_are_renounced_get_new_epochs() {
 #[test]
 fn a_request_sent_to_two_daemons_at_once_is_one_relay() {
     let shared = Shared::new();
-    let daemons = [Arc::new(daemon(&shared, "a")), Arc::new(daemon(&shared, "b"))];
-    daemons.iter().for_each(|daemon| drop(beat(daemon)));
-    for byte in 1..20 {
+    let (a, b) = two_daemons(&shared);
+    for number in 1..20 {
         let accepted: Vec<Accepted> = std::thread::scope(|threads| {
-            let accepts =
-                daemons.each_ref().map(|daemon| threads.spawn(move || daemon.accept(&relay(byte), NOW)));
+            let accepts = [&a, &b].map(|daemon| threads.spawn(move || daemon.accept(&relay(number), NOW)));
             accepts.map(|accept| accept.join().unwrap().unwrap()).into()
         });
         let runs = accepted.iter().filter(|accepted| **accepted == Accepted::Pending).count();
@@ -168,18 +143,16 @@ fn a_request_sent_to_two_daemons_at_once_is_one_relay() {
 #[test]
 fn relays_of_a_daemon_that_died_are_claimed_once_and_it_may_not_go_on_with_them() {
     let shared = Shared::new();
-    let [a, b, c] = ["a", "b", "c"].map(|name| daemon(&shared, name));
-    let accounts = beat(&a);
-    assert_eq!(accounts, [(FIRST, 1), (SECOND, 1)]);
-    for byte in 1..=3 {
-        a.accept(&relay(byte), NOW).unwrap();
-        a.reserve(id(byte), 100, 1_000, NOW).unwrap();
+    let (a, b) = two_daemons(&shared);
+    let c = daemon(&shared, "c");
+    for number in 1..=3 {
+        a.accept(&relay(number), NOW).unwrap();
+        a.reserve(id(number), 100, 1_000, NOW).unwrap();
     }
-    a.record(payer(FIRST, 1), &[transaction(0, Some(1), 0x11)], NOW).unwrap();
+    a.record(payer(FIRST, 1), &[signed(0, Some(1), 0x11)], NOW).unwrap();
     let claim = |store: &Store| -> Vec<B256> {
         store.claim(HashSet::new(), NOW).unwrap().into_iter().map(|relay| relay.id).collect()
     };
-    beat(&b);
     beat(&c);
     assert_eq!([claim(&b), claim(&c)].concat(), [B256::ZERO; 0], "it lives");
 
@@ -192,68 +165,54 @@ fn relays_of_a_daemon_that_died_are_claimed_once_and_it_may_not_go_on_with_them(
 
     // It had only stood still.
     assert_eq!(a.reserve(id(2), 100, 1_000, NOW), Err(StoreError::HeldElsewhere));
-    let dropped = RelayOutcome::Dropped { failure: Failure::of(ErrorCode::RpcTimeout) };
-    assert_eq!(a.finish_unsent(id(2), &dropped, NOW), Err(StoreError::HeldElsewhere));
+    assert_eq!(a.finish_unsent(id(2), &dropped(RpcTimeout), NOW), Err(StoreError::HeldElsewhere));
     assert_eq!(a.accept(&relay(2), NOW).unwrap(), Accepted::Elsewhere);
     let holder = if beat(&b).iter().any(|(account, _)| *account == FIRST) { &b } else { &c };
     let epoch = beat(holder)[0].1;
-    holder.settle(payer(FIRST, epoch), &settlement(holder, FIRST, 0, 0x11), NOW).unwrap();
+    let mined = settlement(holder, FIRST, 0, 0x11, Some(executed(0x11)));
+    holder.settle(payer(FIRST, epoch), &mined, NOW).unwrap();
 }
 
 #[test]
 fn the_holder_of_an_account_replaces_its_transactions_whichever_daemon_runs_the_relay() {
     let shared = Shared::new();
-    let (a, b) = (daemon(&shared, "a"), daemon(&shared, "b"));
-    beat(&a);
-    beat(&b);
-    a.release(payer(SECOND, 1)).unwrap();
-    beat(&b);
-    let (first, second) = (payer(FIRST, 1), payer(SECOND, 2));
+    let ((a, first), (b, second)) = one_account_each(&shared);
     a.accept(&relay(1), NOW).unwrap();
-    a.record(first, &[transaction(0, Some(1), 0x11)], NOW).unwrap();
+    a.record(first, &[signed(0, Some(1), 0x11)], NOW).unwrap();
     // Cancelled, so the client sent the request again, to the other daemon; then a reorg undid the no-op.
-    let failure = Failure::of(ErrorCode::TransactionRejected);
-    let cancelled = Settlement {
-        outcome: Some(RelayOutcome::Dropped { failure: failure.clone() }),
-        ..settlement(&a, FIRST, 0, 0x11)
-    };
+    let cancelled = settlement(&a, FIRST, 0, 0x11, Some(dropped(TransactionRejected)));
     a.settle(first, &cancelled, NOW).unwrap();
     assert_eq!(b.accept(&relay(1), NOW).unwrap(), Accepted::Pending);
-    b.record(second, &[transaction(0, Some(1), 0x21)], NOW).unwrap();
+    b.record(second, &[signed(0, Some(1), 0x21)], NOW).unwrap();
     assert!(a.reopen(first, 0, 1, NOW).unwrap());
 
-    for (holder, payer, byte) in [(&a, first, 0x12), (&b, second, 0x22)] {
-        let replacement = transaction(0, Some(1), byte);
+    for (holder, payer, number) in [(&a, first, 0x12), (&b, second, 0x22)] {
+        let replacement = signed(0, Some(1), number);
         assert_eq!(holder.record_replacement(payer, id(1), &replacement, 1, 1_000, NOW), Ok(true));
     }
     // Both nonces end, and the second one ends the relay.
     assert_eq!(a.settle(first, &cancelled, NOW), Ok(None));
-    let dropped = RelayOutcome::Dropped { failure };
-    let last = Settlement { outcome: Some(dropped.clone()), ..settlement(&b, SECOND, 0, 0x22) };
-    assert_eq!(b.settle(second, &last, NOW), Ok(Some(dropped)));
+    let last: Settlement = settlement(&b, SECOND, 0, 0x22, Some(dropped(TransactionRejected)));
+    assert_eq!(b.settle(second, &last, NOW), Ok(Some(dropped(TransactionRejected))));
 }
 
 #[test]
 fn a_relay_that_another_daemon_took_gets_no_nonce_here() {
     let shared = Shared::new();
-    let (a, b) = (daemon(&shared, "a"), daemon(&shared, "b"));
-    beat(&a);
+    let (a, b) = two_daemons(&shared);
     a.accept(&relay(1), NOW).unwrap();
     a.hand_over(id(1), NOW).unwrap();
-    beat(&b);
-    let refused = a.record(payer(FIRST, 1), &[transaction(0, Some(1), 0x11)], NOW);
-    assert_eq!(refused, Err(StoreError::HeldElsewhere));
+    let record = || a.record(payer(FIRST, 1), &[signed(0, Some(1), 0x11)], NOW);
+    assert_eq!(record(), Err(StoreError::HeldElsewhere));
     assert_eq!(b.claim(HashSet::new(), NOW).unwrap(), [relay(1)]);
-    let refused = a.record(payer(FIRST, 1), &[transaction(0, Some(1), 0x11)], NOW);
-    assert_eq!(refused, Err(StoreError::HeldElsewhere));
+    assert_eq!(record(), Err(StoreError::HeldElsewhere));
     assert_eq!(a.next_nonce(FIRST).unwrap(), None);
 }
 
 #[test]
 fn a_relay_that_its_own_daemon_has_forgotten_is_claimed_by_it_and_one_that_it_runs_is_not() {
     let shared = Shared::new();
-    let a = daemon(&shared, "a");
-    beat(&a);
+    let (a, _) = two_daemons(&shared);
     a.accept(&relay(1), NOW).unwrap();
     assert_eq!(a.claim(HashSet::from([id(1)]), NOW).unwrap(), []);
     assert_eq!(a.claim(HashSet::new(), NOW).unwrap(), [relay(1)]);
@@ -262,13 +221,11 @@ fn a_relay_that_its_own_daemon_has_forgotten_is_claimed_by_it_and_one_that_it_ru
 #[test]
 fn a_relay_with_a_nonce_that_a_failed_commit_hid_is_neither_dropped_nor_handed_over() {
     let shared = Shared::new();
-    let a = daemon(&shared, "a");
-    beat(&a);
+    let (a, _) = two_daemons(&shared);
     a.accept(&relay(1), NOW).unwrap();
     a.reserve(id(1), 100, 1_000, NOW).unwrap();
-    a.record(payer(FIRST, 1), &[transaction(0, Some(1), 0x11)], NOW).unwrap();
-    let dropped = RelayOutcome::Dropped { failure: Failure::of(ErrorCode::RpcTimeout) };
-    assert_eq!(a.finish_unsent(id(1), &dropped, NOW), Err(StoreError::HeldElsewhere));
+    a.record(payer(FIRST, 1), &[signed(0, Some(1), 0x11)], NOW).unwrap();
+    assert_eq!(a.finish_unsent(id(1), &dropped(RpcTimeout), NOW), Err(StoreError::HeldElsewhere));
     assert_eq!(a.hand_over(id(1), NOW), Err(StoreError::HeldElsewhere));
     assert_eq!(a.budget(1_000, NOW).unwrap().reserved_wei, 100);
 }
@@ -277,13 +234,13 @@ fn a_relay_with_a_nonce_that_a_failed_commit_hid_is_neither_dropped_nor_handed_o
 fn a_request_sees_those_before_it_at_other_daemons() {
     let shared = Shared::new();
     let (a, b) = (daemon(&shared, "a"), daemon(&shared, "b"));
-    a.accept(&relay_of(1, 7, 4), NOW).unwrap();
-    let (same, next, own) = (relay_of(2, 7, 4), relay_of(3, 7, 5), relay_of(4, 7, 6));
+    a.accept(&request(1, 4), NOW).unwrap();
+    let (same, next, own) = (request(2, 4), request(3, 5), request(4, 6));
     for relay in [&same, &next, &own] {
         b.accept(relay, NOW).unwrap();
     }
     assert_eq!(b.ahead_of(&same).unwrap(), [(id(1), U256::from(4))]);
-    assert_eq!(a.ahead_of(&relay_of(1, 7, 4)).unwrap(), [], "it came first");
+    assert_eq!(a.ahead_of(&request(1, 4)).unwrap(), [], "it came first");
     assert_eq!(b.ahead_of(&next).unwrap(), [(id(1), U256::from(4))], "its own ones it knows");
     assert_eq!(b.ahead_of(&own).unwrap(), []);
     let nonces: Vec<U256> = a.pending_nonces(own.signer).unwrap().into_iter().collect();
@@ -293,37 +250,31 @@ fn a_request_sees_those_before_it_at_other_daemons() {
 #[test]
 fn of_requests_with_one_nonce_those_that_are_sent_come_first_and_then_the_earliest() {
     let shared = Shared::new();
-    let a = daemon(&shared, "a");
-    beat(&a);
-    let [first, second, third] = [1, 2, 3].map(|byte| relay_of(byte, 7, 4));
+    let (a, _) = two_daemons(&shared);
+    let [first, second, third] = [1, 2, 3].map(|number| request(number, 4));
     for relay in [&first, &second, &third] {
         a.accept(relay, NOW).unwrap();
     }
     let ahead = |relay| a.ahead_of(relay).unwrap().into_iter().map(|(id, _)| id).collect::<Vec<_>>();
     assert_eq!([ahead(&first), ahead(&second), ahead(&third)], [vec![], vec![id(1)], vec![id(1), id(2)]]);
-    a.record(payer(FIRST, 1), &[transaction(0, Some(3), 0x11)], NOW).unwrap();
+    a.record(payer(FIRST, 1), &[signed(0, Some(3), 0x11)], NOW).unwrap();
     assert_eq!([ahead(&first), ahead(&second)], [vec![id(3)], vec![id(1), id(3)]]);
 }
 
 #[test]
 fn of_requests_with_one_nonce_one_is_sent_at_a_time_whichever_daemon_runs_them() {
     let shared = Shared::new();
-    let (a, b) = (daemon(&shared, "a"), daemon(&shared, "b"));
-    beat(&a);
-    b.beat(&[SECOND], false).unwrap();
-    a.release(payer(SECOND, 1)).unwrap();
-    b.beat(&[SECOND], false).unwrap();
-    a.accept(&relay_of(1, 7, 4), NOW).unwrap();
-    b.accept(&relay_of(2, 7, 4), NOW).unwrap();
-    b.accept(&relay_of(3, 7, 5), NOW).unwrap();
-    b.record(payer(SECOND, 2), &[transaction(0, Some(2), 0x21)], NOW).unwrap();
-    let sends = |byte| a.record(payer(FIRST, 1), &[transaction(0, Some(1), byte)], NOW);
+    let ((a, first), (b, second)) = one_account_each(&shared);
+    a.accept(&request(1, 4), NOW).unwrap();
+    b.accept(&request(2, 4), NOW).unwrap();
+    b.accept(&request(3, 5), NOW).unwrap();
+    b.record(second, &[signed(0, Some(2), 0x21)], NOW).unwrap();
+    let sends = |number| a.record(first, &[signed(0, Some(1), number)], NOW);
     assert_eq!(sends(0x11), Err(StoreError::InFlight));
     assert_eq!(a.next_nonce(FIRST).unwrap(), None, "nothing is written");
     // Neither a replacement nor another nonce's request is held up.
-    b.record(payer(SECOND, 2), &[transaction(0, Some(2), 0x22), transaction(1, Some(3), 0x31)], NOW).unwrap();
-    let settlement = settlement(&b, SECOND, 0, 0x21);
-    b.settle(payer(SECOND, 2), &settlement, NOW).unwrap();
+    b.record(second, &[signed(0, Some(2), 0x22), signed(1, Some(3), 0x31)], NOW).unwrap();
+    b.settle(second, &settlement(&b, SECOND, 0, 0x21, Some(executed(0x21))), NOW).unwrap();
     sends(0x12).unwrap();
 }
 

@@ -1,13 +1,33 @@
-//! The store's promises, each kept by both engines: one suite of tests, run on SQLite and on Postgres. What is
+//! The store's promises, each kept by both engines: suites of tests, run on SQLite and on Postgres. What is
 //! said of a fleet is tried on Postgres too, and on SQLite with a clock that the test moves.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
 
+mod carried_out;
+mod fixtures;
+mod old_journal;
 #[allow(dead_code, unreachable_pub, reason = "the end-to-end tests use it too")]
 #[path = "../../../tests/src/postgres.rs"]
 mod postgres_server;
+mod size;
 
-mod old_journal;
+/// The suites, on the `Journal` and the `Shared` store of the module that they are in.
+macro_rules! suites {
+    () => {
+        mod suite {
+            include!("suite.rs");
+        }
+        mod sponsorship {
+            include!("sponsorship.rs");
+        }
+        pub(crate) mod retention {
+            include!("retention.rs");
+        }
+        mod fleet {
+            include!("fleet.rs");
+        }
+    };
+}
 
 mod sqlite {
     use relayer_daemon::store::Store;
@@ -20,11 +40,6 @@ mod sqlite {
     };
     use tempfile::TempDir;
 
-    /// A store that is empty.
-    fn fresh() -> Store {
-        Store::in_memory().unwrap()
-    }
-
     /// A journal that outlives its stores.
     struct Journal(TempDir);
 
@@ -36,16 +51,11 @@ mod sqlite {
         fn open(&self) -> Store {
             Store::open(&self.0.path().join("journal.sqlite")).unwrap()
         }
-    }
 
-    mod suite {
-        use super::{Journal, fresh};
-        include!("suite.rs");
-    }
-
-    mod sponsorship {
-        use super::fresh;
-        include!("sponsorship.rs");
+        /// A store that is empty.
+        fn fresh() -> Store {
+            Store::in_memory().unwrap()
+        }
     }
 
     /// A store that several daemons share.
@@ -66,10 +76,7 @@ mod sqlite {
         }
     }
 
-    mod fleet {
-        use super::Shared;
-        include!("fleet.rs");
-    }
+    suites!();
 }
 
 #[cfg(feature = "postgres")]
@@ -80,8 +87,9 @@ mod postgres {
 
     pub(crate) static SERVER: LazyLock<Postgres> = LazyLock::new(|| Postgres::start(&["fsync=off"]));
 
-    fn fresh() -> Store {
-        Journal::new().open()
+    /// The schema that a URL names.
+    fn schema(url: &str) -> &str {
+        url.split_once("search_path%3D").unwrap().1
     }
 
     struct Journal(String);
@@ -94,19 +102,12 @@ mod postgres {
         fn open(&self) -> Store {
             Store::connect(&self.0).unwrap()
         }
+
+        fn fresh() -> Store {
+            Self::new().open()
+        }
     }
 
-    mod suite {
-        use super::{Journal, fresh};
-        include!("suite.rs");
-    }
-
-    mod sponsorship {
-        use super::fresh;
-        include!("sponsorship.rs");
-    }
-
-    /// A store that several daemons share.
     struct Shared {
         store: Store,
         url: String,
@@ -120,7 +121,7 @@ mod postgres {
 
         /// All that was said of the time before is older now.
         fn pass(&self, time: Duration) {
-            let (_, schema) = self.url.split_once("search_path%3D").unwrap();
+            let schema = schema(&self.url);
             for (table, column) in [("leases", "expires_at"), ("daemons", "expires_at"), ("rates", "full_at")]
             {
                 let ms = time.as_millis();
@@ -129,13 +130,9 @@ mod postgres {
         }
     }
 
-    mod fleet {
-        use super::Shared;
-        include!("fleet.rs");
-    }
+    suites!();
 
     mod server {
-        use super::{Journal, Postgres};
         include!("server.rs");
     }
 }

@@ -1,25 +1,12 @@
 // What is Postgres's alone: a server that goes and comes back, and a format that daemons of two versions see.
 
+use super::{Journal, Postgres, SERVER, schema};
+use crate::fixtures::{NOW, relay};
+use relayer_daemon::store::{Accepted, Store, StoreError};
 use std::{
     thread,
     time::{Duration, Instant},
 };
-
-use alloy::primitives::{Address, B256, U256};
-use relayer_daemon::store::{Accepted, NewRelay, Store, StoreError};
-
-const NOW: u64 = 1_700_000_000;
-
-fn relay(byte: u8) -> NewRelay {
-    NewRelay {
-        id: B256::repeat_byte(byte),
-        signer: Address::repeat_byte(byte),
-        forward_nonce: U256::ZERO,
-        deadline: 0,
-        calldata: [1].into(),
-        client: None,
-    }
-}
 
 #[test]
 fn a_server_that_crashes_loses_nothing_and_is_used_again_once_it_is_back() {
@@ -59,19 +46,20 @@ fn daemons_that_start_at_once_make_one_database() {
 
 #[test]
 fn a_format_that_is_newer_is_used_unless_it_says_that_it_needs_a_newer_daemon() {
-    let server = Postgres::start(&["fsync=off"]);
-    let url = server.schema();
+    let url = SERVER.schema();
+    let schema = schema(&url);
     assert!(Store::connect_read_only(&url).unwrap().is_none(), "a look makes nothing");
     drop(Store::connect(&url).unwrap());
-    server.sql("ALTER TABLE s0.relays ADD COLUMN later TEXT; UPDATE s0.format SET version = 7");
+    SERVER.sql(&format!("ALTER TABLE {schema}.relays ADD COLUMN later TEXT"));
+    SERVER.sql(&format!("UPDATE {schema}.format SET version = 7"));
     let store = Store::connect(&url).unwrap();
     assert_eq!(store.accept(&relay(1), NOW).unwrap(), Accepted::Pending);
     assert!(store.accepted(relay(1).id).unwrap().is_some());
     // A migration beside a running daemon.
-    server.sql("ALTER TABLE s0.relays ADD COLUMN still_later TEXT");
+    SERVER.sql(&format!("ALTER TABLE {schema}.relays ADD COLUMN still_later TEXT"));
     let read = (0..3).find_map(|_| store.accepted(relay(1).id).ok());
     assert_eq!(read, Some(Some(relay(1))));
-    server.sql("UPDATE s0.format SET least = 7");
+    SERVER.sql(&format!("UPDATE {schema}.format SET least = 7"));
     let refused = Store::connect(&url).unwrap_err().to_string();
     assert!(refused.contains("version 7"), "{refused}");
 }

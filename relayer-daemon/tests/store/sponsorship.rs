@@ -1,67 +1,40 @@
-// What API keys use of their gas, in the store.
+// What API keys use of their gas, in the store, and the events that tell their owners.
 
-use alloy::primitives::{Address, B256, U256};
+use super::Journal;
+use crate::fixtures::{ACCOUNT, DAY, NOW, dropped, id, relay, settlement, sign, transaction};
 use relayer_daemon::{
-    gas::fees::Fees,
-    outcome::{ErrorCode, Failure, MinedTransaction, RelayOutcome},
+    outcome::{ErrorCode::DeadlinePassed, MinedTransaction, RelayOutcome},
     store::{
-        Accepted, BlockId, Inclusion, NewRelay, NewTransaction, Settlement, SignedTransaction, Sponsored,
-        Sponsorship, Store, TransactionPurpose,
+        Accepted, Sponsored, Sponsorship, Store,
+        TransactionPurpose::Relay,
         events::{DeliveryResult, Replay},
     },
 };
 
-const NOW: u64 = 1_700_000_000;
-const DAY: u64 = 24 * 60 * 60;
-const ACCOUNT: Address = Address::repeat_byte(0xaa);
-
-fn id(byte: u8) -> B256 {
-    B256::repeat_byte(byte)
-}
-
-fn relay(byte: u8) -> NewRelay {
-    NewRelay {
-        id: id(byte),
-        signer: Address::repeat_byte(byte),
-        forward_nonce: U256::ZERO,
-        deadline: 0,
-        calldata: [1].into(),
-        client: None,
-    }
-}
-
-fn accept(store: &Store, byte: u8, gas: u64, now: u64) -> Sponsored {
+fn accept(store: &Store, number: u64, gas: u64, now: u64) -> Sponsored {
     let sponsorship = Sponsorship { key: "acme".to_owned(), gas, gas_per_day: Some(1_000), is_told: true };
-    store.accept_sponsored(&relay(byte), &sponsorship, now).unwrap()
+    store.accept_sponsored(&relay(number), &sponsorship, now).unwrap()
 }
 
-fn mine(store: &Store, nonce: u64, byte: u8, gas_used: u64, now: u64) {
-    let fees = Fees { max_fee: 2, tip: 1 };
-    let purpose = TransactionPurpose::Relay;
-    let transaction = SignedTransaction { hash: id(byte), raw: [1].into(), fees, gas_limit: 1, purpose };
-    store.record(ACCOUNT, &[NewTransaction { nonce, relay: Some(id(byte)), transaction }], now).unwrap();
-    let mined = MinedTransaction { tx_hash: id(byte), block_number: 9, gas_used };
-    let settlement = Settlement {
-        assignment: store.assignment(ACCOUNT, nonce).unwrap(),
-        inclusion: Inclusion { tx_hash: id(byte), block: BlockId { number: 9, hash: id(9) } },
-        paid_wei: 1,
-        outcome: Some(RelayOutcome::Executed { mined, agent_id: None }),
-    };
-    store.settle(ACCOUNT, &settlement, now).unwrap();
+/// Relay 1 is executed by the account's first nonce.
+fn mine(store: &Store, gas_used: u64, now: u64) {
+    sign(store, 0, Some(1), transaction(1, Relay));
+    let mined = MinedTransaction { tx_hash: id(1), block_number: 9, gas_used };
+    let outcome = RelayOutcome::Executed { mined, agent_id: None };
+    store.settle(ACCOUNT, &settlement(store, ACCOUNT, 0, 1, Some(outcome)), now).unwrap();
 }
 
 const ACCEPTED: Sponsored = Sponsored::Accepted(Accepted::Pending);
 
 #[test]
 fn relays_in_flight_count_with_the_most_they_may_use_and_ended_ones_with_what_they_used() {
-    let store = fresh();
+    let store = Journal::fresh();
     assert_eq!(accept(&store, 1, 600, NOW), ACCEPTED);
     assert!(matches!(accept(&store, 2, 401, NOW), Sponsored::Exhausted(_)));
     assert_eq!(store.relay(id(2)).unwrap(), None, "nothing was stored");
-    mine(&store, 0, 1, 300, NOW + 5);
+    mine(&store, 300, NOW + 5);
     assert_eq!(accept(&store, 2, 700, NOW + 10), ACCEPTED);
-    let dropped = RelayOutcome::Dropped { failure: Failure::of(ErrorCode::DeadlinePassed) };
-    store.finish_unsent(id(2), &dropped, NOW + 11).unwrap();
+    store.finish_unsent(id(2), &dropped(DeadlinePassed), NOW + 11).unwrap();
     assert_eq!(accept(&store, 2, 700, NOW + 12), ACCEPTED, "a dropped relay used nothing");
     assert_eq!(accept(&store, 3, 1, NOW + 15), Sponsored::Exhausted(DAY - 10), "until the window ends");
     assert!(matches!(accept(&store, 3, 301, NOW + 5 + DAY), Sponsored::Exhausted(_)), "one is in flight");
@@ -70,22 +43,22 @@ fn relays_in_flight_count_with_the_most_they_may_use_and_ended_ones_with_what_th
 
 #[test]
 fn what_a_reorganisation_undid_is_charged_once() {
-    let store = fresh();
+    let store = Journal::fresh();
     assert_eq!(accept(&store, 1, 600, NOW), ACCEPTED);
-    mine(&store, 0, 1, 600, NOW);
+    mine(&store, 600, NOW);
     store.reopen(ACCOUNT, 0, 1, NOW).unwrap();
     assert_eq!(accept(&store, 2, 400, NOW), ACCEPTED, "in flight again, with the most it may use");
-    mine(&store, 0, 1, 500, NOW);
-    mine(&store, 0, 1, 500, NOW);
+    mine(&store, 500, NOW);
+    mine(&store, 500, NOW);
     assert_eq!(accept(&store, 3, 100, NOW), ACCEPTED);
     assert!(matches!(accept(&store, 4, 1, NOW), Sponsored::Exhausted(_)));
 }
 
 #[test]
 fn events_are_due_one_after_the_other_and_once_more_when_they_are_replayed() {
-    let store = fresh();
+    let store = Journal::fresh();
     assert_eq!(accept(&store, 1, 600, NOW), ACCEPTED);
-    mine(&store, 0, 1, 300, NOW + 1);
+    mine(&store, 300, NOW + 1);
     let due = |now| store.due_events("acme", now, 10).unwrap();
     let [pending] = due(NOW + 2).try_into().unwrap();
     assert!(pending.body.contains("relay.pending"), "{}", pending.body);
@@ -112,11 +85,11 @@ fn events_are_due_one_after_the_other_and_once_more_when_they_are_replayed() {
 
 #[test]
 fn a_reorganisation_is_an_event_before_the_new_outcome() {
-    let store = fresh();
+    let store = Journal::fresh();
     assert_eq!(accept(&store, 1, 600, NOW), ACCEPTED);
-    mine(&store, 0, 1, 300, NOW);
+    mine(&store, 300, NOW);
     store.reopen(ACCOUNT, 0, 1, NOW).unwrap();
-    mine(&store, 0, 1, 400, NOW);
+    mine(&store, 400, NOW);
     let mut events = Vec::new();
     while let Some(event) = store.due_events("acme", NOW, 10).unwrap().pop() {
         let body: serde_json::Value = serde_json::from_str(&event.body).unwrap();
