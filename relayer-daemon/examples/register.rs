@@ -26,7 +26,7 @@ use reqwest::{Client, Response};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-/// How long a relay may take before the client gives up asking for it.
+/// Time after which the client gives up asking for a relay.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[derive(Deserialize)]

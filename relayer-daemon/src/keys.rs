@@ -19,7 +19,7 @@ use thiserror::Error;
 pub(crate) const SOURCES: [&str; 4] =
     ["RELAYER_KEY", "RELAYER_KEY_FILE", "RELAYER_KEYSTORE", "RELAYER_KEYS_DIR"];
 const PASSWORD_FILE: &str = "RELAYER_KEYSTORE_PASSWORD_FILE";
-/// Where systemd puts the files of `LoadCredential`; only the service can enter it.
+/// The variable with the directory of systemd's `LoadCredential`, which only the service can enter.
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 
 /// Permission bits that a private file must not have: any for group or others.
@@ -28,7 +28,7 @@ const NOT_PRIVATE: u32 = 0o077;
 /// read it, and the list's mask shows as the group's bits. The group itself cannot read.
 const NOT_PRIVATE_CREDENTIAL: u32 = 0o037;
 
-/// Why there is no key. Says which variable or file, never what is in it.
+/// The reason why there is no key. Names the variable or file, never its content.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum KeyError {
     /// No source is set.

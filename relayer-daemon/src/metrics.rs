@@ -105,7 +105,7 @@ metrics! {
     /// The balance of each `account`, wei.
     balance_wei: GaugeVec =
         GaugeVec::new(opts("balance_wei", "Balance of a paying account, wei"), &["account"]);
-    /// Whether an `account` gets relays: 1 if so.
+    /// 1 if an `account` gets relays, else 0.
     account_ready: IntGaugeVec =
         IntGaugeVec::new(opts("account_ready", "Whether an account gets relays"), &["account"]);
     /// Transactions of each `account` that wait to be mined.

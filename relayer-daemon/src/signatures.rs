@@ -19,9 +19,9 @@ use crate::keys::{self, KeyError};
 pub const SIGNATURE: &str = "x-relayer-signature";
 /// The shortest secret, bytes.
 pub const SHORTEST_SECRET: usize = 16;
-/// What a key's hash starts with in the policy file.
+/// The prefix of a key's hash in the policy file.
 const HASH_PREFIX: &str = "sha256:";
-/// What an API key starts with, so that scanners for leaked secrets can find it.
+/// The prefix of an API key, by which scanners for leaked secrets can find it.
 const KEY_PREFIX: &str = "rk_";
 
 /// A secret that webhooks are signed with.
@@ -55,7 +55,7 @@ impl WebhookSecret {
         format!("t={timestamp},v1={}", hex::encode(tag))
     }
 
-    /// Whether `header` is the one of this timestamp and body.
+    /// Returns whether `header` is the one of this timestamp and body.
     pub fn verifies(&self, header: &str, timestamp: u64, body: &[u8]) -> bool {
         let tag =
             header.strip_prefix(&format!("t={timestamp},v1=")).and_then(|tag| <[u8; 32]>::from_hex(tag).ok());

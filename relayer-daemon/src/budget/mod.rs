@@ -11,9 +11,9 @@ pub const WINDOW_SECONDS: u64 = 24 * 60 * 60;
 /// The current window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Window {
-    /// When it opened, unix seconds; `None` while nothing was used.
+    /// Time at which it opened, unix seconds; `None` while nothing was used.
     pub opened_at: Option<u64>,
-    /// What was paid in it, wei.
+    /// The sum of what was paid in it, wei.
     pub settled_wei: u128,
 }
 
@@ -66,17 +66,17 @@ impl Budget {
         self.window.settled_wei.saturating_add(self.reserved_wei)
     }
 
-    /// What is left.
+    /// The unused rest, wei.
     pub const fn remaining_wei(&self) -> u128 {
         self.limit_wei.saturating_sub(self.used_wei())
     }
 
-    /// Whether `wei` more can be reserved.
+    /// Returns whether `wei` more can be reserved.
     pub const fn allows(&self, wei: u128) -> bool {
         wei <= self.remaining_wei()
     }
 
-    /// When the budget is fresh again, unix seconds; `None` while nothing is used.
+    /// End of the window, unix seconds; `None` while nothing is used.
     pub const fn resets_at(&self) -> Option<u64> {
         match self.window.opened_at {
             Some(opened) => Some(opened.saturating_add(WINDOW_SECONDS)),

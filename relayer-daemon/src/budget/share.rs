@@ -111,7 +111,7 @@ pub struct BudgetUsage {
     pub reserved_wei: u128,
 }
 
-/// Why nothing may be reserved.
+/// The reason why nothing may be reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Denial {
     /// Spent until the window ends: the whole budget, or one party's share.
@@ -122,11 +122,11 @@ pub enum Denial {
     Reserved(Option<PartyKind>),
 }
 
-/// Whether `wei` may be reserved beside `total` and each party's use, with `no_op_wei` of the budget left.
-/// The cheapest relay costs `least_wei` at the same fees.
+/// Checks that `wei` may be reserved beside `total` and each party's use, with `no_op_wei` of the budget
+/// left. The cheapest relay costs `least_wei` at the same fees.
 ///
 /// # Errors
-/// Why not; what is spent comes before what is reserved.
+/// The reason why not; one about spent gas comes before one about reserved gas.
 pub fn check(
     allowance: &Allowance,
     wei: u128,

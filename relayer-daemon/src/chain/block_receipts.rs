@@ -10,7 +10,7 @@
 //!             └──▶ else the rest is asked for one by one
 //! ```
 //!
-//! What is found is as good as a single receipt of the same endpoint. What is not found proves nothing.
+//! A receipt found so is as good as a single one of the same endpoint. One that is not found proves nothing.
 
 use std::{
     collections::HashMap,
@@ -32,18 +32,18 @@ use super::{
 
 /// Blocks without any of the transactions that are read before the rest is asked for one by one.
 const MISSES: usize = 2;
-/// How long a block's receipts serve the other accounts too, which have transactions in it.
+/// Time for which a block's receipts serve the other accounts that have transactions in it, too.
 const KEPT: Duration = Duration::from_secs(2);
 
-/// How long the read of a block may take: single receipts wait for it.
+/// Timeout of the read of a block: single receipts wait for it.
 const LONGEST: Duration = Duration::from_secs(3);
-/// How long no block is read after one that took too long or did not come.
+/// Pause after a block that took too long or did not come.
 const REST: Duration = Duration::from_secs(60);
 
 /// The reader of whole blocks.
 #[derive(Debug)]
 pub(super) struct BlockReceipts {
-    /// From how many nonces on.
+    /// Number of nonces from which on blocks are read; 0: never.
     from: usize,
     method: OptionalMethod,
     reads: SingleFlight<Option<u64>, Result<Arc<OurReceipts>, RpcError>>,

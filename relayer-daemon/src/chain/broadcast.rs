@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{BroadcastVerdict, Rpc, RpcError, broadcast_verdict, endpoint::RpcEndpoint};
 
-/// How long a verdict other than acceptance waits for another endpoint's acceptance.
+/// Time that a verdict other than acceptance waits for another endpoint's acceptance.
 const GRACE: Duration = Duration::from_secs(1);
 
 impl Rpc {

@@ -1,4 +1,4 @@
-//! What a node's answer to `eth_sendRawTransaction` means: one table, most specific first.
+//! The meaning of a node's answer to `eth_sendRawTransaction`: one table, most specific first.
 //!
 //! Nodes use codes too freely to trust, so the message decides. A revert is recognised before any phrase: a
 //! contract's reason that quotes "nonce too low" stays a revert. Errors of reads are
@@ -11,7 +11,7 @@ use BroadcastVerdict::{
     Accepted, FeeTooLow, InsufficientFunds, NonceTooHigh, NonceTooLow, Rejected, Underpriced, Unknown,
 };
 
-/// What one answer says of a raw transaction.
+/// The meaning of one answer for a raw transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BroadcastVerdict {
     /// The node has these bytes, new or known.

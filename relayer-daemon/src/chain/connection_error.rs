@@ -1,4 +1,4 @@
-//! Why a connection to an RPC endpoint failed, for the operator.
+//! The reason why a connection to an RPC endpoint failed, for the operator.
 //!
 //! The HTTP client's own text names the URL, which may hold a provider's key. Its causes do not, so the
 //! reason is read from the error's chain of sources, by type where there is one.
@@ -8,7 +8,7 @@ use std::{error::Error, io};
 use rustls::CertificateError;
 use thiserror::Error;
 
-/// Why a request got no answer.
+/// The reason why a request got no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(super) enum ConnectionError {
     /// No answer within the timeout: to the connection or to the request.

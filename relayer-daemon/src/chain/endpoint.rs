@@ -11,7 +11,7 @@ use tokio::{
     time::Instant,
 };
 
-/// How long an endpoint rests after a timeout.
+/// Time that an endpoint rests after a timeout.
 const REST: Duration = Duration::from_secs(30);
 /// Sends to one endpoint at the same time: as many as a silent endpoint can hold up until its first timeout.
 const SENDS: u32 = 64;
@@ -46,7 +46,7 @@ impl RpcEndpoint {
         let _ = self.chain_id.set(chain_id);
     }
 
-    /// Whether it is known to be of this chain.
+    /// Returns whether it is known to be of this chain.
     pub(super) fn is_known_of(&self, chain_id: u64) -> bool {
         self.chain_id.get() == Some(&chain_id)
     }
@@ -57,7 +57,7 @@ impl RpcEndpoint {
         *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
     }
 
-    /// Whether it rests after a timeout.
+    /// Returns whether it rests after a timeout.
     pub(super) fn is_resting(&self) -> bool {
         let until = *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
         until.is_some_and(|until| Instant::now() < until)
@@ -68,7 +68,7 @@ impl RpcEndpoint {
         Arc::clone(&self.sends).try_acquire_owned().ok()
     }
 
-    /// How many sends it has not answered.
+    /// The number of sends that it has not answered.
     pub(super) fn unanswered(&self) -> usize {
         (SENDS as usize).saturating_sub(self.sends.available_permits())
     }

@@ -50,7 +50,7 @@ use crate::{gas::fees::Market, outcome::BlockHeads};
 
 /// The OP stack's `GasPriceOracle` predeploy: it has code where the chain charges an L1 data fee.
 const GAS_PRICE_ORACLE: Address = address!("420000000000000000000000000000000000000F");
-/// How many blocks' tips count for the market.
+/// Number of blocks whose tips count for the market.
 const FEE_HISTORY_BLOCKS: u64 = 5;
 const RECEIPT: &str = "eth_getTransactionReceipt";
 
@@ -134,7 +134,7 @@ impl Chain {
         self.tips.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there is code at an address.
+    /// Asks whether there is code at an address.
     pub async fn has_code(&self, address: Address) -> Result<bool, RpcError> {
         let code: Bytes = self.rpc.read("eth_getCode", json!([address, "latest"])).await?;
         Ok(!code.is_empty())
@@ -147,7 +147,7 @@ impl Chain {
         Ok(gas.to())
     }
 
-    /// Whether this chain charges an L1 data fee.
+    /// Asks whether this chain charges an L1 data fee.
     pub async fn has_l1_fee(&self) -> Result<bool, RpcError> {
         self.has_code(GAS_PRICE_ORACLE).await
     }
@@ -354,7 +354,8 @@ impl ChainNode for Chain {
     }
 }
 
-/// Whether a node says that it has pruned the block: by the code of geth, Nethermind and Besu, or in words.
+/// Returns whether a node says that it has pruned the block: by the code of geth, Nethermind and Besu, or in
+/// words.
 fn is_pruned(error: &ErrorPayload) -> bool {
     const PRUNED: i64 = 4_444;
     let message = error.message.to_lowercase();

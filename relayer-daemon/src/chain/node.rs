@@ -1,4 +1,4 @@
-//! What pipeline and sender ask of the chain, as a trait that a test's model implements too.
+//! The questions of pipeline and sender to the chain, as a trait that a test's model implements too.
 
 use std::{collections::HashMap, future::Future, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::{chain::BroadcastVerdict, gas::fees::Market, outcome::BlockHeads};
 /// Every answer may be stale, and after an error the result of the call is unknown. Two answers may come from
 /// two machines: only the parts of one answer, or of an [`AccountView`], are consistent.
 pub trait ChainNode: Send + Sync + 'static {
-    /// How many transactions of a paying account are mined.
+    /// The number of a paying account's mined transactions.
     fn mined_nonce(&self, account: Address) -> impl Future<Output = Result<u64, RpcError>> + Send;
     /// The same count with the transactions in the node's mempool.
     fn pending_nonce(&self, account: Address) -> impl Future<Output = Result<u64, RpcError>> + Send;
@@ -78,13 +78,13 @@ pub enum ReceiptLookup {
 pub struct AccountView {
     /// The block.
     pub block_number: u64,
-    /// How many transactions of the paying account are mined up to it.
+    /// The number of the paying account's transactions that are mined up to it.
     pub mined_nonce: u64,
     /// The forwarder's next nonce for the given signer.
     pub forwarder_nonce: Option<U256>,
 }
 
-/// How a simulated `execute` ended.
+/// The result of a simulated `execute`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Simulation {
     /// The inner call would succeed.

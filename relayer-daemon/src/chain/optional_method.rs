@@ -8,7 +8,7 @@ use std::{
 use alloy::rpc::json_rpc::ErrorPayload;
 use tokio::time::Instant;
 
-/// How long the method is not called again: the node may have been another machine behind the same URL, or
+/// Pause before the method is called again: the node may have been another machine behind the same URL, or
 /// one that is upgraded.
 const TRY_AGAIN: Duration = Duration::from_secs(600);
 /// JSON-RPC's code for a method that does not exist.
@@ -30,7 +30,7 @@ impl OptionalMethod {
         self.name
     }
 
-    /// Whether the node said a while ago that it lacks the method, or the method rests.
+    /// Returns whether the node said a while ago that it lacks the method, or the method rests.
     pub(super) fn is_missing(&self) -> bool {
         let again = *self.again.lock().unwrap_or_else(PoisonError::into_inner);
         again.is_some_and(|again| Instant::now() < again)

@@ -17,7 +17,7 @@ pub struct Receipt {
     pub hash: B256,
     /// Its block.
     pub block: BlockId,
-    /// Whether the outer transaction succeeded. Says nothing about the inner call.
+    /// True if the outer transaction succeeded. Says nothing about the inner call.
     pub status: bool,
     /// Gas used.
     pub gas_used: u64,

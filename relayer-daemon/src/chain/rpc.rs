@@ -38,10 +38,11 @@ use crate::{metrics::Metrics, process::logging::SPANS};
 const TRIES: usize = 4;
 /// The backoff before the third try; it doubles for the fourth.
 const PAUSE: Duration = Duration::from_millis(250);
-/// How many blocks ahead another endpoint must be for reads to move there.
+/// Number of blocks that another endpoint must be ahead for reads to move there.
 const STALE_BLOCKS: u64 = 3;
-/// How many seconds ahead it must be as well, by the blocks' timestamps, since a block may take a fraction of
-/// a second. An endpoint that still lacks the highest block of the last comparison is left in any case.
+/// Number of seconds that it must be ahead as well, by the blocks' timestamps, since a block may take a
+/// fraction of a second. An endpoint that still lacks the highest block of the last comparison is left in any
+/// case.
 const STALE_SECONDS: u64 = 5;
 
 /// The endpoints. Clones share them.

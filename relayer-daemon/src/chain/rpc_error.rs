@@ -1,4 +1,4 @@
-//! Why a call to the endpoints has no result.
+//! Errors of calls to the endpoints.
 
 use registry_core::eth::rpc::{
     ErrorPayload,
@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::outcome::{ErrorCode, Failure};
 
-/// Why a call has no result. Names no endpoint: clients see it.
+/// The reason why a call has no result. Names no endpoint: clients see it.
 #[derive(Debug, Clone, Error)]
 pub enum RpcError {
     /// No endpoint answered.
@@ -35,7 +35,7 @@ impl From<RpcError> for Failure {
     }
 }
 
-/// What a node's error calls for.
+/// The action that a node's error calls for.
 pub(crate) fn action(error: &ErrorPayload) -> Action {
     classify(error)
 }

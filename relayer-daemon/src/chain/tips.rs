@@ -1,4 +1,4 @@
-//! What others pay as priority fee. A node's fee history counts our own transactions too, and on a quiet
+//! The priority fee that others pay. A node's fee history counts our own transactions too, and on a quiet
 //! chain hardly any others: an offer that follows it would follow itself, and each replacement would raise it
 //! for good.
 
@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use crate::gas::fees::MIN_TIP;
 
-/// How many of the own offers are remembered.
+/// Number of own offers that are remembered.
 const OWN: usize = 64;
 
 /// The priority fees of others, as far as they can be told from our own.

@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// How often relays that no living daemon runs are looked for.
+/// Interval between searches for relays that no living daemon runs.
 const CLAIM: Duration = Duration::from_millis(500);
 /// The pause after a failed recovery.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ pub struct Keeper<N> {
     running: BTreeMap<Address, Running>,
     /// Senders that finish the step in hand. The account's next one waits for it.
     ending: BTreeMap<Address, JoinHandle<()>>,
-    /// How many commits had failed when the leases were last taken as good.
+    /// The number of failed commits when the leases were last taken as good.
     doubts: u64,
     beat_at: Option<Instant>,
 }
@@ -99,7 +99,7 @@ impl<N: ChainNode> Keeper<N> {
         let asked = Instant::now();
         self.beat_at = Some(asked);
         let doubts = self.relayer.store.doubts();
-        // What a failed commit has written is not known: every sender starts anew from the store.
+        // A failed commit may have written or not: every sender starts anew from the store.
         let renounce = doubts != self.doubts;
         let accounts = self.accounts.clone();
         match self.relayer.store.run(move |store| store.beat(&accounts, renounce)).await {

@@ -69,13 +69,13 @@ use crate::{
 
 /// The longest shutdown. A supervisor may kill the daemon after it, and nothing is lost.
 const STOP_WITHIN: Duration = Duration::from_millis(4_500);
-/// How often a draining daemon checks whether anything is left.
+/// Interval at which a draining daemon checks whether anything is left.
 const DRAIN_POLL: Duration = Duration::from_millis(250);
 
 /// Runs until SIGTERM or SIGINT, or until it is drained after SIGUSR1.
 ///
 /// # Errors
-/// Why it did not start, and sent nothing; or which part of it ended early.
+/// The reason why it did not start (nothing was sent then), or the part of it that ended early.
 pub async fn serve(settings: Settings, keys: Vec<TxSigner>, spans: Option<SpanQueue>) -> anyhow::Result<()> {
     // Installed before the lock file names this process: without a handler the signal would kill it.
     let mut drain = signal(SignalKind::user_defined1())?;
@@ -146,7 +146,7 @@ async fn refreshed(app: Arc<App>) {
 /// Asks a running daemon to drain and waits for its end, then finishes what the store still holds.
 ///
 /// # Errors
-/// Why it did not start, or that it was stopped before everything was mined.
+/// The reason why it did not start, or that it was stopped before everything was mined.
 pub async fn drain(settings: Settings, keys: Vec<TxSigner>) -> anyhow::Result<()> {
     let (clock, metrics) = (clock::shared(), Metrics::new()?);
     let (report, checked) = check::run(CheckMode::Drain, &settings, &keys, &clock, &metrics).await;

@@ -15,7 +15,7 @@ use crate::{
     store::{Store, events::Replay, files::StoreFiles},
 };
 
-/// Which events are delivered once more, and the daemon's settings.
+/// The arguments of `replay`: the events to deliver once more, and the daemon's settings.
 #[derive(Debug, Clone, Args)]
 pub struct ReplayArgs {
     #[command(flatten)]

@@ -4,10 +4,10 @@ use std::fmt;
 
 use alloy::primitives::Address;
 
-/// What was found about an account.
+/// The result of a check for one account.
 pub(super) type Found = (Address, Result<String, String>);
 
-/// What a line says.
+/// The mark in front of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mark {
     /// All is well.
@@ -64,7 +64,7 @@ impl Report {
         }
     }
 
-    /// Whether there is no cross.
+    /// Returns whether no check failed.
     pub fn is_good(&self) -> bool {
         self.lines.iter().all(|(mark, ..)| *mark != Mark::Cross)
     }

@@ -52,7 +52,7 @@ pub struct Settings {
     #[arg(long, env = "REGISTRY_ADDRESS", hide_env_values = true)]
     pub registry_address: Address,
 
-    /// What may be spent on gas in 24 hours, ETH
+    /// Budget for gas in 24 hours, ETH
     #[arg(long, env = "DAILY_GAS_BUDGET", hide_env_values = true, default_value = "0.05", value_parser = ether)]
     pub daily_gas_budget: Wei,
 
@@ -102,7 +102,8 @@ pub struct Settings {
     #[arg(long, env = "TRUSTED_PROXIES", hide_env_values = true, value_delimiter = ',', value_parser = parse_network)]
     pub trusted_proxies: Vec<IpNet>,
 
-    /// Which entry of X-Forwarded-For is the client, from the right; 0: the last one that is no trusted proxy
+    /// Position of the client in X-Forwarded-For, counted from the right; 0: the last entry that is no
+    /// trusted proxy
     #[arg(long, env = "TRUSTED_PROXY_HOPS", hide_env_values = true, default_value_t = 0)]
     pub trusted_proxy_hops: usize,
 
@@ -136,28 +137,28 @@ pub struct Settings {
     #[arg(long, env = "MAX_PENDING_PER_KEY", hide_env_values = true, default_value = "16", value_parser = count)]
     pub max_pending_per_key: usize,
 
-    /// From how many transactions of a key on, counted by the chain and without a receipt yet, receipts are
-    /// read by the block (eth_getBlockReceipts) instead of one by one; 0: never
+    /// Number of transactions of a key, counted by the chain and without a receipt yet, from which on
+    /// receipts are read by the block (eth_getBlockReceipts) instead of one by one; 0: never
     #[arg(long, env = "BLOCK_RECEIPTS_FROM", hide_env_values = true, default_value_t = 4)]
     pub block_receipts_from: usize,
 
-    /// How long a client waits for the receipt before it gets 202, seconds
+    /// Seconds that a client waits for the receipt before it gets 202
     #[arg(long, env = "RELAY_WAIT_SECONDS", hide_env_values = true, default_value = "30", value_parser = seconds)]
     pub relay_wait: Duration,
 
-    /// How long an accepted relay waits for RPC endpoints or a disk that fail, seconds; then it is dropped
+    /// Seconds that an accepted relay waits for RPC endpoints or a disk that fail; then it is dropped
     #[arg(long, env = "RELAY_RETRY_SECONDS", hide_env_values = true, default_value = "300", value_parser = seconds)]
     pub relay_retry: Duration,
 
-    /// How long an RPC endpoint may take to answer, seconds
+    /// Timeout of a call to an RPC endpoint, seconds
     #[arg(long, env = "RPC_TIMEOUT_SECONDS", hide_env_values = true, default_value = "10", value_parser = seconds)]
     pub rpc_timeout: Duration,
 
-    /// How long a signer outside this process may take for a signature, seconds
+    /// Timeout of a signature by a signer outside this process, seconds
     #[arg(long, env = "SIGNER_TIMEOUT_SECONDS", hide_env_values = true, default_value = "5", value_parser = seconds)]
     pub signer_timeout: Duration,
 
-    /// Where the journal lives; created if missing
+    /// Directory of the journal; created if missing
     #[arg(long, env = "RELAYER_DATA_DIR", hide_env_values = true, default_value = "relayer-data")]
     pub data_dir: PathBuf,
 
@@ -183,16 +184,16 @@ pub struct Settings {
     #[arg(long, env = "OTEL_SERVICE_NAME", hide_env_values = true, default_value = "relayer-daemon")]
     pub otel_service_name: String,
 
-    /// How often metrics are exported, milliseconds
+    /// Interval between exports of metrics, milliseconds
     #[arg(long, env = "OTEL_METRIC_EXPORT_INTERVAL", hide_env_values = true, default_value_t = 60_000,
           value_parser = clap::value_parser!(u64).range(100..=3_600_000))]
     pub otel_metric_interval: u64,
 
-    /// How log lines are written
+    /// Format of log lines
     #[arg(long, env = "LOG_FORMAT", hide_env_values = true, default_value = "text")]
     pub log_format: LogFormat,
 
-    /// How much is logged: error, warn, info, debug or trace
+    /// Lowest level that is logged: error, warn, info, debug or trace
     #[arg(long, env = "LOG_LEVEL", hide_env_values = true, default_value = "info")]
     pub log_level: tracing::Level,
 }
@@ -210,7 +211,7 @@ impl Settings {
     /// The RPC endpoints. clap's errors would quote them, and a URL may hold a provider's key.
     ///
     /// # Errors
-    /// Which of the entries is wrong; never its text.
+    /// The position of the entry that is wrong; never its text.
     pub fn endpoints(&self) -> Result<Vec<Url>, EndpointError> {
         self.rpc_url
             .split(',')
@@ -222,7 +223,7 @@ impl Settings {
     /// The OpenTelemetry collector, if there is one.
     ///
     /// # Errors
-    /// Which setting is wrong; never its text.
+    /// The name of the setting that is wrong; never its text.
     pub fn telemetry(&self) -> Result<Option<TelemetryTarget>, TelemetryError> {
         let Some(endpoint) = &self.otlp_endpoint else { return Ok(None) };
         let every = Duration::from_millis(self.otel_metric_interval);

@@ -25,7 +25,7 @@ pub struct Fees {
 /// The smallest priority fee offered: the default minimum of OP-stack nodes' mempools.
 pub const MIN_TIP: u128 = 1_000_000;
 
-/// By how many percent nodes want both fee fields of a replacement transaction raised.
+/// Percent by which nodes want both fee fields of a replacement transaction raised.
 const REPLACEMENT_PERCENT: u128 = 10;
 /// The highest offer of a replacement, as a multiple of the market's price.
 const MARKET_MULTIPLE: u128 = 4;
@@ -41,8 +41,8 @@ impl Market {
         self.price().saturating_mul(MARKET_MULTIPLE).min(cap)
     }
 
-    /// Whether a transaction with these fees is too cheap for the next block: by its price, or because others
-    /// pay far more of a tip than it does.
+    /// Returns whether a transaction with these fees is too cheap for the next block: by its price, or
+    /// because others pay far more of a tip than it does.
     pub fn has_outgrown(&self, fees: &Fees) -> bool {
         self.price() > fees.max_fee || self.tip > fees.tip.saturating_add(fees.tip / 2).max(MIN_TIP)
     }

@@ -29,7 +29,7 @@ impl TrustedProxies {
         &self.networks
     }
 
-    /// Whether an address is a trusted proxy's.
+    /// Returns whether an address is a trusted proxy's.
     pub fn trusts(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.networks.iter().any(|network| network.contains(&address))
@@ -64,7 +64,7 @@ fn address(text: &str) -> Option<IpAddr> {
 /// An entry of `TRUSTED_PROXIES`: an address or a network in CIDR notation.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason why it is refused.
 pub(crate) fn parse_network(text: &str) -> Result<IpNet, String> {
     let text = text.trim();
     let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));

@@ -39,16 +39,16 @@ use crate::{
     process::shutdown::{ShutdownSignal, stopped},
 };
 
-/// How long a client may take to send its headers; an idle connection is closed after the same time.
+/// Time in which a client must send its headers; an idle connection is closed after the same time.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a client may leave an answer unread once the socket's buffers are full.
+/// Time for which a client may leave an answer unread once the socket's buffers are full.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long answers in progress may take at shutdown.
+/// Time that answers in progress have to end at shutdown.
 const GRACE: Duration = Duration::from_secs(3);
 /// File descriptors reserved for the store, RPC connections and logs.
 const RESERVED_DESCRIPTORS: u64 = 256;
-/// How many new connections the kernel queues, at most `net.core.somaxconn`. With the usual 128 the kernel
-/// would drop the first attempts of a burst, and its clients would connect seconds later.
+/// Number of new connections that the kernel queues, at most `net.core.somaxconn`. With the usual 128 the
+/// kernel would drop the first attempts of a burst, and its clients would connect seconds later.
 const BACKLOG: u32 = 4_096;
 /// The least time between two log lines about refused connections.
 const REFUSALS_LOGGED_EVERY: Duration = Duration::from_secs(60);

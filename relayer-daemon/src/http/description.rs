@@ -11,7 +11,8 @@ use registry_core::{
     eth::abi::IAgentRegistry::attestComplianceCall,
     forward::{DOMAIN_NAME, DOMAIN_VERSION, ParseError, Refusal},
 };
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::shapes::{
     AccountStateBody, DomainBody, ExecutedBody, FailureBody, NonceBody, ReadyBody, RelayBody, StatusBody,
@@ -81,8 +82,8 @@ pub(crate) fn text(relayer: Particulars) -> String {
         "servers": [{ "url": "/" }],
         "security": [],
         "tags": [
-            { "name": "Relaying", "description": "Signing, sending, and what became of it." },
-            { "name": "Operations", "description": "For those who run or watch the relayer." },
+            { "name": "Relaying", "description": "Sign requests, send them, and follow them until they are final." },
+            { "name": "Operations", "description": "Run and monitor the relayer." },
         ],
         "paths": paths,
         "webhooks": webhooks,
@@ -90,26 +91,27 @@ pub(crate) fn text(relayer: Particulars) -> String {
     }))
 }
 
-/// On every answer.
+/// Headers of every answer.
 const EVERY: &[&str] = &["X-Request-Id", "Cache-Control"];
-/// On answers about one relay.
+/// Headers of answers about one relay.
 const OF_RELAY: &[&str] = &["X-Request-Id", "Cache-Control", "X-Relay-Id"];
-/// On answers that say when to come back.
+/// Headers of answers that say when to try again.
 const LATER: &[&str] = &["X-Request-Id", "Cache-Control", "Retry-After"];
 
 fn headers() -> Value {
     let text = |pattern: &str| json!({ "type": "string", "pattern": pattern });
     json!({
         "X-Request-Id": header(
-            "Names the request in the relayer's log. A client's own is taken over: 1 to 64 letters, digits, `-_.`.",
+            "The id of this HTTP request in the relayer's log. A client chooses it by sending the header itself, with 1 to \
+            64 letters, digits and `-_.`.",
             true,
             &text("^[0-9A-Za-z_.-]{1,64}$"),
             &json!("5f0c9e2ab17d43d8a1c2e3f405162738"),
         ),
-        "Cache-Control": header("Nothing here may be kept.", true, &json!({ "const": "no-store" }), &json!("no-store")),
+        "Cache-Control": header("Caches must not store the answer.", true, &json!({ "const": "no-store" }), &json!("no-store")),
         "X-Relay-Id": header("The relay's id.", false, &text("^0x[0-9a-f]{64}$"), &json!(ID.to_string())),
         "Retry-After": header(
-            "Seconds after which another try makes sense.",
+            "Seconds to wait before the next attempt.",
             true,
             &json!({ "type": "integer", "minimum": 0 }),
             &json!(180),
@@ -131,7 +133,7 @@ fn paths(schemas: &mut Schemas, relayer: Particulars) -> Value {
     })
 }
 
-/// What is posted to the webhook of an API key.
+/// The requests that the relayer posts to the webhook of an API key.
 fn webhooks(schemas: &mut Schemas) -> Value {
     let outcome = RelayOutcome::Executed { mined: MINED, agent_id: Some(U256::from(42)) };
     let id = "evt_5f0c9e2ab17d43d8a1c2e3f405162738";
@@ -146,32 +148,30 @@ fn webhooks(schemas: &mut Schemas) -> Value {
         "relayChanged": { "post": {
             "operationId": "relayChanged",
             "tags": [RELAYING],
-            "summary": "A relay that your API key sponsors has changed",
-            "description": "At least once, and in order per relay. Taken with any answer of 2xx within 10 seconds; else it is \
-                sent again, with backoff, for a day.",
+            "summary": "Reports a change of a relay that your API key sponsors.",
+            "description": "Each event is delivered at least once, and the events of one relay come in order. An event counts \
+                as delivered when the receiver answers with a status of 2xx within 10 seconds. Otherwise it is sent again, \
+                with exponential backoff, for 24 hours.",
             "parameters": [
                 header(
                     "X-Relayer-Signature",
-                    "HMAC-SHA256 over the time, a dot and the body, with the secret that both sides know.",
+                    "The time of the attempt, `t`, in unix seconds, and `v1`, the HMAC-SHA256 of that time, a dot and the \
+                    body under the webhook's secret.",
                     "^t=[0-9]+,v1=[0-9a-f]{64}$",
                 ),
-                header("X-Relayer-Event", "The event's id.", "^evt_[0-9a-f]{32}$"),
+                header("X-Relayer-Event", "The event's id, the same in every attempt.", "^evt_[0-9a-f]{32}$"),
             ],
-            "requestBody": { "required": true, "content": body(&schemas.of::<EventBody<'_>>(), &example) },
-            "responses": { "2XX": { "description": "You have it." } },
+            "requestBody": { "required": true, "content": schemas.answer(&example) },
+            "responses": { "2XX": { "description": "The receiver has taken the event; it is not sent again." } },
         } },
     })
 }
 
-fn relay(schemas: &mut Schemas) -> Value {
-    let executed = body(&schemas.of::<ExecutedBody>(), &ExecutedBody::new(ID, &MINED, Some(U256::from(42))));
+fn relay(schemas: &mut Schemas) -> Operation {
+    let executed = schemas.answer(&ExecutedBody::new(ID, &MINED, Some(U256::from(42))));
     let pending = RelayRecord { outcome: None, finality: None, hashes: vec![MINED.tx_hash] };
-    let pending = body(&schemas.of::<RelayBody<'_>>(), &RelayBody::new(ID, &pending, HEAD));
+    let pending = schemas.answer(&RelayBody::new(ID, &pending, HEAD));
     let answer = |description, content| linked(response(description, OF_RELAY, content), "getRelay", "/id");
-    let answers = vec![
-        ("200", answer("It was executed.", &executed)),
-        ("202", answer("It goes on, whether you wait or not.", &pending)),
-    ];
     let elsewhere = [
         InvalidId,
         InvalidWait,
@@ -184,16 +184,21 @@ fn relay(schemas: &mut Schemas) -> Value {
     ];
     let failures: Vec<ErrorCode> =
         ErrorCode::ALL.iter().copied().filter(|code| !elsewhere.contains(code)).collect();
-    let content =
-        json!({ "application/json": { "schema": { "$ref": "#/components/schemas/SignedRequest" } } });
-    let request = ("requestBody", json!({ "required": true, "content": content }));
-    let mut relay =
-        operation("relay", RELAYING, "Executes a signed request", Some(request), answers, &failures);
-    // Without a key, or with one: the relayer's policy says which.
-    if let Some(relay) = relay.as_object_mut() {
-        relay.insert("security".to_owned(), json!([{}, { API_KEY: [] }]));
-    }
-    relay
+    let content = json_content(&json!({ "$ref": "#/components/schemas/SignedRequest" }));
+    Operation::new("relay", RELAYING, "Executes a signed request and waits for its receipt.")
+        // Without a key, or with one: the relayer's policy says which.
+        .with("security", json!([{}, { API_KEY: [] }]))
+        .with("requestBody", json!({ "required": true, "content": content }))
+        .answer("200", answer("The request was executed.", &executed))
+        .answer(
+            "202",
+            answer(
+                "The request was accepted, and is not mined yet. The relay goes on without the client; \
+                `GET /relay/{id}` returns its state.",
+                &pending,
+            ),
+        )
+        .failing(&failures)
 }
 
 /// The name of the security scheme.
@@ -203,18 +208,18 @@ fn api_key() -> Value {
     json!({
         "type": "http",
         "scheme": "bearer",
-        "description": "An API key of the relayer's operator. A relayer may take requests without one, and ignores keys \
-            where it has none.",
+        "description": "An API key that the relayer's operator has issued. The operator's policy decides whether requests \
+            need one; a relayer without a policy ignores it.",
     })
 }
 
-fn relay_state(schemas: &mut Schemas) -> Value {
+fn relay_state(schemas: &mut Schemas) -> Operation {
     let outcome = RelayOutcome::Reverted { mined: MINED, failure: Failure::reverted("Agent not active") };
     let finality = Some(Finality::Safe);
     let record = RelayRecord { outcome: Some(outcome), finality, hashes: vec![MINED.tx_hash] };
-    let answers = ok("Its state.", &body(&schemas.of::<RelayBody<'_>>(), &RelayBody::new(ID, &record, HEAD)));
+    let content = schemas.answer(&RelayBody::new(ID, &record, HEAD));
     let id = json!({
-        "description": "The request's EIP-712 digest.",
+        "description": "The relay's id: the EIP-712 digest of its request.",
         "type": "string",
         "format": "relay-id",
         "pattern": "^0x[0-9a-fA-F]{64}$",
@@ -222,51 +227,57 @@ fn relay_state(schemas: &mut Schemas) -> Value {
     let wait = json!({
         "name": "wait",
         "in": "query",
-        "description": "Answers once the relay is this final, or as things stand after a while.",
+        "description": "Delays the answer until the relay has this finality or is dropped. After the relayer's time limit \
+            (30 seconds by default) the answer has the state as it is then.",
         "schema": { "enum": ["latest", "safe", "finalized"] },
         "example": "latest",
     });
-    let failures =
-        [InvalidId, InvalidWait, RelayNotFound, NotFound, IpRateLimited, JournalFailed, StoreUnavailable];
-    let id = parameter("id", &id, &ID).map(|(name, mut parameters)| {
-        parameters.as_array_mut().into_iter().for_each(|parameters| parameters.push(wait.clone()));
-        (name, parameters)
-    });
-    operation("getRelay", RELAYING, "What became of a request", id, answers, &failures)
+    Operation::new("getRelay", RELAYING, "Returns the state of a relay.")
+        .with("parameters", json!([parameter("id", &id, &ID), wait]))
+        .ok("The relay's state, transactions and finality.", &content)
+        .failing(&[InvalidId, InvalidWait, RelayNotFound, NotFound])
+        .failing(&[IpRateLimited, JournalFailed, StoreUnavailable])
 }
 
-fn nonce(schemas: &mut Schemas) -> Value {
-    let nonce = NonceBody { address: SIGNER, nonce: U256::from(5), next: U256::from(6) };
-    let answers = ok("Its nonces.", &body(&schemas.of::<NonceBody>(), &nonce));
-    let signer = parameter("address", &address("The signer."), &SIGNER);
-    let failures =
-        [InvalidAddress, NotFound, IpRateLimited, RpcFailed, RpcTimeout, JournalFailed, StoreUnavailable];
-    operation("getNonce", RELAYING, "The nonce to sign with", signer, answers, &failures)
+/// Failures of operations that read the chain and the store.
+const CHAIN_READ: [ErrorCode; 5] = [IpRateLimited, RpcFailed, RpcTimeout, JournalFailed, StoreUnavailable];
+
+fn nonce(schemas: &mut Schemas) -> Operation {
+    let content = schemas.answer(&NonceBody { address: SIGNER, nonce: U256::from(5), next: U256::from(6) });
+    Operation::new("getNonce", RELAYING, "Returns the nonce to sign the next request with.")
+        .with("parameters", json!([parameter("address", &address("The signer's address."), &SIGNER)]))
+        .ok("The signer's nonce on chain, and the next one to sign with.", &content)
+        .failing(&[InvalidAddress, NotFound])
+        .failing(&CHAIN_READ)
 }
 
-fn domain(schemas: &mut Schemas, relayer: Particulars) -> Value {
-    let domain = DomainBody {
+fn domain(schemas: &mut Schemas, relayer: Particulars) -> Operation {
+    let content = schemas.answer(&DomainBody {
         name: DOMAIN_NAME,
         version: DOMAIN_VERSION,
         chain_id: relayer.chain_id,
         verifying_contract: relayer.forwarder,
-    };
-    let answers = ok("The domain.", &body(&schemas.of::<DomainBody>(), &domain));
-    operation("getDomain", RELAYING, "The EIP-712 domain to sign for", None, answers, &[])
+    });
+    Operation::new("getDomain", RELAYING, "Returns the EIP-712 domain to sign requests for.")
+        .ok("The forwarder's EIP-712 domain.", &content)
 }
 
-fn status(schemas: &mut Schemas) -> Value {
-    let answers = ok("As things stand.", &json_content(&schemas.of::<StatusBody>()));
-    let failures = [IpRateLimited, RpcFailed, RpcTimeout, JournalFailed, StoreUnavailable];
-    operation("getStatus", OPERATIONS, "Accounts, budget, limits and queue", None, answers, &failures)
+fn status(schemas: &mut Schemas) -> Operation {
+    let content = json_content(&schemas.of::<StatusBody>());
+    Operation::new("getStatus", OPERATIONS, "Returns the relayer's accounts, gas budget, limits and queue.")
+        .ok("The relayer's accounts, gas budget, limits and queue now.", &content)
+        .failing(&CHAIN_READ)
 }
 
-fn live() -> Value {
-    let answers = ok("It does.", &flag("live"));
-    operation("isLive", OPERATIONS, "Whether the relayer runs", None, answers, &[])
+fn live() -> Operation {
+    let schema =
+        json!({ "type": "object", "properties": { "live": { "const": true } }, "required": ["live"] });
+    let content = body(&schema, &json!({ "live": true }));
+    Operation::new("isLive", OPERATIONS, "Reports that the relayer's process runs.")
+        .ok("The process runs.", &content)
 }
 
-fn ready(schemas: &mut Schemas) -> Value {
+fn ready(schemas: &mut Schemas) -> Operation {
     let codes = [
         ShuttingDown,
         JournalFailed,
@@ -277,80 +288,89 @@ fn ready(schemas: &mut Schemas) -> Value {
         AccountDelegated,
         GasBudgetExhausted,
     ];
-    // One status for all codes, whatever their own is.
     let accounts = vec![AccountStateBody { address: SIGNER, state: AccountState::Ready }];
-    let ready = ReadyBody { ready: true, accounts };
-    let mut answers = ok("They do.", &body(&schemas.of::<ReadyBody>(), &ready));
-    answers.push(("503", failure(503, &codes)));
-    operation("isReady", OPERATIONS, "Whether requests make sense now", None, answers, &[])
+    let content = schemas.answer(&ReadyBody { ready: true, accounts });
+    Operation::new("isReady", OPERATIONS, "Reports whether the relayer can execute requests now.")
+        .ok("The relayer can execute requests.", &content)
+        // One status for all codes, whatever their own is.
+        .answer("503", failure(503, &codes))
 }
 
-fn metrics() -> Value {
+fn metrics() -> Operation {
     let content = json!({ "text/plain": { "schema": { "type": "string" } } });
-    let answers = ok("Every metric, in Prometheus's text format.", &content);
-    operation("getMetrics", OPERATIONS, "Metrics", None, answers, &[])
+    Operation::new("getMetrics", OPERATIONS, "Returns the relayer's metrics.")
+        .ok("All metrics, in Prometheus's text format.", &content)
 }
 
-fn description() -> Value {
-    let answers = ok("An OpenAPI document.", &json_content(&json!({ "type": "object" })));
-    operation("getDescription", OPERATIONS, "This description", None, answers, &[])
+fn description() -> Operation {
+    Operation::new("getDescription", OPERATIONS, "Returns this description.")
+        .ok("An OpenAPI document.", &json_content(&json!({ "type": "object" })))
 }
 
 const RELAYING: &str = "Relaying";
 const OPERATIONS: &str = "Operations";
 
-/// An answer of 200.
-fn ok(description: &str, content: &Value) -> Vec<(&'static str, Value)> {
-    vec![("200", response(description, EVERY, content))]
-}
-
 fn json_content(schema: &Value) -> Value {
     json!({ "application/json": { "schema": schema } })
 }
 
-/// An operation that `takes` parameters or a body, with its answers, and its failures by their codes' status.
-fn operation(
-    id: &str,
-    tag: &str,
-    summary: &str,
-    takes: Option<(&str, Value)>,
-    answers: Vec<(&str, Value)>,
-    failures: &[ErrorCode],
-) -> Value {
-    let owned = |(name, value): (&str, Value)| (name.to_owned(), value);
-    let mut responses: Map<String, Value> = answers.into_iter().map(owned).collect();
-    for status in failures.iter().map(|code| code.status()) {
-        let codes: Vec<_> = failures.iter().copied().filter(|code| code.status() == status).collect();
-        responses.insert(status.to_string(), failure(status, &codes));
+/// An operation, built member by member.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct Operation(Value);
+
+impl Operation {
+    fn new(id: &str, tag: &str, summary: &str) -> Self {
+        Self(json!({ "operationId": id, "tags": [tag], "summary": summary, "responses": {} }))
     }
-    let rest = [
-        ("operationId", json!(id)),
-        ("tags", json!([tag])),
-        ("summary", json!(summary)),
-        ("responses", responses.into()),
-    ];
-    Value::Object(takes.into_iter().chain(rest).map(owned).collect())
+
+    fn with(mut self, member: &str, value: Value) -> Self {
+        self.0[member] = value;
+        self
+    }
+
+    fn answer(mut self, status: &str, response: Value) -> Self {
+        self.0["responses"][status] = response;
+        self
+    }
+
+    fn ok(self, description: &str, content: &Value) -> Self {
+        self.answer("200", response(description, EVERY, content))
+    }
+
+    /// Adds a response for the codes of each status.
+    fn failing(mut self, failures: &[ErrorCode]) -> Self {
+        for status in failures.iter().map(|code| code.status()) {
+            let codes: Vec<_> = failures.iter().copied().filter(|code| code.status() == status).collect();
+            self = self.answer(&status.to_string(), failure(status, &codes));
+        }
+        self
+    }
 }
 
-/// The one parameter of a path.
-fn parameter(name: &str, schema: &Value, example: &impl ToString) -> Option<(&'static str, Value)> {
-    let parameter = json!({
-        "name": name, "in": "path", "required": true, "schema": schema, "example": example.to_string(),
-    });
-    Some(("parameters", json!([parameter])))
+/// A parameter in a path.
+fn parameter(name: &str, schema: &Value, example: &impl ToString) -> Value {
+    json!({ "name": name, "in": "path", "required": true, "schema": schema, "example": example.to_string() })
 }
 
 /// A response for errors with these codes, all of this status.
 fn failure(status: u16, codes: &[ErrorCode]) -> Value {
     let description = match status {
-        400 => "The request cannot be read.",
-        401 => "The signature or the API key is not good, or not any more.",
-        403 => "Not for this relayer.",
-        404 => "There is no such relay or path.",
-        408 | 413 => "The body is too slow or too large.",
-        429 => "Too much was asked for.",
-        503 => "Not now.",
-        _ => "The contract, the chain or the relayer failed.",
+        400 => "A parameter or the body is malformed; `error` names the rule that it breaks.",
+        401 => "The signature, the nonce, the deadline or the API key is not valid.",
+        403 => {
+            "The relayer does not execute this request: its target, value, function or signer is not allowed."
+        }
+        404 => "The relay or the path does not exist.",
+        408 => "The body did not arrive within 10 seconds.",
+        413 => "The body is larger than 65,536 bytes.",
+        429 => {
+            "A rate limit or a gas budget is used up. `Retry-After` has the seconds until the next attempt."
+        }
+        503 => {
+            "The relayer cannot execute requests now. `Retry-After` has the seconds until the next attempt."
+        }
+        _ => "The call reverted, or the chain, the journal or the signer failed; `code` says which.",
     };
     let names: Vec<&str> = codes.iter().map(|code| code.name()).collect();
     let examples = [
@@ -369,23 +389,15 @@ fn failure(status: u16, codes: &[ErrorCode]) -> Value {
     response(description, headers, &error(&names, &json!(example)))
 }
 
-/// A body with one property that is always true.
-fn flag(name: &str) -> Value {
-    let schema = json!({ "type": "object", "properties": { name: { "const": true } }, "required": [name] });
-    body(&schema, &json!({ name: true }))
-}
-
 /// The body of `POST /relay`.
 fn signed_request(relayer: Particulars) -> Value {
     let call = json!({
-        "description": "A call of one of the registry's functions that change it; views are not relayed.",
+        "description": "The ABI-encoded call of a registry function that changes state. Views are not relayed.",
         "type": "string",
         "pattern": "^0x([0-9a-fA-F]{2})*$",
     });
-    let bytes =
-        |count: &str| json!({ "type": "string", "pattern": format!("^0x([0-9a-fA-F]{{2}}){count}$") });
     json!({
-        "description": "A request and its signature. Fields besides these are ignored.",
+        "description": "A request to the forwarder and its EIP-712 signature. Other fields are ignored.",
         "type": "object",
         "required": ["request", "signature"],
         "properties": {
@@ -393,19 +405,23 @@ fn signed_request(relayer: Particulars) -> Value {
                 "type": "object",
                 "required": ["from", "to", "value", "gas", "nonce", "deadline", "data"],
                 "properties": {
-                    "from": address("The signer: the agent's wallet, its creator, or who is liable for it."),
-                    "to": address(&format!("The registry: {}.", relayer.registry)),
-                    "value": number("Wei; only 0 is relayed.", 256),
+                    "from": address("The signer: the agent's wallet, its creator, or the person liable for it."),
+                    "to": address(&format!("The registry, {}.", relayer.registry)),
+                    "value": number("The value of the call in wei; it must be 0.", 256),
                     "gas": number(
-                        &format!("What the inner call may use: at most {}.", relayer.max_gas),
+                        &format!("The gas limit of the call to the registry; at most {}.", relayer.max_gas),
                         256,
                     ),
-                    "nonce": number("The signer's next nonce.", 256),
-                    "deadline": number("Unix seconds; 0 is none.", 48),
+                    "nonce": number("The signer's next nonce, which `GET /nonce/{address}` returns.", 256),
+                    "deadline": number("The last unix second at which the request is valid; 0 is no deadline.", 48),
                     "data": call,
                 },
             },
-            "signature": bytes("{65}"),
+            "signature": {
+                "description": "The signer's EIP-712 signature of the request: 65 bytes, with `v` 27 or 28 and a low `s`.",
+                "type": "string",
+                "pattern": "^0x([0-9a-fA-F]{2}){65}$",
+            },
         },
         "example": {
             "request": {
@@ -425,7 +441,7 @@ fn signed_request(relayer: Particulars) -> Value {
 /// An address in a request.
 fn address(description: &str) -> Value {
     json!({
-        "description": format!("{description} In lower case, in upper case, or with its EIP-55 checksum."),
+        "description": format!("{description} Lower case, upper case, or mixed case with the EIP-55 checksum."),
         "type": "string",
         "format": "ethereum-address",
         "pattern": "^0x[0-9a-fA-F]{40}$",

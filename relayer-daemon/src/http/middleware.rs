@@ -1,4 +1,4 @@
-//! What every answer gets: a request id, CORS headers, a log line, a metric.
+//! Middleware for every answer: a request id, CORS headers, a log line, a metric.
 
 use std::{
     convert::Infallible,

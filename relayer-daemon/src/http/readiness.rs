@@ -1,4 +1,4 @@
-//! Whether requests make sense now, for `GET /readyz`. The monitor reports the facts.
+//! The state behind `GET /readyz`: ready, or the reason why not. The monitor reports the facts.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -7,9 +7,10 @@ use std::{
 
 use crate::outcome::{ErrorCode, Failure};
 
-/// How long the chain may be silent before the daemon is not ready.
+/// Silence of the chain after which the daemon is not ready.
 const CHAIN_SILENCE: Duration = Duration::from_secs(60);
-/// How long the sender may finish no round; an idle one makes a round every 15 seconds.
+/// Time without a finished round of the sender after which the daemon is not ready; an idle sender makes a
+/// round every 15 seconds.
 const SENDER_SILENCE: Duration = Duration::from_secs(45);
 
 /// The daemon's ability to relay. Clones share it.
@@ -25,9 +26,9 @@ struct Facts {
     chain_answered: Instant,
     /// Finished rounds of the sender, and when the number last grew.
     sender_rounds: (u64, Instant),
-    /// Why no account can take relays, if none can.
+    /// The reason why no account can take relays, if none can.
     accounts: Result<(), Failure>,
-    /// Why the store could not be written, if so.
+    /// The reason why the store could not be written, if so.
     store: Result<(), Failure>,
     /// Seconds until a spent budget is fresh again.
     budget_spent: Option<u64>,
@@ -87,10 +88,10 @@ impl RelayerReadiness {
         self.lock().stopping = true;
     }
 
-    /// Whether requests make sense now.
+    /// Checks that the daemon is ready for requests.
     ///
     /// # Errors
-    /// Why not; the worst reason first.
+    /// The worst reason why it is not.
     pub fn check(&self) -> Result<(), Failure> {
         self.lock().check(Instant::now())
     }

@@ -43,35 +43,35 @@ use crate::{
 
 /// The largest body accepted, bytes.
 pub const MAX_BODY: usize = 64 * 1024;
-/// How much of a body that is too large is drained, so that a client that is still writing reads the 413.
+/// Bytes of a too large body that are drained, so that a client that is still writing reads the 413.
 const DISCARDED: usize = 1024 * 1024;
-/// How long draining may take.
+/// Timeout of draining.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a body may take to arrive.
+/// Time in which a body must arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The header that names a relay.
 pub const RELAY_ID: &str = "x-relay-id";
 
-/// What the handlers share.
+/// The parts that the handlers share.
 #[derive(Debug)]
 pub struct App {
     /// The pipeline.
     pub relayer: Arc<Relayer>,
     /// The store with a reader for clients, so that no client holds up the sender.
     pub store: Arc<Store>,
-    /// What `/metrics` says of the store: it has no limit of its own.
+    /// The figures of the store in `/metrics`, which has no rate limit of its own.
     pub facts: FactsCache,
-    /// Whether requests make sense now.
+    /// The state behind `/readyz`.
     pub readiness: RelayerReadiness,
     /// The chain's id.
     pub chain_id: u64,
-    /// How long a client waits for the receipt.
+    /// Time that a client waits for the receipt.
     pub relay_wait: Duration,
     /// The trusted proxies.
     pub proxies: TrustedProxies,
 }
 
-/// What the store says of the budget and the oldest pending relay, at most a second old.
+/// The store's budget and oldest pending relay, at most a second old.
 pub type FactsCache = BriefCache<(), (Budget, Option<u64>)>;
 
 impl App {
@@ -107,7 +107,7 @@ impl App {
 #[derive(Debug, Clone, Copy)]
 pub struct Peer(pub SocketAddr);
 
-/// Which route answered, put into each response for the metrics.
+/// The route that answered, put into each response for the metrics.
 #[derive(Debug, Clone, Copy)]
 pub struct RouteName(pub &'static str);
 
@@ -216,7 +216,7 @@ where
         .map_err(|_| Failure::of(ErrorCode::BodyTimeout))??;
 
     let relayer = &app.relayer;
-    // What is no text is no key.
+    // A header that is no text holds no key.
     let authorization = headers.get(header::AUTHORIZATION).map(|header| header.to_str().unwrap_or_default());
     let AcceptedRelay { id, waiting } = relayer.accept(&body, client, authorization).await?;
     let outcome = outcome_within(waiting, relayer.stopping.clone(), app.relay_wait).await;

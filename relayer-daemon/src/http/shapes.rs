@@ -15,33 +15,33 @@ use crate::{
 /// The pattern of wei.
 const WHOLE: &str = r"^\d+$";
 
-/// The EIP-712 domain to sign for, and nothing else.
+/// The forwarder's EIP-712 domain, for which requests are signed.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Domain")]
 pub(crate) struct DomainBody {
-    /// The domain's name.
+    /// The name of the domain.
     pub(crate) name: &'static str,
-    /// Its version.
+    /// The version of the domain.
     pub(crate) version: &'static str,
     /// The chain's id (EIP-155).
     pub(crate) chain_id: u64,
-    /// The forwarder.
+    /// The address of the forwarder contract.
     #[serde(with = "json::Checksummed")]
     pub(crate) verifying_contract: Address,
 }
 
-/// A signer's nonces.
+/// The nonces of a signer.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Nonce")]
 pub(crate) struct NonceBody {
-    /// The signer.
+    /// The address of the signer.
     #[serde(with = "json::Checksummed")]
     pub(crate) address: Address,
-    /// The forwarder's nonce on chain.
+    /// The signer's nonce in the forwarder contract.
     #[serde(with = "json::Integer")]
     pub(crate) nonce: U256,
-    /// The nonce of the next request, relays in flight counted.
+    /// The nonce to sign the next request with: relays in flight are counted.
     #[serde(with = "json::Integer")]
     pub(crate) next: U256,
 }
@@ -51,28 +51,28 @@ pub(crate) struct NonceBody {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Status")]
 pub(crate) struct StatusBody {
-    /// The first account that pays.
+    /// The address of the first paying account.
     #[serde(with = "json::Checksummed")]
     pub(crate) relayer: Address,
-    /// Its balance in ETH.
+    /// The account's balance in ETH.
     #[schemars(extend("pattern" = r"^\d+\.\d{18}$"))]
     pub(crate) balance: String,
-    /// Its balance in wei.
+    /// The account's balance in wei.
     #[schemars(extend("pattern" = WHOLE))]
     pub(crate) balance_wei: String,
-    /// All accounts that pay.
+    /// All paying accounts.
     pub(crate) accounts: Vec<AccountBody>,
     /// The chain's id (EIP-155).
     pub(crate) chain_id: u64,
-    /// The only contract that requests may call.
+    /// The address of the registry, the only contract that requests may call.
     #[serde(with = "json::Checksummed")]
     pub(crate) registry: Address,
-    /// The forwarder.
+    /// The address of the forwarder contract.
     #[serde(with = "json::Checksummed")]
     pub(crate) forwarder: Address,
-    /// What may be spent on gas.
+    /// The budget for gas.
     pub(crate) gas_budget: GasBudgetBody,
-    /// What a client and a request may ask for.
+    /// The limits for clients and requests.
     pub(crate) limits: LimitsBody,
     /// The relays in flight at this daemon.
     pub(crate) queue: QueueBody,
@@ -83,40 +83,40 @@ pub(crate) struct StatusBody {
     pub(crate) version: &'static str,
 }
 
-/// Several daemons that share a journal.
+/// A fleet: several daemons that share a journal.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Fleet")]
 pub(crate) struct FleetBody {
-    /// How many daemons live.
+    /// The number of daemons that are running.
     pub(crate) daemons: usize,
-    /// The accounts that any of them sends from now.
+    /// The number of accounts that one of the daemons holds and sends from.
     pub(crate) leases: usize,
-    /// The relays of all daemons that have not ended.
+    /// The number of relays of all daemons that have not ended.
     pub(crate) pending: u64,
 }
 
-/// An account that pays.
+/// An account that pays for transactions.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Account")]
 pub(crate) struct AccountBody {
-    /// The account.
+    /// The address of the account.
     #[serde(with = "json::Checksummed")]
     pub(crate) address: Address,
-    /// Whether it gets requests.
+    /// The state of the account: `ready` if it gets new requests, or else the reason why it gets none.
     pub(crate) state: AccountState,
-    /// Its balance in ETH.
+    /// The account's balance in ETH.
     #[schemars(extend("pattern" = r"^\d+\.\d{18}$"))]
     pub(crate) balance: String,
-    /// Its balance in wei.
+    /// The account's balance in wei.
     #[schemars(extend("pattern" = WHOLE))]
     pub(crate) balance_wei: String,
-    /// Its transactions that wait to be mined.
+    /// The number of the account's transactions that wait to be mined.
     pub(crate) pending: usize,
 }
 
-/// Requests make sense now.
+/// The relayer can execute requests.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Ready")]
@@ -124,52 +124,52 @@ pub(crate) struct ReadyBody {
     /// Always true.
     #[schemars(extend("const" = true))]
     pub(crate) ready: bool,
-    /// The accounts that pay, with whether each gets requests.
+    /// All paying accounts with their states.
     pub(crate) accounts: Vec<AccountStateBody>,
 }
 
-/// Whether an account gets requests.
+/// The state of a paying account.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "AccountReadiness")]
 pub(crate) struct AccountStateBody {
-    /// The account.
+    /// The address of the account.
     #[serde(with = "json::Checksummed")]
     pub(crate) address: Address,
-    /// Whether it gets requests.
+    /// The state of the account: `ready` if it gets new requests, or else the reason why it gets none.
     pub(crate) state: AccountState,
 }
 
-/// What may be spent on gas in 24 hours.
+/// The budget for gas in a window of 24 hours, which begins with the first use.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "GasBudget")]
 pub(crate) struct GasBudgetBody {
-    /// The budget.
+    /// The whole budget, wei.
     #[schemars(extend("pattern" = WHOLE))]
     pub(crate) limit_wei: String,
-    /// What was paid, and what transactions in flight may cost at worst.
+    /// The used part, wei: fees paid in this window and fees reserved for relays in flight.
     #[schemars(extend("pattern" = WHOLE))]
     pub(crate) used_wei: String,
-    /// What is left.
+    /// The unused part, wei.
     #[schemars(extend("pattern" = WHOLE))]
     pub(crate) remaining_wei: String,
-    /// When the window ends; `null` while nothing is used.
+    /// The end of the window; `null` while nothing is used.
     pub(crate) resets_at: Option<Timestamp>,
 }
 
-/// What a client and a request may ask for.
+/// The limits for clients and requests.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Limits")]
 pub(crate) struct LimitsBody {
-    /// Requests an hour from one address; 0 is no limit.
+    /// Requests per hour from one IP address; 0 means no limit.
     pub(crate) per_ip_per_hour: u32,
-    /// Requests an hour by one signer; 0 is no limit.
+    /// Requests per hour by one signer; 0 means no limit.
     pub(crate) per_signer_per_hour: u32,
-    /// The largest `request.gas`.
+    /// The largest `request.gas`, gas units.
     pub(crate) max_request_gas: u64,
-    /// The largest body.
+    /// The largest body of a request, bytes.
     pub(crate) max_body_bytes: usize,
 }
 
@@ -178,25 +178,25 @@ pub(crate) struct LimitsBody {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Queue")]
 pub(crate) struct QueueBody {
-    /// How many.
+    /// The number of relays in flight.
     pub(crate) depth: usize,
-    /// Since when the oldest waits; `null` where there is none.
+    /// Seconds for which the oldest of them has waited; `null` if none is in flight.
     pub(crate) oldest_pending_seconds: Option<u64>,
 }
 
-/// A request that was executed.
+/// The result of a request that was executed.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Executed")]
 pub(crate) struct ExecutedBody {
     /// Always true.
     success: bool,
-    /// The request's EIP-712 digest.
+    /// The relay's id: the EIP-712 digest of its request.
     #[serde(with = "json::Hash")]
     id: B256,
     #[serde(flatten)]
     mined: MinedTransaction,
-    /// The agent that the call registered, if it did.
+    /// The id of the agent that the call registered; absent if it registered none.
     #[serde(skip_serializing_if = "Option::is_none")]
     agent_id: Option<AgentId>,
 }
@@ -207,17 +207,17 @@ impl ExecutedBody {
     }
 }
 
-/// What became of a request.
+/// A relay: a request, its state and its transactions.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Relay")]
 pub(crate) struct RelayBody<'a> {
     #[serde(flatten)]
     state: RelayState<'a>,
-    /// Blocks from its own to the newest, both counted.
+    /// The number of blocks from the relay's own to the newest one, both counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     confirmations: Option<u64>,
-    /// Every transaction tried, oldest first.
+    /// The hashes of all transactions that were signed for the relay, oldest first.
     #[schemars(with = "Vec<json::Hash>")]
     tx_hashes: &'a [B256],
 }
@@ -231,13 +231,13 @@ impl<'a> RelayBody<'a> {
     }
 }
 
-/// An error.
+/// An error, as a message and as a stable code.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Error")]
 pub(crate) struct FailureBody<'a> {
-    /// What is wrong, in words that may change.
+    /// The message, for people; its wording may change.
     pub(crate) error: &'a str,
-    /// What is wrong, to a program.
+    /// The code, for programs; its meaning never changes.
     pub(crate) code: ErrorCode,
 }
 

@@ -12,7 +12,7 @@ use crate::{
     store::{RelayRecord, Store},
 };
 
-/// How often the store is asked: what is final changes once a minute.
+/// Interval between reads of the store: finality changes once a minute.
 const POLL: Duration = Duration::from_secs(1);
 
 /// The finality that a query's `wait` names; `None` without one.
@@ -29,7 +29,7 @@ pub(super) fn wanted(query: &str) -> Result<Option<Finality>, Failure> {
     })
 }
 
-/// Whether there is nothing to wait for.
+/// Returns whether there is nothing to wait for.
 fn is_reached(record: &RelayRecord, wanted: Option<Finality>) -> bool {
     let is_dropped = matches!(record.outcome, Some(RelayOutcome::Dropped { .. }));
     let reached = |wanted| record.outcome.is_some() && record.finality >= Some(wanted);

@@ -24,7 +24,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 pub enum ErrorCode {
-    /// The body is no JSON object, or names a field twice.
+    /// The body is not a JSON object, or names a field twice.
     InvalidJson,
     /// `request` or `signature` is absent, `null` or empty.
     MissingRequestOrSignature,
@@ -38,17 +38,17 @@ pub enum ErrorCode {
     InvalidWait,
     /// The address is not 0x and 40 hexadecimal digits, or its checksum is wrong.
     InvalidAddress,
-    /// The body ended before its time.
+    /// The body ended early.
     BodyBroken,
-    /// Something else is wrong with the request.
+    /// The request is malformed in another way.
     BadRequest,
     /// The signature is not `request.from`'s for this domain.
     InvalidSignature,
-    /// The forwarder refuses it: fetch the nonce and sign again.
+    /// The forwarder refuses the request: fetch the nonce and sign again.
     InvalidSignatureOrNonce,
-    /// This very request was carried out before.
+    /// The same request was executed before.
     AlreadyRelayed,
-    /// `request.deadline` is over.
+    /// `request.deadline` has passed.
     DeadlinePassed,
     /// `request.to` is not the registry.
     TargetNotAllowed,
@@ -66,39 +66,40 @@ pub enum ErrorCode {
     SignerNotSponsored,
     /// The API key does not sponsor this function.
     FunctionNotSponsored,
-    /// The operator's service said no; the message is its reason.
+    /// The operator's service denied sponsorship; the message is its reason.
     SponsorshipDenied,
     /// The operator's service sponsors less gas than `request.gas`.
     GasNotSponsored,
-    /// The operator's service gave no answer; nothing was sent, and another try makes sense.
+    /// The operator's service gave no answer. Nothing was sent; try again shortly.
     SponsorshipUndecided,
-    /// No such relay, or one long forgotten.
+    /// The relay does not exist, or was deleted after its retention.
     RelayNotFound,
-    /// No such path.
+    /// The path does not exist.
     NotFound,
-    /// The path has no such method; `Allow` has those it has.
+    /// The path does not have this method; the header `Allow` lists its methods.
     MethodNotAllowed,
     /// The body took too long to arrive.
     BodyTimeout,
-    /// The body is larger than any request.
+    /// The body is larger than 65,536 bytes.
     BodyTooLarge,
-    /// Too many requests from one address.
+    /// The rate limit of the client's IP address is used up.
     IpRateLimited,
-    /// Too many requests by one signer.
+    /// The rate limit of the signer is used up.
     SignerRateLimited,
-    /// Too many requests with one API key.
+    /// The rate limit of the API key is used up.
     KeyRateLimited,
-    /// The API key has used its gas of the day, or what is left of it is less than this request may use.
+    /// The API key's gas of the day is used up, or the rest is less than this request may use.
     KeyGasExhausted,
-    /// Today's gas is spent.
+    /// The relayer's gas budget of the day is spent.
     GasBudgetExhausted,
-    /// One signer, client or network has used its share of today's gas.
+    /// The signer, client or network has used its share of the day's gas budget.
     BudgetShareExhausted,
-    /// What is left of today's gas, or of a share of it, does not cover this request; a cheaper one fits.
+    /// The rest of the day's gas budget, or of a share of it, does not cover this request; a cheaper one
+    /// fits.
     BudgetTooSmall,
-    /// The contract said no; the message is its reason.
+    /// The registry reverted the call; the message is its reason.
     CallReverted,
-    /// The transaction reverted as a whole, and the forwarder has not used the request: it may be sent again.
+    /// The transaction reverted as a whole and the forwarder has not used the request: it may be sent again.
     ForwarderRefused,
     /// No RPC endpoint gave an answer; nothing was sent.
     RpcFailed,
@@ -110,23 +111,23 @@ pub enum ErrorCode {
     JournalFailed,
     /// The database that holds the journal does not answer; nothing was sent.
     StoreUnavailable,
-    /// What signs for the relayer's account gave no signature; nothing was sent.
+    /// The signer of the relayer's account gave no signature; nothing was sent.
     SignerFailed,
-    /// Each of the relayer's accounts is nearly empty, or cannot send at all.
+    /// No account of the relayer has enough funds, or can send at all.
     RelayerBalanceTooLow,
     /// Each of the relayer's accounts has code (an EIP-7702 delegation), with which it cannot send.
     AccountDelegated,
-    /// The base fee is above what the operator allows.
+    /// The base fee is above the operator's limit.
     NetworkFeesTooHigh,
-    /// What is left of today's gas is reserved for relays in flight.
+    /// The rest of the day's gas budget is reserved for relays in flight.
     BudgetReserved,
-    /// Too many relays in flight.
+    /// The relayer's queue is full.
     QueueFull,
     /// The relayer is stopping.
     ShuttingDown,
-    /// The chain has not answered for a while.
+    /// The chain has not answered for a minute.
     ChainSilent,
-    /// The sender has not finished a round for a while.
+    /// The sender has not finished a round for 45 seconds.
     SenderStalled,
 }
 

@@ -1,15 +1,17 @@
-//! Why a request was refused or a relay failed.
+//! The reason why a request was refused or a relay failed.
 
 use registry_core::forward::{ParseError, Refusal};
 
 use crate::{budget::share::PartyKind, outcome::ErrorCode};
 
-/// Why a request was refused or a relay failed. [`Failure::message`] has the wording of service.md section 7.
+/// The reason why a request was refused or a relay failed. [`Failure::message`] has the wording of service.md
+/// section 7.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// The code, for programs; it has the HTTP status.
     pub code: ErrorCode,
-    /// What the code does not say: a contract's revert reason, the field and its rule, a configured number.
+    /// The detail that the code leaves open: a contract's revert reason, the field and its rule, a configured
+    /// number.
     pub detail: Option<String>,
     /// Seconds until a retry makes sense; sent as `Retry-After`.
     pub retry_after: Option<u64>,

@@ -1,26 +1,26 @@
-//! How final a mined transaction is.
+//! The finality of mined transactions.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// How far behind the newest block a block is safe where the chain has no such tag.
+/// Blocks behind the newest one at which a block is safe where the chain has no such tag.
 const SAFE_DEPTH: u64 = 32;
 /// The same for a final one.
 const FINAL_DEPTH: u64 = 64;
-/// How long ago, seconds, the daemon must have seen it mined then as well: a block may take a fraction of a
+/// Seconds that must have passed since the daemon saw it mined then as well: a block may take a fraction of a
 /// second.
 const SETTLED_SECONDS: u64 = 900;
 
-/// How final a mined transaction is, by the chain's block tags. Its block was compared with the chain's for
-/// each step; a reorganisation takes back what is not final.
+/// The finality of a mined transaction, by the chain's block tags. Its block was compared with the chain's
+/// for each step; a reorganisation takes back what is not final.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Finality {
-    /// In a block, which a reorganisation may undo.
+    /// The transaction is in a block, which a reorganisation may undo.
     Latest,
-    /// In or below the chain's `safe` block.
+    /// The transaction is in or below the chain's `safe` block.
     Safe,
-    /// In or below the chain's `finalized` block.
+    /// The transaction is in or below the chain's `finalized` block.
     Finalized,
 }
 
@@ -31,7 +31,7 @@ pub struct BlockHeads {
     pub safe: u64,
     /// The highest final block.
     pub finalized: u64,
-    /// How many seconds ago a transaction must have been seen mined.
+    /// Seconds that must have passed since a transaction was seen mined.
     pub seconds: u64,
 }
 

@@ -1,4 +1,4 @@
-//! How a relay ends, and why a request is refused: one vocabulary for pipeline, store and HTTP.
+//! Outcomes of relays and reasons of refusals: one vocabulary for pipeline, store and HTTP.
 
 mod error_code;
 mod failure;
@@ -15,7 +15,7 @@ pub use failure::Failure;
 pub use finality::{BlockHeads, Finality};
 pub(crate) use state::RelayState;
 
-/// How a relay ended.
+/// The end of a relay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RelayOutcome {
     /// The inner call succeeded on chain.
@@ -29,26 +29,26 @@ pub enum RelayOutcome {
     Reverted {
         /// The transaction.
         mined: MinedTransaction,
-        /// Why, in the contract's words.
+        /// The reason, in the contract's words.
         failure: Failure,
     },
     /// We executed nothing, and will not.
     Dropped {
-        /// Why.
+        /// The reason.
         failure: Failure,
     },
 }
 
-/// The transaction that ended a relay.
+/// The mined transaction that ended a relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MinedTransaction {
-    /// Its hash.
+    /// The hash of the transaction.
     #[serde(with = "json::Hash")]
     pub tx_hash: B256,
-    /// Its block.
+    /// The number of the block that holds the transaction.
     pub block_number: u64,
-    /// The gas it used.
+    /// The gas that the transaction used.
     pub gas_used: u64,
 }
 
@@ -62,7 +62,7 @@ impl RelayOutcome {
         }
     }
 
-    /// The transaction that ended it, why it failed, and the agent that it registered.
+    /// The transaction that ended it, the reason of its failure, and the agent that it registered.
     pub const fn parts(&self) -> (Option<&MinedTransaction>, Option<&Failure>, Option<U256>) {
         match self {
             Self::Executed { mined, agent_id } => (Some(mined), None, *agent_id),
@@ -71,8 +71,8 @@ impl RelayOutcome {
         }
     }
 
-    /// Whether the signed request may be sent again: only if no transaction of ours carried it out, so that
-    /// the forwarder still takes it.
+    /// Returns whether the signed request may be sent again: only if no transaction of ours carried it out,
+    /// so that the forwarder still takes it.
     pub const fn is_repeatable(&self) -> bool {
         match self {
             Self::Executed { .. } => false,

@@ -1,4 +1,4 @@
-//! A relay's state in JSON: what `GET /relay/:id` and events say alike.
+//! A relay's state in JSON, the same in `GET /relay/:id` and in events.
 
 use alloy::primitives::B256;
 use registry_core::{eth::json, registry::agent::AgentId};
@@ -7,11 +7,11 @@ use serde::Serialize;
 
 use super::{ErrorCode, Failure, Finality, MinedTransaction, RelayOutcome};
 
-/// What became of a relay.
+/// The state of a relay.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RelayState<'a> {
-    /// The request's EIP-712 digest.
+    /// The relay's id: the EIP-712 digest of its request.
     #[serde(with = "json::Hash")]
     id: B256,
     /// `executed`; `reverted`: mined, but the inner call failed; `dropped`: not executed, and it will not be
@@ -20,16 +20,16 @@ pub(crate) struct RelayState<'a> {
     state: &'static str,
     #[serde(flatten)]
     mined: Option<MinedTransaction>,
-    /// How final its block is: a reorganisation takes back what is not `finalized`.
+    /// The finality of its block. A reorganisation can undo a block that is not `finalized`.
     #[serde(skip_serializing_if = "Option::is_none")]
     finality: Option<Finality>,
-    /// The agent that the call registered, if it did.
+    /// The id of the agent that the call registered; absent if it registered none.
     #[serde(skip_serializing_if = "Option::is_none")]
     agent_id: Option<AgentId>,
-    /// Why it failed.
+    /// The reason of the failure, for people; its wording may change.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
-    /// Why it failed, to a program.
+    /// The reason of the failure, for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<ErrorCode>,
 }

@@ -23,7 +23,7 @@ pub trait Clock: Debug + Send + Sync + 'static {
 /// A clock shared by the daemon's parts.
 pub type SharedClock = Arc<dyn Clock>;
 
-/// How far behind the chain and the machine this clock may be.
+/// Seconds that this clock may be behind the chain and the machine.
 const TOLERATED: u64 = 60;
 
 /// The machine's time at the start, advanced by the time since boot: setting the machine's clock while the

@@ -15,11 +15,11 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use thiserror::Error;
 
-/// How often a start tries to take the lock: a concurrent `check` holds it for a moment.
+/// Number of attempts of a start to take the lock: a concurrent `check` holds it for a moment.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Why the lock is not taken.
+/// The reason why the lock is not taken.
 #[derive(Debug, Error)]
 pub enum LockError {
     /// Another process holds it.
@@ -46,7 +46,7 @@ impl From<io::Error> for LockError {
 pub struct Holder {
     /// Its id in its namespace; `None` where the file does not name it.
     pid: Option<Pid>,
-    /// Whether the id means the same process here.
+    /// True if the id means the same process here.
     is_here: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What the daemon has of its process and its machine.
+//! The daemon's process and its machine: clock, lock, log, shutdown signal.
 
 pub mod clock;
 pub mod faults;

@@ -15,7 +15,7 @@ pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest backoff.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// What has failed.
+/// The step that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// A relay's check.
@@ -36,7 +36,7 @@ struct Failing {
     failure: Failure,
     pause: Duration,
     next: Instant,
-    /// Whether a relay went on after the last failure.
+    /// True if a relay went on after the last failure.
     probed: bool,
 }
 
@@ -44,7 +44,7 @@ impl SharedBackoff {
     /// Lets a relay go on: all while nothing fails, and else one after each backoff.
     ///
     /// # Errors
-    /// What fails, and how long to wait.
+    /// The failure, and the time to wait.
     pub(super) fn pass(&self) -> Result<(), (Failure, Duration)> {
         let now = Instant::now();
         match &mut *self.lock() {

@@ -21,7 +21,7 @@ use crate::{
     store::{ExpectedCost, NewRelay, RelayTerms, Reservation, Store, StoreError},
 };
 
-/// Why a relay cannot be sent.
+/// The reason why a relay cannot be sent.
 #[derive(Debug)]
 pub(super) enum CheckError {
     /// It must not be sent: it has ended.
@@ -59,7 +59,7 @@ impl From<RpcError> for CheckError {
     }
 }
 
-/// What a relay will offer, and which account may send it.
+/// The fees that a relay will offer, and the account that may send it.
 struct Prices {
     fees: Fees,
     l1_fee_wei: u128,
@@ -128,7 +128,7 @@ impl<C: ChainNode> Relayer<C> {
         }
     }
 
-    /// What the relay will cost, and whether an account holds enough.
+    /// Prices the relay, and checks that an account holds enough.
     async fn prices(&self, relay: &NewRelay, gas_limit: u64) -> Result<Prices, CheckError> {
         let (account, market) = tokio::join!(self.funded_account(), self.chain.market());
         let (account, market) = (account?, market?);
@@ -188,7 +188,7 @@ impl<C: ChainNode> Relayer<C> {
         Ok(fee.saturating_add(fee.div_ceil(4)))
     }
 
-    /// How much gas the relay may use when it is mined.
+    /// The gas that the relay may use when it is mined.
     async fn simulate(&self, account: Address, calldata: &Bytes, gas_limit: u64) -> Result<u64, CheckError> {
         match self.chain.simulate(account, calldata, gas_limit).await {
             Ok(Simulation::Success { gas_used }) => {

@@ -17,7 +17,7 @@ use crate::{
     store::{NewRelay, Store, StoreError},
 };
 
-/// How often the store is asked for what other daemons have ended.
+/// Interval at which the store is asked for relays that other daemons have ended.
 const FOLLOW: Duration = Duration::from_millis(250);
 
 impl<C: ChainNode> Relayer<C> {

@@ -1,4 +1,4 @@
-//! Which functions of the registry are relayed, by selector.
+//! The functions of the registry that are relayed, by selector.
 //!
 //! A relayed view would only spend the budget, so only functions that change the registry are relayed, and of
 //! these the ones that the operator lists; by default all of them. The regulator's and the owner's are among

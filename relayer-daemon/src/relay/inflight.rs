@@ -31,7 +31,7 @@ pub enum InflightStart {
     Full,
 }
 
-/// What runs a relay.
+/// The part that runs a relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Runner {
     /// Nothing yet: it is being admitted, and the store may have how the same request ended before.
@@ -47,11 +47,11 @@ struct Entry {
     signer: Address,
     nonce: U256,
     since: Instant,
-    /// Since when a transient failure blocks it.
+    /// Time since which a transient failure blocks it.
     blocked_since: Option<Instant>,
     runner: Runner,
-    /// Whether it is its turn, as nothing came before it when it last looked: it is checked, or has been sent.
-    /// Of those with one nonce one has the turn at a time.
+    /// True if it has the turn, as nothing came before it when it last looked: it is checked, or has been
+    /// sent. Of those with one nonce one has the turn at a time.
     has_turn: bool,
     outcome: watch::Sender<Option<RelayOutcome>>,
 }
@@ -190,7 +190,7 @@ impl Inflight {
         self.lock().relays.get(&id).map(|entry| entry.signer)
     }
 
-    /// How long a relay has been in flight.
+    /// The time that a relay has been in flight.
     pub fn age(&self, id: B256) -> Option<Duration> {
         self.lock().relays.get(&id).map(|entry| entry.since.elapsed())
     }
@@ -268,12 +268,12 @@ impl Inflight {
         self.arrivals.subscribe()
     }
 
-    /// How many relays are in flight.
+    /// The number of relays in flight.
     pub fn len(&self) -> usize {
         self.lock().relays.len()
     }
 
-    /// Whether no relay is in flight.
+    /// Returns whether no relay is in flight.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

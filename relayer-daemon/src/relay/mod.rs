@@ -57,9 +57,9 @@ use crate::{
     store::{Accepted, NewRelay, RelayTerms, Sponsored, Sponsorship, Store, StoreError},
 };
 
-/// How many relays are checked against the chain at the same time, besides [`CHECKS_OF_ACCOUNT`].
+/// Number of relays that are checked against the chain at the same time, besides [`CHECKS_OF_ACCOUNT`].
 const CONCURRENT_CHECKS: usize = 16;
-/// How many more for each account: a block makes room for as many.
+/// Additional concurrent checks for each account: a block makes room for as many relays.
 const CHECKS_OF_ACCOUNT: usize = 16;
 
 /// The pipeline with all it needs. `C` is the chain: the real one, or a test's model of it.
@@ -75,7 +75,7 @@ pub struct Relayer<C = Chain> {
     pub rules: Rules,
     /// The relayed functions of the registry.
     pub functions: RelayedFunctions,
-    /// Who is sponsored.
+    /// The sponsorship policy.
     pub policy: Arc<SharedPolicy>,
     /// The client of the decision webhook.
     pub decisions: DecisionClient,
@@ -87,7 +87,7 @@ pub struct Relayer<C = Chain> {
     pub allowance: Allowance,
     /// The last seen price of gas.
     pub gas_price: GasPrice,
-    /// Whether the chain charges an L1 data fee.
+    /// True if the chain charges an L1 data fee.
     pub has_l1_fee: bool,
     /// The wallet of one of the accounts, used here only for drafts.
     pub wallet: Wallet,
@@ -107,7 +107,7 @@ pub struct Relayer<C = Chain> {
     pub checks: Semaphore,
     /// The backoff that relays share while the chain or the store fails.
     pub backoff: SharedBackoff,
-    /// How long an accepted relay waits while endpoints or the disk fail.
+    /// Time that an accepted relay waits while endpoints or the disk fail.
     pub patience: Duration,
     /// Set at shutdown.
     pub stopping: ShutdownSignal,
@@ -122,7 +122,7 @@ pub struct Reads {
     forwarder_nonces: BriefCache<Address, U256>,
 }
 
-/// What sponsors a request: the policy it arrived under, its API key, and its client.
+/// The sponsor of a request: the policy it arrived under, its API key, and its client.
 struct Sponsor {
     policy: Arc<Policy>,
     key: Option<Arc<ApiKey>>,

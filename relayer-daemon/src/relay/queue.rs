@@ -12,17 +12,17 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::inflight::Inflight;
 use crate::store::NewRelay;
 
-/// How long a request waits for its predecessor to arrive.
+/// Time that a request waits for its predecessor to arrive.
 const ARRIVAL: Duration = Duration::from_secs(3);
-/// How long the node may lag behind a nonce that a receipt has proved.
+/// Time for which the node may lag behind a nonce that a receipt has proved.
 const NODE_LAG: Duration = Duration::from_secs(5);
 /// The pause before a lagging node is asked again.
 const LAG_PAUSE: Duration = Duration::from_millis(500);
-/// How often other daemons' arrivals are looked for.
+/// Interval at which other daemons' arrivals are looked for.
 const LOOK: Duration = Duration::from_millis(250);
-/// How often what comes before a waiting relay is looked for again: a reorg may have changed the order.
+/// Interval at which a waiting relay looks for its predecessors again: a reorg may have changed the order.
 const REORDER: Duration = Duration::from_secs(10);
-/// How far ahead of the chain a request may be.
+/// Number of nonces that a request may be ahead of the chain.
 const FARTHEST: u64 = 64;
 
 /// A relay's position in its signer's queue.
@@ -31,9 +31,9 @@ pub(super) struct QueuePosition {
     /// Until when the predecessor may arrive, counted from the first read of the chain that lacks it: a busy
     /// daemon may take longer than that for the read.
     arrival_deadline: Option<Instant>,
-    /// When the predecessor used its nonce, if it did.
+    /// Time at which the predecessor used its nonce, if it did.
     followed: Option<Instant>,
-    /// Whether the predecessor ended without using its nonce.
+    /// True if the predecessor ended without using its nonce.
     orphaned: bool,
 }
 

@@ -21,7 +21,7 @@ use crate::{
     outcome::{ErrorCode, Failure},
 };
 
-/// How often a relay that waits for room looks at the accounts again, whatever it hears.
+/// Interval at which a relay that waits for room looks at the accounts again, notified or not.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The accounts that pay. In a fleet they come and go with their leases.
@@ -61,7 +61,7 @@ impl<N: ChainNode> Accounts<N> {
         senders.retain(|sender| sender.account() != account);
     }
 
-    /// Whether any account is this daemon's to give relays to.
+    /// Returns whether this daemon holds the lease of any account.
     pub fn has_lease(&self) -> bool {
         self.senders().iter().any(|sender| sender.parts.lease.takes_relays())
     }
@@ -111,14 +111,14 @@ impl<N: ChainNode> Accounts<N> {
         }
     }
 
-    /// Whether any account can sign and pay.
+    /// Returns whether any account can sign and pay.
     pub fn can_sign(&self) -> bool {
         let state = |sender: &Arc<Sender<N>>| sender.account_state();
         self.senders().iter().map(state).any(|state| state.is_able() && state != AccountState::SignerFailed)
     }
 
-    /// Why no account can take a relay. [`ErrorCode::StoreUnavailable`] is about the leases alone: another
-    /// daemon may take it.
+    /// The reason why no account can take a relay. [`ErrorCode::StoreUnavailable`] is about the leases alone:
+    /// another daemon may take it.
     fn failure(&self) -> Failure {
         let delegated = |sender: &Arc<Sender<N>>| sender.account_state() == AccountState::Delegated;
         Failure::of(if !self.has_lease() {
@@ -130,10 +130,10 @@ impl<N: ChainNode> Accounts<N> {
         })
     }
 
-    /// Whether any account can take relays.
+    /// Checks that some account can take relays.
     ///
     /// # Errors
-    /// Why none can.
+    /// The reason why none can.
     pub fn check(&self) -> Result<(), Failure> {
         let senders = self.senders();
         // A daemon of a fleet may have no account: others send what it accepts.

@@ -70,7 +70,7 @@ impl<N: ChainNode> Sender<N> {
         }
     }
 
-    /// Whether any block is not final yet.
+    /// Returns whether any block is not final yet.
     pub(super) async fn awaits_finality(&self) -> Result<bool, SenderError> {
         let account = self.account();
         let read = move |store: &Store| {
@@ -100,8 +100,8 @@ impl<N: ChainNode> Sender<N> {
         (found, gone)
     }
 
-    /// Whether the anchor is on the chain. If another block is in its place, all blocks are compared again in
-    /// the next round.
+    /// Returns whether the anchor is on the chain. If another block is in its place, all blocks are compared
+    /// again in the next round.
     async fn anchor_stands(&self) -> Result<bool, SenderError> {
         let (account, payer) = (self.account(), self.payer());
         let Some(anchor) = self.parts.store.run(move |store| store.anchor(account)).await? else {

@@ -39,7 +39,8 @@ impl<N: ChainNode> Sender<N> {
         // Lowest first: the higher ones wait for it.
         for nonce in gap.into_iter().filter(|nonce| *nonce >= view.mined_nonce) {
             let account = self.account();
-            // What is open or mined by the store is no gap: the loop that watches for reorgs follows it.
+            // A nonce that is open or mined by the store is no gap: the loop that watches for reorgs follows
+            // it.
             let is_ours = move |store: &Store| store.explains(account, nonce, nonce.saturating_add(1));
             if self.parts.store.run(is_ours).await? {
                 continue;

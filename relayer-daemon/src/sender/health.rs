@@ -1,4 +1,5 @@
-//! What keeps an account from getting relays. It stops that account alone: the others go on.
+//! The health of one account: funds, signer, code and stalled loops. An unhealthy account gets no relays; the
+//! others go on.
 
 use std::{fmt::Display, time::Duration};
 
@@ -11,29 +12,32 @@ use crate::{chain::ChainNode, metrics::gauge_value, signer::SignerError};
 
 /// An account must hold this much, wei (service.md section 8: 0.001 ETH).
 pub const MINIMUM_BALANCE_WEI: u128 = 1_000_000_000_000_000;
-/// How long the oldest transaction in flight may wait before the account counts as stuck.
+/// Age of the oldest transaction in flight from which on the account counts as stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(120);
-/// How long the loops may finish no round; idle ones finish one every 15 seconds.
+/// Time without a finished round after which the loops count as stalled; idle ones finish one every 15
+/// seconds.
 const SILENCE: Duration = Duration::from_secs(45);
-/// How long an account that could give no nonce is passed over.
+/// Time for which an account that could give no nonce is passed over.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
 
-/// Whether an account gets relays.
+/// The state of a paying account. `ready`: it gets new requests. Any other state names the reason why it gets
+/// none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum AccountState {
-    /// It gets relays.
+    /// The account gets new requests.
     Ready,
-    /// Its oldest transaction waits for too long, its sender stands still, or it could give no nonce: it gets
-    /// relays only where no account is ready.
+    /// The account's oldest transaction waits for too long, its sender stalls, or it could give no nonce. It
+    /// gets requests only if no account is ready.
     Stuck,
-    /// Its signer does not sign: it gets relays only where no account can sign.
+    /// The account's signer does not sign. It gets requests only if no account can sign.
     SignerFailed,
-    /// It holds too little: it gets none.
+    /// The account's balance is too low. It gets no requests.
     Empty,
-    /// It has code, an EIP-7702 delegation, with which nodes keep one pending transaction: it gets none.
+    /// The account has code (an EIP-7702 delegation), with which nodes keep one pending transaction. It gets
+    /// no requests.
     Delegated,
-    /// Another daemon of the fleet has it.
+    /// Another daemon of the fleet holds the account.
     Elsewhere,
 }
 
@@ -50,24 +54,24 @@ impl AccountState {
         }
     }
 
-    /// Whether the account may get relays at all.
+    /// Returns whether the account may get relays at all.
     pub const fn is_able(self) -> bool {
         matches!(self, Self::Ready | Self::Stuck | Self::SignerFailed)
     }
 }
 
-/// What is known of an account besides its nonces.
+/// The facts about an account besides its nonces.
 #[derive(Debug, Default)]
 pub(super) struct Health {
     /// The balance that was last read, wei.
     balance_wei: Option<u128>,
-    /// Whether it has code.
+    /// True if it has code.
     delegated: bool,
-    /// Whether its signer did not sign when it was last asked.
+    /// True if its signer did not sign when it was last asked.
     signer_failed: bool,
-    /// When its loops last finished a round.
+    /// Time at which its loops last finished a round.
     pub(super) round_at: Option<Instant>,
-    /// When it could give no nonce, unless it has given one since.
+    /// Time at which it could give no nonce, unless it has given one since.
     pub(super) failed_at: Option<Instant>,
 }
 
@@ -93,7 +97,7 @@ impl State {
         }
     }
 
-    /// What is in flight and in the queue is expected to cost, wei.
+    /// The expected cost of the relays in flight and in the queue, wei.
     fn expected_wei(&self) -> u128 {
         let in_flight = self.nonces.values().filter_map(NonceState::in_flight);
         let in_flight = in_flight.map(|nonce| nonce.assignment.expected_wei());
@@ -103,28 +107,28 @@ impl State {
 }
 
 impl<N: ChainNode> Sender<N> {
-    /// Whether the account gets relays.
+    /// The account's state.
     pub fn account_state(&self) -> AccountState {
         self.state().account_state()
     }
 
-    /// How many relays the account has in its queue and in the pool.
+    /// The number of relays that the account has in its queue and in the pool.
     pub fn load(&self) -> usize {
         let state = self.state();
         state.queue.len().saturating_add(state.assigning.0).saturating_add(state.open())
     }
 
-    /// Whether the account has room for one more relay.
+    /// Returns whether the account has room for one more relay.
     pub(super) fn has_room(&self) -> bool {
         self.load() < self.parts.max_pending
     }
 
-    /// How many transactions of the account wait to be mined.
+    /// The number of the account's transactions that wait to be mined.
     pub fn pending(&self) -> usize {
         self.state().nonces.values().filter(|state| state.in_flight().is_some()).count()
     }
 
-    /// Whether the balance that was last read pays for what is in flight, and for so much more.
+    /// Returns whether the balance that was last read pays for the relays in flight and for `wei` more.
     pub(super) fn can_pay(&self, wei: u128) -> bool {
         let state = self.state();
         let needed = state.expected_wei().saturating_add(wei);
@@ -152,7 +156,7 @@ impl<N: ChainNode> Sender<N> {
         self.tell_change(was);
     }
 
-    /// Whether the signer did not sign when it was last asked.
+    /// Returns whether the signer failed to sign when it was last asked.
     pub(super) fn has_signer_failed(&self) -> bool {
         self.state().health.signer_failed
     }

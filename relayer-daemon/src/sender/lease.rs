@@ -41,7 +41,7 @@ impl Lease {
         *self.until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
     }
 
-    /// Whether the account may send now.
+    /// Returns whether the account may send now.
     pub fn is_valid(&self) -> bool {
         let until = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
         until.is_none_or(|until| Instant::now() < until)
@@ -57,12 +57,12 @@ impl Lease {
         self.ending.store(false, Ordering::Relaxed);
     }
 
-    /// Whether the account takes relays.
+    /// Returns whether the account takes relays.
     pub fn takes_relays(&self) -> bool {
         self.is_valid() && !self.is_ending()
     }
 
-    /// Whether the account is to be given back.
+    /// Returns whether the account is to be given back.
     pub fn is_ending(&self) -> bool {
         self.ending.load(Ordering::Relaxed)
     }

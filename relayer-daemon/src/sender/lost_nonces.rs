@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{chain::ChainNode, store::RelayTerms};
 
-/// How long a lost nonce is looked up.
+/// Time for which a lost nonce is looked up.
 const FORGET_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl<N: ChainNode> Sender<N> {
@@ -55,7 +55,7 @@ impl<N: ChainNode> Sender<N> {
         }
     }
 
-    /// Whether one block's state shows that no transaction with this nonce has executed its relay.
+    /// Returns whether one block's state shows that no transaction with this nonce has executed its relay.
     async fn is_lost(&self, nonce: u64, relay: Option<RelayTerms>, waited: Duration) -> bool {
         let view = match self.parts.node.account_view(self.account(), relay.map(|relay| relay.signer)).await {
             Ok(view) => view,

@@ -13,9 +13,9 @@ use crate::chain::{ChainNode, RpcError};
 /// Within this time after a new block another one is taken for the same: the senders do not call one another
 /// again and again.
 const SAME_BLOCK: Duration = Duration::from_millis(200);
-/// How long a pending count is good for that was read beside the mined one.
+/// Time for which a pending count is good that was read beside the mined one.
 const AT_HAND: Duration = Duration::from_secs(1);
-/// How long a batch waits for relays that the same count has made room for.
+/// Time for which a batch waits for relays that the same count has made room for.
 const GATHER: Duration = Duration::from_millis(10);
 
 impl<N: ChainNode> Sender<N> {

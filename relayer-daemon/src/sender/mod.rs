@@ -73,11 +73,11 @@ use crate::{
     store::{BlockId, NewTransaction, NonceAssignment, Payer, RelayTerms, Store, StoreError},
 };
 
-/// How many nonces or blocks are handled at the same time.
+/// Number of nonces or blocks that are handled at the same time.
 const GROUP: usize = 16;
-/// How long a missing answer counts as late.
+/// Time for which a missing answer counts as late.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a nonce stays unconfirmed if answers are missing or disagree.
+/// Time for which a nonce stays unconfirmed if answers are missing or disagree.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(600);
 
 /// A relay that is ready to be sent: verified, simulated, and covered by a reservation.
@@ -93,7 +93,7 @@ pub struct SendJob {
     pub fees: Fees,
     /// The head when the fees were read.
     pub head: u64,
-    /// When it was checked: what is older than a moment is simulated and priced again before it is signed.
+    /// Time of its check. An older relay is simulated and priced again before it is signed.
     pub checked_at: Instant,
 }
 
@@ -103,14 +103,14 @@ impl SendJob {
         self.fees.worst_case(self.gas_limit).saturating_add(self.relay.l1_fee_wei)
     }
 
-    /// What it is expected to cost, wei.
+    /// Its expected cost, wei.
     fn expected_wei(&self) -> u128 {
         let gas = self.relay.expected_gas.unwrap_or(self.gas_limit);
         self.fees.worst_case(gas).saturating_add(self.relay.l1_fee_wei)
     }
 }
 
-/// What the sender reports to the relay pipeline.
+/// A report of the sender to the relay pipeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SenderEvent {
     /// A relay has ended, or its outcome has changed; the store has it.
@@ -126,7 +126,7 @@ pub enum SenderEvent {
     Reopened(RelayTerms),
 }
 
-/// Why a step failed. The next round retries.
+/// The reason why a step failed. The next round retries.
 #[derive(Debug, Error)]
 pub enum SenderError {
     /// No endpoint answered.
@@ -166,19 +166,19 @@ pub struct Sender<N> {
     signer_failed: Notify,
 }
 
-/// What the loops share.
+/// The state that the loops share.
 #[derive(Debug, Default)]
 struct State {
     /// Relays that wait for their nonces.
     queue: VecDeque<SendJob>,
-    /// How many relays of the queue are about to get their nonces, and what they are expected to cost, wei.
+    /// The number of relays of the queue that are about to get their nonces, and their expected cost, wei.
     assigning: (usize, u128),
-    /// What keeps the account from getting relays.
+    /// The account's health.
     health: Health,
     /// Nonces in flight, and lost ones.
     nonces: BTreeMap<u64, NonceState>,
     highest_mined: Option<u64>,
-    /// Since when the chain counts fewer transactions than the store.
+    /// Time since which the chain counts fewer transactions than the store.
     count_fell_at: Option<Instant>,
     /// Blocks of ours that were seen displaced by another one, and when first.
     suspects: BTreeMap<BlockId, Instant>,
@@ -186,12 +186,12 @@ struct State {
     head: u64,
     /// The pending count that was read beside the mined one, and when, until it is used.
     pending: Option<(u64, Instant)>,
-    /// Whether the last count is still to be settled.
+    /// True while the last count is still to be settled.
     is_settling: bool,
 }
 
 impl State {
-    /// How many transactions wait in the pool. What the chain counts as used is in the pool no more.
+    /// The number of transactions that wait in the pool: those whose nonces the chain does not count as used.
     fn open(&self) -> usize {
         self.nonces.values().filter(|state| matches!(state, NonceState::Open(_))).count()
     }
@@ -200,7 +200,8 @@ impl State {
         self.nonces.values().any(|state| state.in_flight().is_some())
     }
 
-    /// Whether another count may tell more: not while all that is in flight is counted, and being settled.
+    /// Returns whether another count may tell more: not while every nonce in flight is counted, and being
+    /// settled.
     fn awaits_count(&self) -> bool {
         self.open() > 0 || !self.is_settling && self.has_pending()
     }
@@ -231,8 +232,8 @@ pub struct Parts<N> {
     pub max_pending: usize,
     /// Tells the relays that wait for room that an account has some.
     pub room: watch::Sender<()>,
-    /// When the chain last counted more transactions of one of the accounts: a new block, which may hold
-    /// those of the others.
+    /// Time at which the chain last counted more transactions of one of the accounts: a new block, which may
+    /// hold those of the others.
     pub block: watch::Sender<Instant>,
     /// The clock.
     pub clock: SharedClock,
@@ -266,12 +267,12 @@ impl<N: ChainNode> Sender<N> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether any nonce waits to be mined.
+    /// Returns whether any nonce waits to be mined.
     fn has_pending(&self) -> bool {
         self.state().has_pending()
     }
 
-    /// How many more transactions the pool may hold.
+    /// The number of transactions that the pool may hold besides those in it.
     fn room(&self) -> usize {
         self.parts.max_pending.saturating_sub(self.state().open())
     }
@@ -282,7 +283,7 @@ impl<N: ChainNode> Sender<N> {
         self.parts.room.send_replace(());
     }
 
-    /// Whether a relay waits, and the pool has room for it.
+    /// Returns whether a relay waits and the pool has room for it.
     fn may_take_jobs(&self) -> bool {
         !self.state().queue.is_empty() && self.room() > 0
     }
@@ -359,7 +360,7 @@ impl<N: ChainNode> Sender<N> {
         }
     }
 
-    /// Whether a relay has a nonce of this account in flight.
+    /// Returns whether a relay has a nonce of this account in flight.
     fn is_in_flight(&self, relay: B256) -> bool {
         self.state()
             .nonces

@@ -18,10 +18,10 @@ use crate::{
 
 /// The most foreign pending transactions to believe in; after a wrong count as many no-ops fill the gap.
 const FOREIGN_PENDING: u64 = 16;
-/// How long a relay's check and its price are good for. In a full pool a relay may wait for several blocks.
+/// Time for which a relay's check and its price are good. In a full pool a relay may wait for several blocks.
 const FRESH: Duration = Duration::from_secs(3);
 
-/// What was signed and stored together, to be sent.
+/// Transactions that were signed and stored together, to be sent.
 #[derive(Debug)]
 pub(super) struct Batch {
     nonces: Vec<u64>,
@@ -227,7 +227,7 @@ impl<N: ChainNode> Sender<N> {
     }
 }
 
-/// What clients hear of relays that the chain or the store kept from getting nonces.
+/// The report to clients for relays that got no nonce because of the chain or the store.
 fn unassigned(error: impl Display + Into<Failure>, relays: &[B256]) -> Failure {
     tracing::error!(%error, relays = relays.len(), "no nonce or not journalled, so not sent");
     error.into()

@@ -34,13 +34,13 @@ pub(super) struct InFlight {
     pub(super) assignment: NonceAssignment,
     /// The last verdict on its latest transaction.
     pub(super) verdict: BroadcastVerdict,
-    /// When and at which block its latest transaction was last sent.
+    /// The time and the block at which its latest transaction was last sent.
     pub(super) sent: (Instant, u64),
-    /// When its first transaction was signed, or loaded from the store.
+    /// Time at which its first transaction was signed, or loaded from the store.
     pub(super) opened_at: Instant,
-    /// When its latest transaction was signed, or loaded from the store.
+    /// Time at which its latest transaction was signed, or loaded from the store.
     pub(super) signed_at: Instant,
-    /// When the forwarder was last asked whether the request was executed elsewhere.
+    /// Time at which the forwarder was last asked whether the request was executed elsewhere.
     pub(super) forwarder_asked_at: Option<Instant>,
 }
 
@@ -66,24 +66,24 @@ pub(super) enum NonceState {
     Open(InFlight),
     /// The chain has counted it as used since then, and no receipt of ours is known: late, or foreign.
     Unconfirmed {
-        /// What was signed for it.
+        /// Its signed transactions.
         in_flight: InFlight,
-        /// Since when.
+        /// Time at which it came into this state.
         since: Instant,
-        /// Whether a receipt was looked for since then.
+        /// True once a receipt was looked for in this state.
         looked_up: bool,
     },
     /// Given up: used by a foreign transaction.
     Lost {
-        /// Since when.
+        /// Time at which it came into this state.
         since: Instant,
-        /// When its receipts are looked up again.
+        /// Time of the next lookup of its receipts.
         next_look: Instant,
     },
 }
 
 impl NonceState {
-    /// What waits to be mined, if it does.
+    /// Its transactions, if they wait to be mined.
     pub(super) const fn in_flight(&self) -> Option<&InFlight> {
         match self {
             Self::Open(in_flight) | Self::Unconfirmed { in_flight, .. } => Some(in_flight),

@@ -34,7 +34,7 @@ pub(super) enum Lookup {
 /// The result of a round of lookups.
 #[derive(Debug, Default)]
 pub(super) struct Collected {
-    /// Whether anything was settled.
+    /// True if anything was settled.
     pub(super) settled: bool,
     /// The nonces of which all endpoints answered, and none has a receipt.
     pub(super) absent: BTreeSet<u64>,

@@ -1,4 +1,4 @@
-//! What a mined transaction did, by the forwarder's and the registry's logs.
+//! Reads the outcome of a mined transaction from the forwarder's and the registry's logs.
 //!
 //! `execute` reports a failed inner call without reverting, so status 1 says nothing about the request.
 
@@ -28,7 +28,7 @@ pub struct Contracts {
 }
 
 impl Contracts {
-    /// How `relay` ended by a transaction of this purpose with this receipt.
+    /// The outcome of `relay` by a transaction of this purpose with this receipt.
     pub fn outcome(
         &self,
         relay: &RelayTerms,

@@ -107,7 +107,7 @@ impl<N: ChainNode> Sender<N> {
         Ok(true)
     }
 
-    /// Whether a nonce is still mined, by all endpoints and the state of one block.
+    /// Looks up whether a nonce is still mined, by all endpoints and the state of one block.
     async fn standing(
         &self,
         mined: &MinedNonce,

@@ -18,22 +18,22 @@ use crate::{
 
 /// The least time between two sends of a transaction, however many blocks are made.
 pub const QUIET: Duration = Duration::from_secs(1);
-/// When the same bytes are sent again if no block comes.
+/// Time after which the same bytes are sent again if no block comes.
 pub const RESEND_AFTER: Duration = Duration::from_secs(3);
-/// How often the forwarder is asked about a request that no block takes at a good price: a sequencer may
-/// refuse it because it was executed elsewhere.
+/// Interval at which the forwarder is asked about a request that no block takes at a good price: a sequencer
+/// may refuse it because it was executed elsewhere.
 pub const STUCK_AFTER: Duration = PATIENCE;
-/// How long past its deadline, by our clock, a request is kept, since clocks differ.
+/// Time for which a request is kept past its deadline by our clock, since clocks differ.
 const DEADLINE_GRACE_SECONDS: u64 = 30;
 
-/// What is known about a nonce's latest transaction.
+/// The facts about a nonce's latest transaction.
 #[derive(Debug, Clone, Copy)]
 pub struct Situation<'a> {
     /// The nonce.
     pub assignment: &'a NonceAssignment,
     /// The last verdict on its latest transaction.
     pub verdict: BroadcastVerdict,
-    /// Whether it is the lowest nonce that is not mined.
+    /// True for the lowest nonce that is not mined.
     pub is_lowest: bool,
     /// Blocks since its latest transaction was last sent.
     pub blocks_since_send: u64,
@@ -49,7 +49,7 @@ pub struct Situation<'a> {
     pub cap: u128,
     /// Unix seconds.
     pub now: u64,
-    /// Whether the forwarder's nonce shows the request executed elsewhere; `None` if that was not asked yet.
+    /// True if the forwarder's nonce shows the request executed elsewhere; `None` if that was not asked yet.
     pub superseded: Option<bool>,
 }
 
@@ -104,7 +104,7 @@ pub fn next_step(situation: &Situation<'_>) -> ReplacementStep {
     }
 }
 
-/// Why a relay's transaction is to be cancelled, if so.
+/// The reason to cancel a relay's transaction, if there is one.
 fn unpayable(situation: &Situation<'_>, relay: &RelayTerms) -> Option<TransactionPurpose> {
     if situation.superseded == Some(true) {
         return Some(TransactionPurpose::Superseded);

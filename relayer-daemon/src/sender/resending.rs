@@ -105,7 +105,8 @@ impl<N: ChainNode> Sender<N> {
         })
     }
 
-    /// Whether a nonce's request was executed elsewhere: one block has its forwarder nonce used, ours not.
+    /// Returns whether a nonce's request was executed elsewhere: at one block its forwarder nonce is used and
+    /// ours is not.
     async fn is_superseded(&self, nonce: u64) -> Result<bool, SenderError> {
         self.update(nonce, |in_flight| in_flight.forwarder_asked_at = Some(Instant::now()));
         let Some(relay) = self.assignment(nonce).and_then(|assignment| assignment.relay) else {

@@ -37,11 +37,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const FIRST_TRY: Duration = Duration::from_secs(1);
 /// The longest pause before a signer that has failed is tried again.
 const LAST_TRY: Duration = Duration::from_secs(30);
-/// How long unanswered sends may go on at shutdown.
+/// Time that unanswered sends have to end at shutdown.
 const LAST_SENDS: Duration = Duration::from_secs(1);
-/// How often the mined count is read and blocks are compared, to notice reorgs.
+/// Interval at which the mined count is read and blocks are compared, to notice reorgs.
 pub const IDLE_WATCH: Duration = Duration::from_secs(15);
-/// How often the chain is asked what is final.
+/// Interval at which the chain is asked which blocks are final.
 const FINALITY_EVERY: Duration = Duration::from_secs(60);
 
 /// The pause after a count: shorter where relays may wait for room in a full pool, and none while it empties.
@@ -131,7 +131,7 @@ impl<N: ChainNode> Sender<N> {
                             false
                         }
                     };
-                    // What this count has told the others is no news here.
+                    // The signal that this count sent to the others needs no second count here.
                     block.mark_unchanged();
                     pause = pause_after(pause, is_full, has_grown);
                     next_count = Instant::now() + pause;
@@ -140,7 +140,7 @@ impl<N: ChainNode> Sender<N> {
                 Ok(()) = block.changed(), if waiting => next_count = Instant::now(),
                 () = self.settled.notified() => {}
                 () = self.sent.notified() => {
-                    // Where a full pool keeps others waiting, the chain may have taken it already.
+                    // With a full pool others wait, and the chain may have taken this one already.
                     pause = if self.has_room() { FIRST_PAUSE } else { Duration::ZERO };
                     let soon = Instant::now() + pause;
                     // An endless stream of jobs must not delay the next count for ever.
@@ -209,7 +209,7 @@ impl<N: ChainNode> Sender<N> {
                 };
                 match tried {
                     Ok(()) => self.signer_works(),
-                    // What is wrong is in the log since the first failure.
+                    // The first failure is in the log already.
                     Err(error) => tracing::debug!(account = %self.account(), %error, "tried in vain to sign"),
                 }
                 pause = (pause * 2).min(LAST_TRY);

@@ -1,4 +1,4 @@
-//! What signs the paying account's transactions: a key in this process, AWS KMS, or a remote signer.
+//! Signers of the paying account's transactions: a key in this process, AWS KMS, or a remote signer.
 //!
 //! A signer outside may be slow, refuse, or answer with something else than was asked for. Each signature has
 //! a time limit, and is used only if it is the account's for the very transaction: else nothing is sent.
@@ -24,7 +24,7 @@ pub use source::{SignerSourceError, from_env};
 
 use self::remote::RemoteSigner;
 
-/// Why there is no signature. Has no secret in it, and no path or query of a URL.
+/// The reason why there is no signature. Has no secret in it, and no path or query of a URL.
 #[derive(Debug, Error)]
 pub enum SignerError {
     /// No answer within the time limit.

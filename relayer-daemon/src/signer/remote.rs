@@ -72,7 +72,7 @@ impl RemoteSigner {
         let answer: Answer = serde_json::from_slice(&self.post(&question).await?)
             .map_err(|_| SignerError::Malformed("no JSON-RPC answer"))?;
         if let Some(Refusal { message }) = answer.error {
-            // What a signer says may quote its own address, with its path.
+            // A signer's message may quote its own address, with its path.
             let message = message.replace(self.url.as_str(), &self.label());
             let reason = message.chars().filter(|character| !character.is_control()).take(LONGEST_REASON);
             return Err(SignerError::Refused(reason.collect()));

@@ -1,4 +1,4 @@
-//! Which signers the environment names: keys in this process, or signers outside it, one for each account.
+//! The signers that the environment names: keys in this process, or signers outside it, one for each account.
 //!
 //! A signer outside is not called here, with one exception: a single KMS key without an address is asked for
 //! its public key. Whether the others sign is found out by the checks before the start, and what is wrong
@@ -18,7 +18,7 @@ const KMS_ADDRESS: &str = "RELAYER_KEY_KMS_ADDRESS";
 const REMOTE: &str = "RELAYER_KEY_REMOTE";
 const REMOTE_ADDRESS: &str = "RELAYER_KEY_REMOTE_ADDRESS";
 
-/// Why there is no signer. Says which variable, never what is in it; an address is no secret.
+/// The reason why there is no signer. Names the variable, never its content; an address is no secret.
 #[derive(Debug, Error)]
 pub enum SignerSourceError {
     /// A key in this process.

@@ -11,31 +11,31 @@ use serde::Serialize;
 use super::StoreError;
 use crate::outcome::{Finality, RelayOutcome, RelayState};
 
-/// How long an event is tried, seconds.
+/// Seconds for which the delivery of an event is tried.
 pub const TRIED_SECONDS: u64 = 24 * 60 * 60;
 
-/// What has changed. The last three are about a relay that has ended.
+/// The kind of a change. The last three are about a relay that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub enum EventKind {
-    /// The relay was accepted.
+    /// The relay was accepted and is pending.
     #[serde(rename = "relay.pending")]
     Pending,
-    /// It was executed; again, or in another block, after a reorg.
+    /// The relay was executed; again, or in another block, after a reorganisation.
     #[serde(rename = "relay.executed")]
     Executed,
-    /// It was mined, and the inner call failed.
+    /// The relay's transaction was mined, and the call to the registry failed.
     #[serde(rename = "relay.reverted")]
     Reverted,
-    /// It was not executed, and will not be unless it is sent again.
+    /// The relay was not executed, and will not be unless the request is sent again.
     #[serde(rename = "relay.dropped")]
     Dropped,
-    /// A reorg undid its transaction: it is pending again.
+    /// A reorganisation undid the relay's transaction: it is pending again.
     #[serde(rename = "relay.reorganised")]
     Reorganised,
-    /// Its block is safe.
+    /// The relay's block is safe.
     #[serde(rename = "relay.safe")]
     Safe,
-    /// Its block is final.
+    /// The relay's block is final.
     #[serde(rename = "relay.finalized")]
     Finalized,
 }
@@ -62,9 +62,9 @@ pub struct WebhookEvent {
     pub relay: B256,
     /// The JSON body.
     pub body: String,
-    /// How many attempts have failed.
+    /// The number of failed attempts.
     pub attempts: u32,
-    /// When it is given up, unix seconds.
+    /// Time at which it is given up, unix seconds.
     pub expires_at: u64,
 }
 
@@ -79,7 +79,7 @@ pub enum DeliveryResult {
     GivenUp,
 }
 
-/// Which events are sent once more.
+/// The events to send once more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replay {
     /// Those of this API key.
@@ -99,12 +99,12 @@ pub struct Replay {
 pub(crate) struct EventBody<'a> {
     /// The event's id, the same in every attempt.
     id: &'a str,
-    /// What has changed.
+    /// The kind of the change.
     #[serde(rename = "type")]
     kind: EventKind,
-    /// When it changed.
+    /// The time of the change.
     created_at: Timestamp,
-    /// The relay as it was then.
+    /// The relay as it was at that time.
     relay: RelayState<'a>,
 }
 

@@ -1,4 +1,4 @@
-//! Which file is the journal, and which files are its locks.
+//! The paths of the journal and of its lock files.
 //!
 //! There is one journal for each chain and forwarder. The key is not part of its name: the budget and the
 //! requests that were carried out stay known when the key changes.

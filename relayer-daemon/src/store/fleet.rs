@@ -13,13 +13,12 @@ use std::{
 
 use alloy::primitives::{Address, FixedBytes};
 
-/// How long a lease lasts from its renewal on. A daemon that dies is replaced within this and one more
-/// [`BEAT`].
+/// Duration of a lease from its renewal on. A daemon that dies is replaced within this and one more [`BEAT`].
 pub const LEASE: Duration = Duration::from_secs(10);
-/// How often leases are renewed.
+/// Interval at which leases are renewed.
 pub const BEAT: Duration = Duration::from_secs(2);
-/// How long before the end of its lease a daemon stops sending: what its clock and the database's may differ
-/// by in that time, and what a transaction may need on its way.
+/// Time before the end of its lease at which a daemon stops sending: room for the drift between its clock and
+/// the database's, and for a transaction's way to the node.
 pub const MARGIN: Duration = Duration::from_secs(2);
 /// Not an account, but leased like one: whichever daemon holds it delivers the events of webhooks.
 pub const WEBHOOKS: Address = Address::ZERO;
@@ -55,32 +54,32 @@ impl From<Address> for Payer {
 pub struct HeldLease {
     /// The account and the lease's epoch.
     pub payer: Payer,
-    /// Whether the daemon is to keep it. If not, it gives the account back once nothing is in flight.
+    /// True if the daemon is to keep it. If not, it gives the account back once nothing is in flight.
     pub is_wanted: bool,
 }
 
-/// What a daemon holds after it has renewed its leases.
+/// The accounts that a daemon holds after it has renewed its leases.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Beat {
     /// Its leases.
     pub held: Vec<HeldLease>,
-    /// How many daemons live.
+    /// The number of living daemons.
     pub daemons: usize,
 }
 
 /// The fleet as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FleetRecord {
-    /// How many daemons live.
+    /// The number of living daemons.
     pub daemons: usize,
-    /// Which daemon holds each account.
+    /// The daemon that holds each account.
     pub holders: BTreeMap<Address, DaemonId>,
-    /// How many relays have not ended.
+    /// The number of relays that have not ended.
     pub pending: u64,
 }
 
-/// Which daemon is to have each account. A holder keeps its accounts, up to an equal share; the others go to
-/// the daemon that has the fewest, of those that have the key. The webhooks stay with their holder.
+/// Assigns each account to a daemon. A holder keeps its accounts, up to an equal share; the others go to the
+/// daemon that has the fewest, of those that have the key. The webhooks stay with their holder.
 pub(super) fn assign(
     members: &BTreeMap<DaemonId, BTreeSet<Address>>,
     holders: &BTreeMap<Address, DaemonId>,

@@ -1,4 +1,5 @@
-//! What must survive a kill at any moment: relays, nonces with their signed transactions, and the budget.
+//! The state that survives a kill at any moment: relays, nonces with their signed transactions, and the
+//! budget.
 //!
 //! [`Store`] has the operations, each of them atomic, over SQLite or, for several daemons, Postgres. Every signed transaction, replacements
 //! included, is written before it is sent, and the budget changes together with the relay that uses it. The
@@ -139,7 +140,7 @@ pub struct Sponsorship {
     pub gas: u64,
     /// The key's gas of the day; `None` for no limit.
     pub gas_per_day: Option<u64>,
-    /// Whether a webhook is told of the relay's changes.
+    /// True if a webhook is told of the relay's changes.
     pub is_told: bool,
 }
 
@@ -158,18 +159,18 @@ impl From<Accepted> for Sponsored {
     }
 }
 
-/// What is known of a relay.
+/// The record of a relay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RelayRecord {
     /// `None` while pending.
     pub outcome: Option<RelayOutcome>,
-    /// How final the transaction is that ended it; `None` if none did.
+    /// The finality of the transaction that ended it; `None` if none did.
     pub finality: Option<Finality>,
     /// Every transaction tried for it, oldest first.
     pub hashes: Vec<B256>,
 }
 
-/// What a relay is expected to cost.
+/// The expected cost of a relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExpectedCost {
     /// The total, wei: gas at its fees, and the L1 data fee.
@@ -178,7 +179,7 @@ pub struct ExpectedCost {
     pub gas: u64,
     /// The L1 data fee within the total, wei.
     pub l1_fee_wei: u128,
-    /// What the cheapest relay would cost at the same fees, wei.
+    /// The cost of the cheapest relay at the same fees, wei.
     pub least_wei: u128,
     /// A no-op at the same fees, wei, which must fit beside it: relays that wait for a gap never reserve what
     /// filling the gap needs.
@@ -188,7 +189,7 @@ pub struct ExpectedCost {
 /// The result of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reservation {
-    /// Why it was denied, if so.
+    /// The reason why it was denied, if so.
     pub denial: Option<Denial>,
     /// The budget afterwards.
     pub budget: Budget,
@@ -205,7 +206,7 @@ pub struct NewTransaction {
     pub transaction: SignedTransaction,
 }
 
-/// Where a transaction was mined.
+/// The block that mined a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Inclusion {
     /// The transaction.
@@ -232,7 +233,7 @@ pub struct MinedNonce {
     pub inclusion: Inclusion,
 }
 
-/// What a mined nonce cost, and how its relay ended.
+/// The cost of a mined nonce, and the end of its relay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settlement {
     /// The nonce, as the sender knows it.
@@ -241,6 +242,6 @@ pub struct Settlement {
     pub inclusion: Inclusion,
     /// The price paid, wei.
     pub paid_wei: u128,
-    /// How the nonce's relay ended; `None` for a gap.
+    /// The outcome of the nonce's relay; `None` for a gap.
     pub outcome: Option<RelayOutcome>,
 }

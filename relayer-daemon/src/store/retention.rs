@@ -1,4 +1,4 @@
-//! How long the store keeps relays that have ended, and the task that prunes them.
+//! The retention of relays that have ended, and the task that prunes them.
 //!
 //! ```text
 //! relay ends ──▶ whole ──retention──▶ archived ──twelve times retention──▶ deleted
@@ -19,14 +19,14 @@ use crate::{
     store::Store,
 };
 
-/// How much longer than the whole relay its archived outcome is kept.
+/// The archived outcome of a relay is kept this many times as long as the whole relay.
 const ARCHIVE_FACTOR: u64 = 12;
 /// The pause between two steps while something is due.
 const PAUSE: Duration = Duration::from_millis(250);
 /// The pause once nothing is due.
 const LONG_PAUSE: Duration = Duration::from_secs(60);
 
-/// How long the store keeps relays that have ended.
+/// The time for which the store keeps relays that have ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
     /// Seconds that a relay stays whole.

@@ -5,7 +5,7 @@ use strum::{EnumString, IntoStaticStr};
 
 use crate::gas::fees::Fees;
 
-/// Why a transaction exists.
+/// The purpose of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum TransactionPurpose {
@@ -43,7 +43,7 @@ pub struct SignedTransaction {
     pub purpose: TransactionPurpose,
 }
 
-/// What the sender must know of a relay.
+/// The terms of a relay that the sender needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RelayTerms {
     /// The EIP-712 digest of the request.

@@ -13,11 +13,11 @@ use crate::{
     process::shutdown::{ShutdownSignal, stopped},
 };
 
-/// How long the collector may take.
+/// Timeout of one export.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the last export may take at shutdown.
+/// Timeout of the last export, at shutdown.
 const LAST_EXPORT: Duration = Duration::from_secs(1);
-/// How often spans are exported.
+/// Interval between exports of spans.
 const SPANS_EVERY: Duration = Duration::from_secs(2);
 /// The most spans of one export.
 const BATCH: usize = 2_048;
@@ -104,7 +104,7 @@ impl Exporter {
         self.post("v1/metrics", &body).await;
     }
 
-    /// What the collector does not take is lost; the log says so once for each outage.
+    /// Posts one export. One that fails is lost, and the log says so once for each outage.
     async fn post(&mut self, path: &str, body: &Value) {
         let url = format!("{}/{path}", self.target.base);
         let request = self.client.post(url).header("content-type", "application/json").body(body.to_string());

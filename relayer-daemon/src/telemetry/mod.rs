@@ -26,7 +26,7 @@ use crate::process::logging::SPANS;
 /// Spans that wait for their export.
 const QUEUE: usize = 8_192;
 
-/// Where to export to, and how.
+/// The collector's URL, the headers it wants, and the interval of exports.
 #[derive(Clone)]
 pub struct TelemetryTarget {
     /// The collector's base URL, without a slash at its end.

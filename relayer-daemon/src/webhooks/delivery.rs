@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::{relay::policy::WebhookTarget, signatures::SIGNATURE, store::events::WebhookEvent};
 
-/// How long a receiver may take, connection included.
+/// Timeout of a receiver, connection included.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The header with an event's id.
 const EVENT: &str = "x-relayer-event";
@@ -16,7 +16,7 @@ const EVENT: &str = "x-relayer-event";
 #[derive(Debug, Clone)]
 pub struct DeliveryClient(Client);
 
-/// Why an event was not delivered. Never quotes the webhook's URL.
+/// The reason why an event was not delivered. Never quotes the webhook's URL.
 #[derive(Debug, Error)]
 pub(super) enum NotDelivered {
     #[error("the receiver did not answer within {} seconds", TIMEOUT.as_secs())]

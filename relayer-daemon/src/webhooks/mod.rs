@@ -29,16 +29,16 @@ use crate::{
     },
 };
 
-/// How often the store is asked for events that are due.
+/// Interval at which the store is asked for events that are due.
 const POLL: Duration = Duration::from_millis(500);
-/// How many events of one key are delivered at once.
+/// Number of events of one key that are delivered at once.
 const BATCH: usize = 16;
 /// The pause after the first failed attempt, seconds; it doubles with each further one.
 const FIRST_PAUSE: u64 = 5;
 /// The longest pause, seconds.
 const LONGEST_PAUSE: u64 = 60 * 60;
 
-/// What delivers events.
+/// The task that delivers events.
 #[derive(Debug, Clone)]
 pub struct Deliverer {
     /// The store.
@@ -133,7 +133,7 @@ impl Deliverer {
     }
 }
 
-/// When an event is tried again after one more failed attempt.
+/// The time of the next attempt after one more that failed.
 fn after_failure(event: &WebhookEvent, now: u64) -> DeliveryResult {
     let doublings = event.attempts.min(20);
     let pause = (FIRST_PAUSE << doublings).min(LONGEST_PAUSE);

@@ -42,7 +42,7 @@ pub(super) async fn take_lock(mode: CheckMode, path: PathBuf) -> Result<ProcessL
     tokio::task::spawn_blocking(take).await.unwrap_or(Err(LockError::Unusable(io::ErrorKind::Interrupted)))
 }
 
-/// Where the journal is. A database's URL is not shown: it may hold a password.
+/// The place of the journal. A database's URL is not shown: it may hold a password.
 pub(super) fn place(settings: &Settings, files: &StoreFiles) -> String {
     let file = || files.store.display().to_string();
     settings.store_url.as_ref().map_or_else(file, |_| "in the Postgres database of STORE_URL".to_owned())

@@ -52,14 +52,14 @@ pub enum CheckMode {
     Drain,
 }
 
-/// What `serve` and `drain` start with after good checks.
+/// The parts that `serve` and `drain` start with after good checks.
 #[derive(Debug)]
 pub struct Checked {
     /// The chain.
     pub chain: Arc<Chain>,
     /// The chain's id.
     pub chain_id: u64,
-    /// Who is sponsored.
+    /// The policy: which requests are sponsored.
     pub policy: Arc<SharedPolicy>,
     /// The accounts' signers.
     pub keys: Vec<CheckedKey>,
@@ -67,7 +67,7 @@ pub struct Checked {
     pub store: Arc<Store>,
     /// The owner that the store gets.
     pub identity: Identity,
-    /// Whether the chain charges an L1 data fee.
+    /// True if the chain charges an L1 data fee.
     pub has_l1_fee: bool,
     /// The gas limit of no-ops.
     pub no_op_gas: u64,
@@ -80,9 +80,9 @@ pub struct Checked {
 pub struct CheckedKey {
     /// The signer.
     pub signer: TxSigner,
-    /// Whether the account has code.
+    /// True if the account has code.
     pub has_code: bool,
-    /// Why the signer did not sign, if it did not: the account gets no relays until it does.
+    /// The reason why the signer did not sign, if it did not: the account gets no relays until it does.
     pub unsigned: Option<String>,
 }
 
@@ -271,7 +271,7 @@ async fn code(chain: &Chain, name: &'static str, address: Address, report: &mut 
     false
 }
 
-/// Whether the key signs, for its own address.
+/// Checks that the key signs for its own address.
 async fn signs(key: &TxSigner, chain_id: u64) -> Result<String, String> {
     let tried = key.try_out(chain_id).await;
     tried.map(|()| "the key signs".to_owned()).map_err(|error| error.to_string())

@@ -19,7 +19,7 @@ use crate::{
     signatures::SIGNATURE,
 };
 
-/// How long the webhook may take, connection included.
+/// Timeout of the webhook, connection included.
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// The largest answer, bytes.
 const LARGEST_ANSWER: usize = 4 * 1024;
@@ -39,7 +39,7 @@ pub struct RequestInQuestion<'a> {
     pub key: Option<&'a str>,
     /// The request itself.
     pub request: &'a ForwardRequest,
-    /// When it is asked, unix seconds.
+    /// Time of the question, unix seconds.
     pub now: u64,
 }
 
@@ -74,7 +74,7 @@ enum Decision {
     Deny,
 }
 
-/// Why there is no decision. Never quotes the webhook's URL.
+/// The reason why there is no decision. Never quotes the webhook's URL.
 #[derive(Debug, Error)]
 enum Undecided {
     #[error("it did not answer within a second")]
@@ -176,7 +176,7 @@ impl DecisionClient {
     }
 }
 
-/// What an answer means for a request, with its label in the metrics.
+/// The decision that an answer means for a request, with its label in the metrics.
 fn judge(answer: Answer, request: &ForwardRequest) -> (&'static str, Result<(), Failure>) {
     match (answer.decision, answer.max_gas) {
         (Decision::Deny, _) => {

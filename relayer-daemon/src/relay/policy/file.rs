@@ -26,7 +26,7 @@ use crate::{
 /// The longest name of a key.
 const LONGEST_NAME: usize = 64;
 
-/// Where a webhook is posted to, and what it is signed with.
+/// The URL of a webhook, and the secret that signs its requests.
 #[derive(Clone)]
 pub struct WebhookTarget {
     /// `https`, or `http` on this machine.
@@ -182,7 +182,7 @@ fn webhook(table_name: &str, table: WebhookTable) -> Result<WebhookTarget, Polic
     Ok(WebhookTarget { url, secret })
 }
 
-/// Whether what is posted there is read by its receiver only: over TLS, or on this machine.
+/// Returns whether only its receiver can read a request to this URL: over TLS, or on this machine.
 fn is_private(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     let is_loopback = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());

@@ -1,4 +1,4 @@
-//! Who is sponsored: API keys, a deny list, a rule for requests without a key, and a decision webhook.
+//! The sponsorship policy: API keys, a deny list, a rule for requests without a key, and a decision webhook.
 //!
 //! Without a policy file every request is taken, within the daemon's limits. A request with a key has the
 //! key's limits in place of those per address and per signer, and counts for no address. [`file`] reads the
@@ -32,7 +32,7 @@ use crate::{
     signatures::KeyHash,
 };
 
-/// What is wrong with a policy file. Has no secret in it.
+/// An error in a policy file. Has no secret in it.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{field}: {rule}")]
 pub struct PolicyError {
@@ -42,7 +42,7 @@ pub struct PolicyError {
     pub rule: String,
 }
 
-/// What is sponsored of requests without an API key.
+/// The rule for requests without an API key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WithoutKey {
     /// All of them, within the daemon's limits.
@@ -68,7 +68,7 @@ pub struct ApiKey {
     pub webhook: Option<WebhookTarget>,
 }
 
-/// Who is sponsored.
+/// The sponsorship policy.
 #[derive(Debug)]
 pub struct Policy {
     /// Without a file, keys mean nothing.
@@ -129,7 +129,7 @@ impl Policy {
         )
     }
 
-    /// Whether an authenticated request is sponsored, by its signer and its function.
+    /// Checks that an authenticated request is sponsored, by its signer and its function.
     ///
     /// # Errors
     /// 403 `SIGNER_DENIED`, `SIGNER_NOT_SPONSORED`, `FUNCTION_NOT_SPONSORED`.
