@@ -295,13 +295,6 @@ mod tests {
     }
 
     #[test]
-    fn twelve_levels_are_shown_whole() {
-        let (root, fetches) = tree(1, &chain(12));
-        assert_eq!((depth(&root), size(&root), fetches), (12, 12, 11));
-        assert!(!serde_json::to_string(&root).unwrap().contains("note"));
-    }
-
-    #[test]
     fn the_fifteenth_level_is_the_last_and_says_so_only_if_more_follow() {
         let (root, fetches) = tree(1, &chain(16));
         assert_eq!((depth(&root), fetches), (15, 14));

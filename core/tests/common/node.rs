@@ -45,6 +45,8 @@ pub(crate) struct Node {
     pub(crate) quirks: Quirks,
     /// The outcomes of the next posts. Later ones succeed.
     pub(crate) faults: VecDeque<Fault>,
+    /// Where the registry is.
+    pub(crate) address: Address,
     pub(crate) block: u64,
     pub(crate) chain_id: u64,
     /// Seconds since the newest block, by the host's clock.
@@ -93,6 +95,7 @@ impl Node {
             registry,
             quirks: Quirks::default(),
             faults: VecDeque::new(),
+            address: REGISTRY,
             block: 100,
             chain_id: CHAIN_ID,
             head_age: 0,
@@ -233,7 +236,13 @@ impl Node {
 
     fn answer(&mut self, request: &Value) -> Value {
         self.block += u64::from(self.quirks.mines_within_batches);
-        let outcome = match request["method"].as_str().unwrap() {
+        let method = request["method"].as_str().unwrap();
+        let mut given = self.quirks.outcomes.iter_mut();
+        if let Some((_, left, outcome)) = given.find(|(of, left, _)| *of == method && *left > 0) {
+            *left -= 1;
+            return response(&request["id"], outcome.clone());
+        }
+        let outcome = match method {
             // A block that is not there yet.
             "eth_getBlockByNumber" if is_beyond(&request["params"][0], self.block) => Ok(Value::Null),
             "eth_getBlockByNumber" | "eth_getBlockByHash" => {
@@ -382,7 +391,7 @@ impl Node {
                 _ => refusal("too many arguments, want at most 2"),
             };
         }
-        if to == REGISTRY {
+        if to == self.address {
             let result = self.registry_at(number).call(data).map_err(
                 |data| json!({"code": 3, "message": "execution reverted", "data": hex::encode_prefixed(data)}),
             );
@@ -399,7 +408,7 @@ impl Node {
     /// What the lens answers.
     fn walk(&self, data: &[u8], number: u64) -> Result<Vec<u8>, Value> {
         let call = walkCall::abi_decode(data).unwrap();
-        assert_eq!(call.registry, REGISTRY);
+        assert_eq!(call.registry, self.address);
         let registry = self.registry_at(number);
         let detail = call.detail.to::<u8>();
         let reads = if detail > 0 { 2 } else { 1 };
@@ -512,7 +521,7 @@ impl Node {
         let Ok(IMulticall3Calls::aggregate3(aggregate)) = IMulticall3Calls::abi_decode(data) else {
             panic!("not an aggregate3 call");
         };
-        let registry_calls = aggregate.calls.iter().filter(|call| call.target == REGISTRY).count();
+        let registry_calls = aggregate.calls.iter().filter(|call| call.target == self.address).count();
         if self.quirks.gas_for_calls.is_some_and(|limit| registry_calls > limit) {
             return Err(out_of_gas());
         }
@@ -528,11 +537,11 @@ impl Node {
         number: u64,
         registry: &PlainRegistry,
     ) -> IMulticall3::Result {
-        let outcome = match (call.target, self.quirks.no_tag) {
-            (REGISTRY, _) if self.is_heavy(&call.callData) => Err(Vec::new()),
-            (REGISTRY, _) => registry.call(&call.callData),
-            (CANONICAL_ADDRESS, false) => self.block_call(&call.callData, number),
-            (CANONICAL_ADDRESS, true) => Err(Vec::new()),
+        let outcome = match call.target {
+            to if to == self.address && self.is_heavy(&call.callData) => Err(Vec::new()),
+            to if to == self.address => registry.call(&call.callData),
+            CANONICAL_ADDRESS if self.quirks.no_tag => Err(Vec::new()),
+            CANONICAL_ADDRESS => self.block_call(&call.callData, number),
             // No code there.
             _ => Ok(Vec::new()),
         };

@@ -25,6 +25,9 @@ pub(crate) struct Quirks {
     pub(crate) mines_within_batches: bool,
     /// Multicall3 has nothing but `aggregate3`.
     pub(crate) no_tag: bool,
+    /// The outcomes of so many of the next requests of a method, whatever they ask for; the first of a method
+    /// comes first.
+    pub(crate) outcomes: Vec<(&'static str, u32, Result<Value, Value>)>,
     /// How logs are served.
     pub(crate) logs: Logs,
     /// Logs of the newest so many blocks are not listed yet.

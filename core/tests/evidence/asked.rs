@@ -1,133 +1,59 @@
 //! Questions for evidence, put to a node that answers as anvil did, and in ways that nodes get wrong.
 
-use alloy_primitives::{B256, Bytes, U256, keccak256};
-use alloy_sol_types::{SolCall as _, SolInterface as _, SolValue as _};
+use alloy_primitives::keccak256;
 use registry_core::{
-    api::{
-        error::Error,
-        question::{Question, WithEvidence},
-        route::Route,
-    },
-    chain::{Batch, Endpoints, Limits, QueryError, Reply, Run, Step},
-    eth::{
-        abi::{
-            AgentRecord,
-            IAgentRegistry::{attestationGracePeriodCall, getAgentByWalletCall},
-            IMulticall3::{self, IMulticall3Calls},
-        },
-        multicall::CANONICAL_ADDRESS,
-        timestamp::Timestamp,
-    },
+    api::question::WithEvidence,
     evidence::{self, Layout},
     registry::error_code::Code,
 };
-use serde_json::{Value, json};
 
 use super::Recorded;
+use crate::common::{Mined, host::finish, number_of, prelude::*};
 
-/// What a node answers the first so many requests of one method.
-#[derive(Clone, Debug)]
-struct Wrong {
-    method: &'static str,
-    result: Result<Value, Value>,
-    times: usize,
+/// What is wrong with a node: the outcomes of so many requests of a method.
+type Wrong = (&'static str, u32, Result<Value, Value>);
+
+fn once(method: &'static str, outcome: Result<Value, Value>) -> Option<Wrong> {
+    Some((method, 1, outcome))
 }
 
-fn once(method: &'static str, result: Result<Value, Value>) -> Option<Wrong> {
-    Some(Wrong { method, result, times: 1 })
+fn always(method: &'static str, outcome: Result<Value, Value>) -> Option<Wrong> {
+    Some((method, u32::MAX, outcome))
 }
 
-fn always(method: &'static str, result: Result<Value, Value>) -> Option<Wrong> {
-    Some(Wrong { method, result, times: usize::MAX })
+/// A node that answers as anvil did, but for what is wrong with it.
+fn node(recorded: &Recorded, wrong: Option<Wrong>) -> Node {
+    let number = |name: &str| number_of(recorded.block[name].as_str().unwrap());
+    let registry = PlainRegistry { agents: vec![record(recorded)], ..PlainRegistry::with_agents(0) };
+    let mut node = Node::new(registry.clone());
+    (node.address, node.chain_id, node.block) = (recorded.registry, recorded.chain_id, number("number"));
+    for (block, hash) in [(node.block, "hash"), (node.block - 1, "parentHash")] {
+        let hash = recorded.block[hash].as_str().unwrap().parse().unwrap();
+        let (registry, seconds) = (registry.clone().into(), number("timestamp"));
+        node.chain.insert(block, Mined { hash, seconds, registry, events: Vec::new() });
+    }
+    let code: Value = serde_json::from_str(&recorded.code).unwrap();
+    let right = [
+        ("eth_getBlockByHash", &recorded.block),
+        ("eth_getBlockByNumber", &recorded.block),
+        ("eth_getProof", &recorded.proof),
+        ("eth_getCode", &code),
+    ];
+    let right = right.map(|(method, result)| (method, u32::MAX, Ok(result.clone())));
+    node.quirks.outcomes = wrong.into_iter().chain(right).collect();
+    node
 }
 
-/// Asks a node, and one behind it that does nothing wrong if there are two.
-fn ask(recorded: &Recorded, mut wrong: Option<Wrong>, endpoints: usize) -> Result<String, Error> {
-    let question = Question {
-        route: Route::Evidence(recorded.wallet),
-        registry: recorded.registry,
-        chain: "http://node".into(),
-        now: Timestamp::from_seconds(number(&recorded.block["timestamp"])),
-        scan: None,
-        excerpt: None,
-    };
+/// Asks a node, and one behind it with which nothing is wrong if there are two.
+fn ask(recorded: &Recorded, wrong: Option<Wrong>, endpoints: usize) -> Result<String, Error> {
+    let mut nodes = [node(recorded, wrong), node(recorded, None)];
+    let now = Timestamp::from_seconds(number_of(recorded.block["timestamp"].as_str().unwrap()));
+    let (route, registry) = (Route::Evidence(recorded.wallet), recorded.registry);
+    let question = Question { route, registry, now, ..question("/health") };
     let layout = (recorded.layout != Layout::AGENT_REGISTRY).then_some(recorded.layout);
     let run = Run::new(WithEvidence { question, layout }, CANONICAL_ADDRESS, Limits::default());
     let mut run = run.over(Endpoints::new(endpoints, Some(recorded.chain_id)));
-    loop {
-        match run.step()? {
-            Step::Done(answer) => return Ok(answer.body),
-            Step::Send(batch) => {
-                let wrong = if batch.endpoint == 0 { &mut wrong } else { &mut None };
-                run.feed(Reply { status: 200, body: reply(recorded, &batch, wrong).as_bytes() })?;
-            }
-        }
-    }
-}
-
-fn number(value: &Value) -> u64 {
-    u64::from_str_radix(value.as_str().unwrap().trim_start_matches("0x"), 16).unwrap()
-}
-
-fn reply(recorded: &Recorded, batch: &Batch, wrong: &mut Option<Wrong>) -> String {
-    let body: Value = serde_json::from_str(&batch.body).unwrap();
-    let mut answer = |request: &Value| {
-        let method = request["method"].as_str().unwrap();
-        let result = match wrong {
-            Some(wrong) if wrong.method == method && wrong.times > 0 => {
-                wrong.times -= 1;
-                wrong.result.clone()
-            }
-            _ => Ok(right(recorded, method, &request["params"])),
-        };
-        match result {
-            Ok(result) => json!({"jsonrpc": "2.0", "id": request["id"], "result": result}),
-            Err(error) => json!({"jsonrpc": "2.0", "id": request["id"], "error": error}),
-        }
-    };
-    match body.as_array() {
-        Some(requests) => requests.iter().map(answer).collect::<Value>().to_string(),
-        None => answer(&body).to_string(),
-    }
-}
-
-fn right(recorded: &Recorded, method: &str, params: &Value) -> Value {
-    match method {
-        "eth_getBlockByHash" | "eth_getBlockByNumber" => recorded.block.clone(),
-        "eth_getProof" => recorded.proof.clone(),
-        "eth_getCode" => serde_json::from_str(&recorded.code).unwrap(),
-        "eth_chainId" => json!(format!("{:#x}", recorded.chain_id)),
-        "eth_call" => {
-            let data: Bytes = serde_json::from_value(params[0]["data"].clone()).unwrap();
-            let Ok(IMulticall3Calls::aggregate3(calls)) = IMulticall3Calls::abi_decode(&data) else {
-                return json!(called(recorded, &data));
-            };
-            let result = |call: &IMulticall3::Call3| IMulticall3::Result {
-                success: true,
-                returnData: called(recorded, &call.callData),
-            };
-            let results: Vec<_> = calls.calls.iter().map(result).collect();
-            json!(Bytes::from(IMulticall3::aggregate3Call::abi_encode_returns(&results)))
-        }
-        method => panic!("unexpected {method}"),
-    }
-}
-
-/// What the registry or Multicall3 returns.
-fn called(recorded: &Recorded, data: &[u8]) -> Bytes {
-    let word = |name: &str| U256::from(number(&recorded.block[name])).abi_encode();
-    match data.first_chunk::<4>().copied().unwrap() {
-        attestationGracePeriodCall::SELECTOR => 604_800_u64.abi_encode(),
-        getAgentByWalletCall::SELECTOR => record(recorded).abi_encode(),
-        IMulticall3::getLastBlockHashCall::SELECTOR => {
-            recorded.block["parentHash"].as_str().unwrap().parse::<B256>().unwrap().abi_encode()
-        }
-        IMulticall3::getBlockNumberCall::SELECTOR => word("number"),
-        IMulticall3::getCurrentBlockTimestampCall::SELECTOR => word("timestamp"),
-        IMulticall3::getChainIdCall::SELECTOR => recorded.chain_id.abi_encode(),
-        other => panic!("unexpected {other:?}"),
-    }
-    .into()
+    finish(&mut run, |batch| nodes[batch.endpoint].reply(batch).0).map(|document| document.body)
 }
 
 /// The agent's record, as the storage has it.
@@ -139,16 +65,10 @@ fn record(recorded: &Recorded) -> AgentRecord {
         creator: agent.creator,
         haftungsperson: agent.haftungsperson,
         agentWallet: agent.agent_wallet,
-        constitutionHash: B256::ZERO,
-        capabilityHash: B256::ZERO,
         operationalScope: agent.operational_scope,
-        parentAgentId: U256::ZERO,
-        generation: U256::ZERO,
-        selfModifying: false,
         registeredAt: agent.registered_at.seconds(),
         lastAttestation: agent.last_attestation.seconds(),
-        lastRevenueReport: 0,
-        status: 0,
+        ..crate::common::record(1, 0)
     }
 }
 

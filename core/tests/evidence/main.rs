@@ -10,10 +10,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod asked;
+#[path = "../common/mod.rs"]
+mod common;
 mod headers;
 mod mutations;
-#[path = "../common/random.rs"]
-mod random;
 
 use alloy_primitives::{Address, B256};
 use registry_core::{

@@ -41,45 +41,42 @@ fn keeping(text: &'static str, millis: u64) -> Cache<u8, &'static str> {
     cache
 }
 
+/// A crowd that has arrived.
+fn crowd(cache: &mut Cache<u8, &'static str>) -> Vec<Arrival> {
+    (0..99).map(|_| cache.arrive()).collect()
+}
+
+#[track_caller]
+fn all_get(
+    cache: &mut Cache<u8, &'static str>,
+    crowd: &[Arrival],
+    now: u64,
+    expected: &CacheLookup<&'static str>,
+) {
+    assert!(crowd.iter().all(|arrival| cache.look_up(&1, *arrival, now, LEASE) == *expected), "{now}");
+}
+
 #[test]
 fn of_a_crowd_one_reads_and_the_others_get_what_it_read() {
     let mut cache = cache();
     let reader = lease(come(&mut cache, 0));
-    let crowd: Vec<Arrival> = (0..99).map(|_| cache.arrive()).collect();
-    assert!(crowd.iter().all(|arrival| cache.look_up(&1, *arrival, 1, LEASE) == CacheLookup::Wait));
+    let crowd = crowd(&mut cache);
+    all_get(&mut cache, &crowd, 1, &CacheLookup::Wait);
     cache.finish(&1, &reader, "answer", value(40, MINUTE), 40);
-    assert!(
-        crowd.iter().all(|arrival| cache.look_up(&1, *arrival, 41, LEASE) == CacheLookup::Found("answer"))
-    );
+    all_get(&mut cache, &crowd, 41, &CacheLookup::Found("answer"));
 }
 
 #[test]
 fn what_is_not_kept_is_read_once_more_for_all_who_came_meanwhile() {
     let mut cache = cache();
     let first = lease(come(&mut cache, 0));
-    let crowd: Vec<Arrival> = (0..99).map(|_| cache.arrive()).collect();
+    let crowd = crowd(&mut cache);
     cache.finish(&1, &first, "before they came", value(10, 0), 10);
     let second = lease(cache.look_up(&1, crowd[0], 11, LEASE));
-    assert!(crowd[1..].iter().all(|arrival| cache.look_up(&1, *arrival, 12, LEASE) == CacheLookup::Wait));
+    all_get(&mut cache, &crowd[1..], 12, &CacheLookup::Wait);
     cache.finish(&1, &second, "theirs", value(20, 0), 20);
-    assert!(
-        crowd[1..]
-            .iter()
-            .all(|arrival| cache.look_up(&1, *arrival, 21, LEASE) == CacheLookup::Found("theirs"))
-    );
+    all_get(&mut cache, &crowd[1..], 21, &CacheLookup::Found("theirs"));
     assert!(matches!(come(&mut cache, 21), CacheLookup::Read(_)), "a later caller reads anew");
-}
-
-#[test]
-fn a_value_larger_than_the_whole_cache_evicts_nothing() {
-    let mut cache = cache();
-    let reader = lease(come(&mut cache, 0));
-    cache.finish(&1, &reader, "small", value(0, MINUTE), 10);
-    let arrival = cache.arrive();
-    let large = lease(cache.look_up(&2, arrival, 11, LEASE));
-    let outcome = ReadOutcome::Value { bytes: 2 << 20, made_at: 11, millis: MINUTE, renewal: Renewal::IfHot };
-    cache.finish(&2, &large, "large", outcome, 12);
-    assert_eq!((cache.peek(&1, 13), cache.peek(&2, 13)), (Some("small"), None));
 }
 
 #[test]
@@ -109,19 +106,40 @@ fn a_reader_that_is_lost_is_replaced_when_its_lease_is_over() {
 }
 
 #[test]
-fn a_value_asked_for_all_the_time_is_renewed_once_before_its_end() {
-    let mut cache = keeping("old", MINUTE);
-    for now in [1, 20_000, 53_999] {
-        assert_eq!(come(&mut cache, now), CacheLookup::Found("old"));
+fn a_value_asked_for_all_the_time_or_in_its_last_third_is_renewed_once_before_its_end() {
+    let in_last_third =
+        ReadOutcome::Value { bytes: 10, made_at: 0, millis: 20_100, renewal: Renewal::InLastThird };
+    for (outcome, earlier, due) in
+        [(value(0, MINUTE), &[1, 20_000, 53_999][..], 54_000), (in_last_third, &[13_399], 13_400)]
+    {
+        let mut cache = cache();
+        let reader = lease(come(&mut cache, 0));
+        cache.finish(&1, &reader, "old", outcome, 0);
+        for now in earlier {
+            assert_eq!(come(&mut cache, *now), CacheLookup::Found("old"));
+        }
+        let CacheLookup::Renew("old", renewal) = come(&mut cache, due) else { panic!("is not renewed") };
+        assert_eq!(come(&mut cache, due + 1), CacheLookup::Found("old"), "one renews, the others are served");
+        cache.finish(&1, &renewal, "new", value(due + 2, MINUTE), due + 2);
+        assert_eq!(come(&mut cache, due + 6_001), CacheLookup::Found("new"));
     }
-    let CacheLookup::Renew("old", renewal) = come(&mut cache, 54_000) else { panic!("is not renewed") };
-    assert_eq!(
-        come(&mut cache, 54_001),
-        CacheLookup::Found("old"),
-        "one renews, the others are served meanwhile"
-    );
-    cache.finish(&1, &renewal, "new", value(54_002, MINUTE), 54_002);
-    assert_eq!(come(&mut cache, 60_001), CacheLookup::Found("new"));
+}
+
+#[test]
+fn a_value_hardly_asked_for_or_made_of_another_is_not_renewed() {
+    let mut kept = keeping("old", MINUTE);
+    for now in 59_000..59_003 {
+        assert_eq!(come(&mut kept, now), CacheLookup::Found("old"));
+    }
+    let mut derived = cache();
+    let mut derive = |now, value| derived.get_or_derive(&1, now, || Ok::<_, ()>((value, 10, MINUTE)));
+    assert_eq!(derive(0, "made"), Ok("made"));
+    for now in (59_000..MINUTE).step_by(10) {
+        assert_eq!(derive(now, "again"), Ok("made"));
+    }
+    for mut cache in [kept, derived] {
+        assert!(matches!(come(&mut cache, MINUTE), CacheLookup::Read(_)));
+    }
 }
 
 #[test]
@@ -131,28 +149,7 @@ fn peek_makes_no_caller_read() {
     let reader = lease(come(&mut cache, 0));
     assert_eq!(cache.peek(&1, 0), None, "it is being read");
     cache.finish(&1, &reader, "answer", value(0, MINUTE), 0);
-    assert_eq!(cache.peek(&1, MINUTE - 1), Some("answer"));
-    assert_eq!(cache.peek(&1, MINUTE), None);
-}
-
-#[test]
-fn a_value_hardly_asked_for_is_not_renewed() {
-    let mut cache = keeping("old", MINUTE);
-    for now in 59_000..59_003 {
-        assert_eq!(come(&mut cache, now), CacheLookup::Found("old"));
-    }
-    assert!(matches!(come(&mut cache, MINUTE), CacheLookup::Read(_)));
-}
-
-#[test]
-fn a_value_made_of_another_is_not_renewed_however_often_it_is_asked_for() {
-    let mut cache = cache();
-    let mut derive = |now, value| cache.get_or_derive(&1, now, || Ok::<_, ()>((value, 10, MINUTE)));
-    assert_eq!(derive(0, "made"), Ok("made"));
-    for now in (59_000..MINUTE).step_by(10) {
-        assert_eq!(derive(now, "again"), Ok("made"));
-    }
-    assert!(matches!(come(&mut cache, MINUTE), CacheLookup::Read(_)));
+    assert_eq!((cache.peek(&1, MINUTE - 1), cache.peek(&1, MINUTE)), (Some("answer"), None));
 }
 
 #[test]
@@ -168,7 +165,7 @@ fn a_renewal_that_fails_leaves_the_value_until_its_end_and_is_tried_again_after_
 }
 
 #[test]
-fn the_least_recently_used_is_evicted_and_what_is_too_large_is_not_kept() {
+fn the_least_recently_used_is_evicted_and_a_value_larger_than_the_cache_evicts_nothing() {
     let mut cache: Cache<u8, &'static str> = Cache::new(3 * (OVERHEAD + 10));
     let keep = |cache: &mut Cache<_, _>, key, bytes| {
         let arrival = cache.arrive();
@@ -176,19 +173,17 @@ fn the_least_recently_used_is_evicted_and_what_is_too_large_is_not_kept() {
         let outcome = ReadOutcome::Value { bytes, made_at: 0, millis: MINUTE, renewal: Renewal::IfHot };
         cache.finish(&key, &lease, "answer", outcome, 0);
     };
-    for key in 1..=3 {
-        keep(&mut cache, key, 10);
-    }
+    (1..=3).for_each(|key| keep(&mut cache, key, 10));
     assert_eq!(come(&mut cache, 1), CacheLookup::Found("answer"));
     keep(&mut cache, 4, 10);
-    let mut is_kept = |key| {
-        let arrival = cache.arrive();
-        matches!(cache.look_up(&key, arrival, 1, LEASE), CacheLookup::Found(_))
-    };
-    assert!(is_kept(1) && is_kept(3) && is_kept(4) && !is_kept(2));
-    keep(&mut cache, 5, 1 << 20);
-    assert!(cache.bytes() <= 3 * (OVERHEAD + 10));
-    assert!(matches!(cache.look_up(&5, Arrival(u64::MAX), 1, LEASE), CacheLookup::Read(_)));
+    assert_eq!([1, 2, 3, 4].map(|key| cache.peek(&key, 1).is_some()), [true, false, true, true]);
+    let mut roomy = self::cache();
+    keep(&mut roomy, 1, 10);
+    for (mut cache, room) in [(cache, 3 * (OVERHEAD + 10)), (roomy, 1 << 20)] {
+        keep(&mut cache, 5, 2 << 20);
+        assert!(cache.bytes() <= room && cache.peek(&1, 1).is_some());
+        assert!(matches!(cache.look_up(&5, Arrival(u64::MAX), 1, LEASE), CacheLookup::Read(_)));
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -281,17 +276,4 @@ proptest! {
             prop_assert!(cache.bytes() <= capacity);
         }
     }
-}
-
-#[test]
-fn what_is_renewed_in_its_last_third_is_read_by_the_first_caller_then() {
-    let mut cache = cache();
-    let reader = lease(come(&mut cache, 0));
-    let outcome = ReadOutcome::Value { bytes: 10, made_at: 0, millis: 20_100, renewal: Renewal::InLastThird };
-    cache.finish(&1, &reader, "old", outcome, 0);
-    assert_eq!(come(&mut cache, 13_399), CacheLookup::Found("old"));
-    let CacheLookup::Renew("old", renewal) = come(&mut cache, 13_400) else { panic!("it is due") };
-    assert_eq!(come(&mut cache, 13_401), CacheLookup::Found("old"), "one reads");
-    cache.finish(&1, &renewal, "new", value(13_500, MINUTE), 13_500);
-    assert_eq!(come(&mut cache, 13_501), CacheLookup::Found("new"));
 }
