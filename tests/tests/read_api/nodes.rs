@@ -1,5 +1,5 @@
-//! Nodes that fail on real sockets. What a failure of each kind means is told by `core/tests/several_endpoints.rs`
-//! and `core/tests/run`; here is what the runtime makes of connections.
+//! Nodes that fail on real sockets. What a failure of each kind means is told by `core/tests/engine`; here is what
+//! the runtime makes of connections.
 //!
 //! 1. Where there is one node, each way to fail has its message, and is over once the node is well.
 //! 2. Where there are two, the second answers and is kept; where both fail, the error comes in time and helps.
