@@ -10,20 +10,28 @@ import { after, suite, test } from "node:test";
 import { pathToFileURL } from "node:url";
 
 import { closeBrowser } from "./chromium.mjs";
+import * as declared from "./declared.mjs";
 
 /** Tests at a time; more than two would wait for the processor. */
 const LANES = 2;
 
-for (const directory of process.argv.slice(2)) {
+/** The tests of a directory. A file that cannot be read is one that fails. */
+async function testsOf(directory) {
   const files = readdirSync(directory).filter((name) => name.endsWith(".test.mjs")).sort();
-  assert.ok(files.length > 0, `${directory} has no tests`);
-  suite(directory, { concurrency: LANES }, async () => {
-    for (const file of files) {
-      const { href } = pathToFileURL(resolve(directory, file));
-      // A file that cannot be imported fails like a test.
-      await import(href).catch((error) => test(file, () => Promise.reject(error)));
-    }
-  });
+  for (const file of files) {
+    const { href } = pathToFileURL(resolve(directory, file));
+    await import(href).catch((error) => declared.test(file, () => Promise.reject(error)));
+  }
+  const tests = declared.takeDeclared();
+  assert.ok(tests.length > 0, `${directory} has no tests`);
+  return tests;
 }
 
+const suites = [];
+for (const directory of process.argv.slice(2)) suites.push([directory, await testsOf(directory)]);
+for (const [directory, tests] of suites) {
+  suite(directory, { concurrency: LANES }, () => {
+    for (const { name, options, body } of tests) test(name, options, () => body());
+  });
+}
 after(closeBrowser);

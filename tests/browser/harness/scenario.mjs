@@ -7,7 +7,7 @@
 import assert from "node:assert/strict";
 import { mkdirSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { test } from "node:test";
+import { test } from "./declared.mjs";
 
 import { sharedBrowser } from "./chromium.mjs";
 import { eventually } from "./eventually.mjs";

@@ -7,10 +7,10 @@
 
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
-import { test } from "node:test";
 
 import { verifyTypedData } from "ethers";
 
+import { test } from "../harness/declared.mjs";
 import { sharedBrowser } from "../harness/chromium.mjs";
 import { eventually } from "../harness/eventually.mjs";
 import { Front } from "../harness/front.mjs";

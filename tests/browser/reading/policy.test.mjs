@@ -7,8 +7,7 @@
 
 import assert from "node:assert/strict";
 
-import { test } from "node:test";
-
+import { test } from "../harness/declared.mjs";
 import { scenario } from "../harness/scenario.mjs";
 import { stack } from "../harness/stack.mjs";
 import { settled } from "../harness/views.mjs";

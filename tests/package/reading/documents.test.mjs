@@ -8,8 +8,9 @@
 // 6. Questions asked at once do not mix.
 
 import assert from "node:assert/strict";
-import { mock, test } from "node:test";
+import { mock } from "node:test";
 
+import { test } from "../../browser/harness/declared.mjs";
 import { OPTIONS, Provider, Registry, api, parse, stack, still } from "../setting.mjs";
 
 const registry = new Registry(OPTIONS);

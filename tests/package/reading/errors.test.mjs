@@ -10,9 +10,9 @@
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { test } from "node:test";
 import { promisify } from "node:util";
 
+import { test } from "../../browser/harness/declared.mjs";
 import { OPTIONS, Provider, Registry, RegistryError, api, stack, serving } from "../setting.mjs";
 
 /** What a promise is rejected with; it has to be the package's. */

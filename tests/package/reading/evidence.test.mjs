@@ -5,8 +5,8 @@
 // 3. A plain page verifies the same document.
 
 import assert from "node:assert/strict";
-import { test } from "node:test";
 
+import { test } from "../../browser/harness/declared.mjs";
 import { inAPage } from "../page.mjs";
 import { OPTIONS, Registry, RegistryError, api, stack, verifyEvidence } from "../setting.mjs";
 

@@ -9,10 +9,10 @@ import assert from "node:assert/strict";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { test } from "node:test";
 
 import { concat, getBytes, keccak256, toBeHex } from "ethers";
 
+import { test } from "../../browser/harness/declared.mjs";
 import { inAPage } from "../page.mjs";
 import { FolderStore, LocalKya, OPTIONS, Registry, RegistryError, api, fetchOnce, kyaPrivately, stack, still } from "../setting.mjs";
 

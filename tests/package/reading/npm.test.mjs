@@ -5,10 +5,10 @@ import { execFile } from "node:child_process";
 import { mkdtemp, readFile, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 
+import { test } from "../../browser/harness/declared.mjs";
 import { OPTIONS, stack } from "../setting.mjs";
 
 const run = promisify(execFile);

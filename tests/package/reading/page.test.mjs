@@ -4,8 +4,8 @@
 // 2. What goes wrong is an error with code and status there too.
 
 import assert from "node:assert/strict";
-import { test } from "node:test";
 
+import { test } from "../../browser/harness/declared.mjs";
 import { inAPage } from "../page.mjs";
 import { OPTIONS, api, stack, still } from "../setting.mjs";
 

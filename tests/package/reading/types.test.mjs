@@ -8,10 +8,10 @@ import { execFile } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 
+import { test } from "../../browser/harness/declared.mjs";
 import { OPTIONS, Registry, api, forwardRequest, stack } from "../setting.mjs";
 
 const path = (relative) => fileURLToPath(new URL(relative, import.meta.url));

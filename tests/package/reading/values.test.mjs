@@ -6,8 +6,8 @@
 
 import assert from "node:assert/strict";
 import { randomInt } from "node:crypto";
-import { test } from "node:test";
 
+import { test } from "../../browser/harness/declared.mjs";
 import { RegistryError, parse } from "../setting.mjs";
 
 test("texts without long numbers are as JSON.parse has them", () => {

@@ -8,10 +8,10 @@
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { before, test } from "node:test";
 
 import { Interface, TypedDataEncoder, Wallet, keccak256 as ethersKeccak256, toUtf8Bytes } from "ethers";
 
+import { test } from "../../browser/harness/declared.mjs";
 import {
   OPTIONS, Registry, RegistryError, attestCompliance, checkRequest, forwardRequest, keccak256, registerAgent, stack,
 } from "../setting.mjs";
@@ -35,11 +35,8 @@ async function relay(body) {
 }
 
 /** The relayer's rules, by what it says of itself. */
-let rules;
-before(async () => {
-  const [{ chainId, verifyingContract }, { limits }] = await Promise.all([ask("/domain"), ask("/status")]);
-  rules = { chainId, forwarder: verifyingContract, registry: stack.registry, maxGas: limits.maxRequestGas };
-});
+const [{ chainId, verifyingContract }, { limits }] = await Promise.all([ask("/domain"), ask("/status")]);
+const rules = { chainId, forwarder: verifyingContract, registry: stack.registry, maxGas: limits.maxRequestGas };
 
 const registration = (wallet) => ({
   haftungsperson: wallet.toLowerCase(),

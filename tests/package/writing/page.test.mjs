@@ -2,8 +2,8 @@
 // relayer executes.
 
 import assert from "node:assert/strict";
-import { test } from "node:test";
 
+import { test } from "../../browser/harness/declared.mjs";
 import { inAPage } from "../page.mjs";
 import { OPTIONS, stack } from "../setting.mjs";
 
