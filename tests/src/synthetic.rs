@@ -2,7 +2,6 @@
 
 use alloy::network::TransactionBuilder as _;
 use alloy::primitives::{Address, U160, U256};
-use alloy::providers::Provider as _;
 use alloy::rpc::types::TransactionRequest;
 use alloy::sol;
 use alloy::sol_types::SolValue as _;
@@ -20,9 +19,6 @@ const WALLETS: u32 = 0x5ca1_ab1e;
 const CREATORS: u32 = 0x0c4e_a704;
 const PERSONS: u32 = 0x009e_450a;
 const PEOPLE: u64 = 673;
-
-/// The gas limit of one toggle: an estimate would be of a block without those that are pending.
-const TOGGLE_GAS: u64 = 200_000;
 
 /// A registry beside the chain's own.
 #[derive(Debug, Clone, Copy)]
@@ -46,41 +42,11 @@ impl Synthetic {
         ensure!(receipt.status(), "{receipt:?}");
         Ok(())
     }
-
-    /// Suspends an agent, or reactivates it, with the chain's next block; an agent that has ended stays as it is.
-    pub async fn send_toggle(&self, chain: &Chain, agent: u64) -> Result<()> {
-        let call = toggleCall { first: U256::from(agent), count: U256::ONE };
-        let request = TransactionRequest::default().from(chain.owner()).to(self.address).with_call(&call);
-        let request = request.with_gas_limit(TOGGLE_GAS);
-        chain.node.provider.send_transaction(request).await.map(drop)?;
-        Ok(())
-    }
 }
 
 /// The wallet of the agent with this id.
 pub fn wallet(id: u64) -> Address {
     address(WALLETS, id)
-}
-
-/// The id of the agent with this wallet, in a registry of any size.
-pub fn id_of(wallet: Address) -> Option<u64> {
-    let id = U160::from_be_bytes(wallet.into_array()) ^ (U160::from(WALLETS) << 128);
-    u64::try_from(id).ok()
-}
-
-/// The parent of the agent with this id.
-pub fn parent(id: u64) -> Option<u64> {
-    (id > 16 && id.is_multiple_of(2)).then_some(id / 16)
-}
-
-/// The status of the agent with this id, unless it was changed.
-pub fn status(id: u64) -> &'static str {
-    match id % 100 {
-        0..90 => "Active",
-        90..95 => "Suspended",
-        95..98 => "Revoked",
-        _ => "Terminated",
-    }
 }
 
 /// The account that registered the agent with this id.

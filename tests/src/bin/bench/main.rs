@@ -1,13 +1,13 @@
 //! What `cargo xtask bench` becomes: measures, and writes what it measured into `BENCHMARKS.md`.
 //!
-//! Each subject has a module that gives a section, and the section replaces the one of the same heading.
+//! Each subject has a module that gives the tables of its section.
 
 mod api;
 mod document;
 mod gate;
 mod index;
 mod snapshot;
-mod table;
+mod synthetic;
 mod world;
 
 use std::path::Path;
@@ -16,9 +16,14 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
+use synthetic::sizes;
+
+const USAGE: &str = "usage: cargo xtask bench [api [--worker DIRECTORY] | gate | index [AGENTS...] | snapshot [AGENTS...] | world]";
+
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match dispatch(&arguments).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -28,37 +33,25 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn dispatch(arguments: &[String]) -> Result<()> {
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    match arguments.as_slice() {
-        [] | ["api"] => report(&api::section(None).await?, Some("cargo xtask bench api")),
-        // To compare two builds: only this one's figures are the repository's.
-        ["api", "--worker", directory] => report(&api::section(Some(Path::new(directory))).await?, None),
-        ["gate"] => report(&gate::section().await?, Some("cargo xtask bench gate")),
-        ["index"] => report(&index::section(&index::SIZES).await?, Some("cargo xtask bench index")),
-        // Other sizes are only shown.
-        ["index", sizes @ ..] => {
-            let sizes = sizes.iter().map(|size| size.parse()).collect::<Result<Vec<u64>, _>>()?;
-            report(&index::section(&sizes).await?, None)
-        }
-        ["snapshot"] => {
-            report(&snapshot::section(&snapshot::SIZES).await?, Some("cargo xtask bench snapshot"))
-        }
-        ["snapshot", sizes @ ..] => {
-            let sizes = sizes.iter().map(|size| size.parse()).collect::<Result<Vec<u64>, _>>()?;
-            report(&snapshot::section(&sizes).await?, None)
-        }
-        ["world"] => report(&world::section(), Some("cargo xtask bench world")),
-        _ => bail!(
-            "usage: cargo xtask bench [api [--worker DIRECTORY] | gate | index [AGENTS...] | snapshot [AGENTS...] | world]"
-        ),
+async fn dispatch(arguments: &[&str]) -> Result<()> {
+    let (subject, options) = arguments.split_first().unwrap_or((&"api", &[]));
+    let origin = document::origin()?;
+    let tables = match (*subject, options) {
+        ("api", []) => api::section(None).await?,
+        ("api", ["--worker", directory]) => api::section(Some(Path::new(directory))).await?,
+        ("gate", []) => gate::section().await?,
+        ("index", agents) => index::section(&sizes(agents)?).await?,
+        ("snapshot", agents) => snapshot::section(&sizes(agents)?).await?,
+        ("world", []) => world::section(),
+        _ => bail!(USAGE),
+    };
+    tables.iter().for_each(|table| println!("\n{}", table.0));
+    // Figures of another build, or of other sizes, are only shown.
+    if options.is_empty() {
+        document::write(&format!("cargo xtask bench {subject}"), &origin, &tables)
+    } else {
+        Ok(())
     }
-}
-
-/// Prints a section, and writes it into `BENCHMARKS.md` where it is the result of this command.
-fn report(section: &str, command: Option<&str>) -> Result<()> {
-    println!("\n{section}");
-    command.map_or(Ok(()), |command| document::write(section, command))
 }
 
 /// Does a part of the work, and prints its time.

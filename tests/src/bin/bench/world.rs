@@ -9,7 +9,7 @@ use std::num::NonZeroUsize;
 
 use lru::LruCache;
 
-use crate::table::{Table, percentile};
+use crate::document::{Table, percentile};
 
 /// Data centres. The busiest has the most lookups, the n-th an n-th of them.
 const DATA_CENTRES: usize = 300;
@@ -62,38 +62,19 @@ const REGIONS: [[f64; 3]; 10] = [
     [119.5, 194.9, 328.1],
 ];
 
-/// The section of `BENCHMARKS.md`.
-pub(crate) fn section() -> String {
-    let mut table = Table::new(&[
-        "lookups, changes a day",
-        "verdicts from",
-        "in memory %",
-        "data centre's cache %",
-        "cold: p50 ms",
-        "p95 ms",
-        "p99 ms",
-        "requests a month, millions",
-        "$ a month",
-    ]);
-    for lookups in LOOKUPS {
-        for changes in CHANGES {
-            for row in World::new(lookups, changes).run() {
-                table.row(&[vec![format!("{lookups}, {changes}")], row].concat());
-            }
+/// The table of the section.
+pub(crate) fn section() -> Vec<Table> {
+    let mut table = Table::new(
+        "lookups, changes a day | verdicts from | in memory % | data centre's cache % | cold: p50 ms | p95 ms | p99 ms | requests a month, millions | $ a month",
+    );
+    for (lookups, changes) in
+        LOOKUPS.into_iter().flat_map(|lookups| CHANGES.map(|changes| (lookups, changes)))
+    {
+        for row in World::new(lookups, changes).run() {
+            table.row([format!("{lookups}, {changes}")].into_iter().chain(row));
         }
     }
-    format!(
-        "## World\n\n\
-         A simulation of the second day of {DATA_CENTRES} data centres in ten regions, the n-th busiest with an n-th of the lookups of the busiest; \
-         {AGENTS} agents, of which the n-th most asked for has an n-th of the lookups of the first; {} % of the lookups are for wallets without an agent. An instance \
-         of a Worker lives for an hour on average and answers {LOOKUPS_OF_AN_INSTANCE} lookups a day. The index's object is in N. Virginia, RPC endpoints in N. Virginia, Frankfurt and \
-         Singapore, the central stores of the key-value store in the first two; the times between them, prices and assumptions are in \
-         `tests/src/bin/bench/world.rs`. A lookup is cold where its data centre was not asked for the wallet within a minute; the other lookups come from its cache in all three cases. \
-         Requests are those to the object, to an RPC endpoint, or to the store. A store has to be written at each change, and is read for what may be a minute old before it \
-         is cached for another.\n\n{}",
-        100 / UNREGISTERED,
-        table.finish()
-    )
+    vec![table]
 }
 
 struct World {
@@ -104,14 +85,12 @@ struct World {
     random: Random,
 }
 
-/// A data centre.
+/// A data centre. Its caches: the version of each shard and since when, and when each wallet was asked for last.
 struct DataCentre {
     region: usize,
     instances: Vec<Instance>,
     manifest: f64,
-    /// The version of each shard in the cache, and since when.
     shards: HashMap<u64, (usize, f64)>,
-    /// When each wallet was asked for last.
     wallets: HashMap<u64, f64>,
 }
 
@@ -129,11 +108,10 @@ enum Found {
     AtObject,
 }
 
-/// What cold lookups of one kind took, and what all lookups cost.
+/// What cold lookups of one source took, how many found their shard where, and what all lookups cost.
 #[derive(Default)]
 struct Costs {
     millis: Vec<u32>,
-    /// How many were [`Found`] where.
     found: [u64; 3],
     requests: u64,
     dollars: f64,
@@ -152,7 +130,7 @@ impl World {
     }
 
     /// Two days of all data centres, of which the second counts: a row for each source of verdicts.
-    fn run(mut self) -> Vec<Vec<String>> {
+    fn run(mut self) -> [Vec<String>; 3] {
         let harmonic: f64 = (1..=DATA_CENTRES).map(|rank| 1.0 / rank as f64).sum();
         let [mut snapshot, mut chain, mut store] = [Costs::default(), Costs::default(), Costs::default()];
         for rank in 1..=DATA_CENTRES {
@@ -185,7 +163,7 @@ impl World {
         // All instances know all changed verdicts by the manifest; a store is written.
         store.dollars += self.changes as f64 * STORE_WRITES / 1e6;
         snapshot.dollars += self.changes as f64 * SHARDS as f64 * ROWS / 1e6;
-        vec![snapshot.cells("the snapshot"), chain.cells("an RPC call"), store.cells("a key-value store")]
+        [snapshot.cells("the snapshot"), chain.cells("an RPC call"), store.cells("a key-value store")]
     }
 
     /// A lookup as the Worker does it: its milliseconds, and where the shard was.
@@ -198,23 +176,22 @@ impl World {
         let object = REGIONS[centre.region][0] + OBJECT;
         let mut millis = 0.0;
         if instance.manifest + RENEWAL < at {
+            let has_expired = instance.manifest + MANIFEST < at;
             if centre.manifest + RENEWAL < at {
                 // The last third is for one request to renew it, after its answer.
-                let waits = instance.manifest + MANIFEST < at && centre.manifest + MANIFEST < at;
-                millis += if waits { object } else { 0.0 };
+                millis += if has_expired && centre.manifest + MANIFEST < at { object } else { 0.0 };
                 costs.request();
                 centre.manifest = at;
-            } else if instance.manifest + MANIFEST < at {
+            } else if has_expired {
                 millis += CACHE;
             }
             instance.manifest = centre.manifest;
         }
         let shard = wallet % SHARDS;
         let version = self.versions[shard as usize].partition_point(|changed| *changed <= instance.manifest);
-        if instance.shards.get(&shard) == Some(&version) {
+        if instance.shards.put(shard, version) == Some(version) {
             return (millis, Found::InMemory);
         }
-        instance.shards.put(shard, version);
         match centre.shards.get(&shard) {
             Some((kept, since)) if *kept == version && since + SHARD > at => (millis + CACHE, Found::InCache),
             _ => {
@@ -255,16 +232,12 @@ impl Costs {
         self.dollars += dollars / 1e6;
     }
 
-    fn cells(mut self, source: &str) -> Vec<String> {
+    fn cells(self, source: &str) -> Vec<String> {
         let share = |count: u64| format!("{:.1}", 100.0 * count as f64 / self.millis.len() as f64);
         let [in_memory, in_cache, _] = self.found.map(share);
         let mut cells = vec![source.to_owned(), in_memory, in_cache];
-        self.millis.sort_unstable();
-        for percent in [50, 95, 99] {
-            cells.push(percentile(&self.millis, percent).unwrap_or_default().to_string());
-        }
-        cells.push(format!("{:.2}", MONTH * self.requests as f64 / 1e6));
-        cells.push(format!("{:.2}", MONTH * self.dollars));
+        cells.extend([50, 95, 99].map(|percent| percentile(&self.millis, percent).to_string()));
+        cells.extend([self.requests as f64 / 1e6, self.dollars].map(|a_day| format!("{:.2}", MONTH * a_day)));
         cells
     }
 }
