@@ -112,9 +112,9 @@ function dropAbsentObjects() {
 
 /** Puts modules of this folder before a Worker's own. */
 function precede(worker, names) {
+  const before = `./${relative(worker.modulesRoot, worker.modules[0].path)}`;
   for (const name of names) {
     const source = readFileSync(join(HERE, name), "utf8");
-    const before = `./${relative(worker.modulesRoot, worker.modules[0].path)}`;
     const contents = source.replaceAll('"WORKER"', JSON.stringify(before));
     worker.modules.unshift({ type: "ESModule", path: join(worker.modulesRoot, name), contents });
   }
