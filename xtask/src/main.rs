@@ -37,6 +37,8 @@ cargo xtask <command>
   bench gate                     measure the gate's verifier beside a peer, and what it adds to a request; BENCHMARKS.md
   bench index [AGENTS...]        measure the index at 10,000, 100,000 and 1,000,000 agents and write the figures to BENCHMARKS.md;
                                  at other sizes, and write nothing
+  bench snapshot [AGENTS...]     measure verdicts from the snapshot at the same sizes, in the same way
+  bench world                    simulate a day of requests over data centres, with and without the snapshot; BENCHMARKS.md
   deploy-contracts --rpc-url URL deploy forwarder and registry; the key is read from DEPLOYER_KEY
 ";
 
