@@ -1,7 +1,7 @@
 //! The real relayer daemon as a child process: started, killed, and started again on its journal.
 //!
-//! The binary is built by cargo with debug assertions, which give it named crash points and a clock that a
-//! file can move. What tests say to it over HTTP is in [`crate::relay`].
+//! The binary is built by cargo with debug assertions, which give it named crash points (`CRASH_AT=name`, or
+//! `name:n` for the n-th time) and a clock that a file can move. [`crate::relay`] speaks to it over HTTP.
 
 use std::fmt::Display;
 use std::os::unix::fs::PermissionsExt as _;
@@ -39,7 +39,7 @@ impl DaemonOptions {
     pub fn new(rpc_url: &str, contracts: Deployment, key: &PrivateKeySigner) -> Self {
         let data = Arc::new(TempDir::new().expect("a temporary directory"));
         let mut options = Self { vars: Vec::new(), data, log: None, descriptors: None }
-            .key(key)
+            .var("RELAYER_KEY", hex::encode_prefixed(key.to_bytes()))
             .var("RELAYER_PORT", 0)
             .var("RPC_URL", rpc_url)
             .var("FORWARDER_ADDRESS", contracts.forwarder)
@@ -53,11 +53,6 @@ impl DaemonOptions {
             options = options.var(share, 100);
         }
         options.var("MAX_CONNECTIONS", 4_096).var("MAX_CONNECTIONS_PER_IP", 4_096)
-    }
-
-    /// Pays with another key from now on.
-    pub fn key(self, key: &PrivateKeySigner) -> Self {
-        self.var("RELAYER_KEY", hex::encode_prefixed(key.to_bytes()))
     }
 
     /// Pays with all of these keys from now on, each in a file of one directory.
@@ -95,11 +90,6 @@ impl DaemonOptions {
         Self { descriptors: Some(count), ..self }
     }
 
-    /// Aborts the daemon when it reaches a named point, `name` or `name:n` for the n-th time.
-    pub fn crash_at(self, point: &str) -> Self {
-        self.var("CRASH_AT", point)
-    }
-
     /// The same daemon with an empty journal.
     pub fn with_empty_journal(self) -> Self {
         Self { data: Arc::new(TempDir::new().expect("a temporary directory")), ..self }
@@ -112,11 +102,7 @@ impl DaemonOptions {
 
     /// Moves the daemon's clock to this many seconds from the machine's, from now on and while it runs.
     pub fn move_clock(&self, seconds: i64) {
-        replace(&self.clock_file(), &seconds.to_string());
-    }
-
-    fn clock_file(&self) -> PathBuf {
-        self.data.path().join("clock-offset")
+        replace(&self.data_dir().join("clock-offset"), &seconds.to_string());
     }
 
     fn spawn(&self, command: &str) -> Result<Spawn> {
@@ -130,9 +116,9 @@ impl DaemonOptions {
         };
         let mut spawn = spawn
             .arg(command)
-            .dir(self.data.path())
-            .env("RELAYER_DATA_DIR", self.data.path())
-            .env("CLOCK_OFFSET_FILE", self.clock_file())
+            .dir(self.data_dir())
+            .env("RELAYER_DATA_DIR", self.data_dir())
+            .env("CLOCK_OFFSET_FILE", self.data_dir().join("clock-offset"))
             .log(self.log.as_deref());
         // The keys of the tests' own environment are not the daemon's.
         let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());

@@ -1,8 +1,9 @@
 //! The HTTP surface: what good answers look like, and what every answer carries.
 //!
-//! 1. A registration and an attestation by a key without ETH; every endpoint's documented shape before and after.
-//! 2. `GET /relay/:id` tells pending, executed, reverted and dropped apart; a receipt that takes too long is a
-//!    202. `GET /nonce` counts relays in flight.
+//! 1. A registration and an attestation by a key without ETH; every endpoint's documented shape before and
+//!    after.
+//! 2. `GET /relay/:id` tells pending, executed, reverted and dropped apart; a receipt that takes too long is
+//!    a 202. `GET /nonce` counts relays in flight.
 //! 3. Probes, metrics, pages of any origin, request ids, unknown paths and methods.
 
 use alloy::primitives::{Address, U256};
@@ -29,9 +30,10 @@ async fn a_key_without_ether_registers_and_attests_and_all_endpoints_have_their_
     let (alice, payer) = (agent("alice"), relayer().address().to_checksum(None));
     let contracts = stage.chain.contracts;
     let [registry, forwarder] = [contracts.registry, contracts.forwarder].map(|it| it.to_checksum(None));
-    let domain = client.get("/domain").await.ok();
-    let name = json!({ "name": "MinimalForwarder", "version": "1", "chainId": 31337, "verifyingContract": forwarder });
-    assert_eq!(domain, name);
+    let domain = json!({
+        "name": "MinimalForwarder", "version": "1", "chainId": 31337, "verifyingContract": forwarder,
+    });
+    assert_eq!(client.get("/domain").await.ok(), domain);
     let (ether, wei) = ("10000.000000000000000000", "10000000000000000000000");
     let limit = "50000000000000000";
     assert_eq!(
@@ -147,7 +149,8 @@ async fn a_relays_state_can_be_asked_for_from_its_acceptance_on() {
     let refused = stage.desk.request(&bob, 1, &attest(9));
     client.relay(&refused).await.refused(500, "CALL_REVERTED", "Agent not found");
     let dropped = json!({
-        "id": refused.id, "state": "dropped", "error": "Agent not found", "code": "CALL_REVERTED", "txHashes": [],
+        "id": refused.id, "state": "dropped", "error": "Agent not found", "code": "CALL_REVERTED",
+        "txHashes": [],
     });
     assert_eq!(client.state(&refused).await.ok(), dropped);
     let unknown = stage.desk.registration(&bob, 7);

@@ -1,10 +1,6 @@
-//! The daily gas budget, used up by real spending. Reservations, shares and windows are in `relayer-daemon`:
-//! `budget`, and `tests/store`.
-//!
-//! What a transaction will need is reserved while it is in flight: its gas limit on a node without
-//! `eth_simulateV1`. One address's share is its own. Once the budget is spent, a message, `Retry-After` and
-//! `/readyz` say so, and a request costs neither calls nor a write; a restart refills nothing, and a day after
-//! the first use it is fresh.
+//! The daily gas budget, used up by real spending: refused with a time to wait, not ready, without a call or
+//! a write, also after a restart, and fresh a day after the first use. One address's share is its own. On a
+//! node without `eth_simulateV1` a relay reserves its gas limit.
 
 use std::net::Ipv4Addr;
 

@@ -1,13 +1,12 @@
 //! A real node's pool and its reorganisations. The orders in which these and other faults come are drawn by
 //! `relayer-daemon/tests/sender_model.rs`.
 //!
-//! A transaction that the node dropped is sent again, also to a node that starts again without its pool; blocks
-//! that cost ten times as much are answered by a replacement that the node takes; and a reorganisation that takes
-//! a mined transaction back is noticed in idle time, and undone.
+//! A transaction that the node dropped is sent again; blocks that cost ten times as much are answered by a
+//! replacement that the node takes; and a reorganisation that takes a mined transaction back is noticed in
+//! idle time, and undone.
 
 use alloy::consensus::Transaction as _;
 use alloy::primitives::B256;
-use e2e::fault::{Fault, Rule};
 use e2e::process::wait_until;
 use serde_json::json;
 
@@ -15,26 +14,16 @@ use crate::stage::{PATIENCE, Stage, answer};
 
 #[tokio::test]
 async fn a_transaction_outlives_the_nodes_pool_a_tenfold_price_and_a_reorganisation() {
-    let mut stage = Stage::set().await;
+    let stage = Stage::set().await;
     let (mut daemon, client) = stage.daemon().await;
     let request = stage.registration("alice");
     let posted = stage.leave_pending(&client, &request).await;
     let first = stage.sent()[0].clone();
     let hash = *first.tx_hash();
-    let in_pool = async |stage: &Stage, count| {
-        let nonces = async || stage.chain.nonces_of(stage.accounts[0]).await.unwrap();
-        wait_until("in the pool", PATIENCE, async || nonces().await == (0, count)).await;
-    };
     let dropped: Option<B256> =
         stage.chain.node.request("anvil_dropTransaction", json!([hash])).await.unwrap();
     assert_eq!(dropped, Some(hash));
-    in_pool(&stage, 1).await;
-    stage.proxy.inject(Rule::any(Fault::Refuse));
-    stage.chain.node.stop().await.unwrap();
-    stage.chain.node.resume().await.unwrap();
-    stage.chain.node.set_automine(false).await.unwrap();
-    stage.proxy.heal();
-    in_pool(&stage, 1).await;
+    wait_until("in the pool again", PATIENCE, async || stage.waiting().await == 1).await;
     assert_eq!(stage.sent().len(), 1, "the same bytes");
 
     wait_until("mined", PATIENCE, async || {

@@ -1,8 +1,8 @@
 //! `relayer-daemon check`: one screen of ticks, or the one line that says what is wrong; `serve` refuses what
 //! it crosses.
 //!
-//! 1. A good chain: ticks only. Before the first start nothing is left behind; beside a running daemon it says
-//!    who runs, and disturbs nothing. A node that has pruned its history is no obstacle.
+//! 1. A good chain: ticks only. Before the first start nothing is left behind; beside a running daemon it
+//!    says who runs, and disturbs nothing. A node that has pruned its history is no obstacle.
 //! 2. Each thing wrong, and the line that says so.
 
 use alloy::hex;

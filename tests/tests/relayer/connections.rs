@@ -1,10 +1,9 @@
 //! Connections: a crowd of them takes from nobody else what the daemon and other clients need.
 //!
-//! 1. A client that opens more connections than its share is refused the rest, a trusted proxy has no share;
-//!    others are served, and the daemon has the file descriptors it needs for its own work. A client that does
-//!    not read its answers is closed.
-//! 2. A burst of clients waits in the kernel's queue while the daemon is busy, and is then served. SIGTERM is
-//!    heard though every place is taken: who waits for a relay is told to come back, and the daemon ends in time.
+//! 1. A client beyond its share is refused, a trusted proxy has none; others are served, and the daemon has
+//!    the file descriptors for its own work. A client that does not read its answers is closed.
+//! 2. A burst of clients waits in the kernel's queue while the daemon is busy. SIGTERM is heard though every
+//!    place is taken, and who waits for a relay is told to come back.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};

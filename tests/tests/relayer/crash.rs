@@ -4,40 +4,28 @@
 //! 1. Dead at each named point of the pipeline, with other requests before it and beside it, and started
 //!    again.
 //! 2. Dead after a replacement was journalled and before it was sent.
-//! 3. Killed while the transaction waits in the pool: the reservation is as before, and no second one is sent.
-//!    SIGTERM: a clean exit within 5 seconds, and the client is told to come back. As long as a daemon runs, a
-//!    second one with its key is refused.
+//! 3. Killed, and ended by SIGTERM, while a transaction waits in the pool. A second daemon with its key is
+//!    refused.
 
 use std::time::Duration;
 
 use e2e::daemon::Daemon;
 use e2e::process::wait_until;
-use e2e::relay::{RelayClient, Signed, register};
+use e2e::relay::register;
 use serde_json::json;
 
-use crate::stage::{PATIENCE, Stage, agent, answer, post, start, state};
+use crate::stage::{PATIENCE, Stage, agent, answer, post, start};
 
 /// The points of `relayer-daemon/src/process/faults.rs` that each relay passes.
-const POINTS: &str = "after_accept after_reserve after_simulate after_nonce after_sign after_journal after_send \
-    after_receipt before_settle after_settle before_answer";
-
-/// What a client does that lost its connection: sends the same signed request until it knows the outcome.
-async fn insist(client: &RelayClient, request: &Signed) {
-    let answer = client.relay(request).await;
-    if answer.status == 401 {
-        // Relayed before: the journal knows how it ended.
-        assert_eq!(state(client, request).await, "executed", "{}", answer.text);
-    } else {
-        answer.ok();
-    }
-}
+const POINTS: &str = "after_accept after_reserve after_simulate after_nonce after_sign after_journal \
+    after_send after_receipt before_settle after_settle before_answer";
 
 #[tokio::test]
 async fn nothing_is_lost_and_nothing_done_twice_by_death_at_any_point() {
     let stage = Stage::set().await;
     for point in POINTS.split(' ') {
         // It dies at the second passage; the first relay passes it alive.
-        let (daemon, client) = start(&stage.options.clone().crash_at(&format!("{point}:2"))).await;
+        let (daemon, client) = start(&stage.options.clone().var("CRASH_AT", format!("{point}:2"))).await;
         let signer = agent(point);
         let request = |nonce: u64| {
             let wallet = agent(&format!("{point} {nonce}")).address();
@@ -61,7 +49,8 @@ async fn nothing_is_lost_and_nothing_done_twice_by_death_at_any_point() {
         // Whatever had been accepted goes on without its client.
         wait_until("settled", PATIENCE, async || client.metric("relayer_queue_depth").await == 0.0).await;
         for request in &requests {
-            insist(&client, request).await;
+            // As a client does that lost its connection. 401: it was carried out, as the audit sees.
+            assert!([200, 401].contains(&client.relay(request).await.status));
         }
         stage.audit(&client).await;
     }
@@ -70,7 +59,7 @@ async fn nothing_is_lost_and_nothing_done_twice_by_death_at_any_point() {
 #[tokio::test]
 async fn a_replacement_that_was_journalled_but_not_sent_is_sent_after_the_restart() {
     let stage = Stage::set().await;
-    let (mut daemon, client) = start(&stage.options.clone().crash_at("before_replacement_send")).await;
+    let (mut daemon, client) = start(&stage.options.clone().var("CRASH_AT", "before_replacement_send")).await;
     let request = stage.registration("alice");
     let posted = stage.leave_pending(&client, &request).await;
     // Far above what was offered when it was one gwei.

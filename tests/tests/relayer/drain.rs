@@ -1,13 +1,13 @@
-//! `relayer-daemon drain`: nothing new is accepted, what was accepted is finished, and then it is over. So another
-//! key can take over.
+//! `relayer-daemon drain`: nothing new is accepted, what was accepted is finished, and then it is over.
 //!
-//! 1. It asks a running daemon, which still says what becomes of its relays, lets copies join, and ends with
-//!    success. A drain of nothing is over at once.
-//! 2. Without a daemon it finishes what the journal holds, unsigned requests too, and listens nowhere. Stopped
-//!    before everything is mined, it says so and fails. A daemon that dies while it drains is replaced by it.
-//! 3. While the old key has something in flight, a daemon with another key refuses to start, and `check` says
-//!    why. Afterwards the new key goes on with the budget and the past of the old one.
+//! 1. It asks a running daemon, which still says what becomes of its relays, and lets copies join.
+//! 2. Without a daemon it finishes what the journal holds, unsigned requests too, and listens nowhere.
+//!    Stopped before everything is mined, it fails and says so. A daemon that dies while it drains is
+//!    replaced by it.
+//! 3. While a key has something in flight, no daemon starts with another key. After the drain one does, and
+//!    goes on with the budget and the past of the old one.
 
+use alloy::hex;
 use e2e::anvil::dev_key;
 use e2e::daemon::Daemon;
 use e2e::process::{Process, wait_until};
@@ -55,7 +55,7 @@ async fn a_running_daemon_is_asked_finishes_what_it_has_and_ends() {
 #[tokio::test]
 async fn without_a_daemon_the_drain_finishes_the_journal_and_says_so_where_it_is_stopped() {
     let stage = Stage::set().await;
-    let (daemon, client) = start(&stage.options.clone().crash_at("after_accept:2")).await;
+    let (daemon, client) = start(&stage.options.clone().var("CRASH_AT", "after_accept:2")).await;
     let sent = stage.leave_pending(&client, &stage.registration("alice")).await;
     let unsigned = stage.registration("bob");
     stage.expect([&unsigned]);
@@ -84,7 +84,10 @@ async fn without_a_daemon_the_drain_finishes_the_journal_and_says_so_where_it_is
 #[tokio::test]
 async fn a_new_key_takes_over_once_the_old_one_is_drained_with_its_budget_and_its_requests() {
     let mut stage = Stage::set().await;
-    let (old, new) = (stage.options.clone(), stage.options.clone().key(&dev_key(8)));
+    let (old, new) = (
+        stage.options.clone(),
+        stage.options.clone().var("RELAYER_KEY", hex::encode_prefixed(dev_key(8).to_bytes())),
+    );
     let alice = agent("alice");
     let (daemon, client) = stage.daemon().await;
     stage.register(&client, "alice").await;

@@ -1,9 +1,10 @@
-//! The relayer's error table as a client meets it: status, code, message, and what it costs. Every wrong body and
-//! forged signature is in `core/tests/forward`.
+//! The relayer's error table as a client meets it: status, code, message, and what it costs. Every wrong body
+//! and forged signature is in `core/tests/forward`.
 //!
 //! 1. What is refused without asking the chain, and what the chain refuses; the same signer goes on.
 //! 2. A body above 64 KiB is refused while it arrives; a slow client is cut off.
-//! 3. What may pass is refused with a time to wait, and good afterwards; so is a chain out of reach, or silent.
+//! 3. What may pass is refused with a time to wait, and good afterwards; so is a chain out of reach, or
+//!    silent.
 
 use std::time::{Duration, Instant};
 

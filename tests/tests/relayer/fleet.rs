@@ -1,28 +1,28 @@
 //! Several daemons on one Postgres database. Leases, claims and standstills in every order, copies at several
-//! daemons, and limits that hold for all are in `relayer-daemon/tests/sender_model.rs` and `tests/store/fleet.rs`.
+//! daemons, and limits that hold for all are in `relayer-daemon/tests/sender_model.rs` and
+//! `tests/store/fleet.rs`.
 //!
 //! 1. Three daemons with the same six keys, while daemons are killed and started again, one stands still for
-//!    longer than its leases, and the database crashes: every request is executed exactly once, none is lost,
-//!    and the budget counts what was paid. `FLEET_RELAYS=10000 FLEET_PER_SECOND=60 FLEET_PAUSE=10
+//!    longer than its leases, and the database crashes: every request is executed exactly once, and the
+//!    budget counts what was paid. `FLEET_RELAYS=10000 FLEET_PER_SECOND=60 FLEET_PAUSE=10
 //!    FLEET_STANDSTILL=30` makes it a long one; with `--nocapture` it prints its rate.
-//! 2. Transactions of a daemon that died are followed by another. One that starts gets its share, and one that is
-//!    stopped in good order hands over at once. Without the database nothing is accepted or sent, and with it
-//!    everything goes on.
+//! 2. Transactions of a daemon that died are followed by another. One that starts gets its share, one that is
+//!    stopped in good order hands over at once. Without the database nothing is accepted or sent.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use e2e::daemon::{Daemon, DaemonOptions};
 use e2e::postgres::Postgres;
-use e2e::process::wait_until;
+use e2e::process::{free_port, wait_until};
 use e2e::relay::{RelayClient, Signed};
 use rustix::process::Signal;
 use serde_json::json;
 use tokio::time::{interval, timeout};
 
 use crate::load::number;
-use crate::stage::{PATIENCE, Stage, start, state, until_executed, until_ready_is};
+use crate::stage::{PATIENCE, Stage, start, until_executed, until_ready_is};
 
 /// After this time a dead daemon's accounts have others; and as much again for a machine that is busy.
 const TAKEOVER: Duration = Duration::from_secs(15 * 2);
@@ -44,7 +44,9 @@ impl Fleet {
         let mut stage = Stage::set().await.keys(accounts).var("STORE_URL", postgres.schema());
         stage.options = stage.options.var("RPC_URL", stage.chain.node.url());
         let stage = stage.var("DAILY_GAS_BUDGET", 1_000).var("LOG_LEVEL", "info");
-        let options = (0..daemons).map(|_| stage.options.clone().with_empty_journal()).collect();
+        let with_port =
+            |_| stage.options.clone().with_empty_journal().var("RELAYER_PORT", free_port().unwrap());
+        let options = (0..daemons).map(with_port).collect();
         Self { stage, postgres, options }
     }
 
@@ -83,22 +85,14 @@ async fn held_by(client: &RelayClient) -> usize {
     status["accounts"].as_array().unwrap().iter().filter(|account| account["state"] != "elsewhere").count()
 }
 
-/// The daemons as a load balancer sees them: some may be gone.
-type Balanced = Arc<Mutex<Vec<RelayClient>>>;
-
-fn nth(clients: &Balanced, turn: usize) -> RelayClient {
-    let clients = clients.lock().unwrap();
-    clients[turn % clients.len()].clone()
-}
-
-/// A client that does not give up: posts to one daemon after the other until one of them says that the
-/// request was executed.
-async fn insist(clients: &Balanced, request: &Signed, turn: usize) {
+/// A client that does not give up: posts to one daemon after the other, of which some may be gone, until one of
+/// them says that the request was executed.
+async fn insist(clients: &[RelayClient], request: &Signed) {
     let deadline = Instant::now() + PATIENCE_UNDER_FAULTS;
     let mut last = String::new();
-    for attempt in 0.. {
+    for client in clients.iter().cycle() {
         assert!(Instant::now() < deadline, "{} was not executed: {last}", request.id);
-        match timeout(ANSWER, nth(clients, turn + attempt).try_relay(request)).await {
+        match timeout(ANSWER, client.try_relay(request)).await {
             Ok(Ok(answer)) if answer.status == 200 || answer.text.contains("ALREADY_RELAYED") => return,
             // 202: it goes on. 401: the node was asked too early. Others may pass.
             Ok(Ok(answer)) => last = answer.text,
@@ -112,7 +106,8 @@ async fn insist(clients: &Balanced, request: &Signed, turn: usize) {
 #[tokio::test(flavor = "multi_thread")]
 async fn three_daemons_execute_each_request_once_whatever_dies() {
     const CLIENTS: usize = 32;
-    let relays = number("FLEET_RELAYS", 250) as usize;
+    const FAULTS: [&str; 5] = ["kill 0", "database", "stop 1", "kill 2", "database"];
+    let relays = number("FLEET_RELAYS", 200) as usize;
     let [pause, standstill] = [("FLEET_PAUSE", 2), ("FLEET_STANDSTILL", 13)]
         .map(|(name, default)| Duration::from_secs(number(name, default)));
     // Slow enough that the stream flows while everything goes wrong.
@@ -120,32 +115,38 @@ async fn three_daemons_execute_each_request_once_whatever_dies() {
     let fleet = Fleet::set(3, 6).await;
     let (daemons, clients) = fleet.start().await;
     let mut daemons: Vec<Option<Daemon>> = daemons.into_iter().map(Some).collect();
-    let clients: Balanced = Arc::new(Mutex::new(clients));
     let requests = Arc::new(fleet.stage.registrations("fleet", relays));
     fleet.stage.expect(requests.iter());
-    let next = Arc::new(AtomicUsize::new(0));
+    let [next, went_wrong] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
     let ticks = Arc::new(tokio::sync::Mutex::new(interval(pace)));
     let began = Instant::now();
     let stream = |turn| {
-        let (clients, requests) = (Arc::clone(&clients), Arc::clone(&requests));
-        let (next, ticks) = (Arc::clone(&next), Arc::clone(&ticks));
+        // A load balancer has each begin with another daemon.
+        let clients: Vec<_> = clients.iter().cycle().skip(turn).take(clients.len()).cloned().collect();
+        let requests = Arc::clone(&requests);
+        let (next, ticks, went_wrong) = (Arc::clone(&next), Arc::clone(&ticks), Arc::clone(&went_wrong));
         tokio::spawn(async move {
             while let Some(request) = requests.get(next.fetch_add(1, Ordering::Relaxed)) {
                 ticks.lock().await.tick().await;
-                insist(&clients, request, turn).await;
+                // The stream is not over before all of it went wrong.
+                while next.load(Ordering::Relaxed) > relays - CLIENTS
+                    && went_wrong.load(Ordering::Relaxed) < FAULTS.len()
+                {
+                    tokio::time::sleep(pause).await;
+                }
+                insist(&clients, request).await;
             }
         })
     };
     let streams: Vec<_> = (0..CLIENTS).map(stream).collect();
-    let mut went_wrong = 0;
-    for fault in ["kill 0", "database", "stop 1", "kill 2", "database", "kill 0"].into_iter().cycle() {
+    for fault in FAULTS.iter().cycle() {
         tokio::time::sleep(pause).await;
         let begun = next.load(Ordering::Relaxed);
-        if begun >= relays {
+        if begun >= relays && went_wrong.load(Ordering::Relaxed) >= FAULTS.len() {
             break;
         }
         println!("{:.0?}: {begun} relays begun; {fault}", began.elapsed());
-        went_wrong += 1;
+        went_wrong.fetch_add(1, Ordering::Relaxed);
         let Some((what, index)) = fault.split_once(' ') else {
             fleet.postgres.crash();
             fleet.postgres.go_on();
@@ -156,9 +157,7 @@ async fn three_daemons_execute_each_request_once_whatever_dies() {
             daemons[index].take().unwrap().kill();
             // Others go on meanwhile.
             tokio::time::sleep(Duration::from_secs(1)).await;
-            let (again, client) = start(&fleet.options[index]).await;
-            clients.lock().unwrap()[index] = client;
-            daemons[index] = Some(again);
+            daemons[index] = Some(Daemon::start(&fleet.options[index]).await.unwrap());
         } else {
             let process = daemons[index].as_mut().unwrap().process();
             process.signal(Signal::STOP).unwrap();
@@ -171,13 +170,10 @@ async fn three_daemons_execute_each_request_once_whatever_dies() {
     }
     let took = began.elapsed();
     let rate = relays as f64 / took.as_secs_f64();
-    println!("{relays} relays in {took:.1?} through {went_wrong} faults, {rate:.0} a second");
-    assert!(went_wrong >= 4, "the stream was over before all of it went wrong");
-    fleet.audit(&nth(&clients, 0)).await;
-    for index in 0..3 {
-        for request in requests.iter().take(20) {
-            assert_eq!(state(&nth(&clients, index), request).await, "executed", "any daemon knows");
-        }
+    println!("{relays} relays in {took:.1?} through {went_wrong:?} faults, {rate:.0} a second");
+    for client in &clients {
+        // Any daemon knows all of them.
+        fleet.audit(client).await;
     }
 }
 

@@ -1,6 +1,6 @@
-//! Endpoints over HTTPS, with a certificate authority that the operator names in `SSL_CERT_FILE`: a relay goes
-//! over it. Without that authority, with the wrong name or past its date nothing is sent, and `check` says which
-//! it is; it also tells a refused connection, an unknown name, a plain server and silence apart.
+//! Endpoints over HTTPS, with a certificate authority that the operator names in `SSL_CERT_FILE`: a relay
+//! goes over it. Without that authority, with the wrong name or past its date nothing is sent, and `check`
+//! says which it is; it also tells a refused connection, an unknown name, a plain server and silence apart.
 
 use e2e::fault::{Fault, Rule};
 use e2e::process::free_port;

@@ -1,12 +1,10 @@
 //! Keys outside the daemon: in AWS KMS (moto's), and in remote signers written in Python.
 //!
-//! 1. A key of KMS and two remote signers, whatever form their answers have: each signs for its account. One that
-//!    is silent, refuses, fails, answers for another address or signs another transaction stops its account
-//!    alone: one log line says why, the others carry its relays, and once it signs again its account is used
-//!    again. What it left in flight is finished meanwhile.
-//! 2. Where no account can sign nothing is sent: accepted relays wait, `RELAY_RETRY_SECONDS` at most. `check`
-//!    marks a signer that does not sign, and `serve` begins without it, unless none signs. What is set wrongly is
-//!    named. No output shows the path of a signer's URL.
+//! 1. A key of KMS and two remote signers. One that is silent, refuses, fails, or signs for another address
+//!    or another transaction stops its account alone: one log line says why, the others carry its relays, and
+//!    once it signs again its account is used again. What it left in flight is finished meanwhile.
+//! 2. Where no account can sign nothing is sent, and accepted relays wait, `RELAY_RETRY_SECONDS` at most.
+//!    `check` marks a signer that does not sign. No output shows the path of a signer's URL.
 
 use alloy::primitives::{Address, U256};
 use e2e::anvil::dev_key;
@@ -15,7 +13,6 @@ use e2e::keyholders::{Kms, RemoteSigner};
 use e2e::process::wait_until;
 use e2e::relay::RelayClient;
 
-use crate::accounts::account;
 use crate::stage::{PATIENCE, Stage, start, state, until_executed};
 
 const PATH: &str = "s3cr3tsigner";
@@ -60,9 +57,17 @@ impl Signers {
         until_executed(client, &requests).await;
     }
 
-    async fn until_state(&self, client: &RelayClient, index: usize, state: &str) {
-        let of = self.stage.accounts[index];
-        wait_until(state, PATIENCE, async || account(client, of).await["state"] == state).await;
+    async fn until_state(&self, client: &RelayClient, index: usize, expected: &str) {
+        let account = self.stage.accounts[index].to_string();
+        let state = async |path| {
+            let told = client.get(path).await.ok();
+            let mut accounts = told["accounts"].as_array().unwrap().iter();
+            accounts.find(|other| other["address"] == account).unwrap()["state"].clone()
+        };
+        wait_until(expected, PATIENCE, async || state("/status").await == expected).await;
+        assert_eq!(state("/readyz").await, expected);
+        let ready = client.metric(&format!("relayer_account_ready{{account=\"{account}\"}}")).await;
+        assert_eq!(ready == 1.0, expected == "ready");
     }
 }
 
@@ -89,8 +94,6 @@ async fn a_signer_that_fails_stops_its_account_alone_and_the_others_carry_its_re
         signers.remote[0].mode(mode).await.unwrap();
         signers.carried_by(&client, mode, &[0, 2]).await;
         signers.until_state(&client, 1, "signerFailed").await;
-        assert_eq!(client.metric(&format!("relayer_account_ready{{account=\"{first}\"}}")).await, 0.0);
-        assert_eq!(client.get("/readyz").await.status, 200, "the others go on");
         let log = daemon.log();
         let reasons = reasons(&log, first);
         assert_eq!(reasons.len(), turn + 1, "one line each: {reasons:#?}");

@@ -1,9 +1,7 @@
-//! The published limits at the daemon's port: 20 requests an hour of one address, 10 of one signer. The proxy of
-//! the README is in `tests/deployment.rs`.
-//!
-//! Each limit has its message and a time to wait. Headers do not help against it, nor do other addresses for the
-//! same signer; forged signatures do not count for the signer they name. Hops without trusted proxies are
-//! refused at the start.
+//! The published limits at the daemon's port: 20 requests an hour of one address, 10 of one signer. Headers
+//! do not help against them, nor do other addresses for the same signer; forged signatures do not count for
+//! the signer they name. Hops without trusted proxies are refused at the start. The README's proxy is in
+//! `tests/deployment.rs`.
 
 use std::net::Ipv4Addr;
 

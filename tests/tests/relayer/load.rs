@@ -1,8 +1,8 @@
-//! A stream through an endpoint that takes 50 ms for each call: all executed. `LOAD_RELAYS=10000` makes it a long
-//! one, `LOAD_LATENCY_MS`, `LOAD_BLOCK_MS`, `LOAD_PENDING` and `LOAD_CLIENTS` set the endpoint's latency, the
-//! chain's pace, the key's place in the pool and how many clients wait at a time; with `--nocapture` it prints
-//! its rates. Agents attest again and again: with one more agent in each block, a local node, which hashes the
-//! registry's whole storage for each, would set the pace.
+//! A stream through an endpoint that takes 50 ms for each call: all executed. `LOAD_RELAYS=10000` makes it a
+//! long one, `LOAD_LATENCY_MS`, `LOAD_BLOCK_MS`, `LOAD_PENDING` and `LOAD_CLIENTS` set the endpoint's
+//! latency, the chain's pace, the key's place in the pool and how many clients wait at a time; with
+//! `--nocapture` it prints its rates. Agents attest again and again: with one more agent in each block, a
+//! local node, which hashes the registry's whole storage for each, would set the pace.
 
 use std::env;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! The relayer, end to end: the real daemon on a real chain. What is here is wiring, kills, and what no one here
-//! wrote: nodes, databases, signers, clients. Rules, orders of faults and formats are in `relayer-daemon`'s and
-//! the core's own tests.
+//! The relayer, end to end: the real daemon on a real chain. What is here is wiring, kills, and what no one
+//! here wrote: nodes, databases, signers, clients. Rules, orders of faults and formats are in
+//! `relayer-daemon`'s and the core's own tests.
 //!
 //! One test binary, so that the daemon is built once and linking does not cost more than the tests.
 

@@ -1,10 +1,9 @@
-//! A disk that is full, a journal that another process has locked, and a node that stands still: what was
-//! accepted waits, and `/readyz` says why. Readiness by each reason is in `relayer-daemon/src/http/readiness.rs`.
+//! A disk that is full, a journal that is locked, and a node that stands still.
 //!
-//! 1. On a full disk nothing is sent, and with room the same daemon goes on. Where it fills up while many write,
-//!    each accepted request is in the journal, and none that was refused, killed daemon or not.
-//! 2. A journal that cannot be written is not ready. Reads move from a node that stands still to one that goes
-//!    on.
+//! 1. On a full disk nothing is sent, and with room the same daemon goes on. Where it fills up while many
+//!    write, each accepted request is in the journal, and none that was refused, killed daemon or not.
+//! 2. A journal that cannot be written is not ready. Reads move from a node that stands still to one that
+//!    goes on.
 
 use std::fs;
 use std::path::PathBuf;

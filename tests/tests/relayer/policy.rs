@@ -1,10 +1,8 @@
-//! Who is sponsored: the policy file, its reload, and the decision webhook. The file's rules are in
-//! `relayer-daemon/src/relay/policy`, a key's gas of the day is in `tests/store/sponsorship.rs`.
+//! Who is sponsored: the policy file, its reload, and the decision webhook.
 //!
-//! 1. Every refusal has its status and code, and what a key sponsors goes through. A bad file stops `serve` and
-//!    `check`; where it is read again it changes nothing, and the log names field and rule.
-//! 2. A decision webhook is asked with a signed question, and obeyed; if it is slow, down, wrongly signed, or
-//!    answers for another relay, the request is refused.
+//! 1. Every refusal has its status and code, and what a key sponsors goes through. A bad file stops `serve`
+//!    and `check`; where it is read again it changes nothing, and the log names field and rule.
+//! 2. A decision webhook is asked with a signed question, and obeyed; without a good answer it is a refusal.
 
 use std::time::Duration;
 
@@ -106,6 +104,9 @@ async fn every_refusal_has_its_code_and_what_a_key_sponsors_goes_through() {
     assert!(!log.contains(&acme) && !log.contains(&open), "a key is in the log");
 }
 
+/// How the webhook answers.
+type Rule = fn(&Delivery) -> Reply;
+
 /// A signed decision about the request that is asked about.
 fn decided(to: &Delivery, secret: &str, mut decision: Value) -> Reply {
     decision["id"] = to.json()["id"].clone();
@@ -133,7 +134,7 @@ async fn the_decision_webhook_is_asked_with_a_signed_question_and_without_a_good
     hook.answer_by(|to| decided(to, SECRET, json!({ "decision": "allow", "maxGas": 499_999 })));
     let message = "request.gas is above what is sponsored: 499999";
     client.relay(&first).await.refused(403, "GAS_NOT_SPONSORED", message);
-    let undecided: [(&str, fn(&Delivery) -> Reply); 6] = [
+    let undecided: [(&str, Rule); 6] = [
         ("within a second", |to| Reply { after: Duration::from_secs(30), ..allow(to) }),
         ("not signed", |to| decided(to, "another secret", json!({ "decision": "allow" }))),
         ("about another relay", |to| {

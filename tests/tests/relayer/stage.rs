@@ -117,20 +117,20 @@ impl Stage {
         posted
     }
 
+    /// The transactions of each account: those that are mined, and all.
+    async fn counts(&self) -> Vec<(u64, u64)> {
+        join_all(self.accounts.iter().map(async |account| self.chain.nonces_of(*account).await.unwrap()))
+            .await
+    }
+
     /// Transactions of the accounts in the node's pool.
     pub(crate) async fn waiting(&self) -> u64 {
-        let mut waiting = 0;
-        for account in &self.accounts {
-            let (mined, pending) = self.chain.nonces_of(*account).await.unwrap();
-            waiting += pending - mined;
-        }
-        waiting
+        self.counts().await.into_iter().map(|(mined, all)| all - mined).sum()
     }
 
     /// How many transactions each account has sent.
     pub(crate) async fn sent_by_each(&self) -> Vec<u64> {
-        join_all(self.accounts.iter().map(async |account| self.chain.nonces_of(*account).await.unwrap().1))
-            .await
+        self.counts().await.into_iter().map(|(_, all)| all).collect()
     }
 
     /// Has one block mine all that is pending, and lets the chain make blocks again.

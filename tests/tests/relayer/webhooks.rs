@@ -1,10 +1,10 @@
-//! Outcomes pushed to the webhook of an API key. Which events there are, in which order they are due and when one
-//! is given up is in `relayer-daemon/tests/store/sponsorship.rs` and `src/webhooks`.
+//! Outcomes pushed to the webhook of an API key. Which events there are, when they are due and when they are
+//! given up is in `relayer-daemon/tests/store/sponsorship.rs` and `src/webhooks`.
 //!
-//! 1. Each change of state is posted, signed, in order, until it is final; other keys' relays are not. A receiver
-//!    that hangs delays no other key's events.
-//! 2. A receiver that fails gets the same event again, and the relay's next one only after it; a daemon that
-//!    dies loses none. After a day an event is given up; `replay` has it sent once more.
+//! 1. Each change of state is posted, signed, in order, until it is final; other keys' relays are not. A
+//!    receiver that hangs delays no other key's events.
+//! 2. A failed event is sent again, through a kill; after a day it is given up, and `replay` has it sent once
+//!    more.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
