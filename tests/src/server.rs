@@ -61,7 +61,7 @@ impl Bundles {
     pub async fn make(kinds: &[Kind], worker: Option<&Path>) -> Result<Self> {
         build().await?;
         let directory = tempfile::Builder::new().prefix("e2e-bundles-").tempdir()?;
-        let worker = worker.map(|directory| Ok::<_, anyhow::Error>(script(directory)?)).transpose()?;
+        let worker = worker.map(script).transpose()?;
         let bundles = Self { directory, worker };
         if kinds.contains(&Kind::Hono) {
             let mut esbuild = tokio::process::Command::from(repo::command(repo::node_tool("esbuild")?));
