@@ -148,8 +148,9 @@ mod tests {
         Ok(keys[0].address())
     }
 
-    fn file(dir: &tempfile::TempDir, name: &str, content: &str, mode: u32) -> String {
-        let path = dir.path().join(name);
+    /// Writes a file with these permissions, and returns its path.
+    pub(super) fn file(dir: &Path, name: &str, content: &str, mode: u32) -> String {
+        let path = dir.join(name);
         fs::write(&path, content).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         path.display().to_string()
@@ -175,10 +176,10 @@ mod tests {
     #[test]
     fn a_key_file_must_be_private() {
         let dir = tempfile::tempdir().unwrap();
-        let private = file(&dir, "private", &format!("{KEY}\n"), 0o600);
+        let private = file(dir.path(), "private", &format!("{KEY}\n"), 0o600);
         assert_eq!(load_from(&[("RELAYER_KEY_FILE", &private)]), Ok(ADDRESS));
         for mode in [0o640, 0o604, 0o620] {
-            let exposed = file(&dir, "exposed", KEY, mode);
+            let exposed = file(dir.path(), "exposed", KEY, mode);
             let error = load_from(&[("RELAYER_KEY_FILE", &exposed)]).unwrap_err();
             assert_eq!(error, KeyError::Exposed(exposed.into()));
         }
@@ -190,10 +191,10 @@ mod tests {
     fn a_credential_that_systemd_hands_over_may_show_its_access_list_as_the_group() {
         let dir = tempfile::tempdir().unwrap();
         let credentials = ("CREDENTIALS_DIRECTORY", dir.path().to_str().unwrap());
-        let of_systemd = file(&dir, "key", KEY, 0o440);
+        let of_systemd = file(dir.path(), "key", KEY, 0o440);
         assert_eq!(load_from(&[("RELAYER_KEY_FILE", &of_systemd), credentials]), Ok(ADDRESS));
         let elsewhere = tempfile::tempdir().unwrap();
-        let elsewhere = file(&elsewhere, "key", KEY, 0o440);
+        let elsewhere = file(elsewhere.path(), "key", KEY, 0o440);
         for (mode, path) in [(0o440, &elsewhere), (0o444, &of_systemd), (0o460, &of_systemd)] {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
             let error = load_from(&[("RELAYER_KEY_FILE", path), credentials]).unwrap_err();
@@ -209,8 +210,8 @@ mod tests {
             PrivateKeySigner::encrypt_keystore(dir.path(), &mut rand_08::thread_rng(), key, "secret", None)
                 .unwrap();
         let keystore = dir.path().join(name).display().to_string();
-        let right = file(&dir, "right", "secret\n", 0o600);
-        let wrong = file(&dir, "wrong", "guess", 0o600);
+        let right = file(dir.path(), "right", "secret\n", 0o600);
+        let wrong = file(dir.path(), "wrong", "guess", 0o600);
         let with = |password: &str| load_from(&[("RELAYER_KEYSTORE", &keystore), (PASSWORD_FILE, password)]);
         assert_eq!(with(&right), Ok(ADDRESS));
         assert!(matches!(with(&wrong), Err(KeyError::Keystore(_))));

@@ -163,7 +163,7 @@ pub fn check(
 #[cfg(test)]
 mod tests {
     use super::{
-        Denial::{Reserved, Spent},
+        Denial::{Reserved, Spent, TooDear},
         *,
     };
 
@@ -194,7 +194,6 @@ mod tests {
 
     #[test]
     fn a_relay_that_is_too_dear_for_what_is_left_is_told_apart_from_a_budget_that_is_spent() {
-        use super::Denial::TooDear;
         let check = |wei, least_wei| check(&ALLOWANCE, wei, least_wei, 0, usage(900, 0), &[]);
         assert_eq!(check(101, 100), Err(TooDear(None)));
         assert_eq!(check(101, 101), Err(Spent(None)));
@@ -219,10 +218,10 @@ mod tests {
     #[test]
     fn shares_of_any_budget_fit() {
         assert_eq!(ALLOWANCE.of(PartyKind::Client), 500);
-        let endless = Allowance { limit_wei: u128::MAX, ..ALLOWANCE };
-        assert_eq!(endless.of(PartyKind::Signer), u128::MAX / 100 * 20);
-        let all = Allowance { shares: Shares { signer: 100, ..ALLOWANCE.shares }, ..endless };
-        assert_eq!(all.of(PartyKind::Signer), u128::MAX);
+        let shares = Shares { signer: 100, ..ALLOWANCE.shares };
+        let endless = Allowance { limit_wei: u128::MAX, shares };
+        assert_eq!(endless.of(PartyKind::Client), u128::MAX / 100 * 50);
+        assert_eq!(endless.of(PartyKind::Signer), u128::MAX);
     }
 
     #[test]

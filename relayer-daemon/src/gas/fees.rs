@@ -109,56 +109,66 @@ mod tests {
     use proptest::prelude::*;
 
     const GWEI: u128 = 1_000_000_000;
+    const CAP: u128 = 50 * GWEI;
 
-    #[test]
-    fn offers_twice_the_base_fee_and_the_tip() {
-        let market = Market { head: 1, next_base_fee: GWEI, tip: GWEI / 2 };
-        let fees = Fees::initial(&market, 50 * GWEI).unwrap();
-        assert_eq!(fees, Fees { max_fee: 5 * GWEI / 2, tip: GWEI / 2 });
-        assert_eq!(fees.worst_case(100_000), 250_000 * GWEI);
+    fn market(next_base_fee: u128, tip: u128) -> Market {
+        Market { head: 1, next_base_fee, tip }
+    }
+
+    fn fees(max_fee: u128, tip: u128) -> Fees {
+        Fees { max_fee, tip }
     }
 
     #[test]
-    fn a_base_fee_above_the_cap_is_not_paid() {
-        let market = Market { head: 1, next_base_fee: 51 * GWEI, tip: 0 };
-        assert_eq!(Fees::initial(&market, 50 * GWEI), None);
+    fn the_first_offer_is_twice_the_base_fee_and_the_tip_within_the_cap() {
+        let offer = Fees::initial(&market(GWEI, GWEI / 2), CAP).unwrap();
+        assert_eq!(offer, fees(5 * GWEI / 2, GWEI / 2));
+        assert_eq!(offer.worst_case(100_000), 250_000 * GWEI);
+        assert_eq!(Fees::initial(&market(51 * GWEI, 0), CAP), None, "a base fee above the cap is not paid");
     }
 
     #[test]
     fn a_replacement_follows_a_market_that_rose_tenfold() {
-        let before = Market { head: 1, next_base_fee: GWEI, tip: 0 };
-        let after = Market { head: 2, next_base_fee: 10 * GWEI, ..before };
-        let old = Fees::initial(&before, 50 * GWEI).unwrap();
-        let new = old.bumped(&after, 50 * GWEI).unwrap();
+        let new = Fees::initial(&market(GWEI, 0), CAP).unwrap().bumped(&market(10 * GWEI, 0), CAP).unwrap();
         assert!(new.max_fee >= 20 * GWEI);
         assert_eq!(new.tip, 1_100_000);
+        assert_eq!(
+            fees(46 * GWEI, GWEI).bumped(&market(100 * GWEI, 0), CAP),
+            None,
+            "at the cap there is none"
+        );
     }
 
     #[test]
     fn a_substitute_offers_no_less_than_what_it_stands_for_and_no_less_than_the_market() {
-        let market = Market { head: 1, next_base_fee: 10 * GWEI, tip: GWEI };
-        let of = |max_fee, tip, cap| Fees { max_fee, tip }.of_substitute(&market, cap).unwrap();
-        assert_eq!(of(30 * GWEI, 2 * GWEI, 50 * GWEI), Fees { max_fee: 30 * GWEI, tip: 2 * GWEI });
-        assert_eq!(of(3 * GWEI, 2 * GWEI, 50 * GWEI), Fees { max_fee: 21 * GWEI, tip: 2 * GWEI });
-        // The cap is lower than it was.
-        assert_eq!(of(30 * GWEI, 2 * GWEI, 15 * GWEI), Fees { max_fee: 15 * GWEI, tip: GWEI });
-        assert_eq!(Fees { max_fee: GWEI, tip: 1 }.of_substitute(&market, 9 * GWEI), None);
+        for (old, cap, expected) in [
+            (fees(30 * GWEI, 2 * GWEI), CAP, Some(fees(30 * GWEI, 2 * GWEI))),
+            (fees(3 * GWEI, 2 * GWEI), CAP, Some(fees(21 * GWEI, 2 * GWEI))),
+            // The cap is lower than it was.
+            (fees(30 * GWEI, 2 * GWEI), 15 * GWEI, Some(fees(15 * GWEI, GWEI))),
+            (fees(GWEI, 1), 9 * GWEI, None),
+        ] {
+            assert_eq!(old.of_substitute(&market(10 * GWEI, GWEI), cap), expected, "{old:?}");
+        }
     }
 
     #[test]
     fn a_market_outgrows_what_does_not_pay_for_its_next_block() {
-        let market = Market { head: 1, next_base_fee: 2 * GWEI, tip: GWEI };
-        assert!(!market.has_outgrown(&Fees { max_fee: 3 * GWEI, tip: GWEI }));
-        assert!(market.has_outgrown(&Fees { max_fee: 3 * GWEI - 1, tip: GWEI }));
-        assert!(!market.has_outgrown(&Fees { max_fee: 9 * GWEI, tip: GWEI * 2 / 3 + 1 }));
-        assert!(market.has_outgrown(&Fees { max_fee: 9 * GWEI, tip: GWEI / 2 }), "others pay twice the tip");
-        let quiet = Market { tip: MIN_TIP, ..market };
-        assert!(!quiet.has_outgrown(&Fees { max_fee: 9 * GWEI, tip: 1 }));
+        for (tip, offer, has_outgrown) in [
+            (GWEI, fees(3 * GWEI, GWEI), false),
+            (GWEI, fees(3 * GWEI - 1, GWEI), true),
+            (GWEI, fees(9 * GWEI, GWEI * 2 / 3 + 1), false),
+            // Others pay twice the tip.
+            (GWEI, fees(9 * GWEI, GWEI / 2), true),
+            (MIN_TIP, fees(9 * GWEI, 1), false),
+        ] {
+            assert_eq!(market(2 * GWEI, tip).has_outgrown(&offer), has_outgrown, "{offer:?}");
+        }
     }
 
     #[test]
     fn a_flat_market_is_never_bid_above_four_times_its_price() {
-        let market = Market { head: 1, next_base_fee: GWEI, tip: GWEI };
+        let market = market(GWEI, GWEI);
         let mut fees = Fees::initial(&market, 500 * GWEI).unwrap();
         while let Some(bumped) = fees.bumped(&market, 500 * GWEI) {
             fees = bumped;
@@ -168,19 +178,10 @@ mod tests {
 
     #[test]
     fn a_no_op_outbids_what_it_cancels_also_in_a_market_that_fell() {
-        let fallen = Market { head: 1, next_base_fee: GWEI / 10, tip: 0 };
-        let old = Fees { max_fee: 10 * GWEI, tip: GWEI };
-        assert_eq!(old.bumped(&fallen, 50 * GWEI), None);
-        let raised = Fees { max_fee: 11 * GWEI, tip: GWEI * 11 / 10 };
-        assert_eq!(old.of_cancellation(&fallen, 50 * GWEI), Some(raised));
+        let (fallen, old) = (market(GWEI / 10, 0), fees(10 * GWEI, GWEI));
+        assert_eq!(old.bumped(&fallen, CAP), None);
+        assert_eq!(old.of_cancellation(&fallen, CAP), Some(fees(11 * GWEI, GWEI * 11 / 10)));
         assert_eq!(old.of_cancellation(&fallen, 10 * GWEI), None, "above the cap");
-    }
-
-    #[test]
-    fn at_the_cap_there_is_no_replacement() {
-        let market = Market { head: 1, next_base_fee: 100 * GWEI, tip: 0 };
-        let old = Fees { max_fee: 46 * GWEI, tip: GWEI };
-        assert_eq!(old.bumped(&market, 50 * GWEI), None);
     }
 
     proptest! {

@@ -80,75 +80,68 @@ mod tests {
     use super::*;
 
     const PROXY: &str = "10.0.0.7";
+    /// The address that a client claims or has.
+    const CLIENT: &str = "203.0.113.9";
 
-    fn proxies(networks: &[&str], hops: usize) -> TrustedProxies {
-        TrustedProxies::new(networks.iter().map(|text| parse_network(text).unwrap()).collect(), hops)
-    }
-
-    fn client(proxies: &TrustedProxies, peer: &str, forwarded_for: &[&str]) -> String {
-        proxies.client(peer.parse().unwrap(), forwarded_for).to_string()
+    fn client(networks: &[&str], hops: usize, peer: &str, forwarded_for: &[&str]) -> String {
+        let networks = networks.iter().map(|text| parse_network(text).unwrap()).collect();
+        TrustedProxies::new(networks, hops).client(peer.parse().unwrap(), forwarded_for).to_string()
     }
 
     #[test]
     fn only_a_trusted_peer_is_believed() {
         for hops in [0, 1] {
-            let proxies = proxies(&["10.0.0.0/8", "fd00::/8"], hops);
-            assert_eq!(client(&proxies, PROXY, &["203.0.113.9"]), "203.0.113.9");
-            assert_eq!(client(&proxies, "fd00::7", &["203.0.113.9"]), "203.0.113.9");
-            assert_eq!(client(&proxies, "::ffff:10.0.0.7", &["203.0.113.9"]), "203.0.113.9");
-            assert_eq!(client(&proxies, "192.0.2.1", &["203.0.113.9"]), "192.0.2.1");
+            let trusted = ["10.0.0.0/8", "fd00::/8"];
+            for peer in [PROXY, "fd00::7", "::ffff:10.0.0.7"] {
+                assert_eq!(client(&trusted, hops, peer, &[CLIENT]), CLIENT);
+            }
+            assert_eq!(client(&trusted, hops, "192.0.2.1", &[CLIENT]), "192.0.2.1");
         }
         for hops in [0, 1, 2] {
-            assert_eq!(client(&proxies(&[], hops), PROXY, &["203.0.113.9"]), PROXY, "no proxy is trusted");
+            assert_eq!(client(&[], hops, PROXY, &[CLIENT]), PROXY, "no proxy is trusted");
         }
     }
 
     #[test]
-    fn the_client_is_the_last_entry_that_is_no_proxy() {
-        let proxies = proxies(&["10.0.0.0/8", "192.0.2.1"], 0);
-        for headers in [
-            &["6.6.6.6, 203.0.113.9"][..],
-            &["6.6.6.6, 203.0.113.9, 192.0.2.1"],
-            &["10.0.0.1, 203.0.113.9", "192.0.2.1, 10.9.9.9"],
-            &["nonsense, 203.0.113.9"],
+    fn the_client_is_the_last_entry_that_is_no_proxy_or_counted_from_the_right_or_else_the_peer() {
+        let two = ["6.6.6.6, 203.0.113.9", "198.51.100.7"];
+        for (hops, headers, expected) in [
+            (0, &["6.6.6.6, 203.0.113.9"][..], CLIENT),
+            (0, &["6.6.6.6, 203.0.113.9, 192.0.2.1"], CLIENT),
+            (0, &["10.0.0.1, 203.0.113.9", "192.0.2.1, 10.9.9.9"], CLIENT),
+            (0, &["nonsense, 203.0.113.9"], CLIENT),
+            (0, &["203.0.113.9:4711"], CLIENT),
+            (0, &["[2001:db8:1:2:3::4]:80"], "2001:db8:1:2::"),
+            (0, &["[2001:db8:1:2:3::4]"], "2001:db8:1:2::"),
+            (0, &[], PROXY),
+            (0, &[""], PROXY),
+            (0, &["nonsense"], PROXY),
+            (0, &["203.0.113.9, nonsense"], PROXY),
+            (0, &["10.0.0.1, 10.0.0.2"], PROXY),
+            (1, &two, "198.51.100.7"),
+            (2, &two, CLIENT),
+            (3, &two, "6.6.6.6"),
+            (4, &two, PROXY),
+            (2, &[], PROXY),
+            (2, &[CLIENT], PROXY),
+            (2, &["nonsense, 203.0.113.9"], PROXY),
+            (2, &[",1.2.3.4"], PROXY),
         ] {
-            assert_eq!(client(&proxies, PROXY, headers), "203.0.113.9", "{headers:?}");
+            let found = client(&["10.0.0.0/8", "192.0.2.1"], hops, PROXY, headers);
+            assert_eq!(found, expected, "{hops} {headers:?}");
         }
-    }
-
-    #[test]
-    fn hops_are_counted_from_the_right() {
-        let headers = ["6.6.6.6, 203.0.113.9", "198.51.100.7"];
-        for (hops, expected) in [(1, "198.51.100.7"), (2, "203.0.113.9"), (3, "6.6.6.6"), (4, PROXY)] {
-            assert_eq!(client(&proxies(&["10.0.0.0/8"], hops), PROXY, &headers), expected);
-        }
-    }
-
-    #[test]
-    fn a_header_that_does_not_say_means_the_peer() {
-        for headers in [&[][..], &[""], &["nonsense"], &["203.0.113.9, nonsense"], &["10.0.0.1, 10.0.0.2"]] {
-            assert_eq!(client(&proxies(&["10.0.0.0/8"], 0), PROXY, headers), PROXY, "{headers:?}");
-        }
-        for headers in [&[][..], &["203.0.113.9"], &["nonsense, 203.0.113.9"], &[",1.2.3.4"]] {
-            assert_eq!(client(&proxies(&["10.0.0.0/8"], 2), PROXY, headers), PROXY, "{headers:?}");
-        }
-    }
-
-    #[test]
-    fn ports_and_brackets_are_understood() {
-        let proxies = proxies(&[PROXY], 0);
-        assert_eq!(client(&proxies, PROXY, &["203.0.113.9:4711"]), "203.0.113.9");
-        assert_eq!(client(&proxies, PROXY, &["[2001:db8:1:2:3::4]:80"]), "2001:db8:1:2::");
-        assert_eq!(client(&proxies, PROXY, &["[2001:db8:1:2:3::4]"]), "2001:db8:1:2::");
     }
 
     #[test]
     fn ipv6_counts_by_64_and_mapped_ipv4_as_ipv4() {
-        let none = TrustedProxies::default();
-        assert_eq!(client(&none, "2001:db8:1:2:aaaa::1", &[]), "2001:db8:1:2::");
-        assert_eq!(client(&none, "2001:db8:1:2:bbbb::2", &[]), "2001:db8:1:2::");
-        assert_ne!(client(&none, "2001:db8:1:3::1", &[]), "2001:db8:1:2::");
-        assert_eq!(client(&none, "::ffff:192.0.2.1", &[]), "192.0.2.1");
+        for (peer, expected) in [
+            ("2001:db8:1:2:aaaa::1", "2001:db8:1:2::"),
+            ("2001:db8:1:2:bbbb::2", "2001:db8:1:2::"),
+            ("2001:db8:1:3::1", "2001:db8:1:3::"),
+            ("::ffff:192.0.2.1", "192.0.2.1"),
+        ] {
+            assert_eq!(client(&[], 0, peer, &[]), expected);
+        }
     }
 
     #[test]

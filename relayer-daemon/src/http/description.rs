@@ -12,7 +12,7 @@ use registry_core::{
     forward::{DOMAIN_NAME, DOMAIN_VERSION, ParseError, Refusal},
 };
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::shapes::{
     AccountStateBody, DomainBody, ExecutedBody, FailureBody, NonceBody, ReadyBody, RelayBody, StatusBody,
@@ -316,21 +316,27 @@ fn json_content(schema: &Value) -> Value {
 
 /// An operation, built member by member.
 #[derive(Serialize)]
-#[serde(transparent)]
-struct Operation(Value);
+struct Operation {
+    #[serde(flatten)]
+    members: Map<String, Value>,
+    responses: Map<String, Value>,
+}
 
 impl Operation {
     fn new(id: &str, tag: &str, summary: &str) -> Self {
-        Self(json!({ "operationId": id, "tags": [tag], "summary": summary, "responses": {} }))
+        Self { members: Map::new(), responses: Map::new() }
+            .with("operationId", json!(id))
+            .with("tags", json!([tag]))
+            .with("summary", json!(summary))
     }
 
     fn with(mut self, member: &str, value: Value) -> Self {
-        self.0[member] = value;
+        self.members.insert(member.to_owned(), value);
         self
     }
 
     fn answer(mut self, status: &str, response: Value) -> Self {
-        self.0["responses"][status] = response;
+        self.responses.insert(status.to_owned(), response);
         self
     }
 

@@ -246,16 +246,14 @@ mod tests {
     use super::*;
     use crate::outcome::{Failure, Finality, RelayOutcome};
     use alloy::primitives::address;
+    use serde_json::{Value, json};
 
+    const ID: B256 = B256::repeat_byte(1);
     const MINED: MinedTransaction =
         MinedTransaction { tx_hash: B256::repeat_byte(2), block_number: 7, gas_used: 9 };
 
-    fn text(value: &impl Serialize) -> String {
-        serde_json::to_string(value).unwrap()
-    }
-
-    fn hash(byte: u8) -> String {
-        B256::repeat_byte(byte).to_string()
+    fn parsed(value: &impl Serialize) -> Value {
+        serde_json::to_value(value).unwrap()
     }
 
     #[test]
@@ -263,43 +261,36 @@ mod tests {
         let address = address!("D9d5aF831afD4Df6ce4d6f8063cBDf32Cb9A17a0");
         let nonce = NonceBody { address, nonce: U256::MAX, next: U256::from(3) };
         let expected = format!(r#"{{"address":"{address}","nonce":{},"next":3}}"#, U256::MAX);
-        assert_eq!(text(&nonce), expected);
+        assert_eq!(serde_json::to_string(&nonce).unwrap(), expected);
     }
 
     #[test]
     fn an_executed_relay_shows_its_agent_only_if_it_registered_one() {
-        let id = B256::repeat_byte(1);
-        let with = ExecutedBody::new(id, &MINED, Some(U256::from(42)));
-        let (id_text, tx) = (hash(1), hash(2));
-        let common =
-            format!(r#""success":true,"id":"{id_text}","txHash":"{tx}","blockNumber":7,"gasUsed":9"#);
-        assert_eq!(text(&with), format!(r#"{{{common},"agentId":42}}"#));
-        assert_eq!(text(&ExecutedBody::new(id, &MINED, None)), format!("{{{common}}}"));
+        let mut expected =
+            json!({ "success": true, "id": ID, "txHash": MINED.tx_hash, "blockNumber": 7, "gasUsed": 9 });
+        assert_eq!(parsed(&ExecutedBody::new(ID, &MINED, None)), expected);
+        expected["agentId"] = json!(42);
+        assert_eq!(parsed(&ExecutedBody::new(ID, &MINED, Some(U256::from(42)))), expected);
     }
 
     #[test]
     fn a_relay_shows_what_its_state_has() {
-        let id = B256::repeat_byte(1);
-        let (id_text, tx) = (hash(1), hash(2));
         let show = |outcome, hashes| {
             let finality = Some(Finality::Safe);
-            text(&RelayBody::new(id, &RelayRecord { outcome, finality, hashes }, 9))
+            parsed(&RelayBody::new(ID, &RelayRecord { outcome, finality, hashes }, 9))
         };
-        assert_eq!(show(None, vec![]), format!(r#"{{"id":"{id_text}","state":"pending","txHashes":[]}}"#));
+        assert_eq!(show(None, vec![]), json!({ "id": ID, "state": "pending", "txHashes": [] }));
         let failure = Failure::reverted("Agent not active");
         let reverted = Some(RelayOutcome::Reverted { mined: MINED, failure: failure.clone() });
-        assert_eq!(
-            show(reverted, vec![MINED.tx_hash]),
-            format!(
-                r#"{{"id":"{id_text}","state":"reverted","txHash":"{tx}","blockNumber":7,"gasUsed":9,"finality":"safe","error":"Agent not active","code":"CALL_REVERTED","confirmations":3,"txHashes":["{tx}"]}}"#
-            )
-        );
-        let dropped = Some(RelayOutcome::Dropped { failure });
-        assert_eq!(
-            show(dropped, vec![]),
-            format!(
-                r#"{{"id":"{id_text}","state":"dropped","error":"Agent not active","code":"CALL_REVERTED","txHashes":[]}}"#
-            )
-        );
+        let expected = json!({
+            "id": ID, "state": "reverted", "txHash": MINED.tx_hash, "blockNumber": 7, "gasUsed": 9,
+            "finality": "safe", "error": "Agent not active", "code": "CALL_REVERTED", "confirmations": 3,
+            "txHashes": [MINED.tx_hash],
+        });
+        assert_eq!(show(reverted, vec![MINED.tx_hash]), expected);
+        let expected = json!({
+            "id": ID, "state": "dropped", "error": "Agent not active", "code": "CALL_REVERTED", "txHashes": [],
+        });
+        assert_eq!(show(Some(RelayOutcome::Dropped { failure }), vec![]), expected);
     }
 }

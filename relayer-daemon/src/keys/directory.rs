@@ -49,15 +49,11 @@ fn key(path: &Path, var: impl Fn(&str) -> Option<String>) -> Result<PrivateKeySi
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::tests::file, *};
     use alloy::primitives::{B256, hex};
-    use std::os::unix::fs::PermissionsExt as _;
 
     fn put(dir: &Path, name: &str, content: &str) -> PathBuf {
-        let path = dir.join(name);
-        fs::write(&path, content).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        path
+        file(dir, name, content, 0o600).into()
     }
 
     fn hex_key(byte: u8) -> String {
@@ -88,7 +84,8 @@ mod tests {
         let mut random = rand_08::thread_rng();
         let key = B256::repeat_byte(2);
         PrivateKeySigner::encrypt_keystore(dir.path(), &mut random, key, "secret", Some("2")).unwrap();
-        fs::set_permissions(dir.path().join("2"), fs::Permissions::from_mode(0o600)).unwrap();
+        let keystore = fs::read_to_string(dir.path().join("2")).unwrap();
+        put(dir.path(), "2", &keystore);
         assert_eq!(addresses(dir.path()), Err(KeyError::NoPassword));
         let elsewhere = tempfile::tempdir().unwrap();
         let password = put(elsewhere.path(), "password", "secret\n").display().to_string();
@@ -107,7 +104,7 @@ mod tests {
         assert_eq!(addresses(&path), Err(KeyError::Twice(first, second.clone())));
         put(&path, "2", "hunter2");
         assert_eq!(addresses(&path), Err(KeyError::Invalid(second.display().to_string())));
-        fs::set_permissions(&second, fs::Permissions::from_mode(0o640)).unwrap();
+        file(&path, "2", "hunter2", 0o640);
         assert_eq!(addresses(&path), Err(KeyError::Exposed(second)));
         let missing = path.join("missing");
         assert!(matches!(addresses(&missing), Err(KeyError::Unreadable(..))));

@@ -298,6 +298,15 @@ mod tests {
         U256::from(nonce)
     }
 
+    /// Relays of Alice in flight, each with its nonce, in the order of their arrival.
+    fn inflight(relays: &[(u8, u64)]) -> Inflight {
+        let inflight = Inflight::new(10);
+        for (byte, value) in relays {
+            assert!(matches!(inflight.start(id(*byte), ALICE, nonce(*value)), InflightStart::New(_)));
+        }
+        inflight
+    }
+
     fn dropped() -> RelayOutcome {
         RelayOutcome::Dropped { failure: Failure::of(ErrorCode::InvalidSignatureOrNonce) }
     }
@@ -316,8 +325,7 @@ mod tests {
 
     #[test]
     fn a_request_waits_for_the_one_before_it() {
-        let inflight = Inflight::new(10);
-        let _two = inflight.start(id(2), ALICE, nonce(8));
+        let inflight = inflight(&[(2, 8)]);
         assert!(inflight.predecessor(id(2)).is_none());
         let mut arrivals = inflight.arrivals();
         let _one = inflight.start(id(1), ALICE, nonce(7));
@@ -332,8 +340,7 @@ mod tests {
 
     #[test]
     fn a_relay_is_blocked_from_its_first_fault_until_it_goes_on() {
-        let inflight = Inflight::new(10);
-        let _relay = inflight.start(id(1), ALICE, nonce(7));
+        let inflight = inflight(&[(1, 7)]);
         assert!(inflight.blocked(id(1)) < inflight.blocked(id(1)));
         let before = Instant::now();
         inflight.unblocked(id(1));
@@ -344,9 +351,7 @@ mod tests {
 
     #[test]
     fn of_two_requests_with_one_nonce_the_later_waits() {
-        let inflight = Inflight::new(10);
-        let _one = inflight.start(id(1), ALICE, nonce(7));
-        let _two = inflight.start(id(2), ALICE, nonce(7));
+        let inflight = inflight(&[(1, 7), (2, 7)]);
         assert!(inflight.predecessor(id(1)).is_none());
         assert!(inflight.predecessor(id(2)).is_some());
         let _other = inflight.start(id(3), Address::repeat_byte(0xb0), nonce(8));
@@ -355,9 +360,7 @@ mod tests {
 
     #[test]
     fn what_comes_first_by_the_store_comes_first_here_whenever_it_arrived() {
-        let inflight = Inflight::new(10);
-        let _late = inflight.start(id(2), ALICE, nonce(7));
-        let _early = inflight.start(id(1), ALICE, nonce(7));
+        let inflight = inflight(&[(2, 7), (1, 7)]);
         assert!(inflight.predecessor(id(1)).is_some(), "by arrival");
         inflight.follow_ahead_of(id(1), &[]);
         assert!(inflight.predecessor(id(1)).is_none());
@@ -376,9 +379,7 @@ mod tests {
 
     #[test]
     fn of_those_with_one_nonce_one_has_the_turn() {
-        let inflight = Inflight::new(10);
-        let _late = inflight.start(id(2), ALICE, nonce(7));
-        let _early = inflight.start(id(1), ALICE, nonce(7));
+        let inflight = inflight(&[(2, 7), (1, 7)]);
         assert!(inflight.take_turn(id(2)).is_none());
         // The other one comes first, and waits all the same.
         inflight.follow_ahead_of(id(1), &[]);
@@ -393,13 +394,10 @@ mod tests {
 
     #[test]
     fn next_counts_an_unbroken_row() {
-        let inflight = Inflight::new(10);
-        for (byte, value) in [(1, 5), (2, 6), (3, 8)] {
-            let _relay = inflight.start(id(byte), ALICE, nonce(value));
+        let inflight = inflight(&[(1, 5), (2, 6), (3, 8)]);
+        for (signer, on_chain, next) in [(ALICE, 5, 7), (ALICE, 4, 4), (Address::ZERO, 9, 9)] {
+            assert_eq!(inflight.next_nonce(signer, nonce(on_chain), &BTreeSet::new()), nonce(next));
         }
-        assert_eq!(inflight.next_nonce(ALICE, nonce(5), &BTreeSet::new()), nonce(7));
-        assert_eq!(inflight.next_nonce(ALICE, nonce(4), &BTreeSet::new()), nonce(4));
-        assert_eq!(inflight.next_nonce(Address::ZERO, nonce(9), &BTreeSet::new()), nonce(9));
     }
 
     #[test]

@@ -98,8 +98,6 @@ mod tests {
     const CONTRACTS: Contracts =
         Contracts { forwarder: Address::repeat_byte(0xf0), registry: Address::repeat_byte(0xe0) };
 
-    const BLOCK: BlockId = BlockId { number: 1, hash: B256::ZERO };
-
     fn relay() -> RelayTerms {
         RelayTerms { signer: Address::repeat_byte(5), forward_nonce: U256::from(3), ..RelayTerms::default() }
     }
@@ -109,91 +107,82 @@ mod tests {
     }
 
     fn executed(success: bool, return_data: impl Into<Bytes>) -> RequestExecuted {
-        RequestExecuted {
-            from: relay().signer,
-            nonce: relay().forward_nonce,
-            success,
-            returnData: return_data.into(),
-        }
+        let RelayTerms { signer: from, forward_nonce: nonce, .. } = relay();
+        RequestExecuted { from, nonce, success, returnData: return_data.into() }
     }
 
-    fn registered() -> AgentRegistered {
-        AgentRegistered {
+    /// The forwarder's log of our request.
+    fn ours() -> Log {
+        log(CONTRACTS.forwarder, &executed(true, Bytes::new()))
+    }
+
+    /// The log of an agent's registration by this contract.
+    fn registered(emitter: Address) -> Log {
+        let event = AgentRegistered {
             agentId: U256::from(42),
             agentWallet: relay().signer,
             creator: relay().signer,
             haftungsperson: relay().signer,
             parentAgentId: U256::ZERO,
             generation: U256::ZERO,
-        }
+        };
+        log(emitter, &event)
     }
 
-    fn judge(status: bool, logs: Vec<Log>) -> RelayOutcome {
-        let receipt = Receipt { hash: B256::ZERO, block: BLOCK, status, gas_used: 1, paid_wei: 1, logs };
-        CONTRACTS.outcome(&relay(), TransactionPurpose::Relay, &receipt)
+    fn judge(purpose: TransactionPurpose, status: bool, logs: Vec<Log>) -> RelayOutcome {
+        let block = BlockId { number: 1, hash: B256::ZERO };
+        let receipt = Receipt { hash: B256::ZERO, block, status, gas_used: 1, paid_wei: 1, logs };
+        CONTRACTS.outcome(&relay(), purpose, &receipt)
     }
 
     #[test]
     fn the_event_of_our_request_makes_it_executed() {
-        let logs = vec![
-            log(CONTRACTS.registry, &registered()),
-            log(CONTRACTS.forwarder, &executed(true, Bytes::new())),
-        ];
-        assert!(
-            matches!(judge(true, logs), RelayOutcome::Executed { agent_id: Some(id), .. } if id == U256::from(42))
-        );
-        let without = vec![log(CONTRACTS.forwarder, &executed(true, Bytes::new()))];
-        assert!(matches!(judge(true, without), RelayOutcome::Executed { agent_id: None, .. }));
+        for (logs, agent) in [
+            (vec![registered(CONTRACTS.registry), ours()], Some(U256::from(42))),
+            (vec![ours()], None),
+            (vec![registered(Address::ZERO), ours()], None),
+        ] {
+            let outcome = judge(TransactionPurpose::Relay, true, logs);
+            assert!(matches!(outcome, RelayOutcome::Executed { agent_id, .. } if agent_id == agent));
+        }
     }
 
     #[test]
     fn status_1_with_a_failed_inner_call_is_no_success() {
         let reason = ErrorString { reason: "Agent not active".to_owned() }.abi_encode();
         let logs = vec![log(CONTRACTS.forwarder, &executed(false, reason))];
-        let outcome = judge(true, logs);
+        let outcome = judge(TransactionPurpose::Relay, true, logs);
         assert!(!outcome.is_repeatable(), "the forwarder has used the request");
         let RelayOutcome::Reverted { failure, .. } = outcome else { panic!("not reverted") };
         assert_eq!((failure.code.status(), failure.message()), (500, "Agent not active"));
     }
 
     #[test]
-    fn events_of_others_do_not_count() {
-        let other_nonce = RequestExecuted { nonce: U256::from(4), ..executed(true, Bytes::new()) };
-        let other_signer = RequestExecuted { from: Address::ZERO, ..executed(true, Bytes::new()) };
-        for logs in [
-            vec![],
-            vec![log(CONTRACTS.forwarder, &other_nonce)],
-            vec![log(CONTRACTS.forwarder, &other_signer)],
-            vec![log(CONTRACTS.registry, &executed(true, Bytes::new()))],
+    fn without_an_event_of_our_request_or_with_status_0_it_reverted_and_may_be_sent_again() {
+        let event = executed(true, Bytes::new());
+        let other_nonce = RequestExecuted { nonce: U256::from(4), ..event.clone() };
+        let other_signer = RequestExecuted { from: Address::ZERO, ..event.clone() };
+        for (status, logs) in [
+            (true, vec![]),
+            (true, vec![log(CONTRACTS.forwarder, &other_nonce)]),
+            (true, vec![log(CONTRACTS.forwarder, &other_signer)]),
+            (true, vec![log(CONTRACTS.registry, &event)]),
+            (false, vec![ours()]),
         ] {
-            let outcome = judge(true, logs);
+            let outcome = judge(TransactionPurpose::Relay, status, logs);
             assert!(matches!(outcome, RelayOutcome::Reverted { .. }) && outcome.is_repeatable());
         }
-        let elsewhere =
-            vec![log(Address::ZERO, &registered()), log(CONTRACTS.forwarder, &executed(true, Bytes::new()))];
-        assert!(matches!(judge(true, elsewhere), RelayOutcome::Executed { agent_id: None, .. }));
-    }
-
-    #[test]
-    fn status_0_is_a_revert_whatever_the_logs_say_and_the_request_may_be_sent_again() {
-        let logs = vec![log(CONTRACTS.forwarder, &executed(true, Bytes::new()))];
-        let outcome = judge(false, logs);
-        assert!(matches!(outcome, RelayOutcome::Reverted { .. }) && outcome.is_repeatable());
     }
 
     #[test]
     fn a_mined_no_op_drops_its_relay() {
-        let logs = vec![];
-        let receipt =
-            Receipt { hash: B256::ZERO, block: BLOCK, status: true, gas_used: 1, paid_wei: 1, logs };
         for (purpose, status) in [
             (TransactionPurpose::Superseded, 401),
             (TransactionPurpose::Expired, 401),
             (TransactionPurpose::Rejected, 500),
         ] {
-            let RelayOutcome::Dropped { failure } = CONTRACTS.outcome(&relay(), purpose, &receipt) else {
-                panic!("not dropped");
-            };
+            let outcome = judge(purpose, true, vec![]);
+            let RelayOutcome::Dropped { failure } = outcome else { panic!("not dropped") };
             assert_eq!(failure.code.status(), status);
         }
     }

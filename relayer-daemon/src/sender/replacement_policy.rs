@@ -120,32 +120,41 @@ fn unpayable(situation: &Situation<'_>, relay: &RelayTerms) -> Option<Transactio
 mod tests {
     use super::{ReplacementStep::*, *};
     use crate::store::SignedTransaction;
+    use BroadcastVerdict::{
+        Accepted, FeeTooLow, InsufficientFunds, NonceTooHigh, NonceTooLow, Underpriced, Unknown,
+    };
+    use TransactionPurpose::{Expired, Rejected, Relay, Superseded};
     use alloy::primitives::B256;
 
     const GWEI: u128 = 1_000_000_000;
 
     fn assignment(purpose: TransactionPurpose, max_fee: u128, deadline: u64) -> NonceAssignment {
         let relay = RelayTerms { deadline, ..RelayTerms::default() };
-        let transaction = SignedTransaction {
-            hash: B256::ZERO,
-            raw: [].into(),
-            fees: Fees { max_fee, tip: GWEI },
-            gas_limit: 100_000,
-            purpose,
-        };
+        let fees = Fees { max_fee, tip: GWEI };
+        let transaction =
+            SignedTransaction { hash: B256::ZERO, raw: [].into(), fees, gas_limit: 100_000, purpose };
         NonceAssignment { nonce: 7, relay: Some(relay), transactions: vec![transaction] }
+    }
+
+    /// A relay at a good price, sent in the block before.
+    fn relay() -> NonceAssignment {
+        assignment(Relay, 3 * GWEI, 0)
+    }
+
+    fn market(next_base_fee: u128) -> Market {
+        Market { head: 10, next_base_fee, tip: GWEI }
     }
 
     fn situation(assignment: &NonceAssignment) -> Situation<'_> {
         Situation {
             assignment,
-            verdict: BroadcastVerdict::Accepted,
+            verdict: Accepted,
             is_lowest: true,
             blocks_since_send: 1,
             since_send: QUIET,
             since_signed: QUIET,
             since_forwarder_asked: QUIET,
-            market: Market { head: 10, next_base_fee: GWEI, tip: GWEI },
+            market: market(GWEI),
             cap: 50 * GWEI,
             now: 1_000,
             superseded: None,
@@ -154,152 +163,120 @@ mod tests {
 
     #[test]
     fn nothing_is_done_before_a_block_or_some_seconds() {
-        let nonce = assignment(TransactionPurpose::Relay, 3 * GWEI, 0);
-        let just_sent = Situation { since_send: Duration::ZERO, ..situation(&nonce) };
-        assert_eq!(next_step(&just_sent), Wait);
+        let nonce = relay();
         let at_rest = Situation { blocks_since_send: 0, ..situation(&nonce) };
-        assert_eq!(next_step(&at_rest), Wait);
-        assert_eq!(next_step(&Situation { since_send: RESEND_AFTER, ..at_rest }), Resend);
-        let too_early = Situation { verdict: BroadcastVerdict::NonceTooHigh, ..at_rest };
-        assert_eq!(next_step(&too_early), Resend, "the lower nonces may be there now");
+        for (situation, expected) in [
+            (Situation { since_send: Duration::ZERO, ..situation(&nonce) }, Wait),
+            (at_rest, Wait),
+            (Situation { since_send: RESEND_AFTER, ..at_rest }, Resend),
+            // The lower nonces may be there now.
+            (Situation { verdict: NonceTooHigh, ..at_rest }, Resend),
+        ] {
+            assert_eq!(next_step(&situation), expected, "{situation:?}");
+        }
     }
 
     #[test]
     fn a_block_without_it_means_the_same_bytes_again() {
-        let nonce = assignment(TransactionPurpose::Relay, 3 * GWEI, 0);
-        for verdict in [
-            BroadcastVerdict::Accepted,
-            BroadcastVerdict::Unknown,
-            BroadcastVerdict::InsufficientFunds,
-            BroadcastVerdict::NonceTooLow,
-        ] {
-            assert_eq!(next_step(&Situation { verdict, ..situation(&nonce) }), Resend);
+        let nonce = relay();
+        // However long an unwilling sequencer takes at a flat market, it is offered no more.
+        for (blocks_since_send, since_signed) in [(1, QUIET), (3_600, Duration::from_secs(7_200))] {
+            for verdict in [Accepted, Unknown, InsufficientFunds, NonceTooLow] {
+                let waiting = Situation { blocks_since_send, since_signed, verdict, ..situation(&nonce) };
+                assert_eq!(next_step(&waiting), Resend, "{verdict:?}");
+            }
         }
     }
 
     #[test]
     fn a_market_that_moved_away_means_replacement_after_asking_the_forwarder() {
-        let nonce = assignment(TransactionPurpose::Relay, 3 * GWEI, 0);
-        let market = Market { next_base_fee: 10 * GWEI, ..situation(&nonce).market };
-        let outbid = Situation { market, ..situation(&nonce) };
-        assert_eq!(next_step(&outbid), AskForwarder);
-        let Replace(fees) = next_step(&Situation { superseded: Some(false), ..outbid }) else {
-            panic!("not replaced");
-        };
-        assert!(fees.max_fee >= 20 * GWEI && fees.tip * 10 >= GWEI * 11);
-        let step = next_step(&Situation { superseded: Some(true), ..outbid });
-        assert!(matches!(step, Cancel(TransactionPurpose::Superseded, _)));
-    }
-
-    #[test]
-    fn an_unwilling_sequencer_at_a_flat_market_is_offered_no_more() {
-        let nonce = assignment(TransactionPurpose::Relay, 3 * GWEI, 0);
-        let hours = Duration::from_secs(7_200);
-        let waiting = Situation { blocks_since_send: 3_600, since_signed: hours, ..situation(&nonce) };
-        for verdict in
-            [BroadcastVerdict::Accepted, BroadcastVerdict::Unknown, BroadcastVerdict::InsufficientFunds]
-        {
-            assert_eq!(next_step(&Situation { verdict, ..waiting }), Resend, "{verdict:?}");
+        let nonce = relay();
+        for is_lowest in [true, false] {
+            let outbid = Situation { is_lowest, market: market(10 * GWEI), ..situation(&nonce) };
+            assert_eq!(next_step(&outbid), AskForwarder);
+            let executed_elsewhere = |is| next_step(&Situation { superseded: Some(is), ..outbid });
+            let Replace(fees) = executed_elsewhere(false) else { panic!("not replaced") };
+            assert!(fees.max_fee >= 20 * GWEI && fees.tip * 10 >= GWEI * 11);
+            assert!(matches!(executed_elsewhere(true), Cancel(Superseded, _)));
         }
     }
 
     #[test]
-    fn what_no_block_takes_is_asked_about_now_and_then() {
-        let nonce = assignment(TransactionPurpose::Relay, 3 * GWEI, 0);
+    fn the_lowest_that_no_block_takes_is_asked_about_now_and_then() {
+        let nonce = relay();
         let stuck = Situation { since_forwarder_asked: STUCK_AFTER, ..situation(&nonce) };
         assert_eq!(next_step(&stuck), AskForwarder);
+        assert_eq!(next_step(&Situation { is_lowest: false, ..stuck }), Resend);
         assert_eq!(next_step(&Situation { superseded: Some(false), ..stuck }), Resend);
         let step = next_step(&Situation { superseded: Some(true), ..stuck });
-        assert!(matches!(step, Cancel(TransactionPurpose::Superseded, _)));
+        assert!(matches!(step, Cancel(Superseded, _)));
     }
 
     #[test]
     fn called_underpriced_is_replaced_up_to_four_times_the_market() {
-        let nonce = assignment(TransactionPurpose::Relay, 3 * GWEI, 0);
-        let known = Situation { superseded: Some(false), ..situation(&nonce) };
-        for verdict in [BroadcastVerdict::Underpriced, BroadcastVerdict::FeeTooLow] {
-            assert!(matches!(next_step(&Situation { verdict, ..known }), Replace(_)));
+        let (nonce, dear) = (relay(), assignment(Relay, 15 * GWEI / 2, 0));
+        for verdict in [Underpriced, FeeTooLow] {
+            let cheap = Situation { verdict, superseded: Some(false), ..situation(&nonce) };
+            assert!(matches!(next_step(&cheap), Replace(_)));
+            assert_eq!(next_step(&Situation { assignment: &dear, ..cheap }), Resend);
         }
-        let dear = assignment(TransactionPurpose::Relay, 15 * GWEI / 2, 0);
-        let verdict = BroadcastVerdict::Underpriced;
-        assert_eq!(next_step(&Situation { assignment: &dear, verdict, ..known }), Resend);
     }
 
     #[test]
     fn a_shortage_of_funds_is_not_answered_by_offering_more() {
-        let nonce = assignment(TransactionPurpose::Relay, 3 * GWEI, 0);
-        let market = Market { next_base_fee: 10 * GWEI, ..situation(&nonce).market };
-        let outgrown = Situation { market, superseded: Some(false), ..situation(&nonce) };
+        let nonce = relay();
+        let outgrown = Situation { market: market(10 * GWEI), superseded: Some(false), ..situation(&nonce) };
         assert!(matches!(next_step(&outgrown), Replace(_)));
-        let short = Situation { verdict: BroadcastVerdict::InsufficientFunds, ..outgrown };
-        assert_eq!(next_step(&short), Resend);
-    }
-
-    #[test]
-    fn whatever_the_market_has_outgrown_is_replaced_and_only_the_lowest_is_asked_about_without_that() {
-        let nonce = assignment(TransactionPurpose::Relay, 3 * GWEI, 0);
-        let market = Market { next_base_fee: 10 * GWEI, ..situation(&nonce).market };
-        let behind = Situation { is_lowest: false, market, ..situation(&nonce) };
-        assert_eq!(next_step(&behind), AskForwarder);
-        assert!(matches!(next_step(&Situation { superseded: Some(false), ..behind }), Replace(_)));
-        let stuck = Situation { is_lowest: false, since_forwarder_asked: STUCK_AFTER, ..situation(&nonce) };
-        assert_eq!(next_step(&stuck), Resend);
+        assert_eq!(next_step(&Situation { verdict: InsufficientFunds, ..outgrown }), Resend);
     }
 
     #[test]
     fn at_the_cap_the_same_bytes_go_out_each_block() {
-        let nonce = assignment(TransactionPurpose::Relay, 48 * GWEI, 0);
-        let market = Market { next_base_fee: 100 * GWEI, ..situation(&nonce).market };
-        let capped = Situation { market, superseded: Some(false), ..situation(&nonce) };
+        let nonce = assignment(Relay, 48 * GWEI, 0);
+        let capped = Situation { market: market(100 * GWEI), superseded: Some(false), ..situation(&nonce) };
         assert_eq!(next_step(&capped), Resend);
     }
 
     #[test]
     fn what_is_not_worth_its_gas_is_cancelled() {
-        let nonce = assignment(TransactionPurpose::Relay, 3 * GWEI, 900);
-        let expired = situation(&nonce);
-        assert!(matches!(next_step(&expired), Cancel(TransactionPurpose::Expired, _)));
-        let within_grace = Situation { now: 925, ..expired };
+        let nonce = assignment(Relay, 3 * GWEI, 900);
+        assert!(matches!(next_step(&situation(&nonce)), Cancel(Expired, _)));
+        let within_grace = Situation { now: 925, ..situation(&nonce) };
         assert_eq!(next_step(&within_grace), Resend);
         let rejected = Situation { verdict: BroadcastVerdict::Rejected, ..within_grace };
         assert_eq!(next_step(&rejected), Resend, "one answer ends nothing");
         let rejected = Situation { since_signed: PATIENCE, ..rejected };
-        assert!(matches!(next_step(&rejected), Cancel(TransactionPurpose::Rejected, _)));
+        assert!(matches!(next_step(&rejected), Cancel(Rejected, _)));
     }
 
     #[test]
     fn what_every_node_refuses_is_cancelled_in_any_market_and_at_the_cap() {
-        let nonce = assignment(TransactionPurpose::Relay, 30 * GWEI, 0);
-        let market = Market { next_base_fee: GWEI / 10, tip: 0, ..situation(&nonce).market };
-        let rejected = Situation {
-            verdict: BroadcastVerdict::Rejected,
-            since_signed: PATIENCE,
-            market,
-            ..situation(&nonce)
-        };
-        let Cancel(TransactionPurpose::Rejected, fees) = next_step(&rejected) else {
-            panic!("not cancelled")
-        };
+        let nonce = assignment(Relay, 30 * GWEI, 0);
+        let market = Market { tip: 0, ..market(GWEI / 10) };
+        let (verdict, since_signed) = (BroadcastVerdict::Rejected, PATIENCE);
+        let rejected = Situation { verdict, since_signed, market, ..situation(&nonce) };
+        let Cancel(Rejected, fees) = next_step(&rejected) else { panic!("not cancelled") };
         assert_eq!(fees.max_fee, 33 * GWEI, "outbids what another machine may hold");
         let at_the_cap = Situation { cap: 30 * GWEI, ..rejected };
-        // It outbids what the refused one has replaced.
-        let same = nonce.latest().unwrap().fees;
-        assert_eq!(next_step(&at_the_cap), Cancel(TransactionPurpose::Rejected, same));
         let superseded = Situation { superseded: Some(true), ..at_the_cap };
-        // A no-op needs less funds.
-        let unfunded = Situation { verdict: BroadcastVerdict::InsufficientFunds, ..superseded };
-        assert_eq!(next_step(&unfunded), Cancel(TransactionPurpose::Superseded, same));
-        // What a node may hold is not cancelled for less.
-        let held = Situation { verdict: BroadcastVerdict::Accepted, ..superseded };
-        assert_eq!(next_step(&held), Resend);
+        let same = nonce.latest().unwrap().fees;
+        for (situation, expected) in [
+            // It outbids what the refused one has replaced.
+            (at_the_cap, Cancel(Rejected, same)),
+            // A no-op needs less funds.
+            (Situation { verdict: InsufficientFunds, ..superseded }, Cancel(Superseded, same)),
+            // A transaction that a node may hold is not cancelled for less.
+            (Situation { verdict: Accepted, ..superseded }, Resend),
+        ] {
+            assert_eq!(next_step(&situation), expected, "{situation:?}");
+        }
     }
 
     #[test]
     fn a_no_op_is_never_cancelled_again() {
-        let nonce = assignment(TransactionPurpose::Superseded, 3 * GWEI, 1);
+        let nonce = assignment(Superseded, 3 * GWEI, 1);
         let situation = Situation { superseded: Some(true), ..situation(&nonce) };
         assert_eq!(next_step(&situation), Resend);
-        let market = Market { next_base_fee: 10 * GWEI, ..situation.market };
-        assert!(matches!(next_step(&Situation { market, ..situation }), Replace(_)));
+        assert!(matches!(next_step(&Situation { market: market(10 * GWEI), ..situation }), Replace(_)));
     }
 }

@@ -24,7 +24,7 @@ pub(crate) const TIMEOUT: Duration = Duration::from_millis(400);
 /// What an endpoint answers.
 #[derive(Debug, Clone)]
 pub(crate) enum Reply {
-    Result(Value),
+    Answer(Value),
     /// Answers of a node with this head: number and time.
     Head(u64, u64),
     Error(i64, &'static str),
@@ -50,21 +50,16 @@ impl Drop for Count {
 
 impl ScriptedEndpoint {
     pub(crate) async fn start(script: &[Reply]) -> Self {
-        let calls = Arc::new(AtomicUsize::new(0));
+        let [calls, hung_up] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
         let script = Arc::new(Mutex::new(script.to_vec()));
-        let count = Arc::clone(&calls);
-        let hung_up = Arc::new(AtomicUsize::new(0));
-        let given_up = Arc::clone(&hung_up);
+        let (count, given_up) = (Arc::clone(&calls), Arc::clone(&hung_up));
         let route = warp::body::json().and(warp::path::full()).then(move |request: Value, _| {
             count.fetch_add(1, Ordering::SeqCst);
-            let script = Arc::clone(&script);
             let given_up = Count(Arc::clone(&given_up));
+            let mut script = script.lock().unwrap();
+            let answer = if script.len() > 1 { script.remove(0) } else { script[0].clone() };
             async move {
                 let _given_up = given_up;
-                let answer = {
-                    let mut script = script.lock().unwrap();
-                    if script.len() > 1 { script.remove(0) } else { script[0].clone() }
-                };
                 respond(&request, answer).await
             }
         });
@@ -95,7 +90,7 @@ async fn respond(request: &Value, answer: Reply) -> Response {
             let head = json!({ "number": number, "hash": null, "timestamp": timestamp });
             reply("result", if request["method"] == "eth_blockNumber" { json!(number) } else { head })
         }
-        Reply::Result(result) => reply("result", result),
+        Reply::Answer(result) => reply("result", result),
         Reply::Error(code, message) => reply("error", json!({ "code": code, "message": message })),
         Reply::Http(status, body) => {
             warp::reply::with_status(body, StatusCode::from_u16(status).unwrap()).into_response()
@@ -117,6 +112,10 @@ pub(crate) fn chain(rpc: Rpc) -> Chain {
     Chain::new(rpc, Address::ZERO, Address::ZERO, MAX_TIP)
 }
 
+pub(crate) async fn scripted(script: &[Reply]) -> ScriptedEndpoint {
+    ScriptedEndpoint::start(script).await
+}
+
 pub(crate) async fn pair(first: Reply, second: Reply) -> [ScriptedEndpoint; 2] {
-    [ScriptedEndpoint::start(&[first]).await, ScriptedEndpoint::start(&[second]).await]
+    [scripted(&[first]).await, scripted(&[second]).await]
 }

@@ -24,7 +24,11 @@ use relayer_daemon::{
 };
 use serde_json::{Value, json};
 
-use self::endpoint::{MAX_TIP, Reply, ScriptedEndpoint, TIMEOUT, chain, pair, rpc};
+use self::endpoint::{
+    MAX_TIP,
+    Reply::{self, Answer, Error, Head, Http, Silence},
+    TIMEOUT, chain, pair, rpc, scripted,
+};
 
 /// Waits until something has happened in the background.
 async fn eventually(happened: impl Fn() -> bool) {
@@ -37,7 +41,7 @@ async fn eventually(happened: impl Fn() -> bool) {
 }
 
 fn number(text: &str) -> Reply {
-    Reply::Result(json!(text))
+    Answer(json!(text))
 }
 
 async fn read(rpc: &Rpc) -> Result<String, RpcError> {
@@ -46,8 +50,7 @@ async fn read(rpc: &Rpc) -> Result<String, RpcError> {
 
 #[tokio::test]
 async fn reads_stick_to_one_endpoint() {
-    let (first, second) =
-        (ScriptedEndpoint::start(&[number("0x1")]).await, ScriptedEndpoint::start(&[number("0x2")]).await);
+    let [first, second] = pair(number("0x1"), number("0x2")).await;
     let rpc = rpc(&[&first, &second]);
     for _ in 0..5 {
         assert_eq!(read(&rpc).await.unwrap(), "0x1");
@@ -57,10 +60,9 @@ async fn reads_stick_to_one_endpoint() {
 
 #[tokio::test]
 async fn reads_leave_an_endpoint_that_fails_and_stay_away() {
-    for fault in [Reply::Http(503, "<html>s3cr3t-key</html>"), Reply::Http(429, "slow down"), Reply::Silence]
-    {
-        let bad = ScriptedEndpoint::start(std::slice::from_ref(&fault)).await;
-        let good = ScriptedEndpoint::start(&[number("0x2")]).await;
+    let no_json_rpc = Http(200, "<html>maintenance</html>");
+    for fault in [Http(503, "<html>s3cr3t-key</html>"), Http(429, "slow down"), Silence, no_json_rpc] {
+        let [bad, good] = pair(fault.clone(), number("0x2")).await;
         let rpc = rpc(&[&bad, &good]);
         for _ in 0..3 {
             assert_eq!(read(&rpc).await.unwrap(), "0x2", "{fault:?}");
@@ -72,7 +74,7 @@ async fn reads_leave_an_endpoint_that_fails_and_stay_away() {
 
 #[tokio::test]
 async fn a_node_that_answers_with_an_error_is_alive() {
-    let [first, second] = pair(Reply::Error(3, "execution reverted: nonce too low"), number("0x2")).await;
+    let [first, second] = pair(Error(3, "execution reverted: nonce too low"), number("0x2")).await;
     let rpc = rpc(&[&first, &second]);
     let Err(RpcError::Node(error)) = read(&rpc).await else { panic!("not the node's error") };
     assert_eq!(error.message, "execution reverted: nonce too low");
@@ -81,57 +83,41 @@ async fn a_node_that_answers_with_an_error_is_alive() {
 
 #[tokio::test]
 async fn what_may_pass_is_tried_again_on_a_single_endpoint() {
-    let script = [Reply::Http(429, ""), Reply::Error(-32005, "limit exceeded"), number("0x3")];
-    let endpoint = ScriptedEndpoint::start(&script).await;
+    let endpoint = scripted(&[Http(429, ""), Error(-32005, "limit exceeded"), number("0x3")]).await;
     assert_eq!(read(&rpc(&[&endpoint])).await.unwrap(), "0x3");
     assert_eq!(endpoint.calls(), 3);
 }
 
-fn assert_names_nothing(error: &RpcError) {
-    for secret in ["s3cr3t", "127.0.0.1"] {
-        assert!(!format!("{error} {error:?}").contains(secret), "{error:?}");
+#[tokio::test]
+async fn a_dead_endpoint_is_given_up_in_the_end_and_never_named() {
+    for (fault, text, calls) in [
+        (Http(500, "key s3cr3t-key is over its quota"), "HTTP 500", 4),
+        (Error(-32000, "no such project: s3cr3t-key at 127.0.0.1"), "no such project", 1),
+        (Silence, "RPC timeout", 4),
+    ] {
+        let endpoint = scripted(std::slice::from_ref(&fault)).await;
+        let error = read(&rpc(&[&endpoint])).await.unwrap_err();
+        assert!(error.to_string().contains(text), "{error}");
+        for secret in ["s3cr3t", "127.0.0.1"] {
+            assert!(!format!("{error} {error:?}").contains(secret), "{error:?}");
+        }
+        assert_eq!(endpoint.calls(), calls, "{fault:?}");
     }
 }
 
 #[tokio::test]
-async fn a_dead_endpoint_is_given_up_in_the_end_and_never_named() {
-    let endpoint = ScriptedEndpoint::start(&[Reply::Http(500, "key s3cr3t-key is over its quota")]).await;
-    let error = read(&rpc(&[&endpoint])).await.unwrap_err();
-    assert!(error.to_string().contains("HTTP 500"), "{error}");
-    assert_names_nothing(&error);
-    assert_eq!(endpoint.calls(), 4);
-
-    let quoting =
-        ScriptedEndpoint::start(&[Reply::Error(-32000, "no such project: s3cr3t-key at 127.0.0.1")]).await;
-    let error = read(&rpc(&[&quoting])).await.unwrap_err();
-    assert_names_nothing(&error);
-
-    let silent = ScriptedEndpoint::start(&[Reply::Silence]).await;
-    assert_eq!(read(&rpc(&[&silent])).await.unwrap_err().to_string(), "RPC timeout");
-}
-
-#[tokio::test]
-async fn an_answer_that_is_no_json_rpc_counts_as_a_fault() {
-    let [bad, good] = pair(Reply::Http(200, "<html>maintenance</html>"), number("0x2")).await;
-    assert_eq!(read(&rpc(&[&bad, &good])).await.unwrap(), "0x2");
-}
-
-#[tokio::test]
 async fn transactions_go_to_all_endpoints_and_one_that_takes_it_is_enough() {
-    for (answers, expected) in [
-        ([Reply::Http(500, ""), number("0x01")], Accepted),
-        ([Reply::Error(-32000, "nonce too low"), Reply::Error(-32000, "already known")], Accepted),
+    let low = || Error(-32000, "nonce too low");
+    for (first, second, expected) in [
+        (Http(500, ""), number("0x01"), Accepted),
+        (low(), Error(-32000, "already known"), Accepted),
         // An endpoint that is silent or dead says nothing, and hides nothing that a living one says.
-        ([Reply::Error(-32000, "nonce too low"), Reply::Silence], NonceTooLow),
-        ([Reply::Http(502, ""), Reply::Error(-32000, "transaction underpriced")], FeeTooLow),
-        ([Reply::Http(502, ""), Reply::Silence], Unknown),
-        ([Reply::Error(-32000, "nonce too low"), Reply::Error(-32000, "oversized data")], NonceTooLow),
-        (
-            [Reply::Error(3, "execution reverted: already known"), Reply::Error(-32000, "invalid sender")],
-            Rejected,
-        ),
+        (low(), Silence, NonceTooLow),
+        (Http(502, ""), Error(-32000, "transaction underpriced"), FeeTooLow),
+        (Http(502, ""), Silence, Unknown),
+        (low(), Error(-32000, "oversized data"), NonceTooLow),
+        (Error(3, "execution reverted: already known"), Error(-32000, "invalid sender"), Rejected),
     ] {
-        let [first, second] = answers;
         let [first, second] = pair(first, second).await;
         let (verdict, text) = rpc(&[&first, &second]).broadcast(&[2, 3]).await;
         assert_eq!(verdict, expected, "{text}");
@@ -140,21 +126,12 @@ async fn transactions_go_to_all_endpoints_and_one_that_takes_it_is_enough() {
 }
 
 #[tokio::test]
-async fn the_first_acceptance_goes_on_without_waiting_for_a_silent_endpoint() {
-    let [silent, good] = pair(Reply::Silence, number("0x01")).await;
-    let rpc = rpc(&[&silent, &good]);
-    let started = Instant::now();
-    let (verdict, _) = rpc.broadcast(&[1]).await;
-    assert_eq!(verdict, Accepted);
-    assert!(started.elapsed() < TIMEOUT, "waited for the silent one");
-    eventually(|| silent.calls() == 1).await;
-}
-
-#[tokio::test]
-async fn an_endpoint_that_timed_out_is_rested() {
-    let [silent, good] = pair(Reply::Silence, number("0x01")).await;
+async fn the_first_acceptance_goes_on_without_a_silent_endpoint_which_is_then_rested() {
+    let [silent, good] = pair(Silence, number("0x01")).await;
     let resting = rpc(&[&silent, &good]);
-    resting.broadcast(&[1]).await;
+    let started = Instant::now();
+    assert_eq!(resting.broadcast(&[1]).await.0, Accepted);
+    assert!(started.elapsed() < TIMEOUT, "waited for the silent one");
     // The silent one has timed out once its end of the connection is closed.
     eventually(|| silent.hung_up() == 1).await;
     for byte in 2..10 {
@@ -164,7 +141,7 @@ async fn an_endpoint_that_timed_out_is_rested() {
     assert_eq!(silent.calls(), 1, "asked although it rests");
 
     // Where all of them rest, all of them are asked.
-    let only = ScriptedEndpoint::start(&[Reply::Silence, number("0x01")]).await;
+    let only = scripted(&[Silence, number("0x01")]).await;
     let alone = rpc(&[&only]);
     assert_eq!(alone.broadcast(&[1]).await.0, Unknown);
     assert_eq!(alone.broadcast(&[1]).await.0, Accepted);
@@ -172,7 +149,7 @@ async fn an_endpoint_that_timed_out_is_rested() {
 
 #[tokio::test]
 async fn sends_that_go_on_in_the_background_are_not_lost_at_shutdown() {
-    let [slow, good] = pair(Reply::Silence, number("0x01")).await;
+    let [slow, good] = pair(Silence, number("0x01")).await;
     let stopping = rpc(&[&slow, &good]);
     stopping.broadcast(&[1]).await;
     assert_eq!(stopping.finish_broadcasts(Duration::ZERO).await, 1, "cut off, and said so");
@@ -182,65 +159,63 @@ async fn sends_that_go_on_in_the_background_are_not_lost_at_shutdown() {
 
 #[tokio::test]
 async fn a_view_of_the_account_is_of_one_block_by_its_hash_or_else_its_number() {
-    let header = json!({ "number": "0x10", "hash": B256::repeat_byte(9), "timestamp": "0x1" });
-    let nonce = json!(B256::with_last_byte(5));
-    let by_hash = [Reply::Result(header.clone()), Reply::Result(nonce.clone()), number("0x7")];
-    let old = Reply::Error(-32602, "invalid argument 1: cannot unmarshal object");
-    let by_number = [Reply::Result(header.clone()), old, Reply::Result(nonce), number("0x7")];
-    for script in [&by_hash[..], &by_number[..]] {
-        let endpoint = ScriptedEndpoint::start(script).await;
-        let view = chain(rpc(&[&endpoint])).account_view(Address::ZERO, Some(Address::ZERO)).await.unwrap();
+    let header = || Answer(json!({ "number": "0x10", "hash": B256::repeat_byte(9), "timestamp": "0x1" }));
+    let nonce = || Answer(json!(B256::with_last_byte(5)));
+    let old = Error(-32602, "invalid argument 1: cannot unmarshal object");
+    let behind = Error(-32000, "header for hash not found");
+    for (script, is_seen) in [
+        (&[header(), nonce(), number("0x7")][..], true),
+        (&[header(), old, nonce(), number("0x7")], true),
+        (&[header(), behind], false),
+    ] {
+        let endpoint = scripted(script).await;
+        let view = chain(rpc(&[&endpoint])).account_view(Address::ZERO, Some(Address::ZERO)).await;
+        let Ok(view) = view else {
+            assert!(!is_seen, "{view:?}");
+            continue;
+        };
         assert_eq!((view.block_number, view.mined_nonce), (16, 7));
         assert_eq!(view.forwarder_nonce, Some(U256::from(5)));
-        assert_eq!(endpoint.calls(), script.len());
+        assert_eq!((is_seen, endpoint.calls()), (true, script.len()));
     }
-    let behind = [Reply::Result(header), Reply::Error(-32000, "header for hash not found")];
-    let endpoint = ScriptedEndpoint::start(&behind).await;
-    assert!(chain(rpc(&[&endpoint])).account_view(Address::ZERO, Some(Address::ZERO)).await.is_err());
 }
 
 #[tokio::test]
 async fn a_block_number_beyond_all_chains_makes_no_sense_and_nothing_panics() {
     let header = json!({ "number": "0x8000000000000000", "hash": null, "timestamp": "0x1" });
-    let endpoint = ScriptedEndpoint::start(&[Reply::Result(header)]).await;
-    let chain = chain(rpc(&[&endpoint]));
-    assert!(matches!(chain.header("latest").await, Err(RpcError::Malformed(_))));
-
     let history = json!({ "oldestBlock": "0x7fffffffffffffff", "baseFeePerGas": ["0x1", "0x1", "0x1"] });
-    let endpoint = ScriptedEndpoint::start(&[Reply::Result(history)]).await;
-    let chain = self::chain(rpc(&[&endpoint]));
-    assert!(matches!(chain.market().await, Err(RpcError::Malformed(_))));
-}
-
-/// Whether reads move from one endpoint to the other.
-async fn moves(from: Reply, to: Reply) -> bool {
-    let [first, second] = pair(from, to).await;
-    let rpc = rpc(&[&first, &second]);
-    rpc.prefer_freshest().await;
-    let before = second.calls();
-    read(&rpc).await.unwrap();
-    second.calls() > before
+    let [header, history] = pair(Answer(header), Answer(history)).await;
+    assert!(matches!(chain(rpc(&[&header])).header("latest").await, Err(RpcError::Malformed(_))));
+    assert!(matches!(chain(rpc(&[&history])).market().await, Err(RpcError::Malformed(_))));
 }
 
 #[tokio::test]
 async fn reads_move_to_an_endpoint_that_is_clearly_ahead() {
-    // Blocks of twelve seconds, and of two.
-    assert!(moves(Reply::Head(16, 1_000), Reply::Head(19, 1_036)).await);
-    assert!(moves(Reply::Head(16, 1_000), Reply::Head(19, 1_006)).await);
-    assert!(!moves(Reply::Head(16, 1_000), Reply::Head(18, 1_024)).await, "two blocks are nothing");
-    assert!(!moves(Reply::Head(19, 1_036), Reply::Head(16, 1_000)).await);
-}
-
-#[tokio::test]
-async fn where_blocks_take_a_fraction_of_a_second_a_moments_lag_moves_no_reads() {
-    // Blocks of 200 ms: four of them are less than a second.
-    assert!(!moves(Reply::Head(1_000, 5_000), Reply::Head(1_004, 5_001)).await);
-    assert!(moves(Reply::Head(1_000, 5_000), Reply::Head(1_025, 5_005)).await, "five seconds");
+    for (from, to, moves) in [
+        // Blocks of twelve seconds, and of two.
+        (Head(16, 1_000), Head(19, 1_036), true),
+        (Head(16, 1_000), Head(19, 1_006), true),
+        // Two blocks are nothing.
+        (Head(16, 1_000), Head(18, 1_024), false),
+        (Head(19, 1_036), Head(16, 1_000), false),
+        // Of blocks of 200 ms, four are less than a second, and 25 are five seconds.
+        (Head(1_000, 5_000), Head(1_004, 5_001), false),
+        (Head(1_000, 5_000), Head(1_025, 5_005), true),
+        (Error(-32000, "no head"), Head(16, 1_000), true),
+    ] {
+        let row = format!("from {from:?} to {to:?}");
+        let [first, second] = pair(from, to).await;
+        let rpc = rpc(&[&first, &second]);
+        rpc.prefer_freshest().await;
+        let before = second.calls();
+        read(&rpc).await.unwrap();
+        assert_eq!(second.calls() > before, moves, "{row}");
+    }
 }
 
 #[tokio::test]
 async fn reads_leave_an_endpoint_that_stands_still_on_a_chain_that_makes_blocks_only_now_and_then() {
-    let [stale, ahead] = pair(Reply::Head(16, 1_000), Reply::Head(21, 1_001)).await;
+    let [stale, ahead] = pair(Head(16, 1_000), Head(21, 1_001)).await;
     let rpc = rpc(&[&stale, &ahead]);
     rpc.prefer_freshest().await;
     assert_eq!(read(&rpc).await.unwrap(), "0x10", "it may just be slower by a moment");
@@ -249,40 +224,33 @@ async fn reads_leave_an_endpoint_that_stands_still_on_a_chain_that_makes_blocks_
 }
 
 #[tokio::test]
-async fn reads_leave_an_endpoint_that_does_not_tell_its_head() {
-    assert!(moves(Reply::Error(-32000, "no head"), Reply::Head(16, 1_000)).await);
-}
-
-#[tokio::test]
 async fn looking_for_a_fresher_endpoint_costs_nothing_where_there_is_one() {
-    let only = ScriptedEndpoint::start(&[number("0x10")]).await;
+    let only = scripted(&[number("0x10")]).await;
     rpc(&[&only]).prefer_freshest().await;
     assert_eq!(only.calls(), 0);
 }
 
 #[tokio::test]
 async fn a_result_of_null_is_an_answer() {
-    let endpoint = ScriptedEndpoint::start(&[Reply::Result(Value::Null)]).await;
+    let endpoint = scripted(&[Answer(Value::Null)]).await;
     let receipt: Option<Value> =
         rpc(&[&endpoint]).read("eth_getTransactionReceipt", json!(["0x"])).await.unwrap();
-    assert_eq!(receipt, None);
-    assert_eq!(endpoint.calls(), 1);
-}
-
-/// A fee history of one block in which half of all paid this tip or less.
-fn paid(tip: u128) -> Reply {
-    let reward = U256::from(tip);
-    Reply::Result(json!({ "oldestBlock": "0x1", "baseFeePerGas": ["0x1", "0x1"], "reward": [[reward]] }))
+    assert_eq!((receipt, endpoint.calls()), (None, 1));
 }
 
 #[tokio::test]
 async fn the_tip_follows_others_up_to_its_cap_and_never_our_own_offers() {
     const GWEI: u128 = 1_000_000_000;
+    // A fee history of one block in which half of all paid this tip or less.
+    let paid = |tip: u128| {
+        let reward = [[U256::from(tip)]];
+        Answer(json!({ "oldestBlock": "0x1", "baseFeePerGas": ["0x1", "0x1"], "reward": reward }))
+    };
     let wallet = Wallet::new(PrivateKeySigner::from_bytes(&B256::repeat_byte(7)).unwrap(), 1, Address::ZERO);
     let raised = Fees { max_fee: 9 * GWEI, tip: GWEI * 11 / 10 };
     let replacement = wallet.no_op(0, raised, TransactionPurpose::Gap).await.unwrap();
-    let script = [paid(GWEI), Reply::Result(json!("0x1")), paid(raised.tip), paid(2 * GWEI), paid(90 * GWEI)];
-    let endpoint = ScriptedEndpoint::start(&script).await;
+    let script = [paid(GWEI), number("0x1"), paid(raised.tip), paid(2 * GWEI), paid(90 * GWEI)];
+    let endpoint = scripted(&script).await;
     let chain = chain(rpc(&[&endpoint]));
     assert_eq!(chain.market().await.unwrap().tip, GWEI);
     chain.broadcast(&replacement.raw).await;
@@ -293,59 +261,45 @@ async fn the_tip_follows_others_up_to_its_cap_and_never_our_own_offers() {
 
 #[tokio::test]
 async fn an_odd_answer_does_not_switch_the_simulation_of_gas_off_and_a_missing_method_does_for_a_while() {
-    let outcome = IForwarder::executeCall::abi_encode_returns(&executeReturn {
-        success: true,
-        returnData: Bytes::new(),
-    });
-    let by_call = || Reply::Result(json!(Bytes::from(outcome.clone())));
-    let by_simulation = || {
-        Reply::Result(
-            json!([{ "calls": [{ "status": "0x1", "gasUsed": "0x7", "returnData": Bytes::from(outcome.clone()) }] }]),
-        )
-    };
+    let outcome = executeReturn { success: true, returnData: Bytes::new() };
+    let outcome = Bytes::from(IForwarder::executeCall::abi_encode_returns(&outcome));
+    let call = json!({ "status": "0x1", "gasUsed": "0x7", "returnData": outcome });
+    let (by_call, by_simulation) = (|| Answer(json!(outcome)), Answer(json!([{ "calls": [call] }])));
     let script = [
-        Reply::Error(-32_000, "header for hash does not exist"),
+        Error(-32_000, "header for hash does not exist"),
         by_call(),
-        by_simulation(),
-        Reply::Error(-32_601, "the method eth_simulateV1 does not exist/is not available"),
+        by_simulation,
+        Error(-32_601, "the method eth_simulateV1 does not exist/is not available"),
         by_call(),
         by_call(),
     ];
-    let endpoint = ScriptedEndpoint::start(&script).await;
+    let endpoint = scripted(&script).await;
     let chain = chain(rpc(&[&endpoint]));
     let gas = async || match chain.simulate(Address::ZERO, &Bytes::new(), 9).await.unwrap() {
         Simulation::Success { gas_used } => gas_used,
         Simulation::InnerRevert(data) => panic!("{data}"),
     };
-    assert_eq!(
-        (gas().await, gas().await),
-        (None, Some(7)),
-        "a block that does not exist is no missing method"
-    );
+    let twice = (gas().await, gas().await);
+    assert_eq!(twice, (None, Some(7)), "a block that does not exist is no missing method");
     assert_eq!((gas().await, gas().await, endpoint.calls()), (None, None, 6), "asked once");
 }
 
 #[tokio::test]
-async fn an_endpoint_that_was_down_at_the_start_is_not_used_if_it_turns_out_to_be_of_another_chain() {
-    let first = ScriptedEndpoint::start(&[number("0x1"), Reply::Http(502, "")]).await;
-    let second = ScriptedEndpoint::start(&[Reply::Http(502, ""), number("0x2"), number("0xbad")]).await;
-    let rpc = rpc(&[&first, &second]);
-    let ids: Vec<_> = rpc.chain_ids().await.into_iter().map(|(_, id)| id.ok()).collect();
-    assert_eq!(ids, [Some(1), None]);
-    rpc.expect_chain(1);
-    // The first answers no more; the second asks for its chain, and is left alone.
-    assert!(matches!(read(&rpc).await, Err(RpcError::Unreachable(_))), "read from another chain");
-    let (verdict, _) = rpc.broadcast(&[1]).await;
-    assert_eq!(verdict, Unknown, "sent to another chain");
-}
-
-#[tokio::test]
 async fn an_endpoint_that_was_down_at_the_start_is_used_once_it_says_that_it_is_of_the_right_chain() {
-    let first = ScriptedEndpoint::start(&[number("0x1"), Reply::Http(502, "")]).await;
-    let second = ScriptedEndpoint::start(&[Reply::Http(502, ""), number("0x1"), number("0x7")]).await;
-    let rpc = rpc(&[&first, &second]);
-    rpc.chain_ids().await;
-    rpc.expect_chain(1);
-    assert_eq!(read(&rpc).await.unwrap(), "0x7");
-    assert_eq!(second.calls(), 3, "asked for its chain once");
+    for (chain_id, is_right) in [("0x1", true), ("0x2", false)] {
+        let first = scripted(&[number("0x1"), Http(502, "")]).await;
+        let second = scripted(&[Http(502, ""), number(chain_id), number("0x7")]).await;
+        let rpc = rpc(&[&first, &second]);
+        let ids: Vec<_> = rpc.chain_ids().await.into_iter().map(|(_, id)| id.ok()).collect();
+        assert_eq!(ids, [Some(1), None]);
+        rpc.expect_chain(1);
+        // The first answers no more; the second is asked for its chain once, and left alone if it is another.
+        let block = read(&rpc).await;
+        if is_right {
+            assert_eq!((block.unwrap().as_str(), second.calls()), ("0x7", 3));
+        } else {
+            assert!(matches!(block, Err(RpcError::Unreachable(_))), "read from another chain");
+            assert_eq!(rpc.broadcast(&[1]).await.0, Unknown, "sent to another chain");
+        }
+    }
 }

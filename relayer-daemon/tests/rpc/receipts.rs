@@ -4,40 +4,10 @@ use alloy::primitives::{Address, B256, U64};
 use relayer_daemon::chain::{ChainNode, ReceiptLookup};
 use serde_json::{Value, json};
 
-use crate::endpoint::{Reply, ScriptedEndpoint, chain, pair, rpc};
-
-fn receipt(hash: B256) -> Reply {
-    Reply::Result(json!({
-        "transactionHash": hash, "blockNumber": "0x1", "blockHash": hash, "status": "0x1", "gasUsed": "0x1",
-        "effectiveGasPrice": "0x1", "logs": [],
-    }))
-}
-
-#[tokio::test]
-async fn a_receipt_is_looked_up_at_every_endpoint_and_absent_only_if_all_say_so() {
-    let hash = B256::repeat_byte(1);
-    for (answers, expected) in [
-        ([Reply::Result(Value::Null), receipt(hash)], "found"),
-        ([Reply::Http(502, ""), receipt(hash)], "found"),
-        ([receipt(B256::ZERO), receipt(hash)], "found"),
-        ([Reply::Result(Value::Null), Reply::Result(Value::Null)], "absent"),
-        ([Reply::Result(Value::Null), Reply::Silence], "unclear"),
-        ([Reply::Result(Value::Null), Reply::Error(-32000, "header not found")], "unclear"),
-        ([Reply::Result(Value::Null), Reply::Result(json!({ "status": "what?" }))], "unclear"),
-    ] {
-        let [first, second] = answers;
-        let [first, second] = pair(first, second).await;
-        let found = match chain(rpc(&[&first, &second])).receipt_everywhere(hash).await {
-            ReceiptLookup::Found(receipt) => {
-                assert_eq!(receipt.hash, hash);
-                "found"
-            }
-            ReceiptLookup::Absent => "absent",
-            ReceiptLookup::Unclear => "unclear",
-        };
-        assert_eq!(found, expected);
-    }
-}
+use crate::endpoint::{
+    Reply::{self, Answer, Error, Http, Silence},
+    chain, pair, rpc, scripted,
+};
 
 fn hash(byte: u8) -> B256 {
     B256::repeat_byte(byte)
@@ -49,6 +19,29 @@ fn ours(byte: u8, block: u64) -> Value {
         "transactionHash": hash(byte), "blockNumber": U64::from(block), "blockHash": hash(9), "status": "0x1",
         "gasUsed": "0x1", "effectiveGasPrice": "0x1", "logs": [], "from": Address::repeat_byte(7), "to": Address::ZERO,
     })
+}
+
+#[tokio::test]
+async fn a_receipt_is_looked_up_at_every_endpoint_and_absent_only_if_all_say_so() {
+    let (null, receipt) = (|| Answer(Value::Null), |byte| Answer(ours(byte, 1)));
+    for (first, second, expected) in [
+        (null(), receipt(1), "found"),
+        (Http(502, ""), receipt(1), "found"),
+        (receipt(2), receipt(1), "found"),
+        (null(), null(), "absent"),
+        (null(), Silence, "unclear"),
+        (null(), Error(-32000, "header not found"), "unclear"),
+        (null(), Answer(json!({ "status": "what?" })), "unclear"),
+    ] {
+        let [first, second] = pair(first, second).await;
+        let found = match chain(rpc(&[&first, &second])).receipt_everywhere(hash(1)).await {
+            ReceiptLookup::Found(receipt) if receipt.hash == hash(1) => "found",
+            ReceiptLookup::Found(_) => "another's",
+            ReceiptLookup::Absent => "absent",
+            ReceiptLookup::Unclear => "unclear",
+        };
+        assert_eq!(found, expected);
+    }
 }
 
 /// Another transaction of that block, of a form that only this chain knows.
@@ -63,8 +56,8 @@ fn nonces(bytes: &[u8]) -> Vec<Vec<B256>> {
 
 /// What is found of four nonces, from three on by the block, and by how many calls.
 async fn found(script: &[Value]) -> (Vec<B256>, usize) {
-    let script: Vec<Reply> = script.iter().cloned().map(Reply::Result).collect();
-    let endpoint = ScriptedEndpoint::start(&script).await;
+    let script: Vec<Reply> = script.iter().cloned().map(Answer).collect();
+    let endpoint = scripted(&script).await;
     let chain = chain(rpc(&[&endpoint])).with_block_receipts_from(3);
     let mut found: Vec<B256> = chain.receipts_by_block(&nonces(&[1, 2, 3, 4])).await.into_keys().collect();
     found.sort_unstable();
@@ -101,9 +94,7 @@ async fn a_block_that_is_not_worth_its_call_is_the_last_that_is_read() {
 
 #[tokio::test]
 async fn few_are_not_looked_for_in_blocks_but_share_those_that_were_read_for_others() {
-    let endpoint =
-        ScriptedEndpoint::start(&[Reply::Result(json!([ours(1, 5), ours(2, 5), ours(3, 5), ours(4, 5)]))])
-            .await;
+    let endpoint = scripted(&[Answer(json!([ours(1, 5), ours(2, 5), ours(3, 5), ours(4, 5)]))]).await;
     let chain = chain(rpc(&[&endpoint])).with_block_receipts_from(3);
     assert!(chain.receipts_by_block(&nonces(&[4])).await.is_empty());
     assert_eq!(endpoint.calls(), 0);
@@ -116,12 +107,11 @@ async fn few_are_not_looked_for_in_blocks_but_share_those_that_were_read_for_oth
 
 #[tokio::test]
 async fn a_node_without_the_method_is_asked_once_and_one_that_fails_again() {
-    let block = Reply::Result(json!([ours(1, 5), ours(2, 5), ours(3, 5)]));
-    let missing = Reply::Error(-32_601, "the method eth_getBlockReceipts does not exist/is not available");
-    for (script, calls) in
-        [([missing, block.clone()], 1), ([Reply::Error(-32_000, "no such block here"), block], 2)]
+    let block = Answer(json!([ours(1, 5), ours(2, 5), ours(3, 5)]));
+    let missing = Error(-32_601, "the method eth_getBlockReceipts does not exist/is not available");
+    for (script, calls) in [([missing, block.clone()], 1), ([Error(-32_000, "no such block here"), block], 2)]
     {
-        let endpoint = ScriptedEndpoint::start(&script).await;
+        let endpoint = scripted(&script).await;
         let chain = chain(rpc(&[&endpoint])).with_block_receipts_from(3);
         assert!(chain.receipts_by_block(&nonces(&[1, 2, 3])).await.is_empty());
         let again = chain.receipts_by_block(&nonces(&[1, 2, 3])).await;
@@ -131,7 +121,7 @@ async fn a_node_without_the_method_is_asked_once_and_one_that_fails_again() {
 
 #[tokio::test]
 async fn a_block_that_does_not_come_is_not_waited_for_again_and_again() {
-    let endpoint = ScriptedEndpoint::start(&[Reply::Silence]).await;
+    let endpoint = scripted(&[Silence]).await;
     let chain = chain(rpc(&[&endpoint])).with_block_receipts_from(3);
     assert!(chain.receipts_by_block(&nonces(&[1, 2, 3])).await.is_empty());
     let calls = endpoint.calls();
@@ -141,7 +131,7 @@ async fn a_block_that_does_not_come_is_not_waited_for_again_and_again() {
 
 #[tokio::test]
 async fn without_the_setting_no_block_is_read() {
-    let endpoint = ScriptedEndpoint::start(&[Reply::Result(json!([ours(1, 5)]))]).await;
+    let endpoint = scripted(&[Answer(json!([ours(1, 5)]))]).await;
     let chain = chain(rpc(&[&endpoint])).with_block_receipts_from(0);
     assert!(chain.receipts_by_block(&nonces(&[1, 2, 3, 4, 5])).await.is_empty());
     assert_eq!(endpoint.calls(), 0);

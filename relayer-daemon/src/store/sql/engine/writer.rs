@@ -176,41 +176,33 @@ mod tests {
         writer.run(|db| all(db, query, values![], |row| column(row, "n"))).unwrap()
     }
 
-    /// Inserts a hundred rows from each of `threads` threads; returns those reported as committed.
-    fn insert_from_many_threads(
-        writer: &Arc<Writer>,
-        threads: i64,
-        insert: fn(&Writer, i64) -> Result<(), StoreError>,
-    ) -> Vec<i64> {
-        let threads: Vec<_> = (0..threads)
-            .map(|thread| {
-                let writer = Arc::clone(writer);
-                thread::spawn(move || {
-                    let own = thread * 100..(thread + 1) * 100;
-                    own.filter(|n| insert(&writer, *n).is_ok()).collect::<Vec<_>>()
-                })
-            })
-            .collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    /// Inserts a hundred rows from each of some threads; every so many makes the commit of its batch fail.
+    /// Returns those reported as committed.
+    fn insert_from_many_threads(threads: i64, failing: Option<i64>) -> Vec<i64> {
+        let writer = writer();
+        let insert = |n: i64| match failing {
+            Some(every) if n % every == 0 => insert_what_cannot_be_committed(&writer, n),
+            _ => insert(&writer, n),
+        };
+        let committed: Vec<i64> = thread::scope(|scope| {
+            let own = |thread| (thread * 100..(thread + 1) * 100).filter(|n| insert(*n).is_ok());
+            let threads: Vec<_> =
+                (0..threads).map(|thread| scope.spawn(move || own(thread).collect::<Vec<_>>())).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(rows(&writer), committed, "what is there, and what was said to be there");
+        committed
     }
 
     #[test]
     fn concurrent_writes_are_all_committed() {
-        let writer = Arc::new(writer());
-        let committed = insert_from_many_threads(&writer, 16, insert);
-        assert_eq!(committed, (0..1_600).collect::<Vec<_>>());
-        assert_eq!(rows(&writer), committed);
+        assert_eq!(insert_from_many_threads(16, None), (0..1_600).collect::<Vec<_>>());
     }
 
     #[test]
     fn a_failed_commit_fails_its_whole_batch() {
-        let writer = Arc::new(writer());
-        let committed = insert_from_many_threads(&writer, 32, |writer, n| match n % 40 {
-            0 => insert_what_cannot_be_committed(writer, n),
-            _ => insert(writer, n),
-        });
+        let committed = insert_from_many_threads(32, Some(40));
         assert!(!committed.is_empty() && committed.len() < 3_120, "{} of 3,200", committed.len());
-        assert_eq!(rows(&writer), committed, "what is there, and what was said to be there");
     }
 
     #[test]
