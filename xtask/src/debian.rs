@@ -11,7 +11,7 @@ pub(crate) struct Package {
     name: &'static str,
     /// A command that succeeds if the program is installed.
     probe: &'static [&'static str],
-    /// What else helps where the package cannot be installed.
+    /// The advice where the package cannot be installed.
     otherwise: &'static str,
 }
 
@@ -52,7 +52,7 @@ pub(crate) const CHROMIUM: Package = Package {
 /// Installs a package if its program is missing.
 ///
 /// # Errors
-/// When this process has no rights to install it, or the program is still missing afterwards.
+/// This process has no rights to install it, or the program is still missing afterwards.
 pub(crate) fn install(Package { name, probe, otherwise }: &Package) -> Result<()> {
     let _turn = lock("debian")?;
     let is_there = || {

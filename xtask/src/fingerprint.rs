@@ -33,12 +33,12 @@ impl Stamp {
         Self { path, fingerprint }
     }
 
-    /// Whether the step last succeeded with exactly these inputs.
+    /// Returns whether the step last succeeded with exactly these inputs.
     pub(crate) fn is_current(&self) -> bool {
         self.stored().is_some()
     }
 
-    /// What was stored when the step last succeeded, if it was with exactly these inputs.
+    /// The value that was stored when the step last succeeded, if it was with exactly these inputs.
     pub(crate) fn stored(&self) -> Option<String> {
         let stored = fs::read_to_string(&self.path).ok()?;
         let (fingerprint, result) = stored.split_once('\n').unwrap_or((&stored, ""));

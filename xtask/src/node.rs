@@ -1,4 +1,5 @@
-//! The Node that the tools run on: the machine's, or one of the project's own where that is missing or too old.
+//! The Node that the tools run on: the machine's, or one of the project's own where that is missing or too
+//! old.
 
 use std::env;
 use std::ffi::OsString;
@@ -17,7 +18,8 @@ const OLDEST: (u32, u32) = (22, 12);
 /// The version that is installed where the machine's is older.
 const OWN: &str = "22.23.3";
 
-/// Installs a Node in `target/tools` where the machine's is too old. npm has to be there: it comes with any Node.
+/// Installs a Node in `target/tools` where the machine's is too old. npm has to be there: it comes with any
+/// Node.
 pub(crate) fn install() -> Result<()> {
     let newest =
         output_of(command("node").arg("--version")).context("node is missing: install Node 20 or later")?;

@@ -22,7 +22,8 @@ const TESTS: &str = "tests";
 /// The relayer's end-to-end tests.
 const RELAYER: &str = "relayer";
 
-/// End-to-end tests that mostly wait, for chains of their own and for one another, and how many run at a time.
+/// End-to-end tests that mostly wait, for chains of their own and for one another, and how many run at a
+/// time.
 const WAITING: [(&str, &str); 2] = [(RELAYER, "6"), ("read_api", "4")];
 
 /// A test program as cargo names it.
@@ -59,7 +60,7 @@ pub(crate) struct Program {
     pub(crate) name: String,
     /// The directory of its package, from the root.
     package: String,
-    /// Whether it holds the unit tests of a library or a program.
+    /// True for the unit tests of a library or a program.
     is_unit: bool,
     path: PathBuf,
     /// Of the program, of what it starts and of what it reads.
@@ -101,7 +102,7 @@ impl Program {
         Ok(Self { name, package, is_unit, path, fingerprint: format!("{own:016x}{others:016x}{read}") })
     }
 
-    /// Whether it needs a chain, Workers or other programs.
+    /// Returns whether it needs a chain, Workers or other programs.
     pub(crate) fn is_end_to_end(&self) -> bool {
         self.package == TESTS && !self.is_unit
     }
@@ -172,7 +173,7 @@ struct Package {
 }
 
 impl Package {
-    /// Whether a test program of this name is compiled from `source` of this package.
+    /// Returns whether a test program of this name is compiled from `source` of this package.
     fn has(&self, source: &str, name: &str, is_unit: bool) -> bool {
         let directory = root().join(&self.directory);
         let is_bin = || source.contains("/bin/") || source == "src/main.rs";
@@ -181,7 +182,7 @@ impl Package {
     }
 }
 
-/// Whether a package has a program of this name: by its file, or by its manifest.
+/// Returns whether a package has a program of this name: by its file, or by its manifest.
 fn names_bin(directory: &Path, name: &str) -> bool {
     let manifest = fs::read_to_string(directory.join("Cargo.toml")).unwrap_or_default();
     ["rs", "main.rs"].iter().any(|end| {

@@ -12,15 +12,15 @@ use anyhow::{Context as _, Result};
 use crate::fingerprint::Stamp;
 use crate::run::line;
 
-/// How many lines about a step's failures the summary repeats.
+/// Number of lines about a step's failures that the summary repeats.
 const MOST_LINES: usize = 60;
 
 /// Tests or checks that passed and failed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// How many passed.
+    /// Number of tests that passed.
     pub(crate) passed: usize,
-    /// How many did not.
+    /// Number of tests that failed.
     pub(crate) failed: usize,
     /// The lines that the step printed about its failures.
     pub(crate) failures: Vec<String>,
@@ -37,7 +37,7 @@ impl Tally {
 
 /// A step to take.
 pub(crate) struct Step {
-    /// What the table calls it.
+    /// Its name in the table.
     pub(crate) name: String,
     /// The fingerprint of its inputs, where it need not be repeated while these do not change.
     pub(crate) fingerprint: Option<String>,
@@ -55,7 +55,7 @@ pub(crate) struct Summary {
     rows: Vec<Row>,
     /// Only steps with one of these words in their names run; all run if there is none.
     only: Vec<String>,
-    /// Whether steps run whose inputs have not changed.
+    /// True if steps run whose inputs have not changed.
     repeats: bool,
     started: Instant,
 }
@@ -220,13 +220,13 @@ pub(crate) fn count(command: &mut Command, output: &mut dyn Write) -> Result<Tal
     Ok(tally)
 }
 
-/// Whether a line opens a report of failures, which ends with the counts: cargo's `---- name stdout ----`,
-/// forge's list.
+/// Returns whether a line opens a report of failures, which ends with the counts: cargo's `---- name stdout
+/// ----`, forge's list.
 fn opens_failures(line: &str) -> bool {
     (line.starts_with("---- ") && line.ends_with(" ----")) || line == "Failing tests:"
 }
 
-/// Whether a line belongs to a Rust backtrace: `   0: core::panicking::panic_fmt`, `             at
+/// Returns whether a line belongs to a Rust backtrace: `   0: core::panicking::panic_fmt`, `             at
 /// ./src/lib.rs:1:2`.
 fn is_of_backtrace(line: &str) -> bool {
     let is_frame =

@@ -2,9 +2,9 @@
 //! no contract on a chain does: whether an account has code. Like the [lens](super::lens) over agents it is
 //! never deployed, and runs by the same methods.
 //!
-//! It answers `aggregate3` as Multicall3 does, so that a chunk with a call to [`ADDRESS`] goes to the lens as it
-//! is, other calls included. All calls are static: an account whose code is asked for an opinion cannot change
-//! what the calls after it read.
+//! It answers `aggregate3` as Multicall3 does, so that a chunk with a call to [`ADDRESS`] goes to the lens as
+//! it is, other calls included. All calls are static: an account whose code is asked for an opinion cannot
+//! change what the calls after it read.
 
 use alloy_primitives::Address;
 

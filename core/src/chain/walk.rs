@@ -1,5 +1,5 @@
-//! Walks over many agents: which span to read next, and in what size. The agents have consecutive ids, or those
-//! of a list, in which they are numbered from 1 on.
+//! Walks over many agents: which span to read next, and in what size. The agents have consecutive ids, or
+//! those of a list, in which they are numbered from 1 on.
 //!
 //! ```text
 //!            probe           end known          a span ends early: the rest, in parallel

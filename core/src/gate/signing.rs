@@ -43,7 +43,8 @@ pub struct SigningTerms<'a> {
     pub created: u64,
     /// For how many seconds it is valid: every gate takes 60.
     pub valid_seconds: u64,
-    /// A text that the account has signed nothing else with: 128 random bits, in hexadecimal digits or base64.
+    /// A text that the account has signed nothing else with: 128 random bits, in hexadecimal digits or
+    /// base64.
     pub nonce: &'a str,
 }
 

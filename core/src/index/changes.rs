@@ -180,8 +180,8 @@ impl<S: Store> ChangeLog<'_, S> {
         write(self.store, statement, &ends)
     }
 
-    /// Advances the moment of comparison to that of the rows: attestations lapse, or are current again after a longer
-    /// grace period. Deletes changes and lists past their TTL.
+    /// Advances the moment of comparison to that of the rows: attestations lapse, or are current again after
+    /// a longer grace period. Deletes changes and lists past their TTL.
     pub(super) fn move_on(&mut self) -> Result<(), StoreError> {
         let grace = self.state.grace();
         // Answers are as of then, too.

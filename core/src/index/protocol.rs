@@ -3,8 +3,8 @@
 //! escaping a large one again would take time and memory.
 //!
 //! The two sides are deployed one after the other, in either order. Each request and each response names its
-//! [version](PROTOCOL_VERSION) in a [header](VERSION_HEADER), and each side [checks](check_version) the other's
-//! before it reads anything else.
+//! [version](PROTOCOL_VERSION) in a [header](VERSION_HEADER), and each side [checks](check_version) the
+//! other's before it reads anything else.
 
 use alloy_primitives::Address;
 use serde::{Deserialize, Serialize};
@@ -69,8 +69,8 @@ pub enum IndexQuestion {
         /// The route to changes.
         route: String,
     },
-    /// A piece of the whole list of `/agents/compliance`: the first, or the one at a cursor. The cursor of the
-    /// next piece is the `links` of its head.
+    /// A piece of the whole list of `/agents/compliance`: the first, or the one at a cursor. The cursor of
+    /// the next piece is the `links` of its head.
     ListPiece {
         /// The cursor.
         cursor: Option<String>,
@@ -127,8 +127,8 @@ pub struct DocumentHead {
 /// An answer that is neither a document nor a part of the snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum IndexAnswer {
-    /// The progress, the fault of the store, and the rows billed; to a question for a document, that the index
-    /// is not complete.
+    /// The progress, the fault of the store, and the rows billed; to a question for a document, that the
+    /// index is not complete.
     Progress(Progress, Option<StoreFault>, RowsBilled),
     /// What the index knows of the wallets, as [`Excerpt::encode`](super::Excerpt::encode) writes it.
     Excerpt(String),

@@ -1,8 +1,8 @@
 //! Several shards in one answer, for those who hold the registry themselves: thousands of requests would be
 //! more than a client is allowed in an hour.
 //!
-//! A request names shards and their versions. The answer has, for each in the order asked, four bytes with the
-//! length of its bytes, and these. The length is 0 for one that is not given now: the newest manifest has
+//! A request names shards and their versions. The answer has, for each in the order asked, four bytes with
+//! the length of its bytes, and these. The length is 0 for one that is not given now: the newest manifest has
 //! another version of it, or the answer is full.
 
 use super::{ShardEntry, SnapshotError, wire::Bytes};

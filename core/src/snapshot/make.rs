@@ -15,7 +15,8 @@ use crate::{
     registry::{agent::Status, lineage::MAX_LEVELS, row::Row},
 };
 
-/// The index cuts longer scopes at a letter's beginning, so that those it cuts have at least these many bytes.
+/// The index cuts longer scopes at a letter's beginning, so that those it cuts have at least these many
+/// bytes.
 const CUT_SCOPE_BYTES: usize = 253;
 
 /// The shards of an index, which stay the same for as long as [`State::writes`] does.
@@ -123,8 +124,8 @@ fn known(read: &ShardRows, agents: &[(u64, &IndexedAgent)]) -> Option<Facts> {
     Some(Facts::Known { agent, former })
 }
 
-/// The ancestors from a parent up that are not Active, up to the depth limit of a lineage; `None` where one is
-/// not in the registry.
+/// The ancestors from a parent up that are not Active, up to the depth limit of a lineage; `None` where one
+/// is not in the registry.
 fn inactive_ancestors(rows: &BTreeMap<u64, Row>, parent: u64) -> Option<Vec<(u64, Status)>> {
     let (mut path, mut inactive, mut next) = (Vec::new(), Vec::new(), parent);
     while next != 0 && path.len() + 1 < MAX_LEVELS && !path.contains(&next) {

@@ -1,9 +1,9 @@
 //! A snapshot of the registry in shards: all that verdicts need, to be held wherever they are given.
 //!
 //! A [`Manifest`] names the block, the registry's storage root and each shard's version. A [`Shard`] holds
-//! everything that the verdicts on some wallets need: those with a Keccak-256 that begins with certain bits. A shard
-//! of one version never changes, so that it can be cached for as long as there is room. A wallet that is in no
-//! shard is not registered. `docs/snapshot.md` describes the bytes.
+//! everything that the verdicts on some wallets need: those with a Keccak-256 that begins with certain bits.
+//! A shard of one version never changes, so that it can be cached for as long as there is room. A wallet that
+//! is in no shard is not registered. `docs/snapshot.md` describes the bytes.
 //!
 //! ```text
 //!   index's rows --> make --> manifest: block, root, versions     shard: wallet --> facts, sorted by wallet

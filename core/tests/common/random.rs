@@ -59,7 +59,8 @@ pub(crate) struct Mutator {
 }
 
 impl Mutator {
-    /// For JSON-RPC: digits and JSON's signs, and words of the ABI that a decoder takes for a length or an offset.
+    /// For JSON-RPC: digits and JSON's signs, and words of the ABI that a decoder takes for a length or an
+    /// offset.
     pub(crate) const JSON_RPC: Self = Self {
         alphabet: b"0123456789abcdef{}[]\",:x",
         words: &[

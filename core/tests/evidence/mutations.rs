@@ -49,8 +49,8 @@ fn pointers(value: &Value, path: &str, found: &mut Vec<String>) {
     }
 }
 
-/// An element that is another one: one member or item is gone, there twice or elsewhere, the text is longer or
-/// shorter, the number another.
+/// An element that is another one: one member or item is gone, there twice or elsewhere, the text is longer
+/// or shorter, the number another.
 fn others_like(element: &Value) -> Vec<Value> {
     match element {
         Value::Array(items) => {

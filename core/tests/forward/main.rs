@@ -1,7 +1,7 @@
 //! Forward requests, their domain and their rules.
 //!
-//! 1. Golden vectors: domain separator, digest, signature and signer, made by another implementation; and what
-//!    a strict verifier must refuse about each.
+//! 1. Golden vectors: domain separator, digest, signature and signer, made by another implementation; and
+//!    what a strict verifier must refuse about each.
 //! 2. Every malformed body is blamed on the right field ([`bodies`]).
 //! 3. Of domain, rules and calls each wrong field is named with its rule ([`fields`]).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)] // tests may fail

@@ -1,8 +1,8 @@
 //! Bytes by which a node, or the author of a document, tries to end its reader.
 //!
-//! 1. No reply of 1 MB makes the core hold more than 16 MB or send more than 8 MB, whichever place decodes it:
-//!    offsets that refer to the same bytes thousands of times, and lists of the shortest elements ([`places`],
-//!    [`shapes`]).
+//! 1. No reply of 1 MB makes the core hold more than 16 MB or send more than 8 MB, whichever place decodes
+//!    it: offsets that refer to the same bytes thousands of times, and lists of the shortest elements
+//!    ([`places`], [`shapes`]).
 //! 2. A thousand of them, one after the other, raise the process's resident memory by less than 64 MB.
 //! 3. No storage proof of 1 MB makes the maker of evidence hold more than 16 MB.
 //! 4. The largest registry and the largest cache fit into their memory ([`memory`]).

@@ -1,8 +1,8 @@
 //! No bytes make a reader of snapshots panic, and none that a host refuses changes a verdict: manifests and
 //! shards changed at random, as they are and with a new seal.
 //!
-//! `SNAPSHOT_MUTATIONS` says how many (100,000 if it does not), `MUTATION_SEED` where the random numbers begin:
-//! `SNAPSHOT_MUTATIONS=10000000 cargo test --release -p registry-core --test hostile snapshots`.
+//! `SNAPSHOT_MUTATIONS` says how many (100,000 if it does not), `MUTATION_SEED` where the random numbers
+//! begin: `SNAPSHOT_MUTATIONS=10000000 cargo test --release -p registry-core --test hostile snapshots`.
 
 use std::{collections::BTreeMap, ops::Range};
 

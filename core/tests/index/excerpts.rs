@@ -7,8 +7,8 @@ use crate::{
     common::{host::read, prelude::*, record},
 };
 
-/// The verdict on an agent's wallet with an excerpt that is there before the chain is asked, and how many round
-/// trips it took.
+/// The verdict on an agent's wallet with an excerpt that is there before the chain is asked, and how many
+/// round trips it took.
 fn early(index: &mut Indexed, of: &AgentRecord, query: &str) -> (Value, usize) {
     let excerpt = index.excerpt(&[of.agentWallet]);
     let answer = index.ask_node(&format!("/api/v1/kya/{}{query}", of.agentWallet), excerpt.into());

@@ -1,5 +1,5 @@
-//! An index with its host: the database, the clock, the endpoints that answer or fail; the chain that its node
-//! sees; and what its answers are held against.
+//! An index with its host: the database, the clock, the endpoints that answer or fail; the chain that its
+//! node sees; and what its answers are held against.
 
 use std::{cell::RefCell, collections::BTreeMap};
 

@@ -8,8 +8,9 @@
 //!
 //! The cost at the default limit of 60, per client and instance in a minute: nothing below 5 requests, a list
 //! at the 5th and the 10th, and from the 15th on at most a write and a list a second, while requests are
-//! admitted. A burst is written as one, and no list follows another within half a second. Only busy clients use any of the free plan's 1,000 writes and 1,000 lists a day; when these are
-//! used up, KV refuses, and each instance continues with its own count.
+//! admitted. A burst is written as one, and no list follows another within half a second. Only busy clients
+//! use any of the free plan's 1,000 writes and 1,000 lists a day; when these are used up, KV refuses, and
+//! each instance continues with its own count.
 //!
 //! The precision: an instance cannot count what it has not read yet, so a client gets at most its limit from
 //! each instance, and less the longer it takes. Where the store is one place (`wrangler dev`) the others know

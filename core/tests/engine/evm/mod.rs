@@ -6,7 +6,8 @@
 //!    gas that run code which is not deployed in one way, another, or none.
 //! 3. An index that is filled from them answers the same.
 //! 4. No agent spoils the answer about the others.
-//! 5. An account's code, its signature and the verdict on it are of one block, and its code changes none of them.
+//! 5. An account's code, its signature and the verdict on it are of one block, and its code changes none of
+//!    them.
 //! 6. Evidence knows the registry's code and storage as the compiler laid them out.
 mod accounts;
 mod chain;
