@@ -43,7 +43,7 @@ mod spot_check;
 
 pub use alloy_primitives::Address;
 pub use error::Error;
-pub use local::{Event, LocalKya, Update};
+pub use local::{Event, LocalKya, UpdateStats};
 pub use options::{Options, SpotChecks};
 pub use registry_core::registry::kya::{Decision, Kya, Reason};
 pub use spot_check::{Contradiction, SpotCheck};

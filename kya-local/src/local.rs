@@ -47,7 +47,7 @@ pub struct LocalKya {
 
 /// The figures of one update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Update {
+pub struct UpdateStats {
     /// The block that verdicts are as of now.
     pub block: u64,
     /// The number of agents.
@@ -64,7 +64,7 @@ pub struct Update {
 #[derive(Debug)]
 pub enum Event {
     /// An update is complete.
-    Updated(Update),
+    Updated(UpdateStats),
     /// An update failed. The next one goes on where it ended; verdicts are given until they are too old.
     UpdateFailed(Error),
     /// A verdict was compared with the chain's.
@@ -130,9 +130,9 @@ impl LocalKya {
     /// # Errors
     ///
     /// [`Error::Unreachable`], [`Error::Refused`], [`Error::Snapshot`], [`Error::File`].
-    pub async fn update(&self) -> Result<Update, Error> {
+    pub async fn update(&self) -> Result<UpdateStats, Error> {
         let mut space = self.space.lock().await;
-        let mut update = Update::default();
+        let mut update = UpdateStats::default();
         let fetched = self.fetch(&mut space, &mut update).await;
         if fetched.is_err() && update.shards > 0 {
             self.holding.save()?;
@@ -140,7 +140,7 @@ impl LocalKya {
         fetched.map(|()| update)
     }
 
-    async fn fetch(&self, space: &mut Space, update: &mut Update) -> Result<(), Error> {
+    async fn fetch(&self, space: &mut Space, update: &mut UpdateStats) -> Result<(), Error> {
         let mut adopted = false;
         for _ in 0..ROUNDS_MAX {
             let (began, before) = (Instant::now(), update.shards);
@@ -171,7 +171,7 @@ impl LocalKya {
     async fn fetch_shards(
         &self,
         space: &mut Space,
-        update: &mut Update,
+        update: &mut UpdateStats,
         missing: &[ShardEntry],
     ) -> Result<(), Error> {
         for (entries, count) in missing.chunks(BUNDLE_MAX).zip(1_u32..) {
@@ -194,7 +194,7 @@ impl LocalKya {
     }
 
     /// Asks the API, again after a while where its rate limit is used up.
-    async fn ask(&self, update: &mut Update, wanted: Wanted<'_>) -> Result<Received, Error> {
+    async fn ask(&self, update: &mut UpdateStats, wanted: Wanted<'_>) -> Result<Received, Error> {
         loop {
             update.requests += 1;
             let received = match wanted {

@@ -10,7 +10,7 @@ mod common;
 use std::{fs, time::Instant};
 
 use common::{Registry, Service, wallet};
-use kya_local::{Address, Decision, LocalKya, Update};
+use kya_local::{Address, Decision, LocalKya, UpdateStats};
 
 /// Agents of a shard of 32 KiB, about.
 const AGENTS_A_SHARD: u64 = 150;
@@ -39,8 +39,8 @@ fn lookups(local: &LocalKya, agents: u64) -> f64 {
     LOOKUPS as f64 / began.elapsed().as_secs_f64()
 }
 
-fn told(what: &str, update: Update, began: Instant) {
-    let Update { shards, requests, bytes, .. } = update;
+fn told(what: &str, update: UpdateStats, began: Instant) {
+    let UpdateStats { shards, requests, bytes, .. } = update;
     let seconds = began.elapsed().as_secs_f64();
     println!(
         "{what}: {shards} shards, {requests} requests, {:.1} MiB sent, {seconds:.1} s",

@@ -30,7 +30,7 @@ const NOT_PRIVATE_CREDENTIAL: u32 = 0o037;
 
 /// The reason why there is no key. Names the variable or file, never its content.
 #[derive(Debug, Error, PartialEq, Eq)]
-pub enum KeyError {
+pub enum KeyLoadError {
     /// No source is set.
     #[error(
         "no key: set one of RELAYER_KEY, RELAYER_KEY_FILE, RELAYER_KEYSTORE, RELAYER_KEYS_DIR, RELAYER_KEY_KMS, \
@@ -69,42 +69,47 @@ pub enum KeyError {
 /// Reads the keys from the source that the environment names: at least one, and each once.
 ///
 /// # Errors
-/// [`KeyError`], free of secrets.
-pub fn from_env() -> Result<Vec<PrivateKeySigner>, KeyError> {
+/// [`KeyLoadError`], free of secrets.
+pub fn from_env() -> Result<Vec<PrivateKeySigner>, KeyLoadError> {
     load(|name| env::var(name).ok().filter(|value| !value.is_empty()))
 }
 
-fn load(var: impl Fn(&str) -> Option<String>) -> Result<Vec<PrivateKeySigner>, KeyError> {
+fn load(var: impl Fn(&str) -> Option<String>) -> Result<Vec<PrivateKeySigner>, KeyLoadError> {
     match var("RELAYER_KEYS_DIR").map(PathBuf::from) {
-        Some(_) if SOURCES.iter().filter(|name| var(name).is_some()).count() > 1 => Err(KeyError::Ambiguous),
+        Some(_) if SOURCES.iter().filter(|name| var(name).is_some()).count() > 1 => {
+            Err(KeyLoadError::Ambiguous)
+        }
         Some(dir) => directory::load(&dir, &var),
         None => load_one(var).map(|key| vec![key]),
     }
 }
 
-fn load_one(var: impl Fn(&str) -> Option<String>) -> Result<PrivateKeySigner, KeyError> {
+fn load_one(var: impl Fn(&str) -> Option<String>) -> Result<PrivateKeySigner, KeyLoadError> {
     if SOURCES.iter().filter(|name| var(name).is_some()).count() > 1 {
-        return Err(KeyError::Ambiguous);
+        return Err(KeyLoadError::Ambiguous);
     }
     let [key, file, keystore, _] = SOURCES.map(&var);
     if let Some(key) = key {
-        return parse(&key).ok_or_else(|| KeyError::Invalid("RELAYER_KEY".to_owned()));
+        return parse(&key).ok_or_else(|| KeyLoadError::Invalid("RELAYER_KEY".to_owned()));
     }
     if let Some(path) = file.map(PathBuf::from) {
         return parse(&private_file(&path, &var)?)
-            .ok_or_else(|| KeyError::Invalid(path.display().to_string()));
+            .ok_or_else(|| KeyLoadError::Invalid(path.display().to_string()));
     }
     if let Some(path) = keystore.map(PathBuf::from) {
         return open_keystore(path, &var);
     }
-    Err(KeyError::Missing)
+    Err(KeyLoadError::Missing)
 }
 
-fn open_keystore(path: PathBuf, var: impl Fn(&str) -> Option<String>) -> Result<PrivateKeySigner, KeyError> {
-    let password = var(PASSWORD_FILE).ok_or(KeyError::NoPassword)?;
+fn open_keystore(
+    path: PathBuf,
+    var: impl Fn(&str) -> Option<String>,
+) -> Result<PrivateKeySigner, KeyLoadError> {
+    let password = var(PASSWORD_FILE).ok_or(KeyLoadError::NoPassword)?;
     let password = private_file(Path::new(&password), &var)?;
     let password = password.trim_end_matches(['\r', '\n']);
-    PrivateKeySigner::decrypt_keystore(&path, password).map_err(|_| KeyError::Keystore(path))
+    PrivateKeySigner::decrypt_keystore(&path, password).map_err(|_| KeyLoadError::Keystore(path))
 }
 
 fn parse(text: &str) -> Option<PrivateKeySigner> {
@@ -115,19 +120,19 @@ fn parse(text: &str) -> Option<PrivateKeySigner> {
 /// The content of a file with a secret: only its owner can read it.
 ///
 /// # Errors
-/// [`KeyError`], free of secrets.
-pub(crate) fn secret_file(path: &Path) -> Result<String, KeyError> {
+/// [`KeyLoadError`], free of secrets.
+pub(crate) fn secret_file(path: &Path) -> Result<String, KeyLoadError> {
     private_file(path, |name| env::var(name).ok())
 }
 
 /// The content of a file that only its owner can read.
-fn private_file(path: &Path, var: impl Fn(&str) -> Option<String>) -> Result<String, KeyError> {
-    let unreadable = |error: std::io::Error| KeyError::Unreadable(path.to_owned(), error.kind());
+fn private_file(path: &Path, var: impl Fn(&str) -> Option<String>) -> Result<String, KeyLoadError> {
+    let unreadable = |error: std::io::Error| KeyLoadError::Unreadable(path.to_owned(), error.kind());
     let mode = fs::metadata(path).map_err(unreadable)?.permissions().mode();
     let is_credential =
         var(CREDENTIALS).is_some_and(|directory| path.parent() == Some(Path::new(&directory)));
     if mode & (if is_credential { NOT_PRIVATE_CREDENTIAL } else { NOT_PRIVATE }) != 0 {
-        return Err(KeyError::Exposed(path.to_owned()));
+        return Err(KeyLoadError::Exposed(path.to_owned()));
     }
     fs::read_to_string(path).map_err(unreadable)
 }
@@ -141,7 +146,7 @@ mod tests {
     const KEY: &str = "0x5125fcf8ffe430ef5dd26e76cbd7478e444e2153bfc39779b9196b2a83b773da";
     const ADDRESS: Address = address!("D9d5aF831afD4Df6ce4d6f8063cBDf32Cb9A17a0");
 
-    fn load_from(vars: &[(&str, &str)]) -> Result<Address, KeyError> {
+    fn load_from(vars: &[(&str, &str)]) -> Result<Address, KeyLoadError> {
         let vars: HashMap<_, _> = vars.iter().copied().collect();
         let keys = load(|name| vars.get(name).map(|value| (*value).to_owned()))?;
         assert_eq!(keys.len(), 1);
@@ -166,11 +171,14 @@ mod tests {
     fn a_bad_key_is_named_but_not_shown() {
         for bad in ["0x12", "hunter2", &"00".repeat(32), &"ff".repeat(32)] {
             let error = load_from(&[("RELAYER_KEY", bad)]).unwrap_err();
-            assert_eq!(error, KeyError::Invalid("RELAYER_KEY".to_owned()));
+            assert_eq!(error, KeyLoadError::Invalid("RELAYER_KEY".to_owned()));
             assert!(!error.to_string().contains(bad));
         }
-        assert_eq!(load_from(&[]), Err(KeyError::Missing));
-        assert_eq!(load_from(&[("RELAYER_KEY", KEY), ("RELAYER_KEY_FILE", "x")]), Err(KeyError::Ambiguous));
+        assert_eq!(load_from(&[]), Err(KeyLoadError::Missing));
+        assert_eq!(
+            load_from(&[("RELAYER_KEY", KEY), ("RELAYER_KEY_FILE", "x")]),
+            Err(KeyLoadError::Ambiguous)
+        );
     }
 
     #[test]
@@ -181,10 +189,10 @@ mod tests {
         for mode in [0o640, 0o604, 0o620] {
             let exposed = file(dir.path(), "exposed", KEY, mode);
             let error = load_from(&[("RELAYER_KEY_FILE", &exposed)]).unwrap_err();
-            assert_eq!(error, KeyError::Exposed(exposed.into()));
+            assert_eq!(error, KeyLoadError::Exposed(exposed.into()));
         }
         let missing = dir.path().join("missing").display().to_string();
-        assert!(matches!(load_from(&[("RELAYER_KEY_FILE", &missing)]), Err(KeyError::Unreadable(..))));
+        assert!(matches!(load_from(&[("RELAYER_KEY_FILE", &missing)]), Err(KeyLoadError::Unreadable(..))));
     }
 
     #[test]
@@ -198,7 +206,7 @@ mod tests {
         for (mode, path) in [(0o440, &elsewhere), (0o444, &of_systemd), (0o460, &of_systemd)] {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
             let error = load_from(&[("RELAYER_KEY_FILE", path), credentials]).unwrap_err();
-            assert_eq!(error, KeyError::Exposed(path.into()));
+            assert_eq!(error, KeyLoadError::Exposed(path.into()));
         }
     }
 
@@ -214,7 +222,7 @@ mod tests {
         let wrong = file(dir.path(), "wrong", "guess", 0o600);
         let with = |password: &str| load_from(&[("RELAYER_KEYSTORE", &keystore), (PASSWORD_FILE, password)]);
         assert_eq!(with(&right), Ok(ADDRESS));
-        assert!(matches!(with(&wrong), Err(KeyError::Keystore(_))));
-        assert_eq!(load_from(&[("RELAYER_KEYSTORE", &keystore)]), Err(KeyError::NoPassword));
+        assert!(matches!(with(&wrong), Err(KeyLoadError::Keystore(_))));
+        assert_eq!(load_from(&[("RELAYER_KEYSTORE", &keystore)]), Err(KeyLoadError::NoPassword));
     }
 }

@@ -13,7 +13,7 @@ use alloy::primitives::{
 use ring::{digest, hmac};
 use subtle::ConstantTimeEq as _;
 
-use crate::keys::{self, KeyError};
+use crate::keys::{self, KeyLoadError};
 
 /// The header with the timestamp and the signature of a webhook, and of the answer to one.
 pub const SIGNATURE: &str = "x-relayer-signature";
@@ -38,8 +38,8 @@ impl WebhookSecret {
     /// The secret in a private file; `None` if it is too short.
     ///
     /// # Errors
-    /// [`KeyError`]: the file cannot be read, or others can read it.
-    pub fn from_file(path: &Path) -> Result<Option<Self>, KeyError> {
+    /// [`KeyLoadError`]: the file cannot be read, or others can read it.
+    pub fn from_file(path: &Path) -> Result<Option<Self>, KeyLoadError> {
         let text = keys::secret_file(path)?;
         Ok(Self::new(text.trim_end_matches(['\r', '\n']).as_bytes()))
     }

@@ -14,7 +14,7 @@ use futures_util::{StreamExt as _, future::join_all, stream::FuturesUnordered};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{BroadcastVerdict, Rpc, RpcError, broadcast_verdict, endpoint::RpcEndpoint};
+use super::{BroadcastVerdict, Rpc, RpcError, broadcast_verdict, endpoint::EndpointState};
 
 /// Time that a verdict other than acceptance waits for another endpoint's acceptance.
 const GRACE: Duration = Duration::from_secs(1);
@@ -65,10 +65,10 @@ impl Rpc {
 
     /// Waits at most `within` for sends in the background. Returns how many are cut off.
     pub async fn finish_broadcasts(&self, within: Duration) -> usize {
-        let all = join_all(self.endpoints().iter().map(RpcEndpoint::all_answered));
+        let all = join_all(self.endpoints().iter().map(EndpointState::all_answered));
         match timeout(within, all).await {
             Ok(_) => 0,
-            Err(_) => self.endpoints().iter().map(RpcEndpoint::unanswered).sum(),
+            Err(_) => self.endpoints().iter().map(EndpointState::unanswered).sum(),
         }
     }
 

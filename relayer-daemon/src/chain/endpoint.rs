@@ -17,7 +17,7 @@ const REST: Duration = Duration::from_secs(30);
 const SENDS: u32 = 64;
 
 /// An endpoint.
-pub(super) struct RpcEndpoint {
+pub(super) struct EndpointState {
     /// Its client.
     pub(super) provider: RootProvider<Ethereum>,
     /// Its scheme and host, the public part of its URL.
@@ -28,14 +28,14 @@ pub(super) struct RpcEndpoint {
     sends: Arc<Semaphore>,
 }
 
-impl std::fmt::Debug for RpcEndpoint {
+impl std::fmt::Debug for EndpointState {
     /// Only the label: the provider's output has the URL.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("RpcEndpoint").field(&self.label).finish()
+        f.debug_tuple("EndpointState").field(&self.label).finish()
     }
 }
 
-impl RpcEndpoint {
+impl EndpointState {
     pub(super) fn new(provider: RootProvider<Ethereum>, label: String) -> Self {
         let sends = Arc::new(Semaphore::new(SENDS as usize));
         Self { provider, label, rests_until: Mutex::default(), chain_id: OnceLock::new(), sends }

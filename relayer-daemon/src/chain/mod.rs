@@ -36,7 +36,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 pub use broadcast_verdict::BroadcastVerdict;
-pub use node::{AccountView, ChainNode, ReceiptLookup, Simulation};
+pub use node::{AccountView, ChainNode, ReceiptLookup, SimulationResult};
 pub use receipt::Receipt;
 use receipt::ReceiptJson;
 pub use rpc::Rpc;
@@ -332,7 +332,7 @@ impl ChainNode for Chain {
         account: Address,
         calldata: &Bytes,
         gas_limit: u64,
-    ) -> Result<Simulation, RpcError> {
+    ) -> Result<SimulationResult, RpcError> {
         self.simulate_execute(account, calldata, gas_limit).await
     }
 

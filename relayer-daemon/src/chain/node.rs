@@ -52,7 +52,7 @@ pub trait ChainNode: Send + Sync + 'static {
         account: Address,
         calldata: &Bytes,
         gas_limit: u64,
-    ) -> impl Future<Output = Result<Simulation, RpcError>> + Send;
+    ) -> impl Future<Output = Result<SimulationResult, RpcError>> + Send;
     /// The L1 data fee of a transaction with these bytes, wei. Only on chains that have one.
     fn l1_fee(&self, raw: Bytes) -> impl Future<Output = Result<u128, RpcError>> + Send;
     /// Sends a signed transaction. The text is a node's message, for the log.
@@ -86,7 +86,7 @@ pub struct AccountView {
 
 /// The result of a simulated `execute`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Simulation {
+pub enum SimulationResult {
     /// The inner call would succeed.
     Success {
         /// The gas of the whole transaction, where the node reports it.

@@ -30,7 +30,7 @@ use serde_json::{Value, json, value::RawValue};
 use tracing::{Instrument as _, field::Empty};
 
 use super::{
-    BlockHeader, RpcError, connection_error::ConnectionError, endpoint::RpcEndpoint, rpc_error::action,
+    BlockHeader, RpcError, connection_error::ConnectionError, endpoint::EndpointState, rpc_error::action,
 };
 use crate::{metrics::Metrics, process::logging::SPANS};
 
@@ -48,7 +48,7 @@ const STALE_SECONDS: u64 = 5;
 /// The endpoints. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Rpc {
-    endpoints: Arc<[RpcEndpoint]>,
+    endpoints: Arc<[EndpointState]>,
     current: Arc<AtomicUsize>,
     /// The chain that every endpoint must be of, once that is known.
     chain_id: Arc<OnceLock<u64>>,
@@ -77,7 +77,7 @@ impl Rpc {
                 // A bare provider: no fillers, so none that counts nonces on its own.
                 let transport = Http::with_client(client.clone(), url.clone());
                 let provider = RootProvider::new(RpcClient::new(transport, false));
-                RpcEndpoint::new(provider, public_origin(url.as_str()))
+                EndpointState::new(provider, public_origin(url.as_str()))
             })
             .collect();
         Ok(Self {
@@ -201,7 +201,7 @@ impl Rpc {
     }
 
     /// Makes sure that an endpoint is of the expected chain. One of another chain rests, and is asked again.
-    async fn is_right(&self, index: usize, endpoint: &RpcEndpoint) -> Result<(), RpcError> {
+    async fn is_right(&self, index: usize, endpoint: &EndpointState) -> Result<(), RpcError> {
         let Some(expected) = self.chain_id.get().copied() else { return Ok(()) };
         if endpoint.is_known_of(expected) {
             return Ok(());
@@ -216,11 +216,11 @@ impl Rpc {
         Err(RpcError::Unreachable("of another chain".to_owned()))
     }
 
-    pub(super) fn endpoints(&self) -> &[RpcEndpoint] {
+    pub(super) fn endpoints(&self) -> &[EndpointState] {
         &self.endpoints
     }
 
-    pub(super) fn endpoint(&self, index: usize) -> Option<&RpcEndpoint> {
+    pub(super) fn endpoint(&self, index: usize) -> Option<&EndpointState> {
         self.endpoints.get(index)
     }
 

@@ -59,7 +59,8 @@ use crate::{
         inflight::Inflight, policy::decision::DecisionClient, rate_limits::RateLimits,
     },
     sender::{
-        Parts, Sender, Spending, accounts::Accounts, lease::Lease, receipt_reader::Contracts, signing::Wallet,
+        Parts, Sender, SpendingLimits, accounts::Accounts, lease::Lease, receipt_reader::Contracts,
+        signing::Wallet,
     },
     signer::TxSigner,
     store::{Retention, retention},
@@ -199,7 +200,7 @@ impl Daemon {
         let (room, has_room) = watch::channel(());
         let (block, _) = watch::channel(Instant::now());
         let spending =
-            Spending { max_fee: settings.max_fee_per_gas.0, daily_wei: settings.daily_gas_budget.0 };
+            SpendingLimits { max_fee: settings.max_fee_per_gas.0, daily_wei: settings.daily_gas_budget.0 };
         let contracts = Contracts { forwarder: chain.forwarder, registry: chain.registry };
         let configured: Vec<Address> = keys.iter().map(|key| key.signer.address()).collect();
         let any_key = keys.first().context("no key")?.signer.clone();

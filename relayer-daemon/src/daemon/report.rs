@@ -20,11 +20,11 @@ enum Mark {
 
 /// The results of the checks.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct CheckReport {
     lines: Vec<(Mark, &'static str, String)>,
 }
 
-impl Report {
+impl CheckReport {
     pub(super) fn tick(&mut self, name: &'static str, text: impl fmt::Display) {
         self.lines.push((Mark::Tick, name, text.to_string()));
     }
@@ -70,7 +70,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for CheckReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (mark, name, text) in &self.lines {
             let mark = match mark {

@@ -94,7 +94,7 @@ pub async fn serve<F>(
 {
     let graceful = GracefulShutdown::new();
     let room = Arc::new(Semaphore::new(limits.total));
-    let shares = Arc::new(Shares::new(limits.per_client));
+    let shares = Arc::new(ConnectionShares::new(limits.per_client));
     let metrics = Arc::new(metrics);
     let mut refusals = Refusals::default();
     loop {
@@ -168,7 +168,7 @@ where
 
 /// Connections by client address.
 #[derive(Debug)]
-struct Shares {
+struct ConnectionShares {
     limit: usize,
     open: Mutex<HashMap<IpAddr, usize>>,
 }
@@ -176,11 +176,11 @@ struct Shares {
 /// One connection of a client's share, given back when dropped.
 #[derive(Debug)]
 struct Share {
-    shares: Arc<Shares>,
+    shares: Arc<ConnectionShares>,
     client: IpAddr,
 }
 
-impl Shares {
+impl ConnectionShares {
     fn new(limit: usize) -> Self {
         Self { limit, open: Mutex::default() }
     }
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_share_is_given_back() {
-        let shares = Arc::new(Shares::new(2));
+        let shares = Arc::new(ConnectionShares::new(2));
         let (alice, bob) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
         let held: Vec<_> = (0..2).map(|_| shares.take(alice).unwrap()).collect();
         assert!(shares.take(alice).is_none() && shares.take(bob).is_some());

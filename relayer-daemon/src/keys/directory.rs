@@ -11,14 +11,14 @@ use std::{
 
 use alloy::{primitives::Address, signers::local::PrivateKeySigner};
 
-use super::{KeyError, open_keystore, parse, private_file};
+use super::{KeyLoadError, open_keystore, parse, private_file};
 
 /// The keys of a directory, by the names of their files.
 pub(super) fn load(
     dir: &Path,
     var: impl Fn(&str) -> Option<String>,
-) -> Result<Vec<PrivateKeySigner>, KeyError> {
-    let unreadable = |error: std::io::Error| KeyError::Unreadable(dir.to_owned(), error.kind());
+) -> Result<Vec<PrivateKeySigner>, KeyLoadError> {
+    let unreadable = |error: std::io::Error| KeyLoadError::Unreadable(dir.to_owned(), error.kind());
     let mut paths = Vec::new();
     for entry in fs::read_dir(dir).map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?;
@@ -32,19 +32,19 @@ pub(super) fn load(
     for path in paths {
         let key = key(&path, &var)?;
         if let Some(other) = known.insert(key.address(), path.clone()) {
-            return Err(KeyError::Twice(other, path));
+            return Err(KeyLoadError::Twice(other, path));
         }
         keys.push(key);
     }
-    if keys.is_empty() { Err(KeyError::Empty(dir.to_owned())) } else { Ok(keys) }
+    if keys.is_empty() { Err(KeyLoadError::Empty(dir.to_owned())) } else { Ok(keys) }
 }
 
-fn key(path: &Path, var: impl Fn(&str) -> Option<String>) -> Result<PrivateKeySigner, KeyError> {
+fn key(path: &Path, var: impl Fn(&str) -> Option<String>) -> Result<PrivateKeySigner, KeyLoadError> {
     let text = private_file(path, &var)?;
     if text.trim_start().starts_with('{') {
         return open_keystore(path.to_owned(), var);
     }
-    parse(&text).ok_or_else(|| KeyError::Invalid(path.display().to_string()))
+    parse(&text).ok_or_else(|| KeyLoadError::Invalid(path.display().to_string()))
 }
 
 #[cfg(test)]
@@ -64,7 +64,7 @@ mod tests {
         PrivateKeySigner::from_bytes(&B256::repeat_byte(byte)).unwrap().address()
     }
 
-    fn addresses(dir: &Path) -> Result<Vec<Address>, KeyError> {
+    fn addresses(dir: &Path) -> Result<Vec<Address>, KeyLoadError> {
         Ok(load(dir, |_| None)?.iter().map(PrivateKeySigner::address).collect())
     }
 
@@ -86,7 +86,7 @@ mod tests {
         PrivateKeySigner::encrypt_keystore(dir.path(), &mut random, key, "secret", Some("2")).unwrap();
         let keystore = fs::read_to_string(dir.path().join("2")).unwrap();
         put(dir.path(), "2", &keystore);
-        assert_eq!(addresses(dir.path()), Err(KeyError::NoPassword));
+        assert_eq!(addresses(dir.path()), Err(KeyLoadError::NoPassword));
         let elsewhere = tempfile::tempdir().unwrap();
         let password = put(elsewhere.path(), "password", "secret\n").display().to_string();
         let keys = load(dir.path(), |name| (name == super::super::PASSWORD_FILE).then(|| password.clone()));
@@ -98,15 +98,15 @@ mod tests {
     fn what_is_no_key_is_refused_by_name() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().to_owned();
-        assert_eq!(addresses(&path), Err(KeyError::Empty(path.clone())));
+        assert_eq!(addresses(&path), Err(KeyLoadError::Empty(path.clone())));
         let first = put(&path, "1", &hex_key(1));
         let second = put(&path, "2", &hex_key(1));
-        assert_eq!(addresses(&path), Err(KeyError::Twice(first, second.clone())));
+        assert_eq!(addresses(&path), Err(KeyLoadError::Twice(first, second.clone())));
         put(&path, "2", "hunter2");
-        assert_eq!(addresses(&path), Err(KeyError::Invalid(second.display().to_string())));
+        assert_eq!(addresses(&path), Err(KeyLoadError::Invalid(second.display().to_string())));
         file(&path, "2", "hunter2", 0o640);
-        assert_eq!(addresses(&path), Err(KeyError::Exposed(second)));
+        assert_eq!(addresses(&path), Err(KeyLoadError::Exposed(second)));
         let missing = path.join("missing");
-        assert!(matches!(addresses(&missing), Err(KeyError::Unreadable(..))));
+        assert!(matches!(addresses(&missing), Err(KeyLoadError::Unreadable(..))));
     }
 }

@@ -17,7 +17,7 @@ pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// The step that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum RelayStep {
     /// A relay's check.
     Check,
     /// The sender, which reads the next nonce and writes to the store.
@@ -32,7 +32,7 @@ pub struct SharedBackoff {
 
 #[derive(Debug)]
 struct Failing {
-    step: Step,
+    step: RelayStep,
     failure: Failure,
     pause: Duration,
     next: Instant,
@@ -59,7 +59,7 @@ impl SharedBackoff {
     }
 
     /// Notes a failure. Those of relays that went on together count once.
-    pub(super) fn failed(&self, step: Step, failure: Failure) {
+    pub(super) fn failed(&self, step: RelayStep, failure: Failure) {
         let mut failing = self.lock();
         let pause = match &*failing {
             None => FIRST_PAUSE,
@@ -70,9 +70,10 @@ impl SharedBackoff {
     }
 
     /// Notes that a step has worked. A check says nothing about the sender.
-    pub(super) fn worked(&self, step: Step) {
+    pub(super) fn worked(&self, step: RelayStep) {
         let mut failing = self.lock();
-        if step == Step::Send || failing.as_ref().is_some_and(|failing| failing.step == Step::Check) {
+        if step == RelayStep::Send || failing.as_ref().is_some_and(|failing| failing.step == RelayStep::Check)
+        {
             *failing = None;
         }
     }
@@ -93,7 +94,7 @@ mod tests {
         let mut pauses = Vec::new();
         for _ in 0..6 {
             for _ in 0..9 {
-                backoff.failed(Step::Check, Failure::rpc("down"));
+                backoff.failed(RelayStep::Check, Failure::rpc("down"));
             }
             let (failure, pause) = backoff.pass().unwrap_err();
             assert_eq!(failure, Failure::rpc("down"));
@@ -102,17 +103,17 @@ mod tests {
             assert_eq!((0..9).filter(|_| backoff.pass().is_ok()).count(), 1);
         }
         assert_eq!(pauses, [500, 1_000, 2_000, 4_000, 5_000, 5_000]);
-        backoff.worked(Step::Check);
+        backoff.worked(RelayStep::Check);
         assert!(backoff.pass().is_ok());
     }
 
     #[test]
     fn a_check_that_works_says_nothing_about_the_sender() {
         let backoff = SharedBackoff::default();
-        backoff.failed(Step::Send, Failure::rpc("down"));
-        backoff.worked(Step::Check);
+        backoff.failed(RelayStep::Send, Failure::rpc("down"));
+        backoff.worked(RelayStep::Check);
         assert!(backoff.pass().is_err());
-        backoff.worked(Step::Send);
+        backoff.worked(RelayStep::Send);
         assert!(backoff.pass().is_ok());
     }
 }

@@ -13,7 +13,7 @@ use tokio::{sync::SemaphorePermit, time::Instant};
 use super::{Relayer, queue::QueuePosition, store_failed};
 use crate::{
     budget::{Budget, WINDOW_SECONDS, share::Denial},
-    chain::{ChainNode, RpcError, Simulation, rpc_error},
+    chain::{ChainNode, RpcError, SimulationResult, rpc_error},
     gas::{self, fees::Fees},
     outcome::{ErrorCode, Failure},
     process::faults,
@@ -191,10 +191,10 @@ impl<C: ChainNode> Relayer<C> {
     /// The gas that the relay may use when it is mined.
     async fn simulate(&self, account: Address, calldata: &Bytes, gas_limit: u64) -> Result<u64, CheckError> {
         match self.chain.simulate(account, calldata, gas_limit).await {
-            Ok(Simulation::Success { gas_used }) => {
+            Ok(SimulationResult::Success { gas_used }) => {
                 Ok(gas_used.map_or(gas_limit, |used| gas::expected(used, gas_limit)))
             }
-            Ok(Simulation::InnerRevert(data)) => Err(Failure::reverted(inner_reason(&data)).into()),
+            Ok(SimulationResult::InnerRevert(data)) => Err(Failure::reverted(inner_reason(&data)).into()),
             Err(RpcError::Node(error)) => match rpc_error::revert(&error) {
                 // Executed elsewhere since it was verified.
                 Some(revert) if revert.to_string().starts_with("Forwarder: invalid signature") => {

@@ -30,7 +30,7 @@ use tokio::sync::Semaphore;
 use tracing::Instrument as _;
 
 use self::{
-    backoff::{LONGEST_PAUSE, SharedBackoff, Step},
+    backoff::{LONGEST_PAUSE, RelayStep, SharedBackoff},
     brief_cache::BriefCache,
     checks::CheckError,
     gas_price::GasPrice,
@@ -53,7 +53,7 @@ use crate::{
         shutdown::{ShutdownSignal, stopped},
     },
     relay::{functions::RelayedFunctions, rate_limits::RateLimits},
-    sender::{Sender, SenderEvent, Spending, accounts::Accounts, signing::Wallet},
+    sender::{Sender, SenderEvent, SpendingLimits, accounts::Accounts, signing::Wallet},
     store::{Accepted, NewRelay, RelayTerms, Sponsored, Sponsorship, Store, StoreError},
 };
 
@@ -82,7 +82,7 @@ pub struct Relayer<C = Chain> {
     /// The rate limits.
     pub limits: RateLimits,
     /// The spending limits.
-    pub spending: Spending,
+    pub spending: SpendingLimits,
     /// The budget and its shares.
     pub allowance: Allowance,
     /// The last seen price of gas.
@@ -322,7 +322,7 @@ impl<C: ChainNode> Relayer<C> {
             let span = tracing::info_span!(target: SPANS, "relay.check", relay = %relay.id);
             match self.check(&relay).instrument(span).await {
                 Ok((job, _permit)) => {
-                    self.backoff.worked(Step::Check);
+                    self.backoff.worked(RelayStep::Check);
                     let mut stopping = self.stopping.clone();
                     let dispatched = tokio::select! {
                         biased;
@@ -338,12 +338,12 @@ impl<C: ChainNode> Relayer<C> {
                     }
                 }
                 Err(CheckError::Refused(failure)) => {
-                    self.backoff.worked(Step::Check);
+                    self.backoff.worked(RelayStep::Check);
                     break failure;
                 }
                 Err(CheckError::Elsewhere) => return self.inflight.set_runner(relay.id, Runner::Elsewhere),
                 Err(CheckError::Unavailable(failure)) => {
-                    self.backoff.failed(Step::Check, failure.clone());
+                    self.backoff.failed(RelayStep::Check, failure.clone());
                     if self.inflight.blocked(relay.id) >= self.patience {
                         break failure;
                     }
@@ -367,7 +367,7 @@ impl<C: ChainNode> Relayer<C> {
             SenderEvent::Reopened(relay) => {
                 self.takes_over(&relay);
             }
-            SenderEvent::Sent => self.backoff.worked(Step::Send),
+            SenderEvent::Sent => self.backoff.worked(RelayStep::Send),
             SenderEvent::Unsent(id, failure) => {
                 tokio::spawn(Arc::clone(self).unsent(id, failure));
             }

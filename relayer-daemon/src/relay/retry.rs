@@ -6,7 +6,7 @@ use alloy::primitives::B256;
 
 use super::{
     Relayer,
-    backoff::{FIRST_PAUSE, LONGEST_PAUSE, Step},
+    backoff::{FIRST_PAUSE, LONGEST_PAUSE, RelayStep},
     inflight::Runner,
 };
 use crate::{
@@ -26,7 +26,7 @@ impl<C: ChainNode> Relayer<C> {
                 | ErrorCode::JournalFailed
                 | ErrorCode::StoreUnavailable
         ) {
-            self.backoff.failed(Step::Send, failure.clone());
+            self.backoff.failed(RelayStep::Send, failure.clone());
         } else if failure.code == ErrorCode::SignerFailed {
             if self.accounts.can_sign() {
                 // Another account takes it, at once.
@@ -36,7 +36,7 @@ impl<C: ChainNode> Relayer<C> {
                 }
                 return;
             }
-            self.backoff.failed(Step::Send, failure.clone());
+            self.backoff.failed(RelayStep::Send, failure.clone());
         }
         let blocked = self.inflight.blocked(id);
         if blocked >= self.patience {

@@ -62,7 +62,7 @@ impl AccountState {
 
 /// The facts about an account besides its nonces.
 #[derive(Debug, Default)]
-pub(super) struct Health {
+pub(super) struct AccountHealth {
     /// The balance that was last read, wei.
     balance_wei: Option<u128>,
     /// True if it has code.
@@ -77,7 +77,7 @@ pub(super) struct Health {
 
 impl State {
     fn account_state(&self) -> AccountState {
-        let Health { balance_wei, delegated, signer_failed, round_at, failed_at } = &self.health;
+        let AccountHealth { balance_wei, delegated, signer_failed, round_at, failed_at } = &self.health;
         let longer = |since: &Option<Instant>, limit| since.is_some_and(|since| since.elapsed() > limit);
         let oldest =
             self.nonces.values().filter_map(NonceState::in_flight).map(|nonce| nonce.opened_at).min();

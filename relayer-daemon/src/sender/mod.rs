@@ -57,9 +57,9 @@ use tokio::{
 };
 
 use self::{
-    health::Health,
+    health::AccountHealth,
     lease::Lease,
-    nonce_state::{InFlight, NonceState},
+    nonce_state::{NonceInFlight, NonceState},
     receipt_reader::Contracts,
     signing::Wallet,
 };
@@ -140,9 +140,9 @@ pub enum SenderError {
     Signing(#[from] SignerError),
 }
 
-/// Spending limits.
+/// The limits of what relays may spend.
 #[derive(Debug, Clone, Copy)]
-pub struct Spending {
+pub struct SpendingLimits {
     /// The highest `maxFeePerGas`, wei.
     pub max_fee: u128,
     /// The daily budget, wei.
@@ -174,7 +174,7 @@ struct State {
     /// The number of relays of the queue that are about to get their nonces, and their expected cost, wei.
     assigning: (usize, u128),
     /// The account's health.
-    health: Health,
+    health: AccountHealth,
     /// Nonces in flight, and lost ones.
     nonces: BTreeMap<u64, NonceState>,
     highest_mined: Option<u64>,
@@ -227,7 +227,7 @@ pub struct Parts<N> {
     /// The contracts that emit the logs.
     pub contracts: Contracts,
     /// The limits.
-    pub spending: Spending,
+    pub spending: SpendingLimits,
     /// The most transactions of the account that wait in the pool: nodes keep few of one account.
     pub max_pending: usize,
     /// Tells the relays that wait for room that an account has some.
@@ -354,7 +354,7 @@ impl<N: ChainNode> Sender<N> {
     }
 
     /// Changes a nonce in flight, if it still is.
-    fn update(&self, nonce: u64, change: impl FnOnce(&mut InFlight)) {
+    fn update(&self, nonce: u64, change: impl FnOnce(&mut NonceInFlight)) {
         if let Some(in_flight) = self.state().nonces.get_mut(&nonce).and_then(NonceState::in_flight_mut) {
             change(in_flight);
         }
@@ -382,7 +382,7 @@ impl<N: ChainNode> Sender<N> {
         let mut state = self.state();
         let head = state.head;
         let open = |assignment: NonceAssignment| {
-            (assignment.nonce, NonceState::Open(InFlight::new(assignment, head)))
+            (assignment.nonce, NonceState::Open(NonceInFlight::new(assignment, head)))
         };
         state.nonces.extend(assignments.into_iter().map(open));
     }

@@ -9,7 +9,7 @@ use tracing::{Instrument as _, Span};
 
 use super::{SendJob, Sender, SenderError, SenderEvent, nonce_state::NonceState};
 use crate::{
-    chain::{ChainNode, RpcError, Simulation},
+    chain::{ChainNode, RpcError, SimulationResult},
     gas::fees::{Fees, Market},
     outcome::{ErrorCode, Failure},
     process::{faults, logging::SPANS},
@@ -23,7 +23,7 @@ const FRESH: Duration = Duration::from_secs(3);
 
 /// Transactions that were signed and stored together, to be sent.
 #[derive(Debug)]
-pub(super) struct Batch {
+pub(super) struct SignedBatch {
     nonces: Vec<u64>,
     span: Span,
 }
@@ -36,7 +36,7 @@ impl<N: ChainNode> Sender<N> {
         &self,
         mut jobs: Vec<SendJob>,
         pending: Result<u64, RpcError>,
-    ) -> Option<Batch> {
+    ) -> Option<SignedBatch> {
         if !self.parts.lease.is_valid() {
             self.give_back(jobs);
             return None;
@@ -65,7 +65,7 @@ impl<N: ChainNode> Sender<N> {
             Ok(nonces) => {
                 self.publish(SenderEvent::Sent);
                 let span = tracing::info_span!(target: SPANS, "sender.send", ?nonces, ?relays);
-                Some(Batch { nonces, span })
+                Some(SignedBatch { nonces, span })
             }
             Err(error) => {
                 let failure = match error {
@@ -85,7 +85,7 @@ impl<N: ChainNode> Sender<N> {
     }
 
     /// Sends a batch.
-    pub(super) async fn send_batch(&self, Batch { nonces, span }: Batch) {
+    pub(super) async fn send_batch(&self, SignedBatch { nonces, span }: SignedBatch) {
         self.send(&nonces).instrument(span).await;
         faults::point("after_send");
     }
@@ -124,9 +124,9 @@ impl<N: ChainNode> Sender<N> {
         for (job, simulation) in waited.into_iter().zip(simulations) {
             let id = job.relay.id;
             let repriced = match (&market, simulation) {
-                (Ok(market), Ok(Simulation::Success { .. })) => self.reprice(job, market).await,
+                (Ok(market), Ok(SimulationResult::Success { .. })) => self.reprice(job, market).await,
                 // A revert of the forwarder is a node's error: the pipeline tells which.
-                (_, Ok(Simulation::InnerRevert(_)) | Err(_)) => {
+                (_, Ok(SimulationResult::InnerRevert(_)) | Err(_)) => {
                     self.publish(SenderEvent::Requeue(id));
                     continue;
                 }

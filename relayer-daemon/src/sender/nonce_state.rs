@@ -29,7 +29,7 @@ const FIRST_LOST_LOOK: Duration = Duration::from_secs(60);
 
 /// A nonce that waits to be mined, and the state of its latest transaction.
 #[derive(Debug)]
-pub(super) struct InFlight {
+pub(super) struct NonceInFlight {
     /// The nonce, its relay and its signed transactions.
     pub(super) assignment: NonceAssignment,
     /// The last verdict on its latest transaction.
@@ -44,7 +44,7 @@ pub(super) struct InFlight {
     pub(super) forwarder_asked_at: Option<Instant>,
 }
 
-impl InFlight {
+impl NonceInFlight {
     /// A nonce just signed for, or loaded from the store.
     pub(super) fn new(assignment: NonceAssignment, head: u64) -> Self {
         let now = Instant::now();
@@ -63,11 +63,11 @@ impl InFlight {
 #[derive(Debug)]
 pub(super) enum NonceState {
     /// Signed and sent; not mined as far as the chain says.
-    Open(InFlight),
+    Open(NonceInFlight),
     /// The chain has counted it as used since then, and no receipt of ours is known: late, or foreign.
     Unconfirmed {
         /// Its signed transactions.
-        in_flight: InFlight,
+        in_flight: NonceInFlight,
         /// Time at which it came into this state.
         since: Instant,
         /// True once a receipt was looked for in this state.
@@ -84,7 +84,7 @@ pub(super) enum NonceState {
 
 impl NonceState {
     /// Its transactions, if they wait to be mined.
-    pub(super) const fn in_flight(&self) -> Option<&InFlight> {
+    pub(super) const fn in_flight(&self) -> Option<&NonceInFlight> {
         match self {
             Self::Open(in_flight) | Self::Unconfirmed { in_flight, .. } => Some(in_flight),
             Self::Lost { .. } => None,
@@ -92,7 +92,7 @@ impl NonceState {
     }
 
     /// The same, to be changed.
-    pub(super) const fn in_flight_mut(&mut self) -> Option<&mut InFlight> {
+    pub(super) const fn in_flight_mut(&mut self) -> Option<&mut NonceInFlight> {
         match self {
             Self::Open(in_flight) | Self::Unconfirmed { in_flight, .. } => Some(in_flight),
             Self::Lost { .. } => None,
@@ -127,7 +127,7 @@ impl NonceState {
     }
 
     /// After a mined or lost nonce became unused: its transactions wait again.
-    pub(super) const fn reopened(in_flight: InFlight) -> Self {
+    pub(super) const fn reopened(in_flight: NonceInFlight) -> Self {
         Self::Open(in_flight)
     }
 }
@@ -138,7 +138,7 @@ mod tests {
 
     fn open() -> NonceState {
         let assignment = NonceAssignment { nonce: 7, relay: None, transactions: Vec::new() };
-        NonceState::Open(InFlight::new(assignment, 1))
+        NonceState::Open(NonceInFlight::new(assignment, 1))
     }
 
     #[tokio::test(start_paused = true)]

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::{
     GROUP, LONGEST_PATIENCE, PATIENCE, Sender, SenderError, SenderEvent,
-    nonce_state::{InFlight, NonceState},
+    nonce_state::{NonceInFlight, NonceState},
     receipt_collection::Lookup,
 };
 use crate::{
@@ -170,7 +170,7 @@ impl<N: ChainNode> Sender<N> {
             head,
             "a reorganisation took this nonce back"
         );
-        self.state().nonces.insert(nonce, NonceState::reopened(InFlight::new(assignment, head)));
+        self.state().nonces.insert(nonce, NonceState::reopened(NonceInFlight::new(assignment, head)));
         if let Some(relay) = relay.filter(|_| pending) {
             self.publish(SenderEvent::Reopened(relay));
         }

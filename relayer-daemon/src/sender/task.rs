@@ -19,7 +19,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-use super::{Sender, SenderError, nonce_assignment::Batch};
+use super::{Sender, SenderError, nonce_assignment::SignedBatch};
 use crate::{
     chain::ChainNode,
     process::shutdown::{ShutdownSignal, stopped},
@@ -74,7 +74,7 @@ impl<N: ChainNode> Sender<N> {
     }
 
     /// Signs and stores what waits in the queue, while the pool has room.
-    async fn submitting(&self, signed: mpsc::UnboundedSender<Batch>, mut stop: ShutdownSignal) {
+    async fn submitting(&self, signed: mpsc::UnboundedSender<SignedBatch>, mut stop: ShutdownSignal) {
         loop {
             if !*stop.borrow() && self.may_take_jobs() {
                 // First: what comes meanwhile joins the batch.
@@ -93,7 +93,7 @@ impl<N: ChainNode> Sender<N> {
     }
 
     /// Sends each batch at once; ends with the last one.
-    async fn sending(&self, mut batches: mpsc::UnboundedReceiver<Batch>) {
+    async fn sending(&self, mut batches: mpsc::UnboundedReceiver<SignedBatch>) {
         let mut sends = FuturesUnordered::new();
         let mut is_open = true;
         while is_open || !sends.is_empty() {

@@ -11,7 +11,7 @@ use reqwest::Url;
 use thiserror::Error;
 
 use super::{Key, SignerError, TxSigner, remote::RemoteSigner};
-use crate::keys::{self, KeyError};
+use crate::keys::{self, KeyLoadError};
 
 const KMS: &str = "RELAYER_KEY_KMS";
 const KMS_ADDRESS: &str = "RELAYER_KEY_KMS_ADDRESS";
@@ -23,7 +23,7 @@ const REMOTE_ADDRESS: &str = "RELAYER_KEY_REMOTE_ADDRESS";
 pub enum SignerSourceError {
     /// A key in this process.
     #[error(transparent)]
-    Key(#[from] KeyError),
+    Key(#[from] KeyLoadError),
     /// A key in this process, and a signer outside it.
     #[error("more than one key: set only one of {}, or {KMS} and {REMOTE}", keys::SOURCES.join(", "))]
     Ambiguous,

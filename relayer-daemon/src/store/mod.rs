@@ -1,9 +1,9 @@
 //! The state that survives a kill at any moment: relays, nonces with their signed transactions, and the
 //! budget.
 //!
-//! [`Store`] has the operations, each of them atomic, over SQLite or, for several daemons, Postgres. Every signed transaction, replacements
-//! included, is written before it is sent, and the budget changes together with the relay that uses it. The
-//! pipeline and the sender make the decisions.
+//! [`Store`] has the operations, each of them atomic, over SQLite or, for several daemons, Postgres. Every
+//! signed transaction, replacements included, is written before it is sent, and the budget changes together
+//! with the relay that uses it. The pipeline and the sender make the decisions.
 
 pub mod events;
 pub mod files;

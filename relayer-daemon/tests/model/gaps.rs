@@ -1,4 +1,5 @@
-//! Nonce gaps: what fills them, within the budget and the fee cap, also where nodes hold what was sent before.
+//! Nonce gaps: what fills them, within the budget and the fee cap, also where nodes hold what was sent
+//! before.
 
 use relayer_daemon::store::TransactionPurpose;
 

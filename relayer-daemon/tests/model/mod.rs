@@ -46,7 +46,8 @@ use relayer_daemon::{
         rate_limits::RateLimits,
     },
     sender::{
-        Parts, Sender, Spending, accounts::Accounts, lease::Lease, receipt_reader::Contracts, signing::Wallet,
+        Parts, Sender, SpendingLimits, accounts::Accounts, lease::Lease, receipt_reader::Contracts,
+        signing::Wallet,
     },
     store::{DaemonId, NewTransaction, RelayRecord, Store, StoreFaults},
 };
@@ -236,7 +237,7 @@ impl Simulation {
             Arc::new(ModelNode { world, dead: dead_node, daemon: daemon_of_node, paused: paused_node });
         let clock: SharedClock = Arc::clone(&self.clock) as SharedClock;
         let metrics = Metrics::new().unwrap();
-        let spending = Spending { max_fee: FEE_CAP, daily_wei: self.budget };
+        let spending = SpendingLimits { max_fee: FEE_CAP, daily_wei: self.budget };
         let (stop, stopping) = watch::channel(false);
         let (events_in, mut events) = mpsc::unbounded_channel();
         let (room, has_room) = watch::channel(());

@@ -17,7 +17,7 @@ use alloy::{
 };
 use registry_core::eth::abi::IForwarder::{self, executeCall};
 use relayer_daemon::{
-    chain::{AccountView, BroadcastVerdict, ChainNode, Receipt, ReceiptLookup, RpcError, Simulation},
+    chain::{AccountView, BroadcastVerdict, ChainNode, Receipt, ReceiptLookup, RpcError, SimulationResult},
     gas::fees::Market,
     outcome::BlockHeads,
     store::{DaemonId, Store},
@@ -271,8 +271,8 @@ impl ChainNode for ModelNode {
         self.answer(|world| world.view().forwarder_nonce(from) == nonce).await
     }
 
-    async fn simulate(&self, _: Address, _: &Bytes, gas_limit: u64) -> Result<Simulation, RpcError> {
-        self.answer(|_| Simulation::Success { gas_used: Some(gas_limit / 2) }).await
+    async fn simulate(&self, _: Address, _: &Bytes, gas_limit: u64) -> Result<SimulationResult, RpcError> {
+        self.answer(|_| SimulationResult::Success { gas_used: Some(gas_limit / 2) }).await
     }
 
     async fn l1_fee(&self, _: Bytes) -> Result<u128, RpcError> {

@@ -16,7 +16,7 @@ use registry_core::eth::abi::IForwarder::{self, executeReturn};
 use relayer_daemon::{
     chain::{
         BroadcastVerdict::{Accepted, FeeTooLow, NonceTooLow, Rejected, Unknown},
-        ChainNode, Rpc, RpcError, Simulation,
+        ChainNode, Rpc, RpcError, SimulationResult,
     },
     gas::fees::Fees,
     sender::signing::Wallet,
@@ -276,8 +276,8 @@ async fn an_odd_answer_does_not_switch_the_simulation_of_gas_off_and_a_missing_m
     let endpoint = scripted(&script).await;
     let chain = chain(rpc(&[&endpoint]));
     let gas = async || match chain.simulate(Address::ZERO, &Bytes::new(), 9).await.unwrap() {
-        Simulation::Success { gas_used } => gas_used,
-        Simulation::InnerRevert(data) => panic!("{data}"),
+        SimulationResult::Success { gas_used } => gas_used,
+        SimulationResult::InnerRevert(data) => panic!("{data}"),
     };
     let twice = (gas().await, gas().await);
     assert_eq!(twice, (None, Some(7)), "a block that does not exist is no missing method");

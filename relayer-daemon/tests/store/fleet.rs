@@ -1,5 +1,5 @@
-// What the daemons of a fleet may rely on, in the store: an account has one holder, and so has a relay; what a
-// former holder writes fails; limits hold over all of them.
+// What the daemons of a fleet may rely on, in the store: an account has one holder, and so has a relay; what
+// a former holder writes fails; limits hold over all of them.
 
 use super::Shared;
 use crate::fixtures::{NOW, dropped, executed, id, outcome, relay, settlement, signed};

@@ -1,7 +1,7 @@
 //! The size of a journal: a year of relays fits on any disk.
 //!
-//! `RETENTION_RELAYS=1000000 cargo test --test store a_journal -- --nocapture` is the long one, and prints what
-//! it measured. It takes minutes, and some 3 GB in the directory for temporary files.
+//! `RETENTION_RELAYS=1000000 cargo test --test store a_journal -- --nocapture` is the long one, and prints
+//! what it measured. It takes minutes, and some 3 GB in the directory for temporary files.
 
 use std::{env, path::Path};
 

@@ -8,7 +8,7 @@ use super::CheckMode;
 use crate::{
     chain::{Chain, ChainNode as _},
     daemon::{
-        report::{Report, of_account},
+        report::{CheckReport, of_account},
         settings::Settings,
     },
     process::lock::{LockError, ProcessLock},
@@ -18,7 +18,7 @@ use crate::{
 /// The lock's line if it is free.
 pub(super) const LOCK_IS_FREE: &str = "no other process with this key, or with this journal";
 
-pub(super) fn look_at_locks(files: &StoreFiles, report: &mut Report) {
+pub(super) fn look_at_locks(files: &StoreFiles, report: &mut CheckReport) {
     for path in files.locks() {
         match ProcessLock::holder(path) {
             Ok(None) => {}
@@ -109,7 +109,7 @@ pub(super) async fn look_at_store(
     identity: &Identity,
     chain: &Chain,
     accounts: &[Address],
-    report: &mut Report,
+    report: &mut CheckReport,
 ) {
     let opened = open_read_only(settings, files, *identity).await;
     let Some(store) = report.pass("journal", opened) else { return };
@@ -152,7 +152,7 @@ pub(super) async fn pending_are_ours(
     chain: &Chain,
     accounts: &[Address],
     store: Option<&Arc<Store>>,
-    report: &mut Report,
+    report: &mut CheckReport,
 ) {
     for account in accounts {
         let found = pending_is_ours(chain, *account, store).await;

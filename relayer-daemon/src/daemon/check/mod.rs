@@ -25,7 +25,7 @@ use self::journal::{
     LOCK_IS_FREE, look_at_locks, look_at_store, open, other_keys_are_drained, pending_are_ours, place,
     take_lock,
 };
-use super::report::{Found, Report};
+use super::report::{CheckReport, Found};
 use crate::{
     chain::{Chain, ChainNode, Rpc, RpcError},
     daemon::settings::Settings,
@@ -93,8 +93,8 @@ pub async fn run(
     keys: &[TxSigner],
     clock: &SharedClock,
     metrics: &Metrics,
-) -> (Report, Option<Checked>) {
-    let mut report = Report::default();
+) -> (CheckReport, Option<Checked>) {
+    let mut report = CheckReport::default();
     keys.iter().for_each(|key| report.tick("key", key));
     let checked = examine(mode, settings, keys, clock, metrics, &mut report).await;
     let checked = checked.filter(|_| report.is_good());
@@ -107,7 +107,7 @@ async fn examine(
     keys: &[TxSigner],
     clock: &SharedClock,
     metrics: &Metrics,
-    report: &mut Report,
+    report: &mut CheckReport,
 ) -> Option<Checked> {
     report.add("proxies", proxies(settings));
     report.add("telemetry", telemetry(settings));
@@ -227,7 +227,7 @@ fn endpoints(settings: &Settings, metrics: &Metrics) -> Result<Rpc, String> {
 }
 
 /// All endpoints that answer must be of the same chain, and at least one must answer.
-async fn chain_id(settings: &Settings, rpc: &Rpc, report: &mut Report) -> Option<u64> {
+async fn chain_id(settings: &Settings, rpc: &Rpc, report: &mut CheckReport) -> Option<u64> {
     let mut found = settings.chain_id;
     let mut alive = false;
     let mut problems = Vec::new();
@@ -259,7 +259,7 @@ async fn chain_id(settings: &Settings, rpc: &Rpc, report: &mut Report) -> Option
     found
 }
 
-async fn code(chain: &Chain, name: &'static str, address: Address, report: &mut Report) -> bool {
+async fn code(chain: &Chain, name: &'static str, address: Address, report: &mut CheckReport) -> bool {
     match chain.has_code(address).await {
         Ok(true) => {
             report.tick(name, address);
