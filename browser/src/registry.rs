@@ -1,5 +1,6 @@
 //! The registry as a page asks it: the questions of the read API, each answered straight from the chain.
 
+use host_kit::{RpcHost, RpcReply, drive};
 use js_sys::{Array, Date, encode_uri_component};
 use registry_browser_values::{
     error::RegistryError,
@@ -9,14 +10,14 @@ use registry_browser_values::{
 use registry_core::{
     api::question::Question,
     api::route::Route,
-    chain::{Endpoints, Limits, Reply, Run, Step},
+    chain::{Batch, Endpoints, Failure, Limits, Run, Update},
     eth::as_of::BlockId,
     eth::timestamp::Timestamp,
     registry::kya::WalletInput,
 };
 use wasm_bindgen::prelude::*;
 
-use crate::options::ClientOptions;
+use crate::{options::ClientOptions, transport::Transport};
 
 /// The agent registry, read straight from its chain. Each answer is of one block, the newest; nothing is
 /// cached between them.
@@ -171,31 +172,34 @@ impl Registry {
         let timeout_ms = deadline_ms / transport.count().max(1) as u32;
         let limits = Limits { deadline_ms, timeout_ms, ..Limits::default() };
         let endpoints = Endpoints::new(transport.count(), *chain_id);
-        let mut run = Run::new(question, *multicall3, limits).over(endpoints);
-
-        let mut thrown = JsValue::UNDEFINED;
-        let outcome = loop {
-            run.passed((Date::now() - began) as u32);
-            let fed = match run.step() {
-                Ok(Step::Done(answer)) => break Ok(answer),
-                Ok(Step::Send(batch)) => match transport.post(&batch).await {
-                    Ok(reply) => {
-                        thrown = reply.thrown;
-                        run.feed(Reply { status: reply.status, body: &reply.body })
-                    }
-                    Err(failure) => run.fail(failure),
-                },
-                Err(error) => Err(error),
-            };
-            if let Err(error) = fed {
-                break Err(error);
-            }
-        };
-        match outcome {
+        let run = Run::new(question, *multicall3, limits).over(endpoints);
+        let mut host = PageHost { transport, began, thrown: JsValue::UNDEFINED };
+        match drive(run, &mut host).await {
             Ok(answer) => Ok(answer.body),
-            Err(error) => Err(RegistryError::caused(error.redacted(&transport.redactor()), &thrown)),
+            Err(error) => Err(RegistryError::caused(error.redacted(&transport.redactor()), &host.thrown)),
         }
     }
+}
+
+/// The page, for the time of one question.
+struct PageHost<'a> {
+    transport: &'a Transport,
+    began: f64,
+    /// What the wallet threw last, if anything.
+    thrown: JsValue,
+}
+
+impl RpcHost for PageHost<'_> {
+    fn elapsed_ms(&self) -> u32 {
+        (Date::now() - self.began) as u32
+    }
+
+    async fn round_trip(&mut self, batch: &Batch, _may_hedge: bool) -> Result<RpcReply, Failure> {
+        self.transport.post(batch, &mut self.thrown).await
+    }
+
+    /// Nothing is kept between questions.
+    fn merge(&mut self, _update: impl FnOnce() -> Update) {}
 }
 
 /// An argument, escaped as one segment of a path.

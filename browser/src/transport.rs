@@ -2,6 +2,7 @@
 //! wallet's provider (EIP-1193).
 
 use futures_util::future::join_all;
+use host_kit::RpcReply;
 use js_sys::{Function, JSON, Promise};
 use registry_browser_values::{member::member, value::text_of};
 use registry_core::{
@@ -40,14 +41,6 @@ pub(crate) enum Transport {
     Wallet(Provider),
 }
 
-/// The reply to a batch, as [`Reply`](registry_core::chain::Reply) borrows it.
-pub(crate) struct RpcReply {
-    pub(crate) status: u16,
-    pub(crate) body: Vec<u8>,
-    /// What a wallet threw, if anything: the cause of an error that the reply leads to.
-    pub(crate) thrown: JsValue,
-}
-
 impl Transport {
     /// How many endpoints there are.
     pub(crate) fn count(&self) -> usize {
@@ -73,14 +66,18 @@ impl Transport {
         }
     }
 
-    /// One round trip.
-    pub(crate) async fn post(&self, batch: &Batch) -> Result<RpcReply, Failure> {
+    /// One round trip. `thrown` becomes what a wallet threw, if anything: the cause of an error that the reply
+    /// leads to.
+    pub(crate) async fn post(&self, batch: &Batch, thrown: &mut JsValue) -> Result<RpcReply, Failure> {
         round_trip(batch, async |signal| match self {
             Self::Endpoints { list, fetch } => {
                 let endpoint = list.get(batch.endpoint).ok_or(Failure::Unreachable)?;
                 post(endpoint, fetch, batch, signal).await
             }
-            Self::Wallet(provider) => Ok(ask(provider, &batch.body).await),
+            Self::Wallet(provider) => {
+                let body = ask(provider, &batch.body, thrown).await;
+                Ok(RpcReply { endpoint: batch.endpoint, status: 200, body })
+            }
         })
         .await
     }
@@ -96,7 +93,7 @@ async fn post(
     let (url, redirect, reader) = (endpoint.url.as_str(), RequestRedirect::Error, BodyReader::Default);
     let (status, body) =
         RpcPost { fetch, url, headers: &headers, redirect, reader }.send(batch, signal).await?;
-    Ok(RpcReply { status, body, thrown: JsValue::UNDEFINED })
+    Ok(RpcReply { endpoint: batch.endpoint, status, body })
 }
 
 fn headers(endpoint: &RpcEndpoint) -> Result<Headers, JsValue> {
@@ -115,21 +112,22 @@ impl Provider {
     }
 }
 
-/// Asks a wallet all calls of a batch, side by side.
-async fn ask(provider: &Provider, batch: &str) -> RpcReply {
+/// Asks a wallet all calls of a batch, side by side: the reply's body. `thrown` becomes what it threw last.
+async fn ask(provider: &Provider, batch: &str, thrown: &mut JsValue) -> Vec<u8> {
     let outcomes = calls(batch).into_iter().map(async |call| (call.id, outcome(provider, &call).await));
-    let (mut answers, mut thrown) = (Vec::new(), JsValue::UNDEFINED);
+    let mut answers = Vec::new();
+    *thrown = JsValue::UNDEFINED;
     for (id, outcome) in join_all(outcomes).await {
         answers.push((
             id,
             outcome.map_err(|error| {
                 let payload = error_payload(&error);
-                thrown = error;
+                *thrown = error;
                 payload
             }),
         ));
     }
-    RpcReply { status: 200, body: reply(answers).into_bytes(), thrown }
+    reply(answers).into_bytes()
 }
 
 /// A call's result, or what the wallet threw.

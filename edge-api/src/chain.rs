@@ -3,10 +3,11 @@
 use std::cell::RefCell;
 
 use edge_shared::{
-    chain::{drive, limits},
+    chain::{FetchHost, limits},
     settings::WorkerSettings,
     unix_millis,
 };
+use host_kit::drive;
 use registry_core::{
     api::error::Error,
     chain::{Endpoints, Query, Run, Update},
@@ -37,6 +38,6 @@ where
     let merge = |update: &Update| {
         ENDPOINTS.with_borrow_mut(|known| known.as_mut().map(|known| known.merge(update)));
     };
-    let driven = drive(run, settings, unix_millis(), rpc_calls, hold, &merge).await;
-    driven.map_err(|error| Error::from(error).redacted(&settings.redactor))
+    let mut host = FetchHost { settings, began: unix_millis(), rpc_calls, hold, merge: &merge };
+    drive(run, &mut host).await.map_err(|error| Error::from(error).redacted(&settings.redactor))
 }

@@ -16,8 +16,9 @@ use std::{
 };
 
 use alloy_primitives::Address;
-use edge_shared::{chain, index::warn_of_other_version, settings::WorkerSettings, unix_millis};
+use edge_shared::{chain::FetchHost, index::warn_of_other_version, settings::WorkerSettings, unix_millis};
 use futures_util::FutureExt as _;
+use host_kit::drive;
 use registry_core::{
     api::document::Document,
     api::index_documents,
@@ -394,7 +395,10 @@ impl RegistryIndex {
             let config = config(settings, unix_millis());
             let query = HistoryQuery::new(sql, &state, settings.registry, page)?;
             let run = query.run(&config, self.endpoints(settings));
-            match chain::drive(run, settings, began, rpc_calls, &|_| (), &|update| self.merge(update)).await {
+            let merge = |update: &_| self.merge(update);
+            let mut host =
+                FetchHost { settings, began, rpc_calls: &mut *rpc_calls, hold: &|_| (), merge: &merge };
+            match drive(run, &mut host).await {
                 // The block has been reorged out: a refresh comes first, whatever the TTL.
                 Err(QueryError::BlockNotAvailable(_)) => {
                     state = self.ready(sql, settings, 0, rpc_calls).await?;

@@ -4,8 +4,9 @@ use std::{rc::Rc, time::Duration};
 
 use edge_shared::{chain, settings::WorkerSettings, unix_millis};
 use futures_util::FutureExt as _;
+use host_kit::{RpcHost, RpcReply, take};
 use registry_core::{
-    chain::{Endpoints, Reply, Step, Update},
+    chain::{Batch, Endpoints, Failure, Step, Update},
     eth::timestamp::Timestamp,
     index::{Config, IndexError, Phase, SWEEP, Work},
 };
@@ -92,30 +93,21 @@ impl RegistryIndex {
         let began = unix_millis();
         let kept = Some((*self.load(sql)?).clone());
         let mut work = Work::begin(sql, kept, config(settings, began), self.endpoints(settings), began)?;
+        let mut host = LeasedHost { object: self, settings, began, number, rpc_calls };
         loop {
-            let elapsed = unix_millis().saturating_sub(began);
-            work.passed(u32::try_from(elapsed).unwrap_or(u32::MAX));
+            work.passed(host.elapsed_ms());
             let step = sql.transaction(|| work.step(sql))?;
             self.kept.replace(Some(Rc::new(work.state().clone())));
             let Step::Send(batch) = step else { return Ok(()) };
-            *rpc_calls += 1;
-            let millis = u64::from(batch.delay_ms) + u64::from(batch.timeout_ms);
-            self.lease.set(WorkLease { number, until: unix_millis() + millis + LEASE_MARGIN_MILLIS });
-            let reply = chain::post(&settings.rpc, &batch).await;
-            let_v8_collect();
+            let reply = host.round_trip(&batch, false).await;
             if self.lease.get().number != number {
                 return Ok(());
             }
-            let fed = match reply {
-                Ok((status, body)) => work.feed(Reply { status, body: &body }),
-                Err(failure) => work.fail(failure),
-            };
-            self.merge(&work.update());
-            fed?;
+            take(&mut work, reply, &mut host)?;
         }
     }
 
-    /// Merges what a run has learnt about the endpoints.
+    /// Merges what a run has learned of the endpoints.
     pub(crate) fn merge(&self, update: &Update) {
         if let Some(known) = self.endpoints.borrow_mut().as_mut() {
             known.merge(update);
@@ -126,6 +118,36 @@ impl RegistryIndex {
     pub(crate) fn endpoints(&self, settings: &WorkerSettings) -> Endpoints {
         let mut known = self.endpoints.borrow_mut();
         known.get_or_insert_with(|| Endpoints::new(settings.rpc.len(), settings.chain_id)).clone()
+    }
+}
+
+/// The host of a piece of work, which holds the lease for as long as each round trip may take.
+struct LeasedHost<'a> {
+    object: &'a RegistryIndex,
+    settings: &'a WorkerSettings,
+    began: u64,
+    /// The number of the piece of work.
+    number: u64,
+    rpc_calls: &'a mut u32,
+}
+
+impl RpcHost for LeasedHost<'_> {
+    fn elapsed_ms(&self) -> u32 {
+        u32::try_from(unix_millis().saturating_sub(self.began)).unwrap_or(u32::MAX)
+    }
+
+    async fn round_trip(&mut self, batch: &Batch, _may_hedge: bool) -> Result<RpcReply, Failure> {
+        *self.rpc_calls += 1;
+        let millis = u64::from(batch.delay_ms) + u64::from(batch.timeout_ms);
+        let until = unix_millis() + millis + LEASE_MARGIN_MILLIS;
+        self.object.lease.set(WorkLease { number: self.number, until });
+        let reply = chain::post(&self.settings.rpc, batch).await;
+        let_v8_collect();
+        reply
+    }
+
+    fn merge(&mut self, update: impl FnOnce() -> Update) {
+        self.object.merge(&update());
     }
 }
 

@@ -7,9 +7,10 @@ use futures_util::{
     FutureExt as _,
     future::{Either, select},
 };
+use host_kit::{RpcHost, RpcReply};
 use registry_core::{
     chain::{
-        Batch, Failure, Freshness, Limits, Query, Reply, Run, Step, Update,
+        Batch, Failure, Freshness, Limits, Reply, Update,
         hedge::{self, Hedging, Racer},
     },
     eth::{rpc::endpoint::RpcEndpoint, timestamp::Timestamp},
@@ -41,86 +42,74 @@ pub fn limits(settings: &WorkerSettings, now: Timestamp) -> Limits {
     }
 }
 
-/// Drives a run that began at that unix millisecond to its output. `hold` is called before each round trip
-/// with the milliseconds that it may take, `merge` after each with what the run has learned of the
-/// endpoints. `rpc_calls` counts the requests to them.
-///
-/// # Errors
-///
-/// The query's.
-pub async fn drive<Q: Query>(
-    mut run: Run<Q>,
-    settings: &WorkerSettings,
-    began: u64,
-    rpc_calls: &mut u32,
-    hold: &dyn Fn(u32),
-    merge: &dyn Fn(&Update),
-) -> Result<Q::Output, Q::Error> {
-    loop {
-        let elapsed = unix_millis().saturating_sub(began);
-        run.passed(u32::try_from(elapsed).unwrap_or(u32::MAX));
-        match run.step()? {
-            Step::Done(output) => return Ok(output),
-            Step::Send(batch) => {
-                *rpc_calls += 1;
-                hold(batch.delay_ms.saturating_add(batch.timeout_ms));
-                let exchange = exchange(settings, &batch, run.may_hedge(), rpc_calls).boxed_local().await;
-                let fed = match exchange {
-                    Exchange { endpoint, reply: Ok((status, body)) } => {
-                        run.answered_by(endpoint);
-                        run.feed(Reply { status, body: &body })
-                    }
-                    Exchange { reply: Err(failure), .. } => run.fail(failure),
-                };
-                // Merged after each batch, not at the end: a client that disconnects ends this request, and
-                // the next request should not wait for a dead endpoint again.
-                merge(&run.update());
-                fed?;
-            }
-        }
+/// The Worker, for the time of one run.
+pub struct FetchHost<'a> {
+    /// The settings, which have the endpoints.
+    pub settings: &'a WorkerSettings,
+    /// When the run began, unix milliseconds.
+    pub began: u64,
+    /// How many requests were sent to endpoints.
+    pub rpc_calls: &'a mut u32,
+    /// Called before each round trip with the milliseconds that it may take.
+    pub hold: &'a dyn Fn(u32),
+    /// Merges what is learned of the endpoints. A client that disconnects ends this request: what it has learned by
+    /// then is there for the next one.
+    pub merge: &'a dyn Fn(&Update),
+}
+
+impl RpcHost for FetchHost<'_> {
+    const HEDGES: bool = true;
+
+    fn elapsed_ms(&self) -> u32 {
+        u32::try_from(unix_millis().saturating_sub(self.began)).unwrap_or(u32::MAX)
+    }
+
+    async fn round_trip(&mut self, batch: &Batch, may_hedge: bool) -> Result<RpcReply, Failure> {
+        *self.rpc_calls += 1;
+        (self.hold)(batch.delay_ms.saturating_add(batch.timeout_ms));
+        // Boxed, it is a function of its own: V8 takes megabytes to optimize a long one that is polled again
+        // and again.
+        hedged(self.settings, batch, may_hedge, self.rpc_calls).boxed_local().await
+    }
+
+    fn merge(&mut self, update: impl FnOnce() -> Update) {
+        (self.merge)(&update());
     }
 }
 
-/// A reply, HTTP status and body, and the endpoint that it is of.
-struct Exchange {
-    endpoint: usize,
-    reply: Result<(u16, Vec<u8>), Failure>,
-}
+/// The reply to a batch.
+type RoundTrip = Result<RpcReply, Failure>;
 
-impl Exchange {
-    fn is_good(&self) -> bool {
-        matches!(&self.reply, Ok((status, body)) if hedge::is_good(Reply { status: *status, body }))
-    }
+fn is_good(reply: &RoundTrip) -> bool {
+    matches!(reply, Ok(RpcReply { status, body, .. }) if hedge::is_good(Reply { status: *status, body }))
 }
 
 /// One round trip, hedged: an endpoint that is slower than usual is raced by the next one. The loser is
 /// aborted.
-async fn exchange(
-    settings: &WorkerSettings,
-    batch: &Batch,
-    may_hedge: bool,
-    rpc_calls: &mut u32,
-) -> Exchange {
+async fn hedged(settings: &WorkerSettings, batch: &Batch, may_hedge: bool, rpc_calls: &mut u32) -> RoundTrip {
     let (endpoints, began) = (&settings.rpc, unix_millis());
     let may_hedge = may_hedge && settings.hedges && batch.delay_ms == 0;
     let delay =
         HEDGING.with_borrow_mut(|hedging| may_hedge.then(|| hedging.begin(batch, endpoints.len()))).flatten();
-    let exchange = race(endpoints, batch, delay, rpc_calls).await;
-    if may_hedge && exchange.is_good() {
+    let reply = race(endpoints, batch, delay, rpc_calls).await;
+    if may_hedge && is_good(&reply) {
         let millis = u32::try_from(unix_millis().saturating_sub(began)).unwrap_or(u32::MAX);
         HEDGING.with_borrow_mut(|hedging| hedging.answered(millis));
     }
-    exchange
+    reply
 }
 
-async fn race(endpoints: &[RpcEndpoint], batch: &Batch, delay: Option<u32>, rpc_calls: &mut u32) -> Exchange {
-    let asked =
-        async |batch: &Batch| Exchange { endpoint: batch.endpoint, reply: post(endpoints, batch).await };
-    let mut primary = pin!(asked(batch));
+async fn race(
+    endpoints: &[RpcEndpoint],
+    batch: &Batch,
+    delay: Option<u32>,
+    rpc_calls: &mut u32,
+) -> RoundTrip {
+    let mut primary = pin!(post(endpoints, batch));
     let Some(delay) = delay else { return primary.await };
     let waiting = pin!(async { Delay::from(Duration::from_millis(delay.into())).await });
-    if let Either::Left((exchange, _)) = select(&mut primary, waiting).await {
-        return exchange;
+    if let Either::Left((reply, _)) = select(&mut primary, waiting).await {
+        return reply;
     }
     if !HEDGING.with_borrow_mut(Hedging::take) {
         return primary.await;
@@ -128,7 +117,7 @@ async fn race(endpoints: &[RpcEndpoint], batch: &Batch, delay: Option<u32>, rpc_
     *rpc_calls += 1;
     let endpoint = hedge::next_endpoint(batch, endpoints.len());
     let extra = Batch { endpoint, timeout_ms: batch.timeout_ms.saturating_sub(delay), ..batch.clone() };
-    let extra = pin!(asked(&extra));
+    let extra = pin!(post(endpoints, &extra));
     let (first, other) = match select(primary, extra).await {
         Either::Left((first, extra)) => (Racing { of: Racer::Primary, first }, extra.boxed_local()),
         Either::Right((first, primary)) => (Racing { of: Racer::Hedge, first }, primary.boxed_local()),
@@ -139,13 +128,13 @@ async fn race(endpoints: &[RpcEndpoint], batch: &Batch, delay: Option<u32>, rpc_
 /// A race in which one request has ended.
 struct Racing {
     of: Racer,
-    first: Exchange,
+    first: RoundTrip,
 }
 
 impl Racing {
     /// The winner; the other request is awaited only if the first one's answer is not good.
-    async fn settle(self, other: impl Future<Output = Exchange>) -> Exchange {
-        let good = self.first.is_good();
+    async fn settle(self, other: impl Future<Output = RoundTrip>) -> RoundTrip {
+        let good = is_good(&self.first);
         let known = |other: Option<bool>| match self.of {
             Racer::Primary => hedge::winner(Some(good), other),
             Racer::Hedge => hedge::winner(other, Some(good)),
@@ -154,16 +143,16 @@ impl Racing {
             return self.first;
         }
         let other = other.await;
-        if known(Some(other.is_good())) == Some(self.of) { self.first } else { other }
+        if known(Some(is_good(&other))) == Some(self.of) { self.first } else { other }
     }
 }
 
-/// One round trip: HTTP status and body.
+/// One round trip.
 ///
 /// # Errors
 ///
 /// [`Failure`], where there is no reply.
-pub async fn post(endpoints: &[RpcEndpoint], batch: &Batch) -> Result<(u16, Vec<u8>), Failure> {
+pub async fn post(endpoints: &[RpcEndpoint], batch: &Batch) -> Result<RpcReply, Failure> {
     let endpoint = endpoints.get(batch.endpoint).ok_or(Failure::Unreachable)?;
     let headers = headers(endpoint).map_err(|_| Failure::Unreachable)?;
     let post = RpcPost {
@@ -178,7 +167,7 @@ pub async fn post(endpoints: &[RpcEndpoint], batch: &Batch) -> Result<(u16, Vec<
         AbortOnDrop { controller: AbortController::new().map_err(|_| Failure::Unreachable)?, is_over: false };
     let reply = registry_fetch::round_trip_under(&aborting.controller, batch, exchange).await;
     aborting.is_over = true;
-    reply
+    reply.map(|(status, body)| RpcReply { endpoint: batch.endpoint, status, body })
 }
 
 /// Aborts a round trip that is not awaited to its end.

@@ -12,7 +12,7 @@
 //! | [`nonces`] | the nonces that were spent |
 //! | [`signer`] | verdicts as signed tokens |
 //! | [`records`] | the records of admissions |
-//! | [`rpc`] | the RPC endpoints, which drive the core's queries |
+//! | [`rpc`] | the RPC endpoints, for the core's queries |
 //! | [`kya`] | accounts and verdicts: read, cached, and forgotten when they change |
 //! | [`gate`] | the decision on one request |
 //! | [`http`] | the port: what a proxy asks, and monitoring |

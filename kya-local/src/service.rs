@@ -4,6 +4,7 @@
 use std::{io::Read as _, time::Duration};
 
 use flate2::read::GzDecoder;
+use host_kit::native::read_body;
 use registry_core::snapshot::{ShardEntry, SnapshotError, bundle_names, read_bundle};
 use reqwest::{
     Client, Response,
@@ -59,19 +60,14 @@ impl Service {
 
     async fn get(&self, path: &str) -> Result<Received, Error> {
         let request = self.client.get([&self.base, path].concat()).header(ACCEPT_ENCODING, "gzip");
-        let mut response = request.send().await.map_err(unreachable)?;
+        let response = request.send().await.map_err(unreachable)?;
         let status = response.status().as_u16();
         if status != 200 {
             return Err(Error::Refused { status, retry_after: retry_after(&response) });
         }
         let is_compressed = response.headers().get(CONTENT_ENCODING).is_some_and(|coding| coding == "gzip");
-        let mut bytes = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
-            if bytes.len() + chunk.len() > BYTES_MAX {
-                return Err(SnapshotError::Damaged.into());
-            }
-            bytes.extend_from_slice(&chunk);
-        }
+        let bytes = read_body(response, BYTES_MAX).await.map_err(unreachable)?;
+        let bytes = bytes.ok_or(SnapshotError::Damaged)?;
         let sent = bytes.len() as u64;
         let bytes = if is_compressed { inflate(&bytes)? } else { bytes };
         Ok(Received { bytes, sent })

@@ -1,15 +1,13 @@
 //! Verdicts compared with the chain's: evidence of the wallet at the snapshot's block, made from what an
 //! endpoint of the caller's own answers, and verified.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
 use alloy_primitives::Address;
+use host_kit::native::RpcClient;
 use registry_core::{
-    api::{document::Document, error::Error as ApiError, question::EvidenceAt},
-    chain::{Batch, Endpoints, Failure, Limits, Reply, Run, Step},
+    api::{error::Error as ApiError, question::EvidenceAt},
+    chain::{Limits, Run},
     eth::{
         multicall::CANONICAL_ADDRESS,
         redact::Redactor,
@@ -18,10 +16,6 @@ use registry_core::{
     evidence::{self, Expected},
     registry::kya::Kya,
     snapshot::Identity,
-};
-use reqwest::{
-    Client,
-    header::{AUTHORIZATION, CONTENT_TYPE},
 };
 
 use crate::{error::Error, options::SpotChecks, service};
@@ -51,9 +45,7 @@ pub struct Contradiction {
 /// The caller's own way to the chain.
 #[derive(Debug)]
 pub(crate) struct Checker {
-    client: Client,
-    endpoints: Vec<RpcEndpoint>,
-    known: Mutex<Endpoints>,
+    rpc: RpcClient,
     options: SpotChecks,
     identity: Identity,
 }
@@ -62,8 +54,8 @@ impl Checker {
     pub(crate) fn new(options: SpotChecks, identity: Identity) -> Result<Self, Error> {
         let rule = "rpc must be http:// or https:// URLs separated by commas, 8 at most";
         let endpoints = parse_list(&options.rpc).map_err(|_| Error::Option(rule))?;
-        let known = Mutex::new(Endpoints::new(endpoints.len(), Some(identity.chain_id)));
-        Ok(Self { client: service::client()?, endpoints, known, options, identity })
+        let rpc = RpcClient::new(service::client()?, endpoints, identity.chain_id);
+        Ok(Self { rpc, options, identity })
     }
 
     /// The time between two checks.
@@ -76,8 +68,9 @@ impl Checker {
         let (wallet, layout) = (held.wallet, self.options.layout);
         let (block, now) = (held.as_of.block_number, held.as_of.block_timestamp);
         let query = EvidenceAt::new(self.identity.registry, wallet, layout, Some(block), now);
-        let asked = self.ask(query).await;
-        let redactor = Redactor::new(self.endpoints.iter().flat_map(RpcEndpoint::secrets));
+        let run = Run::new(query, CANONICAL_ADDRESS, Limits::default());
+        let asked = self.rpc.ask(run, |_| ()).await;
+        let redactor = Redactor::new(self.rpc.endpoints().iter().flat_map(RpcEndpoint::secrets));
         let evidence = asked.map_err(|error| error.redacted(&redactor))?.body;
         let expected = Expected {
             chain_id: Some(self.identity.chain_id),
@@ -94,45 +87,5 @@ impl Checker {
             true => SpotCheck::Agrees(wallet),
             false => SpotCheck::Contradicts(Box::new(Contradiction { wallet, held, proved, evidence })),
         })
-    }
-
-    async fn ask(&self, query: EvidenceAt) -> Result<Document, ApiError> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let mut run = Run::new(query, CANONICAL_ADDRESS, Limits::default()).over(known);
-        let began = Instant::now();
-        loop {
-            run.passed(u32::try_from(began.elapsed().as_millis()).unwrap_or(u32::MAX));
-            let batch = match run.step()? {
-                Step::Done(document) => return Ok(document),
-                Step::Send(batch) => batch,
-            };
-            tokio::time::sleep(Duration::from_millis(batch.delay_ms.into())).await;
-            let timeout = Duration::from_millis(batch.timeout_ms.into());
-            let fed = match tokio::time::timeout(timeout, self.post(&batch)).await {
-                Ok(Ok((status, body))) => run.feed(Reply { status, body: &body }),
-                Ok(Err(failure)) => run.fail(failure),
-                Err(_) => run.fail(Failure::TimedOut),
-            };
-            self.known.lock().unwrap_or_else(PoisonError::into_inner).merge(&run.update());
-            fed?;
-        }
-    }
-
-    async fn post(&self, batch: &Batch) -> Result<(u16, Vec<u8>), Failure> {
-        let endpoint = self.endpoints.get(batch.endpoint).ok_or(Failure::Unreachable)?;
-        let mut request = self.client.post(&endpoint.url).header(CONTENT_TYPE, "application/json");
-        if let Some(authorization) = &endpoint.authorization {
-            request = request.header(AUTHORIZATION, authorization);
-        }
-        let sent = request.body(batch.body.clone()).send().await;
-        let mut response = sent.map_err(|_| Failure::Unreachable)?;
-        let (status, mut body) = (response.status().as_u16(), Vec::new());
-        while let Some(chunk) = response.chunk().await.map_err(|_| Failure::Unreachable)? {
-            if body.len() + chunk.len() > batch.max_reply_bytes {
-                return Err(Failure::TooLarge);
-            }
-            body.extend_from_slice(&chunk);
-        }
-        Ok((status, body))
     }
 }

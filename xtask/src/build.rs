@@ -69,7 +69,9 @@ fn worker(worker: &Worker) -> Result<()> {
     let package = root().join(worker.package);
     let mut inputs = core_inputs();
     inputs.extend(["Cargo.toml", "src"].map(|path| package.join(path)));
-    inputs.extend(["edge-shared", "browser/fetch", "xtask/src/build.rs"].map(|path| root().join(path)));
+    inputs.extend(
+        ["edge-shared", "host-kit", "browser/fetch", "xtask/src/build.rs"].map(|path| root().join(path)),
+    );
     let stamp = Stamp::of(root().join(format!("target/xtask/{}.stamp", worker.stem)), &inputs)?;
     if stamp.is_current() && worker.wasm().is_file() && worker.directory().join("index.js").is_file() {
         return Ok(());

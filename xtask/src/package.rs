@@ -64,7 +64,7 @@ pub(crate) fn build() -> Result<()> {
     let _turn = lock("package")?;
     let (browser, package) = (root().join("browser"), root().join("browser/pkg"));
     let mut inputs = core_inputs();
-    inputs.extend(["xtask/src/package.rs", DESCRIPTION].map(|path| root().join(path)));
+    inputs.extend(["host-kit", "xtask/src/package.rs", DESCRIPTION].map(|path| root().join(path)));
     let own = ["Cargo.toml", "openapi-types.mjs", "src", "npm", "evidence", "fetch", "snapshot", "values"];
     inputs.extend(own.map(|path| browser.join(path)));
     let stamp = Stamp::of(root().join("target/xtask/package.stamp"), &inputs)?;

@@ -34,7 +34,7 @@ const NEEDED: [(&str, &debian::Package); 9] = [
 const UNDER_LOAD: &str = "warm_answers";
 
 /// The longest end-to-end tests. They start first: one that started last would run alone at the end.
-const LONGEST: [&str; 3] = ["explorer", "relayer", "index_worker"];
+const LONGEST: [&str; 4] = ["explorer", "relayer", "index_worker", "read_api"];
 
 /// How many other test programs run at a time. Their tests compute, each program in several threads.
 const LANES_OF_LOWER: usize = 2;
@@ -171,8 +171,9 @@ fn purity() -> Result<Tally> {
 
 /// Packs what a release publishes: the crates, and the npm package that `build` has left in `browser/pkg`.
 fn packages() -> Result<Tally> {
-    let crates = ["-p", "registry-core", "-p", "registry-evidence", "-p", "kya-local", "-p", "kya-gate"];
-    run(cargo().args(["package", "--quiet", "--no-verify", "--allow-dirty"]).args(crates))?;
+    let crates =
+        ["registry-core", "registry-evidence", "host-kit", "kya-local", "kya-gate"].map(|name| ["-p", name]);
+    run(cargo().args(["package", "--quiet", "--no-verify", "--allow-dirty"]).args(crates.as_flattened()))?;
     check(command("npm").args(["pack", "--dry-run"]).current_dir(root().join("browser/pkg")))
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use alloy_primitives::Address;
-use futures_util::StreamExt as _;
+use host_kit::native::read_body;
 use registry_core::{eth::redact::public_origin, gate::Verdict};
 use reqwest::{Client, Response, Url, header};
 
@@ -47,14 +47,8 @@ impl Api {
         if !response.status().is_success() {
             return Err(format!("status {}", response.status()));
         }
-        let mut body = Vec::new();
-        let mut pieces = response.bytes_stream();
-        while let Some(piece) = pieces.next().await {
-            body.extend_from_slice(&piece.map_err(without_url)?);
-            if body.len() > LONGEST {
-                return Err("an answer of more than 1 MiB".to_owned());
-            }
-        }
+        let body = read_body(response, LONGEST).await.map_err(without_url)?;
+        let body = body.ok_or_else(|| "an answer of more than 1 MiB".to_owned())?;
         Verdict::from_api(&body, wallet).ok_or_else(|| "an answer that is no verdict".to_owned())
     }
 

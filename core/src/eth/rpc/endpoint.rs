@@ -21,6 +21,22 @@ pub struct RpcEndpoint {
 }
 
 impl RpcEndpoint {
+    /// The endpoint of an HTTP URL, with a user part or without; `None` for any other text.
+    pub fn parse(entry: &str) -> Option<Self> {
+        let (scheme, rest) = entry.split_once("://")?;
+        let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at_checked(authority_end)?;
+        let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+        if !matches!(scheme, "http" | "https") || host.is_empty() || host.starts_with(':') {
+            return None;
+        }
+        Some(Self {
+            url: [scheme, "://", host, path].concat(),
+            authorization: (!user.is_empty()).then(|| basic(user)),
+            listed: entry.to_owned(),
+        })
+    }
+
     /// The public part of its URL: scheme, host and port.
     pub fn origin(&self) -> String {
         public_origin(&self.url)
@@ -66,28 +82,13 @@ pub fn parse_list(text: &str) -> Result<Vec<RpcEndpoint>, ListError> {
     let entries = text.split(|c: char| c == ',' || c.is_whitespace()).filter(|entry| !entry.is_empty());
     let endpoints: Vec<RpcEndpoint> = entries
         .zip(1..)
-        .map(|(entry, position)| parse(entry).ok_or(ListError::NoUrl { position }))
+        .map(|(entry, position)| RpcEndpoint::parse(entry).ok_or(ListError::NoUrl { position }))
         .collect::<Result<_, _>>()?;
     match endpoints.len() {
         0 => Err(ListError::Empty),
         1..=MOST_ENDPOINTS => Ok(endpoints),
         _ => Err(ListError::TooLong),
     }
-}
-
-fn parse(entry: &str) -> Option<RpcEndpoint> {
-    let (scheme, rest) = entry.split_once("://")?;
-    let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (authority, path) = rest.split_at_checked(authority_end)?;
-    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
-    if !matches!(scheme, "http" | "https") || host.is_empty() || host.starts_with(':') {
-        return None;
-    }
-    Some(RpcEndpoint {
-        url: [scheme, "://", host, path].concat(),
-        authorization: (!user.is_empty()).then(|| basic(user)),
-        listed: entry.to_owned(),
-    })
 }
 
 /// The `Authorization` header of a URL's user part.

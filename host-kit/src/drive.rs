@@ -1,0 +1,199 @@
+//! The drive loop: batches to the network and replies back, until a run is done.
+
+use registry_core::{
+    chain::{Batch, Failure, Query, Reply, Run, Step, Update},
+    index::{IndexError, Work},
+};
+
+/// The reply of an RPC endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RpcReply {
+    /// The endpoint that sent it: the batch's, or another one that was asked as well.
+    pub endpoint: usize,
+    /// The HTTP status.
+    pub status: u16,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// A host, for the time of one run: its clock, its network, and what it knows of the endpoints.
+pub trait RpcHost {
+    /// Whether it may ask another endpoint as well for a batch ([`hedge`](registry_core::chain::hedge)).
+    const HEDGES: bool = false;
+
+    /// Milliseconds since the run began.
+    fn elapsed_ms(&self) -> u32;
+
+    /// One round trip: waits for the batch's delay, sends it, and gives up at its timeout or its size cap.
+    /// With `may_hedge`, another endpoint may be asked as well.
+    fn round_trip(
+        &mut self,
+        batch: &Batch,
+        may_hedge: bool,
+    ) -> impl Future<Output = Result<RpcReply, Failure>>;
+
+    /// Merges what a run has learned of the endpoints, after each round trip: a host that keeps it for later
+    /// runs does not wait for a dead endpoint again. One that keeps nothing leaves `update` alone.
+    fn merge(&mut self, update: impl FnOnce() -> Update);
+}
+
+/// What batches come from and replies go to: a query's [`Run`], or an index's [`Work`].
+pub trait BatchSource {
+    /// Why it ends early.
+    type Error;
+
+    /// Takes the reply to the last batch, or why there is none.
+    ///
+    /// # Errors
+    ///
+    /// Its own, where this ends it.
+    fn take(&mut self, reply: Result<RpcReply, Failure>) -> Result<(), Self::Error>;
+
+    /// What was learned of the endpoints since the last update.
+    fn update(&mut self) -> Update;
+}
+
+impl<Q: Query> BatchSource for Run<Q> {
+    type Error = Q::Error;
+
+    fn take(&mut self, reply: Result<RpcReply, Failure>) -> Result<(), Q::Error> {
+        match reply {
+            Ok(RpcReply { endpoint, status, body }) => {
+                self.answered_by(endpoint);
+                self.feed(Reply { status, body: &body })
+            }
+            Err(failure) => self.fail(failure),
+        }
+    }
+
+    fn update(&mut self) -> Update {
+        Self::update(self)
+    }
+}
+
+impl BatchSource for Work {
+    type Error = IndexError;
+
+    fn take(&mut self, reply: Result<RpcReply, Failure>) -> Result<(), IndexError> {
+        match reply {
+            Ok(RpcReply { status, body, .. }) => self.feed(Reply { status, body: &body }),
+            Err(failure) => self.fail(failure),
+        }
+    }
+
+    fn update(&mut self) -> Update {
+        Self::update(self)
+    }
+}
+
+/// The output of a run.
+///
+/// # Errors
+///
+/// The query's.
+pub async fn drive<Q: Query, H: RpcHost>(mut run: Run<Q>, host: &mut H) -> Result<Q::Output, Q::Error> {
+    loop {
+        run.passed(host.elapsed_ms());
+        match run.step()? {
+            Step::Done(output) => return Ok(output),
+            Step::Send(batch) => {
+                let reply = host.round_trip(&batch, H::HEDGES && run.may_hedge()).await;
+                take(&mut run, reply, host)?;
+            }
+        }
+    }
+}
+
+/// Gives a reply to the source of its batch, and what was learned by it to the host.
+///
+/// # Errors
+///
+/// Those of [`BatchSource::take`].
+pub fn take<S: BatchSource>(
+    source: &mut S,
+    reply: Result<RpcReply, Failure>,
+    host: &mut impl RpcHost,
+) -> Result<(), S::Error> {
+    let taken = source.take(reply);
+    host.merge(|| source.update());
+    taken
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::ready,
+        pin::pin,
+        task::{Context, Poll, Waker},
+    };
+
+    use alloy_primitives::Address;
+    use registry_core::{
+        api::health::Readiness,
+        chain::{Endpoints, Limits, QueryError, RunError},
+        eth::{multicall::CANONICAL_ADDRESS, timestamp::Timestamp},
+    };
+
+    use super::*;
+
+    /// A host of three endpoints, which are unreachable but for the one that answers. Each round trip takes
+    /// `round_trip_ms`.
+    #[derive(Default)]
+    struct Scripted {
+        answers: Option<(usize, RpcReply)>,
+        round_trip_ms: u32,
+        asked: Vec<usize>,
+        merged: usize,
+    }
+
+    impl RpcHost for Scripted {
+        fn elapsed_ms(&self) -> u32 {
+            self.round_trip_ms * u32::try_from(self.asked.len()).unwrap()
+        }
+
+        fn round_trip(&mut self, batch: &Batch, _: bool) -> impl Future<Output = Result<RpcReply, Failure>> {
+            self.asked.push(batch.endpoint);
+            let answer = self.answers.as_ref().filter(|(endpoint, _)| *endpoint == batch.endpoint);
+            ready(answer.map(|(_, reply)| reply.clone()).ok_or(Failure::Unreachable))
+        }
+
+        fn merge(&mut self, _: impl FnOnce() -> Update) {
+            self.merged += 1;
+        }
+    }
+
+    /// The error of a question to the chain, and the endpoints that were asked.
+    fn error(mut host: Scripted) -> (QueryError, Vec<usize>) {
+        let (registry, multicall3, now) = (Address::ZERO, CANONICAL_ADDRESS, Timestamp::default());
+        let question = Readiness { registry, multicall3, now, index: None, kya_source: None };
+        let run = Run::new(question, multicall3, Limits::default()).over(Endpoints::new(3, Some(1)));
+        let Poll::Ready(output) = pin!(drive(run, &mut host)).poll(&mut Context::from_waker(Waker::noop()))
+        else {
+            panic!("the host is never pending");
+        };
+        assert_eq!(host.merged, host.asked.len(), "once after each round trip");
+        (output.unwrap_err(), host.asked)
+    }
+
+    #[test]
+    fn a_run_goes_from_endpoint_to_endpoint() {
+        let (error, asked) = error(Scripted::default());
+        assert!(matches!(error, QueryError::Run(RunError::Unanswered { tried: 3, .. })), "{error:?}");
+        assert_eq!(asked.get(..3), Some([0, 1, 2].as_slice()));
+    }
+
+    #[test]
+    fn a_run_ends_with_its_time() {
+        let round_trip_ms = Limits::default().deadline_ms;
+        let (error, asked) = error(Scripted { round_trip_ms, ..Scripted::default() });
+        assert!(matches!(error, QueryError::Run(RunError::Unanswered { tried: 1, .. })), "{error:?}");
+        assert_eq!(asked, [0]);
+    }
+
+    #[test]
+    fn a_fault_is_that_of_the_endpoint_that_replied() {
+        let reply = RpcReply { endpoint: 2, status: 200, body: b"no JSON".to_vec() };
+        let (_, asked) = error(Scripted { answers: Some((1, reply)), ..Scripted::default() });
+        assert_eq!(asked.get(..3), Some([0, 1, 1].as_slice()), "{asked:?}");
+    }
+}

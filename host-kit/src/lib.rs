@@ -1,0 +1,11 @@
+//! What hosts of `registry-core` share. The core decides what is sent to RPC endpoints and what the replies
+//! mean; a host has the network and the clock.
+//!
+//! [`drive`] runs a query to its end on any [`RpcHost`], native or compiled to wasm. With the feature `native`
+//! there is such a host over reqwest, and size-capped body reading.
+
+mod drive;
+#[cfg(feature = "native")]
+pub mod native;
+
+pub use drive::{BatchSource, RpcHost, RpcReply, drive, take};
