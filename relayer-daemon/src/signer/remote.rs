@@ -7,6 +7,7 @@ use alloy::{
     eips::eip2718::Decodable2718 as _,
     primitives::{Address, Bytes, Signature, U64, U256},
 };
+use host_kit::native::read_body;
 use registry_core::eth::redact::public_origin;
 use reqwest::{Client, Url, redirect};
 use serde::Deserialize;
@@ -92,15 +93,10 @@ impl RemoteSigner {
     async fn post(&self, question: &Value) -> Result<Vec<u8>, SignerError> {
         let unreachable = |_: reqwest::Error| SignerError::Unreachable;
         let request = self.client.post(Url::clone(&self.url)).header("content-type", "application/json");
-        let mut response = request.body(question.to_string()).send().await.map_err(unreachable)?;
+        let response = request.body(question.to_string()).send().await.map_err(unreachable)?;
         let status = response.status();
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
-            if body.len().saturating_add(chunk.len()) > LARGEST_ANSWER {
-                return Err(SignerError::Malformed("too large"));
-            }
-            body.extend_from_slice(&chunk);
-        }
+        let body = read_body(response, LARGEST_ANSWER).await.map_err(unreachable)?;
+        let body = body.ok_or(SignerError::Malformed("too large"))?;
         // An error of JSON-RPC may come with any status.
         let is_refusal =
             || serde_json::from_slice::<Answer>(&body).is_ok_and(|answer| answer.error.is_some());

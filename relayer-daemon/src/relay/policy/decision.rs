@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use alloy::primitives::{B256, Bytes};
+use host_kit::native::read_body;
 use registry_core::forward::ForwardRequest;
 use reqwest::{Client, StatusCode, header::CONTENT_TYPE, redirect};
 use serde::{Deserialize, Serialize};
@@ -148,7 +149,7 @@ impl DecisionClient {
             data: &request.data,
         };
         let body = serde_json::to_vec(&question).map_err(|_| Undecided::Malformed)?;
-        let mut response = self
+        let response = self
             .0
             .post(target.url.clone())
             .header(CONTENT_TYPE, "application/json")
@@ -161,13 +162,7 @@ impl DecisionClient {
         }
         let signature = response.headers().get(SIGNATURE).and_then(|value| value.to_str().ok());
         let signature = signature.unwrap_or_default().to_owned();
-        let mut answer = Vec::new();
-        while let Some(chunk) = response.chunk().await? {
-            if answer.len().saturating_add(chunk.len()) > LARGEST_ANSWER {
-                return Err(Undecided::TooLarge);
-            }
-            answer.extend_from_slice(&chunk);
-        }
+        let answer = read_body(response, LARGEST_ANSWER).await?.ok_or(Undecided::TooLarge)?;
         if !target.secret.verifies(&signature, now, &answer) {
             return Err(Undecided::WronglySigned);
         }
