@@ -46,6 +46,7 @@ fn node(recorded: &Recorded, wrong: Option<Wrong>) -> Node {
 
 /// Asks a node, and one behind it with which nothing is wrong if there are two.
 fn ask(recorded: &Recorded, wrong: Option<Wrong>, endpoints: usize) -> Result<String, Error> {
+    let is_right = wrong.is_none();
     let mut nodes = [node(recorded, wrong), node(recorded, None)];
     let now = Timestamp::from_seconds(number_of(recorded.block["timestamp"].as_str().unwrap()));
     let (route, registry) = (Route::Evidence(recorded.wallet), recorded.registry);
@@ -53,7 +54,9 @@ fn ask(recorded: &Recorded, wrong: Option<Wrong>, endpoints: usize) -> Result<St
     let layout = (recorded.layout != Layout::AGENT_REGISTRY).then_some(recorded.layout);
     let run = Run::new(WithEvidence { question, layout }, CANONICAL_ADDRESS, Limits::default());
     let mut run = run.over(Endpoints::new(endpoints, Some(recorded.chain_id)));
-    finish(&mut run, |batch| nodes[batch.endpoint].reply(batch).0).map(|document| document.body)
+    let document = finish(&mut run, |batch| nodes[batch.endpoint].reply(batch).0)?;
+    assert!(!is_right || nodes[0].round_trips() == 2, "{:?}", nodes[0].log);
+    Ok(document.body)
 }
 
 /// The agent's record, as the storage has it.
