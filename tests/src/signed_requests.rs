@@ -7,8 +7,7 @@ use alloy::primitives::{Address, B256};
 use alloy::signers::SignerSync as _;
 use alloy::signers::local::PrivateKeySigner;
 use anyhow::{Context as _, Result};
-use base64ct::{Base64, Encoding as _};
-use ring::digest::{SHA256, digest};
+use registry_core::gate::{Account, Content, Origin, Request, SigningTerms, Unsigned};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -61,43 +60,19 @@ impl Draft {
     }
 
     /// Signed by a key for an account that may be another: one with code.
-    pub fn sign_for(mut self, key: &PrivateKeySigner, account: Address, chain: u64) -> Signed {
-        let mut components = vec!["@scheme", "@authority", "@method", "@path", "@query"];
-        if !self.body.is_empty() {
-            let digest = Base64::encode_string(digest(&SHA256, self.body.as_bytes()).as_ref());
-            self.headers.push(("content-digest".to_owned(), format!("sha-256=:{digest}:")));
-            components.push("content-digest");
-        }
-        if self.headers.iter().any(|(name, _)| name == "content-type") {
-            components.push("content-type");
-        }
-        let (scheme, authority) = self.origin.split_once("://").expect("an origin has a scheme");
-        let (path, query) = self.target.split_once('?').unwrap_or((&self.target, ""));
-        let mut base = String::new();
-        for component in &components {
-            let value = match *component {
-                "@scheme" => scheme.to_owned(),
-                "@authority" => authority.to_owned(),
-                "@method" => self.method.clone(),
-                "@path" => path.to_owned(),
-                "@query" => format!("?{query}"),
-                name => self.headers.iter().find(|(header, _)| header == name).expect("is there").1.clone(),
-            };
-            base += &format!("\"{component}\": {value}\n");
-        }
-        let quoted: Vec<String> = components.iter().map(|component| format!("\"{component}\"")).collect();
-        let (created, nonce) = (wall_clock(), hex::encode(B256::random()));
-        let input = format!(
-            "({});created={created};expires={};nonce=\"{nonce}\";keyid=\"eip155:{chain}:{:#x}\";tag=\"erc8128\"",
-            quoted.join(" "),
-            created + 60,
-            account,
-        );
-        base += &format!("\"@signature-params\": {input}");
-        let signature = key.sign_message_sync(base.as_bytes()).expect("a key in memory signs");
-        let signature = Base64::encode_string(&signature.as_bytes());
-        self.headers.push(("signature-input".to_owned(), format!("request={input}")));
-        self.headers.push(("signature".to_owned(), format!("request=:{signature}:")));
+    pub fn sign_for(mut self, key: &PrivateKeySigner, address: Address, chain: u64) -> Signed {
+        let (origin, nonce) = (Origin::parse(&self.origin).expect("an origin"), hex::encode(B256::random()));
+        let fields: Vec<(&str, &[u8])> =
+            self.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        let content = Content::Whole(self.body.as_bytes());
+        let request =
+            Request { method: &self.method, origin: &origin, target: &self.target, fields: &fields, content };
+        let account = Account { chain, address };
+        let terms = SigningTerms { account, created: wall_clock(), valid_seconds: 60, nonce: &nonce };
+        let unsigned = Unsigned::new(&request, &terms).expect("a request that can be signed");
+        let signature = key.sign_message_sync(unsigned.message()).expect("a key in memory signs");
+        let headers = unsigned.headers(&signature.as_bytes());
+        self.headers.extend(headers.into_iter().map(|(name, value)| (name.to_owned(), value)));
         Signed { draft: self }
     }
 
