@@ -11,6 +11,7 @@ use std::time::Instant;
 use e2e::client::Client;
 use e2e::fault::{Fault, Rule};
 use e2e::http;
+use e2e::process::wait_until;
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
@@ -36,32 +37,27 @@ async fn a_client_that_polls_gets_each_change_once() {
     let registered = change(&client, &mut cursor).await;
     let provision = json!({ "status": "Active", "decision": "provision" });
     let renew = json!({ "status": "Suspended", "decision": "request_renewal" });
-    assert_eq!((&registered["agentId"], &registered["to"]), (&json!(id), &provision));
-    assert_eq!(registered["from"], Value::Null);
+    assert_eq!((&registered["agentId"], &registered["from"]), (&json!(id), &Value::Null));
+    assert_eq!(registered["to"], provision);
     suspend(&stage.chain, id).await;
-    stage.chain.node.mine(3).await.unwrap();
-    let height = stage.chain.node.height().await.unwrap();
     let suspended = change(&client, &mut cursor).await;
     assert_eq!((&suspended["from"], &suspended["to"]), (&provision, &renew));
-    assert_eq!(suspended["blockNumber"], height - 3, "its own block, not the newest");
-    stage.chain.node.reorganise(4).await.unwrap();
-    let back = change(&client, &mut cursor).await;
-    assert_eq!((&back["from"], &back["to"]), (&renew, &provision));
 
     // An index that dies goes on with the same list.
     stage.kill_index();
     let refused = client.get(&format!("/api/v1/changes?since={cursor}")).await;
     refused.failed(503, "INDEXING");
-    suspend(&stage.chain, id).await;
+    stage.chain.node.reorganise(1).await.unwrap();
     stage.restart_index().await.unwrap();
     stage.index_found().await.unwrap();
-    assert_eq!(change(&client, &mut cursor).await["to"], renew);
-    let first = client.get(&format!("/api/v1/changes?since={began}&limit=3")).await;
+    let back = change(&client, &mut cursor).await;
+    assert_eq!((&back["from"], &back["to"]), (&renew, &provision));
+    let first = client.get(&format!("/api/v1/changes?since={began}&limit=2")).await;
     let next = first.ok()["next"].as_str().unwrap().to_owned();
-    assert_eq!(first.header("link"), format!("</api/v1/changes?since={next}&limit=3>; rel=\"next\""));
-    let rest = client.get(&format!("/api/v1/changes?since={next}&limit=3")).await.ok();
-    assert_eq!((first.ok()["hasMore"].clone(), rest["hasMore"].clone()), (json!(true), json!(false)));
-    assert_eq!((first.ok()["data"].as_array().unwrap().len(), &rest["next"]), (3, &json!(cursor)));
+    assert_eq!(first.header("link"), format!("</api/v1/changes?since={next}&limit=2>; rel=\"next\""));
+    let rest = client.get(&format!("/api/v1/changes?since={next}&limit=2")).await.ok();
+    assert_eq!((&first.ok()["hasMore"], &rest["hasMore"]), (&json!(true), &json!(false)));
+    assert_eq!((&rest["data"], &rest["next"]), (&json!([back]), &json!(cursor)));
 
     let (list, number) = cursor.split_once('-').unwrap();
     let ahead = number.parse::<u64>().unwrap() + 1;
@@ -77,8 +73,8 @@ async fn a_client_that_polls_gets_each_change_once() {
     assert_eq!(known.get(&path).await.status, 304, "a new block is no change");
     let head = client.send(Method::HEAD, &path).await;
     assert_eq!((head.status, &*head.text, head.header("etag")), (200, "", newest.header("etag")));
-    reactivate(&stage.chain, id).await;
-    assert_eq!(known.get(&path).await.ok()["data"][0]["to"], provision);
+    suspend(&stage.chain, id).await;
+    assert_eq!(known.get(&path).await.ok()["data"][0]["to"], renew);
 }
 
 /// A client of a stream, which comes back when it ends.
@@ -219,6 +215,8 @@ async fn a_client_has_as_many_streams_as_it_may_and_room_again_once_they_have_en
     assert_eq!(refused.number("retry-after"), 60);
     // Whether or not the Worker hears that a client has gone, its slots expire.
     drop(open);
-    let mut next = Follower::new(&stage.client);
-    next.until(|follower, _| follower.last_id.is_some()).await;
+    wait_until("room for a stream", WAIT, async || {
+        !Follower::new(&stage.client).block().await.contains("RATE_LIMITED")
+    })
+    .await;
 }

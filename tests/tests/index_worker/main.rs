@@ -6,7 +6,6 @@
 
 mod answers;
 mod changes;
-mod evidence;
 mod followers;
 mod history;
 mod long_list;
@@ -71,8 +70,9 @@ impl Turn {
             *slot = Some(Indexed { stage, usual, now });
         }
         let mut turn = Self(slot);
-        turn.restart_unless(settings).await;
+        // Before a restart: a Worker is not ready without the chain.
         turn.proxy.heal();
+        turn.restart_unless(settings).await;
         turn
     }
 

@@ -16,6 +16,7 @@ use e2e::process::wait_until;
 use e2e::repo;
 use e2e::stage::Stage;
 use futures_util::future::join_all;
+use registry_core::evidence::{self, Expected};
 use registry_core::snapshot::Manifest;
 use serde_json::{Value, json};
 
@@ -86,6 +87,13 @@ async fn cold_wallets_take_no_rpc_call_and_have_the_chains_verdicts() {
     for query in ["?block=3", "?evidence=1"] {
         let answer = client.get(&format!("{}{query}", kya(wallets[0]))).await;
         assert_eq!(answer.header("x-cache"), "MISS", "{query}: {}", answer.text);
+        if query == "?evidence=1" {
+            let number = answer.ok()["verdict"]["asOf"]["blockNumber"].as_u64().unwrap();
+            let hash = stage.chain.node.block(number).await.unwrap()["hash"].clone();
+            let block_hash = serde_json::from_value(hash).unwrap();
+            let expected = Expected { block_hash, wallet: Some(wallets[0]), ..Expected::default() };
+            evidence::verify(&answer.text, &expected).unwrap();
+        }
     }
 }
 
