@@ -289,10 +289,11 @@ mod tests {
 
     #[test]
     fn steps_side_by_side_meet_and_are_listed_in_their_order() {
-        let mut summary = Summary::new(&["meet".into(), "fail".into()]);
+        let mut summary = Summary::new(&["meet".into(), "fail".into()], true);
         let names = ["meet 1", "meet 2", "fails", "unwanted"].map(String::from);
         let both = std::sync::Barrier::new(2);
-        summary.side_by_side(2, &names, |name, output| {
+        let step_of = |name: &String| Step { name: name.clone(), fingerprint: None };
+        summary.side_by_side(2, &names.each_ref(), step_of, |name, output| {
             if name == "fails" {
                 anyhow::bail!("as it should");
             }
@@ -303,6 +304,27 @@ mod tests {
         let rows: Vec<_> =
             summary.rows.iter().map(|row| (row.name.as_str(), row.tally.passed, row.tally.failed)).collect();
         assert_eq!(rows, [("meet 1", 2, 0), ("meet 2", 2, 0), ("fails", 0, 1)]);
+    }
+
+    #[test]
+    fn what_passed_with_the_same_inputs_is_not_repeated_and_what_failed_is() {
+        let name = format!("test of the summary {}", std::process::id());
+        let mut taken = Vec::new();
+        for (inputs, repeats, passes) in [
+            ("one", false, true),
+            ("one", false, true),
+            ("one", true, true),
+            ("two", false, false),
+            ("two", false, true),
+        ] {
+            let step = Step { name: name.clone(), fingerprint: Some(inputs.to_owned()) };
+            let tally = Tally { passed: 7, failed: usize::from(!passes), failures: Vec::new() };
+            let row = Summary::new(&[], repeats).row(step, &mut Vec::new(), |_| Ok(tally));
+            assert_eq!(row.tally.passed, 7, "also of a step that is not repeated");
+            taken.push(row.time.is_some());
+        }
+        assert_eq!(taken, [true, false, true, true, true]);
+        Stamp::new(&format!("tests/{name}"), String::new()).remove().unwrap();
     }
 
     #[test]
