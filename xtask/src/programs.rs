@@ -44,7 +44,11 @@ pub(crate) fn compile() -> Result<Vec<Compiled>> {
         eprintln!("{line}");
         // `  Executable unittests src/lib.rs (target/debug/deps/registry_core-0123)`
         let executable = line.trim_start().strip_prefix("Executable ");
-        if let Some((source, path)) = executable.and_then(|rest| rest.split_once(" (")) {
+        // Examples are compiled, and have no tests.
+        let program = executable
+            .and_then(|rest| rest.split_once(" ("))
+            .filter(|(source, _)| !source.contains("examples/"));
+        if let Some((source, path)) = program {
             let path = root().join(path.trim_end_matches(')'));
             compiled.push(Compiled { source: source.to_owned(), path });
         }
