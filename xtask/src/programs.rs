@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
@@ -26,47 +26,55 @@ const RELAYER: &str = "relayer";
 /// time.
 const WAITING: [(&str, &str); 2] = [(RELAYER, "6"), ("read_api", "4")];
 
-/// A test program as cargo names it.
+/// A test program as cargo describes it.
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Compiled {
-    /// `tests/engine/main.rs`, or `unittests src/lib.rs`.
-    source: String,
+    /// The name of its target.
+    name: String,
+    /// The directory of its package, from the root.
+    package: String,
+    /// Whether it holds the unit tests of a library or a program.
+    is_unit: bool,
     path: PathBuf,
+}
+
+impl Compiled {
+    /// The test program of one of cargo's messages, if it is about one. Examples are compiled with the tests,
+    /// and have none.
+    fn of(message: &str) -> Option<Self> {
+        let (_, profile) = message.split_once(r#""profile":{"#)?;
+        let is_test = profile.split_once('}')?.0.contains(r#""test":true"#);
+        let text = |text: &str, name: &str| {
+            let (_, rest) = text.split_once(&format!(r#""{name}":"#))?;
+            Some(rest.trim_start_matches(['[', '"']).split_once('"')?.0.to_owned())
+        };
+        let (_, target) = message.split_once(r#""target":{"#).filter(|_| is_test)?;
+        let kind = text(target, "kind").filter(|kind| kind != "example")?;
+        let manifest = PathBuf::from(text(message, "manifest_path")?);
+        let package = manifest.parent()?.strip_prefix(root()).ok()?.to_str()?.to_owned();
+        let path = text(message, "executable").filter(|path| path.starts_with('/'))?.into();
+        Some(Self { name: text(target, "name")?, package, is_unit: kind != "test", path })
+    }
 }
 
 /// Compiles all test programs, and the programs that they start.
 pub(crate) fn compile() -> Result<Vec<Compiled>> {
     let mut compile = cargo();
-    compile.args(["all-test", "--no-run", "--color", "never"]).stderr(Stdio::piped());
-    let mut child = compile.spawn().context("cargo cannot be started")?;
+    compile.args(["all-test", "--no-run", "--message-format", "json-render-diagnostics"]);
+    let mut child = compile.stdout(Stdio::piped()).spawn().context("cargo cannot be started")?;
+    let messages = BufReader::new(child.stdout.take().context("a pipe")?).lines();
     let mut compiled = Vec::new();
-    for line in BufReader::new(child.stderr.take().context("a pipe")?).lines() {
-        let line = line?;
-        eprintln!("{line}");
-        // `  Executable unittests src/lib.rs (target/debug/deps/registry_core-0123)`
-        let executable = line.trim_start().strip_prefix("Executable ");
-        // Examples are compiled, and have no tests.
-        let program = executable
-            .and_then(|rest| rest.split_once(" ("))
-            .filter(|(source, _)| !source.contains("examples/"));
-        if let Some((source, path)) = program {
-            let path = root().join(path.trim_end_matches(')'));
-            compiled.push(Compiled { source: source.to_owned(), path });
-        }
+    for message in messages {
+        compiled.extend(Compiled::of(&message?));
     }
     ensure!(child.wait()?.success(), "the tests do not compile");
     run::run(cargo().args(["all-build", "--quiet", "--bins", "--examples"]))?;
     Ok(compiled)
 }
 
-/// A test program.
+/// A test program to run.
 pub(crate) struct Program {
-    /// The name of its target.
-    pub(crate) name: String,
-    /// The directory of its package, from the root.
-    package: String,
-    /// True for the unit tests of a library or a program.
-    is_unit: bool,
-    path: PathBuf,
+    compiled: Compiled,
     /// Of the program, of what it starts and of what it reads.
     fingerprint: String,
 }
@@ -77,60 +85,51 @@ impl Program {
         if compiled.is_empty() {
             return Ok(Vec::new());
         }
-        let packages = packages()?;
         let started = Started::read()?;
-        let program = |compiled| Self::of(compiled, &packages, &started, sources);
+        let program = |compiled: Compiled| {
+            let own = hash(&fs::read(&compiled.path)?);
+            let mut program = Self { compiled, fingerprint: String::new() };
+            let (end_to_end, is_relayer) = (program.is_end_to_end(), program.name() == RELAYER);
+            let others = if end_to_end { started.by(is_relayer) } else { 0 };
+            let read = sources.read_by(end_to_end, is_relayer);
+            program.fingerprint = format!("{own:016x}{others:016x}{read}");
+            Ok(program)
+        };
         compiled.into_iter().map(program).collect()
     }
 
-    fn of(
-        Compiled { source, path }: Compiled,
-        packages: &[Package],
-        started: &Started,
-        sources: &Sources,
-    ) -> Result<Self> {
-        let file = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let (name, _) = file.rsplit_once('-').with_context(|| format!("no name in {file}"))?;
-        let is_unit = source.starts_with("unittests ");
-        let source = source.trim_start_matches("unittests ");
-        let package = packages
-            .iter()
-            .find(|package| package.has(source, name, is_unit))
-            .with_context(|| format!("no package has {source} of {name}"))?;
-        let own = hash(&fs::read(&path)?);
-        let end_to_end = package.directory == TESTS && !is_unit;
-        let is_relayer = name == RELAYER;
-        let others = if end_to_end { started.by(is_relayer) } else { 0 };
-        let read = sources.read_by(end_to_end, is_relayer);
-        let (name, package) = (name.to_owned(), package.directory.clone());
-        Ok(Self { name, package, is_unit, path, fingerprint: format!("{own:016x}{others:016x}{read}") })
+    /// The name of its target.
+    pub(crate) fn name(&self) -> &str {
+        &self.compiled.name
     }
 
     /// Returns whether it needs a chain, Workers or other programs.
     pub(crate) fn is_end_to_end(&self) -> bool {
-        self.package == TESTS && !self.is_unit
+        self.compiled.package == TESTS && !self.compiled.is_unit
     }
 
     /// The step that runs it.
     pub(crate) fn step(&self) -> Step {
-        let name = match (self.is_end_to_end(), self.is_unit) {
-            (true, _) => format!("{END_TO_END}{}", self.name),
-            (false, true) => format!("unit tests: {}", self.name),
-            (false, false) => format!("{}: {}", self.package, self.name),
+        let Compiled { name, package, is_unit, .. } = &self.compiled;
+        let name = match (self.is_end_to_end(), is_unit) {
+            (true, _) => format!("{END_TO_END}{name}"),
+            (false, true) => format!("unit tests: {name}"),
+            (false, false) => format!("{package}: {name}"),
         };
         Step { name, fingerprint: Some(self.fingerprint.clone()) }
     }
 
     /// Runs it as cargo would.
     pub(crate) fn run(&self, output: &mut dyn Write) -> Result<Tally> {
-        if self.package == "relayer-daemon" && !self.is_unit {
+        let Compiled { name, package, is_unit, path } = &self.compiled;
+        if package == "relayer-daemon" && !is_unit {
             // The relayer's store is tested on it.
             debian::install(&debian::POSTGRES)?;
         }
-        let mut tests = command(&self.path);
-        let package = root().join(&self.package);
+        let mut tests = command(path);
+        let package = root().join(package);
         tests.env("CARGO_MANIFEST_DIR", &package).env("E2E_BUILT", "1").current_dir(package);
-        let waiting = WAITING.iter().find(|(name, _)| self.name == *name);
+        let waiting = WAITING.iter().find(|(waits, _)| name == waits);
         if let Some((_, threads)) = waiting.filter(|_| self.is_end_to_end()) {
             tests.env("RUST_TEST_THREADS", threads);
         }
@@ -168,46 +167,32 @@ fn all_of(files: impl Iterator<Item = PathBuf>) -> Result<u64> {
     Ok(hash(&hashes))
 }
 
-/// A package of the workspace.
-struct Package {
-    /// Its directory, from the root.
-    directory: String,
-    /// Its name as a crate's.
-    crate_name: String,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Package {
-    /// Returns whether a test program of this name is compiled from `source` of this package.
-    fn has(&self, source: &str, name: &str, is_unit: bool) -> bool {
-        let directory = root().join(&self.directory);
-        let is_bin = || source.contains("/bin/") || source == "src/main.rs";
-        directory.join(source).is_file()
-            && (!is_unit || name == self.crate_name || (is_bin() && names_bin(&directory, name)))
-    }
-}
-
-/// Returns whether a package has a program of this name: by its file, or by its manifest.
-fn names_bin(directory: &Path, name: &str) -> bool {
-    let manifest = fs::read_to_string(directory.join("Cargo.toml")).unwrap_or_default();
-    ["rs", "main.rs"].iter().any(|end| {
-        let file =
-            if *end == "rs" { format!("src/bin/{name}.rs") } else { format!("src/bin/{name}/main.rs") };
-        directory.join(file).is_file()
-    }) || manifest.contains(&format!("name = \"{}\"", name.replace('_', "-")))
-}
-
-/// The packages at the top of the workspace.
-fn packages() -> Result<Vec<Package>> {
-    let mut packages = Vec::new();
-    for entry in fs::read_dir(root())? {
-        let path = entry?.path();
-        let Ok(manifest) = fs::read_to_string(path.join("Cargo.toml")) else { continue };
-        let name = manifest.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
-        let directory = path.file_name().map(|name| name.to_string_lossy().into_owned());
-        if let (Some(name), Some(directory)) = (name, directory) {
-            packages.push(Package { directory, crate_name: name.replace('-', "_") });
+    #[test]
+    fn test_programs_are_found_in_cargos_messages() {
+        let message = |kind: &str, executable: &str| {
+            let manifest = root().join("core/Cargo.toml");
+            let manifest = manifest.display();
+            format!(
+                r#"{{"reason":"compiler-artifact","package_id":"x","manifest_path":"{manifest}","target":{{"kind":["{kind}"],"crate_types":["bin"],"name":"layers","src_path":"/x.rs","test":true}},"profile":{{"opt_level":"0","test":true}},"features":[],"executable":{executable},"fresh":true}}"#
+            )
+        };
+        for (kind, is_unit) in [("test", false), ("lib", true), ("bin", true)] {
+            let (name, package, path) = ("layers".to_owned(), "core".to_owned(), "/t/layers-1".into());
+            let found = Compiled::of(&message(kind, r#""/t/layers-1""#));
+            assert_eq!(found, Some(Compiled { name, package, is_unit, path }));
+        }
+        for other in [
+            message("example", r#""/t/layers-1""#),
+            message("lib", "null"),
+            // A program, and not its unit tests.
+            message("bin", r#""/t/layers-1""#).replace(r#""opt_level":"0","test":true"#, r#""test":false"#),
+            r#"{"reason":"build-finished","success":true}"#.to_owned(),
+        ] {
+            assert_eq!(Compiled::of(&other), None, "{other}");
         }
     }
-    packages.sort_by(|one, other| one.directory.cmp(&other.directory));
-    Ok(packages)
 }

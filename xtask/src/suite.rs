@@ -138,9 +138,9 @@ fn tests(summary: &mut Summary, sources: &Sources, compiled: Vec<Compiled>) -> R
         count(cargo().args(["all-test", "--doc"]), &mut stdout())
     });
     let (alone, mut together): (Vec<_>, Vec<_>) =
-        end_to_end.into_iter().partition(|program| program.name == UNDER_LOAD);
+        end_to_end.into_iter().partition(|program| program.name() == UNDER_LOAD);
     together.sort_by_key(|program| {
-        LONGEST.iter().position(|name| *name == program.name).unwrap_or(LONGEST.len())
+        LONGEST.iter().position(|name| *name == program.name()).unwrap_or(LONGEST.len())
     });
     for (lanes, programs) in [(LANES, together), (1, alone)] {
         summary.side_by_side(lanes, &programs, Program::step, end_to_end_tests);
@@ -150,7 +150,7 @@ fn tests(summary: &mut Summary, sources: &Sources, compiled: Vec<Compiled>) -> R
 
 /// Runs an end-to-end test program, once the programs that it needs are installed.
 fn end_to_end_tests(program: &Program, output: &mut dyn Write) -> Result<Tally> {
-    for (_, package) in NEEDED.iter().filter(|(test, _)| *test == program.name) {
+    for (_, package) in NEEDED.iter().filter(|(test, _)| *test == program.name()) {
         debian::install(package)?;
     }
     program.run(output)
