@@ -1,7 +1,7 @@
 //! The JSON documents of `service.md`, written from an [`Oracle`](crate::oracle::Oracle)'s facts.
 //!
 //! They show that the parts meet. That each document is right whatever the registry holds is shown against the
-//! model of `core/tests/evm`.
+//! model of `core/tests/engine/evm`.
 
 use std::collections::BTreeMap;
 
