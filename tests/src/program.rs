@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, ensure};
@@ -24,7 +24,9 @@ fn find(program: [&str; 2]) -> Result<PathBuf> {
         return compile(program);
     }
     let here = env::current_exe()?;
-    let target = here.ancestors().nth(2).context("a directory of cargo's")?;
+    // Tests lie in `deps`, below the programs.
+    let is_program = |directory: &&Path| !directory.ends_with("deps");
+    let target = here.ancestors().skip(1).find(is_program).context("a directory of cargo's")?;
     let [kind, name] = program;
     Ok(if kind == "--example" { target.join("examples").join(name) } else { target.join(name) })
 }
