@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use crate::run::{command, output_of, root};
 
@@ -18,8 +18,8 @@ pub(crate) struct Sources {
 impl Sources {
     /// Reads all files.
     pub(crate) fn read() -> Result<Self> {
-        let listed = output_of(command("git").args(["ls-files", "-z", "-co", "--exclude-standard"]))
-            .context("git does not list the sources")?;
+        let listed = output_of(command("git").args(["ls-files", "-z", "-co", "--exclude-standard"]));
+        let listed = listed.unwrap_or_default();
         let mut files = BTreeMap::new();
         for path in listed.split('\0').filter(|path| !path.is_empty()) {
             // A file that was deleted and is not yet committed has no content.
@@ -29,6 +29,11 @@ impl Sources {
         }
         let compiler = output_of(command("rustc").arg("--version")).unwrap_or_default();
         Ok(Self { files, compiler })
+    }
+
+    /// Whether git has listed them; without a checkout of its own it lists none.
+    pub(crate) fn are_known(&self) -> bool {
+        !self.files.is_empty()
     }
 
     /// The fingerprint of what lies below these paths (`.` is everything), of the files at the root, of `xtask`

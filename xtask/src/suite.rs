@@ -50,6 +50,7 @@ pub(crate) fn run_all(arguments: &[String]) -> Result<ExitCode> {
     let words: Vec<String> = arguments.iter().filter(|word| *word != "--all").cloned().collect();
     let repeats = words.len() < arguments.len() || env::var_os("CI").is_some();
     let sources = Sources::read()?;
+    let repeats = repeats || !sources.are_known();
     let [mut summary, mut of_modules] = [(); 2].map(|()| Summary::new(&words, repeats));
     // Side by side: each module is linked by one thread, and cargo locks the directory of each target alone.
     let (compiled, ready) = thread::scope(|scope| {
