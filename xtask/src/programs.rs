@@ -57,6 +57,36 @@ impl Compiled {
     }
 }
 
+/// The names that steps of test programs may have, from the files of the packages: what is wanted by name is
+/// compiled, and nothing else has to be.
+pub(crate) fn names() -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(root())? {
+        let directory = entry?.path();
+        let package = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if !directory.join("src").is_dir() || !directory.join("Cargo.toml").is_file() {
+            continue;
+        }
+        names
+            .extend([format!("unit tests: {package}"), format!("unit tests: {}", package.replace('-', "_"))]);
+        for entry in fs::read_dir(directory.join("tests")).into_iter().flatten() {
+            let path = entry?.path();
+            let name = path.file_stem().unwrap_or_default().to_string_lossy();
+            names.push(step_name(&name, &package, false));
+        }
+    }
+    Ok(names)
+}
+
+/// What the table calls the step of a test program.
+fn step_name(name: &str, package: &str, is_unit: bool) -> String {
+    match (is_unit, package) {
+        (true, _) => format!("unit tests: {name}"),
+        (false, TESTS) => format!("{END_TO_END}{name}"),
+        (false, _) => format!("{package}: {name}"),
+    }
+}
+
 /// Compiles all test programs, and the programs that they start.
 pub(crate) fn compile() -> Result<Vec<Compiled>> {
     let mut compile = cargo();
@@ -111,11 +141,7 @@ impl Program {
     /// The step that runs it.
     pub(crate) fn step(&self) -> Step {
         let Compiled { name, package, is_unit, .. } = &self.compiled;
-        let name = match (self.is_end_to_end(), is_unit) {
-            (true, _) => format!("{END_TO_END}{name}"),
-            (false, true) => format!("unit tests: {name}"),
-            (false, false) => format!("{package}: {name}"),
-        };
+        let name = step_name(name, package, *is_unit);
         Step { name, fingerprint: Some(self.fingerprint.clone()) }
     }
 

@@ -52,16 +52,17 @@ pub(crate) fn run_all(arguments: &[String]) -> Result<ExitCode> {
     let sources = Sources::read()?;
     let repeats = repeats || !sources.are_known();
     let [mut summary, mut of_modules] = [(); 2].map(|()| Summary::new(&words, repeats));
+    let runs_programs = summary.wants_any(&programs::names()?);
     // Side by side: each module is linked by one thread, and cargo locks the directory of each target alone.
     let (compiled, ready) = thread::scope(|scope| {
         let modules = scope.spawn(|| {
             let started = Instant::now();
             setup::setup()?;
             of_modules.took("setup", started.elapsed());
-            modules(&mut of_modules, &sources);
+            modules(&mut of_modules, &sources, runs_programs);
             Ok(())
         });
-        let compiled = native(&mut summary, &sources);
+        let compiled = native(&mut summary, &sources, runs_programs);
         (compiled, modules.join().unwrap_or_else(|panic| resume_unwind(panic)))
     });
     // Without the tools nothing else can succeed.
@@ -72,23 +73,31 @@ pub(crate) fn run_all(arguments: &[String]) -> Result<ExitCode> {
 }
 
 /// Checks and compiles what runs natively.
-fn native(summary: &mut Summary, sources: &Sources) -> Vec<Compiled> {
+fn native(summary: &mut Summary, sources: &Sources, runs_programs: bool) -> Vec<Compiled> {
     summary.step("formatting", None, || check(cargo().args(["fmt", "--all", "--check"])));
     summary.step("clippy", Some(sources.fingerprint(&["."])), || {
         check(cargo().args(["all-clippy", "--all-targets", "--", "-D", "warnings"]))
     });
     let mut compiled = Vec::new();
-    summary.step("compiling the tests", None, || {
-        compiled = programs::compile()?;
-        Ok(Tally::CHECK)
-    });
+    if runs_programs {
+        summary.prepare("compiling the tests", || {
+            compiled = programs::compile()?;
+            Ok(Tally::CHECK)
+        });
+    }
     compiled
 }
 
 /// Checks and builds what runs as wasm or JavaScript, and the contracts.
-fn modules(summary: &mut Summary, sources: &Sources) {
+fn modules(summary: &mut Summary, sources: &Sources, runs_programs: bool) {
     let of = |paths: &[&str]| Some(sources.fingerprint(paths));
-    summary.step("build, and sizes", None, || build::build().map(|()| Tally::CHECK));
+    let build = || build::build().map(|()| Tally::CHECK);
+    if runs_programs {
+        // End-to-end tests start the Workers.
+        summary.prepare("build, and sizes", build);
+    } else {
+        summary.step("build, and sizes", None, build);
+    }
     summary.step("purity of the core", of(&["core", "tests/purity"]), purity);
     let worker = ["core", "edge-shared", "host-kit", "browser/fetch"];
     let page = ["core", "host-kit", "browser"];

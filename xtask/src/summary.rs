@@ -66,6 +66,18 @@ impl Summary {
         Self { rows: Vec::new(), only: only.to_vec(), repeats, started: Instant::now() }
     }
 
+    /// Whether a step of one of these names is wanted.
+    pub(crate) fn wants_any(&self, names: &[String]) -> bool {
+        names.iter().any(|name| self.is_wanted(name))
+    }
+
+    /// Runs a step that others need, whether or not it is wanted for itself.
+    pub(crate) fn prepare(&mut self, name: &str, step: impl FnOnce() -> Result<Tally>) {
+        let only = std::mem::take(&mut self.only);
+        self.step(name, None, step);
+        self.only = only;
+    }
+
     /// Records a preparation, which is no check.
     pub(crate) fn took(&mut self, name: &str, time: Duration) {
         self.rows.push(Row { name: name.to_owned(), tally: Tally::default(), time: Some(time) });
