@@ -24,10 +24,8 @@ const POOL_WATCH: Duration = Duration::from_secs(1);
 /// States of earlier blocks that are kept on disk, beside those in memory: calls at these blocks are answered.
 const PERSISTED_STATES: usize = 200;
 
-/// How long anvil may take to listen.
 const START: Duration = Duration::from_secs(20);
 
-/// How long a transaction may take to be mined.
 const RECEIPT: Duration = Duration::from_secs(60);
 
 /// The id of a local chain, unless another one is asked for.
@@ -44,18 +42,15 @@ pub struct AnvilOptions {
     pub block_time: Option<Duration>,
     /// The chain's id; `None` is [`CHAIN_ID`].
     pub chain_id: Option<u64>,
-    /// Where anvil's output is kept.
     pub log: Option<PathBuf>,
 }
 
 impl AnvilOptions {
-    /// A chain with this genesis time.
     pub fn since(genesis_time: u64) -> Self {
         Self { genesis_time: Some(genesis_time), ..Self::default() }
     }
 }
 
-/// A running anvil.
 #[derive(Debug)]
 pub struct Anvil {
     process: Process,
@@ -63,14 +58,12 @@ pub struct Anvil {
     url: String,
     /// The state of a stopped node.
     state: Option<Value>,
-    /// Ends with the node.
     _pool_watch: JoinSet<()>,
     /// Talks to the node as an unlocked wallet would: transactions go out through `eth_sendTransaction`.
     pub provider: DynProvider,
 }
 
 impl Anvil {
-    /// Starts a node and waits until it listens.
     pub async fn start(options: AnvilOptions) -> Result<Self> {
         let mut spawn = Spawn::new("anvil", repo::node_tool("anvil")?);
         // Without these, states of up to 3,600 blocks stay in the user's home after each killed node: 30 GB
@@ -95,12 +88,10 @@ impl Anvil {
         Ok(Self { process, options, url, state: None, _pool_watch: pool_watch, provider })
     }
 
-    /// The node's JSON-RPC endpoint.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The port the node listens on.
     pub fn port(&self) -> u16 {
         let port = self.url.rsplit(':').next().and_then(|port| port.parse().ok());
         port.expect("the address ends with the port")
@@ -122,7 +113,6 @@ impl Anvil {
         Ok(())
     }
 
-    /// Any JSON-RPC call.
     pub async fn request<T>(&self, method: &'static str, params: Value) -> Result<T>
     where
         T: serde::de::DeserializeOwned + std::fmt::Debug + Send + Sync + Unpin + 'static,
@@ -130,7 +120,6 @@ impl Anvil {
         self.provider.raw_request(method.into(), params).await.with_context(|| format!("{method} failed"))
     }
 
-    /// A JSON-RPC call without a result of interest.
     pub async fn command(&self, method: &'static str, params: Value) -> Result<()> {
         self.request::<Value>(method, params).await.map(drop)
     }
@@ -140,7 +129,6 @@ impl Anvil {
         self.request("eth_getBlockByNumber", json!([number.into(), false])).await
     }
 
-    /// Sends a transaction and waits for its receipt.
     pub async fn execute(&self, request: TransactionRequest) -> Result<TransactionReceipt> {
         let hash = *self.provider.send_transaction(request).await?.tx_hash();
         // alloy's own wait runs on one runtime; tests with a chain in common have several.
@@ -148,17 +136,14 @@ impl Anvil {
         Ok(eventually("mined", RECEIPT, mined).await??)
     }
 
-    /// The newest block's number.
     pub async fn height(&self) -> Result<u64> {
         Ok(self.provider.get_block_number().await?)
     }
 
-    /// The latest block's time, unix seconds.
     pub async fn time(&self) -> Result<u64> {
         quantity(&self.block(BlockNumberOrTag::Latest).await?["timestamp"]).context("a block has a time")
     }
 
-    /// Reorganises the chain: replaces its newest `depth` blocks by empty ones.
     pub async fn reorganise(&self, depth: u64) -> Result<()> {
         self.command("anvil_reorg", json!([depth, []])).await
     }
@@ -176,13 +161,11 @@ impl Anvil {
         self.command("evm_setNextBlockTimestamp", json!([unix_seconds])).await
     }
 
-    /// Moves the clock forward and mines a block there.
     pub async fn advance(&self, seconds: u64) -> Result<()> {
         self.command("evm_increaseTime", json!([seconds])).await?;
         self.mine(1).await
     }
 
-    /// Mines blocks.
     pub async fn mine(&self, blocks: u64) -> Result<()> {
         self.command("anvil_mine", json!([format!("{blocks:#x}")])).await
     }
@@ -192,17 +175,14 @@ impl Anvil {
         self.command("evm_setAutomine", json!([on])).await
     }
 
-    /// Sets an account's balance in wei.
     pub async fn set_balance(&self, account: Address, wei: U256) -> Result<()> {
         self.command("anvil_setBalance", json!([account, wei])).await
     }
 
-    /// Puts code at an address.
     pub async fn set_code(&self, account: Address, code: &Bytes) -> Result<()> {
         self.command("anvil_setCode", json!([account, code])).await
     }
 
-    /// The process behind the node, for its log and for signals.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }
@@ -309,7 +289,6 @@ pub fn quantity(value: &Value) -> Option<u64> {
     u64::from_str_radix(value.as_str()?.strip_prefix("0x")?, 16).ok()
 }
 
-/// The wall clock, unix seconds.
 pub fn wall_clock() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs()
 }

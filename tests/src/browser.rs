@@ -13,7 +13,6 @@ use crate::process::Spawn;
 use crate::repo;
 use crate::stack::Stack;
 
-/// How long a whole run may take before it is taken for stuck.
 const PATIENCE: Duration = Duration::from_secs(900);
 
 /// The main function of a test program: starts a [`Stack`] and runs the tests of these directories on it, one

@@ -6,6 +6,8 @@ use alloy::rpc::client::BatchRequest;
 use alloy::rpc::types::{BlockNumberOrTag, TransactionReceipt, TransactionRequest};
 use alloy::sol_types::SolCall;
 use anyhow::{Result, bail, ensure};
+use registry_core::eth::abi::{AgentRecord, IAgentRegistry};
+use registry_core::eth::timestamp::Timestamp;
 use serde_json::{Value, json};
 
 use crate::anvil::{Anvil, AnvilOptions, dev_account, dev_key};
@@ -18,26 +20,29 @@ const WRITE_GAS: u64 = 2_000_000;
 /// Writes per JSON-RPC batch and block.
 const WRITES_PER_BLOCK: usize = 250;
 
+/// The statuses of agents, as the contract numbers them.
+pub const STATUSES: [&str; 4] = ["Active", "Suspended", "Revoked", "Terminated"];
+
+/// Unix seconds as documents have them.
+pub fn time(unix_seconds: u64) -> String {
+    Timestamp::from_seconds(unix_seconds).to_string()
+}
+
 /// A node with the contracts deployed by its first account, which therefore owns the registry.
 #[derive(Debug)]
 pub struct Chain {
-    /// The node underneath.
     pub node: Anvil,
-    /// Where the contracts are.
     pub contracts: Deployment,
 }
 
 /// One transaction to the registry, for [`Chain::send_all`].
 #[derive(Debug, Clone)]
 pub struct Write {
-    /// Its sender: an account the node has unlocked.
     pub from: Address,
-    /// The calldata.
     pub data: Bytes,
 }
 
 impl Write {
-    /// `call`, sent by `from`.
     pub fn new(from: Address, call: &impl SolCall) -> Self {
         Self { from, data: call.abi_encode().into() }
     }
@@ -52,17 +57,30 @@ impl Chain {
         Ok(Self { node, contracts })
     }
 
-    /// The registry's owner, and the account that deployed it.
     pub fn owner(&self) -> Address {
         dev_account(0)
     }
 
-    /// Reads a contract at the latest block.
     pub async fn read<C: SolCall>(&self, to: Address, call: C) -> Result<C::Return> {
         let request = TransactionRequest::default().to(to).input(Bytes::from(call.abi_encode()).into());
         // Without a block the call would be of the pending block, and its time goes on with the clock.
         let answer = self.node.provider.call(request).latest().await?;
         Ok(C::abi_decode_returns(&answer)?)
+    }
+
+    /// The number of agents.
+    pub async fn total(&self) -> Result<u64> {
+        Ok(self.read(self.contracts.registry, IAgentRegistry::nextAgentIdCall {}).await?.to::<u64>() - 1)
+    }
+
+    /// All agents, as the contract's own function tells them one by one; `id` is at `id - 1`.
+    pub async fn agents(&self) -> Result<Vec<AgentRecord>> {
+        let mut agents = Vec::new();
+        for id in 1..=self.total().await? {
+            let call = IAgentRegistry::getAgentCall { agentId: U256::from(id) };
+            agents.push(self.read(self.contracts.registry, call).await?);
+        }
+        Ok(agents)
     }
 
     /// Sends one call to the registry and waits for its block.

@@ -25,14 +25,10 @@ pub struct Client {
     pub(crate) log: Option<PathBuf>,
 }
 
-/// A complete response.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// The HTTP status.
     pub status: u16,
-    /// The headers.
     pub headers: HeaderMap,
-    /// The body.
     pub text: String,
 }
 
@@ -50,17 +46,14 @@ impl Client {
         self
     }
 
-    /// Where the server is.
     pub fn base(&self) -> &str {
         &self.base
     }
 
-    /// The same client at another address.
     pub fn at(&self, address: impl Into<IpAddr>) -> Self {
         self.with("cf-connecting-ip", &address.into().to_string())
     }
 
-    /// The same client, sending one more header.
     pub fn with(&self, name: &'static str, value: &str) -> Self {
         let mut changed = self.clone();
         let value = HeaderValue::from_str(value).expect("a header value");
@@ -68,17 +61,14 @@ impl Client {
         changed
     }
 
-    /// `GET path`.
     pub async fn get(&self, path: &str) -> Answer {
         self.send(Method::GET, path).await
     }
 
-    /// `POST path` with a body of that media type.
     pub async fn post(&self, path: &str, content_type: &str, body: impl Into<Body>) -> Answer {
         self.send_with_id(Method::POST, path, Some((content_type, body.into()))).await
     }
 
-    /// Any method without a body.
     pub async fn send(&self, method: Method, path: &str) -> Answer {
         self.send_with_id(method, path, None).await
     }
@@ -130,12 +120,10 @@ pub async fn concurrently<P: Into<String>>(requests: impl Iterator<Item = (&Clie
 }
 
 impl Answer {
-    /// The body as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
     }
 
-    /// The body of a 200.
     pub fn ok(&self) -> Value {
         assert_eq!(self.status, 200, "{}", self.text);
         self.json()
@@ -164,7 +152,6 @@ impl Answer {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    /// A header that is a whole number.
     pub fn number(&self, name: &str) -> u64 {
         self.header(name).parse().unwrap_or_else(|_| panic!("{name}: {:?}", self.headers))
     }
@@ -175,6 +162,19 @@ pub fn assert_has(document: &Value, fields: Value, context: &str) {
     for (name, expected) in fields.as_object().expect("an object of fields") {
         assert_eq!(&document[name], expected, "{context}: {name} of {document}");
     }
+}
+
+/// A document without these fields, at any depth: they change with the clock.
+pub fn without(mut document: Value, fields: &[&str]) -> Value {
+    match &mut document {
+        Value::Object(all) => {
+            all.retain(|name, _| !fields.contains(&name.as_str()));
+            all.values_mut().for_each(|value| *value = without(value.take(), fields));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| *item = without(item.take(), fields)),
+        _ => {}
+    }
+    document
 }
 
 /// Checks that no answer, with its headers, and no line of a log contains one of the secrets.

@@ -67,7 +67,6 @@ impl DaemonOptions {
         self.without("RELAYER_KEY").var("RELAYER_KEYS_DIR", dir.display())
     }
 
-    /// Sets one variable, in place of an earlier value.
     pub fn var(mut self, name: &'static str, value: impl Display) -> Self {
         self = self.without(name);
         self.vars.push((name, value.to_string()));
@@ -80,7 +79,6 @@ impl DaemonOptions {
         self
     }
 
-    /// Keeps what it prints in this file.
     pub fn log_to(self, log: Option<PathBuf>) -> Self {
         Self { log, ..self }
     }
@@ -95,7 +93,6 @@ impl DaemonOptions {
         Self { data: Arc::new(TempDir::new().expect("a temporary directory")), ..self }
     }
 
-    /// Where the journal is.
     pub fn data_dir(&self) -> &Path {
         self.data.path()
     }
@@ -140,7 +137,6 @@ impl DaemonOptions {
         self.run("check", &[]).await
     }
 
-    /// Starts `relayer-daemon drain`.
     pub fn drain(&self) -> Result<Process> {
         self.spawn("drain")?.start()
     }
@@ -205,17 +201,14 @@ impl Daemon {
         Ok(printed)
     }
 
-    /// Its address.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The process, for signals, limits and its end.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }
 
-    /// All it has printed.
     pub fn log(&self) -> String {
         self.process.log()
     }

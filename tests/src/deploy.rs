@@ -23,12 +23,9 @@ pub const MULTICALL3: Address = address!("0xcA11bde05977b3631167028862bE2a173976
 /// How long a real chain may take to mine one of the two deployments.
 const RECEIPT: Duration = Duration::from_secs(180);
 
-/// The addresses a Worker and a relayer need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deployment {
-    /// The agent registry.
     pub registry: Address,
-    /// The forwarder the registry trusts.
     pub forwarder: Address,
 }
 

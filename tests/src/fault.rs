@@ -13,9 +13,7 @@ use crate::proxy::Node;
 pub enum Fault {
     /// The post gets this HTTP status and body; the node is not asked.
     Status {
-        /// The HTTP status.
         status: u16,
-        /// The body.
         body: String,
         /// Seconds in a `Retry-After` header.
         retry_after: Option<u64>,
@@ -36,27 +34,17 @@ pub enum Fault {
     Delay(Duration),
     /// The call gets this JSON-RPC error; the node is not asked.
     Error {
-        /// The JSON-RPC error code.
         code: i64,
-        /// Its message.
         message: String,
         /// Its data; `Null` leaves the field out.
         data: Value,
     },
     /// The node does what it was asked, and answers this JSON-RPC error all the same.
-    ErrorAfterwards {
-        /// The JSON-RPC error code.
-        code: i64,
-        /// Its message.
-        message: String,
-    },
+    ErrorAfterwards { code: i64, message: String },
     /// The call gets this result; the node is not asked.
     Result(Value),
     /// The node is behind: it knows no block above `head`, and its `latest` is that one.
-    Stale {
-        /// The number of the last block it knows.
-        head: u64,
-    },
+    Stale { head: u64 },
     /// The node's answer has no end: a JSON text that goes on until the connection is closed.
     Endless,
     /// The node is as far behind the chain as this, in blocks.
@@ -91,7 +79,6 @@ impl Fault {
         Self::Error { code, message: message.into(), data: Value::Null }
     }
 
-    /// Whether it takes the whole post or one call.
     pub fn reach(&self) -> Reach {
         match self {
             Self::Error { .. }
@@ -146,7 +133,6 @@ async fn listed(call: &Value, node: &Node, is_listed: impl Fn(&Value) -> bool) -
     Ok(answer)
 }
 
-/// A JSON-RPC error.
 fn error(call: &Value, code: i64, message: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": call["id"], "error": {"code": code, "message": message}})
 }
@@ -212,12 +198,10 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// `fault` for every call, whatever its method.
     pub fn any(fault: Fault) -> Self {
         Self { method: None, containing: None, skip: 0, times: usize::MAX, every: 1, fault }
     }
 
-    /// `fault` for every call of `method`.
     pub fn on(method: &str, fault: Fault) -> Self {
         Self { method: Some(method.into()), ..Self::any(fault) }
     }
@@ -246,7 +230,6 @@ impl Rule {
         self
     }
 
-    /// Strikes once.
     pub fn once(self) -> Self {
         self.times(1)
     }

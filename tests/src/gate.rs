@@ -3,28 +3,20 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
-use axum::Router;
-use axum::body::Bytes;
-use axum::extract::State;
-use axum::http::request::Parts;
 use rustix::process::Signal;
-use tokio::task::JoinSet;
 
-use crate::guarded::{listen, serve};
+use crate::hooks::{Delivery, Receiver, Reply};
 use crate::process::{Process, Spawn};
 use crate::{http, program};
 
 /// The origin of the services that the tests' gates guard.
 pub const ORIGIN: &str = "http://api.example";
 
-/// How long the gate may take to check its surroundings and listen.
 const START: Duration = Duration::from_secs(30);
 
-/// A running gate; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Gate {
     process: Process,
@@ -37,7 +29,7 @@ impl Gate {
         Self::start_program(binary()?, configuration).await
     }
 
-    /// Starts another build of it.
+    /// The same of another build.
     pub async fn start_program(program: PathBuf, configuration: &str) -> Result<Self> {
         Self::announced(spawn(program, "serve", configuration)?).await
     }
@@ -61,12 +53,10 @@ impl Gate {
         Ok((status.success(), process.log()))
     }
 
-    /// Its address.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// All it has printed.
     pub fn log(&self) -> String {
         self.process.log()
     }
@@ -78,7 +68,6 @@ impl Gate {
         text.lines().find_map(|line| line.strip_prefix(words)?.trim().parse().ok())
     }
 
-    /// Sends SIGTERM and waits for the end.
     pub async fn terminate(mut self) -> Result<ExitStatus> {
         self.process.signal(Signal::TERM)?;
         self.process.exited(START).await
@@ -109,61 +98,21 @@ pub async fn start_example(configuration: &str) -> Result<(Process, String)> {
 }
 
 /// A service that answers every request with 200, and remembers them.
-#[derive(Debug)]
-pub struct Service {
-    url: String,
-    received: Arc<Mutex<Vec<Received>>>,
-    _server: JoinSet<()>,
-}
-
-/// A request as it reached the service.
-#[derive(Debug, Clone)]
-pub struct Received {
-    /// The method.
-    pub method: String,
-    /// The path and query.
-    pub target: String,
-    /// The headers, with names in lower case.
-    pub headers: Vec<(String, String)>,
-    /// The content.
-    pub body: Bytes,
-}
-
-impl Received {
-    /// The values of a header.
-    pub fn header(&self, name: &str) -> Vec<&str> {
-        self.headers.iter().filter(|(header, _)| header == name).map(|(_, value)| value.as_str()).collect()
-    }
-}
+pub struct Service(Receiver);
 
 impl Service {
-    /// Listens on a free port.
     pub async fn start() -> Result<Self> {
-        let received = Arc::default();
-        let app = Router::new().fallback(remember).with_state(Arc::clone(&received));
-        let (listener, url) = listen(0).await?;
-        Ok(Self { url, received, _server: serve(listener, app) })
+        let receiver = Receiver::start().await?;
+        receiver.answer_by(|_| Reply { body: "served".to_owned(), ..Reply::status(200) });
+        Ok(Self(receiver))
     }
 
-    /// Its address.
     pub fn url(&self) -> &str {
-        &self.url
+        self.0.url()
     }
 
     /// The requests since the last call.
-    pub fn take(&self) -> Vec<Received> {
-        std::mem::take(&mut *self.received.lock().unwrap_or_else(PoisonError::into_inner))
+    pub fn take(&self) -> Vec<Delivery> {
+        self.0.take()
     }
-}
-
-async fn remember(
-    received: State<Arc<Mutex<Vec<Received>>>>,
-    Parts { method, uri, headers, .. }: Parts,
-    body: Bytes,
-) -> &'static str {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let headers = headers.iter().map(|(name, value)| (name.to_string(), text(value.as_bytes()))).collect();
-    let request = Received { method: method.to_string(), target: uri.to_string(), headers, body };
-    received.lock().unwrap_or_else(PoisonError::into_inner).push(request);
-    "served"
 }

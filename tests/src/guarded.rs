@@ -18,7 +18,6 @@ use tokio::task::JoinSet;
 
 use crate::chain::Chain;
 
-/// A running service; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Guarded {
     url: String,
@@ -52,7 +51,6 @@ impl Guarded {
         Ok(Self { url, _server: serve(listener, app) })
     }
 
-    /// Its address.
     pub fn url(&self) -> &str {
         &self.url
     }

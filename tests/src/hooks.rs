@@ -1,4 +1,4 @@
-//! A receiver of webhooks: it remembers what it was sent, and answers as it is told to.
+//! A receiver of webhooks, and of requests that a gate admits: it remembers what it was sent, and answers as it is told to.
 //!
 //! Signatures are made and checked here as the relayer's README describes them, not by the relayer's code.
 
@@ -9,7 +9,8 @@ use alloy::hex;
 use anyhow::Result;
 use axum::Router;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use ring::hmac;
 use serde_json::Value;
@@ -20,28 +21,24 @@ use crate::guarded::{listen, serve};
 /// The header with a webhook's timestamp and signature.
 const SIGNATURE: &str = "x-relayer-signature";
 
-/// The signature header of a body.
 fn sign(secret: &str, timestamp: &str, body: &str) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     let tag = hmac::sign(&key, format!("{timestamp}.{body}").as_bytes());
     format!("t={timestamp},v1={}", hex::encode(tag))
 }
 
-/// A webhook that came in.
 #[derive(Debug, Clone)]
 pub struct Delivery {
+    pub method: String,
     /// The path that it was posted to.
     pub path: String,
-    /// Its headers.
     pub headers: HeaderMap,
-    /// Its body.
     pub body: String,
     /// When it was there.
     pub at: Instant,
 }
 
 impl Delivery {
-    /// The body as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).expect("a webhook's body is JSON")
     }
@@ -49,6 +46,11 @@ impl Delivery {
     /// A header, `""` where it is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    /// All values of a header.
+    pub fn values(&self, name: &str) -> Vec<&str> {
+        self.headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect()
     }
 
     fn timestamp(&self) -> &str {
@@ -61,21 +63,15 @@ impl Delivery {
     }
 }
 
-/// The answer to a webhook.
 #[derive(Debug, Clone)]
 pub struct Reply {
-    /// Its status.
     pub status: u16,
-    /// Its body.
     pub body: String,
-    /// Its signature's header.
     pub signature: String,
-    /// How long it takes.
     pub after: Duration,
 }
 
 impl Reply {
-    /// An empty answer with this status, at once.
     pub fn status(status: u16) -> Self {
         Self { status, body: String::new(), signature: String::new(), after: Duration::ZERO }
     }
@@ -111,7 +107,6 @@ impl Receiver {
         Ok(Self { url, shared, _server: serve(listener, app) })
     }
 
-    /// Its address, without a path.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -125,14 +120,21 @@ impl Receiver {
     pub fn deliveries(&self) -> Vec<Delivery> {
         lock(&self.shared).deliveries.clone()
     }
+
+    /// What came in since the last call.
+    pub fn take(&self) -> Vec<Delivery> {
+        std::mem::take(&mut lock(&self.shared).deliveries)
+    }
 }
 
 fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn answer(shared: State<Arc<Mutex<Shared>>>, uri: Uri, headers: HeaderMap, body: String) -> Response {
-    let delivery = Delivery { path: uri.path().to_owned(), headers, body, at: Instant::now() };
+async fn answer(shared: State<Arc<Mutex<Shared>>>, request: Parts, body: String) -> Response {
+    let Parts { method, uri, headers, .. } = request;
+    let (method, path) = (method.to_string(), uri.path().to_owned());
+    let delivery = Delivery { method, path, headers, body, at: Instant::now() };
     let reply = {
         let mut shared = lock(&shared);
         shared.deliveries.push(delivery);

@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 use crate::process::{Process, Spawn, eventually, free_port};
 use crate::{http, python, repo};
 
-/// How long a program may take to listen, or to answer.
 const START: Duration = Duration::from_secs(60);
 
 /// The length of a secp256k1 public key at the end of its SubjectPublicKeyInfo: x and y.
@@ -33,7 +32,6 @@ pub struct Kms {
 }
 
 impl Kms {
-    /// Starts it and makes a key.
     pub async fn start() -> Result<Self> {
         let python = python::programs("moto").await?.join("python");
         let script = repo::root().join("tests/moto/server.py");
@@ -67,7 +65,6 @@ impl Kms {
         self.process.signal(if paused { Signal::STOP } else { Signal::CONT })
     }
 
-    /// Takes its keys away for good.
     pub async fn forget_keys(&self) -> Result<()> {
         let reset = format!("{}/moto-api/reset", self.url);
         http::client(START).post(reset).send().await?.error_for_status().map(drop).map_err(Into::into)
@@ -108,7 +105,6 @@ impl RemoteSigner {
         Ok(Self { _process: process, url })
     }
 
-    /// Its address.
     pub fn url(&self) -> &str {
         &self.url
     }

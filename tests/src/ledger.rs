@@ -16,9 +16,7 @@ use crate::chain::Chain;
 /// One mined transaction of an account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mined {
-    /// Its hash.
     pub hash: B256,
-    /// Its block.
     pub block: u64,
     /// What was paid for it, wei.
     pub paid_wei: u128,

@@ -15,14 +15,10 @@ pub const CONNECTIONS: usize = 16;
 /// Attempts before lost requests are the server's fault.
 const ATTEMPTS: usize = 3;
 
-/// What a server did under load.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
-    /// Requests answered in a second.
     pub per_second: f64,
-    /// Half of the answers came within this time.
     pub p50: Duration,
-    /// 99 of 100 did.
     pub p99: Duration,
     /// Processor time of the server for one request.
     pub cpu: Duration,

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// How long the server may take to start.
 const START: Duration = Duration::from_secs(60);
 
 /// Ends the server with the process that holds the other end of the pipe on stdin, and deletes its files.
@@ -24,7 +23,6 @@ read -r _
 rm -rf -- "$2"
 "#;
 
-/// A running server.
 #[derive(Debug)]
 pub struct Postgres {
     programs: PathBuf,

@@ -23,7 +23,6 @@ use crate::repo;
 /// How long a child may take to leave after SIGTERM before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How often a condition is looked at again.
 const POLL: Duration = Duration::from_millis(25);
 
 /// The lines of a log that go into an error message.
@@ -81,31 +80,26 @@ impl Spawn {
         self.scratch.path()
     }
 
-    /// Appends one argument.
     pub fn arg(mut self, arg: impl AsRef<std::ffi::OsStr>) -> Self {
         self.command.arg(arg);
         self
     }
 
-    /// Appends arguments.
     pub fn args<S: AsRef<std::ffi::OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
         self.command.args(args);
         self
     }
 
-    /// Sets one environment variable; the others are inherited.
     pub fn env(mut self, key: &str, value: impl AsRef<std::ffi::OsStr>) -> Self {
         self.command.env(key, value);
         self
     }
 
-    /// Removes one environment variable.
     pub fn env_remove(mut self, key: &str) -> Self {
         self.command.env_remove(key);
         self
     }
 
-    /// The child's working directory.
     pub fn dir(mut self, dir: impl AsRef<Path>) -> Self {
         self.command.current_dir(dir);
         self
@@ -123,7 +117,6 @@ impl Spawn {
         self
     }
 
-    /// Starts the child.
     pub fn start(mut self) -> Result<Process> {
         let log_path = match self.output {
             Output::Scratch => Some(self.scratch.path().join("log")),
@@ -161,7 +154,6 @@ impl Process {
         self.child.id()
     }
 
-    /// The directory that goes with the child.
     pub fn scratch(&self) -> &Path {
         self.scratch.path()
     }
@@ -188,7 +180,6 @@ impl Process {
             .collect()
     }
 
-    /// The exit status, once the child itself has ended.
     pub fn exit_status(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
     }
@@ -220,7 +211,6 @@ impl Process {
         }
     }
 
-    /// Waits until the child has ended by itself.
     pub async fn exited(&mut self, within: Duration) -> Result<ExitStatus> {
         let exited = eventually("ended", within, async || self.exit_status().transpose()).await.flatten();
         exited.map_err(|error| self.with_last_lines(error))
@@ -285,7 +275,6 @@ pub(crate) async fn output(command: &mut tokio::process::Command) -> Result<Vec<
     Ok(output.stdout)
 }
 
-/// Waits until `probe` returns something.
 pub async fn eventually<T>(
     what: &str,
     within: Duration,

@@ -33,7 +33,6 @@ pub struct Post {
     pub methods: Vec<String>,
     /// The `Authorization` header; empty without one.
     pub authorization: String,
-    /// When it arrived.
     pub at: Instant,
     /// The node's answer, once there is one.
     pub answer: Arc<OnceLock<Answered>>,
@@ -42,9 +41,7 @@ pub struct Post {
 /// What the node answered a post with, before any fault changed it.
 #[derive(Debug, Clone, Copy)]
 pub struct Answered {
-    /// When it was there.
     pub at: Instant,
-    /// The body's length.
     pub bytes: u64,
 }
 
@@ -88,7 +85,6 @@ impl Proxy {
         Self::start_on(0, upstream).await
     }
 
-    /// Listens on `port`.
     pub async fn start_on(port: u16, upstream: &str) -> Result<Self> {
         let shared = Arc::new(Shared {
             upstream: upstream.to_owned(),
@@ -109,7 +105,6 @@ impl Proxy {
         Ok(Self { url: format!("http://127.0.0.1:{port}"), shared, _server: server })
     }
 
-    /// Where clients send their posts.
     pub fn url(&self) -> &str {
         &self.url
     }

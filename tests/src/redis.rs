@@ -7,7 +7,6 @@ use tokio::process::Command;
 use crate::process::{Process, Spawn, free_port, output};
 use crate::servers::listening;
 
-/// A running server; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Redis {
     process: Process,
@@ -21,7 +20,6 @@ impl Redis {
         Ok(Self { process: start(port, options).await?, port })
     }
 
-    /// Its address.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
@@ -31,7 +29,6 @@ impl Redis {
         self.process.kill();
     }
 
-    /// Starts it again at the same address.
     pub async fn go_on(&mut self) -> Result<()> {
         self.process = start(self.port, &[]).await?;
         Ok(())

@@ -27,9 +27,7 @@ const JSON: &str = "application/json";
 /// The forwarder and the registry of one chain: what requests are made for.
 #[derive(Debug, Clone)]
 pub struct Desk {
-    /// The forwarder's EIP-712 domain.
     pub domain: Eip712Domain,
-    /// The registry.
     pub registry: Address,
 }
 
@@ -60,7 +58,6 @@ impl Desk {
         Signed { id, signed }
     }
 
-    /// A signed call of the registry.
     pub fn request(&self, signer: &PrivateKeySigner, nonce: u64, call: &impl SolCall) -> Signed {
         self.sign(signer, self.draft(signer, nonce, call))
     }
@@ -84,7 +81,6 @@ pub fn register(wallet: Address) -> IAgentRegistry::registerAgentCall {
     }
 }
 
-/// An attestation for an agent.
 pub fn attest(agent: u64) -> IAgentRegistry::attestComplianceCall {
     IAgentRegistry::attestComplianceCall { agentId: U256::from(agent) }
 }
@@ -92,9 +88,7 @@ pub fn attest(agent: u64) -> IAgentRegistry::attestComplianceCall {
 /// A signed request and its digest, which is the relay's id.
 #[derive(Debug, Clone)]
 pub struct Signed {
-    /// The EIP-712 digest.
     pub id: B256,
-    /// What is signed.
     pub signed: SignedRequest,
 }
 
@@ -151,12 +145,10 @@ impl Client {
         Self { http: http.expect("a client"), ..self.clone() }
     }
 
-    /// A body posted to `/relay`.
     pub async fn post_relay(&self, body: impl Into<Body>) -> Answer {
         self.post("/relay", JSON, body).await
     }
 
-    /// A signed request posted to `/relay`.
     pub async fn relay(&self, request: &Signed) -> Answer {
         self.post_relay(request.body().to_string()).await
     }

@@ -10,7 +10,6 @@ use alloy::primitives::Bytes;
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
-/// The repository's root.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
@@ -18,7 +17,6 @@ pub fn root() -> PathBuf {
         .to_path_buf()
 }
 
-/// A program of `node_modules/.bin`.
 pub fn node_tool(name: &str) -> Result<PathBuf> {
     let path = root().join("node_modules/.bin").join(name);
     ensure!(path.exists(), "{name} is not installed: run `cargo xtask setup`");

@@ -25,7 +25,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::Nginx, Self::Caddy, Self::Envoy];
 
     /// The documented configuration of the gate beside this proxy, for `origin`, this chain and registry.

@@ -26,22 +26,18 @@ const MARGIN: u64 = 30;
 pub struct Showcase {
     /// The story's names, and the ids the registry gave them.
     pub ids: BTreeMap<String, u64>,
-    /// The number of agents.
     pub total: u64,
 }
 
 impl Showcase {
-    /// The id of an agent of the story.
     pub fn id(&self, agent: &str) -> u64 {
         *self.ids.get(agent).unwrap_or_else(|| panic!("the story has no {agent}"))
     }
 
-    /// The path of an agent of the story.
     pub fn path(&self, agent: &str) -> String {
         format!("/api/v1/agent/{}", self.id(agent))
     }
 
-    /// The path of the lineage below an agent of the story.
     pub fn lineage(&self, agent: &str) -> String {
         self.path(agent) + "/lineage"
     }
@@ -60,7 +56,6 @@ pub async fn chain_of_one() -> Result<Chain> {
     Ok(chain)
 }
 
-/// A chain with the showcase on it.
 pub async fn showcase_chain() -> Result<(Chain, Showcase)> {
     let chain = Chain::start(AnvilOptions::since(showcase_genesis())).await?;
     let showcase = showcase(&chain).await?;
@@ -81,8 +76,7 @@ pub fn wallet(agent: &str) -> PrivateKeySigner {
 /// Fills an empty registry with the showcase, on a chain that began before [`showcase_genesis`]. The chain
 /// ends a little behind the wall clock.
 pub async fn showcase(chain: &Chain) -> Result<Showcase> {
-    let next = chain.read(chain.contracts.registry, IAgentRegistry::nextAgentIdCall {}).await?;
-    ensure!(next == U256::ONE, "the registry is not empty");
+    ensure!(chain.total().await? == 0, "the registry is not empty");
     chain
         .send(chain.owner(), IAgentRegistry::setRegulatorCall { account: dev_account(1), isRegulator: true })
         .await?;
@@ -117,8 +111,7 @@ pub async fn relayed(chain: &Chain, daemon: &Daemon, showcase: &mut Showcase) ->
 /// Adds `count` agents as fast as the node takes them: five children each, in registration order, every tenth
 /// suspended, every fourth with a revenue report, all attested at the chain's present.
 pub async fn many(chain: &Chain, count: u64) -> Result<()> {
-    let next: U256 = chain.read(chain.contracts.registry, IAgentRegistry::nextAgentIdCall {}).await?;
-    let first: u64 = next.to();
+    let first = chain.total().await? + 1;
     let now = chain.node.time().await?;
     let mut writes = Vec::new();
     for index in 0..count {
@@ -241,7 +234,6 @@ fn person(id: u64) -> Address {
     Address::from_word(keccak256(format!("person liable for agent {id}")))
 }
 
-/// A suspension of an agent.
 pub fn suspension(id: u64, reason: &str) -> IAgentRegistry::suspendAgentCall {
     IAgentRegistry::suspendAgentCall { agentId: U256::from(id), reason: reason.to_owned() }
 }

@@ -1,9 +1,9 @@
 //! The servers that are measured side by side: the Worker and its two peers of `tests/peers`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, anyhow};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -13,13 +13,10 @@ use crate::repo;
 use crate::usage::Usage;
 use crate::worker::{CONFIG, INDEX_CONFIG, WorkerOptions, build, run_workerd};
 
-/// How long a server may take to listen.
 const START: Duration = Duration::from_secs(60);
 
-/// How long an answer may take to be cached.
 const CACHED: Duration = Duration::from_secs(20);
 
-/// The servers that can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The project's Worker.
@@ -33,10 +30,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Those that are compared.
     pub const ALL: [Self; 3] = [Self::Worker, Self::Hono, Self::Express];
 
-    /// What reports call it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Worker => "this Worker",
@@ -51,18 +46,13 @@ impl Kind {
 #[derive(Debug)]
 pub struct Bundles {
     directory: TempDir,
-    /// The script of another build of this project's Worker.
-    worker: Option<PathBuf>,
 }
 
 impl Bundles {
-    /// Builds what changed, and bundles the peer in JavaScript. `worker` is the directory of another build of
-    /// this project's Worker, as `wrangler deploy --dry-run --outdir` leaves it.
-    pub async fn make(kinds: &[Kind], worker: Option<&Path>) -> Result<Self> {
+    /// Builds what changed, and bundles the peer in JavaScript.
+    pub async fn make(kinds: &[Kind]) -> Result<Self> {
         build().await?;
-        let directory = tempfile::Builder::new().prefix("e2e-bundles-").tempdir()?;
-        let worker = worker.map(script).transpose()?;
-        let bundles = Self { directory, worker };
+        let bundles = Self { directory: tempfile::Builder::new().prefix("e2e-bundles-").tempdir()? };
         if kinds.contains(&Kind::Hono) {
             let mut esbuild = tokio::process::Command::from(repo::command(repo::node_tool("esbuild")?));
             esbuild
@@ -78,12 +68,12 @@ impl Bundles {
     pub fn files(&self, kind: Kind) -> Result<Vec<PathBuf>> {
         let directory = match kind {
             Kind::Hono => self.directory.path().to_owned(),
-            _ => match self.worker.as_ref().and_then(|script| script.parent()) {
-                Some(directory) => directory.to_owned(),
-                None => repo::root().join("edge-api/build"),
-            },
+            _ => repo::root().join("edge-api/build"),
         };
-        uploaded(&directory)
+        let entries = std::fs::read_dir(directory)?;
+        let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+        files.retain(|path| path.extension().is_some_and(|end| end == "js" || end == "wasm"));
+        Ok(files)
     }
 
     fn hono(&self) -> PathBuf {
@@ -91,25 +81,9 @@ impl Bundles {
     }
 }
 
-/// The scripts and wasm modules of a directory.
-fn uploaded(directory: &Path) -> Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(directory)?;
-    let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-    files.retain(|path| path.extension().is_some_and(|end| end == "js" || end == "wasm"));
-    Ok(files)
-}
-
-fn script(directory: &Path) -> Result<PathBuf> {
-    let mut scripts = uploaded(directory)?;
-    scripts.retain(|path| path.extension().is_some_and(|extension| extension == "js"));
-    ensure!(scripts.len() == 1, "one script is the Worker: {scripts:?}");
-    Ok(scripts.remove(0))
-}
-
 /// A running server; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Server {
-    /// Which one.
     pub kind: Kind,
     process: Process,
     url: String,
@@ -119,15 +93,6 @@ pub struct Server {
     memory: Option<String>,
     /// What it uses of the machine: workerd's part of a Worker, Node's of a Node server.
     pub usage: Usage,
-}
-
-/// Where the Worker with the index is, as seen from the one that asks it.
-#[derive(Debug)]
-pub struct Distance<'a> {
-    /// Milliseconds that each question to the object takes more.
-    pub millis: u64,
-    /// The RPC endpoint of that Worker.
-    pub rpc_url: &'a str,
 }
 
 /// What a Worker asked for and got.
@@ -145,7 +110,7 @@ impl Server {
     /// Starts it on a free port with the settings of a Worker, and waits until it listens.
     pub async fn start(kind: Kind, bundles: &Bundles, options: &WorkerOptions) -> Result<Self> {
         if kind != Kind::Express {
-            return Self::workers(kind, bundles, options, json!({})).await;
+            return Self::start_with(kind, bundles, options, json!({})).await;
         }
         let script = repo::root().join("tests/peers/express.mjs");
         let spawn = Spawn::new(kind.name(), "node").dir(repo::root()).arg(script);
@@ -154,36 +119,16 @@ impl Server {
         Self::listening(kind, spawn.start()?).await
     }
 
-    /// The Worker without an index, and with a cache of the data centre that does not answer.
-    pub async fn start_with_silent_cache(bundles: &Bundles, options: &WorkerOptions) -> Result<Self> {
-        Self::workers(Kind::Worker, bundles, options, json!({ "silentCache": true })).await
-    }
-
-    /// The Worker without an index, measured as one [apart](Self::start_apart) from it is: that costs time.
-    pub async fn start_measured(bundles: &Bundles, options: &WorkerOptions) -> Result<Self> {
-        Self::workers(Kind::Worker, bundles, options, json!({ "measured": true })).await
-    }
-
-    /// The Worker with an index, far from it, and measured: see [`Server::asked`] and [`Server::memory`].
-    pub async fn start_apart(
-        bundles: &Bundles,
-        options: &WorkerOptions,
-        distance: Distance<'_>,
-    ) -> Result<Self> {
-        let distant = json!({ "millis": distance.millis, "settings": { "RPC_URL": distance.rpc_url } });
-        let apart = json!({ "measured": true, "distant": distant });
-        Self::workers(Kind::Indexed, bundles, options, apart).await
-    }
-
-    /// Starts Workers with more of `tests/workerd/run.mjs`'s options.
-    async fn workers(
+    /// Starts Workers with more of `tests/workerd/run.mjs`'s options: a cache that does not answer, or an index
+    /// far away. Measured ones are slower.
+    pub async fn start_with(
         kind: Kind,
         bundles: &Bundles,
         options: &WorkerOptions,
         mut workerd: Value,
     ) -> Result<Self> {
         let settings = options.settings();
-        let api = json!({ "config": CONFIG, "script": bundles.worker, "settings": settings });
+        let api = json!({ "config": CONFIG, "settings": settings });
         workerd["workers"] = match kind {
             Kind::Hono => json!([{ "script": bundles.hono(), "settings": settings }]),
             Kind::Indexed => json!([api, { "config": INDEX_CONFIG, "settings": settings }]),
@@ -202,7 +147,7 @@ impl Server {
         Ok(Self { kind, process, url, counts, memory, usage })
     }
 
-    /// What a Worker [apart](Self::start_apart) from its index has got so far.
+    /// What a Worker far from its index has got so far.
     pub async fn asked(&self) -> Result<Asked> {
         let counts = self.counts.as_ref().context("only a distant index is counted")?;
         let questions = Client::new(counts).get("/").await.ok();
@@ -226,12 +171,10 @@ impl Server {
         Ok([wasm + bytes(&collected)?, wasm + bytes(&before)?])
     }
 
-    /// Its address.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// A client of it.
     pub fn client(&self) -> Client {
         Client::new(&self.url)
     }
@@ -246,7 +189,6 @@ impl Server {
         eventually("cached", CACHED, hit).await.with_context(|| format!("{name}: {path}"))?
     }
 
-    /// What it has printed so far.
     pub fn log(&self) -> String {
         self.process.log()
     }

@@ -9,7 +9,6 @@ use tokio::net::TcpStream;
 
 use crate::process::{Process, Spawn};
 
-/// How long a server may take to listen on a busy machine.
 const START: Duration = Duration::from_secs(60);
 
 /// The directory of Debian's nginx, which is on the PATH of root only.

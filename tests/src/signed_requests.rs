@@ -13,13 +13,11 @@ use tokio::net::TcpStream;
 
 use crate::anvil::wall_clock;
 
-/// How long an answer may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A request that is not signed yet.
 #[derive(Debug, Clone)]
 pub struct Draft {
-    /// The method.
     pub method: String,
     /// The path and query, as they are sent.
     pub target: String,
@@ -27,20 +25,17 @@ pub struct Draft {
     pub origin: String,
     /// Headers beside those of the signature and the content.
     pub headers: Vec<(String, String)>,
-    /// The content.
     pub body: String,
     /// The content goes in chunks.
     pub chunked: bool,
 }
 
 impl Draft {
-    /// A GET.
     pub fn get(origin: &str, target: &str) -> Self {
         let [method, target, origin] = ["GET", target, origin].map(str::to_owned);
         Self { method, target, origin, headers: Vec::new(), body: String::new(), chunked: false }
     }
 
-    /// A POST with this content.
     pub fn post(origin: &str, target: &str, body: &str) -> Self {
         let mut draft =
             Self { method: "POST".to_owned(), body: body.to_owned(), ..Self::get(origin, target) };
@@ -82,17 +77,14 @@ impl Draft {
     }
 }
 
-/// A request to send.
 #[derive(Debug, Clone)]
 pub struct Signed {
-    /// What is sent.
     pub draft: Draft,
 }
 
 /// An answer, as far as tests look at it.
 #[derive(Debug, Clone, Default)]
 pub struct RawAnswer {
-    /// The status.
     pub status: u16,
     /// The headers, with names in lower case.
     pub headers: Vec<(String, String)>,
@@ -101,7 +93,6 @@ pub struct RawAnswer {
 }
 
 impl Signed {
-    /// Replaces a header.
     pub fn with(mut self, name: &str, value: &str) -> Self {
         self.draft.headers.retain(|(header, _)| header != name);
         self.draft.headers.push((name.to_owned(), value.to_owned()));
@@ -175,7 +166,6 @@ impl Signed {
 }
 
 impl RawAnswer {
-    /// The values of a header.
     pub fn header(&self, name: &str) -> Vec<&str> {
         self.headers.iter().filter(|(header, _)| header == name).map(|(_, value)| value.as_str()).collect()
     }

@@ -22,7 +22,6 @@ pub struct ForeignClient {
 }
 
 impl ForeignClient {
-    /// Written with ethers.
     pub fn ethers() -> Result<Self> {
         ensure!(
             repo::root().join("node_modules/ethers").exists(),
@@ -31,7 +30,6 @@ impl ForeignClient {
         Ok(Self { program: "node".into(), script: script("ethers-client.mjs") })
     }
 
-    /// Written with eth-account.
     pub async fn eth_account() -> Result<Self> {
         Ok(Self {
             program: python::programs("signers").await?.join("python"),

@@ -15,7 +15,6 @@ use crate::chain::Chain;
 use crate::daemon::Daemon;
 use crate::deploy::MULTICALL3;
 use crate::guarded::Guarded;
-use crate::oracle::Oracle;
 use crate::process::eventually;
 use crate::repo::Artifact;
 use crate::seed::{self, Showcase};
@@ -99,11 +98,12 @@ impl Stack {
     /// Where everything is, and the showcase's agents: `harness/stack.mjs` says what a test gets.
     pub async fn describe(&self) -> Result<Value> {
         // From the chain and not from the story, in which wallets change hands.
-        let facts = Oracle::new(self.chain.node.url(), self.chain.contracts.registry)?.all().await?;
+        let records = self.chain.agents().await?;
         let mut agents = Map::new();
         for (name, id) in &self.showcase.ids {
-            let record = &facts[usize::try_from(*id)? - 1].record;
-            let (wallet, person) = (record.address("agentWallet"), record.address("haftungsperson"));
+            let record = &records[usize::try_from(*id)? - 1];
+            let [wallet, person] =
+                [record.agentWallet, record.haftungsperson].map(|address| address.to_checksum(None));
             agents.insert(name.clone(), json!({ "id": id, "wallet": wallet, "person": person }));
         }
         Ok(json!({

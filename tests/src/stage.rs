@@ -10,8 +10,6 @@ use tokio::sync::{Mutex, MutexGuard, OnceCell};
 use crate::anvil::CHAIN_ID;
 use crate::chain::Chain;
 use crate::client::Client;
-use crate::documents::Documents;
-use crate::oracle::Oracle;
 use crate::process::{Process, eventually};
 use crate::proxy::Proxy;
 use crate::repo;
@@ -29,7 +27,6 @@ pub struct Exclusive<T> {
 }
 
 impl<T> Exclusive<T> {
-    /// Not started yet.
     pub const fn empty() -> Self {
         Self { turn: Mutex::const_new(()), fixture: OnceCell::const_new() }
     }
@@ -46,13 +43,10 @@ impl<T> Exclusive<T> {
 /// Everything a test of the read API needs.
 #[derive(Debug)]
 pub struct Stage {
-    /// The chain.
     pub chain: Chain,
     /// What the Worker takes for its RPC endpoint.
     pub proxy: Proxy,
-    /// The Worker.
     pub worker: Worker,
-    /// A client of the Worker.
     pub client: Client,
     /// The Worker that keeps the index, where there is one.
     pub index: Option<IndexWorker>,
@@ -91,42 +85,38 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Fires the cron trigger of that Worker.
+    fn index(&self) -> &IndexWorker {
+        self.index.as_ref().expect("a stage with an index")
+    }
+
+    fn index_mut(&mut self) -> &mut IndexWorker {
+        self.index.as_mut().expect("a stage with an index")
+    }
+
     pub async fn fire_index_cron(&self) -> Result<()> {
-        match &self.index {
-            Some(index) => index.worker.fire_cron().await,
-            None => Ok(()),
-        }
+        self.index().worker.fire_cron().await
     }
 
     /// Where that Worker's state is kept.
-    pub fn index_state(&self) -> Option<&Path> {
-        self.index.as_ref()?.options.state.as_deref()
+    pub fn index_state(&self) -> &Path {
+        self.index().options.state.as_deref().expect("an index keeps its state")
     }
 
-    /// Kills the Worker that keeps the index.
     pub fn kill_index(&mut self) {
-        if let Some(index) = &mut self.index {
-            index.worker.process().kill();
-        }
+        self.index_mut().worker.process().kill();
     }
 
     /// Starts it again, with what it has stored.
     pub async fn restart_index(&mut self) -> Result<()> {
-        if let Some(index) = &mut self.index {
-            index.worker = Worker::start(index.options.clone()).await?;
-        }
+        let index = self.index_mut();
+        index.worker = Worker::start(index.options.clone()).await?;
         Ok(())
     }
 
     /// Starts another Worker with the same index, and with settings of its own: another instance, in another
     /// data centre.
-    pub async fn another(
-        &self,
-        settings: impl FnOnce(WorkerOptions) -> WorkerOptions,
-    ) -> Result<Option<Worker>> {
-        let Some(index) = &self.index else { return Ok(None) };
-        Worker::start(settings(index.another())).await.map(Some)
+    pub async fn another(&self, settings: impl FnOnce(WorkerOptions) -> WorkerOptions) -> Result<Worker> {
+        Worker::start(settings(self.index().another())).await
     }
 
     /// Starts both Workers again with other settings; the index finds what it has stored.
@@ -134,29 +124,26 @@ impl Stage {
         &mut self,
         settings: impl FnOnce(WorkerOptions) -> WorkerOptions,
     ) -> Result<()> {
-        let Some(index) = &mut self.index else { return Ok(()) };
-        index.worker.process().kill();
         self.worker.process().kill();
+        let index = self.index_mut();
+        index.worker.process().kill();
         index.options = settings(index.options.clone());
         let options = index.another().var("INDEX", "durable-object");
-        let started = tokio::try_join!(Worker::start(index.options.clone()), Worker::start(options))?;
-        (index.worker, self.worker) = started;
+        let (index, worker) = tokio::try_join!(Worker::start(index.options.clone()), Worker::start(options))?;
+        (self.index_mut().worker, self.worker) = (index, worker);
         self.client = self.worker.client();
         self.index_found().await
     }
 
-    /// What the Worker that keeps the index has printed so far.
     pub fn index_log(&self) -> String {
-        self.index.as_ref().map_or_else(String::new, |index| index.worker.log())
+        self.index().worker.log()
     }
 
-    /// A stage with the showcase registry on it.
     pub async fn showcase(settings: impl FnOnce(WorkerOptions) -> WorkerOptions) -> Result<(Self, Showcase)> {
         let (chain, showcase) = seed::showcase_chain().await?;
         Ok((Self::over(chain, settings).await?, showcase))
     }
 
-    /// The same with an index.
     pub async fn indexed_showcase(
         settings: impl FnOnce(WorkerOptions) -> WorkerOptions,
     ) -> Result<(Self, Showcase)> {
@@ -171,22 +158,6 @@ impl Stage {
             (ready.status == 200 && ready.json()["index"].is_object()).then_some(())
         };
         eventually("the index", FOUND, found).await
-    }
-
-    /// An independent reader of the same registry, past the proxy.
-    pub fn oracle(&self) -> Result<Oracle> {
-        Oracle::new(self.chain.node.url(), self.chain.contracts.registry)
-    }
-
-    /// The documents this registry's answers have to be, as of now.
-    pub async fn documents(&self) -> Result<Documents> {
-        let oracle = self.oracle()?;
-        Ok(Documents {
-            agents: oracle.all().await?,
-            registry: self.chain.contracts.registry.to_checksum(None),
-            rpc: self.proxy.url().to_owned(),
-            grace_seconds: oracle.grace_seconds().await?,
-        })
     }
 }
 

@@ -11,20 +11,12 @@ use crate::stage::Stage;
 const BUSY: Duration = Duration::from_secs(10);
 
 /// The databases in which workerd has stored that table: one for each object.
-///
-/// # Panics
-///
-/// If the stage has no index.
 pub fn all_stored(stage: &Stage, table: &str) -> Vec<Connection> {
     // Beside the objects lies what keeps the cache, in databases of the same shape.
-    databases_with(table, &stage.index_state().expect("the stage has an index").join("do"))
+    databases_with(table, &stage.index_state().join("do"))
 }
 
 /// The database in which workerd has stored that table of the index.
-///
-/// # Panics
-///
-/// If there is none.
 pub fn stored(stage: &Stage, table: &str) -> Connection {
     let database = all_stored(stage, table).into_iter().next().expect(table);
     database.busy_timeout(BUSY).expect("a timeout");

@@ -23,12 +23,10 @@ const PEOPLE: u64 = 673;
 /// A registry beside the chain's own.
 #[derive(Debug, Clone, Copy)]
 pub struct Synthetic {
-    /// Its address.
     pub address: Address,
 }
 
 impl Synthetic {
-    /// Deploys a registry of so many agents.
     pub async fn deploy(chain: &Chain, agents: u64) -> Result<Self> {
         let agents = U256::from(agents).abi_encode();
         Ok(Self { address: create(&chain.node.provider, "SyntheticRegistry", &agents).await? })

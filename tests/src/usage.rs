@@ -41,7 +41,6 @@ impl Usage {
         Ok(Memory { usage: self.clone(), resident: self.resident()?, of_files: self.status("RssFile:")? })
     }
 
-    /// What is resident, in bytes.
     pub fn resident(&self) -> Result<u64> {
         self.status("VmRSS:")
     }

@@ -45,7 +45,6 @@ pub fn signing(issuer: &str, keys: &Path) -> String {
     format!("\n[verdict]\nissuer = \"{issuer}\"\nkeys = \"{}\"\n", keys.display())
 }
 
-/// The id of a key.
 pub fn kid(key: &Value) -> String {
     key["kid"].as_str().expect("a key has an id").to_owned()
 }

@@ -19,14 +19,12 @@ use crate::repo;
 /// How long a Worker may take to serve; for `wrangler dev`, a build of it included.
 const START: Duration = Duration::from_secs(300);
 
-/// How long a line may take to appear in the log.
 const LOGGED: Duration = Duration::from_secs(10);
 
 /// The configurations of the read API's Worker, and of the one that keeps its index.
 pub(crate) const CONFIG: &str = "wrangler.toml";
 pub(crate) const INDEX_CONFIG: &str = "wrangler.index.toml";
 
-/// What to start.
 #[derive(Debug, Clone, Default)]
 pub struct WorkerOptions {
     /// The port; 0 is any free one.
@@ -39,7 +37,6 @@ pub struct WorkerOptions {
     pub config: Option<PathBuf>,
     /// Where Workers register for others that bind to their objects; without this the Worker is alone.
     pub registry: Option<PathBuf>,
-    /// Where the Worker's output is kept.
     pub log: Option<PathBuf>,
 }
 
@@ -54,7 +51,6 @@ impl WorkerOptions {
             .var("MAX_HEAD_AGE_SECONDS", 0)
     }
 
-    /// Sets one setting, in place of an earlier value.
     pub fn var(mut self, name: &'static str, value: impl std::fmt::Display) -> Self {
         self = self.unset(name);
         self.vars.push((name, value.to_string()));
@@ -67,7 +63,6 @@ impl WorkerOptions {
         names.into_iter().fold(self, |options, name| options.var(name, seconds))
     }
 
-    /// Leaves one setting to its default.
     pub fn unset(mut self, name: &str) -> Self {
         self.vars.retain(|(known, _)| *known != name);
         self
@@ -78,7 +73,6 @@ impl WorkerOptions {
         self.vars.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
     }
 
-    /// The settings as JSON.
     pub(crate) fn settings(&self) -> Value {
         self.vars
             .iter()
@@ -98,7 +92,6 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts workerd and waits until the Worker listens.
     pub async fn start(options: WorkerOptions) -> Result<Self> {
         build().await?;
         let config = options.config.clone().unwrap_or_else(|| repo::root().join(CONFIG));
@@ -144,7 +137,6 @@ impl Worker {
         Ok(Self { process, url, handlers: String::new() })
     }
 
-    /// The Worker's address.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -161,7 +153,6 @@ impl Worker {
         Ok(())
     }
 
-    /// What the Worker has printed so far.
     pub fn log(&self) -> String {
         self.process.log()
     }
@@ -177,13 +168,11 @@ impl Worker {
         .await
     }
 
-    /// The process behind the Worker, to watch over.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }
 }
 
-/// Starts `tests/workerd/run.mjs` with these options.
 pub(crate) fn run_workerd(spawn: Spawn, options: &Value) -> Result<Process> {
     spawn
         .dir(repo::root())

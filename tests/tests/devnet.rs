@@ -13,33 +13,25 @@ use std::time::Duration;
 
 use alloy::primitives::Address;
 use e2e::anvil::{Anvil, AnvilOptions, dev_key};
+use e2e::chain::Chain;
 use e2e::client::Client;
+use e2e::deploy::Deployment;
 use e2e::process::{Process, Spawn, eventually};
 use e2e::usage::{descendants, is_alive};
-use e2e::{http, oracle::Oracle, signers};
+use e2e::{http, signers};
+use registry_core::eth::abi::IAgentRegistry::isTrustedForwarderCall;
 use rustix::process::Signal;
 
 const DEVNET: &str = env!("CARGO_BIN_EXE_devnet");
+const PORTS: [&str; 4] = ["--chain-port", "--worker-port", "--relayer-port", "--guarded-port"];
 
 /// Long enough for a first build of the Worker.
 const UP: Duration = Duration::from_secs(300);
 const DOWN: Duration = Duration::from_secs(20);
 
 async fn up() -> Process {
-    let mut dev = Spawn::new("dev", DEVNET)
-        .args([
-            "dev",
-            "--chain-port",
-            "0",
-            "--worker-port",
-            "0",
-            "--relayer-port",
-            "0",
-            "--guarded-port",
-            "0",
-        ])
-        .start()
-        .unwrap();
+    let ports = PORTS.iter().flat_map(|option| [*option, "0"]);
+    let mut dev = Spawn::new("dev", DEVNET).arg("dev").args(ports).start().unwrap();
     dev.until("up", UP, async |log| log.contains("Ctrl-C stops everything.").then_some(())).await.unwrap();
     dev
 }
@@ -133,9 +125,8 @@ async fn dev_killed_outright_leaves_nothing_behind() {
 async fn a_taken_port_is_named_in_one_line() {
     let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    let options = ["--chain-port", "--worker-port", "--relayer-port", "--guarded-port"];
-    for option in options {
-        let ports = options.iter().flat_map(|name| [*name, if *name == option { &port } else { "0" }]);
+    for option in PORTS {
+        let ports = PORTS.iter().flat_map(|name| [*name, if *name == option { &port } else { "0" }]);
         let mut dev = Spawn::new("dev", DEVNET).arg("dev").args(ports).start().unwrap();
         assert_eq!(dev.exited(DOWN).await.unwrap().code(), Some(1));
         let log = dev.log();
@@ -160,10 +151,10 @@ async fn deploy_contracts_prints_settings_that_work() {
         let value = log.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
         value.unwrap_or_else(|| panic!("{log}")).parse().unwrap()
     };
-    let oracle = Oracle::new(node.url(), setting("REGISTRY_ADDRESS")).unwrap();
-    assert_eq!(oracle.total().await.unwrap(), 0);
-    assert_eq!(oracle.grace_seconds().await.unwrap(), 604_800);
-    assert_ne!(setting("FORWARDER_ADDRESS"), setting("REGISTRY_ADDRESS"));
+    let [registry, forwarder] = ["REGISTRY_ADDRESS", "FORWARDER_ADDRESS"].map(setting);
+    let chain = Chain { node, contracts: Deployment { registry, forwarder } };
+    assert_eq!(chain.total().await.unwrap(), 0);
+    assert!(chain.read(registry, isTrustedForwarderCall { forwarder }).await.unwrap());
     assert!(log.contains("MULTICALL3_ADDRESS"), "a fresh chain has no Multicall3, which it says: {log}");
     assert!(!log.contains(&key[2..]), "{log}");
 }

@@ -1,52 +1,19 @@
 //! The harness itself, on a real node: what the other tests stand on.
 //!
-//! 1. The showcase has one of everything it promises, and ends behind the wall clock.
-//! 2. The proxy counts posts and calls, batches included.
-//! 3. Each fault does to the client, and to the node, what it says.
-//! 4. Transactions that come at once, in any order, are all mined.
+//! 1. Each fault does to the client, and to the node, what it says.
+//! 2. Transactions that come at once, in any order, are all mined.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use alloy::primitives::{Address, U256};
 use alloy::providers::Provider as _;
-use e2e::anvil::{Anvil, AnvilOptions, dev_account, wall_clock};
-use e2e::documents::status;
+use e2e::anvil::{Anvil, AnvilOptions, dev_account};
 use e2e::fault::{Fault, Rule};
 use e2e::http;
-use e2e::oracle::Oracle;
 use e2e::process::{eventually, wait_until};
 use e2e::proxy::Proxy;
-use e2e::seed;
-use e2e::story::{BUSY, BUSY_CHILDREN, DAY};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_showcase_has_one_of_everything() {
-    let (chain, showcase) = seed::showcase_chain().await.unwrap();
-    let agents = Oracle::new(chain.node.url(), chain.contracts.registry).unwrap().all().await.unwrap();
-    assert_eq!(agents.len() as u64, showcase.total);
-    let count = agents.len() - BUSY_CHILDREN;
-    assert!((20..=30).contains(&count), "about 25, and the fleet: {count}");
-
-    let statuses: BTreeSet<&str> = agents.iter().map(|agent| status(&agent.record)).collect();
-    assert_eq!(statuses.len(), 4, "{statuses:?}");
-    let ages: Vec<u64> =
-        agents.iter().map(|agent| wall_clock() - agent.record.number("lastAttestation")).collect();
-    assert!(ages.iter().any(|age| *age < DAY) && ages.iter().any(|age| *age > 7 * DAY), "{ages:?}");
-    assert_eq!(agents.iter().map(|agent| agent.record.number("generation")).max(), Some(3));
-    assert!(agents.iter().any(|agent| agent.children.len() > 50));
-    let currencies: BTreeSet<String> =
-        agents.iter().flat_map(|agent| &agent.revenue).map(|report| report.text("currency")).collect();
-    assert!(currencies.len() >= 3, "{currencies:?}");
-    assert!(agents.iter().any(|agent| !agent.record.text("operationalScope").is_ascii()));
-    let record = |name: &str| &agents[usize::try_from(showcase.id(name)).unwrap() - 1].record;
-    assert_eq!(record("heir").address("agentWallet"), record("lost-key").address("agentWallet"));
-    assert_eq!(status(record("lost-key")), "Revoked");
-    assert_eq!(agents[usize::try_from(showcase.id(BUSY)).unwrap() - 1].children.len(), BUSY_CHILDREN + 1);
-    assert!(chain.node.time().await.unwrap() <= wall_clock(), "the chain is not ahead of its readers");
-}
 
 /// Longer than any answer takes on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
@@ -69,21 +36,6 @@ async fn proxied() -> (Anvil, Proxy) {
 
 async fn ask(proxy: &Proxy, body: &Value) -> Value {
     serde_json::from_str(&post(proxy, body, LONG).await.unwrap().1).unwrap()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_proxy_counts_posts_and_calls() {
-    let (_node, proxy) = proxied().await;
-    let number = call(1, "eth_blockNumber", json!([]));
-    assert_eq!(ask(&proxy, &number).await["result"], "0x0");
-    let batch = json!([call(7, "eth_chainId", json!([])), number, call(9, "eth_chainId", json!([]))]);
-    let answers = ask(&proxy, &batch).await;
-    assert_eq!(answers.as_array().unwrap().len(), 3);
-    assert_eq!((proxy.posts(), proxy.served()), (2, 2));
-    assert_eq!(["eth_chainId", "eth_blockNumber", "eth_call"].map(|method| proxy.calls(method)), [2, 2, 0]);
-    let log = proxy.reset();
-    assert_eq!(log[1].body, batch);
-    assert_eq!((proxy.posts(), proxy.served()), (0, 2));
 }
 
 /// A transfer; the sender's nonce counts those that the node took.

@@ -29,11 +29,8 @@ pub(crate) fn build() -> Result<()> {
 /// the first answer, 60 ms.
 const WORKER_SIZE_LIMIT: usize = 512 * 1024;
 
-/// A Worker.
 struct Worker {
-    /// The label of its printed size.
     name: &'static str,
-    /// The directory of its crate.
     package: &'static str,
     /// The stem of its files in `target/xtask`.
     stem: &'static str,
@@ -64,7 +61,6 @@ pub(crate) fn outputs() -> Vec<PathBuf> {
     workers.chain(package::wasm()).collect()
 }
 
-/// Compiles one of the Workers.
 fn worker(worker: &Worker) -> Result<()> {
     let package = root().join(worker.package);
     let mut inputs = core_inputs();

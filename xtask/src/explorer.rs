@@ -12,7 +12,6 @@ use crate::run::{command, node_tool, root, run};
 /// The most that scripts and styles may be together, gzipped; the core's wasm has a limit of its own.
 const SIZE_LIMIT: usize = 150 * 1024;
 
-/// The texts of the Worker's own pages.
 const PAGES: &str = "edge-api/src/pages";
 
 /// The inputs of the page. The browser package has to be built.
@@ -70,7 +69,6 @@ pub(crate) fn test() -> Result<()> {
     run(command("node").arg("--test").args(files(&bundles)?))
 }
 
-/// The files of a directory, sorted.
 fn files(directory: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
     let mut files: Vec<PathBuf> =

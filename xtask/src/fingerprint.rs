@@ -45,13 +45,11 @@ impl Stamp {
         (fingerprint == self.fingerprint).then(|| result.to_owned())
     }
 
-    /// Forgets that the step succeeded.
     #[cfg(test)]
     pub(crate) fn remove(&self) -> std::io::Result<()> {
         fs::remove_file(&self.path)
     }
 
-    /// Records that the step succeeded.
     pub(crate) fn set(&self) -> Result<()> {
         self.store("")
     }

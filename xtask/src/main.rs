@@ -32,8 +32,7 @@ cargo xtask <command>
                                  service that the gate guards on 3002
   test [--all] [WORD...]         everything that is checked, with a summary at the end; with words, the steps named so. What
                                  has not changed since it last passed is not repeated, unless with --all or CI set
-  bench [api]                    measure the Worker beside its peers and write the figures to BENCHMARKS.md; with
-                                 --worker DIRECTORY another build, from `wrangler deploy --dry-run --outdir`, and write nothing
+  bench [api]                    measure the Worker beside its peers and write the figures to BENCHMARKS.md
   bench gate                     measure the gate's verifier beside a peer, and what it adds to a request; BENCHMARKS.md
   bench index [AGENTS...]        measure the index at 10,000, 100,000 and 1,000,000 agents and write the figures to BENCHMARKS.md;
                                  at other sizes, and write nothing

@@ -13,11 +13,8 @@ use crate::setup::{WASM_BINDGEN, WASM_TARGET};
 
 /// A wasm module of the package. Pages load each one separately.
 struct Module {
-    /// The label of its printed size.
     title: &'static str,
-    /// The crate.
     crate_name: &'static str,
-    /// The stem of the generated files.
     name: &'static str,
     /// The size limit of its wasm in bytes, gzipped.
     size_limit: usize,
@@ -53,13 +50,11 @@ impl Module {
 /// The read API's description, which the types of its answers are generated from.
 const DESCRIPTION: &str = "edge-api/src/pages/openapi.json";
 
-/// The licence texts that npm's users get.
 const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 
 /// The cargo profile. It optimises for size more than the Worker's: visitors wait for the download.
 const PROFILE: &str = "browser";
 
-/// Builds `browser/pkg` if anything changed, and prints its size.
 pub(crate) fn build() -> Result<()> {
     let _turn = lock("package")?;
     let (browser, package) = (root().join("browser"), root().join("browser/pkg"));
@@ -97,7 +92,6 @@ pub(crate) fn build() -> Result<()> {
         .try_for_each(|module| print_size(module.title, &[package.join(module.file())], module.size_limit))
 }
 
-/// The wasm modules of the package.
 pub(crate) fn wasm() -> impl Iterator<Item = PathBuf> {
     MODULES.iter().map(|module| root().join("browser/pkg").join(module.file()))
 }

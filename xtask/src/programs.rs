@@ -16,10 +16,8 @@ use crate::{debian, run};
 /// The prefix of the names of end-to-end steps; the test program's name follows.
 const END_TO_END: &str = "end to end: ";
 
-/// The directory of the end-to-end tests.
 const TESTS: &str = "tests";
 
-/// The relayer's end-to-end tests.
 const RELAYER: &str = "relayer";
 
 /// End-to-end tests that mostly wait, for chains of their own and for one another, and how many run at a
@@ -29,7 +27,6 @@ const WAITING: [(&str, &str); 2] = [(RELAYER, "6"), ("read_api", "4")];
 /// A test program as cargo describes it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Compiled {
-    /// The name of its target.
     name: String,
     /// The directory of its package, from the root.
     package: String,
@@ -102,7 +99,6 @@ pub(crate) fn compile() -> Result<Vec<Compiled>> {
     Ok(compiled)
 }
 
-/// A test program to run.
 pub(crate) struct Program {
     compiled: Compiled,
     /// Of the program, of what it starts and of what it reads.
@@ -128,7 +124,6 @@ impl Program {
         compiled.into_iter().map(program).collect()
     }
 
-    /// The name of its target.
     pub(crate) fn name(&self) -> &str {
         &self.compiled.name
     }
@@ -138,7 +133,6 @@ impl Program {
         self.compiled.package == TESTS && !self.compiled.is_unit
     }
 
-    /// The step that runs it.
     pub(crate) fn step(&self) -> Step {
         let Compiled { name, package, is_unit, .. } = &self.compiled;
         let name = step_name(name, package, *is_unit);

@@ -10,7 +10,6 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::node;
 
-/// The repository's root.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_path_buf()
@@ -21,7 +20,6 @@ pub(crate) fn target_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into)
 }
 
-/// A program of `node_modules/.bin`.
 pub(crate) fn node_tool(name: &str) -> PathBuf {
     root().join("node_modules/.bin").join(name)
 }

@@ -15,23 +15,18 @@ pub(crate) const WASM_TARGET: &str = "wasm32-unknown-unknown";
 
 /// A tool of the wasm builds.
 pub(crate) struct Tool {
-    /// The program's name.
     name: &'static str,
-    /// The package that contains it.
     package: &'static str,
     /// The tool's version has to be that of this package in Cargo.lock.
     library: &'static str,
 }
 
-/// wasm-bindgen's command line.
 pub(crate) const WASM_BINDGEN: Tool =
     Tool { name: "wasm-bindgen", package: "wasm-bindgen-cli", library: "wasm-bindgen" };
 
-/// The build tool of Workers.
 pub(crate) const WORKER_BUILD: Tool =
     Tool { name: "worker-build", package: "worker-build", library: "worker" };
 
-/// Installs what is missing.
 pub(crate) fn setup() -> Result<()> {
     let _turn = lock("setup")?;
     node::install()?;

@@ -16,7 +16,6 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// Reads all files.
     pub(crate) fn read() -> Result<Self> {
         let listed = output_of(command("git").args(["ls-files", "-z", "-co", "--exclude-standard"]));
         let listed = listed.unwrap_or_default();
@@ -74,7 +73,6 @@ impl Sources {
     }
 }
 
-/// A hash of some bytes.
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(bytes);

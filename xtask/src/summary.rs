@@ -18,9 +18,7 @@ const MOST_LINES: usize = 60;
 /// Tests or checks that passed and failed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// Number of tests that passed.
     pub(crate) passed: usize,
-    /// Number of tests that failed.
     pub(crate) failed: usize,
     /// The lines that the step printed about its failures.
     pub(crate) failures: Vec<String>,
@@ -61,7 +59,6 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// An empty summary.
     pub(crate) fn new(only: &[String], repeats: bool) -> Self {
         Self { rows: Vec::new(), only: only.to_vec(), repeats, started: Instant::now() }
     }

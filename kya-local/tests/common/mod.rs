@@ -33,7 +33,6 @@ pub(crate) fn now_millis() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
 }
 
-/// The wallet of the agent with this id.
 pub(crate) fn wallet(id: u64) -> Address {
     Address::from_word(keccak256(id.to_be_bytes()))
 }
@@ -143,7 +142,6 @@ pub(crate) struct State {
     pub(crate) confirmed_at: Option<u64>,
     /// Faults of requests by their number among those of a path's beginning.
     pub(crate) faults: HashMap<(&'static str, usize), Fault>,
-    /// The paths that were asked for.
     pub(crate) asked: Vec<String>,
 }
 
@@ -177,7 +175,6 @@ impl Service {
         self.state.lock().unwrap()
     }
 
-    /// The paths that were asked for since the last call.
     pub(crate) fn asked(&self) -> Vec<String> {
         std::mem::take(&mut self.state().asked)
     }

@@ -35,7 +35,6 @@ const RELAYER_BALANCE: U256 = uint!(10_000_000_000_000_000_000_U256);
 /// Its limit per client, above the default: the agents registered here come from the same address as you.
 const RELAYS_PER_HOUR: u32 = 120;
 
-/// Where `dev` listens.
 struct Ports {
     chain: u16,
     worker: u16,

@@ -130,7 +130,6 @@ impl Follower {
         }
     }
 
-    /// The next block that is like this.
     async fn until(&mut self, mut wanted: impl FnMut(&Self, &str) -> bool) -> String {
         let began = Instant::now();
         loop {

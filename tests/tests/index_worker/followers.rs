@@ -62,7 +62,7 @@ async fn a_local_registry_has_the_apis_verdicts_and_none_that_is_too_old() {
     let id = register(&stage.chain, name, "held", 0).await;
     let held = seed::wallet(name).address();
     // An instance that can be killed.
-    let mut worker: Worker = stage.another(|options| options).await.unwrap().unwrap();
+    let mut worker: Worker = stage.another(|options| options).await.unwrap();
     has_snapshot(&worker.client()).await;
     let url = worker.url().to_owned();
     let manifest = http::client(WAIT).get(format!("{url}/api/v1/snapshot")).header(ACCEPT_ENCODING, "gzip");

@@ -51,8 +51,8 @@ fn source(answer: &Answer) -> &str {
 #[tokio::test(flavor = "multi_thread")]
 async fn cold_wallets_take_no_rpc_call_and_have_the_chains_verdicts() {
     let stage = Turn::with(|options| options.ttl(8)).await;
-    let by_chain = stage.another(|options| options.var("KYA_SOURCE", "chain")).await.unwrap().unwrap();
-    let worker = stage.another(|options| options.var("KYA_TTL_SECONDS", 60)).await.unwrap().unwrap();
+    let by_chain = stage.another(|options| options.var("KYA_SOURCE", "chain")).await.unwrap();
+    let worker = stage.another(|options| options.var("KYA_TTL_SECONDS", 60)).await.unwrap();
     let (client, by_chain) = (worker.client(), by_chain.client());
     is_of_newest_block(&stage, &client).await;
     let wallets = wallets();
@@ -182,12 +182,16 @@ async fn decides(client: &Client, path: &str, decision: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_suspension_shows_at_every_instance_within_the_ttl_with_an_index_and_without() {
     let mut stage = Turn::with(|options| options.ttl(8)).await;
-    let others = [
-        stage.another(|options| options).await.unwrap().unwrap(),
-        stage.another(|options| options).await.unwrap().unwrap(),
-    ];
+    let others =
+        [stage.another(|options| options).await.unwrap(), stage.another(|options| options).await.unwrap()];
     let clients = [stage.client.clone(), others[0].client(), others[1].client()];
-    for name in ["suspended early", "suspended later", "suspended without an index"] {
+    let late = Rule::on("eth_getLogs", Fault::LateLogs(Duration::from_secs(3)));
+    for (name, fault) in [
+        ("suspended early", None),
+        ("suspended while logs are late", Some(late)),
+        ("suspended while every other request fails", Some(Rule::any(Fault::Refuse).every(2))),
+        ("suspended without an index", None),
+    ] {
         let id = register(&stage.chain, name, "suspended", 0).await;
         let path = e2e::seed::kya(name);
         for client in &clients {
@@ -196,13 +200,15 @@ async fn a_suspension_shows_at_every_instance_within_the_ttl_with_an_index_and_w
         if name.ends_with("index") {
             stage.kill_index();
         }
+        fault.into_iter().for_each(|rule| stage.proxy.inject(rule));
         suspend(&stage.chain, id).await;
         let suspended = Instant::now();
         let asking = clients.iter().map(|client| last_provision(client, &path));
         for last in join_all(asking).await {
             let late = last.saturating_duration_since(suspended);
-            assert!(late < TTL + Duration::from_secs(1), "{name}: {late:?}");
+            assert!(late < TTL + Duration::from_secs(2), "{name}: {late:?}");
         }
+        stage.proxy.heal();
     }
     let (client, path) = (&stage.client, kya(wallet(2)));
     wait_until("a verdict of the chain", WAIT, async || {

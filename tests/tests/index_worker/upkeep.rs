@@ -6,7 +6,6 @@ use e2e::stored::stored;
 
 use crate::{Turn, WAIT, filled, register, suspend, suspensions_are_seen};
 
-/// How many alarms are set.
 fn alarms(stage: &Stage) -> i64 {
     let count = "SELECT count(*) FROM _cf_ALARM";
     stored(stage, "_cf_ALARM").query_row(count, [], |row| row.get(0)).unwrap()

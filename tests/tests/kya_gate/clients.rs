@@ -87,7 +87,7 @@ async fn what_the_fields_libraries_sign_is_admitted() -> Result<()> {
     let reached = service.take();
     assert_eq!(reached.len(), 11, "a refused request reaches no service");
     let admitted = [agent.address().to_checksum(None)];
-    assert!(reached.iter().all(|request| request.header("kya-wallet") == admitted));
+    assert!(reached.iter().all(|request| request.values("kya-wallet") == admitted));
 
     let answer = http::client(WAIT).get(format!("{url}/.well-known/erc8128")).send().await?;
     assert_eq!(

@@ -8,7 +8,8 @@
 
 use e2e::anvil::CHAIN_ID;
 use e2e::fault::{Fault, Rule};
-use e2e::gate::{Gate, ORIGIN, Received, Service};
+use e2e::gate::{Gate, ORIGIN, Service};
+use e2e::hooks::Delivery;
 use e2e::process::Process;
 use e2e::proxy::Proxy;
 use e2e::reverse_proxies::Kind;
@@ -45,7 +46,7 @@ impl Stage {
     }
 
     /// What reached the service.
-    async fn admitted(&self, request: &Signed) -> Received {
+    async fn admitted(&self, request: &Signed) -> Delivery {
         let answer = request.send(&self.url).await.unwrap();
         let log = self.gate.as_ref().map(Gate::log);
         assert_eq!(answer.status, 200, "{answer:?}\n{log:?}");
@@ -70,7 +71,7 @@ impl Stage {
 async fn every_kind_of_request_has_its_status(mut stage: Stage) {
     let request = signed("/items?view=full");
     let received = stage.admitted(&request).await;
-    assert_eq!(received.header("kya-wallet"), [good().address().to_checksum(None)]);
+    assert_eq!(received.values("kya-wallet"), [good().address().to_checksum(None)]);
     let by = |name: &str| get("/").sign(&wallet(name), CHAIN_ID);
     let elsewhere = Draft::get("http://other.example", "/").sign(&good(), CHAIN_ID).at(ORIGIN);
     for (request, status, words) in [
@@ -102,11 +103,11 @@ async fn no_header_of_a_client_is_taken_for_anothers(stage: &Stage) {
     let spoofed = spoofed.fold(get("/items"), |draft, name| draft.header(name, "spoofed"));
     let received = stage.admitted(&spoofed.clone().sign(&good(), CHAIN_ID)).await;
     for name in names {
-        let values = received.header(&name.to_lowercase());
+        let values = received.values(&name.to_lowercase());
         assert!(values.len() == 1 && values[0] != "spoofed", "{name}: {values:?}");
     }
-    assert_eq!(received.header("kya-decision"), ["provision"]);
-    assert!(received.header("kya-verdict").iter().all(|verdict| verdict.is_empty()), "no verdict is signed");
+    assert_eq!(received.values("kya-decision"), ["provision"]);
+    assert!(received.values("kya-verdict").iter().all(|verdict| verdict.is_empty()), "no verdict is signed");
 
     for (name, value) in [
         ("X-Forwarded-Uri", "/public"),
@@ -137,7 +138,7 @@ async fn no_header_of_a_client_is_taken_for_anothers(stage: &Stage) {
     let answer = spoofed.sign(&good(), CHAIN_ID).send(&url).await.unwrap();
     assert_eq!(answer.status, 200, "{answer:?}\n{}", gate.log());
     let received = stage.service.take();
-    let [token] = received[0].header("kya-verdict")[..] else { panic!("{received:?}") };
+    let [token] = received[0].values("kya-verdict")[..] else { panic!("{received:?}") };
     let jws = Jws::parse(token).unwrap_or_else(|error| panic!("{token} {error}"));
     assert_eq!((jws.kid, jws.claims.aud.as_deref()), (kid(&key), Some(ORIGIN)));
 }
@@ -161,7 +162,7 @@ async fn targets_and_contents_arrive_as_they_were_signed(stage: &Stage) {
     for chunked in [false, true] {
         let draft = Draft { chunked, ..Draft::post(ORIGIN, "/orders", r#"{"hello":"world"}"#) };
         let received = stage.admitted(&draft.clone().sign(&good(), CHAIN_ID)).await;
-        assert_eq!((&received.method[..], &received.body[..]), ("POST", br#"{"hello":"world"}"#.as_slice()));
+        assert_eq!((&received.method[..], &received.body[..]), ("POST", r#"{"hello":"world"}"#));
         // Content behind a signature over none.
         let empty = Draft { body: String::new(), ..draft.clone() }.sign(&good(), CHAIN_ID);
         stage.refused(&empty.carrying(&draft.body, chunked), 401, "").await;

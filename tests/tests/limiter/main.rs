@@ -70,7 +70,6 @@ async fn with_time_left() {
     wait_until("an hour with time left", Duration::from_secs(180), left).await;
 }
 
-/// Sends concurrent requests, to the clients in turn.
 async fn at_once(requests: usize, clients: &[Client]) -> Vec<Answer> {
     concurrently(clients.iter().cycle().take(requests).map(|client| (client, PATH))).await
 }

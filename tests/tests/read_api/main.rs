@@ -1,19 +1,17 @@
 //! The read API of the real Worker, on a real chain. What each answer has to be is told by the tests of `core`
 //! and `edge-api`; here the parts meet.
 //!
-//! - [`answers`]: every endpoint against an independent reading of the registry, in the documented round trips.
+//! - [`answers`]: every endpoint against the contract, in the documented round trips.
 //! - [`http`]: methods, headers, links, and the pages about the API.
 //! - [`nodes`]: nodes that fail on real sockets, alone and where there is another.
 //! - [`operations`]: probes, settings and the log.
 //! - [`descriptions`]: generated requests against both services' descriptions; an MCP client.
-//! - [`suspensions`]: how long a suspended agent is still provisioned.
 
 mod answers;
 mod descriptions;
 mod http;
 mod nodes;
 mod operations;
-mod suspensions;
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,7 +23,6 @@ use e2e::stage::{Exclusive, Stage};
 use e2e::worker::WorkerOptions;
 use tokio::sync::MutexGuard;
 
-/// The media type of bodies.
 const JSON: &str = "application/json";
 
 /// The rate limit: high enough to refuse nothing, and there to be counted.

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use alloy::signers::local::PrivateKeySigner;
 use e2e::anvil::AnvilOptions;
 use e2e::fault::{Fault, Rule};
-use e2e::oracle::Oracle;
 use e2e::relay::{RelayClient, Signed, attest};
 
 use crate::stage::{Stage, agent};
@@ -71,11 +71,12 @@ async fn a_stream_through_a_slow_endpoint_is_executed() {
         (0..(relays / 2).min(2 * clients as u64)).map(|index| agent(&format!("stream {index}"))).collect();
     let started = Instant::now();
     stream(&client, signers.iter().map(|key| stage.desk.registration(key, 0)).collect(), clients).await;
-    let oracle = Oracle::new(stage.chain.node.url(), stage.chain.contracts.registry).unwrap();
-    let mut agents = Vec::new();
-    for key in signers {
-        agents.push((oracle.agent_of(key.address()).await.unwrap().unwrap(), key));
-    }
+    let registered = stage.chain.agents().await.unwrap();
+    let id_of = |key: &PrivateKeySigner| {
+        let agent = registered.iter().find(|agent| agent.agentWallet == key.address());
+        agent.expect("each signer has registered").agentId.to::<u64>()
+    };
+    let agents: Vec<_> = signers.into_iter().map(|key| (id_of(&key), key)).collect();
     let attestation = |index: u64| {
         let (round, agent) = (index / agents.len() as u64, &agents[index as usize % agents.len()]);
         stage.desk.request(&agent.1, 1 + round, &attest(agent.0))

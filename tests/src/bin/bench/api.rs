@@ -3,7 +3,6 @@
 //! One chain has two registries: a real one of few agents for warm answers, and a large one for cold answers.
 
 use std::io::Write as _;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use alloy::primitives::Address;
@@ -45,9 +44,8 @@ const STARTS: usize = 5;
 const LIVEZ: &str = "/livez";
 const DETAILED: &str = "/api/v1/stats/detailed";
 
-/// The tables of the section: of the Worker as it is, or of another build of it, bundled in `worker`.
-pub(crate) async fn section(worker: Option<&Path>) -> Result<Vec<Table>> {
-    let bundles = step("bundles of the Workers", Bundles::make(&Kind::ALL, worker)).await?;
+pub(crate) async fn section() -> Result<Vec<Table>> {
+    let bundles = step("bundles of the Workers", Bundles::make(&Kind::ALL)).await?;
     // Blocks of one second get times a second apart: an hour is room for all of them.
     let chain = Chain::start(AnvilOptions::since(wall_clock() - 3_600)).await?;
     let proxy = Proxy::start(chain.node.url()).await?;
@@ -82,7 +80,6 @@ impl Setup {
         Server::start(kind, &self.bundles, options).await
     }
 
-    /// Answers from the cache, under load.
     async fn warm(&self) -> Result<[Table; 2]> {
         let kya = seed::kya("many 7");
         let paths = [

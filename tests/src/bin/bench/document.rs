@@ -78,7 +78,6 @@ pub(crate) fn mib(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / f64::from(1 << 20))
 }
 
-/// The one in the middle.
 pub(crate) fn median<T: Ord + Copy + Default>(samples: &[T]) -> T {
     percentile(samples, 50)
 }

@@ -30,14 +30,11 @@ const REQUESTS: usize = 200;
 const SECONDS: u32 = 3;
 /// How often, in turn: the machine may be busy at one time and not at another.
 const ROUNDS: usize = 3;
-/// Requests a second at the gate.
 const RATE: usize = 1_000;
-/// How long they are sent.
 const LOAD: Duration = Duration::from_secs(10);
 /// Connections of the proxy's part.
 const CONNECTIONS: usize = 16;
 
-/// The tables of the section.
 pub(crate) async fn section() -> Result<Vec<Table>> {
     Ok(vec![step("verifiers", verifiers()).await?, step("latency", latency()).await?])
 }
@@ -147,7 +144,6 @@ fn send(gate: &Gate, texts: &[String]) -> Result<Vec<Duration>> {
     })
 }
 
-/// Reads an answer with status 200 to its end.
 fn answered(stream: &mut BufReader<TcpStream>) -> Result<()> {
     let (mut head, mut length) = (String::new(), 0);
     while !head.ends_with("\r\n\r\n") {

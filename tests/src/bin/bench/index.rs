@@ -31,7 +31,6 @@ const LOOKS_A_DAY: u64 = 8_640;
 /// Answered by the index, after a refresh where its answers are not kept.
 const DETAILED: &str = "/api/v1/stats/detailed";
 
-/// The tables of the section.
 pub(crate) async fn section(sizes: &[u64]) -> Result<Vec<Table>> {
     let columns = [
         "seconds | RPC bytes an agent | `eth_call`s | rows written | CPU s | memory MiB",
@@ -43,7 +42,6 @@ pub(crate) async fn section(sizes: &[u64]) -> Result<Vec<Table>> {
     tables(sizes, columns, measure).await
 }
 
-/// A row of each table.
 async fn measure(registry: &Registry<'_>) -> Result<[Vec<String>; 5]> {
     // Answers that are not kept: each is as of the newest block.
     let workers = Workers::start(registry, 0).await?;
@@ -188,7 +186,6 @@ impl<'a> Workers<'a> {
         Ok(Refresh { time: Duration::from_micros(micros), cpu, round_trips, kib, billed })
     }
 
-    /// The median time of several answers.
     async fn answers(&self, path: impl Fn(u64) -> String) -> Result<String> {
         self.registry.chain.node.freshen().await?;
         self.proxy.heal();
@@ -201,7 +198,6 @@ impl<'a> Workers<'a> {
         Ok(millis(median(&times)))
     }
 
-    /// What the whole list takes.
     async fn list(&self) -> Result<Vec<String>> {
         let url = format!("{}/api/v1/agents/compliance", self.server.url());
         let (memory, cpu) = (self.server.usage.memory_from_here()?, self.server.usage.cpu()?);
@@ -234,7 +230,6 @@ fn is_indexed(answer: &Answer) -> bool {
     answer.status == 200 && !answer.header("x-as-of-block").is_empty()
 }
 
-/// The bytes of the answers.
 fn bytes(posts: &[Post]) -> u64 {
     posts.iter().filter_map(|post| post.answer.get()).map(|answer| answer.bytes).sum()
 }

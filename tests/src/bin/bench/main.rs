@@ -10,7 +10,6 @@ mod snapshot;
 mod synthetic;
 mod world;
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -18,7 +17,8 @@ use anyhow::{Result, bail};
 
 use synthetic::sizes;
 
-const USAGE: &str = "usage: cargo xtask bench [api [--worker DIRECTORY] | gate | index [AGENTS...] | snapshot [AGENTS...] | world]";
+const USAGE: &str =
+    "usage: cargo xtask bench [api | gate | index [AGENTS...] | snapshot [AGENTS...] | world]";
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -37,8 +37,7 @@ async fn dispatch(arguments: &[&str]) -> Result<()> {
     let (subject, options) = arguments.split_first().unwrap_or((&"api", &[]));
     let origin = document::origin()?;
     let tables = match (*subject, options) {
-        ("api", []) => api::section(None).await?,
-        ("api", ["--worker", directory]) => api::section(Some(Path::new(directory))).await?,
+        ("api", []) => api::section().await?,
         ("gate", []) => gate::section().await?,
         ("index", agents) => index::section(&sizes(agents)?).await?,
         ("snapshot", agents) => snapshot::section(&sizes(agents)?).await?,
@@ -46,7 +45,7 @@ async fn dispatch(arguments: &[&str]) -> Result<()> {
         _ => bail!(USAGE),
     };
     tables.iter().for_each(|table| println!("\n{}", table.0));
-    // Figures of another build, or of other sizes, are only shown.
+    // Figures of other sizes are only shown.
     if options.is_empty() {
         document::write(&format!("cargo xtask bench {subject}"), &origin, &tables)
     } else {

@@ -11,11 +11,12 @@ use e2e::http;
 use e2e::load::CONNECTIONS;
 use e2e::process::eventually;
 use e2e::proxy::Proxy;
-use e2e::server::{Distance, Server};
+use e2e::server::{Asked, Kind, Server};
 use e2e::synthetic::wallet;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use registry_core::evidence::Layout;
 use registry_core::snapshot::Manifest;
+use serde_json::json;
 
 use crate::document::{Table, medians, mib, millis, percentile};
 use crate::step;
@@ -47,7 +48,6 @@ const TTL_SECONDS: u64 = 15;
 /// Manifests of a day that a data centre gets: one for each 20 seconds.
 const MANIFESTS_A_DAY: u64 = 4_320;
 
-/// The tables of the section.
 pub(crate) async fn section(sizes: &[u64]) -> Result<Vec<Table>> {
     let columns = [
         "RPC posts | shards touched | fetched | p50 ms | p99 ms | by chain: p50 ms | p99 ms",
@@ -57,7 +57,6 @@ pub(crate) async fn section(sizes: &[u64]) -> Result<Vec<Table>> {
     tables(sizes, columns, measure).await
 }
 
-/// A row of each table.
 async fn measure(registry: &Registry<'_>) -> Result<[Vec<String>; 3]> {
     // Before the Worker's endpoint; the index has another.
     let proxy = Proxy::start(registry.chain.node.url()).await?;
@@ -68,12 +67,14 @@ async fn measure(registry: &Registry<'_>) -> Result<[Vec<String>; 3]> {
         .var("EVIDENCE_LAYOUT", serde_json::to_string(&layout)?)
         .var("INDEX_SPOT_CHECKS", 0);
     let by_snapshot = options.clone().var("INDEX", "durable-object").var("KYA_TTL_SECONDS", TTL_SECONDS);
-    let distance = Distance { millis: OBJECT_MILLIS, rpc_url: registry.chain.node.url() };
-    let server = Server::start_apart(registry.bundles, &by_snapshot, distance).await?;
+    let distant = json!({ "millis": OBJECT_MILLIS, "settings": { "RPC_URL": registry.chain.node.url() } });
+    let apart = json!({ "measured": true, "distant": distant });
+    let server = Server::start_with(Kind::Indexed, registry.bundles, &by_snapshot, apart).await?;
     let client = server.client();
     let workers = Workers { registry, proxy, server, client };
     step("filled", workers.filled()).await?;
-    let by_chain = Server::start_measured(registry.bundles, &options.var("KYA_TTL_SECONDS", 3_600)).await?;
+    let (options, measured) = (options.var("KYA_TTL_SECONDS", 3_600), json!({ "measured": true }));
+    let by_chain = Server::start_with(Kind::Worker, registry.bundles, &options, measured).await?;
     workers.proxy.inject(Rule::any(Fault::Delay(ENDPOINT)));
     let cold = step("cold lookups", workers.cold(&by_chain)).await?;
     let warm = step("warm lookups", workers.warm(&by_chain)).await?;
@@ -91,7 +92,6 @@ struct Workers<'a> {
 }
 
 impl Workers<'_> {
-    /// Waits until verdicts come from the snapshot.
     async fn filled(&self) -> Result<()> {
         let is_filled = async || {
             let ready = self.client.get("/readyz").await;
@@ -221,7 +221,7 @@ impl Workers<'_> {
     }
 
     /// Asks until the manifest has been renewed, and for its shard once more.
-    async fn renewed(&self, path: &str) -> Result<e2e::server::Asked> {
+    async fn renewed(&self, path: &str) -> Result<Asked> {
         let before = self.server.asked().await?.manifests;
         let is_renewed = async || {
             self.client.get(path).await;

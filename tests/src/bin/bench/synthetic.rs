@@ -26,7 +26,6 @@ pub(crate) const FILL: Duration = Duration::from_secs(1_800);
 /// How often everything is measured that a median is shown of.
 pub(crate) const SAMPLES: u64 = 9;
 
-/// Changes of a day.
 pub(crate) const CHANGES_A_DAY: u64 = 1_000;
 
 /// These numbers of agents, or those of the document.
@@ -67,7 +66,7 @@ pub(crate) async fn tables<const N: usize>(
     columns: [&str; N],
     measure: impl AsyncFn(&Registry<'_>) -> Result<[Vec<String>; N]>,
 ) -> Result<Vec<Table>> {
-    let bundles = step("bundles of the Workers", Bundles::make(&[Kind::Worker, Kind::Indexed], None)).await?;
+    let bundles = step("bundles of the Workers", Bundles::make(&[Kind::Worker, Kind::Indexed])).await?;
     let chain = Chain::start(AnvilOptions::since(wall_clock() - 3_600)).await?;
     let mut tables = columns.map(|columns| Table::new(&format!("agents | {columns}")));
     for agents in sizes.iter().copied() {

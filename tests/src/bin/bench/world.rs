@@ -43,7 +43,6 @@ const ROWS: f64 = 0.001;
 const RPC_CALLS: f64 = 10.0;
 const STORE_READS: f64 = 0.5;
 const STORE_WRITES: f64 = 5.0;
-/// Days of a month.
 const MONTH: f64 = 30.0;
 
 /// Milliseconds to N. Virginia, Frankfurt and Singapore and back, from ten regions: N. Virginia, N.
@@ -62,7 +61,6 @@ const REGIONS: [[f64; 3]; 10] = [
     [119.5, 194.9, 328.1],
 ];
 
-/// The table of the section.
 pub(crate) fn section() -> Vec<Table> {
     let mut table = Table::new(
         "lookups, changes a day | verdicts from | in memory % | data centre's cache % | cold: p50 ms | p95 ms | p99 ms | requests a month, millions | $ a month",
@@ -258,7 +256,6 @@ impl Random {
         self.next() % end
     }
 
-    /// From 0 to below 1.
     fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
