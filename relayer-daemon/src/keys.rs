@@ -162,52 +162,41 @@ mod tests {
     }
 
     #[test]
-    fn reads_a_key_with_and_without_prefix() {
-        assert_eq!(load_from(&[("RELAYER_KEY", KEY)]), Ok(ADDRESS));
-        assert_eq!(load_from(&[("RELAYER_KEY", KEY.trim_start_matches("0x"))]), Ok(ADDRESS));
-    }
-
-    #[test]
-    fn a_bad_key_is_named_but_not_shown() {
+    fn a_key_is_read_with_and_without_prefix_and_a_bad_one_is_named_but_not_shown() {
+        for good in [KEY, KEY.trim_start_matches("0x")] {
+            assert_eq!(load_from(&[("RELAYER_KEY", good)]), Ok(ADDRESS));
+        }
         for bad in ["0x12", "hunter2", &"00".repeat(32), &"ff".repeat(32)] {
             let error = load_from(&[("RELAYER_KEY", bad)]).unwrap_err();
             assert_eq!(error, KeyLoadError::Invalid("RELAYER_KEY".to_owned()));
             assert!(!error.to_string().contains(bad));
         }
         assert_eq!(load_from(&[]), Err(KeyLoadError::Missing));
-        assert_eq!(
-            load_from(&[("RELAYER_KEY", KEY), ("RELAYER_KEY_FILE", "x")]),
-            Err(KeyLoadError::Ambiguous)
-        );
+        let both = [("RELAYER_KEY", KEY), ("RELAYER_KEY_FILE", "x")];
+        assert_eq!(load_from(&both), Err(KeyLoadError::Ambiguous));
     }
 
     #[test]
-    fn a_key_file_must_be_private() {
-        let dir = tempfile::tempdir().unwrap();
-        let private = file(dir.path(), "private", &format!("{KEY}\n"), 0o600);
-        assert_eq!(load_from(&[("RELAYER_KEY_FILE", &private)]), Ok(ADDRESS));
-        for mode in [0o640, 0o604, 0o620] {
-            let exposed = file(dir.path(), "exposed", KEY, mode);
-            let error = load_from(&[("RELAYER_KEY_FILE", &exposed)]).unwrap_err();
-            assert_eq!(error, KeyLoadError::Exposed(exposed.into()));
+    fn a_key_file_must_be_private_and_one_that_systemd_hands_over_may_show_its_access_list_as_the_group() {
+        let [elsewhere, dir] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let credentials = ("CREDENTIALS_DIRECTORY", dir.path().to_str().unwrap());
+        for (dir, mode, is_good) in [
+            (&elsewhere, 0o600, true),
+            (&elsewhere, 0o640, false),
+            (&elsewhere, 0o604, false),
+            (&elsewhere, 0o620, false),
+            (&elsewhere, 0o440, false),
+            (&dir, 0o440, true),
+            (&dir, 0o444, false),
+            (&dir, 0o460, false),
+        ] {
+            let path = file(dir.path(), &format!("{mode:o}"), &format!("{KEY}\n"), mode);
+            let expected =
+                if is_good { Ok(ADDRESS) } else { Err(KeyLoadError::Exposed(path.clone().into())) };
+            assert_eq!(load_from(&[("RELAYER_KEY_FILE", &path), credentials]), expected, "{mode:o}");
         }
         let missing = dir.path().join("missing").display().to_string();
         assert!(matches!(load_from(&[("RELAYER_KEY_FILE", &missing)]), Err(KeyLoadError::Unreadable(..))));
-    }
-
-    #[test]
-    fn a_credential_that_systemd_hands_over_may_show_its_access_list_as_the_group() {
-        let dir = tempfile::tempdir().unwrap();
-        let credentials = ("CREDENTIALS_DIRECTORY", dir.path().to_str().unwrap());
-        let of_systemd = file(dir.path(), "key", KEY, 0o440);
-        assert_eq!(load_from(&[("RELAYER_KEY_FILE", &of_systemd), credentials]), Ok(ADDRESS));
-        let elsewhere = tempfile::tempdir().unwrap();
-        let elsewhere = file(elsewhere.path(), "key", KEY, 0o440);
-        for (mode, path) in [(0o440, &elsewhere), (0o444, &of_systemd), (0o460, &of_systemd)] {
-            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-            let error = load_from(&[("RELAYER_KEY_FILE", path), credentials]).unwrap_err();
-            assert_eq!(error, KeyLoadError::Exposed(path.into()));
-        }
     }
 
     #[test]

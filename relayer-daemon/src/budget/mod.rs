@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_window_lasts_24_hours_from_first_use() {
+    fn the_window_lasts_24_hours_from_first_use_and_reserved_counts_as_used() {
         let window = Window::default().used(1_000, 5).used(50_000, 7);
         assert_eq!(window, Window { opened_at: Some(1_000), settled_wei: 12 });
         let end = 1_000 + WINDOW_SECONDS;
@@ -98,27 +98,13 @@ mod tests {
         assert_eq!(window.at(end), Window::default());
         assert_eq!(window.used(end - 1, 1), Window { opened_at: Some(1_000), settled_wei: 13 });
         assert_eq!(window.used(end + 5, 1), Window { opened_at: Some(end + 5), settled_wei: 1 });
-    }
-
-    #[test]
-    fn a_clock_that_was_set_back_neither_refills_the_budget_nor_freezes_it() {
-        let window = Window::default().used(1_000_000, 5);
-        let back = window.at(400_000);
-        assert_eq!(back.settled_wei, 5);
-        assert_eq!(back.opened_at, Some(400_000));
-        assert_eq!(window.used(400_000, 2).at(400_000 + WINDOW_SECONDS), Window::default());
-    }
-
-    #[test]
-    fn what_was_never_used_does_not_open_a_window() {
-        let window = Window::default().used(1_000, 0);
-        assert_eq!(window.unused(3), window);
-        assert_eq!(window.unused(0), Window::default());
-        assert_eq!(window.used(1_001, 1).unused(0).opened_at, Some(1_000));
-    }
-
-    #[test]
-    fn reserved_counts_as_used() {
+        // A clock that was set back neither refills the budget nor freezes it.
+        assert_eq!(window.at(400), Window { opened_at: Some(400), settled_wei: 12 });
+        assert_eq!(window.used(400, 2).at(400 + WINDOW_SECONDS), Window::default());
+        // What was never used does not open a window.
+        let unused = Window::default().used(1_000, 0);
+        assert_eq!((unused.unused(3), unused.unused(0)), (unused, Window::default()));
+        assert_eq!(unused.used(1_001, 1).unused(0).opened_at, Some(1_000));
         let window = Window::default().used(0, 60);
         let budget = Budget { limit_wei: 100, window, reserved_wei: 30 };
         assert_eq!((budget.used_wei(), budget.remaining_wei()), (90, 10));

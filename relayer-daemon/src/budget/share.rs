@@ -175,57 +175,42 @@ mod tests {
     }
 
     #[test]
-    fn what_is_spent_and_what_is_only_reserved_are_told_apart() {
+    fn what_is_spent_what_is_only_reserved_and_what_is_too_dear_are_told_apart() {
         let signer = Some(PartyKind::Signer);
-        for (wei, total, used, expected) in [
-            (100, usage(900, 0), None, Ok(())),
-            (101, usage(900, 0), None, Err(Spent(None))),
-            (101, usage(800, 100), None, Err(Reserved(None))),
-            (50, usage(150, 0), Some(usage(150, 0)), Ok(())),
-            (51, usage(150, 0), Some(usage(150, 0)), Err(Spent(signer))),
-            (51, usage(0, 150), Some(usage(0, 150)), Err(Reserved(signer))),
+        let (none, spent, reserved) = (usage(0, 0), usage(150, 0), usage(0, 150));
+        for (wei, least, no_op, total, of_signer, expected) in [
+            (100, 100, 0, usage(900, 0), None, Ok(())),
+            (101, 101, 0, usage(900, 0), None, Err(Spent(None))),
+            (101, 101, 0, usage(800, 100), None, Err(Reserved(None))),
+            (50, 50, 0, spent, Some(spent), Ok(())),
+            (51, 51, 0, spent, Some(spent), Err(Spent(signer))),
+            (51, 51, 0, reserved, Some(reserved), Err(Reserved(signer))),
             // Spent comes first.
-            (101, usage(900, 0), Some(usage(0, 150)), Err(Spent(None))),
+            (101, 101, 0, usage(900, 0), Some(reserved), Err(Spent(None))),
+            // Too dear for what is left.
+            (101, 100, 0, usage(900, 0), None, Err(TooDear(None))),
+            (200, 120, 0, usage(900, 0), None, Err(Spent(None))),
+            (100, 60, 0, usage(900, 0), None, Ok(())),
+            // Room for a no-op is left of the whole budget.
+            (50, 50, 800, spent, Some(spent), Ok(())),
+            (50, 50, 801, spent, Some(spent), Err(Spent(None))),
+            (50, 50, 101, usage(150, 700), Some(spent), Err(Reserved(None))),
+            // A first relay may cost more than a share.
+            (900, 900, 0, none, Some(none), Ok(())),
+            (1_001, 1_001, 0, none, None, Err(Spent(None))),
         ] {
-            let parties: Vec<_> = used.into_iter().map(|used| (PartyKind::Signer, used)).collect();
-            assert_eq!(check(&ALLOWANCE, wei, wei, 0, total, &parties), expected, "{wei} {total:?} {used:?}");
+            let parties: Vec<_> = of_signer.into_iter().map(|used| (PartyKind::Signer, used)).collect();
+            assert_eq!(check(&ALLOWANCE, wei, least, no_op, total, &parties), expected, "{wei} {total:?}");
         }
     }
 
     #[test]
-    fn a_relay_that_is_too_dear_for_what_is_left_is_told_apart_from_a_budget_that_is_spent() {
-        let check = |wei, least_wei| check(&ALLOWANCE, wei, least_wei, 0, usage(900, 0), &[]);
-        assert_eq!(check(101, 100), Err(TooDear(None)));
-        assert_eq!(check(101, 101), Err(Spent(None)));
-        assert_eq!(check(200, 120), Err(Spent(None)));
-        assert_eq!(check(100, 60), Ok(()));
-    }
-
-    #[test]
-    fn room_for_a_no_op_is_left_of_the_whole_budget() {
-        let signer = [(PartyKind::Signer, usage(150, 0))];
-        assert_eq!(check(&ALLOWANCE, 50, 50, 800, usage(150, 0), &signer), Ok(()));
-        assert_eq!(check(&ALLOWANCE, 50, 50, 801, usage(150, 0), &signer), Err(Spent(None)));
-        assert_eq!(check(&ALLOWANCE, 50, 50, 101, usage(150, 700), &signer), Err(Reserved(None)));
-    }
-
-    #[test]
-    fn a_first_relay_may_cost_more_than_a_share() {
-        assert_eq!(check(&ALLOWANCE, 900, 900, 0, usage(0, 0), &[(PartyKind::Signer, usage(0, 0))]), Ok(()));
-        assert_eq!(check(&ALLOWANCE, 1_001, 1_001, 0, usage(0, 0), &[]), Err(Spent(None)));
-    }
-
-    #[test]
-    fn shares_of_any_budget_fit() {
+    fn shares_of_any_budget_fit_and_neighbours_share_a_network() {
         assert_eq!(ALLOWANCE.of(PartyKind::Client), 500);
         let shares = Shares { signer: 100, ..ALLOWANCE.shares };
         let endless = Allowance { limit_wei: u128::MAX, shares };
         assert_eq!(endless.of(PartyKind::Client), u128::MAX / 100 * 50);
         assert_eq!(endless.of(PartyKind::Signer), u128::MAX);
-    }
-
-    #[test]
-    fn neighbours_share_a_network() {
         let network = |text: &str| Party::of(Address::ZERO, Some(text.parse().unwrap())).last().unwrap();
         assert_eq!(network("192.0.2.7"), network("192.0.2.200"));
         assert_eq!(network("::ffff:192.0.2.7"), network("192.0.2.200"));

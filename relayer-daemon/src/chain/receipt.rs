@@ -116,20 +116,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_paid_includes_the_l1_fee() {
+    fn a_receipt_is_of_its_transaction_and_a_block_and_what_was_paid_includes_the_l1_fee() {
         let receipt = parse(&[]).unwrap().unwrap();
         assert_eq!((receipt.block.number, receipt.status, receipt.paid_wei), (16, true, 42_100));
         assert_eq!(parse(&[("l1Fee", Value::Null)]).unwrap().unwrap().paid_wei, 42_000);
-    }
-
-    #[test]
-    fn a_receipt_without_a_block_is_none_yet() {
-        assert_eq!(parse(&[("blockNumber", Value::Null)]), Ok(None));
-        assert_eq!(parse(&[("blockHash", Value::Null)]), Ok(None));
-    }
-
-    #[test]
-    fn another_transactions_receipt_and_an_impossible_block_are_refused() {
+        assert_eq!(parse(&[("blockNumber", Value::Null)]), Ok(None), "none yet");
+        assert_eq!(parse(&[("blockHash", Value::Null)]), Ok(None), "none yet");
         assert_eq!(parse(&[("transactionHash", json!(B256::ZERO))]), Err(NoReceipt));
         assert_eq!(parse(&[("blockNumber", json!("0x8000000000000000"))]), Err(NoReceipt));
     }

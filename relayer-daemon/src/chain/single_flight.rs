@@ -58,7 +58,7 @@ mod tests {
     use tokio::time::sleep;
 
     #[tokio::test(start_paused = true)]
-    async fn calls_at_the_same_time_are_one_and_later_ones_are_made_anew() {
+    async fn calls_at_the_same_time_are_one_though_a_caller_goes_away_and_later_ones_are_made_anew() {
         let (flight, made) = (SingleFlight::default(), Arc::new(AtomicUsize::new(0)));
         let call = || {
             let made = Arc::clone(&made);
@@ -74,10 +74,6 @@ mod tests {
         assert_eq!(other.await, 1);
         assert_eq!(flight.get(1, call()).await, 2);
         assert_eq!(made.load(Ordering::Relaxed), 3);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_caller_that_goes_away_leaves_the_call_to_the_others() {
         let flight = SingleFlight::default();
         let first = flight.get((), async {
             sleep(Duration::from_millis(50)).await;

@@ -64,11 +64,7 @@ mod tests {
         assert_eq!(market.price([GWEI * 22 / 10, 2 * GWEI]), 2 * GWEI, "our own raise is no market");
         assert_eq!(market.price([GWEI * 22 / 10, GWEI, 2 * GWEI]), GWEI, "and it falls with the others");
         assert_eq!(market.price([0, 0, 0]), 0, "empty blocks take any");
-    }
-
-    #[test]
-    fn few_own_offers_are_remembered() {
-        let mut market = TipMarket::default();
+        // Few of our own offers are remembered.
         (0..1_000).for_each(|tip| market.offered(tip));
         assert_eq!(market.own.len(), OWN);
     }

@@ -120,27 +120,21 @@ mod tests {
     }
 
     #[test]
-    fn the_first_offer_is_twice_the_base_fee_and_the_tip_within_the_cap() {
+    fn the_first_offer_is_twice_the_base_fee_and_the_tip_and_a_replacement_follows_a_market_that_rose_tenfold()
+     {
         let offer = Fees::initial(&market(GWEI, GWEI / 2), CAP).unwrap();
         assert_eq!(offer, fees(5 * GWEI / 2, GWEI / 2));
         assert_eq!(offer.worst_case(100_000), 250_000 * GWEI);
         assert_eq!(Fees::initial(&market(51 * GWEI, 0), CAP), None, "a base fee above the cap is not paid");
-    }
-
-    #[test]
-    fn a_replacement_follows_a_market_that_rose_tenfold() {
         let new = Fees::initial(&market(GWEI, 0), CAP).unwrap().bumped(&market(10 * GWEI, 0), CAP).unwrap();
         assert!(new.max_fee >= 20 * GWEI);
         assert_eq!(new.tip, 1_100_000);
-        assert_eq!(
-            fees(46 * GWEI, GWEI).bumped(&market(100 * GWEI, 0), CAP),
-            None,
-            "at the cap there is none"
-        );
+        assert_eq!(fees(46 * GWEI, GWEI).bumped(&market(100 * GWEI, 0), CAP), None, "none at the cap");
     }
 
     #[test]
-    fn a_substitute_offers_no_less_than_what_it_stands_for_and_no_less_than_the_market() {
+    fn a_substitute_offers_no_less_than_what_it_stands_for_and_a_no_op_outbids_it_in_a_market_that_fell_too()
+    {
         for (old, cap, expected) in [
             (fees(30 * GWEI, 2 * GWEI), CAP, Some(fees(30 * GWEI, 2 * GWEI))),
             (fees(3 * GWEI, 2 * GWEI), CAP, Some(fees(21 * GWEI, 2 * GWEI))),
@@ -150,6 +144,10 @@ mod tests {
         ] {
             assert_eq!(old.of_substitute(&market(10 * GWEI, GWEI), cap), expected, "{old:?}");
         }
+        let (fallen, old) = (market(GWEI / 10, 0), fees(10 * GWEI, GWEI));
+        assert_eq!(old.bumped(&fallen, CAP), None);
+        assert_eq!(old.of_cancellation(&fallen, CAP), Some(fees(11 * GWEI, GWEI * 11 / 10)));
+        assert_eq!(old.of_cancellation(&fallen, 10 * GWEI), None, "above the cap");
     }
 
     #[test]
@@ -164,24 +162,6 @@ mod tests {
         ] {
             assert_eq!(market(2 * GWEI, tip).has_outgrown(&offer), has_outgrown, "{offer:?}");
         }
-    }
-
-    #[test]
-    fn a_flat_market_is_never_bid_above_four_times_its_price() {
-        let market = market(GWEI, GWEI);
-        let mut fees = Fees::initial(&market, 500 * GWEI).unwrap();
-        while let Some(bumped) = fees.bumped(&market, 500 * GWEI) {
-            fees = bumped;
-        }
-        assert!(fees.max_fee <= 8 * GWEI && fees.max_fee * 11 > 80 * GWEI, "{fees:?}");
-    }
-
-    #[test]
-    fn a_no_op_outbids_what_it_cancels_also_in_a_market_that_fell() {
-        let (fallen, old) = (market(GWEI / 10, 0), fees(10 * GWEI, GWEI));
-        assert_eq!(old.bumped(&fallen, CAP), None);
-        assert_eq!(old.of_cancellation(&fallen, CAP), Some(fees(11 * GWEI, GWEI * 11 / 10)));
-        assert_eq!(old.of_cancellation(&fallen, 10 * GWEI), None, "above the cap");
     }
 
     proptest! {

@@ -58,28 +58,15 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn calldata_is_charged_by_kind_of_byte() {
+    fn calldata_is_charged_by_kind_of_byte_down_to_the_floor_and_a_no_op_has_the_gas_of_a_transfer() {
         let none = limit(&[], 0);
         assert_eq!(none, TRANSACTION + FORWARDER);
         assert_eq!(limit(&[0], 0) - none, 4 + FORWARDER_PER_BYTE);
         assert_eq!(limit(&[1], 0) - none, 16 + FORWARDER_PER_BYTE);
-    }
-
-    #[test]
-    fn a_no_op_has_the_gas_that_the_chain_wants_for_a_transfer() {
+        assert_eq!(limit(&vec![1; 60_000], 0), TRANSACTION + 60_000 * 40, "the floor");
         assert_eq!([0, 21_000, 21_001, 330_000].map(no_op_limit), [21_000, 21_000, 42_002, 660_000]);
-    }
-
-    #[test]
-    fn heavy_calldata_hits_the_floor() {
-        let calldata = vec![1; 60_000];
-        assert_eq!(limit(&calldata, 0), TRANSACTION + 60_000 * 40);
-    }
-
-    #[test]
-    fn what_is_expected_never_exceeds_the_limit() {
-        assert_eq!(expected(200_000, 2_000_000), 270_000);
-        assert_eq!(expected(200_000, 230_000), 230_000);
+        // What is expected never exceeds the limit.
+        assert_eq!((expected(200_000, 2_000_000), expected(200_000, 230_000)), (270_000, 230_000));
         assert!(least(&[1; 700]) < limit(&[1; 700], 0));
     }
 

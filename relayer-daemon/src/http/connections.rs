@@ -238,6 +238,13 @@ mod tests {
         assert_eq!(LIMITS.within(1_024), ConnectionLimits { total: 768, per_client: 64 });
         assert_eq!(LIMITS.within(64), ConnectionLimits { total: 32, per_client: 32 });
         assert_eq!(LIMITS.within(0).total, 1);
+        let unit = include_str!("../../systemd/relayer-daemon.service");
+        let limit = unit.lines().find_map(|line| line.strip_prefix("LimitNOFILE=")).unwrap();
+        assert_eq!(
+            LIMITS.within(limit.parse().unwrap()),
+            LIMITS,
+            "the unit has too few for the default limit"
+        );
     }
 
     #[test]
@@ -249,12 +256,5 @@ mod tests {
         drop(held);
         assert!(shares.take(alice).is_some());
         assert!(shares.open.lock().unwrap().is_empty(), "nothing is kept of clients that are gone");
-    }
-
-    #[test]
-    fn the_systemd_unit_has_descriptors_for_the_default_limit() {
-        let unit = include_str!("../../systemd/relayer-daemon.service");
-        let limit = unit.lines().find_map(|line| line.strip_prefix("LimitNOFILE=")).unwrap();
-        assert_eq!(LIMITS.within(limit.parse().unwrap()), LIMITS);
     }
 }

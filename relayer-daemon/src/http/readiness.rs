@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn each_reason_is_told_and_the_worst_first() {
+    fn each_reason_is_told_and_the_worst_first_and_a_sender_that_counts_no_further_stands_still() {
         let ready = RelayerReadiness::default();
         assert_eq!(code(&ready, Duration::ZERO), None);
         assert_eq!(code(&ready, Duration::from_secs(50)), Some(ErrorCode::SenderStalled));
@@ -144,10 +144,7 @@ mod tests {
         assert_eq!(code(&ready, Duration::ZERO), Some(ErrorCode::JournalFailed));
         ready.stop();
         assert_eq!(code(&ready, Duration::ZERO), Some(ErrorCode::ShuttingDown));
-    }
 
-    #[test]
-    fn a_sender_that_counts_no_further_stands_still() {
         let ready = RelayerReadiness::default();
         ready.lock().sender_rounds = (7, Instant::now() - Duration::from_secs(60));
         ready.sender_rounds(7);

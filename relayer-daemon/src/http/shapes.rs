@@ -265,15 +265,6 @@ mod tests {
     }
 
     #[test]
-    fn an_executed_relay_shows_its_agent_only_if_it_registered_one() {
-        let mut expected =
-            json!({ "success": true, "id": ID, "txHash": MINED.tx_hash, "blockNumber": 7, "gasUsed": 9 });
-        assert_eq!(parsed(&ExecutedBody::new(ID, &MINED, None)), expected);
-        expected["agentId"] = json!(42);
-        assert_eq!(parsed(&ExecutedBody::new(ID, &MINED, Some(U256::from(42)))), expected);
-    }
-
-    #[test]
     fn a_relay_shows_what_its_state_has() {
         let show = |outcome, hashes| {
             let finality = Some(Finality::Safe);
@@ -292,5 +283,10 @@ mod tests {
             "id": ID, "state": "dropped", "error": "Agent not active", "code": "CALL_REVERTED", "txHashes": [],
         });
         assert_eq!(show(Some(RelayOutcome::Dropped { failure }), vec![]), expected);
+        let mut expected =
+            json!({ "success": true, "id": ID, "txHash": MINED.tx_hash, "blockNumber": 7, "gasUsed": 9 });
+        assert_eq!(parsed(&ExecutedBody::new(ID, &MINED, None)), expected);
+        expected["agentId"] = json!(42);
+        assert_eq!(parsed(&ExecutedBody::new(ID, &MINED, Some(U256::from(42)))), expected);
     }
 }

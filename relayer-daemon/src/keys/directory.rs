@@ -69,18 +69,12 @@ mod tests {
     }
 
     #[test]
-    fn each_file_is_a_key_in_the_order_of_their_names() {
+    fn each_file_is_a_key_in_the_order_of_their_names_and_a_keystore_may_stand_among_them() {
         let dir = tempfile::tempdir().unwrap();
-        put(dir.path(), "b", &hex_key(1));
-        put(dir.path(), "a", &format!("{}\n", hex_key(2)));
+        put(dir.path(), "3", &hex_key(3));
+        put(dir.path(), "1", &format!("{}\n", hex_key(1)));
         put(dir.path(), ".hidden", "no key");
-        assert_eq!(addresses(dir.path()), Ok(vec![address(2), address(1)]));
-    }
-
-    #[test]
-    fn a_keystore_may_stand_among_them() {
-        let dir = tempfile::tempdir().unwrap();
-        put(dir.path(), "1", &hex_key(1));
+        assert_eq!(addresses(dir.path()), Ok(vec![address(1), address(3)]));
         let mut random = rand_08::thread_rng();
         let key = B256::repeat_byte(2);
         PrivateKeySigner::encrypt_keystore(dir.path(), &mut random, key, "secret", Some("2")).unwrap();
@@ -91,7 +85,7 @@ mod tests {
         let password = put(elsewhere.path(), "password", "secret\n").display().to_string();
         let keys = load(dir.path(), |name| (name == super::super::PASSWORD_FILE).then(|| password.clone()));
         let found: Vec<Address> = keys.unwrap().iter().map(PrivateKeySigner::address).collect();
-        assert_eq!(found, [address(1), address(2)]);
+        assert_eq!(found, [address(1), address(2), address(3)]);
     }
 
     #[test]

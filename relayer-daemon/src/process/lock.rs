@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_names_its_holder_and_is_free_again_once_dropped() {
+    fn a_lock_names_its_holder_and_once_it_is_dropped_a_waiting_process_gets_it() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("data/lock");
         assert_eq!(ProcessLock::holder(&path).unwrap(), None);
@@ -163,52 +163,38 @@ mod tests {
         assert_eq!(ProcessLock::holder(&path).unwrap().unwrap().to_string(), text);
         let refused = ProcessLock::take(&path).unwrap_err();
         assert_eq!(refused.to_string(), format!("{text} runs with this key or this journal"));
-        drop(held);
-        assert_eq!(ProcessLock::holder(&path).unwrap(), None);
-        ProcessLock::take(&path).unwrap();
-    }
-
-    #[test]
-    fn who_waits_gets_it_once_it_is_free() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("lock");
-        let held = ProcessLock::take(&path).unwrap();
         thread::scope(|threads| {
             let waiting = threads.spawn(|| ProcessLock::wait(&path).map(drop));
             drop(held);
             waiting.join().unwrap().unwrap();
         });
-    }
-
-    #[test]
-    fn a_lock_file_that_does_not_say_who_holds_it_is_no_number() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("lock");
-        let held = File::create(&path).unwrap();
-        held.lock().unwrap();
-        let holder = ProcessLock::holder(&path).unwrap().unwrap();
-        assert_eq!(holder.to_string(), "another process");
-        assert!(holder.ask_to_drain().is_err());
+        assert_eq!(ProcessLock::holder(&path).unwrap(), None);
+        ProcessLock::take(&path).unwrap();
     }
 
     #[test]
     fn who_drains_from_another_container_signals_neither_itself_nor_a_process_of_the_same_number() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
-        let child = std::process::Command::new("sleep").arg("60").spawn();
-        let mut child = child.unwrap();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         for text in [
             // As a holder in another container, where both are process 1.
             format!("{} pid:[1]@elsewhere", std::process::id()),
             format!("{}", std::process::id()),
             format!("{} pid:[1]@elsewhere", child.id()),
             format!("{} {}", std::process::id(), namespace()),
+            String::new(),
         ] {
             fs::write(&path, &text).unwrap();
             let held = File::open(&path).unwrap();
             held.lock().unwrap();
             let holder = ProcessLock::holder(&path).unwrap().unwrap();
-            assert!(matches!(holder.ask_to_drain(), Err(LockError::Elsewhere)), "{text}: {holder}");
+            let asked = holder.ask_to_drain();
+            assert!(
+                matches!(asked, Err(LockError::Elsewhere)) || text.is_empty() && asked.is_err(),
+                "{text}"
+            );
+            assert!(!text.is_empty() || holder.to_string() == "another process", "{holder}");
         }
         assert!(child.try_wait().unwrap().is_none(), "a stranger was signalled");
         child.kill().unwrap();

@@ -85,11 +85,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn concurrent_calls_share_one_answer() {
+    async fn concurrent_calls_share_one_answer_and_a_failure_too() {
         let (cache, source) = (BriefCache::default(), Source::default());
         let answers = futures_util::future::join_all((0..50).map(|_| cache.get("key", source.ask()))).await;
         assert!(answers.iter().all(|answer| *answer == Ok(0)), "{answers:?}");
         assert_eq!(cache.get("other", source.ask()).await, Ok(1));
+        let down = async { Err(Failure::rpc("down")) };
+        assert_eq!(cache.get("down", down).await, Err(Failure::rpc("down")));
+        assert_eq!(cache.get("down", source.ask()).await, Err(Failure::rpc("down")));
     }
 
     #[tokio::test]
@@ -100,14 +103,6 @@ mod tests {
             cache.get("key", source.ask()).await
         });
         assert_eq!((first, second), (Ok(0), Ok(1)));
-    }
-
-    #[tokio::test]
-    async fn a_failure_is_shared_too() {
-        let cache = BriefCache::<_, u64>::default();
-        let down = || async { Err(Failure::rpc("down")) };
-        assert_eq!(cache.get("key", down()).await, Err(Failure::rpc("down")));
-        assert_eq!(cache.get("key", async { Ok(1) }).await, Err(Failure::rpc("down")));
     }
 
     #[test]

@@ -102,26 +102,18 @@ mod tests {
         for short in [&[][..], &selector[..3]] {
             assert!(functions.check(short).is_err(), "{short:?}");
         }
-    }
-
-    #[test]
-    fn the_operator_can_list_fewer() {
-        let functions = RelayedFunctions::new(vec![RegistryFunction::AttestCompliance]);
-        assert!(functions.check(&RegistryFunction::AttestCompliance.selector()).is_ok());
-        assert!(functions.check(&RegistryFunction::SetRegulator.selector()).is_err());
+        let fewer = RelayedFunctions::new(vec![RegistryFunction::AttestCompliance]);
+        assert!(fewer.check(&selector).is_ok());
+        assert!(fewer.check(&RegistryFunction::SetRegulator.selector()).is_err());
     }
 
     #[test]
     fn a_name_is_the_contracts() {
-        for (function, signature) in [
-            (RegistryFunction::RegisterAgent, IAgentRegistry::registerAgentCall::SIGNATURE),
-            (
-                RegistryFunction::SetAttestationGracePeriod,
-                IAgentRegistry::setAttestationGracePeriodCall::SIGNATURE,
-            ),
-        ] {
-            let name = function.to_string();
-            assert_eq!(signature.split('(').next(), Some(name.as_str()));
+        use RegistryFunction::{RegisterAgent, SetAttestationGracePeriod};
+        let long = IAgentRegistry::setAttestationGracePeriodCall::SIGNATURE;
+        let short = IAgentRegistry::registerAgentCall::SIGNATURE;
+        for (function, signature) in [(RegisterAgent, short), (SetAttestationGracePeriod, long)] {
+            assert_eq!(signature.split('(').next(), Some(&*function.to_string()));
         }
     }
 }

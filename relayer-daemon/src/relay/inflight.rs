@@ -324,38 +324,25 @@ mod tests {
     }
 
     #[test]
-    fn a_request_waits_for_the_one_before_it() {
+    fn a_request_waits_for_the_one_before_it_and_of_two_with_one_nonce_the_later() {
         let inflight = inflight(&[(2, 8)]);
         assert!(inflight.predecessor(id(2)).is_none());
         let mut arrivals = inflight.arrivals();
-        let _one = inflight.start(id(1), ALICE, nonce(7));
+        let _kept = [(1, ALICE, 7), (3, ALICE, 7), (4, Address::repeat_byte(0xb0), 8)]
+            .map(|(byte, signer, value)| inflight.start(id(byte), signer, nonce(value)));
         assert!(arrivals.has_changed().unwrap());
         arrivals.mark_unchanged();
-        assert!(inflight.predecessor(id(1)).is_none());
+        let waits = [1, 2, 3, 4].map(|byte| inflight.predecessor(id(byte)).is_some());
+        assert_eq!(waits, [false, true, true, false]);
         let before = inflight.predecessor(id(2)).unwrap();
-        inflight.finish(id(1), dropped());
-        assert!(before.borrow().is_some());
-        assert!(inflight.predecessor(id(2)).is_none());
-    }
+        [1, 3].into_iter().for_each(|byte| inflight.finish(id(byte), dropped()));
+        assert!(before.borrow().is_some() && inflight.predecessor(id(2)).is_none());
 
-    #[test]
-    fn a_relay_is_blocked_from_its_first_fault_until_it_goes_on() {
-        let inflight = inflight(&[(1, 7)]);
-        assert!(inflight.blocked(id(1)) < inflight.blocked(id(1)));
-        let before = Instant::now();
-        inflight.unblocked(id(1));
-        let blocked = inflight.blocked(id(1));
-        assert!(blocked <= before.elapsed(), "counted anew");
-        assert_eq!(inflight.blocked(id(2)), Duration::ZERO, "unknown");
-    }
-
-    #[test]
-    fn of_two_requests_with_one_nonce_the_later_waits() {
-        let inflight = inflight(&[(1, 7), (2, 7)]);
-        assert!(inflight.predecessor(id(1)).is_none());
-        assert!(inflight.predecessor(id(2)).is_some());
-        let _other = inflight.start(id(3), Address::repeat_byte(0xb0), nonce(8));
-        assert!(inflight.predecessor(id(3)).is_none());
+        assert!(inflight.blocked(id(2)) < inflight.blocked(id(2)), "blocked from its first fault on");
+        let anew = Instant::now();
+        inflight.unblocked(id(2));
+        assert!(inflight.blocked(id(2)) <= anew.elapsed(), "counted anew once it goes on");
+        assert_eq!(inflight.blocked(id(9)), Duration::ZERO, "unknown");
     }
 
     #[test]
@@ -393,15 +380,11 @@ mod tests {
     }
 
     #[test]
-    fn next_counts_an_unbroken_row() {
-        let inflight = inflight(&[(1, 5), (2, 6), (3, 8)]);
+    fn next_counts_an_unbroken_row_and_the_queue_is_bounded_in_all_and_per_signer() {
+        let row = inflight(&[(1, 5), (2, 6), (3, 8)]);
         for (signer, on_chain, next) in [(ALICE, 5, 7), (ALICE, 4, 4), (Address::ZERO, 9, 9)] {
-            assert_eq!(inflight.next_nonce(signer, nonce(on_chain), &BTreeSet::new()), nonce(next));
+            assert_eq!(row.next_nonce(signer, nonce(on_chain), &BTreeSet::new()), nonce(next));
         }
-    }
-
-    #[test]
-    fn the_queue_is_bounded_in_all_and_per_signer() {
         let inflight = Inflight::new(2);
         let _kept: Vec<_> = (0..2).map(|byte| inflight.start(id(byte), ALICE, nonce(byte.into()))).collect();
         assert!(matches!(inflight.start(id(9), Address::ZERO, nonce(0)), InflightStart::Full));

@@ -142,27 +142,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_count_moves_between_open_and_unconfirmed_and_nowhere_else() {
+    async fn a_count_moves_between_open_and_unconfirmed_and_only_what_is_unconfirmed_can_be_lost() {
         let now = Instant::now();
-        assert!(matches!(open().counted(false, now), NonceState::Open(_)));
-        let unconfirmed = open().counted(true, now);
-        assert!(matches!(unconfirmed, NonceState::Unconfirmed { since, .. } if since == now));
         let later = now + Duration::from_secs(9);
-        let unconfirmed = unconfirmed.counted(true, later);
-        assert!(
-            matches!(unconfirmed, NonceState::Unconfirmed { since, .. } if since == now),
-            "patience starts once"
-        );
-        assert!(matches!(unconfirmed.counted(false, later), NonceState::Open(_)));
+        assert!(matches!(open().counted(false, now), NonceState::Open(_)));
+        // Patience starts once.
+        for unconfirmed in [open().counted(true, now), open().counted(true, now).counted(true, later)] {
+            assert!(matches!(unconfirmed, NonceState::Unconfirmed { since, .. } if since == now));
+            assert!(matches!(unconfirmed.counted(false, later), NonceState::Open(_)));
+        }
         for used in [true, false] {
             let lost = open().counted(true, now).lost(now);
             assert!(matches!(lost.counted(used, later), NonceState::Lost { .. }));
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn only_what_is_unconfirmed_can_be_lost() {
-        let now = Instant::now();
         assert!(matches!(open().lost(now), NonceState::Open(_)));
         assert!(open().counted(true, now).lost(now).in_flight().is_none());
     }

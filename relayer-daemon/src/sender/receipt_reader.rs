@@ -129,61 +129,41 @@ mod tests {
         log(emitter, &event)
     }
 
-    fn judge(purpose: TransactionPurpose, status: bool, logs: Vec<Log>) -> RelayOutcome {
-        let block = BlockId { number: 1, hash: B256::ZERO };
-        let receipt = Receipt { hash: B256::ZERO, block, status, gas_used: 1, paid_wei: 1, logs };
-        CONTRACTS.outcome(&relay(), purpose, &receipt)
-    }
-
     #[test]
-    fn the_event_of_our_request_makes_it_executed() {
-        for (logs, agent) in [
-            (vec![registered(CONTRACTS.registry), ours()], Some(U256::from(42))),
-            (vec![ours()], None),
-            (vec![registered(Address::ZERO), ours()], None),
-        ] {
-            let outcome = judge(TransactionPurpose::Relay, true, logs);
-            assert!(matches!(outcome, RelayOutcome::Executed { agent_id, .. } if agent_id == agent));
-        }
-    }
-
-    #[test]
-    fn status_1_with_a_failed_inner_call_is_no_success() {
+    fn the_event_of_our_request_decides_and_a_mined_no_op_drops_its_relay() {
+        use TransactionPurpose::{Expired, Rejected, Relay, Superseded};
         let reason = ErrorString { reason: "Agent not active".to_owned() }.abi_encode();
-        let logs = vec![log(CONTRACTS.forwarder, &executed(false, reason))];
-        let outcome = judge(TransactionPurpose::Relay, true, logs);
-        assert!(!outcome.is_repeatable(), "the forwarder has used the request");
-        let RelayOutcome::Reverted { failure, .. } = outcome else { panic!("not reverted") };
-        assert_eq!((failure.code.status(), failure.message()), (500, "Agent not active"));
-    }
-
-    #[test]
-    fn without_an_event_of_our_request_or_with_status_0_it_reverted_and_may_be_sent_again() {
+        let failed = log(CONTRACTS.forwarder, &executed(false, reason));
         let event = executed(true, Bytes::new());
         let other_nonce = RequestExecuted { nonce: U256::from(4), ..event.clone() };
         let other_signer = RequestExecuted { from: Address::ZERO, ..event.clone() };
-        for (status, logs) in [
-            (true, vec![]),
-            (true, vec![log(CONTRACTS.forwarder, &other_nonce)]),
-            (true, vec![log(CONTRACTS.forwarder, &other_signer)]),
-            (true, vec![log(CONTRACTS.registry, &event)]),
-            (false, vec![ours()]),
+        let block = BlockId { number: 1, hash: B256::ZERO };
+        for (purpose, status, logs, expected) in [
+            (Relay, true, vec![registered(CONTRACTS.registry), ours()], "executed, agent Some(42)"),
+            (Relay, true, vec![ours()], "executed, agent None"),
+            (Relay, true, vec![registered(Address::ZERO), ours()], "executed, agent None"),
+            // The forwarder has used the request.
+            (Relay, true, vec![failed], "reverted, 500 Agent not active"),
+            (Relay, true, vec![], "reverted, repeatable"),
+            (Relay, true, vec![log(CONTRACTS.forwarder, &other_nonce)], "reverted, repeatable"),
+            (Relay, true, vec![log(CONTRACTS.forwarder, &other_signer)], "reverted, repeatable"),
+            (Relay, true, vec![log(CONTRACTS.registry, &event)], "reverted, repeatable"),
+            (Relay, false, vec![ours()], "reverted, repeatable"),
+            (Superseded, true, vec![], "dropped, 401"),
+            (Expired, true, vec![], "dropped, 401"),
+            (Rejected, true, vec![], "dropped, 500"),
         ] {
-            let outcome = judge(TransactionPurpose::Relay, status, logs);
-            assert!(matches!(outcome, RelayOutcome::Reverted { .. }) && outcome.is_repeatable());
-        }
-    }
-
-    #[test]
-    fn a_mined_no_op_drops_its_relay() {
-        for (purpose, status) in [
-            (TransactionPurpose::Superseded, 401),
-            (TransactionPurpose::Expired, 401),
-            (TransactionPurpose::Rejected, 500),
-        ] {
-            let outcome = judge(purpose, true, vec![]);
-            let RelayOutcome::Dropped { failure } = outcome else { panic!("not dropped") };
-            assert_eq!(failure.code.status(), status);
+            let receipt = Receipt { hash: B256::ZERO, block, status, gas_used: 1, paid_wei: 1, logs };
+            let outcome = CONTRACTS.outcome(&relay(), purpose, &receipt);
+            let told = match &outcome {
+                RelayOutcome::Executed { agent_id, .. } => format!("executed, agent {agent_id:?}"),
+                RelayOutcome::Reverted { .. } if outcome.is_repeatable() => "reverted, repeatable".to_owned(),
+                RelayOutcome::Reverted { failure, .. } => {
+                    format!("reverted, {} {}", failure.code.status(), failure.message())
+                }
+                RelayOutcome::Dropped { failure } => format!("dropped, {}", failure.code.status()),
+            };
+            assert_eq!(told, expected);
         }
     }
 }

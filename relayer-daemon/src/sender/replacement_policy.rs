@@ -123,7 +123,7 @@ mod tests {
     use BroadcastVerdict::{
         Accepted, FeeTooLow, InsufficientFunds, NonceTooHigh, NonceTooLow, Underpriced, Unknown,
     };
-    use TransactionPurpose::{Expired, Rejected, Relay, Superseded};
+    use TransactionPurpose::{Rejected, Relay, Superseded};
     use alloy::primitives::B256;
 
     const GWEI: u128 = 1_000_000_000;
@@ -161,92 +161,75 @@ mod tests {
         }
     }
 
-    #[test]
-    fn nothing_is_done_before_a_block_or_some_seconds() {
-        let nonce = relay();
-        let at_rest = Situation { blocks_since_send: 0, ..situation(&nonce) };
-        for (situation, expected) in [
-            (Situation { since_send: Duration::ZERO, ..situation(&nonce) }, Wait),
-            (at_rest, Wait),
-            (Situation { since_send: RESEND_AFTER, ..at_rest }, Resend),
-            // The lower nonces may be there now.
-            (Situation { verdict: NonceTooHigh, ..at_rest }, Resend),
-        ] {
-            assert_eq!(next_step(&situation), expected, "{situation:?}");
+    /// The step without its fees, which are asserted where they matter.
+    fn step(situation: &Situation<'_>) -> String {
+        match next_step(situation) {
+            Replace(_) => "Replace".to_owned(),
+            Cancel(purpose, _) => format!("Cancel {purpose:?}"),
+            step => format!("{step:?}"),
         }
     }
 
     #[test]
-    fn a_block_without_it_means_the_same_bytes_again() {
-        let nonce = relay();
+    fn each_situation_has_its_step() {
+        let (nonce, dear, capped) =
+            (relay(), assignment(Relay, 15 * GWEI / 2, 0), assignment(Relay, 48 * GWEI, 0));
+        let (expiring, no_op) = (assignment(Relay, 3 * GWEI, 900), assignment(Superseded, 3 * GWEI, 1));
+        let usual = situation(&nonce);
+        let at_rest = Situation { blocks_since_send: 0, ..usual };
         // However long an unwilling sequencer takes at a flat market, it is offered no more.
-        for (blocks_since_send, since_signed) in [(1, QUIET), (3_600, Duration::from_secs(7_200))] {
-            for verdict in [Accepted, Unknown, InsufficientFunds, NonceTooLow] {
-                let waiting = Situation { blocks_since_send, since_signed, verdict, ..situation(&nonce) };
-                assert_eq!(next_step(&waiting), Resend, "{verdict:?}");
-            }
+        let late = Situation { blocks_since_send: 3_600, since_signed: Duration::from_secs(7_200), ..usual };
+        let outbid = Situation { market: market(10 * GWEI), ..usual };
+        let known = Situation { superseded: Some(false), ..usual };
+        let outgrown = Situation { superseded: Some(false), ..outbid };
+        let stuck = Situation { since_forwarder_asked: STUCK_AFTER, ..usual };
+        let within_grace = Situation { now: 925, ..situation(&expiring) };
+        let refused = Situation { verdict: BroadcastVerdict::Rejected, ..within_grace };
+        let cancelled = Situation { superseded: Some(true), ..situation(&no_op) };
+        let mut rows = vec![
+            // Nothing is done before a block or some seconds.
+            (at_rest, "Wait"),
+            (Situation { since_send: Duration::ZERO, ..usual }, "Wait"),
+            (Situation { since_send: RESEND_AFTER, ..at_rest }, "Resend"),
+            // The lower nonces may be there now.
+            (Situation { verdict: NonceTooHigh, ..at_rest }, "Resend"),
+            // A market that moved away means replacement after asking the forwarder.
+            (outbid, "AskForwarder"),
+            (Situation { is_lowest: false, ..outbid }, "AskForwarder"),
+            (outgrown, "Replace"),
+            (Situation { is_lowest: false, ..outgrown }, "Replace"),
+            (Situation { superseded: Some(true), ..outbid }, "Cancel Superseded"),
+            // A shortage of funds is not answered by offering more.
+            (Situation { verdict: InsufficientFunds, ..outgrown }, "Resend"),
+            // The lowest that no block takes is asked about now and then.
+            (stuck, "AskForwarder"),
+            (Situation { is_lowest: false, ..stuck }, "Resend"),
+            (Situation { superseded: Some(false), ..stuck }, "Resend"),
+            (Situation { superseded: Some(true), ..stuck }, "Cancel Superseded"),
+            // At the cap the same bytes go out each block.
+            (Situation { assignment: &capped, market: market(100 * GWEI), ..known }, "Resend"),
+            // What is not worth its gas is cancelled, and one answer ends nothing.
+            (situation(&expiring), "Cancel Expired"),
+            (within_grace, "Resend"),
+            (refused, "Resend"),
+            (Situation { since_signed: PATIENCE, ..refused }, "Cancel Rejected"),
+            // A no-op is never cancelled again.
+            (cancelled, "Resend"),
+            (Situation { market: market(10 * GWEI), ..cancelled }, "Replace"),
+        ];
+        for verdict in [Accepted, Unknown, InsufficientFunds, NonceTooLow] {
+            rows.extend([usual, late].map(|waiting| (Situation { verdict, ..waiting }, "Resend")));
         }
-    }
-
-    #[test]
-    fn a_market_that_moved_away_means_replacement_after_asking_the_forwarder() {
-        let nonce = relay();
-        for is_lowest in [true, false] {
-            let outbid = Situation { is_lowest, market: market(10 * GWEI), ..situation(&nonce) };
-            assert_eq!(next_step(&outbid), AskForwarder);
-            let executed_elsewhere = |is| next_step(&Situation { superseded: Some(is), ..outbid });
-            let Replace(fees) = executed_elsewhere(false) else { panic!("not replaced") };
-            assert!(fees.max_fee >= 20 * GWEI && fees.tip * 10 >= GWEI * 11);
-            assert!(matches!(executed_elsewhere(true), Cancel(Superseded, _)));
-        }
-    }
-
-    #[test]
-    fn the_lowest_that_no_block_takes_is_asked_about_now_and_then() {
-        let nonce = relay();
-        let stuck = Situation { since_forwarder_asked: STUCK_AFTER, ..situation(&nonce) };
-        assert_eq!(next_step(&stuck), AskForwarder);
-        assert_eq!(next_step(&Situation { is_lowest: false, ..stuck }), Resend);
-        assert_eq!(next_step(&Situation { superseded: Some(false), ..stuck }), Resend);
-        let step = next_step(&Situation { superseded: Some(true), ..stuck });
-        assert!(matches!(step, Cancel(Superseded, _)));
-    }
-
-    #[test]
-    fn called_underpriced_is_replaced_up_to_four_times_the_market() {
-        let (nonce, dear) = (relay(), assignment(Relay, 15 * GWEI / 2, 0));
+        // Called underpriced, it is replaced up to four times the market.
         for verdict in [Underpriced, FeeTooLow] {
-            let cheap = Situation { verdict, superseded: Some(false), ..situation(&nonce) };
-            assert!(matches!(next_step(&cheap), Replace(_)));
-            assert_eq!(next_step(&Situation { assignment: &dear, ..cheap }), Resend);
+            let cheap = Situation { verdict, ..known };
+            rows.extend([(cheap, "Replace"), (Situation { assignment: &dear, ..cheap }, "Resend")]);
         }
-    }
-
-    #[test]
-    fn a_shortage_of_funds_is_not_answered_by_offering_more() {
-        let nonce = relay();
-        let outgrown = Situation { market: market(10 * GWEI), superseded: Some(false), ..situation(&nonce) };
-        assert!(matches!(next_step(&outgrown), Replace(_)));
-        assert_eq!(next_step(&Situation { verdict: InsufficientFunds, ..outgrown }), Resend);
-    }
-
-    #[test]
-    fn at_the_cap_the_same_bytes_go_out_each_block() {
-        let nonce = assignment(Relay, 48 * GWEI, 0);
-        let capped = Situation { market: market(100 * GWEI), superseded: Some(false), ..situation(&nonce) };
-        assert_eq!(next_step(&capped), Resend);
-    }
-
-    #[test]
-    fn what_is_not_worth_its_gas_is_cancelled() {
-        let nonce = assignment(Relay, 3 * GWEI, 900);
-        assert!(matches!(next_step(&situation(&nonce)), Cancel(Expired, _)));
-        let within_grace = Situation { now: 925, ..situation(&nonce) };
-        assert_eq!(next_step(&within_grace), Resend);
-        let rejected = Situation { verdict: BroadcastVerdict::Rejected, ..within_grace };
-        assert_eq!(next_step(&rejected), Resend, "one answer ends nothing");
-        let rejected = Situation { since_signed: PATIENCE, ..rejected };
-        assert!(matches!(next_step(&rejected), Cancel(Rejected, _)));
+        for (situation, expected) in rows {
+            assert_eq!(step(&situation), expected, "{situation:?}");
+        }
+        let Replace(fees) = next_step(&outgrown) else { panic!("not replaced") };
+        assert!(fees.max_fee >= 20 * GWEI && fees.tip * 10 >= GWEI * 11);
     }
 
     #[test]
@@ -270,13 +253,5 @@ mod tests {
         ] {
             assert_eq!(next_step(&situation), expected, "{situation:?}");
         }
-    }
-
-    #[test]
-    fn a_no_op_is_never_cancelled_again() {
-        let nonce = assignment(Superseded, 3 * GWEI, 1);
-        let situation = Situation { superseded: Some(true), ..situation(&nonce) };
-        assert_eq!(next_step(&situation), Resend);
-        assert!(matches!(next_step(&Situation { market: market(10 * GWEI), ..situation }), Replace(_)));
     }
 }

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remote_signer_needs_a_url_and_an_address_and_shows_neither_path_nor_query() {
+    fn remote_signers_need_urls_and_addresses_one_for_all_or_one_for_each_and_show_neither_path_nor_query() {
         prepare();
         let signer = remote("https://signer.example:9000/t0ken?k=t0ken", ALICE, LIMIT).unwrap().remove(0);
         let shown = format!("{signer} {signer:?}");
@@ -186,11 +186,6 @@ mod tests {
             let error = remote("https://a/", none, LIMIT).unwrap_err();
             assert!(matches!(error, SignerSourceError::Address(found) if found == position), "{error}");
         }
-    }
-
-    #[test]
-    fn several_accounts_have_one_remote_signer_for_all_or_one_for_each() {
-        prepare();
         let both = format!("{ALICE}, {BOB}");
         let labels = |urls| -> Vec<String> {
             remote(urls, &both, LIMIT).unwrap().iter().map(ToString::to_string).collect()

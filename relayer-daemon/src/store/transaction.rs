@@ -114,17 +114,12 @@ mod tests {
 
     #[test]
     fn the_dearest_transaction_counts_by_the_gas_that_is_expected() {
-        assert_eq!(assignment(Some(100_000)).expected_wei(), 400_000 * GWEI + 7);
-        assert_eq!(
-            assignment(Some(30_000)).expected_wei(),
-            189_000 * GWEI + 7,
-            "the no-op uses all of its gas"
-        );
-        assert_eq!(
-            assignment(None).expected_wei(),
-            8_000_000 * GWEI + 7,
-            "the gas limit, where no more is known"
-        );
+        // The no-op uses all of its gas; the gas limit counts where no more is known.
+        for (expected, wei) in
+            [(Some(100_000), 400_000 * GWEI), (Some(30_000), 189_000 * GWEI), (None, 8_000_000 * GWEI)]
+        {
+            assert_eq!(assignment(expected).expected_wei(), wei + 7);
+        }
         let gap = NonceAssignment { relay: None, ..assignment(None) };
         assert_eq!(gap.expected_wei(), 8_000_000 * GWEI);
     }

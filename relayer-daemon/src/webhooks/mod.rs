@@ -150,15 +150,8 @@ mod tests {
     use alloy::primitives::B256;
 
     fn event(attempts: u32) -> WebhookEvent {
-        let relay = B256::ZERO;
-        WebhookEvent {
-            sequence: 1,
-            id: String::new(),
-            relay,
-            body: String::new(),
-            attempts,
-            expires_at: 100_000,
-        }
+        let (id, body, relay) = (String::new(), String::new(), B256::ZERO);
+        WebhookEvent { sequence: 1, id, relay, body, attempts, expires_at: 100_000 }
     }
 
     #[test]

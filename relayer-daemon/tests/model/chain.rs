@@ -3,28 +3,16 @@
 //! It mines transactions that have the next nonce and pay the base fee, keeps those ahead, drops some, and
 //! reorganises. For each transaction sent it checks what must hold before a byte leaves the daemon.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
-    sync::Arc,
-    time::Duration,
-};
-
-use alloy::{
-    primitives::{Address, B256, Bytes, Log as PrimitiveLog, U256},
-    rpc::types::Log,
-    sol_types::SolEvent,
-};
+use alloy::primitives::Log as PrimitiveLog;
+use alloy::rpc::types::Log;
+use alloy::sol_types::SolEvent;
 use registry_core::eth::abi::IForwarder::RequestExecuted;
-use relayer_daemon::{
-    chain::{
-        BroadcastVerdict::{self, Accepted, InsufficientFunds, NonceTooLow, Rejected, Underpriced},
-        Receipt,
-    },
-    gas::fees::Market,
-    outcome::BlockHeads,
-    store::BlockId,
+use relayer_daemon::chain::BroadcastVerdict::{
+    self, Accepted, InsufficientFunds, NonceTooLow, Rejected, Underpriced,
 };
-use tokio::time::Instant;
+use relayer_daemon::store::BlockId;
+
+use super::*;
 
 pub const FORWARDER: Address = Address::repeat_byte(0xf0);
 pub const GWEI: u128 = 1_000_000_000;
@@ -36,7 +24,6 @@ const OLDEST_MARKET: Duration = Duration::from_secs(20);
 pub const SAFE_AFTER: Duration = Duration::from_secs(600);
 pub const FINAL_AFTER: Duration = Duration::from_secs(1_200);
 
-/// A transaction of an account of ours that we signed.
 #[derive(Debug, Clone)]
 pub struct Sent {
     pub account: Address,
@@ -55,23 +42,19 @@ pub struct Sent {
 pub enum ModelTransaction {
     /// A transaction of an account of ours that we signed, and its price per gas.
     Ours(Box<Sent>, u128),
-    /// A foreign transaction of an account of ours.
     Foreign(Address),
     /// A foreign call of the forwarder with a request of one of our clients.
     Bypass(Address, U256),
 }
 
-/// Blocks, oldest first.
 pub type Blocks = Arc<Vec<Arc<ModelBlock>>>;
 
-/// A block of one branch.
 #[derive(Debug)]
 pub struct ModelBlock {
     pub hash: B256,
     pub entries: Vec<ModelTransaction>,
 }
 
-/// What a chain of these blocks says.
 #[derive(Debug, Clone, Default)]
 pub struct ModelView(pub Blocks);
 
@@ -88,12 +71,10 @@ impl ModelView {
         (self.0.len() as u64).saturating_sub(1)
     }
 
-    /// Whether the key was used elsewhere.
     pub fn has_foreign(&self) -> bool {
         self.entries().any(|entry| matches!(entry, ModelTransaction::Foreign(_)))
     }
 
-    /// How many transactions of an account are mined.
     pub fn mined(&self, account: Address) -> u64 {
         let of_account = |entry: &&ModelTransaction| match entry {
             ModelTransaction::Ours(sent, _) => sent.account == account,
@@ -113,7 +94,6 @@ impl ModelView {
         nonce
     }
 
-    /// How many transactions of ours carry a request.
     pub fn carried(&self, signer: Address, nonce: U256) -> usize {
         let ours = |entry: &&ModelTransaction| matches!(entry, ModelTransaction::Ours(..));
         self.entries().filter(ours).filter(|entry| request(entry) == Some((signer, nonce))).count()
@@ -191,11 +171,9 @@ fn receipt(sent: &Sent, price: u128, block: BlockId, status: bool) -> Receipt {
     }
 }
 
-/// The chain, now and earlier.
 #[derive(Debug, Default)]
 pub struct ModelChain {
     blocks: Blocks,
-    /// How many blocks were ever made.
     made: u64,
     /// Earlier chains, oldest first, each with the moment since when it held.
     history: VecDeque<(Instant, Blocks)>,
@@ -205,20 +183,15 @@ pub struct ModelChain {
     base_fees: VecDeque<(Instant, u128)>,
     fee_cap: u128,
     budget_is_limited: bool,
-    /// Whether the sequencer takes nothing of ours.
     pub unwilling: bool,
     /// So many of the next relays revert as a whole when they are mined.
     pub reverts: usize,
-    /// Whether the node calls every relay's transaction invalid.
     pub rejects: bool,
-    /// Accounts of which the sequencer takes nothing.
     pub ignored: BTreeSet<Address>,
-    /// Accounts without funds.
     pub empty: BTreeSet<Address>,
     /// Every transaction ever sent, by account and nonce, in order.
     offered: HashMap<(Address, u64), Vec<Sent>>,
     pub reorganised: bool,
-    /// How often a transaction was sent.
     pub sends: usize,
 }
 
@@ -242,7 +215,6 @@ impl ModelChain {
         ModelView(Arc::clone(&self.blocks))
     }
 
-    /// How many of our transactions wait in the pool.
     pub fn pool(&self) -> usize {
         self.pool.len()
     }
@@ -315,8 +287,7 @@ impl ModelChain {
         }
     }
 
-    /// Undoes blocks; their transactions go back to the mempool or are dropped. The new branch is longer at
-    /// once, as it is on a real chain.
+    /// Undoes blocks; their transactions go back to the mempool or are dropped.
     pub fn reorganise(&mut self, depth: usize, forget: bool) {
         let settled = self.view(FINAL_AFTER).0.len().min(self.blocks.len());
         let keep = self.blocks.len().saturating_sub(depth).max(settled);
@@ -335,14 +306,12 @@ impl ModelChain {
         });
     }
 
-    /// An account's key is used elsewhere.
     pub fn foreign_transaction(&mut self, account: Address) {
         let nonce = self.now().mined(account);
         self.pool.remove(&(account, nonce));
         self.push(vec![ModelTransaction::Foreign(account)]);
     }
 
-    /// A client's request is executed elsewhere.
     pub fn bypass(&mut self, signer: Address) {
         let nonce = self.now().forwarder_nonce(signer);
         self.push(vec![ModelTransaction::Bypass(signer, nonce)]);
@@ -359,8 +328,7 @@ impl ModelChain {
         recent.map(|(_, fee)| *fee).chain([self.base_fee]).max().unwrap_or_default() + TIP
     }
 
-    /// Checks what must hold for every transaction before it is sent. A daemon that stood still between its
-    /// last look at the lease and the send is late: the account's new holder may have offered more meanwhile.
+    /// Checks what must hold for every transaction before it is sent.
     pub fn inspect(&mut self, sent: &Sent, is_late: bool) {
         self.sends += 1;
         if is_late {

@@ -1,34 +1,13 @@
 //! Histories of a fleet: daemons that share a store and its accounts, and the clock of that store.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
-    time::Duration,
-};
+use relayer_daemon::outcome::Failure;
 
-use alloy::primitives::B256;
-use relayer_daemon::outcome::{ErrorCode, Failure, RelayOutcome};
-use tokio::time::{Instant, sleep};
-
-use super::{
-    SIGNERS, SINGLE, Setup, Simulation, history,
-    node::Lost,
-    ops::{
-        Op::{
-            self, Bypass, Cut, Empty, FailingReads, Foreign, HangUp, Kill, Latency, Lose, Mine, NoNonces,
-            Pause, Rejecting, Reorganise, Repeat, RepeatEarlier, Request, RequestUntil, Wait,
-        },
-        requests,
-    },
-    simulate,
-};
+use super::ops::Op::*;
+use super::*;
 
 /// How exactly the clock is set: leases end within seconds.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Two daemons with one account.
 const PAIR: Setup = Setup { daemons: 2, ..SINGLE };
 
 /// Has the clock run with the runtime's paused time.
@@ -42,7 +21,6 @@ pub(super) fn tick(clock: Arc<AtomicI64>) {
     });
 }
 
-/// The daemon that holds the first account.
 fn holder(simulation: &Simulation) -> u8 {
     let holder = simulation.world.holder(simulation.account(0)).expect("no daemon has the account");
     let place = simulation.lives.iter().flatten().position(|life| life.daemon.as_ref() == Some(&holder));
@@ -54,20 +32,10 @@ fn accepted() -> Vec<Op> {
     [vec![Wait(30)], requests()].concat()
 }
 
-/// Blocks for all of them.
 const MINED: [Op; 4] = [Mine(8), Wait(30), Mine(8), Wait(30)];
 
 fn assert_all_executed(simulation: &Simulation) {
     assert_eq!(simulation.executed(), usize::from(SIGNERS));
-}
-
-#[test]
-fn a_daemon_without_an_account_accepts_requests_and_another_sends_them() {
-    let ops = [&accepted()[..], &[Wait(30)], &MINED].concat();
-    history(PAIR, ops, |simulation| {
-        assert_eq!(simulation.requests.len(), usize::from(SIGNERS), "each daemon took some");
-        assert_all_executed(simulation);
-    });
 }
 
 #[test]
@@ -122,29 +90,6 @@ fn a_daemon_that_stood_still_sends_nothing_more_and_learns_what_the_others_have_
         assert!(simulation.is_quiet(), "it waits for relays that have ended");
     };
     simulate(PAIR, test).unwrap();
-}
-
-#[test]
-fn what_a_daemon_sends_late_because_it_stood_still_right_before_is_known_to_the_accounts_next_holder() {
-    let test = async |simulation: &mut Simulation| {
-        simulation.play([Wait(30)]).await;
-        let stopped = holder(simulation);
-        // Its calls take so long that it can be stopped between the journal and the node.
-        simulation.play([Latency(200), Request(0), Request(1)]).await;
-        while simulation.given() == [0] {
-            sleep(Duration::from_millis(10)).await;
-        }
-        assert_eq!(simulation.world.chain().sends, 0);
-        simulation.pause(usize::from(stopped), true);
-        simulation.play([Latency(0), Wait(150)]).await;
-        assert_ne!(holder(simulation), stopped);
-        let sends = simulation.world.chain().sends;
-        assert!(sends > 0, "the next holder has not sent what was journalled");
-        simulation.play([Mine(8), Wait(30), Pause(stopped, false), Wait(30)]).await;
-        assert!(simulation.world.chain().sends > sends, "nothing came late");
-    };
-    let ended = simulate(PAIR, test).unwrap();
-    assert_eq!((ended.executed(), ended.mined()), (2, 2), "each once");
 }
 
 #[test]

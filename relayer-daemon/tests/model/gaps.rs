@@ -3,37 +3,8 @@
 
 use relayer_daemon::store::TransactionPurpose;
 
-use super::{
-    SINGLE, history,
-    ops::Op::{
-        BaseFee, Bypass, Foreign, LateReceipts, Mine, Rejecting, Reorganise, Request, Revert, Wait,
-        WrongCount,
-    },
-    with_budget,
-};
-
-#[test]
-fn the_budget_bounds_what_fills_a_gap_too() {
-    // The wrong count leaves a gap below the relay; the next block comes when gas costs forty times as much.
-    let ops = [WrongCount(1), Request(0), Bypass(0), BaseFee(417), Wait(2), Mine(1)];
-    history(with_budget(1_000_000), ops, |_| {});
-}
-
-#[test]
-fn what_waits_for_a_gap_never_keeps_the_budget_from_filling_it() {
-    // A foreign transaction below the two relays is undone, after a replacement and the second relay have
-    // taken nearly all of the budget.
-    let ops = [Foreign(0), Request(0), BaseFee(172), Wait(33), Request(1), Reorganise(1, false)];
-    history(with_budget(11_000_000), ops, |_| {});
-}
-
-#[test]
-fn what_was_signed_for_a_gap_before_never_keeps_the_budget_from_filling_it() {
-    // A foreign transaction takes the relay's nonce and is undone. Two relays at this price are more than the
-    // budget: the one that now waits for the gap, and the old bytes in it.
-    let ops = [BaseFee(236), Request(0), Wait(10), Foreign(0), Wait(600), Reorganise(1, false)];
-    history(with_budget(9_000_000), ops, |_| {});
-}
+use super::ops::Op::*;
+use super::*;
 
 #[test]
 fn a_no_op_that_was_taken_for_lost_and_undone_by_a_reorganisation_fills_its_gap_with_the_same_bytes() {
@@ -64,9 +35,4 @@ fn a_gap_whose_earlier_bytes_cannot_be_outbid_within_the_cap_is_filled_by_them_o
             assert_eq!(signed[1].fees, signed[0].fees, "{signed:?}");
         });
     }
-}
-
-#[test]
-fn gaps_that_a_windows_budget_does_not_fill_are_filled_in_the_next_ones() {
-    history(with_budget(1_000_000), [WrongCount(14), Request(0), Request(1)], |_| {});
 }

@@ -1,23 +1,13 @@
 //! The end of a history: faults pass, everything ends, and what must always hold is checked.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use proptest::{prop_assert, prop_assert_eq};
 
-use alloy::primitives::B256;
-use proptest::{prop_assert, prop_assert_eq, test_runner::TestCaseError};
-use relayer_daemon::{outcome::RelayOutcome, process::clock::Clock as _};
-use tokio::time::sleep;
-
-use super::{
-    Simulation,
-    chain::{FINAL_AFTER, GWEI},
-    node,
-    ops::Op,
-    panics,
-};
+use super::chain::FINAL_AFTER;
+use super::node;
+use super::*;
 
 /// A window of the budget, in minutes.
 const MINUTES_OF_A_WINDOW: i16 = 24 * 60;
-/// The time between two blocks at the end of a history.
 const PAUSE: Duration = Duration::from_secs(3);
 
 fn steps(wait: Duration) -> u64 {

@@ -10,63 +10,54 @@ mod panics;
 mod requests;
 mod several_accounts;
 pub mod strategies;
-mod two_runs;
 mod waiting;
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::{
-        Arc, LazyLock, Mutex,
-        atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
 
-use alloy::{
-    primitives::{Address, B256, U256},
-    signers::local::PrivateKeySigner,
-};
+use alloy::primitives::{Address, B256, Bytes, U256};
+use alloy::signers::local::PrivateKeySigner;
+use alloy::sol_types::SolCall;
 use futures_util::FutureExt as _;
 use proptest::test_runner::TestCaseError;
 use registry_core::forward::{Rules, domain};
-use relayer_daemon::{
-    budget::share::{Allowance, Shares},
-    daemon::fleet::{Keeper, MakeSender},
-    metrics::Metrics,
-    outcome::RelayOutcome,
-    process::clock::{Clock, SharedClock},
-    relay::{
-        Reads, Relayer,
-        backoff::SharedBackoff,
-        fleet::follow,
-        functions::{RegistryFunction, RelayedFunctions},
-        gas_price::GasPrice,
-        inflight::Inflight,
-        policy::{SharedPolicy, decision::DecisionClient},
-        rate_limits::RateLimits,
-    },
-    sender::{
-        Parts, Sender, SpendingLimits, accounts::Accounts, lease::Lease, receipt_reader::Contracts,
-        signing::Wallet,
-    },
-    store::{DaemonId, NewTransaction, RelayRecord, Store, StoreFaults},
-};
-use tokio::{
-    runtime::Builder,
-    sync::{mpsc, watch},
-    task::JoinHandle,
-    time::Instant,
-};
+use relayer_daemon::budget::share::{Allowance, Shares};
+use relayer_daemon::chain::Receipt;
+use relayer_daemon::daemon::fleet::{Keeper, MakeSender};
+use relayer_daemon::gas::fees::Market;
+use relayer_daemon::metrics::Metrics;
+use relayer_daemon::outcome::{BlockHeads, ErrorCode, RelayOutcome};
+use relayer_daemon::process::clock::{Clock, SharedClock};
+use relayer_daemon::relay::backoff::SharedBackoff;
+use relayer_daemon::relay::fleet::follow;
+use relayer_daemon::relay::functions::{RegistryFunction, RelayedFunctions};
+use relayer_daemon::relay::gas_price::GasPrice;
+use relayer_daemon::relay::inflight::Inflight;
+use relayer_daemon::relay::policy::SharedPolicy;
+use relayer_daemon::relay::policy::decision::DecisionClient;
+use relayer_daemon::relay::rate_limits::RateLimits;
+use relayer_daemon::relay::{Reads, Relayer};
+use relayer_daemon::sender::accounts::Accounts;
+use relayer_daemon::sender::lease::Lease;
+use relayer_daemon::sender::receipt_reader::Contracts;
+use relayer_daemon::sender::signing::Wallet;
+use relayer_daemon::sender::{Parts, Sender, SpendingLimits};
+use relayer_daemon::store::{DaemonId, NewTransaction, RelayRecord, Store, StoreFaults};
+use tokio::runtime::Builder;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
 
-use self::{
-    chain::{FORWARDER, GWEI, ModelChain},
-    node::{ModelNode, World},
-    ops::Op,
-};
+use self::chain::{FORWARDER, GWEI, ModelChain};
+use self::node::{Lost, ModelNode, World};
+use self::ops::{Op, requests};
+use self::requests::{body, identify};
 
 pub const FEE_CAP: u128 = 50 * GWEI;
 pub const SIGNERS: u8 = 4;
-/// The most transactions in the pool.
 pub const MAX_PENDING: usize = 3;
 const REGISTRY: Address = Address::repeat_byte(0xe0);
 const CHAIN_ID: u64 = 31_337;
@@ -95,9 +86,7 @@ impl Clock for TestClock {
 struct Life {
     relayer: Arc<Relayer<ModelNode>>,
     dead: Arc<AtomicBool>,
-    /// Its name in a fleet.
     daemon: Option<DaemonId>,
-    /// Whether it stands still.
     paused: watch::Sender<bool>,
     /// Dropped, it would stop the daemon in an orderly way.
     stop: watch::Sender<bool>,
@@ -114,17 +103,13 @@ pub struct Simulation {
     lowest_base_fee: u128,
     /// For each daemon whether its writes fail.
     disk_full: Vec<Arc<AtomicBool>>,
-    /// The daemons in their present lives: one, or those of a fleet.
     lives: Vec<Option<Life>>,
-    /// Clients go to one daemon after the other.
     turn: AtomicUsize,
     /// Every request that was accepted: its signer and forwarder nonce.
     pub requests: BTreeMap<B256, (Address, U256)>,
     /// Those of clients that hung up: each was accepted or was not.
     hung_up: BTreeMap<B256, (Address, U256)>,
-    /// The requests of each signer, as they were posted.
     sent: HashMap<u8, Vec<Vec<u8>>>,
-    /// What the clients heard.
     told: Arc<Mutex<BTreeMap<B256, RelayOutcome>>>,
     disk_was_full: bool,
     clock_was_set: bool,
@@ -132,7 +117,6 @@ pub struct Simulation {
     answers_were_late: bool,
 }
 
-/// The daemons, the accounts, the budget in wei and the seed of a simulation.
 #[derive(Debug, Clone, Copy)]
 pub struct Setup {
     /// More than one are a fleet.
@@ -145,12 +129,10 @@ pub struct Setup {
 /// One daemon with one account, and a budget without a limit.
 pub const SINGLE: Setup = Setup { daemons: 1, accounts: 1, budget: u128::MAX, seed: 7 };
 
-/// A single daemon with this budget in gwei.
 pub const fn with_budget(gwei: u128) -> Setup {
     Setup { budget: gwei * GWEI, ..SINGLE }
 }
 
-/// Runs a test, lets the faults pass, and checks what must always hold.
 pub fn simulate(setup: Setup, test: impl AsyncFnOnce(&mut Simulation)) -> Result<Simulation, TestCaseError> {
     panics::watch();
     // Its paused time advances only when all tasks wait for it.
@@ -210,7 +192,6 @@ impl Simulation {
         simulation
     }
 
-    /// Starts the daemons that do not live.
     async fn start(&mut self) {
         for index in 0..self.lives.len() {
             if self.lives[index].is_none() {
@@ -221,7 +202,7 @@ impl Simulation {
 
     /// Starts a daemon as `serve` does. Where that fails a supervisor tries again, at the next step.
     async fn start_one(&self, index: usize) -> Option<Life> {
-        let (paused, is_paused) = watch::channel(false);
+        let (pause, is_paused) = watch::channel(false);
         let (disk_full, dead) = (Arc::clone(&self.disk_full[index]), Arc::<AtomicBool>::default());
         let faults = StoreFaults { disk_full, dead: Arc::clone(&dead), paused: Some(is_paused.clone()) };
         let is_fleet = self.lives.len() > 1;
@@ -231,10 +212,9 @@ impl Simulation {
             Some(daemon) => store.of_daemon(daemon.clone()),
             None => store,
         });
-        let (world, daemon_of_node) = (Arc::clone(&self.world), daemon.clone());
-        let (dead_node, paused_node) = (Arc::clone(&dead), is_paused);
-        let node =
-            Arc::new(ModelNode { world, dead: dead_node, daemon: daemon_of_node, paused: paused_node });
+        let (world, paused) = (Arc::clone(&self.world), is_paused);
+        let node = ModelNode { world, dead: Arc::clone(&dead), daemon: daemon.clone(), paused };
+        let node = Arc::new(node);
         let clock: SharedClock = Arc::clone(&self.clock) as SharedClock;
         let metrics = Metrics::new().unwrap();
         let spending = SpendingLimits { max_fee: FEE_CAP, daily_wei: self.budget };
@@ -324,15 +304,13 @@ impl Simulation {
             let keeper = Keeper::new(Arc::clone(&relayer), make, &self.world.accounts, duty);
             tasks.push(tokio::spawn(keeper.run(stopping)));
         }
-        Some(Life { relayer, dead, daemon, paused, stop, tasks })
+        Some(Life { relayer, dead, daemon, paused: pause, stop, tasks })
     }
 
-    /// Kills all daemons: only the store is left.
     pub fn kill(&mut self) {
         (0..self.lives.len()).for_each(|index| self.kill_one(index));
     }
 
-    /// Kills a daemon.
     pub fn kill_one(&mut self, index: usize) {
         let Some(life) = self.lives[index].take() else { return };
         life.dead.store(true, Ordering::Relaxed);
@@ -341,7 +319,6 @@ impl Simulation {
         life.tasks.iter().for_each(JoinHandle::abort);
     }
 
-    /// An account; the indices go round.
     pub fn account(&self, index: u8) -> Address {
         self.world.accounts[usize::from(index) % self.world.accounts.len()]
     }
@@ -359,7 +336,6 @@ impl Simulation {
         }
     }
 
-    /// Reads the accounts' balances, as the monitor does.
     fn look_at_balances(&self) {
         for sender in self.living().flat_map(|life| life.relayer.accounts.senders()) {
             sender.saw_balance(self.world.balance(sender.account()));
@@ -379,7 +355,6 @@ impl Simulation {
         self.store.record(account, &[second], self.clock.now()).unwrap();
     }
 
-    /// Has the daemon start a relay of its store again.
     fn run_again(&self, id: B256) {
         let relay = self.store.accepted(id).unwrap().unwrap();
         self.living().for_each(|life| life.relayer.resume(relay.clone()));
@@ -390,14 +365,12 @@ impl Simulation {
         self.living().any(|life| life.relayer.inflight.age(id).is_some())
     }
 
-    /// Whether nothing is in flight.
     pub fn is_quiet(&self) -> bool {
         let open = self.store.accounts_with_open_nonces().unwrap();
         let lives = self.living().count() == self.lives.len();
         open.is_empty() && lives && self.living().all(|life| life.relayer.inflight.is_empty())
     }
 
-    /// The record of a relay that was accepted.
     pub fn record(&self, id: B256) -> RelayRecord {
         self.store.relay(id).unwrap().unwrap()
     }
@@ -406,7 +379,6 @@ impl Simulation {
         matches!(self.record(id).outcome, Some(RelayOutcome::Executed { .. }))
     }
 
-    /// The number of relays that were executed.
     pub fn executed(&self) -> usize {
         self.requests.keys().filter(|id| self.is_executed(**id)).count()
     }
@@ -416,13 +388,11 @@ impl Simulation {
         self.requests.keys().map(|id| self.record(*id).hashes.len()).collect()
     }
 
-    /// The only request that was accepted.
     pub fn only(&self) -> B256 {
         assert_eq!(self.requests.len(), 1);
         *self.requests.keys().next().unwrap()
     }
 
-    /// The number of the first account's transactions that are mined.
     pub fn mined(&self) -> u64 {
         self.world.chain().now().mined(self.account(0))
     }
@@ -437,7 +407,6 @@ impl Simulation {
         self.lives[turn % self.lives.len()].as_ref().filter(|life| !*life.paused.borrow())
     }
 
-    /// Has a daemon stand still, as by SIGSTOP, or go on.
     pub fn pause(&self, index: usize, paused: bool) {
         if let Some(life) = &self.lives[index] {
             life.paused.send_replace(paused);

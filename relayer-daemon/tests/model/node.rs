@@ -1,31 +1,17 @@
 //! The node of the model: one or two URLs with machines at different blocks that fail in every way.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::atomic::AtomicU64;
+use std::sync::{MutexGuard, PoisonError};
 
-use alloy::{
-    consensus::{Transaction as _, TxEnvelope},
-    eips::eip2718::Decodable2718,
-    primitives::{Address, B256, Bytes, U256},
-    sol_types::SolCall,
-};
+use alloy::consensus::{Transaction as _, TxEnvelope};
+use alloy::eips::eip2718::Decodable2718;
 use registry_core::eth::abi::IForwarder::{self, executeCall};
-use relayer_daemon::{
-    chain::{AccountView, BroadcastVerdict, ChainNode, Receipt, ReceiptLookup, RpcError, SimulationResult},
-    gas::fees::Market,
-    outcome::BlockHeads,
-    store::{DaemonId, Store},
+use relayer_daemon::chain::{
+    AccountView, BroadcastVerdict, ChainNode, ReceiptLookup, RpcError, SimulationResult,
 };
 
-use tokio::sync::watch;
-
-use super::chain::{ModelChain, ModelView, Sent};
+use super::chain::{ModelView, Sent};
+use super::*;
 
 /// From how many nonces on receipts come by the block.
 const BLOCK_RECEIPTS_FROM: usize = 2;
@@ -42,21 +28,14 @@ pub enum Lost {
 /// What is wrong with the answers.
 #[derive(Debug, Default)]
 pub struct ModelFaults {
-    /// Becomes of the next sends.
     pub lost: VecDeque<Lost>,
     /// Each answer comes from a machine that is up to this far behind.
     pub oldest_view: Duration,
-    /// Receipts come this much later still.
     pub late_receipts: Duration,
-    /// The next counts are these.
     pub wrong_counts: VecDeque<u64>,
-    /// The next reads have no answer.
     pub failing_reads: usize,
-    /// The pending count has no answer.
     pub no_nonces: bool,
-    /// Each call takes so much longer.
     pub latency: Duration,
-    /// One of the two endpoints does not answer.
     pub silent_endpoint: bool,
 }
 
@@ -66,7 +45,6 @@ pub struct World {
     chain: Mutex<ModelChain>,
     faults: Mutex<ModelFaults>,
     random: AtomicU64,
-    /// How many calls were made.
     pub calls: AtomicUsize,
     /// To check that a transaction was stored before it was sent.
     store: Arc<Store>,
@@ -105,19 +83,21 @@ impl World {
         next % bound.max(1)
     }
 
-    /// How long a call takes.
     fn latency(&self) -> Duration {
         self.faults().latency + Duration::from_millis(self.random(20))
     }
 
-    /// What the machine shows that happens to answer.
-    fn view(&self) -> ModelView {
+    /// What the machine shows that happens to answer, `late` behind in any case.
+    fn view_behind(&self, late: Duration) -> ModelView {
         let oldest = self.faults().oldest_view;
         let age = Duration::from_millis(self.random(oldest.as_millis() as u64 + 1));
-        self.chain().view(age)
+        self.chain().view(age + late)
     }
 
-    /// What an account holds, wei.
+    fn view(&self) -> ModelView {
+        self.view_behind(Duration::ZERO)
+    }
+
     pub fn balance(&self, account: Address) -> u128 {
         if self.chain().empty.contains(&account) { 0 } else { u128::MAX }
     }
@@ -135,12 +115,8 @@ impl World {
     }
 
     fn receipt(&self, hash: B256) -> Option<Receipt> {
-        let (oldest, late) = {
-            let faults = self.faults();
-            (faults.oldest_view, faults.late_receipts)
-        };
-        let age = Duration::from_millis(self.random(oldest.as_millis() as u64 + 1)) + late;
-        self.chain().view(age).receipt(hash)
+        let late = self.faults().late_receipts;
+        self.view_behind(late).receipt(hash)
     }
 }
 
@@ -149,9 +125,7 @@ impl World {
 pub struct ModelNode {
     pub world: Arc<World>,
     pub dead: Arc<AtomicBool>,
-    /// The daemon, in a fleet.
     pub daemon: Option<DaemonId>,
-    /// Whether the daemon stands still.
     pub paused: watch::Receiver<bool>,
 }
 

@@ -1,31 +1,14 @@
 //! What can happen in a history, and how it is made to happen.
 
-use std::{
-    collections::BTreeSet,
-    net::{IpAddr, Ipv4Addr},
-    pin::pin,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::net::IpAddr;
+use std::pin::pin;
 
-use alloy::primitives::Address;
-use futures_util::FutureExt as _;
-use relayer_daemon::process::clock::Clock as _;
-use tokio::time::sleep;
+use super::requests::signer;
+use super::*;
 
-use super::{
-    SIGNERS, Simulation,
-    chain::GWEI,
-    node::Lost,
-    requests::{body, identify, signer},
-};
-
-/// What can happen.
 #[derive(Debug, Clone, Copy)]
 pub enum Op {
-    /// A client of this signer sends its next request.
     Request(u8),
-    /// The same with a deadline so many seconds away.
     RequestUntil(u8, u8),
     /// The same by a client that hangs up after so many moments.
     HangUp(u8, u8),
@@ -36,11 +19,8 @@ pub enum Op {
     Mine(usize),
     Drop(usize),
     Reorganise(usize, bool),
-    /// The key of this account is used elsewhere.
     Foreign(u8),
-    /// Whether this account has no funds.
     Empty(u8, bool),
-    /// Whether the sequencer takes nothing of this account.
     Ignored(u8, bool),
     Bypass(u8),
     Lose(Lost),
@@ -49,28 +29,21 @@ pub enum Op {
     /// Time goes by, in tenths of a second.
     Wait(u16),
     Restart,
-    /// Receipts come so many seconds later.
     LateReceipts(u8),
     /// Each answer is from a machine that is up to so many seconds behind.
     OldViews(u8),
-    /// The next count is this.
     WrongCount(u64),
-    /// So many reads have no answer.
     FailingReads(u8),
     SilentEndpoint(bool),
     /// Whether the endpoint fails where the next nonce is asked.
     NoNonces(bool),
-    /// Each call takes so many milliseconds more.
     Latency(u8),
     DiskFull(bool),
-    /// One daemon of a fleet dies.
     Kill(u8),
-    /// Whether one daemon stands still.
     Pause(u8, bool),
     /// Whether one daemon's writes fail: its leases end, and others go on.
     Cut(u8, bool),
     Unwilling(bool),
-    /// The next relay that is mined reverts as a whole.
     Revert,
     /// The node calls every relay's transaction invalid.
     Rejecting(bool),

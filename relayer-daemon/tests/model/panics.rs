@@ -21,7 +21,6 @@ pub(super) fn watch() {
     PANICS.with(|panics| panics.set(0));
 }
 
-/// How many there were.
 pub(super) fn count() -> usize {
     PANICS.with(Cell::get)
 }

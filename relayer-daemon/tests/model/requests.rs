@@ -1,22 +1,12 @@
 //! The clients' requests, as they are signed and posted.
 
-use std::{
-    collections::HashMap,
-    sync::{LazyLock, Mutex},
-};
-
-use alloy::{
-    primitives::{Address, B256, Bytes, U256, aliases::U48},
-    signers::{SignerSync as _, local::PrivateKeySigner},
-    sol_types::SolCall,
-};
-use registry_core::{
-    eth::abi::{ForwardRequest, IAgentRegistry},
-    forward::{SignedRequest, domain},
-};
+use alloy::primitives::aliases::U48;
+use alloy::signers::SignerSync as _;
+use registry_core::eth::abi::{ForwardRequest, IAgentRegistry};
+use registry_core::forward::SignedRequest;
 use serde_json::json;
 
-use super::{CHAIN_ID, REGISTRY, SIGNERS, chain::FORWARDER};
+use super::*;
 
 fn key(index: u8) -> PrivateKeySigner {
     PrivateKeySigner::from_bytes(&B256::repeat_byte(index + 1)).unwrap()

@@ -1,35 +1,16 @@
 //! Histories with several accounts: each carries its part, and what stops one stops it alone.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
-
-use alloy::primitives::B256;
-use relayer_daemon::outcome::{ErrorCode, RelayOutcome};
-use tokio::time::{Instant, sleep};
-
-use super::{
-    MAX_PENDING, SIGNERS, SINGLE, Setup, Simulation, history,
-    ops::{
-        Op::{Empty, Ignored, Mine, Repeat, Request, Restart, Unwilling, Wait},
-        requests,
-    },
-    simulate,
-};
+use super::ops::Op::*;
+use super::*;
 
 const fn accounts(accounts: u8) -> Setup {
     Setup { accounts, ..SINGLE }
 }
 
 #[test]
-fn each_relay_goes_to_the_least_loaded_account() {
+fn each_relay_goes_to_the_least_loaded_account_and_each_account_has_its_own_place_in_the_pool() {
     let ops = [vec![Unwilling(true)], requests()].concat();
     history(accounts(2), ops, |simulation| assert_eq!(simulation.given(), [2, 2]));
-}
-
-#[test]
-fn each_account_has_its_own_place_in_the_pool() {
     let ops = [vec![Unwilling(true)], requests().repeat(4)].concat();
     // With two accounts all that are next are in the pool.
     for (count, in_the_pool) in [(1, MAX_PENDING), (2, usize::from(SIGNERS))] {
@@ -93,16 +74,12 @@ fn an_account_that_got_code_gets_no_relays_and_where_all_have_got_some_the_reaso
 }
 
 #[test]
-fn an_account_whose_oldest_transaction_is_stuck_gets_no_more_while_others_can_take_them() {
+fn an_account_whose_oldest_transaction_is_stuck_gets_no_more_unless_all_are_stuck() {
     let stuck = vec![Ignored(0, true), Request(0), Wait(1_300)];
     history(accounts(3), [stuck, of_the_others()].concat(), |simulation| {
         let [stuck, second, third] = simulation.given();
         assert_eq!((stuck, second + third), (1, 9));
     });
-}
-
-#[test]
-fn where_all_accounts_are_stuck_relays_are_sent_all_the_same() {
     let ops = [Unwilling(true), Request(0), Request(1), Wait(1_300), Request(2), Wait(10)];
     history(accounts(2), ops, |simulation| assert_eq!(simulation.given::<2>().iter().sum::<u64>(), 3));
 }
@@ -137,15 +114,4 @@ fn the_account_that_sees_a_block_first_has_the_others_look_at_once() {
         assert!(*last - *first < Duration::from_millis(250), "{:?} apart", *last - *first);
     };
     simulate(accounts(3), test).unwrap();
-}
-
-#[test]
-fn a_restart_with_relays_pending_on_several_accounts_sends_none_a_second_time() {
-    let restarts = vec![Restart, Wait(20), Restart, Wait(20), Unwilling(false), Mine(8), Wait(20)];
-    history(accounts(3), [vec![Unwilling(true)], requests(), restarts].concat(), |simulation| {
-        assert_eq!(simulation.given::<3>().iter().sum::<u64>(), u64::from(SIGNERS));
-        assert_eq!(simulation.executed(), usize::from(SIGNERS));
-        let hashes = simulation.requests.keys().flat_map(|id| simulation.record(*id).hashes);
-        assert_eq!(hashes.collect::<BTreeSet<B256>>().len(), usize::from(SIGNERS), "one transaction each");
-    });
 }

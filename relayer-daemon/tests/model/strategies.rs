@@ -4,26 +4,12 @@ use std::env;
 
 use proptest::prelude::*;
 
-use super::{SIGNERS, chain::GWEI, node::Lost, ops::Op};
+use super::*;
 
-/// Histories of one daemon in the suite.
-const CASES: u32 = 300;
-/// Histories of a fleet in the suite: its daemons do something all the time, so each takes longer.
-const FLEET_CASES: u32 = 40;
-
-fn cases(in_the_suite: u32) -> ProptestConfig {
+/// As many histories as `PROPTEST_CASES` says, or so many.
+pub fn config(in_the_suite: u32) -> ProptestConfig {
     let cases = env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(in_the_suite);
     ProptestConfig { cases, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() }
-}
-
-/// How many histories of one daemon are tried.
-pub fn config() -> ProptestConfig {
-    cases(CASES)
-}
-
-/// How many histories of a fleet are tried.
-pub fn fleet_config() -> ProptestConfig {
-    cases(FLEET_CASES)
 }
 
 /// No limit, or one that few relays use up, wei.

@@ -1,17 +1,8 @@
 //! What relays wait for and what they do not: a request waits for the one before it, and none waits for
 //! receipts. A nonce that somebody else took is counted.
 
-use std::{net::Ipv4Addr, time::Duration};
-
-use alloy::primitives::U256;
-use tokio::time::sleep;
-
-use super::{
-    SIGNERS, SINGLE, Simulation, history,
-    ops::Op::{Foreign, LateReceipts, Mine, Request, Wait},
-    requests::{body, identify},
-    simulate,
-};
+use super::ops::Op::*;
+use super::*;
 
 #[test]
 fn a_nonce_that_a_foreign_transaction_took_is_counted_and_its_relay_gets_another() {
@@ -46,6 +37,32 @@ fn a_signers_requests_that_arrive_in_the_wrong_order_are_carried_out_in_the_righ
             simulation.world.chain().mine(8);
         }
         assert!(bodies.iter().all(|body| simulation.is_executed(identify(body).0)));
+    };
+    simulate(SINGLE, test).unwrap();
+}
+
+/// A daemon of a fleet takes relays that no daemon runs, also one that it admits meanwhile: it runs twice.
+#[test]
+fn no_client_waits_for_ever_where_one_run_drops_a_relay_that_another_has_started_again() {
+    let test = async |simulation: &mut Simulation| {
+        // One run finds no funds, and drops the relay.
+        simulation.play([Empty(0, true), Wait(10), Request(0), Wait(20)]).await;
+        let id = simulation.only();
+        let dropped = simulation.record(id).outcome;
+        let Some(RelayOutcome::Dropped { failure }) = &dropped else { panic!("{dropped:?}") };
+        assert_eq!(failure.code, ErrorCode::RelayerBalanceTooLow);
+        // The other one was started before that, and finds some: it comes as far as the sender.
+        simulation.play([Empty(0, false), Wait(10)]).await;
+        simulation.run_again(id);
+        assert!(simulation.is_waited_for(id), "the run has not begun");
+        simulation.play([Wait(20)]).await;
+        assert!(!simulation.is_waited_for(id), "what comes after it waits for ever");
+        assert_eq!(simulation.record(id).outcome, dropped, "what the client was told stands");
+        assert_eq!(simulation.given(), [0], "a relay that has ended was sent");
+        // The signer goes on.
+        simulation.play([Request(0), Wait(20), Mine(8), Wait(20)]).await;
+        assert!(simulation.is_quiet());
+        assert_eq!(simulation.given(), [1]);
     };
     simulate(SINGLE, test).unwrap();
 }

@@ -27,18 +27,11 @@ use serde_json::{Value, json};
 use self::endpoint::{
     MAX_TIP,
     Reply::{self, Answer, Error, Head, Http, Silence},
-    TIMEOUT, chain, pair, rpc, scripted,
+    TIMEOUT, alone, chain, pair, rpc, scripted,
 };
 
-/// Waits until something has happened in the background.
-async fn eventually(happened: impl Fn() -> bool) {
-    let waiting = async {
-        while !happened() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("it never happened");
-}
+/// Longer than any call in the background takes.
+const ALL_ENDED: Duration = Duration::from_secs(20);
 
 fn number(text: &str) -> Reply {
     Answer(json!(text))
@@ -49,60 +42,53 @@ async fn read(rpc: &Rpc) -> Result<String, RpcError> {
 }
 
 #[tokio::test]
-async fn reads_stick_to_one_endpoint() {
-    let [first, second] = pair(number("0x1"), number("0x2")).await;
-    let rpc = rpc(&[&first, &second]);
-    for _ in 0..5 {
-        assert_eq!(read(&rpc).await.unwrap(), "0x1");
-    }
-    assert_eq!((first.calls(), second.calls()), (5, 0));
-}
-
-#[tokio::test]
-async fn reads_leave_an_endpoint_that_fails_and_stay_away() {
-    let no_json_rpc = Http(200, "<html>maintenance</html>");
-    for fault in [Http(503, "<html>s3cr3t-key</html>"), Http(429, "slow down"), Silence, no_json_rpc] {
-        let [bad, good] = pair(fault.clone(), number("0x2")).await;
-        let rpc = rpc(&[&bad, &good]);
-        for _ in 0..3 {
-            assert_eq!(read(&rpc).await.unwrap(), "0x2", "{fault:?}");
-        }
-        assert_eq!(bad.calls(), 1, "{fault:?}");
-        assert!(rpc.label().ends_with(&good.url.port().unwrap().to_string()));
-    }
-}
-
-#[tokio::test]
-async fn a_node_that_answers_with_an_error_is_alive() {
-    let [first, second] = pair(Error(3, "execution reverted: nonce too low"), number("0x2")).await;
-    let rpc = rpc(&[&first, &second]);
-    let Err(RpcError::Node(error)) = read(&rpc).await else { panic!("not the node's error") };
-    assert_eq!(error.message, "execution reverted: nonce too low");
-    assert_eq!((first.calls(), second.calls()), (1, 0));
-}
-
-#[tokio::test]
-async fn what_may_pass_is_tried_again_on_a_single_endpoint() {
-    let endpoint = scripted(&[Http(429, ""), Error(-32005, "limit exceeded"), number("0x3")]).await;
-    assert_eq!(read(&rpc(&[&endpoint])).await.unwrap(), "0x3");
-    assert_eq!(endpoint.calls(), 3);
-}
-
-#[tokio::test]
-async fn a_dead_endpoint_is_given_up_in_the_end_and_never_named() {
-    for (fault, text, calls) in [
-        (Http(500, "key s3cr3t-key is over its quota"), "HTTP 500", 4),
-        (Error(-32000, "no such project: s3cr3t-key at 127.0.0.1"), "no such project", 1),
-        (Silence, "RPC timeout", 4),
+async fn reads_stick_to_an_endpoint_that_answers_be_it_an_error_and_stay_away_from_one_that_failed() {
+    let revert = "execution reverted: nonce too low";
+    for (first, expected, calls) in [
+        (number("0x1"), "0x1", (3, 0)),
+        (Error(3, revert), revert, (3, 0)),
+        (Http(503, "<html>s3cr3t-key</html>"), "0x2", (1, 3)),
+        (Http(429, "slow down"), "0x2", (1, 3)),
+        (Silence, "0x2", (1, 3)),
+        (Http(200, "<html>maintenance</html>"), "0x2", (1, 3)),
     ] {
-        let endpoint = scripted(std::slice::from_ref(&fault)).await;
-        let error = read(&rpc(&[&endpoint])).await.unwrap_err();
-        assert!(error.to_string().contains(text), "{error}");
-        for secret in ["s3cr3t", "127.0.0.1"] {
-            assert!(!format!("{error} {error:?}").contains(secret), "{error:?}");
+        let [first, second] = pair(first, number("0x2")).await;
+        let rpc = rpc(&[&first, &second]);
+        for _ in 0..3 {
+            let answer = match read(&rpc).await {
+                Err(RpcError::Node(error)) => error.message.into_owned(),
+                answer => answer.unwrap(),
+            };
+            assert_eq!(answer, expected);
         }
-        assert_eq!(endpoint.calls(), calls, "{fault:?}");
+        assert_eq!((first.calls(), second.calls()), calls, "{expected}");
+        let used = if calls.1 > 0 { second } else { first };
+        assert!(rpc.label().ends_with(&used.url.port().unwrap().to_string()));
     }
+}
+
+#[tokio::test]
+async fn what_may_pass_is_tried_again_and_a_dead_endpoint_is_given_up_in_the_end_and_never_named() {
+    for (script, text, calls) in [
+        (&[Http(429, ""), Error(-32005, "limit exceeded"), number("0x3")][..], "0x3", 3),
+        (&[Http(500, "key s3cr3t-key is over its quota")], "HTTP 500", 4),
+        (&[Error(-32000, "no such project: s3cr3t-key at 127.0.0.1")], "no such project", 1),
+        (&[Silence], "RPC timeout", 4),
+    ] {
+        let endpoint = scripted(script).await;
+        let answer = read(&rpc(&[&endpoint])).await;
+        let shown = answer.as_ref().map_or_else(ToString::to_string, String::clone);
+        assert!(shown.contains(text), "{shown}");
+        assert!(
+            ["s3cr3t", "127.0.0.1"].iter().all(|it| !format!("{shown} {answer:?}").contains(it)),
+            "{shown}"
+        );
+        assert_eq!(endpoint.calls(), calls, "{script:?}");
+    }
+    let endpoint = scripted(&[Answer(Value::Null)]).await;
+    let receipt: Option<Value> =
+        rpc(&[&endpoint]).read("eth_getTransactionReceipt", json!(["0x"])).await.unwrap();
+    assert_eq!((receipt, endpoint.calls()), (None, 1), "null is an answer");
 }
 
 #[tokio::test]
@@ -119,9 +105,11 @@ async fn transactions_go_to_all_endpoints_and_one_that_takes_it_is_enough() {
         (Error(3, "execution reverted: already known"), Error(-32000, "invalid sender"), Rejected),
     ] {
         let [first, second] = pair(first, second).await;
-        let (verdict, text) = rpc(&[&first, &second]).broadcast(&[2, 3]).await;
+        let rpc = rpc(&[&first, &second]);
+        let (verdict, text) = rpc.broadcast(&[2, 3]).await;
         assert_eq!(verdict, expected, "{text}");
-        eventually(|| (first.calls(), second.calls()) == (1, 1)).await;
+        rpc.finish_broadcasts(ALL_ENDED).await;
+        assert_eq!((first.calls(), second.calls()), (1, 1));
     }
 }
 
@@ -132,29 +120,19 @@ async fn the_first_acceptance_goes_on_without_a_silent_endpoint_which_is_then_re
     let started = Instant::now();
     assert_eq!(resting.broadcast(&[1]).await.0, Accepted);
     assert!(started.elapsed() < TIMEOUT, "waited for the silent one");
-    // The silent one has timed out once its end of the connection is closed.
-    eventually(|| silent.hung_up() == 1).await;
+    // As at shutdown.
+    assert_eq!(resting.finish_broadcasts(Duration::ZERO).await, 1, "cut off, and said so");
+    assert_eq!(resting.finish_broadcasts(ALL_ENDED).await, 0, "waited for");
     for byte in 2..10 {
         assert_eq!(resting.broadcast(&[byte]).await.0, Accepted);
     }
-    eventually(|| good.calls() == 9).await;
-    assert_eq!(silent.calls(), 1, "asked although it rests");
+    assert_eq!((silent.calls(), good.calls()), (1, 9), "asked although it rests");
 
     // Where all of them rest, all of them are asked.
     let only = scripted(&[Silence, number("0x01")]).await;
     let alone = rpc(&[&only]);
     assert_eq!(alone.broadcast(&[1]).await.0, Unknown);
     assert_eq!(alone.broadcast(&[1]).await.0, Accepted);
-}
-
-#[tokio::test]
-async fn sends_that_go_on_in_the_background_are_not_lost_at_shutdown() {
-    let [slow, good] = pair(Silence, number("0x01")).await;
-    let stopping = rpc(&[&slow, &good]);
-    stopping.broadcast(&[1]).await;
-    assert_eq!(stopping.finish_broadcasts(Duration::ZERO).await, 1, "cut off, and said so");
-    assert_eq!(stopping.finish_broadcasts(TIMEOUT * 10).await, 0, "waited for");
-    assert_eq!(slow.calls(), 1);
 }
 
 #[tokio::test]
@@ -168,15 +146,11 @@ async fn a_view_of_the_account_is_of_one_block_by_its_hash_or_else_its_number() 
         (&[header(), old, nonce(), number("0x7")], true),
         (&[header(), behind], false),
     ] {
-        let endpoint = scripted(script).await;
-        let view = chain(rpc(&[&endpoint])).account_view(Address::ZERO, Some(Address::ZERO)).await;
-        let Ok(view) = view else {
-            assert!(!is_seen, "{view:?}");
-            continue;
-        };
-        assert_eq!((view.block_number, view.mined_nonce), (16, 7));
-        assert_eq!(view.forwarder_nonce, Some(U256::from(5)));
-        assert_eq!((is_seen, endpoint.calls()), (true, script.len()));
+        let (endpoint, chain) = alone(script).await;
+        let view = chain.account_view(Address::ZERO, Some(Address::ZERO)).await.ok();
+        let seen = view.map(|view| (view.block_number, view.mined_nonce, view.forwarder_nonce));
+        assert_eq!(seen, is_seen.then_some((16, 7, Some(U256::from(5)))));
+        assert!(!is_seen || endpoint.calls() == script.len());
     }
 }
 
@@ -185,8 +159,8 @@ async fn a_block_number_beyond_all_chains_makes_no_sense_and_nothing_panics() {
     let header = json!({ "number": "0x8000000000000000", "hash": null, "timestamp": "0x1" });
     let history = json!({ "oldestBlock": "0x7fffffffffffffff", "baseFeePerGas": ["0x1", "0x1", "0x1"] });
     let [header, history] = pair(Answer(header), Answer(history)).await;
-    assert!(matches!(chain(rpc(&[&header])).header("latest").await, Err(RpcError::Malformed(_))));
-    assert!(matches!(chain(rpc(&[&history])).market().await, Err(RpcError::Malformed(_))));
+    assert!(matches!(chain(&[&header]).header("latest").await, Err(RpcError::Malformed(_))));
+    assert!(matches!(chain(&[&history]).market().await, Err(RpcError::Malformed(_))));
 }
 
 #[tokio::test]
@@ -211,31 +185,16 @@ async fn reads_move_to_an_endpoint_that_is_clearly_ahead() {
         read(&rpc).await.unwrap();
         assert_eq!(second.calls() > before, moves, "{row}");
     }
-}
-
-#[tokio::test]
-async fn reads_leave_an_endpoint_that_stands_still_on_a_chain_that_makes_blocks_only_now_and_then() {
+    // On a chain that makes blocks only now and then.
     let [stale, ahead] = pair(Head(16, 1_000), Head(21, 1_001)).await;
-    let rpc = rpc(&[&stale, &ahead]);
-    rpc.prefer_freshest().await;
-    assert_eq!(read(&rpc).await.unwrap(), "0x10", "it may just be slower by a moment");
-    rpc.prefer_freshest().await;
-    assert_eq!(read(&rpc).await.unwrap(), "0x15", "it still lacks what the other had at the last look");
-}
-
-#[tokio::test]
-async fn looking_for_a_fresher_endpoint_costs_nothing_where_there_is_one() {
+    let both = rpc(&[&stale, &ahead]);
+    both.prefer_freshest().await;
+    assert_eq!(read(&both).await.unwrap(), "0x10", "it may just be slower by a moment");
+    both.prefer_freshest().await;
+    assert_eq!(read(&both).await.unwrap(), "0x15", "it still lacks what the other had at the last look");
     let only = scripted(&[number("0x10")]).await;
     rpc(&[&only]).prefer_freshest().await;
-    assert_eq!(only.calls(), 0);
-}
-
-#[tokio::test]
-async fn a_result_of_null_is_an_answer() {
-    let endpoint = scripted(&[Answer(Value::Null)]).await;
-    let receipt: Option<Value> =
-        rpc(&[&endpoint]).read("eth_getTransactionReceipt", json!(["0x"])).await.unwrap();
-    assert_eq!((receipt, endpoint.calls()), (None, 1));
+    assert_eq!(only.calls(), 0, "a single one is not asked");
 }
 
 #[tokio::test]
@@ -250,13 +209,12 @@ async fn the_tip_follows_others_up_to_its_cap_and_never_our_own_offers() {
     let raised = Fees { max_fee: 9 * GWEI, tip: GWEI * 11 / 10 };
     let replacement = wallet.no_op(0, raised, TransactionPurpose::Gap).await.unwrap();
     let script = [paid(GWEI), number("0x1"), paid(raised.tip), paid(2 * GWEI), paid(90 * GWEI)];
-    let endpoint = scripted(&script).await;
-    let chain = chain(rpc(&[&endpoint]));
+    let (_endpoint, chain) = alone(&script).await;
     assert_eq!(chain.market().await.unwrap().tip, GWEI);
     chain.broadcast(&replacement.raw).await;
-    assert_eq!(chain.market().await.unwrap().tip, GWEI, "a replacement of ours");
-    assert_eq!(chain.market().await.unwrap().tip, 2 * GWEI);
-    assert_eq!(chain.market().await.unwrap().tip, MAX_TIP);
+    for tip in [GWEI, 2 * GWEI, MAX_TIP] {
+        assert_eq!(chain.market().await.unwrap().tip, tip);
+    }
 }
 
 #[tokio::test]
@@ -265,23 +223,15 @@ async fn an_odd_answer_does_not_switch_the_simulation_of_gas_off_and_a_missing_m
     let outcome = Bytes::from(IForwarder::executeCall::abi_encode_returns(&outcome));
     let call = json!({ "status": "0x1", "gasUsed": "0x7", "returnData": outcome });
     let (by_call, by_simulation) = (|| Answer(json!(outcome)), Answer(json!([{ "calls": [call] }])));
-    let script = [
-        Error(-32_000, "header for hash does not exist"),
-        by_call(),
-        by_simulation,
-        Error(-32_601, "the method eth_simulateV1 does not exist/is not available"),
-        by_call(),
-        by_call(),
-    ];
-    let endpoint = scripted(&script).await;
-    let chain = chain(rpc(&[&endpoint]));
-    let gas = async || match chain.simulate(Address::ZERO, &Bytes::new(), 9).await.unwrap() {
-        SimulationResult::Success { gas_used } => gas_used,
-        SimulationResult::InnerRevert(data) => panic!("{data}"),
-    };
-    let twice = (gas().await, gas().await);
-    assert_eq!(twice, (None, Some(7)), "a block that does not exist is no missing method");
-    assert_eq!((gas().await, gas().await, endpoint.calls()), (None, None, 6), "asked once");
+    let odd = Error(-32_000, "header for hash does not exist");
+    let missing = Error(-32_601, "the method eth_simulateV1 does not exist/is not available");
+    let script = [odd, by_call(), by_simulation, missing, by_call(), by_call()];
+    let (endpoint, chain) = alone(&script).await;
+    for expected in [None, Some(7), None, None] {
+        let simulated = chain.simulate(Address::ZERO, &Bytes::new(), 9).await.unwrap();
+        assert!(matches!(simulated, SimulationResult::Success { gas_used } if gas_used == expected));
+    }
+    assert_eq!(endpoint.calls(), 6, "asked once");
 }
 
 #[tokio::test]

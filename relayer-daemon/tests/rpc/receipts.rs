@@ -5,8 +5,8 @@ use relayer_daemon::chain::{ChainNode, ReceiptLookup};
 use serde_json::{Value, json};
 
 use crate::endpoint::{
-    Reply::{self, Answer, Error, Http, Silence},
-    chain, pair, rpc, scripted,
+    Reply::{Answer, Error, Http, Silence},
+    alone, chain, pair,
 };
 
 fn hash(byte: u8) -> B256 {
@@ -34,7 +34,7 @@ async fn a_receipt_is_looked_up_at_every_endpoint_and_absent_only_if_all_say_so(
         (null(), Answer(json!({ "status": "what?" })), "unclear"),
     ] {
         let [first, second] = pair(first, second).await;
-        let found = match chain(rpc(&[&first, &second])).receipt_everywhere(hash(1)).await {
+        let found = match chain(&[&first, &second]).receipt_everywhere(hash(1)).await {
             ReceiptLookup::Found(receipt) if receipt.hash == hash(1) => "found",
             ReceiptLookup::Found(_) => "another's",
             ReceiptLookup::Absent => "absent",
@@ -49,23 +49,20 @@ fn foreign(block: u64) -> Value {
     json!({ "blockNumber": U64::from(block), "from": Address::repeat_byte(1), "to": null, "type": "0x7e" })
 }
 
-/// The nonces of these transactions.
 fn nonces(bytes: &[u8]) -> Vec<Vec<B256>> {
     bytes.iter().map(|byte| vec![hash(*byte)]).collect()
 }
 
 /// What is found of four nonces, from three on by the block, and by how many calls.
 async fn found(script: &[Value]) -> (Vec<B256>, usize) {
-    let script: Vec<Reply> = script.iter().cloned().map(Answer).collect();
-    let endpoint = scripted(&script).await;
-    let chain = chain(rpc(&[&endpoint])).with_block_receipts_from(3);
+    let (endpoint, chain) = alone(&script.iter().cloned().map(Answer).collect::<Vec<_>>()).await;
     let mut found: Vec<B256> = chain.receipts_by_block(&nonces(&[1, 2, 3, 4])).await.into_keys().collect();
     found.sort_unstable();
     (found, endpoint.calls())
 }
 
 #[tokio::test]
-async fn receipts_of_many_are_one_call_where_one_block_has_them() {
+async fn receipts_of_many_are_one_call_where_one_block_has_them_and_one_not_worth_its_call_is_the_last() {
     let block = json!([foreign(5), ours(1, 5), ours(2, 5), ours(3, 5), ours(4, 5), ours(8, 5)]);
     let all = vec![hash(1), hash(2), hash(3), hash(4)];
     assert_eq!(found(std::slice::from_ref(&block)).await, (all.clone(), 1));
@@ -75,10 +72,6 @@ async fn receipts_of_many_are_one_call_where_one_block_has_them() {
     for none in [json!([]), Value::Null] {
         assert_eq!(found(&[none, json!("0x6"), block.clone()]).await, (all.clone(), 3));
     }
-}
-
-#[tokio::test]
-async fn a_block_that_is_not_worth_its_call_is_the_last_that_is_read() {
     assert_eq!(found(&[json!([ours(1, 5), ours(2, 5)]), json!([])]).await, (vec![hash(1), hash(2)], 1));
     assert_eq!(found(&[json!([foreign(6)]), json!([foreign(5)]), json!([ours(1, 4)])]).await, (vec![], 2));
     assert_eq!(found(&[json!([]), json!("0x6"), json!([]), json!([ours(1, 4)])]).await, (vec![], 3));
@@ -94,8 +87,7 @@ async fn a_block_that_is_not_worth_its_call_is_the_last_that_is_read() {
 
 #[tokio::test]
 async fn few_are_not_looked_for_in_blocks_but_share_those_that_were_read_for_others() {
-    let endpoint = scripted(&[Answer(json!([ours(1, 5), ours(2, 5), ours(3, 5), ours(4, 5)]))]).await;
-    let chain = chain(rpc(&[&endpoint])).with_block_receipts_from(3);
+    let (endpoint, chain) = alone(&[Answer(json!([ours(1, 5), ours(2, 5), ours(3, 5), ours(4, 5)]))]).await;
     assert!(chain.receipts_by_block(&nonces(&[4])).await.is_empty());
     assert_eq!(endpoint.calls(), 0);
     assert_eq!(chain.receipts_by_block(&nonces(&[1, 2, 3])).await.len(), 3);
@@ -103,36 +95,25 @@ async fn few_are_not_looked_for_in_blocks_but_share_those_that_were_read_for_oth
     let replaced = [vec![hash(7), hash(4)]];
     assert!(chain.receipts_by_block(&replaced).await.contains_key(&hash(4)));
     assert_eq!(endpoint.calls(), 1);
+    let never = chain.with_block_receipts_from(0);
+    assert!(never.receipts_by_block(&nonces(&[5, 6, 8, 9])).await.is_empty());
+    assert_eq!(endpoint.calls(), 1, "read without the setting");
 }
 
 #[tokio::test]
-async fn a_node_without_the_method_is_asked_once_and_one_that_fails_again() {
+async fn a_node_without_the_method_or_silent_is_asked_once_and_one_that_fails_again() {
     let block = Answer(json!([ours(1, 5), ours(2, 5), ours(3, 5)]));
     let missing = Error(-32_601, "the method eth_getBlockReceipts does not exist/is not available");
-    for (script, calls) in [([missing, block.clone()], 1), ([Error(-32_000, "no such block here"), block], 2)]
-    {
-        let endpoint = scripted(&script).await;
-        let chain = chain(rpc(&[&endpoint])).with_block_receipts_from(3);
+    let failing = Error(-32_000, "no such block here");
+    for (script, calls) in [([missing, block.clone()], 1), ([failing, block], 2)] {
+        let (endpoint, chain) = alone(&script).await;
         assert!(chain.receipts_by_block(&nonces(&[1, 2, 3])).await.is_empty());
         let again = chain.receipts_by_block(&nonces(&[1, 2, 3])).await;
         assert_eq!((again.len(), endpoint.calls()), (3 * (calls - 1), calls));
     }
-}
-
-#[tokio::test]
-async fn a_block_that_does_not_come_is_not_waited_for_again_and_again() {
-    let endpoint = scripted(&[Silence]).await;
-    let chain = chain(rpc(&[&endpoint])).with_block_receipts_from(3);
+    let (endpoint, chain) = alone(&[Silence]).await;
     assert!(chain.receipts_by_block(&nonces(&[1, 2, 3])).await.is_empty());
     let calls = endpoint.calls();
     assert!(chain.receipts_by_block(&nonces(&[1, 2, 3])).await.is_empty());
     assert_eq!(endpoint.calls(), calls, "asked again at once");
-}
-
-#[tokio::test]
-async fn without_the_setting_no_block_is_read() {
-    let endpoint = scripted(&[Answer(json!([ours(1, 5)]))]).await;
-    let chain = chain(rpc(&[&endpoint])).with_block_receipts_from(0);
-    assert!(chain.receipts_by_block(&nonces(&[1, 2, 3, 4, 5])).await.is_empty());
-    assert_eq!(endpoint.calls(), 0);
 }

@@ -1,25 +1,16 @@
 //! Relays as pipeline and sender leave them, with calldata and transactions of real size.
 
-use std::{ops::Range, thread};
+use std::ops::Range;
 
-use alloy::{
-    primitives::{Address, Bytes, U256, aliases::U48},
-    signers::local::PrivateKeySigner,
-    sol_types::SolCall as _,
-};
+use alloy::primitives::Bytes;
+use alloy::primitives::aliases::U48;
+use alloy::signers::local::PrivateKeySigner;
+use alloy::sol_types::SolCall as _;
 use futures_util::FutureExt as _;
 use registry_core::eth::abi::{ForwardRequest, IForwarder};
-use relayer_daemon::{
-    budget::share::{Allowance, Shares},
-    gas::fees::Fees,
-    outcome::RelayOutcome,
-    sender::signing::Wallet,
-    store::{
-        Accepted, ExpectedCost, Inclusion, NewRelay, NewTransaction, Settlement, SignedTransaction, Store,
-    },
-};
+use relayer_daemon::sender::signing::Wallet;
 
-use crate::fixtures::{ACCOUNT, DAY, NOW, at, executed, id, relay, settlement};
+use crate::prelude::*;
 
 /// The newest nonces, which stay whole.
 pub(crate) const NEWEST: u64 = 256;

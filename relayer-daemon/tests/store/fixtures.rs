@@ -1,14 +1,10 @@
 //! Relays, transactions and outcomes that the suites share, each known by a number.
 
-use alloy::primitives::{Address, B256, U256, keccak256};
-use relayer_daemon::{
-    gas::fees::Fees,
-    outcome::{ErrorCode, Failure, MinedTransaction, RelayOutcome},
-    store::{
-        BlockId, Inclusion, NewRelay, NewTransaction, Settlement, SignedTransaction, Store,
-        TransactionPurpose::{self, Relay},
-    },
-};
+use alloy::primitives::keccak256;
+use relayer_daemon::outcome::ErrorCode;
+use relayer_daemon::store::TransactionPurpose;
+
+use crate::prelude::*;
 
 pub(crate) const NOW: u64 = 1_700_000_000;
 pub(crate) const DAY: u64 = 24 * 60 * 60;
@@ -93,7 +89,6 @@ pub(crate) fn settle(
     store.settle(ACCOUNT, &settlement, NOW).unwrap()
 }
 
-/// The outcome of a stored relay.
 pub(crate) fn outcome(store: &Store, number: u64) -> Option<RelayOutcome> {
     store.relay(id(number)).unwrap().unwrap().outcome
 }

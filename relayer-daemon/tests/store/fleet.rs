@@ -2,22 +2,15 @@
 // a former holder writes fails; limits hold over all of them.
 
 use super::Shared;
-use crate::fixtures::{NOW, dropped, executed, id, outcome, relay, settlement, signed};
-use alloy::primitives::{Address, B256, U256};
-use relayer_daemon::{
-    outcome::ErrorCode::{RpcTimeout, TransactionRejected},
-    store::{
-        Accepted, DaemonId, NewRelay, Payer, Settlement, Store, StoreError,
-        fleet::{Beat, LEASE},
-    },
-};
-use std::{collections::HashSet, time::Duration};
+use crate::prelude::*;
+use relayer_daemon::store::fleet::{Beat, LEASE};
+use relayer_daemon::store::{DaemonId, Payer};
+use std::collections::HashSet;
 
 const FIRST: Address = Address::repeat_byte(0xa1);
 const SECOND: Address = Address::repeat_byte(0xa2);
 const ACCOUNTS: [Address; 2] = [FIRST, SECOND];
 
-/// A request of one signer with this forwarder nonce.
 fn request(number: u64, nonce: u64) -> NewRelay {
     NewRelay { signer: Address::repeat_byte(7), forward_nonce: U256::from(nonce), ..relay(number) }
 }
@@ -42,7 +35,6 @@ fn one_account_each(shared: &Shared) -> ((Store, Payer), (Store, Payer)) {
     ((a, payer(FIRST, 1)), (b, payer(SECOND, 2)))
 }
 
-/// The accounts that a daemon holds after it has renewed its leases, each with its epoch.
 fn beat(store: &Store) -> Vec<(Address, u64)> {
     let Beat { held, .. } = store.beat(&ACCOUNTS, false).unwrap();
     held.into_iter().map(|held| (held.payer.account, held.payer.epoch.unwrap())).collect()
@@ -67,17 +59,18 @@ fn an_account_has_one_holder_and_passes_on_when_its_lease_has_ended() {
 }
 
 #[test]
-fn a_daemon_that_joins_gets_its_share_once_the_holder_gives_it_back() {
+fn a_daemon_that_joins_gets_its_share_once_the_holder_gives_it_back_and_renounced_leases_have_new_epochs() {
     let shared = Shared::new();
     let (a, b) = two_daemons(&shared);
-    let held = a.beat(&ACCOUNTS, false).unwrap().held;
-    let unwanted: Vec<Payer> = held.iter().filter(|held| !held.is_wanted).map(|held| held.payer).collect();
-    assert_eq!(unwanted, [payer(SECOND, 1)]);
-    a.release(unwanted[0]).unwrap();
-    assert_eq!(beat(&b), [(SECOND, 2)]);
-    assert_eq!(beat(&a), [(FIRST, 1)]);
+    let held = a.beat(&ACCOUNTS, true).unwrap().held;
+    let wanted: Vec<_> = held.iter().map(|held| (held.payer, held.is_wanted)).collect();
+    assert_eq!(wanted, [(payer(FIRST, 2), true), (payer(SECOND, 2), false)], "renounced: new epochs");
+    assert_eq!(a.lose(payer(FIRST, 1), 0), Err(StoreError::Fenced), "also for the same daemon");
+    a.release(payer(SECOND, 2)).unwrap();
+    assert_eq!(beat(&b), [(SECOND, 3)]);
+    assert_eq!(beat(&a), [(FIRST, 2)]);
     b.leave().unwrap();
-    assert_eq!(beat(&a), [(FIRST, 1), (SECOND, 3)], "who leaves is replaced at once");
+    assert_eq!(beat(&a), [(FIRST, 2), (SECOND, 4)], "a daemon that leaves is replaced at once");
 }
 
 #[test]
@@ -117,26 +110,18 @@ fn what_a_former_holder_writes_about_a_nonce_fails() {
 }
 
 #[test]
-fn leases_that_are_renounced_get_new_epochs() {
-    let shared = Shared::new();
-    let (a, _) = two_daemons(&shared);
-    let held = a.beat(&ACCOUNTS, true).unwrap().held;
-    assert_eq!(held.iter().map(|held| held.payer).collect::<Vec<_>>(), [payer(FIRST, 2), payer(SECOND, 2)]);
-    assert_eq!(a.lose(payer(FIRST, 1), 0), Err(StoreError::Fenced), "also for the same daemon");
-}
-
-#[test]
 fn a_request_sent_to_two_daemons_at_once_is_one_relay() {
     let shared = Shared::new();
     let (a, b) = two_daemons(&shared);
     for number in 1..20 {
-        let accepted: Vec<Accepted> = std::thread::scope(|threads| {
+        let accepted = std::thread::scope(|threads| {
             let accepts = [&a, &b].map(|daemon| threads.spawn(move || daemon.accept(&relay(number), NOW)));
-            accepts.map(|accept| accept.join().unwrap().unwrap()).into()
+            accepts.map(|accept| accept.join().unwrap().unwrap())
         });
-        let runs = accepted.iter().filter(|accepted| **accepted == Accepted::Pending).count();
-        let joins = accepted.iter().filter(|accepted| **accepted == Accepted::Elsewhere).count();
-        assert_eq!((runs, joins), (1, 1), "{accepted:?}");
+        assert!(
+            [Accepted::Pending, Accepted::Elsewhere].iter().all(|one| accepted.contains(one)),
+            "{accepted:?}"
+        );
     }
 }
 
@@ -197,36 +182,25 @@ fn the_holder_of_an_account_replaces_its_transactions_whichever_daemon_runs_the_
 }
 
 #[test]
-fn a_relay_that_another_daemon_took_gets_no_nonce_here() {
+fn a_relay_is_claimed_by_one_daemon_which_alone_may_sign_and_with_a_nonce_it_is_neither_dropped_nor_handed_over()
+ {
     let shared = Shared::new();
     let (a, b) = two_daemons(&shared);
-    a.accept(&relay(1), NOW).unwrap();
+    (1..=3).for_each(|number| drop(a.accept(&relay(number), NOW).unwrap()));
     a.hand_over(id(1), NOW).unwrap();
-    let record = || a.record(payer(FIRST, 1), &[signed(0, Some(1), 0x11)], NOW);
-    assert_eq!(record(), Err(StoreError::HeldElsewhere));
+    let record = |number| a.record(payer(FIRST, 1), &[signed(0, Some(number), 0x11)], NOW);
+    assert_eq!(record(1), Err(StoreError::HeldElsewhere));
     assert_eq!(b.claim(HashSet::new(), NOW).unwrap(), [relay(1)]);
-    assert_eq!(record(), Err(StoreError::HeldElsewhere));
+    assert_eq!(record(1), Err(StoreError::HeldElsewhere));
     assert_eq!(a.next_nonce(FIRST).unwrap(), None);
-}
-
-#[test]
-fn a_relay_that_its_own_daemon_has_forgotten_is_claimed_by_it_and_one_that_it_runs_is_not() {
-    let shared = Shared::new();
-    let (a, _) = two_daemons(&shared);
-    a.accept(&relay(1), NOW).unwrap();
-    assert_eq!(a.claim(HashSet::from([id(1)]), NOW).unwrap(), []);
-    assert_eq!(a.claim(HashSet::new(), NOW).unwrap(), [relay(1)]);
-}
-
-#[test]
-fn a_relay_with_a_nonce_that_a_failed_commit_hid_is_neither_dropped_nor_handed_over() {
-    let shared = Shared::new();
-    let (a, _) = two_daemons(&shared);
-    a.accept(&relay(1), NOW).unwrap();
-    a.reserve(id(1), 100, 1_000, NOW).unwrap();
-    a.record(payer(FIRST, 1), &[signed(0, Some(1), 0x11)], NOW).unwrap();
-    assert_eq!(a.finish_unsent(id(1), &dropped(RpcTimeout), NOW), Err(StoreError::HeldElsewhere));
-    assert_eq!(a.hand_over(id(1), NOW), Err(StoreError::HeldElsewhere));
+    // One that its own daemon has forgotten, and not those that it runs.
+    assert_eq!(a.claim(HashSet::from([id(2), id(3)]), NOW).unwrap(), []);
+    assert_eq!(a.claim(HashSet::from([id(3)]), NOW).unwrap(), [relay(2)]);
+    // The nonce of a commit that was said to have failed.
+    a.reserve(id(3), 100, 1_000, NOW).unwrap();
+    record(3).unwrap();
+    assert_eq!(a.finish_unsent(id(3), &dropped(RpcTimeout), NOW), Err(StoreError::HeldElsewhere));
+    assert_eq!(a.hand_over(id(3), NOW), Err(StoreError::HeldElsewhere));
     assert_eq!(a.budget(1_000, NOW).unwrap().reserved_wei, 100);
 }
 

@@ -11,6 +11,26 @@ mod old_journal;
 mod postgres_server;
 mod size;
 
+/// What the suites share.
+mod prelude {
+    pub(crate) use crate::carried_out::NEWEST;
+    pub(crate) use crate::fixtures::*;
+    pub(crate) use alloy::primitives::{Address, B256, U256};
+    pub(crate) use relayer_daemon::budget::share::{Allowance, Shares};
+    pub(crate) use relayer_daemon::gas::fees::Fees;
+    pub(crate) use relayer_daemon::outcome::ErrorCode::{
+        InvalidSignatureOrNonce, RpcTimeout, TransactionRejected,
+    };
+    pub(crate) use relayer_daemon::outcome::{Failure, MinedTransaction, RelayOutcome};
+    pub(crate) use relayer_daemon::store::TransactionPurpose::Relay;
+    pub(crate) use relayer_daemon::store::{
+        Accepted, BlockId, ExpectedCost, Inclusion, NewRelay, NewTransaction, Settlement, SignedTransaction,
+        Store, StoreError,
+    };
+    pub(crate) use std::thread;
+    pub(crate) use std::time::Duration;
+}
+
 /// The suites, on the `Journal` and the `Shared` store of the module that they are in.
 macro_rules! suites {
     () => {
@@ -40,7 +60,6 @@ mod sqlite {
     };
     use tempfile::TempDir;
 
-    /// A journal that outlives its stores.
     struct Journal(TempDir);
 
     impl Journal {
@@ -52,13 +71,11 @@ mod sqlite {
             Store::open(&self.0.path().join("journal.sqlite")).unwrap()
         }
 
-        /// A store that is empty.
         fn fresh() -> Store {
             Store::in_memory().unwrap()
         }
     }
 
-    /// A store that several daemons share.
     struct Shared {
         store: Store,
         clock: Arc<AtomicI64>,
@@ -70,7 +87,6 @@ mod sqlite {
             Self { store: Store::in_memory_of_a_fleet(Arc::clone(&clock)).unwrap(), clock }
         }
 
-        /// Time passes by the database's clock.
         fn pass(&self, time: Duration) {
             self.clock.fetch_add(time.as_millis() as i64, Ordering::Relaxed);
         }
@@ -87,7 +103,6 @@ mod postgres {
 
     pub(crate) static SERVER: LazyLock<Postgres> = LazyLock::new(|| Postgres::start(&["fsync=off"]));
 
-    /// The schema that a URL names.
     fn schema(url: &str) -> &str {
         url.split_once("search_path%3D").unwrap().1
     }

@@ -1,15 +1,10 @@
 // Retention: old relays shrink to what `GET /relay/:id` answers and are later deleted, in small steps.
 
 use super::Journal;
-use crate::{
-    carried_out::{NEWEST, Registration, carry_out, settle},
-    fixtures::{ACCOUNT, DAY, NOW, dropped, executed, id, outcome, relay},
-};
-use alloy::primitives::Address;
-use relayer_daemon::{
-    outcome::ErrorCode::{GasBudgetExhausted, InvalidSignatureOrNonce},
-    store::{Accepted, Retention, Store},
-};
+use crate::carried_out::{Registration, carry_out, settle};
+use crate::prelude::*;
+use relayer_daemon::outcome::ErrorCode::GasBudgetExhausted;
+use relayer_daemon::store::Retention;
 
 /// How many relays one step takes at most.
 const STEP: usize = 64;
@@ -22,12 +17,17 @@ pub(crate) fn prune(store: &Store, now: u64) -> usize {
 }
 
 #[test]
-fn an_archived_relay_answers_as_before_and_its_copies_are_replays() {
+fn an_archived_relay_answers_as_before_its_copies_are_replays_and_the_newest_nonces_stay_whole() {
     let store = Journal::fresh();
     carry_out(&store, 0..NEWEST + 2, NOW);
     let before = store.relay(id(0)).unwrap().unwrap();
     assert_eq!((before.outcome.clone(), before.hashes.clone()), (Some(executed(0)), vec![id(0)]));
     let budget = store.budget(1, NOW + 30 * DAY).unwrap();
+    let has_client = |number| store.accepted(id(number)).unwrap().unwrap().client.is_some();
+    prune(&store, NOW + DAY);
+    assert!((0..3).all(has_client));
+    prune(&store, NOW + DAY + 1_000);
+    assert!(!(0..3).any(has_client), "addresses are left");
 
     prune(&store, NOW + 30 * DAY);
     assert!(store.mined(ACCOUNT, 0).unwrap().is_some(), "not a second too early");
@@ -42,54 +42,40 @@ fn an_archived_relay_answers_as_before_and_its_copies_are_replays() {
     assert!(store.relay(id(0)).unwrap().is_some());
     prune(&store, NOW + 360 * DAY + 1);
     assert_eq!(store.relay(id(0)).unwrap(), None);
-}
 
-#[test]
-fn the_newest_nonces_stay_whole_whatever_the_clock_says() {
-    let store = Journal::fresh();
-    carry_out(&store, 0..NEWEST + 10, NOW);
     prune(&store, NOW + 100_000 * DAY);
     let kept = store.mined_from(ACCOUNT, 0, usize::MAX >> 1).unwrap();
-    let kept: Vec<u64> = kept.iter().map(|mined| mined.assignment.nonce).collect();
-    assert_eq!(kept, (10..NEWEST + 10).collect::<Vec<_>>());
-    assert_eq!(store.highest_mined(ACCOUNT).unwrap(), Some(NEWEST + 9));
-    assert_eq!(store.next_nonce(ACCOUNT).unwrap(), Some(NEWEST + 10));
-    assert_eq!(store.archived_nonce(ACCOUNT).unwrap(), Some(9));
+    assert!(kept.iter().map(|mined| mined.assignment.nonce).eq(2..NEWEST + 2));
+    assert!(kept.iter().all(|mined| !mined.assignment.transactions[0].raw.is_empty()), "may be sent again");
+    assert_eq!(store.highest_mined(ACCOUNT).unwrap(), Some(NEWEST + 1));
+    assert_eq!(store.next_nonce(ACCOUNT).unwrap(), Some(NEWEST + 2));
+    assert_eq!(store.archived_nonce(ACCOUNT).unwrap(), Some(1));
     assert_eq!(store.archived_nonce(Address::ZERO).unwrap(), None);
-    let newest = store.mined(ACCOUNT, NEWEST + 9).unwrap().unwrap();
-    assert!(!newest.assignment.transactions[0].raw.is_empty(), "it can be sent again");
 }
 
 #[test]
-fn what_is_not_over_is_not_archived() {
+fn what_is_not_over_is_not_archived_and_gaps_go_with_the_relays_of_their_time() {
     let (store, registration) = (Journal::fresh(), Registration::new());
-    // Relay 0 was executed by nonce 1; nonce 0, taken for lost, was given to a no-op that is not mined.
+    // Relay 0 was executed by another nonce; nonce 0, taken for lost, was given to a no-op that is not mined.
     store.accept(&registration.relay(0), NOW).unwrap();
     registration.sign(&store, 0, Some(0), 1_000_000);
-    carry_out(&store, 2..NEWEST + 10, NOW);
+    // Of three gaps one was mined, one lost, and one is open.
+    (1..4).for_each(|nonce| registration.sign(&store, nonce, None, 900 + nonce));
+    settle(&store, 1, 901, None, NOW);
+    store.lose(ACCOUNT, 2).unwrap();
+    carry_out(&store, 4..NEWEST + 12, NOW);
     store.finish_unsent(id(0), &executed(0), NOW).unwrap();
     // Accepted and never ended.
     store.accept(&registration.relay(1), NOW).unwrap();
+    prune(&store, NOW + 30 * DAY);
+    assert_eq!(store.lost(ACCOUNT).unwrap(), [2]);
+    prune(&store, NOW + 30 * DAY + 1);
+    assert_eq!((store.mined(ACCOUNT, 1).unwrap(), store.lost(ACCOUNT).unwrap()), (None, vec![]));
     prune(&store, NOW + 400 * DAY);
-    assert_eq!(store.open_nonces(ACCOUNT).unwrap().len(), 1);
+    assert_eq!(store.open_nonces(ACCOUNT).unwrap().len(), 2);
     assert!(store.accepted(id(0)).unwrap().is_some(), "one of its nonces is open");
     assert!(store.accepted(id(1)).unwrap().is_some(), "it is pending");
-    assert_eq!(store.relay(id(2)).unwrap(), None);
-}
-
-#[test]
-fn gaps_go_with_the_relays_of_their_time() {
-    let (store, registration) = (Journal::fresh(), Registration::new());
-    (0..3).for_each(|nonce| registration.sign(&store, nonce, None, 900 + nonce));
-    // The first was mined, the second lost; the third is open.
-    settle(&store, 0, 900, None, NOW);
-    store.lose(ACCOUNT, 1).unwrap();
-    carry_out(&store, 3..NEWEST + 10, NOW);
-    prune(&store, NOW + 30 * DAY);
-    assert_eq!(store.lost(ACCOUNT).unwrap(), [1]);
-    prune(&store, NOW + 30 * DAY + 1);
-    assert_eq!((store.mined(ACCOUNT, 0).unwrap(), store.lost(ACCOUNT).unwrap()), (None, vec![]));
-    assert_eq!(store.open_nonces(ACCOUNT).unwrap().len(), 1);
+    assert_eq!(store.relay(id(4)).unwrap(), None);
 }
 
 #[test]
@@ -106,17 +92,6 @@ fn what_never_came_to_a_transaction_goes_after_a_day() {
     assert_eq!(prune(&store, NOW + DAY + 1), 3, "in steps");
     assert!((1_000..1_000 + many).all(|number| store.relay(id(number)).unwrap().is_none()));
     assert!(store.relay(id(1)).unwrap().is_some() && store.relay(id(2)).unwrap().is_some());
-}
-
-#[test]
-fn the_address_of_a_client_is_kept_for_a_day_after_the_relays_end() {
-    let store = Journal::fresh();
-    carry_out(&store, 0..3, NOW);
-    let known = |number| store.accepted(id(number)).unwrap().unwrap().client.is_some();
-    prune(&store, NOW + DAY);
-    assert!((0..3).all(known));
-    prune(&store, NOW + DAY + 1_000);
-    assert!(!(0..3).any(known), "addresses are left");
 }
 
 #[test]

@@ -1,12 +1,8 @@
 // What is Postgres's alone: a server that goes and comes back, and a format that daemons of two versions see.
 
 use super::{Journal, Postgres, SERVER, schema};
-use crate::fixtures::{NOW, relay};
-use relayer_daemon::store::{Accepted, Store, StoreError};
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use crate::prelude::*;
+use std::time::Instant;
 
 #[test]
 fn a_server_that_crashes_loses_nothing_and_is_used_again_once_it_is_back() {
@@ -32,7 +28,7 @@ fn a_server_that_crashes_loses_nothing_and_is_used_again_once_it_is_back() {
 }
 
 #[test]
-fn daemons_that_start_at_once_make_one_database() {
+fn daemons_that_start_at_once_make_one_database_and_use_a_newer_format_unless_it_needs_a_newer_daemon() {
     let journal = Journal::new();
     let stores: Vec<Store> = thread::scope(|threads| {
         let opened: Vec<_> = (0..4).map(|_| threads.spawn(|| journal.open())).collect();
@@ -42,10 +38,6 @@ fn daemons_that_start_at_once_make_one_database() {
         assert_eq!(store.accept(&relay(byte), NOW).unwrap(), Accepted::Pending);
     }
     assert_eq!(stores[0].pending().unwrap().len(), stores.len());
-}
-
-#[test]
-fn a_format_that_is_newer_is_used_unless_it_says_that_it_needs_a_newer_daemon() {
     let url = SERVER.schema();
     let schema = schema(&url);
     assert!(Store::connect_read_only(&url).unwrap().is_none(), "a look makes nothing");

@@ -3,18 +3,15 @@
 //! `RETENTION_RELAYS=1000000 cargo test --test store a_journal -- --nocapture` is the long one, and prints
 //! what it measured. It takes minutes, and some 3 GB in the directory for temporary files.
 
-use std::{env, path::Path};
+use std::env;
+use std::path::Path;
 
-use relayer_daemon::store::Store;
 use rusqlite::Connection;
 
-use crate::{
-    carried_out::{NEWEST, carry_out_side_by_side},
-    fixtures::{DAY, NOW, id},
-    sqlite::retention::prune,
-};
+use crate::carried_out::carry_out_side_by_side;
+use crate::prelude::*;
+use crate::sqlite::retention::prune;
 
-/// Bytes of the file, and of these what is in use.
 fn size(path: &Path) -> (u64, u64) {
     let db = Connection::open(path).unwrap();
     let pragma = |name: &str| -> u64 {

@@ -1,15 +1,10 @@
 // What API keys use of their gas, in the store, and the events that tell their owners.
 
 use super::Journal;
-use crate::fixtures::{ACCOUNT, DAY, NOW, dropped, id, relay, settlement, sign, transaction};
-use relayer_daemon::{
-    outcome::{ErrorCode::DeadlinePassed, MinedTransaction, RelayOutcome},
-    store::{
-        Accepted, Sponsored, Sponsorship, Store,
-        TransactionPurpose::Relay,
-        events::{DeliveryResult, Replay},
-    },
-};
+use crate::prelude::*;
+use relayer_daemon::outcome::ErrorCode::DeadlinePassed;
+use relayer_daemon::store::events::{DeliveryResult, Replay};
+use relayer_daemon::store::{Sponsored, Sponsorship};
 
 fn accept(store: &Store, number: u64, gas: u64, now: u64) -> Sponsored {
     let sponsorship = Sponsorship { key: "acme".to_owned(), gas, gas_per_day: Some(1_000), is_told: true };

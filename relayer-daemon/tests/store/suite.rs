@@ -1,26 +1,12 @@
 // The store's promises: what is reserved, charged, given back and remembered, restart or not.
 
 use super::Journal;
-use crate::fixtures::{
-    ACCOUNT, NOW, at, dropped, executed, id, outcome, relay, settle, settlement, sign, signed, transaction,
-};
-use alloy::primitives::{Address, U256};
-use relayer_daemon::{
-    budget::{
-        WINDOW_SECONDS,
-        share::{Allowance, Denial, PartyKind, Shares},
-    },
-    outcome::{
-        BlockHeads,
-        ErrorCode::{InvalidSignatureOrNonce, RpcTimeout, TransactionRejected},
-        Failure, Finality, RelayOutcome,
-    },
-    store::{
-        Accepted, BlockId, ExpectedCost, Inclusion, NewRelay, NonceAssignment, RelayTerms, Settlement, Store,
-        StoreError,
-        TransactionPurpose::{Gap, Relay, Superseded},
-    },
-};
+use crate::prelude::*;
+use relayer_daemon::budget::WINDOW_SECONDS;
+use relayer_daemon::budget::share::{Denial, PartyKind};
+use relayer_daemon::outcome::{BlockHeads, Finality};
+use relayer_daemon::store::TransactionPurpose::{Gap, Superseded};
+use relayer_daemon::store::{NonceAssignment, RelayTerms};
 
 const LIMIT: u128 = 1_000;
 const SHARES: Shares = Shares { signer: 20, client: 40, network: 60 };
@@ -40,7 +26,7 @@ fn used(store: &Store, now: u64) -> (u128, u128) {
 }
 
 #[test]
-fn reservations_stop_at_the_limit_and_are_replaced_not_added() {
+fn reservations_stop_at_the_limit_and_are_replaced_and_what_was_never_sent_costs_nothing() {
     let store = accepted(&[1, 2]);
     for (relay, wei, is_reserved) in [(1, 600, true), (2, 401, false), (1, 700, true), (2, 300, true)] {
         assert_eq!(store.reserve(id(relay), wei, LIMIT, NOW).unwrap(), is_reserved, "{wei}");
@@ -48,56 +34,39 @@ fn reservations_stop_at_the_limit_and_are_replaced_not_added() {
     assert_eq!(used(&store, NOW), (0, 1_000));
     assert!(!store.reserve(id(1), 701, LIMIT, NOW).unwrap());
     assert_eq!(used(&store, NOW), (0, 1_000));
-}
-
-#[test]
-fn what_was_never_sent_costs_nothing_and_opens_no_window() {
-    let store = accepted(&[1, 2]);
-    store.reserve(id(1), 600, LIMIT, NOW).unwrap();
     assert_eq!(store.budget(LIMIT, NOW).unwrap().resets_at(), Some(NOW + WINDOW_SECONDS));
     store.finish_unsent(id(1), &dropped(RpcTimeout), NOW + 5).unwrap();
-    store.reserve(id(2), 600, LIMIT, NOW + 6).unwrap();
     store.finish_unsent(id(2), &dropped(RpcTimeout), NOW + 7).unwrap();
     assert_eq!(used(&store, NOW + 8), (0, 0));
     assert_eq!(store.budget(LIMIT, NOW + 8).unwrap().resets_at(), None);
 }
 
 #[test]
-fn a_receipt_charges_what_was_paid_and_frees_the_rest_and_a_no_op_is_charged_too() {
+fn a_receipt_charges_what_was_paid_once_and_a_reorganisation_the_difference_and_a_no_op_is_charged_too() {
     let store = accepted(&[1]);
     store.reserve(id(1), 600, LIMIT, NOW).unwrap();
     sign(&store, 4, Some(1), transaction(0xa, Relay));
     let RelayOutcome::Executed { mined, .. } = executed(0xa) else { unreachable!() };
     let largest = RelayOutcome::Executed { mined, agent_id: Some(U256::MAX) };
-    settle(&store, 4, 0xa, 250, Some(largest.clone()));
+    for _ in 0..2 {
+        settle(&store, 4, 0xa, 250, Some(largest.clone()));
+    }
     assert_eq!(used(&store, NOW + 1), (250, 0));
     let record = store.relay(id(1)).unwrap().unwrap();
     assert_eq!((record.outcome, record.hashes), (Some(largest), vec![id(0xa)]));
-    sign(&store, 5, None, transaction(0xb, Gap));
-    settle(&store, 5, 0xb, 21, None);
-    assert_eq!(used(&store, NOW + WINDOW_SECONDS - 1), (271, 0));
-    assert_eq!(used(&store, NOW + WINDOW_SECONDS), (0, 0));
-}
-
-#[test]
-fn settling_twice_charges_once_and_a_reorganisation_charges_the_difference() {
-    let store = accepted(&[1]);
-    store.reserve(id(1), 600, LIMIT, NOW).unwrap();
-    sign(&store, 4, Some(1), transaction(0xa, Relay));
-    for _ in 0..2 {
-        settle(&store, 4, 0xa, 250, Some(executed(0xa)));
-    }
-    assert_eq!(used(&store, NOW), (250, 0));
 
     let mined = store.mined(ACCOUNT, 4).unwrap().unwrap();
     assert_eq!(mined.inclusion, Inclusion { tx_hash: id(0xa), block: at(9) });
     assert!(store.reopen(ACCOUNT, 4, 600, NOW).unwrap());
-    assert_eq!(outcome(&store, 1), None);
-    assert_eq!(used(&store, NOW), (250, 350));
+    assert_eq!((outcome(&store, 1), used(&store, NOW)), (None, (250, 350)));
     assert_eq!(store.open_nonces(ACCOUNT).unwrap().len(), 1);
-
     settle(&store, 4, 0xa, 300, Some(executed(0xa)));
     assert_eq!(used(&store, NOW), (300, 0));
+
+    sign(&store, 5, None, transaction(0xb, Gap));
+    settle(&store, 5, 0xb, 21, None);
+    assert_eq!(used(&store, NOW + WINDOW_SECONDS - 1), (321, 0));
+    assert_eq!(used(&store, NOW + WINDOW_SECONDS), (0, 0));
 }
 
 #[test]
@@ -154,7 +123,6 @@ fn nonces_come_back_as_they_were_signed() {
     assert!(!store.explains(ACCOUNT, 3, 5).unwrap());
 }
 
-/// The terms of a relay with nothing reserved.
 fn terms(number: u64) -> RelayTerms {
     let NewRelay { id, signer, forward_nonce, deadline, .. } = relay(number);
     RelayTerms { id, signer, forward_nonce, deadline, ..RelayTerms::default() }
@@ -191,25 +159,16 @@ fn a_dropped_relay_may_be_tried_again_and_an_executed_one_stays_executed() {
 }
 
 #[test]
-fn a_batch_is_journalled_whole_or_not_at_all() {
-    let store = accepted(&[1]);
-    assert!(store.record(ACCOUNT, &[signed(0, Some(1), 0xa), signed(1, Some(9), 0xb)], NOW).is_err());
-    assert_eq!(store.next_nonce(ACCOUNT).unwrap(), None);
-    assert_eq!(store.open_nonces(ACCOUNT).unwrap(), vec![]);
-}
-
-#[test]
 fn a_restart_never_refills_the_budget() {
     let journal = Journal::new();
     let before = {
         let store = journal.open();
-        store.accept(&relay(1), NOW).unwrap();
-        store.accept(&relay(2), NOW).unwrap();
-        store.reserve(id(1), 600, LIMIT, NOW).unwrap();
-        sign(&store, 0, Some(1), transaction(0xa, Relay));
-        settle(&store, 0, 0xa, 123, Some(executed(0xa)));
-        store.reserve(id(2), 400, LIMIT, NOW).unwrap();
-        sign(&store, 1, Some(2), transaction(0xb, Relay));
+        for (number, wei) in [(1, 600), (2, 400)] {
+            store.accept(&relay(number), NOW).unwrap();
+            store.reserve(id(number), wei, LIMIT, NOW).unwrap();
+            sign(&store, number, Some(number), transaction(number, Relay));
+        }
+        settle(&store, 1, 1, 123, Some(executed(1)));
         store.budget(LIMIT, NOW).unwrap()
     };
     let store = journal.open();
@@ -349,7 +308,7 @@ fn finality(store: &Store) -> [Option<Finality>; 2] {
 }
 
 #[test]
-fn only_what_was_found_on_the_chain_becomes_safe_and_final() {
+fn only_what_was_found_on_the_chain_becomes_final_and_after_a_doubt_the_rest_is_compared_again() {
     let store = mined();
     assert_eq!(store.unchecked_blocks(ACCOUNT, 9).unwrap(), [at(9), at(12)]);
     assert_eq!(store.anchor(ACCOUNT).unwrap(), None);
@@ -374,13 +333,7 @@ fn only_what_was_found_on_the_chain_becomes_safe_and_final() {
     promote(&store, heads(12, 11), NOW);
     assert_eq!(finality(&store), [Some(Finality::Finalized), Some(Finality::Safe)]);
     assert_eq!(store.anchor(ACCOUNT).unwrap(), Some(at(12)), "what is final is watched no more");
-}
 
-#[test]
-fn after_a_doubt_all_that_is_not_final_is_compared_again() {
-    let store = mined();
-    store.checked(ACCOUNT, &[at(9), at(12)]).unwrap();
-    promote(&store, heads(12, 9), NOW);
     store.doubt(ACCOUNT).unwrap();
     assert_eq!(store.unchecked_blocks(ACCOUNT, 9).unwrap(), [at(12)]);
     assert_eq!(finality(&store), [Some(Finality::Finalized), Some(Finality::Latest)]);
@@ -395,9 +348,11 @@ fn after_a_doubt_all_that_is_not_final_is_compared_again() {
 }
 
 #[test]
-fn a_relay_gets_no_second_nonce_while_one_is_open_whatever_the_account() {
+fn a_batch_is_written_whole_or_not_and_a_relay_gets_no_second_nonce_while_one_is_open() {
     let other = Address::repeat_byte(0xcc);
     let store = accepted(&[1]);
+    assert!(store.record(ACCOUNT, &[signed(0, Some(1), 0xa), signed(1, Some(9), 0xb)], NOW).is_err());
+    assert_eq!((store.next_nonce(ACCOUNT).unwrap(), store.open_nonces(ACCOUNT).unwrap()), (None, vec![]));
     sign(&store, 0, Some(1), transaction(0xa, Relay));
     assert_eq!(store.open_nonces_of(id(1)).unwrap(), [(ACCOUNT, 0)]);
     for account in [other, ACCOUNT] {

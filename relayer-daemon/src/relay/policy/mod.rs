@@ -249,26 +249,16 @@ mod tests {
     use super::*;
     use std::fs;
 
-    const ACME: &str = "rk_acme";
-
-    fn policy(text: &str) -> Result<Policy, PolicyError> {
-        file::parse(text)
-    }
-
     fn acme(rest: &str) -> String {
-        format!("[[key]]\nname = \"acme\"\nhash = \"{}\"\nsigners = \"any\"\n{rest}", KeyHash::of(ACME))
+        format!("[[key]]\nname = \"acme\"\nhash = \"{}\"\nsigners = \"any\"\n{rest}", KeyHash::of("rk_acme"))
     }
 
     #[test]
-    fn without_a_file_keys_mean_nothing() {
+    fn a_key_is_found_by_its_hash_all_else_is_refused_and_without_a_file_keys_mean_nothing() {
         for header in [None, Some("Bearer rk_any"), Some("nonsense")] {
             assert!(Policy::open().identify(header).unwrap().is_none());
         }
-    }
-
-    #[test]
-    fn a_key_is_found_by_its_hash_and_all_else_is_refused() {
-        let policy = policy(&acme("")).unwrap();
+        let policy = file::parse(&acme("")).unwrap();
         for header in ["Bearer rk_acme", "bearer  rk_acme "] {
             assert_eq!(policy.identify(Some(header)).unwrap().unwrap().name, "acme", "{header}");
         }
@@ -277,12 +267,8 @@ mod tests {
             assert_eq!(refused.code, ErrorCode::ApiKeyInvalid, "{header}");
         }
         assert!(policy.identify(None).unwrap().is_none(), "by default they are taken");
-    }
-
-    #[test]
-    fn requests_without_a_key_can_be_switched_off() {
-        let policy = policy(&format!("without-key = \"off\"\n{}", acme(""))).unwrap();
-        assert_eq!(policy.identify(None).unwrap_err().code, ErrorCode::ApiKeyRequired);
+        let off = file::parse(&format!("without-key = \"off\"\n{}", acme(""))).unwrap();
+        assert_eq!(off.identify(None).unwrap_err().code, ErrorCode::ApiKeyRequired);
     }
 
     #[test]

@@ -442,23 +442,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_on_disk() {
+    fn what_was_written_is_on_disk_and_a_read_does_not_wait_for_a_write_which_a_locked_file_fails() {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(&dir.path().join("journal.sqlite")).unwrap();
-        let read = |db: &Db| -> Result<(Option<String>, Option<i64>), StoreError> {
-            let mode = first(db, "PRAGMA journal_mode", values![], |row| column(row, "journal_mode"))?;
-            let synchronous = first(db, "PRAGMA synchronous", values![], |row| column(row, "synchronous"))?;
-            Ok((mode, synchronous))
-        };
-        let (mode, synchronous) = store.write(read).unwrap();
-        let found = (mode.as_deref(), synchronous);
-        assert_eq!(found, (Some("wal"), Some(2)), "not WAL with synchronous FULL");
-    }
-
-    #[test]
-    fn a_read_does_not_wait_for_a_write() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(&dir.path().join("journal.sqlite")).unwrap();
+        let path = dir.path().join("journal.sqlite");
+        let store = Store::open(&path).unwrap();
+        let mode = |db: &Db| first(db, "PRAGMA journal_mode", values![], |row| column(row, "journal_mode"));
+        let sync = |db: &Db| first(db, "PRAGMA synchronous", values![], |row| column(row, "synchronous"));
+        assert_eq!(store.write(mode), Ok(Some("wal".to_owned())));
+        assert_eq!(store.write(sync), Ok(Some(2_i64)), "not FULL");
         let (started, has_started) = std::sync::mpsc::channel();
         let (go, may_go) = std::sync::mpsc::channel::<()>();
         std::thread::scope(|threads| {
@@ -477,5 +468,9 @@ mod tests {
             write.join().unwrap().unwrap();
         });
         assert_eq!(store.budget(10, 6).unwrap().window.settled_wei, 7);
+        store.probe().unwrap();
+        let other = rusqlite::Connection::open(&path).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        assert!(store.probe().is_err(), "another process holds the lock");
     }
 }
