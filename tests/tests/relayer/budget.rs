@@ -2,11 +2,7 @@
 //! a write, also after a restart, and fresh a day after the first use. One address's share is its own. On a
 //! node without `eth_simulateV1` a relay reserves its gas limit.
 
-use std::net::Ipv4Addr;
-
-use e2e::fault::{Fault, Rule};
-
-use crate::stage::{Stage, answer, start, until_ready_is};
+use crate::prelude::*;
 
 const DAY: u64 = 86_400;
 

@@ -6,11 +6,8 @@
 //! idle time, and undone.
 
 use alloy::consensus::Transaction as _;
-use alloy::primitives::B256;
-use e2e::process::wait_until;
-use serde_json::json;
 
-use crate::stage::{PATIENCE, Stage, answer};
+use crate::prelude::*;
 
 #[tokio::test]
 async fn a_transaction_outlives_the_nodes_pool_a_tenfold_price_and_a_reorganisation() {

@@ -1,22 +1,11 @@
 //! Connections: a crowd of them takes from nobody else what the daemon and other clients need.
-//!
-//! 1. A client beyond its share is refused, a trusted proxy has none; others are served, and the daemon has
-//!    the file descriptors for its own work. A client that does not read its answers is closed.
-//! 2. A burst of clients waits in the kernel's queue while the daemon is busy. SIGTERM is heard though every
-//!    place is taken, and who waits for a relay is told to come back.
 
 use std::io::ErrorKind;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::time::Duration;
+use std::net::SocketAddr;
 
-use e2e::process::wait_until;
-use rustix::process::Signal;
-use serde_json::json;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpSocket, TcpStream};
-use tokio::time::timeout;
+use tokio::net::TcpSocket;
 
-use crate::stage::{PATIENCE, Stage, answer, start};
+use crate::prelude::*;
 
 const OPEN: &str = "relayer_http_connections";
 
@@ -33,7 +22,6 @@ async fn idle(url: &str, from: [u8; 4], count: usize) -> Vec<TcpStream> {
     streams
 }
 
-/// Whether the daemon has closed a connection.
 fn is_closed(stream: &TcpStream) -> bool {
     stream.try_read(&mut [0]).map_or_else(|error| error.kind() != ErrorKind::WouldBlock, |_| true)
 }

@@ -1,22 +1,9 @@
 //! `relayer-daemon drain`: nothing new is accepted, what was accepted is finished, and then it is over.
-//!
-//! 1. It asks a running daemon, which still says what becomes of its relays, and lets copies join.
-//! 2. Without a daemon it finishes what the journal holds, unsigned requests too, and listens nowhere.
-//!    Stopped before everything is mined, it fails and says so. A daemon that dies while it drains is
-//!    replaced by it.
-//! 3. While a key has something in flight, no daemon starts with another key. After the drain one does, and
-//!    goes on with the budget and the past of the old one.
 
-use alloy::hex;
-use e2e::anvil::dev_key;
-use e2e::daemon::Daemon;
-use e2e::process::{Process, wait_until};
-use e2e::relay::attest;
-use rustix::process::Signal;
+use e2e::process::Process;
 
-use crate::stage::{MISMATCH, PATIENCE, Stage, agent, answer, post, start};
+use crate::prelude::*;
 
-/// Waits for the end of a drain that has to succeed.
 async fn drained(mut process: Process) -> Process {
     let status = process.exited(PATIENCE).await.unwrap();
     assert!(status.success() && process.log().contains("drained: nothing is in flight"), "{}", process.log());

@@ -1,25 +1,10 @@
 //! The relayer's error table as a client meets it: status, code, message, and what it costs. Every wrong body
 //! and forged signature is in `core/tests/forward`.
-//!
-//! 1. What is refused without asking the chain, and what the chain refuses; the same signer goes on.
-//! 2. A body above 64 KiB is refused while it arrives; a slow client is cut off.
-//! 3. What may pass is refused with a time to wait, and good afterwards; so is a chain out of reach, or
-//!    silent.
-
-use std::time::{Duration, Instant};
 
 use alloy::primitives::aliases::U48;
-use alloy::primitives::{Address, U256};
-use e2e::anvil::wall_clock;
-use e2e::fault::{Fault, Rule};
-use e2e::relay::{Desk, attest};
-use registry_core::eth::abi::{ForwardRequest, IAgentRegistry};
-use registry_core::forward::domain;
-use serde_json::json;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use registry_core::eth::abi::ForwardRequest;
 
-use crate::stage::{MISMATCH, Stage, agent, answer, relayer, state};
+use crate::prelude::*;
 
 #[tokio::test]
 async fn what_is_refused_has_its_code_and_its_words_and_is_not_paid_for() {
@@ -31,13 +16,8 @@ async fn what_is_refused_has_its_code_and_its_words_and_is_not_paid_for() {
     let draft = || good.signed.request.clone();
     let sign = |request| stage.desk.sign(&alice, request);
     let with_gas = |gas: u64| sign(ForwardRequest { gas: U256::from(gas), ..draft() });
-    let foreign = Desk { domain: domain(84532, stage.chain.contracts.forwarder), ..stage.desk.clone() };
     let suspend = IAgentRegistry::suspendAgentCall { agentId: U256::ONE, reason: "test".to_owned() };
-    let lookup = IAgentRegistry::getAgentByWalletCall { wallet: alice.address() };
     let forged = stage.desk.sign(&agent("mallory"), draft()).body();
-    // Cheap checks come first.
-    let mut forged_elsewhere = forged.clone();
-    forged_elsewhere["request"]["to"] = json!(elsewhere);
     let late = U48::from(wall_clock() - 5);
     let asked = stage.proxy.posts();
     let missing = "Missing request or signature";
@@ -50,12 +30,9 @@ async fn what_is_refused_has_its_code_and_its_words_and_is_not_paid_for() {
         (good.with("nonce", "-1"), 400, "INVALID_FIELD", "Invalid request.nonce: must not be negative"),
         (sign(ForwardRequest { gas: U256::from(600_001), ..draft() }).body(), 400, "GAS_ABOVE_MAXIMUM", gas),
         (good.with("to", json!(elsewhere)), 403, "TARGET_NOT_ALLOWED", target),
-        (forged_elsewhere, 403, "TARGET_NOT_ALLOWED", target),
         (good.with("value", 1), 403, "VALUE_NOT_SUPPORTED", "Value transfers not supported"),
         (stage.desk.request(&alice, 0, &suspend).body(), 403, "FUNCTION_NOT_ALLOWED", function),
-        (stage.desk.request(&alice, 0, &lookup).body(), 403, "FUNCTION_NOT_ALLOWED", function),
         (forged, 401, "INVALID_SIGNATURE", MISMATCH),
-        (foreign.registration(&alice, 0).body(), 401, "INVALID_SIGNATURE", MISMATCH),
         (sign(ForwardRequest { deadline: late, ..draft() }).body(), 401, "DEADLINE_PASSED", MISMATCH),
     ] {
         client.post_relay(body.to_string()).await.refused(status, code, message);
@@ -149,19 +126,10 @@ async fn what_may_pass_is_refused_for_now_and_good_afterwards() {
     refused("NETWORK_FEES_TOO_HIGH", message).await;
     stage.gas_costs(1_000_000_000).await;
 
-    let balance = async |wei: u64| {
-        stage.chain.node.set_balance(relayer().address(), U256::from(wei)).await.unwrap();
-    };
-    balance(999_999_999_999_999).await;
-    let message = "Relayer balance too low. Please try again later or use direct mode.";
-    refused("RELAYER_BALANCE_TOO_LOW", message).await;
-    balance(1_000_000_000_000_000_000).await;
-
-    for (fault, code, message) in [
-        (Fault::Refuse, "RPC_FAILED", "RPC endpoint unreachable: connection closed early"),
-        (Fault::page(502, "<html>Bad gateway</html>"), "RPC_FAILED", "RPC endpoint unreachable: HTTP 502"),
-        (Fault::Hang, "RPC_TIMEOUT", "RPC timeout"),
-    ] {
+    let closed = "RPC endpoint unreachable: connection closed early";
+    for (fault, code, message) in
+        [(Fault::Refuse, "RPC_FAILED", closed), (Fault::Hang, "RPC_TIMEOUT", "RPC timeout")]
+    {
         stage.proxy.inject(Rule::any(fault));
         client.relay(&request).await.refused(500, code, message);
         stage.proxy.heal();

@@ -2,11 +2,9 @@
 //! goes over it. Without that authority, with the wrong name or past its date nothing is sent, and `check`
 //! says which it is; it also tells a refused connection, an unknown name, a plain server and silence apart.
 
-use e2e::fault::{Fault, Rule};
-use e2e::process::free_port;
 use e2e::tls::{Authority, TlsFront};
 
-use crate::stage::{Stage, start};
+use crate::prelude::*;
 
 #[tokio::test]
 async fn a_relay_goes_over_https_and_what_is_wrong_with_a_connection_is_said() {

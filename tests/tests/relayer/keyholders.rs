@@ -1,23 +1,11 @@
 //! Keys outside the daemon: in AWS KMS (moto's), and in remote signers written in Python.
-//!
-//! 1. A key of KMS and two remote signers. One that is silent, refuses, fails, or signs for another address
-//!    or another transaction stops its account alone: one log line says why, the others carry its relays, and
-//!    once it signs again its account is used again. What it left in flight is finished meanwhile.
-//! 2. Where no account can sign nothing is sent, and accepted relays wait, `RELAY_RETRY_SECONDS` at most.
-//!    `check` marks a signer that does not sign. No output shows the path of a signer's URL.
 
-use alloy::primitives::{Address, U256};
-use e2e::anvil::dev_key;
-use e2e::daemon::Daemon;
 use e2e::keyholders::{Kms, RemoteSigner};
-use e2e::process::wait_until;
-use e2e::relay::RelayClient;
 
-use crate::stage::{PATIENCE, Stage, start, state, until_executed};
+use crate::prelude::*;
 
 const PATH: &str = "s3cr3tsigner";
 
-/// A key in KMS and two remote signers, each with its account.
 struct Signers {
     stage: Stage,
     kms: Kms,
@@ -71,7 +59,6 @@ impl Signers {
     }
 }
 
-/// The lines that say why an account is not signed for.
 fn reasons(log: &str, account: Address) -> Vec<&str> {
     let account = account.to_string();
     log.lines().filter(|line| line.contains("ERROR") && line.contains(&account)).collect()

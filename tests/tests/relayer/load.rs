@@ -1,38 +1,25 @@
-//! A stream through an endpoint that takes 50 ms for each call: all executed. `LOAD_RELAYS=10000` makes it a
-//! long one, `LOAD_LATENCY_MS`, `LOAD_BLOCK_MS`, `LOAD_PENDING` and `LOAD_CLIENTS` set the endpoint's
-//! latency, the chain's pace, the key's place in the pool and how many clients wait at a time; with
-//! `--nocapture` it prints its rates. Agents attest again and again: with one more agent in each block, a
-//! local node, which hashes the registry's whole storage for each, would set the pace.
+//! A stream through an endpoint that takes 50 ms for each call: all executed, by all keys. With `--nocapture`
+//! it prints its rates; `LOAD_RELAYS=10000` makes it a long one, `LOAD_LATENCY_MS`, `LOAD_BLOCK_MS` (0: a block
+//! for each transaction), `LOAD_PENDING` (in the pool, of each key), `LOAD_KEYS` and `LOAD_CLIENTS` set the rest.
 
 use std::env;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
-use alloy::signers::local::PrivateKeySigner;
-use e2e::anvil::AnvilOptions;
-use e2e::fault::{Fault, Rule};
-use e2e::relay::{RelayClient, Signed, attest};
+use crate::prelude::*;
 
-use crate::stage::{Stage, agent};
-
-/// A number that the environment may set.
 pub(crate) fn number(name: &str, default: u64) -> u64 {
     env::var(name).map_or(default, |count| count.parse().unwrap())
 }
 
 /// When a request of a stream was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Answered {
-    /// Since the stream began.
-    pub(crate) at: Duration,
-    /// Since it was posted.
+struct Answered {
+    at: Duration,
     took: Duration,
 }
 
 /// So many clients post one of these requests after the other, all of which are executed; when each was
 /// answered, in this order.
-pub(crate) async fn stream(client: &RelayClient, requests: Vec<Signed>, clients: usize) -> Vec<Answered> {
+async fn stream(client: &RelayClient, requests: Vec<Signed>, clients: usize) -> Vec<Answered> {
     let requests = Arc::new(requests);
     let (next, started) = (Arc::new(AtomicUsize::new(0)), Instant::now());
     let stream = || {
@@ -62,11 +49,16 @@ async fn a_stream_through_a_slow_endpoint_is_executed() {
     let (pace, latency) = (number("LOAD_BLOCK_MS", 0), Duration::from_millis(number("LOAD_LATENCY_MS", 50)));
     let block_time = (pace > 0).then(|| Duration::from_millis(pace));
     let stage = Stage::on(AnvilOptions { block_time, ..AnvilOptions::default() }).await;
+    // Room for all that the pools may hold: the node counts gas limits.
+    stage.chain.node.command("evm_setBlockGasLimit", json!(["0x20000000"])).await.unwrap();
+    let keys = number("LOAD_KEYS", 1) as usize;
+    let stage = if keys > 1 { stage.keys(keys) } else { stage };
     let stage = stage.var("MAX_PENDING_PER_KEY", number("LOAD_PENDING", 16)).var("LOG_LEVEL", "info");
     let stage = stage.var("DAILY_GAS_BUDGET", 1_000).var("RELAY_WAIT_SECONDS", 110);
     stage.proxy.inject(Rule::any(Fault::Delay(latency)));
     let (_daemon, client) = stage.daemon().await;
-    // A signer's next request comes once the last one has ended, most often.
+    // Agents attest again and again: with one more agent in each block, the node would set the pace. A signer's
+    // next request comes once the last one has ended, most often.
     let signers: Vec<_> =
         (0..(relays / 2).min(2 * clients as u64)).map(|index| agent(&format!("stream {index}"))).collect();
     let started = Instant::now();
@@ -93,4 +85,6 @@ async fn a_stream_through_a_slow_endpoint_is_executed() {
     let attested = done.len() as f64 / done[done.len() - 1].at.as_secs_f64();
     println!("{relays} relays in {:.1?}; of the attestations {attested:.0} a second", started.elapsed());
     assert_eq!(stage.chain.executions().await.unwrap().len() as u64, relays);
+    let sent = stage.sent_by_each().await;
+    assert!(!sent.contains(&0), "an account was not used: {sent:?}");
 }

@@ -1,10 +1,5 @@
-//! The relayer, end to end: the real daemon on a real chain. What is here is wiring, kills, and what no one
-//! here wrote: nodes, databases, signers, clients. Rules, orders of faults and formats are in
-//! `relayer-daemon`'s and the core's own tests.
-//!
-//! One test binary, so that the daemon is built once and linking does not cost more than the tests.
+//! The relayer, end to end: the real daemon on a real chain, for wiring, kills, nodes, databases and signers.
 
-mod accounts;
 mod api;
 mod budget;
 mod chain;
@@ -27,3 +22,34 @@ mod soak;
 mod stage;
 mod telemetry;
 mod webhooks;
+
+/// What most tests use.
+mod prelude {
+    pub(crate) use crate::load::number;
+    pub(crate) use crate::stage::{
+        MISMATCH, PATIENCE, Stage, agent, answer, post, relayer, start, state, until_executed, until_ready_is,
+    };
+    pub(crate) use alloy::hex;
+    pub(crate) use alloy::primitives::{Address, B256, U256};
+    pub(crate) use alloy::signers::local::PrivateKeySigner;
+    pub(crate) use e2e::anvil::{AnvilOptions, dev_key, wall_clock};
+    pub(crate) use e2e::chain::Chain;
+    pub(crate) use e2e::daemon::{Daemon, DaemonOptions};
+    pub(crate) use e2e::fault::{Fault, Rule};
+    pub(crate) use e2e::hooks::{Receiver, Reply};
+    pub(crate) use e2e::process::{eventually, free_port, wait_until};
+    pub(crate) use e2e::relay::{RelayClient, Signed, attest, register};
+    pub(crate) use futures_util::future::join_all;
+    pub(crate) use registry_core::eth::abi::IAgentRegistry;
+    pub(crate) use rustix::process::Signal;
+    pub(crate) use serde_json::{Value, json};
+    pub(crate) use std::collections::BTreeSet;
+    pub(crate) use std::fs;
+    pub(crate) use std::net::Ipv4Addr;
+    pub(crate) use std::sync::Arc;
+    pub(crate) use std::sync::atomic::{AtomicUsize, Ordering};
+    pub(crate) use std::time::{Duration, Instant};
+    pub(crate) use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    pub(crate) use tokio::net::TcpStream;
+    pub(crate) use tokio::time::{interval, timeout};
+}

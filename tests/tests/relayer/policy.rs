@@ -1,24 +1,12 @@
 //! Who is sponsored: the policy file, its reload, and the decision webhook.
-//!
-//! 1. Every refusal has its status and code, and what a key sponsors goes through. A bad file stops `serve`
-//!    and `check`; where it is read again it changes nothing, and the log names field and rule.
-//! 2. A decision webhook is asked with a signed question, and obeyed; without a good answer it is a refusal.
 
-use std::time::Duration;
+use e2e::daemon::{replace, write_private};
+use e2e::hooks::Delivery;
 
-use alloy::primitives::{Address, B256};
-use e2e::daemon::{Daemon, DaemonOptions, replace, write_private};
-use e2e::hooks::{Delivery, Receiver, Reply};
-use e2e::process::wait_until;
-use e2e::relay::attest;
-use rustix::process::Signal;
-use serde_json::{Value, json};
-
-use crate::stage::{MISMATCH, PATIENCE, Stage, agent};
+use crate::prelude::*;
 
 pub(crate) const SECRET: &str = "a secret that both sides know";
 
-/// Writes the policy file of these options, beside the journal.
 pub(crate) fn write(options: &DaemonOptions, text: &str) {
     replace(&options.data_dir().join("policy.toml"), text);
 }
@@ -104,7 +92,6 @@ async fn every_refusal_has_its_code_and_what_a_key_sponsors_goes_through() {
     assert!(!log.contains(&acme) && !log.contains(&open), "a key is in the log");
 }
 
-/// How the webhook answers.
 type Rule = fn(&Delivery) -> Reply;
 
 /// A signed decision about the request that is asked about.

@@ -1,21 +1,10 @@
-//! How often the daemon asks its node: a provider's bill, pinned.
-//!
-//! 1. Per relay so many calls of each method, also through a slow endpoint, and no more for a refused one
-//!    than it needs; reading endpoints cost one at most; idle as many a minute as the README says.
-//! 2. Many transactions mined by one block: one call for all receipts, or one for each where the setting says
-//!    so.
+//! How often the daemon asks its node: a provider's bill, pinned, per relay, idle, and for a full block.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use e2e::fault::{Fault, Rule};
-use e2e::process::wait_until;
-use e2e::relay::{RelayClient, Signed, attest};
+use crate::prelude::*;
 
-use crate::stage::{PATIENCE, Stage, agent, start, until_executed, until_ready_is};
-
-/// The calls of each method that a request costs. The monitor's and the sender's own calls come every 15
-/// seconds, and a busy machine looks for a receipt too early: so it is the least that one of several costs.
+/// The calls of each method that a request costs.
 async fn least_calls(
     stage: &Stage,
     client: &RelayClient,
@@ -35,7 +24,6 @@ async fn least_calls(
     costs.into_iter().min_by_key(|calls| calls.values().sum::<usize>()).unwrap()
 }
 
-/// So many calls of each of these methods.
 fn calls<const N: usize>(expected: [(&str, usize); N]) -> BTreeMap<String, usize> {
     expected.map(|(method, count)| (method.to_owned(), count)).into()
 }
@@ -91,18 +79,25 @@ async fn a_relay_costs_eight_calls_and_an_idle_minute_nineteen_until_it_is_final
 }
 
 #[tokio::test]
-async fn receipts_of_relays_that_one_block_has_mined_are_one_call_where_it_is_worth_it() {
-    const SINGLE: &str = "eth_getTransactionReceipt";
-    const BLOCK: &str = "eth_getBlockReceipts";
-    let stage = Stage::set().await;
-    for (name, from, calls) in [("by block", 12, (0, 1)), ("too few", 13, (12, 0))] {
-        let (_daemon, client) = start(&stage.options.clone().var("BLOCK_RECEIPTS_FROM", from)).await;
-        let requests = stage.registrations(name, 12);
-        stage.leave_all_pending(&client, &requests).await;
-        stage.proxy.reset();
-        stage.mine().await;
-        until_executed(&client, &requests).await;
-        assert_eq!((stage.proxy.calls(SINGLE), stage.proxy.calls(BLOCK)), calls, "{name}");
-        stage.audit(&client).await;
-    }
+async fn receipts_of_a_full_block_are_one_call_and_no_account_has_more_in_the_pool_than_it_may() {
+    let stage = Stage::set().await.var("BLOCK_RECEIPTS_FROM", 12).var("MAX_PENDING_PER_KEY", 12);
+    let (_daemon, client) = stage.daemon().await;
+    let requests = stage.registrations("by block", 12);
+    stage.leave_all_pending(&client, &requests).await;
+    stage.proxy.reset();
+    stage.mine().await;
+    until_executed(&client, &requests).await;
+    let calls = ["eth_getTransactionReceipt", "eth_getBlockReceipts"].map(|method| stage.proxy.calls(method));
+    assert_eq!(calls, [0, 1]);
+    let more = stage.registrations("more", 13);
+    stage.expect(&more);
+    stage.chain.node.set_automine(false).await.unwrap();
+    let _posted: Vec<_> = more.iter().map(|request| post(&client, request)).collect();
+    wait_until("accepted", PATIENCE, async || client.metric("relayer_queue_depth").await == 13.0).await;
+    wait_until("sent", PATIENCE, async || stage.waiting().await == 12).await;
+    stage.mine().await;
+    stage.audit(&client).await;
+    let mined = stage.chain.transactions_of(stage.accounts[0]).await.unwrap();
+    let blocks: Vec<u64> = mined.values().map(|transaction| transaction.block).collect();
+    assert!(blocks[12] == blocks[23] && blocks[23] < blocks[24], "{blocks:?}");
 }

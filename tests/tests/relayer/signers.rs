@@ -3,11 +3,10 @@
 //! wrong, it is told in words.
 
 use alloy::sol_types::SolCall as _;
-use e2e::relay::{REQUEST_GAS, attest, register};
+use e2e::relay::REQUEST_GAS;
 use e2e::signers::ForeignClient;
-use serde_json::json;
 
-use crate::stage::{Stage, agent};
+use crate::prelude::*;
 
 #[tokio::test]
 async fn a_request_signed_by_ethers_or_eth_account_goes_through() {

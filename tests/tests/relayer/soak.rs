@@ -9,24 +9,12 @@
 //! past. So the stream comes in two halves, each of which ends with nothing in flight: after the second the
 //! daemon has no more memory than after the first, but for what more clients at once have needed.
 
-use std::fs;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use e2e::anvil::AnvilOptions;
-use e2e::daemon::Daemon;
-use e2e::fault::{Fault, Rule};
-use e2e::process::wait_until;
-use e2e::relay::{RelayClient, Signed, register};
 use tokio::sync::Semaphore;
-use tokio::time::interval;
 
-use crate::load::number;
-use crate::stage::{Stage, agent};
+use crate::prelude::*;
 
 const PER_SECOND: u64 = 50;
-/// Clients that wait at the same time at most. On a machine that is too busy for the stream it is slower
-/// then, rather than to find out how many connections the kernel queues.
+/// Clients that wait at the same time at most.
 const CLIENTS: usize = 500;
 const NONCES: u64 = 10;
 /// How long the last relays may take once all are posted.

@@ -1,24 +1,16 @@
 //! What most tests begin with; and what has to be true in the end, whatever went wrong on the way.
 
 use std::cell::RefCell;
-use std::time::Duration;
 
 use alloy::consensus::TxEnvelope;
 use alloy::eips::eip2718::Decodable2718 as _;
-use alloy::hex;
-use alloy::primitives::{Address, U256};
-use alloy::signers::local::PrivateKeySigner;
-use e2e::anvil::{AnvilOptions, dev_key};
-use e2e::chain::Chain;
 use e2e::client::Answer;
-use e2e::daemon::{Daemon, DaemonOptions};
-use e2e::process::{eventually, wait_until};
 use e2e::proxy::Proxy;
-use e2e::relay::{Desk, RelayClient, Signed};
+use e2e::relay::Desk;
 use e2e::seed::wallet;
-use futures_util::future::join_all;
-use serde_json::{Value, json};
 use tokio::task::JoinHandle;
+
+use crate::prelude::*;
 
 /// How long anything may take that the daemon does by itself, on a machine that is busy with other tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -26,7 +18,6 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// What a request with a wrong signature, a used nonce or a deadline in the past is told.
 pub(crate) const MISMATCH: &str = "Invalid signature or nonce mismatch";
 
-/// An answer that is waited for in the background.
 pub(crate) type Posted = JoinHandle<reqwest::Result<Answer>>;
 
 /// A chain, a proxy before its node, and the settings of a daemon that sees the node through the proxy only.
@@ -42,12 +33,10 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// On a chain that makes a block for each transaction.
     pub(crate) async fn set() -> Self {
         Self::on(AnvilOptions::default()).await
     }
 
-    /// On a chain of this kind.
     pub(crate) async fn on(options: AnvilOptions) -> Self {
         let chain = Chain::start(options).await.unwrap();
         let proxy = Proxy::start(chain.node.url()).await.unwrap();
@@ -56,29 +45,24 @@ impl Stage {
         Self { desk: Desk::of(&chain), chain, proxy, options, accounts, expected: RefCell::default() }
     }
 
-    /// With this setting of the daemon.
     pub(crate) fn var(self, name: &'static str, value: impl std::fmt::Display) -> Self {
         Self { options: self.options.var(name, value), ..self }
     }
 
-    /// With so many accounts.
     pub(crate) fn keys(self, count: usize) -> Self {
         let keys: Vec<PrivateKeySigner> = (1..=count).map(dev_key).collect();
         let accounts = keys.iter().map(PrivateKeySigner::address).collect();
         Self { options: self.options.keys(&keys), accounts, ..self }
     }
 
-    /// Starts the daemon.
     pub(crate) async fn daemon(&self) -> (Daemon, RelayClient) {
         start(&self.options).await
     }
 
-    /// The registration of this agent's wallet, its first request.
     pub(crate) fn registration(&self, name: &str) -> Signed {
         self.desk.registration(&agent(name), 0)
     }
 
-    /// Registrations of so many wallets.
     pub(crate) fn registrations(&self, name: &str, count: usize) -> Vec<Signed> {
         (0..count).map(|index| self.registration(&format!("{name} {index}"))).collect()
     }
@@ -90,17 +74,14 @@ impl Stage {
         answer
     }
 
-    /// Has this agent register; the answer.
     pub(crate) async fn register(&self, client: &RelayClient, name: &str) -> Value {
         self.relay(client, &self.registration(name)).await
     }
 
-    /// The chain has to have executed these in the end.
     pub(crate) fn expect<'a>(&self, requests: impl IntoIterator<Item = &'a Signed>) {
         self.expected.borrow_mut().extend(requests.into_iter().cloned());
     }
 
-    /// See [`Self::leave_all_pending`].
     pub(crate) async fn leave_pending(&self, client: &RelayClient, request: &Signed) -> Posted {
         self.leave_all_pending(client, std::slice::from_ref(request)).await.remove(0)
     }
@@ -123,12 +104,10 @@ impl Stage {
             .await
     }
 
-    /// Transactions of the accounts in the node's pool.
     pub(crate) async fn waiting(&self) -> u64 {
         self.counts().await.into_iter().map(|(mined, all)| all - mined).sum()
     }
 
-    /// How many transactions each account has sent.
     pub(crate) async fn sent_by_each(&self) -> Vec<u64> {
         self.counts().await.into_iter().map(|(_, all)| all).collect()
     }
@@ -139,7 +118,6 @@ impl Stage {
         self.chain.node.set_automine(true).await.unwrap();
     }
 
-    /// The next block's base fee, wei.
     pub(crate) async fn gas_costs(&self, wei: u128) {
         self.chain.node.command("anvil_setNextBlockBaseFeePerGas", json!([U256::from(wei)])).await.unwrap();
     }
@@ -157,7 +135,6 @@ impl Stage {
         sent
     }
 
-    /// What these accounts have paid, wei.
     pub(crate) async fn paid_by(&self, accounts: &[Address]) -> u128 {
         let mut paid = 0;
         for account in accounts {
@@ -201,7 +178,6 @@ impl Stage {
     }
 }
 
-/// Starts a daemon.
 pub(crate) async fn start(options: &DaemonOptions) -> (Daemon, RelayClient) {
     let daemon = Daemon::start(options).await.unwrap();
     let client = daemon.client();
@@ -218,18 +194,15 @@ pub(crate) fn agent(name: &str) -> PrivateKeySigner {
     wallet(&format!("relayed {name}"))
 }
 
-/// Posts in the background.
 pub(crate) fn post(client: &RelayClient, request: &Signed) -> Posted {
     let (client, request) = (client.clone(), request.clone());
     tokio::spawn(async move { client.try_relay(&request).await })
 }
 
-/// The answer to what was posted in the background.
 pub(crate) async fn answer(posted: Posted) -> Answer {
     posted.await.unwrap().unwrap()
 }
 
-/// The state of a relay that the daemon knows.
 pub(crate) async fn state(client: &RelayClient, request: &Signed) -> Value {
     client.state(request).await.ok()["state"].clone()
 }

@@ -1,16 +1,9 @@
 //! What an operator sees: the dashboard and the alerts are about metrics that exist, and a collector gets
 //! traces and metrics, without secrets. One that is down holds up no relay, and the log says so once.
 
-use std::collections::BTreeSet;
-use std::fs;
-
-use e2e::fault::{Fault, Rule};
-use e2e::hooks::{Receiver, Reply};
-use e2e::process::{eventually, wait_until};
 use e2e::repo;
-use serde_json::{Value, json};
 
-use crate::stage::{PATIENCE, Stage};
+use crate::prelude::*;
 
 /// The labels that Prometheus adds.
 const ADDED: [&str; 2] = ["instance", "job"];

@@ -1,20 +1,8 @@
 //! Outcomes pushed to the webhook of an API key. Which events there are, when they are due and when they are
 //! given up is in `relayer-daemon/tests/store/sponsorship.rs` and `src/webhooks`.
-//!
-//! 1. Each change of state is posted, signed, in order, until it is final; other keys' relays are not. A
-//!    receiver that hangs delays no other key's events.
-//! 2. A failed event is sent again, through a kill; after a day it is given up, and `replay` has it sent once
-//!    more.
-
-use std::collections::BTreeSet;
-use std::time::Duration;
-
-use e2e::hooks::{Receiver, Reply};
-use e2e::process::wait_until;
-use serde_json::{Value, json};
 
 use crate::policy::{SECRET, key, with_policy, write};
-use crate::stage::{PATIENCE, Stage};
+use crate::prelude::*;
 
 /// A stage with a key for each receiver, which is posted what becomes of the key's relays; returns the keys.
 async fn with_receivers(receivers: &[&Receiver]) -> (Stage, Vec<String>) {
@@ -30,7 +18,6 @@ async fn with_receivers(receivers: &[&Receiver]) -> (Stage, Vec<String>) {
     (stage, keys)
 }
 
-/// The types of all deliveries, in order.
 fn types(hook: &Receiver) -> Vec<String> {
     hook.deliveries().iter().map(|delivery| delivery.json()["type"].as_str().unwrap().to_owned()).collect()
 }
