@@ -4,13 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use alloy::primitives::{Address, B256, Bytes, U256};
+use alloy::primitives::{Address, Bytes, U256};
 use alloy::providers::{DynProvider, Provider as _, ProviderBuilder};
 use alloy::rpc::types::{BlockNumberOrTag, TransactionReceipt, TransactionRequest};
 use alloy::signers::local::PrivateKeySigner;
-use alloy::transports::TransportResult;
 use anyhow::{Context as _, Result};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -20,18 +18,13 @@ use crate::{http, repo};
 
 /// How often the pool is searched for transactions that anvil forgot.
 const POOL_WATCH: Duration = Duration::from_secs(1);
-
 /// States of earlier blocks that are kept on disk, beside those in memory: calls at these blocks are answered.
 const PERSISTED_STATES: usize = 200;
-
 const START: Duration = Duration::from_secs(20);
-
 const RECEIPT: Duration = Duration::from_secs(60);
-
 /// The id of a local chain, unless another one is asked for.
 pub const CHAIN_ID: u64 = 31_337;
 
-/// What to start; the default is a chain of the id [`CHAIN_ID`] on a free port, at the wall clock's time.
 #[derive(Debug, Clone, Default)]
 pub struct AnvilOptions {
     /// The port; 0 is any free one.
@@ -56,7 +49,6 @@ pub struct Anvil {
     process: Process,
     options: AnvilOptions,
     url: String,
-    /// The state of a stopped node.
     state: Option<Value>,
     _pool_watch: JoinSet<()>,
     /// Talks to the node as an unlocked wallet would: transactions go out through `eth_sendTransaction`.
@@ -205,49 +197,34 @@ async fn watch_pool(provider: DynProvider) {
     }
 }
 
-/// What waits in anvil's pool: transactions by sender and nonce.
-#[derive(Debug, Deserialize)]
-struct Pool {
-    pending: BTreeMap<Address, BTreeMap<u64, Pooled>>,
-    queued: BTreeMap<Address, BTreeMap<u64, Pooled>>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Pooled {
-    hash: B256,
-}
+type Pool = BTreeMap<String, BTreeMap<Address, BTreeMap<u64, Value>>>;
 
 async fn pool(provider: &DynProvider) -> Result<Pool> {
     Ok(provider.raw_request("txpool_content".into(), json!([])).await?)
 }
 
 /// The queued transactions with their senders' next nonces.
-async fn forgotten(provider: &DynProvider) -> Result<BTreeSet<B256>> {
+async fn forgotten(provider: &DynProvider) -> Result<BTreeSet<String>> {
     let mut forgotten = BTreeSet::new();
-    for (sender, transactions) in pool(provider).await?.queued {
+    for (sender, transactions) in pool(provider).await?.remove("queued").unwrap_or_default() {
         let next = provider.get_transaction_count(sender).await?;
-        forgotten.extend(transactions.get(&next).map(|transaction| transaction.hash));
+        forgotten.extend(transactions.get(&next).map(|transaction| transaction["hash"].to_string()));
     }
     Ok(forgotten)
 }
 
 /// Anvil drops no single transaction of those that it keeps queued.
 async fn fill_pool_anew(provider: &DynProvider) -> Result<()> {
-    let Pool { pending, queued } = pool(provider).await?;
-    let mut transactions = Vec::new();
-    for transaction in
-        [pending, queued].into_iter().flatten().flat_map(|(_, of_sender)| of_sender.into_values())
-    {
-        let raw: Bytes =
-            provider.raw_request("eth_getRawTransactionByHash".into(), json!([transaction.hash])).await?;
-        transactions.push(raw);
+    let senders = pool(provider).await?.into_values().flat_map(BTreeMap::into_values);
+    let mut raw = Vec::<Bytes>::new();
+    for transaction in senders.flat_map(BTreeMap::into_values) {
+        let hash = json!([transaction["hash"]]);
+        raw.push(provider.raw_request("eth_getRawTransactionByHash".into(), hash).await?);
     }
     let _: Value = provider.raw_request("anvil_dropAllTransactions".into(), json!([])).await?;
-    for raw in transactions {
-        let sent: TransportResult<B256> =
-            provider.raw_request("eth_sendRawTransaction".into(), json!([raw])).await;
+    for raw in raw {
         // It was mined meanwhile, or its sender was faster.
-        if let Err(error) = sent {
+        if let Err(error) = provider.send_raw_transaction(&raw).await {
             println!("anvil does not take a transaction again: {error}");
         }
     }
@@ -279,7 +256,6 @@ pub fn dev_key(index: usize) -> PrivateKeySigner {
     KEYS[index].parse().expect("a well-formed key")
 }
 
-/// The address of one of the ten accounts anvil funds and unlocks.
 pub fn dev_account(index: usize) -> Address {
     dev_key(index).address()
 }

@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use serde_json::Value;
 
 use crate::process::Spawn;
 use crate::repo;
@@ -30,28 +29,23 @@ pub async fn main(directories: &[&str]) -> ExitCode {
     }
 }
 
-async fn on_a_stack(directories: &[&str], words: &[String]) -> Result<bool> {
-    let mut stack = Stack::start().await?;
-    let passed = run(directories, &stack.describe().await?, words).await?;
-    if !passed {
-        println!("{}", stack.last_words());
-    }
-    Ok(passed)
-}
-
 /// Runs the directories' `*.test.mjs`, or with `words` the tests named by one of them; whether all passed.
 ///
 /// `E2E_STACK` tells the tests where everything is.
-async fn run(directories: &[&str], stack: &Value, words: &[String]) -> Result<bool> {
+async fn on_a_stack(directories: &[&str], words: &[String]) -> Result<bool> {
+    let mut stack = Stack::start().await?;
     let harness = repo::root().join("tests/browser/harness");
     let spawn = Spawn::new("node", "node")
         .dir(repo::root())
-        .env("E2E_STACK", stack.to_string())
+        .env("E2E_STACK", stack.describe().await?.to_string())
         .arg(format!("--test-reporter={}", harness.join("reporter.mjs").display()))
         .arg("--test-reporter-destination=stdout")
         .args(words.iter().map(|word| format!("--test-name-pattern={word}")))
         .arg(harness.join("run.mjs"))
         .args(directories);
-    let mut node = spawn.show_output().start()?;
-    Ok(node.exited(PATIENCE).await?.success())
+    let passed = spawn.show_output().start()?.exited(PATIENCE).await?.success();
+    if !passed {
+        println!("{}", stack.last_words());
+    }
+    Ok(passed)
 }

@@ -2,10 +2,9 @@
 
 use alloy::primitives::{Address, Bytes, U256};
 use alloy::providers::Provider as _;
-use alloy::rpc::client::BatchRequest;
 use alloy::rpc::types::{BlockNumberOrTag, TransactionReceipt, TransactionRequest};
 use alloy::sol_types::SolCall;
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use registry_core::eth::abi::{AgentRecord, IAgentRegistry};
 use registry_core::eth::timestamp::Timestamp;
 use serde_json::{Value, json};
@@ -16,10 +15,7 @@ use crate::repo::Artifact;
 
 /// Gas for one write of a batch: a registration with a kilobyte of scope stays well below.
 const WRITE_GAS: u64 = 2_000_000;
-
-/// Writes per JSON-RPC batch and block.
 const WRITES_PER_BLOCK: usize = 250;
-
 /// The statuses of agents, as the contract numbers them.
 pub const STATUSES: [&str; 4] = ["Active", "Suspended", "Revoked", "Terminated"];
 
@@ -68,7 +64,6 @@ impl Chain {
         Ok(C::abi_decode_returns(&answer)?)
     }
 
-    /// The number of agents.
     pub async fn total(&self) -> Result<u64> {
         Ok(self.read(self.contracts.registry, IAgentRegistry::nextAgentIdCall {}).await?.to::<u64>() - 1)
     }
@@ -130,18 +125,9 @@ impl Chain {
             }
             self.node.mine(1).await?;
 
-            let client = self.node.provider.client();
-            let mut batch = BatchRequest::new(client);
-            let mut receipts = Vec::with_capacity(hashes.len());
-            for hash in hashes {
-                receipts.push(batch.add_call::<_, Value>("eth_getTransactionReceipt", &json!([hash]))?);
-            }
-            batch.send().await?;
-            for (write, receipt) in writes.iter().zip(receipts) {
-                let receipt = receipt.await?;
-                if receipt["status"] != "0x1" {
-                    bail!("{write:?} did not succeed: {receipt}");
-                }
+            for (write, hash) in writes.iter().zip(hashes) {
+                let receipt: Value = self.node.request("eth_getTransactionReceipt", json!([hash])).await?;
+                ensure!(receipt["status"] == "0x1", "{write:?} did not succeed: {receipt}");
             }
         }
         Ok(())

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use anyhow::Result;
 use futures_util::future::join_all;
 use registry_core::registry::error_code::Code;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -12,6 +13,7 @@ use reqwest::{Body, Method};
 use serde_json::Value;
 
 use crate::http;
+use crate::process::eventually;
 
 /// Sends requests to one server.
 ///
@@ -71,6 +73,25 @@ impl Client {
 
     pub async fn send(&self, method: Method, path: &str) -> Answer {
         self.send_with_id(method, path, None).await
+    }
+
+    /// Waits until `/readyz` is good, and its answer like this.
+    pub async fn until_ready(
+        &self,
+        what: &str,
+        within: Duration,
+        is_like: impl Fn(&Value) -> bool,
+    ) -> Result<()> {
+        eventually(what, within, async || {
+            let ready = self.get("/readyz").await;
+            (ready.status == 200 && is_like(&ready.json())).then_some(())
+        })
+        .await
+    }
+
+    /// Waits until verdicts come from the snapshot.
+    pub async fn until_snapshot(&self, within: Duration) -> Result<()> {
+        self.until_ready("the snapshot", within, |ready| ready["kyaSource"] == "snapshot").await
     }
 
     async fn send_with_id(&self, method: Method, path: &str, body: Option<(&str, Body)>) -> Answer {

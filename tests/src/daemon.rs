@@ -88,7 +88,6 @@ impl DaemonOptions {
         Self { descriptors: Some(count), ..self }
     }
 
-    /// The same daemon with an empty journal.
     pub fn with_empty_journal(self) -> Self {
         Self { data: Arc::new(TempDir::new().expect("a temporary directory")), ..self }
     }
@@ -187,7 +186,6 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts `relayer-daemon serve` and waits until it listens.
     pub async fn start(options: &DaemonOptions) -> Result<Self> {
         let mut process = options.spawn("serve")?.start()?;
         let url = process.announced("relayer-daemon listening on ", PATIENCE).await?;
@@ -213,7 +211,6 @@ impl Daemon {
         self.process.log()
     }
 
-    /// Waits until a line of the log contains all of `words`.
     pub async fn logged(&mut self, words: &[&str]) -> Result<String> {
         let found = async |log: &str| {
             log.lines().find(|line| words.iter().all(|word| line.contains(word))).map(str::to_owned)
@@ -221,7 +218,6 @@ impl Daemon {
         self.process.until(&format!("saying {words:?}"), PATIENCE, found).await
     }
 
-    /// `kill -9`; what it printed.
     pub fn kill(mut self) -> String {
         self.process.kill();
         self.process.log()
@@ -235,7 +231,6 @@ impl Daemon {
         Ok(())
     }
 
-    /// Sends SIGTERM and waits for the end: how it ended, and how long that took.
     pub async fn terminate(&mut self) -> Result<(ExitStatus, Duration)> {
         let since = Instant::now();
         self.process.signal(Signal::TERM)?;

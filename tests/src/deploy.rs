@@ -19,7 +19,6 @@ use crate::repo::Artifact;
 
 /// Where Multicall3 lies on more than 250 chains.
 pub const MULTICALL3: Address = address!("0xcA11bde05977b3631167028862bE2a173976CA11");
-
 /// How long a real chain may take to mine one of the two deployments.
 const RECEIPT: Duration = Duration::from_secs(180);
 

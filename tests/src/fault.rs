@@ -8,16 +8,10 @@ use serde_json::{Value, json};
 use crate::anvil::{quantity, wall_clock};
 use crate::proxy::Node;
 
-/// One way to fail.
 #[derive(Debug, Clone)]
 pub enum Fault {
     /// The post gets this HTTP status and body; the node is not asked.
-    Status {
-        status: u16,
-        body: String,
-        /// Seconds in a `Retry-After` header.
-        retry_after: Option<u64>,
-    },
+    Status { status: u16, body: String, retry_after: Option<u64> },
     /// The post gets this body with status 200; the node is not asked.
     Garbage(String),
     /// The connection is closed; the node is not asked.
@@ -39,8 +33,6 @@ pub enum Fault {
         /// Its data; `Null` leaves the field out.
         data: Value,
     },
-    /// The node does what it was asked, and answers this JSON-RPC error all the same.
-    ErrorAfterwards { code: i64, message: String },
     /// The call gets this result; the node is not asked.
     Result(Value),
     /// The node is behind: it knows no block above `head`, and its `latest` is that one.
@@ -53,15 +45,6 @@ pub enum Fault {
     LateLogs(Duration),
 }
 
-/// What a fault concerns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
-    /// The whole HTTP post.
-    Post,
-    /// One call in it; the others in its batch are answered as ever.
-    Call,
-}
-
 impl Fault {
     /// HTTP status `status` with a JSON-RPC error body, as providers send it.
     pub fn status(status: u16) -> Self {
@@ -69,7 +52,6 @@ impl Fault {
         Self::Status { status, body: body.to_string(), retry_after: None }
     }
 
-    /// HTTP status `status` with this body.
     pub fn page(status: u16, body: &str) -> Self {
         Self::Status { status, body: body.to_owned(), retry_after: None }
     }
@@ -79,19 +61,15 @@ impl Fault {
         Self::Error { code, message: message.into(), data: Value::Null }
     }
 
-    pub fn reach(&self) -> Reach {
-        match self {
-            Self::Error { .. }
-            | Self::ErrorAfterwards { .. }
-            | Self::Result(_)
-            | Self::Stale { .. }
-            | Self::Lagging(_)
-            | Self::LateLogs(_) => Reach::Call,
-            _ => Reach::Post,
-        }
+    /// Whether it concerns one call, and the others in its batch are answered as ever; else the whole post.
+    pub(crate) fn is_of_call(&self) -> bool {
+        matches!(
+            self,
+            Self::Error { .. } | Self::Result(_) | Self::Stale { .. } | Self::Lagging(_) | Self::LateLogs(_)
+        )
     }
 
-    /// The answer to one call under a fault of [`Reach::Call`]; `node` asks the node.
+    /// The answer to one call under a fault that concerns it.
     pub(crate) async fn answer(&self, call: &Value, node: &Node) -> Result<Value> {
         match self {
             Self::Error { code, message, data } => {
@@ -100,10 +78,6 @@ impl Fault {
                     answer["error"]["data"] = data.clone();
                 }
                 Ok(answer)
-            }
-            Self::ErrorAfterwards { code, message } => {
-                node.ask(call).await?;
-                Ok(error(call, *code, message))
             }
             Self::Result(result) => Ok(json!({"jsonrpc": "2.0", "id": call["id"], "result": result})),
             Self::Stale { head } => stale(call, *head, node).await,
@@ -114,23 +88,17 @@ impl Fault {
             }
             Self::LateLogs(late) => {
                 let listed_up_to = wall_clock().saturating_sub(late.as_secs());
-                let is_listed = |log: &Value| {
-                    quantity(&log["blockTimestamp"]).is_some_and(|seconds| seconds <= listed_up_to)
-                };
-                listed(call, node, is_listed).await
+                let mut answer = node.ask(call).await?;
+                if let Some(logs) = answer["result"].as_array_mut() {
+                    logs.retain(|log| {
+                        quantity(&log["blockTimestamp"]).is_some_and(|time| time <= listed_up_to)
+                    });
+                }
+                Ok(answer)
             }
             _ => node.ask(call).await,
         }
     }
-}
-
-/// The logs that a node answers with, without those that it does not list.
-async fn listed(call: &Value, node: &Node, is_listed: impl Fn(&Value) -> bool) -> Result<Value> {
-    let mut answer = node.ask(call).await?;
-    if let Some(logs) = answer["result"].as_array_mut() {
-        logs.retain(is_listed);
-    }
-    Ok(answer)
 }
 
 fn error(call: &Value, code: i64, message: &str) -> Value {
@@ -139,51 +107,41 @@ fn error(call: &Value, code: i64, message: &str) -> Value {
 
 /// The answer of a node that stands at `head`.
 async fn stale(call: &Value, head: u64, node: &Node) -> Result<Value> {
-    match behind(call, head, node).await? {
-        Behind::Ask(call) => {
-            let mut answer = node.ask(&call).await?;
-            // Receipts and transactions of blocks it does not have are unknown to it.
-            if quantity(&answer["result"]["blockNumber"]).is_some_and(|block| block > head) {
-                answer["result"] = Value::Null;
-            }
-            Ok(answer)
+    let place_of_block = match call["method"].as_str().unwrap_or_default() {
+        "eth_blockNumber" => {
+            return Ok(json!({"jsonrpc": "2.0", "id": call["id"], "result": format!("{head:#x}")}));
         }
-        Behind::Head => Ok(json!({"jsonrpc": "2.0", "id": call["id"], "result": format!("{head:#x}")})),
-        Behind::Unknown => Ok(error(call, -32000, "header not found")),
-    }
-}
-
-enum Behind {
-    Ask(Value),
-    Head,
-    Unknown,
-}
-
-/// What a node that stands at `head` makes of a call.
-async fn behind(call: &Value, head: u64, node: &Node) -> Result<Behind> {
-    let position = match call["method"].as_str().unwrap_or_default() {
-        "eth_blockNumber" => return Ok(Behind::Head),
-        "eth_getBlockByNumber" => 0,
-        "eth_call" | "eth_estimateGas" | "eth_getBalance" | "eth_getCode" | "eth_getTransactionCount" => 1,
-        "eth_getStorageAt" => 2,
-        _ => return Ok(Behind::Ask(call.clone())),
+        "eth_getBlockByNumber" => Some(0),
+        "eth_call" | "eth_estimateGas" | "eth_getBalance" | "eth_getCode" | "eth_getTransactionCount" => {
+            Some(1)
+        }
+        "eth_getStorageAt" => Some(2),
+        _ => None,
     };
     let mut call = call.clone();
-    let block = call["params"][position].clone();
-    let hash = block["blockHash"].as_str();
-    let known = match (block.as_str(), hash) {
-        (_, Some(hash)) => {
-            let lookup =
-                json!({"jsonrpc": "2.0", "id": 0, "method": "eth_getBlockByHash", "params": [hash, false]});
-            quantity(&node.ask(&lookup).await?["result"]["number"]).is_some_and(|block| block <= head)
+    if let Some(place) = place_of_block {
+        let block = call["params"][place].clone();
+        let is_known = match (block.as_str(), block["blockHash"].as_str()) {
+            (_, Some(hash)) => {
+                let lookup = json!({"jsonrpc": "2.0", "id": 0, "method": "eth_getBlockByHash", "params": [hash, false]});
+                quantity(&node.ask(&lookup).await?["result"]["number"]).is_some_and(|block| block <= head)
+            }
+            (None | Some("latest" | "pending"), None) => {
+                call["params"][place] = format!("{head:#x}").into();
+                true
+            }
+            (Some(_), None) => quantity(&block).is_none_or(|block| block <= head),
+        };
+        if !is_known {
+            return Ok(error(&call, -32000, "header not found"));
         }
-        (None | Some("latest" | "pending"), None) => {
-            call["params"][position] = format!("{head:#x}").into();
-            true
-        }
-        (Some(_), None) => quantity(&block).is_none_or(|block| block <= head),
-    };
-    Ok(if known { Behind::Ask(call) } else { Behind::Unknown })
+    }
+    let mut answer = node.ask(&call).await?;
+    // Receipts and transactions of blocks it does not have are unknown to it.
+    if quantity(&answer["result"]["blockNumber"]).is_some_and(|block| block > head) {
+        answer["result"] = Value::Null;
+    }
+    Ok(answer)
 }
 
 /// When a fault strikes: for calls of `method`, after `skip` of them, `times` times.
@@ -212,7 +170,6 @@ impl Rule {
         self
     }
 
-    /// Leaves the first `calls` matching calls alone.
     pub fn after(mut self, calls: usize) -> Self {
         self.skip = calls;
         self

@@ -14,7 +14,6 @@ use crate::{http, program};
 
 /// The origin of the services that the tests' gates guard.
 pub const ORIGIN: &str = "http://api.example";
-
 const START: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
@@ -111,7 +110,6 @@ impl Service {
         self.0.url()
     }
 
-    /// The requests since the last call.
     pub fn take(&self) -> Vec<Delivery> {
         self.0.take()
     }

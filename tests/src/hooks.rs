@@ -30,11 +30,9 @@ fn sign(secret: &str, timestamp: &str, body: &str) -> String {
 #[derive(Debug, Clone)]
 pub struct Delivery {
     pub method: String,
-    /// The path that it was posted to.
     pub path: String,
     pub headers: HeaderMap,
     pub body: String,
-    /// When it was there.
     pub at: Instant,
 }
 
@@ -48,7 +46,6 @@ impl Delivery {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    /// All values of a header.
     pub fn values(&self, name: &str) -> Vec<&str> {
         self.headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect()
     }
@@ -57,7 +54,6 @@ impl Delivery {
         self.header(SIGNATURE).trim_start_matches("t=").split(',').next().unwrap_or_default()
     }
 
-    /// Whether it is signed with this secret.
     pub fn is_signed_with(&self, secret: &str) -> bool {
         self.header(SIGNATURE) == sign(secret, self.timestamp(), &self.body)
     }
@@ -76,7 +72,6 @@ impl Reply {
         Self { status, body: String::new(), signature: String::new(), after: Duration::ZERO }
     }
 
-    /// An answer signed with this secret, to this webhook.
     pub fn signed(secret: &str, to: &Delivery, body: &Value) -> Self {
         let body = body.to_string();
         Self { signature: sign(secret, to.timestamp(), &body), body, ..Self::status(200) }
@@ -85,7 +80,6 @@ impl Reply {
 
 type Rule = Box<dyn Fn(&Delivery) -> Reply + Send>;
 
-/// A running receiver; dropping it closes its port.
 pub struct Receiver {
     url: String,
     shared: Arc<Mutex<Shared>>,
@@ -111,7 +105,6 @@ impl Receiver {
         &self.url
     }
 
-    /// Answers by this rule from now on.
     pub fn answer_by(&self, rule: impl Fn(&Delivery) -> Reply + Send + 'static) {
         lock(&self.shared).rule = Box::new(rule);
     }

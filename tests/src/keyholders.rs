@@ -15,10 +15,8 @@ use crate::process::{Process, Spawn, eventually, free_port};
 use crate::{http, python, repo};
 
 const START: Duration = Duration::from_secs(60);
-
 /// The length of a secp256k1 public key at the end of its SubjectPublicKeyInfo: x and y.
 const POINT: usize = 64;
-
 const REGION: &str = "eu-central-1";
 
 /// moto's KMS with one key.

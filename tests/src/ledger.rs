@@ -13,7 +13,6 @@ use registry_core::eth::abi::IForwarder::RequestExecuted;
 
 use crate::chain::Chain;
 
-/// One mined transaction of an account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mined {
     pub hash: B256,

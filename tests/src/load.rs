@@ -9,9 +9,7 @@ use tokio::process::Command;
 use crate::repo;
 use crate::usage::Usage;
 
-/// Connections that ask at once.
 pub const CONNECTIONS: usize = 16;
-
 /// Attempts before lost requests are the server's fault.
 const ATTEMPTS: usize = 3;
 
@@ -20,7 +18,6 @@ pub struct Load {
     pub per_second: f64,
     pub p50: Duration,
     pub p99: Duration,
-    /// Processor time of the server for one request.
     pub cpu: Duration,
 }
 
@@ -33,18 +30,13 @@ struct Report {
     p99: u64,
     /// Answers with a status of 400 or more.
     error_answers: u64,
-    /// Requests without an answer.
     lost: u64,
 }
 
 impl Load {
-    /// Requests `url` on [`CONNECTIONS`] connections for so many seconds; an error or a lost answer fails.
-    pub async fn on(url: &str, server: &Usage, seconds: u32) -> Result<Self> {
-        Self::of_clients(url, server, seconds, None).await
-    }
-
-    /// The same from many clients, each with so many requests and an address of its own.
-    pub async fn of_clients(url: &str, server: &Usage, seconds: u32, each: Option<u32>) -> Result<Self> {
+    /// Requests `url` on [`CONNECTIONS`] connections for so many seconds; an error or a lost answer fails. With
+    /// `each`, by many clients, each with so many requests and an address of its own.
+    pub async fn on(url: &str, server: &Usage, seconds: u32, each: Option<u32>) -> Result<Self> {
         // On a machine that pauses for seconds, a server takes its connections for idle and closes them.
         for _ in 0..ATTEMPTS {
             if let Some(load) = Self::attempt(url, server, seconds, each).await? {

@@ -33,9 +33,6 @@ pub struct Postgres {
 
 impl Postgres {
     /// Starts a server with no data. `options` are settings of `postgresql.conf`, as `name=value`.
-    ///
-    /// # Panics
-    /// If Postgres is not installed, or does not start.
     pub fn start(options: &[&str]) -> Self {
         let programs = programs();
         let dir = tempfile::Builder::new().prefix("postgres-").tempdir().expect("a temporary directory");
@@ -65,9 +62,6 @@ impl Postgres {
     }
 
     /// The URL of a new empty schema.
-    ///
-    /// # Panics
-    /// If the server does not answer.
     pub fn schema(&self) -> String {
         let name = format!("s{}", self.schemas.fetch_add(1, Ordering::Relaxed));
         self.sql(&format!("CREATE SCHEMA {name}"));
@@ -76,9 +70,6 @@ impl Postgres {
     }
 
     /// Runs a statement, and returns what it prints.
-    ///
-    /// # Panics
-    /// If it fails.
     pub fn sql(&self, statement: &str) -> String {
         let mut psql = own(&self.programs.join("psql"));
         psql.args(["-qAtX", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", "postgres", "-h"]);

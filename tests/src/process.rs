@@ -22,9 +22,7 @@ use crate::repo;
 
 /// How long a child may take to leave after SIGTERM before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
-
 const POLL: Duration = Duration::from_millis(25);
-
 /// The lines of a log that go into an error message.
 const TAIL_LINES: usize = 40;
 
@@ -55,12 +53,10 @@ pub struct Spawn {
     output: Output,
 }
 
-/// Where a child's output goes.
 #[derive(Debug)]
 enum Output {
     /// To a file in its scratch directory.
     Scratch,
-    /// To this file.
     File(PathBuf),
     /// To where this process's own goes.
     Inherited,
@@ -111,7 +107,6 @@ impl Spawn {
         self
     }
 
-    /// Its output goes to where this process's own goes, and no log is kept.
     pub fn show_output(mut self) -> Self {
         self.output = Output::Inherited;
         self
@@ -149,7 +144,6 @@ pub struct Process {
 }
 
 impl Process {
-    /// The process id, which is the group's id too.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -309,39 +303,8 @@ pub fn free_port() -> Result<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::usage::is_alive;
 
     const WAIT: Duration = Duration::from_secs(5);
-
-    /// A child that has started a grandchild, and the grandchild.
-    async fn family() -> (Process, u32) {
-        let script = "sleep 600 & echo grandchild $!; wait";
-        let mut process = Spawn::new("family", "sh").arg("-c").arg(script).start().unwrap();
-        let started = process.until("started", WAIT, async |log| {
-            log.lines().find_map(|line| line.strip_prefix("grandchild ")?.parse().ok())
-        });
-        let grandchild = started.await.unwrap();
-        (process, grandchild)
-    }
-
-    #[tokio::test]
-    async fn dropping_a_process_ends_its_grandchildren() {
-        let (process, grandchild) = family().await;
-        assert!(is_alive(grandchild));
-        drop(process);
-        wait_until("gone", WAIT, async || !is_alive(grandchild)).await;
-    }
-
-    #[tokio::test]
-    async fn losing_the_starter_without_a_drop_ends_the_grandchildren() {
-        let (mut process, grandchild) = family().await;
-        let scratch = process.scratch().to_owned();
-        // The kernel closes this end of the pipe when the starter is killed.
-        drop(process.lifeline.take());
-        wait_until("gone", WAIT, async || !is_alive(grandchild)).await;
-        assert!(!process.exited(WAIT).await.unwrap().success());
-        wait_until("deleted", WAIT, async || !scratch.exists()).await;
-    }
 
     #[tokio::test]
     async fn a_child_that_dies_early_is_reported_with_its_last_words() {

@@ -21,10 +21,9 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use crate::fault::{Fault, Reach, Rule};
+use crate::fault::{Fault, Rule};
 use crate::http;
 
-/// One HTTP post as it came in.
 #[derive(Debug, Clone)]
 pub struct Post {
     /// The JSON body; `Null` when it was none.
@@ -59,7 +58,6 @@ pub fn sequential(posts: &[Post]) -> usize {
     count
 }
 
-/// A running proxy; dropping it closes its port and every connection.
 #[derive(Debug)]
 pub struct Proxy {
     url: String,
@@ -109,7 +107,6 @@ impl Proxy {
         &self.url
     }
 
-    /// Adds a rule behind those that are there.
     pub fn inject(&self, rule: Rule) {
         lock(&self.shared.rules).push(rule);
     }
@@ -139,7 +136,6 @@ impl Proxy {
         self.shared.streamed.load(Ordering::SeqCst)
     }
 
-    /// Every post since the start or the last [`reset`](Self::reset).
     pub fn log(&self) -> Vec<Post> {
         lock(&self.shared.posts).clone()
     }
@@ -157,13 +153,11 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Forwards a body as it is.
     async fn post(&self, body: &Value) -> Result<(u16, Bytes)> {
         let response = self.client.post(&self.url).json(body).send().await?;
         Ok((response.status().as_u16(), response.bytes().await?))
     }
 
-    /// The answer to one call.
     pub(crate) async fn ask(&self, call: &Value) -> Result<Value> {
         Ok(serde_json::from_slice(&self.post(call).await?.1)?)
     }
@@ -189,7 +183,7 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Proxy
         calls.iter().map(|call| Rule::decide(&mut rules, call)).collect()
     };
     // A fault of the whole post goes before those of single calls.
-    let whole = faults.iter().flatten().find(|fault| fault.reach() == Reach::Post).cloned();
+    let whole = faults.iter().flatten().find(|fault| !fault.is_of_call()).cloned();
     match whole {
         Some(Fault::Status { status, body, retry_after }) => {
             let mut response = respond(status, body.into());
@@ -231,8 +225,7 @@ async fn forward(
     calls: &[Value],
     faults: &[Option<Fault>],
 ) -> Result<ProxyResponse> {
-    let single = |fault: &Option<Fault>| fault.as_ref().is_some_and(|fault| fault.reach() == Reach::Call);
-    if !faults.iter().any(single) {
+    if !faults.iter().flatten().any(Fault::is_of_call) {
         let (status, bytes) = node.post(body).await?;
         return Ok(respond(status, bytes));
     }

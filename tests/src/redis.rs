@@ -24,7 +24,6 @@ impl Redis {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Kills it at once. It remembers nothing.
     pub fn kill(&mut self) {
         self.process.kill();
     }

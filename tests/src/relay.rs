@@ -21,7 +21,6 @@ use crate::http;
 
 /// Inner gas of the requests made here: enough for a registration.
 pub const REQUEST_GAS: u64 = 500_000;
-
 const JSON: &str = "application/json";
 
 /// The forwarder and the registry of one chain: what requests are made for.
@@ -50,7 +49,6 @@ impl Desk {
         }
     }
 
-    /// `request`, signed by `signer`, whether or not that is its `from`.
     pub fn sign(&self, signer: &PrivateKeySigner, request: ForwardRequest) -> Signed {
         let mut signed = SignedRequest { request, signature: Bytes::new() };
         let id = signed.digest(&self.domain);
@@ -85,7 +83,6 @@ pub fn attest(agent: u64) -> IAgentRegistry::attestComplianceCall {
     IAgentRegistry::attestComplianceCall { agentId: U256::from(agent) }
 }
 
-/// A signed request and its digest, which is the relay's id.
 #[derive(Debug, Clone)]
 pub struct Signed {
     pub id: B256,
@@ -118,7 +115,6 @@ impl Signed {
     }
 }
 
-/// A client of the daemon, or of a proxy before it.
 pub type RelayClient = Client;
 
 impl Daemon {
@@ -134,7 +130,6 @@ impl Client {
         self.with("x-forwarded-for", addresses)
     }
 
-    /// The same client with this API key.
     pub fn with_key(&self, key: &str) -> Self {
         self.with("authorization", &format!("Bearer {key}"))
     }

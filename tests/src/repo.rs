@@ -65,9 +65,6 @@ pub struct Artifact {
 
 impl Artifact {
     /// Reads `contracts/artifacts/<name>.json`.
-    ///
-    /// # Errors
-    /// When there is no such file.
     pub fn load(name: &str) -> Result<Self> {
         let path = root().join(format!("contracts/artifacts/{name}.json"));
         let text = fs::read(&path).with_context(|| path.display().to_string())?;

@@ -13,7 +13,6 @@ use crate::{python, repo};
 const GATE: &str = "127.0.0.1:4180";
 const SERVICE: &str = "127.0.0.1:8080";
 
-/// A reverse proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// `auth_request`.
@@ -60,7 +59,6 @@ impl Kind {
         self.start_on(free_port()?, gate, service).await
     }
 
-    /// Starts it on this port of the machine itself.
     pub async fn start_on(self, port: u16, gate: &str, service: &str) -> Result<(Process, String)> {
         let [gate, service] = [gate, service].map(|url| url.trim_start_matches("http://"));
         let process = match self {

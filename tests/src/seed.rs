@@ -21,7 +21,6 @@ const OPERATORS: std::ops::Range<usize> = 2..10;
 /// behind for stuck.
 const MARGIN: u64 = 30;
 
-/// A registry that has one of everything.
 #[derive(Debug, Clone)]
 pub struct Showcase {
     /// The story's names, and the ids the registry gave them.
@@ -49,7 +48,6 @@ pub fn showcase_genesis() -> u64 {
     wall_clock() - BEGINS - DAY
 }
 
-/// A chain with one agent, of the wallet `good`.
 pub async fn chain_of_one() -> Result<Chain> {
     let chain = Chain::start(AnvilOptions::default()).await?;
     chain.send(chain.owner(), registration_call(1, wallet("good").address(), "guarded", 0)).await?;
@@ -62,7 +60,6 @@ pub async fn showcase_chain() -> Result<(Chain, Showcase)> {
     Ok((chain, showcase))
 }
 
-/// The path of the verdict on the wallet of this name.
 pub fn kya(agent: &str) -> String {
     format!("/api/v1/kya/{}", wallet(agent).address())
 }
@@ -133,11 +130,9 @@ pub async fn many(chain: &Chain, count: u64) -> Result<()> {
     chain.send_all(&writes, None).await
 }
 
-/// The agents while the story is played.
 #[derive(Debug, Default)]
 struct Cast {
     ids: BTreeMap<String, u64>,
-    /// The number of agents so far.
     next: u64,
 }
 
@@ -153,8 +148,7 @@ impl Cast {
             Event::Fleet => return (1..=BUSY_CHILDREN).map(|berth| self.berth(berth)).collect(),
             Event::Attest(agent) => {
                 let id = self.ids[agent];
-                let call = IAgentRegistry::attestComplianceCall { agentId: U256::from(id) };
-                Write::new(operator(id), &call)
+                Write::new(operator(id), &IAgentRegistry::attestComplianceCall { agentId: U256::from(id) })
             }
             Event::Report(agent, cents, currency, category) => {
                 let id = self.ids[agent];
@@ -171,8 +165,7 @@ impl Cast {
             }
             Event::Terminate(agent) => {
                 let id = self.ids[agent];
-                let call = IAgentRegistry::terminateSelfCall { agentId: U256::from(id) };
-                Write::new(operator(id), &call)
+                Write::new(operator(id), &IAgentRegistry::terminateSelfCall { agentId: U256::from(id) })
             }
         };
         vec![write]

@@ -14,7 +14,6 @@ use crate::usage::Usage;
 use crate::worker::{CONFIG, INDEX_CONFIG, WorkerOptions, build, run_workerd};
 
 const START: Duration = Duration::from_secs(60);
-
 const CACHED: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +41,6 @@ impl Kind {
     }
 }
 
-/// What the Workers are made of; deleted when dropped.
 #[derive(Debug)]
 pub struct Bundles {
     directory: TempDir,
@@ -81,7 +79,6 @@ impl Bundles {
     }
 }
 
-/// A running server; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Server {
     pub kind: Kind,
@@ -89,13 +86,11 @@ pub struct Server {
     url: String,
     /// Where the questions to a distant index are counted.
     counts: Option<String>,
-    /// Where the memory of its instance is told.
     memory: Option<String>,
     /// What it uses of the machine: workerd's part of a Worker, Node's of a Node server.
     pub usage: Usage,
 }
 
-/// What a Worker asked for and got.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Asked {
     /// Manifests of the snapshot, of the index's object.

@@ -10,7 +10,6 @@ use tokio::net::TcpStream;
 use crate::process::{Process, Spawn};
 
 const START: Duration = Duration::from_secs(60);
-
 /// The directory of Debian's nginx, which is on the PATH of root only.
 const NGINX_PATH: &str = "/usr/sbin";
 
@@ -21,7 +20,6 @@ pub(crate) async fn listening(spawn: Spawn, port: u16) -> Result<Process> {
     Ok(process)
 }
 
-/// Starts nginx on this port with these locations.
 pub async fn nginx(port: u16, locations: &str) -> Result<Process> {
     let spawn = Spawn::new("nginx", "nginx");
     let directory = spawn.scratch().display().to_string();

@@ -15,11 +15,9 @@ use crate::anvil::wall_clock;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A request that is not signed yet.
 #[derive(Debug, Clone)]
 pub struct Draft {
     pub method: String,
-    /// The path and query, as they are sent.
     pub target: String,
     /// Where clients think the service is, such as `https://api.example`.
     pub origin: String,
@@ -43,7 +41,6 @@ impl Draft {
         draft
     }
 
-    /// With one more header, which is not signed unless it is the content's type.
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
@@ -71,7 +68,6 @@ impl Draft {
         Signed { draft: self }
     }
 
-    /// As it is, without a signature.
     pub fn unsigned(self) -> Signed {
         Signed { draft: self }
     }
@@ -82,7 +78,6 @@ pub struct Signed {
     pub draft: Draft,
 }
 
-/// An answer, as far as tests look at it.
 #[derive(Debug, Clone, Default)]
 pub struct RawAnswer {
     pub status: u16,
@@ -104,19 +99,16 @@ impl Signed {
         self.clone().asking(&self.draft.method, &format!("/gate/api{}", self.draft.target))
     }
 
-    /// The same signature on another request.
     pub fn asking(mut self, method: &str, target: &str) -> Self {
         (self.draft.method, self.draft.target) = (method.to_owned(), target.to_owned());
         self
     }
 
-    /// The same signature at another host.
     pub fn at(mut self, origin: &str) -> Self {
         origin.clone_into(&mut self.draft.origin);
         self
     }
 
-    /// The same signature with other content.
     pub fn carrying(mut self, body: &str, chunked: bool) -> Self {
         (self.draft.body, self.draft.chunked) = (body.to_owned(), chunked);
         self

@@ -14,27 +14,22 @@ use tokio::process::Command;
 use crate::process::output;
 use crate::{python, repo};
 
-/// A foreign client: a program that signs one call and has it relayed.
 #[derive(Debug, Clone)]
 pub struct ForeignClient {
     program: PathBuf,
-    script: PathBuf,
+    script: &'static str,
 }
 
 impl ForeignClient {
     pub fn ethers() -> Result<Self> {
-        ensure!(
-            repo::root().join("node_modules/ethers").exists(),
-            "ethers is missing: run `cargo xtask setup`"
-        );
-        Ok(Self { program: "node".into(), script: script("ethers-client.mjs") })
+        let installed = repo::root().join("node_modules/ethers");
+        ensure!(installed.exists(), "ethers is missing: run `cargo xtask setup`");
+        Ok(Self { program: "node".into(), script: "ethers-client.mjs" })
     }
 
     pub async fn eth_account() -> Result<Self> {
-        Ok(Self {
-            program: python::programs("signers").await?.join("python"),
-            script: script("eth_account_client.py"),
-        })
+        let program = python::programs("signers").await?.join("python");
+        Ok(Self { program, script: "eth_account_client.py" })
     }
 
     /// Signs `calldata` for `registry` with `key`, and has it relayed; the relayer's answer.
@@ -46,13 +41,10 @@ impl ForeignClient {
         calldata: &[u8],
         gas: u64,
     ) -> Result<Value> {
+        let [key, calldata] = [&key.to_bytes()[..], calldata].map(hex::encode_prefixed);
         let mut command = Command::new(&self.program);
-        command
-            .arg(&self.script)
-            .args([relayer, &hex::encode_prefixed(key.to_bytes()), &registry.to_string()])
-            .args([hex::encode_prefixed(calldata), gas.to_string()]);
-        let answer = output(&mut command).await?;
-        serde_json::from_slice(&answer).context("the client prints the relayer's answer")
+        command.arg(script(self.script)).args([relayer, &key, &registry.to_string(), &calldata]);
+        printed(command.arg(gas.to_string())).await
     }
 }
 

@@ -21,13 +21,10 @@ use crate::seed::{self, Showcase};
 use crate::stage::IndexWorker;
 use crate::worker::{Worker, WorkerOptions};
 
-/// What the relayer has to spend: 1 ETH.
 const RELAYER_BALANCE: U256 = uint!(1_000_000_000_000_000_000_U256);
-
 /// How long the index may take to read a registry as small as the showcase, on a busy machine.
 const FILL: Duration = Duration::from_secs(120);
 
-/// Everything, running; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Stack {
     chain: Chain,
@@ -36,7 +33,6 @@ pub struct Stack {
     relayer: Daemon,
     guarded: Guarded,
     worker: Worker,
-    /// The Worker that keeps the index.
     index: IndexWorker,
     /// Another instance, with verdicts from the registry's snapshot.
     snapshots: Worker,
@@ -45,7 +41,6 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Starts everything, each as operators run it.
     pub async fn start() -> Result<Self> {
         let (chain, showcase) = seed::showcase_chain().await?;
         // A chain like any other: without the registry, but with Multicall3.
@@ -69,7 +64,7 @@ impl Stack {
         // Private lookups take a snapshot. Their wallets were registered long ago.
         let options = index.another().var("KYA_SOURCE", "snapshot").unset("KYA_TTL_SECONDS");
         let snapshots = Worker::start(options).await?;
-        snapshot_answers(&snapshots).await?;
+        snapshots.client().with("cf-connecting-ip", "2001:db8:ffff::1").until_snapshot(FILL).await?;
 
         let silent = TcpSocket::new_v4()?;
         silent.bind(([127, 0, 0, 1], 0).into())?;
@@ -129,16 +124,6 @@ async fn index_answers(worker: &Worker) -> Result<()> {
         network = network.wrapping_add(1);
         let client = worker.client().at(Ipv6Addr::new(0x2001, 0xdb8, 0, network, 0, 0, 0, 1));
         (client.get(&path).await.status == 200).then_some(())
-    })
-    .await
-}
-
-/// Waits until a Worker takes verdicts from the snapshot.
-async fn snapshot_answers(worker: &Worker) -> Result<()> {
-    let client = worker.client().with("cf-connecting-ip", "2001:db8:ffff::1");
-    eventually("a snapshot", FILL, async || {
-        let ready = client.get("/readyz").await;
-        (ready.status == 200 && ready.json()["kyaSource"] == "snapshot").then_some(())
     })
     .await
 }

@@ -10,7 +10,7 @@ use tokio::sync::{Mutex, MutexGuard, OnceCell};
 use crate::anvil::CHAIN_ID;
 use crate::chain::Chain;
 use crate::client::Client;
-use crate::process::{Process, eventually};
+use crate::process::Process;
 use crate::proxy::Proxy;
 use crate::repo;
 use crate::seed::{self, Showcase};
@@ -40,7 +40,6 @@ impl<T> Exclusive<T> {
     }
 }
 
-/// Everything a test of the read API needs.
 #[derive(Debug)]
 pub struct Stage {
     pub chain: Chain,
@@ -48,11 +47,9 @@ pub struct Stage {
     pub proxy: Proxy,
     pub worker: Worker,
     pub client: Client,
-    /// The Worker that keeps the index, where there is one.
     pub index: Option<IndexWorker>,
 }
 
-/// The Worker that keeps the index.
 #[derive(Debug)]
 pub struct IndexWorker {
     worker: Worker,
@@ -62,16 +59,17 @@ pub struct IndexWorker {
 }
 
 impl Stage {
-    /// Starts a proxy and a Worker over `chain`; `settings` may change the Worker's.
-    pub async fn over(chain: Chain, settings: impl FnOnce(WorkerOptions) -> WorkerOptions) -> Result<Self> {
+    /// Starts a chain with the showcase, a proxy and a Worker; `settings` may change the Worker's.
+    pub async fn showcase(settings: impl FnOnce(WorkerOptions) -> WorkerOptions) -> Result<(Self, Showcase)> {
+        let (chain, showcase) = seed::showcase_chain().await?;
         let proxy = Proxy::start(chain.node.url()).await?;
         let options = WorkerOptions::new(proxy.url(), chain.contracts.registry);
         let worker = Worker::start(settings(options)).await?;
         let client = worker.client();
-        Ok(Self { chain, proxy, worker, client, index: None })
+        Ok((Self { chain, proxy, worker, client, index: None }, showcase))
     }
 
-    /// The same with an index, once the Worker that keeps it is found; both Workers have the same settings.
+    /// Starts a proxy and a Worker over `chain`, and the Worker that keeps its index, with the same settings.
     pub async fn indexed(
         chain: Chain,
         settings: impl FnOnce(WorkerOptions) -> WorkerOptions,
@@ -139,25 +137,8 @@ impl Stage {
         self.index().worker.log()
     }
 
-    pub async fn showcase(settings: impl FnOnce(WorkerOptions) -> WorkerOptions) -> Result<(Self, Showcase)> {
-        let (chain, showcase) = seed::showcase_chain().await?;
-        Ok((Self::over(chain, settings).await?, showcase))
-    }
-
-    pub async fn indexed_showcase(
-        settings: impl FnOnce(WorkerOptions) -> WorkerOptions,
-    ) -> Result<(Self, Showcase)> {
-        let (chain, showcase) = seed::showcase_chain().await?;
-        Ok((Self::indexed(chain, settings).await?, showcase))
-    }
-
-    /// Waits until the two Workers have found one another, a moment after they have started.
     pub async fn index_found(&self) -> Result<()> {
-        let found = async || {
-            let ready = self.client.get("/readyz").await;
-            (ready.status == 200 && ready.json()["index"].is_object()).then_some(())
-        };
-        eventually("the index", FOUND, found).await
+        self.client.until_ready("the index", FOUND, |ready| ready["index"].is_object()).await
     }
 }
 
@@ -197,12 +178,10 @@ impl IndexWorker {
         Ok((worker, Self { worker: index, options: own, _directories: directories }))
     }
 
-    /// The options of another Worker with this index.
     pub fn another(&self) -> WorkerOptions {
         WorkerOptions { state: None, config: None, ..self.options.clone() }
     }
 
-    /// The process behind it, to watch over.
     pub fn process(&mut self) -> &mut Process {
         self.worker.process()
     }

@@ -7,7 +7,6 @@ use rusqlite::Connection;
 
 use crate::stage::Stage;
 
-/// How long workerd may hold a lock.
 const BUSY: Duration = Duration::from_secs(10);
 
 /// The databases in which workerd has stored that table: one for each object.

@@ -3,16 +3,11 @@
 //! Every answer of the read API has something to show. Ages are seconds before "now", oldest first; `seed`
 //! turns each age into one block of that time.
 
-/// Seconds in a day.
 pub const DAY: u64 = 86_400;
-
 /// How long before now the story begins; the chain's genesis has to lie before that.
 pub const BEGINS: u64 = 30 * DAY;
-
 /// The agent with more children than the lineage shows.
 pub const BUSY: &str = "harbour";
-
-/// How many children it has.
 pub const BUSY_CHILDREN: usize = 55;
 
 /// One event of the history; a wallet's key is derived from its agent's name.
@@ -24,17 +19,12 @@ pub enum Event {
     Inherit(&'static str, &'static str, &'static str),
     /// The fleet registered: [`BUSY_CHILDREN`] agents under [`BUSY`].
     Fleet,
-    /// An agent attested.
     Attest(&'static str),
     /// An agent reported revenue for the week before: cents, currency, category.
     Report(&'static str, u64, &'static str, &'static str),
-    /// The regulator suspended an agent, for a reason.
     Suspend(&'static str, &'static str),
-    /// The regulator revoked an agent, for a reason.
     Revoke(&'static str, &'static str),
-    /// The regulator reactivated an agent.
     Reactivate(&'static str),
-    /// An agent terminated itself.
     Terminate(&'static str),
 }
 
@@ -56,7 +46,6 @@ const LONG_SCOPE: &str = "Reads incoming invoices, matches each against purchase
     order; second reminders; anything a supplier calls a mistake; whatever it has seen fewer than five times. Its \
     log is kept for ten years and is open to the auditor, the data protection officer and the works council.";
 
-/// The whole story.
 pub const STORY: &[(u64, &[Event])] = &[
     (
         BEGINS,

@@ -20,7 +20,6 @@ const CREATORS: u32 = 0x0c4e_a704;
 const PERSONS: u32 = 0x009e_450a;
 const PEOPLE: u64 = 673;
 
-/// A registry beside the chain's own.
 #[derive(Debug, Clone, Copy)]
 pub struct Synthetic {
     pub address: Address,
@@ -42,7 +41,6 @@ impl Synthetic {
     }
 }
 
-/// The wallet of the agent with this id.
 pub fn wallet(id: u64) -> Address {
     address(WALLETS, id)
 }

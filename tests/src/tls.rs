@@ -54,12 +54,6 @@ impl Authority {
     }
 }
 
-impl std::fmt::Debug for Authority {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Authority").field("bundle", &self.bundle.path()).finish_non_exhaustive()
-    }
-}
-
 /// A TLS server before a plain one; dropping it closes its port and every connection.
 #[derive(Debug)]
 pub struct TlsFront {
@@ -92,7 +86,6 @@ impl TlsFront {
         Ok(Self { port, _server: server })
     }
 
-    /// Its address by the name in its certificate.
     pub fn url(&self) -> String {
         format!("https://localhost:{}", self.port)
     }

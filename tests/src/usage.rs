@@ -57,7 +57,6 @@ impl Usage {
     }
 }
 
-/// The memory of some processes, from a moment on.
 #[derive(Debug)]
 pub struct Memory {
     usage: Usage,
@@ -109,7 +108,6 @@ fn stat_file(pid: u32) -> std::io::Result<String> {
     fs::read_to_string(format!("/proc/{pid}/stat"))
 }
 
-/// All processes of the machine.
 fn processes() -> Result<Vec<Stat>> {
     let pids = fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     // A process that has ended meanwhile has no file.
@@ -137,7 +135,7 @@ pub fn descendants(ancestor: u32) -> Result<BTreeSet<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::{Spawn, eventually};
+    use crate::process::Spawn;
 
     const WAIT: Duration = Duration::from_secs(60);
 
@@ -152,31 +150,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn memory_is_what_a_program_takes_and_not_what_it_is() {
-        // 32 MB in a variable of `busybee`, a copy of the shell, after a line in a FIFO.
-        let script = r#"cp /bin/sh "$0/busybee"; mkfifo "$0/go"; "$0/busybee" -c 'read -r _ < "$0/go"; x=$(head -c 32000000 /dev/zero | tr "\0" x); echo taken; sleep 600' "$0" & wait"#;
+    async fn a_busy_grandchild_is_measured_and_its_starter_is_not() {
+        // Half a second of work for `busybee`, a copy of the shell below a shell that waits; and, after a line
+        // in a FIFO, 32 MB in a variable.
+        let script = r#"cp /bin/sh "$0/busybee"; mkfifo "$0/go"; "$0/busybee" -c 'while [ $(cut -d" " -f14 /proc/$$/stat) -lt 50 ]; do i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; done; echo done; read -r _ < "$0/go"; x=$(head -c 32000000 /dev/zero | tr "\0" x); echo taken; sleep 600' "$0" & wait"#;
         let spawn = Spawn::new("family", "sh");
         let scratch = spawn.scratch().to_owned();
         let mut process = spawn.arg("-c").arg(script).arg(&scratch).start().unwrap();
-        let busy = eventually("there", WAIT, async || Usage::of(&process, "busybee").ok()).await.unwrap();
+        process.until("done", WAIT, async |log| log.contains("done").then_some(())).await.unwrap();
+        let busy = Usage::of(&process, "busybee").unwrap();
+        assert!(busy.cpu().unwrap() >= Duration::from_millis(500), "{:?}", busy.cpu());
+        assert!(Usage::of(&process, "nothing").is_err());
+
         let memory = busy.memory_from_here().unwrap();
         assert!(memory.grown().unwrap() < 8_000_000, "{:?}", memory.grown());
         fs::write(scratch.join("go"), "\n").unwrap();
         process.until("taken", WAIT, async |log| log.contains("taken").then_some(())).await.unwrap();
         let grown = memory.grown().unwrap();
         assert!((32_000_000..160_000_000).contains(&grown), "{grown}");
-    }
-
-    #[tokio::test]
-    async fn a_busy_grandchild_is_counted_and_its_starter_is_not() {
-        // Half a second of work for `busybee`, a copy of the shell, below a shell that waits.
-        let script = r#"cp /bin/sh "$0/busybee"; mkfifo "$0/end"; "$0/busybee" -c 'while [ $(cut -d" " -f14 /proc/$$/stat) -lt 50 ]; do i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; done; echo done; read -r _ < "$0/end"' "$0" & wait"#;
-        let spawn = Spawn::new("family", "sh");
-        let scratch = spawn.scratch().to_owned();
-        let mut process = spawn.arg("-c").arg(script).arg(scratch).start().unwrap();
-        process.until("done", WAIT, async |log| log.contains("done").then_some(())).await.unwrap();
-        let busy = Usage::of(&process, "busybee").unwrap();
-        assert!(busy.cpu().unwrap() >= Duration::from_millis(500), "{:?}", busy.cpu());
-        assert!(Usage::of(&process, "nobody").is_err());
     }
 }

@@ -27,7 +27,6 @@ pub async fn new_key() -> Result<Value> {
     Ok(set["keys"][0].clone())
 }
 
-/// A set of these keys, as an issuer is given them.
 pub fn key_set(keys: &[&Value]) -> String {
     json!({ "keys": keys }).to_string()
 }

@@ -18,9 +18,7 @@ use crate::repo;
 
 /// How long a Worker may take to serve; for `wrangler dev`, a build of it included.
 const START: Duration = Duration::from_secs(300);
-
 const LOGGED: Duration = Duration::from_secs(10);
-
 /// The configurations of the read API's Worker, and of the one that keeps its index.
 pub(crate) const CONFIG: &str = "wrangler.toml";
 pub(crate) const INDEX_CONFIG: &str = "wrangler.index.toml";
@@ -87,7 +85,6 @@ impl WorkerOptions {
 pub struct Worker {
     process: Process,
     url: String,
-    /// The address that takes events other than requests; empty with `wrangler dev`.
     handlers: String,
 }
 

@@ -24,7 +24,6 @@ use rustix::process::Signal;
 
 const DEVNET: &str = env!("CARGO_BIN_EXE_devnet");
 const PORTS: [&str; 4] = ["--chain-port", "--worker-port", "--relayer-port", "--guarded-port"];
-
 /// Long enough for a first build of the Worker.
 const UP: Duration = Duration::from_secs(300);
 const DOWN: Duration = Duration::from_secs(20);

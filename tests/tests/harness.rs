@@ -47,7 +47,6 @@ async fn transfer(proxy: &Proxy, within: Duration) -> Option<(u16, String)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_fault_does_what_it_says() {
     let (node, proxy) = proxied().await;
-    let known = "already known";
     // The fault; whether the node does what it was asked; the client's answer: status, and a word of it.
     for (fault, done, answer) in [
         (Fault::status(429), false, Some((429, "http 429"))),
@@ -58,7 +57,6 @@ async fn each_fault_does_what_it_says() {
         (Fault::HangAfterwards, true, None),
         (Fault::Delay(Duration::from_millis(300)), true, Some((200, "result"))),
         (Fault::error(-32000, "nonce too low"), false, Some((200, "nonce too low"))),
-        (Fault::ErrorAfterwards { code: -32000, message: known.into() }, true, Some((200, known))),
         (Fault::Result(json!("0xfeed")), false, Some((200, "0xfeed"))),
     ] {
         let sent = async || node.provider.get_transaction_count(dev_account(5)).pending().await.unwrap();

@@ -15,38 +15,29 @@ pub(crate) struct Package {
     otherwise: &'static str,
 }
 
+const fn package(name: &'static str, probe: &'static [&'static str]) -> Package {
+    Package { name, probe, otherwise: "" }
+}
+
 /// The load generator of the measurements.
-pub(crate) const WRK: Package =
-    Package { name: "wrk", probe: &["sh", "-c", "command -v wrk"], otherwise: "" };
-
-/// The reverse proxy of the relayer's README, and one of the gate's. Its directory is on the PATH of root
-/// only.
-pub(crate) const NGINX: Package =
-    Package { name: "nginx-light", probe: &["sh", "-c", "PATH=$PATH:/usr/sbin nginx -v"], otherwise: "" };
-
-/// Another reverse proxy that asks the gate.
-pub(crate) const CADDY: Package = Package { name: "caddy", probe: &["caddy", "version"], otherwise: "" };
-
+pub(crate) const WRK: Package = package("wrk", &["sh", "-c", "command -v wrk"]);
+/// The reverse proxies of the documentation. nginx's directory is on the PATH of root only.
+pub(crate) const NGINX: Package = package("nginx-light", &["sh", "-c", "PATH=$PATH:/usr/sbin nginx -v"]);
+pub(crate) const CADDY: Package = package("caddy", &["caddy", "version"]);
 /// The verifier of the relayer's unit file.
-pub(crate) const SYSTEMD: Package =
-    Package { name: "systemd", probe: &["systemd-analyze", "--version"], otherwise: "" };
+pub(crate) const SYSTEMD: Package = package("systemd", &["systemd-analyze", "--version"]);
 
 /// The database of the relayer's fleets. Its programs are on no PATH.
-pub(crate) const POSTGRES: Package = Package {
-    name: "postgresql",
-    probe: &["sh", "-c", "ls /usr/lib/postgresql/*/bin/initdb"],
-    otherwise: "",
-};
+pub(crate) const POSTGRES: Package =
+    package("postgresql", &["sh", "-c", "ls /usr/lib/postgresql/*/bin/initdb"]);
 
 /// The server that gates share their nonces through.
-pub(crate) const REDIS: Package =
-    Package { name: "redis-server", probe: &["redis-server", "--version"], otherwise: "" };
+pub(crate) const REDIS: Package = package("redis-server", &["redis-server", "--version"]);
 
 /// The browser of the browser tests, which define where they look for it.
 pub(crate) const CHROMIUM: Package = Package {
-    name: "chromium",
-    probe: &["node", "tests/browser/harness/chromium.mjs"],
     otherwise: "; where CHROMIUM_BIN is set, it has to name one that starts",
+    ..package("chromium", &["node", "tests/browser/harness/chromium.mjs"])
 };
 
 /// Installs a package if its program is missing.

@@ -11,7 +11,6 @@ use crate::run::{command, node_tool, root, run};
 
 /// The most that scripts and styles may be together, gzipped; the core's wasm has a limit of its own.
 const SIZE_LIMIT: usize = 150 * 1024;
-
 const PAGES: &str = "edge-api/src/pages";
 
 /// The inputs of the page. The browser package has to be built.

@@ -14,7 +14,6 @@ use crate::run::{command, output_of, root, run};
 
 /// The oldest version that wrangler runs on, as major and minor number.
 const OLDEST: (u32, u32) = (22, 12);
-
 /// The version that is installed where the machine's is older.
 const OWN: &str = "22.23.3";
 
@@ -32,15 +31,8 @@ pub(crate) fn install() -> Result<()> {
     eprintln!("node is {newest}, wrangler needs {}.{}: installing Node {OWN}, once", OLDEST.0, OLDEST.1);
     fs::create_dir_all(&bin)?;
     run(command("npm")
-        .args([
-            "install",
-            "--no-save",
-            "--no-package-lock",
-            "--no-audit",
-            "--no-fund",
-            "--silent",
-            "--prefix",
-        ])
+        .args(["install", "--no-save", "--no-package-lock", "--no-audit", "--no-fund"])
+        .args(["--silent", "--prefix"])
         .arg(&home)
         .arg(format!("{package}@{OWN}")))?;
     let link = bin.join("node");
@@ -102,14 +94,10 @@ mod tests {
 
     #[test]
     fn versions_are_compared_by_number() {
-        for (version, expected) in [
-            ("v20.20.2", false),
-            ("v22.11.9", false),
-            ("v22.12.0", true),
-            ("v24.1.0", true),
-            ("garbage", false),
-        ] {
-            assert_eq!(is_new_enough(version), expected, "{version}");
+        for (versions, expected) in
+            [(["v20.20.2", "v22.11.9", ""], false), (["v22.12.0", "v22.12.1", "v24.1.0"], true)]
+        {
+            assert_eq!(versions.map(is_new_enough), [expected; 3], "{versions:?}");
         }
     }
 }

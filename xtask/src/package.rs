@@ -20,25 +20,14 @@ struct Module {
     size_limit: usize,
 }
 
+const fn module(title: &'static str, crate_name: &'static str, name: &'static str, kib: usize) -> Module {
+    Module { title, crate_name, name, size_limit: kib * 1024 }
+}
+
 const MODULES: [Module; 3] = [
-    Module {
-        title: "Browser package: wasm",
-        crate_name: "registry-browser",
-        name: "registry",
-        size_limit: 220 * 1024,
-    },
-    Module {
-        title: "Browser package, evidence: wasm",
-        crate_name: "registry-browser-evidence",
-        name: "evidence",
-        size_limit: 80 * 1024,
-    },
-    Module {
-        title: "Browser package, snapshot: wasm",
-        crate_name: "registry-browser-snapshot",
-        name: "snapshot",
-        size_limit: 60 * 1024,
-    },
+    module("Browser package: wasm", "registry-browser", "registry", 220),
+    module("Browser package, evidence: wasm", "registry-browser-evidence", "evidence", 80),
+    module("Browser package, snapshot: wasm", "registry-browser-snapshot", "snapshot", 60),
 ];
 
 impl Module {
@@ -49,9 +38,7 @@ impl Module {
 
 /// The read API's description, which the types of its answers are generated from.
 const DESCRIPTION: &str = "edge-api/src/pages/openapi.json";
-
 const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
-
 /// The cargo profile. It optimises for size more than the Worker's: visitors wait for the download.
 const PROFILE: &str = "browser";
 

@@ -15,11 +15,8 @@ use crate::{debian, run};
 
 /// The prefix of the names of end-to-end steps; the test program's name follows.
 const END_TO_END: &str = "end to end: ";
-
 const TESTS: &str = "tests";
-
 const RELAYER: &str = "relayer";
-
 /// End-to-end tests that mostly wait, for chains of their own and for one another, and how many run at a
 /// time.
 const WAITING: [(&str, &str); 2] = [(RELAYER, "6"), ("read_api", "4")];

@@ -32,13 +32,10 @@ const NEEDED: [(&str, &debian::Package); 9] = [
 /// The end-to-end tests that put load on the Worker and compare the cost of answers: no other test runs
 /// beside them.
 const UNDER_LOAD: &str = "warm_answers";
-
 /// The longest end-to-end tests. They start first: one that started last would run alone at the end.
 const LONGEST: [&str; 4] = ["explorer", "relayer", "index_worker", "read_api"];
-
 /// How many other test programs run at a time. Their tests compute, each program in several threads.
 const LANES_OF_LOWER: usize = 2;
-
 /// How many end-to-end test programs run at a time. Each mostly waits: for blocks, timeouts, a Worker's
 /// start.
 const LANES: usize = 3;

@@ -279,12 +279,8 @@ mod tests {
         assert_eq!(counts(cargo), Some((12, 3)));
         let forge = "Ran 9 test suites in 9.33s (10.09s CPU time): 98 tests passed, 1 failed, 0 skipped (99 total tests)";
         assert_eq!(counts(forge), Some((98, 1)));
-        for other in [
-            "test x ... ok",
-            "Ran 5 tests for test/A.t.sol:ATest",
-            "Suite result: ok. 5 passed; 0 failed",
-            "",
-        ] {
+        let suite = "Suite result: ok. 5 passed; 0 failed";
+        for other in ["test x ... ok", "Ran 5 tests for test/A.t.sol:ATest", suite, ""] {
             assert_eq!(counts(other), None, "{other}");
         }
     }

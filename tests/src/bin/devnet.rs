@@ -13,7 +13,7 @@ use alloy::hex;
 use alloy::primitives::{U256, uint};
 use alloy::providers::Provider as _;
 use alloy::signers::local::PrivateKeySigner;
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use e2e::anvil::{AnvilOptions, connect};
 use e2e::chain::Chain;
 use e2e::daemon::Daemon;
@@ -28,51 +28,29 @@ use e2e::worker::{Worker, WorkerOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
 const DEV_USAGE: &str = "usage: cargo xtask dev [--chain-port PORT] [--worker-port PORT] [--relayer-port PORT] [--guarded-port PORT]; port 0 is any free one";
-
 /// What the local relayer has to spend: 10 ETH.
 const RELAYER_BALANCE: U256 = uint!(10_000_000_000_000_000_000_U256);
-
 /// Its limit per client, above the default: the agents registered here come from the same address as you.
 const RELAYS_PER_HOUR: u32 = 120;
+/// What listens, each on a port that an option names, and the port without it.
+const LISTENERS: [(&str, u16); 4] = [("chain", 8545), ("worker", 3000), ("relayer", 3001), ("guarded", 3002)];
 
-struct Ports {
-    chain: u16,
-    worker: u16,
-    relayer: u16,
-    guarded: u16,
-}
-
-impl Ports {
-    fn parse(mut arguments: &[&str]) -> Result<Self> {
-        let mut ports = Self { chain: 8545, worker: 3000, relayer: 3001, guarded: 3002 };
-        while let [name, value, rest @ ..] = arguments {
-            let port = value.parse().with_context(|| format!("{name}: {value} is no port"))?;
-            match *name {
-                "--chain-port" => ports.chain = port,
-                "--worker-port" => ports.worker = port,
-                "--relayer-port" => ports.relayer = port,
-                "--guarded-port" => ports.guarded = port,
-                _ => bail!("{DEV_USAGE}"),
-            }
-            arguments = rest;
-        }
-        if arguments.is_empty() { Ok(ports) } else { bail!("{DEV_USAGE}") }
+/// The ports of [`LISTENERS`]; fails with the first one that is taken.
+fn ports(mut arguments: &[&str]) -> Result<[u16; 4]> {
+    let mut ports = LISTENERS.map(|(_, port)| port);
+    while let [name, value, rest @ ..] = arguments {
+        let what = name.strip_prefix("--").and_then(|name| name.strip_suffix("-port"));
+        let place = LISTENERS.iter().position(|(listener, _)| Some(*listener) == what).context(DEV_USAGE)?;
+        ports[place] = value.parse().with_context(|| format!("{name}: {value} is no port"))?;
+        arguments = rest;
     }
-
-    /// Fails with the first port that is taken.
-    fn check(&self) -> Result<()> {
-        for (port, what) in [
-            (self.chain, "chain"),
-            (self.worker, "worker"),
-            (self.relayer, "relayer"),
-            (self.guarded, "guarded"),
-        ] {
-            if TcpListener::bind(("127.0.0.1", port)).is_err() {
-                bail!("port {port} is taken: end what listens there, or choose another with --{what}-port");
-            }
+    ensure!(arguments.is_empty(), "{DEV_USAGE}");
+    for ((what, _), port) in LISTENERS.iter().zip(ports) {
+        if TcpListener::bind(("127.0.0.1", port)).is_err() {
+            bail!("port {port} is taken: end what listens there, or choose another with --{what}-port");
         }
-        Ok(())
     }
+    Ok(ports)
 }
 
 #[tokio::main]
@@ -80,10 +58,7 @@ async fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match arguments.as_slice() {
-        ["dev", options @ ..] => match Ports::parse(options) {
-            Ok(ports) => until_stopped(dev(ports)).await,
-            Err(error) => Err(error),
-        },
+        ["dev", options @ ..] => until_stopped(dev(options)).await,
         ["deploy-contracts", "--rpc-url", url] => until_stopped(deploy_contracts(url)).await,
         ["deploy-contracts", ..] => Err(anyhow::anyhow!("usage: cargo xtask deploy-contracts --rpc-url URL")),
         _ => Err(anyhow::anyhow!(
@@ -108,17 +83,17 @@ async fn until_stopped(work: impl Future<Output = Result<()>>) -> Result<()> {
     }
 }
 
-async fn dev(ports: Ports) -> Result<()> {
-    ports.check()?;
+async fn dev(options: &[&str]) -> Result<()> {
+    let [chain_port, worker_port, relayer_port, guarded_port] = ports(options)?;
     // On any free port there may be several of these at once; their logs go with them.
-    let logs = (ports.chain != 0).then(|| repo::root().join(format!("target/dev/{}", ports.chain)));
+    let logs = (chain_port != 0).then(|| repo::root().join(format!("target/dev/{chain_port}")));
     if let Some(logs) = &logs {
         std::fs::create_dir_all(logs)?;
     }
     let log = |name: &str| logs.as_ref().map(|logs| logs.join(name));
 
     let options = AnvilOptions {
-        port: ports.chain,
+        port: chain_port,
         log: log("chain.log"),
         ..AnvilOptions::since(seed::showcase_genesis())
     };
@@ -130,7 +105,7 @@ async fn dev(ports: Ports) -> Result<()> {
     let options = chain
         .daemon(&key)
         .log_to(log("relayer.log"))
-        .var("RELAYER_PORT", ports.relayer)
+        .var("RELAYER_PORT", relayer_port)
         .var("LOG_LEVEL", "info")
         .var("RATE_LIMIT_PER_IP", RELAYS_PER_HOUR)
         .without("RATE_LIMIT_PER_SIGNER");
@@ -140,10 +115,10 @@ async fn dev(ports: Ports) -> Result<()> {
 
     let options =
         WorkerOptions::new(chain.node.url(), chain.contracts.registry).unset("RATE_LIMIT_PER_MINUTE");
-    let options = WorkerOptions { port: ports.worker, log: log("worker.log"), ..options };
+    let options = WorkerOptions { port: worker_port, log: log("worker.log"), ..options };
     let (mut worker, mut index) = step("Worker", IndexWorker::start_wrangler(options)).await?;
 
-    let guarded = step("gate and guarded service", Guarded::start(ports.guarded, &chain)).await?;
+    let guarded = step("gate and guarded service", Guarded::start(guarded_port, &chain)).await?;
 
     print!("{}", introduction(&chain, &worker, &relayer, &guarded, &showcase, logs.as_deref()));
     let processes = [

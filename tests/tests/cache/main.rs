@@ -30,7 +30,6 @@ use tempfile::TempDir;
 use tokio::sync::MutexGuard;
 
 const WAIT: Duration = Duration::from_secs(60);
-
 const CROWD: usize = 100;
 
 /// The stage with the documented TTLs.

@@ -1,22 +1,24 @@
 //! Answers about the whole registry, and lineages, of the newest block.
 //!
 //! 1. They are those of a scan, also after a reorganisation and where the node has no logs; words are searched in
-//!    workerd's SQLite. Where the chain does not answer there is an error, not a stale answer.
+//!    workerd's SQLite. What happened to an agent is told by the contract's events. Where the chain does not answer
+//!    there is an error, not a stale answer.
 //! 2. workerd is killed in the middle of the fill and of a refresh; the next one goes on, after a
 //!    reorganisation too. Questions that need the index say how far it is, or that it does not answer.
 
 use std::fs;
 
-use e2e::client::{Answer, without};
+use e2e::client::{Answer, assert_has, without};
 use e2e::fault::{Fault, Rule};
 use e2e::process::wait_until;
+use e2e::seed;
 use e2e::stage::Stage;
 use e2e::worker::Worker;
 use registry_core::eth::abi::AgentRecord;
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use crate::{DETAILED, PERSON, Turn, WAIT, index_status, register, suspend};
+use crate::{DETAILED, PERSON, REASON, Turn, WAIT, index_status, register, suspend};
 
 /// Another Worker without an index, which answers from scans of the registry.
 async fn scanning(stage: &Stage) -> Worker {
@@ -103,8 +105,22 @@ async fn answers_are_the_registrys_whatever_the_chain_and_the_node_do() {
     let agent = register(chain, "in a block that is undone", "Number undone", 1).await;
     suspend(chain, agent).await;
     check_all(&stage, &scanning).await;
+    let events = async || {
+        let history = stage.client.get(&format!("/api/v1/agent/{agent}/history")).await.ok();
+        assert_eq!(history["complete"], true, "{history}");
+        history["data"].clone()
+    };
+    let told = events().await;
+    assert_has(
+        &told[0],
+        json!({ "event": "registered", "agentWallet": seed::wallet("in a block that is undone").address().to_string() }),
+        "",
+    );
+    let by = chain.owner().to_string();
+    assert_has(&told[1], json!({ "event": "suspended", "by": by, "reason": REASON }), "");
     chain.node.reorganise(1).await.unwrap();
     check_all(&stage, &scanning).await;
+    assert_eq!(events().await, json!([told[0]]), "what is undone is gone");
     chain.node.reorganise(1).await.unwrap();
     check_all(&stage, &scanning).await;
 

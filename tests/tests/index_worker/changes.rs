@@ -12,7 +12,7 @@ use e2e::client::Client;
 use e2e::fault::{Fault, Rule};
 use e2e::http;
 use e2e::process::wait_until;
-use reqwest::{Method, Response};
+use reqwest::Response;
 use serde_json::{Value, json};
 
 use crate::{Turn, WAIT, changes_from_now, filled, is_listed, reactivate, register, suspend};
@@ -59,22 +59,12 @@ async fn a_client_that_polls_gets_each_change_once() {
     assert_eq!((&first.ok()["hasMore"], &rest["hasMore"]), (&json!(true), &json!(false)));
     assert_eq!((&rest["data"], &rest["next"]), (&json!([back]), &json!(cursor)));
 
-    let (list, number) = cursor.split_once('-').unwrap();
-    let ahead = number.parse::<u64>().unwrap() + 1;
-    for cursor in ["1-1".to_owned(), format!("{list}-{ahead}"), format!("1{list}-{number}")] {
-        let refused = client.get(&format!("/api/v1/changes?since={cursor}")).await;
-        refused.failed(410, "CURSOR_EXPIRED");
-    }
+    client.get("/api/v1/changes?since=1-1").await.failed(410, "CURSOR_EXPIRED");
     let path = format!("/api/v1/changes?since={cursor}");
     let newest = client.get(&path).await;
-    assert_eq!(newest.header("cache-control"), "no-store");
     stage.chain.node.mine(1).await.unwrap();
     let known = client.with("if-none-match", newest.header("etag"));
     assert_eq!(known.get(&path).await.status, 304, "a new block is no change");
-    let head = client.send(Method::HEAD, &path).await;
-    assert_eq!((head.status, &*head.text, head.header("etag")), (200, "", newest.header("etag")));
-    suspend(&stage.chain, id).await;
-    assert_eq!(known.get(&path).await.ok()["data"][0]["to"], renew);
 }
 
 /// A client of a stream, which comes back when it ends.
@@ -177,15 +167,6 @@ async fn a_client_of_the_stream_receives_a_suspension_and_goes_on_after_its_end(
     stage.proxy.heal();
     suspend(&stage.chain, id).await;
     follower.change_to(id, "Suspended").await;
-
-    let events = stage.client.with("accept", "text/event-stream");
-    let head = events.send(Method::HEAD, "/api/v1/changes").await;
-    assert_eq!((head.status, head.header("content-type"), &*head.text), (200, "text/event-stream", ""));
-    let refused = events.with("last-event-id", "x").get("/api/v1/changes").await;
-    assert_eq!(refused.error(400), "Invalid Last-Event-ID: must be the id of an event of this stream");
-    events.with("last-event-id", "1-1").get("/api/v1/changes").await.error(410);
-    let anything = stage.client.with("accept", "*/*").get("/api/v1/changes").await;
-    assert_eq!((anything.header("content-type"), anything.header("vary")), ("application/json", "Accept"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,7 +7,6 @@
 mod answers;
 mod changes;
 mod followers;
-mod history;
 mod long_list;
 mod pasts;
 mod snapshot;
@@ -36,6 +35,8 @@ const AGENTS: u64 = 30;
 const OF_PERSON: u64 = 5;
 /// A person liable for several agents.
 const PERSON: Address = Address::repeat_byte(0x99);
+/// Why agents are suspended here.
+const REASON: &str = "Operator under \"investigation\", case 7";
 /// Answered by the index, or else from a scan.
 const DETAILED: &str = "/api/v1/stats/detailed";
 /// Answered by the index alone.
@@ -136,7 +137,7 @@ async fn register(chain: &Chain, name: &str, scope: &str, parent: u64) -> u64 {
 }
 
 async fn suspend(chain: &Chain, id: u64) {
-    chain.send(chain.owner(), seed::suspension(id, "end to end")).await.unwrap();
+    chain.send(chain.owner(), seed::suspension(id, REASON)).await.unwrap();
 }
 
 async fn reactivate(chain: &Chain, id: u64) {
@@ -160,11 +161,7 @@ async fn is_listed(stage: &Stage, id: u64) {
 
 /// Waits until verdicts come from the snapshot.
 async fn has_snapshot(client: &Client) {
-    wait_until("the snapshot", WAIT, async || {
-        let ready = client.get("/readyz").await;
-        ready.status == 200 && ready.json()["kyaSource"] == "snapshot"
-    })
-    .await;
+    client.until_snapshot(WAIT).await.unwrap();
 }
 
 /// A cursor of the changes from now on.

@@ -1,23 +1,21 @@
 //! Verdicts from the registry's snapshot, which the index keeps.
 //!
-//! 1. A cold wallet, registered or not, takes no RPC call, and its verdict is the chain's; lists and ranges, too.
+//! 1. A cold wallet, registered or not, takes no RPC call, and its verdict is the chain's; lists, too.
 //!    What a snapshot cannot tell is the chain's: evidence, past blocks.
-//! 2. The documented program reads the manifest and shards that are served; they never change.
+//! 2. The documented program reads the manifest and shards that are served.
 //! 3. A suspension shows at every instance within the TTL of verdicts. Where the index is away, or the chain does
 //!    not answer, verdicts come from the chain or are errors, and none is older than the TTL.
 
 use std::time::{Duration, Instant};
 
-use alloy::primitives::{Address, keccak256};
+use alloy::primitives::Address;
 use e2e::client::{Answer, Client};
 use e2e::fault::{Fault, Rule};
-use e2e::http;
 use e2e::process::wait_until;
 use e2e::repo;
 use e2e::stage::Stage;
 use futures_util::future::join_all;
 use registry_core::evidence::{self, Expected};
-use registry_core::snapshot::Manifest;
 use serde_json::{Value, json};
 
 use crate::{AGENTS, OF_PERSON, Turn, WAIT, has_snapshot, register, suspend, timeless, wallet};
@@ -79,11 +77,6 @@ async fn cold_wallets_take_no_rpc_call_and_have_the_chains_verdicts() {
         let alone = client.get(&kya(*wallet)).await.ok();
         assert_eq!(timeless(item.clone()), timeless(alone));
     }
-    let digit = &keccak256(wallets[0]).to_string()[2..3];
-    let range = client.get(&format!("/api/v1/kya/range/{digit}")).await;
-    assert_eq!((source(&range), range.ok()["prefixDigitsMax"].as_u64()), ("snapshot", Some(1)));
-    let data = timeless(range.ok())["data"].clone();
-    assert!(data.as_array().unwrap().contains(&timeless(list.json()["data"][0].clone())), "{data}");
     for query in ["?block=3", "?evidence=1"] {
         let answer = client.get(&format!("{}{query}", kya(wallets[0]))).await;
         assert_eq!(answer.header("x-cache"), "MISS", "{query}: {}", answer.text);
@@ -143,15 +136,6 @@ async fn the_documented_reader_reads_what_is_served() {
             assert_eq!(agent["status"], status);
         }
     }
-    let manifest = http::client(WAIT).get(format!("{}/api/v1/snapshot", stage.worker.url()));
-    let manifest = manifest.send().await.unwrap();
-    let manifest = Manifest::parse(&manifest.bytes().await.unwrap()).unwrap();
-    let shard = manifest.shards()[0];
-    let path = format!("/api/v1/snapshot/{}?v={}", shard.range_text(), shard.version_text());
-    let served = stage.client.get(&path).await;
-    assert_eq!((served.status, served.header("cache-control")), (200, "public, max-age=86400, immutable"));
-    let old = stage.client.get("/api/v1/snapshot/00000000000000?v=000000000000000100000000").await;
-    old.failed(404, "NOT_FOUND");
 }
 
 /// Asks until the verdict is no `provision` any more, and gives when the last one was asked for.

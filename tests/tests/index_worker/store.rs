@@ -44,6 +44,10 @@ async fn becomes(stage: &Stage, fault: Value) {
     .await;
 }
 
+async fn logged(stage: &Stage, words: [&str; 2]) {
+    wait_until("logged", WAIT, async || words.iter().all(|word| stage.index_log().contains(word))).await;
+}
+
 /// Waits until the changes since this cursor are those of this agent alone.
 async fn only_changed(stage: &Stage, cursor: &str, id: u64) {
     wait_until("the change is listed", WAIT, async || {
@@ -68,11 +72,7 @@ async fn rows_survive_failures_of_the_store_and_other_endpoints() {
     becomes(&stage, json!("failed")).await;
     assert_eq!(stored_status(&stage, id), 0, "a step that failed at its end has written nothing");
     assert_eq!(index_status(&stage).await["percent"], 100);
-    wait_until("logged", WAIT, async || {
-        let log = stage.index_log();
-        log.contains("disk I/O error") && log.contains("tried again in 5 s")
-    })
-    .await;
+    logged(&stage, ["disk I/O error", "tried again in 5 s"]).await;
     // The rows are too old to answer, and a scan does.
     suspensions_are_seen(&stage).await;
     assert_eq!(index_status(&stage).await["storeFault"], "failed");
@@ -92,11 +92,7 @@ async fn rows_survive_failures_of_the_store_and_other_endpoints() {
         stage.client.get(&path).await.failed(503, "INDEXING");
     }
     assert_eq!(stage.proxy.posts(), 0, "the chain is read although nothing can be stored");
-    wait_until("logged", WAIT, async || {
-        let log = stage.index_log();
-        log.contains("no quota left") && log.contains("tried again in 600 s")
-    })
-    .await;
+    logged(&stage, ["no quota left", "tried again in 600 s"]).await;
     // As if the quota's day were over: an object that starts anew tries at once.
     stage.kill_index();
     mend_store(&stage);

@@ -119,7 +119,7 @@ async fn no_header_of_a_client_is_taken_for_anothers(stage: &Stage) {
         ("X-Original-Content", "0"),
     ] {
         let request = get("/private").header(name, value).sign(&good(), CHAIN_ID);
-        assert_eq!(stage.admitted(&request).await.target, "/private", "{name}");
+        assert_eq!(stage.admitted(&request).await.path, "/private", "{name}");
         // Signed for what the header says, it is not signed for what is asked.
         let other = match value {
             "/public" => get("/public"),

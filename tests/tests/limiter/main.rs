@@ -29,10 +29,8 @@ use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
 const LIMIT: u64 = 60;
-
 /// The window of the Workers here, in seconds.
 const WINDOW: u64 = 3_600;
-
 /// A path any Worker answers without the chain once it has been asked.
 const PATH: &str = "/api/v1/stats";
 

@@ -24,7 +24,6 @@ use e2e::worker::WorkerOptions;
 use tokio::sync::MutexGuard;
 
 const JSON: &str = "application/json";
-
 /// The rate limit: high enough to refuse nothing, and there to be counted.
 const LIMIT: u64 = 1_000_000;
 

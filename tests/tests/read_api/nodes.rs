@@ -21,7 +21,6 @@ use super::{Scene, counted, scene};
 
 /// A request's time, over all attempts.
 const DEADLINE: Duration = Duration::from_secs(3);
-
 /// What a machine under load may add to it; the client waits for longer.
 const SLACK: Duration = Duration::from_secs(10);
 

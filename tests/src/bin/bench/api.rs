@@ -274,7 +274,7 @@ async fn load(server: &Server, path: &str, seconds: u32, each: Option<u32>) -> R
     if path != LIVEZ {
         server.until_cached(path).await?;
     }
-    Load::of_clients(&format!("{}{path}", server.url()), &server.usage, seconds, each).await
+    Load::on(&format!("{}{path}", server.url()), &server.usage, seconds, each).await
 }
 
 /// The p99 of sequential requests of one client.

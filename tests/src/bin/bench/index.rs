@@ -18,16 +18,12 @@ use crate::synthetic::{CHANGES_A_DAY, FILL, Registry, Rows, SAMPLES, tables};
 
 /// What the RPC endpoint takes to answer, beside its work.
 const CALL: Duration = Duration::from_millis(20);
-
 /// Changes before each refresh.
 const CHANGES: u64 = 100;
-
 /// Refreshes of a day where lists are requested all the time: one for each TTL of five minutes.
 const LISTS_A_DAY: u64 = 288;
-
 /// Refreshes of a day where a client follows the changes: one every ten seconds, of which most find none.
 const LOOKS_A_DAY: u64 = 8_640;
-
 /// Answered by the index, after a refresh where its answers are not kept.
 const DETAILED: &str = "/api/v1/stats/detailed";
 

@@ -24,27 +24,21 @@ use crate::synthetic::{CHANGES_A_DAY, FILL, Registry, Rows, SAMPLES, tables};
 
 /// What the RPC endpoint takes to answer a Worker, beside its work.
 const ENDPOINT: Duration = Duration::from_millis(80);
-
 /// Milliseconds to the index's object and back.
 const OBJECT_MILLIS: u64 = 150;
-
 /// Wallets that are asked for once, and how many of them have no agent.
 const COLD: u64 = 10_000;
 const UNREGISTERED: u64 = 500;
-
 /// Warm lookups in each of so many rounds, of wallets that are hardly asked for twice under one manifest, so that
 /// each verdict is derived from its shard, and of wallets that a cache in memory has room for.
 const WARM: usize = 5_000;
 const ROUNDS: usize = 5;
 const WARM_WALLETS: usize = 10_000;
 const CACHED_WALLETS: usize = 1_000;
-
 /// Random lookups while memory is measured.
 const RANDOM: u64 = 100_000;
-
 /// The TTL of verdicts while renewals are counted: a manifest is kept for a third of it.
 const TTL_SECONDS: u64 = 15;
-
 /// Manifests of a day that a data centre gets: one for each 20 seconds.
 const MANIFESTS_A_DAY: u64 = 4_320;
 
@@ -93,11 +87,7 @@ struct Workers<'a> {
 
 impl Workers<'_> {
     async fn filled(&self) -> Result<()> {
-        let is_filled = async || {
-            let ready = self.client.get("/readyz").await;
-            (ready.status == 200 && ready.json()["kyaSource"] == "snapshot").then_some(())
-        };
-        eventually("the snapshot", FILL, is_filled).await.with_context(|| self.server.log())
+        self.client.until_snapshot(FILL).await.with_context(|| self.server.log())
     }
 
     async fn cold(&self, by_chain: &Server) -> Result<Vec<String>> {

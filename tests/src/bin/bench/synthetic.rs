@@ -19,13 +19,10 @@ use crate::step;
 
 /// Agents of the registries that the document has.
 const SIZES: [u64; 3] = [10_000, 100_000, 1_000_000];
-
 /// How long an index may take to be filled, and a change to be seen.
 pub(crate) const FILL: Duration = Duration::from_secs(1_800);
-
 /// How often everything is measured that a median is shown of.
 pub(crate) const SAMPLES: u64 = 9;
-
 pub(crate) const CHANGES_A_DAY: u64 = 1_000;
 
 /// These numbers of agents, or those of the document.
