@@ -57,19 +57,6 @@ fn said(output: &Output) -> (i32, String) {
 }
 
 #[test]
-fn a_document_is_proved_by_the_hash_that_is_given() {
-    for (kind, decision) in
-        [("provision", "provision"), ("suspended", "request_renewal"), ("revoked", "deny")]
-    {
-        let (document, hash) = document(kind);
-        let (status, line) = said(&verify(&["--block-hash", &hash, "--chain-id", "31337"], &document));
-        assert_eq!(status, 0, "{line}");
-        assert!(line.starts_with(&format!("proved: {decision} for wallet 0x")), "{line}");
-        assert!(line.contains(&format!("{hash} you gave")), "{line}");
-    }
-}
-
-#[test]
 fn without_a_hash_a_document_only_agrees_with_itself() {
     let (document, hash) = document("expired");
     let (status, line) = said(&verify(&[], &document));

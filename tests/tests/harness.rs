@@ -5,12 +5,11 @@
 
 use std::time::{Duration, Instant};
 
-use alloy::primitives::{Address, U256};
 use alloy::providers::Provider as _;
 use e2e::anvil::{Anvil, AnvilOptions, dev_account};
 use e2e::fault::{Fault, Rule};
 use e2e::http;
-use e2e::process::{eventually, wait_until};
+use e2e::process::wait_until;
 use e2e::proxy::Proxy;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -28,16 +27,6 @@ fn call(id: u64, method: &str, params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 }
 
-async fn proxied() -> (Anvil, Proxy) {
-    let node = Anvil::start(AnvilOptions::default()).await.unwrap();
-    let proxy = Proxy::start(node.url()).await.unwrap();
-    (node, proxy)
-}
-
-async fn ask(proxy: &Proxy, body: &Value) -> Value {
-    serde_json::from_str(&post(proxy, body, LONG).await.unwrap().1).unwrap()
-}
-
 /// A transfer; the sender's nonce counts those that the node took.
 async fn transfer(proxy: &Proxy, within: Duration) -> Option<(u16, String)> {
     let params = json!([{"from": dev_account(5), "to": dev_account(6), "value": "0x1"}]);
@@ -46,7 +35,8 @@ async fn transfer(proxy: &Proxy, within: Duration) -> Option<(u16, String)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_fault_does_what_it_says() {
-    let (node, proxy) = proxied().await;
+    let node = Anvil::start(AnvilOptions::default()).await.unwrap();
+    let proxy = Proxy::start(node.url()).await.unwrap();
     // The fault; whether the node does what it was asked; the client's answer: status, and a word of it.
     for (fault, done, answer) in [
         (Fault::status(429), false, Some((429, "http 429"))),
@@ -77,37 +67,6 @@ async fn each_fault_does_what_it_says() {
         proxy.heal();
     }
     assert!(transfer(&proxy, LONG).await.unwrap().1.contains("result"), "healed");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_stale_node_knows_nothing_above_its_head() {
-    let (node, proxy) = proxied().await;
-    node.set_balance(dev_account(9), U256::from(1)).await.unwrap();
-    node.mine(1).await.unwrap();
-    let seen = node.block(1).await.unwrap();
-    let (_, hash) = transfer(&proxy, LONG).await.unwrap();
-    let hash: Value = serde_json::from_str(&hash).unwrap();
-    let mined = async || Some(node.block(2).await.unwrap()).filter(|block| !block.is_null());
-    let unseen = eventually("mined", Duration::from_secs(5), mined).await.unwrap();
-
-    proxy.inject(Rule::any(Fault::Stale { head: 1 }));
-    assert_eq!(ask(&proxy, &call(1, "eth_blockNumber", json!([]))).await["result"], "0x1");
-    let latest = ask(&proxy, &call(1, "eth_getBlockByNumber", json!(["latest", false]))).await;
-    assert_eq!(latest["result"]["hash"], seen["hash"]);
-    let nonce = ask(&proxy, &call(1, "eth_getTransactionCount", json!([dev_account(5), "latest"]))).await;
-    assert_eq!(nonce["result"], "0x0", "before the transfer");
-    let receipt = ask(&proxy, &call(1, "eth_getTransactionReceipt", json!([hash["result"]]))).await;
-    assert_eq!(receipt["result"], Value::Null);
-    let to = json!({"to": Address::ZERO});
-    for (block, known) in [
-        (json!("0x1"), true),
-        (json!("0x2"), false),
-        (json!({"blockHash": seen["hash"]}), true),
-        (json!({"blockHash": unseen["hash"]}), false),
-    ] {
-        let answer = ask(&proxy, &call(1, "eth_call", json!([to, block]))).await;
-        assert_eq!(answer["error"]["message"] != "header not found", known, "{block}: {answer}");
-    }
 }
 
 /// Anvil alone leaves some of them in its pool for ever.
