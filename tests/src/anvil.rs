@@ -96,7 +96,6 @@ impl Anvil {
         Ok(())
     }
 
-    /// Starts a stopped node again, on its port and with the state it had.
     pub async fn resume(&mut self) -> Result<()> {
         let state = self.state.take().context("the node was not stopped")?;
         let options = AnvilOptions { port: self.port(), ..self.options.clone() };

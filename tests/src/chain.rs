@@ -78,7 +78,6 @@ impl Chain {
         Ok(agents)
     }
 
-    /// Sends one call to the registry and waits for its block.
     pub async fn send(&self, from: Address, call: impl SolCall) -> Result<TransactionReceipt> {
         let request = TransactionRequest::default()
             .from(from)

@@ -35,7 +35,6 @@ pub struct Answer {
 }
 
 impl Client {
-    /// A client of the server at `base`, for example `http://127.0.0.1:3000`.
     pub fn new(base: &str) -> Self {
         let (http, base) = (http::client(Duration::from_secs(60)), base.into());
         Self { http, base, headers: HeaderMap::new(), log: None }

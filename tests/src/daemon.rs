@@ -73,7 +73,6 @@ impl DaemonOptions {
         self
     }
 
-    /// Leaves a variable to the daemon's default.
     pub fn without(mut self, name: &'static str) -> Self {
         self.vars.retain(|(known, _)| *known != name);
         self
@@ -163,7 +162,6 @@ pub fn replace(path: &Path, text: &str) {
     fs::write(&draft, text).and_then(|()| fs::rename(&draft, path)).expect("a file");
 }
 
-/// Writes a file that only its owner may read.
 pub fn write_private(path: &Path, text: &str) {
     fs::write(path, text).expect("a file");
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("a private file");

@@ -18,7 +18,6 @@ use tokio::task::JoinSet;
 
 use crate::guarded::{listen, serve};
 
-/// The header with a webhook's timestamp and signature.
 const SIGNATURE: &str = "x-relayer-signature";
 
 fn sign(secret: &str, timestamp: &str, body: &str) -> String {

@@ -44,7 +44,6 @@ shift
 exec "$@"
 "#;
 
-/// What to start; [`Spawn::start`] starts it.
 #[derive(Debug)]
 pub struct Spawn {
     name: String,
@@ -163,7 +162,6 @@ impl Process {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// The end of what the child has printed, for messages.
     pub fn log_tail(&self) -> String {
         let log = self.log();
         let lines: Vec<&str> = log.lines().collect();

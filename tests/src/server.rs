@@ -62,7 +62,6 @@ impl Bundles {
         Ok(bundles)
     }
 
-    /// The files of a Worker that would be uploaded: scripts and wasm.
     pub fn files(&self, kind: Kind) -> Result<Vec<PathBuf>> {
         let directory = match kind {
             Kind::Hono => self.directory.path().to_owned(),

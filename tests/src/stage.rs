@@ -104,7 +104,6 @@ impl Stage {
         self.index_mut().worker.process().kill();
     }
 
-    /// Starts it again, with what it has stored.
     pub async fn restart_index(&mut self) -> Result<()> {
         let index = self.index_mut();
         index.worker = Worker::start(index.options.clone()).await?;

@@ -143,7 +143,6 @@ impl Worker {
         Client::new(&self.url).of_server_with_log(self.process.log_path())
     }
 
-    /// Fires the Worker's cron trigger, and waits for its end.
     pub async fn fire_cron(&self) -> Result<()> {
         let answer = Client::new(&self.handlers).get("/cdn-cgi/local/scheduled").await;
         anyhow::ensure!(answer.status == 200, "{}", answer.text);

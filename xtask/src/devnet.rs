@@ -9,7 +9,6 @@ use anyhow::Result;
 use crate::run::{become_program, cargo, run};
 use crate::{build, setup};
 
-/// Runs the whole stack until Ctrl-C.
 pub(crate) fn dev(arguments: &[String]) -> Result<()> {
     // Side by side: half of the time the modules are linked, which takes one thread.
     thread::scope(|scope| {

@@ -16,7 +16,6 @@ struct Module {
     title: &'static str,
     crate_name: &'static str,
     name: &'static str,
-    /// The size limit of its wasm in bytes, gzipped.
     size_limit: usize,
 }
 

@@ -136,7 +136,6 @@ impl Program {
         Step { name, fingerprint: Some(self.fingerprint.clone()) }
     }
 
-    /// Runs it as cargo would.
     pub(crate) fn run(&self, output: &mut dyn Write) -> Result<Tally> {
         let Compiled { name, package, is_unit, path } = &self.compiled;
         if package == "relayer-daemon" && !is_unit {
@@ -174,7 +173,6 @@ impl Started {
     }
 }
 
-/// A hash of some files.
 fn all_of(files: impl Iterator<Item = PathBuf>) -> Result<u64> {
     let mut hashes = Vec::new();
     for path in files {

@@ -15,7 +15,6 @@ use crate::run::line;
 /// Number of lines about a step's failures that the summary repeats.
 const MOST_LINES: usize = 60;
 
-/// Tests or checks that passed and failed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) passed: usize,
@@ -35,7 +34,6 @@ impl Tally {
 
 /// A step to take.
 pub(crate) struct Step {
-    /// Its name in the table.
     pub(crate) name: String,
     /// The fingerprint of its inputs, where it need not be repeated while these do not change.
     pub(crate) fingerprint: Option<String>,
@@ -48,7 +46,6 @@ struct Row {
     time: Option<Duration>,
 }
 
-/// The steps so far.
 pub(crate) struct Summary {
     rows: Vec<Row>,
     /// Only steps with one of these words in their names run; all run if there is none.
@@ -80,7 +77,6 @@ impl Summary {
         self.rows.push(Row { name: name.to_owned(), tally: Tally::default(), time: Some(time) });
     }
 
-    /// Takes over the steps of another summary.
     pub(crate) fn append(&mut self, other: Self) {
         self.rows.extend(other.rows);
     }

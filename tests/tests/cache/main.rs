@@ -69,7 +69,6 @@ async fn documented() -> (MutexGuard<'static, ()>, &'static Scene) {
     (turn, scene)
 }
 
-/// How many posts one call to `path` costs, and its answer.
 async fn posts(stage: &Stage, path: &str) -> (usize, Answer) {
     stage.proxy.reset();
     let answer = stage.client.get(path).await;

@@ -33,7 +33,6 @@ const WAIT: Duration = Duration::from_secs(120);
 /// The agents of the chain when it begins: these, and those of one person after them.
 const AGENTS: u64 = 30;
 const OF_PERSON: u64 = 5;
-/// A person liable for several agents.
 const PERSON: Address = Address::repeat_byte(0x99);
 /// Why agents are suspended here.
 const REASON: &str = "Operator under \"investigation\", case 7";

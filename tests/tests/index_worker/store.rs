@@ -30,7 +30,6 @@ fn mend_store(stage: &Stage) {
     stored(stage, "agents").execute_batch("DROP TRIGGER broken").unwrap();
 }
 
-/// The status that the index has stored of an agent.
 fn stored_status(stage: &Stage, id: u64) -> i64 {
     let statement = "SELECT status FROM agents WHERE id = ?1";
     stored(stage, "agents").query_row(statement, [id.cast_signed()], |row| row.get(0)).unwrap()

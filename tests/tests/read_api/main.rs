@@ -45,7 +45,6 @@ async fn scene() -> (MutexGuard<'static, ()>, &'static Scene) {
     (turn, scene)
 }
 
-/// Settings with a chain and with a rate limit.
 fn counted(options: WorkerOptions) -> WorkerOptions {
     options.var("CHAIN_ID", CHAIN_ID).var("RATE_LIMIT_PER_MINUTE", LIMIT)
 }

@@ -22,7 +22,6 @@ pub(crate) fn origin() -> Result<String> {
     Ok(format!("{day}, {} cores, load average {load} before.", available_parallelism()?))
 }
 
-/// Puts tables into the section that this command writes.
 pub(crate) fn write(command: &str, origin: &str, tables: &[Table]) -> Result<()> {
     let path = repo::root().join("BENCHMARKS.md");
     Ok(fs::write(&path, replaced(&fs::read_to_string(&path)?, command, origin, tables)?)?)
@@ -73,7 +72,6 @@ pub(crate) fn millis(time: Duration) -> String {
     if millis < 10.0 { format!("{millis:.2}") } else { format!("{millis:.1}") }
 }
 
-/// MiB, to a tenth.
 pub(crate) fn mib(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / f64::from(1 << 20))
 }
@@ -82,7 +80,6 @@ pub(crate) fn median<T: Ord + Copy + Default>(samples: &[T]) -> T {
     percentile(samples, 50)
 }
 
-/// The median of each figure.
 pub(crate) fn medians<const N: usize>(samples: &[[u64; N]]) -> [u64; N] {
     std::array::from_fn(|place| median(&samples.iter().map(|figures| figures[place]).collect::<Vec<_>>()))
 }

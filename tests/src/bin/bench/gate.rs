@@ -24,9 +24,7 @@ use tokio::process::Command;
 use crate::document::{Table, median, millis, percentile};
 use crate::step;
 
-/// Different requests that are verified over and over.
 const REQUESTS: usize = 200;
-/// How long each verifier is measured at a time.
 const SECONDS: u32 = 3;
 /// How often, in turn: the machine may be busy at one time and not at another.
 const ROUNDS: usize = 3;

@@ -159,7 +159,6 @@ impl<'a> Workers<'a> {
         Ok((refresh, day))
     }
 
-    /// What a refresh costs that finds so many changes.
     async fn refresh(&self, changes: u64) -> Result<Refresh> {
         let (mut samples, mut cpu) = (Vec::new(), Duration::ZERO);
         for sample in 0..SAMPLES {

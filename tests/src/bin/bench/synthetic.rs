@@ -86,7 +86,6 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// As `/readyz` has them.
     pub(crate) async fn of(client: &Client) -> Result<Self> {
         let status = client.get("/readyz").await.ok();
         let row = |name: &str| status["index"]["rows"][name].as_u64().context("the object counts its rows");
