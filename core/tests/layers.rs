@@ -6,7 +6,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// The layers, the lowest first.
@@ -16,65 +16,58 @@ const LAYERS: [&str; 11] =
 /// A module's path, such as `chain::lens::slice`; the parent's where the file is called `mod.rs`.
 type Module = String;
 
-/// The source of each module, without its tests and comments.
-fn modules() -> BTreeMap<Module, String> {
-    fn visit(directory: &Path, path: &[String], modules: &mut BTreeMap<Module, String>) {
-        for entry in fs::read_dir(directory).unwrap() {
-            let file = entry.unwrap().path();
-            let name = file.file_stem().unwrap().to_str().unwrap().to_owned();
-            if file.is_dir() {
-                visit(&file, &[path, &[name]].concat(), modules);
-            } else if file.extension().is_some_and(|extension| extension == "rs") && name != "lib" {
-                let own = if name == "mod" { path.to_vec() } else { [path, &[name]].concat() };
-                modules.insert(own.join("::"), code(&fs::read_to_string(&file).unwrap()));
-            }
-        }
-    }
-    let mut modules = BTreeMap::new();
-    visit(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &[], &mut modules);
-    modules
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-/// A file up to its tests, without comments.
-fn code(text: &str) -> String {
-    let text = text.split("#[cfg(test)]\nmod tests").next().unwrap();
-    text.lines().map(|line| line.split("//").next().unwrap()).collect::<Vec<_>>().join("\n")
+/// The source of each module, up to its tests and without comments.
+fn modules() -> BTreeMap<Module, String> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let module = |file: &PathBuf| {
+        let name = file.strip_prefix(&src).unwrap().to_str().unwrap().strip_suffix(".rs")?.to_owned();
+        let text = fs::read_to_string(file).unwrap();
+        let lines = text.split("#[cfg(test)]\nmod tests").next().unwrap().lines();
+        let code = lines.map(|line| line.split("//").next().unwrap()).collect::<Vec<_>>().join("\n");
+        (name != "lib").then(|| (name.trim_end_matches("/mod").replace('/', "::"), code))
+    };
+    files(&src).iter().filter_map(module).collect()
 }
 
 /// Every path in a tree of a `use` declaration: `a::{b, c::d}` is `a::b` and `a::c::d`.
-fn leaves(prefix: &str, tree: &str) -> Vec<String> {
-    let tree = tree.trim();
-    let Some((head, rest)) = tree.split_once('{') else {
-        let leaf = tree.split(" as ").next().unwrap().trim().trim_end_matches("::self");
-        let path =
-            if leaf == "self" { prefix.trim_end_matches("::").to_owned() } else { format!("{prefix}{leaf}") };
-        return if leaf.is_empty() { Vec::new() } else { vec![path] };
+fn leaves(tree: &str) -> Vec<String> {
+    let Some((prefix, rest)) = tree.split_once('{') else {
+        return vec![tree.split(" as ").next().unwrap().trim().to_owned()];
     };
-    let (mut depth, mut start, mut found) = (0, 0, Vec::new());
-    let body = &rest[..rest.rfind('}').unwrap()];
-    let prefix = format!("{prefix}{}", head.trim());
-    for (place, character) in body.char_indices() {
-        match character {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            ',' if depth == 0 => {
-                found.extend(leaves(&prefix, &body[start..place]));
-                start = place + 1;
-            }
-            _ => {}
-        }
-    }
-    found.extend(leaves(&prefix, &body[start..]));
-    found
+    let mut depth = 0;
+    let branches = rest[..rest.rfind('}').unwrap()].split(|character: char| {
+        depth += i32::from(character == '{') - i32::from(character == '}');
+        character == ',' && depth == 0
+    });
+    let branches: Vec<&str> = branches.map(str::trim).filter(|branch| !branch.is_empty()).collect();
+    let leaves = branches.into_iter().flat_map(leaves);
+    leaves.map(|leaf| format!("{}{leaf}", prefix.trim()).trim_end_matches("::self").to_owned()).collect()
 }
 
-/// The paths that a module names from the crate's root, `super::` and `self::` resolved, re-exports left out.
+/// A path from the crate's root, `super::` and `self::` resolved.
+fn resolve(module: &str, path: &str) -> String {
+    let (mut base, mut path) = match path.strip_prefix("crate::") {
+        Some(inner) => ("", inner),
+        None => (module, path.trim_start_matches("self::")),
+    };
+    while let Some(inner) = path.strip_prefix("super::") {
+        (base, path) = (base.rsplit_once("::").map_or("", |(parent, _)| parent), inner);
+    }
+    if base.is_empty() { path.to_owned() } else { format!("{base}::{path}") }
+}
+
+/// The paths that a module names from the crate's root, re-exports left out.
 fn imports(module: &str, text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut rest = text.to_owned();
     for (declaration, _) in text.split("use ").skip(1).filter_map(|after| after.split_once(';')) {
         if ["crate::", "super::", "self::"].iter().any(|root| declaration.starts_with(root)) {
-            found.extend(leaves("", declaration));
+            found.extend(leaves(declaration));
             rest = rest.replace(declaration, "");
         }
     }
@@ -82,33 +75,16 @@ fn imports(module: &str, text: &str) -> BTreeSet<String> {
         let end = path.find(|character: char| !character.is_alphanumeric() && !"_:".contains(character));
         found.insert(format!("crate::{}", &path[..end.unwrap_or(path.len())]));
     }
-    let parent = module.rsplit_once("::").map_or("", |(parent, _)| parent);
-    let resolve = |path: &str| {
-        let (mut base, mut path) = (module.to_owned(), path);
-        if let Some(inner) = path.strip_prefix("super::") {
-            (base, path) = (parent.to_owned(), inner);
-        } else if let Some(inner) = path.strip_prefix("self::") {
-            path = inner;
-        } else if let Some(inner) = path.strip_prefix("crate::") {
-            (base, path) = (String::new(), inner);
-        }
-        while let Some(inner) = path.strip_prefix("super::") {
-            base = base.rsplit_once("::").map_or(String::new(), |(parent, _)| parent.to_owned());
-            path = inner;
-        }
-        if base.is_empty() { path.to_owned() } else { format!("{base}::{path}") }
-    };
-    found.iter().map(|path| resolve(path)).collect()
+    found.iter().map(|path| resolve(module, path)).collect()
 }
 
 /// The module that defines what a path names: the origin of a re-export, or else the longest module that the
 /// path begins with.
 fn owner(
-    path: &str,
+    mut path: String,
     modules: &BTreeMap<Module, String>,
     exports: &BTreeMap<String, String>,
 ) -> Option<Module> {
-    let mut path = path.to_owned();
     while let Some(origin) = exports.get(&path).filter(|origin| **origin != path) {
         path.clone_from(origin);
     }
@@ -125,7 +101,7 @@ fn exports(modules: &BTreeMap<Module, String>) -> BTreeMap<String, String> {
     for (module, text) in modules {
         for visibility in ["pub use ", "pub(crate) use ", "pub(super) use "] {
             for (tree, _) in text.split(visibility).skip(1).filter_map(|after| after.split_once(';')) {
-                for leaf in leaves("", tree).iter().filter(|leaf| !leaf.starts_with("crate::")) {
+                for leaf in leaves(tree).iter().filter(|leaf| !leaf.starts_with("crate::")) {
                     let leaf = leaf.trim_start_matches("self::");
                     let name = leaf.rsplit("::").next().unwrap();
                     exports.insert(format!("{module}::{name}"), format!("{module}::{leaf}"));
@@ -141,9 +117,8 @@ fn graph() -> BTreeMap<Module, BTreeSet<Module>> {
     let modules = modules();
     let exports = exports(&modules);
     let edges = modules.iter().map(|(module, text)| {
-        let owners =
-            imports(module, text).iter().filter_map(|path| owner(path, &modules, &exports)).collect();
-        (module.clone(), owners)
+        let owners = imports(module, text).into_iter();
+        (module.clone(), owners.filter_map(|path| owner(path, &modules, &exports)).collect())
     });
     edges.collect()
 }
@@ -173,11 +148,8 @@ fn no_modules_import_one_another_in_a_circle() {
     }
     // Modules that import nothing that is left are no part of a circle.
     loop {
-        let free: BTreeSet<Module> = graph
-            .iter()
-            .filter(|(_, imported)| imported.is_empty())
-            .map(|(module, _)| module.clone())
-            .collect();
+        let free = graph.iter().filter(|(_, imported)| imported.is_empty());
+        let free: BTreeSet<Module> = free.map(|(module, _)| module.clone()).collect();
         if free.is_empty() {
             break;
         }

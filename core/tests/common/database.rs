@@ -1,15 +1,12 @@
 //! The store of an index in SQLite in memory. Its numbers are JavaScript's, as in a Durable Object.
 
-use std::{
-    cell::{Cell, RefCell},
-    collections::BTreeMap,
-};
+use std::cell::Cell;
 
 use alloy_primitives::Address;
 use registry_core::{
-    chain::Limits,
+    chain::{Batch, Endpoints, Failure, Limits, Reply, Step},
     eth::multicall::CANONICAL_ADDRESS,
-    index::{Config, SqlValue, Store, StoreError, prepare},
+    index::{Config, IndexError, SqlValue, State, Store, StoreError, Work, prepare},
 };
 use rusqlite::{Connection, StatementStatus, params_from_iter, types};
 
@@ -27,11 +24,27 @@ pub(crate) fn config(registry: Address, slice: u64, sweep: u64) -> Config {
     }
 }
 
+/// One piece of work on an index, at a time in unix seconds; `post` gives each reply, or why there is none.
+pub(crate) fn upkeep(
+    database: &Database,
+    config: Config,
+    now: u64,
+    mut post: impl FnMut(&Batch) -> Result<(u16, Vec<u8>), Failure>,
+) -> Result<State, IndexError> {
+    let mut work = Work::begin(database, None, config, Endpoints::new(1, None), now * 1_000)?;
+    while let Step::Send(batch) = work.step(database)? {
+        match post(&batch) {
+            Ok((status, body)) => work.feed(Reply { status, body: &body })?,
+            Err(failure) => work.fail(failure)?,
+        }
+    }
+    Ok(work.state().clone())
+}
+
 pub(crate) struct Database {
     connection: Connection,
-    /// Steps of SQLite's virtual machine so far, by statement: a measure of work that is the same on any
-    /// machine.
-    pub(crate) steps: RefCell<BTreeMap<String, u64>>,
+    /// Steps of SQLite's virtual machine so far: a measure of work that is the same on any machine.
+    pub(crate) steps: Cell<u64>,
     /// Statements executed so far.
     pub(crate) executed: Cell<u64>,
 }
@@ -48,7 +61,15 @@ impl Database {
     pub(crate) fn restored(dump: &str) -> Self {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch(dump).unwrap();
-        Self { connection, steps: RefCell::default(), executed: Cell::default() }
+        Self { connection, steps: Cell::default(), executed: Cell::default() }
+    }
+
+    /// The statements that `work` takes, and their steps.
+    pub(crate) fn cost<T>(&self, work: impl FnOnce() -> T) -> ([u64; 2], T) {
+        self.executed.take();
+        self.steps.take();
+        let done = work();
+        ([self.executed.take(), self.steps.take()], done)
     }
 
     /// Runs `work` in one transaction, which is rolled back where it gives `None`.
@@ -92,7 +113,7 @@ impl Store for Database {
         drop(rows);
         self.executed.set(self.executed.get() + 1);
         let steps = prepared.reset_status(StatementStatus::VmStep);
-        *self.steps.borrow_mut().entry(statement.to_owned()).or_default() += u64::try_from(steps).unwrap();
+        self.steps.set(self.steps.get() + u64::try_from(steps).unwrap());
         Ok(read)
     }
 }

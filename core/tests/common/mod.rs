@@ -8,13 +8,14 @@ mod node;
 pub(crate) mod proofs;
 mod quirks;
 pub(crate) mod random;
+pub(crate) mod recorded;
 mod registry;
 
-pub(crate) use node::{CHAIN_ID, Mined, Node, number_of, pinned, question, scan_query, signature};
+pub(crate) use node::{CHAIN_ID, Mined, Node, number_of, pinned, question, run, scan_query, signature};
 pub(crate) use quirks::{Fault, Logs, Proofs, Quirks, Undeployed};
-pub(crate) use registry::{PlainRegistry, record, report};
+pub(crate) use registry::{PlainRegistry, STATUSES, record, report, shown, time};
 
-use alloy_primitives::Address;
+use alloy_primitives::{Address, B256};
 use serde_json::{Value, json};
 
 /// What most test modules name.
@@ -48,6 +49,20 @@ pub(crate) fn requests(body: &str) -> Vec<Value> {
         Value::Array(requests) => requests,
         request => vec![request],
     }
+}
+
+/// The reply to a batch, or to one request, that is answered so.
+pub(crate) fn reply_of(body: &str, mut answers: Vec<Value>) -> Vec<u8> {
+    let reply = if body.starts_with('[') { Value::from(answers) } else { answers.remove(0) };
+    reply.to_string().into_bytes()
+}
+
+/// A block's header as nodes have it, as far as it is read.
+pub(crate) fn header(number: u64, [hash, parent]: [B256; 2], seconds: u64) -> Value {
+    json!({
+        "number": format!("{number:#x}"), "hash": hash, "parentHash": parent,
+        "timestamp": format!("{seconds:#x}"),
+    })
 }
 
 /// The error of a node that takes no batch, or none of that size.

@@ -1,23 +1,23 @@
 //! A node that answers from a registry, or from a chain of them; its quirks, faults and events are data.
 
+mod calls;
+
 use std::{borrow::Cow, collections::BTreeMap, collections::VecDeque, fmt, rc::Rc};
 
-use alloy_primitives::{Address, B256, Bytes, U256, hex, keccak256};
-use alloy_sol_types::{SolCall, SolEvent, SolInterface, SolValue};
+use alloy_primitives::{Address, B256, U256, hex, keccak256};
+use alloy_sol_types::SolEvent;
 use registry_core::{
     api::{document::Document, error::Error, question::Question, route::Route, scan::Scan, scan::ScanQuery},
-    chain::lens::{DEPLOYLESS_CODE, LENS_ADDRESS, LENS_CODE},
-    chain::{Batch, Failure, Limits, Run, drive},
-    eth::abi::{AgentRecord, IAgentRegistry::AgentRegistered, IRegistryLens::walkCall, RevenueReport},
-    eth::abi::{IMulticall3, IMulticall3::IMulticall3Calls},
+    chain::{Batch, Failure, Limits, Query, Run, drive},
+    eth::abi::IAgentRegistry::AgentRegistered,
     eth::multicall::CANONICAL_ADDRESS,
     eth::timestamp::Timestamp,
 };
 use serde_json::{Value, json};
 
 use super::{
-    Fault, Logs, NOW, PlainRegistry, Proofs, Quirks, REGISTRY, Undeployed, batch_too_large, proofs, requests,
-    response,
+    Fault, Logs, NOW, PlainRegistry, Proofs, Quirks, REGISTRY, batch_too_large, header, proofs, reply_of,
+    requests, response,
 };
 
 /// The chain id of nodes where nothing else is set.
@@ -45,7 +45,6 @@ pub(crate) struct Node {
     pub(crate) quirks: Quirks,
     /// The outcomes of the next posts. Later ones succeed.
     pub(crate) faults: VecDeque<Fault>,
-    /// Where the registry is.
     pub(crate) address: Address,
     pub(crate) block: u64,
     pub(crate) chain_id: u64,
@@ -54,12 +53,9 @@ pub(crate) struct Node {
     pub(crate) milliseconds_per_block: u64,
     /// The chain's blocks, where the registry is not the same in all of them.
     pub(crate) chain: BTreeMap<u64, Mined>,
-    /// By how many blocks each of the machines behind the node's URL lags. They take turns; none means one
-    /// that does not lag.
+    /// By how many blocks each of the machines behind the node's URL lags, which take turns.
     pub(crate) machines: Vec<u64>,
-    /// The newest final block.
     pub(crate) finalized: u64,
-    /// State is kept from this block on.
     pub(crate) oldest_state: u64,
     /// Events in full, by block, beside those of the chain's blocks.
     pub(crate) emitted: Vec<(u64, Value)>,
@@ -75,9 +71,13 @@ impl fmt::Debug for Node {
     }
 }
 
-/// The question of a path.
 pub(crate) fn question(target: &str) -> Question {
     question_about(Route::parse(target).unwrap())
+}
+
+/// A run that asks `target`.
+pub(crate) fn run(target: &str) -> Run<Question> {
+    Run::new(question(target), CANONICAL_ADDRESS, Limits::default())
 }
 
 pub(crate) fn scan_query() -> ScanQuery {
@@ -109,7 +109,6 @@ impl Node {
         }
     }
 
-    /// Asks `target`, as a host would.
     pub(crate) fn ask(&mut self, target: &str) -> Result<Value, Error> {
         self.ask_within(target, Limits::default())
     }
@@ -130,12 +129,15 @@ impl Node {
         drive(Run::new(question, CANONICAL_ADDRESS, limits), |batch| self.post(batch))
     }
 
-    /// The number of replies so far.
+    /// Answers a query by itself.
+    pub(crate) fn run<Q: Query>(&mut self, query: Q) -> Result<Q::Output, Q::Error> {
+        drive(Run::new(query, CANONICAL_ADDRESS, Limits::default()), |batch| self.post(batch))
+    }
+
     pub(crate) fn round_trips(&self) -> usize {
         self.log.len()
     }
 
-    /// Lists an event of a block.
     pub(crate) fn emit(&mut self, number: u64, event: &impl SolEvent) {
         let data = event.encode_log_data();
         let index = self.emitted.iter().filter(|(block, _)| *block == number).count() as u64 + 3;
@@ -176,24 +178,20 @@ impl Node {
             Some(Fault::Endless) => (Err(Failure::TooLarge), 10),
             Some(Fault::Status(status)) => (Ok((status, b"<html>sorry</html>".to_vec())), 10),
             Some(Fault::Html) => ok(b"<html>welcome</html>".to_vec()),
-            Some(Fault::HalfABody) => {
-                let body = self.answers(batch, &requests);
-                ok(body[..body.len() / 2].to_vec())
-            }
-            Some(Fault::WrongId) => {
-                let text = String::from_utf8(self.answers(batch, &requests)).unwrap();
-                ok(text.replace("\"id\":", "\"id\":77").into_bytes())
-            }
-            Some(Fault::OneObject) => {
-                let body = self.answers(batch, &requests);
-                match serde_json::from_slice::<Vec<Value>>(&body) {
-                    Ok(answers) => ok(answers[0].to_string().into_bytes()),
-                    Err(_) => ok(body),
-                }
-            }
             Some(Fault::Error(code, message)) => {
-                let error = json!({"id": null, "error": {"code": code, "message": message}});
+                let error = response(&Value::Null, Err(json!({"code": code, "message": message})));
                 ok(error.to_string().into_bytes())
+            }
+            Some(fault) => {
+                let body = self.answers(batch, &requests);
+                ok(match fault {
+                    Fault::HalfABody => body[..body.len() / 2].to_vec(),
+                    Fault::WrongId => str::from_utf8(&body).unwrap().replace("\"id\":", "\"id\":77").into(),
+                    _ => match serde_json::from_slice::<Vec<Value>>(&body) {
+                        Ok(answers) => answers[0].to_string().into_bytes(),
+                        Err(_) => body,
+                    },
+                })
             }
         };
         match (&reply, self.quirks.logs) {
@@ -230,8 +228,7 @@ impl Node {
         if let Some(kept) = self.quirks.short_batches {
             answers.truncate(kept.max(1));
         }
-        let reply = if batch.body.starts_with('[') { Value::from(answers) } else { answers.remove(0) };
-        reply.to_string().into_bytes()
+        reply_of(&batch.body, answers)
     }
 
     fn answer(&mut self, request: &Value) -> Value {
@@ -281,13 +278,10 @@ impl Node {
             let denial = |(code, message)| json!({"code": code, "message": message});
             return self.quirks.no_header.map(denial).map_or(Ok(Value::Null), Err);
         }
-        Ok(json!({
-            "number": format!("{number:#x}"),
-            "hash": self.hash(number).to_string(),
-            "parentHash": self.hash(number.saturating_sub(1)).to_string(),
-            "timestamp": format!("{:#x}", self.seconds(number)),
-            "stateRoot": proofs::state_root(&self.registry_at(number)),
-        }))
+        let hashes = [number, number.saturating_sub(1)].map(|number| self.hash(number));
+        let mut header = header(number, hashes, self.seconds(number));
+        header["stateRoot"] = json!(proofs::state_root(&self.registry_at(number)));
+        Ok(header)
     }
 
     fn number(&mut self, block: &Value) -> Result<u64, Value> {
@@ -369,131 +363,12 @@ impl Node {
         Ok(logs.into())
     }
 
-    /// One `eth_call`: to Multicall3, to the registry itself, or of the lens.
-    fn call(&self, params: &Value, data: &[u8], number: u64) -> Result<Vec<u8>, Value> {
-        let refusal = |message: &str| Err(json!({"code": -32602, "message": message}));
-        let undeployed = self.quirks.undeployed;
-        let Some(to) = params[0]["to"].as_str() else {
-            if undeployed != Undeployed::Creation {
-                return refusal("missing value for required argument: to");
-            }
-            let arguments = &data[DEPLOYLESS_CODE.len() / 2..];
-            let (code, call) = <(Bytes, Bytes)>::abi_decode_params(arguments).unwrap();
-            assert_eq!(hex::encode(code), LENS_CODE);
-            return self.walk(&call, number);
-        };
-        let to: Address = to.parse().unwrap();
-        if to == LENS_ADDRESS {
-            assert_eq!(params[2][to.to_string().to_lowercase()]["code"], format!("0x{LENS_CODE}"));
-            return match undeployed {
-                Undeployed::Override => self.walk(data, number),
-                Undeployed::Ignored => Ok(Vec::new()),
-                _ => refusal("too many arguments, want at most 2"),
-            };
-        }
-        if to == self.address {
-            let result = self.registry_at(number).call(data).map_err(
-                |data| json!({"code": 3, "message": "execution reverted", "data": hex::encode_prefixed(data)}),
-            );
-            let runs_out = self.quirks.gas_for_calls == Some(0) || self.is_heavy(data);
-            return if runs_out { Err(out_of_gas()) } else { result };
-        }
-        self.aggregate(data, number)
-    }
-
-    fn is_heavy(&self, data: &[u8]) -> bool {
-        self.quirks.heavy.iter().any(|heavy| heavy == data)
-    }
-
-    /// What the lens answers.
-    fn walk(&self, data: &[u8], number: u64) -> Result<Vec<u8>, Value> {
-        let call = walkCall::abi_decode(data).unwrap();
-        assert_eq!(call.registry, self.address);
-        let registry = self.registry_at(number);
-        let detail = call.detail.to::<u8>();
-        let reads = if detail > 0 { 2 } else { 1 };
-        let gas = self.quirks.gas_for_calls.map_or(usize::MAX, |calls| calls / reads);
-        if gas == 0 {
-            return Err(out_of_gas());
-        }
-        let (first, count) = (call.first.to::<u64>(), call.count.to::<usize>().min(gas));
-        let listed: Vec<u64> =
-            data[196..].chunks(8).map(|id| u64::from_be_bytes(id.try_into().unwrap())).collect();
-        let consecutive = first..=registry.agents.len() as u64;
-        let ids = if listed.is_empty() { consecutive.take(count).collect() } else { listed.clone() };
-        // There is no such agent.
-        let unreadable = AgentRecord { status: 255, ..super::record(0, 0) };
-        let agents = ids.iter().take(count).map(|id| registry.agents.get(*id as usize - 1));
-        let agents: Vec<&AgentRecord> = agents.map(|agent| agent.unwrap_or(&unreadable)).collect();
-        let place = |id: U256| match listed.iter().position(|listed| U256::from(*listed) == id) {
-            Some(place) => first + place as u64,
-            None => id.to(),
-        };
-        let ids: Vec<U256> = agents.iter().map(|agent| agent.agentId).collect();
-        let reports = registry.reports.iter().filter(|report| detail > 0 && ids.contains(&report.agentId));
-        let reports: Vec<&RevenueReport> = reports.collect();
-        let mut answer = vec![1];
-        answer.extend(self.hash(number.saturating_sub(1)));
-        answer.extend(self.chain_id.to_be_bytes());
-        answer.extend(self.seconds(number).to_be_bytes());
-        answer.extend((agents.len() as u32).to_be_bytes());
-        answer.extend((reports.len() as u64).to_be_bytes());
-        for agent in &agents {
-            answer.extend([agent.status, 0]);
-            answer.extend(agent.creator);
-            answer.extend(agent.registeredAt.to_be_bytes());
-            answer.extend(&agent.lastAttestation.to_be_bytes()[3..]);
-            answer.extend(&agent.parentAgentId.to::<u64>().to_be_bytes()[3..]);
-            answer.extend(&agent.generation.to::<u64>().to_be_bytes()[6..]);
-            answer.extend(agent.agentWallet);
-            if detail == 2 {
-                answer.extend(agent.haftungsperson);
-                let own = reports.iter().filter(|report| report.agentId == agent.agentId).count();
-                answer.extend((own as u32).to_be_bytes());
-            }
-        }
-        for agent in agents.iter().filter(|agent| detail == 2 && agent.status != 255) {
-            let scope = agent.operationalScope.as_bytes();
-            let scope = &scope[..scope.len().min(256)];
-            answer.push(2);
-            answer.extend((scope.len() as u32).to_be_bytes());
-            answer.extend(scope);
-        }
-        for report in reports {
-            for (kind, text) in [(0, &report.currency), (1, &report.category)] {
-                let owner = place(report.agentId).to_be_bytes();
-                let prefix = if detail == 2 { owner.as_slice() } else { &[] };
-                answer.push(kind);
-                answer.extend(((prefix.len() + text.len()) as u32).to_be_bytes());
-                answer.extend([0; 8]);
-                answer.extend(report.amount.to_be_bytes::<32>());
-                answer.extend(prefix);
-                answer.extend(text.as_bytes());
-            }
-        }
-        Ok(answer)
-    }
-
-    /// The timestamp of a block.
     pub(crate) fn seconds(&self, number: u64) -> u64 {
         if let Some(mined) = self.chain.get(&number) {
             return mined.seconds;
         }
         let age = (self.block.max(number) - number) * self.milliseconds_per_block / 1_000;
         NOW - self.head_age - age
-    }
-
-    /// Multicall3's own functions, which are about the block.
-    fn block_call(&self, data: &[u8], number: u64) -> Result<Vec<u8>, Vec<u8>> {
-        match IMulticall3Calls::abi_decode(data) {
-            Ok(IMulticall3Calls::getLastBlockHash(_)) => Ok(self.hash(number.saturating_sub(1)).abi_encode()),
-            Ok(IMulticall3Calls::getBlockNumber(_)) => Ok(U256::from(number).abi_encode()),
-            Ok(IMulticall3Calls::getChainId(_)) => Ok(U256::from(self.chain_id).abi_encode()),
-            Ok(IMulticall3Calls::getCurrentBlockTimestamp(_)) => {
-                Ok(U256::from(self.seconds(number)).abi_encode())
-            }
-            _ => Err(Vec::new()),
-        }
     }
 
     /// The registry; where records are signed, with the chain and the block in each, as its creator.
@@ -516,40 +391,6 @@ impl Node {
         }
         hash(self.chain_id, number)
     }
-
-    fn aggregate(&self, data: &[u8], number: u64) -> Result<Vec<u8>, Value> {
-        let Ok(IMulticall3Calls::aggregate3(aggregate)) = IMulticall3Calls::abi_decode(data) else {
-            panic!("not an aggregate3 call");
-        };
-        let registry_calls = aggregate.calls.iter().filter(|call| call.target == self.address).count();
-        if self.quirks.gas_for_calls.is_some_and(|limit| registry_calls > limit) {
-            return Err(out_of_gas());
-        }
-        let registry = self.registry_at(number);
-        let results: Vec<IMulticall3::Result> =
-            aggregate.calls.iter().map(|call| self.execute(call, number, &registry)).collect();
-        Ok(IMulticall3::aggregate3Call::abi_encode_returns(&results))
-    }
-
-    fn execute(
-        &self,
-        call: &IMulticall3::Call3,
-        number: u64,
-        registry: &PlainRegistry,
-    ) -> IMulticall3::Result {
-        let outcome = match call.target {
-            to if to == self.address && self.is_heavy(&call.callData) => Err(Vec::new()),
-            to if to == self.address => registry.call(&call.callData),
-            CANONICAL_ADDRESS if self.quirks.no_tag => Err(Vec::new()),
-            CANONICAL_ADDRESS => self.block_call(&call.callData, number),
-            // No code there.
-            _ => Ok(Vec::new()),
-        };
-        IMulticall3::Result {
-            success: outcome.is_ok(),
-            returnData: Bytes::from(outcome.unwrap_or_else(|data| data)),
-        }
-    }
 }
 
 fn is_beyond(block: &Value, newest: u64) -> bool {
@@ -558,10 +399,6 @@ fn is_beyond(block: &Value, newest: u64) -> bool {
 
 pub(crate) fn number_of(text: &str) -> u64 {
     u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap()
-}
-
-fn out_of_gas() -> Value {
-    json!({"code": -32000, "message": "out of gas"})
 }
 
 /// The block parameter that pins a call to a block of the usual chain by its hash.

@@ -2,20 +2,17 @@
 
 use serde_json::Value;
 
-/// How the node misbehaves. All off by default.
+/// Off by default.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Quirks {
     /// Registry calls an `eth_call` may hold before it runs out of gas.
     pub(crate) gas_for_calls: Option<usize>,
     /// Calldata of registry calls that take more gas than the node has.
     pub(crate) heavy: Vec<Vec<u8>>,
-    /// Ways to run a contract that is not deployed.
     pub(crate) undeployed: Undeployed,
-    /// Requests a batch may hold.
     pub(crate) batch_limit: Option<usize>,
     /// Refuses a larger batch under its first request's id, as geth does, and not as a whole.
     pub(crate) refuses_by_id: bool,
-    /// Does not take a block hash as parameter.
     pub(crate) no_eip1898: bool,
     /// How often a pinned block is "not found".
     pub(crate) unknown_blocks: u32,
@@ -25,22 +22,16 @@ pub(crate) struct Quirks {
     pub(crate) mines_within_batches: bool,
     /// Multicall3 has nothing but `aggregate3`.
     pub(crate) no_tag: bool,
-    /// The outcomes of so many of the next requests of a method, whatever they ask for; the first of a method
-    /// comes first.
+    /// The outcomes of so many of the next requests of a method; the first of a method comes first.
     pub(crate) outcomes: Vec<(&'static str, u32, Result<Value, Value>)>,
-    /// How logs are served.
     pub(crate) logs: Logs,
     /// Logs of the newest so many blocks are not listed yet.
     pub(crate) late_logs: u64,
-    /// Logs say when their block was.
     pub(crate) times_logs: bool,
-    /// Changes every log that is listed.
     pub(crate) changes_logs: Option<fn(&mut Value)>,
-    /// Headers of older blocks are not served.
     pub(crate) headers_from: u64,
-    /// The error for those headers; without one their result is `null`.
+    /// The error for older headers; without one their result is `null`.
     pub(crate) no_header: Option<(i64, &'static str)>,
-    /// How storage proofs are served.
     pub(crate) proofs: Proofs,
     /// One in so many batches is answered by a machine that is so many blocks behind.
     pub(crate) lags: Option<(usize, u64)>,
@@ -51,7 +42,6 @@ pub(crate) struct Quirks {
 /// How a node runs code that is not deployed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Undeployed {
-    /// With a state override.
     #[default]
     Override,
     /// It takes no third parameter, and runs creation code.
@@ -68,48 +58,38 @@ pub(crate) enum Logs {
     /// All of them, of any range.
     #[default]
     All,
-    /// Of so many blocks at a time. The error suggests the range that was asked for.
+    /// At a time. The error suggests the range that was asked for.
     Blocks(u64),
-    /// So many at a time.
     Results(usize),
-    /// In replies of so many bytes.
+    /// A reply.
     Bytes(usize),
     /// Those from that block on; of older ones it says that there are none.
     From(u64),
     /// It says that there are none.
     Empty,
-    /// It has no such method.
     Unsupported,
 }
 
 /// How a node serves storage proofs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Proofs {
-    /// Of any block.
     #[default]
     All,
-    /// Of the newest block only.
     Newest,
-    /// It has no such method.
     Unsupported,
 }
 
 /// The outcome of one post.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
-    /// An answer after so many milliseconds.
+    /// Milliseconds.
     Slow(u32),
     Unreachable,
     Hangs,
-    /// A reply beyond any size limit.
     Endless,
-    /// An HTTP status with a page.
     Status(u16),
-    /// Status 200, and a page.
     Html,
-    /// The beginning of the right answer.
     HalfABody,
-    /// The right answer to a request that was not made.
     WrongId,
     /// Of a batch's answers, the first alone and without its array.
     OneObject,

@@ -5,8 +5,10 @@ use std::{cell::OnceCell, fmt};
 use alloy_primitives::{Address, B256, U256};
 use alloy_sol_types::{Revert, SolError, SolInterface, SolValue};
 use registry_core::eth::abi::{AgentRecord, IAgentRegistry::IAgentRegistryCalls as Calls, RevenueReport};
+use registry_core::{api::scan::Scan, eth::timestamp::Timestamp, registry::agent::Agent};
+use serde_json::{Value, json};
 
-use super::NOW;
+use super::{NOW, REGISTRY};
 
 /// The registry's state, as plain lists.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +43,13 @@ impl PlainRegistry {
     pub(crate) fn with_agents(count: u64) -> Self {
         let agents = (1..=count).map(|id| record(id, u64::from(id > 1))).collect();
         Self { agents, grace_seconds: Some(604_800), ..Self::default() }
+    }
+
+    /// The scan of this registry.
+    pub(crate) fn scan(&self) -> Scan {
+        let agents = self.agents.iter().map(|agent| Agent::try_from(agent.clone()).unwrap());
+        let (agents, grace) = (agents.collect::<Vec<_>>(), U256::from(self.grace_seconds.unwrap()));
+        Scan::of_agents(REGISTRY, "http://node".into(), grace, &agents, &self.reports)
     }
 
     /// Return data, or revert data; empty revert data for a function it does not have.
@@ -118,4 +127,28 @@ pub(crate) fn report(id: u64, amount: u64) -> RevenueReport {
         periodEnd: 7,
         reportedAt: NOW - 500,
     }
+}
+
+pub(crate) const STATUSES: [&str; 4] = ["Active", "Suspended", "Revoked", "Terminated"];
+
+/// A time as documents write it.
+pub(crate) fn time(seconds: u64) -> String {
+    Timestamp::from_seconds(seconds).to_string()
+}
+
+/// These members of a record as documents show it; all of them where none is named.
+pub(crate) fn shown(agent: &AgentRecord, members: &str) -> Value {
+    let mut shown = json!({
+        "agentId": agent.agentId.to::<u64>(), "creator": agent.creator.to_checksum(None),
+        "haftungsperson": agent.haftungsperson.to_checksum(None),
+        "agentWallet": agent.agentWallet.to_checksum(None), "constitutionHash": agent.constitutionHash,
+        "capabilityHash": agent.capabilityHash, "operationalScope": agent.operationalScope,
+        "parentAgentId": agent.parentAgentId.to::<u64>(), "generation": agent.generation.to::<u64>(),
+        "selfModifying": agent.selfModifying, "registeredAt": time(agent.registeredAt),
+        "lastAttestation": time(agent.lastAttestation), "lastRevenueReport": time(agent.lastRevenueReport),
+        "status": STATUSES[usize::from(agent.status)],
+    });
+    let is_asked = |name: &str| members.is_empty() || members.split(' ').any(|member| member == name);
+    shown.as_object_mut().unwrap().retain(|name, _| is_asked(name));
+    shown
 }

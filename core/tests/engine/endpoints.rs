@@ -1,12 +1,4 @@
 //! Failover between several RPC endpoints, with the faults of [`Fault`] and a clock that only the test moves.
-//!
-//! 1. A run fails over from a failing endpoint to the next one without delay; later runs stay with that one.
-//! 2. A failure that lasts rules the endpoint out; one that passes gives it another chance, after a pause.
-//! 3. All endpoints have to be on the chain of the settings.
-//! 4. A head older than allowed is a failure like any other.
-//! 5. When no endpoint answers, the error says how many were tried, and the fault of one of them.
-//! 6. Whatever the endpoints do: a run ends within its limits and its deadline, and what it reads is of one
-//!    block.
 
 use proptest::prelude::*;
 use registry_core::{chain::Freshness, registry::error_code::Code};
@@ -105,6 +97,14 @@ fn pauses_begin_when_every_endpoint_has_had_its_chance() {
     let mut host = Host::new([(); 3].map(|()| failing(Fault::Status(503))));
     host.ask(ONE_ROUND).unwrap_err();
     assert_eq!((host.posts(), host.took), (vec![2, 2, 1], 5 * 10 + 100 + 400));
+    // One alone is asked again a little later, and not forever.
+    for (busy, millis, outcome) in
+        [(1, 20 + 100, None), (2, 30 + 100 + 400, None), (3, 530, Some(RunError::Http(429)))]
+    {
+        let mut host = Host::new([with_faults(vec![Fault::Status(429); busy])]);
+        assert_eq!(host.ask("/api/v1/stats").err(), outcome);
+        assert_eq!((host.took, host.posts()), (millis, vec![3_u32.min(busy as u32 + 1)]));
+    }
     // A failure that passes while the others are down is survived.
     let mut host = Host::new([with_faults([Fault::Status(429)]), failing(Fault::Unreachable)]);
     host.ask(ONE_ROUND).unwrap();
@@ -210,34 +210,29 @@ fn a_head_older_than_allowed_is_a_failure_like_any_other() {
 }
 
 #[test]
-fn what_a_run_learns_does_not_undo_the_switch_of_another() {
+fn what_a_run_learns_does_not_undo_the_switch_of_another_and_its_own_is_made_once() {
     let mut known = Endpoints::new(3, Some(CHAIN_ID));
-    let [mut early, mut late] = [(); 2].map(|()| run(ONE_ROUND, Limits::default(), &known));
+    let [mut early, mut late] = [(); 2].map(|()| run(TWO_ROUNDS, Limits::default(), &known));
     for run in [&mut early, &mut late] {
         assert_eq!(next_batch(run).endpoint, 0);
     }
-    early.fail(Failure::Unreachable).unwrap();
-    known.merge(&early.update());
-    assert_eq!(known.preferred(), 1);
+    let fail = |run: &mut Run<Question>, known: &mut Endpoints| {
+        run.fail(Failure::Unreachable).unwrap();
+        known.merge(&run.update());
+        known.preferred()
+    };
+    assert_eq!(fail(&mut early, &mut known), 1);
     answer(&mut late);
-    known.merge(&late.update());
-    assert_eq!(known.preferred(), 1, "the first has answered a run that had begun before");
-    known.merge(&early.update());
-    assert_eq!(known.preferred(), 1, "once more the same");
-}
-
-#[test]
-fn a_switch_that_was_undone_is_not_made_again_by_the_run_that_made_it() {
-    let mut known = Endpoints::new(2, Some(CHAIN_ID));
-    let mut early = run(TWO_ROUNDS, Limits::default(), &known);
-    assert_eq!(next_batch(&mut early).endpoint, 0);
-    early.fail(Failure::Unreachable).unwrap();
-    known.merge(&early.update());
-    let mut late = run(TWO_ROUNDS, Limits::default(), &known);
-    assert_eq!(next_batch(&mut late).endpoint, 1);
-    late.fail(Failure::Unreachable).unwrap();
-    known.merge(&late.update());
-    assert_eq!(known.preferred(), 0, "the second endpoint failed as well");
+    for run in [&mut late, &mut early] {
+        known.merge(&run.update());
+        assert_eq!(known.preferred(), 1, "the first has answered a run that had begun before");
+    }
+    // The second endpoint fails as well, and the third: the switch is undone.
+    let mut last = run(TWO_ROUNDS, Limits::default(), &known);
+    for preferred in [2, 0] {
+        next_batch(&mut last);
+        assert_eq!(fail(&mut last, &mut known), preferred);
+    }
     answer(&mut early);
     known.merge(&early.update());
     assert_eq!(known.preferred(), 0, "the first run tells of its switch once");

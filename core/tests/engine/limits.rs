@@ -7,8 +7,8 @@ use registry_core::{
     registry::error_code::Code,
 };
 
-use crate::common::{host::finish, prelude::*, scan_query};
-use crate::{LIST, ONE_ROUND, node, run};
+use crate::common::{host::finish, prelude::*, run, scan_query};
+use crate::{LIST, ONE_ROUND, node};
 
 fn too_heavy(function: &'static str) -> Error {
     Error::Query(QueryError::TooHeavy { function })
@@ -25,27 +25,45 @@ fn a_reply_that_is_too_large_is_asked_for_in_halves() {
     assert!(matches!(error, Error::Query(QueryError::TooHeavy { .. })), "{error:?}");
 }
 
-#[test]
-fn a_time_out_of_a_large_batch_halves_it_and_counts_against_no_endpoint() {
-    let mut node = node(3_000);
-    node.quirks.gas_for_calls = Some(60);
-    let mut known = Endpoints::new(2, Some(CHAIN_ID));
-    let mut run = Run::new(scan_query(), CANONICAL_ADDRESS, Limits::default()).over(known.clone());
-    let (mut sizes, mut time_outs) = (Vec::new(), 0);
-    let scan = finish(&mut run, |batch| {
+/// Asks the first of two endpoints, which stays the preferred one.
+fn ask_first<Q: Query>(
+    query: Q,
+    post: impl FnMut(&Batch) -> Result<(u16, Vec<u8>), Failure>,
+) -> Result<Q::Output, Q::Error> {
+    let (mut known, mut post) = (Endpoints::new(2, Some(CHAIN_ID)), post);
+    let mut run = Run::new(query, CANONICAL_ADDRESS, Limits::default()).over(known.clone());
+    let answer = finish(&mut run, |batch| {
         assert_eq!(batch.endpoint, 0, "no other endpoint was asked");
+        post(batch)
+    });
+    known.merge(&run.update());
+    assert_eq!(known.preferred(), 0);
+    answer
+}
+
+#[test]
+fn time_outs_of_large_batches_and_gas_that_runs_out_count_against_no_endpoint() {
+    let mut large = node(3_000);
+    large.quirks.gas_for_calls = Some(60);
+    let (mut sizes, mut time_outs) = (Vec::new(), 0);
+    let scan = ask_first(scan_query(), |batch| {
         let requests = batch.body.matches("\"method\"").count();
         sizes.push(requests);
         if requests > 30 {
             time_outs += 1;
             return Err(Failure::TimedOut);
         }
-        Ok(node.post(batch))
+        Ok(large.post(batch))
     });
     assert_eq!(scan.unwrap().size_bytes() / 80 / 3_000, 1);
-    assert!(time_outs > 0 && sizes.len() > 3, "{sizes:?}");
-    known.merge(&run.update());
-    assert_eq!(known.preferred(), 0);
+    assert!(time_outs > 0 && sizes.len() > 3, "it is halved: {sizes:?}");
+    for batch_limit in [None, Some(1)] {
+        let mut node = node(3);
+        node.quirks.batch_limit = batch_limit;
+        node.quirks.heavy = vec![attestationGracePeriodCall {}.abi_encode()];
+        let answer = ask_first(question("/api/v1/agent/1"), |batch| Ok(node.post(batch)));
+        assert_eq!(answer, Err(too_heavy("attestationGracePeriod()")));
+    }
 }
 
 #[test]
@@ -105,22 +123,4 @@ fn a_call_beyond_the_nodes_gas_is_named_and_not_taken_for_another_answer() {
         assert!(!ids_in(&answer[list]).contains(&3), "{answer}");
     }
     assert_eq!(node.ask("/api/v1/agents").unwrap()["total"], 3);
-}
-
-#[test]
-fn gas_that_runs_out_does_not_count_against_the_endpoint() {
-    for batch_limit in [None, Some(1)] {
-        let mut node = node(3);
-        node.quirks.batch_limit = batch_limit;
-        node.quirks.heavy = vec![attestationGracePeriodCall {}.abi_encode()];
-        let mut known = Endpoints::new(2, Some(CHAIN_ID));
-        let mut run = run("/api/v1/agent/1").over(known.clone());
-        let answer = finish(&mut run, |batch| {
-            assert_eq!(batch.endpoint, 0, "no other endpoint was asked");
-            Ok(node.post(batch))
-        });
-        assert_eq!(answer, Err(too_heavy("attestationGracePeriod()")));
-        known.merge(&run.update());
-        assert_eq!(known.preferred(), 0);
-    }
 }

@@ -1,10 +1,7 @@
 //! How a run asks: round trips, one block for all reads, and what it makes of nodes that misbehave.
 //!
-//! 1. Each question takes the documented number of round trips, and what it reads is of one block.
-//! 2. No quirk of a node changes an answer ([`limits`]: what is too much for a node is asked for in pieces).
-//! 3. A run fails over between endpoints ([`endpoints`]).
-//! 4. Verdicts at a block, with a past, many at once ([`verdicts`]).
-//! 5. On the real contracts every answer is a plain model's ([`evm`]).
+//! [`limits`]: what is too much for a node. [`endpoints`]: failover. [`verdicts`]: at a block, with a past, many at
+//! once. [`evm`]: the real contracts against a plain model.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // tests may fail
 
 #[path = "../common/mod.rs"]
@@ -18,7 +15,7 @@ use std::collections::BTreeMap;
 
 use alloy_sol_types::SolCall;
 use common::prelude::*;
-use common::{Fault, Undeployed, host, pinned, random::cases, record, report, scan_query};
+use common::{Fault, Undeployed, host, pinned, random::cases, record, report, run, scan_query};
 use proptest::prelude::*;
 use registry_core::{eth::abi::IAgentRegistry::getAgentCall, registry::agent::Agent};
 use serde_json::value::RawValue;
@@ -53,10 +50,6 @@ fn all() -> impl Iterator<Item = &'static str> {
     ONE_ROUND.into_iter().chain(TWO_ROUNDS)
 }
 
-fn run(target: &str) -> Run<Question> {
-    Run::new(question(target), CANONICAL_ADDRESS, Limits::default())
-}
-
 #[test]
 fn round_trips_are_as_few_as_documented() {
     for (targets, expected) in [(ONE_ROUND.as_slice(), 1), (TWO_ROUNDS.as_slice(), 2)] {
@@ -68,8 +61,11 @@ fn round_trips_are_as_few_as_documented() {
     }
     let agents = (1..=12).map(|id| record(id, id - 1)).collect();
     let mut node = Node::new(PlainRegistry { agents, ..PlainRegistry::default() });
-    node.ask("/api/v1/agent/1/lineage").unwrap();
-    assert_eq!(node.round_trips(), 12, "one for each level of a lineage");
+    for (target, levels) in [("/api/v1/agent/1/lineage", 12), ("/api/v1/agent/4/ancestors", 4)] {
+        node.log.clear();
+        node.ask(target).unwrap();
+        assert_eq!(node.round_trips(), levels, "{target}");
+    }
     let mut node = crate::node(10_000);
     node.quirks.gas_for_calls = Some(2_200);
     for target in &TWO_ROUNDS[..4] {
@@ -159,7 +155,7 @@ fn a_node_without_state_overrides_is_asked_another_way_and_remembered() {
 fn one_scan_answers_all_questions_about_the_whole_registry() {
     let mut node = node(30);
     node.registry.reports = (1..=9).map(|id| report(id, id)).collect();
-    let scan = drive(Run::new(scan_query(), CANONICAL_ADDRESS, Limits::default()), |batch| node.post(batch));
+    let scan = node.run(scan_query());
     for target in &TWO_ROUNDS[..4] {
         let now = Timestamp::from_seconds(NOW);
         let document = scan.as_ref().unwrap().document(&Route::parse(target).unwrap(), now).unwrap();
@@ -179,17 +175,6 @@ fn a_registry_without_a_grace_period_has_seven_days() {
 }
 
 #[test]
-fn a_busy_node_is_asked_again_a_little_later_and_not_forever() {
-    for (busy, millis) in [(1, 20 + 100), (2, 30 + 100 + 400)] {
-        let mut host = host::Host::new([host::with_faults(vec![Fault::Status(429); busy])]);
-        host.ask("/api/v1/stats").unwrap();
-        assert_eq!((host.took, host.posts()), (millis, vec![busy as u32 + 1]));
-    }
-    let mut host = host::Host::new([host::with_faults(vec![Fault::Status(429); 3])]);
-    assert_eq!(host.ask("/api/v1/stats"), Err(RunError::Http(429)));
-}
-
-#[test]
 fn without_multicall3_or_registry_the_error_names_the_address() {
     let mut run = run("/api/v1/stats");
     assert!(matches!(run.step(), Ok(Step::Send(_))));
@@ -198,8 +183,7 @@ fn without_multicall3_or_registry_the_error_names_the_address() {
 
     let elsewhere = Question { registry: Address::ZERO, ..question("/api/v1/stats") };
     let mut node = node(0);
-    let run = Run::new(elsewhere, CANONICAL_ADDRESS, Limits::default());
-    let error = drive(run, |batch| node.post(batch)).unwrap_err();
+    let error = node.run(elsewhere).unwrap_err();
     assert_eq!(error, RunError::NoContract(Address::ZERO).into());
 }
 

@@ -3,10 +3,10 @@
 use registry_core::{
     api::{route::FINAL_SECONDS, scan::Scan},
     eth::as_of::BlockId,
-    registry::{agent::Agent, error_code::Code},
+    registry::error_code::Code,
 };
 
-use crate::common::{GRACE, host::read, pinned, prelude::*, record};
+use crate::common::{host::read, pinned, prelude::*, record};
 
 fn wallet(id: u64) -> Address {
     record(id, 0).agentWallet
@@ -21,13 +21,6 @@ fn registered_again() -> Node {
     let again = AgentRecord { agentWallet: wallet(2), ..record(3, 1) };
     let agents = vec![record(1, 0), ended(2, 2, 2), again];
     Node::new(PlainRegistry { agents, ..PlainRegistry::with_agents(0) })
-}
-
-/// The scan of a node's registry.
-fn scan(node: &Node) -> Option<Scan> {
-    let agents = node.registry.agents.iter().cloned().map(|record| Agent::try_from(record).unwrap());
-    let agents: Vec<Agent> = agents.collect();
-    Some(Scan::of_agents(REGISTRY, "http://node".into(), U256::from(GRACE), &agents, []))
 }
 
 fn ask(node: &mut Node, target: &str, scan: Option<&Scan>) -> Value {
@@ -55,7 +48,7 @@ fn has(answer: &Value, expected: &Value) {
 #[test]
 fn a_cached_scan_gives_the_past_and_costs_nothing() {
     let mut node = registered_again();
-    let scan = scan(&node);
+    let scan = Some(node.registry.scan());
     let answer = ask(&mut node, &kya(2), scan.as_ref());
     let registered_at = Timestamp::from_seconds(NOW - 1_000).to_string();
     let former = json!([{"agentId": 2, "status": "Revoked", "registeredAt": registered_at}]);
@@ -79,7 +72,7 @@ fn a_cached_scan_gives_the_past_and_costs_nothing() {
 fn a_wallet_was_never_registered_or_formerly_or_that_is_unknown() {
     let mut node = registered_again();
     node.registry.agents[2].status = 3;
-    let scan = scan(&node);
+    let scan = Some(node.registry.scan());
     let expected = json!({
         "/registration": "former", "/decision": "deny",
         "/reasons": ["NOT_REGISTERED", "FORMER_AGENT_REVOKED", "FORMER_AGENT_TERMINATED"],
@@ -98,7 +91,7 @@ fn a_wallet_was_never_registered_or_formerly_or_that_is_unknown() {
 #[test]
 fn a_scan_that_no_longer_holds_makes_no_clean_record() {
     let mut node = registered_again();
-    let scan = scan(&node);
+    let scan = Some(node.registry.scan());
     let outdated = json!({"/registration": "unknown", "/unknownBecause": "SCAN_OUTDATED"});
     // Agent 3 has ended since; then another has been added.
     node.registry.agents[2].status = 3;
@@ -119,7 +112,7 @@ fn a_scan_that_no_longer_holds_makes_no_clean_record() {
 #[test]
 fn a_node_that_is_behind_the_scan_or_far_ahead_of_it_causes_no_walk() {
     let mut node = registered_again();
-    let (scan, all) = (scan(&node), node.registry.agents.clone());
+    let (scan, all) = (Some(node.registry.scan()), node.registry.agents.clone());
     let added = (4..=1_100).map(|id| record(id, 0));
     for agents in [all[..2].to_vec(), all.into_iter().chain(added).collect()] {
         node.registry.agents = agents;
@@ -225,17 +218,4 @@ fn what_is_no_wallet_is_reported_in_its_place() {
     node.log.clear();
     assert_eq!(post(&mut node, r#"{"wallets": ["me", ""]}"#)["total"], 2);
     assert_eq!(node.round_trips(), 0, "a list without a wallet asks the chain nothing");
-}
-
-#[test]
-fn ancestors_are_read_up_to_the_root() {
-    let mut node = Node::new(PlainRegistry::with_agents(0));
-    node.registry.agents = (1..=4).map(|id| record(id, id - 1)).collect();
-    node.registry.agents[0].status = 1;
-    let answer = ask(&mut node, "/api/v1/agent/4/ancestors", None);
-    assert_eq!(ids_in(&answer["ancestors"]), [3, 2, 1]);
-    let person = Address::repeat_byte(2).to_string();
-    has(&answer["ancestors"][2], &json!({"/status": "Suspended", "/haftungsperson": person}));
-    assert_eq!(node.round_trips(), 4);
-    assert!(matches!(node.ask("/api/v1/agent/9/ancestors"), Err(Error::Query(QueryError::AgentNotFound(_)))));
 }

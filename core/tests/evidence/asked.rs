@@ -13,10 +13,6 @@ use crate::common::{Mined, host::finish, number_of, prelude::*};
 /// What is wrong with a node: the outcomes of so many requests of a method.
 type Wrong = (&'static str, u32, Result<Value, Value>);
 
-fn once(method: &'static str, outcome: Result<Value, Value>) -> Option<Wrong> {
-    Some((method, 1, outcome))
-}
-
 fn always(method: &'static str, outcome: Result<Value, Value>) -> Option<Wrong> {
     Some((method, u32::MAX, outcome))
 }
@@ -90,7 +86,7 @@ fn what_a_node_gets_wrong_once_is_asked_again_and_the_evidence_is_right() {
         ("eth_getProof", failure(-32602, no_hashes)),
         ("eth_getProof", failure(-32600, "batch too large")),
     ] {
-        let document = ask(&recorded, once(method, result.clone()), 1);
+        let document = ask(&recorded, Some((method, 1, result.clone())), 1);
         let document = document.unwrap_or_else(|error| panic!("{method}, {result:?}: {error}"));
         assert!(evidence::verify(&document, &recorded.expected()).is_ok(), "{method}, {result:?}");
     }

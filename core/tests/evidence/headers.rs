@@ -6,24 +6,12 @@ use serde_json::json;
 
 use crate::Recorded;
 
-/// RLP of a string.
-fn string(bytes: &[u8]) -> Vec<u8> {
-    match bytes {
-        [byte] if *byte < 0x80 => vec![*byte],
-        short if short.len() < 56 => [&[0x80 + short.len() as u8], short].concat(),
-        long => {
-            let length = long.len().to_be_bytes();
-            let length: Vec<u8> = length.into_iter().skip_while(|byte| *byte == 0).collect();
-            [&[0xb7 + length.len() as u8], length.as_slice(), long].concat()
-        }
-    }
-}
-
-/// RLP of a list of more than 255 bytes.
+/// RLP of a list of strings.
 fn list(fields: &[Vec<u8>]) -> Vec<u8> {
-    let payload: Vec<u8> = fields.iter().flat_map(|field| string(field)).collect();
-    let [high, low] = u16::try_from(payload.len()).unwrap().to_be_bytes();
-    [vec![0xf9, high, low], payload].concat()
+    let mut rlp = Vec::new();
+    let fields: Vec<&[u8]> = fields.iter().map(Vec::as_slice).collect();
+    alloy_rlp::encode_list::<_, [u8]>(&fields, &mut rlp);
+    rlp
 }
 
 /// The 21 fields of a header of Base since its Isthmus fork: those of Ethereum's Prague, with the message
@@ -63,10 +51,7 @@ fn an_op_stack_header_and_one_with_fields_of_tomorrow_are_hashed_whole() {
         let header = BlockHeader::decode(&rlp).unwrap();
         assert_eq!(header.hash, keccak256(&rlp));
         assert_eq!((header.number, header.timestamp), (25_000_000, 0x6925_a000));
-        assert_eq!(
-            (header.parent_hash, header.state_root),
-            (B256::repeat_byte(0xaa), B256::repeat_byte(0xbb))
-        );
+        assert_eq!([header.parent_hash, header.state_root], [0xaa, 0xbb].map(B256::repeat_byte));
     }
 }
 

@@ -82,51 +82,45 @@ fn what_is_no_body_gets_the_documented_error() {
 fn each_wrong_field_is_named_with_its_rule() {
     let fields = ["from", "to", "value", "gas", "nonce", "deadline", "data"];
     for name in fields {
-        for missing in [true, false] {
-            let mut body = good();
-            let request = body["request"].as_object_mut().unwrap();
-            if missing {
-                request.remove(name);
-            } else {
-                request.insert(name.into(), Value::Null);
-            }
+        let [mut absent, mut null] = [good(), good()];
+        absent["request"].as_object_mut().unwrap().remove(name);
+        null["request"][name] = Value::Null;
+        for body in [absent, null] {
             assert_eq!(parse(&body).unwrap_err().to_string(), format!("Invalid request.{name}: missing"));
         }
     }
 
     let too_large = |bits| Problem::TooLarge { bits };
     let (shape, checksum) = (Problem::Address(AddressError::Shape), Problem::Address(AddressError::Checksum));
-    let cases: [(&str, Value, Problem); 22] = [
-        ("from", json!(5), Problem::NotAString),
-        ("from", json!("D9d5aF831afD4Df6ce4d6f8063cBDf32Cb9A17a0"), shape),
-        ("from", json!("0xD9d5aF831afD4Df6ce4d6f8063cBDf32Cb9A17"), shape),
-        ("from", json!("0xd9d5aF831afD4Df6ce4d6f8063cBDf32Cb9A17a0"), checksum),
-        ("to", json!("agent.eth"), shape),
-        ("to", json!("0xzz"), shape),
-        ("value", json!(1.5), Problem::NotWhole),
-        ("value", json!(-1), Problem::Negative),
-        ("value", json!("one"), Problem::NotANumber),
-        ("gas", json!({"type": "BigNumber"}), Problem::NotANumber),
-        ("gas", json!("0x"), Problem::NotANumber),
-        ("gas", json!(format!("0x1{}", "0".repeat(64))), too_large(256)),
-        ("nonce", json!(true), Problem::NotANumber),
-        ("nonce", json!("9".repeat(1000)), too_large(256)),
-        ("deadline", json!(281_474_976_710_656_u64), too_large(48)),
-        ("deadline", json!("0x1000000000000"), too_large(48)),
-        ("deadline", json!("9".repeat(100)), too_large(48)),
-        ("data", json!("0xabc"), Problem::OddHex),
-        ("data", json!("abcd"), Problem::NotHex),
-        ("data", json!("0xgg"), Problem::NotHex),
-        ("data", json!([1, 2]), Problem::NotAString),
-        ("data", json!(""), Problem::NotHex),
-    ];
-    for (name, value, problem) in cases {
-        let mut body = good();
-        body["request"][name] = value.clone();
-        let Err(ParseError::Field { field, problem: found }) = parse(&body) else {
-            panic!("{name} = {value} was accepted");
-        };
-        assert_eq!((field, found), (format!("request.{name}").as_str(), problem), "{name} = {value}");
+    let (long, beyond) = ("9".repeat(1_000), format!("0x1{}", "0".repeat(64)));
+    let short = "0xD9d5aF831afD4Df6ce4d6f8063cBDf32Cb9A17";
+    let typo = "0xd9d5aF831afD4Df6ce4d6f8063cBDf32Cb9A17a0";
+    for (name, problem, values) in [
+        ("from", Problem::NotAString, json!([5])),
+        ("from", shape, json!([short, &format!("{short}a0")[2..]])),
+        ("from", checksum, json!([typo])),
+        ("to", shape, json!(["agent.eth", "0xzz"])),
+        ("value", Problem::NotWhole, json!([1.5])),
+        ("value", Problem::Negative, json!([-1])),
+        ("value", Problem::NotANumber, json!(["one"])),
+        ("gas", Problem::NotANumber, json!([{"type": "BigNumber"}, "0x"])),
+        ("gas", too_large(256), json!([beyond])),
+        ("nonce", Problem::NotANumber, json!([true])),
+        ("nonce", too_large(256), json!([long])),
+        ("deadline", too_large(48), json!([281_474_976_710_656_u64, "0x1000000000000", long])),
+        ("data", Problem::OddHex, json!(["0xabc"])),
+        ("data", Problem::NotHex, json!(["abcd", "0xgg", ""])),
+        ("data", Problem::NotAString, json!([[1, 2]])),
+    ] {
+        for value in values.as_array().unwrap() {
+            let mut body = good();
+            body["request"][name] = value.clone();
+            let field = ["request", name].join(".");
+            let Err(ParseError::Field { field: found, problem: why }) = parse(&body) else {
+                panic!("{name} = {value} was accepted");
+            };
+            assert_eq!((found, why), (&*field, problem), "{name} = {value}");
+        }
     }
     let mut body = good();
     body["request"]["deadline"] = json!(281_474_976_710_655_u64);

@@ -1,9 +1,5 @@
-//! Forward requests, their domain and their rules.
-//!
-//! 1. Golden vectors: domain separator, digest, signature and signer, made by another implementation; and
-//!    what a strict verifier must refuse about each.
-//! 2. Every malformed body is blamed on the right field ([`bodies`]).
-//! 3. Of domain, rules and calls each wrong field is named with its rule ([`fields`]).
+//! Forward requests, their domain and their rules: golden vectors of another implementation, and what a strict
+//! verifier refuses about each. [`bodies`], [`fields`]: what is malformed is blamed on the right field.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)] // tests may fail
 
 mod bodies;
@@ -24,7 +20,6 @@ struct Vector {
     domain: Eip712Domain,
     separator: B256,
     digest: B256,
-    json: Value,
     signed: SignedRequest,
 }
 
@@ -43,7 +38,6 @@ fn vectors() -> Vec<Vector> {
                 separator: vector["domainSeparator"].as_str().unwrap().parse().unwrap(),
                 digest: vector["digest"].as_str().unwrap().parse().unwrap(),
                 signed: SignedRequest::from_json(body.to_string().as_bytes()).unwrap(),
-                json: body,
             }
         })
         .collect()
@@ -64,39 +58,28 @@ fn separator_digest_and_signer_match_the_vectors() {
 }
 
 #[test]
-fn the_malleable_twin_is_refused() {
-    for vector in vectors() {
-        let mut twin = vector.signed.signature.to_vec();
-        let s = GROUP_ORDER - U256::from_be_slice(&twin[32..64]);
-        twin[32..64].copy_from_slice(&s.to_be_bytes::<32>());
-        twin[64] = 27 + 28 - twin[64];
-        let twin = with_signature(&vector.signed, twin);
-        assert_eq!(twin.authenticate(&vector.domain), Err(SignatureError::Malleable));
-    }
-}
-
-#[test]
-fn only_65_bytes_with_v_27_or_28_are_a_signature() {
+fn only_65_bytes_with_v_27_or_28_and_the_lower_s_are_a_signature() {
     for vector in vectors() {
         let bytes = vector.signed.signature.to_vec();
+        let refused = |signature: Vec<u8>| {
+            with_signature(&vector.signed, signature).authenticate(&vector.domain).unwrap_err()
+        };
         for length in [0, 1, 64, 66, 130] {
             let mut wrong = bytes.clone();
             wrong.resize(length, 27);
-            let wrong = with_signature(&vector.signed, wrong);
-            assert_eq!(wrong.authenticate(&vector.domain), Err(SignatureError::Length(length)));
+            assert_eq!(refused(wrong), SignatureError::Length(length));
         }
+        let with_v = |v| [&bytes[..64], &[v]].concat();
         for v in (0..=255_u8).filter(|v| !matches!(v, 27 | 28)) {
-            let mut wrong = bytes.clone();
-            wrong[64] = v;
-            let wrong = with_signature(&vector.signed, wrong);
-            assert_eq!(wrong.authenticate(&vector.domain), Err(SignatureError::RecoveryId(v)));
+            assert_eq!(refused(with_v(v)), SignatureError::RecoveryId(v));
         }
-        let mut other = bytes.clone();
-        other[64] = 27 + 28 - other[64];
-        assert!(with_signature(&vector.signed, other).authenticate(&vector.domain).is_err());
-        let zero_r = [vec![0; 32], bytes[32..].to_vec()].concat();
-        let zero_r = with_signature(&vector.signed, zero_r);
-        assert_eq!(zero_r.authenticate(&vector.domain), Err(SignatureError::Unrecoverable));
+        let other = 27 + 28 - bytes[64];
+        refused(with_v(other));
+        let s = GROUP_ORDER - U256::from_be_slice(&bytes[32..64]);
+        let twin = [&bytes[..32], &s.to_be_bytes::<32>(), &[other]].concat();
+        assert_eq!(refused(twin), SignatureError::Malleable);
+        let zero_r = [&[0; 32], &bytes[32..]].concat();
+        assert_eq!(refused(zero_r), SignatureError::Unrecoverable);
     }
 }
 
@@ -116,10 +99,10 @@ fn a_changed_field_or_domain_is_another_signer() {
             change(&mut signed.request);
             assert!(matches!(signed.authenticate(&vector.domain), Err(SignatureError::OtherSigner(_))));
         }
-        let other_chain = domain(vector.chain_id + 1, vector.forwarder);
-        assert!(vector.signed.authenticate(&other_chain).is_err());
-        let other_forwarder = domain(vector.chain_id, Address::repeat_byte(9));
-        assert!(vector.signed.authenticate(&other_forwarder).is_err());
+        let (chain, forwarder) = (vector.chain_id, vector.forwarder);
+        for other in [domain(chain + 1, forwarder), domain(chain, Address::repeat_byte(9))] {
+            assert!(vector.signed.authenticate(&other).is_err());
+        }
     }
 }
 
@@ -130,12 +113,11 @@ fn the_rules_refuse_in_the_documented_order() {
         let rules = Rules { registry: request.to, max_gas: request.gas.to() };
         let deadline = request.deadline.to::<u64>();
 
-        if request.value.is_zero() {
-            assert_eq!(rules.check(&vector.signed, right, deadline), Ok(()));
-        } else {
+        if !request.value.is_zero() {
             assert_eq!(rules.check(&vector.signed, right, deadline), Err(Refusal::Value));
             continue;
         }
+        assert_eq!(rules.check(&vector.signed, right, deadline), Ok(()));
         let elsewhere = Rules { registry: vector.forwarder, ..rules.clone() };
         assert_eq!(elsewhere.check(&vector.signed, right, deadline), Err(Refusal::Target));
 
@@ -151,6 +133,5 @@ fn the_rules_refuse_in_the_documented_order() {
         let refusal = rules.check(&forged, right, deadline).unwrap_err();
         assert_eq!(refusal.status(), 401);
         assert_eq!(refusal.to_string(), "Invalid signature or nonce mismatch");
-        assert_eq!(vector.json["request"]["value"], "0");
     }
 }

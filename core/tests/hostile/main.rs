@@ -1,12 +1,7 @@
 //! Bytes by which a node, or the author of a document, tries to end its reader.
 //!
-//! 1. No reply of 1 MB makes the core hold more than 16 MB or send more than 8 MB, whichever place decodes
-//!    it: offsets that refer to the same bytes thousands of times, and lists of the shortest elements
-//!    ([`places`], [`shapes`]).
-//! 2. A thousand of them, one after the other, raise the process's resident memory by less than 64 MB.
-//! 3. No storage proof of 1 MB makes the maker of evidence hold more than 16 MB.
-//! 4. The largest registry and the largest cache fit into their memory ([`memory`]).
-//! 5. No changed reply, return value, relay body, shard or manifest panics ([`mutations`], [`snapshots`]).
+//! [`places`], [`shapes`]: replies of 1 MB at each place that decodes them. [`memory`]: what honest answers cost.
+//! [`mutations`], [`snapshots`]: no changed input panics.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
 
 #[path = "../common/mod.rs"]
@@ -19,9 +14,9 @@ mod snapshots;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use common::prelude::*;
+use common::recorded::Recorded;
 use peak_alloc::PeakAlloc;
-use registry_core::evidence::{self, Layout, Material};
+use registry_core::evidence;
 use shapes::MB;
 
 #[global_allocator]
@@ -84,24 +79,11 @@ fn no_hostile_reply_of_a_megabyte_is_unrolled_at_any_place() {
 #[test]
 fn no_hostile_proof_of_a_megabyte_is_unrolled() {
     let _turn = turn();
-    let recorded: Value = serde_json::from_str(include_str!("../vectors/evidence/provision.json")).unwrap();
-    let slots = recorded["proof"]["storageProof"].as_array().unwrap().iter();
-    let slots: Vec<B256> = slots.map(|slot| slot["key"].as_str().unwrap().parse().unwrap()).collect();
-    let address = |name: &str| recorded[name].as_str().unwrap().parse::<Address>().unwrap();
-    let code = format!("\"{}\"", include_str!("../vectors/evidence/registry_code.hex").trim());
-    let block = recorded["block"].to_string();
-    for (name, proof) in shapes::proofs(&recorded["proof"]) {
+    let recorded = Recorded::load("provision");
+    let block = recorded.block.to_string();
+    for (name, proof) in shapes::proofs(&recorded.proof) {
         let ((), held) = peak(|| {
-            let material = Material {
-                wallet: address("wallet"),
-                registry: address("registry"),
-                chain_id: recorded["chainId"].as_u64().unwrap(),
-                layout: Layout::AGENT_REGISTRY,
-                slots: &slots,
-                block: &block,
-                proof: &proof,
-                code: &code,
-            };
+            let material = recorded.material(&block, &proof);
             let _ = material.needed_slots();
             assert!(evidence::make(&material).is_err(), "{name}");
         });

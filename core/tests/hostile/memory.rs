@@ -1,8 +1,4 @@
-//! Memory that honest answers cost.
-//!
-//! 1. The largest registry that is answered for fits into 64 MiB, with the largest answer about it.
-//! 2. A larger one is refused after one round trip.
-//! 3. A cache takes no more memory than its capacity, however long the keys are that clients choose.
+//! Memory that honest answers cost: of the largest registry, and of a full cache.
 
 use registry_core::{
     chain::MAX_AGENTS,

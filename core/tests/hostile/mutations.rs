@@ -15,7 +15,7 @@ use registry_core::{
 };
 
 use crate::{
-    common::{prelude::*, random::Mutator, random::Random, random::setting, report},
+    common::{prelude::*, random::Mutator, random::Random, random::setting, report, run},
     turn,
 };
 
@@ -29,10 +29,6 @@ const TARGETS: [&str; 8] = [
     "/api/v1/stats/detailed",
     "/api/v1/kya/0x0000000000000000000000000000000000000001",
 ];
-
-fn run(target: &str) -> Run<Question> {
-    Run::new(question(target), CANONICAL_ADDRESS, Limits::default())
-}
 
 fn vectors(text: &str) -> Vec<Value> {
     serde_json::from_str(text).unwrap()

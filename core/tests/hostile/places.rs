@@ -5,18 +5,17 @@ use std::cell::RefCell;
 use alloy_primitives::keccak256;
 use registry_core::{
     api::route::KYA_BODY_MAX,
-    index::{Config, HistoryQuery, State, Work},
+    index::{Config, HistoryQuery, State},
     registry::{agent::AgentId, kya::WalletInput},
 };
 
 use crate::common::{
-    Mined, Undeployed, database::Database, database::config, prelude::*, proofs, record, requests,
+    Mined, Undeployed, database::Database, database::config, database::upkeep, host::finish, prelude::*,
+    proofs, record, requests,
 };
 
 /// Batches after which a place is left: a reader that asks again and again has been tried enough.
 const BATCHES: usize = 12;
-
-type Post<'a> = &'a mut dyn FnMut(&Batch) -> Option<Vec<u8>>;
 
 /// A reader of a node.
 pub(crate) struct Place {
@@ -71,36 +70,33 @@ impl Place {
         let mut batches = 0;
         self.post(|batch, node| {
             batches += 1;
-            if (at + 1..=at + 2).contains(&batches) {
-                hostile.as_bytes().to_vec()
-            } else {
-                node.post(batch).1
-            }
+            let is_hostile = (at + 1..=at + 2).contains(&batches);
+            if is_hostile { hostile.as_bytes().to_vec() } else { node.post(batch).1 }
         })
     }
 
     fn post(&self, mut answer: impl FnMut(&Batch, &mut Node) -> Vec<u8>) -> usize {
         let (mut node, mut batches) = (self.node.clone(), 0);
-        let post: Post<'_> = &mut |batch| {
+        let reply = |batch: &Batch| {
             batches += 1;
-            (batches <= BATCHES).then(|| answer(batch, &mut node))
+            if batches > BATCHES { Err(Failure::Unreachable) } else { Ok((200, answer(batch, &mut node))) }
         };
         match &self.reads {
             Reads::Question(route) => {
                 let asked = Question { route: route.clone(), ..question("/health") };
-                return match finish(Run::new(asked, CANONICAL_ADDRESS, Limits::default()), post) {
-                    Some(Ok(document)) => document.body.len(),
-                    Some(Err(error)) => error.body().len(),
-                    None => 0,
+                let mut run = Run::new(asked, CANONICAL_ADDRESS, Limits::default());
+                return match finish(&mut run, reply) {
+                    Ok(document) => document.body.len(),
+                    Err(error) => error.body().len(),
                 };
             }
-            Reads::Fill => upkeep(&Database::new(), post),
-            Reads::Refresh => upkeep(&self.filled(), post),
+            Reads::Fill => drop(upkeep(&Database::new(), settings(), NOW, reply)),
+            Reads::Refresh => drop(upkeep(&self.filled(), settings(), NOW, reply)),
             Reads::History => {
                 let database = self.filled();
                 let (state, agent) = (State::load(&database).unwrap(), (AgentId::from(1), 50, None));
                 let query = HistoryQuery::new(&database, &state, REGISTRY, agent).unwrap();
-                finish(query.run(&settings(), Endpoints::new(1, None)), post);
+                let _ = finish(&mut query.run(&settings(), Endpoints::new(1, None)), reply);
             }
         }
         0
@@ -110,7 +106,7 @@ impl Place {
     fn filled(&self) -> Database {
         let (database, mut node) = (Database::new(), self.node.clone());
         node.block -= 1;
-        upkeep(&database, &mut |batch| Some(node.post(batch).1));
+        upkeep(&database, settings(), NOW, |batch| Ok(node.post(batch))).unwrap();
         database
     }
 }
@@ -144,31 +140,6 @@ pub(crate) fn all() -> Vec<Place> {
     places
 }
 
-/// The outcome, unless `post` ends it.
-fn finish<Q: Query>(mut run: Run<Q>, post: Post<'_>) -> Option<Result<Q::Output, Q::Error>> {
-    loop {
-        match run.step() {
-            Ok(Step::Send(batch)) => {
-                if let Err(error) = run.feed(Reply { status: 200, body: &post(&batch)? }) {
-                    return Some(Err(error));
-                }
-            }
-            Ok(Step::Done(output)) => return Some(Ok(output)),
-            Err(error) => return Some(Err(error)),
-        }
-    }
-}
-
 fn settings() -> Config {
     Config { proved: 1, layout: Some(proofs::layout()), ..config(REGISTRY, 10_000, 10) }
-}
-
-fn upkeep(database: &Database, post: Post<'_>) {
-    let mut work = Work::begin(database, None, settings(), Endpoints::new(1, None), NOW * 1_000).unwrap();
-    while let Ok(Step::Send(batch)) = work.step(database) {
-        let Some(body) = post(&batch) else { return };
-        if work.feed(Reply { status: 200, body: &body }).is_err() {
-            return;
-        }
-    }
 }

@@ -61,7 +61,7 @@ fn an_attestation_that_lapses_is_a_change_at_its_second() {
     index.refresh();
     assert_eq!(changes(&index, Since::Cursor(since)), [], "the last second of the grace period");
     // Two of them renew it; the index is refreshed an hour later.
-    index.mine_with_events(&[3, 4], |registry, _| {
+    index.mine(|registry, _| {
         registry.agents[2..4].iter_mut().for_each(|agent| agent.lastAttestation = attested + 6 * DAY);
     });
     index.now += 3_600;
@@ -116,16 +116,15 @@ fn a_lapse_that_was_renewed_before_a_refresh_is_reported_with_its_renewal() {
     let (mut index, since) = begun();
     let attested = index.newest().seconds;
     let renewed = attested + 8 * DAY;
-    let all: Vec<u64> = (1..=10).collect();
-    index.mine_with_events(&all, |registry, _| {
+    index.mine(|registry, _| {
         registry.agents.iter_mut().for_each(|agent| agent.lastAttestation = renewed);
     });
     index.now = renewed + 60;
     index.refresh();
     let reported = changes(&index, Since::Cursor(since));
     let of_six = reported.iter().filter(|change| change.agent_id.0 == 6);
-    let of_six: Vec<u64> = of_six.map(|change| change.time.seconds()).collect();
-    assert_eq!((reported.len(), of_six), (20, vec![attested + 7 * DAY + 1, renewed]));
+    assert!(of_six.map(|change| change.time.seconds()).eq([attested + 7 * DAY + 1, renewed]));
+    assert_eq!(reported.len(), 20);
 }
 
 #[test]

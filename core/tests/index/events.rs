@@ -6,7 +6,7 @@ use registry_core::index::{Basis, Phase};
 
 use crate::{
     Indexed,
-    common::{Logs, Proofs, number_of, record},
+    common::{Logs, Proofs, number_of},
 };
 
 #[test]
@@ -109,16 +109,6 @@ fn an_event_that_is_hidden_for_good_is_found_by_the_root_and_all_agents_are_read
         index.refresh();
         assert_eq!(index.node.round_trips(), 1, "back to events");
     }
-}
-
-#[test]
-fn a_registration_without_an_event_is_found_at_once() {
-    let mut index = Indexed::filled(5, 0);
-    index.node.quirks.proofs = Proofs::Unsupported;
-    index.mine_with_events(&[], |registry, _| registry.agents.push(record(6, 0)));
-    index.refresh();
-    assert_eq!((index.state().basis, index.state().unannounced), (Basis::Events, 1));
-    index.is_right();
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::{cell::RefCell, collections::BTreeMap};
 
 use registry_core::{
-    api::{document::Document, question::LateExcerpt, scan::Scan},
+    api::{document::Document, question::LateExcerpt},
     index::{Bounds, Config, Excerpt, Index, IndexError, Phase, State, Work},
     registry::agent::{Agent, AgentId, Fetched, Status},
     registry::changes::{ChangeList, Cursor, Since, Standing},
@@ -20,23 +20,19 @@ use crate::{
 
 pub(crate) const CHAIN: &str = "http://node";
 
-/// An index of a node's registry.
 pub(crate) struct Indexed {
     pub(crate) database: Database,
     pub(crate) endpoints: Endpoints,
     pub(crate) config: Config,
     pub(crate) node: Node,
-    /// The chain that the node is shown, and the chance by which it changes.
     pub(crate) history: History,
     pub(crate) random: Random,
     /// How the second endpoint of the same chain misbehaves, and how often a connection fails.
     pub(crate) second: Option<(Quirks, Failures)>,
-    /// What the host keeps of the last work.
     pub(crate) kept: Option<State>,
     pub(crate) reply_bytes: usize,
     /// Replies after which the next work dies.
     pub(crate) dies_after: Option<u64>,
-    /// The host's clock, unix seconds.
     pub(crate) now: u64,
     /// Standings as the changes list them, and how far they have been read.
     standings: Option<(Cursor, BTreeMap<u64, Standing>)>,
@@ -73,7 +69,6 @@ impl Indexed {
         index
     }
 
-    /// An index of the newest block.
     pub(crate) fn filled_with(history: History, sweep: u64) -> Self {
         let mut index = Self::new(history, 100_000, sweep);
         index.work().unwrap();
@@ -81,14 +76,12 @@ impl Indexed {
         index
     }
 
-    /// An index of a registry with so many agents.
     pub(crate) fn filled(agents: u64, sweep: u64) -> Self {
         let mut random = Random(7);
         let history = History::new(agents, &mut random);
         Self { random, ..Self::filled_with(history, sweep) }
     }
 
-    /// An index of this registry.
     pub(crate) fn of(registry: PlainRegistry) -> Self {
         Self::filled_with(History::of(2, registry), 200)
     }
@@ -97,7 +90,6 @@ impl Indexed {
         self.history.newest()
     }
 
-    /// The registry's agents at the newest block.
     pub(crate) fn agents(&self) -> Vec<AgentRecord> {
         self.newest().registry.agents.clone()
     }
@@ -107,7 +99,6 @@ impl Indexed {
         (self.node.block, self.node.chain) = (self.history.number(), self.history.blocks.clone());
     }
 
-    /// Works on the chain as it is now.
     pub(crate) fn refresh(&mut self) {
         self.show();
         self.work().unwrap();
@@ -136,17 +127,17 @@ impl Indexed {
 
     /// Mines a block in which so many agents are attested, from `first` on.
     pub(crate) fn attest(&mut self, first: u64, count: u64) {
-        let ids: Vec<u64> = (first..first + count).collect();
-        self.mine_with_events(&ids, |registry, seconds| attest(registry, &ids, seconds));
+        self.attest_silently(first, count);
+        self.history.edit(|mined| mined.events = (first..first + count).collect());
     }
 
     /// The same without an event.
     pub(crate) fn attest_silently(&mut self, first: u64, count: u64) {
-        let ids: Vec<u64> = (first..first + count).collect();
-        self.mine_with_events(&[], |registry, seconds| attest(registry, &ids, seconds));
+        self.mine_with_events(&[], |registry, seconds| {
+            (first..first + count).for_each(|id| registry.agents[id as usize - 1].lastAttestation = seconds);
+        });
     }
 
-    /// Mines a block without any change.
     pub(crate) fn idle(&mut self) {
         let Mined { seconds, registry, .. } = self.newest().clone();
         self.history.push(self.history.number() + 1, seconds + 20, (*registry).clone(), Vec::new());
@@ -156,7 +147,6 @@ impl Indexed {
         self.kept.clone().unwrap_or_else(|| State::load(&self.database).unwrap())
     }
 
-    /// Reads the index.
     pub(crate) fn read<T>(&self, read: impl FnOnce(Index<'_, Database>) -> T) -> T {
         read(Index::new(&self.database, &self.state(), REGISTRY, CHAIN))
     }
@@ -166,7 +156,6 @@ impl Indexed {
         self.read(|index| index.document(&route, Timestamp::from_seconds(now)))
     }
 
-    /// The answer to a path, with its links.
     pub(crate) fn ask(&self, target: &str, now: u64) -> (Value, Option<String>) {
         self.ask_within(target, now, Bounds::DEFAULT)
     }
@@ -179,6 +168,20 @@ impl Indexed {
         (read(document), links)
     }
 
+    /// A list's pages, each of which links to the next.
+    pub(crate) fn pages(&self, first: &str, now: u64, bounds: Bounds) -> Vec<Value> {
+        let (mut pages, mut target) = (Vec::new(), first.to_owned());
+        loop {
+            let (page, links) = self.ask_within(&target, now, bounds);
+            let next = page["next"].as_str().map(|cursor| format!("{first}&cursor={cursor}"));
+            pages.push(page);
+            let Some(next) = next else { return pages };
+            target = next;
+            let link = format!("<{}>; rel=\"next\"", Route::parse(&target).unwrap().canonical());
+            assert!(links.unwrap().ends_with(&link), "{target}");
+        }
+    }
+
     pub(crate) fn excerpt(&self, wallets: &[Address]) -> Excerpt {
         let excerpt = Excerpt::of(&self.database, &self.state(), wallets).unwrap();
         assert_eq!(Excerpt::decode(&excerpt.encode()).as_ref(), Some(&excerpt));
@@ -187,10 +190,8 @@ impl Indexed {
 
     /// The node's answer to a question, with what the index knows of its wallets.
     pub(crate) fn ask_node(&mut self, target: &str, excerpt: LateExcerpt) -> Document {
-        let asked = Question { excerpt: Some(excerpt), ..question(target) };
-        let node = &mut self.node;
-        node.log.clear();
-        drive(Run::new(asked, CANONICAL_ADDRESS, Limits::default()), |batch| node.post(batch)).unwrap()
+        self.node.log.clear();
+        self.node.run(Question { excerpt: Some(excerpt), ..question(target) }).unwrap()
     }
 
     /// One piece of work; false where it did not come to its end.
@@ -325,10 +326,9 @@ impl Indexed {
 
     /// Holds every answer against a scan of that registry.
     pub(crate) fn is_like(&self, registry: &PlainRegistry, now: u64) -> Result<(), String> {
-        let agents: Vec<Agent> =
-            registry.agents.iter().map(|agent| Agent::try_from(agent.clone()).unwrap()).collect();
-        let grace = U256::from(registry.grace_seconds.unwrap());
-        let scan = Scan::of_agents(REGISTRY, CHAIN.into(), grace, &agents, &registry.reports);
+        let scan = registry.scan();
+        let agents = registry.agents.iter().map(|agent| Agent::try_from(agent.clone()).unwrap());
+        let agents: Vec<Agent> = agents.collect();
         let read = |target: &str| -> Result<Value, String> {
             let expected =
                 scan.document(&Route::parse(target).unwrap(), Timestamp::from_seconds(now)).unwrap();
@@ -377,10 +377,6 @@ impl Indexed {
     }
 }
 
-fn attest(registry: &mut PlainRegistry, ids: &[u64], seconds: u64) {
-    ids.iter().for_each(|id| registry.agents[*id as usize - 1].lastAttestation = seconds);
-}
-
 /// The tree below an agent, from plain lists.
 fn tree(agents: &[Agent], root: u64) -> lineage::LineageNode {
     let member = |id: U256| {
@@ -390,8 +386,9 @@ fn tree(agents: &[Agent], root: u64) -> lineage::LineageNode {
         Member { agent: agent.into(), children: children.into() }
     };
     let fetch = |ids: &[U256]| {
-        let fetched = ids.iter().map(|id| Fetched::Found(Box::new(member(*id)))).collect();
-        Ok::<_, std::convert::Infallible>(fetched)
+        Ok::<_, std::convert::Infallible>(
+            ids.iter().map(|id| Fetched::Found(Box::new(member(*id)))).collect(),
+        )
     };
     let Ok(tree) = lineage::grow(member(U256::from(root)), fetch);
     tree

@@ -6,13 +6,10 @@ use std::collections::BTreeSet;
 use registry_core::index::Bounds;
 use serde_json::Map;
 
-use crate::{Indexed, common::prelude::*};
-
-pub(crate) const STATUSES: [&str; 4] = ["Active", "Suspended", "Revoked", "Terminated"];
-
-fn time(seconds: u64) -> String {
-    Timestamp::from_seconds(seconds).to_string()
-}
+use crate::{
+    Indexed,
+    common::{STATUSES, prelude::*, shown, time},
+};
 
 pub(crate) fn is_compliant(agent: &AgentRecord, grace: u64, now: u64) -> bool {
     agent.status == 0 && now.saturating_sub(agent.lastAttestation) <= grace
@@ -20,19 +17,11 @@ pub(crate) fn is_compliant(agent: &AgentRecord, grace: u64, now: u64) -> bool {
 
 /// An agent as lists show it.
 pub(crate) fn item(agent: &AgentRecord, grace: u64, now: u64) -> Value {
-    json!({
-        "agentId": agent.agentId.to::<u64>(),
-        "creator": agent.creator.to_checksum(None),
-        "haftungsperson": agent.haftungsperson.to_checksum(None),
-        "agentWallet": agent.agentWallet.to_checksum(None),
-        "operationalScope": agent.operationalScope,
-        "parentAgentId": agent.parentAgentId.to::<u64>(),
-        "generation": agent.generation.to::<u64>(),
-        "registeredAt": time(agent.registeredAt),
-        "lastAttestation": time(agent.lastAttestation),
-        "status": STATUSES[usize::from(agent.status)],
-        "isCompliant": is_compliant(agent, grace, now),
-    })
+    let members = "agentId creator haftungsperson agentWallet operationalScope parentAgentId generation \
+                   registeredAt lastAttestation status";
+    let mut item = shown(agent, members);
+    item["isCompliant"] = json!(is_compliant(agent, grace, now));
+    item
 }
 
 /// Holds the answer about every person against the registry; `now` is the time of the question.
@@ -41,56 +30,43 @@ pub(crate) fn is_like(index: &Indexed, registry: &PlainRegistry, now: u64) -> Re
     let mut persons: BTreeSet<Address> = registry.agents.iter().map(|agent| agent.haftungsperson).collect();
     persons.insert(Address::repeat_byte(0xee));
     for person in persons {
-        let of_person =
-            || registry.agents.iter().filter(|agent| agent.haftungsperson == person).collect::<Vec<_>>();
+        let of_person: Vec<&AgentRecord> =
+            registry.agents.iter().filter(|agent| agent.haftungsperson == person).collect();
         let with_status =
-            |status| of_person().into_iter().filter(|agent| usize::from(agent.status) == status).count();
-        let compliant =
-            || of_person().into_iter().filter(|agent| is_compliant(agent, grace, now)).collect::<Vec<_>>();
+            |status| of_person.iter().filter(|agent| usize::from(agent.status) == status).count();
         let statuses: Map<String, Value> =
             (0..4).map(|status| (STATUSES[status].into(), with_status(status).into())).collect();
-        let mut lapses = compliant();
+        let mut lapses = of_person.clone();
+        lapses.retain(|agent| is_compliant(agent, grace, now));
         lapses.sort_by_key(|agent| (agent.lastAttestation, agent.agentId));
-        let lapse = |agent: &AgentRecord| {
-            json!({
-                "agentId": agent.agentId.to::<u64>(),
-                "agentWallet": agent.agentWallet.to_checksum(None),
-                "compliantUntil": time(agent.lastAttestation + grace),
-            })
+        let lapse = |agent: &&AgentRecord| {
+            let mut lapse = shown(agent, "agentId agentWallet");
+            lapse["compliantUntil"] = json!(time(agent.lastAttestation + grace));
+            lapse
         };
         let block = index.state().as_of().unwrap();
         for limit in [3, 100] {
-            let expected: Vec<Value> = of_person().into_iter().map(|agent| item(agent, grace, now)).collect();
-            let mut path = Some(format!("/api/v1/liable/{person}?limit={limit}"));
-            for page in expected.chunks(limit).chain(expected.is_empty().then_some(&[][..])) {
-                let asked = path.take().ok_or("a page is missing")?;
-                let (found, links) = index.ask(&asked, now);
+            let items: Vec<Value> = of_person.iter().map(|agent| item(agent, grace, now)).collect();
+            let first = format!("/api/v1/liable/{person}?limit={limit}");
+            let pages = index.pages(&first, now, Bounds::DEFAULT);
+            if pages.len() != items.len().div_ceil(limit).max(1) {
+                return Err(format!("{first} has {} pages", pages.len()));
+            }
+            for (number, found) in pages.iter().enumerate() {
                 let mut document = json!({
-                    "haftungsperson": person.to_checksum(None),
-                    "total": expected.len(),
-                    "statusDistribution": statuses,
-                    "compliantCount": compliant().len(),
-                    "expiredCount": with_status(0) - compliant().len(),
-                    "nextLapses": lapses.iter().take(10).map(|agent| lapse(agent)).collect::<Vec<_>>(),
-                    "limit": limit,
-                    "data": page,
+                    "haftungsperson": person.to_checksum(None), "total": items.len(),
+                    "statusDistribution": statuses, "compliantCount": lapses.len(),
+                    "expiredCount": with_status(0) - lapses.len(),
+                    "nextLapses": lapses.iter().take(10).map(lapse).collect::<Vec<_>>(), "limit": limit,
+                    "data": items.chunks(limit).nth(number).unwrap_or_default(),
                     "asOf": { "blockNumber": block.number, "blockTimestamp": time(block.seconds) },
                 });
                 if let Some(next) = found.get("next") {
                     document["next"] = next.clone();
-                    path = Some(format!(
-                        "/api/v1/liable/{person}?limit={limit}&cursor={}",
-                        next.as_str().unwrap()
-                    ));
-                    let next = Route::parse(path.as_ref().unwrap()).unwrap().canonical();
-                    assert!(links.unwrap().ends_with(&format!(", <{next}>; rel=\"next\"")));
                 }
-                if found != document {
-                    return Err(format!("{asked}: {found}\nnot {document}"));
+                if *found != document {
+                    return Err(format!("{first}: {found}\nnot {document}"));
                 }
-            }
-            if let Some(path) = path {
-                return Err(format!("{path} goes on beyond the end"));
             }
         }
     }
@@ -114,26 +90,26 @@ fn a_page_of_a_persons_agents_stays_where_it_is_while_the_registry_grows() {
 #[test]
 fn answers_about_ten_thousand_agents_take_no_more_work_than_those_about_three_hundred() {
     let person = Address::repeat_byte(0x77);
-    let targets = [
-        format!("/api/v1/liable/{person}?limit=100&cursor=20"),
-        "/api/v1/agents?status=Active&limit=50".to_owned(),
-        "/api/v1/stats/detailed".to_owned(),
-        "/api/v1/agent/7/lineage".to_owned(),
-        "/api/v1/agents/compliance?limit=50".to_owned(),
-        "/api/v1/agents/compliance?limit=50&cursor=1700400000-0".to_owned(),
-        // Each of these is what a third of all agents are, at least, or all.
-        format!("/api/v1/agents?haftungsperson={person}&sort=-attestation&compliant=false"),
-        "/api/v1/agents?compliant=true&cursor=100".to_owned(),
-        "/api/v1/agents?sort=attestation&limit=50".to_owned(),
-        "/api/v1/agents?q=scope&page=2".to_owned(),
-        "/api/v1/agents?q=rights+carb&generation=0&sort=-id".to_owned(),
-        "/api/v1/agents?q=rights+carb&sort=attestation".to_owned(),
-        "/api/v1/agents?q=nobody&parent=0&status=Active".to_owned(),
-    ];
-    // Beside these the end of a list, of what a quarter of all agents are.
     let targets = |agents: u64| {
-        let end = format!("/api/v1/agents?status=Active&limit=50&page={}", agents / 200);
-        targets.iter().cloned().chain([end])
+        [
+            &format!("liable/{person}?limit=100&cursor=20"),
+            "agents?status=Active&limit=50",
+            "stats/detailed",
+            "agent/7/lineage",
+            "agents/compliance?limit=50",
+            "agents/compliance?limit=50&cursor=1700400000-0",
+            // Each of these is what a third of all agents are, at least, or all.
+            &format!("agents?haftungsperson={person}&sort=-attestation&compliant=false"),
+            "agents?compliant=true&cursor=100",
+            "agents?sort=attestation&limit=50",
+            "agents?q=scope&page=2",
+            "agents?q=rights+carb&generation=0&sort=-id",
+            "agents?q=rights+carb&sort=attestation",
+            "agents?q=nobody&parent=0&status=Active",
+            // The end of a list, of what a quarter of all agents are.
+            &format!("agents?status=Active&limit=50&page={}", agents / 200),
+        ]
+        .map(|path| format!("/api/v1/{path}"))
     };
     let bounds = Bounds { counted: 80, candidates: 80, searched: 40 };
     let work = |agents: u64| -> Vec<u64> {
@@ -148,15 +124,12 @@ fn answers_about_ten_thousand_agents_take_no_more_work_than_those_about_three_hu
             }
         }
         let index = Indexed::of(registry);
-        let steps = |target: String| {
-            index.database.steps.take();
-            index.ask_within(&target, 1_700_777_600, bounds);
-            index.database.steps.take().values().sum()
-        };
-        targets(agents).map(steps).collect()
+        let ask = |target: &str| index.ask_within(target, 1_700_777_600, bounds);
+        let steps = |target: String| index.database.cost(|| ask(&target)).0[1];
+        targets(agents).into_iter().map(steps).collect()
     };
     let (few, many) = (work(300), work(10_000));
-    for ((target, few), many) in targets(10_000).zip(few).zip(many) {
+    for ((target, few), many) in targets(10_000).into_iter().zip(few).zip(many) {
         // The agents of the one hour in which attestations lapse now are counted one by one.
         assert!(many < few * 3, "{target}: {few} steps of SQLite's machine, and {many} for 10,000 agents");
     }

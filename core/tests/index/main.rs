@@ -1,16 +1,7 @@
 //! The index over random histories of a chain, on nodes that misbehave, against scans of the same block.
 //!
-//! 1. Whatever the history, an index that says that it is complete answers byte for byte as a scan at its
-//!    block.
-//! 2. Events only save work: where they are capped, pruned, late, missing or untrue, the answers are right,
-//!    or the index finds out, says so, and is right from then on.
-//! 3. Work that dies anywhere is taken up again.
-//! 4. What a refresh costs follows what has changed.
-//! 5. What a person is liable for is what plain lists say.
-//! 6. An agent's events are listed once, in order and of one chain, or what is missing is said.
-//! 7. A list that is read in chunks is of the block of its first, whatever comes between.
-//! 8. Verdicts from its snapshot are those of its block, and a shard of one version never changes.
-//! 9. The changes of verdicts, played back, come to the verdicts.
+//! An index that says that it is complete answers byte for byte as a scan at its block; events only save work. Its
+//! lists in chunks, its snapshot's verdicts and its changes are held against the same histories.
 //!
 //! `INDEX_HISTORIES` sets how many histories there are (60), `INDEX_SEED` the first.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]

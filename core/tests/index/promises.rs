@@ -114,6 +114,11 @@ fn without_proofs_a_change_without_an_event_is_found_by_the_sweep_and_counted() 
     let state = index.state();
     assert_eq!((state.basis, state.phase), (Basis::Events, Phase::Complete));
     assert!(state.comparisons == 2 && state.unannounced > 0, "{state:?}");
+    // A registration is found at once.
+    index.mine_with_events(&[], |registry, _| registry.agents.push(record(51, 0)));
+    index.refresh();
+    assert_eq!((index.state().basis, index.state().unannounced), (Basis::Events, state.unannounced + 1));
+    index.is_right();
 }
 
 #[test]

@@ -6,17 +6,15 @@ use alloy_primitives::keccak256;
 use registry_core::{
     api::document::Document,
     api::route::KYA_BODY_MAX,
-    api::scan::Scan,
     api::snapshot_documents::{document, shards_for},
     index::{Basis, IndexError},
-    registry::{agent::Agent, kya::WalletInput},
+    registry::kya::WalletInput,
     snapshot::{Identity, Manifest, Shard, ShardEntry, Shards, shard},
 };
 
 use crate::{
     Indexed,
     common::{host::read, prelude::*, random::setting, record, report},
-    indexed::CHAIN,
 };
 
 const IDENTITY: Identity = Identity { chain_id: CHAIN_ID, registry: REGISTRY };
@@ -37,6 +35,10 @@ fn bytes(index: &Indexed, entry: ShardEntry) -> Option<Vec<u8>> {
     shard(&index.database, &index.state(), &IDENTITY, entry).unwrap()
 }
 
+fn parsed(index: &Indexed, entry: ShardEntry) -> Shard {
+    Shard::parse(bytes(index, entry).unwrap(), &IDENTITY, entry).unwrap()
+}
+
 /// All shards of the manifest; those on the shelf have to be as they were.
 fn shards(index: &Indexed, manifest: &Manifest, shelf: &mut Shelf) -> Result<Vec<Shard>, String> {
     let mut shards = Vec::new();
@@ -55,10 +57,7 @@ fn shards(index: &Indexed, manifest: &Manifest, shelf: &mut Shelf) -> Result<Vec
 fn from_snapshot(index: &Indexed, target: &str) -> Option<Document> {
     let (route, manifest) = (Route::parse(target).unwrap(), manifest(index).unwrap());
     let entries = shards_for(&route, &manifest).unwrap().unwrap();
-    let shards: Vec<Shard> = entries
-        .iter()
-        .map(|entry| Shard::parse(bytes(index, *entry).unwrap(), &IDENTITY, *entry).unwrap())
-        .collect();
+    let shards: Vec<Shard> = entries.iter().map(|entry| parsed(index, *entry)).collect();
     let shards: Vec<&Shard> = shards.iter().collect();
     document(&route, &manifest, &shards, Timestamp::from_seconds(NOW))
 }
@@ -90,18 +89,14 @@ pub(crate) fn is_like(index: &Indexed, registry: &PlainRegistry, now: u64) -> Re
     if held != registry.agents.len() {
         return Err(format!("the snapshot holds {held} wallets"));
     }
-    let agents: Vec<Agent> =
-        registry.agents.iter().map(|agent| Agent::try_from(agent.clone()).unwrap()).collect();
-    let scan =
-        Scan::of_agents(REGISTRY, CHAIN.into(), U256::from(registry.grace_seconds.unwrap()), &agents, []);
+    let scan = registry.scan();
     let (mut node, now) = (Node::new(registry.clone()), Timestamp::from_seconds(now));
     for agents in registry.agents.chunks(KYA_BODY_MAX) {
         let wallets = agents.iter().map(|agent| WalletInput::Wallet(agent.agentWallet)).collect();
         let route = Route::kya_list(wallets, None).unwrap();
         let found = plain(document(&route, &manifest, &shards, now).unwrap());
         let asked = Question { route, now, scan: Some(scan.clone()), ..question("/health") };
-        let asked = Run::new(asked, CANONICAL_ADDRESS, Limits::default());
-        let expected = plain(drive(asked, |batch| node.post(batch)).unwrap());
+        let expected = plain(node.run(asked).unwrap());
         for (found, expected) in found.into_iter().zip(expected) {
             if found != expected {
                 return Err(format!("snapshot: {found}\nnot {expected}"));
@@ -182,10 +177,8 @@ fn wallets_of_one_place_with_thousands_of_former_agents_have_a_shard_that_costs_
     let manifest = manifest(&index).unwrap();
     let own = wallets.map(|wallet| manifest.shard_of(wallet).unwrap());
     assert!(own[0] == own[1] && own[0].range.bits == 48, "one place alone cannot be split: {own:?}");
-    index.database.steps.take();
-    assert!(bytes(&index, own[0]).unwrap().len() < 7_000);
-    let steps: u64 = index.database.steps.take().values().sum();
-    assert!(steps < 2_000, "{steps} steps");
+    let ([_, steps], bytes) = index.database.cost(|| bytes(&index, own[0]).unwrap());
+    assert!(bytes.len() < 7_000 && steps < 2_000, "{} bytes, {steps} steps", bytes.len());
 }
 
 #[test]
@@ -249,11 +242,8 @@ fn a_shard_takes_a_handful_of_statements_whatever_it_holds() {
     let mut index = Indexed::of(PlainRegistry { agents, ..PlainRegistry::with_agents(0) });
     index.work().unwrap();
     for entry in manifest(&index).unwrap().shards() {
-        index.database.executed.take();
-        index.database.steps.take();
-        let size = bytes(&index, *entry).unwrap().len();
-        let (statements, steps) = (index.database.executed.take(), index.database.steps.take());
-        let steps: u64 = steps.values().sum();
+        let ([statements, steps], bytes) = index.database.cost(|| bytes(&index, *entry).unwrap());
+        let size = bytes.len();
         // Its version, its agents, fourteen levels of ancestors, ends.
         assert!(statements <= 17 && steps < 60_000, "{size} bytes: {statements} statements, {steps} steps");
     }
@@ -301,7 +291,7 @@ fn a_huge_shard_is_split_alone_and_lookups_beside_it_stay_the_same() {
     assert!(parts.len() > 10 && parts.iter().all(|bytes| *bytes < 80 * 1_024), "{parts:?}");
     for wallet in crowd.iter().step_by(97) {
         let entry = after.shard_of(*wallet).unwrap();
-        let found = Shard::parse(bytes(&index, entry).unwrap(), &IDENTITY, entry).unwrap().find(*wallet);
+        let found = parsed(&index, entry).find(*wallet);
         assert!(format!("{found:?}").contains("Some(LiveAgent"), "{found:?}");
     }
 }

@@ -1,15 +1,7 @@
 //! A chain in this process: the compiled contracts in `revm`, and as much JSON-RPC as a run speaks.
 
-use alloy_primitives::{Address, B256, Bytes, TxKind, U256, hex, keccak256};
-use alloy_sol_types::{Revert, SolCall, SolError};
-use registry_core::{
-    chain::Batch,
-    eth::abi::IAgentRegistry::{
-        attestComplianceCall, reactivateAgentCall, registerAgentCall, reportRevenueCall, revokeAgentCall,
-        suspendAgentCall, terminateSelfCall,
-    },
-    eth::multicall::CANONICAL_ADDRESS,
-};
+use alloy_primitives::{Bytes, TxKind, hex, keccak256};
+use alloy_sol_types::{Revert, SolError, SolInterface};
 use revm::{
     Context, ExecuteCommitEvm, ExecuteEvm, MainBuilder, MainContext, MainnetEvm,
     context::{
@@ -19,10 +11,9 @@ use revm::{
     database::{CacheDB, EmptyDB},
     state::{AccountInfo, Bytecode},
 };
-use serde_json::{Value, json};
 
-use super::model::{Action, CATEGORIES, CURRENCIES, Op, actor, wallet};
-use crate::common::{NOW, Undeployed, requests, response};
+use super::model::{Op, actor};
+use crate::common::{Undeployed, header, prelude::*, reply_of, requests, response, time};
 
 type Database = CacheDB<EmptyDB>;
 type Evm = MainnetEvm<Context<BlockEnv, TxEnv, CfgEnv, Database, Journal<Database>, ()>>;
@@ -70,37 +61,18 @@ impl EvmChain {
 
     /// Carries out an operation in a block of its own; what it reverted with.
     pub(crate) fn apply(&mut self, op: &Op) -> Result<(), String> {
-        let id = U256::from(op.id);
-        let data = match &op.action {
-            Action::Wait(seconds) => {
+        match op {
+            Op::Wait(seconds) => {
                 self.now += seconds;
-                return Ok(());
+                Ok(())
             }
-            Action::Register { wallet: index, parent, self_modifying, scope } => {
-                let call = registration(wallet(*index), *parent, scope);
-                registerAgentCall { selfModifying: *self_modifying, ..call }.abi_encode()
-            }
-            Action::Attest => attestComplianceCall { agentId: id }.abi_encode(),
-            Action::Report { amount, currency, category } => reportRevenueCall {
-                agentId: id,
-                amount: U256::from(*amount),
-                currency: CURRENCIES[*currency].into(),
-                category: CATEGORIES[*category].into(),
-                periodStart: 5,
-                periodEnd: 7,
-            }
-            .abi_encode(),
-            Action::Suspend => suspendAgentCall { agentId: id, reason: "r".into() }.abi_encode(),
-            Action::Revoke => revokeAgentCall { agentId: id, reason: "r".into() }.abi_encode(),
-            Action::Reactivate => reactivateAgentCall { agentId: id }.abi_encode(),
-            Action::Terminate => terminateSelfCall { agentId: id }.abi_encode(),
-        };
-        self.transact(actor(op.by), data)
+            Op::Call(by, call) => self.transact(actor(*by), call.abi_encode()),
+        }
     }
 
     /// Registers a root agent of this wallet.
     pub(crate) fn register(&mut self, wallet: Address) {
-        self.transact(actor(1), registration(wallet, 0, "").abi_encode()).unwrap();
+        self.apply(&Op::register(1, wallet, 0, "")).unwrap();
     }
 
     /// Calls the registry in a block of its own; what it reverted with.
@@ -124,18 +96,17 @@ impl EvmChain {
         }
     }
 
-    /// The newest block, times as unix seconds.
+    /// The newest block.
     pub(crate) fn as_of(&self) -> Value {
         let parent = block_hash(self.number - 1).to_string();
-        json!({"blockNumber": self.number, "blockTimestamp": self.now, "parentHash": parent})
+        json!({"blockNumber": self.number, "blockTimestamp": time(self.now), "parentHash": parent})
     }
 
     /// Answers a run's batch.
     pub(crate) fn post(&mut self, batch: &Batch) -> (u16, Vec<u8>) {
         let requests = requests(&batch.body);
-        let mut answers: Vec<Value> = requests.iter().map(|request| self.answer(request)).collect();
-        let reply = if batch.body.starts_with('[') { answers.into() } else { answers.remove(0) };
-        let reply = reply.to_string().into_bytes();
+        let answers = requests.iter().map(|request| self.answer(request)).collect();
+        let reply = reply_of(&batch.body, answers);
         self.round_trips += 1;
         self.reply_bytes += reply.len();
         (200, reply)
@@ -157,12 +128,9 @@ impl EvmChain {
 
     fn answer(&mut self, request: &Value) -> Value {
         let outcome = match request["method"].as_str().unwrap() {
-            "eth_getBlockByNumber" => Ok(json!({
-                "number": format!("{:#x}", self.number),
-                "hash": block_hash(self.number).to_string(),
-                "parentHash": block_hash(self.number - 1).to_string(),
-                "timestamp": format!("{:#x}", self.now),
-            })),
+            "eth_getBlockByNumber" => {
+                Ok(header(self.number, [self.number, self.number - 1].map(block_hash), self.now))
+            }
             "eth_call" => self.eth_call(&request["params"]).map(|data| json!(data.to_string())),
             method => panic!("unexpected {method}"),
         };
@@ -225,19 +193,6 @@ impl EvmChain {
             block.basefee = 0;
         });
         TxEnv { caller, kind, data, gas_limit: 1_000_000_000, gas_price: 0, ..TxEnv::default() }
-    }
-}
-
-/// The registration of an agent that the actor 4 is liable for.
-fn registration(wallet: Address, parent: u64, scope: &str) -> registerAgentCall {
-    registerAgentCall {
-        haftungsperson: actor(4),
-        agentWallet: wallet,
-        constitutionHash: keccak256(scope),
-        capabilityHash: B256::ZERO,
-        operationalScope: scope.to_owned(),
-        parentAgentId: U256::from(parent),
-        selfModifying: false,
     }
 }
 

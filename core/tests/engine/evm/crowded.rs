@@ -2,24 +2,18 @@
 
 use alloy_primitives::hex;
 
-use super::{
-    EVERY_WAY, ask,
-    chain::EvmChain,
-    model::{Action, Op},
-};
+use super::{EVERY_WAY, ask, chain::EvmChain, model, model::Op, report as report_op};
 use crate::common::prelude::*;
 
 /// Registers so many agents, each with a wallet of its own.
 fn register(chain: &mut EvmChain, wallets: std::ops::Range<usize>, parent: u64) {
-    // Wallets from 1,000 on are none of the model's.
-    wallets.for_each(|wallet| chain.apply(&Op::register(1, 1_000 + wallet, parent, "s")).unwrap());
+    let op = |index| Op::register(1, model::wallet(1_000 + index), parent, "s");
+    wallets.for_each(|index| chain.apply(&op(index)).unwrap());
 }
 
 fn report(chain: &mut EvmChain, id: u64, times: usize) {
-    for _ in 0..times {
-        let action = Action::Report { amount: 2, currency: 0, category: 1 };
-        chain.apply(&Op { by: 1, id, action }).unwrap();
-    }
+    let op = report_op(1, U256::from(id), 2, "EUR", "consulting");
+    (0..times).for_each(|_| chain.apply(&op).unwrap());
 }
 
 fn whole_registry(chain: &mut EvmChain) -> [Value; 4] {
