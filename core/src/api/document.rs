@@ -381,10 +381,7 @@ mod tests {
         assert_eq!(first.etag, later.etag);
         let next_block = AsOf { block_number: 9, ..AsOf::default() };
         let elsewhere = kya_at(next_block, 1_000, Status::Active, 1_500);
-        assert!(
-            elsewhere.body != first.body && elsewhere.etag == first.etag,
-            "the block alone changes nothing"
-        );
+        assert!(elsewhere.body != first.body && elsewhere.etag == first.etag, "only the block is another");
         assert_ne!(first.etag, kya(1_000, Status::Suspended, 1_500).etag);
         assert_ne!(first.etag, kya(1_000, Status::Active, 1_001 + GRACE).etag, "the grace period is over");
         assert!(first.etag.starts_with("W/\"") && first.etag.ends_with('"') && first.etag.len() == 20);
@@ -442,14 +439,12 @@ mod tests {
     fn a_verdict_is_not_kept_beyond_its_end() {
         let lapse = 1_001 + GRACE;
         let max_age = |now: Timestamp| kya(1_000, Status::Active, now.seconds()).max_age(60, now);
-        assert_eq!(max_age(Timestamp::from_seconds(lapse - 61)), 60);
-        assert_eq!(max_age(Timestamp::from_seconds(lapse - 20)), 20);
-        assert_eq!(max_age(Timestamp::from_millis((lapse - 20) * 1_000 + 1)), 19);
-        assert_eq!(max_age(Timestamp::from_millis((lapse - 1) * 1_000 + 999)), 0);
-        assert_eq!(
-            max_age(Timestamp::from_seconds(lapse)),
-            60,
-            "from then on it is another verdict, which stays"
-        );
+        let lapse = lapse * 1_000;
+        // From the lapse on it is another verdict, which stays.
+        for (now, expected) in
+            [(lapse - 61_000, 60), (lapse - 20_000, 20), (lapse - 19_999, 19), (lapse - 1, 0), (lapse, 60)]
+        {
+            assert_eq!(max_age(Timestamp::from_millis(now)), expected);
+        }
     }
 }

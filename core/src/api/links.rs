@@ -101,6 +101,11 @@ mod tests {
         assert_eq!(links["prev"], target("page=2&"));
         assert_eq!(links["next"], target("page=4&"));
         assert_eq!(links["last"], target("page=5&"));
+        // An offset between two pages is kept.
+        let links = self::links("/api/v1/agent/7/revenue?offset=3&limit=5", 20);
+        let target = |query: &str| format!("/api/v1/agent/7/revenue?limit=5{query}");
+        assert_eq!(links["prev"], target(""));
+        assert_eq!((&links["next"], &links["last"]), (&target("&offset=8"), &target("&offset=15")));
     }
 
     #[test]
@@ -109,21 +114,9 @@ mod tests {
         assert!(!links("/api/v1/agents?page=3", 45).contains_key("next"));
         let beyond = links("/api/v1/agents?page=18446744073709551615", 45);
         assert_eq!((beyond["prev"].as_str(), beyond.get("next")), ("/api/v1/agents?page=3", None));
+        assert_eq!(Route::Stats.links(U256::from(9)), None, "what has no pages");
         let empty = links("/api/v1/agents", 0);
         assert_eq!((empty["first"].as_str(), empty["last"].as_str()), ("/api/v1/agents", "/api/v1/agents"));
-    }
-
-    #[test]
-    fn an_offset_between_two_pages_is_kept() {
-        let links = links("/api/v1/agent/7/revenue?offset=3&limit=5", 20);
-        assert_eq!(links["prev"], "/api/v1/agent/7/revenue?limit=5");
-        assert_eq!(links["next"], "/api/v1/agent/7/revenue?limit=5&offset=8");
-        assert_eq!(links["last"], "/api/v1/agent/7/revenue?limit=5&offset=15");
-    }
-
-    #[test]
-    fn what_has_no_pages_has_no_links() {
-        assert_eq!(Route::Stats.links(U256::from(9)), None);
     }
 
     proptest! {

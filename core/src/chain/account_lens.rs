@@ -20,14 +20,3 @@ pub(crate) const ADDRESS: Address = alloy_primitives::address!("0x02f9e34504a5c6
 pub(super) fn params(data: &[u8], method: Method, block: &str) -> String {
     lens::run((ADDRESS, CODE), data, method, block)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use alloy_primitives::keccak256;
-
-    #[test]
-    fn the_lens_stands_where_its_name_hashes_to() {
-        assert_eq!(ADDRESS.as_slice(), &keccak256("account lens")[12..]);
-    }
-}

@@ -98,6 +98,7 @@ mod tests {
     fn a_nodes_message_shows_neither_urls_nor_keys() {
         let message = "project 0123456789abcdef0123456789abcdef at https://rpc.example/v2/k3y?token=k3y (token=k3y) is over its limit";
         assert_eq!(without_secrets(message), "project at is over its limit");
+        assert!(Redactor::default().clean(&"ä".repeat(10_000)).chars().count() < 410, "endless ones are cut");
     }
 
     #[test]
@@ -130,11 +131,6 @@ mod tests {
             }
         }
         assert_eq!(redactor.clean("nonce too low"), "nonce too low");
-    }
-
-    #[test]
-    fn endless_messages_are_cut() {
-        assert!(Redactor::default().clean(&"ä".repeat(10_000)).chars().count() < 410);
     }
 
     proptest! {

@@ -65,54 +65,35 @@ mod tests {
 
     #[test]
     fn reads_every_spelling() {
-        for (json, value) in [
-            ("0", 0_u128),
-            ("7", 7),
-            ("\"7\"", 7),
-            ("\"007\"", 7),
-            ("\"0x7\"", 7),
-            ("\"0X00fF\"", 255),
-            ("7.0", 7),
-            ("9007199254740992.000", 9_007_199_254_740_992),
-            ("9007199254740993", 9_007_199_254_740_993),
-            ("340282366920938463463374607431768211455", u128::MAX),
-            ("\"340282366920938463463374607431768211455\"", u128::MAX),
+        for (value, spellings) in [
+            (U256::ZERO, "0"),
+            (U256::from(7), "7 \"7\" \"007\" \"0x7\" 7.0"),
+            (U256::from(255), "\"0X00fF\""),
+            (U256::from(9_007_199_254_740_992_u64), "9007199254740992.000"),
+            (U256::from(9_007_199_254_740_993_u64), "9007199254740993"),
+            (U256::MAX, &format!("{0} \"{0}\"", U256::MAX)),
         ] {
-            assert_eq!(parse(json), Ok(U256::from(value)), "{json}");
+            for json in spellings.split(' ') {
+                assert_eq!(parse(json), Ok(value), "{json}");
+            }
         }
-        let max = format!("{}", U256::MAX);
-        assert_eq!(parse(&max), Ok(U256::MAX));
     }
 
     #[test]
     fn refuses_what_is_no_unsigned_integer() {
-        let too_large = Problem::TooLarge { bits: 256 };
         let beyond = format!("{}0", U256::MAX);
         let hex_beyond = format!("\"0x1{}\"", "0".repeat(64));
-        for (json, problem) in [
-            ("1.5", Problem::NotWhole),
-            ("0.00001", Problem::NotWhole),
-            ("9007199254740993.0", Problem::NotWhole),
-            ("-1.0", Problem::Negative),
-            ("1e3", Problem::NotWhole),
-            ("1E+21", Problem::NotWhole),
-            ("-1", Problem::Negative),
-            ("\"-1\"", Problem::Negative),
-            ("\"\"", Problem::NotANumber),
-            ("\"0x\"", Problem::NotANumber),
-            ("\"0xg\"", Problem::NotANumber),
-            ("\"0x-1\"", Problem::NotANumber),
-            ("\"+1\"", Problem::NotANumber),
-            ("\" 1\"", Problem::NotANumber),
-            ("\"1_000\"", Problem::NotANumber),
-            ("\"0x1_0\"", Problem::NotANumber),
-            ("true", Problem::NotANumber),
-            ("{}", Problem::NotANumber),
-            ("[]", Problem::NotANumber),
-            (beyond.as_str(), too_large),
-            (hex_beyond.as_str(), too_large),
+        let no_number = r#""" "0x" "0xg" "0x-1" "+1" "1_000" "0x1_0" true {} []"#;
+        for (problem, texts) in [
+            (Problem::NotWhole, "1.5 0.00001 9007199254740993.0 1e3 1E+21"),
+            (Problem::Negative, "-1.0 -1 \"-1\""),
+            (Problem::NotANumber, no_number),
+            (Problem::TooLarge { bits: 256 }, &format!("{beyond} {hex_beyond}")),
         ] {
-            assert_eq!(parse(json), Err(problem), "{json}");
+            for json in texts.split(' ') {
+                assert_eq!(parse(json), Err(problem), "{json}");
+            }
         }
+        assert_eq!(parse("\" 1\""), Err(Problem::NotANumber));
     }
 }

@@ -193,24 +193,12 @@ mod tests {
         let request = IndexRequest { object, question: IndexQuestion::Tick };
         let head = DocumentHead { etag: "e".into(), links: None, read_at: 1, block: 2, rpc_calls: 3 };
         let progress = IndexAnswer::Progress((&State::default()).into(), None, RowsBilled::default());
-        for (sent, expected) in [
-            (
-                serde_json::to_string(&request),
-                r#"{"object":"5/0x0000000000000000000000000000000000000000","question":"Tick"}"#,
-            ),
-            (
-                serde_json::to_string(&head),
-                r#"{"etag":"e","links":null,"read_at":1,"block":2,"rpc_calls":3}"#,
-            ),
-            (
-                serde_json::to_string(&progress),
-                r#"{"Progress":[{"percent":0,"total":0,"basis":"events","unannouncedChanges":0,"refreshesWithoutEvents":0,"comparisons":0,"isComparing":false,"sweptAgents":500},null,{"read":0,"written":0,"since":0}]}"#,
-            ),
-            (serde_json::to_string(&IndexAnswer::Excerpt("e".into())), r#"{"Excerpt":"e"}"#),
-            (serde_json::to_string(&IndexAnswer::Failure("f".into())), r#"{"Failure":"f"}"#),
-            (serde_json::to_string(&IndexAnswer::NotCovered), r#""NotCovered""#),
-        ] {
-            assert_eq!(sent.unwrap(), expected);
-        }
+        let sent = (&request, &head, &progress);
+        let answers =
+            (IndexAnswer::Excerpt("e".into()), IndexAnswer::Failure("f".into()), IndexAnswer::NotCovered);
+        let expected = r#"{"object":"5/0x0000000000000000000000000000000000000000","question":"Tick"},{"etag":"e","links":null,"read_at":1,"block":2,"rpc_calls":3},{"Progress":[{"percent":0,"total":0,"basis":"events","unannouncedChanges":0,"refreshesWithoutEvents":0,"comparisons":0,"isComparing":false,"sweptAgents":500},null,{"read":0,"written":0,"since":0}]}"#;
+        assert_eq!(serde_json::to_string(&sent).unwrap(), format!("[{expected}]"));
+        let expected = r#"[{"Excerpt":"e"},{"Failure":"f"},"NotCovered"]"#;
+        assert_eq!(serde_json::to_string(&answers).unwrap(), expected);
     }
 }

@@ -213,13 +213,9 @@ mod tests {
         assert_eq!((shown.by_category["other"], shown.other_categories), (shown.total_amount, None));
         let json = serde_json::to_value(&shown).unwrap();
         assert_eq!((&json["otherCurrencies"], json.get("otherCategories")), (&650.into(), None));
-    }
-
-    #[test]
-    fn of_equal_sums_the_first_texts_are_stated() {
-        let reports: Vec<_> =
-            (1..=101).rev().map(|number| report(U256::from(7), &format!("c{number:03}"), "a")).collect();
-        let shown = RevenueAggregate::of(&reports).shown(Vec::new());
+        // Of equal sums the first texts are stated.
+        let equal = (1..=101).rev().map(|number| report(U256::from(7), &format!("c{number:03}"), "a"));
+        let shown = RevenueAggregate::of(&equal.collect::<Vec<_>>()).shown(Vec::new());
         assert_eq!(shown.by_currency.keys().last().unwrap(), "c100");
         assert_eq!(shown.other_currencies, Some(Total::from(7)));
     }

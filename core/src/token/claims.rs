@@ -199,9 +199,7 @@ mod tests {
     fn a_token_claims_what_the_answer_says() {
         let kya = kya(1_000, 1_010);
         let text = serde_json::to_string(&claims(&kya, 1_010_500, 1_070_900)).unwrap();
-        let wallet = kya.wallet;
-        let liable = kya.agent.unwrap().haftungsperson;
-        let parent = B256::ZERO;
+        let (wallet, liable, parent) = (kya.wallet, kya.agent.unwrap().haftungsperson, B256::ZERO);
         let expected = format!(
             r#"{{"iss":"https://kya.example","sub":"eip155:8453:{wallet:#x}","aud":"https://shop.example","iat":1010,"exp":1070,"decision":"provision","reasons":[],"liable":"{liable}","asOf":{{"blockNumber":7,"blockTimestamp":"1970-01-01T00:00:00.000Z","parentHash":"{parent:#x}"}}}}"#
         );
@@ -238,9 +236,8 @@ mod tests {
         let terms = Terms { issuer: "i", chain: 1, audience: None, admission: None, now, cached_until: now };
         let claims = VerdictClaims::of(stated, &terms);
         let text = serde_json::to_string(&claims).unwrap();
-        assert!(
-            text.ends_with(r#""decision":"deny","reasons":["NOT_REGISTERED"],"asOf":{"blockNumber":9}}"#)
-        );
+        let end = r#""decision":"deny","reasons":["NOT_REGISTERED"],"asOf":{"blockNumber":9}}"#;
+        assert!(text.ends_with(end), "{text}");
         assert!(!text.contains("aud") && !text.contains("liable") && !text.contains("jti"), "{text}");
         assert_eq!(serde_json::from_str::<VerdictClaims>(&text).unwrap(), claims);
     }
@@ -253,21 +250,10 @@ mod tests {
             assert_eq!(Audience::parse(good).unwrap().as_str(), good);
         }
         let long = format!("https://{}", "a".repeat(300));
-        for bad in [
-            "",
-            "shop.example",
-            "https://",
-            "https://Shop.example",
-            "https://shop.example/",
-            "https://shop.example/a",
-            "https://user@shop.example",
-            "https://shop.example?x",
-            "https://shop.example\"",
-            "https://.example",
-            "ftp://shop.example",
-            "*",
-            &long,
-        ] {
+        let bad = "shop.example https:// https://Shop.example https://shop.example/ https://shop.example/a * \
+                   https://user@shop.example https://shop.example?x https://shop.example\" \
+                   https://.example ftp://shop.example";
+        for bad in bad.split(' ').chain(["", &long]) {
             assert_eq!(Audience::parse(bad), None, "{bad}");
         }
     }

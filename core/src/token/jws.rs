@@ -110,10 +110,8 @@ mod tests {
             as_of: StatedAt::number(1),
         };
         let now = crate::eth::timestamp::Timestamp::from_seconds(1);
-        VerdictClaims::of(
-            stated,
-            &Terms { issuer: "i", chain: 1, audience: None, admission: None, now, cached_until: now },
-        )
+        let terms = Terms { issuer: "i", chain: 1, audience: None, admission: None, now, cached_until: now };
+        VerdictClaims::of(stated, &terms)
     }
 
     #[test]

@@ -74,19 +74,15 @@ fn a_server_says_what_it_speaks_and_which_tools_it_has() {
 
     let (headers, message) = request("tools/list", json!({}));
     let (_, body) = answered(&headers, &message);
-    let names: Vec<&str> = body["result"]["tools"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|tool| tool["name"].as_str().unwrap())
-        .collect();
+    let tools = body["result"]["tools"].as_array().unwrap();
+    let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["verdict", "agent", "lineage", "search", "person", "changes"]);
 }
 
 #[test]
 fn arguments_that_break_a_rule_are_told_to_the_model_and_unknown_tools_to_the_client() {
-    let (headers, message) =
-        request("tools/call", json!({ "name": "verdict", "arguments": { "wallet": "0x1" } }));
+    let short = json!({ "name": "verdict", "arguments": { "wallet": "0x1" } });
+    let (headers, message) = request("tools/call", short);
     let (status, body) = answered(&headers, &message);
     assert_eq!((status, &body["result"]["isError"]), (200, &true.into()));
     assert!(body["result"]["content"][0]["text"].as_str().unwrap().contains("Invalid wallet"));
@@ -100,21 +96,17 @@ fn arguments_that_break_a_rule_are_told_to_the_model_and_unknown_tools_to_the_cl
 #[test]
 fn headers_that_do_not_say_what_the_body_says_are_refused() {
     let (headers, message) = verdict();
-    let bad = |headers: Headers| refusal(&headers, &message);
-    let other = || Some("other".to_owned());
-    for headers in [
-        Headers { version: None, ..headers.clone() },
-        Headers { version: other(), ..headers.clone() },
-        Headers { method: None, ..headers.clone() },
-        Headers { method: other(), ..headers.clone() },
-        Headers { method: Some("TOOLS/CALL".to_owned()), ..headers.clone() },
-        Headers { name: None, ..headers.clone() },
-        Headers { name: other(), ..headers.clone() },
-        Headers { name: Some("=?base64?dmVyZGljdA?=".to_owned()), ..headers.clone() },
-        Headers { name: Some("=?base64?_?=".to_owned()), ..headers.clone() },
-    ] {
-        assert_eq!(bad(headers.clone()), (400, -32_020), "{headers:?}");
-    }
+    let wrong = |set: fn(&mut Headers, Option<String>), texts: &[Option<&str>]| {
+        for text in texts {
+            let mut headers = headers.clone();
+            set(&mut headers, text.map(str::to_owned));
+            assert_eq!(refusal(&headers, &message), (400, -32_020), "{headers:?}");
+        }
+    };
+    wrong(|headers, text| headers.version = text, &[None, Some("other")]);
+    wrong(|headers, text| headers.method = text, &[None, Some("other"), Some("TOOLS/CALL")]);
+    let names = [None, Some("other"), Some("=?base64?dmVyZGljdA?="), Some("=?base64?_?=")];
+    wrong(|headers, text| headers.name = text, &names);
     let coded = Headers { name: Some("=?base64?dmVyZGljdA==?=".to_owned()), ..headers };
     assert!(matches!(parse(&coded, &message), Message::Call(_)));
 }
@@ -126,10 +118,8 @@ fn a_request_without_its_revision_or_of_another_one_is_refused_with_those_that_a
     let old = Headers { version: Some("1900-01-01".to_owned()), ..headers.clone() };
     let (status, body) = answered(&old, &message);
     assert_eq!((status, &body["error"]["code"]), (400, &(-32_022).into()));
-    assert_eq!(
-        body["error"]["data"],
-        json!({ "supported": ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"], "requested": "1900-01-01" })
-    );
+    let supported = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"];
+    assert_eq!(body["error"]["data"], json!({ "supported": supported, "requested": "1900-01-01" }));
     for key in ["protocolVersion", "clientCapabilities"] {
         let (headers, mut message) = verdict();
         let meta = message["params"]["_meta"].as_object_mut().unwrap();
@@ -172,10 +162,8 @@ fn clients_that_begin_with_a_handshake_get_the_same_tools() {
     for (asked, given) in [("2025-06-18", "2025-06-18"), ("2024-11-05", "2025-11-25")] {
         let begin = message("initialize", json!({ "protocolVersion": asked, "capabilities": {} }));
         let (status, body) = answered(&bare, &begin);
-        assert_eq!(
-            (status, &body["result"]["protocolVersion"], &body["id"]),
-            (200, &given.into(), &"a".into())
-        );
+        assert_eq!((status, &body["result"]["protocolVersion"]), (200, &given.into()));
+        assert_eq!(body["id"], "a");
     }
     let agreed = Headers { version: Some("2025-11-25".to_owned()), ..bare.clone() };
     assert_eq!(answered(&agreed, &message("ping", json!({}))).0, 200);

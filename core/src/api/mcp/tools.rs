@@ -124,14 +124,6 @@ mod tests {
         route(name, &serde_json::from_str(&arguments.to_string()).unwrap()).unwrap()
     }
 
-    fn target(name: &str, arguments: &Value) -> String {
-        called(name, arguments).unwrap().canonical()
-    }
-
-    fn refused(name: &str, arguments: &Value) -> String {
-        called(name, arguments).unwrap_err().to_string()
-    }
-
     const WALLET: &str = "0xF8BAF884A2a20d918e118b6de84D1B1bB02f5eb1";
 
     #[test]
@@ -153,39 +145,44 @@ mod tests {
 
     #[test]
     fn arguments_become_the_routes_parameters() {
-        let verdict = json!({ "wallet": WALLET, "history": true });
-        assert_eq!(target("verdict", &verdict), format!("/api/v1/kya/{WALLET}?history=1"));
-        let null = json!({ "wallet": WALLET, "block": null, "history": false });
-        assert_eq!(target("verdict", &null), format!("/api/v1/kya/{WALLET}"));
-        assert_eq!(target("agent", &json!({ "id": 7, "block": "12" })), "/api/v1/agent/7?block=12");
         let most = alloy_primitives::U256::MAX.to_string();
-        assert_eq!(target("lineage", &json!({ "id": most })), format!("/api/v1/agent/{most}/lineage"));
         let search =
             json!({ "q": "data & maps", "status": "Active", "compliant": true, "sort": "-attestation" });
-        assert_eq!(
-            target("search", &search),
-            "/api/v1/agents?status=Active&compliant=true&q=data%20maps&sort=-attestation"
-        );
-        assert_eq!(target("search", &json!({})), "/api/v1/agents");
-        assert_eq!(target("person", &json!({ "wallet": WALLET })), format!("/api/v1/liable/{WALLET}"));
-        assert_eq!(
-            target("changes", &json!({ "since": "now", "limit": 5 })),
-            "/api/v1/changes?since=now&limit=5"
-        );
+        for (tool, arguments, target) in [
+            ("verdict", json!({ "wallet": WALLET, "history": true }), format!("kya/{WALLET}?history=1")),
+            (
+                "verdict",
+                json!({ "wallet": WALLET, "block": null, "history": false }),
+                format!("kya/{WALLET}"),
+            ),
+            ("agent", json!({ "id": 7, "block": "12" }), "agent/7?block=12".to_owned()),
+            ("lineage", json!({ "id": most }), format!("agent/{most}/lineage")),
+            (
+                "search",
+                search,
+                "agents?status=Active&compliant=true&q=data%20maps&sort=-attestation".to_owned(),
+            ),
+            ("search", json!({}), "agents".to_owned()),
+            ("person", json!({ "wallet": WALLET }), format!("liable/{WALLET}")),
+            ("changes", json!({ "since": "now", "limit": 5 }), "changes?since=now&limit=5".to_owned()),
+        ] {
+            assert_eq!(called(tool, &arguments).unwrap().canonical(), format!("/api/v1/{target}"));
+        }
     }
 
     #[test]
     fn an_argument_that_breaks_its_rule_is_named_with_the_rule() {
-        assert_eq!(refused("verdict", &json!({})), "Invalid wallet: must be given");
-        assert!(refused("verdict", &json!({ "wallet": "../../agent/1" })).starts_with("Invalid wallet: "));
-        assert!(
-            refused("verdict", &json!({ "wallet": [WALLET] }))
-                .starts_with("Invalid wallet: must be a string")
-        );
-        let other = refused("agent", &json!({ "id": 1, "evidence": 1 }));
-        assert!(other.starts_with("Invalid arguments: must be those"), "{other}");
-        assert!(refused("agent", &json!({ "id": 1.5 })).starts_with("Invalid id: "));
-        assert!(refused("agent", &json!({ "id": "1?block=2" })).starts_with("Invalid id: "));
+        for (tool, arguments, message) in [
+            ("verdict", json!({}), "wallet: must be given"),
+            ("verdict", json!({ "wallet": "../../agent/1" }), "wallet: "),
+            ("verdict", json!({ "wallet": [WALLET] }), "wallet: must be a string"),
+            ("agent", json!({ "id": 1, "evidence": 1 }), "arguments: must be those"),
+            ("agent", json!({ "id": 1.5 }), "id: "),
+            ("agent", json!({ "id": "1?block=2" }), "id: "),
+        ] {
+            let refused = called(tool, &arguments).unwrap_err().to_string();
+            assert!(refused.starts_with(&format!("Invalid {message}")), "{refused}");
+        }
         assert!(route("register", &Arguments::new()).is_none());
     }
 }

@@ -126,38 +126,3 @@ fn text(query: &str) -> Result<Option<String>, Error> {
     // Spellings that find the same share an answer.
     Ok(Some(words.join(" ").to_ascii_lowercase()))
 }
-
-#[cfg(test)]
-mod tests {
-    use crate::api::route::{Route, parse::tests::rule};
-
-    #[test]
-    fn a_parameter_of_a_list_that_breaks_its_rule_is_named_with_the_rule() {
-        let long = "a".repeat(201);
-        let (whole, wallet) = ("must be a whole number of at least 0", "must be 0x followed by");
-        let cursor = "must be the `next` of an earlier answer to the same question";
-        for (query, field, expected, values) in [
-            ("haftungsperson={}", "haftungsperson", wallet, &["", "me", "0x", "%200x"][..]),
-            ("creator={}", "creator", "EIP-55", &["0x5aaeb6053F3E94C9b9A09f33669435E7Ef1BeAed"]),
-            ("parent={}", "parent", whole, &["", "-1", "x", "1.5", "0x1"]),
-            ("generation={}", "generation", whole, &["", "-1", "root"]),
-            ("compliant={}", "compliant", "must be true or false", &["", "1", "True", "yes"]),
-            ("sort={}", "sort", "must be id, registration", &["", "-", "+id", "name", "id,id", "--id"]),
-            ("q={}", "q", "must hold a word, in at most 200", &["", "%20", "+", "-*\"", &*long]),
-            ("q={}", "q", "must be UTF-8 text", &["%ff"]),
-            ("q=a&q={}", "q", "must be given once", &["b"]),
-            ("cursor={}", "cursor", cursor, &["", "x", "-1", "1-2", "9007199254740992"]),
-            ("sort=attestation&cursor={}", "cursor", cursor, &["1", "1-", "-1", "1-2-3"]),
-            ("page=1&cursor={}", "cursor", "must not be given together with page", &["1"]),
-            ("q=a&limit=100&page={}", "page", "within the first 5000", &["51", "99999999999999999999"]),
-            ("status={}", "status", "must be one of Active,", &["", "0", "Active,Revoked", "Active%20"]),
-        ] {
-            for value in values {
-                let message = rule(&format!("/api/v1/agents?{}", query.replace("{}", value)));
-                let (start, about) = (format!("Invalid {field}: "), format!("{query} {value}: {message}"));
-                assert!(message.starts_with(&start) && message.contains(expected), "{about}");
-            }
-        }
-        assert!(Route::parse("/api/v1/agents?q=a&limit=100&page=50").is_ok());
-    }
-}

@@ -8,6 +8,8 @@ mod canonical;
 mod parse;
 mod prefix;
 mod query;
+#[cfg(test)]
+mod tests;
 mod time_to_live;
 
 pub use prefix::KyaPrefix;

@@ -127,8 +127,11 @@ mod tests {
     use alloy_sol_types::SolValue;
 
     #[test]
-    fn the_lens_stands_where_its_name_hashes_to() {
-        assert_eq!(LENS_ADDRESS.as_slice(), &keccak256("agent registry lens")[12..]);
+    fn each_lens_stands_where_its_name_hashes_to() {
+        use crate::chain::account_lens;
+        for (lens, name) in [(LENS_ADDRESS, "agent registry lens"), (account_lens::ADDRESS, "account lens")] {
+            assert_eq!(lens.as_slice(), &keccak256(name)[12..]);
+        }
     }
 
     #[test]

@@ -178,18 +178,13 @@ mod tests {
             assert_eq!((verdict.admitted, verdict.remaining), (true, 60 - used));
         }
         let refused = PER_MINUTE.charge(&mut tally, 179).unwrap();
-        assert_eq!(
-            refused,
-            RateLimitVerdict {
-                admitted: false,
-                limit: 60,
-                window_seconds: 60,
-                remaining: 0,
-                resets_at: 180,
-                retry_after: 1
-            }
-        );
+        let (resets_at, retry_after) = (180, 1);
+        let (limit, window_seconds) = (60, 60);
+        let expected =
+            RateLimitVerdict { admitted: false, limit, window_seconds, remaining: 0, resets_at, retry_after };
+        assert_eq!(refused, expected);
         assert!(admitted(PER_MINUTE, &mut tally, 180));
+        assert_eq!(WindowLimit { requests: 0, ..PER_MINUTE }.charge(&mut tally, 1), None, "no limit");
     }
 
     #[test]
@@ -203,19 +198,9 @@ mod tests {
         let refused = PER_MINUTE.charge_for(&mut tally, 125, 10).unwrap();
         assert_eq!((refused.admitted, refused.remaining), (false, 9), "nothing is counted");
         assert!(PER_MINUTE.charge_for(&mut tally, 125, 9).unwrap().admitted, "what is left is still there");
-        let narrow = WindowLimit { requests: 5, window_seconds: 60 };
-        assert!(
-            narrow.charge_for(&mut WindowTally::default(), 125, 10).unwrap().admitted,
-            "a whole window at most"
-        );
-    }
-
-    #[test]
-    fn zero_switches_the_limit_off() {
-        assert_eq!(
-            WindowLimit { requests: 0, window_seconds: 60 }.charge(&mut WindowTally::default(), 1),
-            None
-        );
+        let narrow = WindowLimit { requests: 5, ..PER_MINUTE };
+        let charged = narrow.charge_for(&mut WindowTally::default(), 125, 10).unwrap();
+        assert!(charged.admitted, "a whole window at most");
     }
 
     #[test]

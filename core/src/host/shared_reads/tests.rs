@@ -47,35 +47,29 @@ fn crowd(cache: &mut Cache<u8, &'static str>) -> Vec<Arrival> {
 }
 
 #[track_caller]
-fn all_get(
-    cache: &mut Cache<u8, &'static str>,
-    crowd: &[Arrival],
-    now: u64,
-    expected: &CacheLookup<&'static str>,
-) {
-    assert!(crowd.iter().all(|arrival| cache.look_up(&1, *arrival, now, LEASE) == *expected), "{now}");
+fn all_get(cache: &mut Cache<u8, &'static str>, crowd: &[Arrival], now: u64, text: &'static str) {
+    let expected = if text.is_empty() { CacheLookup::Wait } else { CacheLookup::Found(text) };
+    assert!(crowd.iter().all(|arrival| cache.look_up(&1, *arrival, now, LEASE) == expected), "{now}");
 }
 
 #[test]
-fn of_a_crowd_one_reads_and_the_others_get_what_it_read() {
+fn of_a_crowd_one_reads_and_the_others_get_what_it_read_after_they_came() {
     let mut cache = cache();
     let reader = lease(come(&mut cache, 0));
-    let crowd = crowd(&mut cache);
-    all_get(&mut cache, &crowd, 1, &CacheLookup::Wait);
+    let first = crowd(&mut cache);
+    all_get(&mut cache, &first, 1, "");
     cache.finish(&1, &reader, "answer", value(40, MINUTE), 40);
-    all_get(&mut cache, &crowd, 41, &CacheLookup::Found("answer"));
-}
+    all_get(&mut cache, &first, 41, "answer");
 
-#[test]
-fn what_is_not_kept_is_read_once_more_for_all_who_came_meanwhile() {
-    let mut cache = cache();
+    // What is not kept is read once more for all who came meanwhile.
+    let mut cache = self::cache();
     let first = lease(come(&mut cache, 0));
     let crowd = crowd(&mut cache);
     cache.finish(&1, &first, "before they came", value(10, 0), 10);
     let second = lease(cache.look_up(&1, crowd[0], 11, LEASE));
-    all_get(&mut cache, &crowd[1..], 12, &CacheLookup::Wait);
+    all_get(&mut cache, &crowd[1..], 12, "");
     cache.finish(&1, &second, "theirs", value(20, 0), 20);
-    all_get(&mut cache, &crowd[1..], 21, &CacheLookup::Found("theirs"));
+    all_get(&mut cache, &crowd[1..], 21, "theirs");
     assert!(matches!(come(&mut cache, 21), CacheLookup::Read(_)), "a later caller reads anew");
 }
 
@@ -145,9 +139,8 @@ fn a_value_hardly_asked_for_or_made_of_another_is_not_renewed() {
 #[test]
 fn peek_makes_no_caller_read() {
     let mut cache = cache();
-    assert_eq!(cache.peek(&1, 0), None);
     let reader = lease(come(&mut cache, 0));
-    assert_eq!(cache.peek(&1, 0), None, "it is being read");
+    assert_eq!((cache.peek(&2, 0), cache.peek(&1, 0)), (None, None), "it is being read");
     cache.finish(&1, &reader, "answer", value(0, MINUTE), 0);
     assert_eq!((cache.peek(&1, MINUTE - 1), cache.peek(&1, MINUTE)), (Some("answer"), None));
 }
@@ -186,19 +179,12 @@ fn the_least_recently_used_is_evicted_and_a_value_larger_than_the_cache_evicts_n
     }
 }
 
+/// What callers and readers do, by their places.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A caller comes for the key.
     Come(u8),
-    /// The caller of that place looks again.
     Again(prop::sample::Index),
-    /// The reader of that place has read.
-    Finish {
-        reader: prop::sample::Index,
-        bytes: usize,
-        millis: u64,
-        fails: bool,
-    },
+    Finish { reader: prop::sample::Index, bytes: usize, millis: u64, fails: bool },
     Wait(u64),
 }
 

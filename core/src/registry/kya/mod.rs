@@ -284,6 +284,12 @@ mod tests {
             let kya = verdict(status, age);
             assert_eq!((kya.decision, kya.reasons), (decision, reasons), "{status:?} after {age} s");
         }
+        let expired = serde_json::to_value(verdict(Status::Suspended, GRACE + 1)).unwrap();
+        assert_eq!(expired["reasons"].to_string(), r#"["SUSPENDED","ATTESTATION_EXPIRED"]"#);
+        assert_eq!(
+            (expired["decision"].as_str(), expired["compliantUntil"].is_null()),
+            (Some("request_renewal"), true)
+        );
         let unregistered = unregistered();
         assert_eq!((unregistered.decision, unregistered.reasons), (Deny, vec![NotRegistered]));
         assert_eq!(unregistered.compliant_until, None);
@@ -314,49 +320,32 @@ mod tests {
 
     #[test]
     fn the_past_makes_remarks_and_no_decision() {
-        let suspended = InactiveAncestor { agent_id: AgentId(U256::from(1)), status: Status::Suspended };
-        let mut child = agent(5);
-        child.parent_agent_id = AgentId(U256::from(1));
-        child.last_attestation = Timestamp::from_seconds(1_000);
-        let child = Kya::of(
-            Address::ZERO,
-            Some(child),
-            U256::from(GRACE),
-            Timestamp::from_seconds(1_000),
-            AsOf::default(),
-        );
-        for (kya, past, registration, decision, reasons) in [
-            (unregistered(), past(vec![], vec![]), Registration::Never, Deny, vec![NotRegistered]),
+        use Reason::{AncestorNotActive, FormerAgentRevoked, FormerAgentTerminated};
+        use Status::{Active, Revoked, Terminated};
+        let one = || AgentId(U256::from(1));
+        let suspended = InactiveAncestor { agent_id: one(), status: Status::Suspended };
+        let last_attestation = Timestamp::from_seconds(1_000);
+        let child = Agent { parent_agent_id: one(), last_attestation, ..agent(5) };
+        let grace = U256::from(GRACE);
+        let child = Kya::of(Address::ZERO, Some(child), grace, last_attestation, AsOf::default());
+        let (none, current) = (unregistered, Registration::Current);
+        for (kya, former, ancestors, registration, decision, reasons) in [
+            (none(), &[][..], vec![], Registration::Never, Deny, vec![]),
+            (none(), &[Revoked], vec![], Registration::Former, Deny, vec![FormerAgentRevoked]),
+            (none(), &[Terminated], vec![], Registration::Former, Deny, vec![FormerAgentTerminated]),
             (
-                unregistered(),
-                past(vec![former(3, Status::Revoked)], vec![]),
-                Registration::Former,
-                Deny,
-                vec![NotRegistered, Reason::FormerAgentRevoked],
-            ),
-            (
-                unregistered(),
-                past(vec![former(3, Status::Terminated)], vec![]),
-                Registration::Former,
-                Deny,
-                vec![NotRegistered, Reason::FormerAgentTerminated],
-            ),
-            (
-                verdict(Status::Active, 0),
-                past(vec![former(3, Status::Terminated), former(2, Status::Revoked)], vec![]),
-                Registration::Current,
+                verdict(Active, 0),
+                &[Terminated, Revoked],
+                vec![],
+                current,
                 Provision,
-                vec![Reason::FormerAgentRevoked, Reason::FormerAgentTerminated],
+                vec![FormerAgentRevoked, FormerAgentTerminated],
             ),
-            (
-                child,
-                past(vec![], vec![suspended]),
-                Registration::Current,
-                Provision,
-                vec![Reason::AncestorNotActive],
-            ),
+            (child, &[], vec![suspended], current, Provision, vec![AncestorNotActive]),
         ] {
-            let kya = kya.with_past(past);
+            let reasons = [kya.reasons.clone(), reasons].concat();
+            let former = former.iter().map(|status| self::former(3, *status)).collect();
+            let kya = kya.with_past(past(former, ancestors));
             assert_eq!((kya.registration, kya.decision, kya.reasons), (registration, decision, reasons));
             assert_eq!(kya.unknown_because, None);
         }
@@ -364,22 +353,15 @@ mod tests {
 
     #[test]
     fn an_unknown_past_is_unknown_and_never_a_clean_record() {
-        let because = UnknownBecause::TooManyAgents;
-        let kya = unregistered().with_past(Past::unknown(because));
-        assert_eq!((kya.registration, kya.unknown_because), (Registration::Unknown, Some(because)));
-        let json = serde_json::to_value(&kya).unwrap();
-        assert_eq!(
-            (&json["formerAgents"], &json["unknownBecause"]),
-            (&"unknown".into(), &"TOO_MANY_AGENTS".into())
-        );
-        assert_eq!(json["registration"], "unknown");
-        // Without any knowledge it is the same.
-        let json = serde_json::to_value(unregistered()).unwrap();
-        assert_eq!(
-            (&json["formerAgents"], &json["unknownBecause"]),
-            (&"unknown".into(), &"NOT_SCANNED".into())
-        );
-        assert_eq!(json["ancestorsNotActive"].to_string(), "[]", "a root, or no agent, has none");
+        let unknown = unregistered().with_past(Past::unknown(UnknownBecause::TooManyAgents));
+        assert_eq!(unknown.registration, Registration::Unknown);
+        for (kya, because) in [(unknown, "TOO_MANY_AGENTS"), (unregistered(), "NOT_SCANNED")] {
+            let json = serde_json::to_value(&kya).unwrap();
+            let members = ["registration", "formerAgents", "unknownBecause"].map(|member| &json[member]);
+            assert_eq!(members, ["unknown", "unknown", because]);
+        }
+        let root = serde_json::to_value(unregistered()).unwrap();
+        assert_eq!(root["ancestorsNotActive"].to_string(), "[]", "a root, or no agent, has none");
     }
 
     #[test]
@@ -389,15 +371,5 @@ mod tests {
         let Known::Known(shown) = &kya.former_agents else { panic!("unknown") };
         assert_eq!((shown.len(), shown[0].agent_id.0), (FORMER_SHOWN, U256::from(21)));
         assert!(kya.former_agents_truncated);
-    }
-
-    #[test]
-    fn decisions_and_reasons_are_written_as_documented() {
-        let json = |kya: &Kya| serde_json::to_value(kya).unwrap();
-        let expired = json(&verdict(Status::Suspended, GRACE + 1));
-        assert_eq!(expired["decision"], "request_renewal");
-        assert_eq!(expired["reasons"].to_string(), r#"["SUSPENDED","ATTESTATION_EXPIRED"]"#);
-        assert_eq!(expired["compliantUntil"], serde_json::Value::Null);
-        assert_eq!(json(&verdict(Status::Active, 0))["decision"], "provision");
     }
 }
