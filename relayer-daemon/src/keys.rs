@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_file_must_be_private_and_one_that_systemd_hands_over_may_show_its_access_list_as_the_group() {
+    fn a_key_file_must_be_private_and_one_of_systemd_may_show_its_access_list_as_the_group() {
         let [elsewhere, dir] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let credentials = ("CREDENTIALS_DIRECTORY", dir.path().to_str().unwrap());
         for (dir, mode, is_good) in [
@@ -192,8 +192,10 @@ mod tests {
         ] {
             let path = file(dir.path(), &format!("{mode:o}"), &format!("{KEY}\n"), mode);
             let expected =
-                if is_good { Ok(ADDRESS) } else { Err(KeyLoadError::Exposed(path.clone().into())) };
-            assert_eq!(load_from(&[("RELAYER_KEY_FILE", &path), credentials]), expected, "{mode:o}");
+                |is_good| if is_good { Ok(ADDRESS) } else { Err(KeyLoadError::Exposed(path.clone().into())) };
+            let variable = ("RELAYER_KEY_FILE", &*path);
+            assert_eq!(load_from(&[variable, credentials]), expected(is_good), "{mode:o}");
+            assert_eq!(load_from(&[variable]), expected(mode == 0o600), "{mode:o} without systemd");
         }
         let missing = dir.path().join("missing").display().to_string();
         assert!(matches!(load_from(&[("RELAYER_KEY_FILE", &missing)]), Err(KeyLoadError::Unreadable(..))));

@@ -198,7 +198,7 @@ fn a_request_is_carried_out_when_it_is_sent_again_after_its_transaction_reverted
 }
 
 #[test]
-fn what_every_node_calls_invalid_is_cancelled_though_the_base_fee_fell_or_a_node_holds_what_it_replaced() {
+fn what_every_node_calls_invalid_is_cancelled_in_a_fallen_market_and_at_the_cap() {
     let mut ops = vec![Rejecting(true), Request(0), Wait(10), BaseFee(4)];
     ops.extend([Mine(5), Wait(20)].repeat(30));
     history(SINGLE, ops, assert_dropped);
@@ -266,8 +266,7 @@ fn the_pool_never_holds_more_than_it_may_and_what_waits_is_priced_when_it_is_sen
 }
 
 #[test]
-fn a_reorganisation_after_15_idle_minutes_is_found_and_the_relay_carried_out_again_or_told_of_its_new_block()
-{
+fn a_reorganisation_after_15_idle_minutes_is_found_and_its_relay_told_anew() {
     let ops = [Request(0), Wait(10), Mine(5), Wait(9_000), Reorganise(1, true), Wait(200)];
     history(SINGLE, ops, |simulation| {
         assert_eq!(simulation.record(simulation.only()).outcome, None, "still told as executed");

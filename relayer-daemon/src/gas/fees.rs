@@ -120,8 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_offer_is_twice_the_base_fee_and_the_tip_and_a_replacement_follows_a_market_that_rose_tenfold()
-     {
+    fn the_first_offer_is_twice_the_market_and_a_replacement_follows_one_that_rose_tenfold() {
         let offer = Fees::initial(&market(GWEI, GWEI / 2), CAP).unwrap();
         assert_eq!(offer, fees(5 * GWEI / 2, GWEI / 2));
         assert_eq!(offer.worst_case(100_000), 250_000 * GWEI);
@@ -130,11 +129,15 @@ mod tests {
         assert!(new.max_fee >= 20 * GWEI);
         assert_eq!(new.tip, 1_100_000);
         assert_eq!(fees(46 * GWEI, GWEI).bumped(&market(100 * GWEI, 0), CAP), None, "none at the cap");
+        // A flat market is bid up to four times its price.
+        let flat = market(GWEI, GWEI);
+        let first = Fees::initial(&flat, 500 * GWEI);
+        let last = std::iter::successors(first, |fees| fees.bumped(&flat, 500 * GWEI)).last().unwrap();
+        assert!(last.max_fee <= 8 * GWEI && last.max_fee * 11 > 80 * GWEI, "{last:?}");
     }
 
     #[test]
-    fn a_substitute_offers_no_less_than_what_it_stands_for_and_a_no_op_outbids_it_in_a_market_that_fell_too()
-    {
+    fn a_substitute_offers_no_less_than_its_original_and_a_no_op_outbids_it_in_a_fallen_market() {
         for (old, cap, expected) in [
             (fees(30 * GWEI, 2 * GWEI), CAP, Some(fees(30 * GWEI, 2 * GWEI))),
             (fees(3 * GWEI, 2 * GWEI), CAP, Some(fees(21 * GWEI, 2 * GWEI))),

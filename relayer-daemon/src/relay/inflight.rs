@@ -299,7 +299,7 @@ mod tests {
     }
 
     /// Relays of Alice in flight, each with its nonce, in the order of their arrival.
-    fn inflight(relays: &[(u8, u64)]) -> Inflight {
+    fn holding(relays: &[(u8, u64)]) -> Inflight {
         let inflight = Inflight::new(10);
         for (byte, value) in relays {
             assert!(matches!(inflight.start(id(*byte), ALICE, nonce(*value)), InflightStart::New(_)));
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn a_request_waits_for_the_one_before_it_and_of_two_with_one_nonce_the_later() {
-        let inflight = inflight(&[(2, 8)]);
+        let inflight = holding(&[(2, 8)]);
         assert!(inflight.predecessor(id(2)).is_none());
         let mut arrivals = inflight.arrivals();
         let _kept = [(1, ALICE, 7), (3, ALICE, 7), (4, Address::repeat_byte(0xb0), 8)]
@@ -346,8 +346,8 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_first_by_the_store_comes_first_here_whenever_it_arrived() {
-        let inflight = inflight(&[(2, 7), (1, 7)]);
+    fn what_comes_first_by_the_store_comes_first_here_and_of_those_with_one_nonce_one_has_the_turn() {
+        let inflight = holding(&[(2, 7), (1, 7)]);
         assert!(inflight.predecessor(id(1)).is_some(), "by arrival");
         inflight.follow_ahead_of(id(1), &[]);
         assert!(inflight.predecessor(id(1)).is_none());
@@ -362,11 +362,8 @@ mod tests {
         assert!(before.borrow().is_some(), "the other of the same nonce");
         assert!(inflight.predecessor(id(2)).is_some(), "the one with the nonce before");
         assert!(!arrivals.has_changed().unwrap());
-    }
 
-    #[test]
-    fn of_those_with_one_nonce_one_has_the_turn() {
-        let inflight = inflight(&[(2, 7), (1, 7)]);
+        let inflight = holding(&[(2, 7), (1, 7)]);
         assert!(inflight.take_turn(id(2)).is_none());
         // The other one comes first, and waits all the same.
         inflight.follow_ahead_of(id(1), &[]);
@@ -381,7 +378,7 @@ mod tests {
 
     #[test]
     fn next_counts_an_unbroken_row_and_the_queue_is_bounded_in_all_and_per_signer() {
-        let row = inflight(&[(1, 5), (2, 6), (3, 8)]);
+        let row = holding(&[(1, 5), (2, 6), (3, 8)]);
         for (signer, on_chain, next) in [(ALICE, 5, 7), (ALICE, 4, 4), (Address::ZERO, 9, 9)] {
             assert_eq!(row.next_nonce(signer, nonce(on_chain), &BTreeSet::new()), nonce(next));
         }

@@ -199,6 +199,7 @@ mod tests {
             (outgrown, "Replace"),
             (Situation { is_lowest: false, ..outgrown }, "Replace"),
             (Situation { superseded: Some(true), ..outbid }, "Cancel Superseded"),
+            (Situation { superseded: Some(true), is_lowest: false, ..outbid }, "Cancel Superseded"),
             // A shortage of funds is not answered by offering more.
             (Situation { verdict: InsufficientFunds, ..outgrown }, "Resend"),
             // The lowest that no block takes is asked about now and then.

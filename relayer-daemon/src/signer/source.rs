@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn remote_signers_need_urls_and_addresses_one_for_all_or_one_for_each_and_show_neither_path_nor_query() {
+    fn remote_signers_need_urls_and_addresses_and_show_neither_path_nor_query() {
         prepare();
         let signer = remote("https://signer.example:9000/t0ken?k=t0ken", ALICE, LIMIT).unwrap().remove(0);
         let shown = format!("{signer} {signer:?}");

@@ -21,7 +21,7 @@ fn each_relay_goes_to_the_least_loaded_account_and_each_account_has_its_own_plac
 }
 
 #[test]
-fn an_empty_account_gets_no_relays_until_it_is_funded_and_the_others_go_on() {
+fn an_empty_account_gets_no_relays_until_it_is_funded_and_keeps_only_those_in_flight_waiting() {
     let round = [requests(), vec![Mine(8), Wait(20)]].concat();
     let test = async |simulation: &mut Simulation| {
         simulation.play([Empty(0, true)]).await;
@@ -34,21 +34,18 @@ fn an_empty_account_gets_no_relays_until_it_is_funded_and_the_others_go_on() {
         assert!(funded > 0, "not used again");
     };
     simulate(accounts(3), test).unwrap();
-}
 
-/// Three rounds of requests of all signers but the first, with the blocks for them.
-fn of_the_others() -> Vec<super::ops::Op> {
-    [Request(1), Request(2), Request(3), Wait(10), Mine(8), Wait(20)].repeat(3)
-}
-
-#[test]
-fn an_account_that_is_emptied_with_relays_in_flight_keeps_only_these_waiting() {
     let emptied =
         [Unwilling(true), Request(0), Wait(10), Empty(0, true), Wait(10), Unwilling(false)].to_vec();
     history(accounts(2), [emptied, of_the_others()].concat(), |simulation| {
         assert_eq!(simulation.given(), [1, 9]);
         assert_eq!(simulation.requests.len() - simulation.executed(), 1, "waiting");
     });
+}
+
+/// Three rounds of requests of all signers but the first, with the blocks for them.
+fn of_the_others() -> Vec<super::ops::Op> {
+    [Request(1), Request(2), Request(3), Wait(10), Mine(8), Wait(20)].repeat(3)
 }
 
 #[test]

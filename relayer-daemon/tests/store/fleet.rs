@@ -59,7 +59,7 @@ fn an_account_has_one_holder_and_passes_on_when_its_lease_has_ended() {
 }
 
 #[test]
-fn a_daemon_that_joins_gets_its_share_once_the_holder_gives_it_back_and_renounced_leases_have_new_epochs() {
+fn a_daemon_that_joins_gets_its_share_once_given_back_and_renounced_leases_have_new_epochs() {
     let shared = Shared::new();
     let (a, b) = two_daemons(&shared);
     let held = a.beat(&ACCOUNTS, true).unwrap().held;
@@ -182,8 +182,7 @@ fn the_holder_of_an_account_replaces_its_transactions_whichever_daemon_runs_the_
 }
 
 #[test]
-fn a_relay_is_claimed_by_one_daemon_which_alone_may_sign_and_with_a_nonce_it_is_neither_dropped_nor_handed_over()
- {
+fn one_daemon_alone_signs_a_relay_and_with_a_nonce_it_is_neither_dropped_nor_handed_over() {
     let shared = Shared::new();
     let (a, b) = two_daemons(&shared);
     (1..=3).for_each(|number| drop(a.accept(&relay(number), NOW).unwrap()));
@@ -205,7 +204,7 @@ fn a_relay_is_claimed_by_one_daemon_which_alone_may_sign_and_with_a_nonce_it_is_
 }
 
 #[test]
-fn a_request_sees_those_before_it_at_other_daemons() {
+fn a_request_sees_those_before_it_the_sent_ones_first_and_then_the_earliest() {
     let shared = Shared::new();
     let (a, b) = (daemon(&shared, "a"), daemon(&shared, "b"));
     a.accept(&request(1, 4), NOW).unwrap();
@@ -219,10 +218,7 @@ fn a_request_sees_those_before_it_at_other_daemons() {
     assert_eq!(b.ahead_of(&own).unwrap(), []);
     let nonces: Vec<U256> = a.pending_nonces(own.signer).unwrap().into_iter().collect();
     assert_eq!(nonces, [4, 5, 6].map(U256::from));
-}
 
-#[test]
-fn of_requests_with_one_nonce_those_that_are_sent_come_first_and_then_the_earliest() {
     let shared = Shared::new();
     let (a, _) = two_daemons(&shared);
     let [first, second, third] = [1, 2, 3].map(|number| request(number, 4));

@@ -28,7 +28,7 @@ fn a_server_that_crashes_loses_nothing_and_is_used_again_once_it_is_back() {
 }
 
 #[test]
-fn daemons_that_start_at_once_make_one_database_and_use_a_newer_format_unless_it_needs_a_newer_daemon() {
+fn daemons_that_start_at_once_make_one_database_and_use_a_newer_format_that_lets_them() {
     let journal = Journal::new();
     let stores: Vec<Store> = thread::scope(|threads| {
         let opened: Vec<_> = (0..4).map(|_| threads.spawn(|| journal.open())).collect();

@@ -22,7 +22,7 @@ fn mine(store: &Store, gas_used: u64, now: u64) {
 const ACCEPTED: Sponsored = Sponsored::Accepted(Accepted::Pending);
 
 #[test]
-fn relays_in_flight_count_with_the_most_they_may_use_and_ended_ones_with_what_they_used() {
+fn relays_in_flight_count_with_the_most_they_may_use_and_ended_or_undone_ones_with_what_they_used() {
     let store = Journal::fresh();
     assert_eq!(accept(&store, 1, 600, NOW), ACCEPTED);
     assert!(matches!(accept(&store, 2, 401, NOW), Sponsored::Exhausted(_)));
@@ -34,10 +34,7 @@ fn relays_in_flight_count_with_the_most_they_may_use_and_ended_ones_with_what_th
     assert_eq!(accept(&store, 3, 1, NOW + 15), Sponsored::Exhausted(DAY - 10), "until the window ends");
     assert!(matches!(accept(&store, 3, 301, NOW + 5 + DAY), Sponsored::Exhausted(_)), "one is in flight");
     assert_eq!(accept(&store, 3, 300, NOW + 5 + DAY), ACCEPTED);
-}
 
-#[test]
-fn what_a_reorganisation_undid_is_charged_once() {
     let store = Journal::fresh();
     assert_eq!(accept(&store, 1, 600, NOW), ACCEPTED);
     mine(&store, 600, NOW);
@@ -50,7 +47,7 @@ fn what_a_reorganisation_undid_is_charged_once() {
 }
 
 #[test]
-fn events_are_due_one_after_the_other_and_once_more_when_they_are_replayed() {
+fn events_are_due_in_order_a_reorganisation_among_them_and_once_more_when_they_are_replayed() {
     let store = Journal::fresh();
     assert_eq!(accept(&store, 1, 600, NOW), ACCEPTED);
     mine(&store, 300, NOW + 1);
@@ -76,10 +73,7 @@ fn events_are_due_one_after_the_other_and_once_more_when_they_are_replayed() {
     assert_eq!(due(NOW + 30)[0].id, executed.id);
     assert_eq!(replay(None, false), 1, "the other one");
     assert_eq!(due(NOW + 30)[0].id, pending.id, "in order");
-}
 
-#[test]
-fn a_reorganisation_is_an_event_before_the_new_outcome() {
     let store = Journal::fresh();
     assert_eq!(accept(&store, 1, 600, NOW), ACCEPTED);
     mine(&store, 300, NOW);

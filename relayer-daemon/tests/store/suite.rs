@@ -42,7 +42,7 @@ fn reservations_stop_at_the_limit_and_are_replaced_and_what_was_never_sent_costs
 }
 
 #[test]
-fn a_receipt_charges_what_was_paid_once_and_a_reorganisation_the_difference_and_a_no_op_is_charged_too() {
+fn a_receipt_is_charged_once_a_reorganisation_the_difference_and_a_no_op_too() {
     let store = accepted(&[1]);
     store.reserve(id(1), 600, LIMIT, NOW).unwrap();
     sign(&store, 4, Some(1), transaction(0xa, Relay));
@@ -70,7 +70,7 @@ fn a_receipt_charges_what_was_paid_once_and_a_reorganisation_the_difference_and_
 }
 
 #[test]
-fn a_reorganisation_of_one_nonce_does_not_reopen_a_relay_that_another_nonce_has_executed() {
+fn of_a_relays_two_nonces_the_executed_one_decides_or_else_the_last_one_to_end() {
     let store = accepted(&[1]);
     sign(&store, 4, Some(1), transaction(0xa, Relay));
     store.lose(ACCOUNT, 4).unwrap();
@@ -83,10 +83,7 @@ fn a_reorganisation_of_one_nonce_does_not_reopen_a_relay_that_another_nonce_has_
     assert_eq!(store.open_nonces(ACCOUNT).unwrap().len(), 1, "the nonce itself is open again");
     assert!(store.reopen(ACCOUNT, 4, 600, NOW).unwrap());
     assert_eq!(outcome(&store, 1), None);
-}
 
-#[test]
-fn the_last_one_of_two_nonces_that_are_settled_at_the_same_time_ends_their_relay() {
     let store = accepted(&[1]);
     sign(&store, 4, Some(1), transaction(0xa, Superseded));
     store.lose(ACCOUNT, 4).unwrap();
@@ -227,7 +224,7 @@ fn reserve(store: &Store, relay: &NewRelay, wei: u128) -> Option<Denial> {
 }
 
 #[test]
-fn a_signer_a_client_and_a_network_have_a_share_of_the_budget_each() {
+fn a_signer_a_client_and_a_network_have_a_share_each_and_a_relay_counts_for_its_last_sender() {
     let store = Journal::fresh();
     for (number, signer, client, wei, denial) in [
         (1, 1, "2001:db8:1:1::", 200, None),
@@ -243,10 +240,7 @@ fn a_signer_a_client_and_a_network_have_a_share_of_the_budget_each() {
     ] {
         assert_eq!(reserve(&store, &from(number, signer, client), wei), denial, "{number}");
     }
-}
 
-#[test]
-fn a_dropped_relay_that_somebody_else_sends_again_counts_for_them() {
     let store = Journal::fresh();
     assert_eq!(reserve(&store, &from(1, 1, "192.0.2.1"), 400), None);
     let again = from(2, 2, "192.0.2.1");

@@ -152,7 +152,7 @@ mod tests {
     };
     use rusqlite::Connection;
 
-    fn writer() -> Writer {
+    fn start() -> Writer {
         let db = Connection::open_in_memory().unwrap();
         db.execute_batch(
             "PRAGMA foreign_keys = ON;
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn concurrent_writes_are_all_committed_and_a_failed_commit_fails_its_whole_batch() {
         for failing in [None, Some(40)] {
-            let writer = writer();
+            let writer = start();
             // A write that succeeds and makes the commit of its batch fail.
             let uncommittable = |n: i64| {
                 writer.run(move |db| db.execute("INSERT INTO t VALUES (?1, -1)", values![n]).map(drop))
@@ -196,8 +196,8 @@ mod tests {
     }
 
     #[test]
-    fn one_write_that_fails_undoes_itself_only() {
-        let writer = writer();
+    fn a_write_that_fails_undoes_itself_only_and_a_transaction_that_sqlite_rolls_back_its_whole_batch() {
+        let writer = start();
         insert(&writer, 1).unwrap();
         let failed = writer.run(|db| {
             db.execute("INSERT INTO t VALUES (2, NULL)", values![])?;
@@ -207,11 +207,8 @@ mod tests {
         assert!(matches!(failed, Err(StoreError::Engine(_))));
         insert(&writer, 3).unwrap();
         assert_eq!(rows(&writer), [1, 3]);
-    }
 
-    #[test]
-    fn a_transaction_that_sqlite_rolls_back_by_itself_fails_its_whole_batch() {
-        let writer = writer();
+        let writer = start();
         // While the first write blocks the thread, the others queue up and become one batch.
         let (started, has_started) = mpsc::channel();
         let (go, may_go) = mpsc::channel::<()>();
