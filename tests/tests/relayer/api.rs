@@ -1,27 +1,10 @@
-//! The HTTP surface: what good answers look like, and what every answer carries.
-//!
-//! 1. A registration and an attestation by a key without ETH; every endpoint's documented shape before and
-//!    after.
-//! 2. `GET /relay/:id` tells pending, executed, reverted and dropped apart; a receipt that takes too long is
-//!    a 202. `GET /nonce` counts relays in flight.
-//! 3. Probes, metrics, pages of any origin, request ids, unknown paths and methods.
+//! The HTTP surface: what good answers look like, and what every answer carries. The relay's shapes in each
+//! state are in `relayer-daemon/src/http/shapes.rs`.
 
-use alloy::primitives::{Address, U256};
 use e2e::anvil::quantity;
-use e2e::process::{eventually, wait_until};
-use e2e::relay::{attest, register};
-use registry_core::eth::abi::IAgentRegistry;
 use reqwest::Method;
-use serde_json::{Value, json};
 
-use crate::stage::{
-    MISMATCH, PATIENCE, Stage, agent, answer, relayer, state, until_executed, until_ready_is,
-};
-
-/// The names of an object's fields, sorted.
-fn keys(value: &Value) -> Vec<&str> {
-    value.as_object().unwrap().keys().map(String::as_str).collect()
-}
+use crate::prelude::*;
 
 #[tokio::test]
 async fn a_key_without_ether_registers_and_attests_and_all_endpoints_have_their_documented_shapes() {
@@ -72,21 +55,15 @@ async fn a_key_without_ether_registers_and_attests_and_all_endpoints_have_their_
     assert_eq!(answered.header("content-type"), "application/json");
     assert_eq!(client.get(&path).await.ok(), shape(1), "not the one that was read a moment ago");
     let budget = client.get("/status").await.ok()["gasBudget"].clone();
-    let remaining = 50_000_000_000_000_000 - mined.paid_wei;
-    assert_eq!(
-        (&budget["usedWei"], &budget["remainingWei"]),
-        (&json!(mined.paid_wei.to_string()), &json!(remaining.to_string()))
-    );
+    assert_eq!(budget["remainingWei"], json!((50_000_000_000_000_000 - mined.paid_wei).to_string()));
     assert!(budget["resetsAt"].as_str().unwrap().ends_with(".000Z"), "{budget}");
 
-    let state = |confirmations: u64, finality: &str| {
-        json!({
-            "id": registration.id, "state": "executed", "txHash": mined.hash, "txHashes": [mined.hash],
-            "blockNumber": mined.block, "gasUsed": gas_used, "agentId": 1,
-            "confirmations": confirmations, "finality": finality,
-        })
-    };
-    assert_eq!(client.state(&registration).await.ok(), state(1, "latest"));
+    let told = json!({
+        "id": registration.id, "state": "executed", "txHash": mined.hash, "txHashes": [mined.hash],
+        "blockNumber": mined.block, "gasUsed": gas_used, "agentId": 1,
+        "confirmations": 1, "finality": "latest",
+    });
+    assert_eq!(client.state(&registration).await.ok(), told);
     let waiting = format!("/relay/{}?wait=", registration.id);
     // It is told as things stand after a while, and as soon as it is final.
     for finality in ["latest", "finalized"] {
@@ -98,13 +75,12 @@ async fn a_key_without_ether_registers_and_attests_and_all_endpoints_have_their_
             .filter(|told| told["finality"] == "finalized")
     };
     let told = eventually("final", PATIENCE, is_final).await.unwrap();
-    assert_eq!(told, state(told["confirmations"].as_u64().unwrap().max(101), "finalized"));
+    assert!(told["confirmations"].as_u64().unwrap() > 100, "{told}");
     let wrong = client.get(&format!("{waiting}soon")).await;
     wrong.refused(400, "INVALID_WAIT", "Invalid wait: must be latest, safe or finalized");
 
     stage.expect([&registration]);
-    let attested = stage.relay(&client, &stage.desk.request(&alice, 1, &attest(1))).await;
-    assert_eq!(keys(&attested), ["blockNumber", "gasUsed", "id", "success", "txHash"], "no new agent");
+    stage.relay(&client, &stage.desk.request(&alice, 1, &attest(1))).await;
     let read = IAgentRegistry::getAgentByWalletCall { wallet: alice.address() };
     let record = stage.chain.read(stage.chain.contracts.registry, read).await.unwrap();
     assert_eq!((record.agentId, record.creator), (U256::ONE, alice.address()));
@@ -140,19 +116,10 @@ async fn a_relays_state_can_be_asked_for_from_its_acceptance_on() {
     client.relay(&second).await.refused(401, "ALREADY_RELAYED", MISMATCH);
     let told = client.state(&second).await.ok();
     assert_eq!(told["error"], "Wallet already registered to another agent");
-    assert_eq!((&told["state"], &told["code"]), (&json!("reverted"), &json!("CALL_REVERTED")));
-    let fields = "blockNumber code confirmations error finality gasUsed id state txHash txHashes";
-    assert_eq!(keys(&told).join(" "), fields);
+    assert_eq!(told["code"], "CALL_REVERTED");
     // The failed one cost gas, and counts.
     assert_eq!(client.used_wei().await, stage.paid_by(&stage.accounts).await);
 
-    let refused = stage.desk.request(&bob, 1, &attest(9));
-    client.relay(&refused).await.refused(500, "CALL_REVERTED", "Agent not found");
-    let dropped = json!({
-        "id": refused.id, "state": "dropped", "error": "Agent not found", "code": "CALL_REVERTED",
-        "txHashes": [],
-    });
-    assert_eq!(client.state(&refused).await.ok(), dropped);
     let unknown = stage.desk.registration(&bob, 7);
     let message = format!("Relay not found: {}", unknown.id);
     client.state(&unknown).await.refused(404, "RELAY_NOT_FOUND", &message);

@@ -1,20 +1,7 @@
 //! Dying at any moment: each request is executed at most once, none that was accepted is lost, no nonce is
 //! skipped, and the budget is what it was.
-//!
-//! 1. Dead at each named point of the pipeline, with other requests before it and beside it, and started
-//!    again.
-//! 2. Dead after a replacement was journalled and before it was sent.
-//! 3. Killed, and ended by SIGTERM, while a transaction waits in the pool. A second daemon with its key is
-//!    refused.
 
-use std::time::Duration;
-
-use e2e::daemon::Daemon;
-use e2e::process::wait_until;
-use e2e::relay::register;
-use serde_json::json;
-
-use crate::stage::{PATIENCE, Stage, agent, answer, post, start};
+use crate::prelude::*;
 
 /// The points of `relayer-daemon/src/process/faults.rs` that each relay passes.
 const POINTS: &str = "after_accept after_reserve after_simulate after_nonce after_sign after_journal \
@@ -84,36 +71,4 @@ async fn a_replacement_that_was_journalled_but_not_sent_is_sent_after_the_restar
     stage.audit(&client).await;
     let state = client.state(&request).await.ok();
     assert!(state["txHashes"].as_array().unwrap().len() >= 2, "{state}");
-}
-
-#[tokio::test]
-async fn a_transaction_in_the_pool_outlives_kill_9_and_sigterm() {
-    let stage = Stage::set().await;
-    let (daemon, client) = stage.daemon().await;
-    let request = stage.registration("alice");
-    let posted = stage.leave_pending(&client, &request).await;
-    let (reserved, state) = (client.used_wei().await, client.state(&request).await.ok());
-    let refusal = Daemon::refuse(&stage.options).await.unwrap();
-    assert!(refusal.contains("✗ lock         another process ("), "{refusal}");
-    assert!(refusal.contains(") runs with this key or this journal"), "{refusal}");
-    daemon.kill();
-    assert!(posted.await.unwrap().is_err());
-
-    let (mut daemon, client) = stage.daemon().await;
-    assert_eq!(client.used_wei().await, reserved, "exactly as before");
-    assert_eq!(client.state(&request).await.ok(), state, "no second transaction");
-    // The client comes back with the same request, and joins it.
-    let joined = post(&client, &request);
-    wait_until("joined", PATIENCE, async || client.metric("relayer_http_connections").await > 1.0).await;
-    let (status, took) = daemon.terminate().await.unwrap();
-    assert!(status.success() && took < Duration::from_secs(10), "{status} after {took:?}: {}", daemon.log());
-    assert!(!daemon.log().contains("not everything ended in time"), "{}", daemon.log());
-    let told = answer(joined).await;
-    assert_eq!((told.status, &told.json()["state"]), (202, &json!("pending")), "told to come back");
-    assert!(client.try_relay(&request).await.is_err(), "it listens");
-
-    stage.mine().await;
-    let (_daemon, client) = stage.daemon().await;
-    stage.audit(&client).await;
-    assert_eq!(client.state(&request).await.ok()["agentId"], 1);
 }
