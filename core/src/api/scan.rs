@@ -265,9 +265,8 @@ pub(crate) fn recent_ids(total: u64) -> Vec<U256> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{registry::compliance::ComplianceListItem, registry::fixture::agent};
+    use crate::registry::fixture::agent;
     use proptest::prelude::*;
-    use std::cmp::Reverse;
 
     fn scan(agents: &[Agent]) -> Scan {
         Scan::of_agents(Address::ZERO, String::new(), U256::from(604_800), agents, [])
@@ -289,30 +288,6 @@ mod tests {
     }
 
     #[test]
-    fn the_last_ten_come_newest_first() {
-        let agents: Vec<_> = (1..=13).map(agent).collect();
-        let stats = scan(&agents).detailed_stats(Timestamp::from_seconds(0)).unwrap();
-        let ids = stats.recent_registrations.iter().map(|recent| recent.agent_id.0.to::<u64>());
-        assert!(ids.eq((4..=13).rev()));
-        assert_eq!(stats.status_distribution[&Status::Active], 13);
-        assert_eq!(stats.status_distribution.len(), 4);
-    }
-
-    #[test]
-    fn an_empty_registry_has_an_answer_to_each_question_about_all() {
-        for (target, field, expected) in [
-            ("stats/detailed", "complianceRate", r#""0.0""#),
-            ("stats/detailed", "generationDistribution", "{}"),
-            ("agents?status=Active&page=7", "totalPages", "0"),
-            ("agents/compliance", "data", "[]"),
-            ("revenue/aggregate", "totalAmount", "0"),
-        ] {
-            let body = body(&scan(&[]), target);
-            assert_eq!(body[field].to_string(), expected, "{target}: {body}");
-        }
-    }
-
-    #[test]
     fn unreadable_agents_are_named_where_they_are_left_out() {
         let mut scan = scan(&(1..=3).map(agent).collect::<Vec<_>>());
         let heavy = Row { history_is_readable: false, ..Row::from(&agent(2)) };
@@ -331,17 +306,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn the_list_is_whole_and_stalest_first(stamps in prop::collection::vec(0u64..50, 0..40)) {
-            let agents = attested_at(&stamps);
-            let list = scan(&agents).compliance(None, Timestamp::from_seconds(60)).unwrap();
-            prop_assert_eq!(list.data.len(), agents.len());
-            for pair in list.data.windows(2) {
-                let key = |item: &ComplianceListItem| (Reverse(item.compliance.seconds_since_attestation), item.agent_id);
-                prop_assert!(key(&pair[0]) < key(&pair[1]));
-            }
-        }
-
         #[test]
         fn pages_of_it_stay_where_they_are_while_the_registry_grows(
             stamps in prop::collection::vec(0u64..50, 1..40),

@@ -288,20 +288,6 @@ mod tests {
     }
 
     #[test]
-    fn ten_thousand_equal_agents_take_a_probe_and_one_round() {
-        for gas in [200, 260, 1_100, 5_000] {
-            let mut walk = AgentWalk::new(1, 1_200);
-            let probe = walk.take(u64::MAX).unwrap();
-            walk.fold(probe, answer(probe, 10_000, gas, &[], &[]));
-            walk.extend_to(10_000);
-            let spans: Vec<Span> = std::iter::from_fn(|| walk.take(u64::MAX)).collect();
-            assert!(spans.len() < 100);
-            spans.into_iter().for_each(|span| walk.fold(span, answer(span, 10_000, gas, &[], &[])));
-            assert!(walk.rows(Some(10_000)).is_some(), "{gas}");
-        }
-    }
-
-    #[test]
     fn a_hundred_heavy_agents_in_a_row_hold_nobody_up_for_long() {
         let heavy: Vec<u64> = (1..=100).collect();
         let mut walk = AgentWalk::new(1, 1_200);

@@ -122,12 +122,6 @@ mod tests {
     }
 
     #[test]
-    fn the_path_leads_from_the_parent_to_the_root() {
-        assert_eq!(above(4, &chain(4)), (vec![3, 2, 1], None, 3));
-        assert_eq!(above(1, &chain(4)), (vec![], None, 0));
-    }
-
-    #[test]
     fn the_fifteenth_level_is_the_last_and_says_so_only_if_more_follow() {
         assert_eq!(above(15, &chain(15)), ((1..15).rev().collect(), None, 14));
         let (path, note, fetches) = above(16, &chain(16));

@@ -14,17 +14,6 @@ fn too_heavy(function: &'static str) -> Error {
     Error::Query(QueryError::TooHeavy { function })
 }
 
-#[test]
-fn a_reply_that_is_too_large_is_asked_for_in_halves() {
-    let limits = |max_reply_bytes| Limits { max_reply_bytes, rounds: 1_000, ..Limits::default() };
-    for target in [LIST, "/api/v1/agents?limit=100"] {
-        let expected = node(300).ask(target).unwrap();
-        assert_eq!(node(300).ask_within(target, limits(8_000)).unwrap(), expected);
-    }
-    let error = node(1).ask_within("/api/v1/agent/1", limits(500)).unwrap_err();
-    assert!(matches!(error, Error::Query(QueryError::TooHeavy { .. })), "{error:?}");
-}
-
 /// Asks the first of two endpoints, which stays the preferred one.
 fn ask_first<Q: Query>(
     query: Q,

@@ -227,21 +227,6 @@ fn is_the_same_answer(target: &str, quirks: Quirks, busy: usize) {
     assert_eq!(answer, expected, "{target}");
 }
 
-#[test]
-fn each_quirk_that_halves_or_repeats_requests_changes_no_answer() {
-    let none = Quirks::default;
-    for quirks in [
-        Quirks { short_batches: Some(2), ..none() },
-        Quirks { batch_limit: Some(1), ..none() },
-        Quirks { batch_limit: Some(1), refuses_by_id: true, ..none() },
-        // Once a busy node of this kind was given up.
-        Quirks { batch_limit: Some(1), unknown_blocks: 2, ..none() },
-        Quirks { gas_for_calls: Some(9), ..none() },
-    ] {
-        all().for_each(|target| is_the_same_answer(target, quirks.clone(), 1));
-    }
-}
-
 proptest! {
     #![proptest_config(cases(64))]
 

@@ -76,25 +76,6 @@ fn an_attestation_that_lapses_is_a_change_at_its_second() {
 }
 
 #[test]
-fn what_was_undone_is_a_change_back_and_the_cursor_goes_on() {
-    let (mut index, since) = begun();
-    let kept = index.history.blocks.clone();
-    let suspended_at = suspend(&mut index);
-    index.refresh();
-    let suspended = only(&index, since);
-    assert_eq!(suspended.from, standing(Status::Active, Decision::Provision));
-    assert_eq!(suspended.to, standing(Status::Suspended, Decision::RequestRenewal));
-    assert_eq!(suspended.block_number, suspended_at);
-
-    index.history.blocks = kept;
-    (0..2).for_each(|_| index.mine(|_, _| {}));
-    index.refresh();
-    let back = only(&index, suspended.cursor);
-    assert_eq!((&back.agent_id, back.from, back.to), (&suspended.agent_id, suspended.to, suspended.from));
-    assert_eq!(changes(&index, Since::Cursor(back.cursor)), []);
-}
-
-#[test]
 fn a_change_in_the_blocks_that_a_reorganisation_brought_has_its_own_block() {
     let (mut index, _) = begun();
     let kept = index.history.blocks.clone();

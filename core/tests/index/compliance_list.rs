@@ -100,30 +100,6 @@ fn toggle(index: &mut Indexed, ids: &[u64]) {
 }
 
 #[test]
-fn what_is_kept_for_a_list_that_was_closed_serves_the_ones_before_it() {
-    let mut index = Indexed::filled(9, 2);
-    let whole = index.whole_list(NOW);
-    let first = index.open_list(NOW, 2).unwrap();
-    let second = index.open_list(NOW, 2).unwrap();
-    toggle(&mut index, &[7, 8, 9]);
-    let later = index.whole_list(NOW);
-    assert_ne!(later, whole);
-    // The second comes to its end; then the same agents change again.
-    let rest = index.next_chunk(second.next.unwrap(), 1_000).unwrap();
-    assert_eq!((second.text + &rest.text, rest.next), (whole.clone(), None));
-    toggle(&mut index, &[7, 8]);
-    toggle(&mut index, &[7]);
-    let third = index.open_list(NOW, 2).unwrap();
-    let as_of_third = index.whole_list(NOW);
-    toggle(&mut index, &[7]);
-    let rest = index.next_chunk(first.next.unwrap(), 1_000).unwrap();
-    assert_eq!((first.text + &rest.text, rest.next), (whole, None));
-    let rest = index.next_chunk(third.next.unwrap(), 1_000).unwrap();
-    assert_eq!((third.text + &rest.text, rest.next), (as_of_third, None));
-    assert_eq!(kept(&index), [0, 0]);
-}
-
-#[test]
 fn a_list_without_a_reader_makes_room_for_the_next_one() {
     let mut index = Indexed::filled(9, 2);
     let opened: Vec<ListChunk> = (0..4).map(|_| index.open_list(NOW, 2).unwrap()).collect();

@@ -39,53 +39,6 @@ fn an_event_is_asked_for_again_once_a_minute_however_often_changes_are_found() {
 }
 
 #[test]
-fn late_events_are_waited_for_and_every_answer_is_true_meanwhile() {
-    for (late, slice) in [(1, 10_000), (5, 10_000), (30, 10_000), (30, 20)] {
-        let mut index = Indexed::filled(30, 0);
-        index.config.slice = slice;
-        index.work().unwrap();
-        index.node.quirks.late_logs = late;
-        for round in 0..80 {
-            if round < 40 {
-                index.attest(1 + round * 37 % 30, 1);
-            }
-            index.idle();
-            index.now += 2;
-            index.refresh();
-            if round % 8 == 0 {
-                index.is_right_at_its_block();
-            }
-        }
-        index.is_right();
-        let state = index.state();
-        assert_eq!((state.basis, state.phase), (Basis::StorageRoot, Phase::Complete));
-        let most = if late == 30 { 4 } else { 0 };
-        assert!(state.comparisons <= most, "{late} blocks late, slices of {slice}: {}", state.comparisons);
-    }
-}
-
-#[test]
-fn an_event_that_is_late_after_a_reorganisation_of_all_recent_blocks_is_asked_for_again() {
-    for depth in 4..16 {
-        let mut index = Indexed::filled(20, 0);
-        index.node.quirks.proofs = Proofs::Newest;
-        for round in 0..16 {
-            index.attest(1 + round, 1);
-            index.refresh();
-        }
-        index.history.reorganise(depth, &mut index.random);
-        index.attest(19, 1);
-        index.node.quirks.late_logs = 3;
-        for _ in 0..6 {
-            index.now += 2;
-            index.refresh();
-            index.idle();
-        }
-        index.is_right();
-    }
-}
-
-#[test]
 fn an_event_that_is_hidden_for_good_is_found_by_the_root_and_all_agents_are_read_once() {
     for slice in [10_000, 20] {
         let mut index = Indexed::filled(60, 0);
@@ -143,6 +96,7 @@ fn logs_that_were_pruned_are_missed_between_two_comparisons_as_well() {
         index.refresh();
     }
     let before = index.state();
+    assert!((3..15).contains(&before.comparisons), "ever less often: {}", before.comparisons);
     index.attest(7, 1);
     index.node.quirks.logs = Logs::Empty;
     index.now += 1;

@@ -63,24 +63,3 @@ fn a_verdict_without_its_excerpt_is_right_and_says_why_the_past_is_unknown() {
         assert_eq!(unknown["unknownBecause"], "INDEX_UNAVAILABLE");
     }
 }
-
-#[test]
-fn a_node_that_is_behind_the_index_or_far_ahead_of_it_causes_no_walk() {
-    let mut index = Indexed::filled(40, 0);
-    index.mine(|registry, _| registry.agents.push(record(41, 0)));
-    index.refresh();
-    let of = index.agents()[3].clone();
-    index.node.block -= 1;
-    for is_ahead in [false, true] {
-        if is_ahead {
-            // More agents than one call reads have been registered since.
-            index.mine(|registry, _| registry.agents.extend((42..=1_100).map(|id| record(id, 0))));
-            index.show();
-        }
-        for query in ["", "?history=1"] {
-            let (answer, trips) = early(&mut index, &of, query);
-            assert_eq!((&answer["isRegistered"], trips), (&json!(true), 1), "{query}: {:?}", index.node.log);
-            assert_eq!(answer["unknownBecause"], "INDEX_UNAVAILABLE", "{query}, ahead: {is_ahead}");
-        }
-    }
-}

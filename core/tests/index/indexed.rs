@@ -30,7 +30,6 @@ pub(crate) struct Indexed {
     /// How the second endpoint of the same chain misbehaves, and how often a connection fails.
     pub(crate) second: Option<(Quirks, Failures)>,
     pub(crate) kept: Option<State>,
-    pub(crate) reply_bytes: usize,
     /// Replies after which the next work dies.
     pub(crate) dies_after: Option<u64>,
     pub(crate) now: u64,
@@ -59,7 +58,6 @@ impl Indexed {
             random: Random(7),
             second: None,
             kept: None,
-            reply_bytes: 0,
             dies_after: None,
             now: NOW,
             standings: None,
@@ -213,10 +211,7 @@ impl Indexed {
                 Step::Send(batch) => {
                     replies += 1;
                     let fed = match self.post(&batch) {
-                        Some((status, body)) => {
-                            self.reply_bytes += body.len();
-                            work.feed(Reply { status, body: &body })
-                        }
+                        Some((status, body)) => work.feed(Reply { status, body: &body }),
                         None => work.fail(Failure::TimedOut),
                     };
                     // As the object does: what was learnt of an endpoint is kept where the work fails, too.

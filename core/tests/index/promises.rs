@@ -1,10 +1,10 @@
 //! What the index promises, one by one.
 
-use registry_core::index::{Basis, IndexError, Phase, SqlValue, State, Store as _, Work, prepare};
+use registry_core::index::{Basis, IndexError, Phase, SqlValue, State, Store as _, prepare};
 
 use crate::{
     Indexed,
-    common::{Proofs, Undeployed, prelude::*, random::Random, record},
+    common::{Undeployed, prelude::*, random::Random, record},
     history::History,
 };
 
@@ -52,20 +52,6 @@ fn a_refresh_with_nothing_changed_takes_one_round_trip_and_two_calls_and_stores_
 }
 
 #[test]
-fn a_registry_that_changes_beside_its_agents_is_compared_ever_less_often() {
-    let mut index = Indexed::filled(30, 0);
-    index.work().unwrap();
-    for round in 0..1_000 {
-        index.mine(|registry, _| registry.grace_seconds = Some(700_000 + round));
-        index.now += 45;
-        index.refresh();
-    }
-    let state = index.state();
-    assert!((3..15).contains(&state.comparisons), "{:?}", state.comparisons);
-    assert!(state.as_of().unwrap().number + 1 >= index.history.number());
-}
-
-#[test]
 fn a_contradicted_record_ends_all_answers_until_everything_is_read() {
     for slice in [10_000, 20] {
         let mut history = History::new(60, &mut Random(7));
@@ -90,57 +76,6 @@ fn a_contradicted_record_ends_all_answers_until_everything_is_read() {
         let state = index.state();
         assert_eq!((state.contradicted, state.comparisons, state.phase), (None, 1, Phase::Complete));
     }
-}
-
-#[test]
-fn a_first_fill_takes_three_hundred_bytes_an_agent() {
-    let bytes = Indexed::filled(3_000, 0).reply_bytes / 3_000;
-    assert!(bytes <= 300, "{bytes}");
-}
-
-#[test]
-fn without_proofs_a_change_without_an_event_is_found_by_the_sweep_and_counted() {
-    let mut index = Indexed::filled(50, 10);
-    index.node.quirks.proofs = Proofs::Unsupported;
-    for first in [33, 12] {
-        index.attest_silently(first, 2);
-        for _ in 0..6 {
-            index.idle();
-            index.now += 300;
-            index.refresh();
-        }
-        index.is_right();
-    }
-    let state = index.state();
-    assert_eq!((state.basis, state.phase), (Basis::Events, Phase::Complete));
-    assert!(state.comparisons == 2 && state.unannounced > 0, "{state:?}");
-    // A registration is found at once.
-    index.mine_with_events(&[], |registry, _| registry.agents.push(record(51, 0)));
-    index.refresh();
-    assert_eq!((index.state().basis, index.state().unannounced), (Basis::Events, state.unannounced + 1));
-    index.is_right();
-}
-
-#[test]
-fn an_endpoint_that_times_out_is_left_for_the_next_one_each_time() {
-    let mut index = Indexed::filled(5, 0);
-    index.attest(3, 1);
-    index.show();
-    let (config, endpoints) = (index.config.clone(), Endpoints::new(2, None));
-    let mut work = Work::begin(&index.database, None, config, endpoints, index.now * 1_000).unwrap();
-    let mut asked = Vec::new();
-    while let Step::Send(batch) = work.step(&index.database).unwrap() {
-        if !asked.is_empty() || batch.body.contains("eth_getLogs") {
-            asked.push(batch.endpoint);
-            if work.fail(Failure::TimedOut).is_err() {
-                break;
-            }
-            continue;
-        }
-        let (status, body) = index.node.post(&batch);
-        work.feed(Reply { status, body: &body }).unwrap();
-    }
-    assert_eq!(asked, [0, 1, 0, 1, 0, 1, 0]);
 }
 
 #[test]

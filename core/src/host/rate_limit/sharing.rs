@@ -195,21 +195,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_before_a_sync_task_publishes_is_published_with_it() {
-        let mut tally = after(14);
-        let task = admit(&mut tally, START).unwrap();
-        assert_eq!(task, SyncTask { window: 1, publishes: true, after_millis: SHARING.gather_millis });
-        assert_eq!(tally.publish(&SHARING, 1, START), Some(15));
-
-        let task = admit(&mut tally, START + 300).unwrap();
-        assert_eq!(task.after_millis, 700, "one write a second");
-        assert_eq!(admit(&mut tally, START + 900), None, "is published with the sixteenth");
-        assert_eq!(tally.publish(&SHARING, 1, START + 999), None);
-        assert_eq!(tally.publish(&SHARING, 1, START + 1_000), Some(17));
-        assert_eq!(tally.publish(&SHARING, 1, START + 9_000), None, "nothing new");
-    }
-
-    #[test]
     fn a_lost_sync_task_and_a_failed_write_are_made_up_for() {
         let mut tally = after(15);
         let lost = START + SHARING.gather_millis + SHARING.pause_millis;
