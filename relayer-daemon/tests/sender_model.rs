@@ -26,8 +26,8 @@ use model::{
     MAX_PENDING, SIGNERS, SINGLE, Setup, Simulation, history,
     node::Lost,
     ops::Op::{
-        BaseFee, Bypass, Empty, Foreign, LateReceipts, Latency, Lose, Mine, NoNonces, OldViews, Rejecting,
-        Reorganise, Repeat, Request, RequestUntil, Revert, Unwilling, Wait, WrongCount,
+        BaseFee, Bypass, Empty, Foreign, LateReceipts, Latency, Lose, Mine, NoNonces, OldViews, Reorganise,
+        Repeat, Request, RequestUntil, Revert, Unwilling, Wait, WrongCount,
     },
     simulate, strategies, with_budget,
 };
@@ -91,32 +91,6 @@ fn all_that_the_market_has_outgrown_is_replaced_in_one_round_and_reserves_what_t
 }
 
 #[test]
-fn a_late_receipt_is_no_stolen_nonce_and_with_views_as_late_no_request_is_carried_out_twice() {
-    // Blocks go by, as on a chain that makes one every 200 ms, and the receipt is a minute late.
-    let mut ops = vec![LateReceipts(60), Request(0), Mine(5)];
-    ops.extend([Mine(5), Wait(2)].repeat(100));
-    ops.push(Wait(300));
-    history(SINGLE, ops, |simulation| {
-        let record = simulation.record(simulation.only());
-        assert_eq!((record.outcome, record.hashes.len()), (None, 1), "unknown is not dropped");
-    });
-    let mut ops = vec![LateReceipts(90), OldViews(90), Request(0), Wait(20)];
-    ops.extend([Mine(5), Wait(50)].repeat(24));
-    history(SINGLE, ops, |simulation| assert_eq!(simulation.mined(), 1, "a second transaction"));
-}
-
-#[test]
-fn an_unwilling_sequencer_at_a_flat_market_is_not_bid_up() {
-    let mut ops = vec![Unwilling(true)];
-    ops.extend((0..SIGNERS).map(Request));
-    // Six minutes of blocks without ours.
-    ops.extend([Mine(5), Wait(20)].repeat(180));
-    history(SINGLE, ops, |simulation| {
-        assert_eq!(simulation.tries().iter().sum::<usize>(), MAX_PENDING, "replaced for nothing");
-    });
-}
-
-#[test]
 fn one_wrong_count_reopens_nothing_and_leaves_no_gap_to_fill() {
     let mut ops = [Request(0), Request(1), Wait(10), Mine(8), Wait(20)].repeat(30);
     // The first is what the next relay's nonce is taken from, the second is what the round after it sees.
@@ -164,30 +138,6 @@ fn what_once_went_wrong_goes_right() {
 }
 
 #[test]
-fn a_relay_that_one_nonce_has_executed_is_not_in_flight_again_for_another_nonce_of_its_own() {
-    let test = async |simulation: &mut Simulation| {
-        simulation.play([Request(0), Wait(10), Mine(5), Wait(20)]).await;
-        let id = simulation.only();
-        let executed = simulation.record(id).outcome;
-        assert!(simulation.is_executed(id), "{executed:?}");
-
-        // Its first nonce was given up as lost, it got a second one, then the first one's receipt was found.
-        simulation.kill();
-        simulation.assign_a_second_nonce(id);
-        simulation.play([Wait(20)]).await;
-        assert!(!simulation.is_waited_for(id), "in flight after a restart");
-
-        // The second is mined, reverts, and is undone.
-        simulation.play([Mine(5), Wait(20), Reorganise(1, false), Wait(20)]).await;
-        assert!(!simulation.is_waited_for(id), "in flight after a reorganisation");
-        assert_eq!(simulation.record(id).outcome, executed);
-        simulation.settle_down().await;
-        assert_eq!(simulation.record(id).outcome, executed);
-    };
-    simulate(SINGLE, test).unwrap();
-}
-
-#[test]
 fn a_request_is_carried_out_when_it_is_sent_again_after_its_transaction_reverted_as_a_whole() {
     let mined = [Wait(10), Mine(5), Wait(20)];
     let ops = [&[Revert, Request(0)][..], &mined, &[Repeat(0)], &mined].concat();
@@ -195,27 +145,6 @@ fn a_request_is_carried_out_when_it_is_sent_again_after_its_transaction_reverted
         assert!(simulation.is_executed(simulation.only()));
         assert_eq!(simulation.tries(), [2], "both transactions are told");
     });
-}
-
-#[test]
-fn what_every_node_calls_invalid_is_cancelled_in_a_fallen_market_and_at_the_cap() {
-    let mut ops = vec![Rejecting(true), Request(0), Wait(10), BaseFee(4)];
-    ops.extend([Mine(5), Wait(20)].repeat(30));
-    history(SINGLE, ops, assert_dropped);
-    // The first transaction is in the pool, too cheap by now. Ten percent more than its replacement is above
-    // the cap.
-    let mut ops = vec![Request(0), Wait(10), Rejecting(true), BaseFee(227)];
-    ops.extend([Mine(5), Wait(20)].repeat(30));
-    history(SINGLE, ops, |simulation| {
-        assert_dropped(simulation);
-        let signed = simulation.store.assignment(simulation.account(0), 0).unwrap().transactions;
-        assert_eq!(signed.last().unwrap().fees, signed[1].fees, "the same offer as the replacement's");
-    });
-}
-
-fn assert_dropped(simulation: &Simulation) {
-    let outcome = simulation.record(simulation.only()).outcome;
-    assert!(matches!(outcome, Some(RelayOutcome::Dropped { .. })), "{outcome:?}");
 }
 
 fn newest(simulation: &Simulation) -> B256 {

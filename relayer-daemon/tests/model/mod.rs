@@ -45,7 +45,7 @@ use relayer_daemon::sender::lease::Lease;
 use relayer_daemon::sender::receipt_reader::Contracts;
 use relayer_daemon::sender::signing::Wallet;
 use relayer_daemon::sender::{Parts, Sender, SpendingLimits};
-use relayer_daemon::store::{DaemonId, NewTransaction, RelayRecord, Store, StoreFaults};
+use relayer_daemon::store::{DaemonId, RelayRecord, Store, StoreFaults};
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -86,7 +86,6 @@ impl Clock for TestClock {
 struct Life {
     relayer: Arc<Relayer<ModelNode>>,
     dead: Arc<AtomicBool>,
-    daemon: Option<DaemonId>,
     paused: watch::Sender<bool>,
     /// Dropped, it would stop the daemon in an orderly way.
     stop: watch::Sender<bool>,
@@ -213,7 +212,7 @@ impl Simulation {
             None => store,
         });
         let (world, paused) = (Arc::clone(&self.world), is_paused);
-        let node = ModelNode { world, dead: Arc::clone(&dead), daemon: daemon.clone(), paused };
+        let node = ModelNode { world, dead: Arc::clone(&dead), daemon, paused };
         let node = Arc::new(node);
         let clock: SharedClock = Arc::clone(&self.clock) as SharedClock;
         let metrics = Metrics::new().unwrap();
@@ -304,7 +303,7 @@ impl Simulation {
             let keeper = Keeper::new(Arc::clone(&relayer), make, &self.world.accounts, duty);
             tasks.push(tokio::spawn(keeper.run(stopping)));
         }
-        Some(Life { relayer, dead, daemon, paused: pause, stop, tasks })
+        Some(Life { relayer, dead, paused: pause, stop, tasks })
     }
 
     pub fn kill(&mut self) {
@@ -340,19 +339,6 @@ impl Simulation {
         for sender in self.living().flat_map(|life| life.relayer.accounts.senders()) {
             sender.saw_balance(self.world.balance(sender.account()));
         }
-    }
-
-    /// Writes into the store that a relay has one more nonce, signed and not sent.
-    pub fn assign_a_second_nonce(&self, id: B256) {
-        let account = self.account(0);
-        let nonce = self.store.next_nonce(account).unwrap().unwrap();
-        let first = self.store.assignment(account, nonce - 1).unwrap();
-        assert_eq!(first.relay.map(|relay| relay.id), Some(id));
-        let wallet = Wallet::new(self.keys[0].clone(), CHAIN_ID, FORWARDER);
-        let latest = first.latest().unwrap();
-        let transaction = wallet.relay_again(nonce, latest, latest.fees).now_or_never().unwrap().unwrap();
-        let second = NewTransaction { nonce, relay: Some(id), transaction };
-        self.store.record(account, &[second], self.clock.now()).unwrap();
     }
 
     fn run_again(&self, id: B256) {

@@ -24,23 +24,6 @@ fn receipts_that_do_not_come_keep_no_relay_from_being_sent() {
     });
 }
 
-#[test]
-fn a_signers_requests_that_arrive_in_the_wrong_order_are_carried_out_in_the_right_one() {
-    let bodies: Vec<_> = (0..4_u8).map(|nonce| body(0, U256::from(nonce), 0)).collect();
-    let test = async |simulation: &mut Simulation| {
-        for body in bodies.iter().rev() {
-            let relayer = &simulation.living().next().unwrap().relayer;
-            relayer.accept(body, Ipv4Addr::LOCALHOST.into(), None).await.unwrap();
-        }
-        for _ in 0..8 {
-            sleep(Duration::from_secs(1)).await;
-            simulation.world.chain().mine(8);
-        }
-        assert!(bodies.iter().all(|body| simulation.is_executed(identify(body).0)));
-    };
-    simulate(SINGLE, test).unwrap();
-}
-
 /// A daemon of a fleet takes relays that no daemon runs, also one that it admits meanwhile: it runs twice.
 #[test]
 fn no_client_waits_for_ever_where_one_run_drops_a_relay_that_another_has_started_again() {

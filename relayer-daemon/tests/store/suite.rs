@@ -197,20 +197,6 @@ fn what_the_file_has_lost_is_written_anew_when_it_is_mined() {
     assert_eq!(used(&store, NOW), (250, 0), "once");
 }
 
-#[test]
-fn each_account_counts_its_own_nonces_and_all_share_the_budget() {
-    let store = accepted(&[1, 2]);
-    let other = Address::repeat_byte(0xbb);
-    sign(&store, 7, Some(1), transaction(0xa, Relay));
-    store.record(other, &[signed(0, Some(2), 0xb)], NOW).unwrap();
-    assert_eq!((store.next_nonce(ACCOUNT).unwrap(), store.next_nonce(other).unwrap()), (Some(8), Some(1)));
-    assert_eq!(store.open_nonces(other).unwrap()[0].relay.unwrap().id, id(2));
-    assert_eq!(store.unsent(NOW).unwrap(), vec![], "what one account has in flight no other starts over");
-    settle(&store, 7, 0xa, 250, Some(executed(0xa)));
-    assert_eq!(store.highest_mined(other).unwrap(), None);
-    assert_eq!(used(&store, NOW), (250, 0));
-}
-
 fn from(number: u64, signer: u8, client: &str) -> NewRelay {
     let client = Some(client.parse().unwrap());
     NewRelay { signer: Address::repeat_byte(signer), client, ..relay(number) }
