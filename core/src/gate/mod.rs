@@ -23,6 +23,7 @@
 //! | `candidate`, `verifier` | one signature; all of a request's, in their order |
 //! | `account` | the question for the chain |
 //! | `policy` | which agents are served |
+//! | `settings` | the policies of a configuration file |
 //! | `record` | what is kept of an admission, and verified years later |
 //! | `refusal`, `answer` | the stable codes; status, challenge, headers and body |
 //! | `signing` | the client's side: what is signed, and the headers that carry it |
@@ -42,6 +43,7 @@ mod policy;
 mod record;
 mod refusal;
 mod request;
+mod settings;
 mod signing;
 mod structured;
 mod verifier;
@@ -56,5 +58,6 @@ pub use policy::{AgentDenial, AgentPolicy, Verdict, VerdictAgent, Wallets};
 pub use record::{Admission, AdmissionRecord, Grounds, RecordError, Trusted, VerifiedBy};
 pub use refusal::RefusalCode;
 pub use request::{Content, Origin, Request};
+pub use settings::{PolicyTable, RoutePolicy, SettingError, Shared, policies};
 pub use signing::{SigningTerms, Unsigned};
 pub use verifier::Attempts;

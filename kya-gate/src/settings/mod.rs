@@ -2,10 +2,9 @@
 //! field.
 
 mod nonces;
-mod policy;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     env, fs,
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -17,7 +16,7 @@ use anyhow::{Context as _, bail, ensure};
 use ipnet::IpNet;
 use registry_core::{
     eth::multicall,
-    gate::{Dialect, Links, Origin, discovery_document},
+    gate::{Dialect, Links, Origin, PolicyTable, Shared, discovery_document, policies},
     token::Audience,
 };
 use serde::Deserialize;
@@ -25,8 +24,7 @@ use url::Url;
 
 use nonces::RedisTable;
 pub use nonces::{NonceSettings, RedisSettings};
-use policy::PolicyTable;
-pub use policy::RoutePolicy;
+pub use registry_core::gate::RoutePolicy;
 
 /// A validated configuration.
 #[derive(Debug, Clone)]
@@ -278,19 +276,9 @@ impl Settings {
             register: file.links.register.map(String::from),
             renew: file.links.renew.map(String::from),
         };
-        ensure!(!file.dialects.is_empty(), "dialects: must name tagged, untagged or both");
-        ensure!(!file.policy.is_empty(), "policy: at least one is needed, such as [policy.api]");
         let chain = file.chain.validated(rpc)?;
-        let policies = file.policy.into_iter().map(|(name, table)| {
-            ensure!(is_name(&name), "policy.{name}: a name has only a-z, 0-9, - and _");
-            let policy = table.validated(&origin, &file.dialects, chain.id, &links);
-            Ok((name.clone(), policy.with_context(|| format!("policy.{name}"))?))
-        });
-        let policies = policies.collect::<anyhow::Result<BTreeMap<String, RoutePolicy>>>()?;
-        let mut routes = BTreeSet::new();
-        for route in policies.values().flat_map(|policy| &policy.routes) {
-            ensure!(routes.insert(route), "routes: {route} is named twice");
-        }
+        let shared = Shared { origin: &origin, dialects: &file.dialects, chain: chain.id, links: &links };
+        let policies = policies(file.policy, &shared)?;
         let (kya, records) = (file.kya.validated()?, file.records);
         if let Some(records) = &records {
             ensure!(file.verdict.is_some(), "records: need [verdict], with the key that signs them");
@@ -397,12 +385,6 @@ impl VerdictTable {
         let issuer = issuer.with_context(|| format!("verdict.issuer: {}", Audience::RULE))?;
         Ok(SigningSettings { issuer, keys: self.keys })
     }
-}
-
-/// Whether a policy's name needs no encoding in a path.
-fn is_name(name: &str) -> bool {
-    let is_plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
-    !name.is_empty() && name.bytes().all(is_plain)
 }
 
 /// A header's name in lower case.
