@@ -18,6 +18,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `request` | a request as the client sent it, with the origin that was configured |
+//! | `request_fault` | requests that proxy, gate and service may read in different ways |
 //! | `structured`, `base`, `digest` | structured fields, signature bases, content digests: the RFCs |
 //! | `dialect` | what differs between the two forms of ERC-8128 |
 //! | `candidate`, `verifier` | one signature; all of a request's, in their order |
@@ -43,6 +44,7 @@ mod policy;
 mod record;
 mod refusal;
 mod request;
+mod request_fault;
 mod settings;
 mod signing;
 mod structured;
@@ -58,6 +60,7 @@ pub use policy::{AgentDenial, AgentPolicy, Verdict, VerdictAgent, Wallets};
 pub use record::{Admission, AdmissionRecord, Grounds, RecordError, Trusted, VerifiedBy};
 pub use refusal::RefusalCode;
 pub use request::{Content, Origin, Request};
+pub use request_fault::{RequestFault, RequestRules, is_ambiguous, is_lookalike, reads_as_output_header};
 pub use settings::{PolicyTable, RoutePolicy, SettingError, Shared, policies};
 pub use signing::{SigningTerms, Unsigned};
 pub use verifier::Attempts;

@@ -13,6 +13,7 @@ use super::{
     dialect::Dialect,
     policy::{AgentPolicy, Wallets},
     request::Origin,
+    request_fault::RequestRules,
 };
 use crate::registry::kya::Decision;
 
@@ -22,8 +23,12 @@ const LONGEST_VALIDITY: u64 = 3_600;
 /// What a route asks of a request.
 #[derive(Debug, Clone)]
 pub struct RoutePolicy {
+    /// Its name.
+    pub name: String,
     /// The scheme and authority that clients use.
     pub origin: Origin,
+    /// The request, whatever its signature.
+    pub requests: RequestRules,
     /// The signature.
     pub rules: SignatureRules,
     /// The agent.
@@ -46,6 +51,10 @@ pub struct PolicyTable {
     routes: Vec<String>,
     #[serde(default)]
     observe: bool,
+    #[serde(default)]
+    allow_ambiguous_targets: bool,
+    #[serde(default)]
+    websocket_paths: Vec<String>,
     #[serde(default)]
     components: Vec<String>,
     #[serde(default = "default_validity")]
@@ -139,9 +148,8 @@ pub fn policies(
     for (name, table) in tables {
         let place = format!("policy.{name}");
         ensure(is_name(&name), &place, "a name has only a-z, 0-9, - and _")?;
-        let policy = table.validated(shared).map_err(|SettingError { setting, rule }| SettingError {
-            setting: format!("{place}: {setting}"),
-            rule,
+        let policy = table.validated(&name, shared).map_err(|SettingError { setting, rule }| {
+            SettingError { setting: format!("{place}: {setting}"), rule }
         })?;
         for route in &policy.routes {
             ensure(routes.insert(route.clone()), "routes", format!("{route} is named twice"))?;
@@ -162,7 +170,7 @@ fn is_name(name: &str) -> bool {
 }
 
 impl PolicyTable {
-    fn validated(self, shared: &Shared<'_>) -> Result<RoutePolicy, SettingError> {
+    fn validated(self, name: &str, shared: &Shared<'_>) -> Result<RoutePolicy, SettingError> {
         let origin = match &self.origin {
             Some(text) => Origin::parse(text)
                 .ok_or_else(|| SettingError::new("origin", "must be a scheme and a host"))?,
@@ -194,8 +202,17 @@ impl PolicyTable {
                 format!("{route:?} must be a path, a path and /*, or default"),
             )?;
         }
+        for path in &self.websocket_paths {
+            let is_path = path != "default" && is_route(path);
+            ensure(is_path, "websocket-paths", format!("{path:?} must be a path, or a path and /*"))?;
+        }
         Ok(RoutePolicy {
+            name: name.to_owned(),
             origin,
+            requests: RequestRules {
+                allow_ambiguous_targets: self.allow_ambiguous_targets,
+                websocket_paths: self.websocket_paths,
+            },
             rules: SignatureRules {
                 chain: shared.chain,
                 dialects: shared.dialects.to_vec(),
