@@ -1,5 +1,5 @@
-//! The browser package: `browser/`, `browser/evidence/` and `browser/snapshot/` compiled, bound with
-//! wasm-bindgen, optimised for size, and laid out for npm.
+//! The browser package: `browser/`, `browser/evidence/`, `browser/snapshot/` and `browser/gate/` compiled, bound
+//! with wasm-bindgen, optimised for size, and laid out for npm.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ struct Module {
     size_limit: usize,
 }
 
-const MODULES: [Module; 3] = [
+const MODULES: [Module; 4] = [
     Module {
         title: "Browser package: wasm",
         crate_name: "registry-browser",
@@ -41,6 +41,12 @@ const MODULES: [Module; 3] = [
         crate_name: "registry-browser-snapshot",
         name: "snapshot",
         size_limit: 60 * 1024,
+    },
+    Module {
+        title: "Browser package, gate: wasm",
+        crate_name: "registry-browser-gate",
+        name: "decision",
+        size_limit: 250 * 1024,
     },
 ];
 
@@ -65,7 +71,8 @@ pub(crate) fn build() -> Result<()> {
     let (browser, package) = (root().join("browser"), root().join("browser/pkg"));
     let mut inputs = core_inputs();
     inputs.extend(["host-kit", "xtask/src/package.rs", DESCRIPTION].map(|path| root().join(path)));
-    let own = ["Cargo.toml", "openapi-types.mjs", "src", "npm", "evidence", "fetch", "snapshot", "values"];
+    let own =
+        ["Cargo.toml", "openapi-types.mjs", "src", "npm", "evidence", "fetch", "gate", "snapshot", "values"];
     inputs.extend(own.map(|path| browser.join(path)));
     let stamp = Stamp::of(root().join("target/xtask/package.stamp"), &inputs)?;
     if !stamp.is_current() || !MODULES.iter().all(|module| package.join(module.file()).is_file()) {
