@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Result;
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::State;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::request::Parts;
 use rustix::process::Signal;
 use tokio::task::JoinSet;
@@ -140,7 +140,8 @@ impl Service {
     /// Listens on a free port.
     pub async fn start() -> Result<Self> {
         let received = Arc::default();
-        let app = Router::new().fallback(remember).with_state(Arc::clone(&received));
+        let app = Router::new().fallback(remember).layer(DefaultBodyLimit::disable());
+        let app = app.with_state(Arc::clone(&received));
         let (listener, url) = listen(0).await?;
         Ok(Self { url, received, _server: serve(listener, app) })
     }

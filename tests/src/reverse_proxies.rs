@@ -63,17 +63,59 @@ impl Kind {
 
     /// Starts it on this port of the machine itself.
     pub async fn start_on(self, port: u16, gate: &str, service: &str) -> Result<(Process, String)> {
+        let front = self.front(port, gate, service).await?;
+        Ok((front.process, front.url))
+    }
+
+    /// Starts it between the gate and the service, for all protocols.
+    pub async fn start_front(self, gate: &str, service: &str) -> Result<Front> {
+        self.front(free_port()?, gate, service).await
+    }
+
+    async fn front(self, port: u16, gate: &str, service: &str) -> Result<Front> {
         let [gate, service] = [gate, service].map(|url| url.trim_start_matches("http://"));
+        let page = Page::read(gate, service)?;
+        let mut h2c_port = port;
         let process = match self {
-            Self::Nginx => servers::nginx(port, &configuration("### nginx", "nginx", gate, service)?).await?,
-            Self::Caddy => caddy(port, &configuration("### Caddy", "caddyfile", gate, service)?).await?,
+            Self::Nginx => {
+                h2c_port = free_port()?;
+                let http = page.block("### nginx", "nginx", 0)?;
+                let server = page.block("### nginx", "nginx", 1)?;
+                // The limit of the guarded place, which the gate's places do not have.
+                let guarded = "location / {\n    client_max_body_size 32m;";
+                let server = replaced(server, &[("location / {", guarded)])?;
+                let server = format!("listen 127.0.0.1:{h2c_port} http2;\n{server}");
+                servers::nginx_with(port, &http, &server).await?
+            }
+            Self::Caddy => {
+                let guarded = page.block("### Caddy", "caddyfile", 0)?;
+                let below = format!("handle_path {PREFIX}/* {{\n{guarded}}}\nhandle {{\n{guarded}}}\n");
+                caddy(port, &below).await?
+            }
             Self::Envoy => {
-                envoy(port, &configuration("### Envoy", "yaml", gate, service)?, gate, service).await?
+                let filter = page.block("### Envoy", "yaml", 0)?;
+                let manager = page.block("### Envoy", "yaml", 1)?;
+                envoy(port, &manager, &filter, gate, service).await?
             }
         };
-        Ok((process, format!("http://127.0.0.1:{port}")))
+        let url = |port| format!("http://127.0.0.1:{port}");
+        Ok(Front { process, url: url(port), h2c_url: url(h2c_port) })
     }
 }
+
+/// A running proxy.
+#[derive(Debug)]
+pub struct Front {
+    /// The process.
+    pub process: Process,
+    /// Its address for HTTP/1.1.
+    pub url: String,
+    /// Its address for HTTP/2 without TLS, by prior knowledge.
+    pub h2c_url: String,
+}
+
+/// A prefix that Caddy strips before it asks the gate.
+pub const PREFIX: &str = "/v1";
 
 /// Starts Envoy with the filter of `docs/signed-verdicts.md`, which lets a request through to the service
 /// only with a verdict of this issuer in `KYA-Verdict`. The keys are fetched from `keys`, whenever they are a
@@ -96,7 +138,7 @@ pub async fn verdict_verifier(
         ],
     )?;
     let port = free_port()?;
-    let process = envoy(port, &filter, keys, service).await?;
+    let process = envoy(port, "", &filter, keys, service).await?;
     Ok((process, format!("http://127.0.0.1:{port}")))
 }
 
@@ -109,10 +151,23 @@ fn replaced(mut text: String, values: &[(&str, &str)]) -> Result<String> {
     Ok(text)
 }
 
-/// The documented configuration in this language behind a heading, with other addresses.
-fn configuration(heading: &str, language: &str, gate: &str, service: &str) -> Result<String> {
-    let text = block(&page()?, heading, language)?;
-    Ok(text.replace(GATE, gate).replace(SERVICE, service))
+/// `docs/gate.md` with other addresses.
+struct Page(String);
+
+impl Page {
+    fn read(gate: &str, service: &str) -> Result<Self> {
+        Ok(Self(page()?.replace(GATE, gate).replace(SERVICE, service)))
+    }
+
+    /// The block of this place among those of a language behind a heading.
+    fn block(&self, heading: &str, language: &str, place: usize) -> Result<String> {
+        let fence = format!("```{language}\n");
+        let (_, mut section) = self.0.split_once(heading).with_context(|| format!("no {heading}"))?;
+        for _ in 0..place {
+            (_, section) = section.split_once(&fence).with_context(|| format!("no {language}: {heading}"))?;
+        }
+        block(&format!("{heading}\n{section}"), heading, language)
+    }
 }
 
 fn page() -> Result<String> {
@@ -138,7 +193,7 @@ async fn caddy(port: u16, directives: &str) -> Result<Process> {
     let spawn = Spawn::new("caddy", "caddy");
     let home = spawn.scratch().to_owned();
     let file = home.join("Caddyfile");
-    let options = "{\n\tadmin off\n\tauto_https off\n}\n";
+    let options = "{\n\tadmin off\n\tauto_https off\n\tservers {\n\t\tprotocols h1 h2c\n\t}\n}\n";
     let sites = format!("http://127.0.0.1:{port}, http://api.example:{port}");
     fs::write(&file, format!("{options}{sites} {{\n{directives}}}\n"))?;
     let spawn = ["HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"]
@@ -147,11 +202,12 @@ async fn caddy(port: u16, directives: &str) -> Result<Process> {
     listening(spawn.args(["run", "--adapter", "caddyfile", "--config"]).arg(file), port).await
 }
 
-/// Envoy with this filter between the clusters `gate` and `service`.
-async fn envoy(port: u16, filter: &str, gate: &str, service: &str) -> Result<Process> {
+/// Envoy with these lines of its connection manager, and this filter between the clusters `gate` and `service`.
+async fn envoy(port: u16, manager: &str, filter: &str, gate: &str, service: &str) -> Result<Process> {
     let program = python::programs("envoy").await?.join("envoy");
     let spawn = Spawn::new("envoy", program);
-    let filter = filter.lines().map(|line| format!("          {line}\n")).collect::<String>();
+    let indented = |text: &str| text.lines().map(|line| format!("          {line}\n")).collect::<String>();
+    let (manager, filter) = (indented(manager), indented(filter));
     let cluster = |name: &str, address: &str| -> Result<String> {
         let (host, port) = address.split_once(':').context("an address with a port")?;
         Ok(format!(
@@ -170,7 +226,7 @@ async fn envoy(port: u16, filter: &str, gate: &str, service: &str) -> Result<Pro
         typed_config:
           "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
           stat_prefix: ingress
-          route_config:
+{manager}          route_config:
             virtual_hosts:
             - {{ name: all, domains: ["*"], routes: [{{ match: {{ prefix: "/" }}, route: {{ cluster: service }} }}] }}
           http_filters:

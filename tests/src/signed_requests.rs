@@ -1,15 +1,17 @@
 //! Requests that an account signs (ERC-8128), sent byte for byte: HTTP clients rewrite targets.
 
+use std::process::Stdio;
 use std::time::Duration;
 
 use alloy::hex;
 use alloy::primitives::{Address, B256};
 use alloy::signers::SignerSync as _;
 use alloy::signers::local::PrivateKeySigner;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use registry_core::gate::{Account, Content, Origin, Request, SigningTerms, Unsigned};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::process::Command;
 
 use crate::anvil::wall_clock;
 
@@ -157,24 +159,66 @@ impl Signed {
         text
     }
 
+    /// Sends it over HTTP/2 without TLS, by curl. Its content, if `chunked`, is announced by no length.
+    pub async fn send_h2c(&self, url: &str) -> Result<RawAnswer> {
+        let Draft { method, target, origin, headers, body, chunked } = &self.draft;
+        let (_, authority) = origin.split_once("://").context("an origin has a scheme")?;
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--show-error", "--include", "--http2-prior-knowledge", "--path-as-is"]);
+        curl.args([
+            "--request",
+            method,
+            "--request-target",
+            target,
+            "--header",
+            &format!("host: {authority}"),
+        ]);
+        // None of curl's own.
+        curl.args(["--header", "accept:", "--header", "user-agent:", "--header", "content-type:"]);
+        for (name, value) in headers {
+            curl.args(["--header", &format!("{name}: {value}")]);
+        }
+        match (body.as_str(), chunked) {
+            ("", _) => {}
+            (_, true) => drop(curl.args(["--upload-file", "-"])),
+            (_, false) => drop(curl.args(["--data-binary", "@-"])),
+        }
+        curl.arg(url).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        let mut curl = curl.spawn()?;
+        let mut input = curl.stdin.take().context("curl reads")?;
+        input.write_all(body.as_bytes()).await?;
+        drop(input);
+        let output = tokio::time::timeout(TIMEOUT, curl.wait_with_output()).await.context("no answer")??;
+        ensure!(output.status.success(), "curl: {}", String::from_utf8_lossy(&output.stderr));
+        RawAnswer::parse(&output.stdout)
+    }
+
     async fn exchange(&self, url: &str) -> Result<RawAnswer> {
         let address = url.strip_prefix("http://").context("a plain address")?;
         let text = self.text(false);
-        let mut stream = TcpStream::connect(address).await?;
-        stream.write_all(text.as_bytes()).await?;
+        let stream = TcpStream::connect(address).await?;
+        let (mut reading, mut writing) = stream.into_split();
         let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).await?;
-        let answer = String::from_utf8_lossy(&answer);
+        // A server may answer, and close, before it has read all of a long content.
+        let (_, read) = tokio::join!(writing.write_all(text.as_bytes()), reading.read_to_end(&mut answer));
+        if answer.is_empty() {
+            read?;
+        }
+        RawAnswer::parse(&answer)
+    }
+}
+
+impl RawAnswer {
+    fn parse(answer: &[u8]) -> Result<Self> {
+        let answer = String::from_utf8_lossy(answer);
         let (head, body) = answer.split_once("\r\n\r\n").with_context(|| format!("no answer: {answer:?}"))?;
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).context("no status")?;
         let lines = head.lines().filter_map(|line| line.split_once(':'));
         let headers =
             lines.map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned())).collect();
-        Ok(RawAnswer { status, headers, body: body.to_owned() })
+        Ok(Self { status, headers, body: body.to_owned() })
     }
-}
 
-impl RawAnswer {
     /// The values of a header.
     pub fn header(&self, name: &str) -> Vec<&str> {
         self.headers.iter().filter(|(header, _)| header == name).map(|(_, value)| value.as_str()).collect()

@@ -64,6 +64,8 @@ pub enum Unavailable {
     NonceStoreUnavailable,
     /// The admission cannot be recorded.
     RecordUnavailable,
+    /// The proxy does not say what it was asked.
+    GateMisconfigured,
 }
 
 /// Where an agent goes on, as configured.
@@ -137,13 +139,19 @@ impl Outcome {
 
     /// The answer to `request`.
     pub fn answer(&self, request: &Request<'_>, rules: &SignatureRules, links: &Links) -> GateAnswer {
-        let mut headers = self.output_headers();
-        let body = self.problem(links);
+        let mut answer = self.answer_unread(links);
         if let Self::Refused(refusal) = self
             && refusal.status() == 401
         {
-            headers.extend(challenge(refusal.challenge(), request, rules));
+            answer.headers.extend(challenge(refusal.challenge(), request, rules));
         }
+        answer
+    }
+
+    /// The answer without a challenge: to a request that could not be read.
+    pub fn answer_unread(&self, links: &Links) -> GateAnswer {
+        let mut headers = self.output_headers();
+        let body = self.problem(links);
         if !body.is_empty() {
             headers.push(("content-type", "application/problem+json".to_owned()));
         }

@@ -112,11 +112,24 @@ pub struct ChainSettings {
     pub multicall3: Address,
     /// An endpoint with an older newest block counts as failed; 0 accepts any age.
     pub max_head_age_seconds: u64,
+    /// How many accounts may be read.
+    pub reads: ReadLimits,
+}
+
+/// Bounds on the reads that requests cause together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadLimits {
+    /// At once.
+    pub in_flight: u32,
+    /// In a second.
+    pub per_second: u32,
 }
 
 /// Where verdicts come from.
 #[derive(Debug, Clone)]
 pub struct KyaSettings {
+    /// The registry that verdicts are of.
+    pub registry: Address,
     /// The source.
     pub source: KyaSource,
     /// How long a verdict, or that an account has no code, is used without asking again.
@@ -133,8 +146,8 @@ impl KyaSettings {
 /// The source of verdicts.
 #[derive(Debug, Clone)]
 pub enum KyaSource {
-    /// The registry at this address, read with the account.
-    Registry(Address),
+    /// The registry itself, read with the account.
+    Registry,
     /// The read API at this origin.
     Api {
         /// The URL that `/api/v1` follows.
@@ -188,6 +201,10 @@ struct ChainTable {
     multicall3: Option<Address>,
     #[serde(default = "default_head_age")]
     max_head_age_seconds: u64,
+    #[serde(default = "default_reads_in_flight")]
+    reads_in_flight: u32,
+    #[serde(default = "default_reads_per_second")]
+    reads_per_second: u32,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -218,6 +235,14 @@ const RPC_VARIABLE: &str = "KYA_GATE_RPC_URL";
 
 const fn default_head_age() -> u64 {
     60
+}
+
+const fn default_reads_in_flight() -> u32 {
+    64
+}
+
+const fn default_reads_per_second() -> u32 {
+    100
 }
 
 fn default_dialects() -> Vec<Dialect> {
@@ -283,8 +308,8 @@ impl Settings {
         if let Some(records) = &records {
             ensure!(file.verdict.is_some(), "records: need [verdict], with the key that signs them");
             ensure!(
-                !records.evidence || matches!(kya.source, KyaSource::Registry(_)),
-                "records.evidence: needs kya.registry, which it proves"
+                !records.evidence || matches!(kya.source, KyaSource::Registry),
+                "records.evidence: needs the registry itself as the source, without kya.api"
             );
         }
         Ok(Self {
@@ -298,6 +323,11 @@ impl Settings {
             nonces: NonceSettings::validated(file.nonces, file.redis)?,
             log_wallets: file.log_wallets,
         })
+    }
+
+    /// The chain and the registry that verdicts are of: `eip155:<chain>:<registry>`, the address in lower case.
+    pub fn registry(&self) -> String {
+        format!("eip155:{}:{:#x}", self.chain.id, self.kya.registry)
     }
 
     /// The document for `/.well-known/erc8128`.
@@ -352,30 +382,35 @@ impl ChainTable {
         let is_http = |url: &Url| matches!(url.scheme(), "http" | "https");
         ensure!(rpc.iter().all(is_http), "chain.rpc: must be http or https");
         let multicall3 = self.multicall3.unwrap_or(multicall::CANONICAL_ADDRESS);
-        Ok(ChainSettings { id: self.id, rpc, multicall3, max_head_age_seconds: self.max_head_age_seconds })
+        let reads = ReadLimits { in_flight: self.reads_in_flight, per_second: self.reads_per_second };
+        ensure!(reads.in_flight > 0, "chain.reads-in-flight: must be at least 1");
+        ensure!(reads.per_second > 0, "chain.reads-per-second: must be at least 1");
+        let max_head_age_seconds = self.max_head_age_seconds;
+        Ok(ChainSettings { id: self.id, rpc, multicall3, max_head_age_seconds, reads })
     }
 }
 
 impl KyaTable {
     fn validated(self) -> anyhow::Result<KyaSettings> {
-        let source = match (self.registry, self.api) {
-            (Some(registry), None) => {
+        let registry =
+            self.registry.context("kya.registry: is needed: verdicts are of this registry alone")?;
+        let source = match self.api {
+            None => {
                 ensure!(
                     self.follow_changes.is_none(),
                     "kya.follow-changes: only an api lists changes; verdicts of a registry are cached for \
                      cache-seconds"
                 );
-                KyaSource::Registry(registry)
+                KyaSource::Registry
             }
-            (None, Some(url)) => {
+            Some(url) => {
                 ensure!(matches!(url.scheme(), "http" | "https"), "kya.api: must be http or https");
                 KyaSource::Api { url, follow_changes: self.follow_changes.unwrap_or(true) }
             }
-            _ => bail!("kya: needs either registry, an address, or api, a URL"),
         };
         let seconds = self.cache_seconds.unwrap_or(60);
         ensure!(seconds <= 3_600, "kya.cache-seconds: must be at most 3600");
-        Ok(KyaSettings { source, cached: Duration::from_secs(seconds) })
+        Ok(KyaSettings { registry, source, cached: Duration::from_secs(seconds) })
     }
 }
 
