@@ -82,15 +82,15 @@ function replaceIn(raw, said) {
   }
   const values = OUTPUT.map(([name]) => [name, said[name]]).filter(([, value]) => value);
   raw.rawHeaders.splice(0, raw.rawHeaders.length, ...lines, ...values.flat());
-  const [trailers, distinctTrailers] = [raw.trailers, raw.trailersDistinct];
-  for (const fields of [raw.headers, raw.headersDistinct, trailers, distinctTrailers]) {
+  const { headers, headersDistinct, trailers, trailersDistinct, rawTrailers = [] } = raw;
+  for (const fields of [headers, headersDistinct, trailers, trailersDistinct]) {
     for (const name of Object.keys(fields ?? {})) if (isOutput(name)) delete fields[name];
   }
-  for (let at = raw.rawTrailers.length - 2; at >= 0; at -= 2) {
-    if (isOutput(raw.rawTrailers[at])) raw.rawTrailers.splice(at, 2);
+  for (let at = rawTrailers.length - 2; at >= 0; at -= 2) {
+    if (isOutput(rawTrailers[at])) rawTrailers.splice(at, 2);
   }
   for (const [name, value] of values) {
-    raw.headers[name] = value;
-    if (raw.headersDistinct) raw.headersDistinct[name] = [value];
+    headers[name] = value;
+    if (headersDistinct) headersDistinct[name] = [value];
   }
 }

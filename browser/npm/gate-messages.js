@@ -34,13 +34,14 @@ export const hasContent = (request) => request.body !== null && request.headers.
 export async function contentOf(request, longest) {
   if (!request.body) return whole([new Uint8Array(await request.arrayBuffer())], longest);
   const reader = request.body.getReader();
-  const chunks = { async *[Symbol.asyncIterator]() {
-    for (let read = await reader.read(); !read.done; read = await reader.read()) yield read.value;
-  } };
-  const content = await whole(chunks, longest);
+  const content = await whole(chunksOf(reader), longest);
   // Not awaited: it ends when the request's other copy does.
   if (content === null) reader.cancel().catch(() => {});
   return content;
+}
+
+async function* chunksOf(reader) {
+  for (let read = await reader.read(); !read.done; read = await reader.read()) yield read.value;
 }
 
 /** The bytes of all chunks together, at most so many; null where there are more. */

@@ -142,7 +142,7 @@ export type RedisClient =
 
 /** In a Redis server, with other instances, and with daemons of the same prefix. */
 export class RedisNonces implements NonceStore {
-  /** The prefix is `kya-gate:` unless given, as the daemon's; a server that takes longer (250 ms) is unavailable. */
+  /** The prefix is `kya-gate:` unless given, as the daemon's; a server that takes longer than `timeoutMillis` (1000) is unavailable. */
   constructor(client: RedisClient, options?: { prefix?: string; timeoutMillis?: number });
   spend(key: string, created: number, keepMillis: number): Promise<"spent" | "reused" | "unknown" | "full">;
 }

@@ -59,7 +59,7 @@ export class RedisNonces {
   #run;
   #began;
 
-  constructor(client, { prefix = "kya-gate:", timeoutMillis = 250 } = {}) {
+  constructor(client, { prefix = "kya-gate:", timeoutMillis = 1000 } = {}) {
     this.prefix = prefix;
     this.#timeoutMillis = timeoutMillis;
     const isIoredis = typeof client.call === "function";

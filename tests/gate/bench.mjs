@@ -19,7 +19,12 @@ const gate = new LocalGate({ settings, policy: "api" });
 
 /** Requests that are admitted once: half of them with content. */
 async function requests() {
-  const post = { method: "POST", target: "/orders", headers: [["content-type", "application/json"]], content: '{"amount":"100"}' };
+  const post = {
+    method: "POST",
+    target: "/orders",
+    headers: [["content-type", "application/json"]],
+    content: '{"amount":"100"}',
+  };
   const signed = [];
   for (let at = 0; at < REQUESTS; at += 1) signed.push(await requestOf(at % 2 ? post : {}, setting));
   return signed;

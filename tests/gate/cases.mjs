@@ -99,7 +99,8 @@ for (const entry of cases) {
   }
   for (const [subject, ask] of Object.entries(subjects)) {
     // A URL has one way to write a target, and a connection's own headers end at the adapter.
-    if ((entry.raw && subject.includes("Request")) || (entry.ofConnection && !subject.startsWith("local gate"))) continue;
+    if ((entry.raw && subject.includes("Request")) || (entry.ofConnection && !subject.startsWith("local gate")))
+      continue;
     const answer = await ask(policy, await requests()).catch((error) => ({ error: String(error?.stack ?? error) }));
     compared += 1;
     if (!isDeepStrictEqual(answer, expected)) differences.push({ name, subject, expected, answer });
@@ -107,4 +108,6 @@ for (const entry of cases) {
 }
 await workers?.stop();
 assert(compared > cases.length);
-process.stdout.write(JSON.stringify({ node: process.versions.node, cases: cases.length, compared, differences }), () => process.exit(0));
+process.stdout.write(JSON.stringify({ node: process.versions.node, cases: cases.length, compared, differences }), () =>
+  process.exit(0),
+);

@@ -16,7 +16,15 @@ const UNTAGGED = ["@authority", "@method", "@path"];
  */
 export async function requestOf(entry, setting) {
   if (entry.byPackage) return byPackage(entry, setting);
-  const { policy = "api", method = "GET", target = "/items?view=full", headers = [], content = "", sign = {}, then = {} } = entry;
+  const {
+    policy = "api",
+    method = "GET",
+    target = "/items?view=full",
+    headers = [],
+    content = "",
+    sign = {},
+    then = {},
+  } = entry;
   const request = { policy, method, target, lines: [...headers], content: bytesOf(content) };
   if (sign !== null) await signed(request, sign, setting);
   if (then.method) request.method = then.method;
@@ -57,7 +65,15 @@ function edit(request, name, change) {
 }
 
 async function signed(request, sign, { origin, chainId, accounts }) {
-  const { by = "good", as = by, dialect = "tagged", created = 0, validity = 60, label = "request", digest = "sha-256" } = sign;
+  const {
+    by = "good",
+    as = by,
+    dialect = "tagged",
+    created = 0,
+    validity = 60,
+    label = "request",
+    digest = "sha-256",
+  } = sign;
   const isTagged = dialect === "tagged";
   if (digest && request.content.length > 0) {
     const hash = createHash(digest.replace("-", "")).update(request.content).digest("base64");
@@ -97,5 +113,11 @@ function valueOf(name, { method, target, lines }, origin) {
     "@query": `?${target.slice(path.length + 1)}`,
     "@target-uri": origin + target,
   };
-  return derived[name] ?? lines.filter(([other]) => other === name).map(([, value]) => value.trim()).join(", ");
+  return (
+    derived[name] ??
+    lines
+      .filter(([other]) => other === name)
+      .map(([, value]) => value.trim())
+      .join(", ")
+  );
 }

@@ -104,14 +104,18 @@ async function listening(server) {
 const sign = (request, signer = VIEM) => signRequest(request, signer);
 
 /** Sends a request to a service, byte for byte: HTTP clients rewrite targets. */
-function send(service, method, path, headers, body) {
-  const length = body === undefined ? {} : { "content-length": Buffer.byteLength(body) };
+function send(service, method, path, headers, body, trailers) {
+  const isKnown = body !== undefined && trailers === undefined;
+  const length = isKnown ? { "content-length": Buffer.byteLength(body) } : {};
   return new Promise((resolve) => {
     const sent = http.request(service, { method, path, headers: { ...headers, ...length } }, async (response) => {
       const text = (await contentOf(response)).toString();
       resolve({ status: response.statusCode, headers: response.headers, body: text });
     });
-    sent.on("error", (error) => resolve({ status: 0, body: JSON.stringify(String(error)) })).end(body);
+    sent.on("error", (error) => resolve({ status: 0, body: JSON.stringify(String(error)) }));
+    if (trailers !== undefined) sent.write(body);
+    if (trailers !== undefined) sent.addTrailers(trailers);
+    sent.end(isKnown ? body : undefined);
   });
 }
 
@@ -129,6 +133,7 @@ async function outcomes(framework, gate) {
   const packed = gzipSync(order);
   const encoding = { ...type, "content-encoding": "gzip" };
   const packedPost = await sign(new Request(`${origin}/orders`, { method: "POST", headers: encoding, body: packed }));
+  const trailed = await sign(new Request(`${origin}/orders`, { method: "POST", headers: type, body: order }));
   const spoofed = { ...signed, "KYA-Wallet": "0x1", "x-original-uri": "/other", "x-original-method": "PUT" };
   return {
     get: await send(service, "GET", "/items?view=full", spoofed),
@@ -138,6 +143,9 @@ async function outcomes(framework, gate) {
     large: await send(service, "POST", "/orders", Object.fromEntries(largePost.headers), large),
     packed: await send(service, "POST", "/orders", Object.fromEntries(packedPost.headers), packed),
     "unsigned GET with content": await send(service, "GET", "/items", type, order),
+    trailers: await send(service, "POST", "/orders", Object.fromEntries(trailed.headers), order, {
+      "KYA-Wallet": "0x1",
+    }),
     unsigned: await send(service, "GET", "/items", {}),
     traversal: await send(service, "GET", "/../../refusal/api", {}),
     long: await send(service, "POST", "/orders", type, "x".repeat(200_001)),

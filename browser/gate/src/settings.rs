@@ -272,6 +272,8 @@ fn json(name: &str, value: &DeValue<'_>) -> Checked<Value> {
         DeValue::Integer(number) => u64::from_str_radix(number.as_str(), number.radix())
             .map(Value::from)
             .map_err(|_| SettingError::new(name, "must be a whole number that is not negative")),
-        DeValue::Float(_) | DeValue::Datetime(_) => Err(SettingError::new(name, "is no setting of this type")),
+        DeValue::Float(_) | DeValue::Datetime(_) => {
+            Err(SettingError::new(name, "is no setting of this type"))
+        }
     }
 }
