@@ -1,19 +1,21 @@
 //! Requests that an account signs (ERC-8128), sent byte for byte: HTTP clients rewrite targets.
 
-use std::process::Stdio;
 use std::time::Duration;
 
 use alloy::hex;
 use alloy::primitives::{Address, B256};
 use alloy::signers::SignerSync as _;
 use alloy::signers::local::PrivateKeySigner;
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use registry_core::gate::{Account, Content, Origin, Request, SigningTerms, Unsigned};
+use serde::Deserialize;
+use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::process::Command;
 
 use crate::anvil::wall_clock;
+use crate::signers;
+use crate::tls::Authority;
 
 /// How long an answer may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -92,7 +94,7 @@ pub struct Signed {
 }
 
 /// An answer, as far as tests look at it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Deserialize)]
 pub struct RawAnswer {
     /// The status.
     pub status: u16,
@@ -159,38 +161,22 @@ impl Signed {
         text
     }
 
-    /// Sends it over HTTP/2 without TLS, by curl. Its content, if `chunked`, is announced by no length.
-    pub async fn send_h2c(&self, url: &str) -> Result<RawAnswer> {
+    /// Sends it over HTTP/2: with TLS to a local server with a certificate by this authority, or without by
+    /// prior knowledge. Its content, if `chunked`, is announced by no length.
+    pub async fn send_over_http_2(&self, url: &str, authority: &Authority) -> Result<RawAnswer> {
         let Draft { method, target, origin, headers, body, chunked } = &self.draft;
-        let (_, authority) = origin.split_once("://").context("an origin has a scheme")?;
-        let mut curl = Command::new("curl");
-        curl.args(["--silent", "--show-error", "--include", "--http2-prior-knowledge", "--path-as-is"]);
-        curl.args([
-            "--request",
-            method,
-            "--request-target",
-            target,
-            "--header",
-            &format!("host: {authority}"),
-        ]);
-        // None of curl's own.
-        curl.args(["--header", "accept:", "--header", "user-agent:", "--header", "content-type:"]);
-        for (name, value) in headers {
-            curl.args(["--header", &format!("{name}: {value}")]);
-        }
-        match (body.as_str(), chunked) {
-            ("", _) => {}
-            (_, true) => drop(curl.args(["--upload-file", "-"])),
-            (_, false) => drop(curl.args(["--data-binary", "@-"])),
-        }
-        curl.arg(url).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        let mut curl = curl.spawn()?;
-        let mut input = curl.stdin.take().context("curl reads")?;
-        input.write_all(body.as_bytes()).await?;
-        drop(input);
-        let output = tokio::time::timeout(TIMEOUT, curl.wait_with_output()).await.context("no answer")??;
-        ensure!(output.status.success(), "curl: {}", String::from_utf8_lossy(&output.stderr));
-        RawAnswer::parse(&output.stdout)
+        let (_, host) = origin.split_once("://").context("an origin has a scheme")?;
+        let request = json!({
+            "method": method,
+            "target": target,
+            "host": host,
+            "headers": headers,
+            "body": body,
+            "announced": !chunked,
+        });
+        let authorities = authority.bundle().to_str().context("a path that is text")?;
+        let printed = signers::node("http2-client.mjs", &[url, authorities, &request.to_string()]).await?;
+        Ok(serde_json::from_value(printed)?)
     }
 
     async fn exchange(&self, url: &str) -> Result<RawAnswer> {

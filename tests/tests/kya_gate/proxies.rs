@@ -44,10 +44,14 @@ impl Stage {
         (answer.status, self.service.take().len())
     }
 
-    /// The same over HTTP/2.
-    async fn outcome_over_h2c(&self, request: &Signed) -> (u16, usize) {
-        let answer = request.send_h2c(&self.front.h2c_url).await.unwrap();
-        (answer.status, self.service.take().len())
+    /// The same over HTTP/2, without TLS and with it.
+    async fn outcomes_over_http_2(&self, request: impl Fn() -> Signed) -> [(u16, usize); 2] {
+        let mut outcomes = [(0, 0); 2];
+        for (url, outcome) in self.front.over_http_2.iter().zip(&mut outcomes) {
+            let answer = request().send_over_http_2(url, &self.front.authority).await.unwrap();
+            *outcome = (answer.status, self.service.take().len());
+        }
+        outcomes
     }
 
     /// What reached the service.
@@ -182,6 +186,15 @@ async fn no_header_of_a_client_is_taken_for_anothers(stage: &Stage) {
         stage.refused(&other, 401, "").await;
     }
 
+    // Where the gate has nothing to say, a client has not, either.
+    let gate = Gate::start(&(configuration(stage.kind).await + "observe = true\n")).await.unwrap();
+    let (_proxy, url) = stage.kind.start(gate.url(), stage.service.url()).await.unwrap();
+    for name in NAMES {
+        let unsigned = get("/items").header(name, "spoofed").unsigned().send(&url).await.unwrap();
+        let received = stage.service.take();
+        assert_eq!((unsigned.status, read_as_the_gates(&received[0])), (200, vec![]), "{name}");
+    }
+
     // With a gate that signs.
     let (key, directory) = (new_key().await.unwrap(), tempfile::tempdir().unwrap());
     let file = directory.path().join("keys.json");
@@ -200,7 +213,7 @@ async fn no_header_of_a_client_is_taken_for_anothers(stage: &Stage) {
 async fn targets_and_contents_arrive_as_they_were_signed(stage: &Stage) {
     for target in ["/items?policy=other&x=%2F", "/c%20d/%C3%BC", "/?"] {
         assert_eq!(stage.admitted(&signed(target)).await.target, target);
-        assert_eq!(stage.outcome_over_h2c(&signed(target)).await, (200, 1), "{target}");
+        assert_eq!(stage.outcomes_over_http_2(|| signed(target)).await, [(200, 1); 2], "{target}");
         stage.refused(&signed(target).asking("GET", "/elsewhere"), 401, "").await;
     }
     for target in [
@@ -220,7 +233,7 @@ async fn targets_and_contents_arrive_as_they_were_signed(stage: &Stage) {
     assert!(matches!(raw.status, 400 | 401), "{raw:?}");
     let log = stage.gate.as_ref().map(Gate::log).unwrap_or_default();
     assert!(!log.contains("not decided"), "{log}");
-    if stage.kind == Kind::Caddy {
+    if stage.kind.is_caddy() {
         let stripped = stage.admitted(&signed(&format!("{PREFIX}/items?a=b"))).await;
         assert_eq!(stripped.target, "/items?a=b");
     }
@@ -237,12 +250,14 @@ async fn targets_and_contents_arrive_as_they_were_signed(stage: &Stage) {
         let draft = Draft { chunked, ..Draft::post(ORIGIN, "/orders", r#"{"hello":"world"}"#) };
         let received = stage.admitted(&draft.clone().sign(&good(), CHAIN_ID)).await;
         assert_eq!((&received.method[..], &received.body[..]), ("POST", br#"{"hello":"world"}"#.as_slice()));
-        assert_eq!(stage.outcome_over_h2c(&draft.clone().sign(&good(), CHAIN_ID)).await, (200, 1));
+        let signed = || draft.clone().sign(&good(), CHAIN_ID);
+        assert_eq!(stage.outcomes_over_http_2(signed).await, [(200, 1); 2]);
         // Content behind a signature over none.
         let empty = Draft { body: String::new(), ..draft.clone() }.sign(&good(), CHAIN_ID);
         let hidden = empty.carrying(&draft.body, chunked);
         stage.refused(&hidden, 401, "content_digest_required").await;
-        assert_eq!(stage.outcome_over_h2c(&hidden).await, (401, 0), "without a length: {chunked}");
+        let outcomes = stage.outcomes_over_http_2(|| hidden.clone()).await;
+        assert_eq!(outcomes, [(401, 0); 2], "without a length: {chunked}");
         // Other content: Envoy alone shows it to the gate.
         let other = draft.sign(&good(), CHAIN_ID).carrying(r#"{"hello":"other"}"#, chunked);
         let expected = if stage.kind == Kind::Envoy { (401, 0) } else { (200, 1) };
@@ -272,6 +287,14 @@ async fn behind_nginx() {
 #[tokio::test]
 async fn behind_caddy() {
     behind(Kind::Caddy).await;
+}
+
+#[tokio::test]
+async fn behind_other_versions_of_caddy() {
+    // One that takes the gate's empty headers for missing ones, the last that passes on underscores, and the newest.
+    for version in ["caddy-2.10.2", "caddy-2.11.1", "caddy-2.11.7"] {
+        behind(Kind::PackagedCaddy(version)).await;
+    }
 }
 
 #[tokio::test]
