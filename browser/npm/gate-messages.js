@@ -12,8 +12,14 @@ export const OUTPUT = [
 
 const NAMES = new Set(OUTPUT.map(([name]) => name));
 
-/** Whether a header of this name would be read as one of the gate's: WSGI and CGI know no difference of `-` and `_`. */
-export const isOutput = (name) => NAMES.has(name.toLowerCase().replaceAll("_", "-"));
+/** Whether some service reads a header of this name as one of the gate's: CGI and its kin take every separator for the same. */
+export const isOutput = (name) =>
+  NAMES.has(
+    name
+      .trim()
+      .toLowerCase()
+      .replace(/[^0-9a-z]/g, "-"),
+  );
 
 /** Headers with the gate's in place of a client's own. */
 export function replaced(headers, said) {

@@ -5,11 +5,10 @@
 //   the local gate     `LocalGate`, with verdicts from the chain and from the read API; and from `Request`s
 //   in workerd         both again, where WORKERD is set
 //
-// node cases.mjs, with SETTING as JSON: {origin, chainId, rpc, registry, daemon, adapter, settings, keys, accounts}.
+// node cases.mjs, with SETTING as JSON: {origin, chainId, api, daemon, adapter, settings, keys, accounts}.
 // Prints how many answers were compared, and what differs.
 
 import assert from "node:assert/strict";
-import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import http from "node:http";
 import { setTimeout as passed } from "node:timers/promises";
@@ -17,7 +16,6 @@ import { isDeepStrictEqual } from "node:util";
 import { privateKeyToAccount } from "viem/accounts";
 
 import init, { Gate, LocalGate } from "../../browser/pkg/gate-node.js";
-import initRegistry, { Registry } from "../../browser/pkg/node.js";
 import { answerTo, ofDaemon } from "./answers.mjs";
 import { requestOf } from "./signing.mjs";
 
@@ -28,17 +26,8 @@ for (const [name, account] of Object.entries(accounts)) {
   if (typeof account === "string") accounts[name] = { address: account };
 }
 
-await Promise.all([init(), initRegistry()]);
-
-/** The read API, as far as a gate asks it. */
-const registry = new Registry({ rpc: setting.rpc, registry: setting.registry, chainId: setting.chainId });
-const api = http.createServer(async ({ url }, answer) => {
-  answer.setHeader("kya-registry", `eip155:${setting.chainId}:${setting.registry.toLowerCase()}`);
-  answer.end(await registry.getText(url));
-});
-await once(api.listen(0, "127.0.0.1"), "listening");
-const apiSettings = setting.settings.replace("[kya]", `[kya]\napi = "http://127.0.0.1:${api.address().port}"`);
-
+await init();
+const apiSettings = setting.settings.replace("[kya]", `[kya]\napi = "${setting.api}"`);
 const locally = (settings) => {
   const first = new LocalGate({ settings, policy: "api" });
   return (policy) => first.under(policy);

@@ -63,7 +63,10 @@ printed.long = [];
 for (const policy of ["api", "observed"]) {
   const { method, target, lines, content } = await signed({ ...post, policy });
   const gate = new LocalGate({ settings, policy, longestContent: 99 });
-  const result = await gate.admit(new Request(origin + target, { method, headers: lines, body: content }));
+  const headers = policy === "observed" ? [...lines, ["kya-wallet", "0x1"], ["KYA_Liable", "me"]] : lines;
+  const result = await gate.admit(new Request(origin + target, { method, headers, body: content }));
+  if (result.admitted)
+    printed.observed = [...result.request.headers.values()].filter((value) => /^(0x1|me)$/.test(value));
   printed.long.push(result.admitted ? (await result.request.text()).length : result.response.status);
 }
 let isRead = false;

@@ -22,6 +22,7 @@ use e2e::repo;
 use e2e::reverse_proxies::Kind;
 use e2e::seed::{chain_of_one, registration_call, suspension, wallet};
 use e2e::signers::printed;
+use e2e::worker::{Worker, WorkerOptions};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -133,10 +134,11 @@ async fn all_cases_have_one_answer_wherever_the_gate_is() -> Result<()> {
     let text = configuration(Kind::Envoy, &chain)?;
     let daemon = Gate::start(&text).await?;
     let adapter = Gate::start(&configuration(Kind::Nginx, &chain)?).await?;
+    let options = WorkerOptions::new(chain.node.url(), chain.contracts.registry).var("CHAIN_ID", CHAIN_ID);
+    let api = Worker::start(options).await?;
     let setting = json!({
-        "origin": ORIGIN, "chainId": CHAIN_ID, "rpc": chain.node.url(),
-        "registry": chain.contracts.registry.to_string(), "daemon": daemon.url(), "adapter": adapter.url(),
-        "settings": embedded(&text), "keys": keys(),
+        "origin": ORIGIN, "chainId": CHAIN_ID, "api": api.url(), "daemon": daemon.url(),
+        "adapter": adapter.url(), "settings": embedded(&text), "keys": keys(),
         "accounts": { "accepting": ACCEPTING.to_string(), "refusing": REFUSING.to_string() },
     });
     let [mut machine, mut own] = nodes();
@@ -193,6 +195,7 @@ async fn reads_are_few_and_what_cannot_be_kept_is_refused_at_the_start() -> Resu
         ("reports", json!(["no read is left of chain.reads-per-second"])),
         ("otherRegistry", json!(["kya_unavailable", "kya_unavailable"])),
         ("long", json!([413, 100])),
+        ("observed", json!([])),
         ("unsigned", json!([401, false])),
         ("document", json!([format!("eip155:{CHAIN_ID}")])),
     ] {
