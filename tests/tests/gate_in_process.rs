@@ -7,6 +7,8 @@
 //!    node-redis and ioredis, whom a daemon with the same prefix counts among its own; and with a Durable Object.
 //!    What was signed before Redis was killed is not admitted again.
 //! 3. A cold request takes one round trip to the chain, a warm one none, and a forged one none.
+//! 4. Services by Hono, Express, Fastify and over Fetch's `Request` admit what the package signs, once and
+//!    unchanged, by a daemon and in process, and read the gate's headers alone; while no daemon answers, nothing.
 
 use std::env;
 use std::path::PathBuf;
@@ -21,7 +23,7 @@ use e2e::redis::Redis;
 use e2e::repo;
 use e2e::reverse_proxies::Kind;
 use e2e::seed::{chain_of_one, registration_call, suspension, wallet};
-use e2e::signers::printed;
+use e2e::signers::{node, printed};
 use e2e::worker::{Worker, WorkerOptions};
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -123,9 +125,9 @@ fn nodes() -> [Command; 2] {
 }
 
 /// What a program of `tests/gate` prints, run by a Node with this setting.
-async fn run(node: &mut Command, program: &str, setting: &Value) -> Result<Value> {
+async fn run(with: &mut Command, program: &str, setting: &Value) -> Result<Value> {
     let program = repo::root().join("tests/gate").join(program);
-    printed(node.arg(program).env("SETTING", setting.to_string())).await
+    printed(with.arg(program).env("SETTING", setting.to_string())).await
 }
 
 #[tokio::test]
@@ -228,12 +230,14 @@ async fn services_by_each_framework_admit_what_is_signed_and_read_the_gates_head
     let chain = chain().await?;
     let daemon = Gate::start(&configuration(Kind::Nginx, &chain)?).await?;
     let settings = embedded(&configuration(Kind::Envoy, &chain)?);
-    let (key, address) = (hex::encode_prefixed(wallet("good").to_bytes()), wallet("good").address());
+    let (key, address) =
+        (hex::encode_prefixed(wallet("good").to_bytes()), json!(wallet("good").address().to_string()));
     let mut failures = Vec::new();
     for gate in [daemon.url(), &settings] {
         let arguments = [gate, ORIGIN, &CHAIN_ID.to_string(), &key];
-        let printed = e2e::signers::node("gate-frameworks.mjs", &arguments).await?;
+        let printed = node("gate-frameworks.mjs", &arguments).await?;
         for framework in ["hono", "fetch", "express", "express behind express.raw", "fastify"] {
+            let is_url = ["hono", "fetch"].contains(&framework);
             for (name, status, words) in [
                 ("get", 200, r#""body":"""#),
                 ("post", 200, r#""body":"{\"amount\":\"100\"}""#),
@@ -244,18 +248,32 @@ async fn services_by_each_framework_admit_what_is_signed_and_read_the_gates_head
                 ("changed", 401, "bad_content_digest"),
                 ("unsigned", 401, "signature_missing"),
                 ("unsigned GET with content", 401, "signature_missing"),
+                // A URL has no dot segments.
+                ("traversal", if is_url { 401 } else { 400 }, "reason"),
                 // In process it is known that no content makes the signature right.
                 ("long", if gate == daemon.url() { 413 } else { 401 }, "reason"),
             ] {
                 let outcome = &printed[framework][name];
                 let body = outcome["body"].as_str().unwrap_or_default();
                 let seen: Value = serde_json::from_str(body).unwrap_or_default();
-                let wallets = seen.get("everywhere").is_none_or(|seen| *seen == json!([address.to_string()]));
-                if outcome["status"] != status || !body.contains(words) || !wallets {
+                let (agent, everywhere) = (&seen["agent"], &seen["everywhere"]);
+                let agent = [&agent["wallet"], &agent["decision"], &agent["agentId"], &seen["wallet"]];
+                let is_right = match status {
+                    200 => {
+                        agent == [&address, &json!("provision"), &json!("1"), &address]
+                            && (is_url || *everywhere == json!([address]))
+                    }
+                    401 => outcome["headers"]["www-authenticate"].to_string().contains("ERC8128"),
+                    _ => true,
+                };
+                if outcome["status"] != status || !body.contains(words) || !is_right {
                     failures.push(format!("{framework}, {name}: {outcome:#}"));
                 }
             }
         }
+        // No daemon answers, or something else at its address.
+        let refused = json!({ "admitted": false, "status": 503 });
+        assert_eq!(printed["away"], json!([refused, refused]));
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     Ok(())
