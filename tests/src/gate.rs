@@ -10,7 +10,8 @@ use anyhow::Result;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::request::Parts;
+use axum::http::{StatusCode, request::Parts};
+use axum::routing::any;
 use rustix::process::Signal;
 use tokio::task::JoinSet;
 
@@ -139,8 +140,21 @@ impl Received {
 impl Service {
     /// Listens on a free port.
     pub async fn start() -> Result<Self> {
+        Self::start_with(Router::new()).await
+    }
+
+    /// Listens on a free port in a gate's place: it refuses every request, and has an answer for `/refusal`.
+    pub async fn start_as_gate() -> Result<Self> {
+        let refuse = async |state: State<_>, parts: Parts, body: Bytes| {
+            remember(state, parts, body).await;
+            StatusCode::UNAUTHORIZED
+        };
+        Self::start_with(Router::new().route("/gate/{*rest}", any(refuse))).await
+    }
+
+    async fn start_with(app: Router<Arc<Mutex<Vec<Received>>>>) -> Result<Self> {
         let received = Arc::default();
-        let app = Router::new().fallback(remember).layer(DefaultBodyLimit::disable());
+        let app = app.fallback(remember).layer(DefaultBodyLimit::disable());
         let app = app.with_state(Arc::clone(&received));
         let (listener, url) = listen(0).await?;
         Ok(Self { url, received, _server: serve(listener, app) })

@@ -97,6 +97,13 @@ async fn every_kind_of_request_has_its_status(mut stage: Stage) {
     let accept =
         r#"request=("@scheme" "@authority" "@method" "@path" "@query");created;expires;tag="erc8128""#;
     assert_eq!(answer.header("accept-signature"), [accept]);
+    // With content its digest is asked for, too.
+    let order = Draft { headers: Vec::new(), ..Draft::post(ORIGIN, "/orders", "7") }.unsigned();
+    let answer = stage.refused(&order, 401, "signature_missing").await;
+    assert_eq!(
+        answer.header("accept-signature"),
+        [accept.replace("\"@query\"", r#""@query" "content-digest""#)]
+    );
 
     stage.rpc.inject(Rule::on("eth_call", Fault::Refuse));
     stage.refused(&by("unknown yet"), 503, "signature_verification_unavailable").await;
@@ -282,6 +289,25 @@ async fn behind(kind: Kind) {
 #[tokio::test]
 async fn behind_nginx() {
     behind(Kind::Nginx).await;
+}
+
+#[tokio::test]
+async fn nginx_asks_without_the_content_and_shows_none_of_its_own_places() {
+    let (gate, service) = (Service::start_as_gate().await.unwrap(), Service::start().await.unwrap());
+    let front = Kind::Nginx.start_front(gate.url(), service.url()).await.unwrap();
+    Draft::post(ORIGIN, "/orders", "7").unsigned().send(&front.url).await.unwrap();
+    assert!(service.take().is_empty(), "it is refused");
+    let asked = gate.take();
+    assert_eq!(asked.len(), 2, "for a decision, and for the refusal's body: {asked:?}");
+    for question in &asked {
+        let length = question.header("content-length");
+        assert!(question.body.is_empty() && length.is_empty(), "{question:?}");
+    }
+    for place in ["/_gate", "/_gate_refusal"] {
+        assert_eq!(get(place).unsigned().send(&front.url).await.unwrap().status, 404, "{place}");
+    }
+    let routes = get("/.well-known/erc8128").unsigned().send(&front.url).await.unwrap();
+    assert_eq!((routes.status, gate.take().len()), (200, 1), "the gate answers by itself: {routes:?}");
 }
 
 #[tokio::test]
