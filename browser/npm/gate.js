@@ -1,19 +1,16 @@
-// Admits signed requests of agents (ERC-8128): a kya-gate daemon decides, this asks it.
+// Admits signed requests of agents (ERC-8128): a `Gate` asks a kya-gate daemon, a `LocalGate` decides in this process.
 
-/** The headers that the gate sets and no client can, each with its name in `agent`. */
-const OUTPUT = [
-  ["kya-wallet", "wallet"],
-  ["kya-agent-id", "agentId"],
-  ["kya-decision", "decision"],
-  ["kya-liable", "liable"],
-  ["kya-until", "until"],
-  ["kya-verdict", "verdict"],
-];
-/** What belongs to one connection (RFC 9110, section 7.6.1), or is made anew for another one. */
+import init, { Engine, Received } from "./decision.js";
+import { OUTPUT, contentOf, hasContent, replaced, targetOf } from "./gate-messages.js";
+import { MemoryNonces } from "./nonces.js";
+
+export { forExpress, forFastify, forFetch, forHono } from "./gate-adapters.js";
+export { MemoryNonces, NonceObject, ObjectNonces, RedisNonces } from "./nonces.js";
+export default init;
+
+/** What belongs to one connection (RFC 9110, section 7.6.1), and the host, which `fetch` takes from the URL. */
 const OF_A_CONNECTION = new Set([
   "connection",
-  "content-length",
-  "date",
   "expect",
   "host",
   "keep-alive",
@@ -34,50 +31,84 @@ function problem(status, title, reason, detail) {
 
 const unavailable = (detail) => problem(503, "Service Unavailable", "gate_unavailable", detail);
 
-/** Reads content of at most so many bytes; null where there is more. */
-async function contentOf(request, longest) {
-  const chunks = [];
-  let length = 0;
-  for await (const chunk of request.body ?? []) {
-    length += chunk.length;
-    if (length > longest) return null;
-    chunks.push(chunk);
-  }
-  return new Uint8Array(await new Blob(chunks).arrayBuffer());
+/** A request that is served, by the gate's headers. */
+function admission(valueOf) {
+  const said = OUTPUT.map(([name, key]) => [name, key, valueOf(name) || null]);
+  return {
+    admitted: true,
+    agent: Object.fromEntries(said.map(([, key, value]) => [key, value])),
+    headers: Object.fromEntries(said.map(([name, , value]) => [name, value])),
+  };
 }
 
-export class Gate {
+/** What both gates do with a request. A gate's own are `ask`, `observes`, and whether it `reads` the content. */
+class Guard {
+  constructor({ longestContent = 1 << 20 }) {
+    this.longestContent = longestContent;
+  }
+
+  async admit(request) {
+    const { method, headers } = request;
+    const target = targetOf(request);
+    // The request keeps its content for the service.
+    const read = () => contentOf(request.clone(), this.longestContent);
+    const result = await this.decide(method, target, headers, hasContent(request), read);
+    if (!result.admitted) return result;
+    return { ...result, request: new Request(request, { headers: replaced(headers, result.headers) }) };
+  }
+
+  /** The decision on a request whose content, if it has some, is read by `read`: null where that is too long. */
+  async decide(method, target, headers, hasContent, read) {
+    if (!hasContent) return this.ask(method, target, headers, new Uint8Array());
+    if (!this.reads(method, target, headers)) return this.ask(method, target, headers, undefined);
+    let content;
+    try {
+      content = await read();
+    } catch {
+      return problem(400, "Bad Request", "content_incomplete", "the content broke off");
+    }
+    if (content !== null) return this.ask(method, target, headers, content);
+    const observed = await this.observes(method, target, headers);
+    return observed ?? this.tooLong();
+  }
+
+  tooLong() {
+    const detail = `at most ${this.longestContent} bytes of content are read`;
+    return problem(413, "Content Too Large", "content_too_long", detail);
+  }
+}
+
+export class Gate extends Guard {
   #endpoint;
-  #longestContent;
   #timeoutMillis;
   #fetch;
 
-  constructor({ url, policy, longestContent = 1 << 20, timeoutMillis = 6000, fetch }) {
+  constructor({ url, policy, longestContent, timeoutMillis = 6000, fetch }) {
+    super({ longestContent });
     if (!/^[A-Za-z0-9_-]+$/.test(policy ?? "")) throw new TypeError("policy must be the name of a policy");
     this.#endpoint = new URL(`/gate/${policy}`, url);
-    this.#longestContent = longestContent;
     this.#timeoutMillis = timeoutMillis;
     this.#fetch = fetch ?? ((...question) => globalThis.fetch(...question));
   }
 
-  async admit(request) {
-    const content = await contentOf(request, this.#longestContent);
-    if (content === null) return this.#tooLong();
-    const { pathname, search } = new URL(request.url);
-    const result = await this.ask(request.method, pathname + search, request.headers, content);
-    if (!result.admitted) return result;
-    const headers = new Headers(request.headers);
-    for (const [name] of OUTPUT) {
-      if (result.headers[name]) headers.set(name, result.headers[name]);
-      else headers.delete(name);
-    }
-    const body = content.length > 0 ? content : undefined;
-    return { ...result, request: new Request(request.url, { method: request.method, headers, body }) };
+  /** The daemon reads all content, of refused requests, too. */
+  reads() {
+    return true;
+  }
+
+  /** A request that is too long for the daemon is admitted where any is: where an unsigned one is. */
+  async observes(method, target, headers) {
+    const unsigned = new Headers(headers);
+    for (const name of ["signature", "signature-input"]) unsigned.delete(name);
+    const result = await this.ask(method, target, unsigned, new Uint8Array());
+    return result.admitted ? result : undefined;
   }
 
   async ask(method, target, headers, content) {
-    if (content.length > this.#longestContent) return this.#tooLong();
+    if (content.length > this.longestContent) return this.tooLong();
     const asked = passedOn(new Headers(headers));
+    // `fetch` says it of the content that it sends, and takes no other word for it.
+    if (asked.get("content-length") !== String(content.length)) asked.delete("content-length");
     asked.set("x-original-method", method);
     asked.set("x-original-uri", target);
     let answer;
@@ -95,70 +126,78 @@ export class Gate {
     if (![200, 400, 401, 403, 503].includes(status) || !OUTPUT.every(([name]) => answer.headers.has(name))) {
       return unavailable(`what answers is no gate: ${status}`);
     }
-    if (status !== 200) {
-      return { admitted: false, response: new Response(body, { status, headers: passedOn(answer.headers) }) };
-    }
-    const said = OUTPUT.map(([name, key]) => [name, key, answer.headers.get(name) || null]);
-    return {
-      admitted: true,
-      agent: Object.fromEntries(said.map(([, key, value]) => [key, value])),
-      headers: Object.fromEntries(said.map(([name, , value]) => [name, value])),
-    };
-  }
-
-  #tooLong() {
-    const detail = `at most ${this.#longestContent} bytes of content are read`;
-    return problem(413, "Content Too Large", "content_too_long", detail);
+    if (status === 200) return admission((name) => answer.headers.get(name));
+    const passed = passedOn(answer.headers);
+    for (const name of ["content-length", "date"]) passed.delete(name);
+    return { admitted: false, response: new Response(body, { status, headers: passed }) };
   }
 }
 
-export function forHono(gate) {
-  return async (context, next) => {
-    const result = await gate.admit(context.req.raw);
-    if (!result.admitted) return result.response;
-    context.req.raw = result.request;
-    context.set("agent", result.agent);
-    await next();
-  };
-}
+export class LocalGate extends Guard {
+  #engine;
+  #policy;
+  #nonces;
 
-/** Asks about a request of Node, whose content a framework has read. */
-async function admitNode(gate, { method, headers, originalUrl, body }) {
-  const hasContent = "transfer-encoding" in headers || Number(headers["content-length"] ?? 0) > 0;
-  if (hasContent && !Buffer.isBuffer(body)) throw new TypeError("the gate needs the content as a Buffer");
-  const lines = Object.entries(headers).flatMap(([name, value]) => [value].flat().map((line) => [name, line]));
-  const result = await gate.ask(method, originalUrl, lines, Buffer.isBuffer(body) ? body : Buffer.alloc(0));
-  for (const [name] of result.admitted ? OUTPUT : []) {
-    if (result.headers[name]) headers[name] = result.headers[name];
-    else delete headers[name];
+  constructor(options) {
+    super(options);
+    if (options.engine) {
+      this.#engine = options.engine;
+      this.#nonces = options.nonces;
+    } else {
+      const { settings, rpc, fetch, report } = options;
+      const reach = fetch ?? ((...question) => globalThis.fetch(...question));
+      this.#engine = new Engine(settings, rpc, reach, report ?? ((message) => console.warn(`gate: ${message}`)));
+      this.#nonces = storeOf(this.#engine, options.nonces);
+    }
+    if (!this.#engine.has(options.policy ?? "")) throw new TypeError(`policy.${options.policy}: is not configured`);
+    this.#policy = options.policy;
   }
-  return result;
+
+  under(policy) {
+    const { longestContent } = this;
+    return new LocalGate({ engine: this.#engine, nonces: this.#nonces, policy, longestContent });
+  }
+
+  get discoveryDocument() {
+    return this.#engine.discovery;
+  }
+
+  reads(method, target, headers) {
+    return this.#with(method, target, headers, (received) => this.#engine.mayPass(this.#policy, received));
+  }
+
+  async observes(method, target, headers) {
+    return this.#engine.observes(this.#policy) ? this.ask(method, target, headers, undefined) : undefined;
+  }
+
+  async ask(method, target, headers, content) {
+    if (content?.length > this.longestContent) return this.tooLong();
+    const decide = (received) => this.#engine.decide(this.#policy, received, content, this.#nonces);
+    const [outcome, status, body, ...lines] = await this.#with(method, target, headers, decide);
+    const said = [];
+    for (let at = 0; at < lines.length; at += 2) said.push([lines[at], lines[at + 1]]);
+    if (status === 200) {
+      const values = new Map(said);
+      return { ...admission((name) => values.get(name)), outcome };
+    }
+    return { admitted: false, response: new Response(body, { status, headers: said }), outcome };
+  }
+
+  #with(method, target, headers, use) {
+    const lines = headers[Symbol.iterator] ? [...headers] : Object.entries(headers);
+    return use(new Received(method, target, lines.flat()));
+  }
 }
 
-export function forExpress(gate) {
-  return async (request, response, next) => {
-    try {
-      const result = await admitNode(gate, request);
-      if (result.admitted) {
-        request.agent = result.agent;
-        return next();
-      }
-      response.status(result.response.status).set(Object.fromEntries(result.response.headers));
-      response.end(Buffer.from(await result.response.arrayBuffer()));
-    } catch (error) {
-      next(error);
-    }
-  };
-}
-
-export function forFastify(gate) {
-  return async (request, reply) => {
-    const result = await admitNode(gate, request);
-    if (result.admitted) {
-      request.agent = result.agent;
-      return;
-    }
-    reply.code(result.response.status).headers(Object.fromEntries(result.response.headers));
-    return reply.send(Buffer.from(await result.response.arrayBuffer()));
-  };
+/** The store of nonces, where it is the one that the file names. */
+function storeOf(engine, nonces) {
+  const { capacity, prefix } = engine;
+  if (prefix !== undefined && nonces?.prefix !== prefix) {
+    throw new TypeError(`redis: pass the option nonces, a RedisNonces with the prefix ${JSON.stringify(prefix)}`);
+  }
+  if (nonces && capacity !== undefined) throw new TypeError("nonces: means nothing where the option nonces is given");
+  if (!nonces && globalThis.navigator?.userAgent === "Cloudflare-Workers") {
+    throw new TypeError("nonces: Workers share no memory: pass the option nonces, an ObjectNonces or a RedisNonces");
+  }
+  return nonces ?? new MemoryNonces(capacity);
 }

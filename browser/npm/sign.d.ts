@@ -18,7 +18,7 @@ export interface Signer {
 }
 
 /**
- * Signs a request (ERC-8128): scheme, authority, method, path, query, and the content with its type where it has some.
+ * Signs a request (ERC-8128): scheme, authority, method, path, query, its content, and the type that it names.
  * Each signature admits one request, so that a request that is sent again is signed again. The request is not sent.
  */
 export function signRequest(request: Request, signer: Signer): Promise<Request>;

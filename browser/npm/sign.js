@@ -21,12 +21,16 @@ export async function signRequest(request, { address, chainId, signMessage, vali
     ["@query", search || "?"],
   ];
   const headers = new Headers(request.headers);
-  const content = request.body ? new Uint8Array(await request.clone().arrayBuffer()) : new Uint8Array();
+  // Not by `request.body`, which Firefox does not have.
+  const mayHaveContent = !["GET", "HEAD"].includes(request.method);
+  const content = new Uint8Array(mayHaveContent ? await request.clone().arrayBuffer() : 0);
   if (content.length > 0) {
     const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", content));
     headers.set("content-digest", `sha-256=:${base64(digest)}:`);
-    values.push(["content-digest", headers.get("content-digest")]);
-    if (headers.has("content-type")) values.push(["content-type", headers.get("content-type")]);
+  }
+  // Both are signed whenever they are sent, be there content or not.
+  for (const name of ["content-digest", "content-type"]) {
+    if (headers.has(name)) values.push([name, headers.get(name)]);
   }
   const created = Math.floor((now ?? Date.now()) / 1000);
   const once =

@@ -40,8 +40,11 @@ async fn fetch(request: web_sys::Request, env: Env, context: Context) -> worker:
         (204, http::preflight(&record.id, takes_post)?)
     } else {
         let (answer, verdict) = answer(&request, &env, context, &mut record).await;
+        let settings = Settings::of(&env).ok();
+        let registry = settings.as_ref().and_then(|settings| settings.registry.as_deref());
         let delivery = Delivery {
             request_id: &record.id,
+            registry: registry.filter(|_| is_about_verdicts(record.route)),
             verdict,
             now: Timestamp::from_millis(unix_millis()),
             is_compressed: matches!(&answer, Ok(Payload::Document(content)) if content.is_download)
@@ -230,6 +233,11 @@ impl Resource {
 /// Whether a path takes POST.
 fn check_post(target: &Target) -> Result<(), Error> {
     if target.path() == mcp::PATH { Ok(()) } else { Route::check_post(target.path_and_query()) }
+}
+
+/// Whether the answers of a route are verdicts, or changes of them.
+fn is_about_verdicts(route: &str) -> bool {
+    ["/api/v1/kya", "/api/v1/changes"].iter().any(|path| route.starts_with(path))
 }
 
 /// The status of an error: 503 where a service that is not ready says why, the documented one otherwise.

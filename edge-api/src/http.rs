@@ -20,7 +20,7 @@ use worker::{
 /// browser takes it for a page.
 const COMMON: &str = concat!(
     r#""Access-Control-Allow-Origin":"*","#,
-    r#""Access-Control-Expose-Headers":"Age, ETag, Link, RateLimit, RateLimit-Policy, Retry-After, X-Cache, "#,
+    r#""Access-Control-Expose-Headers":"Age, ETag, KYA-Registry, Link, RateLimit, RateLimit-Policy, Retry-After, X-Cache, "#,
     "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, X-As-Of-Block, X-Request-Id, ",
     r#"Server-Timing","#,
     r#""Content-Security-Policy":"default-src 'none'; frame-ancestors 'none'","#,
@@ -203,6 +203,8 @@ impl Content {
 #[derive(Debug)]
 pub(crate) struct Delivery<'a> {
     pub(crate) request_id: &'a str,
+    /// What the answer is about, where that is a verdict.
+    pub(crate) registry: Option<&'a str>,
     pub(crate) verdict: Option<RateLimitVerdict>,
     pub(crate) now: Timestamp,
     /// Whether the body is a download, and the client takes it compressed.
@@ -231,6 +233,9 @@ impl Head {
     /// Sets the headers of this delivery.
     fn deliver(&mut self, delivery: &Delivery<'_>) {
         self.set("X-Request-Id", delivery.request_id);
+        if let Some(registry) = delivery.registry {
+            self.set("KYA-Registry", registry);
+        }
         let Some(verdict) = delivery.verdict else { return };
         let RateLimitVerdict { limit, window_seconds, remaining, resets_at, retry_after, .. } = verdict;
         self.set("X-RateLimit-Limit", limit);

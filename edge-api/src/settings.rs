@@ -40,6 +40,8 @@ pub(crate) struct Settings {
     pub(crate) streams: StreamLimits,
     /// How verdicts are signed; `None` where they are not.
     pub(crate) signing: Option<Signing>,
+    /// What verdicts are about (CAIP-10), `eip155:<chain>:<registry>`; `None` where the chain is not configured.
+    pub(crate) registry: Option<String>,
 }
 
 /// How verdicts are signed.
@@ -124,6 +126,7 @@ impl Settings {
                 per_instance: variables.number("CHANGES_STREAMS_PER_INSTANCE", 500)? as usize,
             },
             signing: signing(variables, shared.chain_id)?,
+            registry: shared.chain_id.map(|chain| format!("eip155:{chain}:{:#x}", shared.registry)),
             shared,
         })
     }

@@ -5,8 +5,9 @@ use std::{
     path::PathBuf,
 };
 
-use alloy_primitives::B256;
+use alloy_primitives::{Address, B256};
 use registry_core::{
+    eth::address,
     gate::{Admission, AdmissionRecord, Trusted, VerifiedBy},
     token::{Key, KeySet},
 };
@@ -30,6 +31,9 @@ pub(crate) struct VerifyAdmission {
     /// agrees with itself.
     #[arg(long, value_name = "0x...")]
     block_hash: Vec<B256>,
+    /// The registry that the verdicts have to be of. Without it that is the records' own word.
+    #[arg(long, value_name = "0x...", value_parser = address::parse)]
+    registry: Option<Address>,
     /// Believe the issuer that an account's code (ERC-1271) accepted a signature, which no later check can
     /// repeat without the chain of that time.
     #[arg(long)]
@@ -40,7 +44,12 @@ pub(crate) struct VerifyAdmission {
 pub(crate) fn verify(arguments: &VerifyAdmission, mut say: impl FnMut(String)) -> Result<bool, String> {
     let (file, records) = (arguments.keys.display(), arguments.file.display());
     let keys = KeySet::parse(&read(&arguments.keys)?).map_err(|error| format!("{file}: {error}"))?;
-    let trusted = Trusted { keys: &keys, code: arguments.trust_code, blocks: &arguments.block_hash };
+    let trusted = Trusted {
+        keys: &keys,
+        registry: arguments.registry,
+        code: arguments.trust_code,
+        blocks: &arguments.block_hash,
+    };
     let mut source = BufReader::new(open(&arguments.file)?);
     let (mut are_right, mut verified) = (true, 0_u64);
     for number in 1_u64.. {
@@ -67,7 +76,8 @@ pub(crate) fn verify(arguments: &VerifyAdmission, mut say: impl FnMut(String)) -
 
 /// One line about what a record shows, and which parties have to be trusted for it.
 fn shown(admission: &Admission, trusted: &Trusted<'_>) -> String {
-    let Admission { time, policy, account, verified_by, method, target, claims, proved } = admission;
+    let Admission { time, policy, registry, account, verified_by, method, target, claims, proved } =
+        admission;
     let (wallet, chain) = (account.address, account.chain);
     let decision = serde_json::to_value(claims.decision).unwrap_or_default();
     let decision = decision.as_str().unwrap_or_default();
@@ -77,6 +87,11 @@ fn shown(admission: &Admission, trusted: &Trusted<'_>) -> String {
     };
     let liable = claims.liable.map(|liable| format!(", liable {liable}")).unwrap_or_default();
     let (issuer, block) = (&claims.iss, claims.as_of.block_number);
+    let registry = match (registry, trusted.registry) {
+        (Some(registry), Some(_)) => format!("at the registry {registry} that you gave"),
+        (Some(registry), None) => format!("at the registry {registry} by the record's word (--registry)"),
+        (None, _) => "at a registry that the record does not name".to_owned(),
+    };
     let proof = match proved {
         None => format!("by the word of {issuer}"),
         Some(verified) if trusted.blocks.is_empty() => {
@@ -85,11 +100,14 @@ fn shown(admission: &Admission, trusted: &Trusted<'_>) -> String {
                 verified.block.hash
             )
         }
+        Some(verified) if trusted.registry.is_none() => {
+            format!("consistent with evidence and the hash {:#x} that you gave", verified.block.hash)
+        }
         Some(verified) => format!("proved against the hash {:#x} that you gave", verified.block.hash),
     };
     format!(
         "{time} {method} {target}, {signed} {wallet} of chain {chain}, admitted under {policy} by {issuer}: {decision} at block \
-         {block}{liable}, {proof}"
+         {block}{liable}, {registry}, {proof}"
     )
 }
 

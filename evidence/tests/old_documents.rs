@@ -40,7 +40,7 @@ fn evidence_and_records_of_admissions_prove_what_they_did() {
     }
     let records = verified("verify-admission", "admissions.jsonl", &["--keys", &keys]);
     assert!(records.len() == 2 && records[1].contains("POST http://api.example/orders"), "{records:?}");
-    let proved = ["--keys", &keys, "--block-hash", hash];
+    let proved = ["--keys", &keys, "--block-hash", hash, "--registry", registry];
     let records = verified("verify-admission", "admissions.evidence.jsonl", &proved);
     assert!(records.len() == 1 && records[0].contains("proved against the hash"), "{records:?}");
 }

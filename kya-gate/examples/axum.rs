@@ -33,13 +33,16 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// The wallet that asks is in the extensions, with the verdict on it. The gate's headers are there, too.
-async fn items(Extension(agent): Extension<Subject>, headers: HeaderMap) -> String {
+/// The wallet that asks is in the extensions, with the verdict on it. The gate's headers are there, too. A policy
+/// that only observes also passes on requests that no agent signed.
+async fn items(agent: Option<Extension<Subject>>, headers: HeaderMap) -> String {
+    let Some(Extension(agent)) = agent else { return "public items".to_owned() };
     let liable = headers.get("kya-liable").and_then(|value| value.to_str().ok()).unwrap_or_default();
     format!("items for {}, for which {liable} is liable", agent.wallet)
 }
 
 /// The content is what the agent signed: the gate has compared it with its digest.
-async fn order(Extension(agent): Extension<Subject>, content: String) -> String {
-    format!("{} orders {content}", agent.wallet)
+async fn order(agent: Option<Extension<Subject>>, content: String) -> String {
+    let agent = agent.map_or_else(|| "an unknown client".to_owned(), |agent| agent.wallet.to_string());
+    format!("{agent} orders {content}")
 }

@@ -6,16 +6,16 @@ use registry_core::{
     eth::timestamp::Timestamp,
     gate::{
         AccountState, AdmissionRecord, Attempt, Attempts, GateAnswer, Grounds, Outcome, RefusalCode, Request,
-        Subject, Unavailable, VerifiedBy,
+        RoutePolicy, Subject, Unavailable, VerifiedBy,
     },
 };
 
 use crate::{
-    kya::AccountReader,
+    kya::{AccountReader, Allowance},
     metrics::Metrics,
     nonces::{NonceStore, Spending},
     records::Records,
-    settings::RoutePolicy,
+    refusals::Refusals,
     signer::Signer,
 };
 
@@ -26,6 +26,8 @@ pub struct Gate {
     pub accounts: Arc<AccountReader>,
     /// Spent nonces.
     pub nonces: NonceStore,
+    /// What was refused a moment ago.
+    pub refusals: Refusals,
     /// Signs verdicts, if wanted.
     pub signer: Option<Arc<Signer>>,
     /// Records admissions, if wanted; there is a signer then.
@@ -46,41 +48,46 @@ pub enum Purpose {
 }
 
 impl Gate {
-    /// The answer to a request under the policy of this name.
-    pub async fn answer(
-        &self,
-        (name, policy): (&str, &RoutePolicy),
-        request: &Request<'_>,
-        purpose: Purpose,
-        now: Timestamp,
-    ) -> GateAnswer {
-        self.decided((name, policy), request, purpose, now).await.1
-    }
-
-    /// What became of a request under the policy of this name, and the answer to it. A policy that only
-    /// observes answers every outcome with 200.
+    /// What becomes of a request under a policy, and the answer to it. A policy that only observes answers
+    /// every outcome with 200.
     pub async fn decided(
         &self,
-        (name, policy): (&str, &RoutePolicy),
+        policy: &RoutePolicy,
         request: &Request<'_>,
         purpose: Purpose,
         now: Timestamp,
     ) -> (Outcome, GateAnswer) {
         let started = Instant::now();
-        let outcome = self.decide((name, policy), request, purpose, now).await;
         if purpose == Purpose::Explanation {
+            let outcome = match self.refusals.find(&policy.name, request) {
+                Some(outcome) => outcome,
+                None => self.decide(policy, request, purpose, now).await,
+            };
             let answer = outcome.answer(request, &policy.rules, &policy.links);
             return (outcome, answer);
         }
-        let code = outcome.code();
-        self.metrics.requests.with_label_values(&[name, code]).inc();
-        self.metrics.seconds.with_label_values(&[name]).observe(started.elapsed().as_secs_f64());
-        self.log(name, policy, &outcome);
-        let answer = match policy.observe {
-            true => outcome.observed(),
-            false => outcome.answer(request, &policy.rules, &policy.links),
-        };
+        let outcome = self.decide(policy, request, purpose, now).await;
+        self.metrics.seconds.with_label_values(&[&policy.name]).observe(started.elapsed().as_secs_f64());
+        self.refusals.remember(&policy.name, request, &outcome);
+        let answer = self.concluded(policy, Some(request), &outcome);
         (outcome, answer)
+    }
+
+    /// The answer to a request with this outcome, which is counted and logged; `None` for a request that could
+    /// not be read.
+    pub fn concluded(
+        &self,
+        policy: &RoutePolicy,
+        request: Option<&Request<'_>>,
+        outcome: &Outcome,
+    ) -> GateAnswer {
+        self.metrics.requests.with_label_values(&[&policy.name, outcome.code()]).inc();
+        self.log(policy, outcome);
+        match request {
+            _ if policy.observe => outcome.observed(),
+            Some(request) => outcome.answer(request, &policy.rules, &policy.links),
+            None => outcome.answer_unread(&policy.links),
+        }
     }
 
     /// Whether chain, read API and the store of nonces answer, in words for people.
@@ -92,10 +99,10 @@ impl Gate {
         self.nonces.probe().map(|()| words)
     }
 
-    fn log(&self, policy: &str, route: &RoutePolicy, outcome: &Outcome) {
-        let (code, status, observed) = (outcome.code(), outcome.status(), route.observe);
+    fn log(&self, policy: &RoutePolicy, outcome: &Outcome) {
+        let (code, status, observed) = (outcome.code(), outcome.status(), policy.observe);
         let wallet = outcome.subject().filter(|_| self.log_wallets).map(|subject| subject.wallet.to_string());
-        let wallet = wallet.as_deref();
+        let (policy, wallet) = (policy.name.as_str(), wallet.as_deref());
         match outcome {
             Outcome::Admitted(_) if !observed => {
                 tracing::debug!(policy, outcome = code, status, wallet, "decided")
@@ -106,17 +113,21 @@ impl Gate {
 
     async fn decide(
         &self,
-        (name, policy): (&str, &RoutePolicy),
+        policy: &RoutePolicy,
         request: &Request<'_>,
         purpose: Purpose,
         now: Timestamp,
     ) -> Outcome {
+        if let Err(fault) = policy.requests.check(request) {
+            return Outcome::Faulty(fault);
+        }
         let mut attempts = match Attempts::of(request, &policy.rules, now.seconds()) {
             Ok(attempts) => attempts,
             Err(refusal) => return Outcome::Refused(refusal),
         };
+        let mut allowance = Allowance::of_a_request();
         while let Some(attempt) = attempts.next() {
-            match self.attempt((name, policy), &attempt, purpose, now).await {
+            match self.attempt(policy, &attempt, &mut allowance, purpose, now).await {
                 Ok(outcome) => return outcome,
                 Err(refusal) => attempts.refuse(refusal),
             }
@@ -127,12 +138,14 @@ impl Gate {
     /// The outcome of a candidate; its refusal leaves the request to the next one.
     async fn attempt(
         &self,
-        (name, policy): (&str, &RoutePolicy),
+        policy: &RoutePolicy,
         attempt: &Attempt,
+        allowance: &mut Allowance,
         purpose: Purpose,
         now: Timestamp,
     ) -> Result<Outcome, RefusalCode> {
-        let known = self.accounts.of(attempt, now).await;
+        attempt.prejudge()?;
+        let known = self.accounts.of(attempt, allowance, now).await;
         let state = known.state.ok_or(RefusalCode::SignatureVerificationUnavailable)?;
         attempt.judge(state)?;
         let Some(verdict) = known.verdict else {
@@ -154,12 +167,9 @@ impl Gate {
             );
         }
         if purpose == Purpose::Explanation {
-            return match self.nonces.is_spent(attempt).await {
-                Some(true) => Err(RefusalCode::NonceReused),
-                // It would be admitted now: what refused it a moment ago has passed.
-                Some(false) => Ok(Outcome::Unavailable(Unavailable::KyaUnavailable)),
-                None => Ok(Outcome::Unavailable(Unavailable::NonceStoreUnavailable)),
-            };
+            let nonce = self.nonces.look_up(attempt).await;
+            // It would be admitted now: what refused it a moment ago has passed.
+            return unspent(nonce)?.map_or(Ok(Outcome::Unavailable(Unavailable::KyaUnavailable)), Ok);
         }
         let evidence = match &self.records {
             Some(records) if records.evidence => {
@@ -172,7 +182,8 @@ impl Gate {
             _ => None,
         };
         let grounds = Grounds {
-            policy: name,
+            policy: &policy.name,
+            registry: Some(self.accounts.registry()),
             account: match state {
                 AccountState::NoCode => VerifiedBy::Key,
                 AccountState::Code { .. } => VerifiedBy::Code,
@@ -181,11 +192,8 @@ impl Gate {
             base: &attempt.base,
             evidence: evidence.as_deref(),
         };
-        match self.nonces.spend(attempt, now.seconds()).await {
-            Spending::Spent => {}
-            Spending::Reused => return Err(RefusalCode::NonceReused),
-            Spending::Full => return Ok(Outcome::Unavailable(Unavailable::NonceStoreFull)),
-            Spending::Unavailable => return Ok(Outcome::Unavailable(Unavailable::NonceStoreUnavailable)),
+        if let Some(unavailable) = unspent(self.nonces.spend(attempt, now.seconds()).await)? {
+            return Ok(unavailable);
         }
         // A token is bound to an admission only once that is certain: it would make a record of a refusal.
         let token = match sign(self.records.as_ref().map(|_| grounds.id())) {
@@ -199,6 +207,18 @@ impl Gate {
             return Ok(Outcome::Unavailable(Unavailable::RecordUnavailable));
         }
         Ok(Outcome::Admitted(subject(token)))
+    }
+}
+
+/// What refuses a request whose nonce is not spent; `None` where it is.
+fn unspent(spending: Spending) -> Result<Option<Outcome>, RefusalCode> {
+    let unavailable = |unavailable| Ok(Some(Outcome::Unavailable(unavailable)));
+    match spending {
+        Spending::Spent => Ok(None),
+        Spending::Reused => Err(RefusalCode::NonceReused),
+        Spending::SignedBeforeStart => Err(RefusalCode::SignedBeforeStart),
+        Spending::Full => unavailable(Unavailable::NonceStoreFull),
+        Spending::Unavailable => unavailable(Unavailable::NonceStoreUnavailable),
     }
 }
 

@@ -11,7 +11,7 @@
 //! | [`settings`] | the configuration file, validated |
 //! | [`nonces`] | the nonces that were spent |
 //! | [`signer`] | verdicts as signed tokens |
-//! | [`records`] | the records of admissions |
+//! | [`records`], [`refusals`] | the records of admissions; what was refused a moment ago |
 //! | [`rpc`] | the RPC endpoints, for the core's queries |
 //! | [`kya`] | accounts and verdicts: read, cached, and forgotten when they change |
 //! | [`gate`] | the decision on one request |
@@ -28,6 +28,7 @@ pub mod logging;
 pub mod metrics;
 pub mod nonces;
 pub mod records;
+pub mod refusals;
 pub mod rpc;
 pub mod serve;
 pub mod settings;

@@ -12,8 +12,10 @@ pub struct Metrics {
     pub requests: IntCounterVec,
     /// Seconds to decide a request, by `policy`.
     pub seconds: HistogramVec,
-    /// Verdicts and account states by where they came from: `cache`, `read`.
+    /// Accounts and verdicts by where they came from: `cache`, `read`.
     pub lookups: IntCounterVec,
+    /// Reads that were refused as too many, by `limit`: `in_flight`, `per_second`.
+    pub reads_refused: IntCounterVec,
     /// Round trips to `chain`, `api` and `redis`, by `result`: `ok`, `failed`.
     pub round_trips: IntCounterVec,
     /// Nonces that this process remembers: none of those in Redis.
@@ -48,7 +50,8 @@ impl Metrics {
         Ok(Self {
             requests: counter("requests_total", "Requests decided", &["policy", "outcome"])?,
             seconds,
-            lookups: counter("lookups_total", "AccountReader and verdicts needed", &["from"])?,
+            lookups: counter("lookups_total", "Accounts and verdicts needed", &["from"])?,
+            reads_refused: counter("reads_refused_total", "Reads refused as too many", &["limit"])?,
             round_trips: counter("round_trips_total", "Round trips", &["to", "result"])?,
             nonces: gauge("nonces", "Nonces remembered")?,
             following: gauge("following_changes", "Whether changes of verdicts are followed")?,

@@ -49,14 +49,65 @@ impl Records {
         if !fs::metadata(&self.path).is_ok_and(|at| place(&at) == open_place) {
             *file = open(&self.path)?;
         }
+        // Other gates may write to the same file: none of their lines is cut off with a part of this one.
+        file.lock()?;
         let length = file.metadata()?.len();
-        file.write_all(line.as_bytes()).inspect_err(|_| {
+        let written = file.write_all(line.as_bytes());
+        if written.is_err() {
             // A part of a line would spoil the next one. What fails here as well is left to the verifier.
             let _ = file.set_len(length);
-        })
+        }
+        file.unlock()?;
+        written
     }
 }
 
 fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o640).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use registry_core::{
+        eth::timestamp::Timestamp,
+        gate::{Grounds, VerifiedBy},
+    };
+
+    #[test]
+    fn a_line_waits_for_that_of_another_gate_with_the_same_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("admissions.jsonl");
+        let records = Records::open(&RecordSettings { file: file.clone(), evidence: false }).unwrap();
+        let grounds = Grounds {
+            policy: "api",
+            registry: None,
+            account: VerifiedBy::Key,
+            signature: &[7],
+            base: "base",
+            evidence: None,
+        };
+        let record = AdmissionRecord::new(Timestamp::from_seconds(1), &grounds, "token");
+        // Another gate is at its line, which fails after a part and is cut off again.
+        let mut other = open(&file).unwrap();
+        other.lock().unwrap();
+        other.write_all(b"a part").unwrap();
+        std::thread::scope(|scope| {
+            let appended = scope.spawn(|| records.append(&record));
+            // The kernel lists those that wait for a lock, behind an arrow.
+            let waiting = format!(":{} ", other.metadata().unwrap().ino());
+            while !fs::read_to_string("/proc/locks")
+                .unwrap()
+                .lines()
+                .any(|lock| lock.contains("->") && lock.contains(&waiting))
+            {
+                assert!(!appended.is_finished(), "it does not wait");
+                std::thread::yield_now();
+            }
+            other.set_len(0).unwrap();
+            other.unlock().unwrap();
+            appended.join().unwrap().unwrap();
+        });
+        assert_eq!(fs::read_to_string(&file).unwrap(), record.line() + "\n");
+    }
 }

@@ -12,11 +12,12 @@ use tokio::{
 use crate::{
     check,
     gate::Gate,
-    http::{self, App},
+    http::{self, App, ContentReader},
     kya::{self, AccountReader},
     metrics::Metrics,
     nonces::NonceStore,
     records::Records,
+    refusals::Refusals,
     settings::Settings,
     signer::{self, Signer},
 };
@@ -44,7 +45,8 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     let watcher = gate.signer.clone().map(|signer| tokio::spawn(signer::watch(signer, stopping.clone())));
     let discovery = settings.discovery_document();
     let (proxy, policies) = (settings.proxy, settings.policies);
-    let app = App { gate, proxy, policies, discovery, readiness: Mutex::new(None) };
+    let contents = ContentReader::default();
+    let app = App { gate, proxy, contents, policies, discovery, readiness: Mutex::new(None) };
     let server = tokio::spawn(http::serve(listener, Arc::new(app), stopping));
     tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "listening");
     let mut out = std::io::stdout();
@@ -71,5 +73,6 @@ pub async fn gate(settings: &Settings, metrics: Metrics) -> anyhow::Result<Gate>
     let signer = settings.signing.as_ref().map(|signing| Signer::new(signing, settings.chain.id));
     let signer = signer.transpose()?.map(Arc::new);
     let records = settings.records.as_ref().map(Records::open).transpose()?;
-    Ok(Gate { accounts, nonces, signer, records, metrics, log_wallets: settings.log_wallets })
+    let (refusals, log_wallets) = (Refusals::default(), settings.log_wallets);
+    Ok(Gate { accounts, nonces, refusals, signer, records, metrics, log_wallets })
 }

@@ -82,6 +82,8 @@ impl Operation {
             self.responses.extend(self.failures(ttl > 0, is_indexed, needs_index));
             headers.extend([COMMON_HEADERS, RATE_LIMIT_HEADERS].concat());
             headers.extend(self.has("limit").then_some("Link"));
+            let is_about_verdicts = ["/api/v1/kya", "/api/v1/changes"].iter().any(|at| path.starts_with(at));
+            headers.extend(is_about_verdicts.then_some("KYA-Registry"));
             let parameters = self.parameters.get_or_insert_default();
             if ttl > 0 {
                 headers.extend(CACHE_HEADERS);

@@ -1,6 +1,7 @@
 // The package as TypeScript sees it: what has to compile, and what must not. `reading/types.test.mjs` has the compiler look.
 
 import initEvidence, { type Evidence, verifyEvidence } from "../../browser/pkg/evidence.js";
+import initGate, { Gate, LocalGate, MemoryNonces, type NonceStore, RedisNonces, forFetch } from "../../browser/pkg/gate.js";
 import init, {
   type Agent,
   type Integer,
@@ -108,4 +109,19 @@ export async function locally(chain: Registry): Promise<Kya> {
   // @ts-expect-error: an API has to be named
   new LocalKya({});
   return age === undefined || sent === "" ? verdict : local.kya("0x");
+}
+
+export async function gating(request: Request, settings: string): Promise<Response | string> {
+  await initGate();
+  const nonces: NonceStore = new RedisNonces({ sendCommand: async (words: string[]) => words }, { prefix: "a:" });
+  const gate = new LocalGate({ settings, policy: "api", nonces, rpc: "https://rpc.example", report: console.warn });
+  gate.under("orders");
+  new MemoryNonces().spend("key", 0, 1);
+  const result = await gate.admit(request);
+  if (!result.admitted) return result.response;
+  const wallet: string | null = result.agent.wallet;
+  const guarded = await forFetch(new Gate({ url: "http://127.0.0.1:4180", policy: "api" }))(result.request);
+  // @ts-expect-error: settings are needed
+  new LocalGate({ policy: "api" });
+  return guarded instanceof Response ? guarded : (wallet ?? guarded.headers["kya-wallet"] ?? "");
 }

@@ -2,17 +2,19 @@
 //
 // node gate-frameworks.mjs GATE ORIGIN CHAIN_ID PRIVATE_KEY
 //
-// Prints what became of each request at each service, as JSON.
+// GATE is a daemon's address, or the settings of a gate in process. Prints what became of each request at each service, as
+// JSON.
 
 import { once } from "node:events";
 import http from "node:http";
+import { gzipSync } from "node:zlib";
 import { Wallet } from "ethers";
 import express from "express";
 import fastify from "fastify";
 import { Hono } from "hono";
 import { privateKeyToAccount } from "viem/accounts";
-import { Gate, forExpress, forFastify, forHono } from "../../browser/npm/gate.js";
-import { signRequest } from "../../browser/npm/sign.js";
+import init, { Gate, LocalGate, forExpress, forFastify, forFetch, forHono } from "../../browser/pkg/gate-node.js";
+import { signRequest } from "../../browser/pkg/sign.js";
 
 const [gateUrl, origin, chainId, key] = process.argv.slice(2);
 const [account, wallet] = [privateKeyToAccount(key), new Wallet(key)];
@@ -27,6 +29,25 @@ async function contentOf(stream) {
 
 const seen = (agent, wallet, body) => ({ agent, wallet, body });
 
+/** The values of a wallet's header wherever Node has it. */
+function everywhere({ headers, headersDistinct, rawHeaders, rawTrailers, trailers }) {
+  const lines = [...rawHeaders, ...rawTrailers];
+  const raw = lines.filter((_, at) => at % 2 === 1 && /^kya.wallet$/i.test(lines[at - 1]));
+  const named = [headers, trailers, headersDistinct].flatMap((fields) =>
+    Object.entries(fields).flatMap(([name, value]) => (/^kya.wallet$/i.test(name) ? value : [])),
+  );
+  return [...new Set([...raw, ...named])];
+}
+
+const inFetch = (handler) => async (request, response) => {
+  const content = await contentOf(request);
+  const { method, headers, url } = request;
+  const body = content.length > 0 && method !== "GET" ? content : undefined;
+  const answer = await handler(new Request(origin + url, { method, headers, body }));
+  response.writeHead(answer.status, Object.fromEntries(answer.headers));
+  response.end(Buffer.from(await answer.arrayBuffer()));
+};
+
 /** A service by a framework's own rules; its address. */
 const SERVICES = {
   hono: async (gate) => {
@@ -36,36 +57,43 @@ const SERVICES = {
       context.json(seen(context.get("agent"), context.req.header("kya-wallet"), await context.req.text())),
     );
     // Hono's own server for Node is a package; this is what it does.
-    const server = http.createServer(async (request, response) => {
-      const content = await contentOf(request);
-      const { method, headers, url } = request;
-      const body = content.length > 0 ? content : undefined;
-      const answer = await app.fetch(new Request(origin + url, { method, headers, body }));
-      response.writeHead(answer.status, Object.fromEntries(answer.headers));
-      response.end(Buffer.from(await answer.arrayBuffer()));
-    });
-    return listening(server);
+    return listening(http.createServer(inFetch((request) => app.fetch(request))));
   },
-  express: async (gate) => {
-    const app = express();
-    app.use(express.raw({ type: () => true }), forExpress(gate));
-    app.use((request, response) => {
-      const body = Buffer.isBuffer(request.body) ? request.body.toString() : "";
-      response.json(seen(request.agent, request.get("kya-wallet"), body));
-    });
-    return listening(http.createServer(app));
+  fetch: async (gate) => {
+    const guard = forFetch(gate);
+    const handler = async (request) => {
+      const result = await guard(request);
+      if (result instanceof Response) return result;
+      const { agent, request: admitted } = result;
+      return Response.json(seen(agent, admitted.headers.get("kya-wallet"), await admitted.text()));
+    };
+    return listening(http.createServer(inFetch(handler)));
   },
+  express: async (gate) => expressApp(forExpress(gate)),
+  "express behind express.raw": async (gate) =>
+    expressApp(express.raw({ type: () => true, limit: "2mb", inflate: false }), forExpress(gate)),
   fastify: async (gate) => {
     const app = fastify();
     app.removeAllContentTypeParsers();
     app.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
     app.addHook("preHandler", forFastify(gate));
-    app.all("/*", async (request) =>
-      seen(request.agent, request.headers["kya-wallet"], request.body?.toString() ?? ""),
-    );
+    app.all("/*", async (request) => ({
+      ...seen(request.agent, request.headers["kya-wallet"], request.body?.toString("latin1") ?? ""),
+      everywhere: everywhere(request.raw),
+    }));
     return app.listen({ host: "127.0.0.1", port: 0 });
   },
 };
+
+function expressApp(...middleware) {
+  const app = express();
+  app.use(...middleware);
+  app.use((request, response) => {
+    const body = Buffer.isBuffer(request.body) ? request.body.toString("latin1") : "";
+    response.json({ ...seen(request.agent, request.get("kya-wallet"), body), everywhere: everywhere(request) });
+  });
+  return listening(http.createServer(app));
+}
 
 async function listening(server) {
   server.listen(0, "127.0.0.1");
@@ -76,13 +104,18 @@ async function listening(server) {
 const sign = (request, signer = VIEM) => signRequest(request, signer);
 
 /** Sends a request to a service, byte for byte: HTTP clients rewrite targets. */
-function send(service, method, path, headers, body) {
-  return new Promise((resolve, reject) => {
-    const sent = http.request(service, { method, path, headers }, async (response) => {
+function send(service, method, path, headers, body, trailers) {
+  const isKnown = body !== undefined && trailers === undefined;
+  const length = isKnown ? { "content-length": Buffer.byteLength(body) } : {};
+  return new Promise((resolve) => {
+    const sent = http.request(service, { method, path, headers: { ...headers, ...length } }, async (response) => {
       const text = (await contentOf(response)).toString();
       resolve({ status: response.statusCode, headers: response.headers, body: text });
     });
-    sent.on("error", reject).end(body);
+    sent.on("error", (error) => resolve({ status: 0, body: JSON.stringify(String(error)) }));
+    if (trailers !== undefined) sent.write(body);
+    if (trailers !== undefined) sent.addTrailers(trailers);
+    sent.end(isKnown ? body : undefined);
   });
 }
 
@@ -95,22 +128,38 @@ async function outcomes(framework, gate) {
   const post = await sign(new Request(`${origin}/orders`, { method: "POST", headers: type, body: order }), ETHERS);
   const posted = Object.fromEntries(post.headers);
   const changed = await sign(new Request(`${origin}/orders`, { method: "POST", headers: type, body: order }));
-  const spoofed = { ...signed, "kya-wallet": "0x1", "x-original-uri": "/other", "x-original-method": "PUT" };
+  const large = "x".repeat(150_000);
+  const largePost = await sign(new Request(`${origin}/orders`, { method: "POST", headers: type, body: large }));
+  const packed = gzipSync(order);
+  const encoding = { ...type, "content-encoding": "gzip" };
+  const packedPost = await sign(new Request(`${origin}/orders`, { method: "POST", headers: encoding, body: packed }));
+  const trailed = await sign(new Request(`${origin}/orders`, { method: "POST", headers: type, body: order }));
+  const spoofed = { ...signed, "KYA-Wallet": "0x1", "x-original-uri": "/other", "x-original-method": "PUT" };
   return {
     get: await send(service, "GET", "/items?view=full", spoofed),
     replayed: await send(service, "GET", "/items?view=full", signed),
     post: await send(service, "POST", "/orders", posted, order),
     changed: await send(service, "POST", "/orders", Object.fromEntries(changed.headers), order.replace("1", "9")),
+    large: await send(service, "POST", "/orders", Object.fromEntries(largePost.headers), large),
+    packed: await send(service, "POST", "/orders", Object.fromEntries(packedPost.headers), packed),
+    "unsigned GET with content": await send(service, "GET", "/items", type, order),
+    trailers: await send(service, "POST", "/orders", Object.fromEntries(trailed.headers), order, {
+      "KYA-Wallet": "0x1",
+    }),
     unsigned: await send(service, "GET", "/items", {}),
     traversal: await send(service, "GET", "/../../refusal/api", {}),
-    long: await send(service, "POST", "/orders", type, "x".repeat(20_001)),
+    long: await send(service, "POST", "/orders", type, "x".repeat(200_001)),
   };
 }
 
+await init();
+const longestContent = 200_000;
+const gateOf = () =>
+  gateUrl.startsWith("http")
+    ? new Gate({ url: gateUrl, policy: "api", longestContent })
+    : new LocalGate({ settings: gateUrl, policy: "api", longestContent });
 const printed = {};
-for (const framework of Object.keys(SERVICES)) {
-  printed[framework] = await outcomes(framework, new Gate({ url: gateUrl, policy: "api", longestContent: 20_000 }));
-}
+for (const framework of Object.keys(SERVICES)) printed[framework] = await outcomes(framework, gateOf());
 // What answers there is no gate, and nothing does.
 const asked = async (url) => {
   const { admitted, response } = await new Gate({ url, policy: "api" }).admit(new Request(origin));
@@ -118,5 +167,4 @@ const asked = async (url) => {
 };
 const other = await listening(http.createServer((_request, response) => response.end("{}")));
 printed.away = [await asked(other), await asked("http://127.0.0.1:9")];
-console.log(JSON.stringify(printed));
-process.exit(0);
+process.stdout.write(JSON.stringify(printed), () => process.exit(0));

@@ -1,16 +1,16 @@
 // Verifies admission records with viem and jose alone, and tries each with one byte changed: prints for each what it
 // shows, and how many changed ones were accepted.
 //
-// node verify-admissions.mjs RECORDS JWKS CHANGES: the files of records and of the issuer's keys; how many changes to
-// try of each record, 0 for one of every byte.
+// node verify-admissions.mjs RECORDS JWKS CHANGES REGISTRY: the files of records and of the issuer's keys; how many
+// changes to try of each record, 0 for one of every byte; the registry that verdicts have to be of (CAIP-10).
 
 import { readFileSync } from "node:fs";
 import { createLocalJWKSet, decodeJwt, jwtVerify } from "jose";
 import { keccak256, recoverMessageAddress, stringToHex } from "viem";
 
-const [records, jwks, changes] = process.argv.slice(2);
+const [records, jwks, changes, registry] = process.argv.slice(2);
 const keys = createLocalJWKSet(JSON.parse(readFileSync(jwks, "utf8")));
-const MEMBERS = ["version", "time", "policy", "account", "base", "signature", "verdict"];
+const MEMBERS = ["version", "time", "policy", "registry", "account", "base", "signature", "verdict"];
 
 function ensure(holds, rule) {
   if (!holds) throw new Error(rule);
@@ -23,7 +23,7 @@ async function verify(line) {
   const [head, evidence] = line.split(',"evidence":', 2);
   const raw = evidence === undefined ? undefined : line.slice(head.length + ',"evidence":'.length, -1);
   const written = JSON.stringify(Object.fromEntries(MEMBERS.map((name) => [name, record[name]])));
-  ensure((raw === undefined ? line : `${head}}`) === written && record.version === 1, "form");
+  ensure((raw === undefined ? line : `${head}}`) === written && record.version === 2, "form");
   ensure(Object.keys(record).length === MEMBERS.length + (raw === undefined ? 0 : 1), "members");
   // Of several spellings of a signature in base64url the shortest is the only one.
   const [, , signature] = record.verdict.split(".");
@@ -32,7 +32,9 @@ async function verify(line) {
   const options = { typ: "kya-verdict+jwt", algorithms: ["ES256"], currentDate: new Date(record.time) };
   const { payload } = await jwtVerify(record.verdict, keys, options);
   const { policy, account, base } = record;
-  const grounds = [policy, account, record.signature, raw === undefined ? "" : keccak256(stringToHex(raw)), base];
+  ensure(record.registry === registry, "another registry");
+  const proof = raw === undefined ? "" : keccak256(stringToHex(raw));
+  const grounds = [policy, registry, account, record.signature, proof, base];
   ensure(payload.jti === keccak256(stringToHex(grounds.join("\n"))), "another admission");
   ensure(record.time === new Date(payload.iat * 1000).toISOString(), "time");
   ensure(account === "key", "the account has code");

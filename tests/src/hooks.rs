@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use alloy::hex;
 use anyhow::Result;
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
@@ -29,6 +29,7 @@ fn sign(secret: &str, timestamp: &str, body: &str) -> String {
 #[derive(Debug, Clone)]
 pub struct Delivery {
     pub method: String,
+    /// The path, and the query where there is one.
     pub path: String,
     pub headers: HeaderMap,
     pub body: String,
@@ -96,7 +97,8 @@ impl Receiver {
         let (listener, url) = listen(0).await?;
         let shared = Shared { deliveries: Vec::new(), rule: Box::new(|_| Reply::status(200)) };
         let shared = Arc::new(Mutex::new(shared));
-        let app = Router::new().fallback(answer).with_state(Arc::clone(&shared));
+        let app =
+            Router::new().fallback(answer).layer(DefaultBodyLimit::disable()).with_state(Arc::clone(&shared));
         Ok(Self { url, shared, _server: serve(listener, app) })
     }
 
@@ -125,7 +127,7 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
 
 async fn answer(shared: State<Arc<Mutex<Shared>>>, request: Parts, body: String) -> Response {
     let Parts { method, uri, headers, .. } = request;
-    let (method, path) = (method.to_string(), uri.path().to_owned());
+    let (method, path) = (method.to_string(), uri.to_string());
     let delivery = Delivery { method, path, headers, body, at: Instant::now() };
     let reply = {
         let mut shared = lock(&shared);

@@ -35,9 +35,20 @@ impl Redis {
 
     /// Bounds its memory to so many bytes; `"0"` lifts the bound.
     pub async fn limit_memory(&self, bytes: &str) -> Result<()> {
-        let port = self.port.to_string();
+        self.command(&["config", "set", "maxmemory", bytes]).await
+    }
+
+    /// Makes it a replica of another server; `None` makes it a primary again.
+    pub async fn follow(&self, primary: Option<&Self>) -> Result<()> {
+        match primary {
+            Some(primary) => self.command(&["replicaof", "127.0.0.1", &primary.port.to_string()]).await,
+            None => self.command(&["replicaof", "no", "one"]).await,
+        }
+    }
+
+    async fn command(&self, words: &[&str]) -> Result<()> {
         let mut command = Command::new("redis-cli");
-        let said = output(command.args(["-p", &port, "config", "set", "maxmemory", bytes])).await?;
+        let said = output(command.args(["-p", &self.port.to_string()]).args(words)).await?;
         ensure!(said.starts_with(b"OK"), "{}", String::from_utf8_lossy(&said));
         Ok(())
     }

@@ -1,12 +1,14 @@
-//! The reverse proxies that ask the gate: Debian's nginx and Caddy, and PyPI's Envoy, each with the
+//! The reverse proxies that ask the gate: Debian's nginx and Caddy, and PyPI's Caddys and Envoy, each with the
 //! configuration of `docs/gate.md`.
 
-use std::fs;
+use std::path::PathBuf;
+use std::{env, fs};
 
 use anyhow::{Context as _, Result, ensure};
 
 use crate::process::{Process, Spawn, free_port};
 use crate::servers::{self, listening};
+use crate::tls::Authority;
 use crate::{python, repo};
 
 /// The gate's and the service's addresses in the documentation.
@@ -19,12 +21,17 @@ pub enum Kind {
     Nginx,
     /// `forward_auth`.
     Caddy,
+    /// The same of PyPI, by the folder of `tests` that names its version.
+    PackagedCaddy(&'static str),
     /// `ext_authz` over HTTP.
     Envoy,
 }
 
 impl Kind {
-    pub const ALL: [Self; 3] = [Self::Nginx, Self::Caddy, Self::Envoy];
+    /// Whether it is a Caddy of any version.
+    pub const fn is_caddy(self) -> bool {
+        matches!(self, Self::Caddy | Self::PackagedCaddy(_))
+    }
 
     /// The documented configuration of the gate beside this proxy, for `origin`, this chain and registry.
     pub fn gate(self, origin: &str, chain: u64, rpc: &str, registry: &str) -> Result<String> {
@@ -32,7 +39,7 @@ impl Kind {
         let whole = block(&page, "## Five minutes", "toml")?;
         let table = match self {
             Self::Nginx => None,
-            Self::Caddy => Some(block(&page, "### Caddy", "toml")?),
+            Self::Caddy | Self::PackagedCaddy(_) => Some(block(&page, "### Caddy", "toml")?),
             Self::Envoy => Some(block(&page, "### Envoy", "toml")?),
         };
         let mut text = whole.clone();
@@ -60,17 +67,81 @@ impl Kind {
     }
 
     pub async fn start_on(self, port: u16, gate: &str, service: &str) -> Result<(Process, String)> {
+        let front = self.front(port, gate, service).await?;
+        Ok((front.process, front.url))
+    }
+
+    /// Starts it between the gate and the service, for all protocols.
+    pub async fn start_front(self, gate: &str, service: &str) -> Result<Front> {
+        self.front(free_port()?, gate, service).await
+    }
+
+    async fn front(self, port: u16, gate: &str, service: &str) -> Result<Front> {
         let [gate, service] = [gate, service].map(|url| url.trim_start_matches("http://"));
+        let page = Page::read(gate, service)?;
+        let (authority, directory) = (Authority::new()?, tempfile::tempdir()?);
+        let [certificate, key] = authority.files("api.example", directory.path())?;
+        let [certificate, key] = [certificate.display(), key.display()];
+        // Envoy tells protocols apart by itself.
+        let (mut h2c_port, mut tls_port) = (port, port);
         let process = match self {
-            Self::Nginx => servers::nginx(port, &configuration("### nginx", "nginx", gate, service)?).await?,
-            Self::Caddy => caddy(port, &configuration("### Caddy", "caddyfile", gate, service)?).await?,
+            Self::Nginx => {
+                (h2c_port, tls_port) = (free_port()?, free_port()?);
+                let http = page.block("### nginx", "nginx", 0)?;
+                let server = page.block("### nginx", "nginx", 1)?;
+                // The limit of the guarded place, which the gate's places do not have.
+                let guarded = "location / {\n    client_max_body_size 32m;";
+                let server = replaced(server, &[("location / {", guarded)])?;
+                let server = format!(
+                    "listen 127.0.0.1:{h2c_port} http2;\nlisten 127.0.0.1:{tls_port} ssl http2;\n\
+                     ssl_certificate {certificate};\nssl_certificate_key {key};\n{server}"
+                );
+                servers::nginx_with(port, &http, &server).await?
+            }
+            Self::Caddy | Self::PackagedCaddy(_) => {
+                let guarded = page.block("### Caddy", "caddyfile", 0)?;
+                tls_port = free_port()?;
+                let below = format!("handle_path {PREFIX}/* {{\n{guarded}}}\nhandle {{\n{guarded}}}\n");
+                let sites = format!(
+                    "http://127.0.0.1:{port}, http://api.example:{port} {{\n{below}}}\n\
+                     https://api.example:{tls_port} {{\ntls {certificate} {key}\n{below}}}\n"
+                );
+                let program = match self {
+                    Self::PackagedCaddy(set) => python::programs(set).await?.join("caddy"),
+                    _ => "caddy".into(),
+                };
+                caddy(program, port, &sites).await?
+            }
             Self::Envoy => {
-                envoy(port, &configuration("### Envoy", "yaml", gate, service)?, gate, service).await?
+                let filter = page.block("### Envoy", "yaml", 0)?;
+                let manager = page.block("### Envoy", "yaml", 1)?;
+                let tls = format!(
+                    "certificate_chain: {{ filename: {certificate} }}, private_key: {{ filename: {key} }}"
+                );
+                envoy(port, &manager, &filter, gate, service, Some(&tls)).await?
             }
         };
-        Ok((process, format!("http://127.0.0.1:{port}")))
+        let url = |port| format!("http://127.0.0.1:{port}");
+        let over_http_2 = [url(h2c_port), format!("https://127.0.0.1:{tls_port}")];
+        Ok(Front { process, url: url(port), over_http_2, authority })
     }
 }
+
+/// A running proxy.
+#[derive(Debug)]
+pub struct Front {
+    /// The process.
+    pub process: Process,
+    /// Its address for HTTP/1.1.
+    pub url: String,
+    /// Its addresses for HTTP/2: without TLS, by prior knowledge, and with it.
+    pub over_http_2: [String; 2],
+    /// The authority of its certificate.
+    pub authority: Authority,
+}
+
+/// A prefix that Caddy strips before it asks the gate.
+pub const PREFIX: &str = "/v1";
 
 /// Starts Envoy with the filter of `docs/signed-verdicts.md`, which lets a request through to the service
 /// only with a verdict of this issuer in `KYA-Verdict`. The keys are fetched from `keys`, whenever they are a
@@ -93,7 +164,7 @@ pub async fn verdict_verifier(
         ],
     )?;
     let port = free_port()?;
-    let process = envoy(port, &filter, keys, service).await?;
+    let process = envoy(port, "", &filter, keys, service, None).await?;
     Ok((process, format!("http://127.0.0.1:{port}")))
 }
 
@@ -106,14 +177,28 @@ fn replaced(mut text: String, values: &[(&str, &str)]) -> Result<String> {
     Ok(text)
 }
 
-/// The documented configuration in this language behind a heading, with other addresses.
-fn configuration(heading: &str, language: &str, gate: &str, service: &str) -> Result<String> {
-    let text = block(&page()?, heading, language)?;
-    Ok(text.replace(GATE, gate).replace(SERVICE, service))
+/// `docs/gate.md` with other addresses.
+struct Page(String);
+
+impl Page {
+    fn read(gate: &str, service: &str) -> Result<Self> {
+        Ok(Self(page()?.replace(GATE, gate).replace(SERVICE, service)))
+    }
+
+    /// The block of this place among those of a language behind a heading.
+    fn block(&self, heading: &str, language: &str, place: usize) -> Result<String> {
+        let fence = format!("```{language}\n");
+        let (_, mut section) = self.0.split_once(heading).with_context(|| format!("no {heading}"))?;
+        for _ in 0..place {
+            (_, section) = section.split_once(&fence).with_context(|| format!("no {language}: {heading}"))?;
+        }
+        block(&format!("{heading}\n{section}"), heading, language)
+    }
 }
 
+/// The page, or the one that `GATE_PAGE` names: with a directive removed, some test has to fail.
 fn page() -> Result<String> {
-    read("docs/gate.md")
+    env::var("GATE_PAGE").map_or_else(|_| read("docs/gate.md"), |page| read(&page))
 }
 
 fn read(page: &str) -> Result<String> {
@@ -131,24 +216,32 @@ fn block(page: &str, heading: &str, language: &str) -> Result<String> {
     Ok(lines.collect::<Vec<_>>().join("\n") + "\n")
 }
 
-async fn caddy(port: u16, directives: &str) -> Result<Process> {
-    let spawn = Spawn::new("caddy", "caddy");
+async fn caddy(program: PathBuf, port: u16, sites: &str) -> Result<Process> {
+    let spawn = Spawn::new("caddy", program);
     let home = spawn.scratch().to_owned();
     let file = home.join("Caddyfile");
-    let options = "{\n\tadmin off\n\tauto_https off\n}\n";
-    let sites = format!("http://127.0.0.1:{port}, http://api.example:{port}");
-    fs::write(&file, format!("{options}{sites} {{\n{directives}}}\n"))?;
+    let options = "{\n\tadmin off\n\tauto_https off\n\tservers {\n\t\tprotocols h1 h2 h2c\n\t}\n}\n";
+    fs::write(&file, format!("{options}{sites}"))?;
     let spawn = ["HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"]
         .into_iter()
         .fold(spawn, |spawn, name| spawn.env(name, &home));
     listening(spawn.args(["run", "--adapter", "caddyfile", "--config"]).arg(file), port).await
 }
 
-/// Envoy with this filter between the clusters `gate` and `service`.
-async fn envoy(port: u16, filter: &str, gate: &str, service: &str) -> Result<Process> {
+/// Envoy with these lines of its connection manager, and this filter between the clusters `gate` and `service`.
+/// Where there is a certificate, the port takes TLS as well.
+async fn envoy(
+    port: u16,
+    manager: &str,
+    filter: &str,
+    gate: &str,
+    service: &str,
+    certificate: Option<&str>,
+) -> Result<Process> {
     let program = python::programs("envoy").await?.join("envoy");
     let spawn = Spawn::new("envoy", program);
-    let filter = filter.lines().map(|line| format!("          {line}\n")).collect::<String>();
+    let indented = |text: &str| text.lines().map(|line| format!("          {line}\n")).collect::<String>();
+    let (manager, filter) = (indented(manager), indented(filter));
     let cluster = |name: &str, address: &str| -> Result<String> {
         let (host, port) = address.split_once(':').context("an address with a port")?;
         Ok(format!(
@@ -157,22 +250,37 @@ async fn envoy(port: u16, filter: &str, gate: &str, service: &str) -> Result<Pro
              {{ socket_address: {{ address: {host}, port_value: {port} }} }} }}\n"
         ))
     };
+    let tls = certificate.map_or_else(String::new, |certificate| {
+        format!(
+            r#"
+    - filter_chain_match: {{ transport_protocol: tls }}
+      filters: *filters
+      transport_socket:
+        name: envoy.transport_sockets.tls
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext
+          common_tls_context: {{ alpn_protocols: [h2], tls_certificates: [{{ {certificate} }}] }}
+    listener_filters:
+    - name: envoy.filters.listener.tls_inspector
+      typed_config: {{ "@type": type.googleapis.com/envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector }}"#
+        )
+    });
     let text = format!(
         r#"static_resources:
   listeners:
   - address: {{ socket_address: {{ address: 127.0.0.1, port_value: {port} }} }}
     filter_chains:
-    - filters:
+    - filters: &filters
       - name: envoy.filters.network.http_connection_manager
         typed_config:
           "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
           stat_prefix: ingress
-          route_config:
+{manager}          route_config:
             virtual_hosts:
             - {{ name: all, domains: ["*"], routes: [{{ match: {{ prefix: "/" }}, route: {{ cluster: service }} }}] }}
           http_filters:
 {filter}          - name: envoy.filters.http.router
-            typed_config: {{ "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router }}
+            typed_config: {{ "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router }}{tls}
   clusters:
 {}{}"#,
         cluster("gate", gate)?,

@@ -21,6 +21,11 @@ pub(crate) async fn listening(spawn: Spawn, port: u16) -> Result<Process> {
 }
 
 pub async fn nginx(port: u16, locations: &str) -> Result<Process> {
+    nginx_with(port, "", locations).await
+}
+
+/// Starts nginx on this port with these directives of `http` and of `server`.
+pub(crate) async fn nginx_with(port: u16, http: &str, server: &str) -> Result<Process> {
     let spawn = Spawn::new("nginx", "nginx");
     let directory = spawn.scratch().display().to_string();
     // Without a master process nginx needs no rights. Directories default to Debian's, which only root can
@@ -30,8 +35,8 @@ pub async fn nginx(port: u16, locations: &str) -> Result<Process> {
     let file = Path::new(&directory).join("nginx.conf");
     let text = format!(
         "daemon off; master_process off; pid {directory}/pid; error_log stderr;\nevents {{}}\n\
-         http {{ access_log off; large_client_header_buffers 4 64k; {}\n\
-         server {{ listen 127.0.0.1:{port};\n{locations}}} }}\n",
+         http {{ access_log off; large_client_header_buffers 4 64k; {}\n{http}\
+         server {{ listen 127.0.0.1:{port};\n{server}}} }}\n",
         temporary.concat(),
     );
     fs::write(&file, text)?;

@@ -8,10 +8,14 @@ use alloy::signers::SignerSync as _;
 use alloy::signers::local::PrivateKeySigner;
 use anyhow::{Context as _, Result};
 use registry_core::gate::{Account, Content, Origin, Request, SigningTerms, Unsigned};
+use serde::Deserialize;
+use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::anvil::wall_clock;
+use crate::signers;
+use crate::tls::Authority;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -78,7 +82,7 @@ pub struct Signed {
     pub draft: Draft,
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Deserialize)]
 pub struct RawAnswer {
     pub status: u16,
     /// The headers, with names in lower case.
@@ -140,24 +144,50 @@ impl Signed {
         text
     }
 
+    /// Sends it over HTTP/2: with TLS to a local server with a certificate by this authority, or without by
+    /// prior knowledge. Its content, if `chunked`, is announced by no length.
+    pub async fn send_over_http_2(&self, url: &str, authority: &Authority) -> Result<RawAnswer> {
+        let Draft { method, target, origin, headers, body, chunked } = &self.draft;
+        let (_, host) = origin.split_once("://").context("an origin has a scheme")?;
+        let request = json!({
+            "method": method,
+            "target": target,
+            "host": host,
+            "headers": headers,
+            "body": body,
+            "announced": !chunked,
+        });
+        let authorities = authority.bundle().to_str().context("a path that is text")?;
+        let printed = signers::node("http2-client.mjs", &[url, authorities, &request.to_string()]).await?;
+        Ok(serde_json::from_value(printed)?)
+    }
+
     async fn exchange(&self, url: &str) -> Result<RawAnswer> {
         let address = url.strip_prefix("http://").context("a plain address")?;
         let text = self.text(false);
-        let mut stream = TcpStream::connect(address).await?;
-        stream.write_all(text.as_bytes()).await?;
+        let stream = TcpStream::connect(address).await?;
+        let (mut reading, mut writing) = stream.into_split();
         let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).await?;
-        let answer = String::from_utf8_lossy(&answer);
+        // A server may answer, and close, before it has read all of a long content.
+        let (_, read) = tokio::join!(writing.write_all(text.as_bytes()), reading.read_to_end(&mut answer));
+        if answer.is_empty() {
+            read?;
+        }
+        RawAnswer::parse(&answer)
+    }
+}
+
+impl RawAnswer {
+    fn parse(answer: &[u8]) -> Result<Self> {
+        let answer = String::from_utf8_lossy(answer);
         let (head, body) = answer.split_once("\r\n\r\n").with_context(|| format!("no answer: {answer:?}"))?;
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).context("no status")?;
         let lines = head.lines().filter_map(|line| line.split_once(':'));
         let headers =
             lines.map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned())).collect();
-        Ok(RawAnswer { status, headers, body: body.to_owned() })
+        Ok(Self { status, headers, body: body.to_owned() })
     }
-}
 
-impl RawAnswer {
     pub fn header(&self, name: &str) -> Vec<&str> {
         self.headers.iter().filter(|(header, _)| header == name).map(|(_, value)| value.as_str()).collect()
     }

@@ -1,10 +1,12 @@
 //! HTTPS before a node: a certificate authority of our own, certificates by it, and a front that speaks TLS.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, KeyUsagePurpose};
+use rcgen::{
+    BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, IsCa, KeyPair, KeyUsagePurpose,
+};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use tempfile::NamedTempFile;
 use tokio::io::copy_bidirectional;
@@ -40,17 +42,31 @@ impl Authority {
 
     /// A certificate for `name` that ends `end_year`, and its key, as a TLS server has them.
     fn server(&self, name: &str, end_year: i32) -> Result<rustls::ServerConfig> {
-        let mut params = CertificateParams::new([name.to_owned()])?;
-        params.not_before = rcgen::date_time_ymd(2000, 1, 1);
-        params.not_after = rcgen::date_time_ymd(end_year, 1, 1);
-        let key = KeyPair::generate()?;
-        let certificate = params.signed_by(&key, &self.issuer)?;
+        let (certificate, key) = self.certify(name, end_year)?;
         let key = PrivatePkcs8KeyDer::from(key.serialize_der());
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         Ok(rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_single_cert(vec![certificate.der().clone()], key.into())?)
+    }
+
+    /// A certificate for `name` that is good for long, and its key, as PEM files in this directory.
+    pub fn files(&self, name: &str, directory: &Path) -> Result<[PathBuf; 2]> {
+        let (certificate, key) = self.certify(name, 4000)?;
+        let files = ["certificate.pem", "key.pem"].map(|file| directory.join(file));
+        for (file, text) in files.iter().zip([certificate.pem(), key.serialize_pem()]) {
+            std::fs::write(file, text)?;
+        }
+        Ok(files)
+    }
+
+    fn certify(&self, name: &str, end_year: i32) -> Result<(Certificate, KeyPair)> {
+        let mut params = CertificateParams::new([name.to_owned()])?;
+        params.not_before = rcgen::date_time_ymd(2000, 1, 1);
+        params.not_after = rcgen::date_time_ymd(end_year, 1, 1);
+        let key = KeyPair::generate()?;
+        Ok((params.signed_by(&key, &self.issuer)?, key))
     }
 }
 

@@ -19,11 +19,12 @@ import { once } from "node:events";
 import { existsSync, readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
 import { connect } from "node:net";
-import { dirname, join, relative } from "node:path";
+import { join, relative } from "node:path";
 
 import { Log, LogLevel, Miniflare, convertV4MiniflareOptions } from "miniflare";
 import WebSocket from "ws";
 import { unstable_getMiniflareWorkerOptions, unstable_readConfig } from "wrangler";
+import { commonDirectory, modulesOf } from "./modules.mjs";
 
 const options = JSON.parse(process.env.WORKERD);
 const { distant, measured } = options;
@@ -77,27 +78,6 @@ function worker({ config, script, settings }) {
     modules,
     bindings: { ...bound.bindings, ...settings },
   };
-}
-
-/** A module and all that it imports by a relative path. */
-function modulesOf(main) {
-  const modules = new Map();
-  const waiting = [main];
-  for (let path = waiting.pop(); path; path = waiting.pop()) {
-    if (modules.has(path)) continue;
-    const isWasm = path.endsWith(".wasm");
-    modules.set(path, { type: isWasm ? "CompiledWasm" : "ESModule", path });
-    if (isWasm) continue;
-    const imports = readFileSync(path, "utf8").matchAll(/\b(?:from|import)\s*["'](\.{1,2}\/[^"']+)["']/g);
-    waiting.push(...[...imports].map(([, other]) => join(dirname(path), other)));
-  }
-  return [...modules.values()];
-}
-
-function commonDirectory(paths) {
-  let directory = dirname(paths[0]);
-  while (paths.some((path) => relative(directory, path).startsWith(".."))) directory = dirname(directory);
-  return directory;
 }
 
 /** An object of a Worker that does not run here would keep workerd from starting. */

@@ -4,7 +4,7 @@
 use anyhow::Result;
 
 use crate::run::{become_program, cargo, run};
-use crate::{build, debian, setup};
+use crate::{build, debian, package, setup};
 
 /// Measures one subject, and writes its section of `BENCHMARKS.md`.
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
@@ -13,6 +13,7 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
         // As an operator builds it, with the example that drives its verifier alone.
         let gate = ["-p", "kya-gate", "--bin", "kya-gate", "--example", "verify"];
         run(cargo().args(["build", "--quiet", "--profile", "native"]).args(gate))?;
+        package::build()?;
     } else {
         debian::install(&debian::WRK)?;
         build::build()?;

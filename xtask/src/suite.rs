@@ -17,7 +17,7 @@ use crate::summary::{Summary, Tally, count};
 use crate::{build, debian, explorer, programs, setup};
 
 /// The Debian packages that end-to-end tests need.
-const NEEDED: [(&str, &debian::Package); 9] = [
+const NEEDED: [(&str, &debian::Package); 10] = [
     ("explorer", &debian::CHROMIUM),
     ("package", &debian::CHROMIUM),
     ("deployment", &debian::NGINX),
@@ -26,6 +26,7 @@ const NEEDED: [(&str, &debian::Package); 9] = [
     ("kya_gate", &debian::CADDY),
     ("kya_gate", &debian::NGINX),
     ("kya_gate", &debian::REDIS),
+    ("gate_in_process", &debian::REDIS),
     (UNDER_LOAD, &debian::WRK),
 ];
 
@@ -104,6 +105,7 @@ fn modules(summary: &mut Summary, sources: &Sources, runs_programs: bool) {
         ("clippy, browser package", "registry-browser", page.to_vec()),
         ("clippy, browser package: evidence", "registry-browser-evidence", page.to_vec()),
         ("clippy, browser package: snapshot", "registry-browser-snapshot", page.to_vec()),
+        ("clippy, browser package: gate", "registry-browser-gate", page.to_vec()),
     ] {
         // One by one: a common build would unify their features.
         summary.step(name, of(&directories), || {

@@ -14,7 +14,7 @@ use js_sys::{Function, Promise};
 use registry_core::chain::{Batch, Failure};
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
-use web_sys::{AbortController, AbortSignal, RequestInit, RequestRedirect};
+use web_sys::{AbortController, AbortSignal, Headers, RequestInit, RequestRedirect};
 
 use crate::body::BodyReader;
 
@@ -26,6 +26,9 @@ extern "C" {
 
     #[wasm_bindgen(method, getter, catch)]
     fn status(this: &Response) -> Result<u16, JsValue>;
+
+    #[wasm_bindgen(method, getter, catch)]
+    fn headers(this: &Response) -> Result<Headers, JsValue>;
 
     #[wasm_bindgen(thread_local_v2, js_name = fetch)]
     static FETCH: Function;
@@ -110,10 +113,57 @@ impl RpcPost<'_> {
         init.set_body(&batch.body.as_str().into());
         init.set_redirect(self.redirect);
         init.set_signal(Some(signal));
-        let response = self.fetch.call2(&JsValue::UNDEFINED, &self.url.into(), &init)?;
-        let response: Response = JsFuture::from(Promise::resolve(&response)).await?.unchecked_into();
+        let response = response(self.fetch, self.url, &init).await?;
         let status = response.status()?;
         let body = body::read(&response, batch.max_reply_bytes, self.reader).await?;
         Ok(body.map(|body| (status, body)))
     }
+}
+
+/// The answer to a GET.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The value of the header that was asked for, where it is there.
+    pub header: Option<String>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// Gets a URL. Redirects are not followed. Of the answer's headers one is of interest.
+///
+/// # Errors
+///
+/// [`Failure::TimedOut`], [`Failure::TooLarge`], or [`Failure::Unreachable`] for all that `fetch` throws.
+pub async fn get(
+    fetch: &Function,
+    url: &str,
+    header: &str,
+    timeout_ms: u32,
+    max_bytes: usize,
+) -> Result<Answer, Failure> {
+    let controller = AbortController::new().map_err(|_| Failure::Unreachable)?;
+    let init = RequestInit::new();
+    init.set_redirect(RequestRedirect::Manual);
+    init.set_signal(Some(&controller.signal()));
+    let exchange = async {
+        let response = response(fetch, url, &init).await?;
+        let (status, header) = (response.status()?, response.headers()?.get(header)?);
+        let body = body::read(&response, max_bytes, BodyReader::Default).await?;
+        Ok::<_, JsValue>(body.map(|body| Answer { status, header, body }))
+    };
+    let failure = match select(pin!(exchange), TimeoutFuture::new(timeout_ms)).await {
+        Either::Left((Ok(Some(answer)), _)) => return Ok(answer),
+        Either::Left((Ok(None), _)) => Failure::TooLarge,
+        Either::Left((Err(_), _)) => Failure::Unreachable,
+        Either::Right(_) => Failure::TimedOut,
+    };
+    controller.abort();
+    Err(failure)
+}
+
+async fn response(fetch: &Function, url: &str, init: &RequestInit) -> Result<Response, JsValue> {
+    let response = fetch.call2(&JsValue::UNDEFINED, &url.into(), init)?;
+    Ok(JsFuture::from(Promise::resolve(&response)).await?.unchecked_into())
 }

@@ -1,7 +1,8 @@
 //! The gate's answer: status, challenge, the headers for the upstream, and a problem document (RFC 9457).
 //!
-//! Every answer has every header of [`OUTPUT_HEADERS`], an empty one where there is nothing to say: some
-//! proxies let a client's own header through where the gate's is missing.
+//! Every answer has every header of [`OUTPUT_HEADERS`], an empty one where there is nothing to say: nginx and
+//! Envoy then send the service an empty one in place of the client's own. Caddy 2.10.0 to 2.11.1 takes an empty
+//! header for a missing one and lets the client's through: its block removes those first.
 
 use alloy_primitives::Address;
 use serde::Serialize;
@@ -12,6 +13,7 @@ use super::{
     policy::{AgentDenial, Verdict},
     refusal::RefusalCode,
     request::Request,
+    request_fault::RequestFault,
 };
 use crate::{
     eth::{json, timestamp::Timestamp},
@@ -27,6 +29,8 @@ pub const OUTPUT_HEADERS: [&str; 6] =
 pub enum Outcome {
     /// Served.
     Admitted(Subject),
+    /// Not looked at: proxy, gate and service may read the request in different ways.
+    Faulty(RequestFault),
     /// No signature was accepted.
     Refused(RefusalCode),
     /// A signature was accepted, and its agent is not served.
@@ -52,12 +56,16 @@ pub struct Subject {
 pub enum Unavailable {
     /// There is no verdict.
     KyaUnavailable,
+    /// The contents that are being read take all the memory there is for them.
+    ContentMemoryFull,
     /// No further nonce can be remembered.
     NonceStoreFull,
     /// The store did not say whether the nonce was spent.
     NonceStoreUnavailable,
     /// The admission cannot be recorded.
     RecordUnavailable,
+    /// The proxy does not say what it was asked.
+    GateMisconfigured,
 }
 
 /// Where an agent goes on, as configured.
@@ -72,7 +80,7 @@ pub struct Links {
 /// An HTTP answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GateAnswer {
-    /// The status: 200, 400, 401, 403 or 503.
+    /// The status: 200, 400, 401, 403, 413 or 503.
     pub status: u16,
     /// The headers, with names in lower case.
     pub headers: Vec<(&'static str, String)>,
@@ -103,6 +111,7 @@ impl Outcome {
     pub const fn status(&self) -> u16 {
         match self {
             Self::Admitted(_) => 200,
+            Self::Faulty(fault) => fault.status(),
             Self::Refused(refusal) => refusal.status(),
             Self::Denied(..) => 403,
             Self::Unavailable(_) => 503,
@@ -113,6 +122,7 @@ impl Outcome {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Admitted(_) => "admitted",
+            Self::Faulty(fault) => fault.code(),
             Self::Refused(refusal) => refusal.code(),
             Self::Denied(_, denial) => denial.code(),
             Self::Unavailable(unavailable) => unavailable.into(),
@@ -123,17 +133,25 @@ impl Outcome {
     pub const fn subject(&self) -> Option<&Subject> {
         match self {
             Self::Admitted(subject) | Self::Denied(subject, _) => Some(subject),
-            Self::Refused(_) | Self::Unavailable(_) => None,
+            Self::Faulty(_) | Self::Refused(_) | Self::Unavailable(_) => None,
         }
     }
 
     /// The answer to `request`.
     pub fn answer(&self, request: &Request<'_>, rules: &SignatureRules, links: &Links) -> GateAnswer {
+        let mut answer = self.answer_unread(links);
+        if let Self::Refused(refusal) = self
+            && refusal.status() == 401
+        {
+            answer.headers.extend(challenge(refusal.challenge(), request, rules));
+        }
+        answer
+    }
+
+    /// The answer without a challenge: to a request that could not be read.
+    pub fn answer_unread(&self, links: &Links) -> GateAnswer {
         let mut headers = self.output_headers();
         let body = self.problem(links);
-        if self.status() == 401 {
-            headers.extend(challenge(self.code(), request, rules));
-        }
         if !body.is_empty() {
             headers.push(("content-type", "application/problem+json".to_owned()));
         }
@@ -166,6 +184,7 @@ impl Outcome {
     fn problem(&self, links: &Links) -> String {
         let (title, detail) = match self {
             Self::Admitted(_) => return String::new(),
+            Self::Faulty(fault) => ("Request not accepted", fault.advice()),
             Self::Refused(refusal) => ("Request not authenticated", refusal.advice()),
             Self::Denied(_, denial) => ("Agent not served", denial_advice(*denial)),
             Self::Unavailable(_) => ("Temporarily unavailable", "The gate cannot say now: try again."),
@@ -223,8 +242,10 @@ fn challenge(code: &str, request: &Request<'_>, rules: &SignatureRules) -> [(&'s
         };
         challenge.push_str(&format!(", account=\"{account}\""));
     }
-    let required = Dialect::Tagged.required(request, &rules.components);
+    let dialect = if rules.dialects.contains(&Dialect::Tagged) { Dialect::Tagged } else { Dialect::Untagged };
+    let required = dialect.required(request, &rules.components);
     let components: Vec<String> = required.map(|component| format!("\"{component}\"")).collect();
-    let accept = format!("request=({});created;expires;tag=\"erc8128\"", components.join(" "));
+    let tag = if dialect == Dialect::Tagged { ";tag=\"erc8128\"" } else { "" };
+    let accept = format!("request=({});created;expires{tag}", components.join(" "));
     [("www-authenticate", challenge), ("accept-signature", accept)]
 }

@@ -1,5 +1,7 @@
 //! One candidate: the checks before any cryptography, and the message that its account has to have signed.
 
+use std::sync::OnceLock;
+
 use alloy_primitives::{Address, B256, keccak256};
 use sfv::{BareItem, Dictionary, InnerList};
 
@@ -102,6 +104,8 @@ pub struct Attempt {
     /// The last unix second at which the signature is valid, skew included: the nonce is kept until then.
     pub valid_until: u64,
     posture: Posture,
+    /// Whether the account's key signed, once it was asked.
+    is_of_key: OnceLock<bool>,
 }
 
 impl Attempt {
@@ -120,8 +124,21 @@ impl Attempt {
         if signed { Ok(()) } else { Err(RefusalCode::BadSignature) }
     }
 
-    fn is_of_key(&self) -> bool {
-        recover(self.hash, &self.signature) == Ok(self.account.address)
+    /// Whether the account's key signed: the 65 bytes recover to its address. Another signature may still be
+    /// one that the account's code accepts.
+    pub fn is_of_key(&self) -> bool {
+        *self.is_of_key.get_or_init(|| recover(self.hash, &self.signature) == Ok(self.account.address))
+    }
+
+    /// Judges what the signature shows without its account.
+    ///
+    /// # Errors
+    ///
+    /// [`RefusalCode::BadSignature`], where no account makes it right: the route is for accounts without code,
+    /// and their key did not sign.
+    pub fn prejudge(&self) -> Result<(), RefusalCode> {
+        let may_be_right = self.posture == Posture::Universal || self.is_of_key();
+        if may_be_right { Ok(()) } else { Err(RefusalCode::BadSignature) }
     }
 }
 
@@ -160,6 +177,7 @@ pub(super) fn check(
             _ => false,
         })
     };
+    digest::check_presence(request)?;
     let mut required = dialect.required(request, &rules.components);
     if !required.all(is_covered) {
         return Err(RefusalCode::InsufficientCoverage);
@@ -182,6 +200,7 @@ pub(super) fn check(
         created,
         valid_until,
         posture: rules.posture,
+        is_of_key: OnceLock::new(),
     })
 }
 

@@ -11,15 +11,25 @@ use super::{
 /// The field, in lower case.
 pub(super) const FIELD: &str = "content-digest";
 
-/// Compares the received digests with the content. Every supported one has to match, and one has to be there.
-/// Where a proxy keeps the content, the field is checked for its form.
+/// Checks that content has a digest, before it is asked whether the signature covers it.
 ///
 /// # Errors
 ///
-/// [`RefusalCode::ContentDigestRequired`] where content has no digest, [`RefusalCode::BadContentDigest`].
+/// [`RefusalCode::ContentDigestRequired`].
+pub(super) fn check_presence(request: &Request<'_>) -> Result<(), RefusalCode> {
+    let is_complete = request.content.is_empty() || request.has(FIELD);
+    if is_complete { Ok(()) } else { Err(RefusalCode::ContentDigestRequired) }
+}
+
+/// Compares the received digests, if there are any, with the content. Every supported one has to match, and
+/// one has to be there. Where a proxy keeps the content, the field is checked for its form.
+///
+/// # Errors
+///
+/// [`RefusalCode::BadContentDigest`].
 pub(super) fn check(request: &Request<'_>) -> Result<(), RefusalCode> {
     if !request.has(FIELD) {
-        return if request.content.is_empty() { Ok(()) } else { Err(RefusalCode::ContentDigestRequired) };
+        return Ok(());
     }
     let field = request.field(FIELD).ok_or(RefusalCode::BadContentDigest)?;
     let digests = structured::dictionary(&field).ok_or(RefusalCode::BadContentDigest)?;
@@ -54,7 +64,8 @@ mod tests {
     fn checked(digest: Option<&str>, content: Content<'_>) -> Result<(), RefusalCode> {
         let origin = Origin::parse("https://api.example").unwrap();
         let fields: Vec<(&str, &[u8])> = digest.iter().map(|digest| (FIELD, digest.as_bytes())).collect();
-        check(&Request { method: "POST", origin: &origin, target: "/", fields: &fields, content })
+        let request = Request { method: "POST", origin: &origin, target: "/", fields: &fields, content };
+        check_presence(&request).and_then(|()| check(&request))
     }
 
     #[test]

@@ -18,11 +18,13 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `request` | a request as the client sent it, with the origin that was configured |
+//! | `request_fault` | requests that proxy, gate and service may read in different ways |
 //! | `structured`, `base`, `digest` | structured fields, signature bases, content digests: the RFCs |
 //! | `dialect` | what differs between the two forms of ERC-8128 |
 //! | `candidate`, `verifier` | one signature; all of a request's, in their order |
 //! | `account` | the question for the chain |
 //! | `policy` | which agents are served |
+//! | `settings` | the policies of a configuration file |
 //! | `record` | what is kept of an admission, and verified years later |
 //! | `refusal`, `answer` | the stable codes; status, challenge, headers and body |
 //! | `signing` | the client's side: what is signed, and the headers that carry it |
@@ -42,6 +44,8 @@ mod policy;
 mod record;
 mod refusal;
 mod request;
+mod request_fault;
+mod settings;
 mod signing;
 mod structured;
 mod verifier;
@@ -56,5 +60,7 @@ pub use policy::{AgentDenial, AgentPolicy, Verdict, VerdictAgent, Wallets};
 pub use record::{Admission, AdmissionRecord, Grounds, RecordError, Trusted, VerifiedBy};
 pub use refusal::RefusalCode;
 pub use request::{Content, Origin, Request};
+pub use request_fault::{RequestFault, RequestRules, is_ambiguous, is_lookalike, reads_as_output_header};
+pub use settings::{PolicyTable, RoutePolicy, SettingError, Shared, policies};
 pub use signing::{SigningTerms, Unsigned};
 pub use verifier::Attempts;

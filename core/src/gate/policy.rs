@@ -174,6 +174,9 @@ impl AgentPolicy {
         {
             return Err(AgentDenial::AgentNotAllowed);
         }
+        if !verdict.holds_at(now) {
+            return Err(AgentDenial::AttestationTooShort);
+        }
         let remaining = match (verdict.decision, verdict.compliant_until) {
             (Decision::Provision, Some(until)) => until.seconds().saturating_sub(now.seconds()),
             (Decision::Provision, None) => u64::MAX,
@@ -249,6 +252,10 @@ mod tests {
             Err(AgentDenial::AttestationTooShort)
         );
         assert_eq!(judged(&policy, &verdict(Decision::Provision, None)), Ok(()), "it never lapses");
+        let policy = AgentPolicy { remaining_seconds: 0, ..policy };
+        for (until, served) in [(1_000, Ok(())), (999, Err(AgentDenial::AttestationTooShort))] {
+            assert_eq!(judged(&policy, &verdict(Decision::Provision, Some(until))), served, "{until}");
+        }
     }
 
     #[test]

@@ -4,15 +4,15 @@
 //! ```text
 //!   base, signature --EIP-191--> the wallet signed this request
 //!        |
-//!        +-- policy, account, evidence --keccak--> jti -- verdict (JWS) --> the issuer admitted it
-//!                                |                          |
-//!                                +---- asOf, decision ------+ what the registry's storage held at that block
+//!        +-- policy, registry, account, evidence --keccak--> jti -- verdict (JWS) --> the issuer admitted it
+//!                                          |                          |
+//!                                          +---- asOf, decision ------+ what the registry's storage held at that block
 //! ```
 //!
 //! The issuer's signature covers each byte of a line, by the token's claims or its `jti`, or the form does: a
 //! line that is not written as [`AdmissionRecord::line`] writes it is refused.
 
-use alloy_primitives::{B256, hex, keccak256};
+use alloy_primitives::{Address, B256, hex, keccak256};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sfv::{ListEntry, Parser};
@@ -30,19 +30,24 @@ use crate::{
     token::{Jws, JwsError, Key, KeySet, VerdictClaims},
 };
 
-/// The version of the lines that this crate writes and verifies.
-const VERSION: u32 = 1;
+/// The version of the lines that this crate writes.
+const VERSION: u32 = 2;
+/// The version of lines that name no registry, which are verified as well.
+const WITHOUT_REGISTRY: u32 = 1;
 
 /// An admission.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AdmissionRecord {
-    /// The version of this shape: 1.
+    /// The version of this shape: 2, or 1 without a registry.
     pub version: u32,
     /// When it was admitted: the second in which the verdict was signed.
     pub time: Timestamp,
     /// The policy's name.
     pub policy: String,
+    /// The registry that the verdict is of (CAIP-10): `eip155:<chain>:<address>`, the address in lower case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registry: Option<String>,
     /// What verified the signature.
     pub account: VerifiedBy,
     /// The signature base (RFC 9421, section 2.5): the request, as far as it was signed.
@@ -71,6 +76,8 @@ pub enum VerifiedBy {
 pub struct Grounds<'a> {
     /// The policy's name.
     pub policy: &'a str,
+    /// The registry that the verdict is of, as [`AdmissionRecord::registry`] has it; `None` in version 1.
+    pub registry: Option<&'a str>,
     /// What verified the wallet's signature.
     pub account: VerifiedBy,
     /// The wallet's signature.
@@ -83,17 +90,18 @@ pub struct Grounds<'a> {
 
 impl Grounds<'_> {
     /// The id of the admission: the Keccak-256 of these texts joined by line feeds, of which only the last
-    /// one has some: the policy, `key` or `code`, the signature as `0x` and hex digits, the Keccak-256 of the
-    /// evidence in the same spelling or nothing, the base.
+    /// one has some: the policy, the registry where there is one, `key` or `code`, the signature as `0x` and hex
+    /// digits, the Keccak-256 of the evidence in the same spelling or nothing, the base.
     pub fn id(&self) -> B256 {
         let account = match self.account {
             VerifiedBy::Key => "key",
             VerifiedBy::Code => "code",
         };
         let evidence = self.evidence.map(|text| format!("{:#x}", keccak256(text.get()))).unwrap_or_default();
-        keccak256(
-            [self.policy, account, &hex::encode_prefixed(self.signature), &evidence, self.base].join("\n"),
-        )
+        let signature = hex::encode_prefixed(self.signature);
+        let rest = [account, &signature, &evidence, self.base];
+        let texts: Vec<&str> = [self.policy].into_iter().chain(self.registry).chain(rest).collect();
+        keccak256(texts.join("\n"))
     }
 }
 
@@ -104,6 +112,8 @@ pub struct Admission {
     pub time: Timestamp,
     /// Under which policy.
     pub policy: String,
+    /// The registry that the verdict is of; `None` where the record does not say.
+    pub registry: Option<Address>,
     /// Who asked.
     pub account: Account,
     /// What verified the wallet's signature.
@@ -123,6 +133,8 @@ pub struct Admission {
 pub struct Trusted<'a> {
     /// The issuer's keys.
     pub keys: &'a KeySet,
+    /// The registry that verdicts have to be of; `None` for the record's word.
+    pub registry: Option<Address>,
     /// Whether the issuer is believed that an account's code accepted a signature.
     pub code: bool,
     /// The hashes of blocks; without any, evidence only has to agree with itself.
@@ -159,6 +171,17 @@ pub enum RecordError {
     /// The parts contradict one another.
     #[error("{0}")]
     Contradiction(&'static str),
+    /// The verdict is of another registry.
+    #[error("the verdict is of the registry {record}, and not of {trusted}")]
+    OtherRegistry {
+        /// The record's.
+        record: Address,
+        /// The one that is trusted.
+        trusted: Address,
+    },
+    /// Neither record nor evidence name the registry.
+    #[error("the record does not say of which registry the verdict is")]
+    NoRegistry,
     /// The evidence proves nothing.
     #[error("the evidence is refused: {0}")]
     Evidence(#[from] EvidenceError),
@@ -168,9 +191,10 @@ impl AdmissionRecord {
     /// A record of an admission in the second `now`. `verdict` is a token with the grounds' id as its `jti`.
     pub fn new(now: Timestamp, grounds: &Grounds<'_>, verdict: &str) -> Self {
         Self {
-            version: VERSION,
+            version: if grounds.registry.is_some() { VERSION } else { WITHOUT_REGISTRY },
             time: Timestamp::from_seconds(now.seconds()),
             policy: grounds.policy.to_owned(),
+            registry: grounds.registry.map(str::to_owned),
             account: grounds.account,
             base: grounds.base.to_owned(),
             signature: hex::encode_prefixed(grounds.signature),
@@ -195,7 +219,8 @@ impl AdmissionRecord {
         is_signed: impl Fn(&Key, &str, &[u8; 64]) -> bool,
     ) -> Result<Admission, RecordError> {
         let record: Self = serde_json::from_str(line).map_err(|_| RecordError::Form)?;
-        if record.version != VERSION || record.line() != line {
+        let version = if record.registry.is_some() { VERSION } else { WITHOUT_REGISTRY };
+        if record.version != version || record.line() != line {
             return Err(RecordError::Form);
         }
         let token = Jws::parse(&record.verdict)?;
@@ -207,6 +232,7 @@ impl AdmissionRecord {
         let signature = hex::decode(&record.signature).map_err(|_| RecordError::Form)?;
         let grounds = Grounds {
             policy: &record.policy,
+            registry: record.registry.as_deref(),
             account: record.account,
             signature: &signature,
             base: &record.base,
@@ -227,13 +253,23 @@ impl AdmissionRecord {
             VerifiedBy::Code => return Err(RecordError::Code),
         }
         record.check_times_and_names(&asked, &claims)?;
+        let named = record.registry.as_deref().map(|text| registry(text, &asked.account)).transpose()?;
         let proved = match &record.evidence {
             None => None,
-            Some(document) => Some(proved(document.get(), &asked.account, &claims, trusted.blocks)?),
+            Some(document) => Some(proved(document.get(), &asked.account, named, &claims, trusted.blocks)?),
         };
+        let registry = named.or(proved.as_ref().map(|verified| verified.registry));
+        match (registry, trusted.registry) {
+            (Some(record), Some(trusted)) if record != trusted => {
+                return Err(RecordError::OtherRegistry { record, trusted });
+            }
+            (None, Some(_)) => return Err(RecordError::NoRegistry),
+            _ => {}
+        }
         Ok(Admission {
             time: record.time,
             policy: record.policy,
+            registry,
             account: asked.account,
             verified_by: record.account,
             method: asked.method,
@@ -265,15 +301,29 @@ impl AdmissionRecord {
     }
 }
 
+/// The registry that a record names, on the chain of its wallet.
+fn registry(text: &str, account: &Account) -> Result<Address, RecordError> {
+    let parsed = Dialect::Tagged.account(text).ok_or(RecordError::Form)?;
+    if parsed.chain != account.chain {
+        return Err(RecordError::Contradiction("the registry is on another chain than the wallet"));
+    }
+    Ok(parsed.address)
+}
+
 /// Verifies evidence, and that it proves what the verdict says.
 fn proved(
     document: &str,
     account: &Account,
+    registry: Option<Address>,
     claims: &VerdictClaims,
     blocks: &[B256],
 ) -> Result<Verified, RecordError> {
-    let expected =
-        Expected { chain_id: Some(account.chain), wallet: Some(account.address), ..Expected::default() };
+    let expected = Expected {
+        chain_id: Some(account.chain),
+        wallet: Some(account.address),
+        registry,
+        ..Expected::default()
+    };
     let verified = evidence::verify(document, &expected)?;
     if let Some(trusted) = blocks.first().filter(|_| !blocks.contains(&verified.block.hash)) {
         return Err(EvidenceError::OtherBlock { document: verified.block.hash, trusted: *trusted }.into());
@@ -344,116 +394,4 @@ impl Account {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::token::{Stated, StatedAt, Terms, compact, signing_input};
-
-    /// The base and the signature of the positive vector of ERC-8128 (commit 0f738bf), by the key 1.
-    const BASE: &str = r#""@scheme": https
-"@authority": api.example
-"@method": POST
-"@path": /items
-"@query": ?view=full
-"content-digest": sha-256=:k6I5cakU5erL8KjSUVTNownDwccvu5kU1Hxg88toFYg=:
-"content-type": application/json
-"@signature-params": ("@scheme" "@authority" "@method" "@path" "@query" "content-digest" "content-type");created=1700000000;expires=1700000060;nonce="EjRWeJCrze8BI0VniavN7w";keyid="eip155:1:0x7e5f4552091a69125d5dfcb7b8c2659029395bdf";tag="erc8128""#;
-    const SIGNATURE: &str =
-        "/BpEToskxkMJ65uRmaNUPiBwbwwg6z3CxEDJJwEYREIx1Hwn85Z1L8XlRpILGx4q80yeiNugYzaUsVPWiPcB0Bs=";
-    const KEYS: &str = r#"{"keys":[{"kty":"EC","crv":"P-256","kid":"a","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}]}"#;
-
-    /// The line of an admission of this account at `now`, for this site, with a token by the key `kid`.
-    fn line(account: VerifiedBy, wallet: &str, now: u64, audience: &str, kid: &str) -> String {
-        use base64ct::{Base64, Encoding as _};
-        let signature = Base64::decode_vec(SIGNATURE).unwrap();
-        let grounds = Grounds { policy: "api", account, signature: &signature, base: BASE, evidence: None };
-        let stated = Stated {
-            wallet: wallet.parse().unwrap(),
-            decision: Decision::Provision,
-            reasons: Vec::new(),
-            liable: None,
-            compliant_until: None,
-            as_of: StatedAt::number(1),
-        };
-        let now = Timestamp::from_seconds(now);
-        let (audience, admission) = (Some(audience), Some(grounds.id()));
-        let terms = Terms { issuer: "i", chain: 1, audience, admission, now, cached_until: now };
-        let token = compact(&signing_input(kid, &VerdictClaims::of(stated, &terms)), &[7; 64]);
-        AdmissionRecord::new(now, &grounds, &token).line()
-    }
-
-    const WALLET: &str = "0x7e5f4552091a69125d5dfcb7b8c2659029395bdf";
-    const SITE: &str = "https://api.example";
-
-    fn verified(line: &str, code: bool, is_signed: bool) -> Result<Admission, RecordError> {
-        let keys = KeySet::parse(KEYS).unwrap();
-        AdmissionRecord::verify(line, &Trusted { keys: &keys, code, blocks: &[] }, |_, _, _| is_signed)
-    }
-
-    #[test]
-    fn a_record_shows_who_asked_for_what_and_when() {
-        let line = line(VerifiedBy::Key, WALLET, 1_700_000_001, SITE, "a");
-        let admission = verified(&line, false, true).unwrap();
-        assert_eq!((admission.account.chain, admission.account.address), (1, WALLET.parse().unwrap()));
-        assert_eq!(admission.method, "POST");
-        assert_eq!(admission.target, "https://api.example/items?view=full");
-        assert_eq!((admission.policy.as_str(), admission.time.seconds()), ("api", 1_700_000_001));
-        assert_eq!(verified(&line, false, false).unwrap_err(), RecordError::Issuer);
-        assert_eq!(verified(&line.replacen(':', ": ", 1), false, true).unwrap_err(), RecordError::Form);
-    }
-
-    #[test]
-    fn parts_that_contradict_one_another_are_refused_with_the_reason() {
-        let key = VerifiedBy::Key;
-        let other = "0x7e5f4552091a69125d5dfcb7b8c2659029395bde";
-        for (line, reason) in [
-            (line(key, other, 1_700_000_001, SITE, "a"), "another account"),
-            (line(key, WALLET, 1_699_999_969, SITE, "a"), "was not valid at the time"),
-            (line(key, WALLET, 1_700_000_091, SITE, "a"), "was not valid at the time"),
-            (line(key, WALLET, 1_700_000_001, "http://api.example", "a"), "for another site"),
-            (line(key, WALLET, 1_700_000_001, "https://api.other", "a"), "for another site"),
-            (line(key, WALLET, 1_700_000_001, SITE, "b"), "signed by the key b, which is not"),
-            (
-                line(key, WALLET, 1_700_000_001, SITE, "a")
-                    .replace("\"policy\":\"api\"", "\"policy\":\"apj\""),
-                "for another admission",
-            ),
-            (line(key, WALLET, 1_700_000_001, SITE, "a").replace("22:13:21", "22:13:22"), "at another time"),
-        ] {
-            let error = verified(&line, false, true).unwrap_err().to_string();
-            assert!(error.contains(reason), "{reason}: {error}");
-        }
-    }
-
-    #[test]
-    fn a_line_with_any_byte_changed_is_refused() {
-        let line = line(VerifiedBy::Key, WALLET, 1_700_000_001, SITE, "a");
-        let keys = KeySet::parse(KEYS).unwrap();
-        let token = line.rsplit('"').nth(1).and_then(|token| Jws::parse(token).ok()).unwrap();
-        // The issuer has signed this token and no other.
-        let verify = |line: &str| {
-            AdmissionRecord::verify(
-                line,
-                &Trusted { keys: &keys, code: true, blocks: &[] },
-                |_, text, signature| text == token.signing_input && *signature == token.signature,
-            )
-        };
-        verify(&line).unwrap();
-        for place in 0..line.len() {
-            for other in [line.as_bytes()[place] ^ 1, line.as_bytes()[place] ^ 32, b'0'] {
-                let mut changed = line.clone().into_bytes();
-                changed[place] = other;
-                let Some(changed) = String::from_utf8(changed).ok().filter(|changed| *changed != line) else {
-                    continue;
-                };
-                assert!(verify(&changed).is_err(), "byte {place}: {changed}");
-            }
-        }
-    }
-
-    #[test]
-    fn that_code_has_signed_is_the_issuers_word_alone() {
-        let line = line(VerifiedBy::Code, WALLET, 1_700_000_001, SITE, "a");
-        assert_eq!(verified(&line, false, true).unwrap_err(), RecordError::Code);
-        assert_eq!(verified(&line, true, true).unwrap().verified_by, VerifiedBy::Code);
-    }
-}
+mod tests;

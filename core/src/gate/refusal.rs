@@ -38,6 +38,9 @@ pub enum RefusalCode {
     NonceRequired,
     /// The signature was admitted before.
     NonceReused,
+    /// The signature was made before the store of nonces began, which cannot say whether it was admitted. This
+    /// reason is not the specification's, whose code for it is `nonce_reused`.
+    SignedBeforeStart,
     /// The service admits signatures without a nonce elsewhere, and not on this route.
     ReplayableNotAllowed,
     /// The signature names an algorithm.
@@ -54,6 +57,14 @@ impl RefusalCode {
     /// The stable code.
     pub fn code(self) -> &'static str {
         self.into()
+    }
+
+    /// The specification's code, for the challenge.
+    pub fn challenge(self) -> &'static str {
+        match self {
+            Self::SignedBeforeStart => Self::NonceReused.code(),
+            other => other.code(),
+        }
     }
 
     /// The HTTP status: 400, 401 or 503.
@@ -90,6 +101,9 @@ impl RefusalCode {
             Self::BadContentDigest => "Content-Digest has to hold the content's sha-256 or sha-512.",
             Self::NonceRequired | Self::ReplayableNotAllowed => "Sign again with a nonce of 128 random bits.",
             Self::NonceReused => "The signature was used before: sign again with another nonce.",
+            Self::SignedBeforeStart => {
+                "The signature is older than this gate's memory of those that it admitted: sign again."
+            }
             Self::UnsupportedAlgorithm => "Sign without the parameter alg.",
             Self::BadSignature => "The account in keyid has not signed this request as it was received.",
             Self::SignatureVerificationUnavailable => {
@@ -107,7 +121,8 @@ mod tests {
 
     #[test]
     fn the_codes_are_those_of_the_specification() {
-        let codes: Vec<&str> = RefusalCode::VARIANTS.iter().map(|refusal| refusal.code()).collect();
+        let mut codes: Vec<&str> = RefusalCode::VARIANTS.iter().map(|refusal| refusal.challenge()).collect();
+        codes.dedup();
         let listed = "signature_missing signature_input_invalid signature_too_large no_acceptable_signature \
                       invalid_keyid unsupported_chain unsupported_account invalid_time request_not_yet_valid \
                       request_expired request_validity_too_long invalid_nonce insufficient_coverage \

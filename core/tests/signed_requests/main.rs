@@ -108,9 +108,8 @@ fn each_mutation_of_the_vector_gets_the_specifications_code() {
         (RequestExpired, Message { now: u64::MAX, ..vector() }),
         (RequestValidityTooLong, signed(&COMPONENTS, &parameters(1_700_000_000, 1_700_000_061))),
         (InsufficientCoverage, input("\"@query\"", "\"@query\";req")),
-        // What is missing cannot be signed where it is not sent: the refusal names the coverage first.
         (
-            InsufficientCoverage,
+            ContentDigestRequired,
             vector().set("content-digest", None).sign(&without("content-digest"), &usual()),
         ),
         (ContentDigestRequired, vector().set("content-digest", None)),
@@ -168,6 +167,16 @@ fn rules_of_a_route_refuse_or_admit() {
     for accepts in [true, false] {
         let judged = vector.verify_as(&eoa_only, Some(AccountState::Code { accepts }));
         assert_eq!(judged, Err(RefusalCode::UnsupportedAccount));
+    }
+    // What no account makes right is refused before one is read.
+    let forged = Message { target: "/items".to_owned(), ..vector.clone() };
+    for (message, rules, refusal) in [
+        (&vector, &eoa_only, Ok(())),
+        (&forged, &eoa_only, Err(RefusalCode::BadSignature)),
+        (&forged, &rules(), Ok(())),
+    ] {
+        let mut attempts = message.with(|request| Attempts::of(request, rules, message.now)).unwrap();
+        assert_eq!(attempts.next().unwrap().prejudge(), refusal);
     }
     let wanting = SignatureRules { components: vec!["x-order".to_owned()], ..rules() };
     assert_eq!(vector.verify(&wanting), Err(RefusalCode::InsufficientCoverage));
@@ -285,9 +294,9 @@ fn the_published_clients_dialect_is_admitted_where_it_is_on() {
     let bare = Message { target: "/items".to_owned(), content: String::new(), ..Message::vector() };
     let bare = bare.set("content-digest", None).sign(&published[..3], &parameters);
     assert!(bare.verify(&rules()).is_ok());
-    for target in ["/items?", "/items?view=full"] {
-        Message { target: target.to_owned(), ..bare.clone() }.is_refused(RefusalCode::InsufficientCoverage);
-    }
+    let queried = |target: &str| Message { target: target.to_owned(), ..bare.clone() };
+    assert!(queried("/items?").verify(&rules()).is_ok(), "an empty query is none to these clients");
+    queried("/items?view=full").is_refused(RefusalCode::InsufficientCoverage);
     // Another profile's tag is never read as this dialect.
     let other = Message::vector().sign(&published, &format!("{parameters};tag=\"other\""));
     other.is_refused(RefusalCode::NoAcceptableSignature);
@@ -316,4 +325,7 @@ fn a_challenge_lists_what_to_sign_and_for_which_chain() {
     let rules = SignatureRules { components: vec!["x-order".to_owned()], ..rules() };
     let all = baseline.replace("\"@query\"", r#""@query" "content-digest" "content-type" "x-order""#);
     assert_eq!(accept(&Message::vector(), &rules), all);
+    let untagged = SignatureRules { dialects: vec![Dialect::Untagged], components: Vec::new(), ..rules };
+    let of_old = r#"request=("@authority" "@method" "@path" "@query" "content-digest");created;expires"#;
+    assert_eq!(accept(&Message::vector(), &untagged), of_old);
 }

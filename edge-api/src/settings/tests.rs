@@ -38,6 +38,14 @@ fn an_upstream_is_named_by_chain_and_endpoints_and_discloses_no_key() {
 }
 
 #[test]
+fn verdicts_name_chain_and_registry_where_the_chain_is_configured() {
+    let registry = |variables| parse(variables).unwrap().registry;
+    assert_eq!(registry(&[]), None);
+    let named = registry(&[("RPC_URL", "https://rpc.example"), ("CHAIN_ID", "5")]);
+    assert_eq!(named.as_deref(), Some("eip155:5:0x2efab5b3bef49e56a6ce1dcb1a39ef63c312ea23"));
+}
+
+#[test]
 fn what_breaks_a_rule_is_named_with_the_rule_and_without_its_value() {
     for (name, value, rule) in [
         ("RPC_URL", "wss://s3cret", "RPC_URL must be"),

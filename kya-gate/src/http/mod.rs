@@ -9,12 +9,18 @@
 //! | `/livez`, `/readyz`, `/metrics` | monitoring |
 
 mod connections;
+mod content;
 mod original;
 
-use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::Full;
 use hyper::{
     Request, Response, StatusCode,
     body::Incoming,
@@ -22,21 +28,23 @@ use hyper::{
 };
 use registry_core::{
     eth::timestamp::Timestamp,
-    gate::{GateAnswer, OUTPUT_HEADERS},
+    gate::{GateAnswer, Links, Outcome, RoutePolicy, Unavailable},
 };
 use tokio::sync::Mutex;
 
 use crate::{
     gate::{Gate, Purpose},
-    settings::{ProxySettings, RoutePolicy},
+    settings::{ContentSource, ProxySettings},
 };
 pub use connections::serve;
+pub use content::ContentReader;
+use content::PassedContent;
 use original::{Misconfigured, Original};
 
-/// The longest content that is read, where the proxy passes it on.
-const LONGEST_CONTENT: usize = 8 << 20;
+/// How long a head may take from its first byte on, and a content.
+const RECEIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long an answer of `/readyz` is given again.
-const READINESS_HOLDS: std::time::Duration = std::time::Duration::from_secs(5);
+const READINESS_HOLDS: Duration = Duration::from_secs(5);
 
 /// What answers requests.
 #[derive(Debug)]
@@ -45,6 +53,8 @@ pub struct App {
     pub gate: Gate,
     /// The reverse proxy.
     pub proxy: ProxySettings,
+    /// Reads contents.
+    pub contents: ContentReader,
     /// The policies by name.
     pub policies: BTreeMap<String, RoutePolicy>,
     /// The document of `/.well-known/erc8128`.
@@ -95,27 +105,59 @@ impl App {
     ) -> HttpResponse {
         let end = asked.find(['/', '?']).unwrap_or(asked.len());
         let (name, rest) = asked.split_at(end);
-        let Some(policy) = self.policies.get(name) else {
-            tracing::error!(policy = name, "the proxy asks for a policy that there is not");
-            return misconfigured();
+        let policy = self.policies.get(name);
+        // Before anything of it is read.
+        if !self.is_proxy(peer.ip()) {
+            return self.misconfigured(policy, Misconfigured::Stranger, peer);
+        }
+        let Some(policy) = policy else {
+            return self.misconfigured(None, Misconfigured::Policy, peer);
         };
         let (parts, body) = request.into_parts();
-        let Ok(body) = Limited::new(body, LONGEST_CONTENT).collect().await else {
-            tracing::warn!(policy = name, "the proxy passed on a content that is too long, or broke off");
-            return misconfigured();
+        let content = match self.proxy.content {
+            ContentSource::Passed => self.contents.read(body).await.map(Some),
+            ContentSource::Withheld(_) => Ok(None),
         };
-        let body = body.to_bytes();
-        let asked = (parts.method.as_str(), rest);
-        let original = match Original::read(&self.proxy, peer.ip(), asked, &parts.headers, &body) {
+        let (content, unread) = match content {
+            Ok(content) => (content, None),
+            Err(unread) => (None, Some(unread)),
+        };
+        let bytes = content.as_ref().map(|PassedContent { bytes, .. }| &**bytes);
+        let original = match Original::read(&self.proxy, (parts.method.as_str(), rest), &parts.headers, bytes)
+        {
             Ok(original) => original,
-            Err(error) => {
-                // At this level once a request: the configuration is wrong, or the port is open to others.
-                tracing::warn!(policy = name, peer = (error == Misconfigured::Stranger).then(|| peer.to_string()), %error, "not decided");
-                return misconfigured();
-            }
+            Err(error) => return self.misconfigured(Some(policy), error, peer),
         };
-        let now = now();
-        to_http(self.gate.answer((name, policy), &original.as_request(&policy.origin), purpose, now).await)
+        let request = original.as_request(&policy.origin);
+        // A policy that only observes goes on without the content.
+        if let Some(unread) = unread.filter(|_| !policy.observe) {
+            return to_http(self.gate.concluded(policy, Some(&request), &unread.into()));
+        }
+        to_http(self.gate.decided(policy, &request, purpose, now()).await.1)
+    }
+
+    /// Whether the reverse proxy asks from this address.
+    pub fn is_proxy(&self, peer: IpAddr) -> bool {
+        let peer = peer.to_canonical();
+        self.proxy.networks.iter().any(|network| network.contains(&peer))
+    }
+
+    /// The answer to a proxy that says nothing about a request: it is refused, as one that cannot be decided.
+    fn misconfigured(
+        &self,
+        policy: Option<&RoutePolicy>,
+        error: Misconfigured,
+        peer: SocketAddr,
+    ) -> HttpResponse {
+        // At this level once a request: the configuration is wrong, or the port is open to others.
+        let peer = (error == Misconfigured::Stranger).then(|| peer.to_string());
+        let name = policy.map(|policy| policy.name.as_str());
+        tracing::warn!(policy = name, peer, %error, "not decided");
+        let outcome = Outcome::Unavailable(Unavailable::GateMisconfigured);
+        to_http(match policy {
+            Some(policy) => self.gate.concluded(policy, None, &outcome),
+            None => outcome.answer_unread(&Links::default()),
+        })
     }
 
     /// Whether chain, API and the store of nonces answer.
@@ -148,21 +190,6 @@ pub(crate) fn to_http<B: From<Bytes>>(answer: GateAnswer) -> Response<B> {
         }
     }
     response
-}
-
-/// The proxy asks in a way that says nothing about a request: it is refused, as one that cannot be decided.
-fn misconfigured() -> HttpResponse {
-    to_http(problem(StatusCode::SERVICE_UNAVAILABLE, "Temporarily unavailable", "gate_misconfigured"))
-}
-
-/// A refusal that is not the core's: about the way that a request came, and not about its signature.
-pub(crate) fn problem(status: StatusCode, title: &str, reason: &str) -> GateAnswer {
-    let status = status.as_u16();
-    let mut headers: Vec<_> = OUTPUT_HEADERS.into_iter().map(|name| (name, String::new())).collect();
-    headers.push(("content-type", "application/problem+json".to_owned()));
-    headers.push(("cache-control", "no-store".to_owned()));
-    let body = format!(r#"{{"title":"{title}","status":{status},"reason":"{reason}"}}"#);
-    GateAnswer { status, headers, body }
 }
 
 fn discovery(document: String) -> HttpResponse {

@@ -1,8 +1,7 @@
 //! The request that a proxy asks about, taken from the request that it asks with.
 
-use std::net::IpAddr;
+use std::borrow::Cow;
 
-use bytes::Bytes;
 use hyper::HeaderMap;
 use registry_core::gate::{Content, Origin, Request};
 
@@ -14,6 +13,9 @@ pub(super) enum Misconfigured {
     /// An address outside `proxy.networks` asks.
     #[error("asked from an address that is not the proxy's")]
     Stranger,
+    /// There is no policy of the name that the proxy asks for.
+    #[error("asked for a policy that there is not")]
+    Policy,
     /// The header with the target is missing, or there are several of it.
     #[error("the header with the original target is missing, or there several times")]
     Target,
@@ -25,43 +27,43 @@ pub(super) enum Misconfigured {
 /// The parts of a request that a proxy asks about; [`as_request`](Self::as_request) joins them.
 #[derive(Debug)]
 pub(super) struct Original<'a> {
-    method: &'a str,
-    target: &'a str,
+    method: Cow<'a, str>,
+    target: Cow<'a, str>,
     fields: Vec<(&'a str, &'a [u8])>,
     content: Content<'a>,
 }
 
 impl<'a> Original<'a> {
-    /// Reads the parts. `rest` is what follows the policy in the path that the proxy asked for.
+    /// Reads the parts. `rest` is what follows the policy in the path that the proxy asked for, and `body` the
+    /// content, where the proxy passed it on and it was read.
+    ///
+    /// What a client wrote is never an error here: bytes that are no text are replaced by a character that no
+    /// target and no method has.
     ///
     /// # Errors
     /// [`Misconfigured`]: the proxy does not say what it was asked.
     pub(super) fn read(
         proxy: &ProxySettings,
-        peer: IpAddr,
         (method, rest): (&'a str, &'a str),
         headers: &'a HeaderMap,
-        body: &'a Bytes,
+        body: Option<&'a [u8]>,
     ) -> Result<Self, Misconfigured> {
-        let peer = peer.to_canonical();
-        if !proxy.networks.iter().any(|network| network.contains(&peer)) {
-            return Err(Misconfigured::Stranger);
-        }
         let target = match &proxy.target {
-            TargetSource::Path if rest.is_empty() => "/",
-            TargetSource::Path => rest,
+            TargetSource::Path if rest.is_empty() => "/".into(),
+            // A query of the origin itself: its path is empty.
+            TargetSource::Path if rest.starts_with('?') => format!("/{rest}").into(),
+            TargetSource::Path => rest.into(),
             TargetSource::Header(name) => single(headers, name).ok_or(Misconfigured::Target)?,
         };
-        if !target.starts_with('/') && target != "*" {
-            return Err(Misconfigured::Target);
-        }
         let method = match &proxy.method_header {
-            None => method,
+            None => method.into(),
             Some(name) => single(headers, name).ok_or(Misconfigured::Method)?,
         };
         let content = match &proxy.content {
-            ContentSource::Passed => Content::Whole(body),
-            ContentSource::Withheld(None) => Content::Withheld { is_empty: matches!(method, "GET" | "HEAD") },
+            ContentSource::Passed => body.map_or(Content::Withheld { is_empty: false }, Content::Whole),
+            ContentSource::Withheld(None) => {
+                Content::Withheld { is_empty: matches!(method.as_ref(), "GET" | "HEAD") }
+            }
             ContentSource::Withheld(Some(name)) => {
                 let values = headers.get_all(name.as_str());
                 let is_empty = values.iter().all(|value| matches!(value.as_bytes(), b"" | b"0"));
@@ -76,9 +78,9 @@ impl<'a> Original<'a> {
     /// The request at its origin.
     pub(super) fn as_request<'b>(&'b self, origin: &'b Origin) -> Request<'b> {
         Request {
-            method: self.method,
+            method: &self.method,
             origin,
-            target: self.target,
+            target: &self.target,
             fields: &self.fields,
             content: self.content,
         }
@@ -86,15 +88,17 @@ impl<'a> Original<'a> {
 }
 
 /// The value of a header that is there once.
-fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<Cow<'a, str>> {
     let mut values = headers.get_all(name).iter();
-    let value = values.next()?.to_str().ok()?;
-    values.next().is_none().then_some(value)
+    let value = values.next()?;
+    values.next().is_none().then(|| String::from_utf8_lossy(value.as_bytes()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hyper::header::HeaderValue;
+    use registry_core::gate::{RequestFault, RequestRules};
 
     fn proxy(target: &str, content: ContentSource) -> ProxySettings {
         let header = |name: &str| TargetSource::Header(name.to_owned());
@@ -118,53 +122,60 @@ mod tests {
         proxy: &ProxySettings,
         rest: &'a str,
         headers: &'a HeaderMap,
-        body: &'a Bytes,
     ) -> Result<Original<'a>, Misconfigured> {
-        Original::read(proxy, IpAddr::from([127, 0, 0, 1]), ("POST", rest), headers, body)
+        Original::read(proxy, ("POST", rest), headers, Some(b""))
     }
 
     #[test]
     fn a_target_is_taken_as_it_is() {
-        let (envoy, body) = (proxy("path", ContentSource::Passed), Bytes::new());
+        let envoy = proxy("path", ContentSource::Passed);
         for target in ["/a%2Fb//c/../d?x=%2F&policy=other", "/", "//evil.example/", "/?"] {
             let headers = HeaderMap::new();
-            assert_eq!(read(&envoy, target, &headers, &body).unwrap().target, target);
+            assert_eq!(read(&envoy, target, &headers).unwrap().target, target);
             let named = [("x-uri", target), ("x-method", "PATCH")];
             let mut headers = HeaderMap::new();
             for (name, value) in named {
                 headers.append(name, value.parse().unwrap());
             }
             let nginx = proxy("x-uri", ContentSource::Withheld(None));
-            let original = read(&nginx, "/ignored", &headers, &body).unwrap();
-            assert_eq!((original.target, original.method), (target, "PATCH"));
+            let original = read(&nginx, "/ignored", &headers).unwrap();
+            assert_eq!((&original.target[..], &original.method[..]), (target, "PATCH"));
         }
-        assert_eq!(read(&envoy, "", &HeaderMap::new(), &body).unwrap().target, "/");
+        assert_eq!(read(&envoy, "", &HeaderMap::new()).unwrap().target, "/");
+        assert_eq!(read(&envoy, "?a=b", &HeaderMap::new()).unwrap().target, "/?a=b");
     }
 
     #[test]
     fn a_proxy_that_does_not_say_what_it_was_asked_admits_nothing() {
-        let (nginx, body) = (proxy("x-uri", ContentSource::Withheld(None)), Bytes::new());
+        let nginx = proxy("x-uri", ContentSource::Withheld(None));
         for (pairs, error) in [
             (vec![("x-method", "GET")], Misconfigured::Target),
             (vec![("x-uri", "/"), ("x-uri", "/"), ("x-method", "GET")], Misconfigured::Target),
-            (vec![("x-uri", "http://a/"), ("x-method", "GET")], Misconfigured::Target),
             (vec![("x-uri", "/")], Misconfigured::Method),
             (vec![("x-uri", "/"), ("x-method", "GET"), ("x-method", "GET")], Misconfigured::Method),
         ] {
-            assert_eq!(read(&nginx, "/", &headers(&pairs), &body).unwrap_err(), error, "{pairs:?}");
+            assert_eq!(read(&nginx, "/", &headers(&pairs)).unwrap_err(), error, "{pairs:?}");
         }
-        let stranger = IpAddr::from([192, 0, 2, 1]);
-        let named = headers(&[("x-uri", "/"), ("x-method", "GET")]);
-        let asked = Original::read(&nginx, stranger, ("GET", "/"), &named, &body);
-        assert_eq!(asked.unwrap_err(), Misconfigured::Stranger);
+    }
+
+    #[test]
+    fn what_a_client_wrote_is_refused_as_its_own_and_not_as_the_proxys() {
+        let nginx = proxy("x-uri", ContentSource::Withheld(None));
+        let origin = Origin::parse("https://api.example").unwrap();
+        for target in [&b"/caf\xe9"[..], "/m\u{fc}nchen".as_bytes(), b"http://a/", b"a", b""] {
+            let mut headers = headers(&[("x-method", "GET")]);
+            headers.append("x-uri", HeaderValue::from_bytes(target).unwrap());
+            let original = read(&nginx, "/", &headers).unwrap();
+            let fault = RequestRules::default().check(&original.as_request(&origin));
+            assert_eq!(fault, Err(RequestFault::MalformedTarget), "{target:?}");
+        }
     }
 
     #[test]
     fn withheld_content_is_empty_only_where_that_is_known() {
-        let body = Bytes::new();
         let content = |content: ContentSource, pairs: &[(&'static str, &'static str)]| {
             let headers = headers(pairs);
-            let original = read(&proxy("x-uri", content), "/", &headers, &body);
+            let original = read(&proxy("x-uri", content), "/", &headers);
             original.unwrap().content == Content::Withheld { is_empty: true }
         };
         let said = || ContentSource::Withheld(Some("x-content".to_owned()));

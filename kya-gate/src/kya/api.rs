@@ -1,30 +1,48 @@
 //! The read API as the source of verdicts.
+//!
+//! Each answer says which registry of which chain it is about, in `KYA-Registry`, and how old it is: one about
+//! another registry, or from before `max-head-age-seconds` and the API's own caches, is no verdict.
 
 use std::time::Duration;
 
 use alloy_primitives::Address;
 use host_kit::native::read_body;
-use registry_core::{eth::redact::public_origin, gate::Verdict};
+use registry_core::{
+    eth::{redact::public_origin, timestamp::Timestamp},
+    gate::Verdict,
+};
 use reqwest::{Client, Response, Url, header};
 
-use crate::metrics::Metrics;
+use crate::{metrics::Metrics, settings::Settings};
 
 /// How long the API may take for a verdict.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest answer that is read: a scope may be long.
 const LONGEST: usize = 1 << 20;
+/// The header that says what an answer is about: `eip155:<chain>:<registry>`, the address in lower case.
+const REGISTRY: &str = "kya-registry";
+/// How long the API's own caches may keep a verdict, in seconds.
+const API_TTL: u64 = 60;
 
 /// The read API.
 #[derive(Debug, Clone)]
 pub struct Api {
     client: Client,
     url: Url,
+    /// The registry that answers have to be about.
+    registry: String,
+    /// How old the block of a verdict may be, in seconds; 0 accepts any age.
+    max_age_seconds: u64,
     metrics: Metrics,
 }
 
 impl Api {
-    pub(super) const fn new(client: Client, url: Url, metrics: Metrics) -> Self {
-        Self { client, url, metrics }
+    pub(super) fn new(client: Client, url: Url, settings: &Settings, metrics: Metrics) -> Self {
+        let max_age_seconds = match settings.chain.max_head_age_seconds {
+            0 => 0,
+            seconds => seconds.saturating_add(API_TTL),
+        };
+        Self { client, url, registry: settings.registry(), max_age_seconds, metrics }
     }
 
     /// Its scheme and host.
@@ -33,23 +51,45 @@ impl Api {
     }
 
     /// The verdict on a wallet; `None` where the API does not give one.
-    pub(super) async fn verdict(&self, wallet: Address) -> Option<Verdict> {
-        let verdict = self.read(wallet).await;
+    pub(super) async fn verdict(&self, wallet: Address, now: Timestamp) -> Option<Verdict> {
+        let verdict = self.read(wallet, now).await;
         let result = if verdict.is_ok() { "ok" } else { "failed" };
         self.metrics.round_trips.with_label_values(&["api", result]).inc();
         verdict.inspect_err(|error| tracing::warn!(%error, "the read API gave no verdict")).ok()
     }
 
-    async fn read(&self, wallet: Address) -> Result<Verdict, String> {
+    /// The same, or why there is none.
+    pub(super) async fn read(&self, wallet: Address, now: Timestamp) -> Result<Verdict, String> {
         let url = self.endpoint(&format!("kya/{wallet}"));
         let without_url = |error: reqwest::Error| error.without_url().to_string();
         let response = self.client.get(url).timeout(TIMEOUT).send().await.map_err(without_url)?;
         if !response.status().is_success() {
             return Err(format!("status {}", response.status()));
         }
+        self.check_registry(&response)?;
         let body = read_body(response, LONGEST).await.map_err(without_url)?;
         let body = body.ok_or_else(|| "an answer of more than 1 MiB".to_owned())?;
-        Verdict::from_api(&body, wallet).ok_or_else(|| "an answer that is no verdict".to_owned())
+        let verdict = Verdict::from_api(&body, wallet).ok_or("an answer that is no verdict")?;
+        let read_at = verdict.as_of.block_timestamp.map_or(0, Timestamp::seconds);
+        let age = now.seconds().saturating_sub(read_at);
+        if self.max_age_seconds > 0 && age > self.max_age_seconds {
+            return Err(format!("a verdict of a block that is {age} seconds old"));
+        }
+        Ok(verdict)
+    }
+
+    /// Whether an answer is about the configured registry.
+    ///
+    /// # Errors
+    /// What it is about.
+    pub(super) fn check_registry(&self, response: &Response) -> Result<(), String> {
+        match response.headers().get(REGISTRY).and_then(|value| value.to_str().ok()) {
+            Some(registry) if registry == self.registry => Ok(()),
+            Some(other) => Err(format!("an answer about {other}, and not about {}", self.registry)),
+            None => {
+                Err("an answer without KYA-Registry: the API has no CHAIN_ID, or is an older one".to_owned())
+            }
+        }
     }
 
     /// Opens the stream of changes behind `last`, or of those from now on.

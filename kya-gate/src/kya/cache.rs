@@ -41,6 +41,8 @@ struct Entries {
 struct Entry {
     verdict: Option<(Arc<Verdict>, Instant)>,
     no_code_since: Option<Instant>,
+    /// Code was found: what to ask first.
+    has_code: bool,
 }
 
 /// A change of a verdict, as the read API announces it.
@@ -58,6 +60,8 @@ pub(super) struct Cached {
     /// For how long the verdict may be passed on: while changes are followed it is known to hold now.
     pub(super) fresh_for: Duration,
     pub(super) has_no_code: bool,
+    /// There was code when it was last read.
+    pub(super) has_code: bool,
 }
 
 /// The beginning of a read.
@@ -93,6 +97,7 @@ impl Cache {
             fresh_for: self.cached.saturating_sub(age.unwrap_or_default()),
             verdict: verdict.map(|(verdict, _)| Arc::clone(verdict)),
             has_no_code: entry.no_code_since.is_some_and(|since| since.elapsed() < self.cached),
+            has_code: entry.has_code,
         }
     }
 
@@ -131,12 +136,13 @@ impl Cache {
         }
         match state {
             Some(AccountState::NoCode) => {
+                entry.has_code = false;
                 entry.no_code_since.get_or_insert(reading.at);
                 if entry.no_code_since.is_some_and(|since| since.elapsed() >= self.cached) {
                     entry.no_code_since = Some(reading.at);
                 }
             }
-            Some(AccountState::Code { .. }) => entry.no_code_since = None,
+            Some(AccountState::Code { .. }) => (entry.no_code_since, entry.has_code) = (None, true),
             None => {}
         }
     }

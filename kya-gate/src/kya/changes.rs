@@ -1,10 +1,13 @@
 //! Follows the changes of verdicts that the read API streams, as server-sent events (HTML, section 9.2).
 //!
 //! ```text
-//!   connecting --stream open--> following --end of the stream--> connecting, from the last id: no gap
-//!        ^                          |
-//!        +------- backoff ----------+--silence, failure--> not following: verdicts hold for cache-seconds
+//!   connecting --stream open--> catching up --block named--> following
+//!        ^                          |                           |
+//!        +------- backoff ----------+--- end, silence, failure -+   not following: verdicts hold for cache-seconds
 //! ```
+//!
+//! A stream names a block once it has no further change up to it. Until it does, changes may be on their way
+//! that were made while no stream was open, and verdicts hold no longer than without one.
 //!
 //! A connection without an id to go on from may have missed changes, and one that the API refuses (`410`)
 //! has: every cached verdict is forgotten.
@@ -71,9 +74,12 @@ impl AccountReader {
             }
             return false;
         }
-        self.cache.follows(last.is_some());
-        self.metrics.following.set(1);
-        tracing::info!("changes of verdicts are followed");
+        if let Err(error) = api.check_registry(&response) {
+            tracing::warn!(%error, "changes of verdicts are not followed");
+            return false;
+        }
+        tracing::info!("changes of verdicts are followed from the next block on");
+        let mut without_gap = last.is_some();
         let (mut pieces, mut events) = (response.bytes_stream(), Events::default());
         while let Ok(Some(Ok(piece))) = timeout(SILENCE, pieces.next()).await {
             for event in events.take(&piece) {
@@ -93,9 +99,10 @@ impl AccountReader {
                         self.cache.stopped_following();
                         self.metrics.following.set(0);
                     }
-                    // A block without changes.
+                    // A block that is named: all changes up to it were announced.
                     _ => {
-                        self.cache.follows(true);
+                        self.cache.follows(without_gap);
+                        without_gap = true;
                         self.metrics.following.set(1);
                     }
                 }

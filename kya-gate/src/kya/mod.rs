@@ -1,5 +1,5 @@
 //! What is known about a request's account: whether it has code, what the code says about the signature, and
-//! the verdict on the wallet. KnownAccount things are cached, and forgotten when they change.
+//! the verdict on the wallet. What was read is cached, and forgotten when it changes.
 //!
 //! | | from the chain | with the read API |
 //! |---|---|---|
@@ -9,15 +9,22 @@
 //!
 //! That an account has no code holds for `cache-seconds`. A verdict holds as long, or while its changes are
 //! followed for [`FOLLOWED`]; never beyond the end of its attestation.
+//!
+//! Requests that need the same at the same time share a read: those of one wallet whose key signed, and copies
+//! of one request. Reads have a [budget](budget), as every client can cause one.
 
 mod api;
+mod budget;
 mod cache;
 mod changes;
 mod evidence;
+mod flight;
+#[cfg(test)]
+mod tests;
 
 use std::{sync::Arc, time::Duration};
 
-use alloy_primitives::Address;
+use alloy_primitives::{Address, B256, keccak256};
 use registry_core::{
     eth::timestamp::Timestamp,
     gate::{AccountFacts, AccountQuery, AccountState, Attempt, Verdict},
@@ -30,19 +37,27 @@ use crate::{
     settings::{KyaSource, Settings},
 };
 pub use api::Api;
-use cache::Cache;
+pub use budget::Allowance;
+use budget::ReadBudget;
+use cache::{Cache, Cached};
 pub use changes::follow;
 use evidence::Proofs;
+use flight::SingleFlight;
 
 /// How long a verdict is used while its changes are followed.
 const FOLLOWED: Duration = Duration::from_secs(600);
 
-/// AccountReader and verdicts, read and cached.
+/// Accounts and verdicts, read and cached.
 #[derive(Debug)]
 pub struct AccountReader {
+    /// The chain and the registry of the verdicts (CAIP-10).
+    registry: String,
     rpc: Rpc,
     source: Source,
     cache: Cache,
+    budget: ReadBudget,
+    accounts: SingleFlight<Question, KnownAccount>,
+    verdicts: SingleFlight<Address, Option<Arc<Verdict>>>,
     proofs: Proofs,
     metrics: Metrics,
 }
@@ -53,10 +68,19 @@ enum Source {
     Api(Api),
 }
 
+/// What a read of an account asks, beside the verdict on its wallet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Question {
+    /// Whether it has code: all that a signature of its key needs.
+    Code(Address),
+    /// Also what the code says about this signature of this message.
+    Signature(Address, B256),
+}
+
 /// What is known about the account of an attempt.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct KnownAccount {
-    /// The account; `None` where the chain did not say.
+    /// The account; `None` where the chain did not say, or was not asked.
     pub state: Option<AccountState>,
     /// The verdict; `None` where its source did not give one.
     pub verdict: Option<Arc<Verdict>>,
@@ -78,28 +102,74 @@ impl AccountReader {
             .build()?;
         let rpc = Rpc::new(client.clone(), settings.chain.clone(), metrics.clone());
         let source = match &settings.kya.source {
-            KyaSource::Registry(registry) => Source::Registry(*registry),
-            KyaSource::Api { url, .. } => Source::Api(Api::new(client, url.clone(), metrics.clone())),
+            KyaSource::Registry => Source::Registry(settings.kya.registry),
+            KyaSource::Api { url, .. } => {
+                Source::Api(Api::new(client, url.clone(), settings, metrics.clone()))
+            }
         };
-        Ok(Self { rpc, source, cache: Cache::new(settings.kya.cached), proofs: Proofs::default(), metrics })
+        Ok(Self {
+            registry: settings.registry(),
+            rpc,
+            source,
+            cache: Cache::new(settings.kya.cached),
+            budget: ReadBudget::new(settings.chain.reads, metrics.clone()),
+            accounts: SingleFlight::default(),
+            verdicts: SingleFlight::default(),
+            proofs: Proofs::default(),
+            metrics,
+        })
     }
 
-    /// What is known about the account of an attempt at `now`, read where it is not cached.
-    pub async fn of(&self, attempt: &Attempt, now: Timestamp) -> KnownAccount {
+    /// The chain and the registry of the verdicts (CAIP-10).
+    pub fn registry(&self) -> &str {
+        &self.registry
+    }
+
+    /// What is known about the account of an attempt at `now`, read where it is not cached, as far as the
+    /// request's allowance and the budget of all requests go.
+    pub async fn of(&self, attempt: &Attempt, allowance: &mut Allowance, now: Timestamp) -> KnownAccount {
         let wallet = attempt.account.address;
         let cached = self.cache.get(wallet, now);
-        if let Some(verdict) = cached.verdict.clone().filter(|_| cached.has_no_code) {
+        // A key that did not sign needs no verdict.
+        if cached.has_no_code && (cached.verdict.is_some() || !attempt.is_of_key()) {
             self.metrics.lookups.with_label_values(&["cache"]).inc();
             let (state, fresh_for) = (Some(AccountState::NoCode), cached.fresh_for);
-            return KnownAccount { state, verdict: Some(verdict), fresh_for };
+            return KnownAccount { state, verdict: cached.verdict, fresh_for };
         }
-        self.metrics.lookups.with_label_values(&["read"]).inc();
+        let about_signature = || {
+            let text = [attempt.hash.as_slice(), &attempt.signature].concat();
+            Question::Signature(wallet, keccak256(text))
+        };
+        let mut question =
+            if attempt.is_of_key() && !cached.has_code { Question::Code(wallet) } else { about_signature() };
+        loop {
+            if !allowance.take() {
+                return KnownAccount::default();
+            }
+            self.metrics.lookups.with_label_values(&["read"]).inc();
+            let read = self.accounts.run(question, self.read(attempt, question, cached.clone(), now)).await;
+            match (read.state, question) {
+                // The key signed, and is not asked where there is code.
+                (Some(AccountState::Code { .. }), Question::Code(_)) => question = about_signature(),
+                _ => return read,
+            }
+        }
+    }
+
+    async fn read(
+        &self,
+        attempt: &Attempt,
+        question: Question,
+        cached: Cached,
+        now: Timestamp,
+    ) -> KnownAccount {
+        let wallet = attempt.account.address;
         let reading = self.cache.begin();
         let fresh_for = if cached.verdict.is_some() { cached.fresh_for } else { self.cache.cached() };
         let (state, verdict) = match &self.source {
             Source::Registry(registry) => {
                 let wanted = cached.verdict.is_none().then_some(*registry);
-                let facts = self.account(attempt, wanted, now).await;
+                let facts = self.account(attempt, question, wanted, now).await;
                 let read = facts.as_ref().and_then(|facts| facts.kya.as_ref()).map(Verdict::from);
                 (facts.map(|facts| facts.state), cached.verdict.or(read.map(Arc::new)))
             }
@@ -107,13 +177,13 @@ impl AccountReader {
                 let state = async {
                     match cached.has_no_code {
                         true => Some(AccountState::NoCode),
-                        false => self.account(attempt, None, now).await.map(|facts| facts.state),
+                        false => self.account(attempt, question, None, now).await.map(|facts| facts.state),
                     }
                 };
                 let verdict = async {
                     match cached.verdict {
                         Some(verdict) => Some(verdict),
-                        None => api.verdict(wallet).await.map(|verdict| self.cache.latest(wallet, verdict)),
+                        None => self.verdicts.run(wallet, self.verdict(api, attempt, now)).await,
                     }
                 };
                 tokio::join!(state, verdict)
@@ -126,11 +196,24 @@ impl AccountReader {
     async fn account(
         &self,
         attempt: &Attempt,
+        question: Question,
         registry: Option<Address>,
         now: Timestamp,
     ) -> Option<AccountFacts> {
-        let answer = self.rpc.ask(AccountQuery::of(attempt, registry, now), now).await;
+        let _read = self.budget.take(attempt.is_of_key())?;
+        let query = match question {
+            Question::Code(account) => AccountQuery { account, signed: None, registry, now },
+            Question::Signature(..) => AccountQuery::of(attempt, registry, now),
+        };
+        let answer = self.rpc.ask(query, now).await;
         answer.inspect_err(|error| tracing::warn!(%error, "the chain did not answer")).ok()
+    }
+
+    async fn verdict(&self, api: &Api, attempt: &Attempt, now: Timestamp) -> Option<Arc<Verdict>> {
+        let wallet = attempt.account.address;
+        let _read = self.budget.take(attempt.is_of_key())?;
+        let verdict = api.verdict(wallet, now).await?;
+        Some(self.cache.latest(wallet, verdict))
     }
 
     /// Whether chain and source answer, in a word for each.
@@ -143,10 +226,12 @@ impl AccountReader {
             Source::Api(_) => None,
         };
         let query = AccountQuery { account: Address::ZERO, signed: None, registry, now };
-        let labels = self.rpc.labels();
+        let (registry, labels) = (&self.registry, self.rpc.labels());
         self.rpc.ask(query, now).await.map_err(|error| format!("chain: {error}"))?;
-        let Source::Api(api) = &self.source else { return Ok(format!("the chain answers at {labels}")) };
-        api.verdict(Address::ZERO).await.ok_or("api: it gives no verdict")?;
-        Ok(format!("the chain answers at {labels}, the read API at {}", api.label()))
+        let Source::Api(api) = &self.source else {
+            return Ok(format!("{registry}: the chain answers at {labels}"));
+        };
+        api.read(Address::ZERO, now).await.map_err(|error| format!("api: {error}"))?;
+        Ok(format!("{registry}: the chain answers at {labels}, the read API at {}", api.label()))
     }
 }

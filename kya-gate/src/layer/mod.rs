@@ -15,7 +15,8 @@
 //! gets the daemon's answer: status, challenge, headers and problem document.
 //!
 //! The content is read, up to a limit, and compared with its digest before the service sees any of it; that
-//! of a request with a refused signature is not read. Apply the layer to the outermost router: nested ones
+//! of a request with a refused signature is not read, nor that of a policy that only observes where it is long or
+//! of unknown length. Apply the layer to the outermost router: nested ones
 //! see a shorter path than the one that was signed.
 
 mod service;
@@ -81,12 +82,7 @@ impl EmbeddedGate {
     pub fn layer(&self, policy: &str) -> anyhow::Result<GateLayer> {
         let found = self.shared.settings.policies.get(policy);
         let route = found.with_context(|| format!("policy.{policy}: is not configured"))?.clone();
-        let guard = Guard {
-            shared: Arc::clone(&self.shared),
-            name: policy.to_owned(),
-            route,
-            longest_content: LONGEST_CONTENT,
-        };
+        let guard = Guard { shared: Arc::clone(&self.shared), route, longest_content: LONGEST_CONTENT };
         Ok(GateLayer { guard: Arc::new(guard) })
     }
 
@@ -118,13 +114,13 @@ pub struct GateLayer {
 #[derive(Debug, Clone)]
 struct Guard {
     shared: Arc<Shared>,
-    name: String,
     route: RoutePolicy,
     longest_content: usize,
 }
 
 impl GateLayer {
-    /// Reads content of so many bytes at most; longer content is refused with 413.
+    /// Reads content of so many bytes at most; longer content is refused with 413, and passed on unread by a
+    /// policy that only observes.
     #[must_use]
     pub fn longest_content(mut self, bytes: usize) -> Self {
         Arc::make_mut(&mut self.guard).longest_content = bytes;

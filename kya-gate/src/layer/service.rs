@@ -11,21 +11,24 @@ use std::{
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::{
-    Request, Response, StatusCode,
+    Request, Response,
     body::Body,
     header::{HeaderName, HeaderValue},
     http::request::Parts,
 };
 use registry_core::{
     eth::timestamp::Timestamp,
-    gate::{self as core, Attempts, Content, GateAnswer, OUTPUT_HEADERS, Outcome},
+    gate::{
+        self as core, Attempts, Content, GateAnswer, OUTPUT_HEADERS, Outcome, RequestFault,
+        reads_as_output_header,
+    },
 };
 use tower_service::Service;
 
 use super::Guard;
 use crate::{
     gate::Purpose,
-    http::{now, problem, to_http},
+    http::{now, to_http},
 };
 
 /// A service behind the gate.
@@ -76,20 +79,27 @@ impl Guard {
         B: Body<Error: Into<Box<dyn Error + Send + Sync>>> + From<Bytes>,
     {
         let (mut parts, body) = request.into_parts();
-        let (outcome, answer, body) = if self.may_pass(&parts, now) {
+        let unread = Content::Withheld { is_empty: body.is_end_stream() };
+        // What has no bound could not be passed on once a part of it was read.
+        let is_bounded = body.size_hint().upper().is_some_and(|bytes| bytes <= self.longest_content as u64);
+        let (outcome, answer, body) = if self.may_pass(&parts, now) && (is_bounded || !self.route.observe) {
             let content = Limited::new(body, self.longest_content).collect().await;
-            let content = content.map_err(|error| unreadable(&*error))?.to_bytes();
+            let content = match content {
+                Ok(content) => content.to_bytes(),
+                Err(error) => return Err(self.refused(&parts, unread, fault(&*error))),
+            };
             let (outcome, answer) = self.decide(&parts, Content::Whole(&content), now).await;
             (outcome, answer, B::from(content))
         } else {
-            let unread = Content::Withheld { is_empty: body.is_end_stream() };
             let (outcome, answer) = self.decide(&parts, unread, now).await;
             (outcome, answer, body)
         };
         if answer.status != 200 {
             return Err(answer);
         }
-        for name in OUTPUT_HEADERS {
+        let of_client = |name: &&HeaderName| reads_as_output_header(name.as_str());
+        let of_client: Vec<HeaderName> = parts.headers.keys().filter(of_client).cloned().collect();
+        for name in of_client {
             parts.headers.remove(name);
         }
         for (name, value) in answer.headers.into_iter().filter(|(name, _)| OUTPUT_HEADERS.contains(name)) {
@@ -118,7 +128,14 @@ impl Guard {
     async fn decide(&self, parts: &Parts, content: Content<'_>, now: Timestamp) -> (Outcome, GateAnswer) {
         let fields = fields(parts);
         let request = self.request(parts, &fields, content);
-        self.shared.gate.decided((&self.name, &self.route), &request, Purpose::Admission, now).await
+        self.shared.gate.decided(&self.route, &request, Purpose::Admission, now).await
+    }
+
+    /// The answer to a request whose content was not received.
+    fn refused(&self, parts: &Parts, content: Content<'_>, fault: RequestFault) -> GateAnswer {
+        let fields = fields(parts);
+        let request = self.request(parts, &fields, content);
+        self.shared.gate.concluded(&self.route, Some(&request), &Outcome::Faulty(fault))
     }
 
     fn request<'a>(
@@ -143,11 +160,11 @@ fn fields(parts: &Parts) -> Vec<(&str, &[u8])> {
 }
 
 /// The content is too long, or broke off.
-fn unreadable(error: &(dyn Error + Send + Sync + 'static)) -> GateAnswer {
+fn fault(error: &(dyn Error + Send + Sync + 'static)) -> RequestFault {
     if error.is::<LengthLimitError>() {
-        problem(StatusCode::PAYLOAD_TOO_LARGE, "Content too long", "content_too_long")
+        RequestFault::ContentTooLong
     } else {
-        problem(StatusCode::BAD_REQUEST, "Content not received", "content_incomplete")
+        RequestFault::ContentIncomplete
     }
 }
 
@@ -180,7 +197,7 @@ mod tests {
             headers: HeaderMap,
             content: String,
         ) -> String {
-            let wallet = headers.get("kya-wallet");
+            let wallet = headers.keys().find(|name| reads_as_output_header(name.as_str()));
             format!("{:?} {} {wallet:?} {content}", outcome.0, subject.is_some())
         }
         let gate = EmbeddedGate::start(Settings::parse_embedded(SETTINGS, None).unwrap()).await.unwrap();
@@ -199,6 +216,9 @@ mod tests {
         }
         request
     }
+
+    /// What becomes of a signature with content that was not read: its account is asked for in vain.
+    const UNREAD: RefusalCode = RefusalCode::SignatureVerificationUnavailable;
 
     /// A request with a signature of a well-known account, which is not its own.
     fn signed(content: AxumBody) -> Request<AxumBody> {
@@ -236,11 +256,31 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_policy_that_observes_passes_requests_on_without_the_clients_own_headers() {
-        let headers = [("kya-wallet", "0x1"), ("kya-wallet", "0x2")];
-        let (status, body) = seen("observed", post(&headers, AxumBody::from("longer than 8"))).await;
-        let outcome = Outcome::Refused(RefusalCode::SignatureMissing);
-        assert_eq!((status, body), (200, format!("{outcome:?} false None longer than 8")));
+    async fn a_policy_that_observes_passes_everything_on_without_the_clients_own_headers() {
+        let endless = || AxumBody::from_stream(stream::iter([Ok::<_, io::Error>("longer "), Ok("than 8")]));
+        let missing = Outcome::Refused(RefusalCode::SignatureMissing);
+        for (request, outcome) in [
+            (post(&[("kya-wallet", "0x1"), ("kya-wallet", "0x2")], AxumBody::from("longer than 8")), missing),
+            // Whose content could not be read, is read and compared, and is of no known length.
+            (signed(AxumBody::from("longer than 8")), Outcome::Refused(UNREAD)),
+            (signed(AxumBody::from("8 bytes.")), Outcome::Refused(RefusalCode::BadContentDigest)),
+            (signed(endless()), Outcome::Refused(UNREAD)),
+            (post(&[("kya_wallet", "0x1")], endless()), Outcome::Faulty(RequestFault::ReservedHeader)),
+        ] {
+            let content =
+                if request.body().size_hint().exact() == Some(8) { "8 bytes." } else { "longer than 8" };
+            let (status, body) = seen("observed", request).await;
+            assert_eq!((status, body), (200, format!("{outcome:?} false None {content}")));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_with_two_readings_reaches_no_handler() {
+        for (name, value) in [("kya_wallet", "0x1"), ("connection", "close, KYA-Liable"), ("upgrade", "h2c")]
+        {
+            let (status, body) = seen("api", post(&[(name, value)], AxumBody::empty())).await;
+            assert!(status == 400 && body.contains("Request not accepted"), "{name}: {status} {body}");
+        }
     }
 
     #[tokio::test]

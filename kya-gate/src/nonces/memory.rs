@@ -3,8 +3,9 @@
 //! Memory is bounded: an entry is a hash, and a full store takes no further nonce, so that none is forgotten
 //! before its signature has expired. Only admitted requests add entries. A million of them take about 100 MB.
 //!
-//! A restart forgets them. Signatures that were made before the store are therefore refused: their signers
-//! sign again. What is left is a signer with a clock ahead of this one, for the seconds that it is ahead.
+//! A restart forgets them. Signatures that were made before the store are therefore refused, with a reason of
+//! their own: their signers sign again. What is left is a signer with a clock ahead of this one, whose signature
+//! can be admitted once more in the seconds that it is ahead.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -42,7 +43,7 @@ impl Nonces {
     /// single one is [`Spending::Spent`].
     pub fn spend(&self, attempt: &Attempt, now: u64) -> Spending {
         if attempt.created < self.began {
-            return Spending::Reused;
+            return Spending::SignedBeforeStart;
         }
         let key = key(attempt.account, &attempt.nonce);
         let mut entries = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,13 +59,14 @@ impl Nonces {
         Spending::Spent
     }
 
-    /// Whether the nonce of an attempt was spent.
-    pub fn is_spent(&self, attempt: &Attempt) -> bool {
+    /// What spending the nonce of an attempt would give, as far as it is known.
+    pub fn look_up(&self, attempt: &Attempt) -> Spending {
         if attempt.created < self.began {
-            return true;
+            return Spending::SignedBeforeStart;
         }
         let key = key(attempt.account, &attempt.nonce);
-        self.spent.lock().unwrap_or_else(PoisonError::into_inner).keys.contains(&key)
+        let is_spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner).keys.contains(&key);
+        if is_spent { Spending::Reused } else { Spending::Spent }
     }
 
     /// How many are remembered.
@@ -119,15 +121,16 @@ mod tests {
         assert_eq!(nonces.spend(&attempt("c", 1_002), 1_000), Spending::Full);
         assert_eq!(nonces.spend(&attempt("a", 1_000), 1_000), Spending::Reused, "it is still valid");
         assert_eq!(nonces.spend(&attempt("c", 1_002), 1_001), Spending::Spent, "the first has ended");
-        assert!(nonces.is_spent(&attempt("c", 1_002)) && !nonces.is_spent(&attempt("d", 1_002)));
+        assert_eq!(nonces.look_up(&attempt("c", 1_002)), Spending::Reused);
+        assert_eq!(nonces.look_up(&attempt("d", 1_002)), Spending::Spent);
     }
 
     #[test]
-    fn a_signature_from_before_the_start_may_have_been_admitted_and_is_refused() {
+    fn a_signature_from_before_the_start_is_refused_and_said_to_be_one() {
         let nonces = Nonces::new(10, 951);
         // Signed at 950.
-        assert_eq!(nonces.spend(&attempt("a", 1_040), 960), Spending::Reused);
-        assert!(nonces.is_spent(&attempt("a", 1_040)));
+        assert_eq!(nonces.spend(&attempt("a", 1_040), 960), Spending::SignedBeforeStart);
+        assert_eq!(nonces.look_up(&attempt("a", 1_040)), Spending::SignedBeforeStart);
         assert_eq!(nonces.spend(&attempt("a", 1_041), 960), Spending::Spent);
     }
 

@@ -24,6 +24,8 @@ pub enum Spending {
     Spent,
     /// It was spent before.
     Reused,
+    /// The signature is older than the store, which cannot say whether its nonce was spent.
+    SignedBeforeStart,
     /// No further nonce can be remembered.
     Full,
     /// The store did not answer: the nonce may be spent now.
@@ -63,11 +65,11 @@ impl NonceStore {
         }
     }
 
-    /// Whether the nonce of an attempt was spent; `None` where the store does not answer.
-    pub async fn is_spent(&self, attempt: &Attempt) -> Option<bool> {
+    /// What spending the nonce of an attempt would give, as far as it is known; it is not spent.
+    pub async fn look_up(&self, attempt: &Attempt) -> Spending {
         match self {
-            Self::Memory(nonces) => Some(nonces.is_spent(attempt)),
-            Self::Redis(nonces) => nonces.is_spent(attempt).await,
+            Self::Memory(nonces) => nonces.look_up(attempt),
+            Self::Redis(nonces) => nonces.look_up(attempt).await,
         }
     }
 

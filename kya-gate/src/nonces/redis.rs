@@ -9,11 +9,15 @@
 //! that were made before either are therefore refused, as a gate does after its own restart:
 //!
 //! ```text
-//!                      connected                       PING unanswered
-//!   away (all refused) ----------> up since `began` -------------------> away
+//!                      a write taken                   a write refused, or no answer
+//!   away (all refused) --------------> up since `began` ------------------------------> away
 //!
 //!   began = start of the server (first connection) | now (another server than before) | unchanged (the same)
 //! ```
+//!
+//! The server is asked by a write, which is what nonces are: one that has become a replica (`READONLY`), that is
+//! loading, or that lost the right to write answers every read. A new connection then finds the server that the
+//! name leads to now. A full server alone is no reason to leave it.
 
 use std::{
     sync::Arc,
@@ -40,8 +44,8 @@ use crate::{metrics::Metrics, settings::RedisSettings};
 const TIMEOUT: Duration = Duration::from_millis(250);
 /// How long a connection may take, with TLS and the first questions.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often the connection is tried while no request does.
-const PING_EVERY: Duration = Duration::from_secs(1);
+/// How often a write is tried while no request fails.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// The pause between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(200);
 /// What the error of a full server begins with.
@@ -74,10 +78,11 @@ impl SharedNonces {
     /// If the server does not answer.
     pub async fn connect(settings: &RedisSettings, metrics: Metrics) -> anyhow::Result<Self> {
         let client = client(settings)?;
-        let first = connect(&client, None).await?;
+        let probe = format!("{}probe", settings.prefix);
+        let first = connect(&client, &probe, None).await?;
         let doubted = Arc::new(Notify::new());
         let (sender, server) = watch::channel(Some(first));
-        let keeper = tokio::spawn(keep(client, sender, Arc::clone(&doubted)));
+        let keeper = tokio::spawn(keep(client, probe, sender, Arc::clone(&doubted)));
         Ok(Self { prefix: settings.prefix.clone(), server, doubted, metrics, keeper })
     }
 
@@ -85,7 +90,7 @@ impl SharedNonces {
     pub async fn spend(&self, attempt: &Attempt, now: u64) -> Spending {
         let Some(server) = self.server() else { return Spending::Unavailable };
         if attempt.created < server.began {
-            return Spending::Reused;
+            return Spending::SignedBeforeStart;
         }
         // Gates with clocks that differ by less than the skew agree on its end.
         let seconds = attempt.valid_until.saturating_sub(now).saturating_add(1 + SKEW);
@@ -94,26 +99,30 @@ impl SharedNonces {
         match self.ask::<Option<String>>(server, &set).await {
             Ok(Some(_)) => Spending::Spent,
             Ok(None) => Spending::Reused,
-            Err(error) if error.code() == Some(OUT_OF_MEMORY) => Spending::Full,
+            Err(error) if is_full(&error) => Spending::Full,
             Err(_) => Spending::Unavailable,
         }
     }
 
-    /// Whether the nonce of an attempt was spent; `None` where the server does not answer.
-    pub async fn is_spent(&self, attempt: &Attempt) -> Option<bool> {
-        let server = self.server()?;
+    /// What spending the nonce of an attempt would give, as far as it is known.
+    pub async fn look_up(&self, attempt: &Attempt) -> Spending {
+        let Some(server) = self.server() else { return Spending::Unavailable };
         if attempt.created < server.began {
-            return Some(true);
+            return Spending::SignedBeforeStart;
         }
-        self.ask(server, cmd("EXISTS").arg(self.key(attempt))).await.ok()
+        match self.ask(server, cmd("EXISTS").arg(self.key(attempt))).await {
+            Ok(true) => Spending::Reused,
+            Ok(false) => Spending::Spent,
+            Err(_) => Spending::Unavailable,
+        }
     }
 
-    /// Whether the server answers.
+    /// Whether the server takes nonces.
     ///
     /// # Errors
     /// That it does not.
     pub fn probe(&self) -> Result<(), String> {
-        self.server().map(drop).ok_or_else(|| "nonces: Redis does not answer".to_owned())
+        self.server().map(drop).ok_or_else(|| "nonces: Redis takes no writes".to_owned())
     }
 
     fn server(&self) -> Option<Server> {
@@ -141,35 +150,48 @@ impl Drop for SharedNonces {
     }
 }
 
-/// Connects again whenever the server stops answering.
-async fn keep(client: Client, sender: watch::Sender<Option<Server>>, doubted: Arc<Notify>) {
+/// Connects again whenever the server stops taking writes. `probe` is the key that is written.
+async fn keep(client: Client, probe: String, sender: watch::Sender<Option<Server>>, doubted: Arc<Notify>) {
     loop {
         let Some(server) = sender.borrow().clone() else { return };
-        let error = until_broken(server.connection, &doubted).await;
-        tracing::warn!(%error, "Redis does not answer: no request is admitted");
+        let error = until_broken(server.connection, &probe, &doubted).await;
+        tracing::warn!(%error, "Redis takes no writes: no request is admitted");
         sender.send_replace(None);
         let next = loop {
-            match connect(&client, Some((&server.run_id, server.began))).await {
+            match connect(&client, &probe, Some((&server.run_id, server.began))).await {
                 Ok(next) => break next,
                 Err(error) => tracing::debug!(%error, "Redis is still away"),
             }
             sleep(RETRY).await;
         };
-        tracing::info!(same = next.run_id == server.run_id, "Redis answers again");
+        tracing::info!(same = next.run_id == server.run_id, "Redis takes writes again");
         sender.send_replace(Some(next));
     }
 }
 
-/// Returns why the connection is of no more use. One failed command is no reason: the server may be full.
-async fn until_broken(mut connection: MultiplexedConnection, doubted: &Notify) -> RedisError {
+/// Returns why the connection is of no more use.
+async fn until_broken(mut connection: MultiplexedConnection, probe: &str, doubted: &Notify) -> RedisError {
     loop {
         // The time without a doubt passes, or there is one.
-        let _ = timeout(PING_EVERY, doubted.notified()).await;
-        let ping = bounded(TIMEOUT, cmd("PING").query_async::<String>(&mut connection)).await;
-        if let Err(error) = ping {
+        let _ = timeout(PROBE_EVERY, doubted.notified()).await;
+        if let Err(error) = write(&mut connection, probe).await {
             return error;
         }
     }
+}
+
+/// Tries a write. A full server is well: it refuses nonces, and takes them again once it has room.
+async fn write(connection: &mut MultiplexedConnection, key: &str) -> RedisResult<()> {
+    let mut set = cmd("SET");
+    set.arg(key).arg("").arg("PX").arg(1_000);
+    match bounded(TIMEOUT, set.query_async::<()>(connection)).await {
+        Err(error) if !is_full(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn is_full(error: &RedisError) -> bool {
+    error.code() == Some(OUT_OF_MEMORY)
 }
 
 fn client(settings: &RedisSettings) -> anyhow::Result<Client> {
@@ -177,9 +199,10 @@ fn client(settings: &RedisSettings) -> anyhow::Result<Client> {
     Client::open(settings.url.as_str()).map_err(|_| anyhow::anyhow!("redis.url: is not a URL of Redis"))
 }
 
-/// Connects. `before` is the last server's process and its `began`.
-async fn connect(client: &Client, before: Option<(&str, i64)>) -> anyhow::Result<Server> {
-    let (connection, info) = open(client).await?;
+/// Connects to a server that takes writes. `before` is the last server's process and its `began`.
+async fn connect(client: &Client, probe: &str, before: Option<(&str, i64)>) -> anyhow::Result<Server> {
+    let (mut connection, info) = open(client).await?;
+    write(&mut connection, probe).await.context("Redis: a write")?;
     let run_id = info.text("run_id")?.to_owned();
     let uptime: i64 = info.text("uptime_in_seconds")?.parse().context("Redis: uptime_in_seconds")?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs().cast_signed();
@@ -233,8 +256,120 @@ pub async fn inspect(settings: &RedisSettings) -> anyhow::Result<String> {
             "Redis forgets keys when it is full: its maxmemory-policy is {policy}, and has to be noeviction"
         );
     }
-    let mut write = cmd("SET");
-    write.arg(format!("{}check", settings.prefix)).arg("").arg("NX").arg("PX").arg(1_000);
-    bounded(TIMEOUT, write.query_async::<Option<String>>(&mut connection)).await.context("Redis: a write")?;
+    write(&mut connection, &format!("{}probe", settings.prefix)).await.context("Redis: a write")?;
     Ok(format!("in Redis at {}, under {}", client.get_connection_info().addr(), settings.prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::tests::attempt;
+    use std::sync::{Mutex, PoisonError};
+    use tokio::{
+        io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+        net::{TcpListener, TcpStream},
+    };
+
+    /// A server of Redis's protocol that answers each `SET` in this way; `None` says nothing.
+    #[derive(Clone, Default)]
+    struct Fake {
+        to_writes: Arc<Mutex<Option<&'static str>>>,
+        connections: watch::Sender<usize>,
+    }
+
+    impl Fake {
+        async fn start() -> (Self, RedisSettings) {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url = format!("redis://{}", listener.local_addr().unwrap());
+            let fake = Self::default();
+            fake.answer_writes(Some("+OK"));
+            let serving = fake.clone();
+            tokio::spawn(async move {
+                while let Ok((stream, _)) = listener.accept().await {
+                    serving.connections.send_modify(|count| *count += 1);
+                    tokio::spawn(serving.clone().serve(stream));
+                }
+            });
+            (fake, RedisSettings { url, prefix: "test:".to_owned() })
+        }
+
+        fn answer_writes(&self, answer: Option<&'static str>) {
+            *self.to_writes.lock().unwrap_or_else(PoisonError::into_inner) = answer;
+        }
+
+        async fn serve(self, stream: TcpStream) {
+            let mut stream = BufReader::new(stream);
+            while let Some(command) = command(&mut stream).await {
+                let to_writes = *self.to_writes.lock().unwrap_or_else(PoisonError::into_inner);
+                let answer = match command.as_str() {
+                    "SET" => to_writes.map(str::to_owned),
+                    "INFO" => {
+                        let info = "run_id:a\r\nuptime_in_seconds:1000\r\n";
+                        Some(format!("${}\r\n{info}", info.len()))
+                    }
+                    _ => Some("+OK".to_owned()),
+                };
+                if let Some(answer) = answer {
+                    stream.write_all(format!("{answer}\r\n").as_bytes()).await.unwrap();
+                }
+            }
+        }
+    }
+
+    /// The name of the next command, an array of texts.
+    async fn command(stream: &mut BufReader<TcpStream>) -> Option<String> {
+        let mut texts = Vec::new();
+        let mut count = number(stream).await?;
+        while count > 0 {
+            let mut text = vec![0; number(stream).await? + 2];
+            stream.read_exact(&mut text).await.ok()?;
+            texts.push(String::from_utf8(text).unwrap().trim_end().to_owned());
+            count -= 1;
+        }
+        texts.into_iter().next()
+    }
+
+    async fn number(stream: &mut BufReader<TcpStream>) -> Option<usize> {
+        let mut line = String::new();
+        stream.read_line(&mut line).await.ok()?;
+        line.get(1..)?.trim_end().parse().ok()
+    }
+
+    async fn becomes(nonces: &SharedNonces, is_up: bool) {
+        let mut server = nonces.server.clone();
+        let changed = timeout(Duration::from_secs(10), server.wait_for(|server| server.is_some() == is_up));
+        changed.await.unwrap().unwrap();
+        assert_eq!(nonces.probe().is_ok(), is_up);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_takes_no_write_is_left_for_a_new_connection() {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let (fake, settings) = Fake::start().await;
+        let nonces = SharedNonces::connect(&settings, Metrics::new().unwrap()).await.unwrap();
+        for answer in [
+            Some("-READONLY You can't write against a read only replica."),
+            Some("-MOVED 3999 127.0.0.1:6381"),
+            Some("-LOADING Redis is loading the dataset in memory"),
+            Some("-NOPERM this user has no permissions to run the 'set' command"),
+            Some("-MISCONF Redis is configured to save RDB snapshots"),
+            None,
+        ] {
+            let connections = *fake.connections.borrow();
+            fake.answer_writes(answer);
+            let spending = nonces.spend(&attempt("n", now + 90), now).await;
+            assert_eq!(spending, Spending::Unavailable, "{answer:?}");
+            becomes(&nonces, false).await;
+            fake.answer_writes(Some("+OK"));
+            becomes(&nonces, true).await;
+            assert!(*fake.connections.borrow() > connections, "{answer:?}: the same connection");
+            assert_eq!(nonces.spend(&attempt("n", now + 90), now).await, Spending::Spent, "{answer:?}");
+        }
+        // Found without a request; and a full server stays.
+        fake.answer_writes(Some("-READONLY"));
+        becomes(&nonces, false).await;
+        fake.answer_writes(Some("-OOM command not allowed when used memory > 'maxmemory'."));
+        becomes(&nonces, true).await;
+        assert_eq!(nonces.spend(&attempt("n", now + 90), now).await, Spending::Full);
+    }
 }

@@ -2,10 +2,9 @@
 //! field.
 
 mod nonces;
-mod policy;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     env, fs,
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -17,7 +16,7 @@ use anyhow::{Context as _, bail, ensure};
 use ipnet::IpNet;
 use registry_core::{
     eth::multicall,
-    gate::{Dialect, Links, Origin, discovery_document},
+    gate::{Dialect, Links, Origin, PolicyTable, Shared, discovery_document, policies},
     token::Audience,
 };
 use serde::Deserialize;
@@ -25,8 +24,7 @@ use url::Url;
 
 use nonces::RedisTable;
 pub use nonces::{NonceSettings, RedisSettings};
-use policy::PolicyTable;
-pub use policy::RoutePolicy;
+pub use registry_core::gate::RoutePolicy;
 
 /// A validated configuration.
 #[derive(Debug, Clone)]
@@ -114,11 +112,24 @@ pub struct ChainSettings {
     pub multicall3: Address,
     /// An endpoint with an older newest block counts as failed; 0 accepts any age.
     pub max_head_age_seconds: u64,
+    /// How many accounts may be read.
+    pub reads: ReadLimits,
+}
+
+/// Bounds on the reads that requests cause together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadLimits {
+    /// At once.
+    pub in_flight: u32,
+    /// In a second.
+    pub per_second: u32,
 }
 
 /// Where verdicts come from.
 #[derive(Debug, Clone)]
 pub struct KyaSettings {
+    /// The registry that verdicts are of.
+    pub registry: Address,
     /// The source.
     pub source: KyaSource,
     /// How long a verdict, or that an account has no code, is used without asking again.
@@ -135,8 +146,8 @@ impl KyaSettings {
 /// The source of verdicts.
 #[derive(Debug, Clone)]
 pub enum KyaSource {
-    /// The registry at this address, read with the account.
-    Registry(Address),
+    /// The registry itself, read with the account.
+    Registry,
     /// The read API at this origin.
     Api {
         /// The URL that `/api/v1` follows.
@@ -190,6 +201,10 @@ struct ChainTable {
     multicall3: Option<Address>,
     #[serde(default = "default_head_age")]
     max_head_age_seconds: u64,
+    #[serde(default = "default_reads_in_flight")]
+    reads_in_flight: u32,
+    #[serde(default = "default_reads_per_second")]
+    reads_per_second: u32,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -220,6 +235,14 @@ const RPC_VARIABLE: &str = "KYA_GATE_RPC_URL";
 
 const fn default_head_age() -> u64 {
     60
+}
+
+const fn default_reads_in_flight() -> u32 {
+    64
+}
+
+const fn default_reads_per_second() -> u32 {
+    100
 }
 
 fn default_dialects() -> Vec<Dialect> {
@@ -278,25 +301,15 @@ impl Settings {
             register: file.links.register.map(String::from),
             renew: file.links.renew.map(String::from),
         };
-        ensure!(!file.dialects.is_empty(), "dialects: must name tagged, untagged or both");
-        ensure!(!file.policy.is_empty(), "policy: at least one is needed, such as [policy.api]");
         let chain = file.chain.validated(rpc)?;
-        let policies = file.policy.into_iter().map(|(name, table)| {
-            ensure!(is_name(&name), "policy.{name}: a name has only a-z, 0-9, - and _");
-            let policy = table.validated(&origin, &file.dialects, chain.id, &links);
-            Ok((name.clone(), policy.with_context(|| format!("policy.{name}"))?))
-        });
-        let policies = policies.collect::<anyhow::Result<BTreeMap<String, RoutePolicy>>>()?;
-        let mut routes = BTreeSet::new();
-        for route in policies.values().flat_map(|policy| &policy.routes) {
-            ensure!(routes.insert(route), "routes: {route} is named twice");
-        }
+        let shared = Shared { origin: &origin, dialects: &file.dialects, chain: chain.id, links: &links };
+        let policies = policies(file.policy, &shared)?;
         let (kya, records) = (file.kya.validated()?, file.records);
         if let Some(records) = &records {
             ensure!(file.verdict.is_some(), "records: need [verdict], with the key that signs them");
             ensure!(
-                !records.evidence || matches!(kya.source, KyaSource::Registry(_)),
-                "records.evidence: needs kya.registry, which it proves"
+                !records.evidence || matches!(kya.source, KyaSource::Registry),
+                "records.evidence: needs the registry itself as the source, without kya.api"
             );
         }
         Ok(Self {
@@ -310,6 +323,11 @@ impl Settings {
             nonces: NonceSettings::validated(file.nonces, file.redis)?,
             log_wallets: file.log_wallets,
         })
+    }
+
+    /// The chain and the registry that verdicts are of: `eip155:<chain>:<registry>`, the address in lower case.
+    pub fn registry(&self) -> String {
+        format!("eip155:{}:{:#x}", self.chain.id, self.kya.registry)
     }
 
     /// The document for `/.well-known/erc8128`.
@@ -364,30 +382,35 @@ impl ChainTable {
         let is_http = |url: &Url| matches!(url.scheme(), "http" | "https");
         ensure!(rpc.iter().all(is_http), "chain.rpc: must be http or https");
         let multicall3 = self.multicall3.unwrap_or(multicall::CANONICAL_ADDRESS);
-        Ok(ChainSettings { id: self.id, rpc, multicall3, max_head_age_seconds: self.max_head_age_seconds })
+        let reads = ReadLimits { in_flight: self.reads_in_flight, per_second: self.reads_per_second };
+        ensure!(reads.in_flight > 0, "chain.reads-in-flight: must be at least 1");
+        ensure!(reads.per_second > 0, "chain.reads-per-second: must be at least 1");
+        let max_head_age_seconds = self.max_head_age_seconds;
+        Ok(ChainSettings { id: self.id, rpc, multicall3, max_head_age_seconds, reads })
     }
 }
 
 impl KyaTable {
     fn validated(self) -> anyhow::Result<KyaSettings> {
-        let source = match (self.registry, self.api) {
-            (Some(registry), None) => {
+        let registry =
+            self.registry.context("kya.registry: is needed: verdicts are of this registry alone")?;
+        let source = match self.api {
+            None => {
                 ensure!(
                     self.follow_changes.is_none(),
                     "kya.follow-changes: only an api lists changes; verdicts of a registry are cached for \
                      cache-seconds"
                 );
-                KyaSource::Registry(registry)
+                KyaSource::Registry
             }
-            (None, Some(url)) => {
+            Some(url) => {
                 ensure!(matches!(url.scheme(), "http" | "https"), "kya.api: must be http or https");
                 KyaSource::Api { url, follow_changes: self.follow_changes.unwrap_or(true) }
             }
-            _ => bail!("kya: needs either registry, an address, or api, a URL"),
         };
         let seconds = self.cache_seconds.unwrap_or(60);
         ensure!(seconds <= 3_600, "kya.cache-seconds: must be at most 3600");
-        Ok(KyaSettings { source, cached: Duration::from_secs(seconds) })
+        Ok(KyaSettings { registry, source, cached: Duration::from_secs(seconds) })
     }
 }
 
@@ -397,12 +420,6 @@ impl VerdictTable {
         let issuer = issuer.with_context(|| format!("verdict.issuer: {}", Audience::RULE))?;
         Ok(SigningSettings { issuer, keys: self.keys })
     }
-}
-
-/// Whether a policy's name needs no encoding in a path.
-fn is_name(name: &str) -> bool {
-    let is_plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
-    !name.is_empty() && name.bytes().all(is_plain)
 }
 
 /// A header's name in lower case.

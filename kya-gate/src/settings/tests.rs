@@ -98,9 +98,16 @@ fn every_mistake_is_named_with_its_place() {
         ("method-header = \"X-Original-Method\"", "", "proxy.method-header: is needed"),
         ("target = \"X-Original-URI\"", "target = \"X Original\"", "proxy.target: must be the name"),
         ("method-header", "networks = [\"0.0.0.0/0\"]\nmethod-header", "believe every client"),
-        ("registry = \"0x00000000000000000000000000000000000000aa\"", "", "kya: needs either"),
+        ("registry = \"0x00000000000000000000000000000000000000aa\"", "", "kya.registry: is needed"),
         ("registry =", "follow-changes = true\nregistry =", "kya.follow-changes"),
         ("id = 8453", "id = 0", "chain.id"),
+        ("id = 8453", "id = 1\nreads-in-flight = 0", "chain.reads-in-flight"),
+        ("id = 8453", "id = 1\nreads-per-second = 0", "chain.reads-per-second"),
+        (
+            "allow = [\"provision\"]",
+            "allow = [\"provision\"]\nwebsocket-paths = [\"default\"]",
+            "websocket-paths: \"default\" must be a path",
+        ),
         ("listen = \"127.0.0.1:4180\"", "listen = \"127.0.0.1\"", "listen"),
         ("listen =", "nonces = 0\nlisten =", "nonces"),
         ("[chain]", "[redis]\n[chain]", "redis.url: is needed, here or in KYA_GATE_REDIS_URL"),
@@ -127,8 +134,7 @@ fn records_need_keys_and_their_evidence_a_registry() {
     let text = MINIMAL.replace("[kya]", tables);
     let records = Settings::parse(&text, None).unwrap().records.unwrap();
     assert_eq!((records.file.as_path(), records.evidence), (Path::new("a"), true));
-    let with_api = text
-        .replace("registry = \"0x00000000000000000000000000000000000000aa\"", "api = \"https://a.example\"");
-    assert!(error(&with_api, None).contains("records.evidence: needs kya.registry"));
+    let with_api = text.replace("[kya]\nregistry", "[kya]\napi = \"https://a.example\"\nregistry");
+    assert!(error(&with_api, None).contains("records.evidence: needs the registry itself"));
     assert!(Settings::parse(&with_api.replace("evidence = true", ""), None).is_ok());
 }

@@ -30,8 +30,8 @@ async fn a_gate_refuses_an_agent_as_soon_as_changes_announces_its_suspension() {
     let id = register(&stage.chain, "guarded", "guarded", 0).await;
     let registry = stage.chain.contracts.registry.to_string();
     let text = Kind::Envoy.gate(ORIGIN, CHAIN_ID, stage.chain.node.url(), &registry).unwrap();
-    let source = format!("api = \"{}\"\ncache-seconds = 600", stage.worker.url());
-    let configured = text.replace(&format!("registry = \"{registry}\""), &source);
+    let source = format!("[kya]\napi = \"{}\"\ncache-seconds = 600", stage.worker.url());
+    let configured = text.replace("[kya]", &source);
     assert_ne!(configured, text);
     let gate = Gate::start(&configured).await.unwrap();
     let ask = async || -> RawAnswer {

@@ -1,20 +1,28 @@
 //! The daemon itself.
 //!
-//! 1. A cold request takes one round trip to the chain, a warm one none, and a forged one none.
+//! 1. A cold request takes one round trip to the chain, copies of it none more, a warm one none, and a forged one
+//!    none. Strangers have no more read than the settings say, and none by nginx's second question.
 //! 2. An account with code says itself whether it signed (ERC-1271), each time.
 //! 3. A gate that observes admits, and records what it would have done.
 //! 4. `check` says what is wrong, and `serve` does not start with it.
 
 use alloy::hex;
+use std::time::{Duration, Instant};
+
 use alloy::primitives::{Address, Bytes};
+use alloy::signers::local::PrivateKeySigner;
 use e2e::anvil::{CHAIN_ID, wall_clock};
 use e2e::chain::Chain;
-use e2e::gate::Gate;
+use e2e::gate::{Gate, ORIGIN};
 use e2e::http;
 use e2e::process::{free_port, wait_until};
 use e2e::proxy::Proxy;
 use e2e::reverse_proxies::Kind;
 use e2e::seed::{chain_of_one, registration_call, wallet};
+use e2e::signed_requests::{Draft, Signed};
+use futures_util::future::join_all;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::{WAIT, ask, assert_refused, chain, configuration, configuration_at, get, signed};
 
@@ -43,12 +51,84 @@ async fn a_cold_request_takes_one_round_trip_and_a_warm_one_none() {
     let forged = signed("/").asking("GET", "/other");
     assert_eq!(ask(&gate, &forged).await.status, 401);
     assert_eq!(proxy.posts(), 0);
-    // A nonce that a restart has forgotten is refused as one that may have been spent.
+    // A nonce that a restart has forgotten is refused, and said to be one.
     let early = signed("/");
     let created = wall_clock();
     wait_until("a second later", WAIT, async || wall_clock() > created).await;
     let restarted = Gate::start(&text).await.unwrap();
-    assert_refused(&ask(&restarted, &early).await, 401, "nonce_reused");
+    let refused = ask(&restarted, &early).await;
+    assert_refused(&refused, 401, "signed_before_start");
+    assert_eq!(refused.header("www-authenticate"), [r#"ERC8128 error="nonce_reused""#]);
+}
+
+#[tokio::test]
+async fn strangers_have_no_more_read_than_the_settings_say() {
+    let (proxy, text) = counted(chain().await).await;
+    let limited = text.replace("[kya]", "reads-per-second = 10\nreads-in-flight = 10\n[kya]");
+    let gate = Gate::start(&limited).await.unwrap();
+    let request = signed("/");
+    proxy.reset();
+    let answers = join_all((0..100).map(|_| ask(&gate, &request))).await;
+    let admitted = answers.iter().filter(|answer| answer.status == 200).count();
+    assert_eq!((admitted, proxy.posts()), (1, 1), "a hundred copies at a cold wallet");
+
+    // Each of another key, which signed; and of none, whose signature only code could accept.
+    let gate = Gate::start(&limited).await.unwrap();
+    proxy.reset();
+    let began = Instant::now();
+    let strangers = (0..500).map(|_| get("/").sign(&PrivateKeySigner::random(), CHAIN_ID));
+    let forged = (0..500).map(|_| get("/").sign_for(&wallet("owner"), Address::random(), CHAIN_ID));
+    let requests: Vec<Signed> = forged.chain(strangers).collect();
+    let answers = join_all(requests.iter().map(|request| ask(&gate, request))).await;
+    let allowed = 10 + (began.elapsed().as_secs_f64() * 10.0).ceil() as usize;
+    let unread = answers.iter().filter(|answer| answer.status == 503).count();
+    assert!(proxy.posts() <= allowed && unread >= 1_000 - allowed, "{} of {allowed}", proxy.posts());
+    let refused = answers.iter().find(|answer| answer.status == 503).unwrap();
+    assert_refused(refused, 503, "signature_verification_unavailable");
+    let mut counted = 0.0;
+    for limit in ["per_second", "in_flight"] {
+        let line = format!("kya_gate_reads_refused_total{{limit=\"{limit}\"}}");
+        counted += gate.metric(&line).await.unwrap_or_default();
+    }
+    assert!(counted >= unread as f64, "{counted} of {unread}");
+
+    // nginx asks twice about what is refused.
+    let gate = Gate::start(&text).await.unwrap();
+    let forged = get("/a").sign_for(&wallet("owner"), Address::random(), CHAIN_ID);
+    proxy.reset();
+    for path in ["/gate/api/a", "/refusal/api/a"] {
+        let refused = forged.clone().asking("GET", path).send(gate.url()).await.unwrap();
+        assert_refused(&refused, 401, "bad_signature");
+    }
+    assert_eq!(proxy.posts(), 1);
+}
+
+#[tokio::test]
+async fn unfinished_requests_hold_up_no_others() {
+    let gate = Gate::start(&configuration(Kind::Envoy).await).await.unwrap();
+    let address = gate.url().trim_start_matches("http://");
+    let mut unfinished = Vec::new();
+    // More heads than there are places for connections, and contents without an end.
+    for number in 0..4_200 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let head = "POST /gate/api/ HTTP/1.1\r\nhost: api.example\r\n";
+        let content = format!("{head}content-length: 9\r\n\r\n1");
+        stream.write_all(if number % 10 == 0 { content.as_bytes() } else { head.as_bytes() }).await.unwrap();
+        unfinished.push(stream);
+    }
+    let began = Instant::now();
+    assert_eq!(get("/livez").unsigned().send(gate.url()).await.unwrap().status, 200);
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(ask(&gate, &signed("/")).await.status, 200);
+    // None is left after the time that a head and a content have.
+    let mut answer = Vec::new();
+    for mut stream in unfinished {
+        let ended = tokio::time::timeout(Duration::from_secs(30), stream.read_to_end(&mut answer));
+        // Closed in good order, or at once.
+        let _ = ended.await.expect("it is closed");
+    }
+    let answers = String::from_utf8_lossy(&answer);
+    assert!(answers.contains("content_incomplete"), "{answers}");
 }
 
 #[tokio::test]
@@ -77,11 +157,21 @@ async fn a_gate_that_observes_admits_and_says_what_it_would_have_done() {
     let gate = Gate::start(&(configuration(Kind::Envoy).await + "observe = true\n")).await.unwrap();
     let unsigned = ask(&gate, &get("/").unsigned()).await;
     assert_eq!((unsigned.status, unsigned.header("kya-wallet")), (200, vec![""]));
+    // Nor do faults of a client or of the content change an answer.
+    let long = Draft::post(ORIGIN, "/", &"x".repeat(9 << 20)).sign(&wallet("new"), CHAIN_ID);
+    for request in [get("/a/../b").unsigned(), get("/").header("KYA_Wallet", "0x").unsigned(), long] {
+        assert_eq!(ask(&gate, &request).await.status, 200);
+    }
     let unknown = ask(&gate, &get("/").sign(&wallet("new"), CHAIN_ID)).await;
     assert_eq!((unknown.status, unknown.header("kya-decision")), (200, vec!["deny"]));
-    for outcome in ["signature_missing", "kya_not_allowed"] {
+    for (outcome, count) in [
+        ("signature_missing", 1.0),
+        ("kya_not_allowed", 2.0),
+        ("ambiguous_target", 1.0),
+        ("reserved_header", 1.0),
+    ] {
         let line = format!("kya_gate_requests_total{{outcome=\"{outcome}\",policy=\"api\"}}");
-        assert_eq!(gate.metric(&line).await, Some(1.0), "{outcome}");
+        assert_eq!(gate.metric(&line).await, Some(count), "{outcome}");
     }
     wait_until("logged", WAIT, async || {
         let log = gate.log();

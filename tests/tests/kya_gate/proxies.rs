@@ -2,20 +2,21 @@
 //!
 //! 1. Every kind of request gets its exact status through each proxy. On a refusal the service is never
 //!    reached, and the client is told how to go on.
-//! 2. Nothing that a client writes is mistaken for the gate's or the proxy's word; the service gets the gate's
-//!    token, if it signs, and never a client's.
-//! 3. Targets and contents reach gate and service as they were signed, or not at all.
+//! 2. Nothing that a client writes is mistaken for the gate's or the proxy's word, in whatever spelling; the
+//!    service gets the gate's token, if it signs, and never a client's.
+//! 3. Targets and contents of any length reach gate and service as they were signed, or not at all, over HTTP/1.1
+//!    and HTTP/2. A target with two readings, and a request for another protocol, reach no service.
 
 use e2e::anvil::CHAIN_ID;
 use e2e::fault::{Fault, Rule};
 use e2e::gate::{Gate, ORIGIN, Service};
 use e2e::hooks::Delivery;
-use e2e::process::Process;
 use e2e::proxy::Proxy;
-use e2e::reverse_proxies::Kind;
+use e2e::reverse_proxies::{Front, Kind, PREFIX};
 use e2e::seed::wallet;
 use e2e::signed_requests::{Draft, RawAnswer, Signed};
 use e2e::verdict_tokens::{key_file, key_set, kid, new_key, signing};
+use registry_core::gate::reads_as_output_header;
 use registry_core::token::Jws;
 
 use crate::{ISSUER, chain, configuration, configuration_at, get, good, signed};
@@ -26,8 +27,7 @@ struct Stage {
     rpc: Proxy,
     gate: Option<Gate>,
     service: Service,
-    url: String,
-    _process: Process,
+    front: Front,
 }
 
 impl Stage {
@@ -35,19 +35,29 @@ impl Stage {
         let rpc = Proxy::start(chain().await.node.url()).await.unwrap();
         let gate = Gate::start(&configuration_at(kind, rpc.url()).await).await.unwrap();
         let service = Service::start().await.unwrap();
-        let (process, url) = kind.start(gate.url(), service.url()).await.unwrap();
-        Self { kind, rpc, gate: Some(gate), service, url, _process: process }
+        let front = kind.start_front(gate.url(), service.url()).await.unwrap();
+        Self { kind, rpc, gate: Some(gate), service, front }
     }
 
     /// The status of the answer, and how often the service was reached.
     async fn outcome(&self, request: &Signed) -> (u16, usize) {
-        let answer = request.send(&self.url).await.unwrap();
+        let answer = request.send(&self.front.url).await.unwrap();
         (answer.status, self.service.take().len())
+    }
+
+    /// The same over HTTP/2, without TLS and with it.
+    async fn outcomes_over_http_2(&self, request: impl Fn() -> Signed) -> [(u16, usize); 2] {
+        let mut outcomes = [(0, 0); 2];
+        for (url, outcome) in self.front.over_http_2.iter().zip(&mut outcomes) {
+            let answer = request().send_over_http_2(url, &self.front.authority).await.unwrap();
+            *outcome = (answer.status, self.service.take().len());
+        }
+        outcomes
     }
 
     /// What reached the service.
     async fn admitted(&self, request: &Signed) -> Delivery {
-        let answer = request.send(&self.url).await.unwrap();
+        let answer = request.send(&self.front.url).await.unwrap();
         let log = self.gate.as_ref().map(Gate::log);
         assert_eq!(answer.status, 200, "{answer:?}\n{log:?}");
         let mut received = self.service.take();
@@ -57,10 +67,10 @@ impl Stage {
 
     /// Checks that a request is refused with this status and with these words in its body.
     async fn refused(&self, request: &Signed, status: u16, words: &str) -> RawAnswer {
-        let answer = request.send(&self.url).await.unwrap();
+        let answer = request.send(&self.front.url).await.unwrap();
         assert_eq!(answer.status, status, "{answer:?}");
-        // Envoy answers in the gate's place where that fails.
-        let is_own = status == 503 && self.kind == Kind::Envoy;
+        // Envoy answers in the gate's place where that fails, nginx refuses what leads above the root.
+        let is_own = matches!((self.kind, status), (Kind::Envoy, 503) | (Kind::Nginx, 400));
         assert!(is_own || answer.body.contains(words), "{words}: {answer:?}");
         let reached = self.service.take();
         assert!(reached.is_empty(), "{answer:?} reached the service: {reached:?}");
@@ -88,6 +98,13 @@ async fn every_kind_of_request_has_its_status(mut stage: Stage) {
     let accept =
         r#"request=("@scheme" "@authority" "@method" "@path" "@query");created;expires;tag="erc8128""#;
     assert_eq!(answer.header("accept-signature"), [accept]);
+    // With content its digest is asked for, too.
+    let order = Draft { headers: Vec::new(), ..Draft::post(ORIGIN, "/orders", "7") }.unsigned();
+    let answer = stage.refused(&order, 401, "signature_missing").await;
+    assert_eq!(
+        answer.header("accept-signature"),
+        [accept.replace("\"@query\"", r#""@query" "content-digest""#)]
+    );
 
     stage.rpc.inject(Rule::on("eth_call", Fault::Refuse));
     stage.refused(&by("unknown yet"), 503, "signature_verification_unavailable").await;
@@ -97,17 +114,66 @@ async fn every_kind_of_request_has_its_status(mut stage: Stage) {
     stage.refused(&signed("/"), without_gate, "").await;
 }
 
-async fn no_header_of_a_client_is_taken_for_anothers(stage: &Stage) {
-    let names = ["KYA-Wallet", "KYA-Agent-Id", "KYA-Decision", "KYA-Liable", "KYA-Until"];
-    let spoofed = names.iter().chain(&["KYA-Verdict", "kya_wallet"]);
-    let spoofed = spoofed.fold(get("/items"), |draft, name| draft.header(name, "spoofed"));
-    let received = stage.admitted(&spoofed.clone().sign(&good(), CHAIN_ID)).await;
-    for name in names {
-        let values = received.values(&name.to_lowercase());
-        assert!(values.len() == 1 && values[0] != "spoofed", "{name}: {values:?}");
+/// The gate's headers.
+const NAMES: [&str; 6] =
+    ["KYA-Wallet", "KYA-Agent-Id", "KYA-Decision", "KYA-Liable", "KYA-Until", "KYA-Verdict"];
+
+/// Headers that a client may hope to be taken for the gate's: one in some case, with some separator, twice, or
+/// named by a list.
+fn spoofed(seed: usize) -> Vec<(String, String)> {
+    let name = NAMES[seed % NAMES.len()];
+    let separated = name.replace('-', ["-", "_", ".", "-"][seed / 6 % 4]);
+    let cased = match seed / 24 % 4 {
+        0 => separated,
+        1 => separated.to_lowercase(),
+        2 => separated.to_uppercase(),
+        _ => separated.to_lowercase().replace("kya", "KyA"),
+    };
+    let mut headers = vec![(cased.clone(), "spoofed".to_owned())];
+    match seed / 96 % 5 {
+        0 => {}
+        1 => headers.push((cased, "again".to_owned())),
+        2 => headers.push(("connection".to_owned(), format!("close, {name}"))),
+        3 => headers.insert(0, ("Connection".to_owned(), name.to_lowercase())),
+        _ => headers.push(("trailer".to_owned(), name.to_owned())),
     }
-    assert_eq!(received.values("kya-decision"), ["provision"]);
-    assert!(received.values("kya-verdict").iter().all(|verdict| verdict.is_empty()), "no verdict is signed");
+    headers
+}
+
+/// What a service that folds case and separators reads as the gate's headers.
+fn read_as_the_gates(received: &Delivery) -> Vec<(String, String)> {
+    let folded = |name: &str| name.replace(|byte: char| !byte.is_ascii_alphanumeric(), "-").to_lowercase();
+    let headers = received.headers.iter().filter(|(name, _)| reads_as_output_header(name.as_str()));
+    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+    let mut read: Vec<_> = headers
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(name, value)| (folded(name.as_str()), text(value.as_bytes())))
+        .collect();
+    read.sort();
+    read
+}
+
+async fn no_header_of_a_client_is_taken_for_anothers(stage: &Stage) {
+    let plain = read_as_the_gates(&stage.admitted(&signed("/items")).await);
+    let wallet = good().address().to_checksum(None);
+    assert!(plain.contains(&("kya-wallet".to_owned(), wallet)) && plain.len() == 5, "{plain:?}");
+    let mut admitted = 0;
+    for seed in 0..500 {
+        let draft =
+            spoofed(seed).into_iter().fold(get("/items"), |draft, (name, value)| draft.header(&name, &value));
+        let answer = draft.sign(&good(), CHAIN_ID).send(&stage.front.url).await.unwrap();
+        let reached = stage.service.take();
+        let context = || format!("{:?}: {answer:?} {reached:?}", spoofed(seed));
+        assert_eq!(reached.len(), usize::from(answer.status == 200), "{}", context());
+        assert!(matches!(answer.status, 200 | 400), "{}", context());
+        for received in &reached {
+            assert_eq!(read_as_the_gates(received), plain, "{}", context());
+            admitted += 1;
+        }
+    }
+    assert!(admitted >= 200, "most spellings are removed, and not refused: {admitted}");
+    let underscored = get("/items").header("KYA_Wallet", "spoofed").sign(&good(), CHAIN_ID);
+    assert_eq!(stage.outcome(&underscored).await, (200, 1), "the documented block removes it");
 
     for (name, value) in [
         ("X-Forwarded-Uri", "/public"),
@@ -129,13 +195,23 @@ async fn no_header_of_a_client_is_taken_for_anothers(stage: &Stage) {
         stage.refused(&other, 401, "").await;
     }
 
+    // Where the gate has nothing to say, a client has not, either.
+    let gate = Gate::start(&(configuration(stage.kind).await + "observe = true\n")).await.unwrap();
+    let (_proxy, url) = stage.kind.start(gate.url(), stage.service.url()).await.unwrap();
+    for name in NAMES {
+        let unsigned = get("/items").header(name, "spoofed").unsigned().send(&url).await.unwrap();
+        let received = stage.service.take();
+        assert_eq!((unsigned.status, read_as_the_gates(&received[0])), (200, vec![]), "{name}");
+    }
+
     // With a gate that signs.
     let (key, directory) = (new_key().await.unwrap(), tempfile::tempdir().unwrap());
     let file = directory.path().join("keys.json");
     key_file(&file, &key_set(&[&key])).unwrap();
     let gate = Gate::start(&(configuration(stage.kind).await + &signing(ISSUER, &file))).await.unwrap();
     let (_proxy, url) = stage.kind.start(gate.url(), stage.service.url()).await.unwrap();
-    let answer = spoofed.sign(&good(), CHAIN_ID).send(&url).await.unwrap();
+    let spoofed = get("/items").header("KYA-Verdict", "spoofed").sign(&good(), CHAIN_ID);
+    let answer = spoofed.send(&url).await.unwrap();
     assert_eq!(answer.status, 200, "{answer:?}\n{}", gate.log());
     let received = stage.service.take();
     let [token] = received[0].values("kya-verdict")[..] else { panic!("{received:?}") };
@@ -144,33 +220,65 @@ async fn no_header_of_a_client_is_taken_for_anothers(stage: &Stage) {
 }
 
 async fn targets_and_contents_arrive_as_they_were_signed(stage: &Stage) {
-    for target in [
-        "/items?policy=other&x=%2F",
-        "/a%2Fb/c%20d",
-        "//double//slash",
-        "/a/../b/./c",
-        "/a/%2e%2e/gate/other",
-        "/?",
-    ] {
-        assert_eq!(stage.outcome(&signed(target)).await, (200, 1), "{target}");
+    for target in ["/items?policy=other&x=%2F", "/c%20d/%C3%BC", "/?"] {
+        assert_eq!(stage.admitted(&signed(target)).await.path, target);
+        assert_eq!(stage.outcomes_over_http_2(|| signed(target)).await, [(200, 1); 2], "{target}");
         stage.refused(&signed(target).asking("GET", "/elsewhere"), 401, "").await;
     }
-    // Braces belong in no target. Caddy, which would expand them in a path of its own, encodes them for the
-    // gate: they are not what was signed.
-    let expected = if stage.kind == Kind::Caddy { (401, 0) } else { (200, 1) };
-    assert_eq!(stage.outcome(&signed("/i{http.request.method}")).await, expected);
+    for target in [
+        "/a%2Fb",
+        "//double//slash",
+        "/a/../b",
+        "/a/%2e%2e/gate/other",
+        "/a/..%2f..%2fpublic",
+        "/a;b",
+        "/%61",
+        "/i{http.request.method}",
+    ] {
+        stage.refused(&signed(target), 400, "ambiguous_target").await;
+    }
+    // Bytes that are no text are the fault of the client, and no alarm.
+    let raw = get("/m\u{fc}nchen").unsigned().send(&stage.front.url).await.unwrap();
+    assert!(matches!(raw.status, 400 | 401), "{raw:?}");
+    let log = stage.gate.as_ref().map(Gate::log).unwrap_or_default();
+    assert!(!log.contains("not decided"), "{log}");
+    if stage.kind.is_caddy() {
+        let stripped = stage.admitted(&signed(&format!("{PREFIX}/items?a=b"))).await;
+        assert_eq!(stripped.path, "/items?a=b");
+    }
+    for protocol in ["h2c", "websocket"] {
+        let upgrade =
+            get("/live").header("Connection", "Upgrade, HTTP2-Settings").header("Upgrade", protocol);
+        let upgrade = upgrade.header("HTTP2-Settings", "AAMAAABkAARAAAAAAAIAAAAA").sign(&good(), CHAIN_ID);
+        let answer = upgrade.send(&stage.front.url).await.unwrap();
+        let reached = stage.service.take();
+        let asks = |received: &Delivery| !received.values("upgrade").is_empty();
+        assert!(!reached.iter().any(asks), "{protocol}: {answer:?} {reached:?}");
+    }
     for chunked in [false, true] {
         let draft = Draft { chunked, ..Draft::post(ORIGIN, "/orders", r#"{"hello":"world"}"#) };
         let received = stage.admitted(&draft.clone().sign(&good(), CHAIN_ID)).await;
         assert_eq!((&received.method[..], &received.body[..]), ("POST", r#"{"hello":"world"}"#));
+        let signed = || draft.clone().sign(&good(), CHAIN_ID);
+        assert_eq!(stage.outcomes_over_http_2(signed).await, [(200, 1); 2]);
         // Content behind a signature over none.
         let empty = Draft { body: String::new(), ..draft.clone() }.sign(&good(), CHAIN_ID);
-        stage.refused(&empty.carrying(&draft.body, chunked), 401, "").await;
+        let hidden = empty.carrying(&draft.body, chunked);
+        stage.refused(&hidden, 401, "content_digest_required").await;
+        let outcomes = stage.outcomes_over_http_2(|| hidden.clone()).await;
+        assert_eq!(outcomes, [(401, 0); 2], "without a length: {chunked}");
         // Other content: Envoy alone shows it to the gate.
         let other = draft.sign(&good(), CHAIN_ID).carrying(r#"{"hello":"other"}"#, chunked);
         let expected = if stage.kind == Kind::Envoy { (401, 0) } else { (200, 1) };
         assert_eq!(stage.outcome(&other).await, expected, "chunked: {chunked}");
     }
+    // Longer than what a proxy takes for a subrequest; Envoy's filter says how much it passes on.
+    let long = Draft::post(ORIGIN, "/orders", &"x".repeat(20 << 20));
+    let is_passed_on = stage.kind == Kind::Envoy;
+    let admitted = stage.outcome(&long.clone().sign(&good(), CHAIN_ID)).await;
+    assert_eq!(admitted, if is_passed_on { (413, 0) } else { (200, 1) });
+    let denied = stage.outcome(&long.sign(&wallet("new"), CHAIN_ID)).await;
+    assert_eq!(denied, if is_passed_on { (413, 0) } else { (403, 0) });
 }
 
 async fn behind(kind: Kind) {
@@ -186,8 +294,35 @@ async fn behind_nginx() {
 }
 
 #[tokio::test]
+async fn nginx_asks_without_the_content_and_shows_none_of_its_own_places() {
+    let (gate, service) = (Service::start_as_gate().await.unwrap(), Service::start().await.unwrap());
+    let front = Kind::Nginx.start_front(gate.url(), service.url()).await.unwrap();
+    Draft::post(ORIGIN, "/orders", "7").unsigned().send(&front.url).await.unwrap();
+    assert!(service.take().is_empty(), "it is refused");
+    let asked = gate.take();
+    assert_eq!(asked.len(), 2, "for a decision, and for the refusal's body: {asked:?}");
+    for question in &asked {
+        let length = question.header("content-length");
+        assert!(question.body.is_empty() && length.is_empty(), "{question:?}");
+    }
+    for place in ["/_gate", "/_gate_refusal"] {
+        assert_eq!(get(place).unsigned().send(&front.url).await.unwrap().status, 404, "{place}");
+    }
+    let routes = get("/.well-known/erc8128").unsigned().send(&front.url).await.unwrap();
+    assert_eq!((routes.status, gate.take().len()), (200, 1), "the gate answers by itself: {routes:?}");
+}
+
+#[tokio::test]
 async fn behind_caddy() {
     behind(Kind::Caddy).await;
+}
+
+#[tokio::test]
+async fn behind_other_versions_of_caddy() {
+    // One that takes the gate's empty headers for missing ones, the last that passes on underscores, and the newest.
+    for version in ["caddy-2.10.2", "caddy-2.11.1", "caddy-2.11.7"] {
+        behind(Kind::PackagedCaddy(version)).await;
+    }
 }
 
 #[tokio::test]

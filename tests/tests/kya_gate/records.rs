@@ -93,7 +93,8 @@ async fn a_record_is_verified_by_viem_and_jose_alone_and_by_the_program_with_the
 
     // 600 changes of some 20,000 bytes.
     let (file, keys) = (recorded.path("admissions.jsonl"), recorded.path("jwks.json"));
-    let arguments = [file.to_str().unwrap(), keys.to_str().unwrap(), "600"];
+    let registry = format!("eip155:{CHAIN_ID}:{:#x}", chain().await.contracts.registry);
+    let arguments = [file.to_str().unwrap(), keys.to_str().unwrap(), "600", &registry];
     let shown = signers::node("verify-admissions.mjs", &arguments).await.unwrap();
     let agent = good().address().to_checksum(None);
     for (row, (method, path)) in
@@ -107,13 +108,15 @@ async fn a_record_is_verified_by_viem_and_jose_alone_and_by_the_program_with_the
     let number = Jws::parse(&verdict_of(&lines[0])).unwrap().claims.as_of.block_number;
     let block = chain().await.node.block(number).await.unwrap();
     let hash = block["hash"].as_str().unwrap();
-    let (right, said) = recorded.verify(&file, "jwks.json", &["--block-hash", hash]).await;
+    let registry = chain().await.contracts.registry.to_string();
+    let given = ["--block-hash", hash, "--registry", &registry];
+    let (right, said) = recorded.verify(&file, "jwks.json", &given).await;
     assert!(right && said.len() == 2, "{said:?}");
     for words in [
         "1: 20",
         "GET http://api.example/items?view=full, signed by",
         &format!("{agent} of chain {CHAIN_ID}, admitted under api by {ISSUER}: provision at block {number}"),
-        &format!("proved against the hash {hash} that you gave"),
+        &format!("at the registry {registry} that you gave, proved against the hash {hash} that you gave"),
     ] {
         assert!(said[0].contains(words), "{words}: {}", said[0]);
     }
@@ -125,8 +128,20 @@ async fn a_record_is_verified_by_viem_and_jose_alone_and_by_the_program_with_the
     let stranger = KeySet::parse(&key_set(&[&new_key().await.unwrap()])).unwrap();
     fs::write(recorded.path("stranger.json"), stranger.published()).unwrap();
     let other = format!("0x{}", "11".repeat(32));
+    let another = format!("0x{}", "11".repeat(20));
+    let consistent =
+        format!("at the registry {registry} by the record's word (--registry), consistent with evidence");
     for (file, keys, more, is_right, line, words) in [
         (&file, "jwks.json", vec!["--line", "2"], true, 0, "consistent with evidence"),
+        (&file, "jwks.json", vec!["--block-hash", hash], true, 0, &consistent),
+        (
+            &file,
+            "jwks.json",
+            vec!["--registry", &another],
+            false,
+            0,
+            "refused: the verdict is of the registry",
+        ),
         (&file, "jwks.json", vec!["--block-hash", &other], false, 0, "refused: the evidence is refused"),
         (&file, "stranger.json", vec![], false, 0, "which is not among the keys given"),
         (&mixed, "jwks.json", vec![], false, 0, "1: 20"),

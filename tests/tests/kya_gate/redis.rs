@@ -3,8 +3,9 @@
 //! 1. Of two hundred concurrent copies of one request over two gates exactly one is admitted.
 //! 2. Redis full, standing still or killed: 503, and never a replay. Redis back: the gates go on, and admit
 //!    nothing that was signed before.
-//! 3. `check` says whether Redis can hold nonces, and never its password.
-//! 4. With `rediss://` the server's certificate has to be by an authority that the machine trusts.
+//! 3. A Redis that has become a replica takes no nonce, and `/readyz` says so.
+//! 4. `check` says whether Redis can hold nonces, and never its password.
+//! 5. With `rediss://` the server's certificate has to be by an authority that the machine trusts.
 
 use e2e::gate::Gate;
 use e2e::http;
@@ -71,7 +72,7 @@ async fn two_gates_admit_one_of_two_hundred_copies_and_no_replay_whatever_happen
     assert_refused(&ask(gate, &signed("/")).await, 503, "nonce_store_unavailable");
     wait_until("not ready", WAIT, async || {
         let answer = http::client(WAIT).get(format!("{}/readyz", gate.url())).send().await.unwrap();
-        answer.status() == 503 && answer.text().await.unwrap().contains("Redis does not answer")
+        answer.status() == 503 && answer.text().await.unwrap().contains("Redis takes no writes")
     })
     .await;
     // It has lost every nonce: what was admitted before it was killed is not admitted again, nor by a gate
@@ -80,8 +81,26 @@ async fn two_gates_admit_one_of_two_hundred_copies_and_no_replay_whatever_happen
     admitted(gate).await;
     let another = Gate::start(&text).await.unwrap();
     for gate in [gate, &another] {
-        assert_refused(&ask(gate, &before).await, 401, "nonce_reused");
+        assert_refused(&ask(gate, &before).await, 401, "signed_before_start");
     }
+}
+
+#[tokio::test]
+async fn a_redis_that_has_become_a_replica_is_not_ready_until_it_takes_writes_again() {
+    let redis = Redis::start(&[]).await.unwrap();
+    let primary = Redis::start(&[]).await.unwrap();
+    let gate = Gate::start(&with_redis(&redis.url()).await).await.unwrap();
+    let before = admitted(&gate).await;
+    redis.follow(Some(&primary)).await.unwrap();
+    let ready = async || {
+        http::client(WAIT).get(format!("{}/readyz", gate.url())).send().await.unwrap().status() == 200
+    };
+    wait_until("not ready", WAIT, async || !ready().await).await;
+    assert_refused(&ask(&gate, &signed("/")).await, 503, "nonce_store_unavailable");
+    redis.follow(None).await.unwrap();
+    wait_until("ready again", WAIT, ready).await;
+    admitted(&gate).await;
+    assert_eq!(ask(&gate, &before).await.status, 401);
 }
 
 #[tokio::test]

@@ -19,7 +19,8 @@ pub(super) fn has_signed(parameters: &Parameters) -> bool {
 pub(super) fn requires(component: &str, request: &Request<'_>) -> bool {
     match component {
         "@authority" | "@method" | "@path" => true,
-        "@query" => request.query().is_some(),
+        // The clients take `/items?` for a target without a query.
+        "@query" => request.query().is_some_and(|query| !query.is_empty()),
         "content-digest" => request.has("content-digest") || !request.content.is_empty(),
         _ => false,
     }

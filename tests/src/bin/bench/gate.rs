@@ -1,5 +1,5 @@
-//! The gate: how many requests a second its verifier takes, beside the clients' own library, and what
-//! asking it adds to a request.
+//! The gate: how many requests a second its verifier takes, beside the clients' own library, what asking it
+//! adds to a request, and what a request costs in a service's own process.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use alloy::hex;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use e2e::anvil::CHAIN_ID;
 use e2e::gate::{Gate, ORIGIN};
@@ -34,7 +35,11 @@ const LOAD: Duration = Duration::from_secs(10);
 const CONNECTIONS: usize = 16;
 
 pub(crate) async fn section() -> Result<Vec<Table>> {
-    Ok(vec![step("verifiers", verifiers()).await?, step("latency", latency()).await?])
+    Ok(vec![
+        step("verifiers", verifiers()).await?,
+        step("latency", latency()).await?,
+        step("in process", in_process()).await?,
+    ])
 }
 
 /// What `cargo build --profile native -p kya-gate` has made.
@@ -105,6 +110,35 @@ async fn latency() -> Result<Table> {
     ] {
         let times = send(&gate, &texts)?;
         table.row([name, &millis(percentile(&times, 50)), &millis(percentile(&times, 99))]);
+    }
+    Ok(table)
+}
+
+/// The package's gate in process.
+async fn in_process() -> Result<Table> {
+    let chain = chain_of_one().await?;
+    let registry = chain.contracts.registry;
+    let settings = format!(
+        r#"
+        origin = "{ORIGIN}"
+        chain = {{ id = {CHAIN_ID}, rpc = ["{}"], max-head-age-seconds = 0 }}
+        kya = {{ registry = "{registry}", cache-seconds = 3600 }}
+        policy.api = {{ allow = ["provision"] }}
+        "#,
+        chain.node.url(),
+    );
+    let keys = json!({ "good": hex::encode_prefixed(wallet("good").to_bytes()) });
+    let setting = json!({ "origin": ORIGIN, "chainId": CHAIN_ID, "settings": settings, "keys": keys });
+    let mut node = Command::from(repo::command("node"));
+    node.arg(repo::root().join("tests/gate/bench.mjs")).env("SETTING", setting.to_string());
+    let micros = printed(&mut node).await?;
+    let mut table = Table::new(" | CPU µs a request");
+    for (name, value) in [
+        ("`LocalGate.ask`, admitted", &micros["asked"]),
+        ("`LocalGate.admit`, admitted, from a `Request`", &micros["fromRequest"]),
+        ("viem's `recoverMessageAddress` alone", &micros["signature"]),
+    ] {
+        table.row([name, &value.to_string()]);
     }
     Ok(table)
 }

@@ -1,0 +1,268 @@
+//! What is known about a request's account: whether it has code, what the code says about the signature, and
+//! the verdict on the wallet. As at the daemon, everything that is not cached is read at the same time: from
+//! the chain in one round trip, and the verdict from the read API where that is its source.
+//!
+//! Reads are not shared between requests: a Worker may not wait for what another request began.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+
+use alloy_primitives::Address;
+use futures_util::future::join;
+use host_kit::{RpcHost, RpcReply, drive};
+use js_sys::{Date, Function};
+use registry_core::{
+    chain::{Batch, Endpoints, Failure, Freshness, Limits, Run, Update},
+    eth::{redact::Redactor, rpc::endpoint::RpcEndpoint, timestamp::Timestamp},
+    gate::{AccountFacts, AccountQuery, AccountState, Attempt, Verdict},
+};
+use registry_fetch::{RpcPost, body::BodyReader, get, round_trip};
+use wasm_bindgen::prelude::*;
+use web_sys::{Headers, RequestRedirect};
+
+use crate::{
+    cache::{Cache, Cached},
+    decision::KnownAccount,
+    settings::{ChainSettings, KyaSettings},
+};
+
+/// How long the read API may take for a verdict, in milliseconds.
+const API_TIMEOUT_MS: u32 = 5_000;
+/// The longest answer of the read API: a scope may be long.
+const LONGEST_ANSWER: usize = 1 << 20;
+
+/// The header of the read API that says what an answer is about: `eip155:<chain>:<registry>`.
+const REGISTRY: &str = "kya-registry";
+/// How long the API's own caches may keep a verdict, in seconds.
+const API_TTL: u64 = 60;
+/// The reads of accounts that one request may cause, whatever the number of its signatures.
+const READS_OF_A_REQUEST: u32 = 2;
+
+/// Accounts and verdicts, read and cached.
+pub(crate) struct AccountReader {
+    chain: ChainSettings,
+    kya: KyaSettings,
+    cache: Cache,
+    /// What was learned of the RPC endpoints.
+    endpoints: RefCell<Endpoints>,
+    /// The reads that are left, and when that was so: a second fills them.
+    reads: Cell<(f64, Timestamp)>,
+    fetch: Function,
+    /// Hears why there was no answer.
+    report: Function,
+}
+
+/// What is left of a request's reads.
+pub(crate) struct Allowance(u32);
+
+impl Allowance {
+    /// That of a request of which nothing was read.
+    pub(crate) const fn of_a_request() -> Self {
+        Self(READS_OF_A_REQUEST)
+    }
+}
+
+/// What a read of an account asks, beside the verdict on its wallet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Question {
+    /// Whether it has code: all that a signature of its key needs.
+    Code,
+    /// Also what the code says about the signature.
+    Signature,
+}
+
+impl AccountReader {
+    pub(crate) fn new(chain: ChainSettings, kya: KyaSettings, fetch: Function, report: Function) -> Self {
+        let endpoints = RefCell::new(Endpoints::new(chain.endpoints.len(), Some(chain.id)));
+        let reads = Cell::new((chain.reads_per_second.into(), Timestamp::from_millis(0)));
+        Self { cache: Cache::new(kya.cached_ms), chain, kya, endpoints, reads, fetch, report }
+    }
+
+    /// What is known about the account of an attempt at `now`, read where it is not cached, as far as the
+    /// request's allowance and that of all requests go.
+    pub(crate) async fn of(
+        &self,
+        attempt: &Attempt,
+        allowance: &mut Allowance,
+        now: Timestamp,
+    ) -> KnownAccount {
+        let cached = self.cache.get(attempt.account.address, now);
+        // A key that did not sign needs no verdict.
+        if cached.has_code == Some(false) && (cached.verdict.is_some() || !attempt.is_of_key()) {
+            return KnownAccount { state: Some(AccountState::NoCode), verdict: cached.verdict };
+        }
+        let asks_code = attempt.is_of_key() && cached.has_code != Some(true);
+        let mut question = if asks_code { Question::Code } else { Question::Signature };
+        loop {
+            let Some(left) = allowance.0.checked_sub(1) else { return KnownAccount::default() };
+            allowance.0 = left;
+            let known = self.read(attempt, question, &cached, now).await;
+            match (known.state, question) {
+                // The key signed, and is not asked where there is code.
+                (Some(AccountState::Code { .. }), Question::Code) => question = Question::Signature,
+                _ => return known,
+            }
+        }
+    }
+
+    async fn read(
+        &self,
+        attempt: &Attempt,
+        question: Question,
+        cached: &Cached,
+        now: Timestamp,
+    ) -> KnownAccount {
+        let known = match &self.kya.api {
+            None => {
+                let wanted = cached.verdict.is_none().then_some(self.kya.registry);
+                let facts = self.account(attempt, question, wanted, now).await;
+                let read = facts.as_ref().and_then(|facts| facts.kya.as_ref()).map(Verdict::from);
+                KnownAccount {
+                    state: facts.map(|facts| facts.state),
+                    verdict: cached.verdict.clone().or(read.map(Rc::new)),
+                }
+            }
+            Some(api) => {
+                let state = async {
+                    match cached.has_code {
+                        Some(false) => Some(AccountState::NoCode),
+                        _ => self.account(attempt, question, None, now).await.map(|facts| facts.state),
+                    }
+                };
+                let verdict = async {
+                    match &cached.verdict {
+                        Some(verdict) => Some(Rc::clone(verdict)),
+                        None => self.verdict(api, attempt, now).await.map(Rc::new),
+                    }
+                };
+                let (state, verdict) = join(state, verdict).await;
+                KnownAccount { state, verdict }
+            }
+        };
+        self.cache.put(attempt.account.address, &known, cached, now);
+        known
+    }
+
+    async fn account(
+        &self,
+        attempt: &Attempt,
+        question: Question,
+        registry: Option<Address>,
+        now: Timestamp,
+    ) -> Option<AccountFacts> {
+        self.take_read(attempt, now)?;
+        let max_age_seconds = self.chain.max_head_age_seconds;
+        let freshness = (max_age_seconds > 0).then_some(Freshness { now, max_age_seconds });
+        let limits = Limits { freshness, ..Limits::default() };
+        let query = match question {
+            Question::Code => AccountQuery { account: attempt.account.address, signed: None, registry, now },
+            Question::Signature => AccountQuery::of(attempt, registry, now),
+        };
+        let run = Run::new(query, self.chain.multicall3, limits).over(self.endpoints.borrow().clone());
+        let answer = drive(run, &mut Host { reader: self, began: Date::now() }).await;
+        answer
+            .inspect_err(|error| {
+                let secrets = self.chain.endpoints.iter().flat_map(RpcEndpoint::secrets);
+                let error = Redactor::new(secrets).clean(&error.to_string()).to_string();
+                self.tell(&format!("the chain did not answer: {error}"));
+            })
+            .ok()
+    }
+
+    /// The verdict on a wallet; `None` where the API does not give one of this registry and of now.
+    async fn verdict(&self, api: &str, attempt: &Attempt, now: Timestamp) -> Option<Verdict> {
+        self.take_read(attempt, now)?;
+        let verdict = self.verdict_of(api, attempt.account.address, now).await;
+        verdict.inspect_err(|error| self.tell(&format!("the read API gave no verdict: {error}"))).ok()
+    }
+
+    async fn verdict_of(&self, api: &str, wallet: Address, now: Timestamp) -> Result<Verdict, String> {
+        let url = format!("{}/api/v1/kya/{wallet}", api.trim_end_matches('/'));
+        let answer = get(&self.fetch, &url, REGISTRY, API_TIMEOUT_MS, LONGEST_ANSWER).await;
+        let answer = answer.map_err(|failure| format!("{failure:?}"))?;
+        if answer.status != 200 {
+            return Err(format!("status {}", answer.status));
+        }
+        let registry = format!("eip155:{}:{:#x}", self.chain.id, self.kya.registry);
+        match answer.header {
+            Some(other) if other != registry => {
+                return Err(format!("an answer about {other}, not {registry}"));
+            }
+            Some(_) => {}
+            None => return Err("an answer without KYA-Registry: the API is an older one".to_owned()),
+        }
+        let verdict = Verdict::from_api(&answer.body, wallet).ok_or("an answer that is no verdict")?;
+        let read_at = verdict.as_of.block_timestamp.map_or(0, Timestamp::seconds);
+        let age = now.seconds().saturating_sub(read_at);
+        match self.chain.max_head_age_seconds {
+            1.. if age > self.chain.max_head_age_seconds.saturating_add(API_TTL) => {
+                Err(format!("a verdict of a block that is {age} seconds old"))
+            }
+            _ => Ok(verdict),
+        }
+    }
+
+    /// Takes one of the second's reads, if one is left. A signature that is not of the key that it names is left
+    /// half of them: such ones cost nothing to make.
+    fn take_read(&self, attempt: &Attempt, now: Timestamp) -> Option<()> {
+        let most = f64::from(self.chain.reads_per_second);
+        let (left, since) = self.reads.get();
+        let passed = now.as_millis().saturating_sub(since.as_millis()) as f64 / 1_000.0;
+        let left = (left + passed * most).min(most);
+        let reserve = if attempt.is_of_key() { 0.0 } else { (most / 2.0).floor() };
+        let is_left = left >= 1.0 + reserve;
+        self.reads.set((if is_left { left - 1.0 } else { left }, now));
+        if !is_left {
+            self.tell("no read is left of chain.reads-per-second");
+        }
+        is_left.then_some(())
+    }
+
+    fn tell(&self, message: &str) {
+        // What it throws is its own affair.
+        let _ = self.report.call1(&JsValue::UNDEFINED, &message.into());
+    }
+}
+
+/// The service's process, for the time of one query.
+struct Host<'a> {
+    reader: &'a AccountReader,
+    began: f64,
+}
+
+impl RpcHost for Host<'_> {
+    fn elapsed_ms(&self) -> u32 {
+        (Date::now() - self.began) as u32
+    }
+
+    async fn round_trip(&mut self, batch: &Batch, _may_hedge: bool) -> Result<RpcReply, Failure> {
+        let AccountReader { chain, fetch, .. } = self.reader;
+        let endpoint = chain.endpoints.get(batch.endpoint).ok_or(Failure::Unreachable)?;
+        let headers = headers(endpoint).map_err(|_| Failure::Unreachable)?;
+        let post = RpcPost {
+            fetch,
+            url: &endpoint.url,
+            headers: &headers,
+            // The one of both that Workers know.
+            redirect: RequestRedirect::Manual,
+            reader: BodyReader::Default,
+        };
+        let (status, body) = round_trip(batch, async |signal| post.send(batch, signal).await).await?;
+        Ok(RpcReply { endpoint: batch.endpoint, status, body })
+    }
+
+    fn merge(&mut self, update: impl FnOnce() -> Update) {
+        self.reader.endpoints.borrow_mut().merge(&update());
+    }
+}
+
+fn headers(endpoint: &RpcEndpoint) -> Result<Headers, JsValue> {
+    let headers = Headers::new()?;
+    headers.set("Content-Type", "application/json")?;
+    if let Some(authorization) = &endpoint.authorization {
+        headers.set("Authorization", authorization)?;
+    }
+    Ok(headers)
+}

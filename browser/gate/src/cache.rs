@@ -1,0 +1,71 @@
+//! Verdicts, and which accounts have code: the least recently used are forgotten first.
+
+use std::{cell::RefCell, num::NonZeroUsize, rc::Rc};
+
+use alloy_primitives::Address;
+use lru::LruCache;
+use registry_core::{
+    eth::timestamp::Timestamp,
+    gate::{AccountState, Verdict},
+};
+
+use crate::decision::KnownAccount;
+
+/// The wallets known at once. An entry takes less than a kilobyte, and a Worker has 128 MB.
+const WALLETS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999);
+
+/// What is known of accounts.
+pub(crate) struct Cache {
+    cached_ms: u64,
+    wallets: RefCell<LruCache<Address, Entry>>,
+}
+
+#[derive(Default)]
+struct Entry {
+    /// With the time of the read that gave it.
+    verdict: Option<(Rc<Verdict>, Timestamp)>,
+    /// Whether there is code, and since when that is known.
+    code: Option<(bool, Timestamp)>,
+}
+
+/// What is cached of a wallet and holds now.
+#[derive(Default)]
+pub(crate) struct Cached {
+    pub(crate) verdict: Option<Rc<Verdict>>,
+    pub(crate) has_code: Option<bool>,
+}
+
+impl Cache {
+    pub(crate) fn new(cached_ms: u64) -> Self {
+        Self { cached_ms, wallets: RefCell::new(LruCache::new(WALLETS)) }
+    }
+
+    pub(crate) fn get(&self, wallet: Address, now: Timestamp) -> Cached {
+        let mut wallets = self.wallets.borrow_mut();
+        let Some(entry) = wallets.get(&wallet) else { return Cached::default() };
+        // A clock that was set back makes no entry younger than it is.
+        let holds = |since: Timestamp| {
+            now.as_millis().checked_sub(since.as_millis()).is_some_and(|age| age < self.cached_ms)
+        };
+        let verdict =
+            entry.verdict.as_ref().filter(|(verdict, since)| holds(*since) && verdict.holds_at(now));
+        Cached {
+            verdict: verdict.map(|(verdict, _)| Rc::clone(verdict)),
+            has_code: entry.code.filter(|(_, since)| holds(*since)).map(|(has_code, _)| has_code),
+        }
+    }
+
+    /// Keeps what a read found that began at `now`, beside what `cached` had.
+    pub(crate) fn put(&self, wallet: Address, known: &KnownAccount, cached: &Cached, now: Timestamp) {
+        let mut wallets = self.wallets.borrow_mut();
+        let entry = wallets.get_or_insert_mut(wallet, Entry::default);
+        // A verdict that came from here keeps its age.
+        if let Some(verdict) = known.verdict.as_ref().filter(|_| cached.verdict.is_none()) {
+            entry.verdict = Some((Rc::clone(verdict), now));
+        }
+        let has_code = known.state.map(|state| matches!(state, AccountState::Code { .. }));
+        if let Some(has_code) = has_code.filter(|_| has_code != cached.has_code) {
+            entry.code = Some((has_code, now));
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The gate in a service's own process, for services in JavaScript: `npm/gate.js` is built on it and brings
+//! requests, the store of nonces, and `fetch`.
+//!
+//! `registry-core` decides; [`decision`] is its order of steps, and here is what the steps ask for.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `settings` | the daemon's configuration file |
+//! | `decision` | the decision on one request, without I/O |
+//! | `accounts`, `cache` | accounts and verdicts, read and cached |
+
+mod accounts;
+mod cache;
+mod decision;
+mod settings;
+
+use std::collections::BTreeMap;
+
+use alloy_primitives::{hex, keccak256};
+use js_sys::{Array, Date, Function, Promise};
+use registry_core::{
+    eth::timestamp::Timestamp,
+    gate::{Attempt, Content, GateAnswer, Outcome, Request, RoutePolicy, SKEW},
+};
+use wasm_bindgen::prelude::*;
+use wasm_bindgen_futures::JsFuture;
+
+use accounts::{AccountReader, Allowance};
+use decision::{Spending, Step};
+use settings::{GateSettings, NonceSettings};
+
+#[wasm_bindgen]
+extern "C" {
+    /// Where nonces are remembered: `nonces.js` says what a store has to keep.
+    pub type NonceStore;
+
+    #[wasm_bindgen(method, catch)]
+    fn spend(this: &NonceStore, key: &str, created: f64, keep_millis: f64) -> Result<JsValue, JsValue>;
+}
+
+/// A gate: its settings, and what is known of accounts.
+#[wasm_bindgen]
+pub struct Engine {
+    policies: BTreeMap<String, RoutePolicy>,
+    accounts: AccountReader,
+    capacity: Option<usize>,
+    prefix: Option<String>,
+    discovery: String,
+}
+
+/// A request as its adapter received it.
+#[wasm_bindgen]
+pub struct Received {
+    method: String,
+    target: String,
+    /// Names in lower case and values, in the order received.
+    fields: Vec<(String, String)>,
+}
+
+#[wasm_bindgen]
+impl Received {
+    /// A request of these field lines: name, value, name, value, and so on.
+    #[wasm_bindgen(constructor)]
+    pub fn new(method: String, target: String, lines: Vec<String>) -> Self {
+        let mut lines = lines.into_iter();
+        let mut fields = Vec::new();
+        while let (Some(name), Some(value)) = (lines.next(), lines.next()) {
+            fields.push((name.to_ascii_lowercase(), value));
+        }
+        Self { method, target, fields }
+    }
+}
+
+impl Received {
+    /// What `read` makes of the request at a policy's origin.
+    fn with<T>(&self, policy: &RoutePolicy, content: Content<'_>, read: impl FnOnce(&Request<'_>) -> T) -> T {
+        let fields: Vec<(&str, &[u8])> =
+            self.fields.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        read(&Request {
+            method: &self.method,
+            origin: &policy.origin,
+            target: &self.target,
+            fields: &fields,
+            content,
+        })
+    }
+}
+
+#[wasm_bindgen]
+impl Engine {
+    /// A gate with the settings of this file. `rpc` has endpoints in place of the file's, separated by commas;
+    /// `report` is called with why a read failed.
+    ///
+    /// @throws Error with the setting that cannot be kept
+    #[wasm_bindgen(constructor)]
+    pub fn new(file: &str, rpc: Option<String>, fetch: Function, report: Function) -> Result<Self, JsError> {
+        let settings = GateSettings::parse(file, rpc.as_deref()).map_err(|error| JsError::new(&error))?;
+        let discovery = settings.discovery_document();
+        let GateSettings { chain, kya, policies, nonces } = settings;
+        let accounts = AccountReader::new(chain, kya, fetch, report);
+        let (capacity, prefix) = match nonces {
+            NonceSettings::Memory(capacity) => (capacity, None),
+            NonceSettings::Redis(prefix) => (None, Some(prefix)),
+        };
+        Ok(Self { policies, accounts, capacity, prefix, discovery })
+    }
+
+    /// Whether there is such a policy.
+    pub fn has(&self, policy: &str) -> bool {
+        self.policies.contains_key(policy)
+    }
+
+    /// Whether a policy admits every request, and says what it would have done.
+    pub fn observes(&self, policy: &str) -> bool {
+        self.policies.get(policy).is_some_and(|policy| policy.observe)
+    }
+
+    /// How many nonces the file has remembered in memory at most.
+    #[wasm_bindgen(getter)]
+    pub fn capacity(&self) -> Option<usize> {
+        self.capacity
+    }
+
+    /// The prefix of nonces in Redis; `undefined` where the file has no such table.
+    #[wasm_bindgen(getter)]
+    pub fn prefix(&self) -> Option<String> {
+        self.prefix.clone()
+    }
+
+    /// The document for `/.well-known/erc8128`.
+    #[wasm_bindgen(getter)]
+    pub fn discovery(&self) -> String {
+        self.discovery.clone()
+    }
+
+    /// Whether some content would leave a signature to its account. Where none does, the content need not be
+    /// read: no content makes a difference.
+    #[wasm_bindgen(js_name = mayPass)]
+    pub fn may_pass(&self, policy: &str, received: &Received) -> bool {
+        let Some(policy) = self.policies.get(policy) else { return false };
+        let unread = Content::Withheld { is_empty: true };
+        received.with(policy, unread, |request| {
+            matches!(decision::begin(request, policy, now()), Step::Account(_))
+        })
+    }
+
+    /// What became of a request: its code, and the answer's status, body, and headers, name after value.
+    /// `content` is all of it; `undefined` for content that is not read.
+    ///
+    /// @throws Error where there is no such policy
+    #[wasm_bindgen(unchecked_return_type = "[string, number, string, ...string[]]")]
+    pub async fn decide(
+        &self,
+        policy: &str,
+        received: &Received,
+        content: Option<Vec<u8>>,
+        nonces: &NonceStore,
+    ) -> Result<Array, JsError> {
+        let unknown = || JsError::new(&format!("policy.{policy}: is not configured"));
+        let policy = self.policies.get(policy).ok_or_else(unknown)?;
+        let content = content.as_deref().map_or(Content::Withheld { is_empty: false }, Content::Whole);
+        let now = now();
+        let mut step = received.with(policy, content, |request| decision::begin(request, policy, now));
+        let mut allowance = Allowance::of_a_request();
+        let outcome = loop {
+            step = match step {
+                Step::Account(account) => {
+                    let known = self.accounts.of(account.attempt(), &mut allowance, now).await;
+                    account.answer(known)
+                }
+                Step::Nonce(nonce) => {
+                    let spending = spend(nonces, nonce.attempt(), now).await;
+                    nonce.answer(spending)
+                }
+                Step::Done(outcome) => break outcome,
+            };
+        };
+        let answer = match policy.observe {
+            true => outcome.observed(),
+            false => received
+                .with(policy, content, |request| outcome.answer(request, &policy.rules, &policy.links)),
+        };
+        Ok(array(&outcome, answer))
+    }
+}
+
+/// Spends the nonce of an attempt, under the key and for the time that a daemon would.
+async fn spend(nonces: &NonceStore, attempt: &Attempt, now: Timestamp) -> Spending {
+    let (chain, address) = (attempt.account.chain.to_be_bytes(), attempt.account.address);
+    let key = keccak256([chain.as_slice(), address.as_slice(), attempt.nonce.as_bytes()].concat());
+    // Instances with clocks that differ by less than the skew agree on its end.
+    let seconds = attempt.valid_until.saturating_sub(now.seconds()).saturating_add(1 + SKEW);
+    let spent = nonces.spend(&hex::encode(key), attempt.created as f64, (seconds * 1_000) as f64);
+    let spent = match spent {
+        Ok(answer) => JsFuture::from(Promise::resolve(&answer)).await,
+        thrown => thrown,
+    };
+    match spent.ok().and_then(|answer| answer.as_string()).as_deref() {
+        Some("spent") => Spending::Spent,
+        Some("reused") => Spending::Reused,
+        Some("unknown") => Spending::SignedBeforeStart,
+        Some("full") => Spending::Full,
+        _ => Spending::Unavailable,
+    }
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_millis(Date::now() as u64)
+}
+
+fn array(outcome: &Outcome, answer: GateAnswer) -> Array {
+    let head = [JsValue::from(outcome.code()), answer.status.into(), answer.body.into()];
+    let headers = answer.headers.into_iter().flat_map(|(name, value)| [name.into(), value.into()]);
+    head.into_iter().chain(headers).collect()
+}

@@ -1,0 +1,96 @@
+// A gate in front of a service, by the rules of its framework.
+
+import { OUTPUT, isOutput, whole } from "./gate-messages.js";
+
+export function forFetch(gate) {
+  return async (request) => {
+    const result = await gate.admit(request);
+    return result.admitted ? result : result.response;
+  };
+}
+
+export function forHono(gate) {
+  return async (context, next) => {
+    const result = await gate.admit(context.req.raw);
+    if (!result.admitted) return result.response;
+    context.req.raw = result.request;
+    context.set("agent", result.agent);
+    await next();
+  };
+}
+
+export function forExpress(gate) {
+  return async (request, response, next) => {
+    try {
+      const result = await admitNode(gate, request, request);
+      if (result.admitted) return next();
+      response.status(result.response.status).set(Object.fromEntries(result.response.headers));
+      response.end(Buffer.from(await result.response.arrayBuffer()));
+    } catch (error) {
+      next(error);
+    }
+  };
+}
+
+export function forFastify(gate) {
+  return async (request, reply) => {
+    const result = await admitNode(gate, request, request.raw);
+    if (result.admitted) return;
+    reply.code(result.response.status).headers(Object.fromEntries(result.response.headers));
+    return reply.send(Buffer.from(await result.response.arrayBuffer()));
+  };
+}
+
+/**
+ * The decision on a framework's request over Node's `raw`. What is admitted gets `agent`, and the gate's headers in place
+ * of the client's; content that no parser has read is read, and is its `body`.
+ */
+async function admitNode(gate, request, raw) {
+  const lines = [];
+  for (let at = 0; at < raw.rawHeaders.length; at += 2) {
+    const name = raw.rawHeaders[at];
+    // HTTP/2 has what is no header among them.
+    if (!name.startsWith(":")) lines.push([name, raw.rawHeaders[at + 1]]);
+  }
+  const read = async () => {
+    if (Buffer.isBuffer(request.body)) return request.body;
+    if (raw.readableDidRead) throw new TypeError("the gate needs the content as it came, as a Buffer");
+    const content = await whole(raw.iterator({ destroyOnReturn: false }), gate.longestContent);
+    if (content !== null) request.body = Buffer.from(content.buffer, content.byteOffset, content.length);
+    return content;
+  };
+  const result = await gate.decide(raw.method, request.originalUrl, lines, hasContent(raw), read);
+  if (result.admitted) {
+    replaceIn(raw, result.headers);
+    request.agent = result.agent;
+  }
+  return result;
+}
+
+/** Whether a request of Node has content, which only HTTP/1.1 says beforehand. */
+function hasContent({ headers, httpVersionMajor, readableEnded }) {
+  if ("transfer-encoding" in headers) return true;
+  if ("content-length" in headers) return Number(headers["content-length"]) > 0;
+  return httpVersionMajor > 1 && !readableEnded;
+}
+
+/** Puts the gate's headers in place of a client's, wherever Node has these. */
+function replaceIn(raw, said) {
+  const lines = [];
+  for (let at = 0; at < raw.rawHeaders.length; at += 2) {
+    if (!isOutput(raw.rawHeaders[at])) lines.push(raw.rawHeaders[at], raw.rawHeaders[at + 1]);
+  }
+  const values = OUTPUT.map(([name]) => [name, said[name]]).filter(([, value]) => value);
+  raw.rawHeaders.splice(0, raw.rawHeaders.length, ...lines, ...values.flat());
+  const { headers, headersDistinct, trailers, trailersDistinct, rawTrailers = [] } = raw;
+  for (const fields of [headers, headersDistinct, trailers, trailersDistinct]) {
+    for (const name of Object.keys(fields ?? {})) if (isOutput(name)) delete fields[name];
+  }
+  for (let at = rawTrailers.length - 2; at >= 0; at -= 2) {
+    if (isOutput(rawTrailers[at])) rawTrailers.splice(at, 2);
+  }
+  for (const [name, value] of values) {
+    headers[name] = value;
+    if (headersDistinct) headersDistinct[name] = [value];
+  }
+}

@@ -1,0 +1,255 @@
+//! The policies of a gate's configuration file: what the daemon reads, and a gate in a service's own process.
+//!
+//! A host deserializes the tables from its file, and has them validated together by [`policies`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use alloy_primitives::Address;
+use serde::Deserialize;
+
+use super::{
+    answer::Links,
+    candidate::{BASELINE_VALIDITY, Posture, SignatureRules, WithoutNonce},
+    dialect::Dialect,
+    policy::{AgentPolicy, Wallets},
+    request::Origin,
+    request_fault::RequestRules,
+};
+use crate::registry::kya::Decision;
+
+/// The longest validity that a policy may allow: nonces are remembered for as long.
+const LONGEST_VALIDITY: u64 = 3_600;
+
+/// What a route asks of a request.
+#[derive(Debug, Clone)]
+pub struct RoutePolicy {
+    /// Its name.
+    pub name: String,
+    /// The scheme and authority that clients use.
+    pub origin: Origin,
+    /// The request, whatever its signature.
+    pub requests: RequestRules,
+    /// The signature.
+    pub rules: SignatureRules,
+    /// The agent.
+    pub agents: AgentPolicy,
+    /// Admits every request, and records what it would have done.
+    pub observe: bool,
+    /// Where agents that are not served go on.
+    pub links: Links,
+    /// The routes it is for, as `/.well-known/erc8128` names them.
+    pub routes: Vec<String>,
+}
+
+/// A table `[policy.<name>]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PolicyTable {
+    origin: Option<String>,
+    allow: Vec<Decision>,
+    #[serde(default)]
+    routes: Vec<String>,
+    #[serde(default)]
+    observe: bool,
+    #[serde(default)]
+    allow_ambiguous_targets: bool,
+    #[serde(default)]
+    websocket_paths: Vec<String>,
+    #[serde(default)]
+    components: Vec<String>,
+    #[serde(default = "default_validity")]
+    longest_validity: u64,
+    #[serde(default)]
+    accounts: Accounts,
+    #[serde(default)]
+    replayable: Replayable,
+    #[serde(default)]
+    wallets: Vec<Address>,
+    #[serde(default)]
+    liable: WalletsTable,
+    #[serde(default)]
+    creators: WalletsTable,
+    #[serde(default)]
+    remaining_seconds: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Accounts {
+    #[default]
+    Universal,
+    EoaOnly,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Replayable {
+    #[default]
+    Unsupported,
+    Elsewhere,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WalletsTable {
+    #[serde(default)]
+    allow: Vec<Address>,
+    #[serde(default)]
+    deny: Vec<Address>,
+}
+
+const fn default_validity() -> u64 {
+    BASELINE_VALIDITY
+}
+
+/// What all policies of a file share.
+#[derive(Clone, Copy, Debug)]
+pub struct Shared<'a> {
+    /// The origin of policies that name none.
+    pub origin: &'a Origin,
+    /// The dialects.
+    pub dialects: &'a [Dialect],
+    /// The chain of the accounts.
+    pub chain: u64,
+    /// Where agents that are not served go on.
+    pub links: &'a Links,
+}
+
+/// A setting that breaks its rule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{setting}: {rule}")]
+pub struct SettingError {
+    /// Where it is in the file.
+    pub setting: String,
+    /// Its rule, in words for people.
+    pub rule: String,
+}
+
+impl SettingError {
+    /// An error in this setting.
+    pub fn new(setting: impl Into<String>, rule: impl Into<String>) -> Self {
+        Self { setting: setting.into(), rule: rule.into() }
+    }
+}
+
+/// The policies of a file by name.
+///
+/// # Errors
+///
+/// The setting that breaks its rule.
+pub fn policies(
+    tables: BTreeMap<String, PolicyTable>,
+    shared: &Shared<'_>,
+) -> Result<BTreeMap<String, RoutePolicy>, SettingError> {
+    ensure(!shared.dialects.is_empty(), "dialects", "must name tagged, untagged or both")?;
+    ensure(!tables.is_empty(), "policy", "at least one is needed, such as [policy.api]")?;
+    let mut routes = BTreeSet::new();
+    let mut policies = BTreeMap::new();
+    for (name, table) in tables {
+        let place = format!("policy.{name}");
+        ensure(is_name(&name), &place, "a name has only a-z, 0-9, - and _")?;
+        let policy = table.validated(&name, shared).map_err(|SettingError { setting, rule }| {
+            SettingError { setting: format!("{place}: {setting}"), rule }
+        })?;
+        for route in &policy.routes {
+            ensure(routes.insert(route.clone()), "routes", format!("{route} is named twice"))?;
+        }
+        policies.insert(name, policy);
+    }
+    Ok(policies)
+}
+
+fn ensure(holds: bool, setting: &str, rule: impl Into<String>) -> Result<(), SettingError> {
+    if holds { Ok(()) } else { Err(SettingError::new(setting, rule)) }
+}
+
+/// Whether a policy's name needs no encoding in a path.
+fn is_name(name: &str) -> bool {
+    let is_plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
+    !name.is_empty() && name.bytes().all(is_plain)
+}
+
+impl PolicyTable {
+    fn validated(self, name: &str, shared: &Shared<'_>) -> Result<RoutePolicy, SettingError> {
+        let origin = match &self.origin {
+            Some(text) => Origin::parse(text)
+                .ok_or_else(|| SettingError::new("origin", "must be a scheme and a host"))?,
+            None => shared.origin.clone(),
+        };
+        ensure(!self.allow.is_empty(), "allow", "must name the decisions that are served")?;
+        ensure(
+            (BASELINE_VALIDITY..=LONGEST_VALIDITY).contains(&self.longest_validity),
+            "longest-validity",
+            format!("must be from {BASELINE_VALIDITY} to {LONGEST_VALIDITY} seconds"),
+        )?;
+        for component in &self.components {
+            let is_plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+            ensure(
+                !component.is_empty() && component.bytes().all(is_plain),
+                "components",
+                format!("{component:?} must be the name of a header in lower case"),
+            )?;
+        }
+        ensure(
+            self.routes.is_empty() || self.origin.is_none(),
+            "routes",
+            "are listed for the gate's own origin, and this policy has another",
+        )?;
+        for route in &self.routes {
+            ensure(
+                is_route(route),
+                "routes",
+                format!("{route:?} must be a path, a path and /*, or default"),
+            )?;
+        }
+        for path in &self.websocket_paths {
+            let is_path = path != "default" && is_route(path);
+            ensure(is_path, "websocket-paths", format!("{path:?} must be a path, or a path and /*"))?;
+        }
+        Ok(RoutePolicy {
+            name: name.to_owned(),
+            origin,
+            requests: RequestRules {
+                allow_ambiguous_targets: self.allow_ambiguous_targets,
+                websocket_paths: self.websocket_paths,
+            },
+            rules: SignatureRules {
+                chain: shared.chain,
+                dialects: shared.dialects.to_vec(),
+                components: self.components,
+                longest_validity: self.longest_validity,
+                posture: match self.accounts {
+                    Accounts::Universal => Posture::Universal,
+                    Accounts::EoaOnly => Posture::EoaOnly,
+                },
+                without_nonce: match self.replayable {
+                    Replayable::Unsupported => WithoutNonce::Unknown,
+                    Replayable::Elsewhere => WithoutNonce::ElsewhereOnly,
+                },
+                principals: self.wallets,
+            },
+            agents: AgentPolicy {
+                allow: self.allow,
+                liable: self.liable.into(),
+                creators: self.creators.into(),
+                remaining_seconds: self.remaining_seconds,
+            },
+            observe: self.observe,
+            links: shared.links.clone(),
+            routes: self.routes,
+        })
+    }
+}
+
+/// Whether a text is a key of `route_policies` (ERC-8128, section 7).
+fn is_route(text: &str) -> bool {
+    let path = text.strip_suffix("/*").unwrap_or(text);
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"*?#".contains(&byte);
+    text == "default" || (text.starts_with('/') && path.bytes().all(is_plain))
+}
+
+impl From<WalletsTable> for Wallets {
+    fn from(table: WalletsTable) -> Self {
+        Self { allow: table.allow, deny: table.deny }
+    }
+}

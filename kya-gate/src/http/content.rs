@@ -1,0 +1,153 @@
+//! The contents that a proxy passes on: each bounded in length and time, all together in memory.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt as _;
+use hyper::body::Body;
+use registry_core::gate::{Outcome, RequestFault, Unavailable};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
+
+use super::RECEIVE_TIMEOUT;
+
+/// The longest content that is read.
+const LONGEST: usize = 8 << 20;
+/// The bytes of all contents that are held at once.
+const MEMORY: usize = 32 << 20;
+
+/// Reads contents.
+#[derive(Debug)]
+pub struct ContentReader {
+    memory: Arc<Semaphore>,
+    limit: Duration,
+}
+
+impl Default for ContentReader {
+    fn default() -> Self {
+        Self { memory: Arc::new(Semaphore::new(MEMORY)), limit: RECEIVE_TIMEOUT }
+    }
+}
+
+/// A content, which takes its memory until it is dropped.
+#[derive(Debug, Default)]
+pub(super) struct PassedContent {
+    pub(super) bytes: Bytes,
+    _memory: Option<OwnedSemaphorePermit>,
+}
+
+impl ContentReader {
+    /// The whole content.
+    ///
+    /// # Errors
+    /// Why it was not read.
+    pub(super) async fn read<B>(&self, mut body: B) -> Result<PassedContent, Unread>
+    where
+        B: Body<Data = Bytes> + Unpin,
+    {
+        let (mut content, mut refusal) = (Gathered::default(), None);
+        let whole = async {
+            while let Some(frame) = body.frame().await {
+                let frame = frame.map_err(|_| Unread::Incomplete)?;
+                // Trailers are no content. What is refused is read to its end, and not held: a proxy that is
+                // still sending might not see the answer.
+                if let Ok(data) = frame.into_data()
+                    && refusal.is_none()
+                    && let Err(refused) = content.add(&data, &self.memory)
+                {
+                    (content, refusal) = (Gathered::default(), Some(refused));
+                }
+            }
+            Ok(())
+        };
+        let whole = timeout(self.limit, whole).await;
+        let whole = whole.unwrap_or(Err(Unread::Incomplete));
+        refusal.map_or(whole, Err)?;
+        Ok(PassedContent { bytes: content.bytes.freeze(), _memory: content.memory })
+    }
+}
+
+/// Why a content was not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unread {
+    /// It is longer than is read.
+    TooLong,
+    /// It broke off, or did not end in time.
+    Incomplete,
+    /// The contents of other requests take all the memory.
+    MemoryFull,
+}
+
+impl From<Unread> for Outcome {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::TooLong => Self::Faulty(RequestFault::ContentTooLong),
+            Unread::Incomplete => Self::Faulty(RequestFault::ContentIncomplete),
+            Unread::MemoryFull => Self::Unavailable(Unavailable::ContentMemoryFull),
+        }
+    }
+}
+
+/// A content, as far as it was received.
+#[derive(Debug, Default)]
+struct Gathered {
+    bytes: BytesMut,
+    memory: Option<OwnedSemaphorePermit>,
+}
+
+impl Gathered {
+    fn add(&mut self, data: &[u8], memory: &Arc<Semaphore>) -> Result<(), Unread> {
+        if self.bytes.len() + data.len() > LONGEST {
+            return Err(Unread::TooLong);
+        }
+        let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        let taken = Arc::clone(memory).try_acquire_many_owned(length);
+        let taken = taken.map_err(|_| Unread::MemoryFull)?;
+        match &mut self.memory {
+            Some(memory) => memory.merge(taken),
+            None => self.memory = Some(taken),
+        }
+        self.bytes.extend_from_slice(data);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::{StreamExt as _, stream};
+    use http_body_util::{Full, StreamBody};
+    use hyper::body::Frame;
+    use std::io;
+
+    /// Pieces of so many bytes, and then nothing more, without an end.
+    fn unfinished(pieces: usize, bytes: usize) -> impl Body<Data = Bytes, Error = io::Error> + Unpin {
+        let piece = Bytes::from(vec![7; bytes]);
+        let pieces = stream::iter((0..pieces).map(move |_| Ok(Frame::data(piece.clone()))));
+        StreamBody::new(pieces.chain(stream::pending()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_content_has_a_length_a_time_and_a_share_of_the_memory_of_all() {
+        let contents = ContentReader::default();
+        let whole = contents.read(Full::new(Bytes::from("content"))).await.unwrap();
+        assert_eq!((&whole.bytes[..], contents.memory.available_permits()), (&b"content"[..], MEMORY - 7));
+        drop(whole);
+
+        let too_long = contents.read(unfinished(9, 1 << 20)).await.unwrap_err();
+        assert_eq!(too_long, Unread::TooLong);
+        let late = contents.read(unfinished(1, 1)).await.unwrap_err();
+        assert_eq!(late, Unread::Incomplete);
+        assert_eq!(contents.memory.available_permits(), MEMORY, "what is refused holds nothing");
+
+        // Forty without an end, of all but a byte of 8 MiB: four of them take all the memory.
+        let unfinished = (0..40).map(|_| contents.read(unfinished(8, (1 << 20) - 1)));
+        let outcomes = futures_util::future::join_all(unfinished).await;
+        let refused = Unread::MemoryFull;
+        let refused =
+            outcomes.iter().filter(|outcome| outcome.as_ref().is_err_and(|error| *error == refused));
+        assert_eq!((refused.count(), contents.memory.available_permits()), (36, MEMORY));
+    }
+}

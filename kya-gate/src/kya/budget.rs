@@ -1,0 +1,117 @@
+//! How much strangers can have read: a bound on reads in flight and per second, for all requests together, and
+//! on the reads of one request.
+
+use std::sync::{Mutex, PoisonError};
+
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::Instant,
+};
+
+use crate::{metrics::Metrics, settings::ReadLimits};
+
+/// The reads of accounts that one request may cause, whatever the number of its signatures.
+const READS_OF_A_REQUEST: u32 = 2;
+
+/// What is left of a request's reads.
+#[derive(Debug)]
+pub struct Allowance(u32);
+
+impl Allowance {
+    /// That of a request of which nothing was read.
+    pub const fn of_a_request() -> Self {
+        Self(READS_OF_A_REQUEST)
+    }
+
+    /// Takes a read, if one is left.
+    pub(super) const fn take(&mut self) -> bool {
+        let left = self.0.checked_sub(1);
+        if let Some(left) = left {
+            self.0 = left;
+        }
+        left.is_some()
+    }
+}
+
+/// The reads that are left to all requests.
+#[derive(Debug)]
+pub(super) struct ReadBudget {
+    limits: ReadLimits,
+    in_flight: Semaphore,
+    bucket: Mutex<Bucket>,
+    metrics: Metrics,
+}
+
+/// A token bucket, which a second fills.
+#[derive(Debug)]
+struct Bucket {
+    tokens: f64,
+    since: Instant,
+}
+
+impl ReadBudget {
+    pub(super) fn new(limits: ReadLimits, metrics: Metrics) -> Self {
+        let bucket = Bucket { tokens: f64::from(limits.per_second), since: Instant::now() };
+        let in_flight = Semaphore::new(limits.in_flight as usize);
+        Self { limits, in_flight, bucket: Mutex::new(bucket), metrics }
+    }
+
+    /// Takes a read, which ends with the permit; `None` where none is left. A signature that is not of the key
+    /// that it names is left half of them: such ones cost nothing to make.
+    pub(super) fn take(&self, is_of_key: bool) -> Option<SemaphorePermit<'_>> {
+        let refused = |limit| self.metrics.reads_refused.with_label_values(&[limit]).inc();
+        let reserve = |limit: u32| if is_of_key { 0 } else { limit / 2 };
+        let is_free = self.in_flight.available_permits() > reserve(self.limits.in_flight) as usize;
+        let Some(permit) = self.in_flight.try_acquire().ok().filter(|_| is_free) else {
+            refused("in_flight");
+            return None;
+        };
+        let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        let (now, most) = (Instant::now(), f64::from(self.limits.per_second));
+        bucket.tokens = (bucket.tokens + bucket.since.elapsed().as_secs_f64() * most).min(most);
+        bucket.since = now;
+        if bucket.tokens < 1.0 + f64::from(reserve(self.limits.per_second)) {
+            refused("per_second");
+            return None;
+        }
+        bucket.tokens -= 1.0;
+        Some(permit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn budget(in_flight: u32, per_second: u32) -> ReadBudget {
+        ReadBudget::new(ReadLimits { in_flight, per_second }, Metrics::new().unwrap())
+    }
+
+    /// How many of a hundred reads are left, each of which ends at once.
+    fn taken(budget: &ReadBudget, is_of_key: bool) -> usize {
+        (0..100).filter(|_| budget.take(is_of_key).is_some()).count()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reads_are_bounded_by_the_second_and_in_flight_and_half_is_for_those_that_a_key_signed() {
+        let by_second = budget(100, 10);
+        assert_eq!((taken(&by_second, false), taken(&by_second, true), taken(&by_second, true)), (5, 5, 0));
+        tokio::time::advance(Duration::from_millis(300)).await;
+        assert_eq!((taken(&by_second, false), taken(&by_second, true)), (0, 3));
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert_eq!(taken(&by_second, true), 10, "a minute without reads leaves a second's");
+        let refused = by_second.metrics.reads_refused.with_label_values(&["per_second"]).get();
+        assert_eq!(refused, 95 + 95 + 100 + 100 + 97 + 90);
+
+        let in_flight = budget(4, 1_000);
+        let strangers: Vec<_> = (0..4).map_while(|_| in_flight.take(false)).collect();
+        let signed: Vec<_> = (0..4).map_while(|_| in_flight.take(true)).collect();
+        assert_eq!((strangers.len(), signed.len()), (2, 2));
+        drop(strangers);
+        assert!(in_flight.take(false).is_none() && in_flight.take(true).is_some());
+
+        let mut allowance = Allowance::of_a_request();
+        assert_eq!([(); 3].map(|()| allowance.take()), [true, true, false]);
+    }
+}

@@ -1,0 +1,100 @@
+// What a gate in process reads, and what it does not begin with. Prints what it did.
+//
+// node reads.mjs, with SETTING as JSON: {origin, chainId, registry, settings, keys, accounts}.
+
+import { privateKeyToAccount } from "viem/accounts";
+
+import init, { LocalGate, MemoryNonces } from "../../browser/pkg/gate-node.js";
+import { answerTo } from "./answers.mjs";
+import { requestOf } from "./signing.mjs";
+
+const setting = JSON.parse(process.env.SETTING);
+const { origin, settings, keys } = setting;
+const accounts = Object.fromEntries(Object.entries(keys).map(([name, key]) => [name, privateKeyToAccount(key)]));
+for (const [name, address] of Object.entries(setting.accounts)) accounts[name] = { address };
+const signed = async (entry) => ({ ...(await requestOf(entry, { ...setting, accounts })), origin });
+await init();
+
+const printed = {};
+let reads = 0;
+const counting = (...question) => {
+  reads += 1;
+  return fetch(...question);
+};
+const gate = new LocalGate({ settings, policy: "api", fetch: counting });
+
+/** What became of requests, and how many reads each of them took. */
+async function readsOf(gate, entries) {
+  const seen = [];
+  for (const entry of entries) {
+    reads = 0;
+    const { status, reason } = await answerTo(gate, [await signed(entry)]);
+    seen.push([reason ?? status, reads]);
+  }
+  return seen;
+}
+
+const forged = { then: { target: "/other" } };
+const ofCode = { sign: { by: "owner", as: "accepting" } };
+printed.reads = await readsOf(gate, [{}, {}, forged, ofCode, ofCode]);
+printed.unknown = await readsOf(gate, [{ sign: { by: "new" } }, { sign: { by: "new" } }]);
+const few = settings.replace("[chain]", "[chain]\nreads-per-second = 1");
+const reports = [];
+const bounded = new LocalGate({ settings: few, policy: "api", fetch: counting, report: (text) => reports.push(text) });
+printed.bounded = await readsOf(bounded, [{}, { sign: { by: "suspended" } }]);
+printed.reports = reports;
+
+/** A read API's answer about a wallet, by other hosts than it is wanted of. */
+const api = settings.replace("[kya]", '[kya]\napi = "http://api.example"');
+printed.otherRegistry = [];
+for (const header of [undefined, `eip155:1:${setting.registry.toLowerCase()}`]) {
+  const answers = async (url, init) =>
+    String(url).startsWith("http://api.example")
+      ? new Response("{}", { headers: header ? { "kya-registry": header } : {} })
+      : fetch(url, init);
+  const gate = new LocalGate({ settings: api, policy: "api", fetch: answers, report: () => {} });
+  printed.otherRegistry.push((await answerTo(gate, [await signed({})])).reason);
+}
+
+/** Content that is too long, or of an unsigned request. */
+const long = "x".repeat(100);
+const post = { method: "POST", target: "/orders", content: long };
+printed.long = [];
+for (const policy of ["api", "observed"]) {
+  const { method, target, lines, content } = await signed({ ...post, policy });
+  const gate = new LocalGate({ settings, policy, longestContent: 99 });
+  const headers = policy === "observed" ? [...lines, ["kya-wallet", "0x1"], ["KYA_Liable", "me"]] : lines;
+  const result = await gate.admit(new Request(origin + target, { method, headers, body: content }));
+  if (result.admitted)
+    printed.observed = [...result.request.headers.values()].filter((value) => /^(0x1|me)$/.test(value));
+  printed.long.push(result.admitted ? (await result.request.text()).length : result.response.status);
+}
+let isRead = false;
+const body = new ReadableStream({ pull: () => void (isRead = true) }, { highWaterMark: 0 });
+const unsigned = await gate.admit(new Request(`${origin}/orders`, { method: "POST", body, duplex: "half" }));
+printed.unsigned = [unsigned.response.status, isRead];
+
+/** What does not begin, and why. */
+const refused = (options) => {
+  try {
+    new LocalGate({ settings, policy: "api", ...options });
+  } catch (error) {
+    return error.message;
+  }
+};
+printed.refused = [
+  { settings: `listen = "127.0.0.1:4180"\n${settings}` },
+  { settings: `${settings}\n[proxy]\ntarget = "path"` },
+  { settings: `${settings}\n[verdict]\nissuer = "https://a.example"\nkeys = "keys.json"` },
+  { settings: `${settings}\n[records]\nfile = "records"` },
+  { settings: settings.replace("[kya]", '[kya]\napi = "http://a"\nfollow-changes = true') },
+  { settings: `${settings}\n[redis]\nurl = "redis://127.0.0.1"` },
+  { settings: `${settings}\n[redis]\nprefix = "a:"`, nonces: new MemoryNonces() },
+  { settings: settings.replace("[chain]", "[chain]\nreads-in-flight = 1") },
+  { settings: settings.replace("allow = ", "alow = ") },
+  { settings: `${settings}\nnot toml` },
+  { policy: "other" },
+  { rpc: "k3y" },
+].map(refused);
+printed.document = JSON.parse(gate.discoveryDocument).chains;
+process.stdout.write(JSON.stringify(printed), () => process.exit(0));

@@ -1,0 +1,280 @@
+//! The gate in a service's own process, by the package `agent-registry/gate`, beside the daemon.
+//!
+//! 1. All cases of `tests/gate/cases.json` have one answer: of the daemon, of the adapter that asks a daemon, and
+//!    of the gate in process, with verdicts from the chain and from the read API, in Node 20, in Node 22, and in
+//!    workerd.
+//! 2. Of many copies of one request over two instances exactly one is admitted: with Redis, by the clients of
+//!    node-redis and ioredis, whom a daemon with the same prefix counts among its own; and with a Durable Object.
+//!    What was signed before Redis was killed is not admitted again.
+//! 3. A cold request takes one round trip to the chain, a warm one none, and a forged one none.
+//! 4. Services by Hono, Express, Fastify and over Fetch's `Request` admit what the package signs, once and
+//!    unchanged, by a daemon and in process, and read the gate's headers alone; while no daemon answers, nothing.
+
+use std::env;
+use std::path::PathBuf;
+
+use alloy::hex;
+use alloy::primitives::{Address, Bytes};
+use anyhow::Result;
+use e2e::anvil::CHAIN_ID;
+use e2e::chain::Chain;
+use e2e::gate::{Gate, ORIGIN};
+use e2e::redis::Redis;
+use e2e::repo;
+use e2e::reverse_proxies::Kind;
+use e2e::seed::{chain_of_one, registration_call, suspension, wallet};
+use e2e::signers::{node, printed};
+use e2e::worker::{Worker, WorkerOptions};
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+/// What the cases need beside the documented `[policy.api]`.
+const POLICIES: &str = r#"
+[policy.long]
+allow = ["provision"]
+longest-validity = 300
+replayable = "elsewhere"
+
+[policy.tenant]
+allow = ["provision"]
+components = ["x-tenant"]
+
+[policy.eoa]
+allow = ["provision"]
+accounts = "eoa-only"
+
+[policy.principals]
+allow = ["provision"]
+wallets = ["0x00000000000000000000000000000000000000aa"]
+
+[policy.renewal]
+allow = ["provision", "request_renewal"]
+
+[policy.all]
+allow = ["provision", "request_renewal", "deny"]
+
+[policy.liable]
+allow = ["provision"]
+liable = { allow = ["0x00000000000000000000000000000000000000aa"] }
+
+[policy.remaining]
+allow = ["provision"]
+remaining-seconds = 100000000
+
+[policy.observed]
+allow = ["provision"]
+observe = true
+
+[policy.elsewhere]
+allow = ["provision"]
+origin = "https://other.example"
+"#;
+
+/// `mstore(0, shl(224, 0x1626ba7e)) return(0, 32)`: an account that accepts every signature.
+const ACCEPT: &[u8] = &hex!("631626ba7e60e01b60005260206000f3");
+/// One that accepts none.
+const REVERT: &[u8] = &hex!("60006000fd");
+
+const ACCEPTING: Address = Address::repeat_byte(0xac);
+const REFUSING: Address = Address::repeat_byte(0xfe);
+
+/// A chain with an agent of each kind: compliant (`good`), suspended, and with code.
+async fn chain() -> Result<Chain> {
+    let chain = chain_of_one().await?;
+    let coded = wallet("coded").address();
+    let wallets = [(2, wallet("suspended").address()), (3, ACCEPTING), (4, REFUSING), (5, coded)];
+    for (id, wallet) in wallets {
+        chain.send(chain.owner(), registration_call(id, wallet, "guarded", 0)).await?;
+    }
+    chain.send(chain.owner(), suspension(2, "a test")).await?;
+    for (account, code) in [(ACCEPTING, ACCEPT), (REFUSING, REVERT), (coded, REVERT)] {
+        chain.node.set_code(account, &Bytes::from_static(code)).await?;
+    }
+    Ok(chain)
+}
+
+/// The documented configuration of a daemon beside this proxy, with content, and all policies.
+fn configuration(kind: Kind, chain: &Chain) -> Result<String> {
+    let text = kind.gate(ORIGIN, CHAIN_ID, chain.node.url(), &chain.contracts.registry.to_string())?;
+    Ok(text.replace("content-header = \"X-Original-Content\"", "content-passed = true") + POLICIES)
+}
+
+/// The same without what stands for a port and a proxy.
+fn embedded(daemon: &str) -> String {
+    let (before, rest) = daemon.split_once("[proxy]").expect("a proxy");
+    let (_, after) = rest.split_once("[chain]").expect("a chain");
+    let lines: Vec<&str> = before.lines().filter(|line| !line.starts_with("listen")).collect();
+    format!("{}\n[chain]{after}", lines.join("\n"))
+}
+
+/// The keys of the accounts that sign.
+fn keys() -> Value {
+    let names = ["good", "suspended", "new", "owner", "coded"];
+    let keys = names.map(|name| (name.to_owned(), hex::encode_prefixed(wallet(name).to_bytes()).into()));
+    Value::Object(keys.into_iter().collect())
+}
+
+/// The machine's own Node, and the project's, which is the newer one where the machine's is old.
+fn nodes() -> [Command; 2] {
+    let own = repo::root().join("target/tools/node/bin");
+    let path = env::var_os("PATH").unwrap_or_default();
+    let others = env::split_paths(&path).filter(|directory| *directory != own);
+    let mut machine = Command::new("node");
+    machine.env("PATH", env::join_paths(others.collect::<Vec<PathBuf>>()).expect("a path"));
+    [machine, repo::command("node").into()]
+}
+
+/// What a program of `tests/gate` prints, run by a Node with this setting.
+async fn run(with: &mut Command, program: &str, setting: &Value) -> Result<Value> {
+    let program = repo::root().join("tests/gate").join(program);
+    printed(with.arg(program).env("SETTING", setting.to_string())).await
+}
+
+#[tokio::test]
+async fn all_cases_have_one_answer_wherever_the_gate_is() -> Result<()> {
+    let chain = chain().await?;
+    let text = configuration(Kind::Envoy, &chain)?;
+    let daemon = Gate::start(&text).await?;
+    let adapter = Gate::start(&configuration(Kind::Nginx, &chain)?).await?;
+    let options = WorkerOptions::new(chain.node.url(), chain.contracts.registry).var("CHAIN_ID", CHAIN_ID);
+    let api = Worker::start(options).await?;
+    let setting = json!({
+        "origin": ORIGIN, "chainId": CHAIN_ID, "api": api.url(), "daemon": daemon.url(),
+        "adapter": adapter.url(), "settings": embedded(&text), "keys": keys(),
+        "accounts": { "accepting": ACCEPTING.to_string(), "refusing": REFUSING.to_string() },
+    });
+    let [mut machine, mut own] = nodes();
+    for node in [&mut machine, own.env("WORKERD", "1")] {
+        let printed = run(node, "cases.mjs", &setting).await?;
+        eprintln!("Node {}: {} answers compared", printed["node"], printed["compared"]);
+        assert_eq!(printed["differences"], json!([]), "{printed:#}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn of_many_copies_over_two_instances_one_is_admitted() -> Result<()> {
+    let (chain, redis) = (chain().await?, Redis::start(&[]).await?);
+    let table = format!("\n[redis]\nurl = \"{}\"\n", redis.url());
+    let daemon = Gate::start(&(configuration(Kind::Nginx, &chain)? + &table)).await?;
+    let setting = json!({
+        "origin": ORIGIN, "chainId": CHAIN_ID, "daemon": daemon.url(), "redis": redis.url(), "keys": keys(),
+        "settings": embedded(&configuration(Kind::Envoy, &chain)?),
+    });
+    let [_, mut own] = nodes();
+    let printed = run(own.env("WORKERD", "1"), "nonces.mjs", &setting).await?;
+    let one = json!({ "200": 1, "nonce_reused": 199 });
+    for (name, expected) in [
+        ("copies", one.clone()),
+        ("atDaemon", json!("nonce_reused")),
+        ("ofDaemon", json!(["nonce_reused", "nonce_reused"])),
+        ("full", json!(["nonce_store_full", "nonce_store_full"])),
+        ("away", json!(["nonce_store_unavailable", "nonce_store_unavailable"])),
+        ("before", json!(["signed_before_start", "signed_before_start"])),
+        ("copiesInWorkerd", one),
+        ("object", json!(["spent", "spent", "reused", true, "reused", true])),
+        ("memory", json!(["unknown", "spent", "reused", "spent", "full", "reused", "full"])),
+    ] {
+        assert_eq!(printed[name], expected, "{name}: {printed:#}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn reads_are_few_and_what_cannot_be_kept_is_refused_at_the_start() -> Result<()> {
+    let chain = chain().await?;
+    let setting = json!({
+        "origin": ORIGIN, "chainId": CHAIN_ID, "registry": chain.contracts.registry.to_string(),
+        "settings": embedded(&configuration(Kind::Envoy, &chain)?), "keys": keys(),
+        "accounts": { "accepting": ACCEPTING.to_string() },
+    });
+    let [mut machine, _] = nodes();
+    let printed = run(&mut machine, "reads.mjs", &setting).await?;
+    for (name, expected) in [
+        ("reads", json!([[200, 1], [200, 0], ["bad_signature", 0], [200, 1], [200, 1]])),
+        ("unknown", json!([["kya_not_allowed", 1], ["kya_not_allowed", 0]])),
+        ("bounded", json!([[200, 1], ["signature_verification_unavailable", 0]])),
+        ("reports", json!(["no read is left of chain.reads-per-second"])),
+        ("otherRegistry", json!(["kya_unavailable", "kya_unavailable"])),
+        ("long", json!([413, 100])),
+        ("observed", json!([])),
+        ("unsigned", json!([401, false])),
+        ("document", json!([format!("eip155:{CHAIN_ID}")])),
+    ] {
+        assert_eq!(printed[name], expected, "{name}: {printed:#}");
+    }
+    let refused = printed["refused"].as_array().expect("a list");
+    let words = [
+        "listen: means nothing inside a service",
+        "proxy: means nothing inside a service",
+        "verdict: signs with keys from a file",
+        "records: are written to a file",
+        "kya.follow-changes: a gate in process does not follow changes",
+        "redis: pass the option nonces",
+        "redis: pass the option nonces",
+        "chain.reads-in-flight: is the daemon's",
+        "unknown field `alow`",
+        "TOML parse error",
+        "policy.other: is not configured",
+        "chain.rpc: must be 1 to 8 URLs",
+    ];
+    assert_eq!(refused.len(), words.len());
+    for (error, words) in refused.iter().zip(words) {
+        assert!(error.as_str().is_some_and(|error| error.contains(words)), "{words}: {error}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn services_by_each_framework_admit_what_is_signed_and_read_the_gates_headers_alone() -> Result<()> {
+    let chain = chain().await?;
+    let daemon = Gate::start(&configuration(Kind::Nginx, &chain)?).await?;
+    let settings = embedded(&configuration(Kind::Envoy, &chain)?);
+    let (key, address) =
+        (hex::encode_prefixed(wallet("good").to_bytes()), json!(wallet("good").address().to_string()));
+    let mut failures = Vec::new();
+    for gate in [daemon.url(), &settings] {
+        let arguments = [gate, ORIGIN, &CHAIN_ID.to_string(), &key];
+        let printed = node("gate-frameworks.mjs", &arguments).await?;
+        for framework in ["hono", "fetch", "express", "express behind express.raw", "fastify"] {
+            let is_url = ["hono", "fetch"].contains(&framework);
+            for (name, status, words) in [
+                ("get", 200, r#""body":"""#),
+                ("post", 200, r#""body":"{\"amount\":\"100\"}""#),
+                ("large", 200, "xxxx"),
+                ("packed", if framework.ends_with("raw") { 415 } else { 200 }, ""),
+                ("trailers", 200, r#""body":"{\"amount\":\"100\"}""#),
+                ("replayed", 401, "nonce_reused"),
+                ("changed", 401, "bad_content_digest"),
+                ("unsigned", 401, "signature_missing"),
+                ("unsigned GET with content", 401, "signature_missing"),
+                // A URL has no dot segments.
+                ("traversal", if is_url { 401 } else { 400 }, "reason"),
+                // In process it is known that no content makes the signature right.
+                ("long", if gate == daemon.url() { 413 } else { 401 }, "reason"),
+            ] {
+                let outcome = &printed[framework][name];
+                let body = outcome["body"].as_str().unwrap_or_default();
+                let seen: Value = serde_json::from_str(body).unwrap_or_default();
+                let (agent, everywhere) = (&seen["agent"], &seen["everywhere"]);
+                let agent = [&agent["wallet"], &agent["decision"], &agent["agentId"], &seen["wallet"]];
+                let is_right = match status {
+                    200 => {
+                        agent == [&address, &json!("provision"), &json!("1"), &address]
+                            && (is_url || *everywhere == json!([address]))
+                    }
+                    401 => outcome["headers"]["www-authenticate"].to_string().contains("ERC8128"),
+                    _ => true,
+                };
+                if outcome["status"] != status || !body.contains(words) || !is_right {
+                    failures.push(format!("{framework}, {name}: {outcome:#}"));
+                }
+            }
+        }
+        // No daemon answers, or something else at its address.
+        let refused = json!({ "admitted": false, "status": 503 });
+        assert_eq!(printed["away"], json!([refused, refused]));
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    Ok(())
+}
