@@ -14,6 +14,7 @@
 //! | [`eth`] | Ethereum: ABI, addresses, blocks, JSON-RPC, reverts, Multicall3, redaction, timestamps |
 //! | [`forward`] | forward requests (ERC-2771): parsing, the EIP-712 digest, the relayer's rules |
 //! | [`registry`] | agents, compliance, lineage, KYA, revenue, lists, cursors: pure functions over records |
+//! | [`liability`] | who stands behind an agent: bases, signed acceptances, domains |
 //! | [`chain`] | the RPC engine, the lens, and the registry read through them |
 //! | [`evidence`] | Merkle proofs of verdicts, and the documents made of them |
 //! | [`index`] | the whole registry in SQL, and its upkeep |
@@ -32,6 +33,7 @@ pub mod forward;
 pub mod gate;
 pub mod host;
 pub mod index;
+pub mod liability;
 pub mod registry;
 pub mod snapshot;
 pub mod token;

@@ -10,8 +10,20 @@ use std::{
 };
 
 /// The layers, the lowest first.
-const LAYERS: [&str; 11] =
-    ["eth", "forward", "registry", "chain", "evidence", "index", "snapshot", "token", "gate", "api", "host"];
+const LAYERS: [&str; 12] = [
+    "eth",
+    "forward",
+    "registry",
+    "liability",
+    "chain",
+    "evidence",
+    "index",
+    "snapshot",
+    "token",
+    "gate",
+    "api",
+    "host",
+];
 
 /// A module's path, such as `chain::lens::slice`; the parent's where the file is called `mod.rs`.
 type Module = String;

@@ -4,9 +4,11 @@ pub mod abi;
 pub mod address;
 pub mod as_of;
 pub mod json;
+pub mod members;
 pub mod multicall;
 pub mod redact;
 pub mod rpc;
 #[cfg(feature = "schema")]
 pub(crate) mod schema;
+pub(crate) mod spelled;
 pub mod timestamp;

@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use super::members::{Object, parse};
+use crate::eth::members::{Object, parse};
 
 /// The path of the first difference, such as `agent.status`; `None` where the texts are equal.
 pub(super) fn difference(left: &str, right: &str) -> Option<String> {

@@ -3,6 +3,7 @@
 use alloy_primitives::{Address, B256, U256};
 
 use super::trie::ProofError;
+use crate::eth::members::MemberError;
 
 /// Why evidence is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -133,4 +134,10 @@ pub enum EvidenceError {
         /// The first field that differs.
         field: String,
     },
+}
+
+impl From<MemberError> for EvidenceError {
+    fn from(error: MemberError) -> Self {
+        Self::Malformed(error.to_string())
+    }
 }

@@ -7,12 +7,13 @@
 use alloy_primitives::{B256, Bytes, U256, keccak256};
 use alloy_rlp::Encodable;
 
-use super::{
-    members::{Object, parse, string},
-    rlp,
-    wire::Spelled,
+use super::rlp;
+use crate::{
+    eth::as_of::AsOf,
+    eth::members::{Object, parse, string},
+    eth::spelled::Spelled,
+    eth::timestamp::Timestamp,
 };
-use crate::{eth::as_of::AsOf, eth::timestamp::Timestamp};
 
 /// The fields that every header has (Yellow Paper, section 4.4).
 const FIELDS: usize = 15;

@@ -11,11 +11,11 @@ use std::collections::BTreeSet;
 use alloy_primitives::{Address, B256, U256, b256, keccak256};
 use serde::Serialize;
 
-use super::{
-    members::{FirstError, Members},
-    wire,
+use crate::{
+    eth::json,
+    eth::members::{FirstError, Members},
+    eth::spelled,
 };
-use crate::eth::json;
 
 /// The hash of `AgentRegistry`'s runtime bytecode, with zeros where the constructor writes the trusted
 /// forwarder.
@@ -33,7 +33,7 @@ pub const FORWARDER_PLACES: [usize; 3] = [640, 718, 6_793];
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Layout {
     /// The hash of the code that the operator vouches for. Absent for this project's code.
-    #[serde(serialize_with = "wire::optional", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "spelled::optional", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "json::Hash"))]
     pub code_hash: Option<B256>,
     /// The slot of `mapping(address wallet => uint256 agentId)`, which is 0 for a wallet without a live

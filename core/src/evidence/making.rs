@@ -6,9 +6,11 @@ use serde_json::value::to_raw_value;
 use super::{
     Evidence, EvidenceError, Layout, StorageProof, VERSION, Verified, header,
     layout::GracePeriod,
-    members::{FirstError, Members, string},
     record::{SlotError, Slots},
-    wire::Spelled as _,
+};
+use crate::{
+    eth::members::{FirstError, Members, string},
+    eth::spelled::Spelled as _,
 };
 
 /// The parts that evidence is made of.

@@ -20,19 +20,17 @@ mod error;
 mod header;
 mod layout;
 mod making;
-mod members;
 mod reading;
 mod record;
 mod rlp;
 mod trie;
-mod wire;
 
 use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::{
-    eth::json,
+    eth::{json, spelled},
     registry::{agent::Agent, kya::Kya},
 };
 pub(crate) use account::Account;
@@ -91,7 +89,7 @@ pub struct Evidence {
     /// two.
     pub storage_proof: Vec<StorageProof>,
     /// The registry's code, which identifies it as this project's `AgentRegistry`. Absent for other code.
-    #[serde(serialize_with = "wire::optional", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "spelled::optional", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "json::Data"))]
     pub code: Option<Bytes>,
     /// The registry's storage layout.

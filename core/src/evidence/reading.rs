@@ -3,10 +3,8 @@
 
 use serde_json::value::RawValue;
 
-use super::{
-    Evidence, EvidenceError, Layout, StorageProof, VERSION,
-    members::{FirstError, Members},
-};
+use super::{Evidence, EvidenceError, Layout, StorageProof, VERSION};
+use crate::eth::members::{FirstError, Members};
 
 impl Evidence {
     /// Reads a document from its JSON text.

@@ -1,13 +1,13 @@
-//! The one spelling that each of Ethereum's values has in evidence: any other is refused, so a document with
-//! a changed byte is not the same document.
+//! The one spelling that each of Ethereum's values has in a strict document (evidence, acceptances): any other
+//! is refused, so a document with a changed byte is not the same document.
 
 use alloy_primitives::{Address, B256, Bytes, U256, hex};
 use serde::{Serialize as _, Serializer};
 
-use crate::eth::address;
+use super::address;
 
 /// A type with one spelling.
-pub(super) trait Spelled: Default {
+pub(crate) trait Spelled: Default {
     /// The rule of the spelling, as errors state it.
     const RULE: &'static str;
 
@@ -72,7 +72,7 @@ macro_rules! spelled_quantity {
 spelled_quantity!(U256, u64);
 
 /// For `#[serde(serialize_with)]` of an optional value.
-pub(super) fn optional<T: Spelled, S: Serializer>(
+pub(crate) fn optional<T: Spelled, S: Serializer>(
     value: &Option<T>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {

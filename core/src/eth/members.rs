@@ -10,7 +10,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use super::{EvidenceError, wire::Spelled};
+use super::spelled::Spelled;
 
 /// The most members of an object; those read here have at most half as many.
 const MAX_MEMBERS: usize = 64;
@@ -18,57 +18,83 @@ const MAX_MEMBERS: usize = 64;
 /// The most elements of a list: a verdict rests on at most 140 slots, and a proof has at most 64 nodes.
 const MAX_ITEMS: usize = 256;
 
+/// A member and the rule that it breaks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path} {rule}")]
+pub struct MemberError {
+    /// The member's path in the document, such as `layout.record.status`; `it` is the document.
+    pub path: String,
+    /// The rule.
+    pub rule: &'static str,
+}
+
 /// The first error found.
 #[derive(Default)]
-pub(super) struct FirstError(OnceCell<String>);
+pub(crate) struct FirstError(OnceCell<MemberError>);
 
 impl FirstError {
     /// The error, if there is one.
-    pub(super) fn end(self) -> Result<(), EvidenceError> {
-        self.0.into_inner().map_or(Ok(()), |fault| Err(EvidenceError::Malformed(fault)))
+    pub(crate) fn end(self) -> Result<(), MemberError> {
+        self.0.into_inner().map_or(Ok(()), Err)
     }
 
-    fn add(&self, path: &str, name: &str, rule: &str) {
-        self.0.get_or_init(|| format!("{path}{name} {rule}"));
+    fn add(&self, path: &str, name: &str, rule: &'static str) {
+        self.0.get_or_init(|| MemberError { path: format!("{path}{name}"), rule });
     }
 }
 
+/// How strictly an object is read.
+#[derive(Clone, Copy)]
+struct Reading {
+    /// Each value has one spelling.
+    one_spelling: bool,
+    /// Members may be left over.
+    open: bool,
+    /// Lists may be as long as the document allows.
+    long_lists: bool,
+}
+
 /// The members of an object that are not read yet.
-pub(super) struct Members<'a> {
+pub(crate) struct Members<'a> {
     errors: &'a FirstError,
     /// The path of the object in the document: empty, or such as `layout.record.`.
     path: String,
     members: Object<'a>,
-    /// Whether each value has one spelling, and members may not be left over.
-    strict: bool,
+    reading: Reading,
 }
 
 impl<'a> Members<'a> {
     /// The members of a document, in which each value has one spelling.
-    pub(super) fn of_document(text: &'a str, errors: &'a FirstError) -> Self {
-        Self::parse(text, errors, true)
+    pub(crate) fn of_document(text: &'a str, errors: &'a FirstError) -> Self {
+        Self::parse(text, errors, Reading { one_spelling: true, open: false, long_lists: false })
+    }
+
+    /// The members of a document that people write: no unknown ones, values in any spelling. Its lists are
+    /// as long as its bytes allow.
+    pub(crate) fn of_written(text: &'a str, errors: &'a FirstError) -> Self {
+        Self::parse(text, errors, Reading { one_spelling: false, open: false, long_lists: true })
     }
 
     /// The members of a node's result, which may have other members and other spellings.
-    pub(super) fn of_answer(text: &'a str, errors: &'a FirstError) -> Self {
-        Self::parse(text, errors, false)
+    pub(crate) fn of_answer(text: &'a str, errors: &'a FirstError) -> Self {
+        Self::parse(text, errors, Reading { one_spelling: false, open: true, long_lists: false })
     }
 
-    fn parse(text: &'a str, errors: &'a FirstError, strict: bool) -> Self {
+    fn parse(text: &'a str, errors: &'a FirstError, reading: Reading) -> Self {
         let members = parse(text).unwrap_or_else(|| {
             errors.add("", "it", "must be a JSON object, each member of which is there once");
             Object::default()
         });
-        Self { errors, path: String::new(), members, strict }
+        Self { errors, path: String::new(), members, reading }
     }
 
     /// Whether there is a member with this name.
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.members.get(name).is_some()
     }
 
     /// A member, as JSON text.
-    pub(super) fn take(&mut self, name: &str) -> &'a str {
+    pub(crate) fn take(&mut self, name: &str) -> &'a str {
         let place = self.members.0.iter().position(|(known, _)| *known == name);
         match place {
             Some(place) => self.members.0.swap_remove(place).1.get(),
@@ -80,36 +106,44 @@ impl<'a> Members<'a> {
     }
 
     /// A member in Ethereum's spelling.
-    pub(super) fn spelled<T: Spelled>(&mut self, name: &str) -> T {
+    pub(crate) fn spelled<T: Spelled>(&mut self, name: &str) -> T {
         let text = self.take(name);
         self.value(name, text)
     }
 
     /// A member that may be absent.
-    pub(super) fn optional<T: Spelled>(&mut self, name: &str) -> Option<T> {
+    pub(crate) fn optional<T: Spelled>(&mut self, name: &str) -> Option<T> {
         self.has(name).then(|| self.spelled(name))
     }
 
     /// A list of values.
-    pub(super) fn list<T: Spelled>(&mut self, name: &str) -> Vec<T> {
+    pub(crate) fn list<T: Spelled>(&mut self, name: &str) -> Vec<T> {
         let items = self.items(name).into_iter().enumerate();
         items.map(|(place, item)| self.value(&format!("{name}[{place}]"), item.get())).collect()
     }
 
+    /// A text of any characters.
+    pub(crate) fn text(&mut self, name: &str) -> String {
+        parse(self.take(name)).unwrap_or_else(|| {
+            self.fault(name, "must be a string");
+            String::new()
+        })
+    }
+
     /// A member that is an object.
-    pub(super) fn object(&mut self, name: &str) -> Self {
+    pub(crate) fn object(&mut self, name: &str) -> Self {
         let text = self.take(name);
         self.object_in(name, text)
     }
 
     /// A list of objects.
-    pub(super) fn objects(&mut self, name: &str) -> Vec<Self> {
+    pub(crate) fn objects(&mut self, name: &str) -> Vec<Self> {
         let items = self.items(name).into_iter().enumerate();
         items.map(|(place, item)| self.object_in(&format!("{name}[{place}]"), item.get())).collect()
     }
 
     /// A whole number in decimal digits, up to `max`.
-    pub(super) fn number(&mut self, name: &str, max: u64) -> u64 {
+    pub(crate) fn number(&mut self, name: &str, max: u64) -> u64 {
         let digits = self.take(name);
         let number = digits.parse().ok().filter(|number: &u64| *number <= max);
         number.filter(|number| number.to_string() == digits).unwrap_or_else(|| {
@@ -119,18 +153,19 @@ impl<'a> Members<'a> {
     }
 
     /// Checks that no member is left.
-    pub(super) fn end(self) {
-        if let Some((name, _)) = self.members.0.first().filter(|_| self.strict) {
+    pub(crate) fn end(self) {
+        if let Some((name, _)) = self.members.0.first().filter(|_| !self.reading.open) {
             self.fault(name, "does not belong here");
         }
     }
 
-    fn fault(&self, name: &str, rule: &str) {
+    fn fault(&self, name: &str, rule: &'static str) {
         self.errors.add(&self.path, name, rule);
     }
 
     fn value<T: Spelled>(&self, name: &str, text: &str) -> T {
-        let spelled = |value: &T| !self.strict || value.spell() == string(text).unwrap_or_default();
+        let spelled =
+            |value: &T| !self.reading.one_spelling || value.spell() == string(text).unwrap_or_default();
         string(text).and_then(T::read).filter(spelled).unwrap_or_else(|| {
             self.fault(name, T::RULE);
             T::default()
@@ -146,20 +181,30 @@ impl<'a> Members<'a> {
     }
 
     fn items(&mut self, name: &str) -> Vec<&'a RawValue> {
-        let List(items) = parse(self.take(name)).unwrap_or_else(|| {
-            self.fault(name, "must be a list of at most 256 elements");
-            List::default()
-        });
-        items
+        let text = self.take(name);
+        let items = if self.reading.long_lists {
+            parse::<Vec<&RawValue>>(text)
+        } else {
+            parse(text).map(|List(items)| items)
+        };
+        items.unwrap_or_else(|| {
+            let rule = if self.reading.long_lists {
+                "must be a list"
+            } else {
+                "must be a list of at most 256 elements"
+            };
+            self.fault(name, rule);
+            Vec::new()
+        })
     }
 }
 
 /// The text between a string's quotes. No value here is spelled with escapes.
-pub(super) fn string(text: &str) -> Option<&str> {
+pub(crate) fn string(text: &str) -> Option<&str> {
     text.strip_prefix('"')?.strip_suffix('"')
 }
 
-pub(super) fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+pub(crate) fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     serde_json::from_str(text).ok()
 }
 
@@ -196,11 +241,11 @@ impl<'de> Deserialize<'de> for List<'de> {
 
 /// An object with few members, unique names, and no escapes in the names.
 #[derive(Default)]
-pub(super) struct Object<'a>(pub(super) Vec<(&'a str, &'a RawValue)>);
+pub(crate) struct Object<'a>(pub(crate) Vec<(&'a str, &'a RawValue)>);
 
 impl<'a> Object<'a> {
     /// A member, as JSON text.
-    pub(super) fn get(&self, name: &str) -> Option<&'a str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&'a str> {
         self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| value.get())
     }
 }

@@ -1,0 +1,359 @@
+//! A liable wallet's acceptance of one registration.
+
+use alloy_primitives::{Address, B256, Bytes, U256};
+use base64ct::{Base64UrlUnpadded, Encoding as _};
+use serde::Serialize;
+
+use super::signed::{self, LiabilityAcceptance, Moment, Problem};
+use crate::{
+    eth::{
+        json,
+        members::{FirstError, Members},
+        spelled::Spelled,
+    },
+    registry::agent::Agent,
+};
+
+/// The request header of an acceptance: the document's JSON as base64url without padding.
+pub const HEADER: &str = "Liability-Acceptance";
+
+/// The longest value of the header, in bytes.
+pub const MAX_HEADER_BYTES: usize = 4_096;
+
+/// An acceptance, as signed: nothing of it is verified.
+///
+/// A record has no setters, so creator and time of registration pin everything else of it: a registration
+/// that a stranger makes under a foreseen id is another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Acceptance {
+    /// The chain's id.
+    pub chain_id: u64,
+    /// The registry.
+    #[serde(with = "json::Checksummed")]
+    pub registry: Address,
+    /// The agent's id, in decimal digits.
+    pub agent_id: DecimalId,
+    /// The wallet that registered it.
+    #[serde(with = "json::Checksummed")]
+    pub creator: Address,
+    /// The agent's own wallet.
+    #[serde(with = "json::Checksummed")]
+    pub agent_wallet: Address,
+    /// The liable wallet.
+    #[serde(with = "json::Checksummed")]
+    pub haftungsperson: Address,
+    /// When the agent was registered, in unix seconds.
+    pub registered_at: u64,
+    /// The Keccak-256 of terms that both sides have, or zero.
+    #[serde(with = "json::Hash")]
+    pub terms_hash: B256,
+    /// The first second at which it holds, in unix seconds.
+    pub not_before: u64,
+    /// The last second at which it holds, in unix seconds; at most 366 days later.
+    pub not_after: u64,
+    /// The signature: 65 bytes of a wallet without code, any of one with code.
+    #[serde(with = "json::Data")]
+    pub signature: Bytes,
+}
+
+/// An agent's id as a string of decimal digits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DecimalId(pub U256);
+
+json::serialize_as_text!(DecimalId);
+
+impl std::fmt::Display for DecimalId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for DecimalId {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "DecimalId".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "pattern": "^(0|[1-9][0-9]{0,77})$" })
+    }
+}
+
+impl Spelled for DecimalId {
+    const RULE: &'static str = "must be a string of decimal digits without leading zeros";
+
+    fn spell(&self) -> String {
+        self.to_string()
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let id = U256::from_str_radix(text, 10).ok().map(Self)?;
+        (id.spell() == text).then_some(id)
+    }
+}
+
+impl Acceptance {
+    /// Reads the header's value.
+    ///
+    /// # Errors
+    ///
+    /// [`Problem::Header`], or the member that breaks a rule.
+    pub fn from_header(value: &str) -> Result<Self, Problem> {
+        if value.len() > MAX_HEADER_BYTES {
+            return Err(Problem::Header);
+        }
+        let json = Base64UrlUnpadded::decode_vec(value).ok().and_then(|json| String::from_utf8(json).ok());
+        Self::from_json(&json.ok_or(Problem::Header)?)
+    }
+
+    /// Reads the document. Unknown and repeated members are refused.
+    ///
+    /// # Errors
+    ///
+    /// [`Problem::Header`] if it is no JSON object, or the member that breaks a rule.
+    pub fn from_json(document: &str) -> Result<Self, Problem> {
+        let errors = FirstError::default();
+        let acceptance = Self::read(Members::of_written(document, &errors));
+        errors.end()?;
+        Ok(acceptance)
+    }
+
+    pub(super) fn read(mut members: Members<'_>) -> Self {
+        let acceptance = Self {
+            chain_id: members.number("chainId", u64::MAX),
+            registry: members.spelled("registry"),
+            agent_id: members.spelled("agentId"),
+            creator: members.spelled("creator"),
+            agent_wallet: members.spelled("agentWallet"),
+            haftungsperson: members.spelled("haftungsperson"),
+            registered_at: members.number("registeredAt", u64::MAX),
+            terms_hash: members.spelled("termsHash"),
+            not_before: members.number("notBefore", u64::MAX),
+            not_after: members.number("notAfter", u64::MAX),
+            signature: members.spelled("signature"),
+        };
+        members.end();
+        acceptance
+    }
+
+    /// The document's JSON.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        json::text(self, 1_024)
+    }
+
+    /// The header's value.
+    #[must_use]
+    pub fn to_header(&self) -> String {
+        Base64UrlUnpadded::encode_string(self.to_json().as_bytes())
+    }
+
+    /// What the liable wallet signs, of an agent with this scope.
+    #[must_use]
+    pub fn message(&self, operational_scope: &str) -> LiabilityAcceptance {
+        LiabilityAcceptance {
+            agentId: self.agent_id.0,
+            creator: self.creator,
+            agentWallet: self.agent_wallet,
+            haftungsperson: self.haftungsperson,
+            registeredAt: self.registered_at,
+            operationalScope: operational_scope.to_owned(),
+            termsHash: self.terms_hash,
+            notBefore: self.not_before,
+            notAfter: self.not_after,
+        }
+    }
+
+    /// The EIP-712 digest, which identifies the acceptance.
+    #[must_use]
+    pub fn digest(&self, operational_scope: &str) -> B256 {
+        signed::digest(&self.message(operational_scope), self.chain_id, self.registry)
+    }
+
+    /// Checks what needs no record: chain, registry and time.
+    ///
+    /// # Errors
+    ///
+    /// The member that differs from `(chain id, registry)`, or [`Problem::Time`].
+    pub fn check_place_and_time(&self, expected: (u64, Address), moment: Moment) -> Result<(), Problem> {
+        signed::check_place((self.chain_id, self.registry), expected)?;
+        moment.check(self.not_before, self.not_after)
+    }
+
+    /// Checks each member against the record.
+    ///
+    /// # Errors
+    ///
+    /// The first member that differs.
+    pub fn check_record(&self, agent: &Agent) -> Result<(), Problem> {
+        let members = [
+            ("agentId", self.agent_id.0 == agent.agent_id.0),
+            ("creator", self.creator == agent.creator),
+            ("agentWallet", self.agent_wallet == agent.agent_wallet),
+            ("haftungsperson", self.haftungsperson == agent.haftungsperson),
+            ("registeredAt", self.registered_at == agent.registered_at.seconds()),
+        ];
+        let other = members.iter().find(|(_, is_equal)| !is_equal);
+        other.map_or(Ok(()), |(name, _)| Err(Problem::Member((*name).into())))
+    }
+
+    /// Checks the signature of a liable wallet without code. One with code is asked (ERC-1271), and its
+    /// signature is never recovered.
+    ///
+    /// # Errors
+    ///
+    /// [`Problem::Signature`].
+    pub fn check_signature(&self, operational_scope: &str) -> Result<(), Problem> {
+        signed::check_signer(self.digest(operational_scope), &self.signature, self.haftungsperson)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::fixture;
+    use alloy_primitives::address;
+    use k256::ecdsa::SigningKey;
+    use proptest::prelude::*;
+
+    const CHAIN: u64 = 8_453;
+    const REGISTRY: Address = address!("2EFaB5B3BEf49E56a6Ce1dcB1A39EF63C312EA23");
+    const NOW: u64 = 1_790_000_100;
+    const MOMENT: Moment = Moment { now: NOW, block_time: NOW };
+
+    fn key() -> SigningKey {
+        SigningKey::from_slice(&[7; 32]).unwrap()
+    }
+
+    fn agent() -> Agent {
+        Agent { haftungsperson: Address::from_private_key(&key()), ..fixture::agent(11) }
+    }
+
+    /// An acceptance of the agent, with a change that is signed.
+    fn signed(change: impl FnOnce(&mut Acceptance)) -> Acceptance {
+        let agent = agent();
+        let mut acceptance = Acceptance {
+            chain_id: CHAIN,
+            registry: REGISTRY,
+            agent_id: DecimalId(agent.agent_id.0),
+            creator: agent.creator,
+            agent_wallet: agent.agent_wallet,
+            haftungsperson: agent.haftungsperson,
+            registered_at: agent.registered_at.seconds(),
+            terms_hash: B256::ZERO,
+            not_before: NOW - 100,
+            not_after: NOW + 100,
+            signature: Bytes::new(),
+        };
+        change(&mut acceptance);
+        let digest = acceptance.digest(&agent.operational_scope);
+        let (signature, id) = key().sign_prehash_recoverable(digest.as_slice()).unwrap();
+        acceptance.signature = [&signature.to_bytes()[..], &[27 + id.to_byte()]].concat().into();
+        acceptance
+    }
+
+    /// What a verifier that has the record finds.
+    fn check(acceptance: &Acceptance, moment: Moment) -> Result<(), Problem> {
+        let agent = agent();
+        acceptance.check_place_and_time((CHAIN, REGISTRY), moment)?;
+        acceptance.check_record(&agent)?;
+        acceptance.check_signature(&agent.operational_scope)
+    }
+
+    #[test]
+    fn each_member_that_differs_is_named() {
+        assert_eq!(check(&signed(|_| {}), MOMENT), Ok(()));
+        let other = Address::repeat_byte(9);
+        let changes: [(&str, fn(&mut Acceptance)); 7] = [
+            ("chainId", |a| a.chain_id += 1),
+            ("registry", |a| a.registry = Address::repeat_byte(9)),
+            ("agentId", |a| a.agent_id.0 += U256::from(1)),
+            ("creator", |a| a.creator = Address::repeat_byte(9)),
+            ("agentWallet", |a| a.agent_wallet = Address::repeat_byte(9)),
+            ("haftungsperson", |a| a.haftungsperson = Address::repeat_byte(9)),
+            ("registeredAt", |a| a.registered_at += 1),
+        ];
+        for (name, change) in changes {
+            assert_eq!(check(&signed(change), MOMENT), Err(Problem::Member(name.into())));
+        }
+        for (change, problem) in [
+            (|a: &mut Acceptance| a.terms_hash.0[0] ^= 1) as fn(&mut Acceptance),
+            |a| a.not_before -= 1,
+            |a| a.not_after += 1,
+            |a| a.signature = Bytes::new(),
+            |a| a.signature = [&a.signature[..64], &[a.signature[64] - 27]].concat().into(),
+        ]
+        .map(|change| (change, Problem::Signature))
+        {
+            let mut acceptance = signed(|_| {});
+            change(&mut acceptance);
+            assert_eq!(check(&acceptance, MOMENT), Err(problem), "{acceptance:?}");
+        }
+        let scope = signed(|_| {}).check_signature("another scope");
+        assert_eq!((scope, other != agent().haftungsperson), (Err(Problem::Signature), true));
+    }
+
+    #[test]
+    fn it_holds_from_its_first_second_to_its_last_by_both_clocks() {
+        let acceptance = signed(|_| {});
+        let (first, last) = (acceptance.not_before, acceptance.not_after);
+        for (now, block_time, expected) in [
+            (first - 60, NOW, Ok(())),
+            (first - 61, NOW, Err(Problem::Time)),
+            (NOW, first - 61, Err(Problem::Time)),
+            (last, NOW, Ok(())),
+            (last + 1, NOW, Err(Problem::Time)),
+            (NOW, last + 1, Err(Problem::Time)),
+        ] {
+            assert_eq!(check(&acceptance, Moment { now, block_time }), expected, "{now} {block_time}");
+        }
+        let days = |seconds| signed(|a| (a.not_before, a.not_after) = (NOW, NOW + seconds));
+        assert_eq!(check(&days(signed::MAX_SECONDS), MOMENT), Ok(()));
+        for not_after in [days(signed::MAX_SECONDS + 1), signed(|a| a.not_after = a.not_before - 1)] {
+            assert_eq!(check(&not_after, MOMENT), Err(Problem::Member("notAfter".into())));
+        }
+    }
+
+    #[test]
+    fn unknown_repeated_and_misspelt_members_are_named_and_others_read_as_written() {
+        let acceptance = signed(|_| {});
+        let json = acceptance.to_json();
+        assert_eq!(Acceptance::from_json(&json), Ok(acceptance.clone()));
+        assert_eq!(Acceptance::from_header(&acceptance.to_header()), Ok(acceptance.clone()));
+        let lower = json.to_lowercase().replace("chainid", "chainId").replace("agentid", "agentId");
+        let names = ["agentWallet", "registeredAt", "termsHash", "notBefore", "notAfter"];
+        let lower = names.iter().fold(lower, |text, name| text.replace(&name.to_lowercase(), name));
+        assert_eq!(Acceptance::from_json(&lower), Ok(acceptance));
+        for (from, to, problem) in [
+            ("{", "{\"more\":1,", Problem::Member("more".into())),
+            ("{", "{\"chainId\":8453,", Problem::Header),
+            ("\"agentId\":\"11\"", "\"agentId\":11", Problem::Member("agentId".into())),
+            ("\"agentId\":\"11\"", "\"agentId\":\"011\"", Problem::Member("agentId".into())),
+            ("\"chainId\":8453", "\"chainId\":\"8453\"", Problem::Member("chainId".into())),
+            ("\"notAfter\"", "\"notafter\"", Problem::Member("notAfter".into())),
+            ("{", "[", Problem::Header),
+        ] {
+            assert_eq!(Acceptance::from_json(&json.replacen(from, to, 1)), Err(problem), "{to}");
+        }
+        for header in ["", "e30=", "*", &"A".repeat(MAX_HEADER_BYTES + 1)] {
+            assert_eq!(Acceptance::from_header(header), Err(Problem::Header), "{header}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_changed_document_is_not_accepted(place: prop::sample::Index, byte: u8, inserted: bool) {
+            let accepted = signed(|_| {});
+            let mut text = accepted.to_json().into_bytes();
+            let at = place.index(text.len());
+            if inserted { text.insert(at, byte) } else { text[at] = byte }
+            if let Ok(text) = String::from_utf8(text)
+                && let Ok(read) = Acceptance::from_json(&text)
+            {
+                prop_assert!(read == accepted || check(&read, MOMENT).is_err(), "{text}");
+            }
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What ties a liable wallet to an agent, in one word.
+
+use alloy_primitives::Address;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    eth::{json, timestamp::Timestamp},
+    registry::agent::Agent,
+};
+
+/// Seconds for which an event by the liable wallet counts: 90 days.
+pub const ATTESTED_SECONDS: u64 = 90 * 86_400;
+
+/// What ties a liable wallet to an agent: the first of these that holds at the answer's block.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum Basis {
+    /// It signed an acceptance of this registration that is valid now.
+    Accepted,
+    /// It sent or signed the registration: it is the creator.
+    Registered,
+    /// It attested for the agent, or reported its revenue, in the last 90 days.
+    Attested,
+    /// It did none of these, and that is known.
+    Named,
+    /// It is not the creator, and the agent's events are not all known.
+    Unknown,
+}
+
+impl Basis {
+    /// The word in answers.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+
+    /// The basis with this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        use strum::VariantArray as _;
+        Self::VARIANTS.iter().copied().find(|basis| basis.name() == name)
+    }
+}
+
+/// What ties an agent to its parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum ParentBasis {
+    /// Its creator is the parent's creator, agent wallet or liable wallet.
+    Registered,
+    /// Its creator is none of them.
+    Named,
+    /// The parent's record is not at hand.
+    Unknown,
+}
+
+/// The liable wallet of an agent, and what ties it to the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Liability {
+    /// The liable wallet.
+    #[serde(with = "json::Checksummed")]
+    pub wallet: Address,
+    /// What ties it to the agent.
+    pub basis: Basis,
+    /// When it last attested or reported revenue; there for the basis `attested` alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attested_at: Option<Timestamp>,
+    /// What ties the agent to its parent; absent for a root.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent_basis: Option<ParentBasis>,
+}
+
+/// What is known of the events by an agent's liable wallet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WalletEvents {
+    /// The block time of its last attestation or report of revenue that was seen.
+    pub last: Option<u64>,
+    /// Whether all of the agent's events are known: one endpoint listed its registration and, without a gap
+    /// from there to the answer's block, its later events. A lack of events alone is no knowledge.
+    pub is_complete: bool,
+}
+
+impl Liability {
+    /// The liability of an agent by its record and the events of its liable wallet at a block with this time.
+    /// `accepted` says that an acceptance holds.
+    #[must_use]
+    pub fn of(agent: &Agent, accepted: bool, events: WalletEvents, block_time: u64) -> Self {
+        let wallet = agent.haftungsperson;
+        let recent = events.last.filter(|last| block_time.saturating_sub(*last) <= ATTESTED_SECONDS);
+        let (basis, attested_at) = match recent {
+            _ if accepted => (Basis::Accepted, None),
+            _ if agent.creator == wallet => (Basis::Registered, None),
+            Some(last) => (Basis::Attested, Some(Timestamp::from_seconds(last))),
+            None if events.is_complete => (Basis::Named, None),
+            None => (Basis::Unknown, None),
+        };
+        Self { wallet, basis, attested_at, parent_basis: None }
+    }
+}
+
+/// What ties an agent to its parent, by both records. `None` for a root, [`ParentBasis::Unknown`] where the
+/// parent's record is not at hand.
+#[must_use]
+pub fn parent_basis(agent: &Agent, parent: Option<&Agent>) -> Option<ParentBasis> {
+    if agent.parent_agent_id.0.is_zero() {
+        return None;
+    }
+    Some(match parent {
+        None => ParentBasis::Unknown,
+        Some(parent) => {
+            let wallets = [parent.creator, parent.agent_wallet, parent.haftungsperson];
+            if wallets.contains(&agent.creator) { ParentBasis::Registered } else { ParentBasis::Named }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::fixture;
+
+    const NOW: u64 = 1_800_000_000;
+
+    #[test]
+    fn the_first_basis_that_holds_is_told_and_named_never_from_a_lack_of_data() {
+        let (own, other) = (Address::repeat_byte(1), Address::repeat_byte(2));
+        let seen = |last, is_complete| WalletEvents { last, is_complete };
+        for (creator, accepted, events, expected) in [
+            (own, true, seen(Some(NOW), true), Basis::Accepted),
+            (own, false, seen(None, false), Basis::Registered),
+            (own, false, seen(Some(NOW), true), Basis::Registered),
+            (other, true, seen(None, false), Basis::Accepted),
+            (other, false, seen(Some(NOW - ATTESTED_SECONDS), false), Basis::Attested),
+            (other, false, seen(Some(NOW - ATTESTED_SECONDS - 1), true), Basis::Named),
+            (other, false, seen(Some(NOW - ATTESTED_SECONDS - 1), false), Basis::Unknown),
+            (other, false, seen(None, true), Basis::Named),
+            (other, false, seen(None, false), Basis::Unknown),
+        ] {
+            let agent = Agent { creator, haftungsperson: own, ..fixture::agent(8) };
+            let liability = Liability::of(&agent, accepted, events, NOW);
+            assert_eq!((liability.wallet, liability.basis), (own, expected), "{events:?}");
+            let attested = events.last.filter(|_| expected == Basis::Attested).map(Timestamp::from_seconds);
+            assert_eq!(liability.attested_at, attested, "{events:?}");
+            assert_eq!(Basis::from_name(expected.name()), Some(expected));
+        }
+    }
+
+    #[test]
+    fn a_child_is_registered_by_its_parents_people_or_named() {
+        let wallet = Address::repeat_byte;
+        let parent = Agent {
+            creator: wallet(1),
+            agent_wallet: wallet(2),
+            haftungsperson: wallet(3),
+            ..fixture::agent(8)
+        };
+        for (creator, expected) in [
+            (1, ParentBasis::Registered),
+            (2, ParentBasis::Registered),
+            (3, ParentBasis::Registered),
+            (4, ParentBasis::Named),
+        ] {
+            let child = Agent { creator: wallet(creator), parent_agent_id: 7.into(), ..fixture::agent(8) };
+            assert_eq!(parent_basis(&child, Some(&parent)), Some(expected));
+            assert_eq!(parent_basis(&child, None), Some(ParentBasis::Unknown));
+            assert_eq!(parent_basis(&Agent { parent_agent_id: 0.into(), ..child }, Some(&parent)), None);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Who is liable for an agent, and how that is known.
+//!
+//! `registerAgent` takes the liable wallet from the caller and asks it for nothing, so a record alone names
+//! a wallet and proves no consent. A [`Basis`] says what the wallet itself did. It may sign an
+//! [`Acceptance`] of one registration, and a [`LiableDomain`] that binds it to a domain, whose
+//! [`DomainFile`] names the wallet in turn.
+
+mod acceptance;
+mod basis;
+mod domain;
+mod signed;
+
+pub use acceptance::{Acceptance, DecimalId, HEADER, MAX_HEADER_BYTES};
+pub use basis::{ATTESTED_SECONDS, Basis, Liability, ParentBasis, WalletEvents, parent_basis};
+pub use domain::{DomainFile, DomainName, LiableWallet, MAX_FILE_BYTES, WELL_KNOWN};
+pub use signed::{DOMAIN_NAME, DOMAIN_VERSION, LiabilityAcceptance, LiableDomain, Moment, Problem, domain};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    /// Digests and signatures of another implementation.
+    #[test]
+    fn digests_and_signatures_are_those_of_eth_account() {
+        let vectors: Value =
+            serde_json::from_str(include_str!("../../tests/vectors/liability.json")).unwrap();
+        for vector in vectors["acceptances"].as_array().unwrap() {
+            let acceptance = Acceptance::from_json(&vector["document"].to_string()).unwrap();
+            let scope = vector["operationalScope"].as_str().unwrap();
+            assert_eq!(acceptance.digest(scope).to_string(), vector["digest"].as_str().unwrap());
+            assert_eq!(acceptance.check_signature(scope), Ok(()));
+        }
+        for vector in vectors["domains"].as_array().unwrap() {
+            let file = DomainFile::read(&format!("{{\"liable\":[{}]}}", vector["entry"])).unwrap();
+            let domain = DomainName::parse(vector["domain"].as_str().unwrap()).unwrap();
+            let liable = &file.liable[0];
+            assert_eq!(liable.digest(&domain).to_string(), vector["digest"].as_str().unwrap());
+            assert_eq!(liable.check_signature(&domain), Ok(()));
+            let other = DomainName::parse("acme.example.evil.example").unwrap();
+            assert_eq!(liable.check_signature(&other), Err(Problem::Signature));
+        }
+    }
+}

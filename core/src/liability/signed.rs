@@ -1,0 +1,122 @@
+//! What a liable wallet signs (EIP-712), and what can be wrong with it.
+
+use std::borrow::Cow;
+
+use alloy_primitives::{Address, B256, U256};
+use alloy_sol_types::{Eip712Domain, SolStruct, sol};
+
+use crate::{eth::members::MemberError, forward::recover};
+
+/// `name` of the EIP-712 domain.
+pub const DOMAIN_NAME: &str = "AgentLiability";
+/// `version` of the EIP-712 domain.
+pub const DOMAIN_VERSION: &str = "1";
+
+/// The longest time between `notBefore` and `notAfter`, in seconds: 366 days.
+pub(super) const MAX_SECONDS: u64 = 366 * 86_400;
+
+/// Seconds by which clocks may differ where a signature begins.
+const SKEW: u64 = 60;
+
+sol! {
+    /// A liable wallet's acceptance of one registration.
+    #[derive(Debug, PartialEq, Eq)]
+    struct LiabilityAcceptance {
+        uint256 agentId;
+        address creator;
+        address agentWallet;
+        address haftungsperson;
+        uint64 registeredAt;
+        string operationalScope;
+        bytes32 termsHash;
+        uint64 notBefore;
+        uint64 notAfter;
+    }
+
+    /// A liable wallet's word that a domain is its own.
+    #[derive(Debug, PartialEq, Eq)]
+    struct LiableDomain {
+        address haftungsperson;
+        string domain;
+        uint64 notBefore;
+        uint64 notAfter;
+    }
+}
+
+/// The EIP-712 domain of both, for the registry at `registry` on chain `chain_id`.
+#[must_use]
+pub fn domain(chain_id: u64, registry: Address) -> Eip712Domain {
+    Eip712Domain::new(
+        Some(Cow::Borrowed(DOMAIN_NAME)),
+        Some(Cow::Borrowed(DOMAIN_VERSION)),
+        Some(U256::from(chain_id)),
+        Some(registry),
+        None,
+    )
+}
+
+/// Why a signed document does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// The header is not base64url of a document, too long, or there several times.
+    #[error("header")]
+    Header,
+    /// A member breaks a rule, or differs from the record.
+    #[error("{0}")]
+    Member(Cow<'static, str>),
+    /// The signature is not the liable wallet's.
+    #[error("signature")]
+    Signature,
+    /// It does not hold yet, or no longer.
+    #[error("time")]
+    Time,
+}
+
+impl From<MemberError> for Problem {
+    fn from(error: MemberError) -> Self {
+        if error.path == "it" { Self::Header } else { Self::Member(error.path.into()) }
+    }
+}
+
+/// The times that a signed document is judged at, in unix seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// The host's clock.
+    pub now: u64,
+    /// The time of the verdict's block.
+    pub block_time: u64,
+}
+
+impl Moment {
+    /// Checks that a signed document holds at both times. It lasts at most 366 days.
+    pub(super) fn check(self, not_before: u64, not_after: u64) -> Result<(), Problem> {
+        if not_after < not_before || not_after - not_before > MAX_SECONDS {
+            return Err(Problem::Member("notAfter".into()));
+        }
+        let (first, last) = (self.now.min(self.block_time), self.now.max(self.block_time));
+        let holds = not_before <= first.saturating_add(SKEW) && last <= not_after;
+        if holds { Ok(()) } else { Err(Problem::Time) }
+    }
+}
+
+/// Checks the chain and the registry that a document is about.
+pub(super) fn check_place(
+    (chain_id, registry): (u64, Address),
+    expected: (u64, Address),
+) -> Result<(), Problem> {
+    match () {
+        () if chain_id != expected.0 => Err(Problem::Member("chainId".into())),
+        () if registry != expected.1 => Err(Problem::Member("registry".into())),
+        () => Ok(()),
+    }
+}
+
+/// Checks the signature of a wallet without code.
+pub(super) fn check_signer(digest: B256, signature: &[u8], wallet: Address) -> Result<(), Problem> {
+    recover(digest, signature).ok().filter(|signer| *signer == wallet).map(drop).ok_or(Problem::Signature)
+}
+
+/// The digest that a wallet signs.
+pub(super) fn digest(message: &impl SolStruct, chain_id: u64, registry: Address) -> B256 {
+    message.eip712_signing_hash(&domain(chain_id, registry))
+}
