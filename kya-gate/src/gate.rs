@@ -1,19 +1,23 @@
-//! The decision on one request: signature, verdict, policy, and last of all the nonce.
+//! The decision on one request: the core's steps, with accounts, nonces, tokens and records.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
+use alloy_primitives::B256;
 use registry_core::{
     eth::timestamp::Timestamp,
     gate::{
-        AccountState, AdmissionRecord, Attempt, Attempts, GateAnswer, Grounds, Outcome, RefusalCode, Request,
-        RoutePolicy, Subject, Unavailable, VerifiedBy,
+        AccountState, AdmissionRecord, DecisionStep, GateAnswer, Grounds, NonceStep, Outcome, Request,
+        RoutePolicy, Spending, Subject, Unavailable, VerifiedBy,
     },
 };
 
 use crate::{
     kya::{AccountReader, Allowance},
     metrics::Metrics,
-    nonces::{NonceStore, Spending},
+    nonces::NonceStore,
     records::Records,
     refusals::Refusals,
     signer::Signer,
@@ -118,65 +122,49 @@ impl Gate {
         purpose: Purpose,
         now: Timestamp,
     ) -> Outcome {
-        if let Err(fault) = policy.requests.check(request) {
-            return Outcome::Faulty(fault);
-        }
-        let mut attempts = match Attempts::of(request, &policy.rules, now.seconds()) {
-            Ok(attempts) => attempts,
-            Err(refusal) => return Outcome::Refused(refusal),
-        };
         let mut allowance = Allowance::of_a_request();
-        while let Some(attempt) = attempts.next() {
-            match self.attempt(policy, &attempt, &mut allowance, purpose, now).await {
-                Ok(outcome) => return outcome,
-                Err(refusal) => attempts.refuse(refusal),
-            }
+        let mut fresh_for = Duration::ZERO;
+        let mut step = policy.decide(request, now);
+        loop {
+            step = match step {
+                DecisionStep::Account(account) => {
+                    let known = self.accounts.of(account.attempt(), &mut allowance, now).await;
+                    fresh_for = known.fresh_for;
+                    account.answer(known.state, known.verdict)
+                }
+                DecisionStep::Nonce(nonce) if purpose == Purpose::Explanation => {
+                    match self.nonces.look_up(nonce.attempt()).await {
+                        // It would be admitted now: what refused it a moment ago has passed.
+                        Spending::Spent => return Outcome::Unavailable(Unavailable::KyaUnavailable),
+                        refused => nonce.answer(refused),
+                    }
+                }
+                DecisionStep::Nonce(nonce) => self.admit(policy, nonce, fresh_for, now).await,
+                DecisionStep::Done(Outcome::Denied(subject, denial)) => {
+                    let signed = self.signed(policy, subject, fresh_for, None, now);
+                    return signed
+                        .map_or_else(Outcome::Unavailable, |subject| Outcome::Denied(subject, denial));
+                }
+                DecisionStep::Done(outcome) => return outcome,
+            };
         }
-        Outcome::Refused(attempts.conclude())
     }
 
-    /// The outcome of a candidate; its refusal leaves the request to the next one.
-    async fn attempt(
+    /// Spends the nonce of a candidate that is admitted then, with a token and a record where they are wanted.
+    async fn admit<'a>(
         &self,
         policy: &RoutePolicy,
-        attempt: &Attempt,
-        allowance: &mut Allowance,
-        purpose: Purpose,
+        nonce: NonceStep<'a>,
+        fresh_for: Duration,
         now: Timestamp,
-    ) -> Result<Outcome, RefusalCode> {
-        attempt.prejudge()?;
-        let known = self.accounts.of(attempt, allowance, now).await;
-        let state = known.state.ok_or(RefusalCode::SignatureVerificationUnavailable)?;
-        attempt.judge(state)?;
-        let Some(verdict) = known.verdict else {
-            return Ok(Outcome::Unavailable(Unavailable::KyaUnavailable));
-        };
-        let wallet = attempt.account.address;
-        let sign = |admission| match &self.signer {
-            None => Ok(None),
-            // A service that expects tokens is not to be reached without one.
-            Some(signer) => {
-                let token = signer.sign(wallet, &verdict, known.fresh_for, &policy.origin, admission, now);
-                token.map(Some).ok_or(Unavailable::KyaUnavailable)
-            }
-        };
-        let subject = |token| Subject { wallet, verdict: (*verdict).clone(), token };
-        if let Err(denial) = policy.agents.judge(&verdict, now) {
-            return Ok(
-                sign(None).map_or_else(Outcome::Unavailable, |token| Outcome::Denied(subject(token), denial))
-            );
-        }
-        if purpose == Purpose::Explanation {
-            let nonce = self.nonces.look_up(attempt).await;
-            // It would be admitted now: what refused it a moment ago has passed.
-            return unspent(nonce)?.map_or(Ok(Outcome::Unavailable(Unavailable::KyaUnavailable)), Ok);
-        }
+    ) -> DecisionStep<'a> {
+        let (attempt, state) = (nonce.attempt().clone(), nonce.state());
+        let unavailable = |unavailable| DecisionStep::Done(Outcome::Unavailable(unavailable));
         let evidence = match &self.records {
             Some(records) if records.evidence => {
-                let evidence = self.accounts.evidence(wallet, verdict.as_of.block_number, now).await;
-                let Some(evidence) = evidence else {
-                    return Ok(Outcome::Unavailable(Unavailable::RecordUnavailable));
-                };
+                let block = nonce.verdict().as_of.block_number;
+                let evidence = self.accounts.evidence(attempt.account.address, block, now).await;
+                let Some(evidence) = evidence else { return unavailable(Unavailable::RecordUnavailable) };
                 Some(evidence)
             }
             _ => None,
@@ -192,40 +180,49 @@ impl Gate {
             base: &attempt.base,
             evidence: evidence.as_deref(),
         };
-        if let Some(unavailable) = unspent(self.nonces.spend(attempt, now.seconds()).await)? {
-            return Ok(unavailable);
-        }
-        // A token is bound to an admission only once that is certain: it would make a record of a refusal.
-        let token = match sign(self.records.as_ref().map(|_| grounds.id())) {
-            Ok(token) => token,
-            Err(unavailable) => return Ok(Outcome::Unavailable(unavailable)),
+        let subject = match nonce.answer(self.nonces.spend(&attempt, now.seconds()).await) {
+            DecisionStep::Done(Outcome::Admitted(subject)) => subject,
+            other => return other,
         };
-        if let (Some(records), Some(token)) = (&self.records, &token)
+        // A token is bound to an admission only once that is certain: it would make a record of a refusal.
+        let admission = self.records.as_ref().map(|_| grounds.id());
+        let subject = match self.signed(policy, subject, fresh_for, admission, now) {
+            Ok(subject) => subject,
+            Err(error) => return unavailable(error),
+        };
+        if let (Some(records), Some(token)) = (&self.records, &subject.token)
             && let Err(error) = records.append(&AdmissionRecord::new(now, &grounds, token))
         {
             tracing::error!(%error, "not admitted: the record cannot be written");
-            return Ok(Outcome::Unavailable(Unavailable::RecordUnavailable));
+            return unavailable(Unavailable::RecordUnavailable);
         }
-        Ok(Outcome::Admitted(subject(token)))
+        DecisionStep::Done(Outcome::Admitted(subject))
     }
-}
 
-/// What refuses a request whose nonce is not spent; `None` where it is.
-fn unspent(spending: Spending) -> Result<Option<Outcome>, RefusalCode> {
-    let unavailable = |unavailable| Ok(Some(Outcome::Unavailable(unavailable)));
-    match spending {
-        Spending::Spent => Ok(None),
-        Spending::Reused => Err(RefusalCode::NonceReused),
-        Spending::SignedBeforeStart => Err(RefusalCode::SignedBeforeStart),
-        Spending::Full => unavailable(Unavailable::NonceStoreFull),
-        Spending::Unavailable => unavailable(Unavailable::NonceStoreUnavailable),
+    /// A subject with its verdict as a token, where the gate signs. A service that expects tokens is not to be
+    /// reached without one.
+    fn signed(
+        &self,
+        policy: &RoutePolicy,
+        subject: Subject,
+        fresh_for: Duration,
+        admission: Option<B256>,
+        now: Timestamp,
+    ) -> Result<Subject, Unavailable> {
+        let Some(signer) = &self.signer else { return Ok(subject) };
+        let Subject { wallet, verdict, .. } = &subject;
+        let token = signer.sign(*wallet, verdict, fresh_for, &policy.origin, admission, now);
+        let token = token.ok_or(Unavailable::KyaUnavailable)?;
+        Ok(Subject { token: Some(token), ..subject })
     }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use registry_core::gate::{Content, Dialect, Origin, Posture, SignatureRules, WithoutNonce};
+    use registry_core::gate::{
+        Attempt, Attempts, Content, Dialect, Origin, Posture, SignatureRules, WithoutNonce,
+    };
 
     /// An attempt with this nonce, signed 90 seconds before it ends.
     pub(crate) fn attempt(nonce: &str, valid_until: u64) -> Attempt {

@@ -6,7 +6,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    rc::Rc,
+    sync::Arc,
 };
 
 use alloy_primitives::Address;
@@ -24,7 +24,6 @@ use web_sys::{Headers, RequestRedirect};
 
 use crate::{
     cache::{Cache, Cached},
-    decision::KnownAccount,
     settings::{ChainSettings, KyaSettings},
 };
 
@@ -52,6 +51,15 @@ pub(crate) struct AccountReader {
     fetch: Function,
     /// Hears why there was no answer.
     report: Function,
+}
+
+/// What is known about the account of an attempt.
+#[derive(Default)]
+pub(crate) struct KnownAccount {
+    /// The account; `None` where the chain did not say, or was not asked.
+    pub(crate) state: Option<AccountState>,
+    /// The verdict; `None` where its source did not give one.
+    pub(crate) verdict: Option<Arc<Verdict>>,
 }
 
 /// What is left of a request's reads.
@@ -121,7 +129,7 @@ impl AccountReader {
                 let read = facts.as_ref().and_then(|facts| facts.kya.as_ref()).map(Verdict::from);
                 KnownAccount {
                     state: facts.map(|facts| facts.state),
-                    verdict: cached.verdict.clone().or(read.map(Rc::new)),
+                    verdict: cached.verdict.clone().or(read.map(Arc::new)),
                 }
             }
             Some(api) => {
@@ -133,8 +141,8 @@ impl AccountReader {
                 };
                 let verdict = async {
                     match &cached.verdict {
-                        Some(verdict) => Some(Rc::clone(verdict)),
-                        None => self.verdict(api, attempt, now).await.map(Rc::new),
+                        Some(verdict) => Some(Arc::clone(verdict)),
+                        None => self.verdict(api, attempt, now).await.map(Arc::new),
                     }
                 };
                 let (state, verdict) = join(state, verdict).await;

@@ -1,6 +1,6 @@
 //! Verdicts, and which accounts have code: the least recently used are forgotten first.
 
-use std::{cell::RefCell, num::NonZeroUsize, rc::Rc};
+use std::{cell::RefCell, num::NonZeroUsize, sync::Arc};
 
 use alloy_primitives::Address;
 use lru::LruCache;
@@ -9,7 +9,7 @@ use registry_core::{
     gate::{AccountState, Verdict},
 };
 
-use crate::decision::KnownAccount;
+use crate::accounts::KnownAccount;
 
 /// The wallets known at once. An entry takes less than a kilobyte, and a Worker has 128 MB.
 const WALLETS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999);
@@ -23,7 +23,7 @@ pub(crate) struct Cache {
 #[derive(Default)]
 struct Entry {
     /// With the time of the read that gave it.
-    verdict: Option<(Rc<Verdict>, Timestamp)>,
+    verdict: Option<(Arc<Verdict>, Timestamp)>,
     /// Whether there is code, and since when that is known.
     code: Option<(bool, Timestamp)>,
 }
@@ -31,7 +31,7 @@ struct Entry {
 /// What is cached of a wallet and holds now.
 #[derive(Default)]
 pub(crate) struct Cached {
-    pub(crate) verdict: Option<Rc<Verdict>>,
+    pub(crate) verdict: Option<Arc<Verdict>>,
     pub(crate) has_code: Option<bool>,
 }
 
@@ -50,7 +50,7 @@ impl Cache {
         let verdict =
             entry.verdict.as_ref().filter(|(verdict, since)| holds(*since) && verdict.holds_at(now));
         Cached {
-            verdict: verdict.map(|(verdict, _)| Rc::clone(verdict)),
+            verdict: verdict.map(|(verdict, _)| Arc::clone(verdict)),
             has_code: entry.code.filter(|(_, since)| holds(*since)).map(|(has_code, _)| has_code),
         }
     }
@@ -61,7 +61,7 @@ impl Cache {
         let entry = wallets.get_or_insert_mut(wallet, Entry::default);
         // A verdict that came from here keeps its age.
         if let Some(verdict) = known.verdict.as_ref().filter(|_| cached.verdict.is_none()) {
-            entry.verdict = Some((Rc::clone(verdict), now));
+            entry.verdict = Some((Arc::clone(verdict), now));
         }
         let has_code = known.state.map(|state| matches!(state, AccountState::Code { .. }));
         if let Some(has_code) = has_code.filter(|_| has_code != cached.has_code) {

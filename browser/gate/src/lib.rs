@@ -1,32 +1,29 @@
 //! The gate in a service's own process, for services in JavaScript: `npm/gate.js` is built on it and brings
 //! requests, the store of nonces, and `fetch`.
 //!
-//! `registry-core` decides; [`decision`] is its order of steps, and here is what the steps ask for.
+//! `registry-core` decides, step by step; here is what the steps ask for.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `settings` | the daemon's configuration file |
-//! | `decision` | the decision on one request, without I/O |
 //! | `accounts`, `cache` | accounts and verdicts, read and cached |
 
 mod accounts;
 mod cache;
-mod decision;
 mod settings;
 
 use std::collections::BTreeMap;
 
-use alloy_primitives::{hex, keccak256};
+use alloy_primitives::hex;
 use js_sys::{Array, Date, Function, Promise};
 use registry_core::{
     eth::timestamp::Timestamp,
-    gate::{Attempt, Content, GateAnswer, Outcome, Request, RoutePolicy, SKEW},
+    gate::{Attempt, Content, DecisionStep, GateAnswer, Outcome, Request, RoutePolicy, Spending},
 };
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
 
 use accounts::{AccountReader, Allowance};
-use decision::{Spending, Step};
 use settings::{GateSettings, NonceSettings};
 
 #[wasm_bindgen]
@@ -139,9 +136,8 @@ impl Engine {
     pub fn may_pass(&self, policy: &str, received: &Received) -> bool {
         let Some(policy) = self.policies.get(policy) else { return false };
         let unread = Content::Withheld { is_empty: true };
-        received.with(policy, unread, |request| {
-            matches!(decision::begin(request, policy, now()), Step::Account(_))
-        })
+        received
+            .with(policy, unread, |request| matches!(policy.decide(request, now()), DecisionStep::Account(_)))
     }
 
     /// What became of a request: its code, and the answer's status, body, and headers, name after value.
@@ -160,19 +156,19 @@ impl Engine {
         let policy = self.policies.get(policy).ok_or_else(unknown)?;
         let content = content.as_deref().map_or(Content::Withheld { is_empty: false }, Content::Whole);
         let now = now();
-        let mut step = received.with(policy, content, |request| decision::begin(request, policy, now));
+        let mut step = received.with(policy, content, |request| policy.decide(request, now));
         let mut allowance = Allowance::of_a_request();
         let outcome = loop {
             step = match step {
-                Step::Account(account) => {
+                DecisionStep::Account(account) => {
                     let known = self.accounts.of(account.attempt(), &mut allowance, now).await;
-                    account.answer(known)
+                    account.answer(known.state, known.verdict)
                 }
-                Step::Nonce(nonce) => {
+                DecisionStep::Nonce(nonce) => {
                     let spending = spend(nonces, nonce.attempt(), now).await;
                     nonce.answer(spending)
                 }
-                Step::Done(outcome) => break outcome,
+                DecisionStep::Done(outcome) => break outcome,
             };
         };
         let answer = match policy.observe {
@@ -186,11 +182,8 @@ impl Engine {
 
 /// Spends the nonce of an attempt, under the key and for the time that a daemon would.
 async fn spend(nonces: &NonceStore, attempt: &Attempt, now: Timestamp) -> Spending {
-    let (chain, address) = (attempt.account.chain.to_be_bytes(), attempt.account.address);
-    let key = keccak256([chain.as_slice(), address.as_slice(), attempt.nonce.as_bytes()].concat());
-    // Instances with clocks that differ by less than the skew agree on its end.
-    let seconds = attempt.valid_until.saturating_sub(now.seconds()).saturating_add(1 + SKEW);
-    let spent = nonces.spend(&hex::encode(key), attempt.created as f64, (seconds * 1_000) as f64);
+    let keep_millis = attempt.nonce_seconds(now.seconds()).saturating_mul(1_000);
+    let spent = nonces.spend(&hex::encode(attempt.nonce_key()), attempt.created as f64, keep_millis as f64);
     let spent = match spent {
         Ok(answer) => JsFuture::from(Promise::resolve(&answer)).await,
         thrown => thrown,

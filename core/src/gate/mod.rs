@@ -23,6 +23,7 @@
 //! | `dialect` | what differs between the two forms of ERC-8128 |
 //! | `candidate`, `verifier` | one signature; all of a request's, in their order |
 //! | `account` | the question for the chain |
+//! | `decision` | the order of the steps, for hosts to drive |
 //! | `policy` | which agents are served |
 //! | `settings` | the policies of a configuration file |
 //! | `record` | what is kept of an admission, and verified years later |
@@ -37,6 +38,7 @@ mod account;
 mod answer;
 mod base;
 mod candidate;
+mod decision;
 mod dialect;
 mod digest;
 mod discovery;
@@ -54,6 +56,7 @@ pub use account::{AccountFacts, AccountQuery};
 pub use answer::{GateAnswer, Links, OUTPUT_HEADERS, Outcome, Subject, Unavailable};
 pub use base::signature_base;
 pub use candidate::{AccountState, Attempt, BASELINE_VALIDITY, Posture, SKEW, SignatureRules, WithoutNonce};
+pub use decision::{AccountStep, DecisionStep, NonceStep, Spending};
 pub use dialect::{Account, Dialect};
 pub use discovery::discovery_document;
 pub use policy::{AgentDenial, AgentPolicy, Verdict, VerdictAgent, Wallets};

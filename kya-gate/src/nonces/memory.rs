@@ -13,9 +13,7 @@ use std::{
 };
 
 use alloy_primitives::B256;
-use registry_core::gate::Attempt;
-
-use super::{Spending, key};
+use registry_core::gate::{Attempt, Spending};
 
 /// Spent nonces.
 #[derive(Debug)]
@@ -45,7 +43,7 @@ impl Nonces {
         if attempt.created < self.began {
             return Spending::SignedBeforeStart;
         }
-        let key = key(attempt.account, &attempt.nonce);
+        let key = attempt.nonce_key();
         let mut entries = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         entries.forget_before(now);
         if entries.keys.contains(&key) {
@@ -64,7 +62,7 @@ impl Nonces {
         if attempt.created < self.began {
             return Spending::SignedBeforeStart;
         }
-        let key = key(attempt.account, &attempt.nonce);
+        let key = attempt.nonce_key();
         let is_spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner).keys.contains(&key);
         if is_spent { Spending::Reused } else { Spending::Spent }
     }

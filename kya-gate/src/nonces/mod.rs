@@ -6,31 +6,15 @@
 mod memory;
 mod redis;
 
-use alloy_primitives::{B256, keccak256};
 use anyhow::Context as _;
 use registry_core::{
     eth::timestamp::Timestamp,
-    gate::{Account, Attempt},
+    gate::{Attempt, Spending},
 };
 
 use crate::{metrics::Metrics, settings::NonceSettings};
 pub use memory::Nonces;
 pub use redis::{SharedNonces, inspect};
-
-/// What became of a nonce.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Spending {
-    /// It is spent now.
-    Spent,
-    /// It was spent before.
-    Reused,
-    /// The signature is older than the store, which cannot say whether its nonce was spent.
-    SignedBeforeStart,
-    /// No further nonce can be remembered.
-    Full,
-    /// The store did not answer: the nonce may be spent now.
-    Unavailable,
-}
 
 /// Where spent nonces are remembered.
 #[derive(Debug)]
@@ -96,11 +80,4 @@ impl NonceStore {
             Self::Redis(nonces) => nonces.probe(),
         }
     }
-}
-
-/// An account and a nonce in a word. The account's part has a fixed length, so that no two pairs are one
-/// text.
-fn key(account: Account, nonce: &str) -> B256 {
-    let chain = account.chain.to_be_bytes();
-    keccak256([chain.as_slice(), account.address.as_slice(), nonce.as_bytes()].concat())
 }

@@ -30,14 +30,13 @@ use redis::{
     AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult,
     aio::MultiplexedConnection, cmd,
 };
-use registry_core::gate::{Attempt, SKEW};
+use registry_core::gate::{Attempt, Spending};
 use tokio::{
     sync::{Notify, watch},
     task::JoinHandle,
     time::{sleep, timeout},
 };
 
-use super::{Spending, key};
 use crate::{metrics::Metrics, settings::RedisSettings};
 
 /// How long the server may take for a nonce.
@@ -93,7 +92,7 @@ impl SharedNonces {
             return Spending::SignedBeforeStart;
         }
         // Gates with clocks that differ by less than the skew agree on its end.
-        let seconds = attempt.valid_until.saturating_sub(now).saturating_add(1 + SKEW);
+        let seconds = attempt.nonce_seconds(now);
         let mut set = cmd("SET");
         set.arg(self.key(attempt)).arg("").arg("NX").arg("PX").arg(seconds.saturating_mul(1_000));
         match self.ask::<Option<String>>(server, &set).await {
@@ -130,7 +129,7 @@ impl SharedNonces {
     }
 
     fn key(&self, attempt: &Attempt) -> String {
-        format!("{}{}", self.prefix, hex::encode(key(attempt.account, &attempt.nonce)))
+        format!("{}{}", self.prefix, hex::encode(attempt.nonce_key()))
     }
 
     async fn ask<T: FromRedisValue>(&self, mut server: Server, command: &Cmd) -> RedisResult<T> {
