@@ -131,12 +131,7 @@ impl Client {
 
 /// Sends all requests concurrently; the answers are in their order.
 pub async fn concurrently<P: Into<String>>(requests: impl Iterator<Item = (&Client, P)>) -> Vec<Answer> {
-    let send = |(client, path): (&Client, P)| {
-        let (client, path) = (client.clone(), path.into());
-        tokio::spawn(async move { client.get(&path).await })
-    };
-    let tasks: Vec<_> = requests.map(send).collect();
-    join_all(tasks).await.into_iter().map(|answer| answer.expect("an answer")).collect()
+    join_all(requests.map(async |(client, path)| client.get(&path.into()).await)).await
 }
 
 impl Answer {
