@@ -6,6 +6,7 @@
 
 use std::net::TcpListener;
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use alloy::hex;
@@ -53,15 +54,20 @@ fn ports(mut arguments: &[&str]) -> Result<[u16; 4]> {
 }
 
 #[tokio::main]
-async fn main() -> Result<()> {
+async fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    match arguments.as_slice() {
+    let outcome = match arguments.as_slice() {
         ["dev", options @ ..] => until_stopped(dev(options)).await,
         ["deploy-contracts", "--rpc-url", url] => until_stopped(deploy_contracts(url)).await,
-        ["deploy-contracts", ..] => bail!("usage: cargo xtask deploy-contracts --rpc-url URL"),
-        _ => bail!("this program is started by `cargo xtask dev` and `cargo xtask deploy-contracts`"),
-    }
+        ["deploy-contracts", ..] => Err(anyhow::anyhow!("usage: cargo xtask deploy-contracts --rpc-url URL")),
+        _ => Err(anyhow::anyhow!(
+            "this program is started by `cargo xtask dev` and `cargo xtask deploy-contracts`"
+        )),
+    };
+    let Err(error) = outcome else { return ExitCode::SUCCESS };
+    eprintln!("{error:#}");
+    ExitCode::FAILURE
 }
 
 /// Runs `work` until it is done or a signal comes; all it started is stopped on return.
