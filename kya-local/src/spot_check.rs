@@ -65,18 +65,24 @@ impl Checker {
 
     /// Compares what is held of a wallet, as of its block, with the chain.
     pub(crate) async fn check(&self, held: Kya) -> Result<SpotCheck, Error> {
-        let (wallet, layout) = (held.wallet, self.options.layout);
         let (block, now) = (held.as_of.block_number, held.as_of.block_timestamp);
-        let query = EvidenceAt::new(self.identity.registry, wallet, layout, Some(block), now);
+        let (registry, layout) = (self.identity.registry, self.options.layout);
+        let query = EvidenceAt::new(registry, held.wallet, layout, Some(block), now);
         let run = Run::new(query, CANONICAL_ADDRESS, Limits::default());
         let asked = self.rpc.ask(run, |_| ()).await;
         let redactor = Redactor::new(self.rpc.endpoints().iter().flat_map(RpcEndpoint::secrets));
         let evidence = asked.map_err(|error| error.redacted(&redactor))?.body;
+        self.compare(held, evidence)
+    }
+
+    /// Compares what is held of a wallet with the chain's evidence of this wallet and no other.
+    fn compare(&self, held: Kya, evidence: String) -> Result<SpotCheck, Error> {
+        let wallet = held.wallet;
         let expected = Expected {
             chain_id: Some(self.identity.chain_id),
             registry: Some(self.identity.registry),
             wallet: Some(wallet),
-            layout,
+            layout: self.options.layout,
             ..Expected::default()
         };
         let verified = evidence::verify(&evidence, &expected);
@@ -87,5 +93,23 @@ impl Checker {
             true => SpotCheck::Agrees(wallet),
             false => SpotCheck::Contradicts(Box::new(Contradiction { wallet, held, proved, evidence })),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn evidence_of_another_wallet_is_no_comparison() {
+        let kyoto = include_str!("../../tests/fixtures/3ad2b3d/evidence.kyoto.json").to_owned();
+        let nobody = include_str!("../../tests/fixtures/3ad2b3d/evidence.nobody.json").to_owned();
+        let registry = "0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512".parse().unwrap();
+        let rpc = "http://127.0.0.1:1".to_owned();
+        let options = SpotChecks { rpc, every: Duration::ZERO, layout: None };
+        let checker = Checker::new(options, Identity { chain_id: 31_337, registry }).unwrap();
+        let held = evidence::verify(&kyoto, &Expected::default()).unwrap().verdict;
+        assert!(matches!(checker.compare(held.clone(), kyoto), Ok(SpotCheck::Agrees(_))));
+        assert!(matches!(checker.compare(held, nobody), Err(Error::Chain(ApiError::Evidence(_)))));
     }
 }

@@ -6,6 +6,7 @@
 //! 4. Bytes that are not the manifest's, of another registry, or lost by the disk give no verdict.
 //! 5. One file has one holder. Where the rate limit is used up, an update waits.
 //! 6. `run` updates, and reports spot checks that get no answer.
+//! 7. A copy of an earlier version (`tests/fixtures/3ad2b3d/local`) answers without a service.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
 
@@ -13,6 +14,7 @@ mod common;
 
 use std::{
     fs,
+    path::Path,
     sync::Arc,
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
@@ -20,7 +22,8 @@ use std::{
 
 use common::{BUNDLES, Fault, MANIFESTS, Registry, Service, now_millis, wallet};
 use kya_local::{Address, Decision, Error, Event, LocalKya, Options, SpotChecks};
-use registry_core::{registry::agent::Status, snapshot::SnapshotError};
+use registry_core::registry::{agent::Status, kya::Registration};
+use registry_core::snapshot::SnapshotError;
 use tempfile::TempDir;
 
 const AGENTS: u64 = 4_000;
@@ -29,6 +32,14 @@ const SHARDS: u64 = 128;
 
 async fn service() -> (Service, TempDir) {
     (Service::start(Registry::new(AGENTS, 7)).await, tempfile::tempdir().unwrap())
+}
+
+/// The same with a copy that has the registry.
+async fn held() -> (Service, TempDir, LocalKya) {
+    let (service, directory) = service().await;
+    let local = LocalKya::open(service.options(&directory)).unwrap();
+    local.update().await.unwrap();
+    (service, directory, local)
 }
 
 /// Holds all verdicts against the service's registry.
@@ -72,9 +83,7 @@ async fn verdicts_are_given_without_the_service_and_right_after_a_restart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_update_fetches_only_what_changed() {
-    let (service, directory) = service().await;
-    let local = LocalKya::open(service.options(&directory)).unwrap();
-    local.update().await.unwrap();
+    let (service, directory, local) = held().await;
     for round in 1..20 {
         service.state().registry.toggle((round..=AGENTS).step_by(997));
         let update = local.update().await.unwrap();
@@ -117,9 +126,7 @@ async fn an_interrupted_update_goes_on_where_it_ended_and_verdicts_stay_until_th
 
 #[tokio::test(flavor = "multi_thread")]
 async fn crashes_at_any_time_leave_a_registry_whole() {
-    let (service, directory) = service().await;
-    let mut local = LocalKya::open(service.options(&directory)).unwrap();
-    local.update().await.unwrap();
+    let (service, directory, mut local) = held().await;
     let (data, head) = ("registry.kya", "registry.kya.head");
     let mut saved_head = fs::read(directory.path().join(head)).unwrap();
     for round in 1..12 {
@@ -197,9 +204,7 @@ async fn what_is_too_old_is_no_verdict_whatever_the_api_says_of_its_time() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn swapped_changed_and_foreign_bytes_are_refused_and_verdicts_stay() {
-    let (service, directory) = service().await;
-    let local = LocalKya::open(service.options(&directory)).unwrap();
-    local.update().await.unwrap();
+    let (service, directory, local) = held().await;
     for (kind, fault) in [(BUNDLES, Fault::Swapped), (BUNDLES, Fault::Flipped), (MANIFESTS, Fault::Flipped)] {
         service.asked();
         for _ in 0..2 {
@@ -223,9 +228,7 @@ async fn swapped_changed_and_foreign_bytes_are_refused_and_verdicts_stay() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shard_that_the_disk_lost_gives_no_verdict_and_is_fetched_again() {
-    let (service, directory) = service().await;
-    let local = LocalKya::open(service.options(&directory)).unwrap();
-    local.update().await.unwrap();
+    let (service, directory, local) = held().await;
     drop(local);
     let file = directory.path().join("registry.kya");
     let mut bytes = fs::read(&file).unwrap();
@@ -293,9 +296,8 @@ async fn running_updates_and_reports_what_cannot_be_checked() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lookups_while_updates_write_are_of_one_block_and_never_another_shards() {
-    let (service, directory) = service().await;
-    let local = Arc::new(LocalKya::open(service.options(&directory)).unwrap());
-    local.update().await.unwrap();
+    let (service, _directory, local) = held().await;
+    let local = Arc::new(local);
     let is_over = Arc::new(AtomicBool::new(false));
     let readers = [0, 1].map(|mut id| {
         let (local, is_over) = (Arc::clone(&local), Arc::clone(&is_over));
@@ -320,5 +322,32 @@ async fn lookups_while_updates_write_are_of_one_block_and_never_another_shards()
     is_over.store(true, Ordering::Relaxed);
     for reader in readers {
         assert!(reader.await.unwrap() > 0);
+    }
+}
+
+#[test]
+fn a_copy_that_commit_3ad2b3d_wrote_still_knows_its_agents() {
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/3ad2b3d/local");
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["registry.kya", "registry.kya.head"] {
+        fs::copy(fixture.join(name), directory.path().join(name)).unwrap();
+    }
+    let registry = "0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512".parse().unwrap();
+    let file = directory.path().join("registry.kya");
+    let options = Options::new("http://127.0.0.1:1", 31_337, registry, file);
+    let local = LocalKya::open(Options { max_age: Duration::MAX, ..options }).unwrap();
+    let active = |id| Some((id, Status::Active));
+    for (wallet, agent, registration) in [
+        ("0xF8BAF884A2a20d918e118b6de84D1B1bB02f5eb1", active("11"), Registration::Current),
+        ("0xb309312A0d70f6ea4bECF0337df3f704aAA0fd12", active("6"), Registration::Current),
+        ("0x596D514f5CcCFDb30340BB14F6bb8a39ecD16A58", Some(("1", Status::Suspended)), Registration::Current),
+        ("0xF0D914Ce7dACD39f6939076EAD056A8Ee2945746", None, Registration::Former),
+        ("0x0101010101010101010101010101010101010101", None, Registration::Never),
+    ] {
+        let verdict = local.kya(wallet.parse().unwrap()).unwrap();
+        assert_eq!(verdict.as_of.block_number, 22);
+        assert_eq!(verdict.registration, registration, "{wallet}");
+        let found = verdict.agent.map(|agent| (agent.agent_id.to_string(), agent.status));
+        assert_eq!(found, agent.map(|(id, status): (&str, _)| (id.to_owned(), status)), "{wallet}");
     }
 }

@@ -1,7 +1,7 @@
 //! A client of the read API, at an address of its choice.
 
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -23,7 +23,8 @@ pub struct Client {
     pub(crate) http: reqwest::Client,
     pub(crate) base: String,
     pub(crate) headers: HeaderMap,
-    /// The server's log, which errors are looked up in.
+    /// The server's log: where it is known, each request has an id of its own, and the message of one that fails
+    /// says whether the server has logged it.
     pub(crate) log: Option<PathBuf>,
 }
 
@@ -38,13 +39,6 @@ impl Client {
     pub fn new(base: &str) -> Self {
         let (http, base) = (http::client(Duration::from_secs(60)), base.into());
         Self { http, base, headers: HeaderMap::new(), log: None }
-    }
-
-    /// The same client, for a Worker with this log: each request has an id of its own, and the message of one
-    /// that fails says whether the Worker has logged it.
-    pub(crate) fn of_server_with_log(mut self, log: Option<&Path>) -> Self {
-        self.log = log.map(Path::to_owned);
-        self
     }
 
     pub fn base(&self) -> &str {
@@ -131,12 +125,7 @@ impl Client {
 
 /// Sends all requests concurrently; the answers are in their order.
 pub async fn concurrently<P: Into<String>>(requests: impl Iterator<Item = (&Client, P)>) -> Vec<Answer> {
-    let send = |(client, path): (&Client, P)| {
-        let (client, path) = (client.clone(), path.into());
-        tokio::spawn(async move { client.get(&path).await })
-    };
-    let tasks: Vec<_> = requests.map(send).collect();
-    join_all(tasks).await.into_iter().map(|answer| answer.expect("an answer")).collect()
+    join_all(requests.map(async |(client, path)| client.get(&path.into()).await)).await
 }
 
 impl Answer {

@@ -25,18 +25,17 @@ pub struct Gate {
 impl Gate {
     /// Starts `kya-gate serve` with this configuration, on any free port, and waits until it listens.
     pub async fn start(configuration: &str) -> Result<Self> {
-        Self::start_program(binary()?, configuration).await
+        Self::announced(gate("serve", configuration)?).await
     }
 
     /// The same of another build.
     pub async fn start_program(program: PathBuf, configuration: &str) -> Result<Self> {
-        Self::announced(spawn(program, "serve", configuration)?).await
+        Self::announced(configured(program, &["serve"], configuration)?).await
     }
 
     /// Starts it where the machine trusts only the authorities of this PEM file.
     pub async fn start_trusting(authorities: &Path, configuration: &str) -> Result<Self> {
-        let spawn = spawn(binary()?, "serve", configuration)?;
-        Self::announced(spawn.env("SSL_CERT_FILE", authorities)).await
+        Self::announced(gate("serve", configuration)?.env("SSL_CERT_FILE", authorities)).await
     }
 
     async fn announced(spawn: Spawn) -> Result<Self> {
@@ -47,7 +46,7 @@ impl Gate {
 
     /// Runs `kya-gate check`: whether all was good, and what it printed.
     pub async fn check(configuration: &str) -> Result<(bool, String)> {
-        let mut process = spawn(binary()?, "check", configuration)?.start()?;
+        let mut process = gate("check", configuration)?.start()?;
         let status = process.exited(START).await?;
         Ok((status.success(), process.log()))
     }
@@ -73,25 +72,22 @@ impl Gate {
     }
 }
 
-fn spawn(program: PathBuf, command: &str, configuration: &str) -> Result<Spawn> {
-    let spawn = Spawn::new("kya-gate", program);
-    let file = spawn.scratch().join("gate.toml");
-    fs::write(&file, configuration)?;
-    Ok(spawn.env("LOG_LEVEL", "debug").env_remove("KYA_GATE_RPC_URL").arg(command).arg(file))
+fn gate(command: &str, configuration: &str) -> Result<Spawn> {
+    configured(program::compiled(["--bin", "kya-gate"])?, &[command], configuration)
 }
 
-fn binary() -> Result<PathBuf> {
-    program::compiled(["--bin", "kya-gate"])
+fn configured(program: PathBuf, arguments: &[&str], configuration: &str) -> Result<Spawn> {
+    let spawn = Spawn::new("kya-gate", program).env("LOG_LEVEL", "debug").env_remove("KYA_GATE_RPC_URL");
+    let file = spawn.scratch().join("gate.toml");
+    fs::write(&file, configuration)?;
+    Ok(spawn.args(arguments).arg(file))
 }
 
 /// Starts the gate's axum example, a service with the gate in its own process, on any free port; returns its
 /// address.
 pub async fn start_example(configuration: &str) -> Result<(Process, String)> {
     let program = program::compiled(["--example", "axum"])?;
-    let spawn = Spawn::new("axum", program).env_remove("KYA_GATE_RPC_URL");
-    let file = spawn.scratch().join("gate.toml");
-    fs::write(&file, configuration)?;
-    let mut process = spawn.arg(file).arg("127.0.0.1:0").start()?;
+    let mut process = configured(program, &[], configuration)?.arg("127.0.0.1:0").start()?;
     let url = process.announced("listening on ", START).await?;
     Ok((process, url))
 }

@@ -1,9 +1,9 @@
 //! Load on a server: as many requests as it answers, from `wrk`, and the processor time each of them took.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use serde::Deserialize;
 use tokio::process::Command;
 
 use crate::repo;
@@ -19,18 +19,6 @@ pub struct Load {
     pub p50: Duration,
     pub p99: Duration,
     pub cpu: Duration,
-}
-
-/// What `report.lua` prints.
-#[derive(Debug, Deserialize)]
-struct Report {
-    requests: u32,
-    micros: u64,
-    p50: u64,
-    p99: u64,
-    /// Answers with a status of 400 or more.
-    error_answers: u64,
-    lost: u64,
 }
 
 impl Load {
@@ -63,17 +51,17 @@ impl Load {
             .context("wrk is not installed (Debian: apt-get install wrk)")?;
         let taken = server.cpu()?.saturating_sub(before);
         let text = String::from_utf8_lossy(&output.stdout);
-        let report: Report = text
-            .lines()
-            .last()
-            .and_then(|line| serde_json::from_str(line).ok())
-            .with_context(|| format!("wrk: {text}{}", String::from_utf8_lossy(&output.stderr)))?;
-        ensure!(report.requests > 0 && report.error_answers == 0, "{url}: {text}");
-        Ok((report.lost == 0).then_some(Self {
-            per_second: f64::from(report.requests) / Duration::from_micros(report.micros).as_secs_f64(),
-            p50: Duration::from_micros(report.p50),
-            p99: Duration::from_micros(report.p99),
-            cpu: taken / report.requests,
+        // What `report.lua` prints: numbers, times in microseconds, `error_answers` with a status of 400 or more.
+        let report = text.lines().last().and_then(|line| serde_json::from_str(line).ok());
+        let report: BTreeMap<String, u32> =
+            report.with_context(|| format!("wrk: {text}{}", String::from_utf8_lossy(&output.stderr)))?;
+        ensure!(report["requests"] > 0 && report["error_answers"] == 0, "{url}: {text}");
+        let time = |name| Duration::from_micros(report[name].into());
+        Ok((report["lost"] == 0).then(|| Self {
+            per_second: f64::from(report["requests"]) / time("micros").as_secs_f64(),
+            p50: time("p50"),
+            p99: time("p99"),
+            cpu: taken / report["requests"],
         }))
     }
 }

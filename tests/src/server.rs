@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use crate::client::Client;
 use crate::process::{Process, Spawn, eventually, output};
@@ -42,43 +41,6 @@ impl Kind {
 }
 
 #[derive(Debug)]
-pub struct Bundles {
-    directory: TempDir,
-}
-
-impl Bundles {
-    /// Builds what changed, and bundles the peer in JavaScript.
-    pub async fn make(kinds: &[Kind]) -> Result<Self> {
-        build().await?;
-        let bundles = Self { directory: tempfile::Builder::new().prefix("e2e-bundles-").tempdir()? };
-        if kinds.contains(&Kind::Hono) {
-            let mut esbuild = tokio::process::Command::from(repo::command(repo::node_tool("esbuild")?));
-            esbuild
-                .args(["tests/peers/hono.mjs", "--bundle", "--format=esm", "--minify", "--log-level=warning"])
-                .arg(format!("--outfile={}", bundles.hono().display()))
-                .current_dir(repo::root());
-            output(&mut esbuild).await?;
-        }
-        Ok(bundles)
-    }
-
-    pub fn files(&self, kind: Kind) -> Result<Vec<PathBuf>> {
-        let directory = match kind {
-            Kind::Hono => self.directory.path().to_owned(),
-            _ => repo::root().join("edge-api/build"),
-        };
-        let entries = std::fs::read_dir(directory)?;
-        let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-        files.retain(|path| path.extension().is_some_and(|end| end == "js" || end == "wasm"));
-        Ok(files)
-    }
-
-    fn hono(&self) -> PathBuf {
-        self.directory.path().join("hono.js")
-    }
-}
-
-#[derive(Debug)]
 pub struct Server {
     pub kind: Kind,
     process: Process,
@@ -101,34 +63,33 @@ pub struct Asked {
 }
 
 impl Server {
-    /// Starts it on a free port with the settings of a Worker, and waits until it listens.
-    pub async fn start(kind: Kind, bundles: &Bundles, options: &WorkerOptions) -> Result<Self> {
-        if kind != Kind::Express {
-            return Self::start_with(kind, bundles, options, json!({})).await;
-        }
-        let script = repo::root().join("tests/peers/express.mjs");
-        let spawn = Spawn::new(kind.name(), "node").dir(repo::root()).arg(script);
-        let spawn = spawn.env("PORT", "0").env("NODE_ENV", "production");
-        let spawn = options.vars.iter().fold(spawn, |spawn, (name, value)| spawn.env(name, value));
-        Self::listening(kind, spawn.start()?).await
-    }
-
-    /// Starts Workers with more of `tests/workerd/run.mjs`'s options: a cache that does not answer, or an index
+    /// Builds it where a source changed, starts it on a free port with the settings of a Worker, and waits until it
+    /// listens. `workerd` has more of `tests/workerd/run.mjs`'s options: a cache that does not answer, or an index
     /// far away. Measured ones are slower.
-    pub async fn start_with(
-        kind: Kind,
-        bundles: &Bundles,
-        options: &WorkerOptions,
-        mut workerd: Value,
-    ) -> Result<Self> {
-        let settings = options.settings();
+    pub async fn start(kind: Kind, options: &WorkerOptions, mut workerd: Value) -> Result<Self> {
+        build().await?;
+        let (spawn, settings) = (Spawn::new(kind.name(), "node"), options.settings());
         let api = json!({ "config": CONFIG, "settings": settings });
         workerd["workers"] = match kind {
-            Kind::Hono => json!([{ "script": bundles.hono(), "settings": settings }]),
+            Kind::Worker => json!([api]),
             Kind::Indexed => json!([api, { "config": INDEX_CONFIG, "settings": settings }]),
-            Kind::Worker | Kind::Express => json!([api]),
+            Kind::Hono => {
+                let script = spawn.scratch().join("hono.js");
+                let mut esbuild = tokio::process::Command::from(repo::command(repo::node_tool("esbuild")?));
+                let arguments = ["--bundle", "--format=esm", "--minify", "--log-level=warning"];
+                esbuild.arg("tests/peers/hono.mjs").args(arguments).current_dir(repo::root());
+                output(esbuild.arg(format!("--outfile={}", script.display()))).await?;
+                json!([{ "script": script, "settings": settings }])
+            }
+            Kind::Express => {
+                let script = repo::root().join("tests/peers/express.mjs");
+                let spawn =
+                    spawn.dir(repo::root()).arg(script).env("PORT", "0").env("NODE_ENV", "production");
+                let spawn = options.vars.iter().fold(spawn, |spawn, (name, value)| spawn.env(name, value));
+                return Self::listening(kind, spawn.start()?).await;
+            }
         };
-        Self::listening(kind, run_workerd(Spawn::new(kind.name(), "node"), &workerd)?).await
+        Self::listening(kind, run_workerd(spawn, &workerd)?).await
     }
 
     async fn listening(kind: Kind, mut process: Process) -> Result<Self> {
@@ -163,6 +124,18 @@ impl Server {
         let collected = memory.get("/?collected").await.ok();
         let bytes = |used: &Value| used["bytes"].as_u64().with_context(|| used.to_string());
         Ok([wasm + bytes(&collected)?, wasm + bytes(&before)?])
+    }
+
+    /// The scripts and modules that a deployment of the Worker uploads.
+    pub fn files(&self) -> Result<Vec<PathBuf>> {
+        let directory = match self.kind {
+            Kind::Hono => self.process.scratch().to_owned(),
+            _ => repo::root().join("edge-api/build"),
+        };
+        let entries = std::fs::read_dir(directory)?;
+        let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+        files.retain(|path| path.extension().is_some_and(|end| end == "js" || end == "wasm"));
+        Ok(files)
     }
 
     pub fn url(&self) -> &str {

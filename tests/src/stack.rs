@@ -2,10 +2,9 @@
 //! the explorer's files and with its index, the real relayer, a service behind the gate; and for failures
 //! another chain and an address where nothing listens.
 
-use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use alloy::primitives::{Address, U256, uint};
+use alloy::primitives::{U256, uint};
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use tokio::net::TcpSocket;
@@ -15,7 +14,6 @@ use crate::chain::Chain;
 use crate::daemon::Daemon;
 use crate::deploy::MULTICALL3;
 use crate::guarded::Guarded;
-use crate::process::eventually;
 use crate::repo::Artifact;
 use crate::seed::{self, Showcase};
 use crate::stage::IndexWorker;
@@ -60,11 +58,12 @@ impl Stack {
             // Wallets are asked for right after their registration, which a snapshot has a moment later.
             .var("KYA_SOURCE", "chain");
         let (worker, index) = IndexWorker::start(options).await?;
-        index_answers(&worker).await?;
         // Private lookups take a snapshot. Their wallets were registered long ago.
         let options = index.another().var("KYA_SOURCE", "snapshot").unset("KYA_TTL_SECONDS");
         let snapshots = Worker::start(options).await?;
+        // What the snapshot is made of answers the other Worker, too, once that one has found it.
         snapshots.client().with("cf-connecting-ip", "2001:db8:ffff::1").until_snapshot(FILL).await?;
+        worker.client().until_ready("the index", FILL, |ready| ready["index"].is_object()).await?;
 
         let silent = TcpSocket::new_v4()?;
         silent.bind(([127, 0, 0, 1], 0).into())?;
@@ -113,17 +112,4 @@ impl Stack {
             "agents": agents,
         }))
     }
-}
-
-/// Waits until the index answers: the two Workers find one another a moment after they have started.
-async fn index_answers(worker: &Worker) -> Result<()> {
-    let path = format!("/api/v1/liable/{}", Address::ZERO);
-    // Another client each time: the rate limit holds.
-    let mut network = 0_u16;
-    eventually("answered by the index", FILL, async || {
-        network = network.wrapping_add(1);
-        let client = worker.client().at(Ipv6Addr::new(0x2001, 0xdb8, 0, network, 0, 0, 0, 1));
-        (client.get(&path).await.status == 200).then_some(())
-    })
-    .await
 }

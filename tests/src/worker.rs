@@ -4,7 +4,7 @@
 //! Between client and Worker there is nothing but a socket: under load the proxy of `wrangler dev` loses
 //! requests (cloudflare/workers-sdk#14641, #15252).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use alloy::primitives::Address;
@@ -140,7 +140,7 @@ impl Worker {
 
     /// A client of the Worker, whose errors say whether the Worker has logged the request.
     pub fn client(&self) -> Client {
-        Client::new(&self.url).of_server_with_log(self.process.log_path())
+        Client { log: self.process.log_path().map(Path::to_owned), ..Client::new(&self.url) }
     }
 
     pub async fn fire_cron(&self) -> Result<()> {

@@ -13,10 +13,10 @@ use e2e::client::without;
 use e2e::load::Load;
 use e2e::proxy::Proxy;
 use e2e::seed::{self, Showcase};
-use e2e::server::{Bundles, Kind, Server};
+use e2e::server::{Kind, Server};
 use e2e::stage::Exclusive;
 use e2e::worker::WorkerOptions;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::MutexGuard;
 
 const SECONDS: u32 = 1;
@@ -35,7 +35,6 @@ struct Setup {
     showcase: Showcase,
     _proxy: Proxy,
     servers: Vec<Server>,
-    bundles: Bundles,
     options: WorkerOptions,
     _chain: Chain,
 }
@@ -44,16 +43,15 @@ impl Setup {
     async fn start() -> Self {
         let (chain, showcase) = seed::showcase_chain().await.unwrap();
         let proxy = Proxy::start(chain.node.url()).await.unwrap();
-        let bundles = Bundles::make(&Kind::ALL).await.unwrap();
         let options = WorkerOptions::new(proxy.url(), chain.contracts.registry)
             .var("CHAIN_ID", 31_337)
             // Requests are counted, and never refused.
             .var("RATE_LIMIT_PER_MINUTE", 1_000_000_000);
         let mut servers = Vec::new();
         for kind in Kind::ALL {
-            servers.push(Server::start(kind, &bundles, &options).await.unwrap());
+            servers.push(Server::start(kind, &options, json!({})).await.unwrap());
         }
-        Self { showcase, _proxy: proxy, servers, bundles, options, _chain: chain }
+        Self { showcase, _proxy: proxy, servers, options, _chain: chain }
     }
 
     fn server(&self, kind: Kind) -> &Server {
@@ -140,7 +138,7 @@ async fn a_warm_kya_takes_less_cpu_than_a_javascript_workers() {
 async fn a_new_instance_gives_its_first_answer_within_60_milliseconds() {
     let (_turn, setup) = setup().await;
     let first_answer = async || {
-        let server = Server::start(Kind::Worker, &setup.bundles, &setup.options).await.unwrap();
+        let server = Server::start(Kind::Worker, &setup.options, json!({})).await.unwrap();
         let client = server.client();
         let began = Instant::now();
         assert_eq!(client.get(LIVEZ).await.status, 200);

@@ -1,5 +1,5 @@
-//! `cargo xtask dev` and `cargo xtask deploy-contracts`: builds what they need, then executes the `devnet`
-//! program.
+//! `cargo xtask dev`, `deploy-contracts` and `bench`: builds what they need, then executes a program of the `e2e`
+//! crate.
 
 use std::panic::resume_unwind;
 use std::thread;
@@ -7,7 +7,7 @@ use std::thread;
 use anyhow::Result;
 
 use crate::run::{become_program, cargo, run};
-use crate::{build, setup};
+use crate::{build, debian, package, setup};
 
 pub(crate) fn dev(arguments: &[String]) -> Result<()> {
     // Side by side: half of the time the modules are linked, which takes one thread.
@@ -27,4 +27,19 @@ pub(crate) fn dev(arguments: &[String]) -> Result<()> {
 pub(crate) fn deploy_contracts(arguments: &[String]) -> Result<()> {
     setup::setup()?;
     become_program("devnet", &[&["deploy-contracts".to_owned()], arguments].concat())
+}
+
+/// Measures one subject, and writes its section of `BENCHMARKS.md`.
+pub(crate) fn bench(arguments: &[String]) -> Result<()> {
+    setup::setup()?;
+    if arguments.first().is_some_and(|subject| subject == "gate") {
+        // As an operator builds it.
+        let gate = ["-p", "kya-gate", "--bin", "kya-gate"];
+        run(cargo().args(["build", "--quiet", "--profile", "native"]).args(gate))?;
+        package::build()?;
+    } else {
+        debian::install(&debian::WRK)?;
+        build::build()?;
+    }
+    become_program("bench", arguments)
 }

@@ -4,7 +4,6 @@
 //! chain lives in the `e2e` crate: `dev`, `deploy-contracts` and `bench` build one of that crate's programs
 //! and execute it.
 
-mod bench;
 mod build;
 mod debian;
 mod devnet;
@@ -33,7 +32,7 @@ cargo xtask <command>
   test [--all] [WORD...]         everything that is checked, with a summary at the end; with words, the steps named so. What
                                  has not changed since it last passed is not repeated, unless with --all or CI set
   bench [api]                    measure the Worker beside its peers and write the figures to BENCHMARKS.md
-  bench gate                     measure the gate's verifier beside a peer, and what it adds to a request; BENCHMARKS.md
+  bench gate                     measure what asking the gate adds to a request; BENCHMARKS.md
   bench index [AGENTS...]        measure the index at 10,000, 100,000 and 1,000,000 agents and write the figures to BENCHMARKS.md;
                                  at other sizes, and write nothing
   bench snapshot [AGENTS...]     measure verdicts from the snapshot at the same sizes, in the same way
@@ -65,7 +64,7 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode> {
         }
         ("dev", _) => devnet::dev(rest)?,
         ("test", _) => return suite::run_all(rest),
-        ("bench", _) => bench::bench(rest)?,
+        ("bench", _) => devnet::bench(rest)?,
         ("deploy-contracts", _) => devnet::deploy_contracts(rest)?,
         ("help" | "--help" | "-h", _) => print!("{USAGE}"),
         _ => bail!("unknown: {}\n\n{USAGE}", arguments.join(" ")),

@@ -80,10 +80,5 @@ mod tests {
             let size: usize = calls.iter().map(Call::packed_size).sum();
             prop_assert_eq!(pack(&calls).len(), frame + size);
         }
-
-        #[test]
-        fn any_bytes_are_survived(data: Vec<u8>) {
-            unpack(&data);
-        }
     }
 }

@@ -127,20 +127,6 @@ mod tests {
 
     const GRACE: U256 = U256::from_limbs([DEFAULT_GRACE_SECONDS, 0, 0, 0]);
 
-    fn compliant_after(age: u64, status: Status) -> bool {
-        let mut agent = agent(1);
-        agent.status = status;
-        agent.last_attestation = Timestamp::from_seconds(1_000);
-        Compliance::of(&agent, U256::ZERO, GRACE, Timestamp::from_seconds(1_000 + age)).is_compliant()
-    }
-
-    #[test]
-    fn only_active_agents_are_compliant() {
-        for status in Status::ALL {
-            assert_eq!(compliant_after(0, *status), *status == Status::Active);
-        }
-    }
-
     proptest! {
         #[test]
         fn a_clock_behind_the_chain_counts_as_no_age(now: u64, ahead in 0u64..1_000_000) {

@@ -2,13 +2,10 @@
 //! named.
 
 use alloy_sol_types::SolCall;
-use registry_core::{
-    eth::abi::IAgentRegistry::{attestationGracePeriodCall, getAgentCall, getRevenueHistoryCall},
-    registry::error_code::Code,
-};
+use registry_core::{eth::abi::IAgentRegistry::attestationGracePeriodCall, registry::error_code::Code};
 
 use crate::common::{host::finish, prelude::*, run, scan_query};
-use crate::{LIST, ONE_ROUND, node};
+use crate::{LIST, node};
 
 fn too_heavy(function: &'static str) -> Error {
     Error::Query(QueryError::TooHeavy { function })
@@ -79,37 +76,4 @@ fn too_many_round_trips_are_worth_another_try_and_too_many_calls_are_not() {
         let error = node(30).ask_within(LIST, limits).unwrap_err();
         assert_eq!((error.code(), error.retry_after()), (code, retry_after));
     }
-}
-
-#[test]
-fn a_call_beyond_the_nodes_gas_is_named_and_not_taken_for_another_answer() {
-    let grace = attestationGracePeriodCall {}.abi_encode();
-    let history = getRevenueHistoryCall { agentId: U256::from(1) }.abi_encode();
-    let record = getAgentCall { agentId: U256::from(3) }.abi_encode();
-    for (call, targets, function) in [
-        (
-            &grace,
-            &["/api/v1/agent/1", ONE_ROUND[5], "/api/v1/stats/detailed"][..],
-            "attestationGracePeriod()",
-        ),
-        (&history, &["/api/v1/agent/1/revenue"], "getRevenueHistory(uint256)"),
-        (&record, &["/api/v1/agent/3"], "getAgent(uint256)"),
-    ] {
-        let mut node = node(3);
-        node.quirks.heavy = vec![call.clone()];
-        for target in targets {
-            assert_eq!(node.ask(target), Err(too_heavy(function)), "{target}");
-        }
-    }
-    let mut node = node(3);
-    node.quirks.heavy = vec![history];
-    assert!(node.ask("/api/v1/agent/1").is_ok(), "a history is no part of the record");
-    // What is left out of a list is named.
-    node.quirks.heavy = vec![record];
-    for (target, list) in [("/api/v1/agent/1/lineage", "children"), ("/api/v1/agents", "data")] {
-        let answer = node.ask(target).unwrap();
-        assert_eq!(answer["unreadable"], json!([3]), "{target}");
-        assert!(!ids_in(&answer[list]).contains(&3), "{answer}");
-    }
-    assert_eq!(node.ask("/api/v1/agents").unwrap()["total"], 3);
 }

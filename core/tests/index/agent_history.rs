@@ -192,12 +192,6 @@ fn a_life_is_listed_oldest_first_with_block_time_transaction_and_reason() {
     assert_eq!((&events[2]["childAgentId"], &events[6]["childAgentId"]), (&json!(2), &json!(3)));
     assert_eq!((&events[5]["amount"], &events[5]["currency"]), (&json!(0), &json!("EUR")));
     assert_eq!((index.node.round_trips(), log_calls(&index)), (2, 2), "the agent, and its children");
-    // Whatever a node serves at once, it is the same.
-    for (logs, limit) in [(Logs::Blocks(5_000), 100), (Logs::Results(2), 1), (Logs::Bytes(3_000), 3)] {
-        let (events, first) = all(&mut life_with(logs), limit);
-        assert_eq!((names(&events), &first["complete"]), (LIFE.to_vec(), &json!(true)), "{logs:?}");
-        assert_eq!(first["fromBlock"], 1_000_000);
-    }
 }
 
 #[test]

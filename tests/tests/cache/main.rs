@@ -20,7 +20,7 @@ use e2e::http::request_to_reset;
 use e2e::process::{eventually, free_port, wait_until};
 use e2e::proxy::Proxy;
 use e2e::seed::{Showcase, kya};
-use e2e::server::{Bundles, Kind, Server};
+use e2e::server::{Kind, Server};
 use e2e::stage::{Exclusive, Stage};
 use e2e::stored::cached_keys;
 use e2e::worker::{Worker, WorkerOptions};
@@ -170,10 +170,9 @@ async fn the_data_centres_entries_are_for_the_same_chain_and_endpoints_alone() {
 async fn a_cache_that_does_not_answer_is_left_and_the_chain_is_asked() {
     let (_turn, scene) = documented().await;
     let (proxy, registry) = (&scene.stage.proxy, scene.stage.chain.contracts.registry);
-    let bundles = Bundles::make(&[Kind::Worker]).await.unwrap();
     let options = WorkerOptions::new(proxy.url(), registry);
     let silent = json!({ "silentCache": true });
-    let server = Server::start_with(Kind::Worker, &bundles, &options, silent).await.unwrap();
+    let server = Server::start(Kind::Worker, &options, silent).await.unwrap();
     for path in ["/api/v1/stats", "/api/v1/agents?limit=7", &kya("kyoto")] {
         for expected in ["MISS", "HIT"] {
             let answer = server.client().get(path).await;

@@ -5,7 +5,7 @@
 //! 2. What the catalog and the introduction link to is there.
 //! 3. The official MCP client calls each tool, of the revision without a handshake and of an earlier one, and
 //!    gets what the API answers. An error of the API is the tool's; one of the protocol has its code and status.
-//! 4. A call counts like the request that it stands for, and a stream of changes once.
+//! 4. A call counts like the request that it stands for.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use e2e::anvil::{AnvilOptions, dev_key};
 use e2e::chain::Chain;
 use e2e::client::{Client, without};
 use e2e::daemon::Daemon;
-use e2e::process::{eventually, wait_until};
+use e2e::process::eventually;
 use e2e::relay::Desk;
 use e2e::seed::{Showcase, kya, showcase_chain, wallet};
 use e2e::stage::Stage;
@@ -27,7 +27,7 @@ use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::sync::OnceCell;
 
-use super::{JSON, LIMIT, cost, counted};
+use super::{JSON, cost, counted};
 
 /// The showcase with an index and signed verdicts, and with streams that end soon.
 async fn indexed() -> &'static (Stage, Showcase) {
@@ -198,32 +198,8 @@ async fn errors_of_the_api_are_the_tools_and_a_call_counts_like_its_request() {
             }
         }
     }
-    let unknown = message(client, "prompts/list", json!({})).await;
-    assert_eq!((unknown.status, &unknown.json()["error"]["code"]), (404, &json!(-32_601)));
-    let notification = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-    let accepted = client.post("/mcp", JSON, notification.to_string()).await;
-    assert_eq!((accepted.status, accepted.text.as_str()), (202, ""));
     let get = client.send(Method::GET, "/mcp").await;
     assert!(get.error(405).contains("JSON-RPC") && get.header("allow") == "POST, OPTIONS", "{get:?}");
     client.post("/mcp", "text/plain", "{}").await.error(415);
     client.post("/mcp", JSON, " ".repeat(16 * 1024 + 1)).await.error(413);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_stream_of_changes_counts_once_however_long_it_is() {
-    let client = indexed().await.0.client.at([198, 51, 100, 70]);
-    let path = "/api/v1/changes?since=now";
-    let events = client.with("accept", "text/event-stream");
-    // Once more where a minute ends meanwhile.
-    wait_until("streamed within a minute", Duration::from_secs(180), async || {
-        let first = client.get(path).await;
-        let stream = events.get(path).await;
-        let last = client.get(path).await;
-        assert!(stream.text.matches(": block ").count() > 1, "one look at the chain: {}", stream.text);
-        let [first, last] = [first, last]
-            .map(|answer| (answer.number("x-ratelimit-reset"), answer.number("x-ratelimit-remaining")));
-        assert!(last.0 != first.0 || last.1 == first.1 - 2, "{first:?}, {last:?} of {LIMIT}");
-        last.0 == first.0
-    })
-    .await;
 }

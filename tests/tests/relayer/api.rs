@@ -64,21 +64,6 @@ async fn a_key_without_ether_registers_and_attests_and_all_endpoints_have_their_
         "confirmations": 1, "finality": "latest",
     });
     assert_eq!(client.state(&registration).await.ok(), told);
-    let waiting = format!("/relay/{}?wait=", registration.id);
-    // It is told as things stand after a while, and as soon as it is final.
-    for finality in ["latest", "finalized"] {
-        assert_eq!(client.get(&format!("{waiting}{finality}")).await.ok()["finality"], "latest");
-    }
-    stage.chain.node.mine(100).await.unwrap();
-    let is_final = async || {
-        Some(client.get(&format!("{waiting}finalized")).await.ok())
-            .filter(|told| told["finality"] == "finalized")
-    };
-    let told = eventually("final", PATIENCE, is_final).await.unwrap();
-    assert!(told["confirmations"].as_u64().unwrap() > 100, "{told}");
-    let wrong = client.get(&format!("{waiting}soon")).await;
-    wrong.refused(400, "INVALID_WAIT", "Invalid wait: must be latest, safe or finalized");
-
     stage.expect([&registration]);
     stage.relay(&client, &stage.desk.request(&alice, 1, &attest(1))).await;
     let read = IAgentRegistry::getAgentByWalletCall { wallet: alice.address() };
@@ -91,42 +76,30 @@ async fn a_key_without_ether_registers_and_attests_and_all_endpoints_have_their_
 async fn a_relays_state_can_be_asked_for_from_its_acceptance_on() {
     let stage = Stage::set().await.var("RELAY_WAIT_SECONDS", 1);
     let (_daemon, client) = stage.daemon().await;
-    let (alice, bob) = (agent("alice"), agent("bob"));
     // Both want the same wallet for their agent, and both are told in advance that they may have it.
     let wanted = register(Address::repeat_byte(0x77));
-    let [first, second] = [&alice, &bob].map(|signer| stage.desk.request(signer, 0, &wanted));
-    let posted = stage.leave_pending(&client, &first).await;
-    let pending = answer(posted).await;
+    let [first, second] = ["alice", "bob"].map(|name| stage.desk.request(&agent(name), 0, &wanted));
+    let pending = answer(stage.leave_pending(&client, &first).await).await;
     let hashes: Vec<_> = stage.sent().iter().map(|transaction| *transaction.tx_hash()).collect();
     let body = json!({ "id": first.id, "state": "pending", "txHashes": hashes });
     assert_eq!((pending.status, pending.json()), (202, body.clone()));
-    assert_eq!(pending.header("x-relay-id"), first.id.to_string());
     assert_eq!(client.state(&first).await.ok(), body);
-    let nonces = client.get(&format!("/nonce/{}", alice.address())).await.ok();
-    assert_eq!((&nonces["nonce"], &nonces["next"]), (&json!(0), &json!(1)));
     let queue = client.get("/status").await.ok()["queue"].clone();
-    assert_eq!(queue["depth"], 1);
-    assert!(queue["oldestPendingSeconds"].is_u64(), "{queue}");
+    assert!(queue["depth"] == 1 && queue["oldestPendingSeconds"].is_u64(), "{queue}");
 
-    let second_posted = stage.leave_pending(&client, &second).await;
-    assert_eq!(answer(second_posted).await.status, 202);
+    assert_eq!(answer(stage.leave_pending(&client, &second).await).await.status, 202);
     stage.mine().await;
     until_executed(&client, &[first]).await;
     wait_until("reverted", PATIENCE, async || state(&client, &second).await == "reverted").await;
-    client.relay(&second).await.refused(401, "ALREADY_RELAYED", MISMATCH);
     let told = client.state(&second).await.ok();
     assert_eq!(told["error"], "Wallet already registered to another agent");
     assert_eq!(told["code"], "CALL_REVERTED");
     // The failed one cost gas, and counts.
     assert_eq!(client.used_wei().await, stage.paid_by(&stage.accounts).await);
 
-    let unknown = stage.desk.registration(&bob, 7);
+    let unknown = stage.desk.registration(&agent("bob"), 7);
     let message = format!("Relay not found: {}", unknown.id);
     client.state(&unknown).await.refused(404, "RELAY_NOT_FOUND", &message);
-    let malformed = "Invalid relay id: must be 0x and 64 hex digits";
-    client.get("/relay/0x12").await.refused(400, "INVALID_ID", malformed);
-    let message = "Invalid address: must be 0x and 40 hex digits, with a right checksum if in mixed case";
-    client.get("/nonce/alice.eth").await.refused(400, "INVALID_ADDRESS", message);
 }
 
 #[tokio::test]
@@ -140,16 +113,6 @@ async fn probes_and_metrics_answer_any_page_may_call_and_every_answer_has_a_requ
     stage.register(&client, "alice").await;
     let metrics = client.get("/metrics").await;
     assert_eq!((metrics.status, metrics.header("content-type")), (200, "text/plain; version=0.0.4"));
-    for (name, value) in [
-        ("relayer_relays_total{state=\"executed\"}", 1.0),
-        ("relayer_relay_seconds_count", 1.0),
-        ("relayer_http_requests_total{route=\"relay\",status=\"200\"}", 1.0),
-        ("relayer_queue_depth", 0.0),
-        ("relayer_budget_limit_wei", 5e16),
-    ] {
-        assert_eq!(client.metric(name).await, value, "{name}");
-    }
-
     let browser = client.with("origin", "https://agents.example");
     let asks = browser.with("access-control-request-method", "POST");
     let asks = asks.with("access-control-request-headers", "content-type");

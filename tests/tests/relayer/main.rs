@@ -18,7 +18,6 @@ mod policy;
 mod rpc;
 mod secrets;
 mod signers;
-mod soak;
 mod stage;
 mod telemetry;
 mod webhooks;

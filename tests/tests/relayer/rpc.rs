@@ -1,4 +1,4 @@
-//! How often the daemon asks its node: a provider's bill, pinned, per relay, idle, and for a full block.
+//! How often the daemon asks its node: a provider's bill, pinned, per relay and idle.
 
 use std::collections::BTreeMap;
 
@@ -76,28 +76,4 @@ async fn a_relay_costs_eight_calls_and_an_idle_minute_nineteen_until_it_is_final
     let calls: usize = posts.iter().map(|post| post.methods.len()).sum();
     // One more round of each loop may begin within this time.
     assert!(calls as f64 <= 19.0 * minutes + 4.0, "{calls} calls in {minutes} minutes: {posts:#?}");
-}
-
-#[tokio::test]
-async fn receipts_of_a_full_block_are_one_call_and_no_account_has_more_in_the_pool_than_it_may() {
-    let stage = Stage::set().await.var("BLOCK_RECEIPTS_FROM", 12).var("MAX_PENDING_PER_KEY", 12);
-    let (_daemon, client) = stage.daemon().await;
-    let requests = stage.registrations("by block", 12);
-    stage.leave_all_pending(&client, &requests).await;
-    stage.proxy.reset();
-    stage.mine().await;
-    until_executed(&client, &requests).await;
-    let calls = ["eth_getTransactionReceipt", "eth_getBlockReceipts"].map(|method| stage.proxy.calls(method));
-    assert_eq!(calls, [0, 1]);
-    let more = stage.registrations("more", 13);
-    stage.expect(&more);
-    stage.chain.node.set_automine(false).await.unwrap();
-    let _posted: Vec<_> = more.iter().map(|request| post(&client, request)).collect();
-    wait_until("accepted", PATIENCE, async || client.metric("relayer_queue_depth").await == 13.0).await;
-    wait_until("sent", PATIENCE, async || stage.waiting().await == 12).await;
-    stage.mine().await;
-    stage.audit(&client).await;
-    let mined = stage.chain.transactions_of(stage.accounts[0]).await.unwrap();
-    let blocks: Vec<u64> = mined.values().map(|transaction| transaction.block).collect();
-    assert!(blocks[12] == blocks[23] && blocks[23] < blocks[24], "{blocks:?}");
 }

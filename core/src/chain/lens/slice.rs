@@ -130,18 +130,6 @@ impl<'a> Input<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn any_bytes_are_survived(mut data: Vec<u8>, first: u64) {
-            for detail in [Detail::Revenue, Detail::Full] {
-                Slice::decode(&data, first, detail);
-                data.insert(0, VERSION);
-                Slice::decode(&data, first, detail);
-            }
-        }
-    }
 
     #[test]
     fn a_row_is_as_small_as_a_scan_needs() {

@@ -49,7 +49,14 @@ fn one_round_trip_reads_code_signature_and_verdict() {
 #[test]
 fn an_account_with_code_says_itself_whether_it_signed() {
     let mut chain = with_agent();
+    let [accepting, silent] = [ACCEPT, &[0]].map(|code| chain.put_code(code.to_vec()));
+    let nothing = address!("0x00000000000000000000000000000000000dead0");
+    let [accepting, silent, nothing] =
+        [accepting, silent, nothing].map(|to| [&hex!("ef0100"), to.as_slice()].concat());
     for (what, code, accepts) in [
+        ("a delegation to it", &*accepting, true),
+        ("a delegation to silence", &silent, false),
+        ("a delegation to nothing", &nothing, false),
         ("the magic value", ACCEPT, true),
         ("nothing", &hex!("00"), false),
         ("a revert", &hex!("60006000fd"), false),
@@ -65,18 +72,6 @@ fn an_account_with_code_says_itself_whether_it_signed() {
             assert_eq!(facts.state, AccountState::Code { accepts }, "{what}, {undeployed:?}");
             assert_eq!(facts.kya.unwrap().decision, Decision::Deny, "{what}, {undeployed:?}");
         }
-    }
-}
-
-#[test]
-fn a_delegation_is_code_be_it_to_nothing() {
-    let mut chain = with_agent();
-    let accepting = chain.put_code(ACCEPT.to_vec());
-    let silent = chain.put_code(vec![0]);
-    let nothing = address!("0x00000000000000000000000000000000000dead0");
-    for (delegate, accepts) in [(accepting, true), (silent, false), (nothing, false)] {
-        let account = chain.put_code([&hex!("ef0100"), delegate.as_slice()].concat());
-        assert_eq!(read(&mut chain, account).unwrap().state, AccountState::Code { accepts }, "{delegate}");
     }
 }
 

@@ -1,0 +1,165 @@
+//! What the benchmarks share: a chain with a registry, servers that read it through a proxy that counts, timed
+//! requests, and what work costs.
+
+pub(crate) use std::time::{Duration, Instant};
+
+use alloy::primitives::{B256, Bytes, keccak256};
+pub(crate) use anyhow::{Context as _, Result, ensure};
+use e2e::anvil::{AnvilOptions, CHAIN_ID, wall_clock};
+use e2e::chain::Chain;
+use e2e::client::Client;
+pub(crate) use e2e::load::CONNECTIONS;
+use e2e::proxy::{Post, Proxy};
+pub(crate) use e2e::server::{Kind, Server};
+use e2e::synthetic::Synthetic;
+use e2e::worker::WorkerOptions;
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use serde_json::Value;
+pub(crate) use serde_json::json;
+
+pub(crate) use crate::report::{head, medians, mib, millis, percentile, row, seconds};
+
+const SIZES: [u64; 3] = [10_000, 100_000, 1_000_000]; // agents of the registries that the document has
+pub(crate) const FILL: Duration = Duration::from_secs(1_800); // until an index is filled, or a change seen
+pub(crate) const SAMPLES: u64 = 9; // of which a median is shown
+pub(crate) const CHANGES_A_DAY: u64 = 1_000;
+
+/// A registry on a chain, and the proxy through which servers read it.
+pub(crate) struct Lab {
+    pub(crate) chain: Chain,
+    pub(crate) proxy: Proxy,
+    pub(crate) registry: Synthetic,
+    pub(crate) agents: u64,
+}
+
+impl Lab {
+    /// A chain whose registry has no agents.
+    pub(crate) async fn start() -> Result<Self> {
+        // Blocks of one second get times a second apart: an hour is room for all of them.
+        let chain = Chain::start(AnvilOptions::since(wall_clock() - 3_600)).await?;
+        let proxy = Proxy::start(chain.node.url()).await?;
+        Ok(Self { registry: Synthetic { address: chain.contracts.registry }, chain, proxy, agents: 0 })
+    }
+
+    /// From now on the registry is a synthetic one of so many agents.
+    pub(crate) async fn resize(&mut self, agents: u64) -> Result<()> {
+        (self.registry, self.agents) = (Synthetic::deploy(&self.chain, agents).await?, agents);
+        Ok(())
+    }
+
+    pub(crate) fn options(&self) -> WorkerOptions {
+        WorkerOptions::new(self.proxy.url(), self.registry.address)
+            .var("CHAIN_ID", CHAIN_ID)
+            // A node carries out hundreds of calls for a slice one by one.
+            .var("RPC_DEADLINE_SECONDS", 60)
+            .var("RPC_TIMEOUT_SECONDS", 30)
+    }
+
+    pub(crate) async fn serve(
+        &self,
+        kind: Kind,
+        options: &WorkerOptions,
+        workerd: Value,
+    ) -> Result<Target<'_>> {
+        self.chain.node.freshen().await?;
+        let server = Server::start(kind, options, workerd).await?;
+        Ok(Target { lab: self, client: server.client(), server })
+    }
+
+    pub(crate) async fn code_hash(&self) -> Result<B256> {
+        let address = json!([self.registry.address, "latest"]);
+        Ok(keccak256(self.chain.node.request::<Bytes>("eth_getCode", address).await?))
+    }
+
+    /// Changes so many agents from that sample's part of the registry on: changes are spread over all of it.
+    pub(crate) async fn change(&self, sample: u64, changes: u64) -> Result<()> {
+        let first = 1 + sample * (self.agents / SAMPLES);
+        if changes > 0 { self.registry.toggle(&self.chain, first, changes).await } else { Ok(()) }
+    }
+}
+
+/// Tables with a row for each of these numbers of agents, or of the document's: `measure` gives a row's other cells
+/// for each table.
+pub(crate) async fn by_size<const N: usize>(
+    sizes: &[u64],
+    columns: [&str; N],
+    measure: impl AsyncFn(&Lab) -> Result<[String; N]>,
+) -> Result<Vec<String>> {
+    let mut lab = Lab::start().await?;
+    let mut tables = columns.map(|columns| head(&format!("agents | {columns}")));
+    for agents in if sizes.is_empty() { &SIZES } else { sizes } {
+        lab.resize(*agents).await?;
+        eprintln!("{agents} agents");
+        let rows = measure(&lab).await?;
+        tables.iter_mut().zip(rows).for_each(|(table, cells)| *table += &format!("| {agents} {cells}"));
+    }
+    Ok(tables.into())
+}
+
+/// A server of the lab, which is measured.
+pub(crate) struct Target<'a> {
+    pub(crate) lab: &'a Lab,
+    pub(crate) server: Server,
+    pub(crate) client: Client,
+}
+
+/// What work took: time, the server's CPU, and posts to the node.
+pub(crate) struct Cost {
+    pub(crate) time: Duration,
+    pub(crate) cpu: Duration,
+    pub(crate) posts: Vec<Post>,
+}
+
+impl Target<'_> {
+    pub(crate) async fn cost<T>(&self, work: impl Future<Output = Result<T>>) -> Result<(T, Cost)> {
+        self.lab.proxy.reset();
+        let (cpu, began) = (self.server.usage.cpu()?, Instant::now());
+        let done = work.await?;
+        let (time, cpu) = (began.elapsed(), self.server.usage.cpu()? - cpu);
+        Ok((done, Cost { time, cpu, posts: self.lab.proxy.reset() }))
+    }
+
+    /// Rows that the index's object has read and written, and since when it counts.
+    pub(crate) async fn rows(&self) -> Result<[u64; 3]> {
+        let rows = &self.client.get("/readyz").await.ok()["index"]["rows"];
+        let [read, written, since] = ["read", "written", "since"].map(|name| rows[name].as_u64());
+        read.zip(written).zip(since).map(|((read, written), since)| [read, written, since]).context("no rows")
+    }
+
+    /// Rows read and written after an earlier count. An object that was idle may have been started anew, and
+    /// counts from 0.
+    pub(crate) async fn rows_after(&self, before: [u64; 3]) -> Result<[u64; 2]> {
+        let now = self.rows().await?;
+        Ok(std::array::from_fn(|place| now[place] - if now[2] == before[2] { before[place] } else { 0 }))
+    }
+}
+
+impl Cost {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.posts.iter().filter_map(|post| post.answer.get()).map(|answer| answer.bytes).sum()
+    }
+}
+
+/// Makes requests on so many connections, and returns each result with its time.
+pub(crate) async fn timed<R, T>(
+    connections: usize,
+    requests: impl IntoIterator<Item = R>,
+    ask: impl AsyncFn(R) -> Result<T>,
+) -> Result<Vec<(T, Duration)>> {
+    let ask = &ask;
+    let timed = |request| async move {
+        let began = Instant::now();
+        Ok((ask(request).await?, began.elapsed()))
+    };
+    stream::iter(requests.into_iter().map(timed)).buffered(connections).try_collect().await
+}
+
+/// A client that keeps its connections; others open one for each request.
+pub(crate) fn kept_alive() -> Result<reqwest::Client> {
+    Ok(e2e::http::builder().pool_max_idle_per_host(CONNECTIONS).timeout(Duration::from_secs(30)).build()?)
+}
+
+/// The content of a good answer.
+pub(crate) async fn fetch(request: reqwest::RequestBuilder) -> Result<Vec<u8>> {
+    Ok(request.send().await?.error_for_status()?.bytes().await?.into())
+}
