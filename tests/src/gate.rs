@@ -102,6 +102,13 @@ impl Service {
         Ok(Self(receiver))
     }
 
+    /// One that refuses as a gate does what it is asked below `/gate/`.
+    pub async fn start_as_gate() -> Result<Self> {
+        let service = Self::start().await?;
+        service.0.answer_by(|asked| Reply::status(if asked.path.starts_with("/gate/") { 401 } else { 200 }));
+        Ok(service)
+    }
+
     pub fn url(&self) -> &str {
         self.0.url()
     }

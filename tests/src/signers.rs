@@ -60,7 +60,7 @@ pub async fn python(name: &str, arguments: &[&str]) -> Result<Value> {
 }
 
 /// Runs a program to its end; the JSON that it prints.
-async fn printed(command: &mut Command) -> Result<Value> {
+pub async fn printed(command: &mut Command) -> Result<Value> {
     serde_json::from_slice(&output(command).await?).context("the program prints JSON")
 }
 

@@ -17,6 +17,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::http;
 
 /// A certificate authority that is trusted only where its bundle is named.
+#[derive(Debug)]
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     bundle: NamedTempFile,

@@ -266,7 +266,8 @@ mod tests {
     fn each_member_that_differs_is_named() {
         assert_eq!(check(&signed(|_| {}), MOMENT), Ok(()));
         let other = Address::repeat_byte(9);
-        let changes: [(&str, fn(&mut Acceptance)); 7] = [
+        type Change = fn(&mut Acceptance);
+        let changes: [(&str, Change); 7] = [
             ("chainId", |a| a.chain_id += 1),
             ("registry", |a| a.registry = Address::repeat_byte(9)),
             ("agentId", |a| a.agent_id.0 += U256::from(1)),
@@ -279,7 +280,7 @@ mod tests {
             assert_eq!(check(&signed(change), MOMENT), Err(Problem::Member(name.into())));
         }
         for (change, problem) in [
-            (|a: &mut Acceptance| a.terms_hash.0[0] ^= 1) as fn(&mut Acceptance),
+            (|a: &mut Acceptance| a.terms_hash.0[0] ^= 1) as Change,
             |a| a.not_before -= 1,
             |a| a.not_after += 1,
             |a| a.signature = Bytes::new(),

@@ -302,7 +302,7 @@ async fn nginx_asks_without_the_content_and_shows_none_of_its_own_places() {
     let asked = gate.take();
     assert_eq!(asked.len(), 2, "for a decision, and for the refusal's body: {asked:?}");
     for question in &asked {
-        let length = question.header("content-length");
+        let length = question.values("content-length");
         assert!(question.body.is_empty() && length.is_empty(), "{question:?}");
     }
     for place in ["/_gate", "/_gate_refusal"] {
