@@ -54,9 +54,9 @@ impl Kind {
                 (GATE, "127.0.0.1:0"),
                 ("https://api.example", origin),
                 // A local chain makes blocks on demand.
-                ("id = 8453", &format!("id = {chain}\nmax-head-age-seconds = 0")),
-                ("https://mainnet.base.org", rpc),
-                ("0x0000000000000000000000000000000000000000", registry),
+                ("id = 84532", &format!("id = {chain}\nmax-head-age-seconds = 0")),
+                ("https://sepolia.base.org", rpc),
+                ("0x2EFaB5B3BEf49E56a6Ce1dcB1A39EF63C312EA23", registry),
             ],
         )
     }

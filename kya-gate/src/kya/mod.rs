@@ -130,11 +130,9 @@ impl AccountReader {
     pub async fn of(&self, attempt: &Attempt, allowance: &mut Allowance, now: Timestamp) -> KnownAccount {
         let wallet = attempt.account.address;
         let cached = self.cache.get(wallet, now);
-        // A key that did not sign needs no verdict.
-        if cached.has_no_code && (cached.verdict.is_some() || !attempt.is_of_key()) {
+        if let Some(known) = known(&cached, attempt) {
             self.metrics.lookups.with_label_values(&["cache"]).inc();
-            let (state, fresh_for) = (Some(AccountState::NoCode), cached.fresh_for);
-            return KnownAccount { state, verdict: cached.verdict, fresh_for };
+            return known;
         }
         let about_signature = || {
             let text = [attempt.hash.as_slice(), &attempt.signature].concat();
@@ -147,7 +145,7 @@ impl AccountReader {
                 return KnownAccount::default();
             }
             self.metrics.lookups.with_label_values(&["read"]).inc();
-            let read = self.accounts.run(question, self.read(attempt, question, cached.clone(), now)).await;
+            let read = self.accounts.run(question, self.read(attempt, question, now)).await;
             match (read.state, question) {
                 // The key signed, and is not asked where there is code.
                 (Some(AccountState::Code { .. }), Question::Code(_)) => question = about_signature(),
@@ -156,15 +154,13 @@ impl AccountReader {
         }
     }
 
-    async fn read(
-        &self,
-        attempt: &Attempt,
-        question: Question,
-        cached: Cached,
-        now: Timestamp,
-    ) -> KnownAccount {
+    async fn read(&self, attempt: &Attempt, question: Question, now: Timestamp) -> KnownAccount {
         let wallet = attempt.account.address;
-        let reading = self.cache.begin();
+        let (cached, reading) = (self.cache.get(wallet, now), self.cache.begin());
+        // A flight may have ended since this request looked.
+        if let Some(known) = known(&cached, attempt) {
+            return known;
+        }
         let fresh_for = if cached.verdict.is_some() { cached.fresh_for } else { self.cache.cached() };
         let (state, verdict) = match &self.source {
             Source::Registry(registry) => {
@@ -234,4 +230,15 @@ impl AccountReader {
         api.read(Address::ZERO, now).await.map_err(|error| format!("api: {error}"))?;
         Ok(format!("{registry}: the chain answers at {labels}, the read API at {}", api.label()))
     }
+}
+
+/// What the cache alone says of an attempt's account, where that suffices. A key that did not sign needs no
+/// verdict.
+fn known(cached: &Cached, attempt: &Attempt) -> Option<KnownAccount> {
+    let suffices = cached.has_no_code && (cached.verdict.is_some() || !attempt.is_of_key());
+    suffices.then(|| KnownAccount {
+        state: Some(AccountState::NoCode),
+        verdict: cached.verdict.clone(),
+        fresh_for: cached.fresh_for,
+    })
 }

@@ -21,6 +21,7 @@ use e2e::reverse_proxies::Kind;
 use e2e::seed::{chain_of_one, registration_call, wallet};
 use e2e::signed_requests::{Draft, Signed};
 use futures_util::future::join_all;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -107,6 +108,8 @@ async fn strangers_have_no_more_read_than_the_settings_say() {
 async fn unfinished_requests_hold_up_no_others() {
     let gate = Gate::start(&configuration(Kind::Envoy).await).await.unwrap();
     let address = gate.url().trim_start_matches("http://");
+    let files = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).unwrap();
     let mut unfinished = Vec::new();
     // More heads than there are places for connections, and contents without an end.
     for number in 0..4_200 {
