@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::{
     candidate::{Posture, SignatureRules},
     dialect::Dialect,
+    output_headers::OUTPUT_HEADERS,
     policy::{AgentDenial, Verdict},
     refusal::RefusalCode,
     request::Request,
@@ -19,10 +20,6 @@ use crate::{
     eth::{json, timestamp::Timestamp},
     registry::kya::{Decision, Reason},
 };
-
-/// The headers that an answer has for the upstream.
-pub const OUTPUT_HEADERS: [&str; 6] =
-    ["kya-wallet", "kya-agent-id", "kya-decision", "kya-liable", "kya-until", "kya-verdict"];
 
 /// What became of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]

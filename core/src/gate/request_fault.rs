@@ -7,7 +7,10 @@
 //! | a path with two readings | `/admin/..%2fpublic` is one path for a proxy that decodes it, and another for the service |
 //! | an upgrade | no gate sees the requests behind `Upgrade: h2c` |
 
-use super::{answer::OUTPUT_HEADERS, request::Request};
+use super::{
+    output_headers::{is_lookalike, reads_as_output_header},
+    request::Request,
+};
 
 /// Why a request is refused before its signature is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
@@ -116,24 +119,6 @@ fn covers(pattern: &str, path: &str) -> bool {
     }
 }
 
-/// Whether some service reads a header of this name as one of [`OUTPUT_HEADERS`]: CGI and its kin (WSGI, Rack,
-/// PHP) fold case and take every separator for the same one.
-pub fn reads_as_output_header(name: &str) -> bool {
-    let name = name.trim();
-    let is_same = |(byte, expected): (u8, u8)| {
-        byte.eq_ignore_ascii_case(&expected) || expected == b'-' && !byte.is_ascii_alphanumeric()
-    };
-    OUTPUT_HEADERS
-        .iter()
-        .any(|output| name.len() == output.len() && name.bytes().zip(output.bytes()).all(is_same))
-}
-
-/// Whether a header in lower case reads as one of [`OUTPUT_HEADERS`] and has another name, so that it stays
-/// beside the gate's own where that is set.
-pub fn is_lookalike(name: &str) -> bool {
-    reads_as_output_header(name) && !OUTPUT_HEADERS.contains(&name)
-}
-
 /// Whether a target is a path, or `*`, without anything that has to be encoded in every URL.
 fn is_well_formed(target: &str) -> bool {
     (target.starts_with('/') || target == "*") && target.bytes().all(|byte| byte.is_ascii_graphic())
@@ -176,7 +161,10 @@ fn escaped(text: &str) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gate::request::{Content, Origin};
+    use crate::gate::{
+        output_headers::OUTPUT_HEADERS,
+        request::{Content, Origin},
+    };
 
     fn checked(rules: &RequestRules, target: &str, fields: &[(&str, &[u8])]) -> Result<(), RequestFault> {
         let origin = Origin::parse("https://api.example").unwrap();
