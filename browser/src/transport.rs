@@ -14,11 +14,11 @@ use registry_core::{
         provider::{Call, calls, reply},
     },
 };
-use registry_fetch::{RpcPost, body::BodyReader, round_trip};
+use registry_fetch::{RpcPost, body::BodyReader, endpoint_headers, round_trip};
 use serde_json::value::RawValue;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
-use web_sys::{AbortSignal, Headers, RequestRedirect};
+use web_sys::{AbortSignal, RequestRedirect};
 
 /// The name in documents of a chain that is reached through a wallet. Otherwise it is the first endpoint's
 /// host.
@@ -89,20 +89,11 @@ async fn post(
     batch: &Batch,
     signal: &AbortSignal,
 ) -> Result<RpcReply, Failure> {
-    let headers = headers(endpoint).map_err(|_| Failure::Unreachable)?;
+    let headers = endpoint_headers(endpoint).map_err(|_| Failure::Unreachable)?;
     let (url, redirect, reader) = (endpoint.url.as_str(), RequestRedirect::Error, BodyReader::Default);
     let (status, body) =
         RpcPost { fetch, url, headers: &headers, redirect, reader }.send(batch, signal).await?;
     Ok(RpcReply { endpoint: batch.endpoint, status, body })
-}
-
-fn headers(endpoint: &RpcEndpoint) -> Result<Headers, JsValue> {
-    let headers = Headers::new()?;
-    headers.set("Content-Type", "application/json")?;
-    if let Some(authorization) = &endpoint.authorization {
-        headers.set("Authorization", authorization)?;
-    }
-    Ok(headers)
 }
 
 impl Provider {

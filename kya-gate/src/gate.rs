@@ -9,17 +9,13 @@ use alloy_primitives::B256;
 use registry_core::{
     eth::timestamp::Timestamp,
     gate::{
-        AccountState, AdmissionRecord, DecisionStep, GateAnswer, Grounds, NonceStep, Outcome, Request,
-        RoutePolicy, Spending, Subject, Unavailable, VerifiedBy,
+        AccountState, AdmissionRecord, Allowance, DecisionStep, GateAnswer, Grounds, NonceStep, Outcome,
+        Request, RoutePolicy, Spending, Subject, Unavailable, VerifiedBy,
     },
 };
 
 use crate::{
-    kya::{AccountReader, Allowance},
-    metrics::Metrics,
-    nonces::NonceStore,
-    records::Records,
-    refusals::Refusals,
+    kya::AccountReader, metrics::Metrics, nonces::NonceStore, records::Records, refusals::Refusals,
     signer::Signer,
 };
 

@@ -4,7 +4,7 @@
 //!    of the gate in process, with verdicts from the chain and from the read API, in Node 20, in Node 22, and in
 //!    workerd.
 //! 2. Of many copies of one request over two instances exactly one is admitted: with Redis, by the clients of
-//!    node-redis and ioredis, whom a daemon with the same prefix counts among its own; and with a Durable Object.
+//!    node-redis and ioredis, shared with a daemon of the same prefix; and with a Durable Object.
 //!    What was signed before Redis was killed is not admitted again.
 //! 3. A cold request takes one round trip to the chain, a warm one none, and a forged one none.
 //! 4. Services by Hono, Express, Fastify and over Fetch's `Request` admit what the package signs, once and

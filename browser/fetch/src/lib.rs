@@ -11,7 +11,10 @@ use std::pin::pin;
 use futures_util::future::{Either, select};
 use gloo_timers::future::TimeoutFuture;
 use js_sys::{Function, Promise};
-use registry_core::chain::{Batch, Failure};
+use registry_core::{
+    chain::{Batch, Failure},
+    eth::rpc::endpoint::RpcEndpoint,
+};
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{AbortController, AbortSignal, Headers, RequestInit, RequestRedirect};
@@ -38,6 +41,20 @@ extern "C" {
 #[must_use]
 pub fn global() -> Function {
     FETCH.with(Function::clone)
+}
+
+/// The headers of requests to an endpoint, with its credentials.
+///
+/// # Errors
+///
+/// What `Headers` throws.
+pub fn endpoint_headers(endpoint: &RpcEndpoint) -> Result<Headers, JsValue> {
+    let headers = Headers::new()?;
+    headers.set("Content-Type", "application/json")?;
+    if let Some(authorization) = &endpoint.authorization {
+        headers.set("Authorization", authorization)?;
+    }
+    Ok(headers)
 }
 
 /// Runs one exchange of a batch: waits for the batch's delay, and aborts the exchange at the batch's timeout.

@@ -16,11 +16,11 @@ use js_sys::{Date, Function};
 use registry_core::{
     chain::{Batch, Endpoints, Failure, Freshness, Limits, Run, Update},
     eth::{redact::Redactor, rpc::endpoint::RpcEndpoint, timestamp::Timestamp},
-    gate::{AccountFacts, AccountQuery, AccountState, Attempt, Verdict},
+    gate::{AccountFacts, AccountQuery, AccountState, Allowance, ApiTerms, Attempt, ReadRate, Verdict},
 };
-use registry_fetch::{RpcPost, body::BodyReader, get, round_trip};
+use registry_fetch::{RpcPost, body::BodyReader, endpoint_headers, get, round_trip};
 use wasm_bindgen::prelude::*;
-use web_sys::{Headers, RequestRedirect};
+use web_sys::RequestRedirect;
 
 use crate::{
     cache::{Cache, Cached},
@@ -29,15 +29,6 @@ use crate::{
 
 /// How long the read API may take for a verdict, in milliseconds.
 const API_TIMEOUT_MS: u32 = 5_000;
-/// The longest answer of the read API: a scope may be long.
-const LONGEST_ANSWER: usize = 1 << 20;
-
-/// The header of the read API that says what an answer is about: `eip155:<chain>:<registry>`.
-const REGISTRY: &str = "kya-registry";
-/// How long the API's own caches may keep a verdict, in seconds.
-const API_TTL: u64 = 60;
-/// The reads of accounts that one request may cause, whatever the number of its signatures.
-const READS_OF_A_REQUEST: u32 = 2;
 
 /// Accounts and verdicts, read and cached.
 pub(crate) struct AccountReader {
@@ -46,8 +37,10 @@ pub(crate) struct AccountReader {
     cache: Cache,
     /// What was learned of the RPC endpoints.
     endpoints: RefCell<Endpoints>,
-    /// The reads that are left, and when that was so: a second fills them.
-    reads: Cell<(f64, Timestamp)>,
+    /// What answers of the read API have to be about.
+    terms: ApiTerms,
+    /// The reads that are left to all requests.
+    reads: Cell<ReadRate>,
     fetch: Function,
     /// Hears why there was no answer.
     report: Function,
@@ -62,16 +55,6 @@ pub(crate) struct KnownAccount {
     pub(crate) verdict: Option<Arc<Verdict>>,
 }
 
-/// What is left of a request's reads.
-pub(crate) struct Allowance(u32);
-
-impl Allowance {
-    /// That of a request of which nothing was read.
-    pub(crate) const fn of_a_request() -> Self {
-        Self(READS_OF_A_REQUEST)
-    }
-}
-
 /// What a read of an account asks, beside the verdict on its wallet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Question {
@@ -84,8 +67,10 @@ enum Question {
 impl AccountReader {
     pub(crate) fn new(chain: ChainSettings, kya: KyaSettings, fetch: Function, report: Function) -> Self {
         let endpoints = RefCell::new(Endpoints::new(chain.endpoints.len(), Some(chain.id)));
-        let reads = Cell::new((chain.reads_per_second.into(), Timestamp::from_millis(0)));
-        Self { cache: Cache::new(kya.cached_ms), chain, kya, endpoints, reads, fetch, report }
+        let registry = format!("eip155:{}:{:#x}", chain.id, kya.registry);
+        let terms = ApiTerms::new(registry, chain.max_head_age_seconds);
+        let reads = Cell::new(ReadRate::new(chain.reads_per_second, 0.0));
+        Self { cache: Cache::new(kya.cached_ms), chain, kya, endpoints, terms, reads, fetch, report }
     }
 
     /// What is known about the account of an attempt at `now`, read where it is not cached, as far as the
@@ -104,8 +89,9 @@ impl AccountReader {
         let asks_code = attempt.is_of_key() && cached.has_code != Some(true);
         let mut question = if asks_code { Question::Code } else { Question::Signature };
         loop {
-            let Some(left) = allowance.0.checked_sub(1) else { return KnownAccount::default() };
-            allowance.0 = left;
+            if !allowance.take() {
+                return KnownAccount::default();
+            }
             let known = self.read(attempt, question, &cached, now).await;
             match (known.state, question) {
                 // The key signed, and is not asked where there is code.
@@ -188,40 +174,21 @@ impl AccountReader {
 
     async fn verdict_of(&self, api: &str, wallet: Address, now: Timestamp) -> Result<Verdict, String> {
         let url = format!("{}/api/v1/kya/{wallet}", api.trim_end_matches('/'));
-        let answer = get(&self.fetch, &url, REGISTRY, API_TIMEOUT_MS, LONGEST_ANSWER).await;
+        let answer =
+            get(&self.fetch, &url, ApiTerms::REGISTRY_HEADER, API_TIMEOUT_MS, ApiTerms::LONGEST_ANSWER).await;
         let answer = answer.map_err(|failure| format!("{failure:?}"))?;
         if answer.status != 200 {
             return Err(format!("status {}", answer.status));
         }
-        let registry = format!("eip155:{}:{:#x}", self.chain.id, self.kya.registry);
-        match answer.header {
-            Some(other) if other != registry => {
-                return Err(format!("an answer about {other}, not {registry}"));
-            }
-            Some(_) => {}
-            None => return Err("an answer without KYA-Registry: the API is an older one".to_owned()),
-        }
-        let verdict = Verdict::from_api(&answer.body, wallet).ok_or("an answer that is no verdict")?;
-        let read_at = verdict.as_of.block_timestamp.map_or(0, Timestamp::seconds);
-        let age = now.seconds().saturating_sub(read_at);
-        match self.chain.max_head_age_seconds {
-            1.. if age > self.chain.max_head_age_seconds.saturating_add(API_TTL) => {
-                Err(format!("a verdict of a block that is {age} seconds old"))
-            }
-            _ => Ok(verdict),
-        }
+        self.terms.check_registry(answer.header.as_deref())?;
+        self.terms.verdict(&answer.body, wallet, now)
     }
 
-    /// Takes one of the second's reads, if one is left. A signature that is not of the key that it names is left
-    /// half of them: such ones cost nothing to make.
+    /// Takes one of the second's reads, if one is left.
     fn take_read(&self, attempt: &Attempt, now: Timestamp) -> Option<()> {
-        let most = f64::from(self.chain.reads_per_second);
-        let (left, since) = self.reads.get();
-        let passed = now.as_millis().saturating_sub(since.as_millis()) as f64 / 1_000.0;
-        let left = (left + passed * most).min(most);
-        let reserve = if attempt.is_of_key() { 0.0 } else { (most / 2.0).floor() };
-        let is_left = left >= 1.0 + reserve;
-        self.reads.set((if is_left { left - 1.0 } else { left }, now));
+        let mut reads = self.reads.get();
+        let is_left = reads.take(attempt.is_of_key(), now.as_millis() as f64 / 1_000.0);
+        self.reads.set(reads);
         if !is_left {
             self.tell("no read is left of chain.reads-per-second");
         }
@@ -248,7 +215,7 @@ impl RpcHost for Host<'_> {
     async fn round_trip(&mut self, batch: &Batch, _may_hedge: bool) -> Result<RpcReply, Failure> {
         let AccountReader { chain, fetch, .. } = self.reader;
         let endpoint = chain.endpoints.get(batch.endpoint).ok_or(Failure::Unreachable)?;
-        let headers = headers(endpoint).map_err(|_| Failure::Unreachable)?;
+        let headers = endpoint_headers(endpoint).map_err(|_| Failure::Unreachable)?;
         let post = RpcPost {
             fetch,
             url: &endpoint.url,
@@ -264,13 +231,4 @@ impl RpcHost for Host<'_> {
     fn merge(&mut self, update: impl FnOnce() -> Update) {
         self.reader.endpoints.borrow_mut().merge(&update());
     }
-}
-
-fn headers(endpoint: &RpcEndpoint) -> Result<Headers, JsValue> {
-    let headers = Headers::new()?;
-    headers.set("Content-Type", "application/json")?;
-    if let Some(authorization) = &endpoint.authorization {
-        headers.set("Authorization", authorization)?;
-    }
-    Ok(headers)
 }

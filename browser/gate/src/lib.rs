@@ -18,12 +18,12 @@ use alloy_primitives::hex;
 use js_sys::{Array, Date, Function, Promise};
 use registry_core::{
     eth::timestamp::Timestamp,
-    gate::{Attempt, Content, DecisionStep, GateAnswer, Outcome, Request, RoutePolicy, Spending},
+    gate::{Allowance, Attempt, Content, DecisionStep, GateAnswer, Outcome, Request, RoutePolicy, Spending},
 };
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
 
-use accounts::{AccountReader, Allowance};
+use accounts::AccountReader;
 use settings::{GateSettings, NonceSettings};
 
 #[wasm_bindgen]

@@ -50,7 +50,7 @@ pub enum Spending {
     Unavailable,
 }
 
-/// A candidate whose account is asked for.
+/// A candidate that needs its account read.
 #[derive(Debug)]
 pub struct AccountStep<'a> {
     candidates: Candidates<'a>,

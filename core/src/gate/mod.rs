@@ -22,11 +22,13 @@
 //! | `structured`, `base`, `digest` | structured fields, signature bases, content digests: the RFCs |
 //! | `dialect` | what differs between the two forms of ERC-8128 |
 //! | `candidate`, `verifier` | one signature; all of a request's, in their order |
-//! | `account` | the question for the chain |
+//! | `account`, `read_limits` | the question for the chain; how many may be asked |
+//! | `api_terms` | which answers of the read API are verdicts |
 //! | `decision` | the order of the steps, for hosts to drive |
 //! | `policy` | which agents are served |
 //! | `settings` | the policies of a configuration file |
 //! | `record` | what is kept of an admission, and verified years later |
+//! | `output_headers` | the names of the headers for the upstream, and what reads as one |
 //! | `refusal`, `answer` | the stable codes; status, challenge, headers and body |
 //! | `signing` | the client's side: what is signed, and the headers that carry it |
 //! | `discovery` | what routes ask for, for clients that want to know before |
@@ -36,6 +38,7 @@
 
 mod account;
 mod answer;
+mod api_terms;
 mod base;
 mod candidate;
 mod decision;
@@ -44,6 +47,7 @@ mod digest;
 mod discovery;
 mod output_headers;
 mod policy;
+mod read_limits;
 mod record;
 mod refusal;
 mod request;
@@ -55,6 +59,7 @@ mod verifier;
 
 pub use account::{AccountFacts, AccountQuery};
 pub use answer::{GateAnswer, Links, Outcome, Subject, Unavailable};
+pub use api_terms::ApiTerms;
 pub use base::signature_base;
 pub use candidate::{AccountState, Attempt, BASELINE_VALIDITY, Posture, SKEW, SignatureRules, WithoutNonce};
 pub use decision::{AccountStep, DecisionStep, NonceStep, Spending};
@@ -62,6 +67,7 @@ pub use dialect::{Account, Dialect};
 pub use discovery::discovery_document;
 pub use output_headers::{OUTPUT_HEADERS, is_lookalike, reads_as_output_header};
 pub use policy::{AgentDenial, AgentPolicy, Verdict, VerdictAgent, Wallets};
+pub use read_limits::{Allowance, ReadRate, reserve};
 pub use record::{Admission, AdmissionRecord, Grounds, RecordError, Trusted, VerifiedBy};
 pub use refusal::RefusalCode;
 pub use request::{Content, Origin, Request};

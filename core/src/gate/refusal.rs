@@ -39,7 +39,7 @@ pub enum RefusalCode {
     /// The signature was admitted before.
     NonceReused,
     /// The signature was made before the store of nonces began, which cannot say whether it was admitted. This
-    /// reason is not the specification's, whose code for it is `nonce_reused`.
+    /// reason is this gate's own; the specification's code for it is `nonce_reused`.
     SignedBeforeStart,
     /// The service admits signatures without a nonce elsewhere, and not on this route.
     ReplayableNotAllowed,

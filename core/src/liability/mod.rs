@@ -1,8 +1,8 @@
 //! Who is liable for an agent, and how that is known.
 //!
 //! `registerAgent` takes the liable wallet from the caller and asks it for nothing, so a record alone names
-//! a wallet and proves no consent. A [`Basis`] says what the wallet itself did. It may sign an
-//! [`Acceptance`] of one registration, and a [`LiableDomain`] that binds it to a domain, whose
+//! a wallet and proves no consent. A [`Basis`] says what the wallet itself did. The wallet may sign an
+//! [`Acceptance`] of one registration, and a [`LiableDomain`] that binds it to a domain. The domain's
 //! [`DomainFile`] names the wallet in turn.
 
 mod acceptance;

@@ -9,7 +9,7 @@ use alloy_primitives::Address;
 use host_kit::native::read_body;
 use registry_core::{
     eth::{redact::public_origin, timestamp::Timestamp},
-    gate::Verdict,
+    gate::{ApiTerms, Verdict},
 };
 use reqwest::{Client, Response, Url, header};
 
@@ -17,32 +17,20 @@ use crate::{metrics::Metrics, settings::Settings};
 
 /// How long the API may take for a verdict.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The longest answer that is read: a scope may be long.
-const LONGEST: usize = 1 << 20;
-/// The header that says what an answer is about: `eip155:<chain>:<registry>`, the address in lower case.
-const REGISTRY: &str = "kya-registry";
-/// How long the API's own caches may keep a verdict, in seconds.
-const API_TTL: u64 = 60;
 
 /// The read API.
 #[derive(Debug, Clone)]
 pub struct Api {
     client: Client,
     url: Url,
-    /// The registry that answers have to be about.
-    registry: String,
-    /// How old the block of a verdict may be, in seconds; 0 accepts any age.
-    max_age_seconds: u64,
+    terms: ApiTerms,
     metrics: Metrics,
 }
 
 impl Api {
     pub(super) fn new(client: Client, url: Url, settings: &Settings, metrics: Metrics) -> Self {
-        let max_age_seconds = match settings.chain.max_head_age_seconds {
-            0 => 0,
-            seconds => seconds.saturating_add(API_TTL),
-        };
-        Self { client, url, registry: settings.registry(), max_age_seconds, metrics }
+        let terms = ApiTerms::new(settings.registry(), settings.chain.max_head_age_seconds);
+        Self { client, url, terms, metrics }
     }
 
     /// Its scheme and host.
@@ -67,15 +55,9 @@ impl Api {
             return Err(format!("status {}", response.status()));
         }
         self.check_registry(&response)?;
-        let body = read_body(response, LONGEST).await.map_err(without_url)?;
+        let body = read_body(response, ApiTerms::LONGEST_ANSWER).await.map_err(without_url)?;
         let body = body.ok_or_else(|| "an answer of more than 1 MiB".to_owned())?;
-        let verdict = Verdict::from_api(&body, wallet).ok_or("an answer that is no verdict")?;
-        let read_at = verdict.as_of.block_timestamp.map_or(0, Timestamp::seconds);
-        let age = now.seconds().saturating_sub(read_at);
-        if self.max_age_seconds > 0 && age > self.max_age_seconds {
-            return Err(format!("a verdict of a block that is {age} seconds old"));
-        }
-        Ok(verdict)
+        self.terms.verdict(&body, wallet, now)
     }
 
     /// Whether an answer is about the configured registry.
@@ -83,13 +65,8 @@ impl Api {
     /// # Errors
     /// What it is about.
     pub(super) fn check_registry(&self, response: &Response) -> Result<(), String> {
-        match response.headers().get(REGISTRY).and_then(|value| value.to_str().ok()) {
-            Some(registry) if registry == self.registry => Ok(()),
-            Some(other) => Err(format!("an answer about {other}, and not about {}", self.registry)),
-            None => {
-                Err("an answer without KYA-Registry: the API has no CHAIN_ID, or is an older one".to_owned())
-            }
-        }
+        let header = response.headers().get(ApiTerms::REGISTRY_HEADER);
+        self.terms.check_registry(header.and_then(|value| value.to_str().ok()))
     }
 
     /// Opens the stream of changes behind `last`, or of those from now on.

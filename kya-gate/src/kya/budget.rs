@@ -1,8 +1,8 @@
-//! How much strangers can have read: a bound on reads in flight and per second, for all requests together, and
-//! on the reads of one request.
+//! How much strangers can have read: a bound on reads in flight and per second, for all requests together.
 
 use std::sync::{Mutex, PoisonError};
 
+use registry_core::gate::{ReadRate, reserve};
 use tokio::{
     sync::{Semaphore, SemaphorePermit},
     time::Instant,
@@ -10,71 +10,42 @@ use tokio::{
 
 use crate::{metrics::Metrics, settings::ReadLimits};
 
-/// The reads of accounts that one request may cause, whatever the number of its signatures.
-const READS_OF_A_REQUEST: u32 = 2;
-
-/// What is left of a request's reads.
-#[derive(Debug)]
-pub struct Allowance(u32);
-
-impl Allowance {
-    /// That of a request of which nothing was read.
-    pub const fn of_a_request() -> Self {
-        Self(READS_OF_A_REQUEST)
-    }
-
-    /// Takes a read, if one is left.
-    pub(super) const fn take(&mut self) -> bool {
-        let left = self.0.checked_sub(1);
-        if let Some(left) = left {
-            self.0 = left;
-        }
-        left.is_some()
-    }
-}
-
 /// The reads that are left to all requests.
 #[derive(Debug)]
 pub(super) struct ReadBudget {
-    limits: ReadLimits,
+    most_in_flight: u32,
     in_flight: Semaphore,
-    bucket: Mutex<Bucket>,
+    began: Instant,
+    rate: Mutex<ReadRate>,
     metrics: Metrics,
-}
-
-/// A token bucket, which a second fills.
-#[derive(Debug)]
-struct Bucket {
-    tokens: f64,
-    since: Instant,
 }
 
 impl ReadBudget {
     pub(super) fn new(limits: ReadLimits, metrics: Metrics) -> Self {
-        let bucket = Bucket { tokens: f64::from(limits.per_second), since: Instant::now() };
-        let in_flight = Semaphore::new(limits.in_flight as usize);
-        Self { limits, in_flight, bucket: Mutex::new(bucket), metrics }
+        let ReadLimits { in_flight, per_second } = limits;
+        Self {
+            most_in_flight: in_flight,
+            in_flight: Semaphore::new(in_flight as usize),
+            began: Instant::now(),
+            rate: Mutex::new(ReadRate::new(per_second, 0.0)),
+            metrics,
+        }
     }
 
     /// Takes a read, which ends with the permit; `None` where none is left. A signature that is not of the key
     /// that it names is left half of them: such ones cost nothing to make.
     pub(super) fn take(&self, is_of_key: bool) -> Option<SemaphorePermit<'_>> {
         let refused = |limit| self.metrics.reads_refused.with_label_values(&[limit]).inc();
-        let reserve = |limit: u32| if is_of_key { 0 } else { limit / 2 };
-        let is_free = self.in_flight.available_permits() > reserve(self.limits.in_flight) as usize;
+        let is_free = self.in_flight.available_permits() > reserve(self.most_in_flight, is_of_key) as usize;
         let Some(permit) = self.in_flight.try_acquire().ok().filter(|_| is_free) else {
             refused("in_flight");
             return None;
         };
-        let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
-        let (now, most) = (Instant::now(), f64::from(self.limits.per_second));
-        bucket.tokens = (bucket.tokens + bucket.since.elapsed().as_secs_f64() * most).min(most);
-        bucket.since = now;
-        if bucket.tokens < 1.0 + f64::from(reserve(self.limits.per_second)) {
+        let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
+        if !rate.take(is_of_key, self.began.elapsed().as_secs_f64()) {
             refused("per_second");
             return None;
         }
-        bucket.tokens -= 1.0;
         Some(permit)
     }
 }
@@ -82,6 +53,7 @@ impl ReadBudget {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use registry_core::gate::Allowance;
     use std::time::Duration;
 
     fn budget(in_flight: u32, per_second: u32) -> ReadBudget {

@@ -27,7 +27,7 @@ use std::{sync::Arc, time::Duration};
 use alloy_primitives::{Address, B256, keccak256};
 use registry_core::{
     eth::timestamp::Timestamp,
-    gate::{AccountFacts, AccountQuery, AccountState, Attempt, Verdict},
+    gate::{AccountFacts, AccountQuery, AccountState, Allowance, Attempt, Verdict},
 };
 use reqwest::Client;
 
@@ -37,7 +37,6 @@ use crate::{
     settings::{KyaSource, Settings},
 };
 pub use api::Api;
-pub use budget::Allowance;
 use budget::ReadBudget;
 use cache::{Cache, Cached};
 pub use changes::follow;

@@ -261,7 +261,7 @@ mod tests {
         let missing = Outcome::Refused(RefusalCode::SignatureMissing);
         for (request, outcome) in [
             (post(&[("kya-wallet", "0x1"), ("kya-wallet", "0x2")], AxumBody::from("longer than 8")), missing),
-            // Whose content could not be read, is read and compared, and is of no known length.
+            // Content that could not be read, that was read and compared, and that is of no known length.
             (signed(AxumBody::from("longer than 8")), Outcome::Refused(UNREAD)),
             (signed(AxumBody::from("8 bytes.")), Outcome::Refused(RefusalCode::BadContentDigest)),
             (signed(endless()), Outcome::Refused(UNREAD)),

@@ -1,0 +1,63 @@
+//! Which answers of the read API are verdicts for a gate: those about its registry, and of now.
+
+use alloy_primitives::Address;
+
+use super::policy::Verdict;
+use crate::eth::timestamp::Timestamp;
+
+/// How long the API's own caches may keep a verdict, in seconds.
+const API_TTL: u64 = 60;
+
+/// What an answer of the read API has to be about, and how old it may be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiTerms {
+    registry: String,
+    max_age_seconds: u64,
+}
+
+impl ApiTerms {
+    /// The header of an answer that says what it is about.
+    pub const REGISTRY_HEADER: &str = "kya-registry";
+    /// The longest answer to read, in bytes: a scope may be long.
+    pub const LONGEST_ANSWER: usize = 1 << 20;
+
+    /// Answers about `registry`, `eip155:<chain>:<registry>` with the address in lower case, whose block is at
+    /// most `max_head_age_seconds` older than the API's own caches allow; 0 accepts any age.
+    pub const fn new(registry: String, max_head_age_seconds: u64) -> Self {
+        let max_age_seconds = match max_head_age_seconds {
+            0 => 0,
+            seconds => seconds.saturating_add(API_TTL),
+        };
+        Self { registry, max_age_seconds }
+    }
+
+    /// Checks what an answer is about, by the value of its [`REGISTRY_HEADER`](Self::REGISTRY_HEADER).
+    ///
+    /// # Errors
+    ///
+    /// What it is about.
+    pub fn check_registry(&self, header: Option<&str>) -> Result<(), String> {
+        match header {
+            Some(registry) if registry == self.registry => Ok(()),
+            Some(other) => Err(format!("an answer about {other}, and not about {}", self.registry)),
+            None => {
+                Err("an answer without KYA-Registry: the API has no CHAIN_ID, or is an older one".to_owned())
+            }
+        }
+    }
+
+    /// The verdict on a wallet in the body of an answer, at `now`.
+    ///
+    /// # Errors
+    ///
+    /// Why it is none.
+    pub fn verdict(&self, body: &[u8], wallet: Address, now: Timestamp) -> Result<Verdict, String> {
+        let verdict = Verdict::from_api(body, wallet).ok_or("an answer that is no verdict")?;
+        let read_at = verdict.as_of.block_timestamp.map_or(0, Timestamp::seconds);
+        let age = now.seconds().saturating_sub(read_at);
+        if self.max_age_seconds > 0 && age > self.max_age_seconds {
+            return Err(format!("a verdict of a block that is {age} seconds old"));
+        }
+        Ok(verdict)
+    }
+}
