@@ -1,10 +1,12 @@
 //! A Redis server of Debian's package on a free port of its own, without files.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use rustix::process::Signal;
 use tokio::process::Command;
 
-use crate::process::{Process, Spawn, free_port, output};
+use crate::process::{Process, Spawn, eventually, free_port, output};
 use crate::servers::listening;
 
 #[derive(Debug)]
@@ -38,19 +40,28 @@ impl Redis {
         self.command(&["config", "set", "maxmemory", bytes]).await
     }
 
-    /// Makes it a replica of another server; `None` makes it a primary again.
+    /// Makes it a replica of another server, and returns once it has that server's content in place of its own;
+    /// `None` makes it a primary again.
     pub async fn follow(&self, primary: Option<&Self>) -> Result<()> {
-        match primary {
-            Some(primary) => self.command(&["replicaof", "127.0.0.1", &primary.port.to_string()]).await,
-            None => self.command(&["replicaof", "no", "one"]).await,
-        }
+        let Some(primary) = primary else { return self.command(&["replicaof", "no", "one"]).await };
+        self.command(&["replicaof", "127.0.0.1", &primary.port.to_string()]).await?;
+        let is_in_step = async || {
+            let said = self.ask(&["info", "replication"]).await.ok()?;
+            said.contains("master_link_status:up").then_some(())
+        };
+        eventually("in step with its primary", Duration::from_secs(60), is_in_step).await
     }
 
     async fn command(&self, words: &[&str]) -> Result<()> {
+        let said = self.ask(words).await?;
+        ensure!(said.starts_with("OK"), "{said}");
+        Ok(())
+    }
+
+    async fn ask(&self, words: &[&str]) -> Result<String> {
         let mut command = Command::new("redis-cli");
         let said = output(command.args(["-p", &self.port.to_string()]).args(words)).await?;
-        ensure!(said.starts_with(b"OK"), "{}", String::from_utf8_lossy(&said));
-        Ok(())
+        Ok(String::from_utf8_lossy(&said).into_owned())
     }
 
     /// Makes it stand still, connections and all, or lets it go on.

@@ -5,14 +5,15 @@
 //! the command is never repeated.
 //!
 //! A server that restarts may have lost nonces, whatever its persistence: a snapshot is minutes old, an
-//! append-only file a second. A server that took over from another one may lack the last of them. Signatures
-//! that were made before either are therefore refused, as a gate does after its own restart:
+//! append-only file a second. A server that took over from another one may lack the last of them, and one that
+//! was a replica meanwhile has its primary's content in place of its own. Signatures that were made before any
+//! of these are therefore refused, as a gate does after its own restart:
 //!
 //! ```text
 //!                      a write taken                   a write refused, or no answer
 //!   away (all refused) --------------> up since `began` ------------------------------> away
 //!
-//!   began = start of the server (first connection) | now (another server than before) | unchanged (the same)
+//!   began = start of the server (first connection) | now (another history than before) | unchanged (the same)
 //! ```
 //!
 //! The server is asked by a write, which is what nonces are: one that has become a replica (`READONLY`), that is
@@ -64,10 +65,27 @@ pub struct SharedNonces {
 #[derive(Debug, Clone)]
 struct Server {
     connection: MultiplexedConnection,
-    /// Names the server's process.
-    run_id: String,
+    history: History,
     /// Signatures from before this unix second may have been admitted without this server's knowledge.
     began: i64,
+}
+
+/// Names what a server has written since it began: its process, and its replication id, which is a new one
+/// whenever a replica becomes a primary. `None` where the server does not say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct History(Option<[String; 2]>);
+
+impl History {
+    fn of(info: &Info) -> Self {
+        let texts = ["run_id", "master_replid"].map(|name| info.text(name).map(str::to_owned));
+        let [Ok(process), Ok(replication)] = texts else { return Self(None) };
+        Self(Some([process, replication]))
+    }
+
+    /// Whether all that was written under the other one is there under this one.
+    fn continues(&self, other: &Self) -> bool {
+        self.0.is_some() && self == other
+    }
 }
 
 impl SharedNonces {
@@ -153,17 +171,17 @@ impl Drop for SharedNonces {
 async fn keep(client: Client, probe: String, sender: watch::Sender<Option<Server>>, doubted: Arc<Notify>) {
     loop {
         let Some(server) = sender.borrow().clone() else { return };
-        let error = until_broken(server.connection, &probe, &doubted).await;
+        let error = until_broken(server.connection.clone(), &probe, &doubted).await;
         tracing::warn!(%error, "Redis takes no writes: no request is admitted");
         sender.send_replace(None);
         let next = loop {
-            match connect(&client, &probe, Some((&server.run_id, server.began))).await {
+            match connect(&client, &probe, Some(&server)).await {
                 Ok(next) => break next,
                 Err(error) => tracing::debug!(%error, "Redis is still away"),
             }
             sleep(RETRY).await;
         };
-        tracing::info!(same = next.run_id == server.run_id, "Redis takes writes again");
+        tracing::info!(same = next.began == server.began, "Redis takes writes again");
         sender.send_replace(Some(next));
     }
 }
@@ -198,20 +216,20 @@ fn client(settings: &RedisSettings) -> anyhow::Result<Client> {
     Client::open(settings.url.as_str()).map_err(|_| anyhow::anyhow!("redis.url: is not a URL of Redis"))
 }
 
-/// Connects to a server that takes writes. `before` is the last server's process and its `began`.
-async fn connect(client: &Client, probe: &str, before: Option<(&str, i64)>) -> anyhow::Result<Server> {
+/// Connects to a server that takes writes. `before` is the last one.
+async fn connect(client: &Client, probe: &str, before: Option<&Server>) -> anyhow::Result<Server> {
     let (mut connection, info) = open(client).await?;
     write(&mut connection, probe).await.context("Redis: a write")?;
-    let run_id = info.text("run_id")?.to_owned();
+    let history = History::of(&info);
     let uptime: i64 = info.text("uptime_in_seconds")?.parse().context("Redis: uptime_in_seconds")?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs().cast_signed();
     // The second after: the server may have begun late in one, and signatures have no fractions.
     let began = match before {
-        Some((same, began)) if same == run_id => began,
+        Some(before) if history.continues(&before.history) => before.began,
         Some(_) => now + 1,
         None => now - uptime + 1,
     };
-    Ok(Server { connection, run_id, began })
+    Ok(Server { connection, history, began })
 }
 
 async fn open(client: &Client) -> anyhow::Result<(MultiplexedConnection, Info)> {
@@ -263,7 +281,10 @@ pub async fn inspect(settings: &RedisSettings) -> anyhow::Result<String> {
 mod tests {
     use super::*;
     use crate::gate::tests::attempt;
-    use std::sync::{Mutex, PoisonError};
+    use std::sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU8, Ordering},
+    };
     use tokio::{
         io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
         net::{TcpListener, TcpStream},
@@ -273,6 +294,7 @@ mod tests {
     #[derive(Clone, Default)]
     struct Fake {
         to_writes: Arc<Mutex<Option<&'static str>>>,
+        replication_id: Arc<AtomicU8>,
         connections: watch::Sender<usize>,
     }
 
@@ -303,7 +325,10 @@ mod tests {
                 let answer = match command.as_str() {
                     "SET" => to_writes.map(str::to_owned),
                     "INFO" => {
-                        let info = "run_id:a\r\nuptime_in_seconds:1000\r\n";
+                        let replication_id = self.replication_id.load(Ordering::SeqCst);
+                        let info = format!(
+                            "run_id:a\r\nuptime_in_seconds:1000\r\nmaster_replid:{replication_id}\r\n"
+                        );
                         Some(format!("${}\r\n{info}", info.len()))
                     }
                     _ => Some("+OK".to_owned()),
@@ -370,5 +395,12 @@ mod tests {
         fake.answer_writes(Some("-OOM command not allowed when used memory > 'maxmemory'."));
         becomes(&nonces, true).await;
         assert_eq!(nonces.spend(&attempt("n", now + 90), now).await, Spending::Full);
+        // One that was a replica meanwhile may have lost what it had.
+        fake.answer_writes(Some("-READONLY"));
+        becomes(&nonces, false).await;
+        fake.replication_id.store(1, Ordering::SeqCst);
+        fake.answer_writes(Some("+OK"));
+        becomes(&nonces, true).await;
+        assert_eq!(nonces.spend(&attempt("n", now + 90), now).await, Spending::SignedBeforeStart);
     }
 }
