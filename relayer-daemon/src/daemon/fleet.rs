@@ -205,8 +205,12 @@ impl<N: ChainNode> Keeper<N> {
         if !relayer.accounts.has_lease() || *relayer.draining.borrow() {
             return;
         }
-        let (known, now) = (relayer.inflight.run_here(), relayer.clock.now());
-        match relayer.store.run(move |store| store.claim(known, now)).await {
+        let (known, room) = (relayer.inflight.run_here(), relayer.inflight.room());
+        if room.places == 0 {
+            return;
+        }
+        let now = relayer.clock.now();
+        match relayer.store.run(move |store| store.claim(known, room, now)).await {
             Ok(claimed) => {
                 for relay in claimed {
                     tracing::info!(relay = %relay.id, "taken over");

@@ -292,9 +292,7 @@ impl<C: ChainNode> Relayer<C> {
     /// Runs a stored relay again: after a restart, after a foreign transaction used its nonce, or after the
     /// daemon that ran it is gone.
     pub fn resume(self: &Arc<Self>, relay: NewRelay) {
-        // A requeued relay is in flight already.
-        let _ = self.inflight.start(relay.id, relay.signer, relay.forward_nonce);
-        self.inflight.set_runner(relay.id, Runner::Here);
+        self.inflight.run_stored(relay.id, relay.signer, relay.forward_nonce);
         self.inflight.unblocked(relay.id);
         tokio::spawn(Arc::clone(self).run(relay));
     }
@@ -342,6 +340,7 @@ impl<C: ChainNode> Relayer<C> {
                     break failure;
                 }
                 Err(CheckError::Elsewhere) => return self.inflight.set_runner(relay.id, Runner::Elsewhere),
+                Err(CheckError::Lost) => return self.lost(relay.id),
                 Err(CheckError::Unavailable(failure)) => {
                     self.backoff.failed(RelayStep::Check, failure.clone());
                     if self.inflight.blocked(relay.id) >= self.patience {
@@ -356,8 +355,7 @@ impl<C: ChainNode> Relayer<C> {
 
     /// Waits for a relay that an account of this daemon has in flight.
     pub fn takes_over(&self, relay: &RelayTerms) {
-        let _ = self.inflight.start(relay.id, relay.signer, relay.forward_nonce);
-        self.inflight.set_runner(relay.id, Runner::Here);
+        self.inflight.run_stored(relay.id, relay.signer, relay.forward_nonce);
     }
 
     /// Handles an event of the sender.

@@ -6,7 +6,8 @@ use alloy::primitives::{Address, B256};
 
 use super::{
     engine::{Db, all, column, first, text, values},
-    nonces, relays,
+    nonces,
+    relays::{self, Rival},
 };
 use crate::{
     budget::{
@@ -82,6 +83,9 @@ pub(super) fn reserve_share(
     now: u64,
 ) -> Result<Reservation, StoreError> {
     let (signer, client) = relays::sender(tx, id)?.ok_or(StoreError::Missing("relay"))?;
+    if relays::rival(tx, id)? == Some(Rival::Executed) {
+        return Err(StoreError::NonceUsed);
+    }
     let ExpectedCost { wei, gas, l1_fee_wei, least_wei, no_op_wei } = *cost;
     let checked =
         check(tx, &Asks { id: Some(*id), signer, client, wei, least_wei, no_op_wei }, allowance, now)?;

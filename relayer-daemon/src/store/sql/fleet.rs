@@ -14,7 +14,7 @@ use super::{
 };
 use crate::store::{
     Accepted, DaemonId, NewRelay, NewTransaction, Payer, StoreError,
-    fleet::{Beat, FleetRecord, HeldLease, LEASE, assign},
+    fleet::{Beat, FleetRecord, HeldLease, LEASE, Room, assign},
 };
 
 /// The most orphaned relays that a daemon takes at once.
@@ -62,18 +62,18 @@ impl Store {
         })
     }
 
-    /// Takes pending relays without a nonce that no living daemon runs: those of daemons that died, those
-    /// that were handed over, and its own ones that are not in `known`. Gives their reservations back; they
-    /// must run through the pipeline again.
-    pub fn claim(&self, known: HashSet<B256>, now: u64) -> Result<Vec<NewRelay>, StoreError> {
+    /// Takes pending relays without a nonce that no living daemon runs, as many as there is room for: those of
+    /// daemons that died, those that were handed over, and its own ones that are not in `known`. Gives their
+    /// reservations back; they must run through the pipeline again.
+    pub fn claim(&self, known: HashSet<B256>, room: Room, now: u64) -> Result<Vec<NewRelay>, StoreError> {
         let daemon = self.must_be_of_a_fleet()?;
         // Most often there are none, and no write is needed to find that out.
-        if self.read(|db| orphans(db, &daemon, &known))?.is_empty() {
+        if self.read(|db| orphans(db, &daemon, &known, room.clone()))?.is_empty() {
             return Ok(Vec::new());
         }
         self.write(move |db| {
             let mut claimed = Vec::new();
-            for id in orphans(db, &daemon, &known)? {
+            for id in orphans(db, &daemon, &known, room)? {
                 take_relay(db, &daemon, &id)?;
                 budget::set_reserved(db, &id, 0)?;
                 claimed.extend(relays::accepted(db, &id)?);
@@ -261,18 +261,26 @@ fn beat(db: &Db, daemon: &DaemonId, accounts: &[Address], renounce: bool) -> Res
     Ok(beat)
 }
 
-/// Pending relays without a nonce in flight that are this daemon's to take.
-fn orphans(db: &Db, daemon: &DaemonId, known: &HashSet<B256>) -> Result<Vec<B256>, StoreError> {
-    let query = "SELECT id, holder = ?2 AS is_ours FROM relays WHERE state = 'pending'
+/// Pending relays without a nonce in flight that are this daemon's to take, as many as there is room for.
+fn orphans(
+    db: &Db,
+    daemon: &DaemonId,
+    known: &HashSet<B256>,
+    mut room: Room,
+) -> Result<Vec<B256>, StoreError> {
+    let query = "SELECT id, signer, holder = ?2 AS is_ours FROM relays WHERE state = 'pending'
          AND NOT EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id AND state = 'open')
          AND (holder IS NULL OR holder = ?2
              OR NOT EXISTS (SELECT 1 FROM daemons WHERE daemons.id = holder AND expires_at > ?1))
          ORDER BY created_at, rowid";
     let found = all(db, query, values![db.now_ms()?, daemon.0.as_ref()], |row| {
-        Ok((relay_id(row)?, column::<Option<bool>>(row, "is_ours")?.unwrap_or_default()))
+        let is_ours = column::<Option<bool>>(row, "is_ours")?.unwrap_or_default();
+        Ok((relay_id(row)?, column::<[u8; 20]>(row, "signer")?.into(), is_ours))
     })?;
-    let orphans = found.into_iter().filter(|(id, is_ours)| !(*is_ours && known.contains(id)));
-    Ok(orphans.map(|(id, _)| id).take(STEP).collect())
+    let orphans = found
+        .into_iter()
+        .filter(|(id, signer, is_ours)| !(*is_ours && known.contains(id)) && room.take(*signer));
+    Ok(orphans.map(|(id, ..)| id).take(STEP).collect())
 }
 
 /// Accepts a relay for a daemon, unless another one runs it already.
@@ -337,8 +345,7 @@ pub(super) fn must_have_no_nonce(db: &Db, id: &B256) -> Result<(), StoreError> {
 /// Whether the relays among these that have no nonce yet are this daemon's, and still wait for one.
 ///
 /// # Errors
-/// [`StoreError::HeldElsewhere`] if one is not, [`StoreError::InFlight`] if another request of the same signer
-/// and forwarder nonce is sent: one of the two would revert.
+/// [`StoreError::HeldElsewhere`] if one is not.
 pub(super) fn must_hold_new_relays(
     db: &Db,
     daemon: &DaemonId,
@@ -355,16 +362,8 @@ pub(super) fn must_hold_new_relays(
             continue;
         }
         must_hold_relay(db, daemon, relay)?;
-        let query = "SELECT state = 'pending' AS is_pending,
-                 EXISTS (SELECT 1 FROM relays AS other JOIN nonces ON nonces.relay = other.id AND nonces.state = 'open'
-                     WHERE other.signer = relays.signer AND other.forward_nonce = relays.forward_nonce
-                     AND other.state = 'pending' AND other.id <> relays.id) AS is_after_another
-             FROM relays WHERE id = ?1";
-        let read = |row: &Row| Ok((column(row, "is_pending")?, column(row, "is_after_another")?));
-        match first(db, query, values![relay.0], read)? {
-            Some((true, false)) => {}
-            Some((true, true)) => return Err(StoreError::InFlight),
-            _ => return Err(StoreError::HeldElsewhere),
+        if relays::is_pending(db, relay)? != Some(true) {
+            return Err(StoreError::HeldElsewhere);
         }
     }
     Ok(())

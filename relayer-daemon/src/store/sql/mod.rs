@@ -31,7 +31,7 @@ use self::{
 };
 use super::{
     Accepted, BlockId, DaemonId, ExpectedCost, Identity, MinedNonce, NewRelay, NewTransaction, Payer,
-    RelayRecord, Reservation, Settlement, Sponsored, Sponsorship, StoreError,
+    RelayRecord, Reservation, Sendable, Settlement, Sponsored, Sponsorship, StoreError,
 };
 use crate::{
     budget::{Budget, share::Allowance},
@@ -114,7 +114,9 @@ impl Store {
         self.read(|db| budget::check(db, &asks, allowance, now))
     }
 
-    /// Replaces the reservation of a pending relay if the budget and the shares of its parties allow that.
+    /// Replaces the reservation of a pending relay if the budget and the shares of its parties allow that. Fails
+    /// with [`StoreError::NonceUsed`] if another request has used its forwarder nonce, whatever a node says that
+    /// has not heard of that.
     pub fn reserve_share(
         &self,
         id: B256,
@@ -134,7 +136,7 @@ impl Store {
             if in_fleet {
                 fleet::must_have_no_nonce(db, &id)?;
             }
-            if relays::is_pending(db, &id)? {
+            if relays::is_pending(db, &id)?.ok_or(StoreError::Missing("relay"))? {
                 relays::finish(db, &id, &outcome, now)?;
             }
             budget::close_if_unused(db, now)
@@ -195,8 +197,8 @@ impl Store {
 
     /// Writes signed transactions, and with a nonce's first one its assignment: all of them or none. It must
     /// return before any of them is sent; if it fails, none of them may be sent. A relay gets no second nonce
-    /// while one is open, of whatever account, and in a fleet none while another request with its signer and
-    /// forwarder nonce has an open one: [`StoreError::InFlight`].
+    /// while one is open, of whatever account, and none while another request with its signer and forwarder
+    /// nonce has an open one or was executed: [`StoreError::InFlight`].
     pub fn record(
         &self,
         payer: impl Into<Payer>,
@@ -262,6 +264,11 @@ impl Store {
     /// The nonces not seen mined, lowest first.
     pub fn open_nonces(&self, account: Address) -> Result<Vec<NonceAssignment>, StoreError> {
         self.read(|db| nonces::open(db, &account))
+    }
+
+    /// Which of these relays may be given a nonce.
+    pub fn sendable(&self, relays: Vec<B256>) -> Result<Vec<(B256, Sendable)>, StoreError> {
+        self.read(|db| relays.into_iter().map(|id| Ok((id, nonces::sendable(db, &id)?))).collect())
     }
 
     /// The nonces of a relay that are not seen mined, of all accounts.

@@ -11,8 +11,8 @@ use crate::{
     gas::fees::Fees,
     outcome::RelayOutcome,
     store::{
-        BlockId, Inclusion, MinedNonce, NewRelay, NewTransaction, NonceAssignment, RelayTerms, Settlement,
-        SignedTransaction, StoreError, events::EventKind,
+        BlockId, Inclusion, MinedNonce, NewRelay, NewTransaction, NonceAssignment, RelayTerms, Sendable,
+        Settlement, SignedTransaction, StoreError, events::EventKind,
     },
 };
 
@@ -24,7 +24,13 @@ pub(super) fn record(
 ) -> Result<(), StoreError> {
     for NewTransaction { nonce, relay, transaction } in transactions {
         if let Some(relay) = relay {
-            must_have_no_other(tx, relay, account, *nonce)?;
+            let open = open_of(tx, relay)?;
+            // With this nonce already it is a replacement.
+            if !open.contains(&(*account, *nonce))
+                && (!open.is_empty() || relays::rival(tx, relay)?.is_some())
+            {
+                return Err(StoreError::InFlight);
+            }
         }
         tx.execute(
             "INSERT INTO nonces (account, nonce, relay, state) VALUES (?1, ?2, ?3, 'open')
@@ -36,13 +42,13 @@ pub(super) fn record(
     Ok(())
 }
 
-/// A relay gets no further nonce while one is open, of this account or of another.
-fn must_have_no_other(tx: &Db, relay: &B256, account: &Address, nonce: u64) -> Result<(), StoreError> {
-    let open = open_of(tx, relay)?;
-    if open.is_empty() || open.contains(&(*account, nonce)) {
-        return Ok(());
-    }
-    Err(StoreError::InFlight)
+pub(super) fn sendable(db: &Db, relay: &B256) -> Result<Sendable, StoreError> {
+    Ok(match relays::stored_outcome(db, relay)? {
+        Some(Some(outcome)) => Sendable::Ended(outcome),
+        Some(None) if !open_of(db, relay)?.is_empty() => Sendable::InFlight,
+        Some(None) if relays::rival(db, relay)?.is_none() => Sendable::Yes,
+        _ => Sendable::NotNext,
+    })
 }
 
 pub(super) fn open_of(db: &Db, relay: &B256) -> Result<Vec<(Address, u64)>, StoreError> {

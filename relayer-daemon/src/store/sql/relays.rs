@@ -13,6 +13,15 @@ use crate::{
     store::{Accepted, NewRelay, RelayRecord, RelayTerms, StoreError, events::EventKind},
 };
 
+/// What another request with a relay's signer and forwarder nonce has become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rival {
+    /// It used the nonce, whether or not its call succeeded.
+    Executed,
+    /// It has a transaction in flight.
+    InFlight,
+}
+
 pub(super) fn accept(tx: &Db, relay: &NewRelay, now: u64) -> Result<Accepted, StoreError> {
     match stored_outcome(tx, &relay.id)? {
         Some(Some(outcome)) if !outcome.is_repeatable() => return Ok(Accepted::Finished(outcome)),
@@ -58,10 +67,10 @@ pub(super) fn reopen(tx: &Db, id: &B256) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Whether a relay has not ended yet.
-pub(super) fn is_pending(db: &Db, id: &B256) -> Result<bool, StoreError> {
+/// Whether a relay has not ended yet; `None` if it is not stored.
+pub(super) fn is_pending(db: &Db, id: &B256) -> Result<Option<bool>, StoreError> {
     let query = "SELECT state = 'pending' AS is_pending FROM relays WHERE id = ?1";
-    Ok(first(db, query, values![id.0], |row| column(row, "is_pending"))?.unwrap_or_default())
+    first(db, query, values![id.0], |row| column(row, "is_pending"))
 }
 
 /// Writes how a relay ended, and gives its reservation back.
@@ -106,6 +115,22 @@ pub(super) fn hashes(db: &Db, id: &B256) -> Result<Vec<B256>, StoreError> {
 
 pub(super) fn accepted(db: &Db, id: &B256) -> Result<Option<NewRelay>, StoreError> {
     first(db, "SELECT * FROM relays WHERE id = ?1", values![id.0], new_relay)
+}
+
+/// The state of another request's relay that has this one's signer and forwarder nonce, where it keeps this one
+/// from being sent: it used the nonce, or has a transaction in flight.
+pub(super) fn rival(db: &Db, id: &B256) -> Result<Option<Rival>, StoreError> {
+    // Of an executed one whose block is gone (-1) nothing is known.
+    let query = "SELECT other.state = 'pending' AS is_pending
+         FROM relays AS own JOIN relays AS other ON other.signer = own.signer
+             AND other.forward_nonce = own.forward_nonce AND other.id <> own.id
+         JOIN nonces ON nonces.relay = other.id WHERE own.id = ?1
+         AND ((other.state = 'pending' AND nonces.state = 'open')
+             OR (other.state IN ('executed', 'reverted') AND mined_hash = other.tx_hash AND finality >= 0))
+         ORDER BY 1 LIMIT 1";
+    first(db, query, values![id.0], |row| {
+        Ok(if column(row, "is_pending")? { Rival::InFlight } else { Rival::Executed })
+    })
 }
 
 pub(super) fn unsent(db: &Db) -> Result<Vec<NewRelay>, StoreError> {

@@ -1,0 +1,4 @@
+-- From version 1 to 2, as sqlite_8.sql.
+CREATE INDEX relays_forward_nonce ON relays (signer, forward_nonce);
+DROP INDEX webhook_events_waiting;
+CREATE INDEX webhook_events_waiting ON webhook_events (created_at) WHERE due_at IS NOT NULL;
