@@ -111,7 +111,8 @@ CREATE TABLE webhook_events (
 );
 CREATE INDEX webhook_events_due ON webhook_events (api_key, due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX webhook_events_open ON webhook_events (relay, sequence) WHERE ended_at IS NULL;
-CREATE INDEX webhook_events_waiting ON webhook_events (created_at) WHERE due_at IS NOT NULL;
+-- created_at >= 0: not of use for anything but the oldest one.
+CREATE INDEX webhook_events_waiting ON webhook_events (created_at) WHERE due_at IS NOT NULL AND created_at >= 0;
 CREATE INDEX webhook_events_key ON webhook_events (api_key, created_at);
 CREATE INDEX webhook_events_age ON webhook_events (created_at);
 
