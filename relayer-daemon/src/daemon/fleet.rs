@@ -102,7 +102,7 @@ impl<N: ChainNode> Keeper<N> {
         // A failed commit may have written or not: every sender starts anew from the store.
         let renounce = doubts != self.doubts;
         let accounts = self.accounts.clone();
-        match self.relayer.store.run(move |store| store.beat(&accounts, renounce)).await {
+        match self.relayer.store.run_at_once(move |store| store.beat(&accounts, renounce)).await {
             Ok(beat) => {
                 self.doubts = doubts;
                 self.follow(beat, asked + LEASE - MARGIN).await;
@@ -194,7 +194,7 @@ impl<N: ChainNode> Keeper<N> {
     }
 
     async fn release(&self, payer: Payer) {
-        if let Err(error) = self.relayer.store.run(move |store| store.release(payer)).await {
+        if let Err(error) = self.relayer.store.run_at_once(move |store| store.release(payer)).await {
             tracing::warn!(%error, account = %payer.account, "lease not given back");
         }
     }

@@ -157,14 +157,19 @@ impl<C: ChainNode> Relayer<C> {
         let signed = SignedRequest::from_json(body)?;
         let policy = self.policy.current();
         let key = match policy.identify(authorization) {
-            Ok(Some(key)) => self.charge_key(&key).await.map(|()| Some(key)),
+            Ok(Some(key)) => key.charge().map(|()| Some(key)),
             // Guesses of keys are charged too.
-            without => self.charge_client(&client).await.and(without),
+            without => self.limit_client(&client).and(without),
         }?;
         self.rules.check_call(&signed.request)?;
         self.functions.check(&signed.request.data)?;
         let id = signed.authenticate(&self.domain).map_err(registry_core::forward::Refusal::Signature)?;
         policy.check(key.as_deref(), &signed.request)?;
+        // Only now: nothing that is not signed costs the database anything.
+        match &key {
+            Some(key) => self.charge_key(key).await,
+            None => self.charge_client(&client).await,
+        }?;
         // A draining daemon still lets copies join a relay in flight.
         if *self.stopping.borrow() || (*self.draining.borrow() && self.inflight.age(id).is_none()) {
             return Err(Failure::of(ErrorCode::ShuttingDown));
@@ -194,10 +199,16 @@ impl<C: ChainNode> Relayer<C> {
         }
     }
 
+    /// Charges a client's limit of this daemon.
+    fn limit_client(&self, client: &IpAddr) -> Result<(), Failure> {
+        let limit = &self.limits.per_ip;
+        limit.charge(client).map_err(|wait| Failure::ip_limit(limit.count(), wait))
+    }
+
+    /// Charges a client's limit over the fleet.
     async fn charge_client(&self, client: &IpAddr) -> Result<(), Failure> {
         let limit = &self.limits.per_ip;
         let denied = |wait| Failure::ip_limit(limit.count(), wait);
-        limit.charge(client).map_err(denied)?;
         self.charge_fleet(|| format!("ip {client}"), limit.count(), denied).await
     }
 

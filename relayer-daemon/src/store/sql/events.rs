@@ -24,12 +24,12 @@ const STEP: i64 = 64;
 impl Store {
     /// The events of an API key that are due at `now`, at most `count`.
     pub fn due_events(&self, key: &str, now: u64, count: usize) -> Result<Vec<WebhookEvent>, StoreError> {
-        self.read(|db| due(db, key, now, count))
+        self.read_single(|db| due(db, key, now, count))
     }
 
     /// When the oldest event that is neither delivered nor given up was written.
     pub fn oldest_open_event(&self) -> Result<Option<u64>, StoreError> {
-        self.read(oldest_open)
+        self.read_single(oldest_open)
     }
 
     /// Writes how an attempt to deliver an event ended. After its end the relay's next event is due.
@@ -64,7 +64,7 @@ pub(super) fn note(tx: &Db, relay: &B256, kind: EventKind, now: u64) -> Result<(
     };
     let outcome = relays::stored_outcome(tx, relay)?.flatten();
     let (id, body) = events::make(kind, *relay, outcome.as_ref(), now)?;
-    tx.execute(
+    tx.run(
 "INSERT INTO webhook_events (id, api_key, relay, body, created_at, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
 values![
         id,
@@ -80,7 +80,7 @@ values![
 
 /// Makes the oldest open event of a relay due, and no other.
 fn make_due(tx: &Db, relay: &B256, now: u64) -> Result<(), StoreError> {
-    tx.execute(
+    tx.run(
         "UPDATE webhook_events INDEXED BY webhook_events_open SET due_at = CASE WHEN due_at IS NULL THEN CAST(?2 AS BIGINT) END
          WHERE relay = ?1 AND ended_at IS NULL AND (due_at IS NULL) = (sequence = (
              SELECT min(sequence) FROM webhook_events INDEXED BY webhook_events_open
@@ -116,13 +116,13 @@ fn oldest_open(db: &Db) -> Result<Option<u64>, StoreError> {
 fn attempted(tx: &Db, event: &WebhookEvent, result: DeliveryResult, now: u64) -> Result<(), StoreError> {
     let sequence = event.sequence.cast_signed();
     if let DeliveryResult::Retry(at) = result {
-        tx.execute(
+        tx.run(
 "UPDATE webhook_events SET due_at = ?2, attempts = attempts + 1 WHERE sequence = ?1 AND due_at IS NOT NULL",
 values![sequence, at.cast_signed()],
 )?;
         return Ok(());
     }
-    tx.execute(
+    tx.run(
         "UPDATE webhook_events SET due_at = NULL, ended_at = ?2, was_delivered = ?3 WHERE sequence = ?1",
         values![sequence, now.cast_signed(), result == DeliveryResult::Delivered],
     )?;
@@ -149,7 +149,7 @@ fn replay(
         Ok((place, column::<[u8; 32]>(row, "relay")?))
     })?;
     for (EventPlace { sequence, .. }, _) in &found {
-        tx.execute(
+        tx.run(
             "UPDATE webhook_events SET ended_at = NULL, was_delivered = FALSE, attempts = 0, expires_at = ?2
              WHERE sequence = ?1",
             values![sequence.cast_signed(), now.saturating_add(TRIED_SECONDS).cast_signed()],
@@ -171,7 +171,7 @@ pub(super) fn forget(tx: &Db, created_before: i64, now: u64) -> Result<usize, St
         Ok((column::<i64>(row, "sequence")?, B256::from(relay), column::<bool>(row, "is_open")?))
     })?;
     for (sequence, relay, is_open) in &old {
-        tx.execute("DELETE FROM webhook_events WHERE sequence = ?1", values![*sequence])?;
+        tx.run("DELETE FROM webhook_events WHERE sequence = ?1", values![*sequence])?;
         if *is_open {
             make_due(tx, relay, now)?;
         }

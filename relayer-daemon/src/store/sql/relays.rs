@@ -29,7 +29,7 @@ pub(super) fn accept(tx: &Db, relay: &NewRelay, now: u64) -> Result<Accepted, St
         _ => {
             reopen(tx, &relay.id)?;
             // The new sender is charged for it.
-            tx.execute(
+            tx.run(
                 "UPDATE relays SET client = ?2, api_key = NULL, sponsored_gas = 0, is_told = FALSE WHERE id = ?1",
                 values![relay.id.0, relay.client.map(address)],
             )?;
@@ -58,7 +58,7 @@ pub(super) fn insert(tx: &Db, relay: &NewRelay, now: u64) -> Result<bool, StoreE
 
 /// Makes a relay pending again.
 pub(super) fn reopen(tx: &Db, id: &B256) -> Result<(), StoreError> {
-    tx.execute(
+    tx.run(
         "UPDATE relays SET state = 'pending', error_code = NULL, error_detail = NULL, error_retry = NULL,
              tx_hash = NULL, block_number = NULL, gas_used = NULL, agent_id = NULL, finished_at = NULL
          WHERE id = ?1",
@@ -78,7 +78,7 @@ pub(super) fn finish(tx: &Db, id: &B256, outcome: &RelayOutcome, now: u64) -> Re
     let (mined, failure, agent_id) = outcome.parts();
     sponsorship::refund(tx, id)?;
     sponsorship::charge(tx, id, mined.map_or(0, |mined| mined.gas_used), now)?;
-    tx.execute(
+    tx.run(
         "UPDATE relays SET state = ?2, error_code = ?3, error_detail = ?4, error_retry = ?5,
              tx_hash = ?6, block_number = ?7, gas_used = ?8, agent_id = ?9, finished_at = ?10, reserved_wei = '0'
          WHERE id = ?1",

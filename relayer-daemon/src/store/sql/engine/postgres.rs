@@ -19,6 +19,7 @@ use std::{
 };
 
 use bytes::BytesMut;
+use futures_util::{FutureExt as _, future::try_join_all};
 use tokio::{runtime::Handle, sync::oneshot, time::timeout};
 use tokio_postgres::{
     Client, Config, Statement,
@@ -50,6 +51,10 @@ const SESSION: &str = "SELECT set_config('synchronous_commit', 'on', false) WHER
 /// last one has committed. Stores of several chains share a database, each in a schema of its own.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED;
      SELECT pg_advisory_xact_lock(hashtextextended('relayer ' || current_schema(), 0))";
+
+/// The same for leases: these have a turn of their own. What the journal's writes know of them is locked by rows.
+const BEGIN_LEASES: &str = "BEGIN ISOLATION LEVEL READ COMMITTED;
+     SELECT pg_advisory_xact_lock(hashtextextended('relayer leases ' || current_schema(), 0))";
 
 /// The server, with what connects to it and drives the connections.
 pub(in super::super) struct Server {
@@ -117,8 +122,9 @@ impl Server {
             match self.wait(CONNECT, self.connect_to(host)) {
                 Ok(client) => {
                     self.primary.store(index, Ordering::Relaxed);
-                    let (statements, transaction) = (RefCell::default(), Cell::new(Transaction::None));
-                    return Ok(Session { client, statements, transaction });
+                    let (statements, unsent) = (RefCell::default(), RefCell::default());
+                    let transaction = Cell::new(Transaction::None);
+                    return Ok(Session { client, statements, transaction, unsent });
                 }
                 Err(error) => failed = error,
             }
@@ -226,6 +232,44 @@ struct Session {
     client: Client,
     statements: RefCell<HashMap<&'static str, Prepared>>,
     transaction: Cell<Transaction>,
+    /// What is sent with the next message that is waited for.
+    unsent: RefCell<Vec<Message>>,
+}
+
+/// What is sent to the server.
+enum Message {
+    /// Statements without values or rows.
+    Simple(String),
+    /// A statement with its values.
+    Statement(Prepared, Vec<Value>),
+    /// A query with its values.
+    Query(Prepared, Vec<Value>),
+}
+
+impl From<&str> for Message {
+    fn from(sql: &str) -> Self {
+        Self::Simple(sql.to_owned())
+    }
+}
+
+/// The answer to a message.
+enum Answered {
+    Rows(Vec<tokio_postgres::Row>),
+    Changed(u64),
+}
+
+impl Message {
+    async fn send(&self, client: &Client) -> Result<Answered, tokio_postgres::Error> {
+        match self {
+            Self::Simple(sql) => client.batch_execute(sql).await.map(|()| Answered::Changed(0)),
+            Self::Statement(Prepared { statement, .. }, values) => {
+                client.execute(statement, &parameters(values)).await.map(Answered::Changed)
+            }
+            Self::Query(Prepared { statement, .. }, values) => {
+                client.query(statement, &parameters(values)).await.map(Answered::Rows)
+            }
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -237,13 +281,20 @@ struct Prepared {
 /// A connection that is made when it is first used, and again after it was lost.
 pub(in super::super) struct Postgres {
     server: Arc<Server>,
+    /// Begins a transaction that writes.
+    begin: &'static str,
     session: RefCell<Option<Session>>,
     failed_at: Cell<Option<Instant>>,
 }
 
 impl Postgres {
     pub(in super::super) const fn new(server: Arc<Server>) -> Self {
-        Self { server, session: RefCell::new(None), failed_at: Cell::new(None) }
+        Self { server, begin: BEGIN, session: RefCell::new(None), failed_at: Cell::new(None) }
+    }
+
+    /// A connection for leases, which do not wait for the journal's writes.
+    pub(in super::super) fn for_leases(server: Arc<Server>) -> Self {
+        Self { begin: BEGIN_LEASES, ..Self::new(server) }
     }
 
     /// Brings the database's format up to date.
@@ -272,7 +323,7 @@ impl Postgres {
 
     /// Several statements of a migration.
     pub(super) fn batch(&self, sql: &str) -> Result<(), StoreError> {
-        self.with(|session| self.server.wait(MIGRATION, session.client.batch_execute(sql)))
+        self.with(|session| self.ask(session, sql.into(), MIGRATION)).map(drop)
     }
 
     /// Whether transactions of one connection have one session of the server, also while another connection is in a
@@ -331,11 +382,21 @@ impl Postgres {
         result
     }
 
-    /// Changes the transaction's state with a statement.
-    fn control(&self, sql: &str, after: Transaction) -> Result<(), StoreError> {
+    /// Sends what is unsent, and a last message in the same packet: the server answers in their order. Returns the
+    /// answer to the last one, or the first error.
+    fn ask(&self, session: &Session, last: Message, limit: Duration) -> Result<Answered, StoreError> {
+        let mut messages = session.unsent.take();
+        messages.push(last);
+        let answers = try_join_all(messages.iter().map(|message| message.send(&session.client)));
+        self.server.wait(limit, answers)?.pop().ok_or(StoreError::Interrupted)
+    }
+
+    /// Begins a transaction, with the first statement in it.
+    fn begin_with(&self, sql: &str) -> Result<(), StoreError> {
+        self.connect()?;
         self.with(|session| {
-            self.server.wait(ANSWER, session.client.batch_execute(sql))?;
-            session.transaction.set(after);
+            session.unsent.replace(vec![sql.into()]);
+            session.transaction.set(Transaction::Open);
             Ok(())
         })
     }
@@ -352,16 +413,18 @@ impl Postgres {
     }
 
     /// Runs a statement; if a migration has changed its columns, it is prepared again with the next session.
-    fn run<T>(
+    fn answer(
         &self,
         sql: &'static str,
-        work: impl FnOnce(&Session, &Prepared) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+        message: impl FnOnce(Prepared) -> Message,
+    ) -> Result<(Prepared, Answered), StoreError> {
         self.with(|session| {
             let prepared = self.prepared(session, sql)?;
-            work(session, &prepared).inspect_err(|_| {
-                session.statements.borrow_mut().remove(sql);
-            })
+            let answered = self.ask(session, message(prepared.clone()), ANSWER);
+            let answered = answered.inspect_err(|_| {
+                session.statements.borrow_mut().clear();
+            })?;
+            Ok((prepared, answered))
         })
     }
 }
@@ -434,35 +497,44 @@ fn parameters(values: &[Value]) -> Vec<&(dyn ToSql + Sync)> {
 
 impl Engine for Postgres {
     fn execute(&self, sql: &'static str, values: &[Value]) -> Result<usize, StoreError> {
-        let changed = self.run(sql, |session, prepared| {
-            self.server.wait(ANSWER, session.client.execute(&prepared.statement, &parameters(values)))
-        })?;
-        Ok(usize::try_from(changed).unwrap_or(usize::MAX))
+        match self.answer(sql, |prepared| Message::Statement(prepared, values.to_vec()))? {
+            (_, Answered::Changed(rows)) => Ok(usize::try_from(rows).unwrap_or(usize::MAX)),
+            (_, Answered::Rows(rows)) => Ok(rows.len()),
+        }
+    }
+
+    fn run(&self, sql: &'static str, values: &[Value]) -> Result<(), StoreError> {
+        self.with(|session| {
+            let statement = Message::Statement(self.prepared(session, sql)?, values.to_vec());
+            session.unsent.borrow_mut().push(statement);
+            Ok(())
+        })
+    }
+
+    fn dialect(&self, _: &'static str, postgres: &'static str) -> &'static str {
+        postgres
     }
 
     fn query(&self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>, StoreError> {
-        self.run(sql, |session, prepared| {
-            let found =
-                self.server.wait(ANSWER, session.client.query(&prepared.statement, &parameters(values)))?;
-            let read = |row: tokio_postgres::Row| {
-                let values = (0..row.len()).map(|index| row.try_get(index)).collect::<Result<_, _>>();
-                Ok(Row::new(Arc::clone(&prepared.names), values.map_err(|_| StoreError::Corrupt("row"))?))
-            };
-            found.into_iter().map(read).collect()
-        })
+        let (prepared, answered) = self.answer(sql, |prepared| Message::Query(prepared, values.to_vec()))?;
+        let Answered::Rows(found) = answered else { return Ok(Vec::new()) };
+        let read = |row: tokio_postgres::Row| {
+            let values = (0..row.len()).map(|index| row.try_get(index)).collect::<Result<_, _>>();
+            Ok(Row::new(Arc::clone(&prepared.names), values.map_err(|_| StoreError::Corrupt("row"))?))
+        };
+        found.into_iter().map(read).collect()
     }
 
     fn begin(&self) -> Result<(), StoreError> {
-        self.connect()?;
-        self.control(BEGIN, Transaction::Open).inspect_err(|_| {
-            // Whether it has begun, while the lock was waited for, is not known.
-            self.session.replace(None);
-        })
+        self.begin_with(self.begin)
     }
 
     fn begin_reading(&self) -> Result<(), StoreError> {
-        self.connect()?;
-        self.control("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", Transaction::Open)
+        self.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    }
+
+    fn begin_single(&self) -> Result<(), StoreError> {
+        self.connect()
     }
 
     fn commit(&self) -> Result<(), StoreError> {
@@ -471,13 +543,21 @@ impl Engine for Postgres {
             Some(_) => return Err(StoreError::NotCommitted),
             None => return Err(StoreError::Unreachable("the connection was lost".to_owned())),
         }
-        self.control("COMMIT", Transaction::None).inspect_err(|_| {
-            self.session.replace(None);
+        self.with(|session| {
+            self.ask(session, "COMMIT".into(), ANSWER)?;
+            session.transaction.set(Transaction::None);
+            Ok(())
         })
     }
 
     fn rollback(&self) -> Result<(), StoreError> {
-        self.control("ROLLBACK", Transaction::None)
+        self.with(|session| {
+            session.unsent.take();
+            // Sent with the first poll, and nothing depends on the answer: what comes next is behind it.
+            let _ = session.client.batch_execute("ROLLBACK").now_or_never();
+            session.transaction.set(Transaction::None);
+            Ok(())
+        })
     }
 
     fn is_in_transaction(&self) -> bool {
@@ -485,7 +565,18 @@ impl Engine for Postgres {
     }
 
     fn savepoint(&self, step: Savepoint) -> Result<(), StoreError> {
-        self.control(step.sql(), Transaction::Open)
+        self.with(|session| {
+            match step {
+                Savepoint::Set => session.unsent.borrow_mut().push(step.sql().into()),
+                Savepoint::Undo => {
+                    session.unsent.take();
+                    self.ask(session, step.sql().into(), ANSWER)?;
+                    session.transaction.set(Transaction::Open);
+                }
+                Savepoint::End => drop(self.ask(session, step.sql().into(), ANSWER)?),
+            }
+            Ok(())
+        })
     }
 
     fn probe(&self) -> Result<(), StoreError> {

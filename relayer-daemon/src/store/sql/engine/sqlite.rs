@@ -145,6 +145,10 @@ impl Engine for Sqlite {
         sqlite_format::rewrite_version(&self.db)
     }
 
+    fn own_clock(&self) -> Option<i64> {
+        self.now_ms().ok()
+    }
+
     fn now_ms(&self) -> Result<i64, StoreError> {
         Ok(match &self.clock {
             Some(clock) => clock.load(Ordering::Relaxed),
