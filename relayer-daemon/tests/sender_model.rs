@@ -26,8 +26,8 @@ use model::{
     MAX_PENDING, SIGNERS, SINGLE, Setup, Simulation, history,
     node::Lost,
     ops::Op::{
-        BaseFee, Bypass, Empty, Foreign, LateReceipts, Latency, Lose, Mine, NoNonces, OldViews, Reorganise,
-        Repeat, Request, RequestUntil, Revert, Unwilling, Wait, WrongCount,
+        BaseFee, Bypass, Empty, Foreign, LateReceipts, Latency, Lose, Mine, NoNonces, OldViews, Rejecting,
+        Reorganise, Repeat, RepeatEarlier, Request, RequestUntil, Revert, Unwilling, Wait, WrongCount,
     },
     simulate, strategies, with_budget,
 };
@@ -116,7 +116,12 @@ fn what_once_went_wrong_goes_right() {
     let undone = Reorganise(1, false);
     let elsewhere = [Request(0), Wait(5), Bypass(0), LateReceipts(240), Mine(5)];
     let late = [LateReceipts(31), Revert, Request(0), Wait(1_403), Request(0), Mine(1), Empty(0, true)];
+    // A dropped request comes again after another with its forwarder nonce was executed, which the node has not
+    // heard of: it is not paid for.
+    let mined = [Mine(3), Wait(50), Rejecting(false), Request(0), Wait(10), Mine(2), Wait(30)];
+    let again = [OldViews(84), RepeatEarlier(0, 1), Wait(30), Mine(2), Wait(30)];
     for (setup, ops) in [
+        (SINGLE, [&[Rejecting(true), RequestUntil(0, 250), Wait(400)][..], &mined, &again].concat()),
         // A relay was executed elsewhere first, ours reverts; its receipt is four minutes late, and charged.
         (SINGLE, [&elsewhere[..], &[Wait(600), Mine(5)].repeat(3)].concat()),
         // The late receipt of a no-op does not change what the client was told.

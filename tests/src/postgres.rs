@@ -65,8 +65,12 @@ impl Postgres {
     pub fn schema(&self) -> String {
         let name = format!("s{}", self.schemas.fetch_add(1, Ordering::Relaxed));
         self.sql(&format!("CREATE SCHEMA {name}"));
-        let socket = self.dir.path().display().to_string().replace('/', "%2F");
-        format!("postgres://postgres@{socket}/postgres?options=-csearch_path%3D{name}")
+        format!("postgres://postgres@{}/postgres?options=-csearch_path%3D{name}", self.host())
+    }
+
+    /// Its place in a URL.
+    pub fn host(&self) -> String {
+        self.dir.path().display().to_string().replace('/', "%2F")
     }
 
     /// Runs a statement, and returns what it prints.

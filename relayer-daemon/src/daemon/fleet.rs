@@ -102,7 +102,7 @@ impl<N: ChainNode> Keeper<N> {
         // A failed commit may have written or not: every sender starts anew from the store.
         let renounce = doubts != self.doubts;
         let accounts = self.accounts.clone();
-        match self.relayer.store.run(move |store| store.beat(&accounts, renounce)).await {
+        match self.relayer.store.run_at_once(move |store| store.beat(&accounts, renounce)).await {
             Ok(beat) => {
                 self.doubts = doubts;
                 self.follow(beat, asked + LEASE - MARGIN).await;
@@ -194,7 +194,7 @@ impl<N: ChainNode> Keeper<N> {
     }
 
     async fn release(&self, payer: Payer) {
-        if let Err(error) = self.relayer.store.run(move |store| store.release(payer)).await {
+        if let Err(error) = self.relayer.store.run_at_once(move |store| store.release(payer)).await {
             tracing::warn!(%error, account = %payer.account, "lease not given back");
         }
     }
@@ -205,8 +205,12 @@ impl<N: ChainNode> Keeper<N> {
         if !relayer.accounts.has_lease() || *relayer.draining.borrow() {
             return;
         }
-        let (known, now) = (relayer.inflight.run_here(), relayer.clock.now());
-        match relayer.store.run(move |store| store.claim(known, now)).await {
+        let (known, room) = (relayer.inflight.run_here(), relayer.inflight.room());
+        if room.places == 0 {
+            return;
+        }
+        let now = relayer.clock.now();
+        match relayer.store.run(move |store| store.claim(known, room, now)).await {
             Ok(claimed) => {
                 for relay in claimed {
                     tracing::info!(relay = %relay.id, "taken over");

@@ -304,10 +304,11 @@ impl Daemon {
             client: DeliveryClient::new().context("no client of webhooks")?,
             clock: clock.clone(),
             metrics: metrics.clone(),
-            duty,
+            duty: duty.clone(),
         };
         let webhooks = tokio::spawn(webhooks::run(deliverer, stopping.clone()));
-        let pruner = tokio::spawn(retention::run(store, retention, clock, stopping.clone()));
+        let pruner =
+            tokio::spawn(retention::run(store, retention, clock, move || duty.is_valid(), stopping.clone()));
         let events = tokio::spawn({
             let relayer = Arc::clone(&relayer);
             async move {

@@ -1,7 +1,7 @@
 //! `replay`: has events delivered once more. It writes to the journal, also beside a running daemon, which
 //! delivers them.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use alloy::primitives::B256;
 use anyhow::{Context as _, bail};
@@ -14,6 +14,9 @@ use crate::{
     process::clock,
     store::{Store, events::Replay, files::StoreFiles},
 };
+
+/// The pause between two steps.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// The arguments of `replay`: the events to deliver once more, and the daemon's settings.
 #[derive(Debug, Clone, Args)]
@@ -62,7 +65,19 @@ pub async fn run(args: &ReplayArgs) -> anyhow::Result<usize> {
         Some(url) => tokio::task::spawn_blocking(move || check::connect(&url)).await??,
         None => Store::open(&journal(settings).await?)?,
     };
-    Ok(Arc::new(store).run(move |store| store.replay(&replay, now)).await?)
+    let (store, replay) = (Arc::new(store), Arc::new(replay));
+    let (mut events, mut after) = (0, None);
+    loop {
+        let chosen = Arc::clone(&replay);
+        let (some, next) = store.run(move |store| store.replay(&chosen, after, now)).await?;
+        events += some;
+        after = next;
+        if after.is_none() {
+            return Ok(events);
+        }
+        // Other writes come first.
+        tokio::time::sleep(PAUSE).await;
+    }
 }
 
 /// The journal's file.

@@ -30,6 +30,8 @@ pub(super) enum CheckError {
     Unavailable(Failure),
     /// Another daemon of the fleet runs it.
     Elsewhere,
+    /// It is not in the store any more, as after a failover that lost commits.
+    Lost,
 }
 
 impl From<Failure> for CheckError {
@@ -40,11 +42,15 @@ impl From<Failure> for CheckError {
 
 impl From<StoreError> for CheckError {
     fn from(error: StoreError) -> Self {
-        if error == StoreError::HeldElsewhere {
-            return Self::Elsewhere;
+        match error {
+            StoreError::HeldElsewhere => Self::Elsewhere,
+            StoreError::Missing("relay") => Self::Lost,
+            StoreError::NonceUsed => Self::Refused(error.into()),
+            _ => {
+                tracing::error!(%error, "journal failed");
+                Self::Unavailable(error.into())
+            }
         }
-        tracing::error!(%error, "journal failed");
-        Self::Unavailable(error.into())
     }
 }
 

@@ -103,9 +103,8 @@ impl<C: ChainNode> Relayer<C> {
         charged.map_err(store_failed)?.map_err(denied)
     }
 
-    /// Charges an API key's rate.
+    /// Charges an API key's rate over the fleet.
     pub(super) async fn charge_key(&self, key: &ApiKey) -> Result<(), Failure> {
-        key.charge()?;
         let party = || format!("key {}", key.name);
         self.charge_fleet(party, key.per_hour(), |wait| key.limited(wait)).await
     }

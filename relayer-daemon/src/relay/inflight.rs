@@ -12,7 +12,7 @@ use std::{
 use alloy::primitives::{Address, B256, U256};
 use tokio::sync::watch;
 
-use crate::outcome::RelayOutcome;
+use crate::{outcome::RelayOutcome, store::fleet::Room};
 
 /// The most relays of one signer in flight, so that one signer cannot fill the queue.
 const PER_SIGNER: usize = 64;
@@ -78,6 +78,11 @@ struct Inner {
 }
 
 impl Inner {
+    fn insert(&mut self, id: B256, nonce: U256, entry: Entry) {
+        self.signers.entry(entry.signer).or_default().entry(nonce).or_default().push(id);
+        self.relays.insert(id, entry);
+    }
+
     fn predecessor(&self, id: B256) -> Option<Waiting> {
         let entry = self.relays.get(&id)?;
         let nonces = self.signers.get(&entry.signer)?;
@@ -118,11 +123,39 @@ impl Inflight {
             return InflightStart::Full;
         }
         let (outcome, waiting) = watch::channel(None);
-        inner.relays.insert(id, Entry::new(signer, nonce, outcome));
-        inner.signers.entry(signer).or_default().entry(nonce).or_default().push(id);
+        inner.insert(id, nonce, Entry::new(signer, nonce, outcome));
         drop(inner);
-        self.arrivals.send_modify(|count| *count = count.wrapping_add(1));
+        self.arrived();
         InflightStart::New(waiting)
+    }
+
+    /// Adds a relay that the store has and this daemon runs, unless it is here. Bounded by what is claimed: it
+    /// must have its place in the order, and be waited for.
+    pub fn run_stored(&self, id: B256, signer: Address, nonce: U256) {
+        let mut inner = self.lock();
+        if let Some(entry) = inner.relays.get_mut(&id) {
+            entry.runner = Runner::Here;
+            return;
+        }
+        let entry = Entry::new(signer, nonce, watch::Sender::new(None));
+        inner.insert(id, nonce, Entry { runner: Runner::Here, ..entry });
+        drop(inner);
+        self.arrived();
+    }
+
+    /// The places that are free for relays of the store.
+    pub fn room(&self) -> Room {
+        let inner = self.lock();
+        let count = |nonces: &BTreeMap<U256, Vec<B256>>| nonces.values().map(Vec::len).sum();
+        Room {
+            places: self.limit.saturating_sub(inner.relays.len()),
+            per_signer: PER_SIGNER,
+            of_signer: inner.signers.iter().map(|(signer, nonces)| (*signer, count(nonces))).collect(),
+        }
+    }
+
+    fn arrived(&self) {
+        self.arrivals.send_modify(|count| *count = count.wrapping_add(1));
     }
 
     /// Puts the relays that come before `behind` by the store ahead of it, and all others with its nonce after
@@ -144,8 +177,7 @@ impl Inflight {
             }
             let entry =
                 Entry { runner: Runner::Elsewhere, ..Entry::new(signer, *nonce, watch::Sender::new(None)) };
-            inner.relays.insert(*id, entry);
-            inner.signers.entry(signer).or_default().entry(*nonce).or_default().push(*id);
+            inner.insert(*id, *nonce, entry);
             has_arrived = true;
         }
         if let Some(same) = inner.signers.get_mut(&signer).and_then(|nonces| nonces.get_mut(&own_nonce)) {
@@ -159,7 +191,7 @@ impl Inflight {
         }
         drop(inner);
         if has_arrived {
-            self.arrivals.send_modify(|count| *count = count.wrapping_add(1));
+            self.arrived();
         }
     }
 
@@ -300,7 +332,11 @@ mod tests {
 
     /// Relays of Alice in flight, each with its nonce, in the order of their arrival.
     fn holding(relays: &[(u8, u64)]) -> Inflight {
-        let inflight = Inflight::new(10);
+        holding_at_most(10, relays)
+    }
+
+    fn holding_at_most(limit: usize, relays: &[(u8, u64)]) -> Inflight {
+        let inflight = Inflight::new(limit);
         for (byte, value) in relays {
             assert!(matches!(inflight.start(id(*byte), ALICE, nonce(*value)), InflightStart::New(_)));
         }
@@ -392,5 +428,15 @@ mod tests {
         }
         assert!(matches!(inflight.start(id(200), ALICE, nonce(200)), InflightStart::Full));
         assert!(matches!(inflight.start(id(201), Address::ZERO, nonce(0)), InflightStart::New(_)));
+
+        // What the store has is not refused, and has its place in the order.
+        let full = holding_at_most(1, &[(1, 5)]);
+        full.run_stored(id(2), ALICE, nonce(6));
+        assert!(full.predecessor(id(2)).is_some());
+        assert_eq!(full.run_here().len(), 2);
+        let mut room = holding_at_most(3, &[(1, 5)]).room();
+        assert_eq!([ALICE, ALICE, ALICE].map(|signer| room.take(signer)), [true, true, false]);
+        let mut room = inflight.room();
+        assert!(!room.take(ALICE) && room.take(Address::ZERO), "one signer's part is full");
     }
 }

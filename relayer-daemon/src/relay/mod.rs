@@ -157,14 +157,19 @@ impl<C: ChainNode> Relayer<C> {
         let signed = SignedRequest::from_json(body)?;
         let policy = self.policy.current();
         let key = match policy.identify(authorization) {
-            Ok(Some(key)) => self.charge_key(&key).await.map(|()| Some(key)),
+            Ok(Some(key)) => key.charge().map(|()| Some(key)),
             // Guesses of keys are charged too.
-            without => self.charge_client(&client).await.and(without),
+            without => self.limit_client(&client).and(without),
         }?;
         self.rules.check_call(&signed.request)?;
         self.functions.check(&signed.request.data)?;
         let id = signed.authenticate(&self.domain).map_err(registry_core::forward::Refusal::Signature)?;
         policy.check(key.as_deref(), &signed.request)?;
+        // Only now: nothing that is not signed costs the database anything.
+        match &key {
+            Some(key) => self.charge_key(key).await,
+            None => self.charge_client(&client).await,
+        }?;
         // A draining daemon still lets copies join a relay in flight.
         if *self.stopping.borrow() || (*self.draining.borrow() && self.inflight.age(id).is_none()) {
             return Err(Failure::of(ErrorCode::ShuttingDown));
@@ -194,10 +199,16 @@ impl<C: ChainNode> Relayer<C> {
         }
     }
 
+    /// Charges a client's limit of this daemon.
+    fn limit_client(&self, client: &IpAddr) -> Result<(), Failure> {
+        let limit = &self.limits.per_ip;
+        limit.charge(client).map_err(|wait| Failure::ip_limit(limit.count(), wait))
+    }
+
+    /// Charges a client's limit over the fleet.
     async fn charge_client(&self, client: &IpAddr) -> Result<(), Failure> {
         let limit = &self.limits.per_ip;
         let denied = |wait| Failure::ip_limit(limit.count(), wait);
-        limit.charge(client).map_err(denied)?;
         self.charge_fleet(|| format!("ip {client}"), limit.count(), denied).await
     }
 
@@ -292,9 +303,7 @@ impl<C: ChainNode> Relayer<C> {
     /// Runs a stored relay again: after a restart, after a foreign transaction used its nonce, or after the
     /// daemon that ran it is gone.
     pub fn resume(self: &Arc<Self>, relay: NewRelay) {
-        // A requeued relay is in flight already.
-        let _ = self.inflight.start(relay.id, relay.signer, relay.forward_nonce);
-        self.inflight.set_runner(relay.id, Runner::Here);
+        self.inflight.run_stored(relay.id, relay.signer, relay.forward_nonce);
         self.inflight.unblocked(relay.id);
         tokio::spawn(Arc::clone(self).run(relay));
     }
@@ -342,6 +351,7 @@ impl<C: ChainNode> Relayer<C> {
                     break failure;
                 }
                 Err(CheckError::Elsewhere) => return self.inflight.set_runner(relay.id, Runner::Elsewhere),
+                Err(CheckError::Lost) => return self.lost(relay.id),
                 Err(CheckError::Unavailable(failure)) => {
                     self.backoff.failed(RelayStep::Check, failure.clone());
                     if self.inflight.blocked(relay.id) >= self.patience {
@@ -356,8 +366,7 @@ impl<C: ChainNode> Relayer<C> {
 
     /// Waits for a relay that an account of this daemon has in flight.
     pub fn takes_over(&self, relay: &RelayTerms) {
-        let _ = self.inflight.start(relay.id, relay.signer, relay.forward_nonce);
-        self.inflight.set_runner(relay.id, Runner::Here);
+        self.inflight.run_stored(relay.id, relay.signer, relay.forward_nonce);
     }
 
     /// Handles an event of the sender.

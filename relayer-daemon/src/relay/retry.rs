@@ -66,17 +66,21 @@ impl<C: ChainNode> Relayer<C> {
         }
     }
 
-    /// A relay as it was accepted, retried until the store answers. `None` if not stored, or at shutdown.
+    /// A relay as it was accepted, retried until the store answers. `None` if it is lost, or at shutdown.
     pub(super) async fn accepted(&self, id: B256) -> Option<NewRelay> {
-        let relay = self.retry(id, "journal not read", move |store| store.accepted(id)).await?;
-        if relay.is_none() {
-            tracing::error!(relay = %id, "not in the journal");
-        }
-        relay
+        let stored = move |store: &Store| store.accepted(id)?.ok_or(StoreError::Missing("relay"));
+        self.retry(id, "journal not read", stored).await
     }
 
-    /// Retries a store operation until it succeeds, with exponential backoff. `None` at shutdown, and where
-    /// another daemon runs the relay by now.
+    /// Ends a relay that was accepted and is not in the store any more, as after a failover that lost commits:
+    /// what has become of it is not known, and nothing waits for it.
+    pub(super) fn lost(&self, id: B256) {
+        tracing::error!(relay = %id, "accepted, and not in the journal any more");
+        self.finished(id, RelayOutcome::Dropped { failure: Failure::of(ErrorCode::StoreUnavailable) });
+    }
+
+    /// Retries a store operation until it succeeds, with exponential backoff. `None` at shutdown, where another
+    /// daemon runs the relay by now, and where the store has lost it.
     pub(super) async fn retry<T: Send + 'static>(
         &self,
         id: B256,
@@ -89,6 +93,10 @@ impl<C: ChainNode> Relayer<C> {
                 Ok(value) => return Some(value),
                 Err(StoreError::HeldElsewhere) => {
                     self.inflight.set_runner(id, Runner::Elsewhere);
+                    return None;
+                }
+                Err(StoreError::Missing("relay")) => {
+                    self.lost(id);
                     return None;
                 }
                 Err(error) => tracing::error!(%error, relay = %id, "{problem}"),

@@ -13,7 +13,7 @@ use crate::{
     gas::fees::{Fees, Market},
     outcome::{ErrorCode, Failure},
     process::{faults, logging::SPANS},
-    store::{NonceAssignment, Store},
+    store::{NonceAssignment, Sendable},
 };
 
 /// The most foreign pending transactions to believe in; after a wrong count as many no-ops fill the gap.
@@ -41,8 +41,10 @@ impl<N: ChainNode> Sender<N> {
             self.give_back(jobs);
             return None;
         }
-        // A request never has two nonces: one that is in flight (after a reorg) keeps its own.
-        jobs.retain(|job| !self.is_in_flight(job.relay.id));
+        // A request never has two nonces: one that is in flight (after a reorg) keeps its own, and one that two
+        // runs of the pipeline have brought here gets one.
+        let mut taken = BTreeSet::new();
+        jobs.retain(|job| !self.is_in_flight(job.relay.id) && taken.insert(job.relay.id));
         let jobs = self.refresh(jobs).await;
         {
             let mut state = self.state();
@@ -208,21 +210,18 @@ impl<N: ChainNode> Sender<N> {
 
     /// The relays among these that need a nonce: they have not ended, by the late receipt of a lost nonce or
     /// by another run of the pipeline, and no account has a nonce of theirs in flight, reopened by a reorg.
-    /// Of those that have ended the pipeline hears the outcome: it may have them in flight again.
+    /// Of those that have ended the pipeline hears the outcome: it may have them in flight again. Those with a
+    /// forwarder nonce that another request has used or is about to use go back to it.
     async fn to_be_sent(&self, relays: Vec<B256>) -> Result<BTreeSet<B256>, SenderError> {
-        let read = move |store: &Store| {
-            let (mut left, mut ended) = (BTreeSet::new(), Vec::new());
-            for id in relays {
-                match store.relay(id)?.and_then(|record| record.outcome) {
-                    Some(outcome) => ended.push((id, outcome)),
-                    None if store.open_nonces_of(id)?.is_empty() => drop(left.insert(id)),
-                    None => {}
-                }
+        let mut left = BTreeSet::new();
+        for (id, sendable) in self.parts.store.run(move |store| store.sendable(relays)).await? {
+            match sendable {
+                Sendable::Yes => drop(left.insert(id)),
+                Sendable::InFlight => {}
+                Sendable::Ended(outcome) => self.publish(SenderEvent::Finished(id, outcome)),
+                Sendable::NotNext => self.publish(SenderEvent::Requeue(id)),
             }
-            Ok((left, ended))
-        };
-        let (left, ended) = self.parts.store.run(read).await?;
-        ended.into_iter().for_each(|(id, outcome)| self.publish(SenderEvent::Finished(id, outcome)));
+        }
         Ok(left)
     }
 }

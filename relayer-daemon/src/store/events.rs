@@ -92,6 +92,15 @@ pub struct Replay {
     pub given_up_only: bool,
 }
 
+/// The place of an event among those that are replayed: by time, then by sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventPlace {
+    /// When it was written, unix seconds.
+    pub created_at: u64,
+    /// Its place among all events.
+    pub sequence: u64,
+}
+
 /// A change of a relay's state.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

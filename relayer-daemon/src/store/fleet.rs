@@ -6,7 +6,7 @@
 //! rows, and so they agree.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -76,6 +76,30 @@ pub struct FleetRecord {
     pub holders: BTreeMap<Address, DaemonId>,
     /// The number of relays that have not ended.
     pub pending: u64,
+}
+
+/// The places that a daemon has for more relays.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Room {
+    /// All of them.
+    pub places: usize,
+    /// The places that each signer may have.
+    pub per_signer: usize,
+    /// The places that each signer has by now.
+    pub of_signer: HashMap<Address, usize>,
+}
+
+impl Room {
+    /// Takes a place for a relay of this signer. Returns whether there was one.
+    pub fn take(&mut self, signer: Address) -> bool {
+        let of_signer = self.of_signer.entry(signer).or_default();
+        if self.places == 0 || *of_signer >= self.per_signer {
+            return false;
+        }
+        self.places -= 1;
+        *of_signer += 1;
+        true
+    }
 }
 
 /// Assigns each account to a daemon. A holder keeps its accounts, up to an equal share; the others go to the

@@ -48,10 +48,13 @@ pub enum StoreError {
     /// The subject of the operation is not stored.
     #[error("journal: {0} is not there")]
     Missing(&'static str),
-    /// A relay was given a nonce while another one of its nonces is in flight, or, in a fleet, one of another
-    /// request with its signer and forwarder nonce.
+    /// A relay was given a nonce while another one of its nonces is in flight, or one of another request with
+    /// its signer and forwarder nonce, or while that request has used the forwarder nonce.
     #[error("journal: the relay, or another with its forwarder nonce, has a nonce in flight")]
     InFlight,
+    /// Another request has used the relay's forwarder nonce.
+    #[error("journal: another request has used the relay's forwarder nonce")]
+    NonceUsed,
     /// It was written for another chain or forwarder.
     #[error("journal belongs to another {0}: give this one a data directory of its own")]
     Foreign(&'static str),
@@ -85,6 +88,7 @@ impl From<StoreError> for Failure {
             StoreError::Unreachable(_) | StoreError::Fenced | StoreError::HeldElsewhere => {
                 ErrorCode::StoreUnavailable
             }
+            StoreError::NonceUsed => ErrorCode::InvalidSignatureOrNonce,
             _ => ErrorCode::JournalFailed,
         })
     }
@@ -193,6 +197,19 @@ pub struct Reservation {
     pub denial: Option<Denial>,
     /// The budget afterwards.
     pub budget: Budget,
+}
+
+/// Whether a relay may be given a nonce.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sendable {
+    /// It waits for one.
+    Yes,
+    /// It has one in flight.
+    InFlight,
+    /// It has ended.
+    Ended(RelayOutcome),
+    /// Its turn is over: another request has its forwarder nonce, or it is not stored any more.
+    NotNext,
 }
 
 /// A signed transaction that is not sent yet.

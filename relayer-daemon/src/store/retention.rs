@@ -43,12 +43,21 @@ impl Retention {
     }
 }
 
-/// Prunes until shutdown.
-pub async fn run(store: Arc<Store>, retention: Retention, clock: SharedClock, mut stop: ShutdownSignal) {
+/// Prunes until shutdown, while `is_due`: of a fleet's daemons one does.
+pub async fn run(
+    store: Arc<Store>,
+    retention: Retention,
+    clock: SharedClock,
+    is_due: impl Fn() -> bool,
+    mut stop: ShutdownSignal,
+) {
     let mut pruned = 0;
     loop {
         let now = clock.now();
-        let pause = match store.run(move |store| store.prune(&retention, now)).await {
+        let step = async {
+            if is_due() { store.run(move |store| store.prune(&retention, now)).await } else { Ok(0) }
+        };
+        let pause = match step.await {
             Ok(0) => {
                 if pruned > 0 {
                     tracing::info!(relays = pruned, "journal pruned");

@@ -3,7 +3,7 @@
 
 use super::Shared;
 use crate::prelude::*;
-use relayer_daemon::store::fleet::{Beat, LEASE};
+use relayer_daemon::store::fleet::{Beat, LEASE, Room};
 use relayer_daemon::store::{DaemonId, Payer};
 use std::collections::HashSet;
 
@@ -135,16 +135,20 @@ fn relays_of_a_daemon_that_died_are_claimed_once_and_it_may_not_go_on_with_them(
         a.reserve(id(number), 100, 1_000, NOW).unwrap();
     }
     a.record(payer(FIRST, 1), &[signed(0, Some(1), 0x11)], NOW).unwrap();
-    let claim = |store: &Store| -> Vec<B256> {
-        store.claim(HashSet::new(), NOW).unwrap().into_iter().map(|relay| relay.id).collect()
+    let room = |places| Room { places, per_signer: 64, ..Room::default() };
+    let claim_some = |store: &Store, places| -> Vec<B256> {
+        store.claim(HashSet::new(), room(places), NOW).unwrap().into_iter().map(|relay| relay.id).collect()
     };
+    let claim = |store: &Store| claim_some(store, 64);
     beat(&c);
     assert_eq!([claim(&b), claim(&c)].concat(), [B256::ZERO; 0], "it lives");
 
     shared.pass(LEASE * 2);
     beat(&b);
     beat(&c);
-    assert_eq!(claim(&b), [id(2), id(3)], "the sent one goes with its account");
+    assert_eq!(claim_some(&b, 1), [id(2)], "as many as there is room for");
+    assert_eq!(claim_some(&c, 0), [B256::ZERO; 0]);
+    assert_eq!(b.claim(HashSet::from([id(2)]), room(9), NOW).unwrap(), [relay(3)], "not the sent one");
     assert_eq!(claim(&c), [B256::ZERO; 0], "once");
     assert_eq!(b.budget(1_000, NOW).unwrap().reserved_wei, 100, "what is not sent reserves nothing");
 
@@ -187,14 +191,15 @@ fn one_daemon_alone_signs_a_relay_and_with_a_nonce_it_is_neither_dropped_nor_han
     let (a, b) = two_daemons(&shared);
     (1..=3).for_each(|number| drop(a.accept(&relay(number), NOW).unwrap()));
     a.hand_over(id(1), NOW).unwrap();
+    let room = || Room { places: 64, per_signer: 64, ..Room::default() };
     let record = |number| a.record(payer(FIRST, 1), &[signed(0, Some(number), 0x11)], NOW);
     assert_eq!(record(1), Err(StoreError::HeldElsewhere));
-    assert_eq!(b.claim(HashSet::new(), NOW).unwrap(), [relay(1)]);
+    assert_eq!(b.claim(HashSet::new(), room(), NOW).unwrap(), [relay(1)]);
     assert_eq!(record(1), Err(StoreError::HeldElsewhere));
     assert_eq!(a.next_nonce(FIRST).unwrap(), None);
     // One that its own daemon has forgotten, and not those that it runs.
-    assert_eq!(a.claim(HashSet::from([id(2), id(3)]), NOW).unwrap(), []);
-    assert_eq!(a.claim(HashSet::from([id(3)]), NOW).unwrap(), [relay(2)]);
+    assert_eq!(a.claim(HashSet::from([id(2), id(3)]), room(), NOW).unwrap(), []);
+    assert_eq!(a.claim(HashSet::from([id(3)]), room(), NOW).unwrap(), [relay(2)]);
     // The nonce of a commit that was said to have failed.
     a.reserve(id(3), 100, 1_000, NOW).unwrap();
     record(3).unwrap();
@@ -245,6 +250,9 @@ fn of_requests_with_one_nonce_one_is_sent_at_a_time_whichever_daemon_runs_them()
     // Neither a replacement nor another nonce's request is held up.
     b.record(second, &[signed(0, Some(2), 0x22), signed(1, Some(3), 0x31)], NOW).unwrap();
     b.settle(second, &settlement(&b, SECOND, 0, 0x21, Some(executed(0x21))), NOW).unwrap();
+    assert_eq!(sends(0x12), Err(StoreError::InFlight), "the nonce is used");
+    assert!(b.reopen(second, 0, 1, NOW).unwrap());
+    b.settle(second, &settlement(&b, SECOND, 0, 0x22, Some(dropped(TransactionRejected))), NOW).unwrap();
     sends(0x12).unwrap();
 }
 

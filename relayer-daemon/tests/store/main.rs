@@ -101,7 +101,9 @@ mod postgres {
     use relayer_daemon::store::Store;
     use std::{sync::LazyLock, time::Duration};
 
-    pub(crate) static SERVER: LazyLock<Postgres> = LazyLock::new(|| Postgres::start(&["fsync=off"]));
+    /// With a default that the store must not rely upon.
+    pub(crate) static SERVER: LazyLock<Postgres> =
+        LazyLock::new(|| Postgres::start(&["fsync=off", "default_transaction_isolation='repeatable read'"]));
 
     fn schema(url: &str) -> &str {
         url.split_once("search_path%3D").unwrap().1

@@ -2,6 +2,8 @@
 
 use super::{Journal, Postgres, SERVER, schema};
 use crate::prelude::*;
+use relayer_daemon::store::events::DeliveryResult;
+use std::net::TcpListener;
 use std::time::Instant;
 
 #[test]
@@ -25,6 +27,55 @@ fn a_server_that_crashes_loses_nothing_and_is_used_again_once_it_is_back() {
     }
     assert!(store.relay(relay(1).id).unwrap().is_some());
     assert_eq!(store.accept(&relay(2), NOW).unwrap(), Accepted::Pending);
+}
+
+#[test]
+fn of_several_hosts_the_first_that_answers_as_a_primary_is_used() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let standby = Postgres::start(&["default_transaction_read_only=on"]);
+    let url = SERVER.schema();
+    let (hosts, rest) = url.strip_prefix("postgres://postgres@").unwrap().split_once('/').unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let url = format!("postgres://postgres@127.0.0.1:{port},{}:5432,{hosts}:5432/{rest}", standby.host());
+    let began = Instant::now();
+    let store = Store::connect(&url).unwrap();
+    assert_eq!(store.accept(&relay(1), NOW).unwrap(), Accepted::Pending);
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+}
+
+/// Statements that each read what was asked for, not all that there is, also by statistics of a table of which
+/// nearly all is over.
+#[test]
+fn an_event_is_found_by_its_relay_among_many_open_ones_of_a_table_of_delivered_ones() {
+    let url = SERVER.schema();
+    let (store, schema) = (Store::connect(&url).unwrap(), schema(&url));
+    let fill = |from: u32, count: u32, ended: &str| {
+        SERVER.sql(&format!(
+            "INSERT INTO {schema}.webhook_events (id, api_key, relay, body, created_at, expires_at, due_at, ended_at)
+             SELECT 'evt', 'acme', sha256(int8send(n / 4)), '{{}}', n, n, CASE WHEN {ended} IS NULL AND n % 4 = 0 THEN n END,
+                 {ended} FROM generate_series({from}::BIGINT, {from} + {count} - 1) AS n"
+        ));
+    };
+    fill(0, 100_000, "n");
+    SERVER.sql(&format!("ANALYZE {schema}.webhook_events"));
+    fill(100_000, 20_000, "NULL::BIGINT");
+    let read = || -> u64 {
+        let sum = "SELECT sum(seq_tup_read + idx_tup_fetch) FROM pg_stat_user_tables
+             WHERE relname = 'webhook_events' AND schemaname = ";
+        // A session tells what it has read once it has ended.
+        let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'relayer-daemon' AND query LIKE '%webhook%'";
+        let began = Instant::now();
+        while SERVER.sql(sessions) != "0" && began.elapsed() < Duration::from_secs(10) {
+            thread::sleep(Duration::from_millis(20));
+        }
+        SERVER.sql(&format!("{sum} '{schema}'")).parse().unwrap()
+    };
+    let before = read();
+    let due = store.due_events("acme", 101_000, 4).unwrap();
+    store.attempted(&due[0], DeliveryResult::Delivered, NOW).unwrap();
+    assert_eq!(store.oldest_open_event().unwrap(), Some(100_001));
+    drop(store);
+    assert!(read() - before < 100, "{} rows read", read() - before);
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn events_are_due_in_order_a_reorganisation_among_them_and_once_more_when_they_a
 
     let replay = |relay, given_up_only| {
         let chosen = Replay { key: "acme".to_owned(), relay, since: NOW, given_up_only };
-        store.replay(&chosen, NOW + 30).unwrap()
+        store.replay(&chosen, None, NOW + 30).unwrap().0
     };
     assert_eq!(replay(Some(id(2)), false), 0, "of another relay");
     assert_eq!(replay(Some(id(1)), true), 1, "the one that was given up");

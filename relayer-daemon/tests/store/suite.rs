@@ -6,7 +6,7 @@ use relayer_daemon::budget::WINDOW_SECONDS;
 use relayer_daemon::budget::share::{Denial, PartyKind};
 use relayer_daemon::outcome::{BlockHeads, Finality};
 use relayer_daemon::store::TransactionPurpose::{Gap, Superseded};
-use relayer_daemon::store::{NonceAssignment, RelayTerms};
+use relayer_daemon::store::{NonceAssignment, RelayTerms, Sendable};
 
 const LIMIT: u128 = 1_000;
 const SHARES: Shares = Shares { signer: 20, client: 40, network: 60 };
@@ -153,6 +153,28 @@ fn a_dropped_relay_may_be_tried_again_and_an_executed_one_stays_executed() {
     assert_eq!(store.accept(&relay(1), NOW).unwrap(), Accepted::Finished(executed(0xa)));
     store.finish_unsent(id(1), &dropped(RpcTimeout), NOW).unwrap();
     assert_eq!(outcome(&store, 1), Some(executed(0xa)), "dropped after the chain has executed it");
+}
+
+#[test]
+fn of_two_requests_with_one_forwarder_nonce_one_is_sent_and_none_after_one_was_executed() {
+    let store = Journal::fresh();
+    let [own, other] = [1, 2].map(|number| NewRelay { signer: ACCOUNT, ..relay(number) });
+    let waits = [(own.id, Sendable::Yes), (other.id, Sendable::Yes)];
+    let sendable = || store.sendable(vec![own.id, other.id]).unwrap();
+    assert_eq!((reserve(&store, &own, 1), reserve(&store, &other, 1)), (None, None));
+    assert_eq!(sendable(), waits);
+    sign(&store, 0, Some(1), transaction(0xa, Relay));
+    assert_eq!(sendable(), [(own.id, Sendable::InFlight), (other.id, Sendable::NotNext)]);
+    let refused = || store.record(ACCOUNT, &[signed(1, Some(2), 0xb)], NOW);
+    assert_eq!(refused(), Err(StoreError::InFlight));
+    settle(&store, 0, 0xa, 1, Some(executed(0xa)));
+    assert_eq!(sendable(), [(own.id, Sendable::Ended(executed(0xa))), (other.id, Sendable::NotNext)]);
+    assert_eq!(refused(), Err(StoreError::InFlight));
+    let cost = ExpectedCost { wei: 1, gas: 1, l1_fee_wei: 0, least_wei: 1, no_op_wei: 0 };
+    assert_eq!(store.reserve_share(other.id, &cost, &ALLOWANCE, NOW), Err(StoreError::NonceUsed));
+    // Its block is gone, and what became of it is not known.
+    store.give_up(ACCOUNT, 0).unwrap();
+    store.reserve_share(other.id, &cost, &ALLOWANCE, NOW).unwrap();
 }
 
 #[test]

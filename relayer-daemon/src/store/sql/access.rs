@@ -12,6 +12,9 @@ use tokio::sync::watch;
 use super::{Store, engine::Db, fleet};
 use crate::store::{Payer, StoreError};
 
+/// How many operations block a thread at most: fewer than the runtime has, so that leases find one.
+pub(super) const CONCURRENT: usize = 256;
+
 /// Faults for tests, each injected while its flag is set.
 #[derive(Debug, Clone, Default)]
 pub struct StoreFaults {
@@ -39,6 +42,15 @@ impl Store {
         self: &Arc<Self>,
         work: impl FnOnce(&Self) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
+        let _permit = self.permits.acquire().await.map_err(|_| StoreError::Interrupted)?;
+        self.run_at_once(work).await
+    }
+
+    /// The same without waiting for other operations.
+    pub async fn run_at_once<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
         let store = Arc::clone(self);
         self.faults.go_on().await;
         let done = tokio::task::spawn_blocking(move || work(&store)).await;
@@ -57,13 +69,50 @@ impl Store {
         &self,
         work: impl FnOnce(&Db) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
+        self.may_write()?;
+        self.writer.as_ref().ok_or(StoreError::ReadOnly)?.run(work)
+    }
+
+    /// A write about leases.
+    pub(super) fn write_leases<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Db) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.may_write()?;
+        self.leases.as_ref().ok_or(StoreError::ReadOnly)?.run(work)
+    }
+
+    /// A write of one statement that is right whatever else is written at that moment.
+    pub(super) fn write_single<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Db) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        if !self.has_single_writes {
+            return self.write(work);
+        }
+        self.may_write()?;
+        self.readers.single(work)
+    }
+
+    /// A read of one statement.
+    pub(super) fn read_single<T>(
+        &self,
+        work: impl FnOnce(&Db) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        if self.faults.dead.load(Ordering::Relaxed) {
+            return Err(StoreError::Interrupted);
+        }
+        self.readers.single(work)
+    }
+
+    fn may_write(&self) -> Result<(), StoreError> {
         if self.faults.disk_full.load(Ordering::Relaxed) {
             return Err(StoreError::NotCommitted);
         }
         if self.faults.dead.load(Ordering::Relaxed) {
             return Err(StoreError::Interrupted);
         }
-        self.writer.as_ref().ok_or(StoreError::ReadOnly)?.run(work)
+        Ok(())
     }
 
     /// A write about an account's nonces: in a fleet it fails if another daemon has the account by now.
@@ -72,10 +121,10 @@ impl Store {
         payer: Payer,
         work: impl FnOnce(&Db) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let in_fleet = self.daemon.is_some();
+        let daemon = self.daemon.clone();
         self.write(move |db| {
-            if in_fleet {
-                fleet::must_hold_account(db, &payer)?;
+            if let Some(daemon) = daemon {
+                fleet::must_hold_account(db, &daemon, &payer)?;
             }
             work(db)
         })

@@ -6,7 +6,8 @@ use alloy::primitives::{Address, B256};
 
 use super::{
     engine::{Db, all, column, first, text, values},
-    nonces, relays,
+    nonces,
+    relays::{self, Rival},
 };
 use crate::{
     budget::{
@@ -50,7 +51,7 @@ pub(super) fn charge(tx: &Db, relay: Option<&B256>, wei: u128, now: u64) -> Resu
     };
     for party in Party::of(signer, client) {
         let charged = settled(tx, party)?.saturating_add(wei);
-        tx.execute(
+        tx.run(
             "INSERT INTO spending VALUES (?1, ?2) ON CONFLICT (party) DO UPDATE SET settled_wei = ?2",
             values![key(party), charged.to_string()],
         )?;
@@ -82,6 +83,9 @@ pub(super) fn reserve_share(
     now: u64,
 ) -> Result<Reservation, StoreError> {
     let (signer, client) = relays::sender(tx, id)?.ok_or(StoreError::Missing("relay"))?;
+    if relays::rival(tx, id)? == Some(Rival::Executed) {
+        return Err(StoreError::NonceUsed);
+    }
     let ExpectedCost { wei, gas, l1_fee_wei, least_wei, no_op_wei } = *cost;
     let checked =
         check(tx, &Asks { id: Some(*id), signer, client, wei, least_wei, no_op_wei }, allowance, now)?;
@@ -89,7 +93,7 @@ pub(super) fn reserve_share(
         return Ok(checked);
     }
     set_reserved(tx, id, wei)?;
-    tx.execute(
+    tx.run(
         "UPDATE relays SET l1_fee_wei = ?2, expected_gas = ?3 WHERE id = ?1",
         values![id.0, l1_fee_wei.to_string(), gas.cast_signed()],
     )?;
@@ -162,7 +166,7 @@ pub(super) fn at(db: &Db, limit_wei: u128, now: u64) -> Result<Budget, StoreErro
 
 /// Sets a relay's reservation.
 pub(super) fn set_reserved(tx: &Db, id: &B256, wei: u128) -> Result<(), StoreError> {
-    tx.execute("UPDATE relays SET reserved_wei = ?2 WHERE id = ?1", values![id.0, wei.to_string()])?;
+    tx.run("UPDATE relays SET reserved_wei = ?2 WHERE id = ?1", values![id.0, wei.to_string()])?;
     Ok(())
 }
 
@@ -185,13 +189,13 @@ fn window(db: &Db, now: u64) -> Result<Window, StoreError> {
 fn current_window(tx: &Db, now: u64) -> Result<Window, StoreError> {
     let window = window(tx, now)?;
     if window.opened_at.is_none() {
-        tx.execute("DELETE FROM spending", values![])?;
+        tx.run("DELETE FROM spending", values![])?;
     }
     Ok(window)
 }
 
 fn write_window(tx: &Db, window: Window) -> Result<(), StoreError> {
-    tx.execute(
+    tx.run(
         "INSERT INTO budget VALUES (1, ?1, ?2)
          ON CONFLICT (only_row) DO UPDATE SET opened_at = ?1, settled_wei = ?2",
         values![window.opened_at.map(u64::cast_signed), window.settled_wei.to_string()],

@@ -3,6 +3,8 @@
 //! The events of a relay are delivered in order: only the oldest open one has a time at which it is due, and
 //! its end makes the next one due.
 
+use std::collections::BTreeSet;
+
 use alloy::primitives::B256;
 
 use super::{
@@ -12,22 +14,22 @@ use super::{
 };
 use crate::store::{
     StoreError,
-    events::{self, DeliveryResult, EventKind, Replay, TRIED_SECONDS, WebhookEvent},
+    events::{self, DeliveryResult, EventKind, EventPlace, Replay, TRIED_SECONDS, WebhookEvent},
 };
 
-/// How many events one step of pruning takes at most.
+/// How many events one step of pruning or of a replay takes at most.
 const STEP: i64 = 64;
 
 /// The operations on events; as with the others, each is atomic, and durable when it returns.
 impl Store {
     /// The events of an API key that are due at `now`, at most `count`.
     pub fn due_events(&self, key: &str, now: u64, count: usize) -> Result<Vec<WebhookEvent>, StoreError> {
-        self.read(|db| due(db, key, now, count))
+        self.read_single(|db| due(db, key, now, count))
     }
 
     /// When the oldest event that is neither delivered nor given up was written.
     pub fn oldest_open_event(&self) -> Result<Option<u64>, StoreError> {
-        self.read(oldest_open)
+        self.read_single(oldest_open)
     }
 
     /// Writes how an attempt to deliver an event ended. After its end the relay's next event is due.
@@ -41,10 +43,16 @@ impl Store {
         self.write(move |db| attempted(db, &event, result, now))
     }
 
-    /// Has events delivered once more, each with its id. Returns how many.
-    pub fn replay(&self, replay: &Replay, now: u64) -> Result<usize, StoreError> {
+    /// Has events delivered once more, each with its id: a few of them, after those of the step before. Returns
+    /// how many, and where the next step goes on, if that is not the end.
+    pub fn replay(
+        &self,
+        replay: &Replay,
+        after: Option<EventPlace>,
+        now: u64,
+    ) -> Result<(usize, Option<EventPlace>), StoreError> {
         let chosen = replay.clone();
-        self.write(move |db| self::replay(db, &chosen, now))
+        self.write(move |db| self::replay(db, &chosen, after, now))
     }
 }
 
@@ -56,7 +64,7 @@ pub(super) fn note(tx: &Db, relay: &B256, kind: EventKind, now: u64) -> Result<(
     };
     let outcome = relays::stored_outcome(tx, relay)?.flatten();
     let (id, body) = events::make(kind, *relay, outcome.as_ref(), now)?;
-    tx.execute(
+    tx.run(
 "INSERT INTO webhook_events (id, api_key, relay, body, created_at, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
 values![
         id,
@@ -72,16 +80,13 @@ values![
 
 /// Makes the oldest open event of a relay due, and no other.
 fn make_due(tx: &Db, relay: &B256, now: u64) -> Result<(), StoreError> {
-    let query = "SELECT sequence FROM webhook_events INDEXED BY webhook_events_open
-         WHERE relay = ?1 AND ended_at IS NULL ORDER BY sequence LIMIT 1";
-    let Some(oldest) = first(tx, query, values![relay.0], |row| column::<i64>(row, "sequence"))? else {
-        return Ok(());
-    };
-    tx.execute(
-"UPDATE webhook_events INDEXED BY webhook_events_open SET due_at = CASE WHEN sequence = ?2 THEN coalesce(due_at, ?3) END
-         WHERE relay = ?1 AND ended_at IS NULL AND (due_at IS NULL) = (sequence = ?2)",
-values![relay.0, oldest, now.cast_signed()],
-)?;
+    tx.run(
+        "UPDATE webhook_events INDEXED BY webhook_events_open SET due_at = CASE WHEN due_at IS NULL THEN CAST(?2 AS BIGINT) END
+         WHERE relay = ?1 AND ended_at IS NULL AND (due_at IS NULL) = (sequence = (
+             SELECT min(sequence) FROM webhook_events INDEXED BY webhook_events_open
+             WHERE relay = ?1 AND ended_at IS NULL))",
+        values![relay.0, now.cast_signed()],
+    )?;
     Ok(())
 }
 
@@ -104,46 +109,57 @@ fn event(row: &Row) -> Result<WebhookEvent, StoreError> {
 
 fn oldest_open(db: &Db) -> Result<Option<u64>, StoreError> {
     let query = "SELECT created_at FROM webhook_events INDEXED BY webhook_events_waiting
-         WHERE ended_at IS NULL AND created_at >= 0 ORDER BY created_at LIMIT 1";
+         WHERE due_at IS NOT NULL AND created_at >= 0 ORDER BY created_at LIMIT 1";
     first(db, query, values![], |row| unsigned(row, "created_at"))
 }
 
 fn attempted(tx: &Db, event: &WebhookEvent, result: DeliveryResult, now: u64) -> Result<(), StoreError> {
     let sequence = event.sequence.cast_signed();
     if let DeliveryResult::Retry(at) = result {
-        tx.execute(
+        tx.run(
 "UPDATE webhook_events SET due_at = ?2, attempts = attempts + 1 WHERE sequence = ?1 AND due_at IS NOT NULL",
 values![sequence, at.cast_signed()],
 )?;
         return Ok(());
     }
-    tx.execute(
+    tx.run(
         "UPDATE webhook_events SET due_at = NULL, ended_at = ?2, was_delivered = ?3 WHERE sequence = ?1",
         values![sequence, now.cast_signed(), result == DeliveryResult::Delivered],
     )?;
     make_due(tx, &event.relay, now)
 }
 
-fn replay(tx: &Db, replay: &Replay, now: u64) -> Result<usize, StoreError> {
-    let query = "SELECT sequence, relay FROM webhook_events INDEXED BY webhook_events_key
-         WHERE api_key = ?1 AND created_at >= ?2 AND ended_at IS NOT NULL AND relay = coalesce(?3, relay)
-         AND (NOT ?4 OR NOT was_delivered)";
+fn replay(
+    tx: &Db,
+    replay: &Replay,
+    after: Option<EventPlace>,
+    now: u64,
+) -> Result<(usize, Option<EventPlace>), StoreError> {
+    let query = "SELECT sequence, relay, created_at FROM webhook_events INDEXED BY webhook_events_key
+         WHERE api_key = ?1 AND created_at >= ?2 AND created_at <= ?5 AND (created_at > ?2 OR sequence > ?6)
+         AND ended_at IS NOT NULL AND relay = coalesce(?3, relay) AND (NOT ?4 OR NOT was_delivered)
+         ORDER BY created_at, sequence LIMIT ?7";
     let relay = replay.relay.map(|id| id.0);
-    let chosen = values![&replay.key, replay.since.cast_signed(), relay, replay.given_up_only];
+    let from = after.unwrap_or(EventPlace { created_at: replay.since, sequence: 0 });
+    let (since, sequence) = (from.created_at.cast_signed(), from.sequence.cast_signed());
+    let chosen = values![&replay.key, since, relay, replay.given_up_only, now.cast_signed(), sequence, STEP];
     let found = all(tx, query, chosen, |row| {
-        Ok((column::<i64>(row, "sequence")?, column::<[u8; 32]>(row, "relay")?))
+        let place =
+            EventPlace { created_at: unsigned(row, "created_at")?, sequence: unsigned(row, "sequence")? };
+        Ok((place, column::<[u8; 32]>(row, "relay")?))
     })?;
-    for (sequence, _) in &found {
-        tx.execute(
+    for (EventPlace { sequence, .. }, _) in &found {
+        tx.run(
             "UPDATE webhook_events SET ended_at = NULL, was_delivered = FALSE, attempts = 0, expires_at = ?2
              WHERE sequence = ?1",
-            values![*sequence, now.saturating_add(TRIED_SECONDS).cast_signed()],
+            values![sequence.cast_signed(), now.saturating_add(TRIED_SECONDS).cast_signed()],
         )?;
     }
-    for (_, relay) in &found {
+    for relay in found.iter().map(|(_, relay)| relay).collect::<BTreeSet<_>>() {
         make_due(tx, &relay.into(), now)?;
     }
-    Ok(found.len())
+    let next = found.last().map(|(place, _)| *place).filter(|_| found.len() == STEP as usize);
+    Ok((found.len(), next))
 }
 
 /// Deletes old events, whether or not they were delivered.
@@ -155,7 +171,7 @@ pub(super) fn forget(tx: &Db, created_before: i64, now: u64) -> Result<usize, St
         Ok((column::<i64>(row, "sequence")?, B256::from(relay), column::<bool>(row, "is_open")?))
     })?;
     for (sequence, relay, is_open) in &old {
-        tx.execute("DELETE FROM webhook_events WHERE sequence = ?1", values![*sequence])?;
+        tx.run("DELETE FROM webhook_events WHERE sequence = ?1", values![*sequence])?;
         if *is_open {
             make_due(tx, relay, now)?;
         }

@@ -49,7 +49,7 @@ pub(super) fn nonces_of(
 
 pub(super) fn checked(tx: &Db, account: &Address, blocks: &[BlockId]) -> Result<(), StoreError> {
     for block in blocks {
-        tx.execute(
+        tx.run(
 "UPDATE nonces INDEXED BY nonces_unchecked SET finality = 1 WHERE account = ?1 AND state = 'mined' AND finality = 0
              AND mined_block = ?2 AND mined_block_hash = ?3",
 values![account.0.0, block.number.cast_signed(), block.hash.0],
@@ -59,7 +59,7 @@ values![account.0.0, block.number.cast_signed(), block.hash.0],
 }
 
 pub(super) fn doubt(tx: &Db, account: &Address) -> Result<(), StoreError> {
-    tx.execute(
+    tx.run(
 "UPDATE nonces INDEXED BY nonces_checked SET finality = 0 WHERE account = ?1 AND state = 'mined' AND finality IN (1, 2)",
 values![account.0.0],
 )?;
@@ -67,7 +67,7 @@ values![account.0.0],
 }
 
 pub(super) fn give_up(tx: &Db, account: &Address, nonce: u64) -> Result<(), StoreError> {
-    tx.execute(
+    tx.run(
 "UPDATE nonces SET finality = -1 WHERE account = ?1 AND nonce = ?2 AND state = 'mined' AND finality = 0",
 values![account.0.0, nonce.cast_signed()],
 )?;
@@ -129,7 +129,7 @@ pub(super) fn promote(
             for relay in all(tx, told, params, |row| Ok(column::<[u8; 32]>(row, "id")?.into()))? {
                 events::note(tx, &relay, kind, now)?;
             }
-            tx.execute("UPDATE nonces INDEXED BY nonces_checked SET finality = ?4 WHERE account = ?1 AND state = 'mined' AND finality IN (1, 2)
+            tx.run("UPDATE nonces INDEXED BY nonces_checked SET finality = ?4 WHERE account = ?1 AND state = 'mined' AND finality IN (1, 2)
                  AND mined_block = ?2 AND mined_block_hash = ?3 AND finality < ?4 AND mined_at <= ?5", params)?;
         }
     }

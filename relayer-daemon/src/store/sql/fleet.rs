@@ -14,7 +14,7 @@ use super::{
 };
 use crate::store::{
     Accepted, DaemonId, NewRelay, NewTransaction, Payer, StoreError,
-    fleet::{Beat, FleetRecord, HeldLease, LEASE, assign},
+    fleet::{Beat, FleetRecord, HeldLease, LEASE, Room, assign},
 };
 
 /// The most orphaned relays that a daemon takes at once.
@@ -40,40 +40,48 @@ impl Store {
     /// in progress may go on with them.
     pub fn beat(&self, accounts: &[Address], renounce: bool) -> Result<Beat, StoreError> {
         let (daemon, accounts) = (self.must_be_of_a_fleet()?, accounts.to_vec());
-        self.write(move |db| beat(db, &daemon, &accounts, renounce))
+        self.write_leases(move |db| beat(db, &daemon, &accounts, renounce))
     }
 
     /// Gives an account back.
     pub fn release(&self, payer: Payer) -> Result<(), StoreError> {
-        self.write_for(payer, move |db| {
+        let daemon = self.must_be_of_a_fleet()?;
+        self.write_leases(move |db| {
+            lock_lease(db, &payer.account)?;
+            must_hold_account(db, &daemon, &payer)?;
             let free = "UPDATE leases SET holder = NULL, expires_at = 0 WHERE account = ?1";
-            db.execute(free, values![payer.account.0.0]).map(drop)
+            db.run(free, values![payer.account.0.0])
         })
     }
 
     /// Leaves the fleet: all that this daemon holds is free at once.
     pub fn leave(&self) -> Result<(), StoreError> {
         let DaemonId(id) = self.must_be_of_a_fleet()?;
-        self.write(move |db| {
+        self.write_leases(move |db| {
+            for account in
+                all(db, "SELECT account FROM leases WHERE holder = ?1", values![id.as_ref()], account)?
+            {
+                lock_lease(db, &account)?;
+            }
             let free = "UPDATE leases SET holder = NULL, expires_at = 0 WHERE holder = ?1";
-            db.execute(free, values![id.as_ref()])?;
-            db.execute("DELETE FROM daemon_keys WHERE daemon = ?1", values![id.as_ref()])?;
-            db.execute("DELETE FROM daemons WHERE id = ?1", values![id.as_ref()]).map(drop)
+            db.run(free, values![id.as_ref()])?;
+            db.run("DELETE FROM daemon_keys WHERE daemon = ?1", values![id.as_ref()])?;
+            db.run("DELETE FROM daemons WHERE id = ?1", values![id.as_ref()])
         })
     }
 
-    /// Takes pending relays without a nonce that no living daemon runs: those of daemons that died, those
-    /// that were handed over, and its own ones that are not in `known`. Gives their reservations back; they
-    /// must run through the pipeline again.
-    pub fn claim(&self, known: HashSet<B256>, now: u64) -> Result<Vec<NewRelay>, StoreError> {
+    /// Takes pending relays without a nonce that no living daemon runs, as many as there is room for: those of
+    /// daemons that died, those that were handed over, and its own ones that are not in `known`. Gives their
+    /// reservations back; they must run through the pipeline again.
+    pub fn claim(&self, known: HashSet<B256>, room: Room, now: u64) -> Result<Vec<NewRelay>, StoreError> {
         let daemon = self.must_be_of_a_fleet()?;
         // Most often there are none, and no write is needed to find that out.
-        if self.read(|db| orphans(db, &daemon, &known))?.is_empty() {
+        if self.read_single(|db| orphans(db, &daemon, &known, room.clone()))?.is_empty() {
             return Ok(Vec::new());
         }
         self.write(move |db| {
             let mut claimed = Vec::new();
-            for id in orphans(db, &daemon, &known)? {
+            for id in orphans(db, &daemon, &known, room)? {
                 take_relay(db, &daemon, &id)?;
                 budget::set_reserved(db, &id, 0)?;
                 claimed.extend(relays::accepted(db, &id)?);
@@ -87,7 +95,7 @@ impl Store {
     pub fn hand_over(&self, id: B256, now: u64) -> Result<(), StoreError> {
         self.write_about(id, move |db| {
             must_have_no_nonce(db, &id)?;
-            db.execute("UPDATE relays SET holder = NULL WHERE id = ?1", values![id.0])?;
+            db.run("UPDATE relays SET holder = NULL WHERE id = ?1", values![id.0])?;
             budget::set_reserved(db, &id, 0)?;
             budget::close_if_unused(db, now)
         })
@@ -96,7 +104,7 @@ impl Store {
     /// The relays that have not ended.
     pub fn pending(&self) -> Result<HashSet<B256>, StoreError> {
         let query = "SELECT id FROM relays WHERE state = 'pending'";
-        self.read(|db| Ok(all(db, query, values![], relay_id)?.into_iter().collect()))
+        self.read_single(|db| Ok(all(db, query, values![], relay_id)?.into_iter().collect()))
     }
 
     /// The pending relays that come right before this one: of those with the same forwarder nonce all that are
@@ -117,7 +125,7 @@ impl Store {
             before.map(|before| before.to_be_bytes::<32>()),
             nonce.to_be_bytes::<32>(),
         ];
-        self.read(|db| {
+        self.read_single(|db| {
             all(db, query, terms, |row| {
                 Ok((relay_id(row)?, U256::from_be_bytes(column::<[u8; 32]>(row, "forward_nonce")?)))
             })
@@ -127,28 +135,40 @@ impl Store {
     /// The forwarder nonces of a signer's pending relays.
     pub fn pending_nonces(&self, signer: Address) -> Result<BTreeSet<U256>, StoreError> {
         let query = "SELECT forward_nonce FROM relays WHERE signer = ?1 AND state = 'pending'";
-        let nonces = self
-            .read(|db| all(db, query, values![signer.0.0], |row| column::<[u8; 32]>(row, "forward_nonce")))?;
+        let nonces = self.read_single(|db| {
+            all(db, query, values![signer.0.0], |row| column::<[u8; 32]>(row, "forward_nonce"))
+        })?;
         Ok(nonces.into_iter().map(U256::from_be_bytes).collect())
     }
 
     /// Charges a party one request of `per_hour`, whichever daemon it came to. The inner error is how many
     /// seconds to wait; nothing was charged then.
     pub fn charge_rate(&self, party: String, per_hour: u32) -> Result<Result<(), u64>, StoreError> {
+        /// Charges by this clock if the bucket, which is empty again at `full_at`, has room for one more.
+        macro_rules! charge {
+            ($now:literal) => {
+                concat!(
+                    "INSERT INTO rates VALUES (?1, ?2 + ",
+                    $now,
+                    ") ON CONFLICT (party) DO UPDATE SET full_at = CASE
+                         WHEN rates.full_at > excluded.full_at - ?2 THEN rates.full_at + ?2 ELSE excluded.full_at END
+                     WHERE rates.full_at - excluded.full_at + 2 * ?2 <= ?3 RETURNING party"
+                )
+            };
+        }
         let gap = HOUR / i64::from(per_hour.max(1));
-        self.write(move |db| {
-            let now = db.now_ms()?;
+        self.write_single(move |db| {
+            let charge = db.dialect(
+                charge!("?4"),
+                charge!("coalesce(?4, CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT))"),
+            );
+            if !db.query(charge, values![&party, gap, HOUR, db.own_clock()])?.is_empty() {
+                return Ok(Ok(()));
+            }
             let query = "SELECT full_at FROM rates WHERE party = ?1";
             let full_at = first(db, query, values![&party], |row| column::<i64>(row, "full_at"))?;
-            let full_at = full_at.map_or(now, |at| at.max(now)).saturating_add(gap);
-            let wait = full_at.saturating_sub(now).saturating_sub(HOUR);
-            if wait > 0 {
-                return Ok(Err(wait.cast_unsigned().div_ceil(1_000)));
-            }
-            let upsert =
-                "INSERT INTO rates VALUES (?1, ?2) ON CONFLICT (party) DO UPDATE SET full_at = excluded.full_at";
-            db.execute(upsert, values![&party, full_at])?;
-            Ok(Ok(()))
+            let wait = full_at.unwrap_or_default().saturating_add(gap) - HOUR - db.now_ms()?;
+            Ok(Err(wait.max(1).cast_unsigned().div_ceil(1_000)))
         })
     }
 
@@ -211,18 +231,18 @@ fn beat(db: &Db, daemon: &DaemonId, accounts: &[Address], renounce: bool) -> Res
     let now = db.now_ms()?;
     let until = now.saturating_add(i64::try_from(LEASE.as_millis()).unwrap_or(i64::MAX));
     let DaemonId(id) = daemon;
-    db.execute(
+    db.run(
         "INSERT INTO daemons VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at",
         values![id.as_ref(), until],
     )?;
     for account in accounts {
         let key = values![id.as_ref(), account.0.0];
-        db.execute("INSERT INTO daemon_keys VALUES (?1, ?2) ON CONFLICT DO NOTHING", key)?;
+        db.run("INSERT INTO daemon_keys VALUES (?1, ?2) ON CONFLICT DO NOTHING", key)?;
     }
     // Of the dead nothing is needed but the leases they had.
     let dead = "DELETE FROM daemon_keys WHERE daemon IN (SELECT id FROM daemons WHERE expires_at <= ?1)";
-    db.execute(dead, values![now])?;
-    db.execute("DELETE FROM daemons WHERE expires_at <= ?1", values![now])?;
+    db.run(dead, values![now])?;
+    db.run("DELETE FROM daemons WHERE expires_at <= ?1", values![now])?;
 
     let leases: BTreeMap<Address, Lease> =
         all(db, "SELECT * FROM leases", values![], lease)?.into_iter().collect();
@@ -239,15 +259,24 @@ fn beat(db: &Db, daemon: &DaemonId, accounts: &[Address], renounce: bool) -> Res
         if !is_ours && (holders.contains_key(account) || !is_assigned) {
             continue;
         }
-        let epoch = lease.map_or(0, |lease| lease.epoch).saturating_add(u64::from(!is_ours || renounce));
-        db.execute(
+        let before = lease.map_or(0, |lease| lease.epoch);
+        let epoch = before.saturating_add(u64::from(!is_ours || renounce));
+        if epoch > before {
+            lock_lease(db, account)?;
+        }
+        // A daemon of another version may have taken it meanwhile.
+        let taken = db.execute(
             "INSERT INTO leases VALUES (?1, ?2, ?3, ?4) ON CONFLICT (account) DO UPDATE
-             SET holder = excluded.holder, epoch = excluded.epoch, expires_at = excluded.expires_at",
-            values![account.0.0, id.as_ref(), epoch.cast_signed(), until],
+             SET holder = excluded.holder, epoch = excluded.epoch, expires_at = excluded.expires_at
+             WHERE leases.epoch = ?5",
+            values![account.0.0, id.as_ref(), epoch.cast_signed(), until, before.cast_signed()],
         )?;
-        if !is_ours || renounce {
+        if taken == 0 {
+            continue;
+        }
+        if epoch > before {
             // What the account has in flight is this daemon's to end now.
-            db.execute(
+            db.run(
                 "UPDATE relays SET holder = ?2 WHERE state = 'pending'
                  AND id IN (SELECT relay FROM nonces WHERE account = ?1 AND state = 'open')",
                 values![account.0.0, id.as_ref()],
@@ -261,18 +290,26 @@ fn beat(db: &Db, daemon: &DaemonId, accounts: &[Address], renounce: bool) -> Res
     Ok(beat)
 }
 
-/// Pending relays without a nonce in flight that are this daemon's to take.
-fn orphans(db: &Db, daemon: &DaemonId, known: &HashSet<B256>) -> Result<Vec<B256>, StoreError> {
-    let query = "SELECT id, holder = ?2 AS is_ours FROM relays WHERE state = 'pending'
+/// Pending relays without a nonce in flight that are this daemon's to take, as many as there is room for.
+fn orphans(
+    db: &Db,
+    daemon: &DaemonId,
+    known: &HashSet<B256>,
+    mut room: Room,
+) -> Result<Vec<B256>, StoreError> {
+    let query = "SELECT id, signer, holder = ?2 AS is_ours FROM relays WHERE state = 'pending'
          AND NOT EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id AND state = 'open')
          AND (holder IS NULL OR holder = ?2
              OR NOT EXISTS (SELECT 1 FROM daemons WHERE daemons.id = holder AND expires_at > ?1))
          ORDER BY created_at, rowid";
     let found = all(db, query, values![db.now_ms()?, daemon.0.as_ref()], |row| {
-        Ok((relay_id(row)?, column::<Option<bool>>(row, "is_ours")?.unwrap_or_default()))
+        let is_ours = column::<Option<bool>>(row, "is_ours")?.unwrap_or_default();
+        Ok((relay_id(row)?, column::<[u8; 20]>(row, "signer")?.into(), is_ours))
     })?;
-    let orphans = found.into_iter().filter(|(id, is_ours)| !(*is_ours && known.contains(id)));
-    Ok(orphans.map(|(id, _)| id).take(STEP).collect())
+    let orphans = found
+        .into_iter()
+        .filter(|(id, signer, is_ours)| !(*is_ours && known.contains(id)) && room.take(*signer));
+    Ok(orphans.map(|(id, ..)| id).take(STEP).collect())
 }
 
 /// Accepts a relay for a daemon, unless another one runs it already.
@@ -295,7 +332,7 @@ pub(super) fn accept<T: From<Accepted>>(
 
 fn take_relay(db: &Db, daemon: &DaemonId, id: &B256) -> Result<(), StoreError> {
     let take = "UPDATE relays SET holder = ?2 WHERE id = ?1 AND state = 'pending'";
-    db.execute(take, values![id.0, daemon.0.as_ref()]).map(drop)
+    db.run(take, values![id.0, daemon.0.as_ref()])
 }
 
 /// Takes the relay of a nonce.
@@ -310,11 +347,27 @@ pub(super) fn take_relay_of(
     relay.map_or(Ok(()), |relay| take_relay(db, daemon, &relay))
 }
 
+/// Waits for all writes that know the lease as it is, and holds up those to come until it has changed.
+fn lock_lease(db: &Db, account: &Address) -> Result<(), StoreError> {
+    let query = db.dialect(
+        "SELECT account FROM leases WHERE account = ?1",
+        "SELECT account FROM leases WHERE account = ?1 FOR UPDATE",
+    );
+    db.query(query, values![account.0.0]).map(drop)
+}
+
+/// Holds until the transaction ends: a lease changes hands only once nothing is written under it any more. A
+/// renewal waits for nothing.
+///
 /// # Errors
 /// [`StoreError::Fenced`] if the account was given to another daemon, or to this one anew.
-pub(super) fn must_hold_account(db: &Db, payer: &Payer) -> Result<(), StoreError> {
-    let query = "SELECT epoch FROM leases WHERE account = ?1 AND holder IS NOT NULL";
-    let epoch = first(db, query, values![payer.account.0.0], |row| unsigned(row, "epoch"))?;
+pub(super) fn must_hold_account(db: &Db, daemon: &DaemonId, payer: &Payer) -> Result<(), StoreError> {
+    let query = db.dialect(
+        "SELECT epoch FROM leases WHERE account = ?1 AND holder = ?2",
+        "SELECT epoch FROM leases WHERE account = ?1 AND holder = ?2 FOR KEY SHARE",
+    );
+    let held = values![payer.account.0.0, daemon.0.as_ref()];
+    let epoch = first(db, query, held, |row| unsigned(row, "epoch"))?;
     if epoch.is_some() && epoch == payer.epoch { Ok(()) } else { Err(StoreError::Fenced) }
 }
 
@@ -337,8 +390,7 @@ pub(super) fn must_have_no_nonce(db: &Db, id: &B256) -> Result<(), StoreError> {
 /// Whether the relays among these that have no nonce yet are this daemon's, and still wait for one.
 ///
 /// # Errors
-/// [`StoreError::HeldElsewhere`] if one is not, [`StoreError::InFlight`] if another request of the same signer
-/// and forwarder nonce is sent: one of the two would revert.
+/// [`StoreError::HeldElsewhere`] if one is not.
 pub(super) fn must_hold_new_relays(
     db: &Db,
     daemon: &DaemonId,
@@ -355,16 +407,8 @@ pub(super) fn must_hold_new_relays(
             continue;
         }
         must_hold_relay(db, daemon, relay)?;
-        let query = "SELECT state = 'pending' AS is_pending,
-                 EXISTS (SELECT 1 FROM relays AS other JOIN nonces ON nonces.relay = other.id AND nonces.state = 'open'
-                     WHERE other.signer = relays.signer AND other.forward_nonce = relays.forward_nonce
-                     AND other.state = 'pending' AND other.id <> relays.id) AS is_after_another
-             FROM relays WHERE id = ?1";
-        let read = |row: &Row| Ok((column(row, "is_pending")?, column(row, "is_after_another")?));
-        match first(db, query, values![relay.0], read)? {
-            Some((true, false)) => {}
-            Some((true, true)) => return Err(StoreError::InFlight),
-            _ => return Err(StoreError::HeldElsewhere),
+        if relays::is_pending(db, relay)? != Some(true) {
+            return Err(StoreError::HeldElsewhere);
         }
     }
     Ok(())
@@ -372,5 +416,5 @@ pub(super) fn must_hold_new_relays(
 
 /// Deletes the rates of parties that have made no request for an hour.
 pub(super) fn forget_rates(db: &Db) -> Result<(), StoreError> {
-    db.execute("DELETE FROM rates WHERE full_at <= ?1", values![db.now_ms()?]).map(drop)
+    db.run("DELETE FROM rates WHERE full_at <= ?1", values![db.now_ms()?])
 }

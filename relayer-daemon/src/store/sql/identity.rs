@@ -18,11 +18,11 @@ pub(super) fn bind(tx: &Db, identity: &Identity) -> Result<(), StoreError> {
     if let Some(owner) = owner(tx)? {
         must_be(&owner, identity)?;
         if owner.genesis.is_none() {
-            tx.execute("UPDATE identity SET genesis = ?1", values![genesis.0])?;
+            tx.run("UPDATE identity SET genesis = ?1", values![genesis.0])?;
         }
         return Ok(());
     }
-    tx.execute(
+    tx.run(
         "INSERT INTO identity (only_row, chain_id, genesis, forwarder) VALUES (1, ?1, ?2, ?3)",
         values![chain_id.cast_signed(), genesis.0, forwarder.0.0],
     )?;

@@ -23,6 +23,7 @@ mod sponsorship;
 use std::{net::IpAddr, sync::Arc};
 
 use alloy::primitives::{Address, B256};
+use tokio::sync::Semaphore;
 
 pub use self::access::StoreFaults;
 use self::{
@@ -31,7 +32,7 @@ use self::{
 };
 use super::{
     Accepted, BlockId, DaemonId, ExpectedCost, Identity, MinedNonce, NewRelay, NewTransaction, Payer,
-    RelayRecord, Reservation, Settlement, Sponsored, Sponsorship, StoreError,
+    RelayRecord, Reservation, Sendable, Settlement, Sponsored, Sponsorship, StoreError,
 };
 use crate::{
     budget::{Budget, share::Allowance},
@@ -44,7 +45,13 @@ use crate::{
 pub struct Store {
     /// `None` if it was opened for reading only.
     writer: Option<Arc<Writer>>,
+    /// What writes leases: the same, or a connection of their own.
+    leases: Option<Arc<Writer>>,
     readers: Arc<Readers>,
+    /// Whether the connections that read may run a write that is one statement, too.
+    has_single_writes: bool,
+    /// Bounds what blocks a thread.
+    permits: Arc<Semaphore>,
     open: Opener,
     faults: StoreFaults,
     /// The daemon of a fleet that uses it; `None` where it has one daemon alone.
@@ -114,7 +121,9 @@ impl Store {
         self.read(|db| budget::check(db, &asks, allowance, now))
     }
 
-    /// Replaces the reservation of a pending relay if the budget and the shares of its parties allow that.
+    /// Replaces the reservation of a pending relay if the budget and the shares of its parties allow that. Fails
+    /// with [`StoreError::NonceUsed`] if another request has used its forwarder nonce, whatever a node says that
+    /// has not heard of that.
     pub fn reserve_share(
         &self,
         id: B256,
@@ -134,7 +143,7 @@ impl Store {
             if in_fleet {
                 fleet::must_have_no_nonce(db, &id)?;
             }
-            if relays::is_pending(db, &id)? {
+            if relays::is_pending(db, &id)?.ok_or(StoreError::Missing("relay"))? {
                 relays::finish(db, &id, &outcome, now)?;
             }
             budget::close_if_unused(db, now)
@@ -148,7 +157,7 @@ impl Store {
 
     /// A relay as it was accepted, to run it again.
     pub fn accepted(&self, id: B256) -> Result<Option<NewRelay>, StoreError> {
-        self.read(|db| relays::accepted(db, &id))
+        self.read_single(|db| relays::accepted(db, &id))
     }
 
     /// Pending relays without a nonce in flight: the daemon died between accepting and signing. Gives their
@@ -171,7 +180,7 @@ impl Store {
 
     /// When the oldest pending relay was accepted.
     pub fn oldest_pending(&self) -> Result<Option<u64>, StoreError> {
-        self.read(relays::oldest_pending)
+        self.read_single(relays::oldest_pending)
     }
 
     /// One small step of pruning: relays without any transaction go a day after their end; others are
@@ -190,13 +199,13 @@ impl Store {
 
     /// The highest nonce deleted with its archived relay: no nonce up to it is a gap.
     pub fn archived_nonce(&self, account: Address) -> Result<Option<u64>, StoreError> {
-        self.read(|db| retention::archived_nonce(db, &account))
+        self.read_single(|db| retention::archived_nonce(db, &account))
     }
 
     /// Writes signed transactions, and with a nonce's first one its assignment: all of them or none. It must
     /// return before any of them is sent; if it fails, none of them may be sent. A relay gets no second nonce
-    /// while one is open, of whatever account, and in a fleet none while another request with its signer and
-    /// forwarder nonce has an open one: [`StoreError::InFlight`].
+    /// while one is open, of whatever account, and none while another request with its signer and forwarder
+    /// nonce has an open one or was executed: [`StoreError::InFlight`].
     pub fn record(
         &self,
         payer: impl Into<Payer>,
@@ -256,7 +265,7 @@ impl Store {
 
     /// One more than the highest nonce ever assigned; `None` if none was.
     pub fn next_nonce(&self, account: Address) -> Result<Option<u64>, StoreError> {
-        self.read(|db| nonces::next(db, &account))
+        self.read_single(|db| nonces::next(db, &account))
     }
 
     /// The nonces not seen mined, lowest first.
@@ -264,14 +273,19 @@ impl Store {
         self.read(|db| nonces::open(db, &account))
     }
 
+    /// Which of these relays may be given a nonce.
+    pub fn sendable(&self, relays: Vec<B256>) -> Result<Vec<(B256, Sendable)>, StoreError> {
+        self.read(|db| relays.into_iter().map(|id| Ok((id, nonces::sendable(db, &id)?))).collect())
+    }
+
     /// The nonces of a relay that are not seen mined, of all accounts.
     pub fn open_nonces_of(&self, relay: B256) -> Result<Vec<(Address, u64)>, StoreError> {
-        self.read(|db| nonces::open_of(db, &relay))
+        self.read_single(|db| nonces::open_of(db, &relay))
     }
 
     /// The accounts with nonces not seen mined.
     pub fn accounts_with_open_nonces(&self) -> Result<Vec<Address>, StoreError> {
-        self.read(nonces::accounts_with_open)
+        self.read_single(nonces::accounts_with_open)
     }
 
     /// Everything ever signed for a nonce.
@@ -296,13 +310,13 @@ impl Store {
 
     /// The blocks of mined nonces that were not compared with the chain yet, lowest first, at most `count`.
     pub fn unchecked_blocks(&self, account: Address, count: usize) -> Result<Vec<BlockId>, StoreError> {
-        self.read(|db| finality::unchecked_blocks(db, &account, count))
+        self.read_single(|db| finality::unchecked_blocks(db, &account, count))
     }
 
     /// The highest block that is not final and was found on the chain. While it is on the chain, so are all
     /// those below it that were found there.
     pub fn anchor(&self, account: Address) -> Result<Option<BlockId>, StoreError> {
-        self.read(|db| finality::anchor(db, &account))
+        self.read_single(|db| finality::anchor(db, &account))
     }
 
     /// The mined nonces of a block that was not found on the chain, at most `count`.
@@ -342,7 +356,7 @@ impl Store {
         now: u64,
         count: usize,
     ) -> Result<Vec<BlockId>, StoreError> {
-        self.read(|db| finality::promotable(db, &account, heads, now, count))
+        self.read_single(|db| finality::promotable(db, &account, heads, now, count))
     }
 
     /// Makes these blocks safe or final, as the heads say.
@@ -359,12 +373,12 @@ impl Store {
 
     /// The newest nonces given up as lost, a bounded number: their receipts may be late.
     pub fn lost(&self, account: Address) -> Result<Vec<u64>, StoreError> {
-        self.read(|db| nonces::lost(db, &account))
+        self.read_single(|db| nonces::lost(db, &account))
     }
 
     /// The highest nonce seen mined.
     pub fn highest_mined(&self, account: Address) -> Result<Option<u64>, StoreError> {
-        self.read(|db| nonces::highest_mined(db, &account))
+        self.read_single(|db| nonces::highest_mined(db, &account))
     }
 
     /// Settles a nonce mined by our transaction: ends its relay, and charges the budget the price paid in
@@ -410,7 +424,7 @@ impl Store {
 
     /// Whether all nonces from `from` to below `to` are ours: if so, the pending transactions are.
     pub fn explains(&self, account: Address, from: u64, to: u64) -> Result<bool, StoreError> {
-        self.read(|db| nonces::explains(db, &account, from, to))
+        self.read_single(|db| nonces::explains(db, &account, from, to))
     }
 }
 
@@ -456,7 +470,7 @@ mod tests {
             let store = &store;
             let write = threads.spawn(move || {
                 store.write(move |db| {
-                    db.execute("INSERT INTO budget VALUES (1, 5, '7')", values![])?;
+                    db.run("INSERT INTO budget VALUES (1, 5, '7')", values![])?;
                     started.send(()).unwrap();
                     may_go.recv().unwrap();
                     Ok(())

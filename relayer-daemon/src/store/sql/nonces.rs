@@ -11,8 +11,8 @@ use crate::{
     gas::fees::Fees,
     outcome::RelayOutcome,
     store::{
-        BlockId, Inclusion, MinedNonce, NewRelay, NewTransaction, NonceAssignment, RelayTerms, Settlement,
-        SignedTransaction, StoreError, events::EventKind,
+        BlockId, Inclusion, MinedNonce, NewRelay, NewTransaction, NonceAssignment, RelayTerms, Sendable,
+        Settlement, SignedTransaction, StoreError, events::EventKind,
     },
 };
 
@@ -24,9 +24,15 @@ pub(super) fn record(
 ) -> Result<(), StoreError> {
     for NewTransaction { nonce, relay, transaction } in transactions {
         if let Some(relay) = relay {
-            must_have_no_other(tx, relay, account, *nonce)?;
+            let open = open_of(tx, relay)?;
+            // With this nonce already it is a replacement.
+            if !open.contains(&(*account, *nonce))
+                && (!open.is_empty() || relays::rival(tx, relay)?.is_some())
+            {
+                return Err(StoreError::InFlight);
+            }
         }
-        tx.execute(
+        tx.run(
             "INSERT INTO nonces (account, nonce, relay, state) VALUES (?1, ?2, ?3, 'open')
              ON CONFLICT (account, nonce) DO UPDATE SET relay = ?3, state = 'open' WHERE nonces.state = 'lost'",
             values![account.0.0, nonce.cast_signed(), relay.map(|id| id.0)],
@@ -36,13 +42,13 @@ pub(super) fn record(
     Ok(())
 }
 
-/// A relay gets no further nonce while one is open, of this account or of another.
-fn must_have_no_other(tx: &Db, relay: &B256, account: &Address, nonce: u64) -> Result<(), StoreError> {
-    let open = open_of(tx, relay)?;
-    if open.is_empty() || open.contains(&(*account, nonce)) {
-        return Ok(());
-    }
-    Err(StoreError::InFlight)
+pub(super) fn sendable(db: &Db, relay: &B256) -> Result<Sendable, StoreError> {
+    Ok(match relays::stored_outcome(db, relay)? {
+        Some(Some(outcome)) => Sendable::Ended(outcome),
+        Some(None) if !open_of(db, relay)?.is_empty() => Sendable::InFlight,
+        Some(None) if relays::rival(db, relay)?.is_none() => Sendable::Yes,
+        _ => Sendable::NotNext,
+    })
 }
 
 pub(super) fn open_of(db: &Db, relay: &B256) -> Result<Vec<(Address, u64)>, StoreError> {
@@ -59,7 +65,7 @@ fn insert_transaction(
     transaction: &SignedTransaction,
     now: u64,
 ) -> Result<(), StoreError> {
-    tx.execute(
+    tx.run(
         "INSERT INTO transactions (hash, account, nonce, purpose, raw, max_fee_wei, tip_wei, gas_limit, created_at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING",
         values![
@@ -149,7 +155,7 @@ pub(super) fn settle(
             0
         }
     };
-    tx.execute(
+    tx.run(
         "UPDATE nonces SET state = 'mined', mined_hash = ?3, mined_block = ?4, paid_wei = ?5, mined_at = ?6,
              mined_block_hash = ?7, finality = 0
          WHERE account = ?1 AND nonce = ?2",
@@ -222,7 +228,7 @@ fn restore(tx: &Db, account: &Address, assignment: &NonceAssignment, now: u64) -
         let relay = NewRelay { id, signer, forward_nonce, deadline, calldata: Bytes::new(), client: None };
         relays::insert(tx, &relay, now)?;
     }
-    tx.execute(
+    tx.run(
         "INSERT INTO nonces (account, nonce, relay, state) VALUES (?1, ?2, ?3, 'open')",
         values![account.0.0, nonce.cast_signed(), relay.map(|relay| relay.id.0)],
     )?;
@@ -241,7 +247,7 @@ pub(super) fn reopen(
     let query = "SELECT relay FROM nonces WHERE account = ?1 AND nonce = ?2";
     let relay =
         first(tx, query, values![account.0.0, nonce], |row| column::<Option<[u8; 32]>>(row, "relay"))?;
-    tx.execute(
+    tx.run(
         "UPDATE nonces SET state = 'open', mined_hash = NULL, mined_block = NULL, mined_block_hash = NULL, finality = 0
          WHERE account = ?1 AND nonce = ?2",
         values![account.0.0, nonce],
@@ -268,7 +274,7 @@ fn is_undone(tx: &Db, id: [u8; 32], account: &Address, nonce: i64) -> Result<boo
 }
 
 pub(super) fn lose(tx: &Db, account: &Address, nonce: u64) -> Result<(), StoreError> {
-    tx.execute(
+    tx.run(
         "UPDATE nonces SET state = 'lost' WHERE account = ?1 AND nonce = ?2",
         values![account.0.0, nonce.cast_signed()],
     )?;

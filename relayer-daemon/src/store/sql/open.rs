@@ -9,9 +9,10 @@ use std::{
 };
 
 use rusqlite::{Connection, OpenFlags};
+use tokio::sync::Semaphore;
 
 use super::{
-    Store, StoreFaults,
+    Store, StoreFaults, access,
     engine::{Engine, Sqlite, readers::Readers, writer::Writer},
 };
 use crate::store::{DaemonId, StoreError};
@@ -105,11 +106,14 @@ impl Store {
         let server = Arc::new(Server::new(url)?);
         let writer = Postgres::new(Arc::clone(&server));
         writer.migrate()?;
+        let leases = Postgres::for_leases(Arc::clone(&server));
         let open = Arc::new(move || -> Result<Box<dyn Engine>, StoreError> {
             Ok(Box::new(Postgres::new(Arc::clone(&server))))
         });
         let open = Opener { open, count: READERS };
-        Ok(Self::of(Some(Writer::start(Box::new(writer))?), open.readers()?, open))
+        let leases = Writer::start(Box::new(leases))?;
+        let store = Self::of(Some(Writer::start(Box::new(writer))?), open.readers()?, open);
+        Ok(Self { leases: Some(Arc::new(leases)), has_single_writes: true, ..store })
     }
 
     /// Opens the store in the Postgres database that `url` names for reading; `None` if there is none yet.
@@ -130,7 +134,9 @@ impl Store {
 
     fn of(writer: Option<Writer>, readers: Arc<Readers>, open: Opener) -> Self {
         let writer = writer.map(Arc::new);
-        Self { writer, readers, open, faults: StoreFaults::default(), daemon: None }
+        let permits = Arc::new(Semaphore::new(access::CONCURRENT));
+        let (leases, faults) = (writer.clone(), StoreFaults::default());
+        Self { writer, leases, readers, has_single_writes: false, open, permits, faults, daemon: None }
     }
 
     /// The same store with connections of its own for reading: its reads and the others' do not wait for one

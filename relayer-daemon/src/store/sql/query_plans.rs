@@ -101,7 +101,7 @@ fn run_everything(store: &Store) {
     let relay = |byte| NewRelay {
         id: id(byte),
         signer: account,
-        forward_nonce: U256::ONE,
+        forward_nonce: U256::from(byte),
         deadline: 0,
         calldata: [1].into(),
         client: Some("2001:db8::".parse().unwrap()),
@@ -154,7 +154,7 @@ fn run_everything(store: &Store) {
     }
     store.oldest_open_event().unwrap();
     let replay = Replay { key: "acme".to_owned(), relay: Some(id(1)), since: NOW, given_up_only: false };
-    store.replay(&replay, NOW).unwrap();
+    store.replay(&replay, None, NOW).unwrap();
     store.unsent(NOW).unwrap();
     store.budget(1_000, NOW).unwrap();
     store.oldest_pending().unwrap();

@@ -13,6 +13,15 @@ use crate::{
     store::{Accepted, NewRelay, RelayRecord, RelayTerms, StoreError, events::EventKind},
 };
 
+/// What another request with a relay's signer and forwarder nonce has become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rival {
+    /// It used the nonce, whether or not its call succeeded.
+    Executed,
+    /// It has a transaction in flight.
+    InFlight,
+}
+
 pub(super) fn accept(tx: &Db, relay: &NewRelay, now: u64) -> Result<Accepted, StoreError> {
     match stored_outcome(tx, &relay.id)? {
         Some(Some(outcome)) if !outcome.is_repeatable() => return Ok(Accepted::Finished(outcome)),
@@ -20,7 +29,7 @@ pub(super) fn accept(tx: &Db, relay: &NewRelay, now: u64) -> Result<Accepted, St
         _ => {
             reopen(tx, &relay.id)?;
             // The new sender is charged for it.
-            tx.execute(
+            tx.run(
                 "UPDATE relays SET client = ?2, api_key = NULL, sponsored_gas = 0, is_told = FALSE WHERE id = ?1",
                 values![relay.id.0, relay.client.map(address)],
             )?;
@@ -49,7 +58,7 @@ pub(super) fn insert(tx: &Db, relay: &NewRelay, now: u64) -> Result<bool, StoreE
 
 /// Makes a relay pending again.
 pub(super) fn reopen(tx: &Db, id: &B256) -> Result<(), StoreError> {
-    tx.execute(
+    tx.run(
         "UPDATE relays SET state = 'pending', error_code = NULL, error_detail = NULL, error_retry = NULL,
              tx_hash = NULL, block_number = NULL, gas_used = NULL, agent_id = NULL, finished_at = NULL
          WHERE id = ?1",
@@ -58,10 +67,10 @@ pub(super) fn reopen(tx: &Db, id: &B256) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Whether a relay has not ended yet.
-pub(super) fn is_pending(db: &Db, id: &B256) -> Result<bool, StoreError> {
+/// Whether a relay has not ended yet; `None` if it is not stored.
+pub(super) fn is_pending(db: &Db, id: &B256) -> Result<Option<bool>, StoreError> {
     let query = "SELECT state = 'pending' AS is_pending FROM relays WHERE id = ?1";
-    Ok(first(db, query, values![id.0], |row| column(row, "is_pending"))?.unwrap_or_default())
+    first(db, query, values![id.0], |row| column(row, "is_pending"))
 }
 
 /// Writes how a relay ended, and gives its reservation back.
@@ -69,7 +78,7 @@ pub(super) fn finish(tx: &Db, id: &B256, outcome: &RelayOutcome, now: u64) -> Re
     let (mined, failure, agent_id) = outcome.parts();
     sponsorship::refund(tx, id)?;
     sponsorship::charge(tx, id, mined.map_or(0, |mined| mined.gas_used), now)?;
-    tx.execute(
+    tx.run(
         "UPDATE relays SET state = ?2, error_code = ?3, error_detail = ?4, error_retry = ?5,
              tx_hash = ?6, block_number = ?7, gas_used = ?8, agent_id = ?9, finished_at = ?10, reserved_wei = '0'
          WHERE id = ?1",
@@ -106,6 +115,22 @@ pub(super) fn hashes(db: &Db, id: &B256) -> Result<Vec<B256>, StoreError> {
 
 pub(super) fn accepted(db: &Db, id: &B256) -> Result<Option<NewRelay>, StoreError> {
     first(db, "SELECT * FROM relays WHERE id = ?1", values![id.0], new_relay)
+}
+
+/// The state of another request's relay that has this one's signer and forwarder nonce, where it keeps this one
+/// from being sent: it used the nonce, or has a transaction in flight.
+pub(super) fn rival(db: &Db, id: &B256) -> Result<Option<Rival>, StoreError> {
+    // Of an executed one whose block is gone (-1) nothing is known.
+    let query = "SELECT other.state = 'pending' AS is_pending
+         FROM relays AS own JOIN relays AS other ON other.signer = own.signer
+             AND other.forward_nonce = own.forward_nonce AND other.id <> own.id
+         JOIN nonces ON nonces.relay = other.id WHERE own.id = ?1
+         AND ((other.state = 'pending' AND nonces.state = 'open')
+             OR (other.state IN ('executed', 'reverted') AND mined_hash = other.tx_hash AND finality >= 0))
+         ORDER BY 1 LIMIT 1";
+    first(db, query, values![id.0], |row| {
+        Ok(if column(row, "is_pending")? { Rival::InFlight } else { Rival::Executed })
+    })
 }
 
 pub(super) fn unsent(db: &Db) -> Result<Vec<NewRelay>, StoreError> {

@@ -83,7 +83,7 @@ fn archive(tx: &Db, ended_before: i64) -> Result<usize, StoreError> {
         // A dropped relay that was sent again much later is in the archive already.
         let mut hashes = archived_hashes(tx, &id.into())?;
         hashes.extend(relays::hashes(tx, &id.into())?);
-        tx.execute(
+        tx.run(
             "INSERT INTO archive (id, state, error_code, error_detail, error_retry, tx_hash, block_number, gas_used,
                  agent_id, finished_at, finality, hashes)
              SELECT id, state, error_code, error_detail, error_retry, tx_hash, block_number, gas_used, agent_id,
@@ -98,7 +98,7 @@ fn archive(tx: &Db, ended_before: i64) -> Result<usize, StoreError> {
         for nonce in all(tx, "SELECT account, nonce FROM nonces WHERE relay = ?1", values![id], key)? {
             forget_nonce(tx, nonce)?;
         }
-        tx.execute("DELETE FROM relays WHERE id = ?1", values![id])?;
+        tx.run("DELETE FROM relays WHERE id = ?1", values![id])?;
     }
     Ok(due.len())
 }
@@ -123,9 +123,9 @@ fn key(row: &Row) -> Result<([u8; 20], i64), StoreError> {
 
 fn forget_nonce(tx: &Db, (account, nonce): ([u8; 20], i64)) -> Result<(), StoreError> {
     let key = values![account, nonce];
-    tx.execute("DELETE FROM transactions WHERE account = ?1 AND nonce = ?2", key)?;
-    tx.execute("DELETE FROM nonces WHERE account = ?1 AND nonce = ?2", key)?;
-    tx.execute(
+    tx.run("DELETE FROM transactions WHERE account = ?1 AND nonce = ?2", key)?;
+    tx.run("DELETE FROM nonces WHERE account = ?1 AND nonce = ?2", key)?;
+    tx.run(
         "INSERT INTO archived_nonces VALUES (?1, ?2)
          ON CONFLICT (account) DO UPDATE SET highest = excluded.highest WHERE excluded.highest > archived_nonces.highest",
         key,

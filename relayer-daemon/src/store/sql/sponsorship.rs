@@ -36,7 +36,7 @@ pub(super) fn accept(
     if accepted != Accepted::Pending {
         return Ok(Sponsored::Accepted(accepted));
     }
-    tx.execute(
+    tx.run(
         "UPDATE relays SET api_key = ?2, sponsored_gas = ?3, is_told = ?4 WHERE id = ?1",
         values![relay.id.0, key, gas.cast_signed(), *is_told],
     )?;
@@ -66,7 +66,7 @@ fn window(db: &Db, key: &str, now: u64) -> Result<Option<(u64, u64)>, StoreError
 pub(super) fn charge(tx: &Db, id: &B256, gas: u64, now: u64) -> Result<(), StoreError> {
     let Some((key, _)) = sponsor(tx, id)?.filter(|_| gas > 0) else { return Ok(()) };
     let (opened, used) = window(tx, &key, now)?.unwrap_or((now, 0));
-    tx.execute(
+    tx.run(
         "INSERT INTO key_gas VALUES (?1, ?2, ?3) ON CONFLICT (api_key) DO UPDATE SET opened_at = ?2, used = ?3",
         values![key, opened.cast_signed(), used.saturating_add(gas).cast_signed()],
     )?;
@@ -76,7 +76,7 @@ pub(super) fn charge(tx: &Db, id: &B256, gas: u64, now: u64) -> Result<(), Store
 /// Gives back what a relay was charged: a reorg has undone it, or it is charged anew.
 pub(super) fn refund(tx: &Db, id: &B256) -> Result<(), StoreError> {
     let Some((key, gas)) = sponsor(tx, id)?.filter(|(_, gas)| *gas > 0) else { return Ok(()) };
-    tx.execute(
+    tx.run(
         "UPDATE key_gas SET used = CASE WHEN used > ?2 THEN used - ?2 ELSE 0 END WHERE api_key = ?1",
         values![key, gas.cast_signed()],
     )?;

@@ -32,6 +32,18 @@ pub(super) trait Engine: Send {
     /// Runs a statement. Returns how many rows it has changed.
     fn execute(&self, sql: &'static str, values: &[Value]) -> Result<usize, StoreError>;
 
+    /// Runs a statement without a result: a database behind a network gets
+    /// it with the next that is waited for, and what it fails with is told then, by the commit at the latest.
+    fn run(&self, sql: &'static str, values: &[Value]) -> Result<(), StoreError> {
+        self.execute(sql, values).map(drop)
+    }
+
+    /// Of a statement in two dialects the one that this engine has: the first is SQLite's.
+    fn dialect(&self, sqlite: &'static str, postgres: &'static str) -> &'static str {
+        let _ = postgres;
+        sqlite
+    }
+
     /// All rows that a query finds.
     fn query(&self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>, StoreError>;
 
@@ -40,6 +52,11 @@ pub(super) trait Engine: Send {
 
     /// Begins a transaction that only reads: all its queries see the same state.
     fn begin_reading(&self) -> Result<(), StoreError>;
+
+    /// Has each statement be a transaction of its own.
+    fn begin_single(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// Commits the open transaction; what it has written is durable then.
     fn commit(&self) -> Result<(), StoreError>;
@@ -55,6 +72,11 @@ pub(super) trait Engine: Send {
 
     /// A write without effect.
     fn probe(&self) -> Result<(), StoreError>;
+
+    /// The database's clock where statements have none, milliseconds.
+    fn own_clock(&self) -> Option<i64> {
+        None
+    }
 
     /// The time by the database's clock, milliseconds: one clock for all daemons of a fleet.
     fn now_ms(&self) -> Result<i64, StoreError>;

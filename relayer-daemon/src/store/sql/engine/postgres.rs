@@ -10,16 +10,20 @@
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
 
 use bytes::BytesMut;
+use futures_util::{FutureExt as _, future::try_join_all};
 use tokio::{runtime::Handle, sync::oneshot, time::timeout};
 use tokio_postgres::{
     Client, Config, Statement,
-    config::{Host, SslMode},
+    config::{Host, SslMode, TargetSessionAttrs},
     error::SqlState,
     types::{FromSql, IsNull, ToSql, Type, to_sql_checked},
 };
@@ -29,25 +33,35 @@ use crate::store::StoreError;
 
 /// How long the server may take for an answer: longer than it takes by itself to give up.
 const ANSWER: Duration = Duration::from_secs(8);
-/// How long connecting may take.
-const CONNECT: Duration = Duration::from_secs(3);
+/// How long connecting to one host may take, to its first answers; then the next one is tried.
+const CONNECT: Duration = Duration::from_secs(4);
+/// How long a migration may take: it makes indexes of large tables.
+const MIGRATION: Duration = Duration::from_secs(3_600);
+/// The silence after which a connection is probed: a NAT on the way may have dropped it.
+const KEEPALIVE: Duration = Duration::from_secs(30);
 /// After a failed attempt to connect the next ones fail at once.
 const NOT_AGAIN: Duration = Duration::from_millis(500);
 /// What the server holds each session to: a write waits for its turn or fails, and a daemon that stands still
-/// in a transaction loses it. What was committed is on the server's disk, whatever its default says.
-const SESSION: &str = "
-    SET statement_timeout = '6s';
-    SET lock_timeout = '5s';
-    SET idle_in_transaction_session_timeout = '3s';
-    SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";
-/// Begins a transaction that writes, when it is its turn. Stores of several chains share a database, each in a
-/// schema of its own.
-const BEGIN: &str =
-    "BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('relayer ' || current_schema(), 0))";
+/// in a transaction loses it. Said when connecting: a pooler, whose sessions are not one client's own, refuses
+/// options.
+const OPTIONS: &str = "-c statement_timeout=6s -c lock_timeout=5s -c idle_in_transaction_session_timeout=3s";
+/// What was committed is on the server's disk, whatever its default says.
+const SESSION: &str = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";
+/// Begins a transaction that writes, when it is its turn: what it reads then, statement by statement, is what the
+/// last one has committed. Stores of several chains share a database, each in a schema of its own.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED;
+     SELECT pg_advisory_xact_lock(hashtextextended('relayer ' || current_schema(), 0))";
+
+/// The same for leases: these have a turn of their own. What the journal's writes know of them is locked by rows.
+const BEGIN_LEASES: &str = "BEGIN ISOLATION LEVEL READ COMMITTED;
+     SELECT pg_advisory_xact_lock(hashtextextended('relayer leases ' || current_schema(), 0))";
 
 /// The server, with what connects to it and drives the connections.
 pub(in super::super) struct Server {
-    config: Config,
+    /// Its hosts, each with all that is said when connecting.
+    hosts: Vec<Config>,
+    /// The host that was the primary last.
+    primary: AtomicUsize,
     tls: Option<Tls>,
     runtime: Handle,
     /// Dropped, it ends the driver's thread, and with it all connections.
@@ -62,7 +76,11 @@ impl Server {
     pub(in super::super) fn new(url: &str) -> Result<Self, StoreError> {
         let unusable = |why: &str| StoreError::Engine(format!("STORE_URL: {why}"));
         let mut config: Config = url.parse().map_err(|_| unusable("is no postgres URL"))?;
-        config.application_name("relayer-daemon").connect_timeout(CONNECT).tcp_user_timeout(ANSWER);
+        let options = format!("{} {OPTIONS}", config.get_options().unwrap_or_default());
+        config.application_name("relayer-daemon").options(options.trim());
+        config.tcp_user_timeout(ANSWER).keepalives_idle(KEEPALIVE);
+        // Nothing but the primary is of use, also for reading.
+        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         if config.get_ssl_mode() != SslMode::Disable {
             // `prefer` would let a stranger on the way talk TLS away.
             let mode = if is_local(&config) { SslMode::Disable } else { SslMode::Require };
@@ -80,7 +98,8 @@ impl Server {
             .name("store-postgres".to_owned())
             .spawn(move || drop(driver.block_on(stopped)))
             .map_err(failed)?;
-        Ok(Self { config, tls, runtime, _driver: stop })
+        let hosts = each_host(&config).map_err(unusable)?;
+        Ok(Self { hosts, primary: AtomicUsize::new(0), tls, runtime, _driver: stop })
     }
 
     /// Waits for an answer, on a thread that may block.
@@ -93,35 +112,88 @@ impl Server {
         answered.map_err(|_| StoreError::Unreachable("no answer".to_owned()))?.map_err(Into::into)
     }
 
+    /// Connects to the first host that answers as a primary, from the one that did so last. Each has a time of
+    /// its own: one that is silent does not use up the others'.
     fn connect(&self) -> Result<Session, StoreError> {
-        let client = self.wait(CONNECT, async {
-            match &self.tls {
-                Some(tls) => {
-                    let (client, connection) = self.config.connect(tls.clone()).await?;
-                    self.runtime.spawn(connection);
-                    Ok(client)
+        let first = self.primary.load(Ordering::Relaxed);
+        let mut failed = StoreError::Unreachable("no host".to_owned());
+        for index in (0..self.hosts.len()).map(|turn| (first + turn) % self.hosts.len()) {
+            let Some(host) = self.hosts.get(index) else { continue };
+            match self.wait(CONNECT, self.connect_to(host)) {
+                Ok(client) => {
+                    self.primary.store(index, Ordering::Relaxed);
+                    let (statements, unsent) = (RefCell::default(), RefCell::default());
+                    let transaction = Cell::new(Transaction::None);
+                    return Ok(Session { client, statements, transaction, unsent });
                 }
-                None => {
-                    let (client, connection) = self.config.connect(tokio_postgres::NoTls).await?;
-                    self.runtime.spawn(connection);
-                    Ok(client)
-                }
+                Err(error) => failed = error,
             }
-        })?;
-        self.wait(ANSWER, client.batch_execute(SESSION))?;
-        Ok(Session { client, statements: RefCell::default(), transaction: Cell::new(Transaction::None) })
+        }
+        Err(failed)
+    }
+
+    async fn connect_to(&self, host: &Config) -> Result<Client, tokio_postgres::Error> {
+        let client = match &self.tls {
+            Some(tls) => {
+                let (client, connection) = host.connect(tls.clone()).await?;
+                self.runtime.spawn(connection);
+                client
+            }
+            None => {
+                let (client, connection) = host.connect(tokio_postgres::NoTls).await?;
+                self.runtime.spawn(connection);
+                client
+            }
+        };
+        client.batch_execute(SESSION).await?;
+        Ok(client)
     }
 }
 
-/// Whether all hosts are this machine: what goes to them passes no network.
+/// For each host of a URL what is said when connecting to it.
+fn each_host(config: &Config) -> Result<Vec<Config>, &'static str> {
+    let (hosts, addresses, ports) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
+    let count = hosts.len().max(addresses.len());
+    if count == 0
+        || (addresses.len() != count && !addresses.is_empty())
+        || (ports.len() > 1 && ports.len() != count)
+    {
+        return Err("has no host, or not a port and an address for each");
+    }
+    let one = |index: usize| {
+        let mut one = Config::new();
+        config.get_user().map(|user| one.user(user));
+        config.get_password().map(|password| one.password(password));
+        config.get_dbname().map(|name| one.dbname(name));
+        config.get_options().map(|options| one.options(options));
+        config.get_application_name().map(|name| one.application_name(name));
+        one.ssl_mode(config.get_ssl_mode()).ssl_negotiation(config.get_ssl_negotiation());
+        one.channel_binding(config.get_channel_binding());
+        config.get_tcp_user_timeout().map(|timeout| one.tcp_user_timeout(*timeout));
+        one.keepalives(config.get_keepalives()).keepalives_idle(config.get_keepalives_idle());
+        one.target_session_attrs(config.get_target_session_attrs());
+        match hosts.get(index) {
+            Some(Host::Tcp(name)) => drop(one.host(name)),
+            Some(Host::Unix(path)) => drop(one.host_path(path)),
+            None => {}
+        }
+        addresses.get(index).map(|address| one.hostaddr(*address));
+        ports.get(index).or(ports.first()).map(|port| one.port(*port));
+        one
+    };
+    Ok((0..count).map(one).collect())
+}
+
+/// Whether all hosts are this machine: what goes to them passes no network. An address comes before the name.
 fn is_local(config: &Config) -> bool {
     let is_loopback = |name: &str| {
         name == "localhost" || name.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
     };
-    config.get_hosts().iter().all(|host| match host {
-        Host::Tcp(name) => is_loopback(name),
-        Host::Unix(_) => true,
-    })
+    config.get_hostaddrs().iter().all(std::net::IpAddr::is_loopback)
+        && config.get_hosts().iter().all(|host| match host {
+            Host::Tcp(name) => is_loopback(name),
+            Host::Unix(_) => true,
+        })
 }
 
 impl From<tokio_postgres::Error> for StoreError {
@@ -160,6 +232,44 @@ struct Session {
     client: Client,
     statements: RefCell<HashMap<&'static str, Prepared>>,
     transaction: Cell<Transaction>,
+    /// What is sent with the next message that is waited for.
+    unsent: RefCell<Vec<Message>>,
+}
+
+/// What is sent to the server.
+enum Message {
+    /// Statements without values or rows.
+    Simple(String),
+    /// A statement with its values.
+    Statement(Prepared, Vec<Value>),
+    /// A query with its values.
+    Query(Prepared, Vec<Value>),
+}
+
+impl From<&str> for Message {
+    fn from(sql: &str) -> Self {
+        Self::Simple(sql.to_owned())
+    }
+}
+
+/// The answer to a message.
+enum Answered {
+    Rows(Vec<tokio_postgres::Row>),
+    Changed(u64),
+}
+
+impl Message {
+    async fn send(&self, client: &Client) -> Result<Answered, tokio_postgres::Error> {
+        match self {
+            Self::Simple(sql) => client.batch_execute(sql).await.map(|()| Answered::Changed(0)),
+            Self::Statement(Prepared { statement, .. }, values) => {
+                client.execute(statement, &parameters(values)).await.map(Answered::Changed)
+            }
+            Self::Query(Prepared { statement, .. }, values) => {
+                client.query(statement, &parameters(values)).await.map(Answered::Rows)
+            }
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -171,33 +281,72 @@ struct Prepared {
 /// A connection that is made when it is first used, and again after it was lost.
 pub(in super::super) struct Postgres {
     server: Arc<Server>,
+    /// Begins a transaction that writes.
+    begin: &'static str,
     session: RefCell<Option<Session>>,
     failed_at: Cell<Option<Instant>>,
 }
 
 impl Postgres {
     pub(in super::super) const fn new(server: Arc<Server>) -> Self {
-        Self { server, session: RefCell::new(None), failed_at: Cell::new(None) }
+        Self { server, begin: BEGIN, session: RefCell::new(None), failed_at: Cell::new(None) }
+    }
+
+    /// A connection for leases, which do not wait for the journal's writes.
+    pub(in super::super) fn for_leases(server: Arc<Server>) -> Self {
+        Self { begin: BEGIN_LEASES, ..Self::new(server) }
     }
 
     /// Brings the database's format up to date.
+    ///
+    /// # Errors
+    /// Also where the sessions are not this daemon's own.
     pub(in super::super) fn migrate(&self) -> Result<(), StoreError> {
+        self.must_have_own_sessions()?;
         self.begin()?;
+        self.batch("SET LOCAL statement_timeout = 0")?;
         let migrated = postgres_format::migrate(self);
         if migrated.is_ok() { self.commit() } else { self.rollback().and(migrated) }
     }
 
     /// Whether the database holds a store.
+    ///
+    /// # Errors
+    /// Also where the sessions are not this daemon's own.
     pub(in super::super) fn is_store(&self) -> Result<bool, StoreError> {
+        self.must_have_own_sessions()?;
         self.begin_reading()?;
         let version = postgres_format::version(self);
         self.rollback()?;
         Ok(version?.is_some())
     }
 
-    /// Several statements without values.
+    /// Several statements of a migration.
     pub(super) fn batch(&self, sql: &str) -> Result<(), StoreError> {
-        self.with(|session| self.server.wait(ANSWER, session.client.batch_execute(sql)))
+        self.with(|session| self.ask(session, sql.into(), MIGRATION)).map(drop)
+    }
+
+    /// Whether transactions of one connection have one session of the server, also while another connection is in a
+    /// transaction. A pooler in transaction mode gives them another one: limits of time would be other clients'.
+    fn must_have_own_sessions(&self) -> Result<(), StoreError> {
+        let session = |db: &Self| -> Result<i64, StoreError> {
+            db.begin_reading()?;
+            let query = "SELECT CAST(pg_backend_pid() AS BIGINT) AS pid";
+            super::first(db, query, &[], |row| super::column(row, "pid"))?
+                .ok_or(StoreError::Missing("session"))
+        };
+        let before = session(self)?;
+        self.rollback()?;
+        let other = Self::new(Arc::clone(&self.server));
+        session(&other)?;
+        let after = session(self)?;
+        self.rollback()?;
+        if before == after {
+            return Ok(());
+        }
+        Err(StoreError::Engine(
+            "STORE_URL: a pooler in transaction mode, connect to Postgres itself".to_owned(),
+        ))
     }
 
     /// Makes sure that there is a session, outside any transaction.
@@ -233,11 +382,21 @@ impl Postgres {
         result
     }
 
-    /// Changes the transaction's state with a statement.
-    fn control(&self, sql: &str, after: Transaction) -> Result<(), StoreError> {
+    /// Sends what is unsent, and a last message in the same packet: the server answers in their order. Returns the
+    /// answer to the last one, or the first error.
+    fn ask(&self, session: &Session, last: Message, limit: Duration) -> Result<Answered, StoreError> {
+        let mut messages = session.unsent.take();
+        messages.push(last);
+        let answers = try_join_all(messages.iter().map(|message| message.send(&session.client)));
+        self.server.wait(limit, answers)?.pop().ok_or(StoreError::Interrupted)
+    }
+
+    /// Begins a transaction, with the first statement in it.
+    fn begin_with(&self, sql: &str) -> Result<(), StoreError> {
+        self.connect()?;
         self.with(|session| {
-            self.server.wait(ANSWER, session.client.batch_execute(sql))?;
-            session.transaction.set(after);
+            session.unsent.replace(vec![sql.into()]);
+            session.transaction.set(Transaction::Open);
             Ok(())
         })
     }
@@ -254,16 +413,18 @@ impl Postgres {
     }
 
     /// Runs a statement; if a migration has changed its columns, it is prepared again with the next session.
-    fn run<T>(
+    fn answer(
         &self,
         sql: &'static str,
-        work: impl FnOnce(&Session, &Prepared) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+        message: impl FnOnce(Prepared) -> Message,
+    ) -> Result<(Prepared, Answered), StoreError> {
         self.with(|session| {
             let prepared = self.prepared(session, sql)?;
-            work(session, &prepared).inspect_err(|_| {
-                session.statements.borrow_mut().remove(sql);
-            })
+            let answered = self.ask(session, message(prepared.clone()), ANSWER);
+            let answered = answered.inspect_err(|_| {
+                session.statements.borrow_mut().clear();
+            })?;
+            Ok((prepared, answered))
         })
     }
 }
@@ -336,35 +497,44 @@ fn parameters(values: &[Value]) -> Vec<&(dyn ToSql + Sync)> {
 
 impl Engine for Postgres {
     fn execute(&self, sql: &'static str, values: &[Value]) -> Result<usize, StoreError> {
-        let changed = self.run(sql, |session, prepared| {
-            self.server.wait(ANSWER, session.client.execute(&prepared.statement, &parameters(values)))
-        })?;
-        Ok(usize::try_from(changed).unwrap_or(usize::MAX))
+        match self.answer(sql, |prepared| Message::Statement(prepared, values.to_vec()))? {
+            (_, Answered::Changed(rows)) => Ok(usize::try_from(rows).unwrap_or(usize::MAX)),
+            (_, Answered::Rows(rows)) => Ok(rows.len()),
+        }
+    }
+
+    fn run(&self, sql: &'static str, values: &[Value]) -> Result<(), StoreError> {
+        self.with(|session| {
+            let statement = Message::Statement(self.prepared(session, sql)?, values.to_vec());
+            session.unsent.borrow_mut().push(statement);
+            Ok(())
+        })
+    }
+
+    fn dialect(&self, _: &'static str, postgres: &'static str) -> &'static str {
+        postgres
     }
 
     fn query(&self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>, StoreError> {
-        self.run(sql, |session, prepared| {
-            let found =
-                self.server.wait(ANSWER, session.client.query(&prepared.statement, &parameters(values)))?;
-            let read = |row: tokio_postgres::Row| {
-                let values = (0..row.len()).map(|index| row.try_get(index)).collect::<Result<_, _>>();
-                Ok(Row::new(Arc::clone(&prepared.names), values.map_err(|_| StoreError::Corrupt("row"))?))
-            };
-            found.into_iter().map(read).collect()
-        })
+        let (prepared, answered) = self.answer(sql, |prepared| Message::Query(prepared, values.to_vec()))?;
+        let Answered::Rows(found) = answered else { return Ok(Vec::new()) };
+        let read = |row: tokio_postgres::Row| {
+            let values = (0..row.len()).map(|index| row.try_get(index)).collect::<Result<_, _>>();
+            Ok(Row::new(Arc::clone(&prepared.names), values.map_err(|_| StoreError::Corrupt("row"))?))
+        };
+        found.into_iter().map(read).collect()
     }
 
     fn begin(&self) -> Result<(), StoreError> {
-        self.connect()?;
-        self.control(BEGIN, Transaction::Open).inspect_err(|_| {
-            // Whether it has begun, while the lock was waited for, is not known.
-            self.session.replace(None);
-        })
+        self.begin_with(self.begin)
     }
 
     fn begin_reading(&self) -> Result<(), StoreError> {
-        self.connect()?;
-        self.control("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", Transaction::Open)
+        self.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    }
+
+    fn begin_single(&self) -> Result<(), StoreError> {
+        self.connect()
     }
 
     fn commit(&self) -> Result<(), StoreError> {
@@ -373,13 +543,21 @@ impl Engine for Postgres {
             Some(_) => return Err(StoreError::NotCommitted),
             None => return Err(StoreError::Unreachable("the connection was lost".to_owned())),
         }
-        self.control("COMMIT", Transaction::None).inspect_err(|_| {
-            self.session.replace(None);
+        self.with(|session| {
+            self.ask(session, "COMMIT".into(), ANSWER)?;
+            session.transaction.set(Transaction::None);
+            Ok(())
         })
     }
 
     fn rollback(&self) -> Result<(), StoreError> {
-        self.control("ROLLBACK", Transaction::None)
+        self.with(|session| {
+            session.unsent.take();
+            // Sent with the first poll, and nothing depends on the answer: what comes next is behind it.
+            let _ = session.client.batch_execute("ROLLBACK").now_or_never();
+            session.transaction.set(Transaction::None);
+            Ok(())
+        })
     }
 
     fn is_in_transaction(&self) -> bool {
@@ -387,7 +565,18 @@ impl Engine for Postgres {
     }
 
     fn savepoint(&self, step: Savepoint) -> Result<(), StoreError> {
-        self.control(step.sql(), Transaction::Open)
+        self.with(|session| {
+            match step {
+                Savepoint::Set => session.unsent.borrow_mut().push(step.sql().into()),
+                Savepoint::Undo => {
+                    session.unsent.take();
+                    self.ask(session, step.sql().into(), ANSWER)?;
+                    session.transaction.set(Transaction::Open);
+                }
+                Savepoint::End => drop(self.ask(session, step.sql().into(), ANSWER)?),
+            }
+            Ok(())
+        })
     }
 
     fn probe(&self) -> Result<(), StoreError> {
@@ -414,9 +603,13 @@ mod tests {
 
     #[test]
     fn what_passes_a_network_is_encrypted_and_checked() {
-        let mode = |url: &str| Server::new(url).map(|server| server.config.get_ssl_mode());
+        let mode = |url: &str| Server::new(url).map(|server| server.hosts[0].get_ssl_mode());
         let _ = rustls::crypto::ring::default_provider().install_default();
-        for url in ["postgres://db.example/relayer", "postgres://u:p@db.example/r?sslmode=prefer"] {
+        for url in [
+            "postgres://db.example/relayer",
+            "postgres://u:p@db.example/r?sslmode=prefer",
+            "postgres://localhost/r?hostaddr=192.0.2.1",
+        ] {
             assert_eq!(mode(url).unwrap(), SslMode::Require, "{url}");
         }
         for url in [

@@ -41,11 +41,19 @@ impl Readers {
         })
     }
 
-    /// Runs `work` on a free connection, or waits for one.
-    pub(in super::super) fn with<T>(
+    /// Runs one statement, a transaction by itself.
+    pub(in super::super) fn single<T>(
         &self,
         work: impl FnOnce(&Db) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
+        self.with(|db| {
+            db.begin_single()?;
+            work(db)
+        })
+    }
+
+    /// Runs `work` on a free connection, or waits for one.
+    fn with<T>(&self, work: impl FnOnce(&Db) -> Result<T, StoreError>) -> Result<T, StoreError> {
         for connection in &self.connections {
             match connection.try_lock() {
                 Ok(free) => return work(&**free),

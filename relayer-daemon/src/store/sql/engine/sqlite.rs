@@ -34,10 +34,10 @@ pub(in super::super) struct Sqlite {
 }
 
 impl Sqlite {
-    /// The connection that writes. Makes the schema in an empty file.
+    /// The connection that writes. Makes the schema in an empty file, and brings an older one up to date.
     pub(in super::super) fn writer(mut db: Connection) -> Result<Self, StoreError> {
         db.busy_timeout(BUSY_TIMEOUT)?;
-        sqlite_format::create(&mut db)?;
+        sqlite_format::migrate(&mut db)?;
         db.pragma_update(None, "journal_mode", "WAL")?;
         db.pragma_update(None, "synchronous", "FULL")?;
         db.pragma_update(None, "foreign_keys", true)?;
@@ -143,6 +143,10 @@ impl Engine for Sqlite {
 
     fn probe(&self) -> Result<(), StoreError> {
         sqlite_format::rewrite_version(&self.db)
+    }
+
+    fn own_clock(&self) -> Option<i64> {
+        self.now_ms().ok()
     }
 
     fn now_ms(&self) -> Result<i64, StoreError> {

@@ -39,6 +39,7 @@ CREATE TABLE relays (
 CREATE INDEX relays_pending ON relays (created_at) WHERE state = 'pending';
 -- Read for each reservation: only relays that hold one, not those queued behind their signer's others.
 CREATE INDEX relays_reserved ON relays (reserved_wei) WHERE state = 'pending' AND reserved_wei <> '0';
+CREATE INDEX relays_forward_nonce ON relays (signer, forward_nonce);
 CREATE INDEX relays_sponsored ON relays (api_key) WHERE state = 'pending' AND api_key IS NOT NULL;
 CREATE INDEX relays_finished ON relays (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX relays_clients ON relays (finished_at) WHERE client IS NOT NULL;
@@ -110,7 +111,8 @@ CREATE TABLE webhook_events (
 );
 CREATE INDEX webhook_events_due ON webhook_events (api_key, due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX webhook_events_open ON webhook_events (relay, sequence) WHERE ended_at IS NULL;
-CREATE INDEX webhook_events_waiting ON webhook_events (created_at) WHERE ended_at IS NULL;
+-- created_at >= 0: not of use for anything but the oldest one.
+CREATE INDEX webhook_events_waiting ON webhook_events (created_at) WHERE due_at IS NOT NULL AND created_at >= 0;
 CREATE INDEX webhook_events_key ON webhook_events (api_key, created_at);
 CREATE INDEX webhook_events_age ON webhook_events (created_at);
 

@@ -1,34 +1,39 @@
-//! The file's format: one schema, with its version in the file (`PRAGMA user_version`).
+//! The file's format: one schema, with its version in the file (`PRAGMA user_version`), and what brings the version
+//! before to it.
 
 use rusqlite::{Connection, TransactionBehavior};
 
 use crate::store::StoreError;
 
-/// The only version that this program reads and writes.
-const VERSION: u32 = 7;
+/// The version that this program writes.
+const VERSION: u32 = 8;
+/// The version before: it is read as it is, and brought up to date before anything is written.
+const BEFORE: u32 = 7;
 
-/// Creates the schema in an empty file.
-pub(super) fn create(db: &mut Connection) -> Result<(), StoreError> {
-    if !is_empty(db)? {
+/// Creates the schema in an empty file, and brings that of an older one up to date.
+pub(super) fn migrate(db: &mut Connection) -> Result<(), StoreError> {
+    if !is_empty(db)? && version(db)? == VERSION {
         return Ok(());
     }
     // Another process may be doing the same: only the lock's holder knows for certain.
     let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    if is_empty(&tx)? {
-        tx.execute_batch(include_str!("sqlite.sql"))?;
-        tx.pragma_update(None, "user_version", VERSION)?;
-        tx.commit()?;
-    }
-    Ok(())
+    let missing = match (is_empty(&tx)?, version(&tx)?) {
+        (true, _) => include_str!("sqlite.sql"),
+        (false, BEFORE) => include_str!("sqlite_8.sql"),
+        _ => return Ok(()),
+    };
+    tx.execute_batch(missing)?;
+    tx.pragma_update(None, "user_version", VERSION)?;
+    Ok(tx.commit()?)
 }
 
 /// Whether the file holds nothing yet.
 ///
 /// # Errors
-/// [`StoreError::Format`] if it holds anything but this schema.
+/// [`StoreError::Format`] if it holds anything but this schema or that of the version before.
 pub(super) fn is_empty(db: &Connection) -> Result<bool, StoreError> {
     let found = version(db)?;
-    if found == VERSION {
+    if [VERSION, BEFORE].contains(&found) {
         return Ok(false);
     }
     if found == 0 && db.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))? {
@@ -59,8 +64,8 @@ mod tests {
         let mut db = Connection::open(&path).unwrap();
         for (found, sql) in [
             (0, "CREATE TABLE relays (id)"),
-            (VERSION - 1, "PRAGMA user_version = 6"),
-            (VERSION + 1, "PRAGMA user_version = 8"),
+            (BEFORE - 1, "PRAGMA user_version = 6"),
+            (VERSION + 1, "PRAGMA user_version = 9"),
         ] {
             db.execute_batch(sql).unwrap();
             let before = std::fs::read(&path).unwrap();
@@ -72,9 +77,9 @@ mod tests {
             assert_eq!(std::fs::read(&path).unwrap(), before);
         }
         db = Connection::open_in_memory().unwrap();
-        create(&mut db).unwrap();
+        migrate(&mut db).unwrap();
         let before = db.total_changes();
-        create(&mut db).unwrap();
+        migrate(&mut db).unwrap();
         assert_eq!(db.total_changes(), before, "a file of this version was written to");
     }
 }

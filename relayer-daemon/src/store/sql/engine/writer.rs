@@ -21,8 +21,8 @@ const LARGEST_BATCH: usize = 64;
 
 /// Sends a write's result to its caller; takes `Err` if the batch was not committed.
 type Answer = Box<dyn FnOnce(Result<(), StoreError>)>;
-/// A write, to be run in an open transaction.
-type Write = Box<dyn FnOnce(&Db) -> Answer + Send>;
+/// A write, to be run in an open transaction, alone or among others. Returns whether it has failed.
+type Write = Box<dyn FnOnce(&Db, bool) -> (Answer, bool) + Send>;
 
 /// The writing thread's queue. Dropping it waits until the thread has closed its connection.
 #[derive(Debug)]
@@ -67,12 +67,14 @@ impl Writer {
         work: impl FnOnce(&Db) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<mpsc::Receiver<Result<T, StoreError>>, StoreError> {
         let (answer, answered) = mpsc::sync_channel(1);
-        let write: Write = Box::new(move |db| {
-            let result = in_savepoint(db, work);
-            Box::new(move |committed| {
+        let write: Write = Box::new(move |db, is_alone| {
+            let result = if is_alone { work(db) } else { in_savepoint(db, work) };
+            let has_failed = result.is_err();
+            let answer: Answer = Box::new(move |committed| {
                 // The caller may be gone.
                 let _ = answer.send(committed.and(result));
-            })
+            });
+            (answer, has_failed)
         });
         let queue = self.queue.as_ref().ok_or(StoreError::Interrupted)?;
         queue.send(write).map_err(|_| StoreError::Interrupted)?;
@@ -101,8 +103,19 @@ fn run(db: &Db, writes: &mpsc::Receiver<Write>, doubts: &AtomicU64) {
 /// Runs a batch of writes in one transaction, commits it, and sends the results.
 fn commit(db: &Db, batch: Vec<Write>, doubts: &AtomicU64) {
     let begun = db.begin();
-    let answers: Vec<Answer> = batch.into_iter().map(|write| write(db)).collect();
+    // Whose own error undoes the transaction needs no savepoint.
+    let is_alone = begun.is_ok() && batch.len() == 1;
+    let (answers, failed): (Vec<Answer>, Vec<bool>) =
+        batch.into_iter().map(|write| write(db, is_alone)).unzip();
     let committed = match begun {
+        Ok(()) if is_alone && failed.contains(&true) => {
+            if db.is_in_transaction()
+                && let Err(error) = db.rollback()
+            {
+                tracing::error!(%error, "journal not rolled back");
+            }
+            Ok(())
+        }
         Err(error) => {
             tracing::error!(%error, writes = answers.len(), "journal not written");
             Err(error)
@@ -111,9 +124,12 @@ fn commit(db: &Db, batch: Vec<Write>, doubts: &AtomicU64) {
         // too.
         Ok(()) => db.commit().map_err(|error| {
             tracing::error!(%error, writes = answers.len(), "journal not committed");
+            if !matches!(error, StoreError::Unreachable(_)) {
+                return StoreError::NotCommitted;
+            }
             // Before the callers hear of it.
             doubts.fetch_add(1, Ordering::Release);
-            if matches!(error, StoreError::Unreachable(_)) { error } else { StoreError::NotCommitted }
+            error
         }),
     };
     // An open transaction must not become part of the next batch.
