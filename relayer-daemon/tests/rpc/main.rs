@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 
 use self::endpoint::{
     MAX_TIP,
-    Reply::{self, Answer, Error, Head, Http, Silence},
+    Reply::{self, Answer, Error, Head, Http, Silence, Tags},
     TIMEOUT, alone, chain, pair, rpc, scripted,
 };
 
@@ -152,6 +152,26 @@ async fn a_view_of_the_account_is_of_one_block_by_its_hash_or_else_its_number() 
         assert_eq!(seen, is_seen.then_some((16, 7, Some(U256::from(5)))));
         assert!(!is_seen || endpoint.calls() == script.len());
     }
+}
+
+#[tokio::test]
+async fn finality_is_counted_by_depth_only_where_the_chain_has_no_tags() {
+    let unknown = (-32602, "invalid argument 0: hex string without 0x prefix");
+    for (script, expected) in [
+        (&[Tags(1_000, Ok(900))][..], Some(900)),
+        (&[Tags(1_000, Err(unknown))], Some(936)),
+        // geth after a restart, as long as finality stands still.
+        (&[Tags(1_000, Err((-32000, "finalized block not found")))], None),
+        (&[Tags(1_000, Err((-32603, "Internal error")))], None),
+        (&[Tags(1_000, Err((429, "slow down")))], None),
+    ] {
+        let (_endpoint, chain) = alone(script).await;
+        assert_eq!(chain.heads().await.ok().map(|heads| heads.finalized), expected, "{script:?}");
+    }
+    let known = Tags(1_000, Ok(900));
+    let (_endpoint, chain) = alone(&[known.clone(), known.clone(), known, Tags(1_000, Err(unknown))]).await;
+    assert_eq!(chain.heads().await.unwrap().finalized, 900);
+    assert!(chain.heads().await.is_err(), "a tag that was known is not missing");
 }
 
 #[tokio::test]

@@ -136,6 +136,7 @@ impl Store {
             }
             if relays::is_pending(db, &id)? {
                 relays::finish(db, &id, &outcome, now)?;
+                relays::forget_calldata(db, &id)?;
             }
             budget::close_if_unused(db, now)
         })
