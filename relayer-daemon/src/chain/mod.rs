@@ -329,8 +329,12 @@ impl ChainNode for Chain {
         let (Some(number), Some(hash)) = (header.number, header.hash) else { return Err(HEAD) };
         // Pinned by hash, a machine without this very block answers with an error.
         match self.account_at(account, json!({ "blockHash": hash }), number.to(), signer).await {
-            Err(RpcError::Node(error)) if action(&error) == Action::PinByNumber => {
-                self.account_at(account, json!(number), number.to(), signer).await
+            // Nodes that take no hash say so in many words.
+            Err(RpcError::Node(error)) if !matches!(action(&error), Action::Repin | Action::Revert) => {
+                let view = self.account_at(account, json!(number), number.to(), signer).await?;
+                // By number, a machine of another branch may have answered.
+                let stands = self.block_hash(number.to()).await? == Some(hash);
+                if stands { Ok(view) } else { Err(HEAD) }
             }
             view => view,
         }

@@ -223,13 +223,23 @@ impl Rpc {
         Some(Head { number: block_number(number?)?, timestamp: timestamp.to() })
     }
 
-    /// Each endpoint's label and chain id, in the order of the settings.
+    /// Each endpoint's label and chain id, in the order of the settings. One that limits its rate, or does not
+    /// answer at once, is asked again.
     pub async fn chain_ids(&self) -> Vec<(String, Result<u64, RpcError>)> {
-        let ids = self.endpoints.iter().enumerate();
-        join_all(
-            ids.map(|(index, endpoint)| async move { (endpoint.label.clone(), self.chain_id(index).await) }),
-        )
-        .await
+        let ids = self.endpoints.iter().enumerate().map(|(index, endpoint)| async move {
+            let mut id = self.chain_id(index).await;
+            for attempt in 0..TRIES.saturating_sub(1) {
+                match &id {
+                    Err(RpcError::Node(error)) if is_final(error) => break,
+                    Err(RpcError::Unreachable(_) | RpcError::Node(_)) => {}
+                    Ok(_) | Err(RpcError::Timeout | RpcError::Malformed(_)) => break,
+                }
+                tokio::time::sleep(PAUSE * (1 << attempt)).await;
+                id = self.chain_id(index).await;
+            }
+            (endpoint.label.clone(), id)
+        });
+        join_all(ids).await
     }
 
     async fn chain_id(&self, index: usize) -> Result<u64, RpcError> {
