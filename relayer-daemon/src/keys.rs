@@ -8,11 +8,13 @@ mod directory;
 
 use std::{
     env, fs,
-    os::unix::fs::PermissionsExt,
+    io::{self, Write as _},
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
 use alloy::{primitives::B256, signers::local::PrivateKeySigner};
+use serde_json::{Map, Value};
 use thiserror::Error;
 
 /// Names of the variables, one of which must give the keys.
@@ -55,9 +57,12 @@ pub enum KeyLoadError {
     /// Not 32 bytes of hex, or no valid key.
     #[error("{0} does not hold a private key (32 bytes of hex)")]
     Invalid(String),
-    /// A keystore that does not open.
-    #[error("{0} is no keystore, or its password is wrong")]
-    Keystore(PathBuf),
+    /// A file that is no keystore of a known form.
+    #[error("{0} is no keystore (Web3 secret storage, version 3)")]
+    NoKeystore(PathBuf),
+    /// A keystore that another password opens.
+    #[error("{0} has another password")]
+    WrongPassword(PathBuf),
     /// A directory without a key.
     #[error("{0} holds no key: put one file in it for each")]
     Empty(PathBuf),
@@ -109,7 +114,44 @@ fn open_keystore(
     let password = var(PASSWORD_FILE).ok_or(KeyLoadError::NoPassword)?;
     let password = private_file(Path::new(&password), &var)?;
     let password = password.trim_end_matches(['\r', '\n']);
-    PrivateKeySigner::decrypt_keystore(&path, password).map_err(|_| KeyLoadError::Keystore(path))
+    let text =
+        fs::read_to_string(&path).map_err(|error| KeyLoadError::Unreadable(path.clone(), error.kind()))?;
+    let mut keystore: Map<String, Value> =
+        serde_json::from_str(&text).map_err(|_| KeyLoadError::NoKeystore(path.clone()))?;
+    // ethers writes this member in upper case.
+    let decrypted = match keystore.remove("Crypto") {
+        Some(crypto) => {
+            keystore.insert("crypto".to_owned(), crypto);
+            let copy = TemporaryFile::new(&Value::Object(keystore).to_string())
+                .map_err(|error| KeyLoadError::Unreadable(path.clone(), error.kind()))?;
+            PrivateKeySigner::decrypt_keystore(&copy.0, password)
+        }
+        None => PrivateKeySigner::decrypt_keystore(&path, password),
+    };
+    decrypted.map_err(|error| {
+        // Of the errors of a keystore only this one is about the password.
+        let is_password = error.to_string().contains("Mac Mismatch");
+        if is_password { KeyLoadError::WrongPassword(path) } else { KeyLoadError::NoKeystore(path) }
+    })
+}
+
+/// A private file, deleted when dropped: keystores are decrypted from files only. It holds what the keystore
+/// itself holds.
+struct TemporaryFile(PathBuf);
+
+impl TemporaryFile {
+    fn new(content: &str) -> io::Result<Self> {
+        let path = env::temp_dir().join(format!("relayer-keystore-{:x}", B256::random()));
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600).open(&path)?.write_all(content.as_bytes())?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
 }
 
 fn parse(text: &str) -> Option<PrivateKeySigner> {
@@ -213,7 +255,14 @@ mod tests {
         let wrong = file(dir.path(), "wrong", "guess", 0o600);
         let with = |password: &str| load_from(&[("RELAYER_KEYSTORE", &keystore), (PASSWORD_FILE, password)]);
         assert_eq!(with(&right), Ok(ADDRESS));
-        assert!(matches!(with(&wrong), Err(KeyLoadError::Keystore(_))));
+        assert!(matches!(with(&wrong), Err(KeyLoadError::WrongPassword(_))));
         assert_eq!(load_from(&[("RELAYER_KEYSTORE", &keystore)]), Err(KeyLoadError::NoPassword));
+        // As ethers writes it, and what is none.
+        let text = fs::read_to_string(&keystore).unwrap();
+        let ethers = file(dir.path(), "ethers", &text.replace("\"crypto\"", "\"Crypto\""), 0o600);
+        let none = file(dir.path(), "none", "{\"version\": 3}", 0o600);
+        let open = |path: &str| load_from(&[("RELAYER_KEYSTORE", path), (PASSWORD_FILE, &right)]);
+        assert_eq!(open(&ethers), Ok(ADDRESS));
+        assert!(matches!(open(&none), Err(KeyLoadError::NoKeystore(_))));
     }
 }

@@ -32,7 +32,7 @@ use model::{
     simulate, strategies, with_budget,
 };
 use proptest::prelude::*;
-use relayer_daemon::outcome::RelayOutcome;
+use relayer_daemon::outcome::{ErrorCode, RelayOutcome};
 use std::{sync::atomic::Ordering, time::Duration};
 use tokio::time::{Instant, sleep};
 
@@ -150,6 +150,18 @@ fn a_request_is_carried_out_when_it_is_sent_again_after_its_transaction_reverted
         assert!(simulation.is_executed(simulation.only()));
         assert_eq!(simulation.tries(), [2], "both transactions are told");
     });
+}
+
+#[test]
+fn a_request_that_another_transaction_executed_first_is_never_called_repeatable() {
+    for seed in 1..8 {
+        let ops = [Request(0), Wait(5), Bypass(0), Mine(5), Wait(60), Repeat(0), Wait(20)];
+        history(Setup { seed, ..SINGLE }, ops, |simulation| {
+            let outcome = simulation.record(simulation.only()).outcome.unwrap();
+            assert_eq!(outcome.parts().1.unwrap().code, ErrorCode::Superseded);
+            assert_eq!(simulation.mined(), 1, "sent again");
+        });
+    }
 }
 
 fn newest(simulation: &Simulation) -> B256 {

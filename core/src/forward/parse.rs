@@ -10,7 +10,7 @@ use alloy_primitives::{Address, B256, Bytes, U256, aliases::U48, hex};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{ParseError, Problem, number};
+use super::{ParseError, Problem, number, signature::SIGNATURE_LENGTH};
 use crate::{eth::abi::ForwardRequest, eth::address};
 
 /// A request and its signature, as received: neither is verified.
@@ -18,7 +18,7 @@ use crate::{eth::abi::ForwardRequest, eth::address};
 pub struct SignedRequest {
     /// What the forwarder executes.
     pub request: ForwardRequest,
-    /// The signature as sent, of any length.
+    /// The signature as sent, of any length; read from JSON, `v` is 27 or 28 where it was 0 or 1.
     pub signature: Bytes,
 }
 
@@ -52,7 +52,16 @@ impl SignedRequest {
         }
         let request = request_from_json(request.get().as_bytes())?;
         let signature = field("signature", Some(signature), bytes)?;
-        Ok(Self { request, signature })
+        Ok(Self { request, signature: with_recovery_id(signature) })
+    }
+}
+
+/// The signature with `v` 27 or 28 where it is 0 or 1, as hardware wallets and `secp256k1` libraries write it:
+/// the forwarder takes no other. All else stays as it is.
+fn with_recovery_id(signature: Bytes) -> Bytes {
+    match <[u8; SIGNATURE_LENGTH]>::try_from(&signature[..]) {
+        Ok([rs @ .., v @ (0 | 1)]) => [&rs[..], &[v + 27]].concat().into(),
+        _ => signature,
     }
 }
 

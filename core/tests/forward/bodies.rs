@@ -1,6 +1,6 @@
 //! Reading the relay body: every malformed body is blamed on the right field.
 
-use alloy_primitives::{U256, address, aliases::U48, bytes};
+use alloy_primitives::{Bytes, U256, address, aliases::U48, bytes};
 use proptest::prelude::*;
 use registry_core::{
     eth::address::AddressError,
@@ -44,6 +44,21 @@ fn reads_mixed_spellings_and_ignores_unknown_fields() {
     };
     assert_eq!(signed.request, expected);
     assert_eq!(signed.signature, bytes!("abcd"));
+}
+
+#[test]
+fn a_recovery_id_of_0_or_1_is_read_as_27_or_28_and_no_other_signature_is_changed() {
+    let read = |signature: Vec<u8>| {
+        let mut body = good();
+        body["signature"] = json!(Bytes::from(signature));
+        parse(&body).unwrap().signature
+    };
+    for (v, expected) in [(0, 27), (1, 28), (27, 27), (28, 28), (2, 2), (29, 29)] {
+        assert_eq!(read([vec![7; 64], vec![v]].concat())[..], [vec![7; 64], vec![expected]].concat()[..]);
+    }
+    for length in [1, 64, 66] {
+        assert_eq!(read(vec![1; length])[..], vec![1; length][..]);
+    }
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! A party's share covers what it was charged in the window and what it has reserved. New signers cost
 //! nothing, nor do new addresses in an IPv6 site, hence three kinds of party: the signer, the client (an IPv4
 //! address or an IPv6 /64) and its network (an IPv4 /24 or an IPv6 /48, the smallest blocks routed to one
-//! customer). A party that uses nothing yet is always allowed one relay, whatever its share.
+//! customer). Networks cost little as well, so all requests without an API key are one more party. A party
+//! that uses nothing yet is always allowed one relay, whatever its share.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -14,6 +15,8 @@ use alloy::primitives::Address;
 pub enum PartyKind {
     /// `request.from`.
     Signer,
+    /// All requests without an API key.
+    WithoutKey,
     /// An IPv4 address or an IPv6 /64.
     Client,
     /// An IPv4 /24 or an IPv6 /48.
@@ -25,6 +28,8 @@ pub enum PartyKind {
 pub enum Party {
     /// `request.from`.
     Signer(Address),
+    /// All requests without an API key.
+    WithoutKey,
     /// An IPv4 address or an IPv6 /64.
     Client(IpAddr),
     /// An IPv4 /24 or an IPv6 /48.
@@ -32,10 +37,13 @@ pub enum Party {
 }
 
 impl Party {
-    /// The parties charged for a request: its signer and, where it is known, the client with its network.
+    /// The parties charged for a request: its signer, and without an API key the client, its network and
+    /// [`Party::WithoutKey`].
     pub fn of(signer: Address, client: Option<IpAddr>) -> impl Iterator<Item = Self> {
         let client = client.map(|client| client.to_canonical());
-        let from = client.into_iter().flat_map(|client| [Self::Client(client), Self::Network(site(client))]);
+        let from = client
+            .into_iter()
+            .flat_map(|client| [Self::WithoutKey, Self::Client(client), Self::Network(site(client))]);
         std::iter::once(Self::Signer(signer)).chain(from)
     }
 
@@ -43,14 +51,15 @@ impl Party {
     pub const fn kind(self) -> PartyKind {
         match self {
             Self::Signer(_) => PartyKind::Signer,
+            Self::WithoutKey => PartyKind::WithoutKey,
             Self::Client(_) => PartyKind::Client,
             Self::Network(_) => PartyKind::Network,
         }
     }
 }
 
-/// The network around an address.
-const fn site(address: IpAddr) -> IpAddr {
+/// The network around an address: an IPv4 /24 or an IPv6 /48.
+pub(crate) const fn site(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(address) => {
             let [a, b, c, _] = address.octets();
@@ -68,6 +77,8 @@ const fn site(address: IpAddr) -> IpAddr {
 pub struct Shares {
     /// A signer's share.
     pub signer: u8,
+    /// The share of all requests without an API key.
+    pub without_key: u8,
     /// A client's share.
     pub client: u8,
     /// A network's share.
@@ -88,6 +99,7 @@ impl Allowance {
     pub const fn of(&self, kind: PartyKind) -> u128 {
         let percent = match kind {
             PartyKind::Signer => self.shares.signer,
+            PartyKind::WithoutKey => self.shares.without_key,
             PartyKind::Client => self.shares.client,
             PartyKind::Network => self.shares.network,
         };
@@ -167,8 +179,10 @@ mod tests {
         *,
     };
 
-    const ALLOWANCE: Allowance =
-        Allowance { limit_wei: 1_000, shares: Shares { signer: 20, client: 50, network: 75 } };
+    const ALLOWANCE: Allowance = Allowance {
+        limit_wei: 1_000,
+        shares: Shares { signer: 20, without_key: 100, client: 50, network: 75 },
+    };
 
     fn usage(settled_wei: u128, reserved_wei: u128) -> BudgetUsage {
         BudgetUsage { settled_wei, reserved_wei }

@@ -79,8 +79,10 @@ const TABLE: &[(&str, BroadcastVerdict)] = &[
     ("insufficient funds", InsufficientFunds), // geth, reth, erigon, anvil, openethereum
     ("insufficientfunds", InsufficientFunds),  // nethermind
     ("upfront cost exceeds account balance", InsufficientFunds), // besu
+    ("doesn't have enough funds", InsufficientFunds), // EDR, ganache
     // Never valid.
     ("intrinsic gas too low", Rejected), // geth, reth, erigon, anvil
+    ("requires at least", Rejected),     // EDR, "gas limit is 1. ... requires at least 21000 gas"
     ("intrinsic gas exceeds gas limit", Rejected), // besu
     ("exceeds block gas limit", Rejected), // geth, reth, besu
     ("gaslimitexceeded", Rejected),      // nethermind
@@ -92,6 +94,8 @@ const TABLE: &[(&str, BroadcastVerdict)] = &[
     ("invalid chainid", Rejected),       // nethermind
     ("transaction type not supported", Rejected), // geth
     ("unsupported transaction type", Rejected),
+    ("trying to send an eip-1559", Rejected), // EDR before London
+    ("eip 1559 is not activated", Rejected),  // ganache before London
 ];
 
 /// The verdict on a JSON-RPC error that answers `eth_sendRawTransaction`.
@@ -101,7 +105,16 @@ pub fn send_error(error: &ErrorPayload) -> BroadcastVerdict {
     }
     let message = error.message.to_ascii_lowercase();
     let row = TABLE.iter().find(|(phrase, _)| message.contains(phrase));
-    row.map_or(Unknown, |(_, verdict)| *verdict)
+    row.map_or_else(|| by_counts(&message).unwrap_or(Unknown), |(_, verdict)| *verdict)
+}
+
+/// ganache says one thing of a nonce that is too low and of one that is too high, with both counts.
+fn by_counts(message: &str) -> Option<BroadcastVerdict> {
+    let rest = message.split_once("account has nonce of: ")?.1;
+    let (account, transaction) = rest.split_once(" tx has nonce of: ")?;
+    let [account, transaction]: [u64; 2] =
+        [account.trim().parse().ok()?, transaction.trim().trim_end_matches('.').parse().ok()?];
+    Some(if transaction < account { NonceTooLow } else { NonceTooHigh })
 }
 
 /// One verdict from several nodes' answers to the same bytes: accepted if any node has the transaction,
@@ -156,6 +169,28 @@ mod tests {
             ("anvil", -32003, "max fee per gas less than block base fee", FeeTooLow),
             ("openethereum", -32010, "Transaction nonce is too low. Try incrementing it.", NonceTooLow),
             ("openethereum", -32010, "Transaction with the same hash was already imported.", Accepted),
+            (
+                "EDR",
+                -32000,
+                "Sender doesn't have enough funds to send tx. The max upfront cost is: 9",
+                InsufficientFunds,
+            ),
+            ("EDR", -32000, "Transaction requires at least 21000 gas but got 1", Rejected),
+            ("EDR", -32000, "Trying to send an EIP-1559 transaction but they are not supported", Rejected),
+            ("EDR", -32000, "Nonce too low. Expected nonce to be 8 but got 1.", NonceTooLow),
+            ("ganache", -32000, "EIP 1559 is not activated", Rejected),
+            (
+                "ganache",
+                -32000,
+                "the tx doesn't have the correct nonce. account has nonce of: 8 tx has nonce of: 1",
+                NonceTooLow,
+            ),
+            (
+                "ganache",
+                -32000,
+                "the tx doesn't have the correct nonce. account has nonce of: 1 tx has nonce of: 8",
+                NonceTooHigh,
+            ),
             ("arbitrum", -32000, "nonce too high: address 0x00, tx: 9 state: 7", NonceTooHigh),
             ("nethermind", -32010, "NonceGap, Future nonce. Expected nonce: 7", NonceTooHigh),
             ("besu", -32006, "Transaction nonce too distant", NonceTooHigh),

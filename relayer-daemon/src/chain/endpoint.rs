@@ -1,7 +1,8 @@
 //! One RPC endpoint with its backoff: after a timeout it rests, and its sends in flight are bounded.
 
 use std::{
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -13,6 +14,8 @@ use tokio::{
 
 /// Time that an endpoint rests after a timeout.
 const REST: Duration = Duration::from_secs(30);
+/// Time for which a method that an endpoint lacks, or answers badly, is asked of the others first.
+const AVOIDED: Duration = Duration::from_secs(60);
 /// Sends to one endpoint at the same time: as many as a silent endpoint can hold up until its first timeout.
 const SENDS: u32 = 64;
 
@@ -23,6 +26,8 @@ pub(super) struct EndpointState {
     /// Its scheme and host, the public part of its URL.
     pub(super) label: String,
     rests_until: Mutex<Option<Instant>>,
+    /// Methods that it lacks or answers badly, each with the time until which others are asked first.
+    avoided: Mutex<HashMap<&'static str, Instant>>,
     /// The chain that it said it is of.
     chain_id: OnceLock<u64>,
     sends: Arc<Semaphore>,
@@ -38,7 +43,8 @@ impl std::fmt::Debug for EndpointState {
 impl EndpointState {
     pub(super) fn new(provider: RootProvider<Ethereum>, label: String) -> Self {
         let sends = Arc::new(Semaphore::new(SENDS as usize));
-        Self { provider, label, rests_until: Mutex::default(), chain_id: OnceLock::new(), sends }
+        let (rests_until, avoided) = (Mutex::default(), Mutex::default());
+        Self { provider, label, rests_until, avoided, chain_id: OnceLock::new(), sends }
     }
 
     /// Notes that it is of this chain.
@@ -49,6 +55,21 @@ impl EndpointState {
     /// Returns whether it is known to be of this chain.
     pub(super) fn is_known_of(&self, chain_id: u64) -> bool {
         self.chain_id.get() == Some(&chain_id)
+    }
+
+    /// Has a method be asked of other endpoints first, for a while. Returns whether it was not so already.
+    pub(super) fn avoid(&self, method: &'static str) -> bool {
+        let before = self.avoided().insert(method, Instant::now() + AVOIDED);
+        before.is_none()
+    }
+
+    /// Returns whether a method is asked of other endpoints first.
+    pub(super) fn is_avoided(&self, method: &'static str) -> bool {
+        self.avoided().get(method).is_some_and(|until| Instant::now() < *until)
+    }
+
+    fn avoided(&self) -> MutexGuard<'_, HashMap<&'static str, Instant>> {
+        self.avoided.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets it rest after a timeout.

@@ -18,7 +18,7 @@ use std::{
     collections::HashMap,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -98,6 +98,8 @@ pub struct Chain {
     simulate_v1: OptionalMethod,
     block_receipts: BlockReceipts,
     head: AtomicU64,
+    /// Whether an endpoint has shown a block with the tag `safe`, and with `finalized`.
+    known_tags: [AtomicBool; 2],
     /// The highest priority fee taken from the market.
     max_tip: u128,
     tips: Mutex<TipMarket>,
@@ -117,6 +119,7 @@ impl Chain {
             simulate_v1: OptionalMethod::new("eth_simulateV1"),
             block_receipts: BlockReceipts::new(0),
             head: AtomicU64::default(),
+            known_tags: Default::default(),
             max_tip,
             tips: Mutex::default(),
             fee_histories: SingleFlight::default(),
@@ -181,12 +184,21 @@ impl Chain {
         self.head.store(number, Ordering::Relaxed);
     }
 
-    /// The number of the block with this tag; `None` where the node does not know the tag, 0 where it has no
-    /// such block yet.
-    async fn tagged(&self, tag: &'static str) -> Result<Option<u64>, RpcError> {
+    /// The number of the block with this tag; `None` where the chain does not know the tag, 0 where it has no
+    /// such block yet. A tag that was known once is never taken for unknown, nor is one whose block a node
+    /// lacks at the moment.
+    async fn tagged(&self, tag: &'static str, is_known: &AtomicBool) -> Result<Option<u64>, RpcError> {
         match self.header(tag).await {
-            Ok(header) => Ok(Some(header.and_then(|header| header.number).map_or(0, |number| number.to()))),
-            Err(RpcError::Node(_)) => Ok(None),
+            Ok(header) => {
+                is_known.store(true, Ordering::Relaxed);
+                Ok(Some(header.and_then(|header| header.number).map_or(0, |number| number.to())))
+            }
+            Err(RpcError::Node(error))
+                if !is_known.load(Ordering::Relaxed)
+                    && !matches!(action(&error), Action::Retry | Action::Repin) =>
+            {
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }
@@ -300,9 +312,15 @@ impl ChainNode for Chain {
     }
 
     async fn heads(&self) -> Result<BlockHeads, RpcError> {
-        let (latest, safe, finalized) =
-            tokio::try_join!(self.tagged("latest"), self.tagged("safe"), self.tagged("finalized"))?;
-        Ok(BlockHeads::new(latest.unwrap_or_default(), safe, finalized))
+        const HEAD: RpcError = RpcError::Malformed("eth_getBlockByNumber");
+        let [knows_safe, knows_finalized] = &self.known_tags;
+        let (latest, safe, finalized) = tokio::try_join!(
+            self.header("latest"),
+            self.tagged("safe", knows_safe),
+            self.tagged("finalized", knows_finalized)
+        )?;
+        let latest = latest.and_then(|header| header.number).ok_or(HEAD)?;
+        Ok(BlockHeads::new(latest.to(), safe, finalized))
     }
 
     async fn account_view(&self, account: Address, signer: Option<Address>) -> Result<AccountView, RpcError> {
@@ -311,8 +329,12 @@ impl ChainNode for Chain {
         let (Some(number), Some(hash)) = (header.number, header.hash) else { return Err(HEAD) };
         // Pinned by hash, a machine without this very block answers with an error.
         match self.account_at(account, json!({ "blockHash": hash }), number.to(), signer).await {
-            Err(RpcError::Node(error)) if action(&error) == Action::PinByNumber => {
-                self.account_at(account, json!(number), number.to(), signer).await
+            // Nodes that take no hash say so in many words.
+            Err(RpcError::Node(error)) if !matches!(action(&error), Action::Repin | Action::Revert) => {
+                let view = self.account_at(account, json!(number), number.to(), signer).await?;
+                // By number, a machine of another branch may have answered.
+                let stands = self.block_hash(number.to()).await? == Some(hash);
+                if stands { Ok(view) } else { Err(HEAD) }
             }
             view => view,
         }

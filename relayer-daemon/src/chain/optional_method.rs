@@ -38,7 +38,7 @@ impl OptionalMethod {
 
     /// Learns from a node's error. Returns whether it says that the method is missing.
     pub(super) fn learn(&self, error: &ErrorPayload) -> bool {
-        let is_missing = self.is_called_missing(error);
+        let is_missing = is_called_missing(self.name, error);
         if is_missing {
             self.rest(TRY_AGAIN);
         }
@@ -49,17 +49,17 @@ impl OptionalMethod {
     pub(super) fn rest(&self, time: Duration) {
         *self.again.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + time);
     }
+}
 
-    /// By JSON-RPC's code, or in words. Words about anything else that does not exist, such as a block, say
-    /// nothing about the method.
-    fn is_called_missing(&self, error: &ErrorPayload) -> bool {
-        const WORDS: [&str; 5] =
-            ["not found", "does not exist", "not supported", "not whitelisted", "not available"];
-        let message = error.message.to_ascii_lowercase();
-        let name = self.name.trim_start_matches("eth_").to_ascii_lowercase();
-        let names_it = message.contains("method") || message.contains(&name);
-        error.code == METHOD_NOT_FOUND || (names_it && WORDS.iter().any(|words| message.contains(words)))
-    }
+/// Returns whether a node says that it lacks a method: by JSON-RPC's code, or in words. Words about anything
+/// else that does not exist, such as a block, say nothing about the method.
+pub(super) fn is_called_missing(method: &str, error: &ErrorPayload) -> bool {
+    const WORDS: [&str; 6] =
+        ["not found", "does not exist", "not supported", "not whitelisted", "not available", "is disabled"];
+    let message = error.message.to_ascii_lowercase();
+    let name = method.trim_start_matches("eth_").to_ascii_lowercase();
+    let names_it = message.contains("method") || message.contains(&name);
+    error.code == METHOD_NOT_FOUND || (names_it && WORDS.iter().any(|words| message.contains(words)))
 }
 
 #[cfg(test)]

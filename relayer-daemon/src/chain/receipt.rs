@@ -21,8 +21,10 @@ pub struct Receipt {
     pub status: bool,
     /// Gas used.
     pub gas_used: u64,
-    /// The total price paid, L1 fee included, wei.
-    pub paid_wei: u128,
+    /// The price of its gas, wei; `None` where the node does not tell it.
+    pub gas_price: Option<u128>,
+    /// The L1 data fee, wei.
+    pub l1_fee_wei: u128,
     /// Its logs.
     pub logs: Vec<Log>,
 }
@@ -37,7 +39,9 @@ pub(super) struct ReceiptJson {
     block_hash: Option<B256>,
     status: U64,
     gas_used: U64,
-    effective_gas_price: U256,
+    /// It only prices the transaction: without it the outcome is told all the same.
+    #[serde(default)]
+    effective_gas_price: Option<U256>,
     #[serde(default)]
     l1_fee: Option<U256>,
     logs: Vec<Log>,
@@ -78,6 +82,14 @@ pub(super) fn maybe_ours(receipt: &RawValue, forwarder: Address) -> Option<Recei
     receipt.of(hash).ok()?
 }
 
+impl Receipt {
+    /// The total price paid, L1 fee included, wei: at most `max_fee` for its gas, where the price is not told.
+    pub fn paid_wei(&self, max_fee: u128) -> u128 {
+        let price = self.gas_price.unwrap_or(max_fee);
+        u128::from(self.gas_used).saturating_mul(price).saturating_add(self.l1_fee_wei)
+    }
+}
+
 impl ReceiptJson {
     /// The receipt of the transaction `hash`; `None` while it is in no block.
     pub(super) fn of(self, hash: B256) -> Result<Option<Receipt>, NoReceipt> {
@@ -85,14 +97,13 @@ impl ReceiptJson {
         if self.transaction_hash != hash {
             return Err(NoReceipt);
         }
-        let paid = U256::from(self.gas_used).saturating_mul(self.effective_gas_price);
-        let paid = paid.saturating_add(self.l1_fee.unwrap_or_default());
         Ok(Some(Receipt {
             hash,
             block: BlockId { number: block_number(number).ok_or(NoReceipt)?, hash: block_hash },
             status: self.status == U64::from(1),
             gas_used: self.gas_used.to(),
-            paid_wei: wei(paid),
+            gas_price: self.effective_gas_price.map(wei),
+            l1_fee_wei: self.l1_fee.map(wei).unwrap_or_default(),
             logs: self.logs,
         }))
     }
@@ -118,8 +129,10 @@ mod tests {
     #[test]
     fn a_receipt_is_of_its_transaction_and_a_block_and_what_was_paid_includes_the_l1_fee() {
         let receipt = parse(&[]).unwrap().unwrap();
-        assert_eq!((receipt.block.number, receipt.status, receipt.paid_wei), (16, true, 42_100));
-        assert_eq!(parse(&[("l1Fee", Value::Null)]).unwrap().unwrap().paid_wei, 42_000);
+        assert_eq!((receipt.block.number, receipt.status, receipt.paid_wei(9)), (16, true, 42_100));
+        assert_eq!(parse(&[("l1Fee", Value::Null)]).unwrap().unwrap().paid_wei(9), 42_000);
+        let unpriced = parse(&[("effectiveGasPrice", Value::Null)]).unwrap().unwrap();
+        assert_eq!(unpriced.paid_wei(9), 189_100, "the most that it may have paid");
         assert_eq!(parse(&[("blockNumber", Value::Null)]), Ok(None), "none yet");
         assert_eq!(parse(&[("blockHash", Value::Null)]), Ok(None), "none yet");
         assert_eq!(parse(&[("transactionHash", json!(B256::ZERO))]), Err(NoReceipt));

@@ -1,11 +1,14 @@
 //! JSON-RPC over several endpoints. Reads have sticky failover: they stay with the last endpoint that
 //! answered. Raw transactions go to all endpoints (see `broadcast`).
 //!
-//! Reads fail over on transport errors and rate limits only, since any other JSON-RPC answer proves that a
-//! node is alive, and when their endpoint is behind the others ([`Rpc::prefer_freshest`]). Errors that leave
-//! this module name no endpoint, since clients see them; the log names it by scheme and host.
+//! Reads fail over on transport errors and rate limits, since any other JSON-RPC answer proves that a node is
+//! alive, and when their endpoint is behind the others ([`Rpc::prefer_freshest`]). A method that an endpoint
+//! lacks, or an answer of it that cannot be read, is its fault and not the request's: that method alone is
+//! asked of the others. Errors that leave this module name no endpoint, since clients see them; the log names
+//! it by scheme and host.
 
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -30,7 +33,8 @@ use serde_json::{Value, json, value::RawValue};
 use tracing::{Instrument as _, field::Empty};
 
 use super::{
-    BlockHeader, RpcError, connection_error::ConnectionError, endpoint::EndpointState, rpc_error::action,
+    BlockHeader, RpcError, connection_error::ConnectionError, endpoint::EndpointState,
+    optional_method::is_called_missing, rpc_error::action,
 };
 use crate::{metrics::Metrics, process::logging::SPANS};
 
@@ -108,24 +112,64 @@ impl Rpc {
     ) -> Result<R, RpcError> {
         let params: Value = params.into();
         let start = self.current.load(Ordering::Relaxed);
+        let order = self.order(start, method);
+        let is_first_avoided = order.first() != Some(&start);
+        // Endpoints that are at fault for this method, which another try does not change.
+        let mut unfit = BTreeSet::new();
         let mut last = RpcError::Unreachable("no endpoint".to_owned());
         for attempt in 0..TRIES {
-            if attempt >= 2 {
+            let left: Vec<usize> = order.iter().copied().filter(|index| !unfit.contains(index)).collect();
+            let Some(index) = attempt.checked_rem(left.len()).and_then(|place| left.get(place)) else {
+                break;
+            };
+            if attempt >= 2 && unfit.is_empty() {
                 tokio::time::sleep(PAUSE * (1 << (attempt - 2))).await;
             }
-            let Some(index) = (start + attempt).checked_rem(self.endpoints.len()) else { break };
-            match self.ask(index, method, &params).await {
-                Ok(answer) => {
-                    self.stick_to(start, index);
-                    return parse(&answer, method);
-                }
-                Err(RpcError::Node(error)) if !matches!(action(&error), Action::Retry | Action::Repin) => {
-                    return Err(RpcError::Node(error));
+            match self.ask(*index, method, &params).await {
+                Ok(answer) => match parse(&answer, method) {
+                    Ok(answer) => {
+                        if unfit.is_empty() && !is_first_avoided {
+                            self.stick_to(start, *index);
+                        }
+                        return Ok(answer);
+                    }
+                    Err(error) => {
+                        self.avoid(*index, method, &error);
+                        unfit.insert(*index);
+                        last = error;
+                    }
+                },
+                Err(RpcError::Node(error)) if is_final(&error) => {
+                    if !is_called_missing(method, &error) {
+                        return Err(RpcError::Node(error));
+                    }
+                    last = RpcError::Node(error);
+                    self.avoid(*index, method, &last);
+                    unfit.insert(*index);
                 }
                 Err(error) => last = error,
             }
         }
         Err(last)
+    }
+
+    /// The endpoints in the order in which a method is asked of them: from the current one on, those that are
+    /// avoided for it last.
+    fn order(&self, start: usize, method: &'static str) -> Vec<usize> {
+        let count = self.endpoints.len();
+        let mut order: Vec<usize> =
+            (0..count).filter_map(|place| start.saturating_add(place).checked_rem(count)).collect();
+        order.sort_by_key(|index| self.endpoint(*index).is_some_and(|endpoint| endpoint.is_avoided(method)));
+        order
+    }
+
+    fn avoid(&self, index: usize, method: &'static str, error: &RpcError) {
+        if self.endpoints.len() > 1
+            && let Some(endpoint) = self.endpoint(index)
+            && endpoint.avoid(method)
+        {
+            tracing::warn!(endpoint = %endpoint.label, method, %error, "others are asked for this method first");
+        }
     }
 
     /// Calls `method` at every endpoint that does not rest, and returns the answers as they come. The flag
@@ -179,13 +223,23 @@ impl Rpc {
         Some(Head { number: block_number(number?)?, timestamp: timestamp.to() })
     }
 
-    /// Each endpoint's label and chain id, in the order of the settings.
+    /// Each endpoint's label and chain id, in the order of the settings. One that limits its rate, or does not
+    /// answer at once, is asked again.
     pub async fn chain_ids(&self) -> Vec<(String, Result<u64, RpcError>)> {
-        let ids = self.endpoints.iter().enumerate();
-        join_all(
-            ids.map(|(index, endpoint)| async move { (endpoint.label.clone(), self.chain_id(index).await) }),
-        )
-        .await
+        let ids = self.endpoints.iter().enumerate().map(|(index, endpoint)| async move {
+            let mut id = self.chain_id(index).await;
+            for attempt in 0..TRIES.saturating_sub(1) {
+                match &id {
+                    Err(RpcError::Node(error)) if is_final(error) => break,
+                    Err(RpcError::Unreachable(_) | RpcError::Node(_)) => {}
+                    Ok(_) | Err(RpcError::Timeout | RpcError::Malformed(_)) => break,
+                }
+                tokio::time::sleep(PAUSE * (1 << attempt)).await;
+                id = self.chain_id(index).await;
+            }
+            (endpoint.label.clone(), id)
+        });
+        join_all(ids).await
     }
 
     async fn chain_id(&self, index: usize) -> Result<u64, RpcError> {
@@ -305,6 +359,11 @@ impl Rpc {
             _ => "request failed".to_owned(),
         })
     }
+}
+
+/// Returns whether another try of the same request gets the same error.
+fn is_final(error: &ErrorPayload) -> bool {
+    !matches!(action(error), Action::Retry | Action::Repin)
 }
 
 /// Reads an answer: from its text, since an answer may be large.

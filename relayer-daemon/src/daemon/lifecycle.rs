@@ -46,6 +46,7 @@ use crate::{
         connections::{self, ConnectionLimits},
         readiness::RelayerReadiness,
         routes::{App, FactsCache, routes},
+        waiting::WaitingPlaces,
     },
     metrics::Metrics,
     outcome::ErrorCode,
@@ -98,6 +99,7 @@ pub async fn serve(settings: Settings, keys: Vec<TxSigner>, spans: Option<SpanQu
         .with_context(|| format!("cannot listen on {}:{}", settings.bind, settings.port))?;
     let mut daemon = Daemon::start(&settings, checked, metrics.clone()).await?;
 
+    let limits = connection_limits(&settings);
     let app = Arc::new(App {
         relayer: Arc::clone(&daemon.relayer),
         store: Arc::new(daemon.relayer.store.with_own_reader()?),
@@ -105,6 +107,7 @@ pub async fn serve(settings: Settings, keys: Vec<TxSigner>, spans: Option<SpanQu
         readiness: daemon.readiness.clone(),
         chain_id,
         relay_wait: settings.relay_wait,
+        places: WaitingPlaces::new(limits),
         proxies: proxies.clone(),
     });
     tokio::spawn(reload::run(reload, Arc::clone(&daemon.relayer), daemon.stopping.clone()));
@@ -115,7 +118,6 @@ pub async fn serve(settings: Settings, keys: Vec<TxSigner>, spans: Option<SpanQu
             tokio::spawn(exporter.run(spans, move || refreshed(Arc::clone(&app)).boxed(), stopping));
     }
     let address = listener.local_addr()?;
-    let limits = connection_limits(&settings);
     let stopping = daemon.stopping.clone();
     daemon.http = tokio::spawn(connections::serve(listener, routes(app), metrics, limits, proxies, stopping));
     announce(&address.to_string());

@@ -9,7 +9,6 @@ use futures_util::future::join_all;
 use tokio::time::interval;
 
 use crate::{
-    budget::WINDOW_SECONDS,
     chain::ChainNode as _,
     gas,
     http::readiness::RelayerReadiness,
@@ -57,7 +56,7 @@ async fn look(relayer: &Relayer, readiness: &RelayerReadiness) {
                     relayer.metrics.head_block.set(number.to());
                 }
                 let base_fee = header.base_fee_per_gas.map_or(0, |fee| fee.saturating_to());
-                readiness.budget_spent(budget_spent(relayer, base_fee).await);
+                readiness.budget_spent(is_budget_spent(relayer, base_fee).await);
             }
         }
         Err(error) => tracing::warn!(%error, "the chain does not answer"),
@@ -98,12 +97,11 @@ async fn look_for_code(relayer: &Relayer) {
     }
 }
 
-/// Seconds until the budget is fresh, if less is left than the cheapest relay costs at this base fee.
-/// Reservations do not count: they may be given back.
-async fn budget_spent(relayer: &Relayer, base_fee: u128) -> Option<u64> {
+/// Whether less is left of the budget than the cheapest relay costs at this base fee. Reservations do not
+/// count: they may be given back.
+async fn is_budget_spent(relayer: &Relayer, base_fee: u128) -> bool {
     let (limit, now) = (relayer.spending.daily_wei, relayer.clock.now());
-    let budget = relayer.store.run(move |store| store.budget(limit, now)).await.ok()?;
+    let Ok(budget) = relayer.store.run(move |store| store.budget(limit, now)).await else { return false };
     let left = limit.saturating_sub(budget.window.settled_wei);
-    let spent = left < u128::from(gas::CHEAPEST_RELAY).saturating_mul(base_fee.max(1));
-    spent.then(|| budget.resets_at().map_or(WINDOW_SECONDS, |reset| reset.saturating_sub(now)).max(1))
+    left < u128::from(gas::CHEAPEST_RELAY).saturating_mul(base_fee.max(1))
 }

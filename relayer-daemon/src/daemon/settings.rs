@@ -199,10 +199,12 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Percent of the daily budget that one party of each kind may use.
+    /// Percent of the daily budget that one party of each kind may use. The policy has the share of requests
+    /// without an API key.
     pub const fn budget_shares(&self) -> Shares {
         Shares {
             signer: self.budget_share_per_signer,
+            without_key: 100,
             client: self.budget_share_per_ip,
             network: self.budget_share_per_network,
         }
@@ -393,7 +395,7 @@ mod tests {
         let settings = parse(&[]).unwrap();
         assert_eq!(settings.daily_gas_budget, Wei(50_000_000_000_000_000), "0.05 ETH");
         assert_eq!(settings.relay_wait, Duration::from_secs(30));
-        let Shares { signer, client, network } = settings.budget_shares();
+        let Shares { signer, client, network, .. } = settings.budget_shares();
         assert!(
             signer <= client && client <= network && 2 * network < 100,
             "two networks leave some to others"

@@ -12,11 +12,10 @@
 //!   [`WRITE_TIMEOUT`].
 
 use std::{
-    collections::HashMap,
     convert::Infallible,
     io,
     net::{IpAddr, SocketAddr},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -33,7 +32,7 @@ use tokio::{
 use tokio_io_timeout::TimeoutWriter;
 use warp::{Filter, reply::Response};
 
-use super::{client_address::TrustedProxies, middleware};
+use super::{client_address::TrustedProxies, client_shares::ClientShares, middleware};
 use crate::{
     metrics::Metrics,
     process::shutdown::{ShutdownSignal, stopped},
@@ -94,7 +93,7 @@ pub async fn serve<F>(
 {
     let graceful = GracefulShutdown::new();
     let room = Arc::new(Semaphore::new(limits.total));
-    let shares = Arc::new(ConnectionShares::new(limits.per_client));
+    let shares = Arc::new(ClientShares::new(limits.per_client));
     let metrics = Arc::new(metrics);
     let mut refusals = Refusals::default();
     loop {
@@ -166,49 +165,6 @@ where
         .serve_connection(TokioIo::new(Box::pin(stream)), middleware::service(peer, filter, metrics))
 }
 
-/// Connections by client address.
-#[derive(Debug)]
-struct ConnectionShares {
-    limit: usize,
-    open: Mutex<HashMap<IpAddr, usize>>,
-}
-
-/// One connection of a client's share, given back when dropped.
-#[derive(Debug)]
-struct Share {
-    shares: Arc<ConnectionShares>,
-    client: IpAddr,
-}
-
-impl ConnectionShares {
-    fn new(limit: usize) -> Self {
-        Self { limit, open: Mutex::default() }
-    }
-
-    /// One more connection of `client`, unless its share is used up.
-    fn take(self: &Arc<Self>, client: IpAddr) -> Option<Share> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = open.entry(client).or_default();
-        if *count >= self.limit {
-            return None;
-        }
-        *count = count.saturating_add(1);
-        Some(Share { shares: Arc::clone(self), client })
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        let mut open = self.shares.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = open.get_mut(&self.client) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                open.remove(&self.client);
-            }
-        }
-    }
-}
-
 /// Logs refused connections at a bounded rate: a flood must not fill the log.
 #[derive(Debug, Default)]
 struct Refusals {
@@ -245,16 +201,5 @@ mod tests {
             LIMITS,
             "the unit has too few for the default limit"
         );
-    }
-
-    #[test]
-    fn a_share_is_given_back() {
-        let shares = Arc::new(ConnectionShares::new(2));
-        let (alice, bob) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
-        let held: Vec<_> = (0..2).map(|_| shares.take(alice).unwrap()).collect();
-        assert!(shares.take(alice).is_none() && shares.take(bob).is_some());
-        drop(held);
-        assert!(shares.take(alice).is_some());
-        assert!(shares.open.lock().unwrap().is_empty(), "nothing is kept of clients that are gone");
     }
 }

@@ -21,9 +21,9 @@ use crate::{
     chain::RpcError,
     outcome::{
         ErrorCode::{
-            self, AccountDelegated, ChainSilent, GasBudgetExhausted, InvalidAddress, InvalidId, InvalidWait,
-            IpRateLimited, JournalFailed, MethodNotAllowed, NotFound, RelayNotFound, RelayerBalanceTooLow,
-            RpcFailed, RpcTimeout, SenderStalled, ShuttingDown, StoreUnavailable,
+            self, AccountDelegated, ChainSilent, InvalidAddress, InvalidId, InvalidWait, IpRateLimited,
+            JournalFailed, MethodNotAllowed, NotFound, RelayNotFound, RpcFailed, RpcTimeout, SenderStalled,
+            ShuttingDown, SignerFailed, StoreUnavailable,
         },
         Failure, Finality, MinedTransaction, RelayOutcome,
     },
@@ -284,14 +284,13 @@ fn ready(schemas: &mut Schemas) -> Operation {
         StoreUnavailable,
         ChainSilent,
         SenderStalled,
-        RelayerBalanceTooLow,
         AccountDelegated,
-        GasBudgetExhausted,
+        SignerFailed,
     ];
     let accounts = vec![AccountStateBody { address: SIGNER, state: AccountState::Ready }];
-    let content = schemas.answer(&ReadyBody { ready: true, accounts });
-    Operation::new("isReady", OPERATIONS, "Reports whether the relayer can execute requests now.")
-        .ok("The relayer can execute requests.", &content)
+    let content = schemas.answer(&ReadyBody { ready: true, refusing: None, accounts });
+    Operation::new("isReady", OPERATIONS, "Reports whether the relayer answers requests.")
+        .ok("The relayer answers requests; `refusing` says why it executes none.", &content)
         // One status for all codes, whatever their own is.
         .answer("503", failure(503, &codes))
 }
@@ -368,6 +367,7 @@ fn failure(status: u16, codes: &[ErrorCode]) -> Value {
             "The relayer does not execute this request: its target, value, function or signer is not allowed."
         }
         404 => "The relay or the path does not exist.",
+        409 => "Another transaction used the request's nonce first, and may have executed the same request.",
         408 => "The body did not arrive within 10 seconds.",
         413 => "The body is larger than 65,536 bytes.",
         429 => {
@@ -385,6 +385,7 @@ fn failure(status: u16, codes: &[ErrorCode]) -> Value {
         Failure::from(Refusal::Target),
         Failure::ip_limit(20, 180),
         Failure::reverted("Agent not active"),
+        Failure::of(ErrorCode::Superseded),
         Failure::from(RpcError::Timeout),
         Failure::of(ErrorCode::JournalFailed),
         Failure::of(ErrorCode::RelayerBalanceTooLow),

@@ -30,8 +30,8 @@ struct Facts {
     accounts: Result<(), Failure>,
     /// The reason why the store could not be written, if so.
     store: Result<(), Failure>,
-    /// Seconds until a spent budget is fresh again.
-    budget_spent: Option<u64>,
+    /// True if the budget is spent.
+    is_budget_spent: bool,
 }
 
 impl Default for RelayerReadiness {
@@ -43,7 +43,7 @@ impl Default for RelayerReadiness {
             sender_rounds: (0, now),
             accounts: Ok(()),
             store: Ok(()),
-            budget_spent: None,
+            is_budget_spent: false,
         };
         Self { facts: Arc::new(Mutex::new(facts)) }
     }
@@ -78,9 +78,9 @@ impl RelayerReadiness {
         self.lock().store = written;
     }
 
-    /// Reports in how many seconds a spent budget is fresh again; `None` if it is not spent.
-    pub fn budget_spent(&self, seconds: Option<u64>) {
-        self.lock().budget_spent = seconds;
+    /// Reports whether the budget is spent.
+    pub fn budget_spent(&self, is_spent: bool) {
+        self.lock().is_budget_spent = is_spent;
     }
 
     /// Reports that the daemon stops or drains.
@@ -88,11 +88,13 @@ impl RelayerReadiness {
         self.lock().stopping = true;
     }
 
-    /// Checks that the daemon is ready for requests.
+    /// Checks that the daemon is ready for requests. An empty balance or budget is no reason to take it out of
+    /// a load balancer, since others have the same, and it still tells of relays: requests are refused then
+    /// with the code that is returned.
     ///
     /// # Errors
     /// The worst reason why it is not.
-    pub fn check(&self) -> Result<(), Failure> {
+    pub fn check(&self) -> Result<Option<ErrorCode>, Failure> {
         self.lock().check(Instant::now())
     }
 
@@ -102,7 +104,7 @@ impl RelayerReadiness {
 }
 
 impl Facts {
-    fn check(&self, now: Instant) -> Result<(), Failure> {
+    fn check(&self, now: Instant) -> Result<Option<ErrorCode>, Failure> {
         if self.stopping {
             return Err(Failure::of(ErrorCode::ShuttingDown));
         }
@@ -117,8 +119,11 @@ impl Facts {
             let message = format!("The sender has stood still for {} s", silence.as_secs());
             return Err(Failure::new(ErrorCode::SenderStalled, message));
         }
-        self.accounts.clone()?;
-        self.budget_spent.map_or(Ok(()), |seconds| Err(Failure::budget_exhausted(seconds)))
+        match &self.accounts {
+            Err(failure) if failure.code == ErrorCode::RelayerBalanceTooLow => Ok(Some(failure.code)),
+            Err(failure) => Err(failure.clone()),
+            Ok(()) => Ok(self.is_budget_spent.then_some(ErrorCode::GasBudgetExhausted)),
+        }
     }
 }
 
@@ -136,10 +141,12 @@ mod tests {
         assert_eq!(code(&ready, Duration::ZERO), None);
         assert_eq!(code(&ready, Duration::from_secs(50)), Some(ErrorCode::SenderStalled));
         assert_eq!(code(&ready, Duration::from_secs(70)), Some(ErrorCode::ChainSilent));
-        ready.budget_spent(Some(7));
-        assert_eq!(ready.check(), Err(Failure::budget_exhausted(7)));
+        ready.budget_spent(true);
+        assert_eq!(ready.check(), Ok(Some(ErrorCode::GasBudgetExhausted)));
         ready.accounts(Err(Failure::of(ErrorCode::RelayerBalanceTooLow)));
-        assert_eq!(code(&ready, Duration::ZERO), Some(ErrorCode::RelayerBalanceTooLow));
+        assert_eq!(ready.check(), Ok(Some(ErrorCode::RelayerBalanceTooLow)));
+        ready.accounts(Err(Failure::of(ErrorCode::SignerFailed)));
+        assert_eq!(code(&ready, Duration::ZERO), Some(ErrorCode::SignerFailed));
         ready.store(Err(Failure::of(ErrorCode::JournalFailed)));
         assert_eq!(code(&ready, Duration::ZERO), Some(ErrorCode::JournalFailed));
         ready.stop();

@@ -30,7 +30,8 @@ use super::{
     client_address::TrustedProxies,
     description::{self, Particulars},
     readiness::RelayerReadiness,
-    shapes, waiting,
+    shapes,
+    waiting::{self, WaitingPlaces},
 };
 use crate::{
     budget::Budget,
@@ -65,8 +66,10 @@ pub struct App {
     pub readiness: RelayerReadiness,
     /// The chain's id.
     pub chain_id: u64,
-    /// Time that a client waits for the receipt.
+    /// Time that a client waits for the receipt, where it has a place to wait.
     pub relay_wait: Duration,
+    /// The places to wait.
+    pub places: WaitingPlaces,
     /// The trusted proxies.
     pub proxies: TrustedProxies,
 }
@@ -161,7 +164,9 @@ pub fn routes(app: Arc<App>) -> impl Filter<Extract = (Response,), Error = Infal
     let live = warp::path!("livez").and(read).map(|| answer("livez", Ok(ok(&json!({ "live": true })))));
     let ready = warp::path!("readyz").and(get.clone()).map(|app: Arc<App>| {
         let answered = match app.readiness.check() {
-            Ok(()) => ok(&shapes::ReadyBody { ready: true, accounts: account_states(&app.relayer) }),
+            Ok(refusing) => {
+                ok(&shapes::ReadyBody { ready: true, refusing, accounts: account_states(&app.relayer) })
+            }
             // A probe gets one status, whatever the code's own status is.
             Err(failure) => failed_as(StatusCode::SERVICE_UNAVAILABLE, &failure),
         };
@@ -218,8 +223,10 @@ where
     let relayer = &app.relayer;
     // A header that is no text holds no key.
     let authorization = headers.get(header::AUTHORIZATION).map(|header| header.to_str().unwrap_or_default());
-    let AcceptedRelay { id, waiting } = relayer.accept(&body, client, authorization).await?;
-    let outcome = outcome_within(waiting, relayer.stopping.clone(), app.relay_wait).await;
+    let AcceptedRelay { id, waiting, has_key } = relayer.accept(&body, client, authorization).await?;
+    let place = app.places.for_relay(!has_key && relayer.policy.current().without_key_share() < 100);
+    let limit = place.as_ref().map_or(Duration::ZERO, |_| app.relay_wait);
+    let outcome = outcome_within(waiting, relayer.stopping.clone(), limit).await;
     let mut response = match outcome {
         Some(RelayOutcome::Executed { mined, agent_id }) => {
             ok(&shapes::ExecutedBody::new(id, &mined, agent_id))
@@ -275,7 +282,9 @@ async fn relay_state(app: &App, client: IpAddr, id: &str, query: &str) -> Result
     let polls = &app.relayer.limits.polls;
     polls.charge(&client).map_err(|wait| Failure::read_limit(polls.count(), wait))?;
     let stopping = app.relayer.stopping.clone();
-    match waiting::relay(&app.store, id, wanted, app.relay_wait, stopping).await? {
+    let place = wanted.and_then(|_| app.places.for_question(client));
+    let limit = place.as_ref().map_or(Duration::ZERO, |_| app.relay_wait);
+    match waiting::relay(&app.store, id, wanted, limit, stopping).await? {
         Some(record) => Ok(ok(&shapes::RelayBody::new(id, &record, app.relayer.chain.head()))),
         None => Err(Failure::new(ErrorCode::RelayNotFound, format!("Relay not found: {id}"))),
     }

@@ -116,7 +116,7 @@ pub(crate) struct AccountBody {
     pub(crate) pending: usize,
 }
 
-/// The relayer can execute requests.
+/// The relayer answers requests.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Ready")]
@@ -124,6 +124,9 @@ pub(crate) struct ReadyBody {
     /// Always true.
     #[schemars(extend("const" = true))]
     pub(crate) ready: bool,
+    /// The code that new requests are refused with: the balance or the day's budget is spent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) refusing: Option<ErrorCode>,
     /// All paying accounts with their states.
     pub(crate) accounts: Vec<AccountStateBody>,
 }

@@ -1,10 +1,20 @@
 //! `GET /relay/:id?wait=`: the answer comes once the relay is as final as the client wants, or after a while.
+//!
+//! An answer that waits holds a connection. So that answers that do not wait always find one, only some may
+//! wait: without a place the answer comes at once.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use alloy::primitives::B256;
-use tokio::time::{Instant, sleep};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, sleep},
+};
 
+use super::{
+    client_shares::{ClientShares, Share},
+    connections::ConnectionLimits,
+};
 use crate::{
     outcome::{ErrorCode, Failure, Finality, RelayOutcome},
     process::shutdown::{ShutdownSignal, stopped},
@@ -14,6 +24,53 @@ use crate::{
 
 /// Interval between reads of the store: finality changes once a minute.
 const POLL: Duration = Duration::from_secs(1);
+
+/// Questions of one client that wait at the same time.
+const PER_CLIENT: usize = 8;
+
+/// Places for answers that wait: a quarter of the connections for questions and half of them for relays,
+/// where there are API keys at most half of that for relays without one.
+#[derive(Debug)]
+pub struct WaitingPlaces {
+    by_client: Arc<ClientShares>,
+    questions: Arc<Semaphore>,
+    relays: Arc<Semaphore>,
+    without_key: Arc<Semaphore>,
+}
+
+/// A place, given back when dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    _permits: [Option<OwnedSemaphorePermit>; 2],
+    _share: Option<Share>,
+}
+
+impl WaitingPlaces {
+    /// Places of so many connections.
+    pub fn new(connections: ConnectionLimits) -> Self {
+        let part = |of: usize| Arc::new(Semaphore::new(connections.total.div_ceil(of)));
+        Self {
+            by_client: Arc::new(ClientShares::new(PER_CLIENT)),
+            questions: part(4),
+            relays: part(2),
+            without_key: part(4),
+        }
+    }
+
+    /// A place for a question about a relay.
+    pub(super) fn for_question(&self, client: IpAddr) -> Option<Place> {
+        let share = self.by_client.take(client)?;
+        let permit = Arc::clone(&self.questions).try_acquire_owned().ok()?;
+        Some(Place { _permits: [Some(permit), None], _share: Some(share) })
+    }
+
+    /// A place for a relay. Those that are `limited` leave places to the others.
+    pub(super) fn for_relay(&self, limited: bool) -> Option<Place> {
+        let limited = limited.then(|| Arc::clone(&self.without_key).try_acquire_owned());
+        let permits = [Some(Arc::clone(&self.relays).try_acquire_owned().ok()?), limited.transpose().ok()?];
+        Some(Place { _permits: permits, _share: None })
+    }
+}
 
 /// The finality that a query's `wait` names; `None` without one.
 ///
@@ -63,6 +120,19 @@ pub(super) async fn relay(
 mod tests {
     use super::*;
     use crate::outcome::MinedTransaction;
+
+    #[test]
+    fn answers_that_wait_leave_connections_to_others_and_a_client_has_few_of_their_places() {
+        let places = WaitingPlaces::new(ConnectionLimits { total: 64, per_client: 64 });
+        let count = |take: &dyn Fn(u8) -> Option<Place>| (0..64).filter_map(take).collect::<Vec<_>>().len();
+        let of = |last| IpAddr::from([192, 0, 2, last]);
+        assert_eq!(count(&|_| places.for_question(of(1))), PER_CLIENT);
+        assert_eq!(count(&|last| places.for_question(of(last))), 16);
+        let limited: Vec<_> = (0..64).filter_map(|_| places.for_relay(true)).collect();
+        assert_eq!((limited.len(), count(&|_| places.for_relay(false))), (16, 16));
+        drop(limited);
+        assert_eq!(count(&|_| places.for_relay(false)), 32);
+    }
 
     #[test]
     fn a_relay_is_waited_for_until_it_is_as_final_as_wanted() {

@@ -101,6 +101,9 @@ pub enum ErrorCode {
     CallReverted,
     /// The transaction reverted as a whole and the forwarder has not used the request: it may be sent again.
     ForwarderRefused,
+    /// Another transaction used the request's nonce before this relayer's did: it may have executed the same
+    /// request. Look the call up before signing it anew.
+    Superseded,
     /// No RPC endpoint gave an answer; nothing was sent.
     RpcFailed,
     /// No RPC endpoint answered in time; nothing was sent.
@@ -213,6 +216,11 @@ impl ErrorCode {
             Self::ForwarderRefused => {
                 (500, "Forwarder did not carry out the request when it was mined. It may be sent again.")
             }
+            Self::Superseded => (
+                409,
+                "Another transaction used the request's nonce first, and may have executed this very request. \
+                 Look the call up before signing it anew.",
+            ),
             Self::RpcFailed => (500, "RPC endpoint unreachable"),
             Self::RpcTimeout => (500, "RPC timeout"),
             Self::TransactionRejected => (500, "Every RPC endpoint refused the transaction"),

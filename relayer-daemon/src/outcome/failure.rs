@@ -65,11 +65,12 @@ impl Failure {
     /// 429: a signer, client or network has used up its share of the budget.
     pub fn share_exhausted(party: PartyKind, wait_seconds: u64) -> Self {
         let party = match party {
-            PartyKind::Signer => "signer's",
-            PartyKind::Client => "address's",
-            PartyKind::Network => "network's",
+            PartyKind::Signer => "This signer's",
+            PartyKind::WithoutKey => "The keyless requests'",
+            PartyKind::Client => "This address's",
+            PartyKind::Network => "This network's",
         };
-        let message = format!("This {party} share of the daily gas budget is exhausted. Try again tomorrow.");
+        let message = format!("{party} share of the daily gas budget is exhausted. Try again tomorrow.");
         Self::new(ErrorCode::BudgetShareExhausted, message).retry_after(wait_seconds)
     }
 

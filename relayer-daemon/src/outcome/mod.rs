@@ -71,13 +71,13 @@ impl RelayOutcome {
         }
     }
 
-    /// Returns whether the signed request may be sent again: only if no transaction of ours carried it out,
-    /// so that the forwarder still takes it.
+    /// Returns whether the signed request may be sent again: only if no transaction carried it out, so that the
+    /// forwarder still takes it.
     pub const fn is_repeatable(&self) -> bool {
         match self {
             Self::Executed { .. } => false,
             Self::Reverted { failure, .. } => matches!(failure.code, ErrorCode::ForwarderRefused),
-            Self::Dropped { .. } => true,
+            Self::Dropped { failure } => !matches!(failure.code, ErrorCode::Superseded),
         }
     }
 }

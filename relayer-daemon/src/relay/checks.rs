@@ -8,11 +8,14 @@ use alloy::{
 };
 use futures_util::FutureExt as _;
 use registry_core::{eth::abi::IForwarder::executeCall, eth::rpc::read_error::Action};
-use tokio::{sync::SemaphorePermit, time::Instant};
+use tokio::time::Instant;
 
-use super::{Relayer, queue::QueuePosition, store_failed};
+use super::{Relayer, check_permits::CheckPermit, queue::QueuePosition, store_failed};
 use crate::{
-    budget::{Budget, WINDOW_SECONDS, share::Denial},
+    budget::{
+        Budget, WINDOW_SECONDS,
+        share::{Allowance, Denial},
+    },
     chain::{ChainNode, RpcError, SimulationResult, rpc_error},
     gas::{self, fees::Fees},
     outcome::{ErrorCode, Failure},
@@ -77,9 +80,8 @@ impl<C: ChainNode> Relayer<C> {
     /// Balance, verification, simulation, budget. Each pass of the loop is one attempt to be the signer's
     /// next request; [`super::queue`] decides what it waits for.
     ///
-    /// The permit is to be held until an account has the job: while all pools are full, no more is checked
-    /// than will soon be sent.
-    pub(super) async fn check(&self, relay: &NewRelay) -> Result<(SendJob, SemaphorePermit<'_>), CheckError> {
+    /// The permit is to be held while all pools are full, so that no more is checked than will soon be sent.
+    pub(super) async fn check(&self, relay: &NewRelay) -> Result<(SendJob, CheckPermit<'_>), CheckError> {
         let execute =
             executeCall::abi_decode(&relay.calldata).map_err(|_| Failure::of(ErrorCode::JournalFailed))?;
         let inner_gas = u64::try_from(execute.req.gas).unwrap_or(u64::MAX);
@@ -88,7 +90,8 @@ impl<C: ChainNode> Relayer<C> {
         let look = || self.follow_predecessors(relay).boxed();
         loop {
             position.wait_for_predecessor(&self.inflight, relay.id, look).await;
-            let permit = self.checks.acquire().await.map_err(|_| Failure::of(ErrorCode::ShuttingDown))?;
+            let is_shared = relay.client.is_some() && self.policy.current().without_key_share() < 100;
+            let permit = self.checks.acquire(is_shared).await.ok_or(Failure::of(ErrorCode::ShuttingDown))?;
             self.rules.check_terms(&execute.req, self.clock.now()).map_err(Failure::from)?;
             let prices = self.prices(relay, gas_limit).await?;
             if self.chain.verify(&execute).await? {
@@ -117,13 +120,20 @@ impl<C: ChainNode> Relayer<C> {
         }
     }
 
+    /// The budget and its shares, by the policy in force.
+    fn allowance(&self) -> Allowance {
+        let mut allowance = self.allowance;
+        allowance.shares.without_key = self.policy.current().without_key_share();
+        allowance
+    }
+
     /// Refuses a relay if nothing is left of the budget or a share, before it costs a call or a write.
     pub(super) async fn check_budget(&self, relay: &NewRelay) -> Result<(), Failure> {
         let price = self.gas_price.recent();
         let wei = u128::from(gas::least(&relay.calldata)).saturating_mul(price).max(1);
         let least_wei = u128::from(gas::CHEAPEST_RELAY).saturating_mul(price).max(1);
         let (signer, client, now) = (relay.signer, relay.client, self.clock.now());
-        let allowance = self.allowance;
+        let allowance = self.allowance();
         let affordable =
             move |store: &Store| store.affordable(signer, client, wei, least_wei, &allowance, now);
         let Reservation { denial, budget } = self.store.run(affordable).await.map_err(store_failed)?;
@@ -176,7 +186,7 @@ impl<C: ChainNode> Relayer<C> {
         let no_op_wei = self.wallet.no_op_wei(prices.fees);
         let least_wei = prices.fees.worst_case(gas::CHEAPEST_RELAY);
         let cost = ExpectedCost { wei, gas, l1_fee_wei: prices.l1_fee_wei, least_wei, no_op_wei };
-        let (id, allowance, now) = (relay.id, self.allowance, self.clock.now());
+        let (id, allowance, now) = (relay.id, self.allowance(), self.clock.now());
         let reserve = move |store: &Store| store.reserve_share(id, &cost, &allowance, now);
         let Reservation { denial, budget } = self.store.run(reserve).await?;
         match denial {

@@ -41,6 +41,27 @@ impl RegistryFunction {
     /// All of them.
     pub const ALL: &[Self] = Self::VARIANTS;
 
+    /// Returns whether `data` is the ABI's own encoding of a call: nothing after the arguments, which would be
+    /// paid for as calldata without being of use, and no other spelling of them.
+    fn encodes(self, data: &[u8]) -> bool {
+        fn is_canonical<C: SolCall>(data: &[u8]) -> bool {
+            C::abi_decode(data).is_ok_and(|call| call.abi_encode() == data)
+        }
+        match self {
+            Self::RegisterAgent => is_canonical::<IAgentRegistry::registerAgentCall>(data),
+            Self::AttestCompliance => is_canonical::<IAgentRegistry::attestComplianceCall>(data),
+            Self::ReportRevenue => is_canonical::<IAgentRegistry::reportRevenueCall>(data),
+            Self::TerminateSelf => is_canonical::<IAgentRegistry::terminateSelfCall>(data),
+            Self::SuspendAgent => is_canonical::<IAgentRegistry::suspendAgentCall>(data),
+            Self::RevokeAgent => is_canonical::<IAgentRegistry::revokeAgentCall>(data),
+            Self::ReactivateAgent => is_canonical::<IAgentRegistry::reactivateAgentCall>(data),
+            Self::SetAttestationGracePeriod => {
+                is_canonical::<IAgentRegistry::setAttestationGracePeriodCall>(data)
+            }
+            Self::SetRegulator => is_canonical::<IAgentRegistry::setRegulatorCall>(data),
+        }
+    }
+
     /// The first four bytes of a call's data.
     pub const fn selector(self) -> [u8; 4] {
         match self {
@@ -67,28 +88,56 @@ impl RelayedFunctions {
         Self(functions)
     }
 
-    /// Checks that `data` calls one of them.
+    /// Checks that `data` is a call of one of them, as the ABI encodes it.
     ///
     /// # Errors
     /// 403 `FUNCTION_NOT_ALLOWED`.
     pub fn check(&self, data: &[u8]) -> Result<(), Failure> {
-        let known = |function: &RegistryFunction| data.starts_with(&function.selector());
-        if self.0.iter().any(known) {
-            return Ok(());
+        let called = self.0.iter().find(|function| data.starts_with(&function.selector()));
+        match called {
+            Some(function) if function.encodes(data) => Ok(()),
+            Some(function) => {
+                let message = format!("request.data is not the ABI's encoding of a call of {function}");
+                Err(Failure::new(ErrorCode::FunctionNotAllowed, message))
+            }
+            None => Err(Failure::of(ErrorCode::FunctionNotAllowed)),
         }
-        Err(Failure::of(ErrorCode::FunctionNotAllowed))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloy::primitives::{Address, B256, U256};
+
+    /// A call of each function.
+    fn calls() -> [Vec<u8>; 9] {
+        use IAgentRegistry::{
+            attestComplianceCall, reactivateAgentCall, registerAgentCall, reportRevenueCall, revokeAgentCall,
+            setAttestationGracePeriodCall, setRegulatorCall, suspendAgentCall, terminateSelfCall,
+        };
+        let (id, text, wallet) = (U256::from(1), || "a text".to_owned(), Address::repeat_byte(1));
+        [
+            registerAgentCall::new((wallet, wallet, B256::ZERO, B256::ZERO, text(), id, true)).abi_encode(),
+            attestComplianceCall::new((id,)).abi_encode(),
+            reportRevenueCall::new((id, id, text(), text(), 1, 2)).abi_encode(),
+            terminateSelfCall::new((id,)).abi_encode(),
+            suspendAgentCall::new((id, text())).abi_encode(),
+            revokeAgentCall::new((id, text())).abi_encode(),
+            reactivateAgentCall::new((id,)).abi_encode(),
+            setAttestationGracePeriodCall::new((id,)).abi_encode(),
+            setRegulatorCall::new((wallet, true)).abi_encode(),
+        ]
+    }
 
     #[test]
-    fn writes_are_relayed_and_views_are_not() {
+    fn writes_are_relayed_as_the_abi_encodes_them_and_views_are_not() {
         let functions = RelayedFunctions::new(RegistryFunction::ALL.to_vec());
-        for function in RegistryFunction::ALL {
-            assert_eq!(functions.check(&function.selector()), Ok(()), "{function:?}");
+        for data in calls() {
+            assert_eq!(functions.check(&data), Ok(()), "{data:?}");
+            for other in [&data[..4], &data[..data.len() - 1], &[&data[..], &[0]].concat()] {
+                assert_eq!(functions.check(other).unwrap_err().code, ErrorCode::FunctionNotAllowed);
+            }
         }
         for view in [
             IAgentRegistry::getAgentCall::SELECTOR,
@@ -98,13 +147,13 @@ mod tests {
         ] {
             assert_eq!(functions.check(&view).unwrap_err().code, ErrorCode::FunctionNotAllowed);
         }
-        let selector = RegistryFunction::AttestCompliance.selector();
-        for short in [&[][..], &selector[..3]] {
+        let [_, attestation, .., set_regulator] = calls();
+        for short in [&[][..], &attestation[..3]] {
             assert!(functions.check(short).is_err(), "{short:?}");
         }
         let fewer = RelayedFunctions::new(vec![RegistryFunction::AttestCompliance]);
-        assert!(fewer.check(&selector).is_ok());
-        assert!(fewer.check(&RegistryFunction::SetRegulator.selector()).is_err());
+        assert!(fewer.check(&attestation).is_ok());
+        assert!(fewer.check(&set_regulator).is_err());
     }
 
     #[test]

@@ -53,6 +53,8 @@ struct Entry {
     /// True if it has the turn, as nothing came before it when it last looked: it is checked, or has been
     /// sent. Of those with one nonce one has the turn at a time.
     has_turn: bool,
+    /// True if it came without an API key.
+    without_key: bool,
     outcome: watch::Sender<Option<RelayOutcome>>,
 }
 
@@ -65,6 +67,7 @@ impl Entry {
             blocked_since: None,
             runner: Runner::Admission,
             has_turn: false,
+            without_key: false,
             outcome,
         }
     }
@@ -75,6 +78,8 @@ struct Inner {
     relays: HashMap<B256, Entry>,
     /// By nonce, then in order of arrival.
     signers: HashMap<Address, BTreeMap<U256, Vec<B256>>>,
+    /// The number of relays that came without an API key.
+    without_key: usize,
 }
 
 impl Inner {
@@ -113,9 +118,29 @@ impl Inflight {
 
     /// Adds a relay, or joins it.
     pub fn start(&self, id: B256, signer: Address, nonce: U256) -> InflightStart {
+        self.start_within(id, signer, nonce, None)
+    }
+
+    /// Adds a relay that came without an API key, or joins it. All of these together may use `percent` of the
+    /// places.
+    pub fn start_without_key(&self, id: B256, signer: Address, nonce: U256, percent: u8) -> InflightStart {
+        let limit = self.limit.saturating_mul(percent.into()).div_ceil(100);
+        self.start_within(id, signer, nonce, Some(limit))
+    }
+
+    fn start_within(
+        &self,
+        id: B256,
+        signer: Address,
+        nonce: U256,
+        limit_without_key: Option<usize>,
+    ) -> InflightStart {
         let mut inner = self.lock();
         if let Some(entry) = inner.relays.get(&id) {
             return InflightStart::Joined(entry.outcome.subscribe());
+        }
+        if limit_without_key.is_some_and(|limit| inner.without_key >= limit) {
+            return InflightStart::Full;
         }
         let of_signer =
             inner.signers.get(&signer).map(|nonces| nonces.values().map(Vec::len).sum()).unwrap_or(0);
@@ -123,7 +148,9 @@ impl Inflight {
             return InflightStart::Full;
         }
         let (outcome, waiting) = watch::channel(None);
-        inner.insert(id, nonce, Entry::new(signer, nonce, outcome));
+        let without_key = limit_without_key.is_some();
+        inner.without_key = inner.without_key.saturating_add(without_key.into());
+        inner.insert(id, nonce, Entry { without_key, ..Entry::new(signer, nonce, outcome) });
         drop(inner);
         self.arrived();
         InflightStart::New(waiting)
@@ -245,6 +272,7 @@ impl Inflight {
     pub fn finish(&self, id: B256, outcome: RelayOutcome) {
         let mut inner = self.lock();
         let Some(entry) = inner.relays.remove(&id) else { return };
+        inner.without_key = inner.without_key.saturating_sub(entry.without_key.into());
         if let Some(nonces) = inner.signers.get_mut(&entry.signer) {
             if let Some(ids) = nonces.get_mut(&entry.nonce) {
                 ids.retain(|other| *other != id);
@@ -421,6 +449,15 @@ mod tests {
         let inflight = Inflight::new(2);
         let _kept: Vec<_> = (0..2).map(|byte| inflight.start(id(byte), ALICE, nonce(byte.into()))).collect();
         assert!(matches!(inflight.start(id(9), Address::ZERO, nonce(0)), InflightStart::Full));
+
+        // Half of the places are for requests without a key, and are free again once one has ended.
+        let inflight = Inflight::new(4);
+        let start = |byte| inflight.start_without_key(id(byte), Address::repeat_byte(byte), nonce(0), 50);
+        let kept = [1, 2, 3].map(|byte| matches!(start(byte), InflightStart::New(_)));
+        assert_eq!(kept, [true, true, false]);
+        assert!(matches!(inflight.start(id(4), ALICE, nonce(0)), InflightStart::New(_)));
+        inflight.finish(id(1), dropped());
+        assert!(matches!(start(3), InflightStart::New(_)));
 
         let inflight = Inflight::new(1_000);
         for byte in 0..PER_SIGNER as u8 {

@@ -6,6 +6,7 @@
 
 pub mod backoff;
 pub mod brief_cache;
+pub mod check_permits;
 mod checks;
 pub mod fleet;
 pub mod functions;
@@ -26,12 +27,12 @@ use registry_core::{
     eth::abi::IForwarder::executeCall,
     forward::{ForwardRequest, Rules, SignedRequest},
 };
-use tokio::sync::Semaphore;
 use tracing::Instrument as _;
 
 use self::{
     backoff::{LONGEST_PAUSE, RelayStep, SharedBackoff},
     brief_cache::BriefCache,
+    check_permits::CheckPermits,
     checks::CheckError,
     gas_price::GasPrice,
     inflight::{Inflight, InflightStart, Runner, Waiting},
@@ -104,7 +105,7 @@ pub struct Relayer<C = Chain> {
     /// All accounts that this daemon has keys of; in a fleet some are leased to others.
     pub configured: Vec<Address>,
     /// Bounds the relays that are checked against the chain at once.
-    pub checks: Semaphore,
+    pub checks: CheckPermits,
     /// The backoff that relays share while the chain or the store fails.
     pub backoff: SharedBackoff,
     /// Time that an accepted relay waits while endpoints or the disk fail.
@@ -136,12 +137,14 @@ pub struct AcceptedRelay {
     pub id: B256,
     /// Receives its outcome.
     pub waiting: Waiting,
+    /// True if it came with an API key.
+    pub has_key: bool,
 }
 
 impl Relayer {
-    /// A semaphore of the right size for so many accounts.
-    pub fn check_permits(accounts: usize) -> Semaphore {
-        Semaphore::new(CONCURRENT_CHECKS.saturating_add(accounts.saturating_mul(CHECKS_OF_ACCOUNT)))
+    /// The permits for so many accounts.
+    pub fn check_permits(accounts: usize) -> CheckPermits {
+        CheckPermits::new(CONCURRENT_CHECKS.saturating_add(accounts.saturating_mul(CHECKS_OF_ACCOUNT)))
     }
 }
 
@@ -174,8 +177,14 @@ impl<C: ChainNode> Relayer<C> {
         if *self.stopping.borrow() || (*self.draining.borrow() && self.inflight.age(id).is_none()) {
             return Err(Failure::of(ErrorCode::ShuttingDown));
         }
-        match self.inflight.start(id, signed.request.from, signed.request.nonce) {
-            InflightStart::Joined(waiting) => Ok(AcceptedRelay { id, waiting }),
+        let has_key = key.is_some();
+        let (from, nonce) = (signed.request.from, signed.request.nonce);
+        let started = match key {
+            Some(_) => self.inflight.start(id, from, nonce),
+            None => self.inflight.start_without_key(id, from, nonce, policy.without_key_share()),
+        };
+        match started {
+            InflightStart::Joined(waiting) => Ok(AcceptedRelay { id, waiting, has_key }),
             InflightStart::Full => Err(Failure::of(ErrorCode::QueueFull)),
             InflightStart::New(waiting) => {
                 let relayer = Arc::clone(self);
@@ -194,7 +203,7 @@ impl<C: ChainNode> Relayer<C> {
                 let admission = tokio::spawn(admission.instrument(span));
                 // Only a runtime that shuts down ends the task early.
                 admission.await.unwrap_or_else(|_| Err(Failure::of(ErrorCode::ShuttingDown)))?;
-                Ok(AcceptedRelay { id, waiting })
+                Ok(AcceptedRelay { id, waiting, has_key })
             }
         }
     }
@@ -330,17 +339,19 @@ impl<C: ChainNode> Relayer<C> {
             }
             let span = tracing::info_span!(target: SPANS, "relay.check", relay = %relay.id);
             match self.check(&relay).instrument(span).await {
-                Ok((job, _permit)) => {
+                Ok((job, permit)) => {
                     self.backoff.worked(RelayStep::Check);
                     let mut stopping = self.stopping.clone();
                     let dispatched = tokio::select! {
                         biased;
                         // It stays in the store for the next start.
                         () = stopped(&mut stopping) => return,
-                        dispatched = self.accounts.dispatch(job) => dispatched,
+                        dispatched = self.accounts.dispatch(job, permit) => dispatched,
                     };
                     match dispatched {
-                        Ok(()) => return,
+                        Ok(true) => return,
+                        // Others are checked first.
+                        Ok(false) => {}
                         // The leases ended meanwhile.
                         Err(failure) if failure.code == ErrorCode::StoreUnavailable => {}
                         Err(failure) => break failure,

@@ -5,14 +5,16 @@
 
 use std::{
     cmp::Reverse,
-    sync::{Arc, PoisonError, RwLock},
+    collections::VecDeque,
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
     time::Duration,
 };
 
 use alloy::primitives::Address;
 use tokio::{
-    sync::{Mutex, watch},
-    time::timeout,
+    sync::{oneshot, watch},
+    time::{Instant, timeout},
 };
 
 use super::{SendJob, Sender, health::AccountState};
@@ -23,20 +25,30 @@ use crate::{
 
 /// Interval at which a relay that waits for room looks at the accounts again, notified or not.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Time that a checked relay waits for an account with room. Then it is checked once more, after others: its
+/// deadline, the market and the balances may have changed.
+const WAIT_FOR_ROOM: Duration = Duration::from_secs(15);
 
 /// The accounts that pay. In a fleet they come and go with their leases.
 #[derive(Debug)]
 pub struct Accounts<N> {
     senders: RwLock<Vec<Arc<Sender<N>>>>,
     room: watch::Receiver<()>,
-    /// One relay looks for an account at a time, in the order of arrival.
-    turn: Mutex<()>,
+    /// Relays that wait for an account with room, in the order of arrival.
+    waiting: Mutex<VecDeque<WaitingJob>>,
+}
+
+/// A relay that waits for an account with room.
+#[derive(Debug)]
+struct WaitingJob {
+    job: SendJob,
+    placed: oneshot::Sender<Result<(), Failure>>,
 }
 
 impl<N: ChainNode> Accounts<N> {
     /// The accounts of these senders, all of which tell `room`.
     pub fn new(senders: Vec<Arc<Sender<N>>>, room: watch::Receiver<()>) -> Self {
-        Self { senders: RwLock::new(senders), room, turn: Mutex::default() }
+        Self { senders: RwLock::new(senders), room, waiting: Mutex::default() }
     }
 
     /// The senders, in the order of the settings, or in a fleet of their leases.
@@ -88,27 +100,70 @@ impl<N: ChainNode> Accounts<N> {
         best
     }
 
-    /// Puts a checked relay into the queue of the least loaded account that can pay for it. Waits while all
-    /// of these are full.
+    /// Puts a checked relay into the queue of the least loaded account that can pay for it. Waits a while if
+    /// all of these are full; relays that other accounts can pay for do not wait behind it. Returns whether
+    /// an account has it. The `permit` is held while all pools are full, so that no more is checked than will
+    /// soon be sent.
     ///
     /// # Errors
     /// If no account can pay for it.
-    pub async fn dispatch(&self, job: SendJob) -> Result<(), Failure> {
-        let _turn = self.turn.lock().await;
+    pub async fn dispatch<P: Send>(&self, job: SendJob, permit: P) -> Result<bool, Failure> {
+        let mut permit = Some(permit);
+        let (placed, mut answer) = oneshot::channel();
+        self.waiting().push_back(WaitingJob { job, placed });
+        let deadline = Instant::now() + WAIT_FOR_ROOM;
         let mut room = self.room.clone();
         loop {
             room.mark_unchanged();
-            let able = self.by_load(job.worst_wei());
-            if able.is_empty() {
-                return Err(self.failure());
+            self.place();
+            if self.senders().iter().any(|sender| sender.has_room()) {
+                permit = None;
             }
-            if let Some(sender) = able.into_iter().find(|sender| sender.has_room()) {
-                sender.enqueue(job);
-                return Ok(());
+            tokio::select! {
+                biased;
+                // It is gone without an answer only once its sender is.
+                placed = &mut answer => return placed.unwrap_or(Ok(())).map(|()| true),
+                // Time alone may make a full account a stuck one.
+                _ = timeout(LOOK_AGAIN, room.changed()) => {}
             }
-            // Time alone may make a full account a stuck one.
-            let _ = timeout(LOOK_AGAIN, room.changed()).await;
+            if Instant::now() >= deadline && !self.withdraw(&mut answer) {
+                drop(permit);
+                return Ok(false);
+            }
         }
+    }
+
+    /// Gives each relay that waits to an account with room, in the order of arrival.
+    fn place(&self) {
+        let mut waiting = self.waiting();
+        for WaitingJob { job, placed } in mem::take(&mut *waiting) {
+            if placed.is_closed() {
+                continue;
+            }
+            let able = self.by_load(job.worst_wei());
+            let answer = if able.is_empty() {
+                Err(self.failure())
+            } else if let Some(sender) = able.into_iter().find(|sender| sender.has_room()) {
+                sender.enqueue(job);
+                Ok(())
+            } else {
+                waiting.push_back(WaitingJob { job, placed });
+                continue;
+            };
+            // Its task ended meanwhile: the store has the relay.
+            let _ = placed.send(answer);
+        }
+    }
+
+    /// Takes a relay back, unless an account has it already. Returns whether one has.
+    fn withdraw(&self, answer: &mut oneshot::Receiver<Result<(), Failure>>) -> bool {
+        let _waiting = self.waiting();
+        answer.close();
+        !answer.is_empty()
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<WaitingJob>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns whether any account can sign and pay.

@@ -60,7 +60,7 @@ impl<N: ChainNode> Sender<N> {
         let view = match self.parts.node.account_view(self.account(), relay.map(|relay| relay.signer)).await {
             Ok(view) => view,
             Err(error) => {
-                tracing::debug!(nonce, %error, "whether this nonce is lost is unknown");
+                tracing::warn!(nonce, %error, "whether this nonce is lost is unknown");
                 return false;
             }
         };

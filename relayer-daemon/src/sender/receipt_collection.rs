@@ -9,12 +9,13 @@ use alloy::primitives::B256;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use tracing::Instrument as _;
 
-use super::{Sender, SenderEvent, nonce_state::NonceState};
+use super::{Sender, SenderError, SenderEvent, nonce_state::NonceState};
 use crate::{
-    chain::{BroadcastVerdict, ChainNode, Receipt, ReceiptLookup},
+    chain::{BroadcastVerdict, ChainNode, Receipt, ReceiptLookup, RpcError},
     metrics::gauge_value,
+    outcome::{ErrorCode, Failure, RelayOutcome},
     process::{faults, logging::SPANS},
-    store::{Inclusion, NonceAssignment, Settlement, StoreError, TransactionPurpose},
+    store::{Inclusion, NonceAssignment, RelayTerms, Settlement, TransactionPurpose},
 };
 
 /// Nonces that are looked up at the same time.
@@ -109,8 +110,8 @@ impl<N: ChainNode> Sender<N> {
         due.collect()
     }
 
-    /// Ends a nonce whose settlement was written. After a failed write the next round retries.
-    pub(super) fn settled(&self, nonce: u64, written: Result<Option<SenderEvent>, StoreError>) -> bool {
+    /// Ends a nonce whose settlement was written. After a failed read or write the next round retries.
+    pub(super) fn settled(&self, nonce: u64, written: Result<Option<SenderEvent>, SenderError>) -> bool {
         match written {
             Ok(event) => {
                 faults::point("after_settle");
@@ -155,29 +156,55 @@ impl<N: ChainNode> Sender<N> {
         if absent { Lookup::Absent } else { Lookup::Unclear }
     }
 
+    /// How a relay ended. Where its transaction did not carry it out, the forwarder says whether another one
+    /// has: only if not may the request be sent again.
+    async fn outcome(
+        &self,
+        relay: &RelayTerms,
+        purpose: TransactionPurpose,
+        receipt: &Receipt,
+    ) -> Result<RelayOutcome, SenderError> {
+        match self.parts.contracts.outcome(relay, purpose, receipt) {
+            RelayOutcome::Reverted { mined, failure } if failure.code == ErrorCode::ForwarderRefused => {
+                let view = self.parts.node.account_view(self.account(), Some(relay.signer)).await?;
+                if view.block_number < receipt.block.number {
+                    return Err(
+                        RpcError::Unreachable("its state is older than the receipt".to_owned()).into()
+                    );
+                }
+                let is_used = view.forwarder_nonce.is_some_and(|nonce| nonce > relay.forward_nonce);
+                let failure = if is_used { Failure::of(ErrorCode::Superseded) } else { failure };
+                Ok(RelayOutcome::Reverted { mined, failure })
+            }
+            outcome => Ok(outcome),
+        }
+    }
+
     /// Stores what a mined transaction did and cost.
     pub(super) async fn settle(
         &self,
         assignment: &NonceAssignment,
         purpose: TransactionPurpose,
         receipt: &Receipt,
-    ) -> Result<Option<SenderEvent>, StoreError> {
+    ) -> Result<Option<SenderEvent>, SenderError> {
         let (nonce, now) = (assignment.nonce, self.parts.clock.now());
         let (account, payer) = (self.account(), self.payer());
         let relay = assignment.relay;
+        let outcome = match relay {
+            Some(relay) => Some(self.outcome(&relay, purpose, receipt).await?),
+            None => None,
+        };
+        let fees = assignment.transactions.iter().find(|transaction| transaction.hash == receipt.hash);
+        let paid_wei = receipt.paid_wei(fees.map_or(self.parts.spending.max_fee, |one| one.fees.max_fee));
         let settlement = Settlement {
             assignment: assignment.clone(),
             inclusion: Inclusion { tx_hash: receipt.hash, block: receipt.block },
-            paid_wei: receipt.paid_wei,
-            outcome: relay.map(|relay| self.parts.contracts.outcome(&relay, purpose, receipt)),
+            paid_wei,
+            outcome,
         };
         let outcome = self.parts.store.run(move |store| store.settle(payer, &settlement, now)).await?;
         let label = account.to_string();
-        self.parts
-            .metrics
-            .paid_wei
-            .with_label_values(&[label.as_str()])
-            .inc_by(gauge_value(receipt.paid_wei));
+        self.parts.metrics.paid_wei.with_label_values(&[label.as_str()]).inc_by(gauge_value(paid_wei));
         tracing::info!(
             %account,
             nonce,
@@ -185,7 +212,7 @@ impl<N: ChainNode> Sender<N> {
             block = receipt.block.number,
             relay = ?relay.map(|relay| relay.id),
             purpose = purpose.name(),
-            paid_wei = receipt.paid_wei,
+            paid_wei,
             "mined"
         );
         Ok(relay.zip(outcome).map(|(relay, outcome)| SenderEvent::Finished(relay.id, outcome)))

@@ -37,9 +37,8 @@ impl Contracts {
     ) -> RelayOutcome {
         let failure = match purpose {
             TransactionPurpose::Relay => return self.executed(relay, receipt),
-            TransactionPurpose::Superseded | TransactionPurpose::Gap => {
-                Failure::of(ErrorCode::InvalidSignatureOrNonce)
-            }
+            TransactionPurpose::Superseded => Failure::of(ErrorCode::Superseded),
+            TransactionPurpose::Gap => Failure::of(ErrorCode::InvalidSignatureOrNonce),
             TransactionPurpose::Expired => Failure::of(ErrorCode::DeadlinePassed),
             TransactionPurpose::Rejected => Failure::of(ErrorCode::TransactionRejected),
         };
@@ -52,7 +51,7 @@ impl Contracts {
             block_number: receipt.block.number,
             gas_used: receipt.gas_used,
         };
-        // Without the event the forwarder has not used the request, whatever the reason.
+        // Without the event this transaction has not used the request. The sender asks whether another has.
         let refused = RelayOutcome::Reverted { mined, failure: Failure::of(ErrorCode::ForwarderRefused) };
         if !receipt.status {
             return refused;
@@ -149,11 +148,13 @@ mod tests {
             (Relay, true, vec![log(CONTRACTS.forwarder, &other_signer)], "reverted, repeatable"),
             (Relay, true, vec![log(CONTRACTS.registry, &event)], "reverted, repeatable"),
             (Relay, false, vec![ours()], "reverted, repeatable"),
-            (Superseded, true, vec![], "dropped, 401"),
+            (Superseded, true, vec![], "dropped, 409"),
             (Expired, true, vec![], "dropped, 401"),
             (Rejected, true, vec![], "dropped, 500"),
         ] {
-            let receipt = Receipt { hash: B256::ZERO, block, status, gas_used: 1, paid_wei: 1, logs };
+            let hash = B256::ZERO;
+            let receipt =
+                Receipt { hash, block, status, gas_used: 1, gas_price: Some(1), l1_fee_wei: 0, logs };
             let outcome = CONTRACTS.outcome(&relay(), purpose, &receipt);
             let told = match &outcome {
                 RelayOutcome::Executed { agent_id, .. } => format!("executed, agent {agent_id:?}"),

@@ -22,6 +22,7 @@ use tokio::{
 use super::{Sender, SenderError, nonce_assignment::SignedBatch};
 use crate::{
     chain::ChainNode,
+    outcome::BlockHeads,
     process::shutdown::{ShutdownSignal, stopped},
 };
 
@@ -229,11 +230,17 @@ impl<N: ChainNode> Sender<N> {
             return Ok(());
         }
         let is_due = asked_for_finality.is_none_or(|at| at.elapsed() >= FINALITY_EVERY);
-        let heads = if is_due { Some(self.parts.node.heads().await?) } else { None };
+        let heads = if is_due { self.read_heads().await } else { None };
         self.watch_blocks(heads).await?;
         if is_due {
             *asked_for_finality = Some(Instant::now());
         }
         Ok(())
+    }
+
+    /// The safe and the final block. Without them blocks are still compared; nothing becomes final.
+    async fn read_heads(&self) -> Option<BlockHeads> {
+        let heads = self.parts.node.heads().await;
+        heads.inspect_err(|error| tracing::warn!(%error, "which blocks are final is unknown")).ok()
     }
 }

@@ -114,6 +114,13 @@ impl TxSigner {
         }
         let signature =
             timeout(self.time_limit, signing).await.map_err(|_| SignerError::Slow(self.time_limit))??;
+        self.verified(signature, transaction)
+    }
+
+    /// An outside signature as nodes take it: the account's for this transaction, with `s` in the lower half
+    /// (EIP-2), which recovery alone does not check.
+    fn verified(&self, signature: Signature, transaction: &TxEip1559) -> Result<Signature, SignerError> {
+        let signature = signature.normalized_s();
         let signed_by = signature.recover_address_from_prehash(&transaction.signature_hash());
         if signed_by.is_ok_and(|address| address == self.address) {
             Ok(signature)
@@ -127,7 +134,11 @@ impl TxSigner {
     /// # Errors
     /// [`SignerError`].
     pub async fn try_out(&self, chain_id: u64) -> Result<(), SignerError> {
-        let transaction = TxEip1559 {
+        self.sign(&self.unusable(chain_id)).await.map(drop)
+    }
+
+    fn unusable(&self, chain_id: u64) -> TxEip1559 {
+        TxEip1559 {
             chain_id,
             nonce: u64::MAX,
             gas_limit: 21_000,
@@ -137,7 +148,28 @@ impl TxSigner {
             value: U256::ZERO,
             access_list: AccessList::default(),
             input: Bytes::new(),
-        };
-        self.sign(&transaction).await.map(drop)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloy::{primitives::B256, primitives::uint, signers::SignerSync as _};
+
+    const ORDER: U256 = uint!(0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141_U256);
+
+    #[test]
+    fn a_signature_with_high_s_is_used_with_low_s_and_one_of_another_key_is_not_used() {
+        let [ours, other] =
+            [7, 8].map(|byte| PrivateKeySigner::from_bytes(&B256::repeat_byte(byte)).unwrap());
+        let signer = TxSigner::from(ours.clone());
+        let transaction = signer.unusable(1);
+        let low = ours.sign_hash_sync(&transaction.signature_hash()).unwrap();
+        let high = Signature::new(low.r(), ORDER - low.s(), !low.v());
+        assert_eq!(signer.verified(low, &transaction).unwrap(), low);
+        assert_eq!(signer.verified(high, &transaction).unwrap(), low);
+        let foreign = other.sign_hash_sync(&transaction.signature_hash()).unwrap();
+        assert!(matches!(signer.verified(foreign, &transaction), Err(SignerError::AnotherAddress)));
     }
 }

@@ -166,7 +166,8 @@ fn receipt(sent: &Sent, price: u128, block: BlockId, status: bool) -> Receipt {
         block,
         status,
         gas_used,
-        paid_wei: u128::from(gas_used) * price,
+        gas_price: Some(price),
+        l1_fee_wei: 0,
         logs: event.map(log).into_iter().collect(),
     }
 }
@@ -189,6 +190,8 @@ pub struct ModelChain {
     pub rejects: bool,
     pub ignored: BTreeSet<Address>,
     pub empty: BTreeSet<Address>,
+    /// What accounts hold that have less than anything costs, wei.
+    pub balances: BTreeMap<Address, u128>,
     /// Every transaction ever sent, by account and nonce, in order.
     offered: HashMap<(Address, u64), Vec<Sent>>,
     pub reorganised: bool,

@@ -260,7 +260,7 @@ impl Simulation {
             // All requests come from one address here.
             allowance: Allowance {
                 limit_wei: spending.daily_wei,
-                shares: Shares { signer: 100, client: 100, network: 100 },
+                shares: Shares { signer: 100, without_key: 100, client: 100, network: 100 },
             },
             gas_price: GasPrice::default(),
             has_l1_fee: false,

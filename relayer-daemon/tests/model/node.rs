@@ -99,7 +99,12 @@ impl World {
     }
 
     pub fn balance(&self, account: Address) -> u128 {
-        if self.chain().empty.contains(&account) { 0 } else { u128::MAX }
+        let chain = self.chain();
+        if chain.empty.contains(&account) {
+            0
+        } else {
+            chain.balances.get(&account).copied().unwrap_or(u128::MAX)
+        }
     }
 
     /// The daemon of a fleet that may send from an account now.

@@ -10,6 +10,8 @@ use super::*;
 pub enum Op {
     Request(u8),
     RequestUntil(u8, u8),
+    /// A request for ten times the gas.
+    DearRequest(u8),
     /// The same by a client that hangs up after so many moments.
     HangUp(u8, u8),
     /// A client of this signer sends its last request once more.
@@ -54,6 +56,8 @@ pub enum Op {
 /// A delay after which every machine has moved to the new branch before a block is compared, seconds.
 const SLIGHTLY_LATE: u8 = 20;
 
+/// `request.gas` of most requests.
+const GAS: u64 = 100_000;
 /// The address that all requests come from.
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -71,13 +75,13 @@ pub fn requests() -> Vec<Op> {
 }
 
 impl Simulation {
-    async fn request(&mut self, index: u8, seconds: Option<u8>) {
-        let body = self.next_body(index, seconds);
+    async fn request(&mut self, index: u8, seconds: Option<u8>, gas: u64) {
+        let body = self.next_body(index, seconds, gas);
         self.post(body).await;
     }
 
     /// The signer's next request, as a client would post it now.
-    fn next_body(&mut self, index: u8, seconds: Option<u8>) -> Vec<u8> {
+    fn next_body(&mut self, index: u8, seconds: Option<u8>, gas: u64) -> Vec<u8> {
         let on_chain = self.world.chain().now().forwarder_nonce(signer(index));
         let nonce = match self.living().next() {
             Some(life) if self.lives.len() > 1 => {
@@ -87,7 +91,8 @@ impl Simulation {
             Some(life) => life.relayer.inflight.next_nonce(signer(index), on_chain, &BTreeSet::new()),
             None => on_chain,
         };
-        let body = body(index, nonce, seconds.map_or(0, |seconds| self.clock.now() + u64::from(seconds)));
+        let deadline = seconds.map_or(0, |seconds| self.clock.now() + u64::from(seconds));
+        let body = body(index, nonce, deadline, gas);
         self.sent.entry(index).or_default().push(body.clone());
         body
     }
@@ -118,7 +123,7 @@ impl Simulation {
 
     /// A client that hangs up: the server drops the handler's future wherever it is.
     async fn hang_up(&mut self, index: u8, moments: u8) {
-        let body = self.next_body(index, None);
+        let body = self.next_body(index, None, GAS);
         let Some(life) = self.next_life().map(|life| Arc::clone(&life.relayer)) else { return };
         let (id, terms) = identify(&body);
         self.hung_up.insert(id, terms);
@@ -141,8 +146,9 @@ impl Simulation {
 
     pub async fn apply(&mut self, op: Op) {
         match op {
-            Op::Request(index) => self.request(index, None).await,
-            Op::RequestUntil(index, seconds) => self.request(index, Some(seconds)).await,
+            Op::Request(index) => self.request(index, None, GAS).await,
+            Op::RequestUntil(index, seconds) => self.request(index, Some(seconds), GAS).await,
+            Op::DearRequest(index) => self.request(index, None, 10 * GAS).await,
             Op::HangUp(index, moments) => self.hang_up(index, moments).await,
             Op::Repeat(index) => self.repeat(index, 0).await,
             Op::RepeatEarlier(index, before) => self.repeat(index, before).await,

@@ -14,13 +14,13 @@ fn key(index: u8) -> PrivateKeySigner {
 
 pub fn signer(index: u8) -> Address {
     static SIGNERS_ADDRESSES: LazyLock<Vec<Address>> =
-        LazyLock::new(|| (0..SIGNERS).map(|index| key(index).address()).collect());
+        LazyLock::new(|| (0..=SIGNERS).map(|index| key(index).address()).collect());
     SIGNERS_ADDRESSES[usize::from(index)]
 }
 
 /// A signed request as a client posts it. Signing takes long without optimisation, so each is signed once.
-pub fn body(index: u8, nonce: U256, deadline: u64) -> Vec<u8> {
-    type Bodies = Mutex<HashMap<(u8, U256, u64), Vec<u8>>>;
+pub fn body(index: u8, nonce: U256, deadline: u64, gas: u64) -> Vec<u8> {
+    type Bodies = Mutex<HashMap<(u8, U256, u64, u64), Vec<u8>>>;
     static BODIES: LazyLock<Bodies> = LazyLock::new(Mutex::default);
     let mut bodies = BODIES.lock().unwrap();
     let sign = || {
@@ -29,7 +29,7 @@ pub fn body(index: u8, nonce: U256, deadline: u64) -> Vec<u8> {
             from: signer(index),
             to: REGISTRY,
             value: U256::ZERO,
-            gas: U256::from(100_000),
+            gas: U256::from(gas),
             nonce,
             deadline: U48::from(deadline),
             data: call.abi_encode().into(),
@@ -47,7 +47,7 @@ pub fn body(index: u8, nonce: U256, deadline: u64) -> Vec<u8> {
         });
         body.to_string().into_bytes()
     };
-    bodies.entry((index, nonce, deadline)).or_insert_with(sign).clone()
+    bodies.entry((index, nonce, deadline, gas)).or_insert_with(sign).clone()
 }
 
 /// The id, signer and nonce of a request as it is posted.

@@ -82,6 +82,27 @@ fn an_account_whose_oldest_transaction_is_stuck_gets_no_more_unless_all_are_stuc
 }
 
 #[test]
+fn a_relay_that_only_a_full_account_can_pay_for_holds_up_no_other() {
+    let test = async |simulation: &mut Simulation| {
+        // Enough for a few relays, and not for one of ten times the gas.
+        let (rich, poor) = (simulation.account(0), simulation.account(1));
+        simulation.world.chain().balances.insert(poor, 1_500_000 * GWEI);
+        simulation.play([Wait(10), Ignored(0, true)]).await;
+        simulation
+            .play([DearRequest(0), DearRequest(1), DearRequest(2)].map(|dear| [dear, Wait(5)]).concat())
+            .await;
+        assert_eq!(simulation.given(), [3, 0], "in the rich account's full pool");
+        simulation.play([DearRequest(3), Wait(10)]).await;
+        let before: BTreeSet<B256> = simulation.requests.keys().copied().collect();
+        simulation.play([Request(SIGNERS), Wait(20), Mine(8), Wait(20)]).await;
+        let small = simulation.requests.keys().find(|id| !before.contains(*id)).copied().unwrap();
+        assert!(simulation.is_executed(small), "waits behind the dear one of {rich}");
+        simulation.world.chain().balances.clear();
+    };
+    simulate(accounts(2), test).unwrap();
+}
+
+#[test]
 fn a_signers_requests_are_executed_in_order_whatever_account_sends_them() {
     let ops = [[Request(0)].repeat(6), [Wait(10), Mine(8)].repeat(25)].concat();
     history(accounts(3), ops, |simulation| {

@@ -28,6 +28,8 @@ pub(crate) enum Reply {
     /// Answers of a node with this head: number and time.
     Head(u64, u64),
     Error(i64, &'static str),
+    /// A head with this number, and what the node answers for the tags `safe` and `finalized`.
+    Tags(u64, Result<u64, (i64, &'static str)>),
     Http(u16, &'static str),
     Silence,
 }
@@ -68,6 +70,15 @@ async fn respond(request: &Value, answer: Reply) -> Response {
             let [number, timestamp] = [number, timestamp].map(|value| format!("{value:#x}"));
             let head = json!({ "number": number, "hash": null, "timestamp": timestamp });
             reply("result", if request["method"] == "eth_blockNumber" { json!(number) } else { head })
+        }
+        Reply::Tags(head, tagged) => {
+            let header =
+                |number| json!({ "number": format!("{number:#x}"), "hash": null, "timestamp": "0x1" });
+            match tagged {
+                _ if request["params"][0] == "latest" => reply("result", header(head)),
+                Ok(number) => reply("result", header(number)),
+                Err((code, message)) => reply("error", json!({ "code": code, "message": message })),
+            }
         }
         Reply::Answer(result) => reply("result", result),
         Reply::Error(code, message) => reply("error", json!({ "code": code, "message": message })),

@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 
 use self::endpoint::{
     MAX_TIP,
-    Reply::{self, Answer, Error, Head, Http, Silence},
+    Reply::{self, Answer, Error, Head, Http, Silence, Tags},
     TIMEOUT, alone, chain, pair, rpc, scripted,
 };
 
@@ -64,6 +64,28 @@ async fn reads_stick_to_an_endpoint_that_answers_be_it_an_error_and_stay_away_fr
         assert_eq!((first.calls(), second.calls()), calls, "{expected}");
         let used = if calls.1 > 0 { second } else { first };
         assert!(rpc.label().ends_with(&used.url.port().unwrap().to_string()));
+    }
+}
+
+#[tokio::test]
+async fn a_method_that_is_bad_at_one_endpoint_is_asked_of_another_and_the_rest_stays() {
+    let history = json!({ "oldestBlock": "0x1", "baseFeePerGas": ["0x1", "0x1"], "reward": null });
+    for bad in [
+        Answer(Value::Null),
+        Answer(json!("a text")),
+        Error(-32601, "the method eth_feeHistory does not exist/is not available"),
+        Error(-32000, "eth_feeHistory is disabled"),
+    ] {
+        let [first, second] = pair(bad.clone(), Answer(history.clone())).await;
+        let chain = chain(&[&first, &second]);
+        for calls in [(1, 1), (1, 2)] {
+            assert!(chain.market().await.is_ok(), "{bad:?}");
+            assert_eq!((first.calls(), second.calls()), calls, "asked first again: {bad:?}");
+        }
+        assert!(chain.rpc.label().ends_with(&first.url.port().unwrap().to_string()), "all reads moved");
+        let alone = scripted(&[bad]).await;
+        assert!(self::chain(&[&alone]).market().await.is_err());
+        assert_eq!(alone.calls(), 1);
     }
 }
 
@@ -139,11 +161,27 @@ async fn the_first_acceptance_goes_on_without_a_silent_endpoint_which_is_then_re
 async fn a_view_of_the_account_is_of_one_block_by_its_hash_or_else_its_number() {
     let header = || Answer(json!({ "number": "0x10", "hash": B256::repeat_byte(9), "timestamp": "0x1" }));
     let nonce = || Answer(json!(B256::with_last_byte(5)));
-    let old = Error(-32602, "invalid argument 1: cannot unmarshal object");
+    let old = |code, words| Error(code, words);
+    let other = || Answer(json!({ "number": "0x10", "hash": B256::repeat_byte(8), "timestamp": "0x1" }));
     let behind = Error(-32000, "header for hash not found");
     for (script, is_seen) in [
         (&[header(), nonce(), number("0x7")][..], true),
-        (&[header(), old, nonce(), number("0x7")], true),
+        (&[header(), old(-32602, "cannot unmarshal object"), nonce(), number("0x7"), header()], true),
+        // ganache, EthereumJS, IOTA, Axon.
+        (
+            &[
+                header(),
+                old(-32700, "Cannot wrap a \"object\" as a json-rpc type"),
+                nonce(),
+                number("0x7"),
+                header(),
+            ],
+            true,
+        ),
+        (&[header(), old(-32602, "argument must be a string"), nonce(), number("0x7"), header()], true),
+        (&[header(), old(-32000, "Invalid block hash"), nonce(), number("0x7"), header()], true),
+        // Another branch answered.
+        (&[header(), old(-32602, "argument must be a string"), nonce(), number("0x7"), other()], false),
         (&[header(), behind], false),
     ] {
         let (endpoint, chain) = alone(script).await;
@@ -152,6 +190,26 @@ async fn a_view_of_the_account_is_of_one_block_by_its_hash_or_else_its_number() 
         assert_eq!(seen, is_seen.then_some((16, 7, Some(U256::from(5)))));
         assert!(!is_seen || endpoint.calls() == script.len());
     }
+}
+
+#[tokio::test]
+async fn finality_is_counted_by_depth_only_where_the_chain_has_no_tags() {
+    let unknown = (-32602, "invalid argument 0: hex string without 0x prefix");
+    for (script, expected) in [
+        (&[Tags(1_000, Ok(900))][..], Some(900)),
+        (&[Tags(1_000, Err(unknown))], Some(936)),
+        // geth after a restart, as long as finality stands still.
+        (&[Tags(1_000, Err((-32000, "finalized block not found")))], None),
+        (&[Tags(1_000, Err((-32603, "Internal error")))], None),
+        (&[Tags(1_000, Err((429, "slow down")))], None),
+    ] {
+        let (_endpoint, chain) = alone(script).await;
+        assert_eq!(chain.heads().await.ok().map(|heads| heads.finalized), expected, "{script:?}");
+    }
+    let known = Tags(1_000, Ok(900));
+    let (_endpoint, chain) = alone(&[known.clone(), known.clone(), known, Tags(1_000, Err(unknown))]).await;
+    assert_eq!(chain.heads().await.unwrap().finalized, 900);
+    assert!(chain.heads().await.is_err(), "a tag that was known is not missing");
 }
 
 #[tokio::test]
@@ -237,8 +295,10 @@ async fn an_odd_answer_does_not_switch_the_simulation_of_gas_off_and_a_missing_m
 #[tokio::test]
 async fn an_endpoint_that_was_down_at_the_start_is_used_once_it_says_that_it_is_of_the_right_chain() {
     for (chain_id, is_right) in [("0x1", true), ("0x2", false)] {
-        let first = scripted(&[number("0x1"), Http(502, "")]).await;
-        let second = scripted(&[Http(502, ""), number(chain_id), number("0x7")]).await;
+        // A 429 at the start ends nothing.
+        let first = scripted(&[Http(429, "slow down"), number("0x1"), Http(502, "")]).await;
+        let down = || Http(502, "");
+        let second = scripted(&[down(), down(), down(), down(), number(chain_id), number("0x7")]).await;
         let rpc = rpc(&[&first, &second]);
         let ids: Vec<_> = rpc.chain_ids().await.into_iter().map(|(_, id)| id.ok()).collect();
         assert_eq!(ids, [Some(1), None]);
@@ -246,7 +306,7 @@ async fn an_endpoint_that_was_down_at_the_start_is_used_once_it_says_that_it_is_
         // The first answers no more; the second is asked for its chain once, and left alone if it is another.
         let block = read(&rpc).await;
         if is_right {
-            assert_eq!((block.unwrap().as_str(), second.calls()), ("0x7", 3));
+            assert_eq!((block.unwrap().as_str(), second.calls()), ("0x7", 6));
         } else {
             assert!(matches!(block, Err(RpcError::Unreachable(_))), "read from another chain");
             assert_eq!(rpc.broadcast(&[1]).await.0, Unknown, "sent to another chain");

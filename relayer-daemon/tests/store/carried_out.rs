@@ -52,7 +52,7 @@ impl Registration {
 
     /// Accepts, reserves, signs, and settles a relay at `now`, as pipeline and sender do.
     fn carry_out(&self, store: &Store, number: u64, now: u64) {
-        let shares = Shares { signer: 100, client: 100, network: 100 };
+        let shares = Shares { signer: 100, without_key: 100, client: 100, network: 100 };
         let allowance = Allowance { limit_wei: u128::MAX / 2, shares };
         assert_eq!(store.accept(&self.relay(number), now).unwrap(), Accepted::Pending);
         let wei = 1_000_000_000_000_000;

@@ -9,7 +9,7 @@ use relayer_daemon::store::TransactionPurpose::{Gap, Superseded};
 use relayer_daemon::store::{NonceAssignment, RelayTerms, Sendable};
 
 const LIMIT: u128 = 1_000;
-const SHARES: Shares = Shares { signer: 20, client: 40, network: 60 };
+const SHARES: Shares = Shares { signer: 20, without_key: 100, client: 40, network: 60 };
 const ALLOWANCE: Allowance = Allowance { limit_wei: LIMIT, shares: SHARES };
 
 fn accepted(relays: &[u64]) -> Store {
@@ -104,7 +104,7 @@ fn of_a_relays_two_nonces_the_executed_one_decides_or_else_the_last_one_to_end()
 #[test]
 fn nonces_come_back_as_they_were_signed() {
     let store = accepted(&[1]);
-    let shares = Shares { signer: 100, client: 100, network: 100 };
+    let shares = Shares { signer: 100, without_key: 100, client: 100, network: 100 };
     let cost = ExpectedCost { wei: 600, gas: 5, l1_fee_wei: 77, least_wei: 600, no_op_wei: 0 };
     store.reserve_share(id(1), &cost, &Allowance { limit_wei: LIMIT, shares }, NOW).unwrap();
     sign(&store, 4, Some(1), transaction(0xa, Relay));
@@ -145,7 +145,9 @@ fn a_dropped_relay_may_be_tried_again_and_an_executed_one_stays_executed() {
     let with_a_wait = RelayOutcome::Dropped { failure: Failure::budget_exhausted(7) };
     store.finish_unsent(id(1), &with_a_wait, NOW).unwrap();
     assert_eq!(outcome(&store, 1), Some(with_a_wait));
+    assert!(store.accepted(id(1)).unwrap().unwrap().calldata.is_empty(), "a refused relay keeps its calldata");
     assert_eq!(store.accept(&relay(1), NOW).unwrap(), Accepted::Pending);
+    assert_eq!(store.accepted(id(1)).unwrap(), Some(relay(1)));
     assert_eq!(outcome(&store, 1), None);
 
     sign(&store, 0, Some(1), transaction(0xa, Relay));

@@ -1,5 +1,5 @@
-//! The daily gas budget, used up by real spending: refused with a time to wait, not ready, without a call or
-//! a write, also after a restart.
+//! The daily gas budget, used up by real spending: refused with a time to wait, told by `/readyz`, without a
+//! call or a write, also after a restart.
 
 use crate::prelude::*;
 
@@ -24,7 +24,7 @@ async fn a_spent_budget_refuses_also_after_a_restart() {
     let answer = client.relay(&second).await;
     answer.refused(429, "GAS_BUDGET_EXHAUSTED", spent);
     assert!((DAY - 600..=DAY).contains(&answer.number("retry-after")), "{:?}", answer.headers);
-    until_ready_is(&client, 503).await.refused(503, "GAS_BUDGET_EXHAUSTED", spent);
+    until_refusing(&client, "GAS_BUDGET_EXHAUSTED").await;
     assert_eq!(costly.map(|method| stage.proxy.calls(method)), calls);
     assert_eq!(client.state(&second).await.status, 404, "it was written");
 }

@@ -26,7 +26,8 @@ mod webhooks;
 mod prelude {
     pub(crate) use crate::load::number;
     pub(crate) use crate::stage::{
-        MISMATCH, PATIENCE, Stage, agent, answer, post, relayer, start, state, until_executed, until_ready_is,
+        MISMATCH, PATIENCE, Stage, agent, answer, post, relayer, start, state, until_executed,
+        until_ready_is, until_refusing,
     };
     pub(crate) use alloy::hex;
     pub(crate) use alloy::primitives::{Address, B256, U256};

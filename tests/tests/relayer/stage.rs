@@ -215,6 +215,12 @@ pub(crate) async fn until_executed(client: &RelayClient, requests: &[Signed]) {
     }
 }
 
+/// Waits until `/readyz` says that requests are refused with this code.
+pub(crate) async fn until_refusing(client: &RelayClient, code: &str) {
+    let refusing = async || client.get("/readyz").await.ok()["refusing"] == code;
+    wait_until("of that refusal", PATIENCE, refusing).await;
+}
+
 /// Waits until `/readyz` has this status; its answer.
 pub(crate) async fn until_ready_is(client: &RelayClient, status: u16) -> Answer {
     let answer = async || Some(client.get("/readyz").await).filter(|answer| answer.status == status);

@@ -11,7 +11,10 @@ mod journal;
 use std::{error::Error as _, sync::Arc};
 
 use alloy::{
-    primitives::{Address, B256, U256, utils::format_ether},
+    primitives::{
+        Address, B256, U256,
+        utils::{format_ether, format_units},
+    },
     signers::{SignerSync, local::PrivateKeySigner},
 };
 use futures_util::future::join_all;
@@ -144,6 +147,7 @@ async fn examine(
     } else {
         report.accounts("balance", &funded);
     }
+    report.add("fees", fees(&chain).await);
     report.add("clock", clock_skew(&chain, clock.now()).await);
     let has_l1_fee = report.pass("l1 fee", chain.has_l1_fee().await).unwrap_or_default();
     let undelegated = all(keys, async |key| undelegated(&chain, key.address()).await).await;
@@ -332,6 +336,17 @@ async fn balance(chain: &Chain, account: Address) -> Result<String, String> {
         return Err(format!("{text}: less than {} ETH", format_ether(MINIMUM_BALANCE_WEI)));
     }
     Ok(text)
+}
+
+/// The daemon sends transactions of type 2 only, and prices them by the history of fees.
+async fn fees(chain: &Chain) -> Result<String, String> {
+    let header = chain.header("latest").await.map_err(|error| error.to_string())?;
+    if header.is_some_and(|header| header.base_fee_per_gas.is_none()) {
+        return Err("the chain's blocks have no base fee: it needs EIP-1559 (London)".to_owned());
+    }
+    let market = chain.market().await.map_err(|error| format!("no fees are told: {error}"))?;
+    let gwei = |wei| format_units(wei, "gwei").unwrap_or_default();
+    Ok(format!("base fee {} gwei, tip {} gwei", gwei(market.next_base_fee), gwei(market.tip)))
 }
 
 /// An account with code (EIP-7702) could not keep several transactions in the pool.

@@ -23,6 +23,8 @@ use crate::{
     signatures::{KeyHash, SHORTEST_SECRET, WebhookSecret},
 };
 
+/// Percent for all requests without a key together, once there are keys.
+const WITHOUT_KEY_SHARE: u8 = 50;
 /// The longest name of a key.
 const LONGEST_NAME: usize = 64;
 
@@ -47,6 +49,8 @@ impl fmt::Debug for WebhookTarget {
 struct PolicyFile {
     #[serde(default)]
     without_key: Option<String>,
+    #[serde(default)]
+    without_key_share: Option<u8>,
     #[serde(default)]
     deny: Vec<String>,
     #[serde(default, rename = "key")]
@@ -103,6 +107,12 @@ pub(super) fn parse(text: &str) -> Result<Policy, PolicyError> {
         Some("off") => WithoutKey::Off,
         Some(_) => return Err(broken("without-key", "must be \"off\" or \"limits\"")),
     };
+    let without_key_share = match file.without_key_share {
+        None if file.keys.is_empty() => 100,
+        None => WITHOUT_KEY_SHARE,
+        Some(percent @ 1..=100) => percent,
+        Some(_) => return Err(broken("without-key-share", "must be a percentage from 1 to 100")),
+    };
     let deny = addresses("deny", &file.deny)?;
     let mut keys: Vec<Arc<ApiKey>> = Vec::with_capacity(file.keys.len());
     for table in file.keys {
@@ -117,7 +127,7 @@ pub(super) fn parse(text: &str) -> Result<Policy, PolicyError> {
         keys.push(Arc::new(key));
     }
     let decision = file.decision.map(|table| webhook("decision", table)).transpose()?;
-    Ok(Policy { from_file: true, without_key, deny, keys, decision })
+    Ok(Policy { from_file: true, without_key, without_key_share, deny, keys, decision })
 }
 
 fn api_key(table: KeyTable) -> Result<ApiKey, PolicyError> {
@@ -214,6 +224,7 @@ mod tests {
             (format!("{any}\n{}", any.replace("acme", "b")), "key \"b\": hash", ""),
             ("without-key = \"maybe\"".to_owned(), "without-key", "\"off\" or \"limits\""),
             ("deny = [\"0x12\"]".to_owned(), "deny", "\"0x12\" is no address"),
+            ("without-key-share = 0".to_owned(), "without-key-share", "from 1 to 100"),
             ("dony = []".to_owned(), "line 1: dony", "unknown field"),
             ("without-key = ".to_owned(), "line 1: without-key", ""),
             (key(""), "line 1: [[key]]", "missing field `signers`"),

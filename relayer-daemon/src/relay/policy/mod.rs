@@ -74,6 +74,8 @@ pub struct Policy {
     /// Without a file, keys mean nothing.
     from_file: bool,
     without_key: WithoutKey,
+    /// Percent of budget and queue for all requests without a key together.
+    without_key_share: u8,
     deny: HashSet<Address>,
     keys: Vec<Arc<ApiKey>>,
     /// The webhook that decides on each request.
@@ -86,6 +88,7 @@ impl Policy {
         Self {
             from_file: false,
             without_key: WithoutKey::Limits,
+            without_key_share: 100,
             deny: HashSet::new(),
             keys: Vec::new(),
             decision: None,
@@ -142,6 +145,12 @@ impl Policy {
             return Err(Failure::of(ErrorCode::SignerNotSponsored));
         }
         key.functions.check(&request.data).map_err(|_| Failure::of(ErrorCode::FunctionNotSponsored))
+    }
+
+    /// Percent of the budget, of the queue and of the waiting connections that all requests without a key may
+    /// use together; 100 where no request can have a key.
+    pub const fn without_key_share(&self) -> u8 {
+        self.without_key_share
     }
 
     /// The webhooks of keys, each with its key's name.
@@ -267,6 +276,9 @@ mod tests {
             assert_eq!(refused.code, ErrorCode::ApiKeyInvalid, "{header}");
         }
         assert!(policy.identify(None).unwrap().is_none(), "by default they are taken");
+        let shares = ["", "without-key-share = 20\n"]
+            .map(|line| file::parse(&format!("{line}{}", acme(""))).unwrap().without_key_share());
+        assert_eq!((shares, Policy::open().without_key_share()), ([50, 20], 100));
         let off = file::parse(&format!("without-key = \"off\"\n{}", acme(""))).unwrap();
         assert_eq!(off.identify(None).unwrap_err().code, ErrorCode::ApiKeyRequired);
     }

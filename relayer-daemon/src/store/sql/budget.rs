@@ -156,6 +156,7 @@ fn key(party: Party) -> Vec<u8> {
         Party::Signer(address) => (0, address.to_vec()),
         Party::Client(address) => (1, relays::address(address).to_vec()),
         Party::Network(address) => (2, relays::address(address).to_vec()),
+        Party::WithoutKey => (3, Vec::new()),
     };
     [vec![kind], address].concat()
 }

@@ -145,6 +145,7 @@ impl Store {
             }
             if relays::is_pending(db, &id)?.ok_or(StoreError::Missing("relay"))? {
                 relays::finish(db, &id, &outcome, now)?;
+                relays::forget_calldata(db, &id)?;
             }
             budget::close_if_unused(db, now)
         })

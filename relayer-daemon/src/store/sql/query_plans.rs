@@ -91,7 +91,7 @@ fn run_everything(store: &Store) {
     const NOW: u64 = 1_700_000_000;
     const BLOCK: BlockId = BlockId { number: 9, hash: B256::repeat_byte(9) };
     let account = Address::repeat_byte(0xaa);
-    let shares = Shares { signer: 100, client: 100, network: 100 };
+    let shares = Shares { signer: 100, without_key: 100, client: 100, network: 100 };
     let allowance = Allowance { limit_wei: 1_000, shares };
     let identity = Identity { chain_id: 1, genesis: None, forwarder: account };
     store.bind(&identity).unwrap();

@@ -30,8 +30,9 @@ pub(super) fn accept(tx: &Db, relay: &NewRelay, now: u64) -> Result<Accepted, St
             reopen(tx, &relay.id)?;
             // The new sender is charged for it.
             tx.run(
-                "UPDATE relays SET client = ?2, api_key = NULL, sponsored_gas = 0, is_told = FALSE WHERE id = ?1",
-                values![relay.id.0, relay.client.map(address)],
+                "UPDATE relays SET client = ?2, calldata = ?3, api_key = NULL, sponsored_gas = 0, is_told = FALSE
+                  WHERE id = ?1",
+                values![relay.id.0, relay.client.map(address), relay.calldata.to_vec()],
             )?;
         }
     }
@@ -96,6 +97,17 @@ pub(super) fn finish(tx: &Db, id: &B256, outcome: &RelayOutcome, now: u64) -> Re
         ],
     )?;
     events::note(tx, id, EventKind::of(outcome), now)
+}
+
+/// Frees the calldata of a relay that no transaction was signed for: it may be large, and cost its client
+/// nothing.
+pub(super) fn forget_calldata(tx: &Db, id: &B256) -> Result<(), StoreError> {
+    tx.execute(
+        "UPDATE relays SET calldata = ?2
+         WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id)",
+        values![id.0, Vec::<u8>::new()],
+    )?;
+    Ok(())
 }
 
 pub(super) fn record(db: &Db, id: &B256) -> Result<Option<RelayRecord>, StoreError> {
