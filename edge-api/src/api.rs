@@ -6,84 +6,98 @@ use edge_shared::unix_millis;
 use futures_util::FutureExt as _;
 use registry_core::{
     api::accept::{self, Form},
+    api::download::Download,
     api::error::Error,
     api::mcp,
     api::route::{KYA_BODY_BYTES_MAX, Route},
     eth::timestamp::Timestamp,
     host::rate_limit::{ClientKey, RateLimitVerdict},
-    registry::error_code::Code,
+    registry::{changes::Since, error_code::Code},
     token::Audience,
 };
 use worker::{Context, Env, event, js_sys::Reflect, web_sys};
 
 use crate::{
     body,
-    cache::{self, Download, Request, RequestContext},
+    cache::{self, Request, RequestContext},
+    connection::Connection,
     http::{self, Content, Delivery, EVENTS_TYPE, JSON_TYPE, Target},
     index::{IndexClient, IndexResponse},
     limiter,
     log::{self, Record},
     pages::{self, Page},
     settings::Settings,
-    stream::{self, slot::StreamSlot},
+    stream::{self, events::Events, slot::StreamSlot},
     token,
 };
 
-/// The Worker's entry: every request gets an answer, errors included, and a line in the log.
+/// The Worker's entry: every request gets an answer, errors included, and a line in the log; but where the client
+/// disconnects, its request ends with neither.
 #[event(fetch)]
 async fn fetch(request: web_sys::Request, env: Env, context: Context) -> worker::Result<web_sys::Response> {
-    let request = Incoming::new(&request);
+    let connection = Connection::of(&request);
+    let responding = respond(Incoming::new(&request), &env, context, &connection);
+    connection.unless_closed(responding).await.unwrap_or_else(http::disconnected)
+}
+
+async fn respond(
+    request: Incoming<'_>,
+    env: &Env,
+    context: Context,
+    connection: &Connection,
+) -> worker::Result<web_sys::Response> {
     let id = log::request_id(|name| request.header(name));
-    let mut record = Record::begin(id, request.request.method(), unix_millis());
-    let (status, response) = if record.method == "OPTIONS" {
+    let ray = log::ray(|name| request.header(name));
+    let mut record = Record::begin(id, ray, request.request.method(), unix_millis());
+    if record.method == "OPTIONS" {
         let takes_post = Target::parse(request.request.url()).is_ok_and(|target| check_post(&target).is_ok());
-        (204, http::preflight(&record.id, takes_post)?)
-    } else {
-        let (answer, verdict) = answer(&request, &env, context, &mut record).await;
-        let settings = Settings::of(&env).ok();
-        let registry = settings.as_ref().and_then(|settings| settings.registry.as_deref());
-        let delivery = Delivery {
-            request_id: &record.id,
-            registry: registry.filter(|_| is_about_verdicts(record.route)),
-            verdict,
-            now: Timestamp::from_millis(unix_millis()),
-            is_compressed: matches!(&answer, Ok(Payload::Document(content)) if content.is_download)
-                && request.takes_gzip(),
-        };
-        match answer {
-            Ok(Payload::Document(content)) => {
-                record.source = content.source;
-                let known = request.header("If-None-Match");
-                http::success(&content, record.cache == "HIT", known.as_deref(), &delivery)?
-            }
-            Ok(Payload::Events(context, first)) => {
-                let head = Content::no_store(EVENTS_TYPE, "", delivery.now).varying_by_accept();
-                let stream = match record.method.as_str() {
-                    "HEAD" => None,
-                    _ => Some(stream::events::open(context, first, record.clone())?),
-                };
-                (200, http::stream(&head, stream.as_ref(), &delivery)?)
-            }
-            Ok(Payload::List(context, first)) => {
-                let mut head = Content::no_store(JSON_TYPE, "", delivery.now);
-                let stream = match first {
-                    None => None,
-                    Some(IndexResponse { document, block, .. }) => {
-                        head = head.with_block(block);
-                        Some(stream::list::open(context, document)?)
-                    }
-                };
-                (200, http::stream(&head, stream.as_ref(), &delivery)?)
-            }
-            Ok(Payload::Message(reply)) => {
-                (reply.status, http::message(reply.status, &reply.body, &delivery)?)
-            }
-            Err(error) => {
-                let status = status(&error, record.route);
-                let response = http::failure(&error, status, &delivery)?;
-                record.error = error.code().name();
-                (status, response)
-            }
+        let response = http::preflight(&record.id, takes_post)?;
+        record.write(204, unix_millis());
+        return Ok(response);
+    }
+    let (answer, verdict) = answer(&request, env, context, &mut record).await;
+    let settings = Settings::of(env).ok();
+    let registry = settings.as_ref().and_then(|settings| settings.registry.as_deref());
+    let delivery = Delivery {
+        request_id: &record.id,
+        registry: registry.filter(|_| is_about_verdicts(record.route)),
+        verdict,
+        now: Timestamp::from_millis(unix_millis()),
+        is_compressed: matches!(&answer, Ok(Payload::Document(content)) if content.is_download)
+            && request.takes_gzip(),
+    };
+    let (status, response) = match answer {
+        Ok(Payload::Document(content)) => {
+            record.source = content.source;
+            // Of a POST it is no condition.
+            let is_read = matches!(record.method.as_str(), "GET" | "HEAD");
+            let known = if is_read { request.header("If-None-Match") } else { None };
+            http::success(&content, record.cache == "HIT", known.as_deref(), &delivery)?
+        }
+        Ok(Payload::Events(events)) => {
+            let head = Content::no_store(EVENTS_TYPE, "", delivery.now).varying_by_accept();
+            let stream = events
+                .map(|events| stream::events::open(events, connection.clone(), record.clone()))
+                .transpose()?;
+            (200, http::stream(&head, stream.as_ref(), &delivery)?)
+        }
+        Ok(Payload::List(context, first)) => {
+            let mut head = Content::no_store(JSON_TYPE, "", delivery.now);
+            let stream = match first {
+                None => None,
+                Some(IndexResponse { document, block, .. }) => {
+                    head = head.with_block(block);
+                    Some(stream::list::open(context, connection.clone(), document)?)
+                }
+            };
+            (200, http::stream(&head, stream.as_ref(), &delivery)?)
+        }
+        Ok(Payload::Message(reply)) => (reply.status, http::message(reply.status, &reply.body, &delivery)?),
+        Err(error) => {
+            let status = status(&error, record.route);
+            let response = http::failure(&error, status, &delivery)?;
+            record.error = error.code().name();
+            (status, response)
         }
     };
     record.write(status, unix_millis());
@@ -114,7 +128,7 @@ impl<'a> Incoming<'a> {
             .ok()
             .and_then(|accepted| accepted.as_string());
         let accepted = of_client.or_else(|| self.header("Accept-Encoding"));
-        accepted.is_some_and(|accepted| http::accepts_gzip(&accepted))
+        accepted.is_some_and(|accepted| accept::names(&accepted, "gzip"))
     }
 
     /// The key of the rate limit. Only headers are trusted that Cloudflare sets and clients cannot.
@@ -142,8 +156,8 @@ enum Resource {
 /// A successful answer.
 enum Payload {
     Document(Rc<Content>),
-    /// A stream of changes, and its first piece.
-    Events(RequestContext, Rc<Content>),
+    /// A stream of changes; without one, the headers alone.
+    Events(Option<Events>),
     /// A list that is too long to be held in memory, and its first piece; without one, the headers alone.
     List(RequestContext, Option<IndexResponse>),
     /// What a client of MCP gets.
@@ -207,14 +221,6 @@ impl Resource {
         }
     }
 
-    /// How many requests it counts as in the rate limit.
-    fn cost(&self) -> u32 {
-        match self {
-            Self::Counted(Request::Api(route)) | Self::Tool(mcp::Call { route, .. }) => route.cost(),
-            _ => 1,
-        }
-    }
-
     const fn name(&self) -> &'static str {
         match self {
             Self::Page(page) => page.path,
@@ -253,22 +259,55 @@ type RatedAnswer = (Result<Payload, Error>, Option<RateLimitVerdict>);
 
 /// The answer to anything but a preflight.
 async fn answer(request: &Incoming<'_>, env: &Env, context: Context, record: &mut Record) -> RatedAnswer {
-    // Boxed, each is a function of its own: V8 takes megabytes to optimize a long one that is polled again
-    // and again.
-    match admit(request, env, context, record).boxed_local().await {
-        Ok(Admitted { context, counted, form, verdict }) => {
-            (payload(context, counted, form, record).boxed_local().await, verdict)
-        }
-        Err(answer) => answer,
+    let now = Timestamp::from_millis(record.started_at);
+    let target = match Target::parse(request.request.url()) {
+        Ok(target) => target,
+        Err(error) => return (Err(error), None),
+    };
+    let resource = Resource::parse(request, &record.method, &target).await;
+    if let Ok(resource) = &resource {
+        record.route = resource.name();
     }
-}
-
-/// A request that is admitted.
-struct Admitted {
-    context: RequestContext,
-    counted: Request,
-    form: AnswerForm,
-    verdict: Option<RateLimitVerdict>,
+    let question = match resource {
+        // These need no settings, or no limit.
+        Ok(Resource::Page(page)) => return (page.content(env, &target, now).await.map(Payload::from), None),
+        Ok(Resource::Live) => {
+            return (Ok(Content::no_store(JSON_TYPE, r#"{"live":true}"#, now).into()), None);
+        }
+        Ok(Resource::Keys) => return (keys(env, now), None),
+        Ok(Resource::Message(reply)) => return (Ok(Payload::Message(reply)), None),
+        Ok(Resource::Tool(call)) => Ok((Request::Api(call.route.clone()), Some(call))),
+        Ok(Resource::Counted(counted)) => as_stream(request, counted).map(|counted| (counted, None)),
+        Err(error) => Err(error),
+    };
+    let settings = match Settings::of(env) {
+        Ok(settings) => settings,
+        Err(error) => return (Err(error), None),
+    };
+    let client = request.client();
+    let question = question.and_then(|(counted, call)| match call {
+        Some(call) => Ok((counted, AnswerForm::Tool(call))),
+        None => form_of(request, &settings, &target, &counted).map(|form| (counted, form)),
+    });
+    let (counted, form) = match question {
+        Ok(question) => question,
+        // A request that is refused before it costs anything is not charged.
+        Err(error) => return (Err(error), limiter::peek(&settings.limits, &client, now)),
+    };
+    let verdict = limiter::charge(&settings, env, &context, &client, now, counted.cost()).await;
+    if verdict.is_some_and(|verdict| !verdict.admitted) {
+        return (Err(Error::RateLimited), verdict);
+    }
+    let index = IndexClient::of(&settings.shared, env).map(Rc::new);
+    let origin = target.origin().into();
+    let context = RequestContext { settings, runtime: Rc::new(context), origin, index };
+    // Boxed, it is a function of its own: V8 takes megabytes to optimize a long one that is polled again and
+    // again.
+    let payload = match counted {
+        Request::Events(since) => events(context, since, client, record).boxed_local(),
+        counted => payload(context, counted, form, record).boxed_local(),
+    };
+    (payload.await, verdict)
 }
 
 /// What a client gets.
@@ -281,91 +320,37 @@ enum AnswerForm {
     Tool(mcp::Call),
 }
 
-/// A request that is admitted; or the answer to one that needs no admission or is refused.
-async fn admit(
-    request: &Incoming<'_>,
-    env: &Env,
-    context: Context,
-    record: &mut Record,
-) -> Result<Admitted, RatedAnswer> {
-    let now = Timestamp::from_millis(record.started_at);
-    let parsed = match Target::parse(request.request.url()) {
-        Ok(target) => Resource::parse(request, &record.method, &target).await.map(|route| (target, route)),
-        Err(error) => Err(error),
-    };
-    let cost = parsed.as_ref().map_or(1, |(_, route)| route.cost());
-    if let Ok((_, route)) = &parsed {
-        record.route = route.name();
-    }
-    let counted = match parsed {
-        // These need no settings.
-        Ok((target, Resource::Page(page))) => {
-            let page = page.content(env, &target, now).await;
-            return Err((page.map(Payload::from), None));
-        }
-        Ok((_, Resource::Live)) => {
-            return Err((Ok(Content::no_store(JSON_TYPE, r#"{"live":true}"#, now).into()), None));
-        }
-        Ok((_, Resource::Keys)) => {
-            let signing = Settings::of(env).map(|settings| {
-                settings.signing.as_ref().map(|signing| token::published(signing, now)).ok_or(Error::NotFound)
-            });
-            return Err((signing.flatten().map(Payload::from), None));
-        }
-        Ok((_, Resource::Message(reply))) => return Err((Ok(Payload::Message(reply)), None)),
-        Ok((target, Resource::Tool(call))) => {
-            Ok((target, Request::Api(call.route.clone()), AnswerForm::Tool(call)))
-        }
-        Ok((target, Resource::Counted(counted))) => {
-            as_stream(request, counted).map(|counted| (target, counted, AnswerForm::Json))
-        }
-        Err(error) => Err(error),
-    };
-    let settings = match Settings::of(env) {
-        Ok(settings) => settings,
-        Err(error) => return Err((Err(error), None)),
-    };
-    let client = request.client();
-    let counted = counted.and_then(|(target, counted, form)| {
-        let form = match form {
-            AnswerForm::Json => form_of(request, &settings, &target, &counted)?,
-            form => form,
-        };
-        Ok((target, counted, form))
-    });
-    let (target, counted, form) = match counted {
-        Ok(counted) => counted,
-        // A request that is refused before it costs anything is not charged.
-        Err(error) => return Err((Err(error), limiter::peek(&settings.limits, &client, now))),
-    };
-    let verdict = limiter::charge(&settings, env, &context, &client, now, cost).await;
-    if verdict.is_some_and(|verdict| !verdict.admitted) {
-        return Err((Err(Error::RateLimited), verdict));
-    }
-    let slot = match &counted {
-        Request::Events(_) if record.method == "GET" => match StreamSlot::open(&settings, client) {
-            Ok(slot) => Some(Rc::new(slot)),
-            Err(error) => return Err((Err(error), verdict)),
-        },
-        _ => None,
-    };
-    let index = IndexClient::of(&settings.shared, env).map(Rc::new);
-    let origin = target.origin().into();
-    let context = RequestContext { settings, runtime: Rc::new(context), origin, index, slot };
-    Ok(Admitted { context, counted, form, verdict })
+/// The keys that verdicts are signed with.
+fn keys(env: &Env, now: Timestamp) -> Result<Payload, Error> {
+    let settings = Settings::of(env)?;
+    let signing = settings.signing.as_ref().ok_or(Error::NotFound)?;
+    Ok(token::published(signing, now).into())
 }
 
-/// The answer to an admitted request: a document in its form, or a stream and its first piece.
+/// A stream of changes. Its slot is taken before its first piece is read.
+async fn events(
+    context: RequestContext,
+    since: Since,
+    client: ClientKey,
+    record: &mut Record,
+) -> Result<Payload, Error> {
+    let slot = match record.method.as_str() {
+        "GET" => Some(StreamSlot::open(&context.settings, client)?),
+        _ => None,
+    };
+    let first = cache::answer(&context, Request::Events(since), record).await?;
+    Ok(Payload::Events(slot.map(|slot| Events { context, slot, first })))
+}
+
+/// The answer to an admitted request: a document in its form, or a list that is streamed and its first piece.
 async fn payload(
     context: RequestContext,
     counted: Request,
     form: AnswerForm,
     record: &mut Record,
 ) -> Result<Payload, Error> {
-    let is_stream = matches!(counted, Request::Events(_));
     let is_whole_list = matches!(counted, Request::Api(Route::Compliance(None)));
     match (cache::answer(&context, counted, record).await, context.index.clone()) {
-        (Ok(first), _) if is_stream => Ok(Payload::Events(context, first)),
         (Err(error), Some(index)) if is_whole_list && error.code() == Code::TooLarge => {
             let first = match record.method.as_str() {
                 "HEAD" => None,
@@ -399,7 +384,7 @@ async fn payload(
 fn as_stream(request: &Incoming<'_>, counted: Request) -> Result<Request, Error> {
     match counted {
         Request::Api(Route::Changes { since, .. })
-            if request.header("Accept").is_some_and(|accept| stream::events::is_wanted(&accept)) =>
+            if request.header("Accept").is_some_and(|accept| accept::names(&accept, EVENTS_TYPE)) =>
         {
             stream::events::begin(request.header("Last-Event-ID").as_deref(), since).map(Request::Events)
         }

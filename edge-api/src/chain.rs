@@ -19,14 +19,13 @@ thread_local! {
     static ENDPOINTS: RefCell<Option<Endpoints>> = const { RefCell::new(None) };
 }
 
-/// The output of a query, in as few round trips as it needs. `rpc_calls` counts them. Before each, `hold` is
-/// called with the milliseconds that it may take. `now` is the time by which the age of a block is measured.
+/// The output of a query, in as few round trips as it needs. `rpc_calls` counts them. `now` is the time by which
+/// the age of a block is measured.
 pub(crate) async fn ask<Q: Query>(
     query: Q,
     now: Timestamp,
     settings: &WorkerSettings,
     rpc_calls: &mut u32,
-    hold: &dyn Fn(u32),
 ) -> Result<Q::Output, Error>
 where
     Error: From<Q::Error>,
@@ -38,6 +37,6 @@ where
     let merge = |update: &Update| {
         ENDPOINTS.with_borrow_mut(|known| known.as_mut().map(|known| known.merge(update)));
     };
-    let mut host = FetchHost { settings, began: unix_millis(), rpc_calls, hold, merge: &merge };
+    let mut host = FetchHost { settings, began: unix_millis(), rpc_calls, merge: &merge };
     drive(run, &mut host).await.map_err(|error| Error::from(error).redacted(&settings.redactor))
 }

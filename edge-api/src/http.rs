@@ -6,7 +6,7 @@
 use core::fmt::{Display, Write};
 
 use registry_core::{
-    api::document::Document, api::error::Error, eth::timestamp::Timestamp,
+    api::document::Document, api::error::Error, api::route::Route, eth::timestamp::Timestamp,
     host::rate_limit::RateLimitVerdict, host::shared_reads::due_for_renewal,
 };
 use worker::{
@@ -166,6 +166,11 @@ impl Content {
         Self { is_download: true, ..self }
     }
 
+    /// Says of the verdict on a wallet that there is a signed form of it.
+    pub(crate) fn with_forms_of(self, route: &Route) -> Self {
+        if matches!(route, Route::Kya { .. }) { self.varying_by_accept() } else { self }
+    }
+
     /// Adds the header that the answer depends on `Accept`.
     pub(crate) fn varying_by_accept(mut self) -> Self {
         self.head.set("Vary", "Accept");
@@ -293,8 +298,8 @@ pub(crate) fn preflight(request_id: &str, takes_post: bool) -> Result<web_sys::R
     head.response(204, None)
 }
 
-/// The content; 304 where the client has it already: `known` is its `If-None-Match`. `is_hit` says that it
-/// came without an RPC request.
+/// The content; 304 where the client of a GET or HEAD has it already: `known` is its `If-None-Match` (RFC 9110
+/// section 13.1.2). `is_hit` says that it came without an RPC request.
 pub(crate) fn success(
     content: &Content,
     is_hit: bool,
@@ -307,7 +312,9 @@ pub(crate) fn success(
         head.set("Age", content.age(delivery.now));
     }
     head.deliver(delivery);
-    let is_known = known.is_some_and(|known| !content.etag.is_empty() && matches(known, &content.etag));
+    // What must not be kept is sent whole.
+    let known = known.filter(|_| content.max_age > 0 && !content.etag.is_empty());
+    let is_known = known.is_some_and(|known| matches(known, &content.etag));
     let (status, body) = if is_known { (304, None) } else { (200, Some(content.body.as_slice())) };
     // The runtime compresses what has this header. Types of text are compressed without it.
     if delivery.is_compressed && body.is_some() {
@@ -325,6 +332,11 @@ pub(crate) fn stream(
     let mut head = content.head.clone();
     head.deliver(delivery);
     Ok(web_sys::Response::new_with_opt_readable_stream_and_init(stream, &head.init(200)?)?)
+}
+
+/// The response to a client that has disconnected. Nothing is sent.
+pub(crate) fn disconnected() -> Result<web_sys::Response> {
+    Head(String::new()).response(499, None)
 }
 
 /// A message with this status, which is kept nowhere; without a body where it is empty.
@@ -355,15 +367,6 @@ pub(crate) fn failure(error: &Error, status: u16, delivery: &Delivery<'_>) -> Re
     }
     head.deliver(delivery);
     head.response(status, Some(error.body().as_bytes()))
-}
-
-/// Whether `Accept-Encoding` names gzip, and not to refuse it (RFC 9110 section 12.5.3).
-pub(crate) fn accepts_gzip(accepted: &str) -> bool {
-    accepted.split(',').any(|coding| {
-        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
-        let weight = weight.trim().strip_prefix("q=").map_or(1.0, |q| q.parse().unwrap_or(0.0));
-        name.trim().eq_ignore_ascii_case("gzip") && weight > 0.0
-    })
 }
 
 /// Whether `If-None-Match` names the entity tag (RFC 9110 section 13.1.2: weak comparison, a list, or `*`).
@@ -438,16 +441,6 @@ mod tests {
                 (parsed(&content.head)["Cache-Control"].as_str(), content.max_age),
                 (Some(expected), max_age)
             );
-        }
-    }
-
-    #[test]
-    fn gzip_is_for_clients_that_name_it() {
-        for takes in ["gzip", "deflate, GZIP", "br;q=1.0, gzip;q=0.8"] {
-            assert!(accepts_gzip(takes), "{takes}");
-        }
-        for not in ["", "br", "gzip;q=0", "xgzip", "*"] {
-            assert!(!accepts_gzip(not), "{not}");
         }
     }
 

@@ -10,9 +10,11 @@
 //!
 //! A request names its chain, its registry and the version of the [protocol](registry_core::index::protocol).
 //! An object of other settings or of another version refuses it, and the chain is asked, as where there is no
-//! object.
+//! object. Each call has a limit on its time, after which the object counts as unavailable.
 
-use edge_shared::{binding, index::IndexObject, settings::WorkerSettings};
+use std::cell::Cell;
+
+use edge_shared::{binding, index::IndexObject, settings::WorkerSettings, unix_millis};
 use registry_core::{
     api::document::Document,
     api::error::Error,
@@ -28,6 +30,25 @@ use registry_core::{
     snapshot::{ShardEntry, ShardRange, ShardVersion},
 };
 use worker::{Env, Result as WorkerResult};
+
+use crate::time::within;
+
+/// Milliseconds for which the index is not asked again what it could not answer.
+pub(crate) const UNINDEXED_MILLIS: u64 = 1_000;
+/// Milliseconds that the object has for its progress, which it need not ask the chain for.
+const PROGRESS_MILLIS: u64 = 1_000;
+/// Milliseconds for which an object that let a deadline pass is asked nothing: the chain answers at once.
+const SILENCE_MILLIS: u64 = 10_000;
+
+thread_local! {
+    /// Until when the object is asked nothing, unix milliseconds.
+    static SILENT_UNTIL: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Whether the object has let a deadline pass just now.
+fn is_silent() -> bool {
+    unix_millis() < SILENT_UNTIL.get()
+}
 
 /// A document from an object.
 #[derive(Debug)]
@@ -45,12 +66,15 @@ pub(crate) struct IndexResponse {
 #[derive(Debug)]
 pub(crate) struct IndexClient {
     object: IndexObject,
+    /// Milliseconds that the object has for a document.
+    deadline_millis: u64,
 }
 
 impl IndexClient {
     /// The client, where the settings and the bindings provide an index.
     pub(crate) fn of(settings: &WorkerSettings, env: &Env) -> Option<Self> {
-        IndexObject::of(settings, env).map(|object| Self { object })
+        let deadline_millis = u64::from(settings.rpc_deadline_seconds) * 1_000;
+        IndexObject::of(settings, env).map(|object| Self { object, deadline_millis })
     }
 
     /// The document of a route.
@@ -88,12 +112,12 @@ impl IndexClient {
     /// Closes a list that is not read to its end, before the piece at a cursor.
     pub(crate) async fn close_list(&self, cursor: String) {
         // Where that fails, the list is closed once it is in another one's way.
-        let _ = self.object.ask(IndexQuestion::CloseList { cursor }).await;
+        let _ = within(self.deadline_millis, self.object.ask(IndexQuestion::CloseList { cursor })).await;
     }
 
     /// The progress of the index; `None` where the object does not answer.
     pub(crate) async fn progress(&self) -> Option<IndexStatus> {
-        match self.object.ask(IndexQuestion::Progress).await {
+        match within(PROGRESS_MILLIS, self.object.ask(IndexQuestion::Progress)).await? {
             Ok(IndexAnswer::Progress(progress, store_fault, rows)) => {
                 Some(IndexStatus { progress, store_fault, rows })
             }
@@ -105,7 +129,7 @@ impl IndexClient {
     pub(crate) async fn excerpt(&self, route: &Route) -> Option<Excerpt> {
         let refresh = matches!(route, Route::Kya { history: true, .. });
         let wallets: Vec<String> = route.wallets().iter().map(|wallet| format!("{wallet:#x}")).collect();
-        if wallets.is_empty() || route.block().is_some() {
+        if wallets.is_empty() || route.block().is_some() || is_silent() {
             return None;
         }
         match self.object.ask(IndexQuestion::Excerpt { wallets, refresh }).await {
@@ -123,6 +147,9 @@ impl IndexClient {
                 IndexQuestion::Shard { start, bits, block, tag }
             }
         };
+        if is_silent() {
+            return None;
+        }
         let response = self.object.post(question).await.ok()?;
         response.headers().get(SNAPSHOT_HEADER).ok()??;
         binding::bytes(&response).await.ok()
@@ -134,7 +161,14 @@ impl IndexClient {
         question: IndexQuestion,
         scan_would_do: impl Fn(u64) -> bool,
     ) -> Result<IndexResponse, Error> {
-        match self.receive(question).await {
+        if is_silent() {
+            return Err(Error::IndexUnavailable);
+        }
+        let Some(received) = within(self.deadline_millis, self.receive(question)).await else {
+            SILENT_UNTIL.set(unix_millis() + SILENCE_MILLIS);
+            return Err(Error::IndexUnavailable);
+        };
+        match received {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(IndexAnswer::Progress(Progress { percent, total, .. }, ..))) if !scan_would_do(total) => {
                 Err(Error::Indexing { percent })

@@ -11,6 +11,8 @@ const LONGEST_ID: usize = 64;
 pub(crate) struct Record {
     /// `X-Request-Id`.
     pub(crate) id: String,
+    /// Cloudflare's id of the request, which no client chooses; empty where there is none.
+    pub(crate) ray: String,
     pub(crate) method: String,
     /// The route, parameters by name; `none` where there is no such route.
     pub(crate) route: &'static str,
@@ -29,8 +31,8 @@ pub(crate) struct Record {
 
 impl Record {
     /// A request that just came in.
-    pub(crate) const fn begin(id: String, method: String, started_at: u64) -> Self {
-        Self { id, method, route: "none", cache: "", rpc_calls: 0, source: "", error: "", started_at }
+    pub(crate) const fn begin(id: String, ray: String, method: String, started_at: u64) -> Self {
+        Self { id, ray, method, route: "none", cache: "", rpc_calls: 0, source: "", error: "", started_at }
     }
 
     /// Writes the line. The clock of a Worker stands still while it computes: the milliseconds are those
@@ -38,8 +40,9 @@ impl Record {
     pub(crate) fn write(&self, status: u16, now: u64) {
         // Nothing here needs escaping: methods are tokens, ids are checked, the rest is ours.
         console_log!(
-            r#"{{"requestId":"{}","method":"{}","route":"{}","status":{status},"error":"{}","cache":"{}","source":"{}","rpcCalls":{},"ms":{}}}"#,
+            r#"{{"requestId":"{}","ray":"{}","method":"{}","route":"{}","status":{status},"error":"{}","cache":"{}","source":"{}","rpcCalls":{},"ms":{}}}"#,
             self.id,
+            self.ray,
             self.method,
             self.route,
             self.error,
@@ -57,6 +60,11 @@ pub(crate) fn request_id(header: impl Fn(&str) -> Option<String>) -> String {
     let random = || format!("{:013x}", (Math::random() * (1_u64 << 52) as f64) as u64);
     let plain = |name| header(name).filter(|id| is_plain(id));
     plain("X-Request-Id").or_else(|| plain("CF-Ray")).unwrap_or_else(random)
+}
+
+/// Cloudflare's id of a request.
+pub(crate) fn ray(header: impl Fn(&str) -> Option<String>) -> String {
+    header("CF-Ray").filter(|id| is_plain(id)).unwrap_or_default()
 }
 
 fn is_plain(id: &str) -> bool {

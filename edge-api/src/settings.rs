@@ -10,13 +10,12 @@ use edge_shared::settings::{
 use registry_core::{
     api::error::Error,
     eth::rpc::endpoint::RpcEndpoint,
-    host::{rate_limit::WindowLimit, stream_slots::StreamLimits},
+    evidence::Layout,
+    host::{leases::LeaseLimits, rate_limit::WindowLimit},
     token::{Audience, KeySet},
 };
 use worker::Env;
 
-/// The binding of the objects that count clients' requests.
-pub(crate) const LIMITER_BINDING: &str = "CLIENT_LIMITS";
 /// The binding of Cloudflare's own limiter.
 pub(crate) const RATE_BINDING: &str = "CLIENT_RATE";
 
@@ -28,7 +27,7 @@ const CLIENTS_OF_A_SITE: u32 = 10;
 pub(crate) struct Settings {
     /// Those that both Workers have.
     pub(crate) shared: Rc<WorkerSettings>,
-    /// A name that differs for every set of endpoints and chain, and discloses no endpoint.
+    /// A name that differs for every set of endpoints, chain and storage layout, and discloses no endpoint.
     pub(crate) upstream: String,
     pub(crate) limits: ClientLimits,
     pub(crate) limiter_mode: LimiterMode,
@@ -37,7 +36,7 @@ pub(crate) struct Settings {
     /// The longest duration of a stream of changes.
     pub(crate) stream_seconds: u32,
     /// How many streams of changes may be open.
-    pub(crate) streams: StreamLimits,
+    pub(crate) streams: LeaseLimits,
     /// How verdicts are signed; `None` where they are not.
     pub(crate) signing: Option<Signing>,
     /// What verdicts are about (CAIP-10), `eip155:<chain>:<registry>`; `None` where the chain is not configured.
@@ -69,8 +68,6 @@ pub(crate) struct ClientLimits {
 pub(crate) enum LimiterMode {
     /// Each instance counts, and publishes its count through KV.
     Kv,
-    /// A Durable Object per client counts for all instances.
-    DurableObject,
     /// Cloudflare's own limiter counts for the instances of a data centre.
     Binding,
 }
@@ -97,8 +94,7 @@ impl Settings {
     pub(crate) fn of(env: &Env) -> Result<Rc<Self>, Error> {
         let parsed = || {
             let settings = Self::parse(WorkerSettings::of(env)?, &Variables(&of_environment(env)))?;
-            settings
-                .check_limiter(&|name| env.durable_object(name).is_ok() || env.rate_limiter(name).is_ok())?;
+            settings.check_limiter(&|name| env.rate_limiter(name).is_ok())?;
             Ok(Rc::new(settings))
         };
         SETTINGS.with(|settings| settings.get_or_init(parsed).clone())
@@ -108,7 +104,6 @@ impl Settings {
     fn check_limiter(&self, is_bound: &dyn Fn(&str) -> bool) -> Result<(), Error> {
         let needed = match self.limiter_mode {
             LimiterMode::Kv => None,
-            LimiterMode::DurableObject => Some(("durable-object", LIMITER_BINDING)),
             LimiterMode::Binding => Some(("binding", RATE_BINDING)),
         };
         check_binding("RATE_LIMITER", needed, is_bound)
@@ -116,13 +111,13 @@ impl Settings {
 
     fn parse(shared: Rc<WorkerSettings>, variables: &Variables<'_>) -> Result<Self, Error> {
         Ok(Self {
-            upstream: upstream(shared.chain_id, &shared.rpc),
+            upstream: upstream(shared.chain_id, &shared.rpc, shared.layout.as_ref()),
             limits: limits(variables)?,
             limiter_mode: limiter_mode(variables)?,
             kya_source: kya_source(variables, shared.index_mode)?,
             stream_seconds: variables.seconds("CHANGES_STREAM_SECONDS", 300)?,
-            streams: StreamLimits {
-                per_client: variables.number("CHANGES_STREAMS_PER_CLIENT", 10)? as usize,
+            streams: LeaseLimits {
+                per_holder: variables.number("CHANGES_STREAMS_PER_CLIENT", 10)? as usize,
                 per_instance: variables.number("CHANGES_STREAMS_PER_INSTANCE", 500)? as usize,
             },
             signing: signing(variables, shared.chain_id)?,
@@ -132,8 +127,9 @@ impl Settings {
     }
 }
 
-/// The name of a chain as read through these endpoints: any change of them is another name.
-fn upstream(chain_id: Option<u64>, rpc: &[RpcEndpoint]) -> String {
+/// The name of a chain as read through these endpoints with this storage layout: any change of them is another
+/// name.
+fn upstream(chain_id: Option<u64>, rpc: &[RpcEndpoint], layout: Option<&Layout>) -> String {
     let mut endpoints = String::new();
     for endpoint in rpc {
         endpoints.push_str(&endpoint.url);
@@ -141,6 +137,8 @@ fn upstream(chain_id: Option<u64>, rpc: &[RpcEndpoint]) -> String {
         endpoints.push_str(endpoint.authorization.as_deref().unwrap_or_default());
         endpoints.push('\n');
     }
+    // Evidence depends on it. A layout has a form in JSON.
+    endpoints += &layout.and_then(|layout| serde_json::to_string(layout).ok()).unwrap_or_default();
     let digest = keccak256(endpoints);
     let digest = digest.get(..8).map(hex::encode).unwrap_or_default();
     let chain = chain_id.map_or_else(|| "any".to_owned(), |id| id.to_string());
@@ -158,10 +156,9 @@ fn limits(variables: &Variables<'_>) -> Result<ClientLimits, Error> {
 }
 
 fn limiter_mode(variables: &Variables<'_>) -> Result<LimiterMode, Error> {
-    let rule = "must be kv, durable-object or binding";
+    let rule = "must be kv or binding";
     variables.parsed("RATE_LIMITER", LimiterMode::Kv, rule, |text| match text {
         "kv" => Some(LimiterMode::Kv),
-        "durable-object" => Some(LimiterMode::DurableObject),
         "binding" => Some(LimiterMode::Binding),
         _ => None,
     })

@@ -396,8 +396,7 @@ impl RegistryIndex {
             let query = HistoryQuery::new(sql, &state, settings.registry, page)?;
             let run = query.run(&config, self.endpoints(settings));
             let merge = |update: &_| self.merge(update);
-            let mut host =
-                FetchHost { settings, began, rpc_calls: &mut *rpc_calls, hold: &|_| (), merge: &merge };
+            let mut host = FetchHost { settings, began, rpc_calls: &mut *rpc_calls, merge: &merge };
             match drive(run, &mut host).await {
                 // The block has been reorged out: a refresh comes first, whatever the TTL.
                 Err(QueryError::BlockNotAvailable(_)) => {

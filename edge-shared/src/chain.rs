@@ -50,8 +50,6 @@ pub struct FetchHost<'a> {
     pub began: u64,
     /// How many requests were sent to endpoints.
     pub rpc_calls: &'a mut u32,
-    /// Called before each round trip with the milliseconds that it may take.
-    pub hold: &'a dyn Fn(u32),
     /// Merges what is learned of the endpoints. A client that disconnects ends this request: what it has learned by
     /// then is there for the next one.
     pub merge: &'a dyn Fn(&Update),
@@ -66,7 +64,6 @@ impl RpcHost for FetchHost<'_> {
 
     async fn round_trip(&mut self, batch: &Batch, may_hedge: bool) -> Result<RpcReply, Failure> {
         *self.rpc_calls += 1;
-        (self.hold)(batch.delay_ms.saturating_add(batch.timeout_ms));
         // Boxed, it is a function of its own: V8 takes megabytes to optimize a long one that is polled again
         // and again.
         hedged(self.settings, batch, may_hedge, self.rpc_calls).boxed_local().await

@@ -11,6 +11,7 @@
 //   logs       whether the Workers' log lines are printed; printing slows a Worker down
 //   measured   count the first Worker's operations on the cache, and serve the memory of its instance
 //   silentCache  its cache does not answer
+//   losesReaders  it loses the requests that say so
 //   distant    {millis, settings}: the two Workers are that far apart, the second has settings of its own, and questions are counted
 //
 // Prints the addresses once they listen: "Ready on", and where they apply "Handlers on", "Memory on", "Counts on".
@@ -34,6 +35,7 @@ const workers = options.workers.map(worker);
 const [first] = workers;
 if (measured) precede(first, ["measured-memory.mjs", "counted-cache.mjs"]);
 if (options.silentCache) precede(first, ["silent-cache.mjs"]);
+if (options.losesReaders) precede(first, ["lost-readers.mjs"]);
 if (distant) moveApart(...workers);
 if (!options.registry) dropAbsentObjects();
 first.unsafeDirectSockets = [{ host: "127.0.0.1", port: options.port ?? 0 }];

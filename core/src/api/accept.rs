@@ -37,6 +37,14 @@ pub fn form(accept: &str, has_token: bool) -> Option<Form> {
     }
 }
 
+/// Whether a header such as `Accept` or `Accept-Encoding` names exactly this, and not to refuse it.
+pub fn names(header: &str, wanted: &str) -> bool {
+    header.split(',').any(|range| {
+        let (name, parameters) = range.split_once(';').unwrap_or((range, ""));
+        name.trim().eq_ignore_ascii_case(wanted) && quality(parameters) > 0
+    })
+}
+
 /// The weight among a media range's parameters, in thousandths.
 fn quality(parameters: &str) -> u32 {
     let weight = parameters.split(';').find_map(|parameter| {
@@ -91,6 +99,28 @@ mod tests {
         let bad = ["1.001", "0.1234", "2", "-1", "0.+5", ""].map(|text| (text, 0));
         for (text, expected) in good.into_iter().chain(bad) {
             assert_eq!(thousandths(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_named_and_not_refused_is_accepted() {
+        for (header, wanted, expected) in [
+            ("gzip", "gzip", true),
+            ("deflate, GZIP", "gzip", true),
+            ("br;q=1.0, gzip;q=0.8", "gzip", true),
+            ("gzip;q=0", "gzip", false),
+            ("xgzip", "gzip", false),
+            ("*", "gzip", false),
+            ("", "gzip", false),
+            ("text/html, Text/Event-Stream;q=0.9", "text/event-stream", true),
+            (" text/event-stream ", "text/event-stream", true),
+            ("text/event-stream;charset=utf-8", "text/event-stream", true),
+            ("application/json, text/event-stream;q=0", "text/event-stream", false),
+            ("text/event-stream; q=0.000", "text/event-stream", false),
+            ("text/*", "text/event-stream", false),
+            ("text/event-streams", "text/event-stream", false),
+        ] {
+            assert_eq!(names(header, wanted), expected, "{header}");
         }
     }
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::{
     api::route::{FINAL_SECONDS, Route},
+    eth::as_of::IndexedAt,
     eth::json,
     eth::timestamp::Timestamp,
     registry::agent_detail::AgentDetail,
@@ -22,6 +23,10 @@ use crate::{
     registry::stats::{DetailedStats, Stats},
 };
 
+/// The number of the documents' format, for caches that outlive a deployment. It goes up with every change of
+/// what a document says of the same block.
+pub const FORMAT: u32 = 1;
+
 /// An answer of the read API, whole and ready to send.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Document {
@@ -32,8 +37,8 @@ pub struct Document {
     pub etag: String,
     /// The moment at which the verdict in it lapses, where time alone can make it do so.
     pub valid_until: Option<Timestamp>,
-    /// The time of the newest block, which a verdict rests on.
-    pub block_time: Option<Timestamp>,
+    /// The block that a verdict rests on.
+    pub block: Option<IndexedAt>,
     /// For one page of a list: the `Link` header (RFC 8288) to the others.
     pub links: Option<String>,
     /// Whether it is as of a block that the node calls final, so that it never changes.
@@ -44,13 +49,13 @@ impl Document {
     /// The document of a shape that answers a route.
     pub(crate) fn of<T: Shape>(mut shape: T, route: &Route) -> Self {
         let (body, links) = (json::text(&shape, shape.size_hint()), shape.links(route));
-        let (valid_until, block_time) = (shape.valid_until(), shape.block_time());
+        let (valid_until, block) = (shape.valid_until(), shape.block());
         let members = shape.clock_members();
         let etag = match members.is_empty() && shape.mask_clock_fields() {
             true => Tagger::tag(&shape),
             false => tag_without(&body, &members),
         };
-        Self { body, etag, valid_until, block_time, links, is_final: false }
+        Self { body, etag, valid_until, block, links, is_final: false }
     }
 
     /// For how many seconds from `now` on caches may keep the document: at most `time_to_live`, never into
@@ -70,7 +75,9 @@ impl Document {
     /// What is left of the `time_to_live` in seconds at `now`: that of a verdict counts from its block's
     /// time, so that a later change shows within it.
     pub fn time_left(&self, time_to_live: u32, now: Timestamp) -> u32 {
-        let age = self.block_time.map_or(0, |time| now.seconds_rounded_up().saturating_sub(time.seconds()));
+        let since =
+            |block: IndexedAt| now.seconds_rounded_up().saturating_sub(block.block_timestamp.seconds());
+        let age = self.block.map_or(0, since);
         time_to_live.saturating_sub(u32::try_from(age).unwrap_or(u32::MAX))
     }
 }
@@ -104,8 +111,8 @@ pub(crate) trait Shape: Serialize {
         128
     }
 
-    /// See [`Document::block_time`].
-    fn block_time(&self) -> Option<Timestamp> {
+    /// See [`Document::block`].
+    fn block(&self) -> Option<IndexedAt> {
         None
     }
 
@@ -149,8 +156,8 @@ impl Shape for Kya {
         self.valid_until
     }
 
-    fn block_time(&self) -> Option<Timestamp> {
-        Some(self.as_of.block_timestamp)
+    fn block(&self) -> Option<IndexedAt> {
+        Some(self.as_of.into())
     }
 }
 
@@ -340,7 +347,7 @@ impl Write for Tagger {
 mod tests {
     use super::*;
     use crate::{
-        eth::as_of::{AsOf, IndexedAt},
+        eth::as_of::AsOf,
         registry::agent::{Agent, Status},
         registry::agent_query::AgentQuery,
         registry::changes,

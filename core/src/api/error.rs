@@ -96,6 +96,9 @@ pub enum Error {
     Misconfigured(String),
 }
 
+/// Milliseconds for which an answer that took much work, and failed, is not asked for again.
+pub const LASTING_MILLIS: u64 = 5_000;
+
 impl From<RunError> for Error {
     fn from(error: RunError) -> Self {
         Self::Query(error.into())
@@ -173,6 +176,15 @@ impl Error {
         self.code().status()
     }
 
+    /// Milliseconds for which it is certain to repeat, and need not be asked for again; 0 where a retry may
+    /// succeed at once.
+    pub const fn lasting_millis(&self) -> u64 {
+        match self.code() {
+            Code::TooLarge | Code::RegistryError | Code::BlockNotAvailable => LASTING_MILLIS,
+            _ => 0,
+        }
+    }
+
     /// Seconds for `Retry-After`, where the fault is an RPC endpoint's or the index's, or too many streams
     /// are open. A rate-limited client's wait is in its
     /// [`RateLimitVerdict`](crate::host::rate_limit::RateLimitVerdict).
@@ -201,5 +213,24 @@ impl Error {
         let body = ErrorBody { error: self.to_string(), code: self.code().name() };
         // Two strings: serialization has nothing to fail on.
         serde_json::to_string(&body).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eth::as_of::BlockId;
+
+    #[test]
+    fn an_error_that_is_certain_to_repeat_lasts_for_five_seconds() {
+        for (error, millis) in [
+            (RunError::NoContract(Default::default()).into(), 5_000),
+            (QueryError::BlockNotAvailable(BlockId::Number(9)).into(), 5_000),
+            (QueryError::TooHeavy { function: "f" }.into(), 5_000),
+            (RunError::Unreachable.into(), 0),
+            (Error::IndexUnavailable, 0),
+        ] {
+            assert_eq!(Error::lasting_millis(&error), millis, "{error}");
+        }
     }
 }

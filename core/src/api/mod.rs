@@ -2,6 +2,7 @@
 
 pub mod accept;
 pub mod document;
+pub mod download;
 pub mod error;
 pub mod health;
 pub mod index_documents;

@@ -7,7 +7,7 @@ use super::{
     route::Route,
 };
 use crate::{
-    eth::timestamp::Timestamp,
+    eth::{as_of::IndexedAt, timestamp::Timestamp},
     index::place,
     registry::error_code::Code,
     registry::kya::{Kya, KyaItem, KyaList, KyaRange, WalletInput},
@@ -32,7 +32,7 @@ pub fn shards_for(route: &Route, manifest: &Manifest) -> Result<Option<Vec<Shard
             Ok(Some(shards))
         }
         Route::KyaRange(prefix) => {
-            prefix.check(manifest.prefix_digits_max())?;
+            prefix.check(manifest.prefix_digits())?;
             Ok(Some(manifest.shards_of(prefix.range()).collect()))
         }
         _ => Ok(None),
@@ -58,7 +58,7 @@ pub fn document(route: &Route, manifest: &Manifest, shards: &[&Shard], now: Time
                 None => KyaItem::failed(wallet.to_checksum(None), Code::TooLarge, TOO_LONG.to_owned()),
             };
             let data: Vec<KyaItem> = items.into_iter().map(item).collect();
-            let prefix_digits_max = manifest.prefix_digits_max();
+            let prefix_digits_max = *manifest.prefix_digits().end();
             let (prefix, total, as_of) = (prefix.to_string(), data.len(), manifest.as_of);
             Some(Document::of(KyaRange { prefix, prefix_digits_max, total, data, as_of }, route))
         }
@@ -107,7 +107,7 @@ impl Shape for KyaRange {
         self.data.iter().filter_map(until).min()
     }
 
-    fn block_time(&self) -> Option<Timestamp> {
-        Some(self.as_of.block_timestamp)
+    fn block(&self) -> Option<IndexedAt> {
+        Some(self.as_of.into())
     }
 }

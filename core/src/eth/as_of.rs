@@ -33,6 +33,12 @@ pub struct IndexedAt {
     pub block_timestamp: Timestamp,
 }
 
+impl From<AsOf> for IndexedAt {
+    fn from(AsOf { block_number, block_timestamp, .. }: AsOf) -> Self {
+        Self { block_number, block_timestamp }
+    }
+}
+
 /// The block that a request names. Without one the newest block is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BlockId {

@@ -1,5 +1,6 @@
 //! What hosts keep from one request to the next, as plain data: a host brings the time and the storage.
 
+pub mod leases;
+pub mod newest_block;
 pub mod rate_limit;
 pub mod shared_reads;
-pub mod stream_slots;

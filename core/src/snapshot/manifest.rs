@@ -1,5 +1,7 @@
 //! The manifest: of which block the snapshot is, and the version of each shard.
 
+use core::ops::RangeInclusive;
+
 use alloy_primitives::{Address, B256, hex};
 
 use super::{
@@ -14,6 +16,8 @@ use crate::{
 const MAGIC: [u8; 4] = *b"KYAM";
 /// Agents that share a range of the longest allowed prefix, at least.
 const SHARING: u64 = 30;
+/// Agents that share a range of a shorter prefix, at most.
+const RANGE_MAX: u64 = 2 * 16 * SHARING;
 /// The longest prefix of a range in hexadecimal digits.
 const PREFIX_DIGITS_MAX: u8 = 6;
 
@@ -181,10 +185,13 @@ impl Manifest {
         of_range.take_while(move |shard| shard.range.start < range.end())
     }
 
-    /// How many hexadecimal digits the prefix of a range may have: at most so many that thirty agents or more
-    /// share it, at least one.
-    pub fn prefix_digits_max(&self) -> u8 {
-        prefix_digits_max(self.agents)
+    /// How many hexadecimal digits the prefix of a range may have: so many that thirty agents or more share
+    /// it, at least one. One less is allowed until a registry that has just outgrown it has doubled, so that
+    /// an answer never holds more than some thousand verdicts.
+    pub fn prefix_digits(&self) -> RangeInclusive<u8> {
+        let most = prefix_digits_max(self.agents);
+        let is_small = |digits: &u8| self.agents >> (4 * u32::from(*digits)) < RANGE_MAX;
+        most.checked_sub(1).filter(|digits| *digits > 0 && is_small(digits)).unwrap_or(most)..=most
     }
 
     /// What it takes in memory.

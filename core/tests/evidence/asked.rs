@@ -52,6 +52,9 @@ fn ask(recorded: &Recorded, wrong: Option<Wrong>, endpoints: usize) -> Result<St
     let mut run = run.over(Endpoints::new(endpoints, Some(recorded.chain_id)));
     let document = finish(&mut run, |batch| nodes[batch.endpoint].reply(batch).0)?;
     assert!(!is_right || nodes[0].round_trips() == 2, "{:?}", nodes[0].log);
+    // A cache may keep it as long as a verdict of that block.
+    let later = Timestamp::from_seconds(now.seconds() + 50);
+    assert_eq!(document.time_left(60, later), 10);
     Ok(document.body)
 }
 

@@ -165,11 +165,13 @@ fn truncated_and_swapped_shards_are_refused() {
 }
 
 #[test]
-fn the_longest_prefix_is_shared_by_thirty_agents() {
+fn a_prefix_is_shared_by_thirty_agents_or_more_and_not_by_thousands() {
     let _turn = turn();
     let digits = |agents| {
         let whole = vec![ShardEntry { range: ShardRange::ALL, version: ShardVersion { block: 0, tag: 0 } }];
-        Manifest::new(IDENTITY, AsOf::default(), B256::ZERO, 0, 0, agents, whole).prefix_digits_max()
+        Manifest::new(IDENTITY, AsOf::default(), B256::ZERO, 0, 0, agents, whole).prefix_digits()
     };
-    assert_eq!([0, 3, 480, 10_000, 1_000_000, u64::MAX].map(digits), [1, 1, 1, 2, 3, 6]);
+    let agents = [0, 3, 480, 7_680, 15_359, 15_360, 122_880, 1_000_000, u64::MAX];
+    let expected = [1..=1, 1..=1, 1..=1, 1..=2, 1..=2, 2..=2, 2..=3, 3..=3, 6..=6];
+    assert_eq!(agents.map(digits), expected);
 }

@@ -5,11 +5,14 @@
 //! error, nor is one that does not answer in time: the answer comes from the chain.
 
 use edge_shared::{binding, settings::WorkerSettings};
-use registry_core::{api::route::Route, eth::timestamp::Timestamp};
+use registry_core::{api::document::FORMAT, api::route::Route, eth::timestamp::Timestamp};
 use worker::{Cache, Headers, Response, ResponseBody, Result, web_sys};
 
-use super::{context::RequestContext, within};
-use crate::http::{Content, JSON_TYPE, Lifetime};
+use super::context::RequestContext;
+use crate::{
+    http::{Content, JSON_TYPE, Lifetime},
+    time::within,
+};
 
 /// Milliseconds that the cache has for an entry. It is in the same data centre, the chain is not.
 const LOOKUP_MILLIS: u64 = 500;
@@ -18,12 +21,12 @@ const MADE_AT: &str = "X-Made-At";
 /// The header of its TTL in seconds.
 const MAX_AGE: &str = "X-Max-Age";
 
-/// The key of a route's answer. Chain, endpoints and registry are part of it: no answer is served after a
-/// change of these settings.
+/// The key of a route's answer. The documents' format, chain, endpoints and registry are part of it: no answer
+/// is served after a change of the code or of these settings.
 pub(super) fn key(context: &RequestContext, route: &Route) -> String {
     let RequestContext { origin, settings, .. } = context;
     let (upstream, WorkerSettings { multicall3, registry, .. }) = (&settings.upstream, &*settings.shared);
-    format!("{origin}/{upstream}/{multicall3}/{registry}{}", route.canonical())
+    format!("{origin}/{FORMAT}/{upstream}/{multicall3}/{registry}{}", route.canonical())
 }
 
 /// An entry, and its body.
@@ -62,7 +65,7 @@ pub(super) async fn store(key: String, content: &Content) {
 /// The key of a part of the registry's snapshot.
 pub(super) fn snapshot_key(context: &RequestContext, name: &str) -> String {
     let RequestContext { origin, settings, .. } = context;
-    format!("{origin}/{}/{}/snapshot/{name}", settings.upstream, settings.shared.registry)
+    format!("{origin}/{FORMAT}/{}/{}/snapshot/{name}", settings.upstream, settings.shared.registry)
 }
 
 /// The bytes under a key, and when they were made, unix milliseconds.

@@ -2,11 +2,10 @@
 
 use std::rc::Rc;
 
-use registry_core::{api::route::Route, registry::changes::Since};
+use registry_core::{api::download::Download, api::route::Route, registry::changes::Since};
 use worker::Context;
 
-use super::downloads::Download;
-use crate::{index::IndexClient, settings::Settings, stream::slot::StreamSlot};
+use crate::{index::IndexClient, settings::Settings};
 
 /// The surroundings of a request.
 #[derive(Clone, Debug)]
@@ -18,8 +17,6 @@ pub(crate) struct RequestContext {
     pub(crate) origin: Rc<str>,
     /// The index, where there is one.
     pub(crate) index: Option<Rc<IndexClient>>,
-    /// The slot of a stream, until the stream ends.
-    pub(crate) slot: Option<Rc<StreamSlot>>,
 }
 
 /// What can be asked for.
@@ -33,4 +30,14 @@ pub(crate) enum Request {
     Api(Route),
     /// Changes from there on, for a stream.
     Events(Since),
+}
+
+impl Request {
+    /// How many requests it counts as in the rate limit.
+    pub(crate) fn cost(&self) -> u32 {
+        match self {
+            Self::Api(route) => route.cost(),
+            Self::Ready | Self::Download(_) | Self::Events(_) => 1,
+        }
+    }
 }

@@ -1,36 +1,31 @@
-//! Documents: from the index, from a scan, from the data centre's cache, or from the chain.
+//! Documents, in memory: each from its source, the index, the snapshot, a download's shards or the chain.
 
-use core::pin::pin;
 use std::{cell::RefCell, rc::Rc};
 
 use edge_shared::{settings::WorkerSettings, unix_millis};
-use futures_util::{
-    FutureExt as _,
-    future::{Either, select},
-};
+use futures_util::FutureExt as _;
 use registry_core::{
-    api::document::Document,
     api::error::Error,
     api::health::Readiness,
-    api::question::{LateExcerpt, Question, WithEvidence},
-    api::route::{FINAL_SECONDS, Route},
-    api::scan::Scan,
+    api::route::Route,
+    chain::RunError,
     eth::timestamp::Timestamp,
     host::shared_reads::{Cache, CacheKey, ReadOutcome, Renewal},
     registry::changes::Since,
-    registry::error_code::Code,
 };
 
 use super::{
-    colo,
+    answers::from_chain,
     context::Request,
-    excerpts::{self, UNINDEXED_MILLIS},
-    scans::{self, KeptScan, ScanRead},
-    single_flight::{Flight, Memory, SharedRead, lasting_millis, share},
-    snapshot, with_forms,
+    downloads,
+    scans::KeptScan,
+    single_flight::{Memory, Reading, SharedRead},
+    snapshot,
 };
-use crate::{http::Content, log::Record};
+use crate::{http::Content, index::UNINDEXED_MILLIS};
 
+/// The reply to the question whether the registry could be read.
+const READINESS_BYTES: usize = 16 << 10;
 /// Together with the scan little more than a quarter of an instance's memory. The list of the most agents
 /// that a scan covers takes 20 MB.
 const CAPACITY_BYTES: usize = 24 * 1024 * 1024;
@@ -81,26 +76,33 @@ impl SharedRead for DocumentRead {
         DocumentKey::Read(self.clone())
     }
 
-    /// The index may refresh first, which takes it up to four deadlines; so does a scan for a wallet's past.
+    /// A verdict with the wallet's past may take a scan, which extends its deadline. What comes from the index's
+    /// object, or may, waits for that first.
     fn patience_seconds(&self, settings: &WorkerSettings) -> u32 {
+        let deadlines = match self {
+            Self::Direct(Request::Api(Route::Kya { history: true, .. })) => 4,
+            Self::Index(_) | Self::Direct(Request::Events(_)) => 2,
+            Self::Direct(_) => 1,
+        };
+        settings.rpc_deadline_seconds.saturating_mul(deadlines)
+    }
+
+    fn out_of_patience(&self, seconds: u32) -> Error {
         match self {
-            Self::Index(_)
-            | Self::Direct(Request::Events(_) | Request::Api(Route::Kya { history: true, .. })) => {
-                settings.rpc_deadline_seconds.saturating_mul(4)
-            }
-            Self::Direct(_) => settings.rpc_deadline_seconds,
+            Self::Index(_) | Self::Direct(Request::Events(_)) => Error::IndexUnavailable,
+            Self::Direct(_) => RunError::OutOfTime { seconds }.into(),
         }
     }
 
-    async fn read(&self, flight: &Flight<Self>) -> Result<Rc<Content>, Error> {
+    async fn read(&self, reading: &Reading) -> Result<Rc<Content>, Error> {
         // Boxed, each is a function of its own, and the one that waits longest is short: V8 takes megabytes
         // to optimize a long one that is polled again and again.
         let read = match self {
-            Self::Index(route) => from_index(route, flight).boxed_local(),
-            Self::Direct(Request::Events(since)) => events(*since, flight).boxed_local(),
-            Self::Direct(Request::Download(download)) => download.answer(flight).boxed_local(),
-            Self::Direct(Request::Ready) => readiness(flight).boxed_local(),
-            Self::Direct(Request::Api(route)) => from_chain(route, flight).boxed_local(),
+            Self::Index(route) => from_index(route, reading).boxed_local(),
+            Self::Direct(Request::Events(since)) => events(*since, reading).boxed_local(),
+            Self::Direct(Request::Download(download)) => downloads::answer(download, reading).boxed_local(),
+            Self::Direct(Request::Ready) => readiness(reading).boxed_local(),
+            Self::Direct(Request::Api(route)) => from_snapshot_or_chain(route, reading).boxed_local(),
         };
         read.await
     }
@@ -115,7 +117,7 @@ impl SharedRead for DocumentRead {
     fn error_millis(&self, error: &Error) -> u64 {
         match (self, error) {
             (Self::Index(route), Error::IndexUnavailable) if !route.needs_index() => UNINDEXED_MILLIS,
-            _ => lasting_millis(error),
+            _ => error.lasting_millis(),
         }
     }
 }
@@ -134,12 +136,11 @@ pub(super) fn of_scan(kept: &KeptScan, route: &Route) -> Result<Rc<Content>, Err
 }
 
 /// From the object that keeps the index.
-async fn from_index(route: &Route, flight: &Flight<DocumentRead>) -> Result<Rc<Content>, Error> {
-    let settings = flight.settings();
-    let index = flight.context.index.as_ref().ok_or(Error::IndexUnavailable)?;
-    flight.hold(index_millis(settings));
+async fn from_index(route: &Route, reading: &Reading) -> Result<Rc<Content>, Error> {
+    let settings = reading.settings();
+    let index = reading.context.index.as_ref().ok_or(Error::IndexUnavailable)?;
     let response = index.document(route).await?;
-    flight.count(response.rpc_calls);
+    reading.count(response.rpc_calls);
     let time_to_live = settings.time_to_live(route.cache_scope());
     let content = Content::of(response.document, time_to_live, response.read_at).with_block(response.block);
     // With another `Accept` the answer is a stream.
@@ -148,30 +149,24 @@ async fn from_index(route: &Route, flight: &Flight<DocumentRead>) -> Result<Rc<C
 }
 
 /// Changes, from the object that keeps the index.
-async fn events(since: Since, flight: &Flight<DocumentRead>) -> Result<Rc<Content>, Error> {
-    let settings = flight.settings();
-    let index = flight.context.index.as_ref().ok_or(Error::IndexRequired)?;
-    flight.hold(index_millis(settings));
+async fn events(since: Since, reading: &Reading) -> Result<Rc<Content>, Error> {
+    let settings = reading.settings();
+    let index = reading.context.index.as_ref().ok_or(Error::IndexRequired)?;
     let response = index.events(since).await?;
-    flight.count(response.rpc_calls);
+    reading.count(response.rpc_calls);
     Ok(Rc::new(Content::of(response.document, settings.follow_seconds(), response.read_at)))
 }
 
-/// The milliseconds that the object may work before it answers.
-const fn index_millis(settings: &WorkerSettings) -> u32 {
-    settings.rpc_deadline_seconds.saturating_mul(4_000)
-}
-
 /// Whether a question could be answered, by the chain and the index.
-async fn readiness(flight: &Flight<DocumentRead>) -> Result<Rc<Content>, Error> {
-    let settings = flight.settings();
-    let index = match &flight.context.index {
+async fn readiness(reading: &Reading) -> Result<Rc<Content>, Error> {
+    let settings = reading.settings();
+    let index = match &reading.context.index {
         Some(index) => index.progress().await,
         None => None,
     };
     let now = Timestamp::from_millis(unix_millis());
     let kya_source = match &index {
-        Some(_) if snapshot::is_usable(&flight.context, &flight.record).boxed_local().await => {
+        Some(_) if snapshot::is_usable(&reading.context, &reading.record).boxed_local().await => {
             Some("snapshot")
         }
         Some(_) => Some("chain"),
@@ -179,107 +174,18 @@ async fn readiness(flight: &Flight<DocumentRead>) -> Result<Rc<Content>, Error> 
     };
     let (registry, multicall3) = (settings.registry, settings.multicall3);
     let question = Readiness { registry, multicall3, now, index, kya_source };
-    let document = flight.ask(question, now).await?;
+    let document = reading.ask(question, now, READINESS_BYTES).await?;
     Ok(Rc::new(Content::of(document, 0, now)))
 }
 
-/// From the snapshot, the data centre's cache, or the chain.
-async fn from_chain(route: &Route, flight: &Flight<DocumentRead>) -> Result<Rc<Content>, Error> {
-    let settings = flight.settings();
+/// From the snapshot, or else from the chain.
+async fn from_snapshot_or_chain(route: &Route, reading: &Reading) -> Result<Rc<Content>, Error> {
     if route.is_in_snapshot() {
-        flight.hold(index_millis(settings));
-        match snapshot::answer(&flight.context, route, &flight.record).boxed_local().await {
+        match snapshot::answer(&reading.context, route, &reading.record).boxed_local().await {
             // The chain answers instead.
             Err(Error::IndexUnavailable | Error::IndexRequired) if !route.needs_index() => {}
             answer => return answer,
         }
     }
-    let time_to_live = settings.time_to_live(route.cache_scope());
-    let now = Timestamp::from_millis(unix_millis());
-    let colo_key = (time_to_live > 0).then(|| colo::key(&flight.context, route));
-    if let Some(colo_key) = &colo_key {
-        // An answer as of a final block outlives the setting.
-        let is_pinned = route.block().is_some();
-        let longest = if is_pinned { time_to_live.max(FINAL_SECONDS) } else { time_to_live };
-        // For a renewal an entry is of use only if another instance has renewed it already.
-        let is_usable = |content: &Content| !(flight.is_renewal && content.is_due_for_renewal(now));
-        if let Some(content) = colo::find(colo_key, longest, now).await.filter(is_usable) {
-            return Ok(Rc::new(of_chain(content, route)));
-        }
-    }
-    let document = match route.is_about_wallets() {
-        true => verdict(route, flight, now).boxed_local().await?,
-        false => flight.ask(question(route, flight, now), now).await?,
-    };
-    // A verdict at a certain block stays the same, and where blocks may be of any age there is no freshness.
-    let time_to_live = match route.block() {
-        None if settings.max_head_age_seconds > 0 => document.time_left(time_to_live, now),
-        _ => time_to_live,
-    };
-    let content = Rc::new(of_chain(Content::of(document, time_to_live, now), route));
-    if let Some(colo_key) = colo_key
-        && content.max_age > 0
-    {
-        let entry = content.clone();
-        flight.context.runtime.wait_until(async move { colo::store(colo_key, &entry).await });
-    }
-    Ok(content)
-}
-
-/// Says of verdicts that they are the chain's.
-fn of_chain(content: Content, route: &Route) -> Content {
-    let content = if route.is_about_wallets() { content.with_source("chain") } else { content };
-    with_forms(content, route)
-}
-
-/// A verdict, which takes a wallet's past from the index, or else from a scan: from the one that is in
-/// memory, or with `history=1` from one that is made for all who ask for a past.
-async fn verdict(route: &Route, flight: &Flight<DocumentRead>, now: Timestamp) -> Result<Document, Error> {
-    let context = &flight.context;
-    let late = match (&context.index, route.block()) {
-        (Some(_), None) => Some(LateExcerpt::default()),
-        _ => None,
-    };
-    let mut asked = question(route, flight, now);
-    asked.question.excerpt.clone_from(&late);
-    let arriving = async {
-        if let Some(late) = &late {
-            excerpts::arrive(context, route, late, &flight.record).await;
-        }
-    };
-    if let Route::Kya { history: true, .. } = route {
-        arriving.await;
-        if late.as_ref().is_none_or(|late| !late.has_arrived()) {
-            asked.question.scan = scan_for_history(flight).boxed_local().await?;
-        }
-        return flight.ask(asked, now).await;
-    }
-    asked.question.scan = scans::in_memory();
-    // The excerpt is polled first: one that is in memory is there before the chain is asked.
-    match select(pin!(arriving), pin!(flight.ask(asked, now))).await {
-        Either::Left(((), asking)) => asking.await,
-        Either::Right((document, _)) => document,
-    }
-}
-
-/// The scan that all share who ask for a wallet's past. A registry too large for one is no error: the verdict
-/// says that the past is unknown.
-async fn scan_for_history(flight: &Flight<DocumentRead>) -> Result<Option<Scan>, Error> {
-    flight.hold(index_millis(flight.settings()));
-    let mut record = Record { rpc_calls: 0, ..flight.record.clone() };
-    let scan = share(&flight.context, ScanRead, &mut record).await;
-    flight.count(record.rpc_calls);
-    match scan {
-        Ok(kept) => Ok(Some(kept.scan.clone())),
-        Err(error) if error.code() == Code::TooLarge => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// The question of a route, without sources of a wallet's past.
-fn question(route: &Route, flight: &Flight<DocumentRead>, now: Timestamp) -> WithEvidence {
-    let settings = flight.settings();
-    let (registry, chain) = (settings.registry, settings.public_rpc.clone());
-    let question = Question { route: route.clone(), registry, chain, now, scan: None, excerpt: None };
-    WithEvidence { question, layout: settings.layout }
+    from_chain(route, reading).boxed_local().await
 }

@@ -14,15 +14,12 @@ use registry_core::{
 
 use super::{
     context::RequestContext,
-    single_flight::{Flight, Memory, SharedRead, share},
-    within,
+    single_flight::{Memory, Reading, SharedRead, share},
 };
-use crate::log::Record;
+use crate::{index::UNINDEXED_MILLIS, log::Record, time::within};
 
 /// Milliseconds that an excerpt has before a verdict does without it.
 const EXCERPT_MILLIS: u64 = 150;
-/// Milliseconds for which the index is not asked again what it could not answer.
-pub(super) const UNINDEXED_MILLIS: u64 = 1_000;
 /// Most excerpts take less than a kilobyte.
 const CAPACITY_BYTES: usize = 2 * 1024 * 1024;
 
@@ -68,12 +65,11 @@ impl SharedRead for ExcerptRead {
 
     /// With `history=1` the object may refresh first. An object that does not answer is left after the time
     /// that an endpoint has.
-    async fn read(&self, flight: &Flight<Self>) -> Result<Rc<KeptExcerpt>, Error> {
-        let (settings, made_at) = (flight.settings(), unix_millis());
-        let index = flight.context.index.as_ref().ok_or(Error::IndexUnavailable)?;
-        let limit = settings.rpc_timeout_seconds.saturating_mul(1_000);
-        flight.hold(limit);
-        let asked = within(limit.into(), index.excerpt(&self.0)).await.flatten();
+    async fn read(&self, reading: &Reading) -> Result<Rc<KeptExcerpt>, Error> {
+        let (settings, made_at) = (reading.settings(), unix_millis());
+        let index = reading.context.index.as_ref().ok_or(Error::IndexUnavailable)?;
+        let limit = u64::from(settings.rpc_timeout_seconds) * 1_000;
+        let asked = within(limit, index.excerpt(&self.0)).await.flatten();
         let excerpt = asked.ok_or(Error::IndexUnavailable)?;
         let seconds = if is_history(&self.0) { 0 } else { settings.time_to_live(CacheScope::Agent) };
         Ok(Rc::new(KeptExcerpt { excerpt, made_at, millis: u64::from(seconds) * 1_000 }))

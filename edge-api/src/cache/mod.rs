@@ -1,34 +1,45 @@
-//! Answers, from the nearest place that has them: this instance's memory, the data centre's cache ([`colo`]),
-//! the index, the chain.
+//! Answers, from the nearest source that has them. Each source is below the one that asks it, and imports none
+//! above it:
 //!
-//! In memory are caches of documents ([`documents`]), scans ([`scans`]), excerpts ([`excerpts`]) and of the
-//! registry's snapshot ([`snapshot`]), which can be downloaded, too ([`downloads`]).
-//! Concurrent requests share one read ([`single_flight`]) of the same source: all answers about the whole
-//! registry are made from one scan, however many pages of it there are.
+//! ```text
+//!   answer                 a request's way, below
+//!     documents            this instance's memory of answers; readiness, and what the index's object says
+//!       downloads            parts of the snapshot, for clients that hold it
+//!       answers              the data centre's cache (colo), then RPC endpoints
+//!         excerpts             what the index knows of a wallet, beside a verdict from the chain
+//!       snapshot             verdicts: manifest and shards, from memory, the data centre's cache, the object
+//!     scans, revenue       one read of the registry, or of an agent's history, for all of its pages
+//!       single_flight        leases, beats and waiting requests: one read for all that ask at once
+//!         budget               bytes of replies in flight
+//! ```
+//!
+//! The ways of three requests:
+//!
+//! - A verdict: `snapshot`, where its manifest is at hand; else `documents`, whose reader asks `snapshot` for a
+//!   manifest and then `answers`. With `?block=` it is `documents` and `answers` at once: a block far beyond the
+//!   newest one seen is refused there, and one that is not available is not asked for again for five seconds.
+//! - A list of the registry: the index's object by `documents`; where that is silent or has nothing, the scan.
+//!   A list that is too long for memory is streamed by `stream::list`, from the object alone.
+//! - A page of an agent's revenue: `revenue`.
 
+mod answers;
+mod budget;
 mod colo;
 mod context;
 mod documents;
 mod downloads;
 mod excerpts;
+mod revenue;
 mod scans;
 mod single_flight;
 mod snapshot;
 
-use core::{pin::pin, time::Duration};
 use std::rc::Rc;
 
-use futures_util::{
-    FutureExt as _,
-    future::{Either, select},
-};
+use futures_util::FutureExt as _;
 use registry_core::api::{error::Error, route::Route};
-use worker::Delay;
 
-pub(crate) use self::{
-    context::{Request, RequestContext},
-    downloads::Download,
-};
+pub(crate) use self::context::{Request, RequestContext};
 use self::{
     documents::{DocumentRead, of_scan},
     scans::ScanRead,
@@ -36,40 +47,23 @@ use self::{
 };
 use crate::{http::Content, log::Record};
 
-/// Says of the verdict on a wallet that there is a signed form of it.
-fn with_forms(content: Content, route: &Route) -> Content {
-    if matches!(route, Route::Kya { .. }) { content.varying_by_accept() } else { content }
-}
-
-/// The output of a future, or `None` if that takes longer than so many milliseconds.
-async fn within<T>(millis: u64, future: impl Future<Output = T>) -> Option<T> {
-    match select(pin!(future), pin!(Delay::from(Duration::from_millis(millis)))).await {
-        Either::Left((output, _)) => Some(output),
-        Either::Right(_) => None,
-    }
-}
-
 /// The answer, and what it cost in `record`.
 pub(crate) async fn answer(
     context: &RequestContext,
     request: Request,
     record: &mut Record,
 ) -> Result<Rc<Content>, Error> {
-    if let Request::Api(route) = &request
-        && context.index.is_some()
-        && route.is_indexed()
-        && !route.is_in_snapshot()
-    {
+    let Request::Api(route) = &request else {
+        return share(context, DocumentRead::Direct(request), record).await;
+    };
+    if context.index.is_some() && route.is_indexed() && !route.is_in_snapshot() {
         match share(context, DocumentRead::Index(route.clone()), record).await {
             // The chain answers instead, or says why not.
             Err(Error::IndexUnavailable) if !route.needs_index() => {}
             answer => return answer,
         }
     }
-    if let Request::Api(route) = &request
-        && route.is_in_snapshot()
-        && snapshot::is_at_hand(context)
-    {
+    if route.is_in_snapshot() && snapshot::is_at_hand(context) {
         match snapshot::answer(context, route, record).boxed_local().await {
             Ok(content) => {
                 record.cache = "HIT";
@@ -80,11 +74,12 @@ pub(crate) async fn answer(
             Err(error) => return Err(error),
         }
     }
-    if let Request::Api(route) = &request
-        && route.is_about_registry()
-    {
+    if route.is_about_registry() {
         let kept = share(context, ScanRead, record).await?;
         return of_scan(&kept, route);
     }
-    share(context, DocumentRead::Direct(request), record).await
+    match *route {
+        Route::Revenue { id, .. } => revenue::page(context, id, route, record).await,
+        _ => share(context, DocumentRead::Direct(request), record).await,
+    }
 }

@@ -9,17 +9,19 @@ use std::{cell::RefCell, rc::Rc};
 use edge_shared::{settings::WorkerSettings, unix_millis};
 use futures_util::FutureExt as _;
 use registry_core::{
-    api::error::Error,
+    api::error::{Error, LASTING_MILLIS},
     api::route::CacheScope,
     api::scan::{Scan, ScanQuery},
     eth::timestamp::Timestamp,
     host::shared_reads::{Cache, ReadOutcome, Renewal},
 };
 
-use super::single_flight::{Flight, Memory, SharedRead};
+use super::single_flight::{Memory, Reading, SharedRead};
 
 /// The largest scan that is kept: the rows of the most agents that a scan covers take 10 MiB.
 const CAPACITY_BYTES: usize = 12 * 1024 * 1024;
+/// The longest reply, of which there is one at a time.
+const REPLY_BYTES: usize = 4 << 20;
 
 thread_local! {
     static SCANS: RefCell<Cache<(), Result<Rc<KeptScan>, Error>>> = RefCell::new(Cache::new(CAPACITY_BYTES));
@@ -64,17 +66,22 @@ impl SharedRead for ScanRead {
         settings.rpc_deadline_seconds.saturating_mul(4)
     }
 
-    async fn read(&self, flight: &Flight<Self>) -> Result<Rc<KeptScan>, Error> {
-        let settings = flight.settings();
+    async fn read(&self, reading: &Reading) -> Result<Rc<KeptScan>, Error> {
+        let settings = reading.settings();
         let made_at = Timestamp::from_millis(unix_millis());
         let query = ScanQuery { registry: settings.registry, chain: settings.public_rpc.clone() };
-        let scan = flight.ask(query, made_at).boxed_local().await?;
+        let scan = reading.ask(query, made_at, REPLY_BYTES).boxed_local().await?;
         Ok(Rc::new(KeptScan { scan, made_at, max_age: settings.time_to_live(CacheScope::Agent) }))
     }
 
     fn outcome(kept: &Rc<KeptScan>) -> ReadOutcome {
         let (bytes, made_at) = (kept.scan.size_bytes(), kept.made_at.as_millis());
         ReadOutcome::Value { bytes, made_at, millis: kept.max_age_millis(), renewal: Renewal::IfHot }
+    }
+
+    /// A scan takes a hundred calls: one that failed is not tried again for each request.
+    fn error_millis(&self, _: &Error) -> u64 {
+        LASTING_MILLIS
     }
 }
 

@@ -2,12 +2,20 @@
 //!
 //! A future of one request must not be awaited by another: the runtime cancels the one that waits. So what
 //! they share is plain data ([`registry_core::host::shared_reads`]): one request holds a lease and reads, the
-//! others look again, each by a timer of its own. The read outlives its request, so that a client that
-//! disconnects takes nothing from the others.
+//! others look again, each by a timer of its own. This is the only place with leases of reads:
+//!
+//! ```text
+//!   share --> Found: the value in memory
+//!         --> Read:  finish, by this request and by `waitUntil`: a client that disconnects takes nothing from
+//!             |      the others
+//!             +----> R::read, and every second of it a beat, which extends the lease
+//!         --> Wait:  a pause, and look again; a lease that has no beat for five seconds is taken over
+//!         --> Renew: the value in memory, and finish in the background
+//! ```
 
-use core::time::Duration;
 use std::{
     cell::{Cell, RefCell},
+    pin::pin,
     thread::LocalKey,
 };
 
@@ -17,21 +25,18 @@ use registry_core::{
     api::error::Error,
     chain::{Query, QueryError, RunError},
     eth::timestamp::Timestamp,
-    host::shared_reads::{Cache, CacheKey, CacheLookup, ReadLease, ReadOutcome, Renewal},
-    registry::error_code::Code,
+    host::shared_reads::{
+        BEAT_MILLIS, Cache, CacheKey, CacheLookup, FIRST_PAUSE_MILLIS, LEASE_MILLIS, ReadLease, ReadOutcome,
+        Renewal, next_pause,
+    },
 };
-use worker::Delay;
 
-use super::context::RequestContext;
-use crate::{chain, log::Record};
-
-/// Runtime margin added to the lease, beyond the time that a batch may take.
-const LEASE_MARGIN_MILLIS: u64 = 1_000;
-/// Milliseconds until a waiting request looks for the first time; each further pause is half as long again.
-const FIRST_PAUSE_MILLIS: u64 = 4;
-const LONGEST_PAUSE_MILLIS: u64 = 40;
-/// Milliseconds for which an error is kept that is certain to repeat.
-const LASTING_ERROR_MILLIS: u64 = 5_000;
+use super::{budget::ReplyBytes, context::RequestContext};
+use crate::{
+    chain,
+    log::Record,
+    time::{pause, within},
+};
 
 /// A cache of an instance. Errors are kept, too, for the time that they are certain to repeat.
 pub(super) type Memory<K, V> = LocalKey<RefCell<Cache<K, Result<V, Error>>>>;
@@ -50,31 +55,26 @@ pub(super) trait SharedRead: Clone + 'static {
     /// How long a request waits for another's read of it: as long as that may take.
     fn patience_seconds(&self, settings: &WorkerSettings) -> u32;
 
+    /// The error of a request that has waited for so long.
+    fn out_of_patience(&self, seconds: u32) -> Error {
+        RunError::OutOfTime { seconds }.into()
+    }
+
     /// Reads it.
-    async fn read(&self, flight: &Flight<Self>) -> Result<Self::Value, Error>;
+    async fn read(&self, reading: &Reading) -> Result<Self::Value, Error>;
 
     /// The size and the TTL of a value.
     fn outcome(value: &Self::Value) -> ReadOutcome;
 
     /// Milliseconds for which an error is kept.
     fn error_millis(&self, error: &Error) -> u64 {
-        lasting_millis(error)
-    }
-}
-
-/// Milliseconds for which an error is certain to repeat.
-pub(super) const fn lasting_millis(error: &Error) -> u64 {
-    match error.code() {
-        Code::TooLarge | Code::RegistryError => LASTING_ERROR_MILLIS,
-        _ => 0,
+        error.lasting_millis()
     }
 }
 
 /// A read in progress.
-pub(super) struct Flight<R: SharedRead> {
+pub(super) struct Reading {
     pub(super) context: RequestContext,
-    key: R::Key,
-    lease: ReadLease,
     /// Whether the value is still served, and this read replaces it before it expires.
     pub(super) is_renewal: bool,
     /// The request that reads, as its line in the log names it.
@@ -82,16 +82,10 @@ pub(super) struct Flight<R: SharedRead> {
     rpc_calls: Cell<u32>,
 }
 
-impl<R: SharedRead> Flight<R> {
-    fn new(
-        context: &RequestContext,
-        key: R::Key,
-        lease: ReadLease,
-        is_renewal: bool,
-        record: &Record,
-    ) -> Self {
+impl Reading {
+    fn of(context: &RequestContext, is_renewal: bool, record: &Record) -> Self {
         let (context, record) = (context.clone(), record.clone());
-        Self { context, key, lease, is_renewal, record, rpc_calls: Cell::new(0) }
+        Self { context, is_renewal, record, rpc_calls: Cell::new(0) }
     }
 
     pub(super) fn settings(&self) -> &WorkerSettings {
@@ -103,20 +97,22 @@ impl<R: SharedRead> Flight<R> {
         self.rpc_calls.set(self.rpc_calls.get() + rpc_calls);
     }
 
-    /// Keeps the lease for so many milliseconds more, and the runtime margin.
-    pub(super) fn hold(&self, millis: u32) {
-        let until = unix_millis() + u64::from(millis) + LEASE_MARGIN_MILLIS;
-        R::memory().with_borrow_mut(|memory| memory.extend(&self.key, &self.lease, until));
-    }
-
-    /// Asks the chain, and holds the lease meanwhile.
-    pub(super) async fn ask<Q: Query>(&self, query: Q, now: Timestamp) -> Result<Q::Output, Error>
+    /// Asks the chain, once there is room for so many bytes of replies.
+    pub(super) async fn ask<Q: Query>(
+        &self,
+        query: Q,
+        now: Timestamp,
+        reply_bytes: usize,
+    ) -> Result<Q::Output, Error>
     where
         Error: From<Q::Error>,
     {
+        let deadline = self.settings().rpc_deadline_seconds;
+        // Calls over many agents extend a run's deadline, up to three times as much.
+        let longest_millis = u64::from(deadline) * 4_000;
+        let _in_flight = ReplyBytes::take(reply_bytes, deadline, longest_millis).await?;
         let mut rpc_calls = 0;
-        let output =
-            chain::ask(query, now, self.settings(), &mut rpc_calls, &|millis| self.hold(millis)).await;
+        let output = chain::ask(query, now, self.settings(), &mut rpc_calls).await;
         self.count(rpc_calls);
         output
     }
@@ -129,30 +125,27 @@ pub(super) async fn share<R: SharedRead>(
     read: R,
     record: &mut Record,
 ) -> Result<R::Value, Error> {
-    let settings = &context.settings.shared;
-    let began = unix_millis();
-    let lease_millis = u64::from(settings.rpc_timeout_seconds) * 1_000 + LEASE_MARGIN_MILLIS;
-    let key = read.key();
+    let (key, began) = (read.key(), unix_millis());
     let arrival = R::memory().with_borrow_mut(Cache::arrive);
-    let mut pause = FIRST_PAUSE_MILLIS;
+    let mut millis = FIRST_PAUSE_MILLIS;
     loop {
         let now = unix_millis();
-        let found = R::memory().with_borrow_mut(|memory| memory.look_up(&key, arrival, now, lease_millis));
+        let found = R::memory().with_borrow_mut(|memory| memory.look_up(&key, arrival, now, LEASE_MILLIS));
         match found {
             CacheLookup::Found(value) => {
-                record.cache = "HIT";
+                record.cache = if value.is_ok() { "HIT" } else { "" };
                 return value;
             }
             CacheLookup::Renew(value, lease) => {
-                let flight = Flight::new(context, key, lease, true, record);
-                context.runtime.wait_until(renew(read, flight));
-                record.cache = "HIT";
+                let reading = Reading::of(context, true, record);
+                context.runtime.wait_until(renew(read, key, lease, reading));
+                record.cache = if value.is_ok() { "HIT" } else { "" };
                 return value;
             }
             CacheLookup::Read(lease) => {
-                let flight = Flight::new(context, key, lease, false, record);
+                let reading = Reading::of(context, false, record);
                 // Polled by this request, and by `waitUntil` if the client disconnects.
-                let reading = finish(read, flight).shared();
+                let reading = finish(read, key, lease, reading).shared();
                 context.runtime.wait_until(reading.clone().map(drop));
                 let (value, rpc_calls) = reading.await;
                 record.rpc_calls = rpc_calls;
@@ -164,21 +157,21 @@ pub(super) async fn share<R: SharedRead>(
                 return value;
             }
             CacheLookup::Wait => {
-                let seconds = read.patience_seconds(settings);
+                let seconds = read.patience_seconds(&context.settings.shared);
                 if now.saturating_sub(began) >= u64::from(seconds) * 1_000 {
-                    return Err(RunError::OutOfTime { seconds }.into());
+                    return Err(read.out_of_patience(seconds));
                 }
-                Delay::from(Duration::from_millis(pause)).await;
-                pause = (pause + pause / 2).min(LONGEST_PAUSE_MILLIS);
+                pause(millis).await;
+                millis = next_pause(millis);
             }
         }
     }
 }
 
 /// Reads a value again before it expires, and writes a line of its own to the log.
-async fn renew<R: SharedRead>(read: R, flight: Flight<R>) {
-    let record = flight.record.clone();
-    let (value, rpc_calls) = finish(read, flight).await;
+async fn renew<R: SharedRead>(read: R, key: R::Key, lease: ReadLease, reading: Reading) {
+    let record = reading.record.clone();
+    let (value, rpc_calls) = finish(read, key, lease, reading).await;
     let (status, error) = match &value {
         Ok(_) => (200, ""),
         Err(error) => (error.status(), error.code().name()),
@@ -187,8 +180,22 @@ async fn renew<R: SharedRead>(read: R, flight: Flight<R>) {
 }
 
 /// Reads a value for all requests that wait for it; with it the number of RPC requests that it took.
-async fn finish<R: SharedRead>(read: R, flight: Flight<R>) -> (Result<R::Value, Error>, u32) {
-    let value = read.read(&flight).await;
+async fn finish<R: SharedRead>(
+    read: R,
+    key: R::Key,
+    lease: ReadLease,
+    reading: Reading,
+) -> (Result<R::Value, Error>, u32) {
+    let value = {
+        let mut reads = pin!(read.read(&reading));
+        loop {
+            if let Some(value) = within(BEAT_MILLIS, reads.as_mut()).await {
+                break value;
+            }
+            let until = unix_millis() + LEASE_MILLIS;
+            R::memory().with_borrow_mut(|memory| memory.extend(&key, &lease, until));
+        }
+    };
     let now = unix_millis();
     let outcome = match &value {
         Ok(value) => R::outcome(value),
@@ -198,19 +205,6 @@ async fn finish<R: SharedRead>(read: R, flight: Flight<R>) -> (Result<R::Value, 
         }
         Err(error) => ReadOutcome::Failure { millis: read.error_millis(error) },
     };
-    let Flight { key, lease, rpc_calls, .. } = flight;
     R::memory().with_borrow_mut(|memory| memory.finish(&key, &lease, value.clone(), outcome, now));
-    (value, rpc_calls.get())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_error_that_is_certain_to_repeat_is_kept_for_five_seconds() {
-        let no_contract = Error::from(RunError::NoContract(Default::default()));
-        let unreachable = Error::from(RunError::Unreachable);
-        assert_eq!([&no_contract, &unreachable].map(lasting_millis), [5_000, 0]);
-    }
+    (value, reading.rpc_calls.get())
 }

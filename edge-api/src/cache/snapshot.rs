@@ -27,11 +27,9 @@ use registry_core::{
 use super::{
     colo,
     context::RequestContext,
-    excerpts::UNINDEXED_MILLIS,
-    single_flight::{Flight, Memory, SharedRead, share},
-    with_forms, within,
+    single_flight::{Memory, Reading, SharedRead, share},
 };
-use crate::{http::Content, log::Record, settings::KyaSource};
+use crate::{http::Content, index::UNINDEXED_MILLIS, log::Record, settings::KyaSource, time::within};
 
 /// The longest time that a manifest is kept.
 const MANIFEST_MILLIS: u64 = 20_000;
@@ -90,23 +88,23 @@ impl SharedRead for ManifestRead {
         settings.rpc_timeout_seconds
     }
 
-    async fn read(&self, flight: &Flight<Self>) -> Result<Rc<KeptManifest>, Error> {
-        let (settings, now) = (flight.settings(), unix_millis());
+    async fn read(&self, reading: &Reading) -> Result<Rc<KeptManifest>, Error> {
+        let (settings, now) = (reading.settings(), unix_millis());
         let millis = MANIFEST_MILLIS.min(kya_millis(settings) / 3);
-        let key = colo::snapshot_key(&flight.context, "manifest");
+        let key = colo::snapshot_key(&reading.context, "manifest");
         let found = colo::find_bytes(&key).await.and_then(|(bytes, made_at)| {
             // For a renewal an entry is of use only if another instance has renewed it already.
-            let age = if flight.is_renewal { millis / 3 } else { millis };
+            let age = if reading.is_renewal { millis / 3 } else { millis };
             let manifest = parse(&bytes, settings).ok().filter(|_| now < made_at.saturating_add(age))?;
             Some(Rc::new(KeptManifest { manifest, made_at, millis }))
         });
         if let Some(found) = found {
             return Ok(found);
         }
-        let bytes = from_object(flight, None).await?;
+        let bytes = from_object(reading, None).await?;
         let manifest = parse(&bytes, settings)?;
         let seconds = u32::try_from(millis.div_ceil(1_000)).unwrap_or(0);
-        flight.context.runtime.wait_until(async move { colo::store_bytes(key, bytes, now, seconds).await });
+        reading.context.runtime.wait_until(async move { colo::store_bytes(key, bytes, now, seconds).await });
         Ok(Rc::new(KeptManifest { manifest, made_at: now, millis }))
     }
 
@@ -147,18 +145,18 @@ impl SharedRead for ShardRead {
         settings.rpc_timeout_seconds
     }
 
-    async fn read(&self, flight: &Flight<Self>) -> Result<Rc<Shard>, Error> {
-        let settings = flight.settings();
-        let key = colo::snapshot_key(&flight.context, &self.0.name());
+    async fn read(&self, reading: &Reading) -> Result<Rc<Shard>, Error> {
+        let settings = reading.settings();
+        let key = colo::snapshot_key(&reading.context, &self.0.name());
         let identity = settings.identity().ok_or(Error::IndexRequired)?;
         let parsed = |bytes| Shard::parse(bytes, &identity, self.0).map(Rc::new);
         if let Some(Ok(shard)) = colo::find_bytes(&key).await.map(|(bytes, _)| parsed(bytes)) {
             return Ok(shard);
         }
-        let bytes = from_object(flight, Some(self.0)).await?;
+        let bytes = from_object(reading, Some(self.0)).await?;
         let shard = parsed(bytes).map_err(|_| Error::IndexUnavailable)?;
         let (stored, now) = (Rc::clone(&shard), unix_millis());
-        flight.context.runtime.wait_until(async move {
+        reading.context.runtime.wait_until(async move {
             colo::store_bytes(key, stored.as_bytes().to_vec(), now, SHARD_SECONDS).await;
         });
         Ok(shard)
@@ -176,13 +174,12 @@ impl SharedRead for ShardRead {
 }
 
 /// The manifest, or a shard, from the object. Only a renewal waits for one that is slow.
-async fn from_object<R: SharedRead>(flight: &Flight<R>, entry: Option<ShardEntry>) -> Result<Vec<u8>, Error> {
-    let index = flight.context.index.as_ref().ok_or(Error::IndexRequired)?;
-    let limit = match flight.is_renewal {
-        true => u64::from(flight.settings().rpc_timeout_seconds) * 1_000,
+async fn from_object(reading: &Reading, entry: Option<ShardEntry>) -> Result<Vec<u8>, Error> {
+    let index = reading.context.index.as_ref().ok_or(Error::IndexRequired)?;
+    let limit = match reading.is_renewal {
+        true => u64::from(reading.settings().rpc_timeout_seconds) * 1_000,
         false => OBJECT_MILLIS,
     };
-    flight.hold(u32::try_from(limit).unwrap_or(u32::MAX));
     within(limit, index.snapshot(entry)).await.flatten().ok_or(Error::IndexUnavailable)
 }
 
@@ -304,5 +301,5 @@ fn content(
     let document = document(route, manifest, &shards, at).filter(|_| left > 0)?;
     let time_to_live = settings.time_to_live(route.cache_scope());
     let time_to_live = time_to_live.min(u32::try_from(left).unwrap_or(u32::MAX));
-    Some(with_forms(Content::of(document, time_to_live, at).with_source("snapshot"), route))
+    Some(Content::of(document, time_to_live, at).with_source("snapshot").with_forms_of(route))
 }

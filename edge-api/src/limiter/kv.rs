@@ -6,27 +6,28 @@
 //! no two write one key (KV takes one write a second for each), and the read is not a `get`, which KV would
 //! serve from its cache for at least 30 seconds, "no such key" included.
 //!
-//! The cost at the default limit of 60, per client and instance in a minute: nothing below 5 requests, a list
-//! at the 5th and the 10th, and from the 15th on at most a write and a list a second, while requests are
-//! admitted. A burst is written as one, and no list follows another within half a second. Only busy clients
-//! use any of the free plan's 1,000 writes and 1,000 lists a day; when these are used up, KV refuses, and
-//! each instance continues with its own count.
+//! The cost: nothing for a client that uses less than a twelfth of its limit, then a list now and then, and from
+//! a quarter on at most a write and a list a second, while requests are admitted. A burst is written as one, and
+//! no list follows another within half a second. All clients together take at most
+//! [`Ceiling::OPERATIONS_PER_MINUTE`] of an instance; above that, and where KV refuses, the instance continues
+//! with its own count. `docs/operating.md` has the price.
 //!
 //! The precision: an instance cannot count what it has not read yet, so a client gets at most its limit from
 //! each instance, and less the longer it takes. Where the store is one place (`wrangler dev`) the others know
 //! of a busy client's requests within a second. In production KV guarantees less: a write is visible at once
 //! where it was made, as a rule, and elsewhere within a minute, which may be the whole window.
 
-use std::{cell::OnceCell, time::Duration};
+use std::cell::{OnceCell, RefCell};
 
 use edge_shared::unix_millis;
 use registry_core::{
     eth::timestamp::Timestamp,
-    host::rate_limit::{ClientKey, RateLimitVerdict, Sharing, SyncTask, WindowLimit},
+    host::rate_limit::{Ceiling, ClientKey, RateLimitVerdict, Sharing, SyncTask, WindowLimit},
 };
-use worker::{Context, Delay, Env, KvError, KvStore, js_sys::Math};
+use worker::{Context, Env, KvError, KvStore, js_sys::Math};
 
 use super::tallies;
+use crate::time::pause;
 
 /// The KV namespace's binding.
 const BINDING: &str = "RATE_COUNTERS";
@@ -36,6 +37,7 @@ const SHORTEST_EXPIRATION_SECONDS: u64 = 60;
 thread_local! {
     /// The part of this instance's keys that no other instance has.
     static INSTANCE: OnceCell<String> = const { OnceCell::new() };
+    static CEILING: RefCell<Ceiling> = RefCell::default();
 }
 
 /// Counts a request as `cost` requests, and shares the count once the answer is sent. `None` where the limit
@@ -71,7 +73,7 @@ pub(super) fn charge(
 async fn run(store: &KvStore, limit: WindowLimit, client: &ClientKey, task: SyncTask) -> Result<(), KvError> {
     let sharing = Sharing::of(&limit);
     if task.after_millis > 0 {
-        Delay::from(Duration::from_millis(task.after_millis)).await;
+        pause(task.after_millis).await;
     }
     let window = task.window;
     let prefix = format!("{window}:{client}:");
@@ -83,13 +85,14 @@ async fn run(store: &KvStore, limit: WindowLimit, client: &ClientKey, task: Sync
             // Longer than its window.
             let expiration = limit.window_seconds.saturating_mul(2).max(SHORTEST_EXPIRATION_SECONDS);
             let write = store.put(&own_key, "")?.metadata(count)?.expiration_ttl(expiration);
-            if write.execute().await.is_err() {
+            if !has_room(now) || write.execute().await.is_err() {
                 tallies::change_known(client, |tally| tally.retract(window));
             }
         }
     }
     let now = unix_millis();
-    if tallies::change_known(client, |tally| tally.begin_read(&sharing, window, now)) != Some(true) {
+    let reads = tallies::change_known(client, |tally| tally.begin_read(&sharing, window, now)) == Some(true);
+    if !reads || !has_room(now) {
         return Ok(());
     }
     let counts = store.list().prefix(prefix).execute().await?.keys;
@@ -100,6 +103,11 @@ async fn run(store: &KvStore, limit: WindowLimit, client: &ClientKey, task: Sync
         .fold(0, u64::saturating_add);
     tallies::change_known(client, |tally| tally.merge(window, u32::try_from(others).unwrap_or(u32::MAX)));
     Ok(())
+}
+
+/// Whether KV may be asked for one more operation at `now` (unix milliseconds).
+fn has_room(now: u64) -> bool {
+    CEILING.with_borrow_mut(|ceiling| ceiling.take(now))
 }
 
 /// 53 random bits: enough that no two instances share a name.

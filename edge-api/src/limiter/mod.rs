@@ -1,18 +1,15 @@
 //! The rate limiter.
 //!
 //! A Worker runs as many instances, and a client's requests reach several of them. The setting `RATE_LIMITER`
-//! chooses how they are counted together; the arithmetic is the core's, and all modes look the same to
-//! clients:
+//! chooses how they are counted together; both look the same to clients:
 //!
-//! - [`kv`]: every instance counts by itself and publishes its count through KV. No latency; shared counts
-//!   are late.
-//! - [`object`]: one Durable Object per client counts. Exact; each admitted request costs a call.
+//! - [`binding`], which is recommended: Cloudflare's own limiter counts within each data centre. No latency, no
+//!   cost; the count that clients see is the instance's.
+//! - [`kv`], the default, as every account has a store: every instance counts by itself and publishes its count
+//!   through KV. No latency; shared counts are late.
 //!
-//! - [`binding`]: Cloudflare's own limiter counts within each data centre. No latency, no cost; the count
-//!   that clients see is the instance's.
-//!
-//! In all modes an instance keeps what it knows in memory ([`tallies`]): a client that has used up its
-//! window is refused without a call, and if KV, the object or the binding fails, the instance's own count
+//! In both an instance keeps what it knows in memory ([`tallies`]): a client that has used up its
+//! window is refused without a call, and if KV or the binding fails, the instance's own count
 //! still holds.
 //!
 //! The clients of one IPv6 site have a limit together as well: the owner of a /48 has 65,536 networks to send
@@ -20,7 +17,6 @@
 
 mod binding;
 mod kv;
-mod object;
 mod tallies;
 
 use registry_core::{
@@ -49,7 +45,6 @@ pub(crate) async fn charge(
     }
     let verdict = match settings.limiter_mode {
         LimiterMode::Kv => kv::charge(limit, env, context, client, now, cost),
-        LimiterMode::DurableObject => object::charge(limit, env, client, now, cost).await,
         LimiterMode::Binding => binding::charge(limit, env, client, now, cost).await,
     };
     match site {

@@ -17,7 +17,7 @@ fn defaults_are_the_documented_ones() {
     assert_eq!(settings.limits.client, WindowLimit { requests: 60, window_seconds: 60 });
     assert_eq!(settings.limits.site, WindowLimit { requests: 600, window_seconds: 60 });
     assert_eq!((settings.limiter_mode, settings.stream_seconds), (LimiterMode::Kv, 300));
-    assert_eq!(settings.streams, StreamLimits { per_client: 10, per_instance: 500 });
+    assert_eq!(settings.streams, LeaseLimits { per_holder: 10, per_instance: 500 });
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn what_breaks_a_rule_is_named_with_the_rule_and_without_its_value() {
         ("RATE_LIMIT_PER_MINUTE", "-1", "RATE_LIMIT_PER_MINUTE must be a whole number of at least 0"),
         ("KYA_SOURCE", "s3cret", "KYA_SOURCE must be snapshot or chain"),
         ("KYA_SOURCE", "snapshot", "KYA_SOURCE is snapshot, which the index keeps"),
-        ("RATE_LIMITER", "s3cret", "RATE_LIMITER must be kv, durable-object or binding"),
+        ("RATE_LIMITER", "s3cret", "RATE_LIMITER must be kv or binding"),
     ] {
         let Err(Error::Misconfigured(message)) = parse(&[(name, value)]) else { panic!("{name}") };
         assert!(message.starts_with(rule) && !message.contains("s3cret"), "{message}");
@@ -62,12 +62,11 @@ fn what_breaks_a_rule_is_named_with_the_rule_and_without_its_value() {
 
 #[test]
 fn a_limiter_needs_its_binding_alone() {
-    for (mode, needed) in [("durable-object", LIMITER_BINDING), ("binding", RATE_BINDING)] {
-        let settings = parse(&[("RATE_LIMITER", mode)]).unwrap();
-        assert_eq!(settings.check_limiter(&|binding| binding == needed), Ok(()));
-        let missing = settings.check_limiter(&|binding| binding != needed).map_err(|error| error.to_string());
-        assert!(missing.is_err_and(|message| message.contains(needed)), "{mode}");
-    }
+    let settings = parse(&[("RATE_LIMITER", "binding")]).unwrap();
+    assert_eq!(settings.check_limiter(&|binding| binding == RATE_BINDING), Ok(()));
+    let missing =
+        settings.check_limiter(&|binding| binding != RATE_BINDING).map_err(|error| error.to_string());
+    assert!(missing.is_err_and(|message| message.contains(RATE_BINDING)));
     assert_eq!(parse(&[]).unwrap().check_limiter(&|_| false), Ok(()));
 }
 

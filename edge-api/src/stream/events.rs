@@ -12,7 +12,7 @@
 //! next poll. All streams of an instance at one cursor share one poll. WebSockets would let an object sleep
 //! as well, but neither `EventSource` nor curl speaks them.
 //!
-//! A stream ends by itself after `CHANGES_STREAM_SECONDS`. So a client that vanished is not written to for
+//! A stream ends with its client's connection, and by itself after `CHANGES_STREAM_SECONDS`. So a client that vanished is not written to for
 //! ever, and a request stays within the subrequests that a plan allows. No change is lost: each piece ends
 //! with an `id`, and a client that reconnects with it as `Last-Event-ID`, as `EventSource` does, continues
 //! there.
@@ -20,7 +20,6 @@
 //! Where the chain or the index does not answer, a `failure` event says so, each time: silence would read as
 //! "nothing has changed".
 
-use core::time::Duration;
 use std::{fmt::Write as _, rc::Rc};
 
 use edge_shared::unix_millis;
@@ -29,26 +28,22 @@ use registry_core::{
     registry::changes::{EventsEnd, Since},
 };
 use worker::{
-    Delay, Result,
+    Result,
     web_sys::{ReadableStream, WritableStreamDefaultWriter},
 };
 
-use super::write;
+use super::{slot::StreamSlot, write};
 use crate::{
     cache::{self, Request, RequestContext},
-    http::{Content, EVENTS_TYPE},
+    connection::Connection,
+    http::Content,
     log::Record,
+    time::pause,
 };
 
 /// The delay before a client reconnects: the clients of a Worker that was stopped should not all reconnect at
 /// once.
 const BEGIN: &[u8] = b"retry: 2000\n\n";
-
-/// Whether an `Accept` header names the media type of events.
-pub(crate) fn is_wanted(accept: &str) -> bool {
-    let media_type = |range: &str| range.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    accept.split(',').any(|range| media_type(range) == EVENTS_TYPE)
-}
 
 /// Where a stream begins: after the last event that the client has received, or else where it asks for.
 ///
@@ -66,26 +61,31 @@ pub(crate) fn begin(last_event_id: Option<&str>, since: Since) -> core::result::
 }
 
 /// The stream, which begins with the piece `first`.
-pub(crate) fn open(context: RequestContext, first: Rc<Content>, record: Record) -> Result<ReadableStream> {
+pub(crate) fn open(events: Events, connection: Connection, record: Record) -> Result<ReadableStream> {
     let (writer, stream) = super::open()?;
-    super::spawn(writer.clone(), Box::pin(write_all(writer, context, first, record)));
+    let writing = write_all(writer.clone(), events, record);
+    super::spawn(writer, Box::pin(async move { connection.unless_closed(writing).await }));
     Ok(stream)
+}
+
+/// A stream's source: what it was asked with, its slot, and its first piece.
+pub(crate) struct Events {
+    pub(crate) context: RequestContext,
+    pub(crate) slot: StreamSlot,
+    pub(crate) first: Rc<Content>,
 }
 
 async fn write_all(
     writer: WritableStreamDefaultWriter,
-    context: RequestContext,
-    first: Rc<Content>,
+    Events { context, slot, first }: Events,
     mut record: Record,
 ) -> Result<()> {
     let until = unix_millis() + u64::from(context.settings.stream_seconds) * 1_000;
-    let interval = Duration::from_secs(context.settings.shared.follow_seconds().into());
+    let interval = u64::from(context.settings.shared.follow_seconds()) * 1_000;
     write(&writer, BEGIN).await?;
     let (mut piece, mut next) = (Ok(first), None);
     loop {
-        if let Some(slot) = &context.slot {
-            slot.extend();
-        }
+        slot.extend();
         let mut is_newest = true;
         match &piece {
             Ok(content) => {
@@ -103,7 +103,7 @@ async fn write_all(
             }
         }
         if is_newest {
-            Delay::from(interval).await;
+            pause(interval).await;
         }
         let Some(next) = next.filter(|_| unix_millis() < until) else { return Ok(()) };
         piece = cache::answer(&context, Request::Events(Since::Cursor(next)), &mut record).await;
@@ -122,16 +122,6 @@ mod tests {
     use registry_core::registry::changes::Cursor;
 
     use super::*;
-
-    #[test]
-    fn events_are_for_clients_that_name_their_media_type() {
-        for accept in ["text/event-stream", "text/html, Text/Event-Stream;q=0.9", " text/event-stream "] {
-            assert!(is_wanted(accept), "{accept}");
-        }
-        for accept in ["", "*/*", "text/*", "application/json", "text/event-streams"] {
-            assert!(!is_wanted(accept), "{accept}");
-        }
-    }
 
     #[test]
     fn the_last_event_received_goes_before_the_start_asked_for() {

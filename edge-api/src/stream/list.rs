@@ -19,30 +19,45 @@ use worker::{
 };
 
 use super::write;
-use crate::cache::RequestContext;
+use crate::{cache::RequestContext, connection::Connection};
 
 /// The stream, which begins with the piece `first`.
-pub(crate) fn open(context: RequestContext, first: Document) -> Result<ReadableStream> {
+pub(crate) fn open(
+    context: RequestContext,
+    connection: Connection,
+    first: Document,
+) -> Result<ReadableStream> {
     let (writer, stream) = super::open()?;
-    super::spawn(writer.clone(), Box::pin(write_all(writer, context, first)));
+    super::spawn(writer.clone(), Box::pin(write_all(writer, context, connection, first)));
     Ok(stream)
 }
 
+/// `None` where the client disconnected.
 async fn write_all(
     writer: WritableStreamDefaultWriter,
     context: RequestContext,
+    connection: Connection,
     mut piece: Document,
-) -> Result<()> {
+) -> Option<Result<()>> {
     loop {
-        let written = write(&writer, piece.body.as_bytes()).await;
+        let written = connection.unless_closed(write(&writer, piece.body.as_bytes())).await;
         let (Some(next), Some(index)) = (piece.links, &context.index) else { return written };
-        if written.is_err() {
-            // The client has disconnected, and what is not awaited ends with its request.
-            let index = Rc::clone(index);
+        let close = || {
+            // What is not awaited ends with the request.
+            let (index, next) = (Rc::clone(index), next.clone());
             context.runtime.wait_until(async move { index.close_list(next).await });
+        };
+        if !matches!(written, Some(Ok(()))) {
+            close();
             return written;
         }
-        let response = index.list_piece(Some(next)).await;
-        piece = response.map_err(|error| error.code().name())?.document;
+        match connection.unless_closed(index.list_piece(Some(next.clone()))).await {
+            Some(Ok(response)) => piece = response.document,
+            Some(Err(error)) => return Some(Err(error.code().name().into())),
+            None => {
+                close();
+                return None;
+            }
+        }
     }
 }

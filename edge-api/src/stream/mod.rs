@@ -22,13 +22,17 @@ fn open() -> Result<(WritableStreamDefaultWriter, ReadableStream)> {
 /// Runs `writing` in the background; if it fails, the stream is aborted. The text itself has to show where it
 /// ends: workerd ends an aborted response as if it were whole
 /// (<https://github.com/cloudflare/workerd/issues/6818>).
-fn spawn(writer: WritableStreamDefaultWriter, writing: LocalBoxFuture<'static, Result<()>>) {
+///
+/// `writing` ends with its client's [`Connection`](crate::connection::Connection): `None` then, and there is no
+/// stream any more.
+fn spawn(writer: WritableStreamDefaultWriter, writing: LocalBoxFuture<'static, Option<Result<()>>>) {
     // The open response keeps the request alive. Not `waitUntil`: on the platform, unlike locally, it ends
     // the request after 30 seconds, and what it waits for with it.
     spawn_local(async move {
         let ended = match writing.await {
-            Ok(()) => writer.close(),
-            Err(_) => writer.abort(),
+            Some(Ok(())) => writer.close(),
+            Some(Err(_)) => writer.abort(),
+            None => return,
         };
         // A client that disconnected is no failure.
         let _ = JsFuture::from(ended).await;

@@ -5,13 +5,13 @@ use std::cell::RefCell;
 use edge_shared::unix_millis;
 use registry_core::{
     api::error::Error,
-    host::{rate_limit::ClientKey, stream_slots::StreamSlots},
+    host::{leases::Leases, rate_limit::ClientKey},
 };
 
 use crate::settings::Settings;
 
 thread_local! {
-    static SLOTS: RefCell<StreamSlots<ClientKey>> = RefCell::default();
+    static SLOTS: RefCell<Leases<ClientKey>> = RefCell::default();
 }
 
 /// An open slot, which is closed when it is dropped.
@@ -29,13 +29,12 @@ impl StreamSlot {
     ///
     /// [`Error::TooManyStreams`].
     pub(crate) fn open(settings: &Settings, client: ClientKey) -> Result<Self, Error> {
-        // A poll of the index may take four deadlines.
+        // A poll of the index has two deadlines.
         let (poll, deadline) = (settings.shared.follow_seconds(), settings.shared.rpc_deadline_seconds);
-        let silence = u64::from(poll) + u64::from(deadline) * 4;
+        let silence = u64::from(poll) + u64::from(deadline) * 2;
         let (now, silence_millis) = (unix_millis(), (silence + 10) * 1_000);
-        let number = SLOTS.with_borrow_mut(|slots| {
-            slots.open(settings.streams, client, now, now.saturating_add(silence_millis))
-        });
+        let until = now.saturating_add(silence_millis);
+        let number = SLOTS.with_borrow_mut(|slots| slots.open(settings.streams, client, 1, now, until));
         Ok(Self { number: number.ok_or(Error::TooManyStreams)?, silence_millis })
     }
 

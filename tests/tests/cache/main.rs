@@ -6,7 +6,8 @@
 //! 2. Errors that may pass are not stored.
 //! 3. The data centre's entries serve other instances, but none that reads another chain or other endpoints. A
 //!    cache of the data centre that does not answer holds up no request for long.
-//! 4. Concurrent requests are one read, also where nothing is stored, and where the first client leaves.
+//! 4. Concurrent requests are one read, also where nothing is stored, and where the first client leaves. A lost
+//!    reader and a silent index object cost seconds, clients that leave no memory, what cannot be no calls.
 //! 5. Answers about the whole registry are made from one scan, and agree with one another.
 //! 6. An entry that is requested all the time is renewed before it expires, and no request waits.
 
@@ -27,6 +28,7 @@ use e2e::worker::{Worker, WorkerOptions};
 use reqwest::Method;
 use serde_json::json;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::MutexGuard;
 
 const WAIT: Duration = Duration::from_secs(60);
@@ -212,18 +214,144 @@ async fn a_client_that_goes_away_takes_nothing_from_the_others() {
     let (stage, path) = (&scene.stage, scene.cold_agent());
     stage.proxy.inject(Rule::any(Fault::Delay(Duration::from_secs(3))));
     stage.proxy.reset();
-    let leaving = async |id| request_to_reset(stage.worker.url(), &path, id).await.unwrap();
+    let leaving =
+        async |id| request_to_reset(stage.worker.url(), &path, &format!("X-Request-Id: {id}")).await.unwrap();
     let reader = leaving("the-reader-leaves").await;
     wait_until("asked", WAIT, async || stage.proxy.posts() > 0).await;
     let waiter = leaving("a-waiter-leaves").await;
+    let mut half_closed = leaving("says-no-more-and-listens").await;
+    half_closed.shutdown().await.unwrap();
     // It came before this request did.
     stage.client.get("/livez").await.ok();
     drop((reader, waiter));
     stage.client.get(&path).await.ok();
     assert_eq!(stage.proxy.posts(), 1, "the reading that one began is the others' as well");
+    let mut answer = vec![0; 15];
+    half_closed.read_exact(&mut answer).await.unwrap();
+    assert_eq!(answer, b"HTTP/1.1 200 OK");
     stage.client.with("x-request-id", "the-last-one").get("/livez").await.ok();
     stage.worker.lines_with("the-last-one", 1).await.unwrap();
     assert!(!stage.worker.log().contains("a-waiter-leaves"), "its request was cancelled");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_is_lost_costs_the_others_seconds_and_not_the_answer() {
+    let (_turn, scene) = documented().await;
+    let proxy = Proxy::start(scene.stage.chain.node.url()).await.unwrap();
+    let options = WorkerOptions::new(proxy.url(), scene.stage.chain.contracts.registry);
+    let server = Server::start(Kind::Worker, &options, json!({ "losesReaders": true })).await.unwrap();
+    for path in [scene.cold_agent(), kya("kyoto"), "/api/v1/stats/detailed".to_owned()] {
+        proxy.inject(Rule::any(Fault::Hang));
+        proxy.reset();
+        let reader = request_to_reset(server.url(), &path, "X-Request-Id: lost").await.unwrap();
+        wait_until("asked", WAIT, async || proxy.posts() > 0).await;
+        proxy.heal();
+        drop(reader);
+        let began = Instant::now();
+        server.client().get(&path).await.ok();
+        assert!(began.elapsed() < Duration::from_secs(8), "{path}: {:?}", began.elapsed());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_object_that_is_silent_costs_a_deadline_once_and_nothing_that_the_chain_tells() {
+    let (_turn, scene) = documented().await;
+    let (chain, stage) = (&scene.stage.chain, &scene.stage);
+    let options = WorkerOptions::new(stage.proxy.url(), chain.contracts.registry)
+        .var("CHAIN_ID", 31_337)
+        .var("INDEX", "durable-object")
+        .var("RPC_DEADLINE_SECONDS", 4);
+    let silent = json!({ "distant": { "millis": 3_600_000, "settings": {} } });
+    let server = Server::start(Kind::Indexed, &options, silent).await.unwrap();
+    let client = server.client();
+    let timed = async |path: &str| {
+        let began = Instant::now();
+        (client.get(path).await, began.elapsed())
+    };
+    let (ready, took) = timed("/readyz").await;
+    ready.ok();
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    let lineage = scene.showcase.lineage("newcomer");
+    let paths = ["/api/v1/stats/detailed", "/api/v1/agents?status=Active", &lineage, "/api/v1/changes"];
+    for limit in [8, 2] {
+        let began = Instant::now();
+        for answer in concurrently(paths.iter().map(|path| (&client, *path))).await {
+            assert!(matches!(answer.status, 200 | 503), "{answer:?}");
+            assert_eq!(answer.status == 503, answer.text.contains("INDEXING"), "{answer:?}");
+        }
+        assert!(began.elapsed() < Duration::from_secs(limit), "{:?}", began.elapsed());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_reset_their_connections_leave_nothing_in_memory() {
+    const AT_ONCE: usize = 200;
+    let (_turn, scene) = documented().await;
+    let proxy = Proxy::start(scene.stage.chain.node.url()).await.unwrap();
+    let options = WorkerOptions::new(proxy.url(), scene.stage.chain.contracts.registry);
+    let server = Server::start(Kind::Worker, &options, json!({ "measured": true })).await.unwrap();
+    let memory = async || server.client().get("/counts").await.ok()["memory"].as_u64().unwrap();
+    let mut taken = Vec::new();
+    for _ in 0..4 {
+        let path = scene.cold_agent();
+        proxy.inject(Rule::any(Fault::Delay(Duration::from_secs(2))));
+        let mut waiting = Vec::new();
+        for _ in 0..AT_ONCE {
+            waiting.push(request_to_reset(server.url(), &path, "X-Request-Id: leaves").await.unwrap());
+        }
+        // They came before this request did.
+        server.client().get("/livez").await.ok();
+        drop(waiting);
+        proxy.heal();
+        server.client().get(&path).await.ok();
+        taken.push(memory().await);
+    }
+    // The first rounds fill what the instance keeps. Each of these requests would take 2.2 KiB.
+    assert!(taken[3] <= taken[1] + 128 * 1024, "{taken:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_pages_of_an_agents_revenue_are_cut_from_one_read() {
+    let (_turn, scene) = documented().await;
+    let (stage, agent) = (&scene.stage, scene.cold_agent());
+    stage.proxy.inject(Rule::any(Fault::Delay(Duration::from_secs(1))));
+    stage.proxy.reset();
+    let began = Instant::now();
+    let pages = (0..20).map(|offset| (&stage.client, format!("{agent}/revenue?offset={offset}")));
+    for (offset, answer) in concurrently(pages).await.iter().enumerate() {
+        assert_eq!(answer.ok()["offset"], offset);
+    }
+    let (posts, seconds) = (stage.proxy.posts(), began.elapsed().as_secs());
+    assert!(posts as u64 <= seconds, "{posts} posts in {seconds} s");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_is_asked_for_once_in_five_seconds() {
+    let (_turn, scene) = documented().await;
+    let (stage, agent) = (&scene.stage, scene.cold_agent());
+    // By a verdict, the instance knows of the newest block.
+    stage.client.get(&kya("kyoto")).await.ok();
+    let near = format!("{agent}?block=9000");
+    let (asked, answer) = posts(stage, &near).await;
+    answer.failed(404, "BLOCK_NOT_AVAILABLE");
+    assert!(asked > 0);
+    for path in [near, format!("{agent}?block=99999999999"), format!("{agent}?block=99999999998")] {
+        let (asked, answer) = posts(stage, &path).await;
+        answer.failed(404, "BLOCK_NOT_AVAILABLE");
+        assert_eq!(asked, 0, "{path}");
+    }
+    // So is a scan that fails, and those who wait for it are no hits.
+    let (proxy, worker) = scene.another(|options| options).await;
+    proxy.inject(Rule::any(Fault::error(-32601, "the method is not available")));
+    let client = worker.client();
+    let failed = concurrently((0..9).map(|_| (&client, "/api/v1/stats/detailed"))).await;
+    assert!(failed.iter().all(|answer| answer.status == 500), "{failed:?}");
+    proxy.reset();
+    client.get("/api/v1/revenue/aggregate").await.error(500);
+    assert_eq!(proxy.posts(), 0, "a failed scan is kept");
+    for line in worker.lines_with("\"status\":500", 10).await.unwrap() {
+        assert!(line.contains("\"cache\":\"\""), "{line}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

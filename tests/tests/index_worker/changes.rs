@@ -6,7 +6,7 @@
 //!    stream's end; while the chain does not answer, the stream says so.
 //! 3. A client has a limit of open streams, and room again when one ends.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use e2e::client::Client;
 use e2e::fault::{Fault, Rule};
@@ -14,6 +14,7 @@ use e2e::http;
 use e2e::process::wait_until;
 use reqwest::Response;
 use serde_json::{Value, json};
+use tokio::io::AsyncReadExt as _;
 
 use crate::{Turn, WAIT, changes_from_now, filled, is_listed, reactivate, register, suspend};
 
@@ -160,30 +161,24 @@ async fn a_client_of_the_stream_receives_a_suspension_and_goes_on_after_its_end(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_has_as_many_streams_as_it_may_and_room_again_once_they_have_ended() {
     let stage = Turn::with(|options| {
-        // The index's Worker has the same settings, and no object that counts clients.
-        options
-            .ttl(1)
-            .var("CHANGES_STREAMS_PER_CLIENT", 2)
-            .var("CHANGES_STREAM_SECONDS", 10)
-            // A slot without a heartbeat expires after four deadlines and eleven seconds.
-            .var("RPC_TIMEOUT_SECONDS", 1)
-            .var("RPC_DEADLINE_SECONDS", 2)
-            .var("RATE_LIMITER", "durable-object")
+        // A slot of a stream that is silent expires after 71 seconds, and a stream ends after five minutes.
+        options.ttl(3).var("CHANGES_STREAMS_PER_CLIENT", 2)
     })
     .await;
     filled(&stage.client).await;
+    let path = "/api/v1/changes?since=now";
     let mut open = Vec::new();
     for _ in 0..2 {
-        let mut follower = Follower::new(&stage.client);
-        follower.until(|follower, _| follower.last_id.is_some()).await;
-        open.push(follower);
+        let accept = "Accept: text/event-stream";
+        let mut stream = http::request_to_reset(stage.worker.url(), path, accept).await.unwrap();
+        stream.read_exact(&mut [0; 100]).await.unwrap();
+        open.push(stream);
     }
     let refused = stage.client.with("accept", "text/event-stream").get("/api/v1/changes?since=now").await;
     refused.failed(429, "RATE_LIMITED");
     assert_eq!(refused.number("retry-after"), 60);
-    // Whether or not the Worker hears that a client has gone, its slots expire.
     drop(open);
-    wait_until("room for a stream", WAIT, async || {
+    wait_until("room for a stream", Duration::from_secs(20), async || {
         !Follower::new(&stage.client).block().await.contains("RATE_LIMITED")
     })
     .await;

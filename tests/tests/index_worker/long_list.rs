@@ -13,6 +13,7 @@ use e2e::synthetic::Synthetic;
 use e2e::worker::WorkerOptions;
 use registry_core::chain::MAX_AGENTS;
 use serde_json::{Value, json};
+use tokio::io::AsyncReadExt as _;
 
 use crate::{DETAILED, WAIT, filled};
 
@@ -71,6 +72,13 @@ async fn a_list_too_long_to_be_held_is_whole_and_of_one_block_though_the_index_m
     assert_eq!((ids.len(), ids.first(), ids.last()), (items.len(), Some(&1), Some(&TOTAL)));
     assert_eq!(statuses(&stage.client.get(LIST).await.ok()), after, "the next list is as of now");
 
+    // Four are open at once, and those of clients that have left are closed.
+    for _ in 0..5 {
+        let mut left = http::request_to_reset(stage.worker.url(), LIST, "Accept: */*").await.unwrap();
+        let mut head = [0; 12];
+        left.read_exact(&mut head).await.unwrap();
+        assert_eq!(head, *b"HTTP/1.1 200");
+    }
     let mut cut_off = open().await;
     cut_off.chunk().await.unwrap().unwrap();
     stage.kill_index();

@@ -2,14 +2,11 @@
 //! `core/src/host/rate_limit`; here is what Cloudflare's parts make of it. The window is an hour: what tests
 //! count should not depend on when they begin.
 //!
-//! 1. Of 200 requests at once exactly sixty are admitted, by each limiter that is exact within an instance; a
-//!    client is known by the headers that Cloudflare sets, and by no other.
+//! 1. Of 200 requests at once exactly sixty are admitted; a client is known by the headers that Cloudflare sets, and by no other.
 //! 2. All clients of one /48 of IPv6 have a limit together as well.
 //! 3. Two instances and one KV store: of 300 requests few more than sixty pass; the figures are printed. A
 //!    store that fails costs no request its answer.
-//! 4. Two instances and one Durable Object per client: of 300 requests exactly sixty pass. An object that lost
-//!    its count takes it up from the instance that asks; where none can be reached, the instance counts.
-//! 5. Cloudflare's own limiter refuses what the instance's own count would admit, counts each client by itself,
+//! 4. Cloudflare's own limiter refuses what the instance's own count would admit, counts each client by itself,
 //!    and a request as many times as it costs.
 
 mod shared;
@@ -100,31 +97,28 @@ fn assert_all_places_taken(answers: &[Answer]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_200_requests_at_once_exactly_60_are_admitted() {
-    async fn with(limiter: &str) {
-        let worker = Worker::start(limited(limiter).await).await.unwrap();
-        let (worker, all_workers) = (worker.client(), worker.client().at(ip("2a06:98c0:3600::103")));
-        with_time_left().await;
-        assert_all_places_taken(&at_once(200, &[worker.at(ip("2001:db8:1:2::1"))]).await);
-        for (client, left) in [
-            (worker.at(ip("2001:db8:1:2:ffff::9")), 0),
-            (worker.at(ip("2001:db8:1:3::1")), LIMIT - 1),
-            (worker.at(ip("192.0.2.12")), LIMIT - 1),
-            (worker.at(ip("192.0.2.12")).with("x-forwarded-for", "198.51.100.7"), LIMIT - 2),
-            // Requests that other people's Workers send count by the zone they come from.
-            (all_workers.with("cf-worker", "one.example"), LIMIT - 1),
-            (all_workers.with("cf-worker", "One.example"), LIMIT - 2),
-            (all_workers.with("cf-worker", "two.example"), LIMIT - 1),
-            (worker.at(ip("192.0.2.60")).with("cf-worker", "one.example"), LIMIT - 1),
-        ] {
-            assert_eq!(remaining(&client).await, left, "{limiter}: {client:?}");
-        }
+    let worker = Worker::start(limited("kv").await).await.unwrap();
+    let (worker, all_workers) = (worker.client(), worker.client().at(ip("2a06:98c0:3600::103")));
+    with_time_left().await;
+    assert_all_places_taken(&at_once(200, &[worker.at(ip("2001:db8:1:2::1"))]).await);
+    for (client, left) in [
+        (worker.at(ip("2001:db8:1:2:ffff::9")), 0),
+        (worker.at(ip("2001:db8:1:3::1")), LIMIT - 1),
+        (worker.at(ip("192.0.2.12")), LIMIT - 1),
+        (worker.at(ip("192.0.2.12")).with("x-forwarded-for", "198.51.100.7"), LIMIT - 2),
+        // Requests that other people's Workers send count by the zone they come from.
+        (all_workers.with("cf-worker", "one.example"), LIMIT - 1),
+        (all_workers.with("cf-worker", "One.example"), LIMIT - 2),
+        (all_workers.with("cf-worker", "two.example"), LIMIT - 1),
+        (worker.at(ip("192.0.2.60")).with("cf-worker", "one.example"), LIMIT - 1),
+    ] {
+        assert_eq!(remaining(&client).await, left, "{client:?}");
     }
-    tokio::join!(with("kv"), with("durable-object"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_clients_of_a_48_have_a_limit_together() {
-    let options = limited("durable-object").await.var("RATE_LIMIT_PER_MINUTE_IPV6_48", LIMIT + 10);
+    let options = limited("kv").await.var("RATE_LIMIT_PER_MINUTE_IPV6_48", LIMIT + 10);
     let worker = Worker::start(options).await.unwrap();
     let network = |number: u64| worker.client().at(ip(&format!("2001:db8:7:{number:x}::1")));
     with_time_left().await;

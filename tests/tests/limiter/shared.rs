@@ -1,4 +1,4 @@
-//! Two instances that count a client's requests together, through one KV store or one Durable Object.
+//! Two instances that count a client's requests together, through one KV store.
 //!
 //! Locally the store is one place and consistent at once; in production it is late by up to a minute more.
 
@@ -6,13 +6,11 @@ use std::fs;
 use std::time::Duration;
 
 use e2e::client::Client;
-use e2e::process::wait_until;
 use e2e::worker::Worker;
-use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{LIMIT, PATH, assert_all_places_taken, at_once, bound, ip, limited, remaining, with_time_left};
+use super::{LIMIT, PATH, assert_all_places_taken, at_once, ip, limited, with_time_left};
 
 /// How many requests the measured client makes in a window, and over how long where it takes its time.
 const REQUESTS: usize = 300;
@@ -63,67 +61,4 @@ async fn a_store_that_fails_costs_no_request_its_answer() {
     assert_all_places_taken(&at_once(70, &[worker.client().at(ip("192.0.2.46"))]).await);
     let failed = async |log: &str| log.contains("unable to open database file").then_some(());
     worker.process().until("failed to share", Duration::from_secs(60), failed).await.unwrap();
-}
-
-/// The bindings of a Worker that has the objects of another, by the name of its script.
-fn objects_of(script: &str) -> Value {
-    let binding = json!({"name": "CLIENT_LIMITS", "class_name": "ClientLimit", "script_name": script});
-    json!({"durable_objects": {"bindings": [binding]}})
-}
-
-/// Waits until two Workers share one count. Every attempt is a client of its own.
-async fn find_one_another(workers: [&Worker; 2]) {
-    let mut attempt = 0;
-    wait_until("one count", Duration::from_secs(60), async || {
-        attempt += 1;
-        let [owner, other] = client(workers, &format!("2001:db8:51:{attempt:x}::1"));
-        remaining(&other).await == LIMIT - 1 && remaining(&owner).await == LIMIT - 2
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn of_300_requests_over_two_instances_with_an_object_exactly_60_pass_and_a_kill_loses_no_count() {
-    let registry = TempDir::new().unwrap();
-    let mut options = limited("durable-object").await;
-    options.registry = Some(registry.path().to_owned());
-    let (mut other_options, _directory) = bound("durable-object", objects_of("agent-registry-edge")).await;
-    other_options.registry.clone_from(&options.registry);
-    let mut owner = Worker::start(options.clone()).await.unwrap();
-    let other = Worker::start(other_options).await.unwrap();
-    find_one_another([&owner, &other]).await;
-
-    with_time_left().await;
-    let clients = client([&owner, &other], "192.0.2.51");
-    // Forty by turns, so that both have a part in the count; the rest at once.
-    let mut answers = Vec::new();
-    for client in clients.iter().cycle().take(40) {
-        answers.push(client.get(PATH).await);
-    }
-    answers.extend(at_once(REQUESTS - 40, &clients).await);
-    assert_all_places_taken(&answers);
-    println!("of {REQUESTS} requests over two instances with an object: {LIMIT} pass");
-
-    let [_, asking] = client([&owner, &other], "192.0.2.52");
-    for left in (LIMIT - 30..LIMIT).rev() {
-        assert_eq!(remaining(&asking).await, left);
-    }
-    owner.process().kill();
-    owner = Worker::start(options).await.unwrap();
-    find_one_another([&owner, &other]).await;
-    let [fresh, asking] = client([&owner, &other], "192.0.2.52");
-    assert_eq!(remaining(&asking).await, LIMIT - 31, "the object has the count from the instance that asks");
-    assert_eq!(remaining(&fresh).await, LIMIT - 32, "and its owner has it from the object");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn where_the_object_cannot_be_reached_an_instance_counts_by_itself() {
-    let ((mut options, _directory), registry) =
-        (bound("durable-object", objects_of("missing")).await, TempDir::new().unwrap());
-    options.registry = Some(registry.path().to_owned());
-    let mut worker = Worker::start(options).await.unwrap();
-    with_time_left().await;
-    assert_all_places_taken(&at_once(70, &[worker.client().at(ip("192.0.2.53"))]).await);
-    let failed = async |log: &str| log.contains("rate limit object failed").then_some(());
-    worker.process().until("failed to ask", Duration::from_secs(60), failed).await.unwrap();
 }

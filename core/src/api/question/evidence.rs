@@ -15,7 +15,10 @@ use crate::{
         route::Route,
     },
     chain::{Halt, ProofKey, ProofParts, Query, RunError, View, reader::Registry},
-    eth::{as_of::BlockId, timestamp::Timestamp},
+    eth::{
+        as_of::{AsOf, BlockId, IndexedAt},
+        timestamp::Timestamp,
+    },
     evidence::{self, Evidence, EvidenceError, Layout, MAX_SCOPE_BYTES, Material},
     registry::kya::Kya,
 };
@@ -24,9 +27,10 @@ use crate::{
 /// reads.
 const ATTEMPTS: usize = 2;
 
-/// Evidence, and the moment at which its verdict lapses.
+/// Evidence, its block, and the moment at which its verdict lapses.
 pub(super) struct Proved {
     evidence: Evidence,
+    as_of: AsOf,
     valid_until: Option<Timestamp>,
 }
 
@@ -41,6 +45,10 @@ impl Shape for Proved {
     // a cache.
     fn valid_until(&self) -> Option<Timestamp> {
         self.valid_until
+    }
+
+    fn block(&self) -> Option<IndexedAt> {
+        Some(self.as_of.into())
     }
 
     fn size_hint(&self) -> usize {
@@ -166,7 +174,7 @@ impl Question {
                 let reason = "the contract's own answer at this block is another than its storage gives";
                 return Err(Halt::Error(Error::WrongLayout(reason)));
             }
-            return Ok(Proved { evidence, valid_until: verified.verdict.valid_until });
+            return Ok(Proved { evidence, as_of, valid_until: verified.verdict.valid_until });
         }
         Err(Halt::Error(Error::WrongLayout("its slots change while they are read")))
     }

@@ -16,9 +16,11 @@
 mod evidence;
 mod late_excerpt;
 mod past;
+mod revenue;
 
 pub use evidence::{EvidenceAt, WithEvidence};
 pub use late_excerpt::LateExcerpt;
+pub use revenue::{RevenueQuery, RevenueReports};
 
 use alloy_primitives::{Address, U256};
 
@@ -35,7 +37,6 @@ use crate::{
         reader::{Registry, is_absent},
     },
     eth::{
-        abi::IAgentRegistry::getRevenueHistoryCall,
         as_of::{AsOf, BlockId},
         timestamp::Timestamp,
     },
@@ -48,7 +49,6 @@ use crate::{
         kya::{Kya, KyaItem, KyaList, WalletInput},
         lineage::{self, Children, LineageNode, Member},
         page::{AgentPage, Page},
-        revenue::RevenueHistory,
         stats::Stats,
     },
 };
@@ -102,7 +102,9 @@ impl Question {
             Route::Ancestors(id) => self.answer(ancestors(&registry, *id)),
             Route::Agents { page, status: None } => self.answer(agents(&registry, *page)),
             Route::Lineage(id) => self.answer(lineage(&registry, *id)),
-            Route::Revenue { id, offset, limit } => self.answer(revenue(&registry, *id, *offset, *limit)),
+            Route::Revenue { id, offset, limit } => {
+                self.answer(RevenueReports::read(&registry, *id).map(|reports| reports.page(*offset, *limit)))
+            }
             Route::Kya { wallet, history, .. } => self.answer(self.kya(&registry, *wallet, *history)),
             Route::KyaList { wallets, .. } => self.answer(self.kya_list(&registry, wallets)),
             // Only hosts that make evidence carry the code for it.
@@ -263,13 +265,6 @@ fn ancestors(registry: &Registry<'_>, id: AgentId) -> Result<Ancestors, Halt> {
         Err(halt) => Err(halt),
     })?;
     Ok(Ancestors { agent_id: id, ancestors, note, as_of })
-}
-
-fn revenue(registry: &Registry<'_>, id: AgentId, offset: u64, limit: u64) -> Result<RevenueHistory, Halt> {
-    let reports = registry.call(&getRevenueHistoryCall { agentId: id.0 });
-    // An unknown agent's history may be empty instead of an error; its record is an error in any case.
-    registry.agent(id)?;
-    Ok(RevenueHistory::of(&reports?, offset, limit))
 }
 
 #[cfg(test)]

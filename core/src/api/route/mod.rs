@@ -13,6 +13,7 @@ mod tests;
 mod time_to_live;
 
 pub use prefix::KyaPrefix;
+pub(super) use query::parameter;
 pub use time_to_live::{CacheScope, FINAL_SECONDS};
 
 use alloy_primitives::Address;
@@ -208,14 +209,27 @@ impl Route {
         }
     }
 
-    /// How many requests the rate limits count: one for every ten wallets of a list, two for evidence, five
-    /// for answers that may take a hundred RPC calls: a history, a lineage, a verdict with the wallet's past.
+    /// How many requests the rate limits count: one for every ten wallets of a list, two for evidence and for
+    /// a range, five for answers that may take a hundred RPC calls: a history, a lineage, a verdict with the
+    /// wallet's past. A block takes two calls more than the newest one.
     pub fn cost(&self) -> u32 {
-        match self {
+        let cost = match self {
             Self::History { .. } | Self::Lineage(_) | Self::Kya { history: true, .. } => 5,
-            Self::Evidence(_) => 2,
+            Self::Evidence(_) | Self::KyaRange(_) => 2,
             Self::KyaList { wallets, .. } => u32::try_from(wallets.len().div_ceil(10)).unwrap_or(u32::MAX),
             _ => 1,
+        };
+        cost.saturating_add(if self.block().is_some() { 2 } else { 0 })
+    }
+
+    /// The most bytes that RPC endpoints have to send for the answer, replies of hedged requests included:
+    /// what a host counts that bounds the bytes in flight. Roughly; a reply has a limit of its own.
+    pub const fn reply_bytes(&self) -> usize {
+        match self {
+            Self::Revenue { .. } => 8 << 20,
+            Self::Evidence(_) | Self::Lineage(_) | Self::Ancestors(_) => 1 << 20,
+            Self::Agents { .. } | Self::KyaList { .. } | Self::Kya { history: true, .. } => 256 << 10,
+            _ => 16 << 10,
         }
     }
 

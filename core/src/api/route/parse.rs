@@ -1,5 +1,7 @@
 //! Request targets, and the body of a POST, to a [`Route`].
 
+use std::borrow::Cow;
+
 use alloy_primitives::{Address, U256};
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
@@ -10,13 +12,8 @@ use super::{
     query::{agents_limit, audience, block, compliance_page, count, cursor, flag, history_cursor, since},
 };
 use crate::{
-    api::error::Error,
-    eth::address::{self, AddressError},
-    eth::as_of::BlockId,
-    registry::agent::AgentId,
-    registry::cursor::SortKey,
-    registry::kya::WalletInput,
-    token::Audience,
+    api::error::Error, eth::address, eth::as_of::BlockId, registry::agent::AgentId,
+    registry::cursor::SortKey, registry::kya::WalletInput, token::Audience,
 };
 
 /// What `POST /api/v1/kya` takes, and what else there is.
@@ -42,7 +39,7 @@ impl Route {
             (Some("agents"), None, ..) => Self::parse_agents(query)?,
             (Some("agents"), Some("compliance"), None, _) => Self::Compliance(compliance_page(query)?),
             (Some("liable"), Some(person), None, _) => Self::Liable {
-                person: wallet(person)?,
+                person: wallet(&decoded(person))?,
                 limit: agents_limit(query)?,
                 // A cursor before the first agent is the list's beginning.
                 cursor: cursor(query, SortKey::Id)?.filter(|cursor| cursor.id > 0),
@@ -66,22 +63,14 @@ impl Route {
                 limit: count(query, "limit", 1..=CHANGES_LIMIT_MAX, CHANGES_LIMIT_DEFAULT)?,
             },
             (Some("kya"), None, ..) => return Err(Error::PostOnly(WALLETS)),
-            (Some("kya"), Some(list), None, _) if list.contains(',') => {
-                let wallets: Vec<WalletInput> = list.split(',').map(asked).collect();
-                if wallets.len() > KYA_PATH_MAX {
-                    let rule = "must be at most 20 wallets; POST /api/v1/kya takes 100";
-                    return Err(Error::InvalidParameter { field: "wallet", rule });
-                }
-                if let Some(WalletInput::Malformed { error, .. }) =
-                    wallets.first().filter(|_| !wallets.iter().any(WalletInput::is_wallet))
-                {
-                    return Err(Error::InvalidParameter { field: "wallet", rule: error.rule() });
-                }
-                Self::KyaList { wallets, block: block(query)? }
-            }
             (Some("kya"), Some("range"), Some(prefix), None) => Self::KyaRange(KyaPrefix::parse(prefix)?),
             (Some("kya"), Some(address), None, _) => {
-                let (wallet, block, history) = (wallet(address)?, block(query)?, flag(query, "history")?);
+                // Most clients write a comma as `%2C`.
+                let address = decoded(address);
+                if address.contains(',') {
+                    return Self::kya_path(&address, block(query)?);
+                }
+                let (wallet, block, history) = (wallet(&address)?, block(query)?, flag(query, "history")?);
                 if block.is_some() && history {
                     let rule =
                         "must not be asked for together with block: the past is told at the newest block";
@@ -98,6 +87,21 @@ impl Route {
             }
             _ => return Err(Error::NotFound),
         })
+    }
+
+    /// The route for the list of wallets of a path.
+    fn kya_path(list: &str, block: Option<BlockId>) -> Result<Self, Error> {
+        let wallets: Vec<WalletInput> = list.split(',').map(WalletInput::parse).collect();
+        if wallets.len() > KYA_PATH_MAX {
+            let rule = "must be at most 20 wallets; POST /api/v1/kya takes 100";
+            return Err(Error::InvalidParameter { field: "wallet", rule });
+        }
+        if let Some(WalletInput::Malformed { error, .. }) =
+            wallets.first().filter(|_| !wallets.iter().any(WalletInput::is_wallet))
+        {
+            return Err(Error::InvalidParameter { field: "wallet", rule: error.rule() });
+        }
+        Ok(Self::KyaList { wallets, block })
     }
 
     /// The site that a signed verdict is asked for, from the target of a [`Route::Kya`]. It is no part of the
@@ -161,25 +165,22 @@ impl Route {
     }
 }
 
+/// A segment of a path, decoded. What is no UTF-8 is no value of any parameter.
+fn decoded(segment: &str) -> Cow<'_, str> {
+    percent_decode_str(segment).decode_utf8_lossy()
+}
+
 /// A path's agent id: decimal digits, at most `2^256 - 1`.
 fn agent_id(segment: &str) -> Result<AgentId, Error> {
-    let invalid = Error::InvalidParameter { field: "id", rule: "must be a whole number, at most 2^256 - 1" };
-    let segment = percent_decode_str(segment).decode_utf8().map_err(|_| invalid.clone())?;
-    if segment.is_empty() || !segment.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(invalid);
-    }
-    U256::from_str_radix(&segment, 10).map(AgentId).map_err(|_| invalid)
+    let segment = decoded(segment);
+    let digits =
+        Some(&*segment).filter(|text| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()));
+    let id = digits.and_then(|digits| U256::from_str_radix(digits, 10).ok());
+    let rule = "must be a whole number, at most 2^256 - 1";
+    id.map(AgentId).ok_or(Error::InvalidParameter { field: "id", rule })
 }
 
-/// A path's wallet: 0x and 40 hexadecimal digits, in one case or with its EIP-55 checksum.
-fn wallet(segment: &str) -> Result<Address, Error> {
-    let segment = percent_decode_str(segment).decode_utf8().map_err(|_| AddressError::Shape);
-    segment
-        .and_then(|text| address::parse(&text))
-        .map_err(|error| Error::InvalidParameter { field: "wallet", rule: error.rule() })
-}
-
-/// One item of a path's list of wallets, which may be malformed.
-fn asked(segment: &str) -> WalletInput {
-    WalletInput::parse(&percent_decode_str(segment).decode_utf8_lossy())
+/// A wallet: 0x and 40 hexadecimal digits, in one case or with its EIP-55 checksum.
+fn wallet(text: &str) -> Result<Address, Error> {
+    address::parse(text).map_err(|error| Error::InvalidParameter { field: "wallet", rule: error.rule() })
 }

@@ -1,6 +1,6 @@
 //! The prefix of a range of wallets: hexadecimal digits of their Keccak-256.
 
-use core::fmt;
+use core::{fmt, ops::RangeInclusive};
 
 use crate::{api::error::Error, snapshot::ShardRange};
 
@@ -9,11 +9,11 @@ const DIGITS_MAX: usize = 6;
 /// The rules of a prefix where this many digits are the most, from 1 on.
 const RULES: [&str; DIGITS_MAX] = [
     "must have 1 hex digit now: about thirty agents or more are to share a range",
-    "must have 1 or 2 hex digits now: about thirty agents or more are to share a range, and fewer than ten thousand",
-    "must have 2 or 3 hex digits now: about thirty agents or more are to share a range, and fewer than ten thousand",
-    "must have 3 or 4 hex digits now: about thirty agents or more are to share a range, and fewer than ten thousand",
-    "must have 4 or 5 hex digits now: about thirty agents or more are to share a range, and fewer than ten thousand",
-    "must have 5 or 6 hex digits now: about thirty agents or more are to share a range, and fewer than ten thousand",
+    "must have 2 hex digits now: about thirty agents or more are to share a range, and fewer than a thousand",
+    "must have 3 hex digits now: about thirty agents or more are to share a range, and fewer than a thousand",
+    "must have 4 hex digits now: about thirty agents or more are to share a range, and fewer than a thousand",
+    "must have 5 hex digits now: about thirty agents or more are to share a range, and fewer than a thousand",
+    "must have 6 hex digits now: about thirty agents or more are to share a range, and fewer than a thousand",
 ];
 
 /// One to six hexadecimal digits.
@@ -43,16 +43,16 @@ impl KyaPrefix {
         ShardRange { start: u64::from(self.value) << (48 - bits), bits }
     }
 
-    /// Checks its length against the most digits that a prefix may have now, of which one less is allowed.
+    /// Checks its length against the numbers of digits that a prefix may have now.
     ///
     /// # Errors
     ///
     /// [`Error::InvalidParameter`].
-    pub fn check(self, most: u8) -> Result<(), Error> {
-        if self.digits <= most && self.digits + 1 >= most {
+    pub fn check(self, digits: RangeInclusive<u8>) -> Result<(), Error> {
+        if digits.contains(&self.digits) {
             return Ok(());
         }
-        let rule = RULES.get(usize::from(most.saturating_sub(1))).copied().unwrap_or_default();
+        let rule = RULES.get(usize::from(digits.end().saturating_sub(1))).copied().unwrap_or_default();
         Err(Error::InvalidParameter { field: "prefix", rule })
     }
 }

@@ -12,7 +12,10 @@ use crate::{
 };
 
 /// The value of a query parameter, decoded; `None` where it is absent.
-pub(super) fn parameter<'a>(query: &'a str, field: &'static str) -> Result<Option<Cow<'a, str>>, Error> {
+pub(in crate::api) fn parameter<'a>(
+    query: &'a str,
+    field: &'static str,
+) -> Result<Option<Cow<'a, str>>, Error> {
     let mut found = None;
     for pair in query.split('&') {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));

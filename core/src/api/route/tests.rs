@@ -225,6 +225,10 @@ fn a_list_keeps_its_order_and_what_is_malformed_in_its_place() {
     let Ok(Route::KyaList { wallets, .. }) = Route::parse(&path) else { panic!("{path}") };
     let expected = [WalletInput::Wallet(two), malformed("me/too"), WalletInput::Wallet(one), malformed("")];
     assert_eq!(wallets, expected);
+    for comma in ["%2C", "%2c"] {
+        let encoded = path.replace(',', comma);
+        assert_eq!(Route::parse(&encoded), Route::parse(&path), "{encoded}");
+    }
     assert!(Route::parse(&format!("/api/v1/kya/{}", vec![CHECKSUMMED; 20].join(","))).is_ok());
 }
 
@@ -235,6 +239,9 @@ fn what_may_take_many_calls_counts_as_many_requests() {
         (KYA, 1),
         (&format!("{KYA}?evidence=1"), 2),
         (&format!("{KYA}?history=1"), 5),
+        ("/api/v1/agent/1?block=7", 3),
+        (&format!("{KYA}?block=7"), 3),
+        ("/api/v1/kya/range/a7", 2),
         ("/api/v1/agent/1/lineage", 5),
         ("/api/v1/agent/1/history", 5),
     ] {

@@ -14,6 +14,9 @@
 //! 3. if [`WindowTally::begin_read`] says so: read the counts of the others, and pass their sum to
 //!    [`WindowTally::merge`].
 //!
+//! Steps 2 and 3 are operations that the store's provider bills, for which the [`Ceiling`] must have room; where
+//! it has none, a step counts as failed.
+//!
 //! The write comes before the read: of two instances that do this at once, at least one sees the other, where
 //! neither has read the counts just before.
 
@@ -57,6 +60,30 @@ pub struct SyncTask {
     pub publishes: bool,
     /// Milliseconds to wait first.
     pub after_millis: u64,
+}
+
+/// The most operations that an instance asks of the store in a minute of the clock: what sharing costs is
+/// bounded, however many clients there are. Above it, the instance counts by itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ceiling {
+    minute: u64,
+    used: u32,
+}
+
+impl Ceiling {
+    /// Writes and reads together.
+    pub const OPERATIONS_PER_MINUTE: u32 = 60;
+
+    /// Whether there is room for one more operation at `now` (unix milliseconds), which takes it.
+    pub const fn take(&mut self, now: u64) -> bool {
+        let minute = now / 60_000;
+        if minute != self.minute {
+            *self = Self { minute, used: 0 };
+        }
+        let is_free = self.used < Self::OPERATIONS_PER_MINUTE;
+        self.used += is_free as u32;
+        is_free
+    }
 }
 
 impl WindowTally {
@@ -205,6 +232,28 @@ mod tests {
         tally.retract(1);
         assert_eq!(tally.publish(&SHARING, 1, START + 500), None);
         assert_eq!(tally.publish(&SHARING, 1, START + 1_000), Some(15));
+    }
+
+    #[test]
+    fn what_200_busy_clients_cost_an_instance_in_a_minute_has_a_ceiling() {
+        let (mut ceiling, mut tallies) = (Ceiling::default(), vec![WindowTally::default(); 200]);
+        let (mut operations, mut last_minute) = (0, 0);
+        // A minute of a request a second for each, and what each second leaves to do.
+        for second in 0..60 {
+            let now = START + second * 1_000;
+            for tally in &mut tallies {
+                let task = admit(tally, now);
+                if task.is_some_and(|task| task.publishes) && tally.publish(&SHARING, 1, now).is_some() {
+                    operations += u32::from(ceiling.take(now));
+                }
+                if task.is_some() && tally.begin_read(&SHARING, 1, now) {
+                    operations += u32::from(ceiling.take(now));
+                }
+            }
+            last_minute = now;
+        }
+        assert_eq!(operations, Ceiling::OPERATIONS_PER_MINUTE, "without it, some 18,000");
+        assert!(!ceiling.take(last_minute) && ceiling.take(START + 60_000), "each minute has its own");
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! A fixed window: its limit, the counts of one client in it, and the verdict.
 
-use serde::{Deserialize, Serialize};
-
 /// How many requests a client may make in a window. Windows are aligned to the clock: every client's window
 /// starts at a multiple of `window_seconds`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,15 +10,12 @@ pub struct WindowLimit {
     pub window_seconds: u64,
 }
 
-/// What one instance knows of one client in one window. Its serialized form holds what the instance counted
-/// itself, without the published counts of the others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// What one instance knows of one client in one window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WindowTally {
     pub(super) window: u64,
     pub(super) own: u32,
-    #[serde(skip)]
     pub(super) others: u32,
-    #[serde(skip)]
     pub(super) publication: Publication,
 }
 
@@ -47,7 +42,7 @@ impl Publication {
 }
 
 /// Whether a request is admitted, and what is left of the window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimitVerdict {
     /// Whether the request is admitted.
     pub admitted: bool,
@@ -90,23 +85,6 @@ impl WindowLimit {
         Some(RateLimitVerdict { admitted: true, remaining, ..before })
     }
 
-    /// [`charge_for`](Self::charge_for) for a caller with a count of its own for this client: the higher one
-    /// holds. So a counter that has lost its memory resumes from the count of its next caller.
-    pub fn charge_knowing(
-        &self,
-        tally: &mut WindowTally,
-        known: &WindowTally,
-        now: u64,
-        cost: u32,
-    ) -> Option<RateLimitVerdict> {
-        let window = self.window(now);
-        tally.enter(window);
-        if known.window == window {
-            tally.own = tally.own.max(known.own);
-        }
-        self.charge_for(tally, now, cost)
-    }
-
     /// The verdict on a request at `now`, without counting it.
     pub fn peek(&self, tally: &WindowTally, now: u64) -> Option<RateLimitVerdict> {
         if self.requests == 0 {
@@ -124,19 +102,6 @@ impl WindowLimit {
             resets_at,
             retry_after: resets_at.saturating_sub(now).max(1),
         })
-    }
-
-    /// Takes over the verdict of a counter for all instances. Verdicts may come in any order: counts only
-    /// grow, so the highest is the latest. The window is the verdict's, because the counter has a clock of
-    /// its own.
-    pub fn adopt(&self, tally: &mut WindowTally, verdict: &RateLimitVerdict) {
-        let window = self.window(verdict.resets_at.saturating_sub(1));
-        if window > tally.window {
-            tally.enter(window);
-        }
-        if window == tally.window {
-            tally.own = tally.own.max(verdict.limit.saturating_sub(verdict.remaining));
-        }
     }
 }
 
@@ -203,33 +168,6 @@ mod tests {
         assert!(charged.admitted, "a whole window at most");
     }
 
-    #[test]
-    fn a_counter_that_lost_its_memory_resumes_from_the_count_of_its_caller() {
-        let known = WindowTally { window: 2, own: 40, ..WindowTally::default() };
-        let sent = serde_json::to_string(&known).unwrap();
-        assert_eq!(sent, r#"{"window":2,"own":40}"#);
-        let known = serde_json::from_str(&sent).unwrap();
-
-        let mut counter = WindowTally::default();
-        assert_eq!(PER_MINUTE.charge_knowing(&mut counter, &known, 120, 1).unwrap().remaining, 19);
-        assert_eq!(PER_MINUTE.charge_knowing(&mut counter, &known, 121, 1).unwrap().remaining, 18);
-        let fresh = WindowTally::default();
-        assert_eq!(PER_MINUTE.charge_knowing(&mut counter, &fresh, 122, 1).unwrap().remaining, 17);
-        assert_eq!(PER_MINUTE.charge_knowing(&mut counter, &known, 180, 1).unwrap().remaining, 59);
-    }
-
-    #[test]
-    fn a_verdict_of_another_window_does_not_count_in_this_one() {
-        let mut counter = WindowTally::default();
-        let last_of_the_old = (0..60).filter_map(|_| PER_MINUTE.charge(&mut counter, 119)).last().unwrap();
-        let first_of_the_new = PER_MINUTE.charge(&mut counter, 120).unwrap();
-
-        let mut tally = WindowTally::default();
-        PER_MINUTE.adopt(&mut tally, &first_of_the_new);
-        PER_MINUTE.adopt(&mut tally, &last_of_the_old);
-        assert_eq!(PER_MINUTE.peek(&tally, 120).unwrap().remaining, 59);
-    }
-
     proptest! {
         #[test]
         fn a_window_never_admits_more_than_its_limit(
@@ -251,26 +189,6 @@ mod tests {
             }
         }
 
-        /// Instances that adopt one counter's verdicts, in any order, know no more than it counted.
-        #[test]
-        fn verdicts_adopted_in_any_order_add_up_to_the_highest(
-            requests in 1u32..50,
-            asked in 1usize..80,
-            order in prop::collection::vec(any::<prop::sample::Index>(), 1..80),
-        ) {
-            let limit = WindowLimit { requests, window_seconds: 60 };
-            let mut counter = WindowTally::default();
-            let verdicts: Vec<_> = (0..asked).filter_map(|_| limit.charge(&mut counter, 60)).collect();
-            let mut tally = WindowTally::default();
-            let mut lowest = requests;
-            for index in order {
-                let verdict = index.get(&verdicts);
-                limit.adopt(&mut tally, verdict);
-                lowest = lowest.min(verdict.remaining);
-                prop_assert_eq!(limit.peek(&tally, 60).unwrap().remaining, lowest);
-            }
-        }
-
         #[test]
         fn no_time_or_count_overflows(requests: u32, window_seconds: u64, now: u64, others: u32) {
             let limit = WindowLimit { requests, window_seconds };
@@ -279,7 +197,6 @@ mod tests {
             tally.merge(tally.window(), others);
             if let Some(verdict) = limit.charge(&mut tally, now) {
                 prop_assert!(verdict.retry_after >= 1 && verdict.remaining <= requests);
-                limit.adopt(&mut tally, &verdict);
             }
         }
     }

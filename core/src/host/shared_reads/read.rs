@@ -4,6 +4,23 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Arrival(pub(super) u64);
 
+/// Milliseconds that a lease lasts. A reader that lives extends it every [`BEAT_MILLIS`], so that a lost one
+/// delays the others no longer than that, whatever it was waiting for.
+pub const LEASE_MILLIS: u64 = 5_000;
+/// Milliseconds between two extensions of a lease. A clock that stands still while an instance computes, and a
+/// busy machine, leave out some.
+pub const BEAT_MILLIS: u64 = 1_000;
+/// Milliseconds until a waiting caller looks for the first time.
+pub const FIRST_PAUSE_MILLIS: u64 = 4;
+const LONGEST_PAUSE_MILLIS: u64 = 250;
+
+/// Milliseconds until a waiting caller looks again after a pause of so many: short at first, as most reads
+/// are, and a quarter of a second in the end, as each look costs processor time.
+pub const fn next_pause(millis: u64) -> u64 {
+    let next = millis + millis.div_ceil(4);
+    if next < LONGEST_PAUSE_MILLIS { next } else { LONGEST_PAUSE_MILLIS }
+}
+
 /// The right to read a key's value, until it expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadLease {

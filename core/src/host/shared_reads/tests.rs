@@ -100,6 +100,18 @@ fn a_reader_that_is_lost_is_replaced_when_its_lease_is_over() {
 }
 
 #[test]
+fn who_waits_looks_soon_at_first_and_four_times_a_second_in_the_end() {
+    let looks_within = |millis: u64| {
+        let (mut at, mut pause, mut looks) = (0, FIRST_PAUSE_MILLIS, 0);
+        while at + pause <= millis {
+            (at, looks, pause) = (at + pause, looks + 1, next_pause(pause));
+        }
+        looks
+    };
+    assert_eq!([10, 100, 1_000, 10_000].map(looks_within), [2, 8, 17, 53]);
+}
+
+#[test]
 fn a_value_asked_for_all_the_time_or_in_its_last_third_is_renewed_once_before_its_end() {
     let in_last_third =
         ReadOutcome::Value { bytes: 10, made_at: 0, millis: 20_100, renewal: Renewal::InLastThird };

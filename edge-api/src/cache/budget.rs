@@ -1,0 +1,57 @@
+//! The budget of reply bytes in flight. Each reply has a limit, and nothing else bounds the sum of those that
+//! arrive at once: a read waits until there is room for what it may take.
+
+use std::cell::RefCell;
+
+use edge_shared::unix_millis;
+use registry_core::{
+    api::error::Error,
+    chain::RunError,
+    host::leases::{LeaseLimits, Leases},
+    host::shared_reads::{FIRST_PAUSE_MILLIS, next_pause},
+};
+
+use crate::time::pause;
+
+/// Two histories of an agent at once, or a thousand verdicts. A reply takes some three times its size while it is
+/// read.
+const BYTES: usize = 16 << 20;
+const LIMITS: LeaseLimits = LeaseLimits { per_holder: BYTES, per_instance: BYTES };
+
+thread_local! {
+    static IN_FLIGHT: RefCell<Leases<()>> = RefCell::default();
+}
+
+/// Bytes of the budget, which are given back when this is dropped.
+pub(super) struct ReplyBytes(u64);
+
+impl ReplyBytes {
+    /// Waits for so many bytes. They are given back after `longest_millis` in any case: no read takes longer, and
+    /// one that was lost with its request is not dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::OutOfTime`] after so many seconds.
+    pub(super) async fn take(bytes: usize, seconds: u32, longest_millis: u64) -> Result<Self, Error> {
+        let (began, mut millis) = (unix_millis(), FIRST_PAUSE_MILLIS);
+        loop {
+            let now = unix_millis();
+            let until = now.saturating_add(longest_millis);
+            let number = IN_FLIGHT.with_borrow_mut(|leases| leases.open(LIMITS, (), bytes, now, until));
+            if let Some(number) = number {
+                return Ok(Self(number));
+            }
+            if now.saturating_sub(began) >= u64::from(seconds) * 1_000 {
+                return Err(RunError::OutOfTime { seconds }.into());
+            }
+            pause(millis).await;
+            millis = next_pause(millis);
+        }
+    }
+}
+
+impl Drop for ReplyBytes {
+    fn drop(&mut self) {
+        IN_FLIGHT.with_borrow_mut(|leases| leases.close(self.0));
+    }
+}
