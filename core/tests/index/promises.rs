@@ -52,13 +52,13 @@ fn a_refresh_with_nothing_changed_takes_one_round_trip_and_two_calls_and_stores_
 }
 
 #[test]
-fn a_contradicted_record_ends_all_answers_until_everything_is_read() {
-    for slice in [10_000, 20] {
+fn a_contradicted_record_is_read_again_and_a_second_one_that_day_ends_all_answers_until_all_are_compared() {
+    for (slice, lies) in [(10_000, 1), (20, 1), (10_000, 2), (20, 2)] {
         let mut history = History::new(60, &mut Random(7));
         let truth = history.newest().clone();
-        // The node that is asked first lies about one agent.
+        // The node that is asked first lies about some agents.
         let mut lie = (*truth.registry).clone();
-        lie.agents[30].lastAttestation += 1_000;
+        lie.agents[29..29 + lies].iter_mut().for_each(|agent| agent.lastAttestation += 1_000);
         history.edit(|mined| mined.registry = lie.into());
         let mut index = Indexed::filled_with(history, 0);
         index.history.edit(|mined| *mined = truth);
@@ -74,7 +74,9 @@ fn a_contradicted_record_ends_all_answers_until_everything_is_read() {
         }
         index.is_right();
         let state = index.state();
-        assert_eq!((state.contradicted, state.comparisons, state.phase), (None, 1, Phase::Complete));
+        let comparisons = lies as u64 - 1;
+        let expected = (None, comparisons, Phase::Complete);
+        assert_eq!((state.contradicted, state.comparisons, state.phase), expected, "{lies}");
     }
 }
 

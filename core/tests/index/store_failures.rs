@@ -85,7 +85,7 @@ fn only_what_is_corrupt_is_a_reason_to_fill_anew() {
         assert_eq!((error.fault(), error.retry_millis()), (fault, retry_millis), "{text}");
     }
     let index = Indexed::filled(3, 0);
-    index.database.execute("UPDATE meta SET value = '{}' WHERE key = 'state'", &[]).unwrap();
+    index.database.execute("UPDATE meta SET value = '{' WHERE key = 'state'", &[]).unwrap();
     assert_eq!(State::load(&index.database), Err(StoreError::Corrupt));
 }
 

@@ -75,6 +75,7 @@ impl Work {
         }
         if is_whole {
             checkpoint::keep_checkpoint(store, checkpoint, compares.then_some(checkpoint.number))?;
+            self.state.coverage.begin(self.now_millis);
             self.complete(store, (checkpoint, None), self.now_millis)?;
             return Ok(self.state.save(store)?);
         }
