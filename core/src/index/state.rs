@@ -254,7 +254,32 @@ impl State {
     pub fn load(store: &impl Store) -> Result<Self, StoreError> {
         let row = first_row(store, "SELECT value FROM meta WHERE key = 'state'", &[])?;
         let Some(mut row) = row else { return Ok(Self::default()) };
-        serde_json::from_str(&row.text()?).map_err(|_| StoreError::corrupt())
+        Self::read(&row.text()?).ok_or_else(StoreError::corrupt)
+    }
+
+    /// Reads a stored state, of this version or another: what is missing is as at first. Where fields cannot be
+    /// read, the rows are kept, and compared.
+    fn read(text: &str) -> Option<Self> {
+        if let Ok(state) = serde_json::from_str(text) {
+            return Some(state);
+        }
+        let mut fields = serde_json::to_value(Self::default()).ok()?;
+        for (name, value) in serde_json::from_str::<serde_json::Map<_, _>>(text).ok()? {
+            let mut with = fields.clone();
+            with.as_object_mut()?.insert(name, value);
+            if Self::deserialize(&with).is_ok() {
+                fields = with;
+            }
+        }
+        let mut state = Self::deserialize(fields).ok()?;
+        match state.block {
+            Some(_) if matches!(state.phase, Phase::Complete | Phase::Comparing { .. }) => {
+                state.compare(true)
+            }
+            _ => state.refill(false),
+        }
+        state.coverage.forget();
+        Some(state)
     }
 
     /// The grace period in seconds, capped to the range of clocks.

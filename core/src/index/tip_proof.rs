@@ -54,7 +54,7 @@ impl TipProof<'_> {
         let Some(ids) = ids.collect::<Option<BTreeSet<u64>>>() else { return Ok(Told::Unknown) };
         let refuted = if self.may_refute { Told::Less } else { Told::Unknown };
         if ids.is_empty() {
-            return Ok(if self.seen == self.newest { Told::All } else { refuted });
+            return Ok(if self.seen == self.newest { Told::All } else { Told::Less });
         }
         if ids.len() > MOST_PROVED {
             return Ok(Told::Unknown);

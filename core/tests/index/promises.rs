@@ -6,6 +6,7 @@ use crate::{
     Indexed,
     common::{Undeployed, prelude::*, random::Random, record},
     history::History,
+    indexed::Failures,
 };
 
 /// Rows inserted, changed and deleted so far.
@@ -104,6 +105,22 @@ fn where_some_machines_lag_the_index_is_of_a_block_that_all_have_and_of_the_newe
     index.node.machines.clear();
     index.work().unwrap();
     index.is_right();
+}
+
+#[test]
+fn an_endpoint_that_lags_behind_the_rows_is_left_for_another_at_once() {
+    let mut index = Indexed::filled(20, 0);
+    index.second = Some((Quirks::default(), Failures { one_in: 1_000_000, random: Random(1) }));
+    index.endpoints = Endpoints::new(2, None);
+    for _ in 0..5 {
+        index.idle();
+    }
+    index.refresh();
+    index.node.quirks.lags = Some((1, 3));
+    index.attest(3, 1);
+    index.refresh();
+    index.is_right();
+    assert_eq!(index.endpoints.preferred(), 1);
 }
 
 #[test]

@@ -188,6 +188,21 @@ fn while_an_event_is_late_the_snapshot_says_up_to_when_it_lacks_nothing() {
 }
 
 #[test]
+fn an_ancestor_that_could_not_be_read_meanwhile_is_in_the_shards_of_its_descendants() {
+    let mut index = Indexed::of(PlainRegistry::with_agents(600));
+    index.work().unwrap();
+    let holds = |index: &Indexed| is_like(index, &index.newest().registry, index.newest().seconds);
+    holds(&index).unwrap();
+    for status in [255, 1] {
+        index.mine(|registry, _| registry.agents[0].status = status);
+        index.now += 15;
+        index.refresh();
+    }
+    assert!(manifest(&index).is_ok(), "{:?}", index.state());
+    holds(&index).unwrap();
+}
+
+#[test]
 fn one_shard_holds_up_to_128_agents_and_a_version_that_is_gone_is_not_given() {
     let mut index = Indexed::filled(128, 0);
     index.work().unwrap();
