@@ -93,6 +93,16 @@ impl Endpoints {
         Update { traits: self.traits.clone(), switch }
     }
 
+    /// Prefers the next endpoint: this one lags behind another that answered before.
+    pub(crate) fn leave_preferred(&mut self) {
+        self.preferred = (self.preferred + 1) % self.traits.len().max(1);
+    }
+
+    /// The number of endpoints.
+    pub(crate) const fn count(&self) -> usize {
+        self.traits.len()
+    }
+
     /// Whether an endpoint accepts no block hashes.
     pub(super) fn takes_numbers_only(&self, endpoint: usize) -> bool {
         self.traits.get(endpoint).is_some_and(|traits| traits.by_number)

@@ -4,7 +4,7 @@
 use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
 use serde::Deserialize;
 
-use super::{Layout, layout::RecordLayout, rlp, trie};
+use super::{Layout, layout::RecordLayout, partial_trie, rlp, trie};
 use crate::registry::row::{Row, RowDetail};
 
 /// A contract's proved account, and the proved values of slots.
@@ -64,6 +64,14 @@ impl Account {
         let values = slots.iter().zip(&storage_proof).map(value).collect::<Option<_>>()?;
         Some(Self { storage_root, code_hash, values })
     }
+
+    /// The root of the contract's storage, were these the words of these slots, which `proof` proves; `None`
+    /// where the storage would have other slots.
+    pub(crate) fn root_with(&self, proof: &str, slots: &[B256], words: &[U256]) -> Option<B256> {
+        let ProofNodes { storage_proof, .. } = serde_json::from_str(proof).ok()?;
+        let nodes = storage_proof.iter().flat_map(|slot| &slot.proof);
+        partial_trie::root_with(self.storage_root, nodes, slots, words)
+    }
 }
 
 impl Layout {
@@ -79,6 +87,26 @@ impl Layout {
         let first = self.record_slot(U256::from(id));
         let slots = self.record.fixed_slots();
         slots.into_iter().map(|slot| B256::from(first.wrapping_add(U256::from(slot)))).collect()
+    }
+
+    /// The slots of what an attestation, a suspension and a reactivation change: the status and the time of the
+    /// last attestation.
+    pub(crate) fn changing_slots(&self, id: u64) -> Vec<B256> {
+        let first = self.record_slot(U256::from(id));
+        let slots = self.record.changing_slots().into_iter();
+        slots.map(|slot| B256::from(first.wrapping_add(U256::from(slot)))).collect()
+    }
+
+    /// These words of the [`changing_slots`](Self::changing_slots), with the status and the attestation of this
+    /// record.
+    pub(crate) fn words_with(&self, words: &[U256], row: &Row) -> Vec<U256> {
+        let RecordLayout { status, last_attestation, .. } = self.record;
+        let fields = [(status, U256::from(row.status)), (last_attestation, U256::from(row.last_attestation))];
+        let with = |(slot, word): (u64, &U256)| {
+            let of_slot = fields.iter().filter(|(field, _)| field.slot == slot);
+            of_slot.fold(*word, |word, (field, number)| field.put(word, *number))
+        };
+        self.record.changing_slots().into_iter().zip(words).map(with).collect()
     }
 
     /// Whether the proved values of [`record_slots`](Self::record_slots) are those of this record.

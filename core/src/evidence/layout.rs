@@ -116,6 +116,13 @@ impl Field {
             None => shifted,
         }
     }
+
+    /// A word with another number in this field.
+    pub(super) fn put(self, word: U256, number: U256) -> U256 {
+        let shift = usize::from(self.offset) * 8;
+        let mask = (U256::MAX >> 256_usize.saturating_sub(usize::from(self.bytes) * 8)) << shift;
+        (word & !mask) | ((number << shift) & mask)
+    }
 }
 
 impl RecordLayout {
@@ -123,6 +130,11 @@ impl RecordLayout {
     pub(super) fn slots(&self) -> Vec<u64> {
         let all = self.fixed_slots().into_iter().chain([self.operational_scope]);
         all.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// The slots of status and last attestation, in ascending order, each once.
+    pub(super) fn changing_slots(&self) -> BTreeSet<u64> {
+        BTreeSet::from([self.status.slot, self.last_attestation.slot])
     }
 
     /// The slots of all fields but the scope, in ascending order, each once.
@@ -295,5 +307,10 @@ mod tests {
         assert_eq!(Field::new(0, 1, 2).of(word), U256::from(0x0201));
         assert_eq!(Field::new(0, 31, 1).of(word), U256::from(31));
         assert_eq!(Field::new(0, 0, 32).of(word), word);
+        assert_eq!(
+            Field::new(0, 1, 2).put(word, U256::from(0xff_1234)) & U256::from(u32::MAX),
+            U256::from(0x0312_3400)
+        );
+        assert_eq!(Field::new(0, 0, 32).put(word, U256::ZERO), U256::ZERO);
     }
 }

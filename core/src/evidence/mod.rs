@@ -20,6 +20,7 @@ mod error;
 mod header;
 mod layout;
 mod making;
+mod partial_trie;
 mod reading;
 mod record;
 mod rlp;

@@ -101,7 +101,8 @@ fn step(rlp: &[u8], path: &mut Nibbles) -> Option<Link> {
     }
 }
 
-fn decode(rlp: &[u8]) -> Option<TrieNode> {
+/// A node; `None` for other bytes.
+pub(super) fn decode(rlp: &[u8]) -> Option<TrieNode> {
     let mut rest = rlp;
     TrieNode::decode(&mut rest).ok().filter(|_| rest.is_empty())
 }

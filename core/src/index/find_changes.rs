@@ -1,17 +1,19 @@
 //! Finds what changed since the index's block, with one query.
 //!
 //! The root of the registry's storage, proved against the newest block's state root, says whether anything
-//! did. Events then say what, and storage roots at their blocks whether they tell all of it: between two
-//! blocks with events the root has to stay the same. Reorgs are found by comparing the known blocks with
-//! canonical headers.
+//! did. Events then say what. Whether they tell all of it is proved at the newest block: with the words that
+//! the agents' records had before, the storage has to have the root that was seen before. Where events change
+//! more of it, storage roots at their blocks show it, if the node has them: between two blocks with events the
+//! root has to stay the same. Reorgs are found by comparing the known blocks with canonical headers.
 //!
 //! ```text
 //!   newest block, and the registry's storage root in it --> as the index's: nothing has changed
 //!        |
 //!   headers of the index's blocks, a block known to have an event, all events since
 //!        |
-//!        +-- canonical --> storage roots between the events --+--> the agents that had an event
-//!        |                                                    +--> no event tells the change
+//!        +-- canonical --> the agents' words at the newest block, and the rows' put back
+//!        |                 --> else storage roots between the events --+--> the agents that had an event
+//!        |                                                             +--> no event tells the change
 //!        +-- not: older blocks, 16 at a time, to the last canonical one --> the events since that one, too
 //!                                                     |
 //!                                                     +-- none: everything is read anew
@@ -23,12 +25,14 @@ use alloy_primitives::{Address, B256, U256};
 
 use super::{
     checkpoint::Checkpoint,
+    found::{Changed, Found, FoundChanges, Unexplained},
     state::{KnownCode, Version},
+    tip_proof::{TipProof, Told},
 };
 use crate::{
     chain::{
         Halt, Header, Proof, ProofKey, ProofParts, Query, QueryError, RunError, View,
-        logs::{Announced, LogsQuery, Moment, merge_moment},
+        logs::{Announced, LogsQuery, merge_moment},
         reader::Registry,
     },
     evidence::{Account, Layout},
@@ -71,7 +75,7 @@ pub(super) struct FindChanges {
     pub(super) layout: Option<Layout>,
     /// Code that the operator vouches for to keep all state in its own storage.
     pub(super) self_contained_code: Option<B256>,
-    /// The block of the rows, and the registry's version there, if known.
+    /// The block of the rows, and the registry's version that was seen there, if any.
     pub(super) block: Checkpoint,
     pub(super) version: Option<Version>,
     /// The code that was last read.
@@ -84,6 +88,14 @@ pub(super) struct FindChanges {
     pub(super) from: u64,
     /// Events that have been read.
     pub(super) seen: BTreeSet<(u64, u64)>,
+    /// The time of a block, unix seconds, from which on events are asked for even if nothing has changed.
+    pub(super) asks_at: Option<u64>,
+    /// The rows may lack events that are late.
+    pub(super) is_open: bool,
+    /// Events are sometimes late: that they do not tell a change says little.
+    pub(super) was_late: bool,
+    /// The rows of the agents that had an event, once needed.
+    pub(super) before: Option<BTreeMap<u64, Row>>,
     /// The blocks of slices of several blocks, by height; else empty.
     pub(super) pass: Vec<Checkpoint>,
     /// The block of all slices, if they are of one and the node has its state.
@@ -98,67 +110,6 @@ pub(super) struct FindChanges {
     pub(super) without_events: bool,
     /// Goes by the events, whether or not they tell all changes.
     pub(super) trusts_events: bool,
-}
-
-/// The outcome of the search.
-#[derive(Clone, Debug)]
-pub(super) struct Found {
-    /// The registry's version at the newest block; `None` if the node serves no proofs, or the code is not
-    /// known.
-    pub(super) version: Option<Version>,
-    /// The registry's code, if it was read.
-    pub(super) code: Option<KnownCode>,
-    pub(super) changes: FoundChanges,
-}
-
-/// What was found of changes.
-#[derive(Clone, Debug)]
-pub(super) enum FoundChanges {
-    /// Nothing changed up to this block.
-    Nothing(Header),
-    /// Agents had events, or there is a newer block.
-    Changed(Box<Changed>),
-    /// The registry has changed in a way that no event tells. These agents had events meanwhile.
-    Unexplained(BTreeSet<u64>),
-    /// Nothing changed, but a record is another one than the index has.
-    Contradicted(u64),
-    /// The node serves no logs, or has pruned them.
-    NoEvents,
-    /// A reorg replaced the index's block: [`FindChanges::older`] is needed.
-    NotCanonical,
-    /// No known block is canonical.
-    AnotherChain,
-}
-
-/// What changed between the index's block and a later one.
-#[derive(Clone, Debug)]
-pub(super) struct Changed {
-    /// The newest block up to which events tell all changes.
-    pub(super) until: Header,
-    /// Seconds from that block to the newest.
-    pub(super) behind: u64,
-    /// The registry's version there, if known.
-    pub(super) version: Option<Version>,
-    /// Storage roots show that the events tell all changes.
-    pub(super) is_verified: bool,
-    /// Storage roots show that they do not.
-    pub(super) is_incomplete: bool,
-    /// Events were not gone by.
-    pub(super) without_events: bool,
-    /// The newest canonical checkpoint, if a reorg replaced the index's block.
-    pub(super) undone_since: Option<u64>,
-    /// The first block of which events were asked for.
-    pub(super) from: u64,
-    /// Agents that had an event.
-    pub(super) ids: BTreeSet<u64>,
-    /// The events since that block.
-    pub(super) seen: BTreeSet<(u64, u64)>,
-    /// Each agent's last event that set its status.
-    pub(super) moments: BTreeMap<u64, Moment>,
-    /// The highest block with an event; `None` after a reorg of the index's block.
-    pub(super) last_event: Option<u64>,
-    /// Blocks of the longest log range that was answered, if one was refused.
-    pub(super) log_range: Option<u64>,
 }
 
 impl Query for FindChanges {
@@ -208,7 +159,8 @@ impl FindChanges {
         let Some(account) = proved(proof) else { return Ok(None) };
         let has_layout = Layout::is_of(self.layout, &proof.code, account.code_hash);
         let is_self_contained = has_layout || self.self_contained_code == Some(account.code_hash);
-        *code = Some(KnownCode { hash: account.code_hash, is_self_contained, has_layout });
+        let hash = account.code_hash;
+        *code = Some(KnownCode { hash, is_self_contained, has_layout, proves_words: false });
         Ok(Some(account).filter(|_| is_self_contained))
     }
 
@@ -225,16 +177,29 @@ impl FindChanges {
             return Err(RunError::BlockUnavailable.into());
         }
         let is_same = version.is_some() && version == self.version;
-        if self.pass.is_empty() && (header.hash == block.hash || is_same) {
-            let contradicted = account.filter(|_| is_same).and_then(|account| self.contradicted(account));
-            return Ok(contradicted.map_or(FoundChanges::Nothing(header), FoundChanges::Contradicted));
+        let asks_again = self.asks_at.is_some_and(|at| header.timestamp >= at);
+        if self.pass.is_empty() && !asks_again && (header.hash == block.hash || is_same) {
+            let contradicted =
+                account.filter(|_| is_same).and_then(|account| self.contradicted(account, &[]));
+            return Ok(match contradicted {
+                None => FoundChanges::Nothing(header),
+                Some(_) => FoundChanges::Changed(Box::new(Changed {
+                    version,
+                    is_verified: true,
+                    contradicted,
+                    was_untrue: !self.is_open,
+                    from: header.number.saturating_add(1),
+                    ..Changed::until(header)
+                })),
+            });
         }
         let known = if self.pass.is_empty() { std::slice::from_ref(&block) } else { &self.pass };
         let canonical = known_canonical(view, known, &header);
         if self.without_events {
             return Ok(match canonical? {
                 Some(since) if since.number == known.last().map_or(0, |last| last.number) => {
-                    FoundChanges::Changed(Box::new(Changed::without_events(self.pinned.unwrap_or(header))))
+                    let until = self.pinned.unwrap_or(header);
+                    FoundChanges::Changed(Box::new(Changed { without_events: true, ..Changed::until(until) }))
                 }
                 _ => FoundChanges::AnotherChain,
             });
@@ -275,16 +240,38 @@ impl FindChanges {
                 undone_since = Some(since);
             }
         }
+        let told = match undone_since {
+            None if self.pass.is_empty() => {
+                self.tip_proof(version).map_or(Ok(Told::Unknown), |proof| proof.told(view, &events))?
+            }
+            _ => Told::Unknown,
+        };
+        if let Told::Needs(ids) = told {
+            return Ok(FoundChanges::Named(ids));
+        }
         let explained = match version {
+            Some(version) if told == Told::All => {
+                let storage_root = Some(version.storage_root);
+                Some(Explained { until: header, storage_root, is_verified: true })
+            }
             Some(version) => self.explained(view, undone_since, &events, &header, version)?,
             None => Some(Explained { until: header, storage_root: None, is_verified: false }),
         };
+        // Of a block with other events, roots do not show that one is missing.
+        let is_refuted = |explained: &Explained| told == Told::Less && explained.until.hash == header.hash;
+        let explained = explained.and_then(|explained| match is_refuted(&explained) {
+            true if self.was_late => Some(Explained { is_verified: false, ..explained }),
+            true => None,
+            false => Some(explained),
+        });
         // Verified roots show by themselves that events are missing. Otherwise the node may have pruned them.
         let is_verified = explained.as_ref().is_some_and(|explained| explained.is_verified);
         if !is_verified && undone_since.is_none() && self.has_pruned(view, &header)? {
             return Ok(FoundChanges::NoEvents);
         }
         let is_incomplete = explained.as_ref().is_none_or(|explained| explained.until.hash != header.hash);
+        let seen: BTreeSet<(u64, u64)> =
+            events.iter().map(|event| (event.number, event.fingerprint)).collect();
         let explained = match explained {
             _ if is_incomplete && self.trusts_events => {
                 Explained { until: header, storage_root: None, is_verified: false }
@@ -292,7 +279,7 @@ impl FindChanges {
             Some(explained) => explained,
             None => {
                 let ids = events.iter().filter_map(|event| event.agent).collect();
-                return Ok(FoundChanges::Unexplained(ids));
+                return Ok(FoundChanges::Unexplained(Unexplained { ids, seen, newest: header }));
             }
         };
         let until = explained.until;
@@ -300,6 +287,10 @@ impl FindChanges {
             Some(_) => true,
             None => event.fingerprint == 0 || !self.seen.contains(&(event.number, event.fingerprint)),
         };
+        let announced: Vec<u64> = events.iter().filter_map(|event| event.agent).collect();
+        let contradicted = account
+            .filter(|_| undone_since.is_none())
+            .and_then(|account| self.contradicted(account, &announced));
         events.retain(|event| event.number <= until.number);
         let storage_root = explained
             .storage_root
@@ -311,25 +302,44 @@ impl FindChanges {
                 .zip(storage_root)
                 .map(|(version, storage_root)| Version { storage_root, ..version }),
             is_verified: explained.is_verified,
+            proves_words: told == Told::All && !announced.is_empty(),
+            newest: header,
+            contradicted,
+            was_untrue: explained.is_verified && !self.is_open,
             is_incomplete: is_incomplete && self.trusts_events,
             without_events: false,
             undone_since,
             from,
             ids: events.iter().filter(is_new).filter_map(|event| event.agent).collect(),
-            seen: events.iter().map(|event| (event.number, event.fingerprint)).collect(),
+            seen,
             moments: moments.into_iter().filter(|(_, moment)| moment.number <= until.number).collect(),
             last_event: found.last.filter(|_| undone_since.is_none()),
             log_range: found.range,
         })))
     }
 
-    /// The first agent with proved slots other than its record.
-    fn contradicted(&self, account: &Account) -> Option<u64> {
+    /// What a proof at the newest block takes, where the registry has this version.
+    fn tip_proof(&self, version: Option<Version>) -> Option<TipProof<'_>> {
+        let (newest, seen) = (version?, self.version?);
+        let code = self.code.filter(|code| code.hash == newest.code_hash && code.has_layout)?;
+        (seen.code_hash == newest.code_hash).then_some(TipProof {
+            registry: self.registry,
+            layout: self.layout.unwrap_or(Layout::AGENT_REGISTRY),
+            block: self.block.number,
+            seen: seen.storage_root,
+            newest: newest.storage_root,
+            before: self.before.as_ref(),
+            may_refute: code.proves_words && !self.is_open,
+        })
+    }
+
+    /// The first agent with proved slots other than its record, apart from those that had events.
+    fn contradicted(&self, account: &Account, announced: &[u64]) -> Option<u64> {
         let layout = self.layout.unwrap_or(Layout::AGENT_REGISTRY);
         let mut values = account.values.as_slice();
         for ExpectedRecord { id, row, full } in &self.records {
             let (own, rest) = values.split_at_checked(layout.record_slots(*id).len())?;
-            if !layout.holds(own, row, full) {
+            if !announced.contains(id) && !layout.holds(own, row, full) {
                 return Some(*id);
             }
             values = rest;
@@ -403,27 +413,6 @@ impl FindChanges {
             self.log_range.filter(|(range, refreshes)| *refreshes < LOG_RANGE_REFRESHES && fits(*range));
         let range = range.map(|(range, _)| range);
         LogsQuery { registry: self.registry, filter: None, from, to, range, most_calls, may_end_early: false }
-    }
-}
-
-impl Changed {
-    /// Up to a block, of which no event is known.
-    fn without_events(until: Header) -> Self {
-        Self {
-            until,
-            behind: 0,
-            version: None,
-            is_verified: false,
-            is_incomplete: false,
-            without_events: true,
-            undone_since: None,
-            from: 0,
-            ids: BTreeSet::new(),
-            seen: BTreeSet::new(),
-            moments: BTreeMap::new(),
-            last_event: None,
-            log_range: None,
-        }
     }
 }
 

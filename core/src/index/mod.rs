@@ -4,7 +4,9 @@
 //! The root of the registry's storage is its version: as long as it stays the same, so do all rows, and a
 //! refresh is one round trip. Once it changes, events are hints, and state is the truth: an event only
 //! names an agent to read again ([`work`]); every row is what the registry's getters returned at the
-//! index's block. New agents are found by the registry's counter. A reorg needs no undo log: all agents
+//! index's block. The words that the named agents' records had before, put back into the newest block's trie,
+//! have to give the root that was seen before: then nothing else has changed, whatever the node lists, and no
+//! old state is asked for ([`tip_proof`]). New agents are found by the registry's counter. A reorg needs no undo log: all agents
 //! that changed after the last canonical checkpoint are read again. If no event tells a change of the root,
 //! the index waits for late events, and then compares all agents with its rows, once. Where there is no
 //! such root ([`Basis::Events`]), a slow sweep over all agents checks the events.
@@ -13,8 +15,11 @@
 //! |---|---|
 //! | `store` | the SQL tables, and the one function a host implements |
 //! | `state` | progress, basis and checkpoints of an index |
+//! | `coverage` | up to when the rows lack nothing |
 //! | `work` | one unit of upkeep: a slice of the fill, or a refresh |
 //! | `find_changes` | the query for what changed since the index's block |
+//! | `found` | what that query finds |
+//! | `tip_proof` | whether events tell all changes |
 //! | `read_agents` | the queries for agents' state, through the lens and the getters |
 //! | `tables` | writes to agents and the sums kept of them |
 //! | `changes` | the log of verdict changes |
@@ -52,8 +57,10 @@ mod answers;
 mod changes;
 mod checkpoint;
 mod compliance_list;
+mod coverage;
 mod excerpt;
 mod find_changes;
+mod found;
 mod history;
 pub(crate) mod indexed_agent;
 mod liable;
@@ -68,6 +75,7 @@ pub(crate) mod shards;
 mod state;
 mod store;
 mod tables;
+mod tip_proof;
 mod words;
 mod work;
 

@@ -36,7 +36,12 @@ impl ShardChanges {
     /// Notes that an agent is written; one of the two may be missing.
     pub(super) fn note(&mut self, id: u64, before: Option<&IndexedAgent>, after: Option<&IndexedAgent>) {
         let readable = |entry: &&IndexedAgent| entry.row.record_is_readable();
+        let is_known_before_and_after = before.is_some() && after.is_some();
         let (before, after) = (before.filter(readable), after.filter(readable));
+        if is_known_before_and_after && before.is_some() != after.is_some() {
+            // Its status was not what a verdict could name, or is not any more.
+            self.above.push(id);
+        }
         if let (Some(before), Some(after)) = (before, after) {
             if facts(before) == facts(after) {
                 return;

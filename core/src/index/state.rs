@@ -11,6 +11,9 @@
 //!      no known block is canonical any more     a change that no event tells: all agents are compared with
 //!                                               the rows; those that differ are read again: Complete
 //! ```
+//!
+//! Of a block, the registry's version that was seen there is a fact. Up to when the rows lack nothing is
+//! another one: [`Coverage`].
 
 use std::collections::BTreeSet;
 
@@ -19,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     checkpoint::{Checkpoint, text},
+    coverage::Coverage,
     store::{SqlValue, Store, StoreError, first_row},
 };
 use crate::chain::Header;
@@ -67,17 +71,6 @@ pub(super) struct Version {
     pub(super) code_hash: B256,
 }
 
-/// Rows that were brought to a block by events, without the storage roots that show whether these tell all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Unsettled {
-    /// The registry's version since then, if known.
-    version: Option<Version>,
-    /// The first block's time since which the version is the same and no event has told a change, unix
-    /// seconds.
-    since: u64,
-}
-
 /// A registry's code, and what is known of its storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -88,6 +81,9 @@ pub(super) struct KnownCode {
     pub(super) is_self_contained: bool,
     /// The slots of its records are known.
     pub(super) has_layout: bool,
+    /// A proof has shown that an attestation, a suspension or a reactivation changes the record's words alone.
+    #[serde(default)]
+    pub(super) proves_words: bool,
 }
 
 /// What an index rests on.
@@ -105,7 +101,7 @@ pub enum Basis {
 /// The state of an index. A refresh that finds nothing changed stores none: a host keeps the last state of a
 /// [`Work`](super::Work) in memory, and loads the stored one where it has none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase")]
 pub struct State {
     /// The phase.
     pub phase: Phase,
@@ -150,10 +146,13 @@ pub struct State {
     /// Milliseconds for which an event is waited for before all agents are compared: twice as long after each
     /// comparison of a day.
     pub(super) patience_millis: u64,
-    /// The registry's version at [`Self::block`], if known.
+    /// The registry's version that was seen at [`Self::block`], if any. It is of the chain, and says nothing of
+    /// the rows.
     pub(super) version: Option<Version>,
-    /// Set while the rows may lack events that are listed late, so that no version is known to be theirs.
-    pub(super) unsettled: Option<Unsettled>,
+    /// Up to when the rows lack nothing.
+    pub(super) coverage: Coverage,
+    /// When a proof last contradicted a record, unix milliseconds.
+    pub(super) contradicted_at: u64,
     /// The code that was last read.
     pub(super) code: Option<KnownCode>,
     /// Blocks of which the rows were, at least one of them two minutes older than the last.
@@ -161,6 +160,12 @@ pub struct State {
     /// Blocks' heights and fingerprints of events that have been read, as far as they are asked for again.
     #[serde(skip)]
     pub(super) seen: BTreeSet<(u64, u64)>,
+    /// Those of the newest search, where its events did not tell all changes.
+    #[serde(skip)]
+    pub(super) awaited: BTreeSet<(u64, u64)>,
+    /// The first and the last height of blocks of which all events that were listed are in these two.
+    #[serde(skip)]
+    pub(super) asked: Option<(u64, u64)>,
     /// When the last refresh asked again for events of before its block, by the chain's time.
     #[serde(skip)]
     pub(super) asked_again_at: u64,
@@ -217,10 +222,13 @@ impl Default for State {
             unexplained_since: None,
             patience_millis: LATE_EVENT_MILLIS,
             version: None,
-            unsettled: None,
+            coverage: Coverage::default(),
+            contradicted_at: 0,
             code: None,
             recent: Vec::new(),
             seen: BTreeSet::new(),
+            awaited: BTreeSet::new(),
+            asked: None,
             asked_again_at: 0,
             next_proved: 0,
             lagging_at: None,
@@ -246,7 +254,32 @@ impl State {
     pub fn load(store: &impl Store) -> Result<Self, StoreError> {
         let row = first_row(store, "SELECT value FROM meta WHERE key = 'state'", &[])?;
         let Some(mut row) = row else { return Ok(Self::default()) };
-        serde_json::from_str(&row.text()?).map_err(|_| StoreError::corrupt())
+        Self::read(&row.text()?).ok_or_else(StoreError::corrupt)
+    }
+
+    /// Reads a stored state, of this version or another: what is missing is as at first. Where fields cannot be
+    /// read, the rows are kept, and compared.
+    fn read(text: &str) -> Option<Self> {
+        if let Ok(state) = serde_json::from_str(text) {
+            return Some(state);
+        }
+        let mut fields = serde_json::to_value(Self::default()).ok()?;
+        for (name, value) in serde_json::from_str::<serde_json::Map<_, _>>(text).ok()? {
+            let mut with = fields.clone();
+            with.as_object_mut()?.insert(name, value);
+            if Self::deserialize(&with).is_ok() {
+                fields = with;
+            }
+        }
+        let mut state = Self::deserialize(fields).ok()?;
+        match state.block {
+            Some(_) if matches!(state.phase, Phase::Complete | Phase::Comparing { .. }) => {
+                state.compare(true)
+            }
+            _ => state.refill(false),
+        }
+        state.coverage.forget();
+        Some(state)
     }
 
     /// The grace period in seconds, capped to the range of clocks.
@@ -270,13 +303,13 @@ impl State {
         self.block.filter(|_| is_whole)
     }
 
-    /// The storage root of the rows' block, where it vouches for them and no change is known that they lack.
-    /// The layout says of the registry's code that a wallet without a live agent is not registered.
-    pub(crate) fn vouched_root(&self) -> Option<B256> {
+    /// The storage root of the rows' block, and up to when the rows lack nothing (unix milliseconds). The layout
+    /// says of the registry's code that a wallet without a live agent is not registered.
+    pub(crate) fn vouched(&self) -> Option<(B256, u64)> {
         let has_layout = self.code.is_some_and(|code| code.has_layout);
-        let is_current = self.phase == Phase::Complete && self.as_of().is_some() && self.lagging_at.is_none();
-        let is_vouched = is_current && has_layout && self.basis == Basis::StorageRoot;
-        self.version.filter(|_| is_vouched).map(|version| version.storage_root)
+        let is_vouched = has_layout && self.basis == Basis::StorageRoot && self.as_of().is_some();
+        let version = self.version.filter(|_| is_vouched)?;
+        Some((version.storage_root, self.coverage.complete_to()?))
     }
 
     /// Whether the chain has changes that are not in the rows yet: an event is waited for, or all agents
@@ -362,46 +395,39 @@ impl State {
         }
     }
 
-    /// Notes the registry's version at a block with this time, to which the rows were brought, and returns it
-    /// if it is theirs.
-    ///
-    /// `is_verified` if rows that were true before are true now. Otherwise they may lack late events: they
-    /// are taken for true once the version has stayed the same, without an event that tells a change, for as
-    /// long as events are late at most.
-    pub(super) fn settle(
-        &mut self,
-        version: Option<Version>,
-        seconds: u64,
-        is_verified: bool,
-        has_events: bool,
-    ) -> Option<Version> {
-        let stays = |unsettled: &Unsettled| !has_events && unsettled.version == version;
-        let since = match self.unsettled {
-            None if is_verified => return version,
-            Some(unsettled) if is_verified || stays(&unsettled) => unsettled.since,
-            _ => seconds,
-        };
-        let is_settled = version.is_some() && seconds >= since.saturating_add(LATE_LOGS_SECONDS);
-        self.unsettled = if is_settled { None } else { Some(Unsettled { version, since }) };
-        version.filter(|_| is_settled)
+    /// Notes the events that a search up to this block has found, so that those of earlier blocks are known to
+    /// have been late.
+    pub(super) fn note_lateness(&mut self, told: &BTreeSet<(u64, u64)>, (number, seconds): (u64, u64)) {
+        let (Some((first, last)), Some(block)) = (self.asked, self.block) else { return };
+        let is_new =
+            |event: &&(u64, u64)| event.1 != 0 && !self.seen.contains(event) && !self.awaited.contains(event);
+        let asked = told.iter().filter(|(number, _)| (first..=last).contains(number));
+        let late: BTreeSet<u64> = asked.filter(is_new).map(|(number, _)| *number).collect();
+        let base = self.recent.first().unwrap_or(&block);
+        let millis = seconds.saturating_sub(base.seconds).saturating_mul(1_000);
+        let blocks = number.saturating_sub(base.number).max(1);
+        self.coverage.note_late(&late, last, millis / blocks);
     }
 
     /// Forgets what is known of blocks: the rows are read anew.
     fn forget_blocks(&mut self) {
-        (self.canary, self.version, self.unsettled) = (None, None, None);
+        (self.canary, self.version, self.asked) = (None, None, None);
+        self.coverage.forget();
         self.recent.clear();
         self.seen.clear();
+        self.awaited.clear();
     }
 
-    /// The first block of which events are asked for. Where a storage root vouches for the rows, events up to
-    /// their block are asked for again once a minute: only another one of the same block could be late.
+    /// The first block of which events are asked for. Those of blocks that may be listed late are asked for
+    /// again with each search; those of the two minutes before the rows' block once a minute, in which only
+    /// another one of an agent that had one could be late.
     pub(super) fn asks_from(&self, block: Checkpoint) -> u64 {
-        let is_vouched = self.version.is_some() && self.unsettled.is_none();
         let asked_lately = block.seconds < self.asked_again_at.saturating_add(ASK_AGAIN_SECONDS);
-        match is_vouched && asked_lately {
+        let next = match self.version.is_some() && asked_lately {
             true => block.number.saturating_add(1),
             false => self.first_unsettled(block),
-        }
+        };
+        self.coverage.first_late().map_or(next, |first| first.min(next))
     }
 
     /// The first block of which events may be missing: nodes list some late, of the two minutes before the rows'

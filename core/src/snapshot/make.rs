@@ -42,20 +42,21 @@ impl Shards {
     ///
     /// # Errors
     ///
-    /// [`IndexError::Incomplete`] while the index is filled, [`IndexError::Uncovered`] where the storage root
-    /// does not vouch for the rows, or an agent cannot be read.
+    /// [`IndexError::Incomplete`] while the index is filled, [`IndexError::Uncovered`] where no storage root was
+    /// seen at the rows' block, or an agent cannot be read.
     pub fn manifest(&self, state: &State, identity: Identity) -> Result<Manifest, IndexError> {
         let Some(block) = state.as_of() else {
             return Err(IndexError::Incomplete { percent: state.percent() });
         };
-        let storage_root = state.vouched_root().filter(|_| self.is_whole).ok_or(IndexError::Uncovered)?;
+        let vouched = state.vouched().filter(|_| self.is_whole);
+        let (storage_root, confirmed_at) = vouched.ok_or(IndexError::Uncovered)?;
         let block_timestamp = Timestamp::from_seconds(block.seconds);
         Ok(Manifest {
             identity,
             as_of: AsOf { block_number: block.number, block_timestamp, parent_hash: block.parent },
             storage_root,
             grace_seconds: state.grace(),
-            confirmed_at: state.read_at,
+            confirmed_at,
             agents: state.total,
             shards: self.entries.clone(),
         })

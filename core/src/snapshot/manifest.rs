@@ -32,7 +32,7 @@ pub struct Manifest {
     pub storage_root: B256,
     /// The registry's grace period in seconds.
     pub grace_seconds: u64,
-    /// When the registry's storage root at its newest block was last found to be this one, unix milliseconds.
+    /// Up to when the snapshot lacks no change, unix milliseconds.
     pub confirmed_at: u64,
     /// The number of agents.
     pub agents: u64,

@@ -9,7 +9,9 @@ use alloy_sol_types::SolEvent;
 use registry_core::{
     api::{document::Document, error::Error, question::Question, route::Route, scan::Scan, scan::ScanQuery},
     chain::{Batch, Failure, Limits, Query, Run, drive},
-    eth::abi::IAgentRegistry::AgentRegistered,
+    eth::abi::IAgentRegistry::{
+        AgentReactivated, AgentRegistered, AgentRevoked, AgentSuspended, ComplianceAttested, RevenueReported,
+    },
     eth::multicall::CANONICAL_ADDRESS,
     eth::timestamp::Timestamp,
 };
@@ -334,11 +336,13 @@ impl Node {
         if !listed.is_empty() {
             for (number, mined) in self.chain.range(listed.clone()) {
                 // It has whatever event is asked for.
-                let event = &filter["topics"][0][0];
-                let event =
-                    if event.is_null() { json!(AgentRegistered::SIGNATURE_HASH) } else { event.clone() };
+                let asked = &filter["topics"][0][0];
+                let event = |id: &u64| match asked.is_null() {
+                    true => json!(self.event_of(*number, *id)),
+                    false => asked.clone(),
+                };
                 let of = |id: &u64| (*id > 0).then(|| json!(B256::from(U256::from(*id))));
-                let topics = |id| [event.clone()].into_iter().chain(of(id)).collect();
+                let topics = |id| [event(id)].into_iter().chain(of(id)).collect();
                 let log = |(index, id)| self.event(*number, index, &[topics(id), json!("0x")]);
                 logs.extend((0..).zip(&mined.events).map(log));
             }
@@ -361,6 +365,28 @@ impl Node {
             self.quirks.changes_logs.iter().for_each(|change| change(log));
         }
         Ok(logs.into())
+    }
+
+    /// The event that tells what changed of an agent in a block.
+    fn event_of(&self, number: u64, id: u64) -> B256 {
+        let newer = &self.chain[&number].registry;
+        let older = self.chain.range(..number).next_back().map(|(_, mined)| &mined.registry);
+        let place = id.wrapping_sub(1) as usize;
+        let (Some(older), Some(after)) = (older, newer.agents.get(place)) else {
+            return AgentRegistered::SIGNATURE_HASH;
+        };
+        let Some(before) = older.agents.get(place) else { return AgentRegistered::SIGNATURE_HASH };
+        let mut same = before.clone();
+        (same.status, same.lastAttestation) = (after.status, after.lastAttestation);
+        let is_plain = same == *after && older.reports == newer.reports;
+        match (is_plain, before.status == after.status, after.status) {
+            (false, true, _) => RevenueReported::SIGNATURE_HASH,
+            (false, false, _) => AgentRegistered::SIGNATURE_HASH,
+            (true, true, _) => ComplianceAttested::SIGNATURE_HASH,
+            (true, false, 0) => AgentReactivated::SIGNATURE_HASH,
+            (true, false, 1) => AgentSuspended::SIGNATURE_HASH,
+            (true, false, _) => AgentRevoked::SIGNATURE_HASH,
+        }
     }
 
     pub(crate) fn seconds(&self, number: u64) -> u64 {

@@ -37,7 +37,8 @@ fn trie(leaves: &Leaves, keys: &[&[u8]]) -> (B256, Vec<Vec<Bytes>>) {
     (root, paths.iter().map(|path| nodes_to(path).collect()).collect())
 }
 
-/// The storage of `AgentRegistry`: records, and in slot 0 a hash of everything else.
+/// The storage of `AgentRegistry`: records, and in slot 0 a hash of everything but their status and last
+/// attestation.
 fn storage(registry: &PlainRegistry) -> Leaves {
     let mut leaves = Leaves::new();
     let mut put = |slot: U256, value: U256| {
@@ -45,7 +46,9 @@ fn storage(registry: &PlainRegistry) -> Leaves {
             leaves.insert(keccak256(B256::from(slot)), alloy_rlp::encode(value));
         }
     };
-    put(U256::ZERO, keccak256(format!("{registry:?}")).into());
+    let mut rest = registry.clone();
+    rest.agents.iter_mut().for_each(|agent| (agent.status, agent.lastAttestation) = (0, 0));
+    put(U256::ZERO, keccak256(format!("{rest:?}")).into());
     let number = |address: Address| U256::from_be_bytes(address.into_word().0);
     for agent in &registry.agents {
         let first: U256 =

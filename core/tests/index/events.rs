@@ -80,6 +80,18 @@ fn logs_that_were_pruned_are_missed_by_an_event_that_is_known() {
             let expected = (Basis::StorageRoot, 1, Phase::Complete);
             assert_eq!((state.basis, state.without_events, state.phase), expected);
             index.is_right();
+            // Later ones are listed: the one that is gone for good is not asked for any more.
+            index.node.quirks.logs = Logs::From(index.history.number() + 1);
+            for round in 0..5 {
+                index.idle();
+                if round % 2 == 1 {
+                    index.attest(5, 2);
+                }
+                index.now += 60;
+                index.refresh();
+                index.is_right();
+            }
+            assert_eq!(index.state().without_events, 1, "{proofs:?}, {logs:?}");
         }
     }
 }

@@ -12,6 +12,8 @@ pub(crate) struct History {
     pub(crate) blocks: BTreeMap<u64, Mined>,
     pub(crate) ever: HashMap<B256, Rc<PlainRegistry>>,
     mined: u64,
+    /// Seconds from a block to the next, at most.
+    pub(crate) pace: u64,
     /// Events are left out once in so many times; 0 is never.
     pub(crate) lies: u64,
     /// Changes without an event.
@@ -32,7 +34,7 @@ impl History {
 
     /// A chain that has this registry from one block on.
     pub(crate) fn of(number: u64, registry: PlainRegistry) -> Self {
-        let mut history = Self::default();
+        let mut history = Self { pace: 40, ..Self::default() };
         history.push(number, NOW - 100_000, registry, Vec::new());
         history
     }
@@ -63,7 +65,8 @@ impl History {
     /// Mines a block with up to `most` changes.
     pub(crate) fn mine(&mut self, most: u64, random: &mut Random) {
         let parent = self.newest();
-        let (mut registry, seconds) = ((*parent.registry).clone(), parent.seconds + 1 + random.below(40));
+        let (mut registry, seconds) =
+            ((*parent.registry).clone(), parent.seconds + 1 + random.below(self.pace));
         let (mut events, mut silent) = (Vec::new(), 0);
         for _ in 0..random.below(most + 1) {
             let kind = random.below(12);
@@ -74,7 +77,7 @@ impl History {
                 events.push(id);
             }
         }
-        if random.once_in(40) {
+        if most > 0 && random.once_in(40) {
             registry.grace_seconds = Some(600 + random.below(1_000_000));
             events.push(0);
         }

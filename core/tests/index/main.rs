@@ -10,6 +10,7 @@ mod agent_history;
 mod changes;
 #[path = "../common/mod.rs"]
 mod common;
+mod completeness;
 mod compliance_list;
 mod events;
 mod excerpts;
@@ -26,7 +27,7 @@ mod store_failures;
 use common::{Logs, Proofs, Undeployed, prelude::*, random::Random, random::setting};
 use history::History;
 use indexed::{Failures, Indexed};
-use registry_core::index::Phase;
+use registry_core::{index::Phase, snapshot::Manifest};
 
 /// One history, and what is wrong with the index of it.
 fn live(seed: u64) -> Result<(), String> {
@@ -80,6 +81,10 @@ fn live(seed: u64) -> Result<(), String> {
         (index.second, index.endpoints) = (second, Endpoints::new(2, None));
     }
     (index.node.quirks, index.history.lies) = (quirks, lies);
+    if is_late {
+        // Three blocks are no more than events may be late for.
+        index.history.pace = 6;
+    }
     let untrue = matches!(index.node.quirks.logs, Logs::Empty | Logs::From(_));
     let mut lists = compliance_list::Lists::default();
     let about = |index: &Indexed, what: &str| {
@@ -103,10 +108,11 @@ fn live(seed: u64) -> Result<(), String> {
             // Nothing is asked for a while.
             continue;
         }
-        index.now += random.pick(&[0, 60, 3_600, 400_000]);
+        index.now += random.pick(&[1, 60, 3_600, 400_000]);
         index.dies_after = random.once_in(4).then(|| random.below(6));
         for _ in 0..1 + random.below(3) {
             let _ = index.work();
+            index.now += 1;
             // The chain moves while the index is filled.
             if random.once_in(3) {
                 if random.once_in(4) {
@@ -127,8 +133,9 @@ fn live(seed: u64) -> Result<(), String> {
             Proofs::All => hidden == 0,
             _ => silent == 0 && !untrue && !is_late,
         };
-        // Where verdicts come from the snapshot, the rows are true even while events are late.
-        let vouches = silent == 0 && !untrue && snapshot::manifest(&index).is_ok();
+        // Where the snapshot lacks nothing, the rows are true even while events are late.
+        let lacks_nothing = |manifest: Manifest| manifest.confirmed_at == state.read_at;
+        let vouches = silent == 0 && !untrue && snapshot::manifest(&index).is_ok_and(lacks_nothing);
         if let Some(block) = state.as_of().filter(|_| vouches) {
             let registry = index.history.ever[&block.hash].clone();
             index
@@ -162,7 +169,7 @@ fn live(seed: u64) -> Result<(), String> {
     };
     if sweep > 0 && slice == 1_000 && is_found {
         let total = index.newest().registry.agents.len() as u64;
-        for _ in 0..total / sweep + 3 {
+        for _ in 0..total / sweep + if is_late { 30 } else { 3 } {
             index.history.mine(0, &mut random);
             index.now += 300;
             index.show();

@@ -6,6 +6,7 @@ use crate::{
     Indexed,
     common::{Undeployed, prelude::*, random::Random, record},
     history::History,
+    indexed::Failures,
 };
 
 /// Rows inserted, changed and deleted so far.
@@ -52,13 +53,13 @@ fn a_refresh_with_nothing_changed_takes_one_round_trip_and_two_calls_and_stores_
 }
 
 #[test]
-fn a_contradicted_record_ends_all_answers_until_everything_is_read() {
-    for slice in [10_000, 20] {
+fn a_contradicted_record_is_read_again_and_a_second_one_that_day_ends_all_answers_until_all_are_compared() {
+    for (slice, lies) in [(10_000, 1), (20, 1), (10_000, 2), (20, 2)] {
         let mut history = History::new(60, &mut Random(7));
         let truth = history.newest().clone();
-        // The node that is asked first lies about one agent.
+        // The node that is asked first lies about some agents.
         let mut lie = (*truth.registry).clone();
-        lie.agents[30].lastAttestation += 1_000;
+        lie.agents[29..29 + lies].iter_mut().for_each(|agent| agent.lastAttestation += 1_000);
         history.edit(|mined| mined.registry = lie.into());
         let mut index = Indexed::filled_with(history, 0);
         index.history.edit(|mined| *mined = truth);
@@ -74,7 +75,9 @@ fn a_contradicted_record_ends_all_answers_until_everything_is_read() {
         }
         index.is_right();
         let state = index.state();
-        assert_eq!((state.contradicted, state.comparisons, state.phase), (None, 1, Phase::Complete));
+        let comparisons = lies as u64 - 1;
+        let expected = (None, comparisons, Phase::Complete);
+        assert_eq!((state.contradicted, state.comparisons, state.phase), expected, "{lies}");
     }
 }
 
@@ -102,6 +105,22 @@ fn where_some_machines_lag_the_index_is_of_a_block_that_all_have_and_of_the_newe
     index.node.machines.clear();
     index.work().unwrap();
     index.is_right();
+}
+
+#[test]
+fn an_endpoint_that_lags_behind_the_rows_is_left_for_another_at_once() {
+    let mut index = Indexed::filled(20, 0);
+    index.second = Some((Quirks::default(), Failures { one_in: 1_000_000, random: Random(1) }));
+    index.endpoints = Endpoints::new(2, None);
+    for _ in 0..5 {
+        index.idle();
+    }
+    index.refresh();
+    index.node.quirks.lags = Some((1, 3));
+    index.attest(3, 1);
+    index.refresh();
+    index.is_right();
+    assert_eq!(index.endpoints.preferred(), 1);
 }
 
 #[test]

@@ -166,22 +166,40 @@ fn a_scope_that_the_index_may_have_cut_is_for_the_chain_to_tell() {
 }
 
 #[test]
-fn there_is_no_snapshot_while_the_root_does_not_vouch_for_the_rows() {
+fn while_an_event_is_late_the_snapshot_says_up_to_when_it_lacks_nothing() {
     let mut index = Indexed::filled(10, 0);
     index.work().unwrap();
-    assert!(manifest(&index).is_ok());
+    let of = |index: &Indexed| manifest(index).map(|made| (made.as_of.block_number, made.confirmed_at));
+    let before = of(&index).unwrap();
+    assert_eq!(before.1, index.now * 1_000);
     // A change of which the event is late.
     index.mine_with_events(&[], |registry, _| registry.agents[6].status = 1);
+    index.now += 7;
     index.refresh();
-    assert_eq!(manifest(&index).unwrap_err(), IndexError::Uncovered);
+    assert_eq!(of(&index), Ok(before));
     index.history.edit(|mined| mined.events = vec![7]);
     index.now += 3;
     index.refresh();
-    assert!(manifest(&index).is_ok(), "{:?}", index.state());
+    assert_eq!(of(&index), Ok((before.0 + 1, index.now * 1_000)), "{:?}", index.state());
     // An agent that cannot be read may have any wallet.
     index.mine(|registry, _| registry.agents[6].status = 255);
     index.refresh();
     assert_eq!(manifest(&index).unwrap_err(), IndexError::Uncovered);
+}
+
+#[test]
+fn an_ancestor_that_could_not_be_read_meanwhile_is_in_the_shards_of_its_descendants() {
+    let mut index = Indexed::of(PlainRegistry::with_agents(600));
+    index.work().unwrap();
+    let holds = |index: &Indexed| is_like(index, &index.newest().registry, index.newest().seconds);
+    holds(&index).unwrap();
+    for status in [255, 1] {
+        index.mine(|registry, _| registry.agents[0].status = status);
+        index.now += 15;
+        index.refresh();
+    }
+    assert!(manifest(&index).is_ok(), "{:?}", index.state());
+    holds(&index).unwrap();
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 use std::cell::Cell;
 
-use registry_core::index::{IndexError, SqlValue, State, Store, StoreError, StoreFault, Work, prepare};
+use registry_core::{
+    index::{IndexError, Phase, SqlValue, State, Store, StoreError, StoreFault, Work, prepare},
+    registry::changes::Since,
+};
 
 use crate::{
     Indexed,
@@ -85,8 +88,40 @@ fn only_what_is_corrupt_is_a_reason_to_fill_anew() {
         assert_eq!((error.fault(), error.retry_millis()), (fault, retry_millis), "{text}");
     }
     let index = Indexed::filled(3, 0);
-    index.database.execute("UPDATE meta SET value = '{}' WHERE key = 'state'", &[]).unwrap();
+    index.database.execute("UPDATE meta SET value = '{' WHERE key = 'state'", &[]).unwrap();
     assert_eq!(State::load(&index.database), Err(StoreError::Corrupt));
+}
+
+#[test]
+fn a_state_of_another_version_keeps_rows_ends_and_cursors() {
+    // More fields, fewer, or one that is another's.
+    for change in [
+        "json_set(value, '$.later', 1)",
+        "json_remove(value, '$.writes', '$.coverage', '$.canary', '$.unannounced')",
+        "json_set(value, '$.coverage', 'another')",
+        "json_set(value, '$.code', 7, '$.recent', 'another')",
+    ] {
+        let mut index = Indexed::filled(20, 0);
+        index.work().unwrap();
+        index.mine(|registry, _| registry.agents[6].status = 2);
+        index.refresh();
+        let changes = |index: &Indexed| index.changes(Since::Oldest, 10).unwrap().data;
+        let (before, ended) = (changes(&index), rows(&index).len());
+        assert!(!before.is_empty());
+        let statement = format!("UPDATE meta SET value = {change} WHERE key = 'state'");
+        index.database.execute(&statement, &[]).unwrap();
+        index.kept = None;
+        assert!(index.state().as_of().is_some(), "{change}: answers go on");
+        index.node.log.clear();
+        for _ in 0..3 {
+            index.idle();
+            index.now += 15;
+            index.refresh();
+            index.is_right();
+        }
+        assert_eq!((changes(&index), index.state().phase), (before, Phase::Complete), "{change}");
+        assert!(rows(&index).len() >= ended, "{change}");
+    }
 }
 
 #[test]

@@ -26,6 +26,10 @@ pub(crate) const EVENTS: [B256; 7] = [
     AgentTerminated::SIGNATURE_HASH,
 ];
 
+/// Those of them that change an agent's status or last attestation, and no other storage.
+const PLAIN: [B256; 3] =
+    [ComplianceAttested::SIGNATURE_HASH, AgentSuspended::SIGNATURE_HASH, AgentReactivated::SIGNATURE_HASH];
+
 /// The block of an event, as listed by the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
@@ -44,6 +48,8 @@ pub(crate) struct Announced {
     pub(crate) number: u64,
     /// Tells the event from others; 0 if the node omits its block's hash or its index.
     pub(crate) fingerprint: u64,
+    /// It changes no more of the registry's storage than an agent's status or last attestation.
+    pub(crate) is_plain: bool,
 }
 
 /// What a list of logs hints at, read log by log: a list of logs would take 25 times as much memory as its
@@ -63,15 +69,17 @@ pub(super) struct Hints {
 impl Hints {
     fn add(&mut self, log: &Log) {
         self.is_any = true;
-        let number = log.block_number.0;
+        let (number, event) = (log.block_number.0, log.topics.get(0));
         self.last = self.last.max(number);
         let agent = log.topics.get(1).and_then(|topic| U256::from_be_bytes(topic.0).try_into().ok());
         if agent.is_some() || number.is_some() {
             let fingerprint = log.fingerprint().unwrap_or_default();
-            self.events.push(Announced { agent, number: number.unwrap_or_default(), fingerprint });
+            let is_plain = event.is_some_and(|event| PLAIN.contains(&event));
+            let number = number.unwrap_or_default();
+            self.events.push(Announced { agent, number, fingerprint, is_plain });
         }
         let Some(id) = agent else { return };
-        let sets_status = log.topics.get(0).is_some_and(|event| {
+        let sets_status = event.is_some_and(|event| {
             EVENTS.contains(&event)
                 && event != ComplianceAttested::SIGNATURE_HASH
                 && event != RevenueReported::SIGNATURE_HASH

@@ -52,6 +52,10 @@ impl Work {
             || (compares && self.state.block.is_some_and(is_older))
         {
             // The node lags behind the one that answered before.
+            if self.leaves_endpoint() {
+                self.read_slice(next);
+                return Ok(());
+            }
             return Err(RunError::BlockUnavailable.into());
         }
         if self.state.pass_header().is_some_and(|pinned| pinned.hash != checkpoint.hash) {
@@ -75,6 +79,7 @@ impl Work {
         }
         if is_whole {
             checkpoint::keep_checkpoint(store, checkpoint, compares.then_some(checkpoint.number))?;
+            self.state.coverage.begin(self.now_millis);
             self.complete(store, (checkpoint, None), self.now_millis)?;
             return Ok(self.state.save(store)?);
         }

@@ -30,7 +30,9 @@ use super::{
     store::Store,
 };
 use crate::{
-    chain::{Batch, Endpoints, Engine, Failure, Limits, Query, QueryError, Reply, Run, Step, Update},
+    chain::{
+        Batch, Endpoints, Engine, Failure, Limits, Query, QueryError, Reply, Run, RunError, Step, Update,
+    },
     evidence::Layout,
 };
 
@@ -87,6 +89,8 @@ pub struct Work {
     announced: BTreeSet<u64>,
     now_millis: u64,
     restarts: u32,
+    /// Endpoints that lag behind the rows, and are not asked any more.
+    left: usize,
     elapsed_ms: u32,
     /// The elapsed time at which the current run began.
     run_began_ms: u32,
@@ -117,6 +121,7 @@ impl Work {
             announced: BTreeSet::new(),
             now_millis,
             restarts: 0,
+            left: 0,
             elapsed_ms: 0,
             run_began_ms: 0,
         };
@@ -157,9 +162,13 @@ impl Work {
                     Step::Send(batch) => return Ok(self.send(batch, Stage::Slice(run))),
                     Step::Done(read) => self.take_slice(store, read)?,
                 },
-                Stage::Find(mut run) => match run.step()? {
-                    Step::Send(batch) => return Ok(self.send(batch, Stage::Find(run))),
-                    Step::Done(found) => self.take_found(store, run, found)?,
+                Stage::Find(mut run) => match run.step() {
+                    Err(QueryError::Run(RunError::BlockUnavailable)) if self.leaves_endpoint() => {
+                        self.find(store)?;
+                    }
+                    Ok(Step::Send(batch)) => return Ok(self.send(batch, Stage::Find(run))),
+                    Ok(Step::Done(found)) => self.take_found(store, run, found)?,
+                    Err(error) => return Err(error.into()),
                 },
                 Stage::Agents(mut run, plan) => match run.step()? {
                     Step::Send(batch) => return Ok(self.send(batch, Stage::Agents(run, plan))),
@@ -167,6 +176,16 @@ impl Work {
                 },
             }
         }
+    }
+
+    /// Whether another endpoint is asked in place of one that lags behind the rows.
+    fn leaves_endpoint(&mut self) -> bool {
+        self.left += 1;
+        let is_other = self.left < self.endpoints.count();
+        if is_other {
+            self.endpoints.leave_preferred();
+        }
+        is_other
     }
 
     fn send(&mut self, batch: Batch, stage: Stage) -> Step<()> {
@@ -217,6 +236,8 @@ impl Work {
     /// a pass's slices of several blocks.
     fn go_without_events(&mut self, store: &impl Store) -> Result<(), IndexError> {
         self.state.without_events += 1;
+        // The node has no event of that block any more, or never had.
+        self.state.canary = None;
         if self.state.phase == Phase::CatchingUp {
             // The rows are of no block that they can be compared as.
             self.state.block = None;

@@ -19,9 +19,8 @@ use crate::{
     index::{
         IndexError,
         checkpoint::{self, Checkpoint},
-        find_changes::{
-            Changed, ExpectedRecord, FindChanges, Found, FoundChanges, LOG_RANGE_REFRESHES, RegistryHead,
-        },
+        find_changes::{ExpectedRecord, FindChanges, LOG_RANGE_REFRESHES, RegistryHead},
+        found::{Changed, Found, FoundChanges, Unexplained},
         indexed_agent::IndexedAgent,
         read_agents::{AGENTS, Agents, ReadAgents},
         state::{Basis, PASS_MISSES, Phase, State},
@@ -43,6 +42,8 @@ const FRUITLESS: u32 = 3;
 /// The shortest and the longest such pause.
 const COMPARISON_PAUSE_MIN_MILLIS: u64 = 20_000;
 const COMPARISON_PAUSE_MILLIS: u64 = 24 * 3_600_000;
+/// Milliseconds after a contradicted record from which on another one counts as the first.
+const CONTRADICTED_MILLIS: u64 = 24 * 3_600_000;
 /// Milliseconds between two parts of the sweep.
 const SWEEP_PAUSE_MILLIS: u64 = 300_000;
 
@@ -90,6 +91,10 @@ impl Work {
             total: state.total,
             from: state.asks_from(state.block.unwrap_or(block)),
             seen: state.seen.clone(),
+            asks_at: state.coverage.asks_again_at().filter(|_| is_whole),
+            is_open: state.coverage.is_open(),
+            was_late: state.coverage.was_late(),
+            before: None,
             pass: if is_whole { Vec::new() } else { state.pass.clone() },
             older: None,
             pinned: state.pass_header().filter(|_| state.pass.len() == 1 && !is_whole),
@@ -159,11 +164,19 @@ impl Work {
         let compares = matches!(self.state.phase, Phase::Comparing { .. });
         match changes {
             FoundChanges::Nothing(header) => {
-                let is_true = self.state.unsettled.is_none();
-                let version = self.state.settle(version, header.timestamp, is_true, false);
-                let is_first = self.state.version.is_none();
+                let version = version.or(self.state.version);
+                let is_first = self.state.version != version;
                 self.state.version = version;
-                self.stay(store, Checkpoint::from(header), is_news || is_first != version.is_none())
+                self.stay(store, Checkpoint::from(header), is_news || is_first)
+            }
+            FoundChanges::Named(ids) => {
+                let ids: Vec<u64> = ids.into_iter().collect();
+                let before = tables::records(store, &ids)?.into_iter();
+                let before = before.filter(|(_, entry)| entry.row.record_is_readable());
+                let before = before.map(|(id, entry)| (id, entry.row)).collect();
+                let run = run.go_on(|query| FindChanges { before: Some(before), ..query });
+                self.stage = Stage::Find(Box::new(run));
+                Ok(())
             }
             FoundChanges::NotCanonical => {
                 let below = run.query().block.number.saturating_sub(1);
@@ -189,13 +202,18 @@ impl Work {
             FoundChanges::Unexplained(_) if compares => self.compare(store, self.state.is_doubted),
             FoundChanges::AnotherChain if compares => self.compare(store, self.state.is_doubted),
             FoundChanges::AnotherChain => self.refill(store, false),
-            FoundChanges::Unexplained(ids) => {
+            FoundChanges::Unexplained(Unexplained { ids, seen, newest }) => {
                 self.announced = ids;
+                self.state.note_lateness(&seen, (newest.number, newest.timestamp));
+                let first = seen.first().map_or(newest.number, |(number, _)| *number);
+                let first = self.state.asked.map_or(first, |(asked, _)| asked);
+                self.state.asked = Some((first, newest.number));
+                self.state.awaited = seen;
+                if self.state.coverage.was_late() && !run.query().was_late {
+                    // As they were before, which says little.
+                    return self.find(store);
+                }
                 self.wait_for_events(store)
-            }
-            FoundChanges::Contradicted(id) => {
-                self.state.contradicted = Some(id);
-                self.compare(store, true)
             }
             FoundChanges::Changed(changed) => self.plan(store, *changed),
         }
@@ -204,6 +222,8 @@ impl Work {
     /// The rows are also of a later block.
     fn stay(&mut self, store: &impl Store, block: Checkpoint, is_news: bool) -> Result<(), IndexError> {
         let (changes, waited) = (self.state.changes, self.state.unexplained_since.is_some());
+        let before = (self.state.block.map_or(block.number, |block| block.number), self.state.read_at);
+        self.state.coverage.advance(before, (&block, self.now_millis), true, None);
         self.state.confirm(block, self.now_millis);
         self.change_log(store, block).move_on()?;
         if is_news || waited || self.state.changes != changes {
@@ -229,6 +249,26 @@ impl Work {
         Ok(())
     }
 
+    /// A proof has contradicted this agent's row, which has been read again. If the row was never true, and that
+    /// was no remedy or not the first time that day, all rows are compared, and answer nothing until then.
+    fn doubt(
+        &mut self,
+        store: &impl Store,
+        id: u64,
+        (is_mended, was_untrue): (bool, bool),
+    ) -> Result<(), IndexError> {
+        self.state.unannounced += u64::from(is_mended);
+        if was_untrue {
+            let next = self.state.contradicted_at.saturating_add(CONTRADICTED_MILLIS);
+            self.state.contradicted_at = self.now_millis;
+            if !is_mended || self.now_millis < next {
+                self.state.contradicted = Some(id);
+                return self.compare(store, true);
+            }
+        }
+        Ok(self.state.save(store)?)
+    }
+
     fn note_log_range(&mut self, found: Option<u64>) {
         self.state.log_range = match (found, self.state.log_range) {
             (Some(range), _) => Some((range, 0)),
@@ -246,9 +286,12 @@ impl Work {
         let last = one_number(store, "SELECT max(id) FROM agents", &[])?.unwrap_or(0);
         let mut expected = changed.ids.clone();
         expected.extend(&self.state.differing);
+        expected.extend(changed.contradicted);
         if let Some(since) = changed.undone_since {
-            let statement = "SELECT id FROM agents WHERE changed_at > ?1";
-            expected.extend(query(store, statement, &[since.into()], Columns::number)?);
+            // More are filled anew. After a fill at several blocks, nearly all may be of the last one.
+            let statement = "SELECT id FROM agents WHERE changed_at > ?1 LIMIT ?2";
+            let most = (total / LARGE_SHARE).max(MANY_CHANGES as u64) + 1;
+            expected.extend(query(store, statement, &[since.into(), most.into()], Columns::number)?);
         }
         if expected.len() > MANY_CHANGES && expected.len() as u64 > total / LARGE_SHARE {
             return self.refill(store, true);
@@ -333,6 +376,10 @@ impl Work {
             behind,
             version,
             is_verified,
+            proves_words,
+            newest,
+            contradicted,
+            was_untrue,
             is_incomplete,
             without_events,
             undone_since,
@@ -368,7 +415,15 @@ impl Work {
         }
         let is_surprise = |id: &u64| !expected.contains(id) && *id <= last;
         let surprises: Vec<u64> = swept.into_iter().filter(is_surprise).collect();
+        let before = match self.state.pass.first() {
+            Some(slice) => (slice.number, self.state.pass_began),
+            None => (self.state.block.map_or(until.number, |block| block.number), self.state.read_at),
+        };
+        let before = undone_since.map_or(before, |since| (since.min(before.0), before.1));
         let state = &mut self.state;
+        if undone_since.is_none() {
+            state.note_lateness(&seen, (newest.number, newest.timestamp));
+        }
         state.unannounced += surprises.len() as u64;
         (state.total, state.grace_seconds) = (total, grace_seconds);
         if let Some((_, last)) = sweep {
@@ -396,18 +451,22 @@ impl Work {
             state.recent.extend(begun);
         }
         checkpoint::keep_checkpoint(store, checkpoint, since)?;
-        if without_events {
-            // All agents were read at this block.
-            state.unsettled = None;
-        }
         let version = version.filter(|_| header.hash == until.hash);
-        let is_verified = is_verified || without_events;
-        let version = state.settle(version, checkpoint.seconds, is_verified, !ids.is_empty());
+        if let (true, Some(code)) = (proves_words, &mut state.code) {
+            code.proves_words = true;
+        }
         let read_at = match without_events {
             // The block was the newest one then.
             true => state.pass_began,
             false => self.now_millis.saturating_sub(behind.saturating_mul(1_000)),
         };
+        if !state.pass.is_empty() {
+            // All agents were read at this block.
+            state.coverage.begin(state.pass_began);
+        }
+        if !without_events {
+            state.coverage.advance(before, (&checkpoint, read_at), is_verified, Some(from));
+        }
         self.complete(store, (checkpoint, version), read_at)?;
         if asks_again {
             self.state.asked_again_at = checkpoint.seconds;
@@ -417,11 +476,18 @@ impl Work {
         self.state.seen.retain(|(number, _)| *number < from);
         self.state.seen.extend(seen);
         self.state.seen.retain(|(number, _)| unsettled.contains(number));
+        self.state.awaited.clear();
+        let asked_from = self.state.asked.map_or(from, |(first, _)| first.min(from));
+        let asked_from = asked_from.max(*unsettled.start());
+        self.state.asked = (!without_events).then_some((asked_from, checkpoint.number));
         self.state.lagging_at = (behind > 0).then_some(self.now_millis);
         self.state.owes_comparison |= is_incomplete;
         if !surprises.is_empty() {
             self.state.contradicted = surprises.first().copied();
             return self.compare(store, true);
+        }
+        if let Some(id) = contradicted {
+            return self.doubt(store, id, (changed.contains(&id), was_untrue));
         }
         Ok(self.state.save(store)?)
     }

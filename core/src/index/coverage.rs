@@ -1,0 +1,189 @@
+//! Up to when the rows lack nothing, apart from the storage root that was seen at their block.
+//!
+//! The rows go from block to block in steps. A step is complete where a proof shows that the events told all
+//! of it. Events of another step may still be late: they are asked for again once the step's last block is
+//! older than events ever were late here, and until then the rows may lack them. Later steps do not prolong
+//! that, because each proof starts from the root that was seen before.
+//!
+//! ```text
+//!   steps    proved   |  by events alone  |  proved  |  proved
+//!            ---------+-------------------+----------+--------->
+//!   complete_to       ^ until the step's events have been asked for again; then here ^
+//! ```
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::checkpoint::Checkpoint;
+
+/// Steps kept apart; of more, the last ones count as one.
+const STEPS: usize = 16;
+/// Seconds for which events may be late: at least, at most, and at least as long as little has been seen.
+const LATE_MIN_SECONDS: u64 = 6;
+const LATE_MAX_SECONDS: u64 = 40;
+const LATE_AT_FIRST_SECONDS: u64 = 20;
+/// Steps after which enough has been seen.
+const WATCHED: u32 = 30;
+
+/// Up to when the rows lack nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Coverage {
+    /// Unix milliseconds by the host's clock; 0 if it is not known of any time.
+    complete_to: u64,
+    /// Steps by events alone, the oldest first.
+    steps: Vec<Step>,
+    /// The longest time that an event was late, in seconds.
+    late_seconds: u64,
+    /// Steps so far, up to [`WATCHED`].
+    watched: u32,
+}
+
+/// A step that no proof covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Step {
+    /// The height of the block before it.
+    from: u64,
+    /// Its last block's time, unix seconds.
+    seconds: u64,
+    /// When the block before it was the newest, unix milliseconds.
+    since: u64,
+}
+
+impl Coverage {
+    /// All agents were read at a block that was the newest one then (unix milliseconds).
+    pub(super) fn begin(&mut self, read_at: u64) {
+        self.complete_to = read_at;
+        self.steps.clear();
+    }
+
+    /// Nothing is known of the rows.
+    pub(super) fn forget(&mut self) {
+        self.begin(0);
+    }
+
+    /// The rows go from a block, which was the newest at `since`, to another one, which was at `read_at` (unix
+    /// milliseconds). Events were asked for from the height `asked_from` on, if at all.
+    pub(super) fn advance(
+        &mut self,
+        (from, since): (u64, u64),
+        (to, read_at): (&Checkpoint, u64),
+        is_proved: bool,
+        asked_from: Option<u64>,
+    ) {
+        let late = self.may_be_late_seconds();
+        let is_told = |step: &Step| {
+            step.seconds.saturating_add(late) <= to.seconds
+                && asked_from.is_some_and(|first| first <= step.from.saturating_add(1))
+        };
+        let told = self.steps.iter().take_while(|step| is_told(step)).count();
+        self.steps.drain(..told);
+        if !is_proved {
+            let step = Step { from, seconds: to.seconds, since: since.min(read_at) };
+            let is_full = self.steps.len() >= STEPS;
+            match self.steps.last_mut() {
+                Some(last) if is_full => last.seconds = to.seconds,
+                _ => self.steps.push(step),
+            }
+        }
+        self.watched = self.watched.saturating_add(1).min(WATCHED);
+        self.complete_to = self.steps.first().map_or(read_at, |step| step.since);
+    }
+
+    /// Until when the rows are known to lack nothing, unix milliseconds; `None` before there is such a time.
+    pub(super) fn complete_to(&self) -> Option<u64> {
+        Some(self.complete_to).filter(|time| *time > 0)
+    }
+
+    /// The time of a block, unix seconds, from which on events of the oldest step are asked for again.
+    pub(super) fn asks_again_at(&self) -> Option<u64> {
+        self.steps.first().map(|step| step.seconds.saturating_add(self.may_be_late_seconds()))
+    }
+
+    /// The height of the first block that may have events that are late.
+    pub(super) fn first_late(&self) -> Option<u64> {
+        self.steps.first().map(|step| step.from.saturating_add(1))
+    }
+
+    /// Whether events may be late that an earlier step should have told.
+    pub(super) fn is_open(&self) -> bool {
+        !self.steps.is_empty()
+    }
+
+    /// Whether an event has been late.
+    pub(super) fn was_late(&self) -> bool {
+        self.late_seconds > 0
+    }
+
+    /// Notes events that are told now, each by its height and fingerprint, and were not when events up to the
+    /// height `asked_to` were asked for. `block_millis` is the time between two blocks.
+    pub(super) fn note_late(&mut self, late: &BTreeSet<u64>, asked_to: u64, block_millis: u64) {
+        let Some(first) = late.first() else { return };
+        let blocks = asked_to.saturating_sub(*first).saturating_add(1);
+        let seconds = blocks.saturating_mul(block_millis).div_ceil(1_000);
+        self.late_seconds = self.late_seconds.max(seconds);
+    }
+
+    fn may_be_late_seconds(&self) -> u64 {
+        let least = if self.watched < WATCHED { LATE_AT_FIRST_SECONDS } else { LATE_MIN_SECONDS };
+        self.late_seconds.saturating_mul(2).clamp(least, LATE_MAX_SECONDS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloy_primitives::B256;
+
+    fn block(number: u64) -> Checkpoint {
+        Checkpoint { number, hash: B256::ZERO, seconds: number * 2, parent: B256::ZERO }
+    }
+
+    /// A step of so many blocks of 2 s to this one.
+    fn step(coverage: &mut Coverage, (from, to): (u64, u64), is_proved: bool) -> u64 {
+        let asked_from = coverage.first_late().unwrap_or(from + 1);
+        coverage.advance((from, from * 2_000), (&block(to), to * 2_000), is_proved, Some(asked_from));
+        coverage.complete_to / 2_000
+    }
+
+    #[test]
+    fn a_step_by_events_alone_is_complete_once_they_are_asked_for_again_and_later_ones_do_not_prolong_it() {
+        let mut coverage = Coverage::default();
+        coverage.begin(100 * 2_000);
+        let expected = [
+            ((100, 105), true, 105),
+            ((105, 110), false, 105),
+            ((110, 115), true, 105),
+            ((115, 119), true, 105),
+            ((119, 120), true, 120),
+            ((120, 125), false, 120),
+            ((125, 130), false, 120),
+            ((130, 135), true, 125),
+            ((135, 140), true, 140),
+        ];
+        for (blocks, is_proved, complete_to) in expected {
+            assert_eq!(step(&mut coverage, blocks, is_proved), complete_to, "{blocks:?}");
+        }
+        // Without events, nothing is told again.
+        step(&mut coverage, (140, 141), false);
+        coverage.advance((141, 282_000), (&block(200), 400_000), true, None);
+        assert_eq!(coverage.complete_to, 280_000);
+    }
+
+    #[test]
+    fn events_may_be_late_for_twice_the_longest_time_seen() {
+        let mut coverage = Coverage::default();
+        coverage.begin(1);
+        assert_eq!(coverage.may_be_late_seconds(), 20);
+        for number in 0..40 {
+            step(&mut coverage, (number, number + 1), true);
+        }
+        assert_eq!(coverage.may_be_late_seconds(), 6);
+        for (late, asked_to, expected) in [(50, 50, 6), (48, 51, 16), (40, 51, 40), (51, 51, 40)] {
+            coverage.note_late(&BTreeSet::from([late]), asked_to, 2_000);
+            assert_eq!(coverage.may_be_late_seconds(), expected, "{late} of {asked_to}");
+        }
+    }
+}

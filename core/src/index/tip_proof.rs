@@ -1,0 +1,79 @@
+//! Whether events tell all changes, proved at the newest block: nodes need not keep the state of older ones.
+//!
+//! An attestation, a suspension and a reactivation change one word of an agent's record. With the words of
+//! before, the newest block's storage has to have the root that was seen before: then nothing else has changed,
+//! whatever the node lists.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use alloy_primitives::{Address, B256, U256};
+
+use crate::{
+    chain::{Halt, ProofKey, ProofParts, View, logs::Announced},
+    evidence::{Account, Layout},
+    registry::row::Row,
+};
+
+/// Agents whose words are proved at once: some 3 KB each.
+const MOST_PROVED: usize = 256;
+
+/// Whether events tell all changes, as a proof at the newest block shows.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    All,
+    /// Something has changed that they do not tell.
+    Less,
+    /// They change more of the storage, or the node has no proof.
+    Unknown,
+    /// The rows of these agents are needed.
+    Needs(BTreeSet<u64>),
+}
+
+/// What such a proof takes.
+pub(super) struct TipProof<'a> {
+    pub(super) registry: Address,
+    pub(super) layout: Layout,
+    /// The height of the rows' block.
+    pub(super) block: u64,
+    /// The storage root that was seen there, and that of the newest block.
+    pub(super) seen: B256,
+    pub(super) newest: B256,
+    /// The rows of the agents that had an event, once known.
+    pub(super) before: Option<&'a BTreeMap<u64, Row>>,
+    /// Another root than the one seen means that events are missing: the rows lack no late ones, and such events
+    /// have been found to change records' words alone.
+    pub(super) may_refute: bool,
+}
+
+impl TipProof<'_> {
+    /// Whether these events tell all changes since the rows' block.
+    pub(super) fn told(&self, view: &View, events: &[Announced]) -> Result<Told, Halt> {
+        // Late events of before are no changes since, unless their agents had another one.
+        let is_new = |event: &&Announced| event.number == 0 || event.number > self.block;
+        let ids = events.iter().filter(is_new).map(|event| event.agent.filter(|_| event.is_plain));
+        let Some(ids) = ids.collect::<Option<BTreeSet<u64>>>() else { return Ok(Told::Unknown) };
+        let refuted = if self.may_refute { Told::Less } else { Told::Unknown };
+        if ids.is_empty() {
+            return Ok(if self.seen == self.newest { Told::All } else { Told::Less });
+        }
+        if ids.len() > MOST_PROVED {
+            return Ok(Told::Unknown);
+        }
+        let Some(before) = self.before else { return Ok(Told::Needs(ids)) };
+        let Some(rows) = ids.iter().map(|id| before.get(id)).collect::<Option<Vec<_>>>() else {
+            return Ok(Told::Unknown);
+        };
+        let slots: Vec<B256> = ids.iter().flat_map(|id| self.layout.changing_slots(*id)).collect();
+        let of_agent = slots.len() / ids.len();
+        let key = ProofKey { contract: self.registry, slots, parts: ProofParts::Pinned };
+        let Some(proof) = view.proof(&key)? else { return Ok(Told::Unknown) };
+        let proved = Account::proved(&proof.block, &proof.proof, self.registry, &key.slots);
+        let Some(account) = proved.filter(|account| account.storage_root == self.newest) else {
+            return Ok(Told::Unknown);
+        };
+        let words = account.values.chunks(of_agent).zip(rows);
+        let words: Vec<U256> = words.flat_map(|(words, row)| self.layout.words_with(words, row)).collect();
+        let before = account.root_with(&proof.proof, &key.slots, &words);
+        Ok(if before == Some(self.seen) { Told::All } else { refuted })
+    }
+}

@@ -1,0 +1,134 @@
+//! Up to when the rows lack nothing, on nodes that prove their newest block alone and a registry that is never
+//! quiet: blocks of 2 s with changes in each of them, and a refresh every 15 s.
+
+use registry_core::index::Phase;
+
+use crate::{
+    Indexed,
+    common::{Proofs, record, report},
+    snapshot,
+};
+
+/// What a block does, apart from its attestations.
+type Also = fn(&mut Indexed, u64);
+
+/// An index after so many refreshes.
+fn busy(refreshes: u64) -> Indexed {
+    let mut index = Indexed::filled(60, 0);
+    index.node.quirks.proofs = Proofs::Newest;
+    index.work().unwrap();
+    for round in 0..refreshes {
+        refresh(&mut index, round, |_, _| ());
+    }
+    index
+}
+
+/// A block 2 s after the last one, with two attestations and some agent suspended or active again.
+fn mine(index: &mut Indexed, round: u64) {
+    let seconds = index.newest().seconds + 2;
+    let [one, other, third] = [3, 7, 11].map(|step| round * step % 40);
+    index.mine(|registry, _| {
+        registry.agents[one as usize].lastAttestation = seconds;
+        registry.agents[other as usize].lastAttestation = seconds;
+        let third = &mut registry.agents[third as usize];
+        third.status = u8::from(third.status == 0);
+    });
+    index.history.edit(|mined| mined.seconds = seconds);
+}
+
+/// A refresh after some blocks, and how many seconds ago the snapshot lacked nothing; `None` without one.
+fn refresh(index: &mut Indexed, round: u64, also: Also) -> Option<u64> {
+    for block in 0..8 {
+        mine(index, round * 8 + block);
+        also(index, round * 8 + block);
+    }
+    index.now += 15;
+    index.node.log.clear();
+    index.refresh();
+    Some(index.now - snapshot::manifest(index).ok()?.confirmed_at / 1_000)
+}
+
+/// What registrations and reports do to the newest block.
+fn register_or_report(index: &mut Indexed, round: u64) {
+    index.history.edit(|mined| {
+        let mut registry = (*mined.registry).clone();
+        let id = registry.agents.len() as u64 + 1;
+        match round % 8 {
+            0 => {
+                registry.agents.push(record(id, 0));
+                mined.events.push(id);
+            }
+            4 => {
+                registry.reports.push(report(5, 1));
+                mined.events.push(5);
+            }
+            _ => {}
+        }
+        mined.registry = registry.into();
+    });
+}
+
+#[test]
+fn where_every_block_has_a_change_the_newest_block_alone_proves_that_nothing_is_lacking() {
+    let mut index = busy(1);
+    for round in 1..40 {
+        // The first step has no root to begin with: its events are asked for again.
+        let age = refresh(&mut index, round, |_, _| ()).unwrap();
+        assert!(if round < 4 { age < 60 } else { age == 0 }, "round {round}: {age} s");
+        let (trips, calls) = (index.node.round_trips(), index.node.log.iter().flatten().count());
+        assert!(round < 4 || (trips <= 4 && calls <= 10), "{trips}, {calls}: {:?}", index.node.log);
+        index.is_right();
+    }
+    let state = index.state();
+    assert_eq!((state.comparisons, state.unannounced, state.phase), (0, 0, Phase::Complete));
+}
+
+#[test]
+fn where_each_refresh_has_registrations_the_rows_lack_nothing_but_a_few_seconds_later() {
+    let mut index = busy(0);
+    for round in 0..60 {
+        let age = refresh(&mut index, round, register_or_report).unwrap();
+        // Events may be 20 s late until some refreshes have shown that they are not.
+        assert!(age <= if round < 34 { 50 } else { 30 }, "round {round}: {age} s");
+        index.is_right();
+    }
+    assert_eq!((index.state().comparisons, index.state().unannounced), (0, 0));
+}
+
+#[test]
+fn a_change_that_a_block_with_other_events_hides_is_found_within_a_minute() {
+    let mut index = busy(5);
+    mine(&mut index, 1);
+    index.history.edit(|mined| {
+        let mut registry = (*mined.registry).clone();
+        registry.agents[45].status = 1 - registry.agents[45].status.min(1);
+        mined.registry = registry.into();
+    });
+    let before = index.newest().seconds;
+    for round in 6..10 {
+        if refresh(&mut index, round, |_, _| ()) == Some(0) {
+            break;
+        }
+    }
+    assert!(index.newest().seconds <= before + 64, "{:?}", index.state());
+    index.is_right();
+    assert!(index.state().unannounced > 0);
+}
+
+#[test]
+fn where_events_are_listed_late_the_snapshot_goes_on_and_no_agents_are_compared_again_and_again() {
+    for blocks in [1, 3] {
+        let mut index = busy(5);
+        index.node.quirks.late_logs = blocks;
+        for round in 5..60 {
+            let age = refresh(&mut index, round, |_, _| ());
+            assert!(age.is_some_and(|age| age < 60), "{blocks} blocks, round {round}: {age:?}");
+        }
+        assert!(index.state().comparisons <= 1, "{:?}", index.state());
+        index.node.quirks.late_logs = 0;
+        for round in 0..6 {
+            refresh(&mut index, round, |_, _| ());
+        }
+        index.is_right();
+    }
+}
