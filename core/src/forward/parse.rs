@@ -10,7 +10,7 @@ use alloy_primitives::{Address, B256, Bytes, U256, aliases::U48, hex};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{ParseError, Problem, number, signature::SIGNATURE_LENGTH};
+use super::{ParseError, Problem, number};
 use crate::{eth::abi::ForwardRequest, eth::address};
 
 /// A request and its signature, as received: neither is verified.
@@ -59,7 +59,7 @@ impl SignedRequest {
 /// The signature with `v` 27 or 28 where it is 0 or 1, as hardware wallets and `secp256k1` libraries write it:
 /// the forwarder takes no other. All else stays as it is.
 fn with_recovery_id(signature: Bytes) -> Bytes {
-    match <[u8; SIGNATURE_LENGTH]>::try_from(&signature[..]) {
+    match <[u8; 65]>::try_from(&signature[..]) {
         Ok([rs @ .., v @ (0 | 1)]) => [&rs[..], &[v + 27]].concat().into(),
         _ => signature,
     }
