@@ -1,37 +1,20 @@
-//! The program as its users run it, on documents made of what anvil answered (`core/tests/vectors/evidence`).
+//! The program as its users run it, on a document of `tests/fixtures/3ad2b3d`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::{
+    fs,
     io::Write,
     process::{Command, Output, Stdio},
 };
 
-use alloy_primitives::{Address, B256};
-use registry_core::evidence::{self, Layout, Material};
 use serde_json::Value;
 
-/// A document, and its block's hash.
-fn document(kind: &str) -> (String, String) {
-    let read = |name: &str| {
-        let path = format!("{}/../core/tests/vectors/evidence/{name}", env!("CARGO_MANIFEST_DIR"));
-        std::fs::read_to_string(path).unwrap()
-    };
-    let recorded: Value = serde_json::from_str(&read(&format!("{kind}.json"))).unwrap();
-    let address = |name: &str| recorded[name].as_str().unwrap().parse::<Address>().unwrap();
-    let slots = recorded["proof"]["storageProof"].as_array().unwrap();
-    let slots: Vec<B256> = slots.iter().map(|slot| slot["key"].as_str().unwrap().parse().unwrap()).collect();
-    let material = Material {
-        wallet: address("wallet"),
-        registry: address("registry"),
-        chain_id: 31_337,
-        layout: Layout::AGENT_REGISTRY,
-        slots: &slots,
-        block: &recorded["block"].to_string(),
-        proof: &recorded["proof"].to_string(),
-        code: &Value::from(read("registry_code.hex")).to_string(),
-    };
-    let (evidence, _) = evidence::make(&material).unwrap();
-    (serde_json::to_string(&evidence).unwrap(), recorded["block"]["hash"].as_str().unwrap().to_owned())
+/// A document about a compliant agent, and its block's hash.
+fn document() -> (String, String) {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/3ad2b3d/evidence.kyoto.json");
+    let document = fs::read_to_string(path).unwrap().trim_end().to_owned();
+    let hash = serde_json::from_str::<Value>(&document).unwrap()["blockHash"].as_str().unwrap().to_owned();
+    (document, hash)
 }
 
 fn verify(arguments: &[&str], document: &str) -> Output {
@@ -58,20 +41,17 @@ fn said(output: &Output) -> (i32, String) {
 
 #[test]
 fn without_a_hash_a_document_only_agrees_with_itself() {
-    let (document, hash) = document("expired");
+    let (document, hash) = document();
     let (status, line) = said(&verify(&[], &document));
     assert_eq!(status, 0, "{line}");
-    assert!(
-        line.starts_with("consistent: request_renewal") && line.contains("by the document's word"),
-        "{line}"
-    );
+    assert!(line.starts_with("consistent: provision") && line.contains("by the document's word"), "{line}");
     assert!(line.contains(&hash) && line.contains("--block-hash"), "{line}");
 }
 
 #[test]
 fn what_is_refused_is_refused_with_the_reason() {
-    let (document, hash) = document("provision");
-    let other = format!("{:#x}", B256::repeat_byte(1));
+    let (document, hash) = document();
+    let other = format!("0x{}", "01".repeat(32));
     for (arguments, document, reason) in [
         (vec!["--block-hash", &other], document.clone(), "the document is about block"),
         (vec!["--chain-id", "1"], document.clone(), "the document is about chain 31337, not about 1"),

@@ -9,7 +9,7 @@ use alloy_primitives::Address;
 use registry_core::{
     eth::timestamp::Timestamp,
     registry::kya::Kya,
-    snapshot::{BUNDLE_MAX, Manifest, ShardEntry, SnapshotError},
+    snapshot::{BUNDLE_MAX, Manifest, ShardEntry, SnapshotError, read_bundle},
 };
 use tokio::{
     sync::Mutex,
@@ -21,7 +21,7 @@ use crate::{
     holding::{Current, Holding},
     options::Options,
     sample::{Sample, random},
-    service::{Received, Service, shards_of},
+    service::{Received, Service},
     space::Space,
     spot_check::{Checker, SpotCheck},
 };
@@ -180,7 +180,7 @@ impl LocalKya {
                 Err(Error::Refused { status: 404, .. }) => return Ok(()),
                 received => received?,
             };
-            for (entry, bytes) in entries.iter().zip(shards_of(&received, entries)?) {
+            for (entry, bytes) in entries.iter().zip(read_bundle(&received.bytes, entries.len())?) {
                 if let Some(bytes) = bytes {
                     self.holding.add(space, *entry, bytes)?;
                     update.shards += 1;

@@ -5,7 +5,7 @@ use std::{io::Read as _, time::Duration};
 
 use flate2::read::GzDecoder;
 use host_kit::native::read_body;
-use registry_core::snapshot::{ShardEntry, SnapshotError, bundle_names, read_bundle};
+use registry_core::snapshot::{ShardEntry, SnapshotError, bundle_names};
 use reqwest::{
     Client, Response,
     header::{ACCEPT_ENCODING, CONTENT_ENCODING, RETRY_AFTER},
@@ -53,7 +53,7 @@ impl Service {
         self.get("/api/v1/snapshot").await
     }
 
-    /// Several shards: what [`shards_of`] reads.
+    /// Several shards: what [`registry_core::snapshot::read_bundle`] reads.
     pub(crate) async fn bundle(&self, entries: &[ShardEntry]) -> Result<Received, Error> {
         self.get(&format!("/api/v1/snapshot/shards?names={}", bundle_names(entries))).await
     }
@@ -72,14 +72,6 @@ impl Service {
         let bytes = if is_compressed { inflate(&bytes)? } else { bytes };
         Ok(Received { bytes, sent })
     }
-}
-
-/// The bytes of each shard of a bundle; `None` for one that was not given.
-pub(crate) fn shards_of<'a>(
-    received: &'a Received,
-    entries: &[ShardEntry],
-) -> Result<Vec<Option<&'a [u8]>>, Error> {
-    Ok(read_bundle(&received.bytes, entries.len())?)
 }
 
 fn inflate(bytes: &[u8]) -> Result<Vec<u8>, Error> {

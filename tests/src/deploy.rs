@@ -5,20 +5,19 @@
 use std::time::Duration;
 
 use alloy::network::{EthereumWallet, TransactionBuilder as _};
-use alloy::primitives::{Address, Bytes, address};
+use alloy::primitives::{Address, Bytes};
 use alloy::providers::{Provider, ProviderBuilder};
 use alloy::rpc::types::TransactionRequest;
 use alloy::signers::local::PrivateKeySigner;
 use alloy::sol_types::{SolCall as _, SolValue as _};
 use anyhow::{Context as _, Result, ensure};
 use registry_core::eth::abi::IAgentRegistry;
+pub use registry_core::eth::multicall::CANONICAL_ADDRESS as MULTICALL3;
 
 use crate::http;
 use crate::process::eventually;
 use crate::repo::Artifact;
 
-/// Where Multicall3 lies on more than 250 chains.
-pub const MULTICALL3: Address = address!("0xcA11bde05977b3631167028862bE2a173976CA11");
 /// How long a real chain may take to mine one of the two deployments.
 const RECEIPT: Duration = Duration::from_secs(180);
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use serde_json::{Value, json};
 
 use crate::anvil::{quantity, wall_clock};
@@ -39,8 +39,6 @@ pub enum Fault {
     Stale { head: u64 },
     /// The node's answer has no end: a JSON text that goes on until the connection is closed.
     Endless,
-    /// The node is as far behind the chain as this, in blocks.
-    Lagging(u64),
     /// The node lists logs only when their block is this old by the wall clock.
     LateLogs(Duration),
 }
@@ -63,10 +61,7 @@ impl Fault {
 
     /// Whether it concerns one call, and the others in its batch are answered as ever; else the whole post.
     pub(crate) fn is_of_call(&self) -> bool {
-        matches!(
-            self,
-            Self::Error { .. } | Self::Result(_) | Self::Stale { .. } | Self::Lagging(_) | Self::LateLogs(_)
-        )
+        matches!(self, Self::Error { .. } | Self::Result(_) | Self::Stale { .. } | Self::LateLogs(_))
     }
 
     /// The answer to one call under a fault that concerns it.
@@ -81,11 +76,6 @@ impl Fault {
             }
             Self::Result(result) => Ok(json!({"jsonrpc": "2.0", "id": call["id"], "result": result})),
             Self::Stale { head } => stale(call, *head, node).await,
-            Self::Lagging(blocks) => {
-                let newest = json!({"jsonrpc": "2.0", "id": 0, "method": "eth_blockNumber", "params": []});
-                let newest = quantity(&node.ask(&newest).await?["result"]).context("a block number")?;
-                stale(call, newest.saturating_sub(*blocks), node).await
-            }
             Self::LateLogs(late) => {
                 let listed_up_to = wall_clock().saturating_sub(late.as_secs());
                 let mut answer = node.ask(call).await?;

@@ -74,7 +74,7 @@ impl Memory {
 }
 
 /// What is read of `/proc/PID/stat`.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 struct Stat {
     pid: u32,
     name: String,
@@ -139,26 +139,16 @@ mod tests {
 
     const WAIT: Duration = Duration::from_secs(60);
 
-    #[test]
-    fn a_process_name_may_hold_anything() {
-        let stat =
-            "77 (a) b (c) S 1 42 42 0 -1 4194304 5 0 0 0 130 21 7 7 20 0 1 0 9 1 1 18446744073709551615";
-        assert_eq!(
-            Stat::parse(stat).unwrap(),
-            Stat { pid: 77, name: "a) b (c".to_owned(), is_zombie: false, parent: 1, group: 42, ticks: 151 }
-        );
-    }
-
     #[tokio::test]
     async fn a_busy_grandchild_is_measured_and_its_starter_is_not() {
-        // Half a second of work for `busybee`, a copy of the shell below a shell that waits; and, after a line
-        // in a FIFO, 32 MB in a variable.
-        let script = r#"cp /bin/sh "$0/busybee"; mkfifo "$0/go"; "$0/busybee" -c 'while [ $(cut -d" " -f14 /proc/$$/stat) -lt 50 ]; do i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; done; echo done; read -r _ < "$0/go"; x=$(head -c 32000000 /dev/zero | tr "\0" x); echo taken; sleep 600' "$0" & wait"#;
+        // Half a second of work for `busy) (bee`, a copy of the shell below a shell that waits; and, after a line
+        // in a FIFO, 32 MB in a variable. A process's name may hold anything.
+        let script = r#"cp /bin/sh "$0/busy) (bee"; mkfifo "$0/go"; "$0/busy) (bee" -c 'while [ $(cut -d" " -f15 /proc/$$/stat) -lt 50 ]; do i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; done; echo done; read -r _ < "$0/go"; x=$(head -c 32000000 /dev/zero | tr "\0" x); echo taken; sleep 600' "$0" & wait"#;
         let spawn = Spawn::new("family", "sh");
         let scratch = spawn.scratch().to_owned();
         let mut process = spawn.arg("-c").arg(script).arg(&scratch).start().unwrap();
         process.until("done", WAIT, async |log| log.contains("done").then_some(())).await.unwrap();
-        let busy = Usage::of(&process, "busybee").unwrap();
+        let busy = Usage::of(&process, "busy) (bee").unwrap();
         assert!(busy.cpu().unwrap() >= Duration::from_millis(500), "{:?}", busy.cpu());
         assert!(Usage::of(&process, "nothing").is_err());
 

@@ -2,7 +2,6 @@
 //! accept.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
@@ -14,6 +13,7 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
+use crate::daemon::write_private;
 use crate::process::output;
 use crate::repo;
 
@@ -34,8 +34,7 @@ pub fn key_set(keys: &[&Value]) -> String {
 /// Writes or replaces a file of keys: at once, and for its owner alone.
 pub fn key_file(file: &Path, keys: &str) -> Result<()> {
     let next = file.with_extension("next");
-    fs::write(&next, keys)?;
-    fs::set_permissions(&next, fs::Permissions::from_mode(0o600))?;
+    write_private(&next, keys);
     Ok(fs::rename(next, file)?)
 }
 

@@ -140,8 +140,7 @@ fn wallet_of(text: &str) -> Result<Address, Error> {
 }
 
 fn entry_of(name: &str) -> Result<ShardEntry, SnapshotError> {
-    let entry = name.split_once('-').and_then(|(range, version)| ShardEntry::parse(range, version));
-    entry.ok_or(SnapshotError::Format)
+    ShardEntry::parse_name(name).ok_or(SnapshotError::Format)
 }
 
 fn value_of(kya: &Kya) -> Result<JsValue, RegistryError> {

@@ -69,9 +69,7 @@ impl Document {
         let left = valid_until.seconds().saturating_sub(now.seconds_rounded_up());
         time_to_live.min(u32::try_from(left).unwrap_or(u32::MAX))
     }
-}
 
-impl Document {
     /// What is left of the `time_to_live` in seconds at `now`: that of a verdict counts from its block's
     /// time, so that a later change shows within it.
     pub fn time_left(&self, time_to_live: u32, now: Timestamp) -> u32 {

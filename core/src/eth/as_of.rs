@@ -71,22 +71,3 @@ impl fmt::Display for BlockId {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn blocks_are_read_by_number_or_whole_hash() {
-        let hash = format!("0x{}", "Ab".repeat(32));
-        assert_eq!(BlockId::parse("0"), Some(BlockId::Number(0)));
-        assert_eq!(BlockId::parse("18446744073709551615"), Some(BlockId::Number(u64::MAX)));
-        assert_eq!(BlockId::parse(&hash), Some(BlockId::Hash(B256::repeat_byte(0xab))));
-        assert_eq!(BlockId::parse(&hash).unwrap().to_string(), hash.to_lowercase());
-        for bad in
-            ["", "-1", "+1", "1.0", "0x", "0x10", "latest", "18446744073709551616", &hash[..65], &hash[2..]]
-        {
-            assert_eq!(BlockId::parse(bad), None, "{bad}");
-        }
-    }
-}

@@ -71,7 +71,7 @@ mod tests {
             (U256::from(255), "\"0X00fF\""),
             (U256::from(9_007_199_254_740_992_u64), "9007199254740992.000"),
             (U256::from(9_007_199_254_740_993_u64), "9007199254740993"),
-            (U256::MAX, &format!("{0} \"{0}\"", U256::MAX)),
+            (U256::MAX, &format!("{0} \"{0}\" \"{0:#x}\" \"0x{0:X}\"", U256::MAX)),
         ] {
             for json in spellings.split(' ') {
                 assert_eq!(parse(json), Ok(value), "{json}");

@@ -61,21 +61,3 @@ pub(crate) fn number(digits: &str) -> Option<u64> {
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     digits.parse().ok().filter(|number| is_number && *number < 1 << 53)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cursors_are_read_as_they_are_written_and_nothing_else_is_one() {
-        for id in [0, 7, (1 << 53) - 1] {
-            for (attested, key) in [(None, SortKey::Id), (Some(id), SortKey::Attestation)] {
-                let cursor = AgentCursor { attested, id };
-                assert_eq!(AgentCursor::parse(&cursor.to_string(), key), Some(cursor));
-            }
-        }
-        for bad in ["", "-1", "+1", "x", "1.0", "9007199254740992", "99999999999999999999999"] {
-            assert_eq!(AgentCursor::parse(bad, SortKey::Id), None, "{bad}");
-        }
-    }
-}

@@ -20,11 +20,8 @@ pub fn bundle_names(entries: &[ShardEntry]) -> String {
 
 /// Reads what [`bundle_names`] writes; `None` for anything else, and for too many.
 pub fn parse_bundle_names(names: &str) -> Option<Vec<ShardEntry>> {
-    let parse = |name: &str| {
-        let (range, version) = name.split_once('-')?;
-        ShardEntry::parse(range, version)
-    };
-    let entries: Vec<_> = names.split(',').take(BUNDLE_MAX + 1).map(parse).collect::<Option<_>>()?;
+    let names = names.split(',').take(BUNDLE_MAX + 1);
+    let entries: Vec<_> = names.map(ShardEntry::parse_name).collect::<Option<_>>()?;
     (entries.len() <= BUNDLE_MAX).then_some(entries)
 }
 

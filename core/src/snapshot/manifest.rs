@@ -76,6 +76,12 @@ impl ShardEntry {
         };
         (range.0.is_empty() && version.0.is_empty()).then_some(entry)
     }
+
+    /// Reads a name; `None` for anything else.
+    pub fn parse_name(name: &str) -> Option<Self> {
+        let (range, version) = name.split_once('-')?;
+        Self::parse(range, version)
+    }
 }
 
 impl Manifest {

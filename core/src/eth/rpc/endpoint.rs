@@ -162,13 +162,5 @@ mod tests {
         fn any_text_is_survived(text: String) {
             let _ = parse_list(&text);
         }
-
-        #[test]
-        fn a_url_given_is_a_url_posted_to(host in "[a-z.]{1,12}", path in "(/[a-zA-Z0-9_?&=-]{0,20})?") {
-            let url = format!("https://{host}{path}");
-            let endpoints = parse_list(&url).unwrap();
-            prop_assert_eq!(&endpoints[0].url, &url);
-            prop_assert_eq!(&endpoints[0].authorization, &None);
-        }
     }
 }

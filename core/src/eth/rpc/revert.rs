@@ -138,6 +138,7 @@ fn panic_code(message: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::eth::rpc::read_error::{Action, classify};
     use proptest::prelude::*;
     use serde_json::value::to_raw_value;
 
@@ -155,6 +156,7 @@ mod tests {
         assert!(!vectors.is_empty());
         for Vector { node, error, message } in vectors {
             assert_eq!(Revert::from_error(&error), Some(Revert { message }), "{node}");
+            assert_eq!(classify(&error), Action::Revert, "{node}");
         }
     }
 
