@@ -44,7 +44,8 @@ const NOT_AGAIN: Duration = Duration::from_millis(500);
 /// What the server holds each session to: a write waits for its turn or fails, and a daemon that stands still
 /// in a transaction loses it. Said when connecting: a pooler, whose sessions are not one client's own, refuses
 /// options.
-const OPTIONS: &str = "-c statement_timeout=6s -c lock_timeout=5s -c idle_in_transaction_session_timeout=3s";
+const OPTIONS: &str = "-c statement_timeout=6s -c lock_timeout=5s -c idle_in_transaction_session_timeout=3s
+     -c default_transaction_isolation=read\\ committed";
 /// What was committed is on the server's disk, whatever its default says.
 const SESSION: &str = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";
 /// Begins a transaction that writes, when it is its turn: what it reads then, statement by statement, is what the
