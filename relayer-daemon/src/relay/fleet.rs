@@ -65,8 +65,7 @@ impl<C: ChainNode> Relayer<C> {
             let pending = store.pending()?;
             let mut ended: Vec<(B256, bool, RelayOutcome)> = Vec::new();
             for (id, is_here) in stored.into_iter().filter(|(id, _)| !pending.contains(id)) {
-                let record = store.relay(id)?;
-                ended.extend(record.and_then(|record| record.outcome).map(|outcome| (id, is_here, outcome)));
+                ended.extend(store.outcome(id)?.flatten().map(|outcome| (id, is_here, outcome)));
             }
             Ok(ended)
         };

@@ -234,8 +234,7 @@ impl<C: ChainNode> Relayer<C> {
         signed: SignedRequest,
         sponsor: Sponsor,
     ) -> Result<(), Failure> {
-        let known = self.store.run(move |store| store.relay(id)).await.map_err(store_failed)?;
-        match known.map(|record| record.outcome) {
+        match self.store.run(move |store| store.outcome(id)).await.map_err(store_failed)? {
             Some(Some(outcome)) if !outcome.is_repeatable() => {
                 return Err(Failure::of(ErrorCode::AlreadyRelayed));
             }

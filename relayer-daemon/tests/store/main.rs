@@ -152,4 +152,7 @@ mod postgres {
     mod server {
         include!("server.rs");
     }
+    mod messages {
+        include!("messages.rs");
+    }
 }

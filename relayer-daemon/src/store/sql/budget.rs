@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use alloy::primitives::{Address, B256};
 
 use super::{
-    engine::{Db, all, column, first, text, values},
+    engine::{Db, Row, Value, column, first, text, values},
     nonces,
     relays::{self, Rival},
 };
@@ -45,15 +45,18 @@ pub(super) fn close_if_unused(tx: &Db, now: u64) -> Result<(), StoreError> {
 
 /// Charges what was paid to all parties of the request.
 pub(super) fn charge(tx: &Db, relay: Option<&B256>, wei: u128, now: u64) -> Result<(), StoreError> {
-    write_window(tx, current_window(tx, now)?.used(now, wei))?;
-    let Some((signer, client)) = relay.map(|id| relays::sender(tx, id)).transpose()?.flatten() else {
-        return Ok(());
-    };
-    for party in Party::of(signer, client) {
-        let charged = settled(tx, party)?.saturating_add(wei);
+    let sender = relay.map(|id| relays::sender(tx, id)).transpose()?.flatten();
+    let parties: Vec<Party> =
+        sender.into_iter().flat_map(|(signer, client)| Party::of(signer, client)).collect();
+    let (window, spent) = spent(tx, &parties, now)?;
+    if window.opened_at.is_none() {
+        tx.run("DELETE FROM spending", values![])?;
+    }
+    write_window(tx, window.used(now, wei))?;
+    for (party, spent) in parties.into_iter().zip(spent) {
         tx.run(
             "INSERT INTO spending VALUES (?1, ?2) ON CONFLICT (party) DO UPDATE SET settled_wei = ?2",
-            values![key(party), charged.to_string()],
+            values![key(party), spent.saturating_add(wei).to_string()],
         )?;
     }
     Ok(())
@@ -87,39 +90,44 @@ pub(super) fn reserve_share(
         return Err(StoreError::NonceUsed);
     }
     let ExpectedCost { wei, gas, l1_fee_wei, least_wei, no_op_wei } = *cost;
-    let checked =
+    let (checked, before) =
         check(tx, &Asks { id: Some(*id), signer, client, wei, least_wei, no_op_wei }, allowance, now)?;
     if checked.denial.is_some() {
         return Ok(checked);
     }
-    set_reserved(tx, id, wei)?;
     tx.run(
-        "UPDATE relays SET l1_fee_wei = ?2, expected_gas = ?3 WHERE id = ?1",
-        values![id.0, l1_fee_wei.to_string(), gas.cast_signed()],
+        "UPDATE relays SET reserved_wei = ?4, l1_fee_wei = ?2, expected_gas = ?3 WHERE id = ?1",
+        values![id.0, l1_fee_wei.to_string(), gas.cast_signed(), wei.to_string()],
     )?;
-    write_window(tx, current_window(tx, now)?.used(now, 0))?;
-    Ok(Reservation { denial: None, budget: at(tx, allowance.limit_wei, now)? })
+    let Budget { window, reserved_wei, .. } = checked.budget;
+    if window.opened_at.is_none() {
+        tx.run("DELETE FROM spending", values![])?;
+    }
+    let window = window.used(now, 0);
+    write_window(tx, window)?;
+    let reserved_wei = reserved_wei.saturating_sub(before).saturating_add(wei);
+    Ok(Reservation { denial: None, budget: Budget { window, reserved_wei, ..checked.budget } })
 }
 
+/// What the budget and the parties' shares say to a reservation, and what the relay has reserved so far.
 pub(super) fn check(
     db: &Db,
     asks: &Asks,
     allowance: &Allowance,
     now: u64,
-) -> Result<Reservation, StoreError> {
-    let window = window(db, now)?;
+) -> Result<(Reservation, u128), StoreError> {
     let parties: Vec<Party> = Party::of(asks.signer, asks.client).collect();
-    let mut total = BudgetUsage { settled_wei: window.settled_wei, reserved_wei: nonces::open_gaps_wei(db)? };
-    let mut used: Vec<(PartyKind, BudgetUsage)> = Vec::with_capacity(parties.len());
-    for party in &parties {
-        // What was spent in an earlier window does not count; the next charge deletes it.
-        let settled_wei = if window.opened_at.is_some() { settled(db, *party)? } else { 0 };
-        used.push((party.kind(), BudgetUsage { settled_wei, reserved_wei: 0 }));
-    }
+    let (window, spent) = spent(db, &parties, now)?;
+    let mut total = BudgetUsage { settled_wei: window.settled_wei, reserved_wei: 0 };
+    let of_party =
+        |(party, settled_wei): (&Party, u128)| (party.kind(), BudgetUsage { settled_wei, reserved_wei: 0 });
+    let mut used: Vec<(PartyKind, BudgetUsage)> = parties.iter().zip(spent).map(of_party).collect();
     let mut own = 0;
-    let query =
-        "SELECT id, signer, client, reserved_wei FROM relays WHERE state = 'pending' AND reserved_wei <> '0'";
-    for row in &db.query(query, values![])? {
+    for row in &db.query(RESERVED, values![])? {
+        if let Some(gap) = gap_wei(db, row)? {
+            total.reserved_wei = total.reserved_wei.saturating_add(gap);
+            continue;
+        }
         let wei: u128 = text(row, "reserved_wei")?;
         if asks.id.is_some_and(|id| column::<[u8; 32]>(row, "id").is_ok_and(|other| other == id.0)) {
             own = wei;
@@ -141,13 +149,35 @@ pub(super) fn check(
         reserved_wei: total.reserved_wei.saturating_add(own),
     };
     let denial = share::check(allowance, asks.wei, asks.least_wei, asks.no_op_wei, total, &used).err();
-    Ok(Reservation { denial, budget })
+    Ok((Reservation { denial, budget }, own))
 }
 
-/// What a party was charged in the window.
-fn settled(db: &Db, party: Party) -> Result<u128, StoreError> {
-    let query = "SELECT settled_wei FROM spending WHERE party = ?1";
-    Ok(first(db, query, values![key(party)], |row| text(row, "settled_wei"))?.unwrap_or_default())
+/// The window, and what each party was charged in it: at most three.
+fn spent(db: &Db, parties: &[Party], now: u64) -> Result<(Window, Vec<u128>), StoreError> {
+    let query = "SELECT party, settled_wei, NULL AS opened_at FROM spending WHERE party IN (?1, ?2, ?3)
+         UNION ALL SELECT NULL, settled_wei, opened_at FROM budget";
+    let mut keys: Vec<Option<Vec<u8>>> = parties.iter().map(|party| Some(key(*party))).collect();
+    keys.resize(3, None);
+    let keys: Vec<Value> = keys.into_iter().map(Value::from).collect();
+    let (mut window, mut spent) = (Window::default(), vec![0; parties.len()]);
+    for row in &db.query(query, &keys)? {
+        let settled_wei = text(row, "settled_wei")?;
+        match column::<Option<Vec<u8>>>(row, "party")? {
+            Some(of) => {
+                let known = parties.iter().zip(&mut spent).find(|(party, _)| key(**party) == of);
+                known.into_iter().for_each(|(_, wei)| *wei = settled_wei);
+            }
+            None => {
+                let opened_at = column::<Option<i64>>(row, "opened_at")?.map(i64::cast_unsigned);
+                window = Window { opened_at, settled_wei }.at(now);
+            }
+        }
+    }
+    if window.opened_at.is_none() {
+        // What was spent in an earlier window does not count.
+        spent.fill(0);
+    }
+    Ok((window, spent))
 }
 
 /// The stored form of a party: a byte for its kind, then its address.
@@ -171,19 +201,32 @@ pub(super) fn set_reserved(tx: &Db, id: &B256, wei: u128) -> Result<(), StoreErr
     Ok(())
 }
 
+/// What is reserved: by pending relays, and by gaps that are not filled, whose account is there for the signer.
+const RESERVED: &str = "SELECT id, signer, client, reserved_wei, 0 AS gap FROM relays
+         WHERE state = 'pending' AND reserved_wei <> '0'
+     UNION ALL SELECT NULL, account, NULL, '0', nonce + 1 FROM nonces WHERE state = 'open' AND relay IS NULL";
+
+/// What a gap may still cost, if the row is a gap's.
+fn gap_wei(db: &Db, row: &Row) -> Result<Option<u128>, StoreError> {
+    let nonce = column::<i64>(row, "gap")? - 1;
+    if nonce < 0 {
+        return Ok(None);
+    }
+    let account = column::<[u8; 20]>(row, "signer")?.into();
+    // The dearest of its no-ops.
+    Ok(Some(nonces::assignment(db, &account, nonce)?.expected_wei()))
+}
+
 /// The sum of all reservations: pending relays and unfilled gaps.
 fn reserved(db: &Db) -> Result<u128, StoreError> {
-    let query = "SELECT reserved_wei FROM relays WHERE state = 'pending' AND reserved_wei <> '0'";
-    let relays: Vec<u128> = all(db, query, values![], |row| text(row, "reserved_wei"))?;
-    Ok(relays.into_iter().fold(nonces::open_gaps_wei(db)?, u128::saturating_add))
+    db.query(RESERVED, values![])?.iter().try_fold(0, |sum: u128, row| {
+        let wei = gap_wei(db, row)?.map_or_else(|| text(row, "reserved_wei"), Ok)?;
+        Ok(sum.saturating_add(wei))
+    })
 }
 
 fn window(db: &Db, now: u64) -> Result<Window, StoreError> {
-    let stored = first(db, "SELECT opened_at, settled_wei FROM budget", values![], |row| {
-        let opened_at = column::<Option<i64>>(row, "opened_at")?.map(i64::cast_unsigned);
-        Ok(Window { opened_at, settled_wei: text(row, "settled_wei")? })
-    });
-    Ok(stored?.unwrap_or_default().at(now))
+    spent(db, &[], now).map(|(window, _)| window)
 }
 
 /// The window, to be updated. If it is a new one, the parties' spending is cleared.

@@ -13,7 +13,7 @@ use super::{
     nonces, relays,
 };
 use crate::store::{
-    Accepted, DaemonId, NewRelay, NewTransaction, Payer, StoreError,
+    Accepted, DaemonId, NewRelay, Payer, StoreError,
     fleet::{Beat, FleetRecord, HeldLease, LEASE, Room, assign},
 };
 
@@ -374,10 +374,22 @@ pub(super) fn must_hold_account(db: &Db, daemon: &DaemonId, payer: &Payer) -> Re
 /// # Errors
 /// [`StoreError::HeldElsewhere`] if another daemon runs the relay, or any may take it.
 pub(super) fn must_hold_relay(db: &Db, daemon: &DaemonId, id: &B256) -> Result<(), StoreError> {
-    let query = "SELECT holder FROM relays WHERE id = ?1";
-    let holder = first(db, query, values![id.0], |row| column::<Option<String>>(row, "holder"))?;
-    let holder = holder.ok_or(StoreError::Missing("relay"))?;
-    if holder.as_deref() == Some(daemon.0.as_ref()) { Ok(()) } else { Err(StoreError::HeldElsewhere) }
+    is_pending_here(db, daemon, id).map(drop)
+}
+
+/// The same for a relay that waits for a nonce.
+///
+/// # Errors
+/// Also if it has ended.
+pub(super) fn must_hold_pending(db: &Db, daemon: &DaemonId, id: &B256) -> Result<(), StoreError> {
+    if is_pending_here(db, daemon, id)? { Ok(()) } else { Err(StoreError::HeldElsewhere) }
+}
+
+fn is_pending_here(db: &Db, daemon: &DaemonId, id: &B256) -> Result<bool, StoreError> {
+    let query = "SELECT holder, state = 'pending' AS is_pending FROM relays WHERE id = ?1";
+    let read = |row: &Row| Ok((column::<Option<String>>(row, "holder")?, column(row, "is_pending")?));
+    let (holder, is_pending) = first(db, query, values![id.0], read)?.ok_or(StoreError::Missing("relay"))?;
+    if holder.as_deref() == Some(daemon.0.as_ref()) { Ok(is_pending) } else { Err(StoreError::HeldElsewhere) }
 }
 
 /// # Errors
@@ -385,33 +397,6 @@ pub(super) fn must_hold_relay(db: &Db, daemon: &DaemonId, id: &B256) -> Result<(
 /// nothing: the account's sender ends it.
 pub(super) fn must_have_no_nonce(db: &Db, id: &B256) -> Result<(), StoreError> {
     if nonces::open_of(db, id)?.is_empty() { Ok(()) } else { Err(StoreError::HeldElsewhere) }
-}
-
-/// Whether the relays among these that have no nonce yet are this daemon's, and still wait for one.
-///
-/// # Errors
-/// [`StoreError::HeldElsewhere`] if one is not.
-pub(super) fn must_hold_new_relays(
-    db: &Db,
-    daemon: &DaemonId,
-    account: &Address,
-    transactions: &[NewTransaction],
-) -> Result<(), StoreError> {
-    for NewTransaction { nonce, relay, .. } in transactions {
-        let Some(relay) = relay else { continue };
-        let query =
-            "SELECT state FROM nonces WHERE relay = ?1 AND account = ?2 AND nonce = ?3 AND state = 'open'";
-        let nonce = values![relay.0, account.0.0, nonce.cast_signed()];
-        if !db.query(query, nonce)?.is_empty() {
-            // A replacement: the account's lease is enough.
-            continue;
-        }
-        must_hold_relay(db, daemon, relay)?;
-        if relays::is_pending(db, relay)? != Some(true) {
-            return Err(StoreError::HeldElsewhere);
-        }
-    }
-    Ok(())
 }
 
 /// Deletes the rates of parties that have made no request for an hour.

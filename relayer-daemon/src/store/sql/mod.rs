@@ -83,6 +83,13 @@ impl Store {
     /// Writes an accepted relay. A dropped one starts afresh; one that was carried out stays as it is.
     pub fn accept(&self, relay: &NewRelay, now: u64) -> Result<Accepted, StoreError> {
         let (relay, daemon) = (relay.clone(), self.daemon.clone());
+        if let Some(daemon) = daemon.clone() {
+            // Most are new, and one statement then.
+            let new = relay.clone();
+            if self.write_single(move |db| relays::insert_new(db, &new, &daemon, now))? {
+                return Ok(Accepted::Pending);
+            }
+        }
         self.write(move |db| fleet::accept(db, daemon.as_ref(), relay.id, || relays::accept(db, &relay, now)))
     }
 
@@ -118,7 +125,7 @@ impl Store {
         now: u64,
     ) -> Result<Reservation, StoreError> {
         let asks = budget::Asks { id: None, signer, client, wei, least_wei, no_op_wei: 0 };
-        self.read(|db| budget::check(db, &asks, allowance, now))
+        self.read_single(|db| Ok(budget::check(db, &asks, allowance, now)?.0))
     }
 
     /// Replaces the reservation of a pending relay if the budget and the shares of its parties allow that. Fails
@@ -154,6 +161,11 @@ impl Store {
     /// What is known of a relay.
     pub fn relay(&self, id: B256) -> Result<Option<RelayRecord>, StoreError> {
         self.read(|db| relays::record(db, &id))
+    }
+
+    /// How a relay ended; `None` if it is not known, `Some(None)` while it is pending.
+    pub fn outcome(&self, id: B256) -> Result<Option<Option<RelayOutcome>>, StoreError> {
+        self.read_single(|db| relays::stored_outcome(db, &id))
     }
 
     /// A relay as it was accepted, to run it again.
@@ -215,10 +227,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         let (payer, transactions, daemon) = (payer.into(), transactions.to_vec(), self.daemon.clone());
         self.write_for(payer, move |db| {
-            if let Some(daemon) = daemon {
-                fleet::must_hold_new_relays(db, &daemon, &payer.account, &transactions)?;
-            }
-            nonces::record(db, &payer.account, &transactions, now)
+            nonces::record(db, &payer.account, daemon.as_ref(), &transactions, now)
         })
     }
 
@@ -238,7 +247,7 @@ impl Store {
         self.write_for(payer, move |db| {
             let allowed = budget::reserve(db, &relay, wei, limit_wei, now)?;
             if allowed {
-                nonces::record(db, &payer.account, &replacement, now)?;
+                nonces::record(db, &payer.account, None, &replacement, now)?;
             }
             Ok(allowed)
         })
@@ -258,7 +267,7 @@ impl Store {
         self.write_for(payer, move |db| {
             let allowed = budget::allow(db, extra_wei, limit_wei, now)?;
             if allowed {
-                nonces::record(db, &payer.account, &no_op, now)?;
+                nonces::record(db, &payer.account, None, &no_op, now)?;
             }
             Ok(allowed)
         })

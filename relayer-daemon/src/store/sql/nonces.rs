@@ -5,31 +5,35 @@ use alloy::primitives::{Address, B256, Bytes};
 use super::{
     budget,
     engine::{Db, Row, all, column, first, text, unsigned, values},
-    events, relays, sponsorship,
+    events, fleet, relays, sponsorship,
 };
 use crate::{
     gas::fees::Fees,
     outcome::RelayOutcome,
     store::{
-        BlockId, Inclusion, MinedNonce, NewRelay, NewTransaction, NonceAssignment, RelayTerms, Sendable,
-        Settlement, SignedTransaction, StoreError, events::EventKind,
+        BlockId, DaemonId, Inclusion, MinedNonce, NewRelay, NewTransaction, NonceAssignment, RelayTerms,
+        Sendable, Settlement, SignedTransaction, StoreError, events::EventKind,
     },
 };
 
 pub(super) fn record(
     tx: &Db,
     account: &Address,
+    daemon: Option<&DaemonId>,
     transactions: &[NewTransaction],
     now: u64,
 ) -> Result<(), StoreError> {
     for NewTransaction { nonce, relay, transaction } in transactions {
         if let Some(relay) = relay {
             let open = open_of(tx, relay)?;
-            // With this nonce already it is a replacement.
-            if !open.contains(&(*account, *nonce))
-                && (!open.is_empty() || relays::rival(tx, relay)?.is_some())
-            {
-                return Err(StoreError::InFlight);
+            // With this nonce already it is a replacement: the account's lease is enough.
+            if !open.contains(&(*account, *nonce)) {
+                if let Some(daemon) = daemon {
+                    fleet::must_hold_pending(tx, daemon, relay)?;
+                }
+                if !open.is_empty() || relays::rival(tx, relay)?.is_some() {
+                    return Err(StoreError::InFlight);
+                }
             }
         }
         tx.run(
@@ -92,16 +96,6 @@ pub(super) fn next(db: &Db, account: &Address) -> Result<Option<u64>, StoreError
 pub(super) fn open(db: &Db, account: &Address) -> Result<Vec<NonceAssignment>, StoreError> {
     let query = "SELECT nonce FROM nonces WHERE account = ?1 AND state = 'open' ORDER BY nonce";
     all(db, query, values![account.0.0], |row| assignment(db, account, column(row, "nonce")?))
-}
-
-/// What the no-ops of gaps may still cost, wei: the dearest one of each nonce.
-pub(super) fn open_gaps_wei(db: &Db) -> Result<u128, StoreError> {
-    let query = "SELECT account, nonce FROM nonces WHERE state = 'open' AND relay IS NULL";
-    let gaps = all(db, query, values![], |row| {
-        let account = column::<[u8; 20]>(row, "account")?.into();
-        Ok(assignment(db, &account, column(row, "nonce")?)?.expected_wei())
-    })?;
-    Ok(gaps.into_iter().fold(0, u128::saturating_add))
 }
 
 pub(super) fn accounts_with_open(db: &Db) -> Result<Vec<Address>, StoreError> {
@@ -256,7 +250,9 @@ pub(super) fn reopen(
     if !is_undone(tx, id, account, nonce)? {
         return Ok(false);
     }
-    sponsorship::refund(tx, &id.into())?;
+    if let Some(sponsor) = sponsorship::sponsor(tx, &id.into())? {
+        sponsorship::refund(tx, &sponsor)?;
+    }
     relays::reopen(tx, &id.into())?;
     budget::set_reserved(tx, &id.into(), expected_wei.saturating_sub(paid))?;
     events::note(tx, &id.into(), EventKind::Reorganised, now)?;

@@ -100,7 +100,7 @@ impl Store {
     /// Opens the store in the Postgres database that `url` names, and makes it if it is not there.
     #[cfg(feature = "postgres")]
     pub fn connect(url: &str) -> Result<Self, StoreError> {
-        use super::engine::postgres::{Postgres, Server};
+        use super::engine::{postgres::Postgres, postgres_server::Server};
         /// Connections for reading.
         const READERS: usize = 4;
         let server = Arc::new(Server::new(url)?);
@@ -119,7 +119,7 @@ impl Store {
     /// Opens the store in the Postgres database that `url` names for reading; `None` if there is none yet.
     #[cfg(feature = "postgres")]
     pub fn connect_read_only(url: &str) -> Result<Option<Self>, StoreError> {
-        use super::engine::postgres::{Postgres, Server};
+        use super::engine::{postgres::Postgres, postgres_server::Server};
         let server = Arc::new(Server::new(url)?);
         let reader = Postgres::new(Arc::clone(&server));
         if !reader.is_store()? {

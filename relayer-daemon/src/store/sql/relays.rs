@@ -5,12 +5,12 @@ use std::net::IpAddr;
 use alloy::primitives::{Address, B256, U256};
 
 use super::{
-    engine::{Db, Row, all, column, first, text, unsigned, values},
+    engine::{Db, Row, Value, all, column, first, text, unsigned, values},
     events, finality, retention, sponsorship,
 };
 use crate::{
     outcome::{Failure, MinedTransaction, RelayOutcome},
-    store::{Accepted, NewRelay, RelayRecord, RelayTerms, StoreError, events::EventKind},
+    store::{Accepted, DaemonId, NewRelay, RelayRecord, RelayTerms, StoreError, events::EventKind},
 };
 
 /// What another request with a relay's signer and forwarder nonce has become.
@@ -39,20 +39,47 @@ pub(super) fn accept(tx: &Db, relay: &NewRelay, now: u64) -> Result<Accepted, St
     Ok(Accepted::Pending)
 }
 
+/// Writes a relay that this daemon of a fleet runs, if the store does not know it. Returns whether that is so.
+pub(super) fn insert_new(tx: &Db, relay: &NewRelay, daemon: &DaemonId, now: u64) -> Result<bool, StoreError> {
+    /// Postgres takes parameters that are selected for text.
+    macro_rules! insert {
+        ($values:literal) => {
+            concat!(
+                "INSERT INTO relays (id, signer, forward_nonce, deadline, calldata, created_at, client, holder) SELECT ",
+                $values,
+                " WHERE NOT EXISTS (SELECT 1 FROM archive WHERE id = ?1) ON CONFLICT DO NOTHING"
+            )
+        };
+    }
+    let insert = tx.dialect(
+        insert!("?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8"),
+        insert!(
+            "CAST(?1 AS BYTEA), CAST(?2 AS BYTEA), CAST(?3 AS BYTEA), CAST(?4 AS BIGINT), CAST(?5 AS BYTEA),
+             CAST(?6 AS BIGINT), CAST(?7 AS BYTEA), ?8"
+        ),
+    );
+    let inserted = tx.execute(insert, &[&columns(relay, now)[..], values![daemon.0.as_ref()]].concat())?;
+    Ok(inserted > 0)
+}
+
+fn columns(relay: &NewRelay, now: u64) -> [Value; 7] {
+    [
+        relay.id.0.into(),
+        relay.signer.0.0.into(),
+        relay.forward_nonce.to_be_bytes::<32>().into(),
+        relay.deadline.cast_signed().into(),
+        relay.calldata.to_vec().into(),
+        now.cast_signed().into(),
+        relay.client.map(address).into(),
+    ]
+}
+
 /// Writes a pending relay; returns whether it was not there.
 pub(super) fn insert(tx: &Db, relay: &NewRelay, now: u64) -> Result<bool, StoreError> {
     let inserted = tx.execute(
         "INSERT INTO relays (id, signer, forward_nonce, deadline, calldata, created_at, client)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING",
-        values![
-            relay.id.0,
-            relay.signer.0.0,
-            relay.forward_nonce.to_be_bytes::<32>(),
-            relay.deadline.cast_signed(),
-            relay.calldata.to_vec(),
-            now.cast_signed(),
-            relay.client.map(address),
-        ],
+        &columns(relay, now),
     )?;
     Ok(inserted > 0)
 }
@@ -77,8 +104,11 @@ pub(super) fn is_pending(db: &Db, id: &B256) -> Result<Option<bool>, StoreError>
 /// Writes how a relay ended, and gives its reservation back.
 pub(super) fn finish(tx: &Db, id: &B256, outcome: &RelayOutcome, now: u64) -> Result<(), StoreError> {
     let (mined, failure, agent_id) = outcome.parts();
-    sponsorship::refund(tx, id)?;
-    sponsorship::charge(tx, id, mined.map_or(0, |mined| mined.gas_used), now)?;
+    let sponsor = sponsorship::sponsor(tx, id)?;
+    if let Some(sponsor) = &sponsor {
+        sponsorship::refund(tx, sponsor)?;
+        sponsorship::charge(tx, &sponsor.key, mined.map_or(0, |mined| mined.gas_used), now)?;
+    }
     tx.run(
         "UPDATE relays SET state = ?2, error_code = ?3, error_detail = ?4, error_retry = ?5,
              tx_hash = ?6, block_number = ?7, gas_used = ?8, agent_id = ?9, finished_at = ?10, reserved_wei = '0'
@@ -96,7 +126,7 @@ pub(super) fn finish(tx: &Db, id: &B256, outcome: &RelayOutcome, now: u64) -> Re
             now.cast_signed(),
         ],
     )?;
-    events::note(tx, id, EventKind::of(outcome), now)
+    if sponsor.is_some() { events::note(tx, id, EventKind::of(outcome), now) } else { Ok(()) }
 }
 
 /// Frees the calldata of a relay that no transaction was signed for: it may be large, and cost its client
@@ -204,12 +234,12 @@ pub(super) const fn address(address: IpAddr) -> [u8; 16] {
 
 /// `None`: unknown relay; `Some(None)`: pending.
 pub(super) fn stored_outcome(db: &Db, id: &B256) -> Result<Option<Option<RelayOutcome>>, StoreError> {
-    for table in ["SELECT * FROM relays WHERE id = ?1", "SELECT * FROM archive WHERE id = ?1"] {
-        if let Some(found) = first(db, table, values![id.0], outcome)? {
-            return Ok(Some(found));
-        }
-    }
-    Ok(None)
+    // Of a relay that is also archived the last word is not there.
+    let query = "SELECT state, error_code, error_detail, error_retry, tx_hash, block_number, gas_used, agent_id
+             FROM relays WHERE id = ?1
+         UNION ALL SELECT state, error_code, error_detail, error_retry, tx_hash, block_number, gas_used, agent_id
+             FROM archive WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM relays WHERE id = ?1)";
+    first(db, query, values![id.0], outcome)
 }
 
 fn outcome(row: &Row) -> Result<Option<RelayOutcome>, StoreError> {

@@ -62,30 +62,42 @@ fn window(db: &Db, key: &str, now: u64) -> Result<Option<(u64, u64)>, StoreError
         .filter(|(opened, _)| now - opened < WINDOW_SECONDS))
 }
 
-/// Charges what a relay used to its key, if it has one.
-pub(super) fn charge(tx: &Db, id: &B256, gas: u64, now: u64) -> Result<(), StoreError> {
-    let Some((key, _)) = sponsor(tx, id)?.filter(|_| gas > 0) else { return Ok(()) };
-    let (opened, used) = window(tx, &key, now)?.unwrap_or((now, 0));
+/// Charges gas to a key.
+pub(super) fn charge(tx: &Db, key: &str, gas: u64, now: u64) -> Result<(), StoreError> {
+    if gas == 0 {
+        return Ok(());
+    }
+    let (opened, used) = window(tx, key, now)?.unwrap_or((now, 0));
     tx.run(
         "INSERT INTO key_gas VALUES (?1, ?2, ?3) ON CONFLICT (api_key) DO UPDATE SET opened_at = ?2, used = ?3",
         values![key, opened.cast_signed(), used.saturating_add(gas).cast_signed()],
-    )?;
-    Ok(())
+    )
 }
 
 /// Gives back what a relay was charged: a reorg has undone it, or it is charged anew.
-pub(super) fn refund(tx: &Db, id: &B256) -> Result<(), StoreError> {
-    let Some((key, gas)) = sponsor(tx, id)?.filter(|(_, gas)| *gas > 0) else { return Ok(()) };
+pub(super) fn refund(tx: &Db, Sponsor { key, charged }: &Sponsor) -> Result<(), StoreError> {
+    if *charged == 0 {
+        return Ok(());
+    }
     tx.run(
         "UPDATE key_gas SET used = CASE WHEN used > ?2 THEN used - ?2 ELSE 0 END WHERE api_key = ?1",
-        values![key, gas.cast_signed()],
-    )?;
-    Ok(())
+        values![key, charged.cast_signed()],
+    )
 }
 
-/// The key that sponsors a relay, and what the relay was charged; `None` without a key.
-fn sponsor(db: &Db, id: &B256) -> Result<Option<(String, u64)>, StoreError> {
+/// The key that sponsors a relay.
+pub(super) struct Sponsor {
+    /// Its name.
+    pub(super) key: String,
+    /// The gas that it was charged for the relay.
+    charged: u64,
+}
+
+/// The key that sponsors a relay, if one does.
+pub(super) fn sponsor(db: &Db, id: &B256) -> Result<Option<Sponsor>, StoreError> {
     let query =
         "SELECT api_key, coalesce(gas_used, 0) AS gas FROM relays WHERE id = ?1 AND api_key IS NOT NULL";
-    first(db, query, values![id.0], |row| Ok((column(row, "api_key")?, unsigned(row, "gas")?)))
+    first(db, query, values![id.0], |row| {
+        Ok(Sponsor { key: column(row, "api_key")?, charged: unsigned(row, "gas")? })
+    })
 }

@@ -10,6 +10,8 @@ pub(super) mod postgres;
 #[cfg(feature = "postgres")]
 mod postgres_format;
 #[cfg(feature = "postgres")]
+pub(super) mod postgres_server;
+#[cfg(feature = "postgres")]
 mod postgres_tls;
 pub(super) mod readers;
 mod sqlite;

@@ -10,43 +10,28 @@
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    thread,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use bytes::BytesMut;
 use futures_util::{FutureExt as _, future::try_join_all};
-use tokio::{runtime::Handle, sync::oneshot, time::timeout};
 use tokio_postgres::{
-    Client, Config, Statement,
-    config::{Host, SslMode, TargetSessionAttrs},
+    Client, Statement,
     error::SqlState,
     types::{FromSql, IsNull, ToSql, Type, to_sql_checked},
 };
 
-use super::{Engine, Row, Savepoint, Value, postgres_format, postgres_tls::Tls};
+use super::{
+    Engine, Row, Savepoint, Value, postgres_format,
+    postgres_server::{ANSWER, Server},
+};
 use crate::store::StoreError;
 
-/// How long the server may take for an answer: longer than it takes by itself to give up.
-const ANSWER: Duration = Duration::from_secs(8);
-/// How long connecting to one host may take, to its first answers; then the next one is tried.
-const CONNECT: Duration = Duration::from_secs(4);
 /// How long a migration may take: it makes indexes of large tables.
 const MIGRATION: Duration = Duration::from_secs(3_600);
-/// The silence after which a connection is probed: a NAT on the way may have dropped it.
-const KEEPALIVE: Duration = Duration::from_secs(30);
 /// After a failed attempt to connect the next ones fail at once.
 const NOT_AGAIN: Duration = Duration::from_millis(500);
-/// What the server holds each session to: a write waits for its turn or fails, and a daemon that stands still
-/// in a transaction loses it. Said when connecting: a pooler, whose sessions are not one client's own, refuses
-/// options.
-const OPTIONS: &str = "-c statement_timeout=6s -c lock_timeout=5s -c idle_in_transaction_session_timeout=3s";
-/// What was committed is on the server's disk, whatever its default says.
-const SESSION: &str = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";
 /// Begins a transaction that writes, when it is its turn: what it reads then, statement by statement, is what the
 /// last one has committed. Stores of several chains share a database, each in a schema of its own.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED;
@@ -55,146 +40,6 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED;
 /// The same for leases: these have a turn of their own. What the journal's writes know of them is locked by rows.
 const BEGIN_LEASES: &str = "BEGIN ISOLATION LEVEL READ COMMITTED;
      SELECT pg_advisory_xact_lock(hashtextextended('relayer leases ' || current_schema(), 0))";
-
-/// The server, with what connects to it and drives the connections.
-pub(in super::super) struct Server {
-    /// Its hosts, each with all that is said when connecting.
-    hosts: Vec<Config>,
-    /// The host that was the primary last.
-    primary: AtomicUsize,
-    tls: Option<Tls>,
-    runtime: Handle,
-    /// Dropped, it ends the driver's thread, and with it all connections.
-    _driver: oneshot::Sender<()>,
-}
-
-impl Server {
-    /// The server that a URL names. Its password is in no message.
-    ///
-    /// # Errors
-    /// [`StoreError::Engine`] for a URL that names none, or where no TLS can be had.
-    pub(in super::super) fn new(url: &str) -> Result<Self, StoreError> {
-        let unusable = |why: &str| StoreError::Engine(format!("STORE_URL: {why}"));
-        let mut config: Config = url.parse().map_err(|_| unusable("is no postgres URL"))?;
-        let options = format!("{} {OPTIONS}", config.get_options().unwrap_or_default());
-        config.application_name("relayer-daemon").options(options.trim());
-        config.tcp_user_timeout(ANSWER).keepalives_idle(KEEPALIVE);
-        // Nothing but the primary is of use, also for reading.
-        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-        if config.get_ssl_mode() != SslMode::Disable {
-            // `prefer` would let a stranger on the way talk TLS away.
-            let mode = if is_local(&config) { SslMode::Disable } else { SslMode::Require };
-            config.ssl_mode(mode);
-        }
-        let tls = match config.get_ssl_mode() {
-            SslMode::Disable => None,
-            _ => Some(Tls::new().map_err(|error| unusable(&format!("no TLS: {error}")))?),
-        };
-        let failed = |error: std::io::Error| StoreError::Engine(error.to_string());
-        let driver = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let runtime = driver.handle().clone();
-        let (stop, stopped) = oneshot::channel::<()>();
-        thread::Builder::new()
-            .name("store-postgres".to_owned())
-            .spawn(move || drop(driver.block_on(stopped)))
-            .map_err(failed)?;
-        let hosts = each_host(&config).map_err(unusable)?;
-        Ok(Self { hosts, primary: AtomicUsize::new(0), tls, runtime, _driver: stop })
-    }
-
-    /// Waits for an answer, on a thread that may block.
-    fn wait<T>(
-        &self,
-        limit: Duration,
-        answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
-    ) -> Result<T, StoreError> {
-        let answered = self.runtime.block_on(async { timeout(limit, answer).await });
-        answered.map_err(|_| StoreError::Unreachable("no answer".to_owned()))?.map_err(Into::into)
-    }
-
-    /// Connects to the first host that answers as a primary, from the one that did so last. Each has a time of
-    /// its own: one that is silent does not use up the others'.
-    fn connect(&self) -> Result<Session, StoreError> {
-        let first = self.primary.load(Ordering::Relaxed);
-        let mut failed = StoreError::Unreachable("no host".to_owned());
-        for index in (0..self.hosts.len()).map(|turn| (first + turn) % self.hosts.len()) {
-            let Some(host) = self.hosts.get(index) else { continue };
-            match self.wait(CONNECT, self.connect_to(host)) {
-                Ok(client) => {
-                    self.primary.store(index, Ordering::Relaxed);
-                    let (statements, unsent) = (RefCell::default(), RefCell::default());
-                    let transaction = Cell::new(Transaction::None);
-                    return Ok(Session { client, statements, transaction, unsent });
-                }
-                Err(error) => failed = error,
-            }
-        }
-        Err(failed)
-    }
-
-    async fn connect_to(&self, host: &Config) -> Result<Client, tokio_postgres::Error> {
-        let client = match &self.tls {
-            Some(tls) => {
-                let (client, connection) = host.connect(tls.clone()).await?;
-                self.runtime.spawn(connection);
-                client
-            }
-            None => {
-                let (client, connection) = host.connect(tokio_postgres::NoTls).await?;
-                self.runtime.spawn(connection);
-                client
-            }
-        };
-        client.batch_execute(SESSION).await?;
-        Ok(client)
-    }
-}
-
-/// For each host of a URL what is said when connecting to it.
-fn each_host(config: &Config) -> Result<Vec<Config>, &'static str> {
-    let (hosts, addresses, ports) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
-    let count = hosts.len().max(addresses.len());
-    if count == 0
-        || (addresses.len() != count && !addresses.is_empty())
-        || (ports.len() > 1 && ports.len() != count)
-    {
-        return Err("has no host, or not a port and an address for each");
-    }
-    let one = |index: usize| {
-        let mut one = Config::new();
-        config.get_user().map(|user| one.user(user));
-        config.get_password().map(|password| one.password(password));
-        config.get_dbname().map(|name| one.dbname(name));
-        config.get_options().map(|options| one.options(options));
-        config.get_application_name().map(|name| one.application_name(name));
-        one.ssl_mode(config.get_ssl_mode()).ssl_negotiation(config.get_ssl_negotiation());
-        one.channel_binding(config.get_channel_binding());
-        config.get_tcp_user_timeout().map(|timeout| one.tcp_user_timeout(*timeout));
-        one.keepalives(config.get_keepalives()).keepalives_idle(config.get_keepalives_idle());
-        one.target_session_attrs(config.get_target_session_attrs());
-        match hosts.get(index) {
-            Some(Host::Tcp(name)) => drop(one.host(name)),
-            Some(Host::Unix(path)) => drop(one.host_path(path)),
-            None => {}
-        }
-        addresses.get(index).map(|address| one.hostaddr(*address));
-        ports.get(index).or(ports.first()).map(|port| one.port(*port));
-        one
-    };
-    Ok((0..count).map(one).collect())
-}
-
-/// Whether all hosts are this machine: what goes to them passes no network. An address comes before the name.
-fn is_local(config: &Config) -> bool {
-    let is_loopback = |name: &str| {
-        name == "localhost" || name.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
-    };
-    config.get_hostaddrs().iter().all(std::net::IpAddr::is_loopback)
-        && config.get_hosts().iter().all(|host| match host {
-            Host::Tcp(name) => is_loopback(name),
-            Host::Unix(_) => true,
-        })
-}
 
 impl From<tokio_postgres::Error> for StoreError {
     fn from(error: tokio_postgres::Error) -> Self {
@@ -359,7 +204,12 @@ impl Postgres {
         }
         let connected = self.server.connect();
         self.failed_at.set(connected.is_err().then(Instant::now));
-        self.session.replace(Some(connected?));
+        self.session.replace(Some(Session {
+            client: connected?,
+            statements: RefCell::default(),
+            transaction: Cell::new(Transaction::None),
+            unsent: RefCell::default(),
+        }));
         Ok(())
     }
 
@@ -599,28 +449,5 @@ mod tests {
         assert_eq!(select, "SELECT a FROM t WHERE a = $1 LIMIT $2");
         let lines = translated("UPDATE t INDEXED BY t_a\n    SET a = ?1");
         assert!(lines.split_whitespace().eq("UPDATE t SET a = $1".split(' ')), "{lines}");
-    }
-
-    #[test]
-    fn what_passes_a_network_is_encrypted_and_checked() {
-        let mode = |url: &str| Server::new(url).map(|server| server.hosts[0].get_ssl_mode());
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        for url in [
-            "postgres://db.example/relayer",
-            "postgres://u:p@db.example/r?sslmode=prefer",
-            "postgres://localhost/r?hostaddr=192.0.2.1",
-        ] {
-            assert_eq!(mode(url).unwrap(), SslMode::Require, "{url}");
-        }
-        for url in [
-            "postgres://localhost/relayer",
-            "postgres://u@127.0.0.1:5433/r?sslmode=prefer",
-            "postgres://%2Fvar%2Frun%2Fpostgresql/r",
-            "postgres://db.example/r?sslmode=disable",
-        ] {
-            assert_eq!(mode(url).unwrap(), SslMode::Disable, "{url}");
-        }
-        let refused = mode("postgres://u:secret@host:port/").unwrap_err().to_string();
-        assert!(refused.contains("STORE_URL") && !refused.contains("secret"), "{refused}");
     }
 }
