@@ -10,8 +10,11 @@ use alloy_primitives::{Address, B256, Bytes, U256, aliases::U48, hex};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{ParseError, Problem, number, signature::SIGNATURE_LENGTH};
+use super::{ParseError, Problem, number};
 use crate::{eth::abi::ForwardRequest, eth::address};
+
+/// Length of a signature: `r` 32, `s` 32, `v` 1 (service.md section 5).
+pub const SIGNATURE_LENGTH: usize = 65;
 
 /// A request and its signature, as received: neither is verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
