@@ -1,7 +1,7 @@
 //! `replay`: has events delivered once more. It writes to the journal, also beside a running daemon, which
 //! delivers them.
 
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 use alloy::primitives::B256;
 use anyhow::{Context as _, bail};
@@ -60,13 +60,13 @@ pub async fn run(args: &ReplayArgs) -> anyhow::Result<usize> {
     let now = clock::shared().now();
     let store = match settings.store_url.clone() {
         Some(url) => tokio::task::spawn_blocking(move || check::connect(&url)).await??,
-        None => Store::open(&journal(settings).await?)?,
+        None => Store::open(&files(settings).await?.store)?,
     };
     Ok(Arc::new(store).run(move |store| store.replay(&replay, now)).await?)
 }
 
-/// The journal's file.
-async fn journal(settings: &Settings) -> anyhow::Result<PathBuf> {
+/// The journal's files, which must be there.
+pub(super) async fn files(settings: &Settings) -> anyhow::Result<StoreFiles> {
     let chain_id = match settings.chain_id {
         Some(id) => id,
         None => asked_chain_id(settings).await?,
@@ -76,7 +76,7 @@ async fn journal(settings: &Settings) -> anyhow::Result<PathBuf> {
     if !files.store.exists() {
         bail!("there is no journal at {}", files.store.display());
     }
-    Ok(files.store)
+    Ok(files)
 }
 
 async fn asked_chain_id(settings: &Settings) -> anyhow::Result<u64> {
