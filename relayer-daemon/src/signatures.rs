@@ -1,8 +1,10 @@
 //! HMAC signatures of webhooks, and hashes of API keys.
 //!
 //! A webhook's body is signed with HMAC-SHA256 over its timestamp, a dot and the body, as the header
-//! `X-Relayer-Signature: t=1767225600,v1=<hex>` says. Secrets are read from private files, are compared in
-//! constant time and have no `Debug` output.
+//! `X-Relayer-Signature: t=1767225600,v1=<hex>` says. Events are also signed as Standard Webhooks asks, for
+//! which receivers have libraries. While a secret is exchanged there are several: all of them sign, and any of
+//! them verifies. Secrets are read from private files, are compared in constant time and have no `Debug`
+//! output.
 
 use std::{fmt, path::Path};
 
@@ -10,6 +12,7 @@ use alloy::primitives::{
     B256,
     hex::{self, FromHex as _},
 };
+use base64ct::{Base64, Encoding as _};
 use ring::{digest, hmac};
 use subtle::ConstantTimeEq as _;
 
@@ -19,6 +22,8 @@ use crate::keys::{self, KeyLoadError};
 pub const SIGNATURE: &str = "x-relayer-signature";
 /// The shortest secret, bytes.
 pub const SHORTEST_SECRET: usize = 16;
+/// The prefix of a secret in base64, as Standard Webhooks writes it.
+const STANDARD_PREFIX: &[u8] = b"whsec_";
 /// The prefix of a key's hash in the policy file.
 const HASH_PREFIX: &str = "sha256:";
 /// The prefix of an API key, by which scanners for leaked secrets can find it.
@@ -44,22 +49,42 @@ impl WebhookSecret {
         Ok(Self::new(text.trim_end_matches(['\r', '\n']).as_bytes()))
     }
 
-    /// The secret with these bytes; `None` if they are too few.
+    /// The secret with these bytes, or those that `whsec_` and base64 stand for; `None` if they are too few.
     pub fn new(secret: &[u8]) -> Option<Self> {
+        let encoded = secret.strip_prefix(STANDARD_PREFIX).and_then(|text| str::from_utf8(text).ok());
+        let decoded = encoded.and_then(|text| Base64::decode_vec(text).ok());
+        let secret = decoded.as_deref().unwrap_or(secret);
         (secret.len() >= SHORTEST_SECRET).then(|| Self(hmac::Key::new(hmac::HMAC_SHA256, secret)))
     }
+}
 
-    /// The header's value for a body that is sent at `timestamp`, unix seconds.
+/// The secrets of one webhook.
+#[derive(Debug, Clone)]
+pub struct WebhookSecrets(pub Vec<WebhookSecret>);
+
+impl WebhookSecrets {
+    /// The value of [`SIGNATURE`] for a body that is sent at `timestamp`, unix seconds: `v1` by each secret.
     pub fn header(&self, timestamp: u64, body: &[u8]) -> String {
-        let tag = hmac::sign(&self.0, &message(timestamp, body));
-        format!("t={timestamp},v1={}", hex::encode(tag))
+        let message = message(timestamp, body);
+        let tags =
+            self.0.iter().map(|secret| format!(",v1={}", hex::encode(hmac::sign(&secret.0, &message))));
+        format!("t={timestamp}{}", tags.collect::<String>())
     }
 
-    /// Returns whether `header` is the one of this timestamp and body.
+    /// The value of `webhook-signature` (Standard Webhooks) for an event that is sent at `timestamp`.
+    pub fn standard_header(&self, id: &str, timestamp: u64, body: &[u8]) -> String {
+        let message = [id.as_bytes(), b".", &message(timestamp, body)].concat();
+        let sign = |secret: &WebhookSecret| Base64::encode_string(hmac::sign(&secret.0, &message).as_ref());
+        let tags: Vec<String> = self.0.iter().map(|secret| format!("v1,{}", sign(secret))).collect();
+        tags.join(" ")
+    }
+
+    /// Returns whether `header` is one of this timestamp and body, by any of the secrets.
     pub fn verifies(&self, header: &str, timestamp: u64, body: &[u8]) -> bool {
-        let tag =
-            header.strip_prefix(&format!("t={timestamp},v1=")).and_then(|tag| <[u8; 32]>::from_hex(tag).ok());
-        tag.is_some_and(|tag| hmac::verify(&self.0, &message(timestamp, body), &tag).is_ok())
+        let message = message(timestamp, body);
+        let tags = header.strip_prefix(&format!("t={timestamp},")).unwrap_or_default().split(',');
+        let mut tags = tags.filter_map(|tag| <[u8; 32]>::from_hex(tag.strip_prefix("v1=")?).ok());
+        tags.any(|tag| self.0.iter().any(|secret| hmac::verify(&secret.0, &message, &tag).is_ok()))
     }
 }
 
@@ -113,7 +138,8 @@ mod tests {
 
     #[test]
     fn a_signature_holds_for_its_timestamp_body_and_secret_only() {
-        let secret = WebhookSecret::new(b"sixteen bytes or more").unwrap();
+        let one = |bytes: &[u8]| WebhookSecret::new(bytes).unwrap();
+        let secret = WebhookSecrets(vec![one(b"sixteen bytes or more")]);
         let header = secret.header(1_767_225_600, b"{}");
         // By `printf '1767225600.{}' | openssl dgst -sha256 -hmac 'sixteen bytes or more'`.
         let tag = "9945188c508339e0fda008c30ad6b3410ba6ff7c58852b15af5da40e13766582";
@@ -123,10 +149,22 @@ mod tests {
         assert!(!secret.verifies(&header, 1_767_225_600, b"{ }"));
         assert!(!secret.verifies("t=1767225600,v1=00", 1_767_225_600, b"{}"));
         assert!(!secret.verifies("", 1_767_225_600, b"{}"));
-        let other = WebhookSecret::new(b"another secret of some length").unwrap();
+        let other = WebhookSecrets(vec![one(b"another secret of some length")]);
         assert!(!other.verifies(&header, 1_767_225_600, b"{}"));
         assert!(WebhookSecret::new(b"short").is_none());
-        assert_eq!(format!("{secret:?}"), "WebhookSecret");
+        assert_eq!(format!("{secret:?}"), "WebhookSecrets([WebhookSecret])");
+        // While secrets are exchanged, either side may know one of the two alone.
+        let both = WebhookSecrets(vec![other.0[0].clone(), secret.0[0].clone()]);
+        let by_both = both.header(1_767_225_600, b"{}");
+        for known in [&secret, &other, &both] {
+            assert!(known.verifies(&by_both, 1_767_225_600, b"{}"));
+            assert!(both.verifies(&known.header(1_767_225_600, b"{}"), 1_767_225_600, b"{}"));
+        }
+        // The example of Standard Webhooks.
+        let standard = WebhookSecrets(vec![one(b"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")]);
+        let body = br#"{"test": 2432232314}"#;
+        let signature = standard.standard_header("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, body);
+        assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
     }
 
     #[test]

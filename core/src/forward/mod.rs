@@ -18,9 +18,9 @@ mod wallet_payload;
 pub use eip712::{DOMAIN_NAME, DOMAIN_VERSION, domain};
 pub use error::{ParseError, Problem};
 pub use input::{attestation_from_json, domain_from_json, registration_from_json, rules_from_json};
-pub use parse::{SignedRequest, request_from_json};
+pub use parse::{SIGNATURE_LENGTH, SignedRequest, request_from_json};
 pub use rules::{Refusal, Rules, is_expired};
-pub use signature::{SIGNATURE_LENGTH, SignatureError, recover};
+pub use signature::{SignatureError, recover};
 pub use wallet_payload::TypedData;
 
 pub use crate::eth::abi::ForwardRequest;

@@ -13,6 +13,9 @@ use serde_json::value::RawValue;
 use super::{ParseError, Problem, number};
 use crate::{eth::abi::ForwardRequest, eth::address};
 
+/// Length of a signature: `r` 32, `s` 32, `v` 1 (service.md section 5).
+pub const SIGNATURE_LENGTH: usize = 65;
+
 /// A request and its signature, as received: neither is verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedRequest {

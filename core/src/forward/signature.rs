@@ -16,10 +16,7 @@ use k256::{
 };
 use thiserror::Error;
 
-use super::SignedRequest;
-
-/// Length of a signature: `r` 32, `s` 32, `v` 1 (service.md section 5).
-pub const SIGNATURE_LENGTH: usize = 65;
+use super::parse::{SIGNATURE_LENGTH, SignedRequest};
 
 /// Half of secp256k1's group order: the largest `s` that is not malleable (EIP-2).
 const MAX_S: U256 = uint!(0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0_U256);

@@ -1,7 +1,7 @@
 //! `replay`: has events delivered once more. It writes to the journal, also beside a running daemon, which
 //! delivers them.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use alloy::primitives::B256;
 use anyhow::{Context as _, bail};
@@ -63,7 +63,7 @@ pub async fn run(args: &ReplayArgs) -> anyhow::Result<usize> {
     let now = clock::shared().now();
     let store = match settings.store_url.clone() {
         Some(url) => tokio::task::spawn_blocking(move || check::connect(&url)).await??,
-        None => Store::open(&journal(settings).await?)?,
+        None => Store::open(&files(settings).await?.store)?,
     };
     let (store, replay) = (Arc::new(store), Arc::new(replay));
     let (mut events, mut after) = (0, None);
@@ -80,8 +80,8 @@ pub async fn run(args: &ReplayArgs) -> anyhow::Result<usize> {
     }
 }
 
-/// The journal's file.
-async fn journal(settings: &Settings) -> anyhow::Result<PathBuf> {
+/// The journal's files, which must be there.
+pub(super) async fn files(settings: &Settings) -> anyhow::Result<StoreFiles> {
     let chain_id = match settings.chain_id {
         Some(id) => id,
         None => asked_chain_id(settings).await?,
@@ -91,7 +91,7 @@ async fn journal(settings: &Settings) -> anyhow::Result<PathBuf> {
     if !files.store.exists() {
         bail!("there is no journal at {}", files.store.display());
     }
-    Ok(files.store)
+    Ok(files)
 }
 
 async fn asked_chain_id(settings: &Settings) -> anyhow::Result<u64> {

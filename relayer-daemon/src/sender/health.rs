@@ -204,3 +204,27 @@ impl<N: ChainNode> Sender<N> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_alert_and_every_state_has_a_line_in_the_runbook() {
+        const RUNBOOK: &str = include_str!("../../../docs/relayer-runbook.md");
+        let alerts = include_str!("../../ops/alerts.yaml").lines();
+        let alerts: Vec<&str> = alerts.filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+        let states = [
+            AccountState::Ready,
+            AccountState::Stuck,
+            AccountState::SignerFailed,
+            AccountState::Empty,
+            AccountState::Delegated,
+            AccountState::Elsewhere,
+        ];
+        assert!(alerts.len() > 20, "{alerts:?}");
+        for name in alerts.into_iter().chain(states.map(AccountState::name)) {
+            assert!(RUNBOOK.contains(&format!("\n| `{name}` |")), "{name}");
+        }
+    }
+}

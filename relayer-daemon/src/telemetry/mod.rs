@@ -65,7 +65,7 @@ impl TelemetryTarget {
         let wrong = TelemetryError("OTEL_EXPORTER_OTLP_HEADERS", "must be name=value, comma-separated");
         let header = |pair: &str| {
             let (name, value) = pair.split_once('=')?;
-            let mut value = HeaderValue::from_str(value.trim()).ok()?;
+            let mut value = HeaderValue::from_bytes(&percent_decoded(value.trim())?).ok()?;
             value.set_sensitive(true);
             Some((name.trim().parse::<HeaderName>().ok()?, value))
         };
@@ -74,6 +74,19 @@ impl TelemetryTarget {
         let base = endpoint.trim_end_matches('/').to_owned();
         Ok(Self { base, headers, service: service.to_owned(), metrics_every })
     }
+}
+
+/// A header's value as OpenTelemetry writes it, percent-encoded.
+fn percent_decoded(text: &str) -> Option<Vec<u8>> {
+    let (mut bytes, mut decoded) = (text.bytes(), Vec::with_capacity(text.len()));
+    while let Some(byte) = bytes.next() {
+        let digits = if byte == b'%' { Some([bytes.next()?, bytes.next()?]) } else { None };
+        decoded.push(match digits {
+            Some(digits) => u8::from_str_radix(str::from_utf8(&digits).ok()?, 16).ok()?,
+            None => byte,
+        });
+    }
+    Some(decoded)
 }
 
 /// A layer that collects finished spans, and the queue that has them.
@@ -95,10 +108,14 @@ mod tests {
         };
         assert_eq!(target("http://collector:4318/", "").unwrap(), "http://collector:4318");
         assert!(target("https://collector/otlp", "authorization=Bearer t0ken, x-scope=a").is_ok());
+        let encoded =
+            TelemetryTarget::new("http://a/", "authorization=Basic%20dA==", "relayer", Duration::MAX);
+        assert_eq!(encoded.unwrap().headers["authorization"], "Basic dA==");
         for (endpoint, headers, name) in [
             ("ftp://t0ken/", "", "OTEL_EXPORTER_OTLP_ENDPOINT"),
             ("t0ken", "", "OTEL_EXPORTER_OTLP_ENDPOINT"),
             ("http://a/", "t0ken", "OTEL_EXPORTER_OTLP_HEADERS"),
+            ("http://a/", "a=t0ken%2", "OTEL_EXPORTER_OTLP_HEADERS"),
             ("http://a/", "a b=t0ken", "OTEL_EXPORTER_OTLP_HEADERS"),
         ] {
             let error = target(endpoint, headers).unwrap_err().to_string();

@@ -1,6 +1,9 @@
 //! The bodies of OTLP/HTTP in its JSON encoding: numbers of 64 bits are strings, ids are hexadecimal, enums
 //! are numbers.
 
+use std::sync::LazyLock;
+
+use alloy::primitives::FixedBytes;
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 use serde_json::{Value, json};
 
@@ -37,8 +40,16 @@ pub(super) fn metrics(service: &str, families: &[MetricFamily], started_ns: u128
 fn resource(service: &str) -> Value {
     json!({ "attributes": [
         text("service.name", service),
+        // Counters of several daemons are several series.
+        text("service.instance.id", instance()),
         text("service.version", env!("CARGO_PKG_VERSION")),
     ] })
+}
+
+/// The id of this run of the process.
+fn instance() -> &'static str {
+    static INSTANCE: LazyLock<String> = LazyLock::new(|| format!("{:x}", FixedBytes::<16>::random()));
+    &INSTANCE
 }
 
 fn scope() -> Value {

@@ -51,6 +51,9 @@ impl DeliveryClient {
             .header(CONTENT_TYPE, "application/json")
             .header(SIGNATURE, target.secret.header(now, event.body.as_bytes()))
             .header(EVENT, &event.id)
+            .header("webhook-id", &event.id)
+            .header("webhook-timestamp", now)
+            .header("webhook-signature", target.secret.standard_header(&event.id, now, event.body.as_bytes()))
             .body(event.body.clone());
         match request.send().await {
             Ok(response) if response.status().is_success() => Ok(()),

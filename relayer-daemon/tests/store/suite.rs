@@ -180,6 +180,21 @@ fn of_two_requests_with_one_forwarder_nonce_one_is_sent_and_none_after_one_was_e
 }
 
 #[test]
+fn relays_of_an_abandoned_account_start_over_and_its_nonces_hold_up_nothing() {
+    let store = accepted(&[1, 2]);
+    sign(&store, 0, Some(1), transaction(0xa, Relay));
+    sign(&store, 1, None, transaction(0xb, Relay));
+    assert_eq!(store.abandon(Address::ZERO), Ok(0), "another account");
+    assert_eq!(store.unsent(NOW).unwrap().len(), 1);
+    assert_eq!(store.abandon(ACCOUNT), Ok(2));
+    assert!(store.accounts_with_open_nonces().unwrap().is_empty());
+    assert_eq!(store.unsent(NOW).unwrap(), [relay(1), relay(2)]);
+    // Its transaction may be mined all the same.
+    settle(&store, 0, 0xa, 1, Some(executed(0xa)));
+    assert_eq!(outcome(&store, 1), Some(executed(0xa)));
+}
+
+#[test]
 fn a_restart_never_refills_the_budget() {
     let journal = Journal::new();
     let before = {

@@ -20,7 +20,7 @@ use crate::{
         functions::{RegistryFunction, RelayedFunctions},
         rate_limits::RateLimit,
     },
-    signatures::{KeyHash, SHORTEST_SECRET, WebhookSecret},
+    signatures::{KeyHash, SHORTEST_SECRET, WebhookSecret, WebhookSecrets},
 };
 
 /// Percent for all requests without a key together, once there are keys.
@@ -33,8 +33,8 @@ const LONGEST_NAME: usize = 64;
 pub struct WebhookTarget {
     /// `https`, or `http` on this machine.
     pub url: Url,
-    /// The shared secret.
-    pub secret: WebhookSecret,
+    /// The shared secret; several while it is exchanged.
+    pub secret: WebhookSecrets,
 }
 
 impl fmt::Debug for WebhookTarget {
@@ -63,7 +63,10 @@ struct PolicyFile {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct KeyTable {
     name: String,
-    hash: String,
+    #[serde(default)]
+    hash: Option<String>,
+    #[serde(default)]
+    hashes: Vec<String>,
     signers: Signers,
     #[serde(default)]
     functions: Option<Vec<String>>,
@@ -87,7 +90,10 @@ enum Signers {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct WebhookTable {
     url: String,
-    secret_file: PathBuf,
+    #[serde(default)]
+    secret_file: Option<PathBuf>,
+    #[serde(default)]
+    secret_files: Vec<PathBuf>,
 }
 
 fn broken(field: impl Into<String>, rule: impl Into<String>) -> PolicyError {
@@ -121,7 +127,7 @@ pub(super) fn parse(text: &str) -> Result<Policy, PolicyError> {
         if keys.iter().any(|other| other.name == key.name) {
             return Err(broken(of("name"), "is used twice"));
         }
-        if keys.iter().any(|other| other.hash.matches(&key.hash)) {
+        if keys.iter().any(|other| key.hashes.iter().any(|hash| other.has(hash))) {
             return Err(broken(of("hash"), "is another key's too"));
         }
         keys.push(Arc::new(key));
@@ -137,9 +143,19 @@ fn api_key(table: KeyTable) -> Result<ApiKey, PolicyError> {
         return Err(broken("key: name", "must be 1 to 64 letters, digits, and -_."));
     }
     let of = |field: &str| format!("key \"{name}\": {field}");
-    let hash = KeyHash::parse(&table.hash).ok_or_else(|| {
-        broken(of("hash"), "must be sha256: and 64 hexadecimal digits, as `relayer-daemon api-key` prints it")
-    })?;
+    let hash = |text: String| {
+        KeyHash::parse(&text).ok_or_else(|| {
+            broken(
+                of("hash"),
+                "must be sha256: and 64 hexadecimal digits, as `relayer-daemon api-key` prints it",
+            )
+        })
+    };
+    let hashes: Vec<KeyHash> =
+        table.hash.into_iter().chain(table.hashes).map(hash).collect::<Result<_, _>>()?;
+    if hashes.is_empty() {
+        return Err(broken(of("hash"), "is missing: set hash, or hashes while a key is exchanged"));
+    }
     let signers = match table.signers {
         Signers::Word(word) if word == "any" => None,
         Signers::Word(_) => return Err(broken(of("signers"), "must be \"any\" or a list of addresses")),
@@ -161,7 +177,7 @@ fn api_key(table: KeyTable) -> Result<ApiKey, PolicyError> {
     }
     let webhook = table.webhook.map(|table| webhook(&of("webhook"), table)).transpose()?;
     Ok(ApiKey {
-        hash,
+        hashes,
         signers,
         functions: RelayedFunctions::new(functions),
         rate: Arc::new(RateLimit::per_hour(table.requests_per_hour)),
@@ -185,11 +201,20 @@ fn webhook(table_name: &str, table: WebhookTable) -> Result<WebhookTarget, Polic
     // Its text is not shown: it may hold a token.
     let url = table.url.parse().ok().filter(is_private);
     let url = url.ok_or_else(|| broken(of("url"), "must be an https URL, or http on this machine"))?;
-    let secret = WebhookSecret::from_file(&table.secret_file)
-        .map_err(|error| broken(of("secret-file"), error.to_string()))?;
-    let secret = secret
-        .ok_or_else(|| broken(of("secret-file"), format!("must hold at least {SHORTEST_SECRET} bytes")))?;
-    Ok(WebhookTarget { url, secret })
+    let read = |path: PathBuf| {
+        let secret =
+            WebhookSecret::from_file(&path).map_err(|error| broken(of("secret-file"), error.to_string()))?;
+        secret.ok_or_else(|| broken(of("secret-file"), format!("must hold at least {SHORTEST_SECRET} bytes")))
+    };
+    let files = table.secret_file.into_iter().chain(table.secret_files);
+    let secrets: Vec<WebhookSecret> = files.map(read).collect::<Result<_, _>>()?;
+    if secrets.is_empty() {
+        return Err(broken(
+            of("secret-file"),
+            "is missing: set it, or secret-files while a secret is exchanged",
+        ));
+    }
+    Ok(WebhookTarget { url, secret: WebhookSecrets(secrets) })
 }
 
 /// Returns whether only its receiver can read a request to this URL: over TLS, or on this machine.

@@ -56,7 +56,8 @@ pub enum WithoutKey {
 pub struct ApiKey {
     /// Its name, for the journal and the log.
     pub name: String,
-    hash: KeyHash,
+    /// The hashes of the key; several while it is exchanged.
+    hashes: Vec<KeyHash>,
     /// `None` for any signer.
     signers: Option<HashSet<Address>>,
     functions: RelayedFunctions,
@@ -127,7 +128,7 @@ impl Policy {
         self.keys.iter().fold(
             None,
             |found, key| {
-                if key.hash.matches(&presented) { Some(Arc::clone(key)) } else { found }
+                if key.has(&presented) { Some(Arc::clone(key)) } else { found }
             },
         )
     }
@@ -185,6 +186,11 @@ impl fmt::Display for Policy {
 }
 
 impl ApiKey {
+    /// Returns whether this is one of its hashes. Each is compared, in constant time.
+    fn has(&self, presented: &KeyHash) -> bool {
+        self.hashes.iter().filter(|hash| hash.matches(presented)).count() > 0
+    }
+
     /// Charges its rate.
     ///
     /// # Errors
@@ -279,6 +285,13 @@ mod tests {
         let shares = ["", "without-key-share = 20\n"]
             .map(|line| file::parse(&format!("{line}{}", acme(""))).unwrap().without_key_share());
         assert_eq!((shares, Policy::open().without_key_share()), ([50, 20], 100));
+        let two = acme("")
+            .replace("hash =", "hashes =")
+            .replace("\"\nsigners", &format!("\", \"{}\"]\nsigners", KeyHash::of("rk_new")));
+        let two = file::parse(&two.replace("= \"sha256", "= [\"sha256")).unwrap();
+        for header in ["Bearer rk_acme", "Bearer rk_new"] {
+            assert_eq!(two.identify(Some(header)).unwrap().unwrap().name, "acme", "{header}");
+        }
         let off = file::parse(&format!("without-key = \"off\"\n{}", acme(""))).unwrap();
         assert_eq!(off.identify(None).unwrap_err().code, ErrorCode::ApiKeyRequired);
     }

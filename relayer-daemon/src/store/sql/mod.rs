@@ -5,6 +5,7 @@
 //! table, and in [`finality`], [`retention`] and [`fleet`]; a function named like a method of [`Store`]
 //! implements it. [`engine`] has the two databases and their formats.
 
+mod abandon;
 mod access;
 mod budget;
 mod engine;
