@@ -194,10 +194,10 @@ pub(super) struct InFlight {
     /// Header requests; their ids count from 0.
     pub(super) headers: Vec<HeaderOf>,
     pub(super) jobs: Vec<SentJob>,
-    /// Each `aggregate3` starts with the calls of a [`Marker`].
-    pub(super) marked: bool,
     /// Calls are pinned by block hash (EIP-1898).
     pub(super) by_hash: bool,
+    /// The run's calls at the newest block: whether they work there.
+    pub(super) is_probe: bool,
     pub(super) method: Method,
     /// Ids of proof requests; such a batch holds nothing else.
     pub(super) proof: Vec<u64>,
@@ -267,7 +267,7 @@ impl InFlight {
             };
             rpc::request(id, method, format!("[{block},false]"))
         });
-        let marker = if self.marked { Marker::calls(multicall3).to_vec() } else { Vec::new() };
+        let marker = Marker::calls(multicall3);
         let aggregate = |id, calls: &[Call]| {
             let data = multicall::pack(marker.iter().chain(calls));
             if self.method != Method::Multicall && calls.iter().any(is_of_account) {
@@ -338,7 +338,7 @@ pub(super) fn jobs(
             continue;
         }
         left -= 1;
-        let (mut peers, mut bytes) = (first.peers, first.call.packed_size());
+        let (mut peers, mut bytes) = (first.peers.min(limits.calls_per_chunk), first.call.packed_size());
         let mut chunk = Vec::from([first]);
         while let Some(next) = queue.next_if(|next| {
             let bytes = bytes + next.call.packed_size();

@@ -17,7 +17,9 @@
 //!
 //! Unpinned reads go to the newest block. Each reply names its block by a [`Marker`](super::marker::Marker),
 //! and only replies of one block are kept. Pinned reads go to the header's hash (EIP-1898), or to its number
-//! if the node accepts no hashes; the markers have to agree then, too.
+//! if the node accepts no hashes; the markers have to agree with the header, too, and by number a header comes
+//! with each batch. A reply pinned by hash that is of another block rules the endpoint out: it ignores what it
+//! is asked.
 
 use alloy_primitives::B256;
 use serde::{Deserialize, Deserializer, de::Error as _};
@@ -59,6 +61,29 @@ pub struct Header {
 }
 
 impl Header {
+    /// Whether the marker is of this block; `None` if it does not tell.
+    pub(super) fn is_of_marker(&self, marker: &Marker) -> Option<bool> {
+        match (marker.parent, marker.seconds) {
+            (Some(parent), _) => Some(parent == self.parent_hash),
+            (None, Some(seconds)) => Some(seconds == self.timestamp),
+            (None, None) => None,
+        }
+    }
+
+    /// Whether contracts at this block, which the marker is of, see the numbers of its chain; `None` if it does
+    /// not tell. Apart from another chain's number, a marker of about the same time is of a block nearby.
+    pub(super) fn is_seen_by_contracts(&self, marker: &Marker) -> Option<bool> {
+        const NEARBY_BLOCKS: u64 = 1_024;
+        const NEARBY_SECONDS: u64 = 60;
+        let (parent, number, seconds) = (marker.parent?, marker.number?, marker.seconds?);
+        if parent == self.parent_hash {
+            return Some(true);
+        }
+        let is_elsewhere = number.abs_diff(self.number) > NEARBY_BLOCKS
+            && seconds.abs_diff(self.timestamp) <= NEARBY_SECONDS;
+        is_elsewhere.then_some(false)
+    }
+
     /// Whether this is the header asked for.
     pub(super) fn is_of(&self, of: HeaderOf) -> bool {
         match of {
@@ -106,6 +131,8 @@ pub(super) struct Pin {
     pub(super) checked: bool,
     /// Exempt from the freshness check: a fresh block was stepped back from, or named it.
     pub(super) is_older: bool,
+    /// Its number is that of no other block of the chain.
+    pub(super) is_canonical: bool,
 }
 
 impl ReadBlock {
@@ -118,7 +145,7 @@ impl ReadBlock {
 
     /// Pins a block that was fresh when `endpoint` named it.
     pub(super) const fn pinned(header: Header, endpoint: usize) -> Self {
-        Self::Pinned(Pin { header, source: endpoint, checked: false, is_older: true })
+        Self::Pinned(Pin { header, source: endpoint, checked: false, is_older: true, is_canonical: false })
     }
 
     /// The parent hash that markers have to match; `None` accepts that of the first reply.
@@ -165,6 +192,13 @@ impl ReadBlock {
         }
     }
 
+    /// Records that the pinned block is the canonical one of its number.
+    pub(super) const fn confirm(&mut self) {
+        if let Self::Pinned(pin) = self {
+            pin.is_canonical = true;
+        }
+    }
+
     /// Records that a reply at the pinned block came from the expected chain.
     pub(super) const fn check(&mut self) {
         if let Self::Pinned(pin) = self {
@@ -179,7 +213,7 @@ impl ReadBlock {
             return false;
         }
         let (parent, is_older) = (self.parent(), matches!(self, Self::Asked(_)));
-        *self = Self::Pinned(Pin { header, source: endpoint, checked, is_older });
+        *self = Self::Pinned(Pin { header, source: endpoint, checked, is_older, is_canonical: false });
         parent != Some(header.parent_hash)
     }
 
@@ -206,7 +240,8 @@ impl ReadBlock {
             return false;
         };
         let is_older = from.checked || from.is_older;
-        *self = Self::Pinned(Pin { header: *header, source: endpoint, checked: from.checked, is_older });
+        let (header, checked) = (*header, from.checked);
+        *self = Self::Pinned(Pin { header, source: endpoint, checked, is_older, is_canonical: false });
         true
     }
 

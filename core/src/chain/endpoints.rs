@@ -9,6 +9,9 @@ use alloy_sol_types::SolCall;
 use super::error::RunError;
 use crate::{chain::lens::Method, eth::abi::IMulticall3::getChainIdCall};
 
+/// Agents or calls per `eth_call` after the second time-out.
+const MOST_WORK_AFTER_TIME_OUTS: u64 = 32;
+
 /// What a host keeps of its RPC endpoints between runs: plain data without URLs. An endpoint is identified by
 /// its index in the operator's list, from 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,12 +36,19 @@ pub struct Update {
 /// Limits of a node. Each is detected once and kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NodeLimits {
-    /// Accepts no block hash as a parameter (EIP-1898).
+    /// Accepts no block hash as a parameter (EIP-1898): reads by number worked where one by hash failed.
     pub(super) by_number: bool,
+    /// Has answered a read that was pinned by hash.
+    pub(super) takes_hashes: bool,
+    /// Whether contracts see the chain's own block numbers; `None` until compared. Those of Arbitrum and Orbit
+    /// chains see another chain's, and hashes that are no blocks'.
+    pub(super) sees_own_blocks: Option<bool>,
     /// How agents are walked.
     pub(super) method: Method,
     /// JSON-RPC requests per batch.
     pub(super) requests_per_batch: usize,
+    /// Agents or calls per `eth_call` that it answers in time.
+    pub(super) work_per_call: u64,
     /// Serves no proofs.
     pub(super) no_proofs: bool,
     /// Is on the expected chain.
@@ -49,8 +59,11 @@ impl Default for NodeLimits {
     fn default() -> Self {
         Self {
             by_number: false,
+            takes_hashes: false,
+            sees_own_blocks: None,
             method: Method::default(),
             requests_per_batch: usize::MAX,
+            work_per_call: u64::MAX,
             no_proofs: false,
             knows_chain: false,
         }
@@ -60,6 +73,9 @@ impl Default for NodeLimits {
 impl NodeLimits {
     fn merge(&mut self, other: Self) {
         self.by_number |= other.by_number;
+        self.takes_hashes |= other.takes_hashes;
+        self.sees_own_blocks = self.sees_own_blocks.or(other.sees_own_blocks);
+        self.work_per_call = self.work_per_call.min(other.work_per_call);
         self.no_proofs |= other.no_proofs;
         self.knows_chain |= other.knows_chain;
         self.method = self.method.max(other.method);
@@ -103,11 +119,6 @@ impl Endpoints {
         self.traits.len()
     }
 
-    /// Whether an endpoint accepts no block hashes.
-    pub(super) fn takes_numbers_only(&self, endpoint: usize) -> bool {
-        self.traits.get(endpoint).is_some_and(|traits| traits.by_number)
-    }
-
     /// Merges a run's update. Its failover counts only if no concurrent run has switched endpoints meanwhile.
     pub fn merge(&mut self, update: &Update) {
         if let Some((left, preferred)) = update.switch
@@ -136,6 +147,14 @@ struct EndpointHealth {
     faults: u32,
     /// Ruled out for this run.
     out: bool,
+    /// A read pinned by hash failed: numbers are tried.
+    tries_numbers: bool,
+    /// It gave an error that may be about anything in a request.
+    is_unclear: bool,
+    /// Batches of few requests that were not answered in time.
+    time_outs: u32,
+    /// Agents or calls per `eth_call`, after larger calls timed out.
+    work_per_call: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -167,6 +186,71 @@ impl Rotation {
         if let Some(traits) = self.known.traits.get_mut(current) {
             change(traits);
         }
+    }
+
+    /// Whether reads of an endpoint are pinned by number instead of by hash.
+    pub(super) fn pins_by_number(&self, endpoint: usize) -> bool {
+        self.known.traits.get(endpoint).is_some_and(|traits| traits.by_number)
+            || self.health.get(endpoint).is_some_and(|health| health.tries_numbers)
+    }
+
+    /// Pins the reads of the current endpoint by number, or by hash again, until the run ends.
+    pub(super) fn try_numbers(&mut self, tries_numbers: bool) {
+        let current = self.current();
+        if let Some(health) = self.health.get_mut(current) {
+            health.tries_numbers = tries_numbers;
+        }
+    }
+
+    /// Whether the current endpoint has given an unclear error in this run.
+    pub(super) fn is_unclear(&self) -> bool {
+        self.health.get(self.current()).is_some_and(|health| health.is_unclear)
+    }
+
+    /// Records an unclear error of the current endpoint.
+    pub(super) fn was_unclear(&mut self) {
+        let current = self.current();
+        if let Some(health) = self.health.get_mut(current) {
+            health.is_unclear = true;
+        }
+    }
+
+    /// Whether the current endpoint may take numbers alone, and they are not tried yet.
+    pub(super) fn may_try_numbers(&self) -> bool {
+        !self.traits().takes_hashes && !self.pins_by_number(self.current())
+    }
+
+    /// Keeps how the current endpoint was asked, because it has answered.
+    pub(super) fn learn_answer(&mut self, by_hash: bool, is_pinned: bool) {
+        let by_number = !by_hash && is_pinned && self.pins_by_number(self.current());
+        let work = self.work_per_call();
+        self.update_traits(|traits| {
+            traits.takes_hashes |= by_hash;
+            traits.by_number |= by_number;
+            traits.work_per_call = work;
+        });
+    }
+
+    /// The current limit of agents or calls per `eth_call`.
+    pub(super) fn work_per_call(&self) -> u64 {
+        let known = self.traits().work_per_call;
+        self.health
+            .get(self.current())
+            .and_then(|health| health.work_per_call)
+            .map_or(known, |work| work.min(known))
+    }
+
+    /// The current endpoint did not answer calls in time. The first time is the endpoint's fault; from the second
+    /// time on, calls are smaller: true.
+    pub(super) fn time_out(&mut self) -> bool {
+        let (current, work) = (self.current(), self.work_per_call());
+        let Some(health) = self.health.get_mut(current) else { return false };
+        health.time_outs += 1;
+        let is_smaller = health.time_outs > 1 && work > 1;
+        if is_smaller {
+            health.work_per_call = Some((work.min(MOST_WORK_AFTER_TIME_OUTS * 4) / 4).max(1));
+        }
+        is_smaller
     }
 
     /// The number of endpoints to fail over to.

@@ -85,6 +85,21 @@ pub enum RunError {
         /// The function's signature.
         function: &'static str,
     },
+    /// The endpoint ignored the block to read at.
+    #[error("RPC endpoint answered at another block than asked")]
+    OtherBlock,
+    /// The endpoint has no state of the block to read at, but of the newest.
+    #[error("RPC endpoint does not have the state of the block: {message}")]
+    NoState {
+        /// The node's message, without anything that looks like a URL or a key.
+        message: String,
+    },
+    /// The endpoint proves no state, or not that of the block it has just named.
+    #[error("RPC endpoint gives no proof (eth_getProof): {message}")]
+    NoProof {
+        /// The node's message, without anything that looks like a URL or a key.
+        message: String,
+    },
     /// The node did not know the block to read at.
     #[error("RPC endpoint does not have the block it named")]
     BlockUnavailable,
@@ -114,14 +129,20 @@ impl RunError {
             | Self::Http(_)
             | Self::StaleHead { .. }
             | Self::BlockUnavailable
+            | Self::NoState { .. }
             | Self::TooManyRounds
             | Self::OutOfTime { .. } => Code::RpcUnavailable,
-            Self::Malformed | Self::Node { .. } | Self::WrongChain { .. } | Self::Stalled => Code::RpcError,
+            Self::Malformed
+            | Self::Node { .. }
+            | Self::WrongChain { .. }
+            | Self::OtherBlock
+            | Self::Stalled => Code::RpcError,
             Self::NoContract(_)
             | Self::NoMulticall(_)
             | Self::MulticallLacks { .. }
             | Self::BadReturn { .. } => Code::RegistryError,
             Self::TooManyCalls => Code::TooLarge,
+            Self::NoProof { .. } => Code::NodeLacksMethod,
             Self::Unanswered { error, .. } => error.code(),
         }
     }
@@ -129,7 +150,9 @@ impl RunError {
     /// Whether the block asked about is unavailable: no node has it, or the contracts were deployed later.
     pub(super) fn is_about_the_block(&self) -> bool {
         match self {
-            Self::BlockUnavailable | Self::NoContract(_) | Self::NoMulticall(_) => true,
+            Self::BlockUnavailable | Self::NoState { .. } | Self::NoContract(_) | Self::NoMulticall(_) => {
+                true
+            }
             Self::Unanswered { error, .. } => error.is_about_the_block(),
             _ => false,
         }
@@ -144,6 +167,8 @@ impl RunError {
     pub fn redacted(self, redactor: &Redactor) -> Self {
         match self {
             Self::Node { code, message } => Self::Node { code, message: redactor.clean(&message) },
+            Self::NoState { message } => Self::NoState { message: redactor.clean(&message) },
+            Self::NoProof { message } => Self::NoProof { message: redactor.clean(&message) },
             Self::Unanswered { tried, count, position, error } => {
                 Self::Unanswered { tried, count, position, error: Box::new(error.redacted(redactor)) }
             }

@@ -53,6 +53,11 @@ impl Marker {
         }
     }
 
+    /// What the marker tells of the block where contracts see another chain's blocks.
+    pub(super) const fn without_block(self) -> Self {
+        Self { parent: None, number: None, ..self }
+    }
+
     /// The block, if all fields are known.
     pub(super) fn as_of(&self) -> Option<AsOf> {
         Some(AsOf {

@@ -9,14 +9,16 @@
 //! | pin by number | pin by number; end if by number | ← | ← | ← | ← | ← |
 //! | repin | repin | ← | ← | ← | ← | ← |
 //! | retry | retry | ← | ← | ← | ← | ← |
-//! | give up | end, or retry a transient HTTP status | ← | ← | ← | ← | next method, if any |
+//! | unclear | retry, the second time as give up | ← | ← | ← | ← | ← |
+//! | give up | pin by number if by hash; end, or retry a transient HTTP status | ← | ← | ← | ← | next method, if any |
 //!
-//! Calls with an account among them run a lens as well: giving up, they go on with the next method, too.
+//! Calls with an account among them run a lens as well: giving up, they go on with the next method, too. Any
+//! error may mean that a node takes no hashes (EIP-1898), until it has answered a read by hash.
 
 use super::batch::Job;
 use crate::eth::rpc::{
     ErrorPayload,
-    read_error::{Action, classify},
+    read_error::{Action, classify, is_unclear},
 };
 
 /// The kind of request that failed.
@@ -74,14 +76,32 @@ pub(super) struct ErrorContext {
     pub(super) is_for_all: bool,
     /// The calls were pinned by block hash.
     pub(super) by_hash: bool,
+    /// They were, and the node may not take hashes.
+    pub(super) tries_numbers: bool,
+    /// The node gave an unclear error before.
+    pub(super) was_unclear: bool,
+    /// The query is about a certain block.
+    pub(super) is_at_block: bool,
     /// The request runs a contract that is not deployed, and there is another method of doing so.
     pub(super) runs_lens: bool,
 }
 
 /// Looks up the table.
 pub(super) fn recovery(error: &ErrorPayload, asked: RequestKind, context: ErrorContext) -> Recovery {
-    let ErrorContext { status, requests, is_for_all, by_hash, runs_lens } = context;
+    let ErrorContext {
+        status,
+        requests,
+        is_for_all,
+        by_hash,
+        tries_numbers,
+        was_unclear,
+        is_at_block,
+        runs_lens,
+    } = context;
+    let is_unclear = is_unclear(error);
     match (classify(error), asked) {
+        (Action::Retry, _) if is_unclear && was_unclear && tries_numbers => Recovery::PinByNumber,
+        (Action::Retry, _) if is_unclear && was_unclear && !is_for_all && runs_lens => Recovery::NextMethod,
         (Action::SmallerBatch, _) if requests > 1 => Recovery::HalveBatch,
         // An error for a whole batch may be caused by its size.
         (Action::Split, _) if is_for_all && requests > 1 => Recovery::HalveBatch,
@@ -98,7 +118,9 @@ pub(super) fn recovery(error: &ErrorPayload, asked: RequestKind, context: ErrorC
         (Action::Revert | Action::Split | Action::SmallerBatch, _) => Recovery::TooHeavy,
         (Action::PinByNumber, _) if by_hash => Recovery::PinByNumber,
         (Action::Repin, _) => Recovery::Repin,
+        (Action::Retry, _) if is_unclear && was_unclear && is_at_block => Recovery::End,
         (Action::Retry, _) => Recovery::Retry,
+        (Action::GiveUp, _) if tries_numbers && !is_denied(status) => Recovery::PinByNumber,
         (Action::GiveUp, _) if !is_for_all && runs_lens => Recovery::NextMethod,
         (Action::GiveUp, _) if may_pass(status) => Recovery::Retry,
         (Action::PinByNumber | Action::GiveUp, _) => Recovery::End,
@@ -108,6 +130,11 @@ pub(super) fn recovery(error: &ErrorPayload, asked: RequestKind, context: ErrorC
 /// Whether a status is transient: RFC 9110 section 15, RFC 6585 for 429.
 pub(super) const fn may_pass(status: u16) -> bool {
     matches!(status, 408 | 425 | 429 | 500..)
+}
+
+/// Whether a status without JSON-RPC may be about the size of a batch, or about batches at all.
+pub(super) const fn is_about_the_batch(status: u16) -> bool {
+    matches!(status, 400..500) && !may_pass(status) && !is_denied(status)
 }
 
 /// Whether a status denies access, whatever the request.
@@ -127,11 +154,20 @@ mod tests {
         RequestKind::Direct,
         RequestKind::Agents,
     ];
-    const ALONE: ErrorContext =
-        ErrorContext { status: 200, requests: 1, is_for_all: false, by_hash: true, runs_lens: false };
+    const ALONE: ErrorContext = ErrorContext {
+        status: 200,
+        requests: 1,
+        is_for_all: false,
+        by_hash: true,
+        tries_numbers: false,
+        was_unclear: false,
+        is_at_block: false,
+        runs_lens: false,
+    };
 
     fn row(message: &str, context: ErrorContext) -> [Recovery; 6] {
-        let error = ErrorPayload { code: -32_000, message: message.to_owned().into(), data: None };
+        let code = if message == "invalid opcode" { -32_603 } else { -32_000 };
+        let error = ErrorPayload { code, message: message.to_owned().into(), data: None };
         ALL.map(|asked| {
             let runs_lens = context.runs_lens || asked == RequestKind::Agents;
             recovery(&error, asked, ErrorContext { runs_lens, ..context })
@@ -145,6 +181,8 @@ mod tests {
         let numbered = ErrorContext { by_hash: false, ..ALONE };
         let busy = ErrorContext { status: 503, ..ALONE };
         let account = ErrorContext { runs_lens: true, ..ALONE };
+        let hashed = ErrorContext { tries_numbers: true, ..ALONE };
+        let again = ErrorContext { was_unclear: true, ..ALONE };
         let too_much = [End, TooHeavy, Cut, TooHeavy, TooHeavy, Cut];
         for (message, context, recoveries) in [
             ("execution reverted", several, [End, End, Cut, TooHeavy, Reverted, Cut]),
@@ -158,6 +196,16 @@ mod tests {
             ("no such method", several, [End, End, End, End, End, NextMethod]),
             ("no such method", busy, [Retry, Retry, Retry, Retry, Retry, NextMethod]),
             ("no such method", account, [NextMethod; 6]),
+            ("no such method", hashed, [PinByNumber; 6]),
+            ("invalid opcode", several, [Retry; 6]),
+            ("invalid opcode", again, [Retry, Retry, Retry, Retry, Retry, NextMethod]),
+            ("invalid opcode", ErrorContext { tries_numbers: true, ..again }, [PinByNumber; 6]),
+            (
+                "invalid opcode",
+                ErrorContext { is_at_block: true, ..again },
+                [End, End, End, End, End, NextMethod],
+            ),
+            ("rate limit", ErrorContext { tries_numbers: true, ..again }, [Retry; 6]),
         ] {
             assert_eq!(row(message, context), recoveries, "{message}, {context:?}");
         }

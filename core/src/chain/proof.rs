@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use alloy_primitives::{Address, B256};
+use alloy_primitives::{Address, B256, hex, keccak256};
+use serde::Deserialize;
 
 use super::batch;
 use crate::eth::rpc;
@@ -126,6 +127,35 @@ impl PendingProof {
         };
         let (block, proof, code) = (part(BLOCK)?, part(PROOF)?, part(CODE)?);
         Some(Proof { block, proof, code, chain_id: chain_id(&part(CHAIN_ID)?) })
+    }
+}
+
+impl Proof {
+    /// Whether the proof begins at the state root of its block. One that is not read counts as such.
+    pub(super) fn is_of_its_block(&self) -> bool {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Block {
+            state_root: String,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Nodes<'a> {
+            #[serde(borrow)]
+            account_proof: Vec<&'a str>,
+        }
+        let root =
+            serde_json::from_str(&self.block).ok().and_then(|block: Block| block.state_root.parse().ok());
+        let nodes: Option<Nodes<'_>> = serde_json::from_str(&self.proof).ok();
+        let first = nodes.and_then(|nodes| hex::decode(nodes.account_proof.first()?).ok());
+        root.zip(first).is_none_or(|(root, first): (B256, _)| keccak256(first) == root)
+    }
+
+    /// Whether it answers a request for these parts: evidence has all of them.
+    pub(super) fn answers(known: &ProofKey, wanted: &ProofKey) -> bool {
+        known == wanted
+            || (known.parts == ProofParts::Evidence
+                && (known.contract, &known.slots) == (wanted.contract, &wanted.slots))
     }
 }
 

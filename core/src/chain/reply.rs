@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use alloy_primitives::{Address, B256, Bytes, hex};
+use alloy_primitives::{Address, Bytes, hex};
 
 use super::{
     batch::{InFlight, Job, PendingCall, Reply, SentJob},
     block::{Header, HeaderOf},
     error::RunError,
     marker::Marker,
-    node_error::{ErrorContext, Recovery, RequestKind, may_pass, recovery},
+    node_error::{ErrorContext, Recovery, RequestKind, is_about_the_batch, may_pass, recovery},
     view::CallResult,
     walk::WalkKey,
 };
@@ -23,18 +23,18 @@ use crate::{
     eth::multicall::{self, CallOutcome},
     eth::rpc::{
         self, BadReply, ErrorPayload,
-        read_error::{Action, classify},
+        read_error::{Action, classify, is_timeout, is_unclear},
         revert::Revert,
     },
     registry::revenue::RevenueAggregate,
     registry::row::{Row, RowDetail},
 };
 
-/// A result, with the parent hash of its block if a marker named it.
+/// A result, with its block's marker if it has one.
 #[derive(Debug)]
 pub(super) struct MarkedResult {
     pub(super) result: JobResult,
-    pub(super) parent: Option<B256>,
+    pub(super) marker: Option<Marker>,
 }
 
 #[derive(Debug)]
@@ -57,7 +57,7 @@ pub(super) struct ParsedReply {
     pub(super) markers: Vec<Marker>,
     /// The node does not know the block.
     pub(super) lacks_block: bool,
-    /// The node accepts no block hashes.
+    /// Reads by number are tried, because one by hash failed.
     pub(super) by_number: bool,
     /// The node does not support the method of walking agents.
     pub(super) lacks_method: bool,
@@ -67,6 +67,10 @@ pub(super) struct ParsedReply {
     pub(super) progress: bool,
     /// A transient error.
     pub(super) passing: Option<RunError>,
+    /// The node has run out of time.
+    pub(super) timed_out: bool,
+    /// An error may be about anything in its request.
+    pub(super) is_unclear: bool,
 }
 
 /// A reply being parsed.
@@ -75,22 +79,42 @@ struct ReplyParser<'a> {
     status: u16,
     requests: usize,
     multicall3: Address,
+    node: NodeFacts,
     parsed: ParsedReply,
+}
+
+/// What is known of the node that a reply is from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NodeFacts {
+    /// It has answered reads that were pinned by hash.
+    pub(super) takes_hashes: bool,
+    /// It gave an unclear error before.
+    pub(super) was_unclear: bool,
+    /// Contracts see another chain's blocks.
+    pub(super) sees_other_blocks: bool,
+    /// It is asked about a certain block.
+    pub(super) is_at_block: bool,
 }
 
 impl ParsedReply {
     /// Parses the reply to `in_flight`. An error means that this endpoint is ruled out.
-    pub(super) fn of(in_flight: &InFlight, reply: Reply<'_>, multicall3: Address) -> Result<Self, RunError> {
+    pub(super) fn of(
+        in_flight: &InFlight,
+        reply: Reply<'_>,
+        multicall3: Address,
+        node: NodeFacts,
+    ) -> Result<Self, RunError> {
         let requests = in_flight.requests();
         let ids: Vec<u64> = (0..requests as u64).collect();
         let status = reply.status;
-        let mut parser = ReplyParser { in_flight, status, requests, multicall3, parsed: Self::default() };
+        let mut parser =
+            ReplyParser { in_flight, status, requests, multicall3, node, parsed: Self::default() };
         match rpc::decode(reply.body, &ids) {
             Ok(mut outcomes) => parser.outcomes(&mut outcomes)?,
             Err(BadReply::Refused(error)) => parser.refusal(&error)?,
             Err(BadReply::Malformed) => {
                 match status {
-                    413 if requests > 1 => parser.parsed.halve(requests),
+                    status if requests > 1 && is_about_the_batch(status) => parser.parsed.halve(requests),
                     200..300 => parser.parsed.passing = Some(RunError::Malformed),
                     status if may_pass(status) => parser.parsed.passing = Some(RunError::Http(status)),
                     status => return Err(RunError::Http(status)),
@@ -116,6 +140,13 @@ impl ReplyParser<'_> {
                 self.header(*of, outcome)?;
             }
         }
+        if self.parsed.lacks_block {
+            // Without the block, the errors of its calls say no more, in words of any kind.
+            self.parsed.again.extend(in_flight.jobs.iter().map(|sent| sent.job.clone()));
+            return Ok(());
+        }
+        let is_answered = |sent: &SentJob| matches!(outcomes.get(&sent.id), Some(Ok(_)));
+        self.node.takes_hashes |= in_flight.by_hash && in_flight.jobs.iter().any(is_answered);
         for SentJob { id, job } in &in_flight.jobs {
             match (job, outcomes.remove(id)) {
                 (Job::Suspect(call), Some(outcome)) => match outcomes.remove(&(id + 1)) {
@@ -179,9 +210,8 @@ impl ReplyParser<'_> {
             Job::Walk(key, span) => match Slice::decode(&data, span.first, key.detail) {
                 // The first agent gets all available gas, so an empty slice is a walk beyond the end.
                 Some(slice) => {
-                    self.parsed.markers.push(slice.marker);
-                    let parent = slice.marker.parent;
-                    self.push(JobResult::Walk(key.clone(), *span, slice), parent);
+                    let marker = self.seen(slice.marker);
+                    self.push(JobResult::Walk(key.clone(), *span, slice), Some(marker));
                 }
                 // The node ignored the state override, or returned something else altogether.
                 None => {
@@ -193,33 +223,37 @@ impl ReplyParser<'_> {
         Ok(())
     }
 
+    /// Keeps a marker, without what it tells of another chain's blocks.
+    fn seen(&mut self, marker: Marker) -> Marker {
+        let marker = if self.node.sees_other_blocks { marker.without_block() } else { marker };
+        self.parsed.markers.push(marker);
+        marker
+    }
+
     /// The results in `aggregate3` return data, behind the marker.
-    fn aggregate(
-        &mut self,
-        data: &Bytes,
-        count: usize,
-    ) -> Result<(Vec<CallOutcome>, Option<B256>), RunError> {
+    fn aggregate(&mut self, data: &Bytes, count: usize) -> Result<(Vec<CallOutcome>, Marker), RunError> {
         if data.is_empty() {
             return Err(RunError::NoMulticall(self.multicall3));
         }
         let mut outcomes = multicall::unpack(data).ok_or(RunError::Malformed)?.into_iter();
-        let marker = self.in_flight.marked.then(|| Marker::take(&mut outcomes));
+        let marker = Marker::take(&mut outcomes);
         if outcomes.len() != count {
             return Err(RunError::Malformed);
         }
-        self.parsed.markers.extend(marker);
-        Ok((outcomes.collect(), marker.and_then(|marker| marker.parent)))
+        Ok((outcomes.collect(), self.seen(marker)))
     }
 
     fn calls(&mut self, calls: &[PendingCall], data: &Bytes) -> Result<(), RunError> {
         /// A chunk below this size is not split further: each call without a reason becomes a suspect.
         const FEW: usize = 8;
         let count = calls.len();
-        let (outcomes, parent) = self.aggregate(data, count)?;
+        let (outcomes, marker) = self.aggregate(data, count)?;
         for (call, outcome) in calls.iter().zip(outcomes) {
             match outcome {
-                CallOutcome::Returned(data) => self.push_call(call, CallResult::Returned(data), parent),
-                CallOutcome::Reverted(revert) => self.push_call(call, CallResult::Reverted(revert), parent),
+                CallOutcome::Returned(data) => self.push_call(call, CallResult::Returned(data), Some(marker)),
+                CallOutcome::Reverted(revert) => {
+                    self.push_call(call, CallResult::Reverted(revert), Some(marker));
+                }
                 CallOutcome::Ambiguous => {
                     let call = call.clone();
                     let call = if count < FEW { call.suspected() } else { call.split(count) };
@@ -231,12 +265,12 @@ impl ReplyParser<'_> {
         Ok(())
     }
 
-    fn push(&mut self, result: JobResult, parent: Option<B256>) {
-        self.parsed.results.push(MarkedResult { result, parent });
+    fn push(&mut self, result: JobResult, marker: Option<Marker>) {
+        self.parsed.results.push(MarkedResult { result, marker });
     }
 
-    fn push_call(&mut self, call: &PendingCall, result: CallResult, parent: Option<B256>) {
-        self.push(JobResult::Call(call.clone(), result), parent);
+    fn push_call(&mut self, call: &PendingCall, result: CallResult, marker: Option<Marker>) {
+        self.push(JobResult::Call(call.clone(), result), marker);
     }
 
     /// Results of a suspect: through Multicall3, and directly.
@@ -251,7 +285,7 @@ impl ReplyParser<'_> {
             Err(error) => return self.node_error(&Job::Suspect(call.clone()), &error),
         };
         let data = call_result(result).ok_or(RunError::Malformed)?;
-        let (outcomes, parent) = self.aggregate(&data, 1)?;
+        let (outcomes, marker) = self.aggregate(&data, 1)?;
         let result = match outcomes.into_iter().next() {
             Some(CallOutcome::Returned(data)) => CallResult::Returned(data),
             Some(CallOutcome::Reverted(revert)) => CallResult::Reverted(revert),
@@ -264,7 +298,7 @@ impl ReplyParser<'_> {
                 },
             },
         };
-        self.push_call(call, result, parent);
+        self.push_call(call, result, Some(marker));
         Ok(())
     }
 
@@ -272,7 +306,7 @@ impl ReplyParser<'_> {
     fn getters(&mut self, key: &WalkKey, span: Span, data: &Bytes) -> Result<(), RunError> {
         let reads = if key.detail.has_revenue() { 2 } else { 1 };
         let count = usize::try_from(span.count).unwrap_or(usize::MAX).saturating_mul(reads);
-        let (outcomes, parent) = self.aggregate(data, count)?;
+        let (outcomes, marker) = self.aggregate(data, count)?;
         let mut slice = Slice::default();
         let mut revenue = RevenueAggregate::default();
         let mut outcomes = outcomes.into_iter();
@@ -308,7 +342,7 @@ impl ReplyParser<'_> {
             }
         }
         slice.take_sums(revenue);
-        self.push(JobResult::Walk(key.clone(), span, slice), parent);
+        self.push(JobResult::Walk(key.clone(), span, slice), Some(marker));
         Ok(())
     }
 
@@ -337,7 +371,18 @@ impl ReplyParser<'_> {
     const fn context(&self) -> ErrorContext {
         let by_hash = self.in_flight.by_hash;
         let (status, requests) = (self.status, self.requests);
-        ErrorContext { status, requests, is_for_all: false, by_hash, runs_lens: false }
+        let tries_numbers = by_hash && !self.node.takes_hashes;
+        let NodeFacts { was_unclear, is_at_block, .. } = self.node;
+        ErrorContext {
+            status,
+            requests,
+            is_for_all: false,
+            by_hash,
+            tries_numbers,
+            was_unclear,
+            is_at_block,
+            runs_lens: false,
+        }
     }
 
     fn context_of(&self, job: &Job) -> ErrorContext {
@@ -378,7 +423,11 @@ impl ReplyParser<'_> {
                         self.parsed.progress = true;
                     }
                     Recovery::Repin => self.parsed.lacks_block = true,
-                    _ => self.parsed.passing = Some(RunError::node(error)),
+                    _ => {
+                        self.parsed.timed_out |= is_timeout(error);
+                        self.parsed.is_unclear |= is_unclear(error);
+                        self.parsed.passing = Some(RunError::node(error));
+                    }
                 }
                 self.parsed.again.extend(job.cloned());
             }

@@ -215,7 +215,7 @@ impl View {
     /// The proof of slots at the block of all results; `None` if the node serves no proofs, which ends a run
     /// that requests [`ProofParts::Evidence`](super::ProofParts::Evidence).
     pub(crate) fn proof(&self, key: &ProofKey) -> Result<Option<&Proof>, Need> {
-        let known = self.proofs.iter().find(|(known, _)| known == key);
+        let known = self.proofs.iter().find(|(known, _)| Proof::answers(known, key));
         known
             .map(|(_, proof)| proof.as_ref())
             .ok_or_else(|| self.miss(|missing| missing.proof = Some(key.clone())))

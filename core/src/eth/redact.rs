@@ -52,9 +52,18 @@ impl Redactor {
 /// A node's message without the words that may be URLs or keys, cut to 200 characters. It needs no list of
 /// secrets, and removes more than a [`Redactor`].
 pub(crate) fn without_secrets(message: &str) -> String {
+    let is_plain = |part: &str| part.len() <= 12 && part.bytes().all(|byte| byte.is_ascii_lowercase());
     let is_harmless = |word: &&str| {
-        let key_like = word.len() >= 20 && word.bytes().any(|byte| byte.is_ascii_digit());
-        !word.contains(['/', '=']) && !key_like
+        let bare = word.trim_matches(|letter: char| letter.is_ascii_punctuation());
+        let digits =
+            bare.strip_prefix("0x").filter(|digits| [40, 64].contains(&digits.len())).unwrap_or(bare);
+        // Numbers, addresses and hashes.
+        let is_number = bare.bytes().all(|byte| byte.is_ascii_digit())
+            || (digits.len() < bare.len() && digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        let key_like = bare.len() >= 20 && bare.bytes().any(|byte| byte.is_ascii_digit()) && !is_number;
+        // Of two ordinary words, as in "does not exist/is not available".
+        let is_choice = bare.split_once('/').is_some_and(|(one, other)| is_plain(one) && is_plain(other));
+        !word.contains('=') && !key_like && (is_choice || !word.contains('/'))
     };
     let words: Vec<&str> = message.split_whitespace().filter(is_harmless).collect();
     words.join(" ").chars().take(200).collect()
@@ -98,6 +107,18 @@ mod tests {
     fn a_nodes_message_shows_neither_urls_nor_keys() {
         let message = "project 0123456789abcdef0123456789abcdef at https://rpc.example/v2/k3y?token=k3y (token=k3y) is over its limit";
         assert_eq!(without_secrets(message), "project at is over its limit");
+        let hash = format!("0x{}", "5d".repeat(32));
+        for message in [
+            "the method eth_getProof does not exist/is not available".to_owned(),
+            format!("Received invalid block tag {hash}. Latest block number is 36"),
+            "18446744073709551615 could not be found".to_owned(),
+        ] {
+            assert_eq!(without_secrets(&message), message);
+        }
+        assert_eq!(
+            without_secrets("see rpc/s3cretk3y, /v2/abc and 0123456789abcdef0123456789abcdef."),
+            "see and"
+        );
         assert!(Redactor::default().clean(&"ä".repeat(10_000)).chars().count() < 410, "endless ones are cut");
     }
 

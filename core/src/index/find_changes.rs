@@ -214,6 +214,17 @@ impl FindChanges {
             let is_undone = !self.pass.is_empty() && canonical != self.pass.last().copied();
             return Ok(if is_undone { FoundChanges::AnotherChain } else { FoundChanges::NoEvents });
         };
+        let (header, version) = match found.unasked {
+            // The node does not serve the newest block's logs yet.
+            Some(unasked) if unasked <= block.number + 1 => return Err(RunError::BlockUnavailable.into()),
+            Some(unasked) => {
+                let (header, root) =
+                    (view.header_at(unasked - 1), view.storage_root_at(self.registry, unasked - 1));
+                let (header, root) = (header?, root?);
+                (header, version.zip(root).map(|(version, storage_root)| Version { storage_root, ..version }))
+            }
+            None => (header, version),
+        };
         let (mut events, mut moments) = (found.events.clone(), found.moments.clone());
         let (mut from, mut undone_since) = (self.from, None);
         match canonical {

@@ -40,6 +40,8 @@ pub enum Code {
     CursorExpired,
     /// The answer needs an index of the registry, and the service has none.
     IndexRequired,
+    /// The RPC endpoint lacks what the answer needs, such as proofs; the message names it.
+    NodeLacksMethod,
     /// The registry's index is being built, or does not answer; `Retry-After` says when to retry.
     Indexing,
 }
@@ -76,7 +78,7 @@ impl Code {
             | Self::TooLarge
             | Self::Misconfigured => 500,
             Self::CursorExpired => 410,
-            Self::IndexRequired => 501,
+            Self::IndexRequired | Self::NodeLacksMethod => 501,
             Self::Indexing => 503,
         }
     }

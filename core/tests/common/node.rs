@@ -5,12 +5,16 @@ mod calls;
 use std::{borrow::Cow, collections::BTreeMap, collections::VecDeque, fmt, rc::Rc};
 
 use alloy_primitives::{Address, B256, U256, hex, keccak256};
-use alloy_sol_types::SolEvent;
+use alloy_sol_types::{SolCall, SolEvent};
 use registry_core::{
     api::{document::Document, error::Error, question::Question, route::Route, scan::Scan, scan::ScanQuery},
     chain::{Batch, Failure, Limits, Query, Run, drive},
-    eth::abi::IAgentRegistry::{
-        AgentReactivated, AgentRegistered, AgentRevoked, AgentSuspended, ComplianceAttested, RevenueReported,
+    eth::abi::{
+        IAgentRegistry::{
+            AgentReactivated, AgentRegistered, AgentRevoked, AgentSuspended, ComplianceAttested,
+            RevenueReported,
+        },
+        IRegistryLens::walkCall,
     },
     eth::multicall::CANONICAL_ADDRESS,
     eth::timestamp::Timestamp,
@@ -172,6 +176,9 @@ impl Node {
         });
         self.log.push(noted.collect());
         let ok = |body: Vec<u8>| (Ok((200, body)), 10);
+        if self.quirks.posts_per_block.is_some_and(|posts| self.log.len().is_multiple_of(posts)) {
+            self.block += 1;
+        }
         let (reply, took) = match self.faults.pop_front() {
             None => ok(self.answers(batch, &requests)),
             Some(Fault::Slow(time)) => (Ok((200, self.answers(batch, &requests))), time),
@@ -196,6 +203,18 @@ impl Node {
                 })
             }
         };
+        if let (Some(status), Some(most)) = (self.quirks.batch_status, self.quirks.batch_limit)
+            && requests.len() > most
+        {
+            return (Ok((status, b"batches are not allowed".to_vec())), took);
+        }
+        if self
+            .quirks
+            .most_in_time
+            .is_some_and(|most| requests.iter().any(|request| agents_in(request) > most))
+        {
+            return (Err(Failure::TimedOut), batch.timeout_ms);
+        }
         match (&reply, self.quirks.logs) {
             _ if took >= batch.timeout_ms => (Err(Failure::TimedOut), batch.timeout_ms),
             (Ok((_, body)), Logs::Bytes(most)) if body.len() > most => (Err(Failure::TooLarge), took),
@@ -244,6 +263,11 @@ impl Node {
         let outcome = match method {
             // A block that is not there yet.
             "eth_getBlockByNumber" if is_beyond(&request["params"][0], self.block) => Ok(Value::Null),
+            "eth_getBlockByHash" if self.quirks.replaced.is_some_and(|(hash, _)| request["params"][0] == json!(hash)) => {
+                let (hash, number) = self.quirks.replaced.unwrap();
+                Ok(header(number, [hash, self.hash(number - 1)], self.seconds(number)))
+            }
+            "eth_getBlockByHash" if self.number(&request["params"][0]).is_err() => Ok(Value::Null),
             "eth_getBlockByNumber" | "eth_getBlockByHash" => {
                 self.number(&request["params"][0]).and_then(|number| self.header(number))
             }
@@ -252,7 +276,9 @@ impl Node {
                 match self.quirks.proofs {
                     Proofs::Unsupported => Err(json!({"code": -32601, "message": "the method eth_getProof does not exist"})),
                     Proofs::Newest if !is_newest => {
-                        Err(json!({"code": -32000, "message": "distance to target block exceeds maximum proof window"}))
+                        let window = (-32000, "distance to target block exceeds maximum proof window");
+                        let (code, message) = self.quirks.proof_refusal.unwrap_or(window);
+                        Err(json!({"code": code, "message": message}))
                     }
                     _ => {
                         let slots: Vec<B256> = serde_json::from_value(request["params"][1].clone()).unwrap();
@@ -265,8 +291,12 @@ impl Node {
             "eth_getLogs" => self.logs(&request["params"][0]),
             "eth_call" => self.number(&request["params"][1]).and_then(|number| {
                 if number < self.oldest_state {
+                    if let Some((code, message, data)) = &self.quirks.state_refusal {
+                        return Err(json!({"code": code, "message": message, "data": data}));
+                    }
                     return Err(json!({"code": -32000, "message": "missing trie node 5d0a (path ) state is not available"}));
                 }
+                let number = if self.quirks.ignores_blocks { self.block } else { number };
                 let data = hex::decode(request["params"][0]["data"].as_str().unwrap()).unwrap();
                 self.call(&request["params"], &data, number).map(|data| json!(hex::encode_prefixed(data)))
             }),
@@ -293,6 +323,9 @@ impl Node {
         if block == "finalized" {
             return Ok(self.finalized);
         }
+        if let Some((code, message)) = self.quirks.hash_refusal.filter(|_| block.is_object()) {
+            return Err(json!({"code": code, "message": message}));
+        }
         if block.is_object() && self.quirks.no_eip1898 {
             return Err(
                 json!({"code": -32602, "message": "invalid argument 1: json: cannot unmarshal object into Go value"}),
@@ -310,7 +343,10 @@ impl Node {
             }
             None => Some(number_of(block.as_str().unwrap())).filter(|_| !is_beyond(block, self.block)),
         }
-        .ok_or(json!({"code": -32000, "message": "header not found"}))
+        .ok_or(match &self.quirks.state_refusal {
+            Some((code, message, data)) => json!({"code": code, "message": message, "data": data}),
+            None => json!({"code": -32000, "message": "header not found"}),
+        })
     }
 
     fn logs(&self, filter: &Value) -> Result<Value, Value> {
@@ -320,6 +356,9 @@ impl Node {
             let hint = format!("{message}. Try with this block range [{from:#x}, {to:#x}].");
             Err(json!({"code": code, "message": hint}))
         };
+        if self.quirks.logs_behind && to >= self.block {
+            return refusal(-32602, "block range extends beyond current head block".into());
+        }
         let first = match self.quirks.logs {
             Logs::Unsupported => {
                 return refusal(-32601, "the method eth_getLogs does not exist/is not available".into());
@@ -417,6 +456,13 @@ impl Node {
         }
         hash(self.chain_id, number)
     }
+}
+
+/// How many agents a request walks over.
+fn agents_in(request: &Value) -> u64 {
+    let data = request["params"][0]["data"].as_str().unwrap_or_default();
+    let data = hex::decode(data).unwrap_or_default();
+    walkCall::abi_decode(&data).map_or(0, |walk| walk.count.to())
 }
 
 fn is_beyond(block: &Value, newest: u64) -> bool {

@@ -1,5 +1,6 @@
 //! How a node misbehaves: in all that it answers, or in its next replies.
 
+use alloy_primitives::B256;
 use serde_json::Value;
 
 /// Off by default.
@@ -14,6 +15,25 @@ pub(crate) struct Quirks {
     /// Refuses a larger batch under its first request's id, as geth does, and not as a whole.
     pub(crate) refuses_by_id: bool,
     pub(crate) no_eip1898: bool,
+    /// The error for a parameter that is an object, where it is not geth's.
+    pub(crate) hash_refusal: Option<(i64, &'static str)>,
+    /// Whatever block is asked for, calls are answered at the newest.
+    pub(crate) ignores_blocks: bool,
+    /// Contracts see the numbers and hashes of another chain's blocks, as on Arbitrum.
+    pub(crate) sees_other_blocks: bool,
+    /// The error for a block without state, or beyond the newest, and its data.
+    pub(crate) state_refusal: Option<(i64, &'static str, Value)>,
+    /// The status of a refused batch, which has no JSON then.
+    pub(crate) batch_status: Option<u16>,
+    /// Agents in a call that are answered in time.
+    pub(crate) most_in_time: Option<u64>,
+    /// A block that was replaced: its hash, and the number of the canonical one with the same parent.
+    pub(crate) replaced: Option<(B256, u64)>,
+    /// A block is mined after so many posts.
+    pub(crate) posts_per_block: Option<usize>,
+    pub(crate) proof_refusal: Option<(i64, &'static str)>,
+    /// Logs of the newest block are refused, with a range that ends there.
+    pub(crate) logs_behind: bool,
     /// How often a pinned block is "not found".
     pub(crate) unknown_blocks: u32,
     /// Drops all but the first so many answers of a batch.
@@ -50,6 +70,8 @@ pub(crate) enum Undeployed {
     Ignored,
     /// It takes neither.
     Refused,
+    /// It runs both, and does not know an opcode of them.
+    InvalidOpcode,
 }
 
 /// How a node serves logs.

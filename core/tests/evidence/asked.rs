@@ -138,3 +138,26 @@ fn other_code_needs_its_operators_layout_and_a_wrong_one_makes_no_evidence() {
         assert!(matches!(ask(&recorded, None, 1), Err(Error::WrongLayout(_))), "{wrong:?}");
     }
 }
+
+#[test]
+fn where_the_newest_block_alone_is_proved_block_and_proof_are_taken_anew_in_one_batch() {
+    let recorded = Recorded::load("provision");
+    for (code, words) in [
+        (-32602, "distance to target block exceeds maximum proof window"), // reth
+        (-32000, "requested block is too old, block must be within 1 blocks of the head"), // erigon 2
+        (-32000, "root hash mismatch"),                                    // erigon 3
+        (-32000, "historical state 0x12 is not available"),                // geth's path scheme
+        (-32603, "Internal error"),
+    ] {
+        for refusals in 1..=2 {
+            let document = ask(&recorded, Some(("eth_getProof", refusals, failure(code, words))), 1);
+            let document = document.unwrap_or_else(|error| panic!("{words}, {refusals}: {error}"));
+            assert!(evidence::verify(&document, &recorded.expected()).is_ok(), "{words}, {refusals}");
+        }
+    }
+    let missing = always("eth_getProof", failure(-32601, "the method eth_getProof does not exist"));
+    assert_eq!(ask(&recorded, missing, 1).unwrap_err().code(), Code::NodeLacksMethod);
+    // dRPC's free tier takes three requests: two are sent from then on, and logs need no more.
+    let refused = failure(31, "Batch of more than 3 requests are not allowed on free tier");
+    ask(&recorded, Some(("eth_getBlockByHash", 1, refused)), 1).unwrap();
+}

@@ -13,6 +13,7 @@ use crate::{
         block::Header,
         error::{QueryError, RunError},
         logs::{BlockRequest, LogWalk, LogsQuery},
+        node_error::is_about_the_batch,
     },
     eth::rpc::{
         self, BadReply, ErrorPayload,
@@ -83,8 +84,8 @@ impl Engine {
         let mut outcomes = match rpc::decode(reply.body, &ids) {
             Ok(outcomes) => outcomes,
             Err(BadReply::Refused(error)) => return self.refuse_blocks(requests, &error, reply.status),
-            Err(BadReply::Malformed) if reply.status == 413 => {
-                return self.ask_for_less(requests, 1, RunError::Http(413));
+            Err(BadReply::Malformed) if is_about_the_batch(reply.status) => {
+                return self.ask_for_less(requests, 1, RunError::Http(reply.status));
             }
             Err(BadReply::Malformed) if reply.status == 200 => return self.fault(RunError::Malformed, false),
             Err(BadReply::Malformed) => return self.fault(RunError::Http(reply.status), false),
@@ -164,10 +165,10 @@ impl Engine {
     }
 
     /// The pinned block was reorganised away.
-    fn leave_block(&mut self) -> Result<(), QueryError> {
+    pub(super) fn leave_block(&mut self) -> Result<(), QueryError> {
         self.repins += 1;
         self.rotation.note(RunError::BlockUnavailable, false);
-        if self.asked.is_some() || self.repins > self.limits.repins {
+        if self.asked_hash().is_some() || self.repins > self.limits.repins {
             return Err(self.conclude(RunError::BlockUnavailable));
         }
         self.restart();

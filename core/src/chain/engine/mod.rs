@@ -2,11 +2,11 @@
 //! generic, so that the wasm holds it once.
 
 mod block_reply;
+mod checks;
 mod pack;
 mod proof_reply;
 
 use alloy_primitives::Address;
-use alloy_sol_types::SolCall;
 use block_reply::BlockReader;
 
 use super::{
@@ -20,7 +20,7 @@ use super::{
     view::{CallResult, View},
     walk::AgentWalk,
 };
-use crate::eth::{abi::IMulticall3::getCurrentBlockTimestampCall, as_of::BlockId};
+use crate::eth::as_of::BlockId;
 
 /// The largest batch to count a time-out against the endpoint; a larger one may be the reason itself.
 const FEW_REQUESTS: usize = 4;
@@ -46,11 +46,17 @@ pub(crate) struct Engine {
     in_flight: Option<InFlight>,
     /// JSON-RPC requests per batch, after larger batches failed.
     requests_per_batch: usize,
+    /// Batches are answered in part: the header does not come with each.
+    is_short: bool,
+    /// The error of a block asked about, while the newest block is tried.
+    probe: Option<RunError>,
     rounds: u32,
     calls: usize,
     /// Rounds without progress.
     idle_rounds: u32,
     repins: u32,
+    /// Times that the newest block was taken together with its proof, because an older one was refused.
+    proofs_of_newest: u32,
     elapsed_ms: u32,
     /// Milliseconds added to the deadline by walks.
     extra_ms: u32,
@@ -78,10 +84,13 @@ impl Engine {
             wants_header: false,
             queue: Vec::new(),
             in_flight: None,
+            probe: None,
+            is_short: false,
             rounds: 0,
             calls: 0,
             idle_rounds: 0,
             repins: 0,
+            proofs_of_newest: 0,
             elapsed_ms: 0,
             extra_ms: 0,
         }
@@ -154,6 +163,7 @@ impl Engine {
         }
         let timeout_ms = self.limits.timeout_ms.saturating_add(walk_ms).min(left);
         let block = match self.block {
+            _ if in_flight.is_probe => batch::block_number(None),
             ReadBlock::Pinned(pin) if in_flight.by_hash => {
                 format!(r#"{{"blockHash":"{:#x}"}}"#, pin.header.hash)
             }
@@ -206,27 +216,60 @@ impl Engine {
         if !in_flight.proof.is_empty() {
             return self.feed_proof(&in_flight.proof, in_flight.by_hash, reply);
         }
+        // A gateway's time-out.
+        if matches!(reply.status, 504 | 524) && !reply.body.starts_with(b"{") && !reply.body.starts_with(b"[")
+        {
+            return self.no_reply(in_flight, Failure::TimedOut, RunError::Http(reply.status));
+        }
         let stepping_back = matches!(self.block, ReadBlock::SteppingBack { .. });
         let (by_hash, before) = (in_flight.by_hash, self.progress());
-        let checked = ParsedReply::of(&in_flight, reply, self.multicall3).and_then(|parsed| {
+        let checked = ParsedReply::of(&in_flight, reply, self.multicall3, self.node()).and_then(|parsed| {
             parsed.markers.iter().try_for_each(|marker| self.check(marker))?;
+            self.check_block(&parsed, &in_flight)?;
             Ok(parsed)
         });
-        let parsed = match checked {
-            Ok(parsed) => parsed,
-            Err(error) => {
+        let parsed = match (checked, self.probe.take()) {
+            (Ok(parsed), None) => parsed,
+            (Err(error @ RunError::Node { .. }), None) if self.asked.is_some() => {
+                // The node may lack the state of that block alone, and say so in any words.
+                self.take_back(in_flight.into_jobs());
+                self.probe = Some(error);
+                return Ok(());
+            }
+            (outcome, probe) => {
+                let works = outcome.as_ref().is_ok_and(|parsed| {
+                    !parsed.results.is_empty() || (in_flight.jobs.is_empty() && !parsed.headers.is_empty())
+                });
+                let error = match (probe, outcome) {
+                    (Some(RunError::Node { message, .. }), _) if works => RunError::NoState { message },
+                    (Some(error), _) | (None, Err(error)) => error,
+                    (None, Ok(_)) => RunError::Stalled,
+                };
                 self.take_back(in_flight.into_jobs());
                 return self.fault(error, true);
             }
         };
+        if self.sees_other_blocks(&parsed) {
+            self.take_back(in_flight.into_jobs());
+            return Ok(());
+        }
         self.take_back(parsed.again);
         for (key, span) in parsed.refused {
             if let Some(walk) = self.view.walks.get_mut(&key) {
                 walk.refuse(span);
             }
         }
+        if parsed.by_number {
+            self.rotation.try_numbers(true);
+        } else if parsed.lacks_method {
+            self.rotation.try_numbers(false);
+        } else if !parsed.results.is_empty() {
+            self.rotation.learn_answer(by_hash, !self.block.is_open());
+        }
+        if parsed.is_unclear {
+            self.rotation.was_unclear();
+        }
         self.rotation.update_traits(|traits| {
-            traits.by_number |= parsed.by_number;
             if let Some(method) = traits.method.next().filter(|_| parsed.lacks_method) {
                 traits.method = method;
             }
@@ -247,6 +290,19 @@ impl Engine {
             if pinned {
                 self.view.forget();
             }
+        } else if let Some((pin, header)) = self.block.pin().zip(parsed.headers.first()) {
+            if pin.header.hash != header.hash {
+                return self.leave_block();
+            }
+            self.block.confirm();
+            if checked {
+                self.block.check();
+            }
+            if parsed.results.is_empty() && !parsed.progress && !parsed.lacks_method && !self.is_short {
+                // A node that answers the first requests of a batch alone answers the others without the header.
+                self.is_short = true;
+                return Ok(());
+            }
         } else if let Some(header) = parsed.headers.first() {
             pinned = self.block.is_open();
             let is_asked = self.asked.is_some() && pinned;
@@ -264,59 +320,25 @@ impl Engine {
         if parsed.progress || parsed.lacks_method || pinned || self.progress() > before {
             return Ok(());
         }
+        if parsed.timed_out {
+            self.rotation.time_out();
+        }
         self.fault(parsed.passing.unwrap_or(RunError::Stalled), false)
     }
 
     /// Records that the last batch has no reply; an error if no endpoint is left to ask.
     pub(crate) fn fail(&mut self, failure: Failure) -> Result<(), QueryError> {
         let Some(in_flight) = self.in_flight.take() else { return Ok(()) };
-        let (requests, seconds) = (in_flight.requests(), in_flight.timeout_ms.div_ceil(1_000));
+        let seconds = in_flight.timeout_ms.div_ceil(1_000);
         if let Some(reader) = self.block_reader.filter(|_| !in_flight.blocks.is_empty()) {
             return (reader.fail)(self, &in_flight.blocks, failure, seconds);
         }
-        let large = match failure {
-            Failure::Unreachable => false,
-            Failure::TimedOut => requests > FEW_REQUESTS,
-            Failure::TooLarge => requests > 1,
-        };
-        let is_proof = !in_flight.proof.is_empty();
-        let jobs: Vec<Job> = in_flight.into_jobs().collect();
-        let before = self.rotation.current();
-        if failure == Failure::TooLarge && self.rotation.try_another_size() {
-            self.take_back(jobs);
-            self.after_switch(before);
-            return Ok(());
-        }
-        if failure == Failure::TooLarge && is_proof {
-            return Err(QueryError::TooHeavy { function: "eth_getProof" });
-        }
-        if large {
-            self.take_back(jobs);
-            self.requests_per_batch = requests / 2;
-            return Ok(());
-        }
-        if failure == Failure::TooLarge && !jobs.is_empty() {
-            jobs.into_iter().for_each(|job| self.cut(job));
-            return Ok(());
-        }
-        self.take_back(jobs);
         let error = match failure {
             Failure::Unreachable => RunError::Unreachable,
             Failure::TimedOut => RunError::TimedOut { seconds },
             Failure::TooLarge => RunError::Malformed,
         };
-        self.fault(error, false)
-    }
-
-    /// Checks chain id and freshness of a reply's block.
-    fn check(&mut self, marker: &Marker) -> Result<(), RunError> {
-        self.rotation.check_chain(marker.chain_id)?;
-        let is_older = self.asked.is_some() || self.block.pin().is_some_and(|pin| pin.is_older);
-        let Some(freshness) = self.limits.freshness.filter(|_| !is_older) else { return Ok(()) };
-        let function = getCurrentBlockTimestampCall::SIGNATURE;
-        let read_at = marker.seconds.ok_or(RunError::MulticallLacks { function })?;
-        let seconds = freshness.now.seconds().saturating_sub(read_at);
-        if seconds > freshness.max_age_seconds { Err(RunError::StaleHead { seconds }) } else { Ok(()) }
+        self.no_reply(in_flight, failure, error)
     }
 
     /// The current limit of JSON-RPC requests per batch.
@@ -346,7 +368,7 @@ impl Engine {
         if self.rotation.current() == before {
             return;
         }
-        let by_number = |endpoint| self.rotation.known.takes_numbers_only(endpoint);
+        let by_number = |endpoint| self.rotation.pins_by_number(endpoint);
         if self.block.pin().is_none() || by_number(before) || by_number(self.rotation.current()) {
             self.restart();
         }
@@ -362,18 +384,28 @@ impl Engine {
         by_hash: bool,
         pinned: bool,
     ) -> bool {
-        let expected = self.block.parent().or_else(|| results.iter().find_map(|marked| marked.parent));
+        let parent_of = |marked: &MarkedResult| marked.marker.and_then(|marker| marker.parent);
+        let expected = self.block.parent().or_else(|| results.iter().find_map(parent_of));
         let unpinned = self.block.is_open();
+        let header = self.block.pin().map(|pin| pin.header);
         // Without a marker to compare, a single call is consistent by itself.
         let alone =
-            unpinned && self.progress() == 0 && results.iter().all(|marked| marked.parent == expected);
+            unpinned && self.progress() == 0 && results.iter().all(|marked| parent_of(marked) == expected);
         let read = markers.iter().filter(|marker| marker.parent == expected);
         self.block.set_read(read.max_by_key(|marker| marker.number.is_some()).copied());
         let mut moved_on = false;
-        for MarkedResult { result, parent } in results {
-            let belongs = by_hash
-                || (parent.is_some() && parent == expected)
-                || (parent.is_none() && alone)
+        for marked in results {
+            let parent = parent_of(&marked);
+            let MarkedResult { result, marker } = marked;
+            let is_of_block = match (header, marker) {
+                (Some(header), Some(marker)) => header.is_of_marker(&marker).unwrap_or(by_hash),
+                (Some(_), None) => by_hash,
+                // Its header comes later.
+                (None, _) => {
+                    by_hash || (parent.is_some() && parent == expected) || (parent.is_none() && alone)
+                }
+            };
+            let belongs = is_of_block
                 // Holds at any block.
                 || matches!(&result, JobResult::Call(_, outcome) if !matches!(outcome, CallResult::Returned(_)) && parent.is_none());
             match result {
@@ -406,6 +438,13 @@ impl Engine {
         // A block asked about has no substitute: each endpoint gets one more try.
         let most = if self.asked.is_some() { 1 + self.rotation.others() } else { self.limits.repins };
         if self.repins > most {
+            // A node that takes no hashes may say so in the words for a block that it does not have.
+            let is_by_number = matches!(self.asked, Some(BlockId::Number(_)));
+            if self.block.pin().is_some() && !is_by_number && self.rotation.may_try_numbers() {
+                self.rotation.try_numbers(true);
+                self.repins = 0;
+                return Ok(());
+            }
             return Err(self.conclude(RunError::BlockUnavailable));
         }
         let before = self.rotation.current();

@@ -3,8 +3,8 @@
 use super::Engine;
 use crate::{
     chain::{
-        batch::{self, InFlight, Job, PendingCall},
-        block::ReadBlock,
+        batch::{self, InFlight, Job, Limits, PendingCall},
+        block::{HeaderOf, ReadBlock},
         endpoints::NodeLimits,
         error::{QueryError, RunError},
         lens::Method,
@@ -96,34 +96,55 @@ impl Engine {
     /// Packs queued work into a batch; what does not fit stays queued.
     #[inline(never)]
     pub(in crate::chain) fn pack(&mut self) -> InFlight {
-        let NodeLimits { by_number, method, .. } = self.rotation.traits();
+        let NodeLimits { method, sees_own_blocks, .. } = self.rotation.traits();
+        let by_number = self.rotation.pins_by_number(self.rotation.current());
         let most = self.most_requests();
         let asked_for = std::mem::take(&mut self.wants_header);
+        let is_probe = self.probe.is_some();
         let wants_header = match self.block {
+            _ if is_probe => true,
             ReadBlock::Newest { .. } if self.is_proof_of_newest() && self.queue.is_empty() => false,
-            ReadBlock::Newest { .. } => asked_for || self.rounds > 1 || !self.is_one_round,
-            ReadBlock::Pinned(_) => false,
+            // A header shows once whether contracts see the chain's own blocks. Where they do not, nothing else
+            // names the block.
+            ReadBlock::Newest { .. } => {
+                asked_for || self.rounds > 1 || !self.is_one_round || sees_own_blocks != Some(true)
+            }
+            // Of two blocks with one parent, the marker does not tell which was read by its number.
+            ReadBlock::Pinned(pin) => {
+                let is_vouched = pin.is_canonical || self.asked_hash().is_none();
+                by_number && (!is_vouched || (most > 1 && !self.is_short))
+            }
             ReadBlock::Asked(_) | ReadBlock::SteppingBack { .. } => true,
         };
-        let headers = if wants_header { self.block.headers(most) } else { Vec::new() };
+        let headers = match self.block {
+            _ if !wants_header => Vec::new(),
+            _ if is_probe => vec![HeaderOf::Newest],
+            ReadBlock::Pinned(pin) => vec![HeaderOf::Block(BlockId::Number(pin.header.number))],
+            block => block.headers(most),
+        };
         // A node that accepts one request per batch gets the header alone, and all calls are pinned to it.
         let room = match self.block {
+            _ if is_probe => most - 1,
             ReadBlock::SteppingBack { .. } => 0,
+            ReadBlock::Asked(BlockId::Hash(_)) if by_number => 0,
+            ReadBlock::Newest { .. } if sees_own_blocks == Some(false) => 0,
             _ => most - headers.len().min(most),
         };
-        let (mut jobs, rest) = batch::jobs(std::mem::take(&mut self.queue), &self.limits, room, most > 1);
+        let work = self.rotation.work_per_call();
+        let peers = self.limits.calls_per_chunk.min(usize::try_from(work).unwrap_or(usize::MAX));
+        let limits = Limits { calls_per_chunk: peers.max(1), ..self.limits };
+        let (mut jobs, rest) = batch::jobs(std::mem::take(&mut self.queue), &limits, room, most > 1);
         self.queue = rest;
         let left = room.saturating_sub(jobs.iter().map(Job::requests).sum());
-        jobs.extend(self.take_spans(method, left));
+        jobs.extend(self.take_spans(method, work, left));
         let has_hash = matches!(self.block, ReadBlock::Pinned(_) | ReadBlock::Asked(BlockId::Hash(_)));
-        let by_hash = has_hash && !by_number;
-        let marked = !by_hash || self.block.pin().is_none_or(|pin| !pin.checked);
+        let by_hash = has_hash && !by_number && !is_probe;
         let jobs = InFlight::with_ids(jobs, headers.len());
         InFlight {
             headers,
             jobs,
-            marked,
             by_hash,
+            is_probe,
             method,
             proof: Vec::new(),
             blocks: Vec::new(),
@@ -132,12 +153,13 @@ impl Engine {
     }
 
     /// Spans of walks, within `room` and the size cap of a reply.
-    fn take_spans(&mut self, method: Method, room: usize) -> Vec<Job> {
+    fn take_spans(&mut self, method: Method, work: u64, room: usize) -> Vec<Job> {
         let most = match method {
             Method::Override => self.limits.agents_per_call,
             Method::Create => 350,
             Method::Multicall => (self.limits.calls_per_chunk as u64 / 2).max(1),
         };
+        let most = most.min(work);
         let mut bytes_left = (self.limits.max_reply_bytes / 4 * 3) as u64;
         let mut jobs = Vec::new();
         for (key, walk) in &mut self.view.walks {

@@ -6,20 +6,25 @@ use crate::{
         batch::Reply,
         block::Header,
         error::{QueryError, RunError},
-        node_error::may_pass,
+        node_error::{is_about_the_batch, may_pass},
         proof::{BLOCK, PROOF, PendingProof, ProofBlock, ProofKey, ProofParts},
     },
+    eth::redact::without_secrets,
     eth::rpc::{
         self, BadReply, ErrorPayload,
-        read_error::{Action, classify},
+        read_error::{Action, classify, is_unclear},
     },
 };
+
+/// Attempts to take the newest block and its proof in one batch.
+const PROOFS_OF_NEWEST: u32 = 3;
 
 impl Engine {
     /// Whether the proof that comes next also names the block to pin.
     pub(super) fn is_proof_of_newest(&self) -> bool {
-        let of_newest =
-            |pending: &PendingProof| matches!(pending.key.parts, ProofParts::Newest) && self.block.is_open();
+        let of_newest = |pending: &PendingProof| {
+            self.block.is_open() && (pending.key.parts == ProofParts::Newest || self.proofs_of_newest > 0)
+        };
         self.asked.is_none() && self.view.pending_proof.as_ref().is_some_and(of_newest)
     }
 
@@ -41,16 +46,11 @@ impl Engine {
     /// Starts a proof. A node that is known to serve none is not asked where the query can do without.
     pub(super) fn want_proof(&mut self, key: ProofKey) {
         match key.parts {
-            ProofParts::Newest if self.rotation.traits().no_proofs => self.view.proofs.push((key, None)),
+            ProofParts::Newest | ProofParts::Pinned if self.rotation.traits().no_proofs => {
+                self.view.proofs.push((key, None));
+            }
             _ => self.view.pending_proof = Some(PendingProof::new(key, self.rotation.knows_chain())),
         }
-    }
-
-    /// The node serves no proofs.
-    fn go_without_proofs(&mut self) {
-        let Some(pending) = self.view.pending_proof.take() else { return };
-        self.rotation.update_traits(|traits| traits.no_proofs = true);
-        self.view.proofs.push((pending.key, None));
     }
 
     /// Pins the newest block, which this header came with the proof of.
@@ -76,7 +76,12 @@ impl Engine {
         let outcomes = match rpc::decode(reply.body, ids) {
             Ok(outcomes) => outcomes,
             Err(BadReply::Refused(error)) => {
-                return self.refuse_proof(ids.len(), by_hash, reply.status, &error);
+                let of_newest = self.is_proof_of_newest();
+                return self.refuse_proof(ids.len(), (by_hash, of_newest), reply.status, &error);
+            }
+            Err(BadReply::Malformed) if ids.len() > 1 && is_about_the_batch(reply.status) => {
+                self.halve_proof(ids.len());
+                return Ok(());
             }
             Err(BadReply::Malformed) => {
                 let error = match reply.status {
@@ -88,7 +93,6 @@ impl Engine {
         };
         let pins = self.is_proof_of_newest();
         let Some(mut wanted) = self.view.pending_proof.take() else { return Ok(()) };
-        let is_optional = wanted.key.parts == ProofParts::Newest;
         let (mut refusal, mut malformed) = (None, false);
         for (id, outcome) in outcomes {
             match outcome {
@@ -99,10 +103,9 @@ impl Engine {
                         return self.fault(error, true);
                     }
                 },
-                Ok(result) if id == PROOF && is_optional && !result.starts_with('{') => {
+                Ok(result) if id == PROOF && !result.starts_with('{') => {
                     self.view.pending_proof = Some(wanted);
-                    self.go_without_proofs();
-                    return Ok(());
+                    return self.prove_newest(pins, "it answers no proof".to_owned());
                 }
                 // A node behind a load balancer that has not seen the block answers null.
                 Ok("null") if id == BLOCK => {
@@ -124,44 +127,85 @@ impl Engine {
                 self.view.pending_proof = Some(wanted.again());
                 return self.fault(error, true);
             }
+            if self.proofs_of_newest > 0 && !proof.is_of_its_block() {
+                // A block was mined between the two.
+                self.view.pending_proof = Some(wanted);
+                return self.prove_newest(false, "it answers the proof of another block".to_owned());
+            }
+            self.rotation.learn_answer(by_hash, !pins);
             self.view.proofs.push((wanted.key, Some(proof)));
             return Ok(());
         }
         self.view.pending_proof = Some(wanted);
         match refusal {
-            Some(error) => self.refuse_proof(ids.len(), by_hash, reply.status, &error),
+            Some(error) => self.refuse_proof(ids.len(), (by_hash, pins), reply.status, &error),
             None => Ok(()),
         }
     }
 
-    /// Handles a node's error.
+    /// Handles a node's error. `of_newest`: the proof was to be of the newest block.
     fn refuse_proof(
         &mut self,
         requests: usize,
-        by_hash: bool,
+        (by_hash, of_newest): (bool, bool),
         status: u16,
         error: &ErrorPayload,
     ) -> Result<(), QueryError> {
+        let may_be_hash = by_hash && self.rotation.may_try_numbers();
+        let (is_unclear, was_unclear) = (is_unclear(error), self.rotation.is_unclear());
+        let is_refused = !is_unclear || was_unclear;
         match classify(error) {
-            Action::SmallerBatch if requests > 1 => {
-                self.rotation.update_traits(|traits| traits.requests_per_batch = 1);
-                Ok(())
-            }
-            Action::PinByNumber if by_hash => {
-                self.rotation.update_traits(|traits| traits.by_number = true);
+            Action::SmallerBatch if requests > 1 => self.halve_proof(requests),
+            Action::PinByNumber | Action::GiveUp | Action::Retry
+                if may_be_hash && is_refused && !may_pass(status) =>
+            {
+                self.rotation.try_numbers(true);
                 if self.block.pin().is_some_and(|pin| pin.source != self.rotation.current()) {
                     // A number is not the same block at every endpoint.
                     self.restart();
                 }
-                Ok(())
             }
-            Action::Repin => self.repin(),
-            Action::Retry => self.fault(RunError::node(error), false),
-            _ if self.view.pending_proof.as_ref().is_some_and(|it| it.key.parts == ProofParts::Newest) => {
-                self.go_without_proofs();
-                Ok(())
+            Action::Repin if self.repins == 0 => return self.repin(),
+            Action::Retry if !is_unclear || !was_unclear => {
+                if is_unclear {
+                    self.rotation.was_unclear();
+                }
+                return self.fault(RunError::node(error), false);
             }
-            _ => self.fault(RunError::node(error), !may_pass(status)),
+            Action::GiveUp if may_pass(status) => return self.fault(RunError::node(error), false),
+            _ => return self.prove_newest(of_newest, without_secrets(&error.message)),
         }
+        Ok(())
+    }
+
+    fn halve_proof(&mut self, requests: usize) {
+        self.rotation.update_traits(|traits| traits.requests_per_batch = (requests / 2).max(1));
+    }
+
+    /// The node does not prove the block: many prove the newest alone (reth by default, erigon). Then block and
+    /// proof of the newest are taken anew in one batch, and what else was read is read again at that block.
+    fn prove_newest(&mut self, of_newest: bool, message: String) -> Result<(), QueryError> {
+        let Some(pending) = self.view.pending_proof.take() else { return Ok(()) };
+        let is_optional = pending.key.parts == ProofParts::Newest;
+        let is_last = of_newest || self.asked.is_some() || self.proofs_of_newest >= PROOFS_OF_NEWEST;
+        if is_last {
+            self.rotation.update_traits(|traits| traits.no_proofs |= of_newest);
+            if is_optional {
+                self.view.proofs.push((pending.key, None));
+                return Ok(());
+            }
+            self.view.pending_proof = Some(pending.again());
+            return self.fault(RunError::NoProof { message }, true);
+        }
+        self.proofs_of_newest += 1;
+        let parts = match pending.key.parts {
+            ProofParts::Evidence => ProofParts::Evidence,
+            ProofParts::Newest | ProofParts::Pinned => ProofParts::Newest,
+        };
+        self.restart();
+        self.rotation.try_numbers(false);
+        let key = ProofKey { parts, ..pending.key };
+        self.view.pending_proof = Some(PendingProof::new(key, self.rotation.knows_chain()));
+        Ok(())
     }
 }

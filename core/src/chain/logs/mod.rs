@@ -80,6 +80,8 @@ pub(super) struct LogWalk {
     /// The endpoint has not accepted this range yet: one request probes it.
     is_first_range: bool,
     found: FoundLogs,
+    /// A range that ends before the last block was refused.
+    is_limited: bool,
     refused: Option<NoLogs>,
 }
 
@@ -94,6 +96,7 @@ impl LogWalk {
             range,
             is_first_range,
             found: FoundLogs::default(),
+            is_limited: false,
             refused: None,
         };
         if all.0 <= all.1 {
@@ -125,9 +128,18 @@ impl LogWalk {
         }
     }
 
-    /// Halves the unanswered ranges.
+    /// Halves the unanswered ranges, with the last block apart: a node may serve its logs later than its header,
+    /// and refuses ranges beyond. If that block alone is refused, it counts as not requested.
     pub(super) fn halve(&mut self) {
+        let last = self.query.to;
+        self.is_limited |= self.open.front().is_some_and(|(_, to)| *to < last);
         let longest = self.open.iter().map(|(from, to)| to - from + 1).max().unwrap_or(1);
+        if longest == 1 && self.open.front() == Some(&(last, last)) && self.query.from < last {
+            self.open.clear();
+            self.found.unasked = Some(last);
+            self.found.range = self.found.range.filter(|_| self.is_limited);
+            return;
+        }
         if longest == 1 {
             self.refuse();
             return;
@@ -140,6 +152,10 @@ impl LogWalk {
         self.is_first_range = self.query.filter.is_some();
         self.found.range = Some(self.range);
         self.plan(&ranges);
+        if let Some((_, to)) = self.open.back_mut().filter(|(from, to)| from < to && *to == last) {
+            *to -= 1;
+            self.open.push_back((last, last));
+        }
     }
 
     pub(super) fn refuse(&mut self) {

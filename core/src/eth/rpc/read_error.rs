@@ -22,6 +22,8 @@ pub enum Action {
     GiveUp,
 }
 
+const INTERNAL: &str = "internal error";
+
 /// Phrases in lower case. proxyd is the proxy of OP-stack chains, `sepolia.base.org` among them; jsonrpsee is
 /// the server of reth and of related nodes.
 const TABLE: &[(&str, Action)] = &[
@@ -44,6 +46,7 @@ const TABLE: &[(&str, Action)] = &[
     ("after last accepted block", Action::Repin), // avalanche
     ("not currently canonical", Action::Repin), // geth, requireCanonical
     ("missing trie node", Action::Repin), // geth, nethermind: state already pruned
+    ("missingtrienode", Action::Repin),  // nethermind 9408: an exception's name in the error's data
     ("historical state", Action::Repin), // geth, path scheme and before
     ("no state available", Action::Repin), // nethermind, -32002
     ("state not available", Action::Repin), // geth path scheme, erigon while it executes
@@ -113,8 +116,28 @@ const TABLE: &[(&str, Action)] = &[
     ("backend returned an invalid", Action::Retry), // proxyd, -32013
     ("sync is still in progress", Action::Retry), // besu, -32008
     ("cannot fulfill request", Action::Retry), // Cloudflare, -32046
-    ("internal error", Action::Retry),        // -32603, almost all nodes
+    (INTERNAL, Action::Retry),                // -32603, almost all nodes
 ];
+
+/// The first phrase in an error's message, or in its data: Nethermind's cause is there, below "Internal error".
+fn phrase(error: &ErrorPayload) -> Option<(&'static str, Action)> {
+    let data = error.data.iter().flat_map(|data| data.get().chars().take(500));
+    let text: String = error.message.chars().chain(data).map(|letter| letter.to_ascii_lowercase()).collect();
+    TABLE.iter().find(|(phrase, _)| text.contains(phrase)).copied()
+}
+
+/// Whether an error may be about anything in its request, or pass by itself: JSON-RPC's internal error.
+pub(crate) fn is_unclear(error: &ErrorPayload) -> bool {
+    match phrase(error) {
+        Some((phrase, _)) => phrase == INTERNAL,
+        None => error.code == -32603,
+    }
+}
+
+/// Whether the node ran out of time: less work may be done in time.
+pub(crate) fn is_timeout(error: &ErrorPayload) -> bool {
+    phrase(error).is_some_and(|(phrase, _)| ["timeout", "timed out", "deadline exceeded"].contains(&phrase))
+}
 
 /// Classifies by message first, as nodes use codes inconsistently. Reverts are recognised before any phrase:
 /// a contract's reason may contain one. Out of gas is not a revert.
@@ -122,9 +145,8 @@ pub fn classify(error: &ErrorPayload) -> Action {
     if Revert::from_error(error).is_some() {
         return Action::Revert;
     }
-    let message = error.message.to_ascii_lowercase();
-    if let Some((_, action)) = TABLE.iter().find(|(phrase, _)| message.contains(phrase)) {
-        return *action;
+    if let Some((_, action)) = phrase(error) {
+        return action;
     }
     match error.code {
         -32001 => Action::Repin, // EIP-1474

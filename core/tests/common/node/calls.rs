@@ -20,6 +20,11 @@ impl Node {
     pub(super) fn call(&self, params: &Value, data: &[u8], number: u64) -> Result<Vec<u8>, Value> {
         let refusal = |message: &str| Err(json!({"code": -32602, "message": message}));
         let undeployed = self.quirks.undeployed;
+        let is_lens = params[0]["to"].as_str().is_none_or(|to| to.parse() == Ok(LENS_ADDRESS));
+        if undeployed == Undeployed::InvalidOpcode && is_lens {
+            let message = "Error: VM Exception while processing transaction: invalid opcode";
+            return Err(json!({"code": -32603, "message": message}));
+        }
         let Some(to) = params[0]["to"].as_str() else {
             if undeployed != Undeployed::Creation {
                 return refusal("missing value for required argument: to");
@@ -80,7 +85,8 @@ impl Node {
         let reports = registry.reports.iter().filter(|report| detail > 0 && ids.contains(&report.agentId));
         let reports: Vec<&RevenueReport> = reports.collect();
         let mut answer = vec![1];
-        answer.extend(self.hash(number.saturating_sub(1)));
+        let seen = if self.quirks.sees_other_blocks { 20_000_000 + number / 50 } else { number };
+        answer.extend(self.hash(seen.saturating_sub(1)));
         answer.extend(self.chain_id.to_be_bytes());
         answer.extend(self.seconds(number).to_be_bytes());
         answer.extend((agents.len() as u32).to_be_bytes());
@@ -123,9 +129,11 @@ impl Node {
 
     /// Multicall3's own functions, which are about the block.
     fn block_call(&self, data: &[u8], number: u64) -> Result<Vec<u8>, Vec<u8>> {
+        // Another chain's block, of which this chain has many.
+        let seen = if self.quirks.sees_other_blocks { 20_000_000 + number / 50 } else { number };
         match IMulticall3Calls::abi_decode(data) {
-            Ok(IMulticall3Calls::getLastBlockHash(_)) => Ok(self.hash(number.saturating_sub(1)).abi_encode()),
-            Ok(IMulticall3Calls::getBlockNumber(_)) => Ok(U256::from(number).abi_encode()),
+            Ok(IMulticall3Calls::getLastBlockHash(_)) => Ok(self.hash(seen.saturating_sub(1)).abi_encode()),
+            Ok(IMulticall3Calls::getBlockNumber(_)) => Ok(U256::from(seen).abi_encode()),
             Ok(IMulticall3Calls::getChainId(_)) => Ok(U256::from(self.chain_id).abi_encode()),
             Ok(IMulticall3Calls::getCurrentBlockTimestamp(_)) => {
                 Ok(U256::from(self.seconds(number)).abi_encode())

@@ -1,0 +1,133 @@
+//! What a reply is held against before its results count, and what to do where there is none.
+
+use alloy_primitives::B256;
+use alloy_sol_types::SolCall;
+
+use super::{Engine, FEW_REQUESTS};
+use crate::{
+    chain::{
+        batch::{Failure, InFlight, Job},
+        block::{Header, ReadBlock},
+        error::{QueryError, RunError},
+        marker::Marker,
+        reply::{NodeFacts, ParsedReply},
+    },
+    eth::{abi::IMulticall3::getCurrentBlockTimestampCall, as_of::BlockId},
+};
+
+impl Engine {
+    /// Records that a batch has no reply, for this reason.
+    pub(super) fn no_reply(
+        &mut self,
+        in_flight: InFlight,
+        failure: Failure,
+        error: RunError,
+    ) -> Result<(), QueryError> {
+        let requests = in_flight.requests();
+        let large = match failure {
+            Failure::Unreachable => false,
+            Failure::TimedOut => requests > FEW_REQUESTS,
+            Failure::TooLarge => requests > 1,
+        };
+        let is_proof = !in_flight.proof.is_empty();
+        let jobs: Vec<Job> = in_flight.into_jobs().collect();
+        let before = self.rotation.current();
+        if failure == Failure::TooLarge && self.rotation.try_another_size() {
+            self.take_back(jobs);
+            self.after_switch(before);
+            return Ok(());
+        }
+        if failure == Failure::TooLarge && is_proof {
+            return Err(QueryError::TooHeavy { function: "eth_getProof" });
+        }
+        if large {
+            self.take_back(jobs);
+            self.requests_per_batch = requests / 2;
+            return Ok(());
+        }
+        if failure == Failure::TooLarge && !jobs.is_empty() {
+            jobs.into_iter().for_each(|job| self.cut(job));
+            return Ok(());
+        }
+        let has_calls = !jobs.is_empty();
+        self.take_back(jobs);
+        if failure == Failure::TimedOut
+            && has_calls
+            && self.rotation.time_out()
+            && self.rotation.others() == 0
+        {
+            self.rotation.note(error, false);
+            return Ok(());
+        }
+        self.fault(error, false)
+    }
+
+    /// What is known of the current endpoint's node.
+    pub(super) fn node(&self) -> NodeFacts {
+        let traits = self.rotation.traits();
+        NodeFacts {
+            takes_hashes: traits.takes_hashes,
+            was_unclear: self.rotation.is_unclear(),
+            is_at_block: self.asked.is_some(),
+            sees_other_blocks: traits.sees_own_blocks == Some(false),
+        }
+    }
+
+    /// The hash of the block the query is about.
+    pub(super) const fn asked_hash(&self) -> Option<B256> {
+        match self.asked {
+            Some(BlockId::Hash(hash)) => Some(hash),
+            _ => None,
+        }
+    }
+
+    /// The pinned block, or the one that this reply pins.
+    fn header_of(&self, parsed: &ParsedReply) -> Option<Header> {
+        match self.block.pin() {
+            Some(pin) => Some(pin.header),
+            None if self.block.is_open() => parsed.headers.first().copied(),
+            None => None,
+        }
+    }
+
+    /// Whether the reply shows for the first time that contracts see another chain's blocks.
+    pub(super) fn sees_other_blocks(&mut self, parsed: &ParsedReply) -> bool {
+        let Some(header) =
+            self.header_of(parsed).filter(|_| self.rotation.traits().sees_own_blocks.is_none())
+        else {
+            return false;
+        };
+        let sees_own = parsed.markers.iter().find_map(|marker| header.is_seen_by_contracts(marker));
+        if sees_own.is_some() {
+            self.rotation.update_traits(|traits| traits.sees_own_blocks = sees_own);
+        }
+        sees_own == Some(false)
+    }
+
+    /// Checks that a reply to calls at a certain block is of that block.
+    pub(super) fn check_block(&self, parsed: &ParsedReply, in_flight: &InFlight) -> Result<(), RunError> {
+        let is_newest = matches!(self.block, ReadBlock::Newest { .. }) || in_flight.is_probe;
+        let Some(header) = self.header_of(parsed).filter(|_| !is_newest) else { return Ok(()) };
+        let is_other = |marker: &Marker| {
+            let is_known = self.rotation.traits().sees_own_blocks.is_some();
+            let is_foreign = !is_known && header.is_seen_by_contracts(marker) == Some(false);
+            let has_other_number = marker.number.is_some_and(|number| number != header.number);
+            // By number, a block of the same number is a reorg's.
+            header.is_of_marker(marker) == Some(false)
+                && !is_foreign
+                && (in_flight.by_hash || has_other_number)
+        };
+        if parsed.markers.iter().any(is_other) { Err(RunError::OtherBlock) } else { Ok(()) }
+    }
+
+    /// Checks chain id and freshness of a reply's block.
+    pub(super) fn check(&mut self, marker: &Marker) -> Result<(), RunError> {
+        self.rotation.check_chain(marker.chain_id)?;
+        let is_older = self.asked.is_some() || self.block.pin().is_some_and(|pin| pin.is_older);
+        let Some(freshness) = self.limits.freshness.filter(|_| !is_older) else { return Ok(()) };
+        let function = getCurrentBlockTimestampCall::SIGNATURE;
+        let read_at = marker.seconds.ok_or(RunError::MulticallLacks { function })?;
+        let seconds = freshness.now.seconds().saturating_sub(read_at);
+        if seconds > freshness.max_age_seconds { Err(RunError::StaleHead { seconds }) } else { Ok(()) }
+    }
+}

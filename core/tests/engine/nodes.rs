@@ -1,0 +1,130 @@
+//! Nodes as they are: the words of real nodes and providers for what they do not do. The answer is a good
+//! node's, or an error that says why there is none.
+
+use registry_core::registry::error_code::Code;
+
+use crate::common::host::{Host, good, node_with};
+use crate::common::{Undeployed, pinned, prelude::*};
+use crate::{LIST, all, node, quirky};
+
+/// A route at a block by number, and one at a block by hash.
+fn at_blocks() -> [String; 2] {
+    let hash = pinned(90)["blockHash"].as_str().unwrap().to_owned();
+    [format!("/api/v1/agent/1?block={hash}"), "/api/v1/agent/1?block=90".to_owned()]
+}
+
+#[test]
+fn nodes_in_words_of_their_own_give_the_answers_of_a_good_node() {
+    let hashes = |code, words| Quirks { hash_refusal: Some((code, words)), ..Quirks::default() };
+    let batches =
+        |limit, status| Quirks { batch_limit: Some(limit), batch_status: Some(status), ..Quirks::default() };
+    let rows = [
+        // EIP-1898 refused.
+        ("ganache 7.9", hashes(-32700, "Cannot wrap a \"object\" as a json-rpc type")),
+        ("EthereumJS", hashes(-32602, "invalid argument 1: argument must be a string")),
+        ("IOTA", hashes(-32602, "hex string without 0x prefix")),
+        ("Axon", hashes(-32603, "Invalid block hash: invalid length 66")),
+        ("geth 1.9", hashes(-32602, "invalid argument 1: json: cannot unmarshal object into Go value")),
+        ("Cosmos", hashes(-32000, "header not found")),
+        ("QuickNode's proxy", hashes(-32603, "Internal error")),
+        // Batches refused.
+        ("no batches", batches(1, 400)),
+        ("no batches, as not found", batches(1, 404)),
+        ("dRPC's free tier", batches(3, 400)),
+        // EDR before Shanghai: no PUSH0.
+        ("EDR", Quirks { undeployed: Undeployed::InvalidOpcode, ..Quirks::default() }),
+        ("Arbitrum", Quirks { sees_other_blocks: true, ..Quirks::default() }),
+        ("Arbitrum by number", Quirks { sees_other_blocks: true, no_eip1898: true, ..Quirks::default() }),
+    ];
+    for (who, quirks) in rows {
+        for target in all().map(str::to_owned).chain(at_blocks()) {
+            let mut expected = node(30).ask(&target).unwrap();
+            let mut host = Host::new([Node { quirks: quirks.clone(), ..node(30) }]);
+            for trips in [11, 5] {
+                let mut answer =
+                    host.answer(&target).unwrap_or_else(|error| panic!("{who}, {target}: {error}"));
+                if who == "Cosmos" && answer.get("asOf").is_some_and(|as_of| as_of["blockNumber"] == 98) {
+                    // Read a little further back, as of a block that the node does not have yet.
+                    answer["asOf"] = expected["asOf"].take();
+                    expected["asOf"] = answer["asOf"].clone();
+                }
+                assert_eq!(answer, expected, "{who}, {target}");
+                let posts = host.posts()[0];
+                assert!(posts <= trips, "{who}, {target}: {posts} posts, {:?}", host.nodes[0].log);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_block_without_state_is_404_in_the_words_of_any_node() {
+    for (who, code, words, data) in [
+        ("EDR", -32602, "Received invalid block tag 101. Latest block number is 100", Value::Null),
+        ("EthereumJS", -32602, "specified block greater than current height", Value::Null),
+        ("Cosmos", -32000, "failed to load state at height 5; version does not exist", Value::Null),
+        ("Flow", -32000, "invalid height not in available range", Value::Null),
+        ("Nethermind", -32603, "Internal error", json!("MissingTrieNodeException: Node A is missing")),
+        ("a node", -32603, "Internal error", Value::Null),
+    ] {
+        for block in ["101", "5", pinned(5)["blockHash"].as_str().unwrap(), &format!("0x{}", "ab".repeat(32))]
+        {
+            let mut node = node(3);
+            node.oldest_state = 80;
+            node.quirks.state_refusal = Some((code, words, data.clone()));
+            let error = node.ask(&format!("/api/v1/agent/1?block={block}")).unwrap_err();
+            assert_eq!(error.code(), Code::BlockNotAvailable, "{who}, {block}: {error}");
+            assert!(node.round_trips() <= 8, "{who}, {block}: {:?}", node.log);
+            // An archive node behind it has the block.
+            if block == "5" {
+                let answer = Host::new([node.clone(), good()]).answer("/api/v1/agent/1?block=5").unwrap();
+                assert_eq!(answer["asOf"]["blockNumber"], 5, "{who}");
+            }
+        }
+    }
+    // What fails at any block says nothing of this one.
+    let mut node = node(3);
+    let refusal = Err(json!({"code": -32601, "message": "the method eth_call does not exist"}));
+    node.quirks.outcomes = vec![("eth_call", u32::MAX, refusal)];
+    assert_eq!(node.ask("/api/v1/agent/1?block=5").unwrap_err().code(), Code::RpcError);
+}
+
+#[test]
+fn a_node_that_ignores_the_block_is_ruled_out() {
+    for no_eip1898 in [false, true] {
+        let quirks = Quirks { ignores_blocks: true, no_eip1898, ..Quirks::default() };
+        for target in at_blocks() {
+            let error = quirky(quirks.clone()).ask(&target).unwrap_err();
+            assert_eq!(error, RunError::OtherBlock.into(), "{target}");
+            let ignores = Node { quirks: quirks.clone(), ..node(12) };
+            assert_eq!(Host::new([ignores, good()]).answer(&target).unwrap()["asOf"]["blockNumber"], 90);
+        }
+        // Between two rounds a block is mined: no answer is made of both.
+        let mines = Quirks { posts_per_block: Some(1), ..quirks };
+        assert!(quirky(mines.clone()).ask(LIST).is_err());
+        let mines = node_with(|node| node.quirks = mines);
+        Host::new([mines, good()]).answer(LIST).unwrap();
+    }
+}
+
+#[test]
+fn a_block_that_was_replaced_is_not_taken_for_the_one_of_its_number() {
+    let hash = B256::repeat_byte(7);
+    let quirks = Quirks { no_eip1898: true, replaced: Some((hash, 90)), ..Quirks::default() };
+    let error = quirky(quirks).ask(&format!("/api/v1/agent/1?block={hash}")).unwrap_err();
+    assert_eq!(error.code(), Code::BlockNotAvailable, "{error}");
+}
+
+#[test]
+fn a_call_that_is_not_answered_in_time_is_made_smaller_and_its_size_is_kept() {
+    let slow = Quirks { most_in_time: Some(40), ..Quirks::default() };
+    let mut host = Host::new([Node { quirks: slow, ..node(100) }]);
+    let expected = node(100).ask(LIST).unwrap();
+    assert_eq!(host.answer(LIST).unwrap(), expected);
+    assert!(host.took < 9_000, "two time-outs: {} ms", host.took);
+    assert_eq!(host.answer(LIST).unwrap(), expected);
+    assert!(host.took < 100, "none: {} ms", host.took);
+    // A gateway's time-out is one, too.
+    let mut host =
+        Host::new([crate::common::host::with_faults([(); 2].map(|()| crate::common::Fault::Status(504)))]);
+    assert_eq!(host.answer(LIST).unwrap()["total"], 12);
+}
