@@ -84,7 +84,7 @@ fn a_relay_of_a_fleet_takes_few_messages_to_the_database() {
     let store = Store::connect(&url).unwrap().of_daemon(DaemonId("a".into()));
     store.beat(&[ACCOUNT], false).unwrap();
     let payer = Payer { account: ACCOUNT, epoch: Some(1) };
-    let shares = Shares { signer: 100, client: 100, network: 100 };
+    let shares = Shares { signer: 100, without_key: 100, client: 100, network: 100 };
     let allowance = Allowance { limit_wei: u128::MAX / 2, shares };
     let cost = ExpectedCost { wei: 9, gas: 9, l1_fee_wei: 0, least_wei: 1, no_op_wei: 0 };
     let carry_out = |number: u64| {
