@@ -24,7 +24,7 @@ const fn module(title: &'static str, crate_name: &'static str, name: &'static st
 }
 
 const MODULES: [Module; 4] = [
-    module("Browser package: wasm", "registry-browser", "registry", 220),
+    module("Browser package: wasm", "registry-browser", "registry", 228),
     module("Browser package, evidence: wasm", "registry-browser-evidence", "evidence", 80),
     module("Browser package, snapshot: wasm", "registry-browser-snapshot", "snapshot", 60),
     module("Browser package, gate: wasm", "registry-browser-gate", "decision", 250),
