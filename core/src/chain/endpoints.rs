@@ -149,6 +149,8 @@ struct EndpointHealth {
     out: bool,
     /// A read pinned by hash failed: numbers are tried.
     tries_numbers: bool,
+    /// What it answers by number does not tell its block.
+    numbers_fail: bool,
     /// It gave an error that may be about anything in a request.
     is_unclear: bool,
     /// Batches of few requests that were not answered in time.
@@ -202,6 +204,22 @@ impl Rotation {
         }
     }
 
+    /// Pins the reads of the current endpoint by hash until the run ends: what it answers by number does not tell
+    /// its block.
+    pub(super) fn leave_numbers(&mut self) {
+        self.try_numbers(false);
+        let current = self.current();
+        if let Some(health) = self.health.get_mut(current) {
+            health.numbers_fail = true;
+        }
+    }
+
+    /// Whether reads of the current endpoint are to be pinned by hash alone: it took one, or no number serves.
+    pub(super) fn needs_hashes(&self) -> bool {
+        self.traits().takes_hashes
+            || self.health.get(self.current()).is_some_and(|health| health.numbers_fail)
+    }
+
     /// Whether the current endpoint has given an unclear error in this run.
     pub(super) fn is_unclear(&self) -> bool {
         self.health.get(self.current()).is_some_and(|health| health.is_unclear)
@@ -217,7 +235,7 @@ impl Rotation {
 
     /// Whether the current endpoint may take numbers alone, and they are not tried yet.
     pub(super) fn may_try_numbers(&self) -> bool {
-        !self.traits().takes_hashes && !self.pins_by_number(self.current())
+        !self.needs_hashes() && !self.pins_by_number(self.current())
     }
 
     /// Keeps how the current endpoint was asked, because it has answered.

@@ -43,6 +43,16 @@ pub(super) enum JobResult {
     Walk(WalkKey, Span, Slice),
 }
 
+impl JobResult {
+    /// The work that the result is of, to be done again.
+    pub(super) fn into_job(self) -> Job {
+        match self {
+            Self::Call(call, _) => Job::Calls(vec![call]),
+            Self::Walk(key, span, _) => Job::Walk(key, span),
+        }
+    }
+}
+
 /// The content of a usable reply.
 #[derive(Debug, Default)]
 pub(super) struct ParsedReply {

@@ -301,3 +301,15 @@ fn records_decode_to_the_documented_json() {
         assert_eq!(members(&serde_json::to_string(&agent).unwrap()), members(vector["agent"].get()));
     }
 }
+
+#[test]
+fn numbers_that_do_not_tell_their_block_are_left_for_hashes() {
+    let quirks = Quirks {
+        short_batches: Some(2),
+        no_tag: true,
+        unknown_blocks: 1,
+        undeployed: Undeployed::Creation,
+        ..Quirks::default()
+    };
+    is_the_same_answer(all().nth(6).unwrap(), quirks, 0);
+}

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use alloy::primitives::Address;
 use e2e::client::{Answer, Client};
 use e2e::fault::{Fault, Rule};
-use e2e::process::wait_until;
+use e2e::process::{eventually, wait_until};
 use e2e::repo;
 use e2e::stage::Stage;
 use futures_util::future::join_all;
@@ -140,17 +140,20 @@ async fn the_documented_reader_reads_what_is_served() {
 
 /// Asks until the verdict is no `provision` any more, and gives when the last one was asked for.
 async fn last_provision(client: &Client, path: &str) -> Instant {
-    let mut last = Instant::now();
-    wait_until("another verdict", WAIT, async || {
+    let (mut last, mut said) = (Instant::now(), String::new());
+    let changed = eventually("another verdict", WAIT, async || {
         let asked = Instant::now();
         let answer = client.get(path).await;
         let provisions = answer.status == 200 && answer.json()["decision"] == "provision";
         if provisions {
             last = asked;
         }
-        answer.status == 200 && !provisions
+        let is_other = answer.status == 200 && !provisions;
+        said = format!("{} {}", answer.status, answer.text);
+        is_other.then_some(())
     })
     .await;
+    changed.unwrap_or_else(|error| panic!("{error}: {said}"));
     last
 }
 

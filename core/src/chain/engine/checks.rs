@@ -66,7 +66,7 @@ impl Engine {
     pub(super) fn node(&self) -> NodeFacts {
         let traits = self.rotation.traits();
         NodeFacts {
-            takes_hashes: traits.takes_hashes,
+            takes_hashes: self.rotation.needs_hashes(),
             was_unclear: self.rotation.is_unclear(),
             is_at_block: self.asked.is_some(),
             sees_other_blocks: traits.sees_own_blocks == Some(false),

@@ -259,6 +259,13 @@ impl Engine {
                 walk.refuse(span);
             }
         }
+        let tells_block = |marker: &Marker| marker.parent.is_some() || marker.seconds.is_some();
+        let is_trial = self.block.pin().is_some() && !by_hash && !self.rotation.traits().by_number;
+        if is_trial && !parsed.markers.is_empty() && !parsed.markers.iter().any(tells_block) {
+            self.rotation.leave_numbers();
+            self.take_back(parsed.results.into_iter().map(|marked| marked.result.into_job()));
+            return Ok(());
+        }
         if parsed.by_number {
             self.rotation.try_numbers(true);
         } else if parsed.lacks_method {
@@ -420,10 +427,7 @@ impl Engine {
                 result => {
                     // Pinned by number, with another parent: a reorg.
                     moved_on |= !unpinned && !pinned;
-                    self.take_back([match result {
-                        JobResult::Call(call, _) => Job::Calls(vec![call]),
-                        JobResult::Walk(key, span, _) => Job::Walk(key, span),
-                    }]);
+                    self.take_back([result.into_job()]);
                 }
             }
         }
