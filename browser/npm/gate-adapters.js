@@ -46,6 +46,10 @@ export function forFastify(gate) {
  * of the client's; content that no parser has read is read, and is its `body`.
  */
 async function admitNode(gate, request, raw) {
+  const isRead = Buffer.isBuffer(request.body);
+  if (hasContent(raw) && raw.readableDidRead && !isRead) {
+    throw new TypeError("the gate needs the content as it came: a parser before it has to leave a Buffer");
+  }
   const lines = [];
   for (let at = 0; at < raw.rawHeaders.length; at += 2) {
     const name = raw.rawHeaders[at];
@@ -53,8 +57,7 @@ async function admitNode(gate, request, raw) {
     if (!name.startsWith(":")) lines.push([name, raw.rawHeaders[at + 1]]);
   }
   const read = async () => {
-    if (Buffer.isBuffer(request.body)) return request.body;
-    if (raw.readableDidRead) throw new TypeError("the gate needs the content as it came, as a Buffer");
+    if (isRead) return request.body;
     const content = await whole(raw.iterator({ destroyOnReturn: false }), gate.longestContent);
     if (content !== null) request.body = Buffer.from(content.buffer, content.byteOffset, content.length);
     return content;

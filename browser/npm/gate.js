@@ -68,11 +68,13 @@ class Guard {
       return problem(400, "Bad Request", "content_incomplete", "the content broke off");
     }
     if (content !== null) return this.ask(method, target, headers, content);
-    const observed = await this.observes(method, target, headers);
-    return observed ?? this.tooLong();
+    return this.tooLong(method, target, headers);
   }
 
-  tooLong() {
+  /** What becomes of a request whose content is not read: a policy that only observes admits it. */
+  async tooLong(method, target, headers) {
+    const observed = await this.observes(method, target, headers);
+    if (observed) return observed;
     const detail = `at most ${this.longestContent} bytes of content are read`;
     return problem(413, "Content Too Large", "content_too_long", detail);
   }
@@ -105,7 +107,7 @@ export class Gate extends Guard {
   }
 
   async ask(method, target, headers, content) {
-    if (content.length > this.longestContent) return this.tooLong();
+    if (content.length > this.longestContent) return this.tooLong(method, target, headers);
     const asked = passedOn(new Headers(headers));
     // `fetch` says it of the content that it sends, and takes no other word for it.
     if (asked.get("content-length") !== String(content.length)) asked.delete("content-length");
@@ -123,7 +125,7 @@ export class Gate extends Guard {
     }
     const { status } = answer;
     // A gate's answer has all of its headers, whatever it says.
-    if (![200, 400, 401, 403, 503].includes(status) || !OUTPUT.every(([name]) => answer.headers.has(name))) {
+    if (![200, 400, 401, 403, 413, 503].includes(status) || !OUTPUT.every(([name]) => answer.headers.has(name))) {
       return unavailable(`what answers is no gate: ${status}`);
     }
     if (status === 200) return admission((name) => answer.headers.get(name));
@@ -171,7 +173,7 @@ export class LocalGate extends Guard {
   }
 
   async ask(method, target, headers, content) {
-    if (content?.length > this.longestContent) return this.tooLong();
+    if (content?.length > this.longestContent) return this.tooLong(method, target, headers);
     const decide = (received) => this.#engine.decide(this.#policy, received, content, this.#nonces);
     const [outcome, status, body, ...lines] = await this.#with(method, target, headers, decide);
     const said = [];

@@ -2,10 +2,13 @@
 //! mean; a host has the network and the clock.
 //!
 //! [`drive`] runs a query to its end on any [`RpcHost`], native or compiled to wasm. With the feature `native`
-//! there is such a host over reqwest, and size-capped body reading.
+//! there is such a host over reqwest, and size-capped body reading. [`ConfigFault`] says what is wrong with a
+//! configuration file.
 
+mod config_file;
 mod drive;
 #[cfg(feature = "native")]
 pub mod native;
 
+pub use config_file::{ConfigFault, without_values};
 pub use drive::{BatchSource, RpcHost, RpcReply, drive, take};

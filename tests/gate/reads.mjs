@@ -93,6 +93,7 @@ printed.refused = [
   { settings: settings.replace("[chain]", "[chain]\nreads-in-flight = 1") },
   { settings: settings.replace("allow = ", "alow = ") },
   { settings: `${settings}\nnot toml` },
+  { settings: settings.replace(/rpc = .*/, 'rpc = "https://rpc.example/k3y"') },
   { policy: "other" },
   { rpc: "k3y" },
 ].map(refused);

@@ -167,4 +167,29 @@ const asked = async (url) => {
 };
 const other = await listening(http.createServer((_request, response) => response.end("{}")));
 printed.away = [await asked(other), await asked("http://127.0.0.1:9")];
+
+// What a parser before the gate has made of the content is no content.
+const json = { "content-type": "application/json" };
+const withParser = fastify();
+withParser.addHook("preHandler", forFastify(gateOf()));
+withParser.all("/*", async () => "served");
+printed.parsed = [];
+for (const service of [
+  await expressApp(express.json(), forExpress(gateOf())),
+  await withParser.listen({ host: "127.0.0.1", port: 0 }),
+]) {
+  const request = await sign(new Request(`${origin}/orders`, { method: "POST", headers: json, body: '{"a":1}' }));
+  const { status, body } = await send(service, "POST", "/orders", Object.fromEntries(request.headers), '{"a":1}');
+  printed.parsed.push([status, body.includes("as it came")]);
+}
+
+// Content that is longer than what the daemon reads, and than what this gate does.
+const about = async (policy, longestContent, length) => {
+  const gate = gateUrl.startsWith("http")
+    ? new Gate({ url: gateUrl, policy, longestContent })
+    : new LocalGate({ settings: gateUrl, policy, longestContent });
+  const { admitted, response } = await gate.ask("POST", "/orders", json, new Uint8Array(length));
+  return admitted ? 200 : [response.status, (await response.json()).reason];
+};
+printed.long = [await about("api", 9 << 20, (8 << 20) + 1), await about("api", 10, 20), await about("observed", 10, 20)];
 process.stdout.write(JSON.stringify(printed), () => process.exit(0));

@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 use rustix::process::Signal;
+use tokio::process::Command;
 
 use crate::hooks::{Delivery, Receiver, Reply};
-use crate::process::{Process, Spawn};
-use crate::{http, program};
+use crate::process::{Process, Spawn, free_port, output};
+use crate::servers::listening;
+use crate::usage::Usage;
+use crate::{http, program, repo};
 
 /// The origin of the services that the tests' gates guard.
 pub const ORIGIN: &str = "http://api.example";
@@ -59,6 +62,11 @@ impl Gate {
         self.process.log()
     }
 
+    /// What the process uses.
+    pub fn usage(&self) -> Result<Usage> {
+        Usage::of(&self.process, "kya-gate")
+    }
+
     /// The value of a metric's line, which begins with these words.
     pub async fn metric(&self, words: &str) -> Option<f64> {
         let answer = http::client(START).get(format!("{}/metrics", self.url)).send().await.ok()?;
@@ -83,6 +91,12 @@ fn configured(program: PathBuf, arguments: &[&str], configuration: &str) -> Resu
     Ok(spawn.args(arguments).arg(file))
 }
 
+/// Runs the gate's example that asks a service twice; what it printed.
+pub async fn ask_twice(arguments: &[String]) -> Result<String> {
+    let program = program::compiled(["--example", "request"])?;
+    Ok(String::from_utf8(output(Command::new(program).args(arguments)).await?)?)
+}
+
 /// Starts the gate's axum example, a service with the gate in its own process, on any free port; returns its
 /// address.
 pub async fn start_example(configuration: &str) -> Result<(Process, String)> {
@@ -90,6 +104,39 @@ pub async fn start_example(configuration: &str) -> Result<(Process, String)> {
     let mut process = configured(program, &[], configuration)?.arg("127.0.0.1:0").start()?;
     let url = process.announced("listening on ", START).await?;
     Ok((process, url))
+}
+
+/// Services by others' rules for the names of headers, from `tests/services`: each answers with what it reads as
+/// the gate's headers, a line each.
+pub struct HeaderReader {
+    pub name: &'static str,
+    pub url: String,
+    _process: Process,
+}
+
+impl HeaderReader {
+    /// WSGI by Python's own server, CGI by lighttpd, and Express.
+    pub async fn start_all() -> Result<[Self; 3]> {
+        let services = repo::root().join("tests/services");
+        let [wsgi, express] = [("python3", "wsgi.py"), ("node", "express.mjs")];
+        let start = async |(program, file): (&'static str, &str)| {
+            let mut process = Spawn::new(file, program).arg(services.join(file)).start()?;
+            let url = process.announced("listening on ", START).await?;
+            anyhow::Ok(Self { name: program, url, _process: process })
+        };
+        let (port, spawn) = (free_port()?, Spawn::new("lighttpd", "lighttpd"));
+        let file = spawn.scratch().join("lighttpd.conf");
+        let text = format!(
+            "server.modules = (\"mod_cgi\")\nserver.bind = \"127.0.0.1\"\nserver.port = {port}\n\
+             server.document-root = \"{0}\"\nserver.error-handler-404 = \"/cgi.sh\"\ncgi.assign = (\".sh\" => \"\")\n",
+            services.display(),
+        );
+        fs::write(&file, text)?;
+        let path = format!("{}:/usr/sbin", std::env::var("PATH").unwrap_or_default());
+        let process = listening(spawn.env("PATH", path).arg("-D").arg("-f").arg(file), port).await?;
+        let cgi = Self { name: "CGI", url: format!("http://127.0.0.1:{port}"), _process: process };
+        Ok([start(wsgi).await?, cgi, start(express).await?])
+    }
 }
 
 /// A service that answers every request with 200, and remembers them.

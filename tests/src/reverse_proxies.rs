@@ -61,6 +61,16 @@ impl Kind {
         )
     }
 
+    /// The documented command that asks a service with a signature and without one, for `origin`, this key file and
+    /// chain: its program's arguments.
+    pub fn command(origin: &str, key: &str, chain: u64) -> Result<Vec<String>> {
+        let command = block(&page()?, "## Five minutes", "sh")?;
+        let arguments = command.strip_prefix("cargo run -p kya-gate --example request -- ");
+        let documented = [("agent.key", key), ("84532", &chain.to_string()), ("https://api.example", origin)];
+        let text = replaced(arguments.context("the example")?.to_owned(), &documented)?;
+        Ok(text.split_whitespace().map(str::to_owned).collect())
+    }
+
     /// Starts it between the gate and the service; returns its address.
     pub async fn start(self, gate: &str, service: &str) -> Result<(Process, String)> {
         self.start_on(free_port()?, gate, service).await
@@ -88,7 +98,7 @@ impl Kind {
             Self::Nginx => {
                 (h2c_port, tls_port) = (free_port()?, free_port()?);
                 let http = page.block("### nginx", "nginx", 0)?;
-                let server = page.block("### nginx", "nginx", 1)?;
+                let server = page.block("### nginx", "nginx", 1)? + &page.block(BROWSERS, "nginx", 0)?;
                 // The limit of the guarded place, which the gate's places do not have.
                 let guarded = "location / {\n    client_max_body_size 32m;";
                 let server = replaced(server, &[("location / {", guarded)])?;
@@ -99,7 +109,8 @@ impl Kind {
                 servers::nginx_with(port, &http, &server).await?
             }
             Self::Caddy | Self::PackagedCaddy(_) => {
-                let guarded = page.block("### Caddy", "caddyfile", 0)?;
+                let guarded =
+                    page.block(BROWSERS, "caddyfile", 0)? + &page.block("### Caddy", "caddyfile", 0)?;
                 tls_port = free_port()?;
                 let below = format!("handle_path {PREFIX}/* {{\n{guarded}}}\nhandle {{\n{guarded}}}\n");
                 let sites = format!(
@@ -113,12 +124,15 @@ impl Kind {
                 caddy(program, port, &sites).await?
             }
             Self::Envoy => {
-                let filter = page.block("### Envoy", "yaml", 0)?;
-                let manager = page.block("### Envoy", "yaml", 1)?;
+                let blocks = EnvoyBlocks {
+                    filters: page.block(BROWSERS, "yaml", 0)? + &page.block("### Envoy", "yaml", 0)?,
+                    manager: page.block("### Envoy", "yaml", 1)?,
+                    host: page.block(BROWSERS, "yaml", 1)?,
+                };
                 let tls = format!(
                     "certificate_chain: {{ filename: {certificate} }}, private_key: {{ filename: {key} }}"
                 );
-                envoy(port, &manager, &filter, gate, service, Some(&tls)).await?
+                envoy(port, &blocks, gate, service, Some(&tls)).await?
             }
         };
         let url = |port| format!("http://127.0.0.1:{port}");
@@ -140,6 +154,8 @@ pub struct Front {
     pub authority: Authority,
 }
 
+/// The heading of the blocks for pages of other sites.
+const BROWSERS: &str = "### Browser clients";
 /// A prefix that Caddy strips before it asks the gate.
 pub const PREFIX: &str = "/v1";
 
@@ -164,7 +180,8 @@ pub async fn verdict_verifier(
         ],
     )?;
     let port = free_port()?;
-    let process = envoy(port, "", &filter, keys, service, None).await?;
+    let blocks = EnvoyBlocks { filters: filter, manager: String::new(), host: String::new() };
+    let process = envoy(port, &blocks, keys, service, None).await?;
     Ok((process, format!("http://127.0.0.1:{port}")))
 }
 
@@ -228,20 +245,31 @@ async fn caddy(program: PathBuf, port: u16, sites: &str) -> Result<Process> {
     listening(spawn.args(["run", "--adapter", "caddyfile", "--config"]).arg(file), port).await
 }
 
-/// Envoy with these lines of its connection manager, and this filter between the clusters `gate` and `service`.
-/// Where there is a certificate, the port takes TLS as well.
+/// What is documented of an Envoy's configuration.
+struct EnvoyBlocks {
+    /// Filters before the router.
+    filters: String,
+    /// Lines of the connection manager.
+    manager: String,
+    /// Lines of the virtual host.
+    host: String,
+}
+
+/// Envoy with these lines, between the clusters `gate` and `service`. Where there is a certificate, the port takes
+/// TLS as well.
 async fn envoy(
     port: u16,
-    manager: &str,
-    filter: &str,
+    blocks: &EnvoyBlocks,
     gate: &str,
     service: &str,
     certificate: Option<&str>,
 ) -> Result<Process> {
     let program = python::programs("envoy").await?.join("envoy");
     let spawn = Spawn::new("envoy", program);
-    let indented = |text: &str| text.lines().map(|line| format!("          {line}\n")).collect::<String>();
-    let (manager, filter) = (indented(manager), indented(filter));
+    let indented =
+        |text: &str, by: usize| text.lines().map(|line| format!("{:by$}{line}\n", "")).collect::<String>();
+    let (manager, filters) = (indented(&blocks.manager, 10), indented(&blocks.filters, 10));
+    let host = indented(&blocks.host, 14);
     let cluster = |name: &str, address: &str| -> Result<String> {
         let (host, port) = address.split_once(':').context("an address with a port")?;
         Ok(format!(
@@ -277,9 +305,11 @@ async fn envoy(
           stat_prefix: ingress
 {manager}          route_config:
             virtual_hosts:
-            - {{ name: all, domains: ["*"], routes: [{{ match: {{ prefix: "/" }}, route: {{ cluster: service }} }}] }}
-          http_filters:
-{filter}          - name: envoy.filters.http.router
+            - name: all
+              domains: ["*"]
+              routes: [{{ match: {{ prefix: "/" }}, route: {{ cluster: service }} }}]
+{host}          http_filters:
+{filters}          - name: envoy.filters.http.router
             typed_config: {{ "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router }}{tls}
   clusters:
 {}{}"#,

@@ -6,11 +6,11 @@ use alloy::hex;
 use alloy::primitives::{Address, B256};
 use alloy::signers::SignerSync as _;
 use alloy::signers::local::PrivateKeySigner;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use registry_core::gate::{Account, Content, Origin, Request, SigningTerms, Unsigned};
 use serde::Deserialize;
 use serde_json::json;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
 use crate::anvil::wall_clock;
@@ -174,6 +174,75 @@ impl Signed {
             read?;
         }
         RawAnswer::parse(&answer)
+    }
+}
+
+/// A connection that is kept for further requests.
+#[derive(Debug)]
+pub struct KeptConnection {
+    address: String,
+    stream: Option<BufReader<TcpStream>>,
+}
+
+impl KeptConnection {
+    /// To the server at `url`.
+    pub fn new(url: &str) -> Self {
+        Self { address: url.trim_start_matches("http://").to_owned(), stream: None }
+    }
+
+    /// Sends a request, on a new connection where the server has closed the last one.
+    pub async fn send(&mut self, request: &Signed) -> Result<RawAnswer> {
+        tokio::time::timeout(TIMEOUT, self.exchange(request)).await.context("no answer in time")?
+    }
+
+    async fn exchange(&mut self, request: &Signed) -> Result<RawAnswer> {
+        let text = request.text(true);
+        let mut head = String::new();
+        let mut stream = match self.stream.take() {
+            Some(mut kept) => {
+                let sent = kept.write_all(text.as_bytes()).await;
+                let is_open = sent.is_ok() && kept.read_line(&mut head).await.is_ok_and(|bytes| bytes > 0);
+                if is_open { Some(kept) } else { None }
+            }
+            None => None,
+        };
+        if stream.is_none() {
+            let mut new = BufReader::new(TcpStream::connect(&self.address).await?);
+            new.write_all(text.as_bytes()).await?;
+            head.clear();
+            new.read_line(&mut head).await?;
+            stream = Some(new);
+        }
+        let mut stream = stream.context("a connection")?;
+        while !head.ends_with("\r\n\r\n") {
+            ensure!(stream.read_line(&mut head).await? > 0, "it broke off: {head:?}");
+        }
+        let mut answer = RawAnswer::parse(head.as_bytes())?;
+        let mut body = Vec::new();
+        if answer.header("transfer-encoding") == ["chunked"] {
+            loop {
+                let mut size = String::new();
+                stream.read_line(&mut size).await?;
+                let size = usize::from_str_radix(size.trim(), 16)?;
+                let start = body.len();
+                body.resize(start + size + 2, 0);
+                stream.read_exact(&mut body[start..]).await?;
+                body.truncate(start + size);
+                if size == 0 {
+                    break;
+                }
+            }
+        } else if let [length] = answer.header("content-length")[..] {
+            body.resize(length.parse()?, 0);
+            stream.read_exact(&mut body).await?;
+        } else {
+            stream.read_to_end(&mut body).await?;
+        }
+        answer.body = String::from_utf8(body)?;
+        if answer.header("connection") != ["close"] {
+            self.stream = Some(stream);
+        }
+        Ok(answer)
     }
 }
 

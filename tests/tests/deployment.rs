@@ -1,8 +1,8 @@
-//! The relayer as its README and its unit file deploy it.
+//! The relayer as its README deploys it, and the unit files of both daemons.
 //!
 //! 1. Behind the README's nginx each client is limited by its own address, even if it forges
 //!    `X-Forwarded-For`. That nginx forwards relays, answers large bodies with 413, and keeps the metrics private.
-//! 2. systemd accepts every line of the unit file.
+//! 2. systemd accepts every line of the unit files.
 
 use std::net::Ipv4Addr;
 use std::process::Command;
@@ -60,22 +60,26 @@ async fn behind_nginx_a_client_has_its_own_limit_and_no_metrics() {
 }
 
 #[test]
-fn systemd_accepts_every_line_of_the_unit_file() {
-    let unit =
-        fs::read_to_string(repo::root().join("relayer-daemon/systemd/relayer-daemon.service")).unwrap();
+fn systemd_accepts_every_line_of_the_unit_files() {
     let directory = tempfile::tempdir().unwrap();
-    let verify = |unit: &str| {
-        let path = directory.path().join("relayer-daemon.service");
-        // systemd checks that the program exists.
-        let program = env::current_exe().unwrap();
-        fs::write(&path, unit.replace("/usr/local/bin/relayer-daemon", program.to_str().unwrap())).unwrap();
-        let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(path).output().unwrap();
-        // systemd only warns of a line that it does not understand. Other units may cause warnings too.
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        (output.status.success(), said.lines().any(|line| line.contains("relayer-daemon.service")), said)
-    };
-    let (accepted, named, said) = verify(&unit);
-    assert!(accepted && !named, "{said}");
-    let (_, named, said) = verify(&unit.replace("ProtectSystem=", "ProtectSistem="));
-    assert!(named, "a wrong line is found: {said}");
+    for name in ["relayer-daemon", "kya-gate"] {
+        let file = format!("{name}.service");
+        let unit = fs::read_to_string(repo::root().join(name).join("systemd").join(&file)).unwrap();
+        let verify = |unit: &str| {
+            let path = directory.path().join(&file);
+            // systemd checks that the program exists.
+            let program = env::current_exe().unwrap();
+            let unit = unit.replace(&format!("/usr/local/bin/{name}"), program.to_str().unwrap());
+            fs::write(&path, unit).unwrap();
+            let output =
+                Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(path).output().unwrap();
+            // systemd only warns of a line that it does not understand. Other units may cause warnings too.
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            (output.status.success(), said.lines().any(|line| line.contains(&file)), said)
+        };
+        let (accepted, named, said) = verify(&unit);
+        assert!(accepted && !named, "{said}");
+        let (_, named, said) = verify(&unit.replace("ProtectSystem=", "ProtectSistem="));
+        assert!(named, "a wrong line is found: {said}");
+    }
 }

@@ -214,7 +214,8 @@ async fn reads_are_few_and_what_cannot_be_kept_is_refused_at_the_start() -> Resu
         "redis: pass the option nonces",
         "chain.reads-in-flight: is the daemon's",
         "unknown field `alow`",
-        "TOML parse error",
+        "key with no value",
+        "invalid type: string \"…\", expected a sequence",
         "policy.other: is not configured",
         "chain.rpc: must be 1 to 8 URLs",
     ];
@@ -274,6 +275,12 @@ async fn services_by_each_framework_admit_what_is_signed_and_read_the_gates_head
         // No daemon answers, or something else at its address.
         let refused = json!({ "admitted": false, "status": 503 });
         assert_eq!(printed["away"], json!([refused, refused]));
+        assert_eq!(printed["parsed"], json!([[500, true], [500, true]]));
+        // The daemon's own limit is 8 MiB.
+        let is_daemon = gate == daemon.url();
+        let own =
+            if is_daemon { json!([413, "content_too_long"]) } else { json!([401, "signature_missing"]) };
+        assert_eq!(printed["long"], json!([own, [413, "content_too_long"], 200]));
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     Ok(())

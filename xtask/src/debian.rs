@@ -24,6 +24,8 @@ pub(crate) const WRK: Package = package("wrk", &["sh", "-c", "command -v wrk"]);
 /// The reverse proxies of the documentation. nginx's directory is on the PATH of root only.
 pub(crate) const NGINX: Package = package("nginx-light", &["sh", "-c", "PATH=$PATH:/usr/sbin nginx -v"]);
 pub(crate) const CADDY: Package = package("caddy", &["caddy", "version"]);
+/// The server that runs CGI scripts.
+pub(crate) const LIGHTTPD: Package = package("lighttpd", &["sh", "-c", "PATH=$PATH:/usr/sbin lighttpd -v"]);
 /// The verifier of the relayer's unit file.
 pub(crate) const SYSTEMD: Package = package("systemd", &["systemd-analyze", "--version"]);
 

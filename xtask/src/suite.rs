@@ -17,13 +17,14 @@ use crate::summary::{Summary, Tally, count};
 use crate::{build, debian, explorer, programs, setup};
 
 /// The Debian packages that end-to-end tests need.
-const NEEDED: [(&str, &debian::Package); 10] = [
+const NEEDED: [(&str, &debian::Package); 11] = [
     ("explorer", &debian::CHROMIUM),
     ("package", &debian::CHROMIUM),
     ("deployment", &debian::NGINX),
     ("deployment", &debian::SYSTEMD),
     ("relayer", &debian::POSTGRES),
     ("kya_gate", &debian::CADDY),
+    ("kya_gate", &debian::LIGHTTPD),
     ("kya_gate", &debian::NGINX),
     ("kya_gate", &debian::REDIS),
     ("gate_in_process", &debian::REDIS),

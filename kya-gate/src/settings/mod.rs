@@ -13,13 +13,14 @@ use std::{
 
 use alloy_primitives::Address;
 use anyhow::{Context as _, bail, ensure};
+use host_kit::ConfigFault;
 use ipnet::IpNet;
 use registry_core::{
     eth::multicall,
     gate::{Dialect, Links, Origin, PolicyTable, Shared, discovery_document, policies},
     token::Audience,
 };
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use url::Url;
 
 use nonces::RedisTable;
@@ -160,9 +161,9 @@ pub enum KyaSource {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct File {
-    listen: SocketAddr,
+    listen: Option<SocketAddr>,
     origin: String,
-    proxy: ProxyTable,
+    proxy: Option<ProxyTable>,
     chain: ChainTable,
     #[serde(default)]
     kya: KyaTable,
@@ -280,13 +281,18 @@ impl Settings {
     /// # Errors
     /// What is wrong, and where.
     pub fn parse_embedded(text: &str, rpc: Option<&str>) -> anyhow::Result<Self> {
-        let table: toml::Table = toml::from_str(text)?;
+        let table: toml::Table = from_toml(text)?;
         for key in ["listen", "proxy"] {
             ensure!(!table.contains_key(key), "{key}: means nothing inside a service");
         }
         // What no proxy stands in front of: the target and the content are the request's own.
-        let head = "listen = \"127.0.0.1:0\"\nproxy = { target = \"path\", content-passed = true }\n";
-        Self::parse(&format!("{head}{text}"), rpc)
+        let proxy = ProxySettings {
+            networks: default_networks(),
+            target: TargetSource::Path,
+            method_header: None,
+            content: ContentSource::Passed,
+        };
+        Self::validated(from_toml(text)?, SocketAddr::from(([127, 0, 0, 1], 0)), proxy, rpc)
     }
 
     /// Parses a file's text. `rpc` is the value of `KYA_GATE_RPC_URL`.
@@ -294,7 +300,18 @@ impl Settings {
     /// # Errors
     /// What is wrong, and where.
     pub fn parse(text: &str, rpc: Option<&str>) -> anyhow::Result<Self> {
-        let file: File = toml::from_str(text)?;
+        let mut file: File = from_toml(text)?;
+        let listen = file.listen.context("listen: is needed, such as 127.0.0.1:4180")?;
+        let proxy = file.proxy.take().context("proxy: is needed")?.validated()?;
+        Self::validated(file, listen, proxy, rpc)
+    }
+
+    fn validated(
+        file: File,
+        listen: SocketAddr,
+        proxy: ProxySettings,
+        rpc: Option<&str>,
+    ) -> anyhow::Result<Self> {
         let origin = Origin::parse(&file.origin)
             .context("origin: must be a scheme and a host, such as https://api.example")?;
         let links = Links {
@@ -313,8 +330,8 @@ impl Settings {
             );
         }
         Ok(Self {
-            listen: file.listen,
-            proxy: file.proxy.validated()?,
+            listen,
+            proxy,
             policies,
             chain,
             kya,
@@ -420,6 +437,14 @@ impl VerdictTable {
         let issuer = issuer.with_context(|| format!("verdict.issuer: {}", Audience::RULE))?;
         Ok(SigningSettings { issuer, keys: self.keys })
     }
+}
+
+/// Reads TOML. Errors quote nothing of it.
+fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, ConfigFault> {
+    toml::from_str(text).map_err(|error| {
+        let start = error.span().map_or(0, |span| span.start);
+        ConfigFault::new(text, start, error.message())
+    })
 }
 
 /// A header's name in lower case.

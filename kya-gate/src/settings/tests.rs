@@ -51,13 +51,43 @@ fn endpoints_with_keys_come_from_the_environment() {
 }
 
 #[test]
+fn errors_of_the_file_name_the_line_and_quote_no_key_of_it() {
+    let redis = "[redis]\nurl = \"rediss://:k3y@redis.example/1\"";
+    for (from, to, words) in [
+        (
+            "[\"https://rpc.example/k3y\"]",
+            "\"https://rpc.example/k3y\"",
+            "line 11: rpc: invalid type: string",
+        ),
+        ("[\"https://rpc.example/k3y\"]", "[\"rpc.example/k3y\"]", "line 11: rpc: relative URL"),
+        ("k3y\"]", "k3y]", "line 13: [kya]: "),
+        (
+            "https://rpc.example/k3y\"]",
+            "https://rpc.example/k3y\", 7]",
+            "line 11: rpc: invalid type: integer",
+        ),
+        ("[kya]", &format!("{redis}7\n[kya]"), "line 14: url: "),
+        ("[kya]", &format!("{redis}\nprefix = 7\n[kya]"), "line 15: prefix: invalid type"),
+        ("[kya]", "[redis]\nurl = [\"rediss://:k3y@redis.example/1\"]\n[kya]", "line 14: url: invalid type"),
+    ] {
+        assert_eq!(MINIMAL.matches(from).count(), 1, "{from}");
+        let message = error(&MINIMAL.replace(from, to), None);
+        assert!(message.starts_with(words) && !message.contains("k3y"), "{to}: {message}");
+    }
+}
+
+#[test]
 fn a_gate_inside_a_service_has_no_port_and_no_proxy() {
     let (before, rest) = MINIMAL.split_once("[proxy]").unwrap();
     let (_, after) = rest.split_once("[chain]").unwrap();
     let origin = before.replace("listen = \"127.0.0.1:4180\"\n", "");
     let settings = Settings::parse_embedded(&format!("{origin}[chain]{after}"), None).unwrap();
     assert_eq!((settings.proxy.target, settings.proxy.content), (TargetSource::Path, ContentSource::Passed));
-    for (text, words) in [(MINIMAL, "listen: means nothing"), ("[proxy]\n", "proxy: means nothing")] {
+    for (text, words) in [
+        (MINIMAL, "listen: means nothing"),
+        ("[proxy]\n", "proxy: means nothing"),
+        ("origin = 7\n", "line 1: origin: invalid type"),
+    ] {
         let message = format!("{:#}", Settings::parse_embedded(text, None).unwrap_err());
         assert!(message.contains(words), "{message}");
     }

@@ -214,9 +214,14 @@ test("a wallet's own error is the cause", async () => {
       assert.equal(error.cause, what);
     }
   }
-  // Answers that are none are nonsense, as a node's would be.
-  for (const request of [() => undefined, async () => 7, async () => 7n, async () => ({})]) {
-    assert.equal((await thrown(kya({ rpc: { request } }))).code, "RPC_ERROR");
+  // Answers that are none are nonsense, as a node's would be; no header at all is a block that it does not have.
+  for (const [request, code] of [
+    [() => undefined, "RPC_UNAVAILABLE"],
+    [async () => 7, "RPC_ERROR"],
+    [async () => 7n, "RPC_ERROR"],
+    [async () => ({}), "RPC_ERROR"],
+  ]) {
+    assert.equal((await thrown(kya({ rpc: { request } }))).code, code, String(request));
   }
 });
 

@@ -4,7 +4,8 @@
 //!    none. Strangers have no more read than the settings say, and none by nginx's second question.
 //! 2. An account with code says itself whether it signed (ERC-1271), each time.
 //! 3. A gate that observes admits, and records what it would have done.
-//! 4. `check` says what is wrong, and `serve` does not start with it.
+//! 4. Dashboard and alerts name metrics that there are.
+//! 5. `check` says what is wrong, and `serve` does not start with it.
 
 use alloy::hex;
 use std::time::{Duration, Instant};
@@ -13,17 +14,20 @@ use alloy::primitives::{Address, Bytes};
 use alloy::signers::local::PrivateKeySigner;
 use e2e::anvil::{CHAIN_ID, wall_clock};
 use e2e::chain::Chain;
+use e2e::fault::{Fault, Rule};
 use e2e::gate::{Gate, ORIGIN};
 use e2e::http;
+use e2e::ops::{expressions, unknown};
 use e2e::process::{free_port, wait_until};
 use e2e::proxy::Proxy;
 use e2e::reverse_proxies::Kind;
 use e2e::seed::{chain_of_one, registration_call, wallet};
 use e2e::signed_requests::{Draft, Signed};
 use futures_util::future::join_all;
+use registry_core::gate::{Outcome, Unavailable};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::{WAIT, ask, assert_refused, chain, configuration, configuration_at, get, signed};
 
@@ -108,20 +112,39 @@ async fn strangers_have_no_more_read_than_the_settings_say() {
 async fn unfinished_requests_hold_up_no_others() {
     let gate = Gate::start(&configuration(Kind::Envoy).await).await.unwrap();
     let address = gate.url().trim_start_matches("http://");
+    let alive = async || {
+        let began = Instant::now();
+        assert_eq!(get("/livez").unsigned().send(gate.url()).await.unwrap().status, 200);
+        began.elapsed()
+    };
+    // Strangers, at another address than the proxy's, with all but the end of a long content.
+    let memory = gate.usage().unwrap().memory_from_here().unwrap();
+    let head = "POST /gate/api/ HTTP/1.1\r\nhost: api.example\r\n";
+    let long = format!("{head}content-length: {}\r\n\r\n{}", 8 << 20, "x".repeat((8 << 20) - 1));
+    let strangers = join_all((0..40).map(async |_| {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        let mut stream = socket.connect(address.parse().unwrap()).await.unwrap();
+        // It may be closed before all is sent.
+        let _ = stream.write_all(long.as_bytes()).await;
+        stream
+    }))
+    .await;
+    assert!(alive().await < Duration::from_secs(1));
+    let grown = memory.grown().unwrap();
+    assert!(grown < 16 << 20, "{grown}");
+    drop(strangers);
     let files = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).unwrap();
     let mut unfinished = Vec::new();
     // More heads than there are places for connections, and contents without an end.
     for number in 0..4_200 {
         let mut stream = TcpStream::connect(address).await.unwrap();
-        let head = "POST /gate/api/ HTTP/1.1\r\nhost: api.example\r\n";
         let content = format!("{head}content-length: 9\r\n\r\n1");
         stream.write_all(if number % 10 == 0 { content.as_bytes() } else { head.as_bytes() }).await.unwrap();
         unfinished.push(stream);
     }
-    let began = Instant::now();
-    assert_eq!(get("/livez").unsigned().send(gate.url()).await.unwrap().status, 200);
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(alive().await < Duration::from_secs(5));
     assert_eq!(ask(&gate, &signed("/")).await.status, 200);
     // None is left after the time that a head and a content have.
     let mut answer = Vec::new();
@@ -183,6 +206,44 @@ async fn a_gate_that_observes_admits_and_says_what_it_would_have_done() {
     .await;
     let address = wallet("new").address().to_checksum(None);
     assert!(!gate.log().contains(&address), "wallets are in no log line unless asked for");
+}
+
+#[tokio::test]
+async fn every_metric_in_dashboard_and_alerts_is_one_of_the_gates() {
+    let (proxy, text) = counted(chain().await).await;
+    let text = text.replace("[kya]", "reads-per-second = 2\n[kya]");
+    let gate = Gate::start(&text).await.unwrap();
+    ask(&gate, &signed("/")).await;
+    ask(&gate, &signed("/")).await;
+    proxy.inject(Rule::any(Fault::Refuse).once());
+    for _ in 0..3 {
+        ask(&gate, &get("/").sign(&PrivateKeySigner::random(), CHAIN_ID)).await;
+    }
+    let metrics = http::client(WAIT).get(format!("{}/metrics", gate.url())).send().await.unwrap();
+    let mut metrics = metrics.text().await.unwrap();
+    // Outcomes appear as they come.
+    for unavailable in [
+        Unavailable::KyaUnavailable,
+        Unavailable::ContentMemoryFull,
+        Unavailable::NonceStoreFull,
+        Unavailable::NonceStoreUnavailable,
+        Unavailable::RecordUnavailable,
+        Unavailable::GateMisconfigured,
+    ] {
+        let code = Outcome::Unavailable(unavailable).code();
+        metrics += &format!("\nkya_gate_requests_total{{outcome=\"{code}\",policy=\"api\"}} 0");
+    }
+    // So do changes, which a read API announces.
+    metrics += "\nkya_gate_changes_total{kind=\"change\"} 0";
+    let expressions = expressions("kya-gate").unwrap();
+    assert!(expressions.len() > 15, "only {} expressions: what was read?", expressions.len());
+    for expression in &expressions {
+        assert_eq!(
+            unknown(expression, &metrics, "kya_gate_"),
+            Vec::<String>::new(),
+            "{expression}\n{metrics}"
+        );
+    }
 }
 
 #[tokio::test]

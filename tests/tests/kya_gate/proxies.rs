@@ -1,21 +1,26 @@
 //! The gate behind real proxies, each with the configuration of `docs/gate.md`.
 //!
 //! 1. Every kind of request gets its exact status through each proxy. On a refusal the service is never
-//!    reached, and the client is told how to go on.
-//! 2. Nothing that a client writes is mistaken for the gate's or the proxy's word, in whatever spelling; the
-//!    service gets the gate's token, if it signs, and never a client's.
+//!    reached, and the client is told how to go on, also a page of another site.
+//! 2. Nothing that a client writes is mistaken for the gate's or the proxy's word, in whatever spelling, by services
+//!    over WSGI, CGI and Express; the service gets the gate's token, if it signs, and never a client's.
 //! 3. Targets and contents of any length reach gate and service as they were signed, or not at all, over HTTP/1.1
 //!    and HTTP/2. A target with two readings, and a request for another protocol, reach no service.
 
+use std::fs;
+
+use alloy::hex;
 use e2e::anvil::CHAIN_ID;
 use e2e::fault::{Fault, Rule};
-use e2e::gate::{Gate, ORIGIN, Service};
+use e2e::gate::{Gate, HeaderReader, ORIGIN, Service, ask_twice};
 use e2e::hooks::Delivery;
+use e2e::process::free_port;
 use e2e::proxy::Proxy;
 use e2e::reverse_proxies::{Front, Kind, PREFIX};
 use e2e::seed::wallet;
-use e2e::signed_requests::{Draft, RawAnswer, Signed};
+use e2e::signed_requests::{Draft, KeptConnection, RawAnswer, Signed};
 use e2e::verdict_tokens::{key_file, key_set, kid, new_key, signing};
+use futures_util::future::join_all;
 use registry_core::gate::reads_as_output_header;
 use registry_core::token::Jws;
 
@@ -106,6 +111,30 @@ async fn every_kind_of_request_has_its_status(mut stage: Stage) {
         [accept.replace("\"@query\"", r#""@query" "content-digest""#)]
     );
 
+    // A page of another site asks before it sends a signed request, and reads what becomes of that.
+    let page = |draft: Draft| draft.header("Origin", "https://shop.example");
+    let preflight = Draft { method: "OPTIONS".to_owned(), ..get("/items") };
+    let preflight = page(preflight).header("Access-Control-Request-Method", "POST");
+    let preflight =
+        preflight.header("Access-Control-Request-Headers", "signature,signature-input").unsigned();
+    // Envoy says what was asked for in place of all.
+    let [allowed, exposed] = ["access-control-allow-headers", "access-control-expose-headers"];
+    for (request, statuses, name) in [
+        (preflight, 200..=204, allowed),
+        (page(get("/items")).unsigned(), 401..=401, exposed),
+        (page(get("/items")).sign(&good(), CHAIN_ID), 200..=200, exposed),
+    ] {
+        let answer = request.send(&stage.front.url).await.unwrap();
+        assert!(statuses.contains(&answer.status), "{answer:?}");
+        let origin = answer.header("access-control-allow-origin");
+        assert!(matches!(origin[..], ["*" | "https://shop.example"]), "{answer:?}");
+        let named = answer.header(name);
+        let names_all =
+            matches!(named[..], ["*"]) || (name == allowed && named == ["signature,signature-input"]);
+        assert!(names_all, "{answer:?}");
+    }
+    assert_eq!(stage.service.take().len(), 1, "the signed one alone");
+
     stage.rpc.inject(Rule::on("eth_call", Fault::Refuse));
     stage.refused(&by("unknown yet"), 503, "signature_verification_unavailable").await;
     stage.rpc.heal();
@@ -133,7 +162,7 @@ fn spoofed(seed: usize) -> Vec<(String, String)> {
     match seed / 96 % 5 {
         0 => {}
         1 => headers.push((cased, "again".to_owned())),
-        2 => headers.push(("connection".to_owned(), format!("close, {name}"))),
+        2 => headers.push(("connection".to_owned(), format!("keep-alive, {name}"))),
         3 => headers.insert(0, ("Connection".to_owned(), name.to_lowercase())),
         _ => headers.push(("trailer".to_owned(), name.to_owned())),
     }
@@ -153,25 +182,33 @@ fn read_as_the_gates(received: &Delivery) -> Vec<(String, String)> {
     read
 }
 
-async fn no_header_of_a_client_is_taken_for_anothers(stage: &Stage) {
-    let plain = read_as_the_gates(&stage.admitted(&signed("/items")).await);
-    let wallet = good().address().to_checksum(None);
-    assert!(plain.contains(&("kya-wallet".to_owned(), wallet)) && plain.len() == 5, "{plain:?}");
+/// Sends every spelling to a real service, over a kept connection.
+async fn each_spelling_is_removed_or_refused(stage: &Stage, service: &HeaderReader) {
+    let gate = stage.gate.as_ref().unwrap();
+    let (_proxy, url) = stage.kind.start(gate.url(), &service.url).await.unwrap();
+    let mut connection = KeptConnection::new(&url);
+    let plain = connection.send(&signed("/items")).await.unwrap();
+    let wallet = format!("KYA_WALLET={}", good().address().to_checksum(None));
+    let read: Vec<&str> = plain.body.lines().collect();
+    assert!(plain.status == 200 && read.contains(&wallet.as_str()) && read.len() == 5, "{plain:?}");
     let mut admitted = 0;
     for seed in 0..500 {
         let draft =
             spoofed(seed).into_iter().fold(get("/items"), |draft, (name, value)| draft.header(&name, &value));
-        let answer = draft.sign(&good(), CHAIN_ID).send(&stage.front.url).await.unwrap();
-        let reached = stage.service.take();
-        let context = || format!("{:?}: {answer:?} {reached:?}", spoofed(seed));
-        assert_eq!(reached.len(), usize::from(answer.status == 200), "{}", context());
-        assert!(matches!(answer.status, 200 | 400), "{}", context());
-        for received in &reached {
-            assert_eq!(read_as_the_gates(received), plain, "{}", context());
-            admitted += 1;
+        let answer = connection.send(&draft.sign(&good(), CHAIN_ID)).await.unwrap();
+        let context = || format!("{} {:?}: {answer:?}", service.name, spoofed(seed));
+        match answer.status {
+            200 => assert_eq!(answer.body, plain.body, "{}", context()),
+            status => assert_eq!(status, 400, "{}", context()),
         }
+        admitted += usize::from(answer.status == 200);
     }
     assert!(admitted >= 200, "most spellings are removed, and not refused: {admitted}");
+}
+
+async fn no_header_of_a_client_is_taken_for_anothers(stage: &Stage) {
+    let readers = HeaderReader::start_all().await.unwrap();
+    join_all(readers.iter().map(|reader| each_spelling_is_removed_or_refused(stage, reader))).await;
     let underscored = get("/items").header("KYA_Wallet", "spoofed").sign(&good(), CHAIN_ID);
     assert_eq!(stage.outcome(&underscored).await, (200, 1), "the documented block removes it");
 
@@ -291,6 +328,28 @@ async fn behind(kind: Kind) {
 #[tokio::test]
 async fn behind_nginx() {
     behind(Kind::Nginx).await;
+}
+
+#[tokio::test]
+async fn the_pages_command_prints_a_signed_200_and_an_unsigned_401_behind_each_proxy() {
+    let directory = tempfile::tempdir().unwrap();
+    let key = directory.path().join("agent.key");
+    fs::write(&key, hex::encode(good().to_bytes())).unwrap();
+    let service = Service::start().await.unwrap();
+    for kind in [Kind::Nginx, Kind::Caddy, Kind::Envoy] {
+        let port = free_port().unwrap();
+        let origin = format!("http://127.0.0.1:{port}");
+        let text = configuration(kind).await.replace(ORIGIN, &origin);
+        let (good_to_start, report) = Gate::check(&text).await.unwrap();
+        assert!(good_to_start, "{report}");
+        let gate = Gate::start(&text).await.unwrap();
+        let _front = kind.start_on(port, gate.url(), service.url()).await.unwrap();
+        let command = Kind::command(&origin, key.to_str().unwrap(), CHAIN_ID).unwrap();
+        let printed = ask_twice(&command).await.unwrap();
+        let signed = format!("signed by {}: 200", good().address());
+        assert_eq!(printed.lines().collect::<Vec<_>>(), [signed.as_str(), "unsigned: 401 signature_missing"]);
+        assert_eq!(service.take().len(), 1, "{kind:?}");
+    }
 }
 
 #[tokio::test]

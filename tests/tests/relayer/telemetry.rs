@@ -1,40 +1,9 @@
 //! What an operator sees: the dashboard and the alerts are about metrics that exist, and a collector gets
 //! traces and metrics, without secrets. One that is down holds up no relay, and the log says so once.
 
-use e2e::repo;
+use e2e::ops::{expressions, unknown};
 
 use crate::prelude::*;
-
-/// The labels that Prometheus adds.
-const ADDED: [&str; 2] = ["instance", "job"];
-
-/// What an expression names that is not in the daemon's metrics.
-fn unknown(expression: &str, metrics: &str) -> Vec<String> {
-    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let names = expression.split(|c| !is_word(c)).filter(|word| word.starts_with("relayer_"));
-    let (mut unknown, mut samples) = (Vec::new(), String::new());
-    for name in names {
-        let found = metrics.lines().filter(|line| line.split(['{', ' ']).next() == Some(name));
-        let found: Vec<&str> = found.collect();
-        samples.push_str(&found.join("\n"));
-        unknown.extend(found.is_empty().then(|| name.to_owned()));
-    }
-    // Statuses appear as they come; the sets of the other labels' values are closed.
-    let has = |label: &str, value: &str| {
-        let value = if label == "status" { "" } else { value };
-        let is_sample = |before| samples.contains(&format!("{before}{label}=\"{value}"));
-        ADDED.contains(&label) || is_sample('{') || is_sample(',')
-    };
-    let grouped = expression.split(" by (").skip(1).filter_map(|rest| rest.split(')').next());
-    let grouped = grouped.flat_map(|labels| labels.split(", ")).filter(|label| !has(label, ""));
-    unknown.extend(grouped.map(|label| format!("by {label}")));
-    for matcher in expression.split('"').collect::<Vec<_>>().chunks_exact(2) {
-        let label = matcher[0].trim_end_matches(['=', '!', '~']).rsplit(|c| !is_word(c)).next().unwrap();
-        let values = matcher[1].split('|').filter(|value| !has(label, &format!("{value}\"")));
-        unknown.extend(values.map(|value| format!("{label}={value}")));
-    }
-    unknown
-}
 
 #[tokio::test]
 async fn every_metric_in_dashboard_and_alerts_is_one_of_the_daemons() {
@@ -45,22 +14,13 @@ async fn every_metric_in_dashboard_and_alerts_is_one_of_the_daemons() {
     stage.proxy.inject(Rule::any(Fault::Refuse).once());
     client.get("/status").await;
     let metrics = client.get("/metrics").await.text;
-    let ops = |file: &str| fs::read_to_string(repo::root().join("relayer-daemon/ops").join(file)).unwrap();
-    let (alerts, dashboard) = (ops("alerts.yaml"), ops("dashboard.json"));
-    let alerts = alerts.lines().filter_map(|line| line.trim().strip_prefix("expr: ").map(str::to_owned));
-    let dashboard: Value = serde_json::from_str(&dashboard).unwrap();
-    let panels = dashboard["panels"].as_array().unwrap().iter();
-    let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
-    let shown: Vec<String> = targets.map(|target| target["expr"].as_str().unwrap().to_owned()).collect();
+    let expressions = expressions("relayer-daemon").unwrap();
     for of_fleets in ["fleet_daemons{", "leases{", "leases_lost_total{", "relays_claimed_total{"] {
-        assert!(shown.iter().any(|shown| shown.contains(of_fleets)), "{of_fleets} is on no panel");
+        assert!(expressions.iter().any(|shown| shown.contains(of_fleets)), "{of_fleets} is on no panel");
     }
-    let variables = dashboard["templating"]["list"].as_array().unwrap().iter();
-    let variables = variables.map(|variable| variable["query"].as_str().unwrap().to_owned());
-    let expressions: Vec<String> = alerts.chain(shown).chain(variables).collect();
     assert!(expressions.len() > 40, "only {} expressions: what was read?", expressions.len());
     for expression in &expressions {
-        assert_eq!(unknown(expression, &metrics), Vec::<String>::new(), "{expression}");
+        assert_eq!(unknown(expression, &metrics, "relayer_"), Vec::<String>::new(), "{expression}");
     }
     // The check itself finds what is wrong.
     for (wrong, found) in [
@@ -69,7 +29,7 @@ async fn every_metric_in_dashboard_and_alerts_is_one_of_the_daemons() {
         ("relayer_relays_total{state=\"done\"}", "state=done"),
         ("sum by (code) (relayer_relays_total)", "by code"),
     ] {
-        assert_eq!(unknown(wrong, &metrics), [found]);
+        assert_eq!(unknown(wrong, &metrics, "relayer_"), [found]);
     }
 }
 

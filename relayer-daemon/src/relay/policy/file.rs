@@ -10,6 +10,7 @@ use std::{
 
 use alloy::primitives::Address;
 use clap::ValueEnum as _;
+use host_kit::ConfigFault;
 use registry_core::eth::address;
 use reqwest::Url;
 use serde::Deserialize;
@@ -107,7 +108,11 @@ pub(super) fn read(path: &Path) -> Result<Policy, PolicyError> {
 }
 
 pub(super) fn parse(text: &str) -> Result<Policy, PolicyError> {
-    let file: PolicyFile = toml::from_str(text).map_err(|error| syntax(text, &error))?;
+    let file: PolicyFile = toml::from_str(text).map_err(|error| {
+        let start = error.span().map_or(0, |span| span.start);
+        let ConfigFault { place, rule } = ConfigFault::new(text, start, error.message());
+        broken(place, rule)
+    })?;
     let without_key = match file.without_key.as_deref() {
         None | Some("limits") => WithoutKey::Limits,
         Some("off") => WithoutKey::Off,
@@ -222,16 +227,6 @@ fn is_private(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     let is_loopback = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
     !host.is_empty() && (url.scheme() == "https" || (url.scheme() == "http" && is_loopback))
-}
-
-/// A file that is no TOML, or has a field that is missing, unknown or of another type.
-fn syntax(text: &str, error: &toml::de::Error) -> PolicyError {
-    let start = error.span().map_or(0, |span| span.start);
-    let before = text.get(..start).unwrap_or_default();
-    let number = before.matches('\n').count();
-    let line = text.lines().nth(number).unwrap_or_default();
-    let name = line.split('=').next().unwrap_or_default().trim();
-    broken(format!("line {}: {name}", number + 1), error.message())
 }
 
 #[cfg(test)]

@@ -1,0 +1,57 @@
+//! What a daemon's `ops` folder has for operators: alert rules and a dashboard, compared with its metrics.
+
+use std::fs;
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+
+use crate::repo;
+
+/// The labels that Prometheus adds.
+const ADDED: [&str; 2] = ["instance", "job"];
+
+/// What an expression names that is not in these metrics of a daemon, whose names begin with `prefix`.
+pub fn unknown(expression: &str, metrics: &str, prefix: &str) -> Vec<String> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let names = expression.split(|c| !is_word(c)).filter(|word| word.starts_with(prefix));
+    let (mut unknown, mut samples) = (Vec::new(), String::new());
+    for name in names {
+        let found = metrics.lines().filter(|line| line.split(['{', ' ']).next() == Some(name));
+        let found: Vec<&str> = found.collect();
+        samples.push_str(&found.join("\n"));
+        unknown.extend(found.is_empty().then(|| name.to_owned()));
+    }
+    // Statuses appear as they come; the sets of the other labels' values are closed.
+    let has = |label: &str, value: &str| {
+        let value = if label == "status" { "" } else { value };
+        let is_sample = |before| samples.contains(&format!("{before}{label}=\"{value}"));
+        ADDED.contains(&label) || is_sample('{') || is_sample(',')
+    };
+    let grouped = expression.split(" by (").skip(1).filter_map(|rest| rest.split(')').next());
+    let grouped = grouped.flat_map(|labels| labels.split(", ")).filter(|label| !has(label, ""));
+    unknown.extend(grouped.map(|label| format!("by {label}")));
+    for matcher in expression.split('"').collect::<Vec<_>>().chunks_exact(2) {
+        let label = matcher[0].trim_end_matches(['=', '!', '~']).rsplit(|c| !is_word(c)).next();
+        let label = label.unwrap_or_default();
+        let values = matcher[1].split('|').filter(|value| !has(label, &format!("{value}\"")));
+        unknown.extend(values.map(|value| format!("{label}={value}")));
+    }
+    unknown
+}
+
+/// The expressions of a daemon's alerts and dashboard.
+pub fn expressions(daemon: &str) -> Result<Vec<String>> {
+    let ops = |file: &str| fs::read_to_string(repo::root().join(daemon).join("ops").join(file));
+    let alerts = ops("alerts.yaml")?;
+    let alerts = alerts.lines().filter_map(|line| line.trim().strip_prefix("expr: ").map(str::to_owned));
+    let dashboard: Value = serde_json::from_str(&ops("dashboard.json")?)?;
+    let list = |value: &Value| value.as_array().cloned().context("a list");
+    let mut shown = Vec::new();
+    for panel in list(&dashboard["panels"])? {
+        shown.extend(list(&panel["targets"])?.into_iter().map(|target| target["expr"].clone()));
+    }
+    shown.extend(
+        list(&dashboard["templating"]["list"])?.into_iter().map(|variable| variable["query"].clone()),
+    );
+    Ok(alerts.chain(shown.iter().filter_map(Value::as_str).map(str::to_owned)).collect())
+}
