@@ -218,7 +218,7 @@ test("a wallet's own error is the cause", async () => {
   for (const [request, code] of [
     [() => undefined, "RPC_UNAVAILABLE"],
     [async () => 7, "RPC_ERROR"],
-    [async () => 7n, "RPC_ERROR"],
+    [async () => 7n, "RPC_UNAVAILABLE"],
     [async () => ({}), "RPC_ERROR"],
   ]) {
     assert.equal((await thrown(kya({ rpc: { request } }))).code, code, String(request));

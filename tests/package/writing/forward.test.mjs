@@ -127,7 +127,7 @@ test("what the relayer refuses the check refuses first, in the same words", asyn
     { ...signed, request: { ...good, data: "0x1" } },
     { ...signed, request: { ...good, deadline: 2n ** 48n } },
     { ...signed, signature: "0x1234" },
-    { ...signed, signature: signed.signature.replace(/..$/, "00") },
+    { ...signed, signature: signed.signature.replace(/..$/, "1d") },
     { ...signed, request: { ...good, nonce: 1 } },
     { ...signed, request: { ...good, from: other.address } },
     await sign(key, { ...good, to: rules.forwarder }),
