@@ -1,9 +1,8 @@
 //! The store in a database: SQLite in WAL mode with `synchronous = FULL`, or Postgres.
 //!
 //! One thread writes ([`engine::writer`]). Reads have connections of their own, and those for clients others:
-//! they see the last commit and never wait for one. Queries are in [`relays`], [`nonces`] and [`budget`], by
-//! table, and in [`finality`], [`retention`] and [`fleet`]; a function named like a method of [`Store`]
-//! implements it. [`engine`] has the two databases and their formats.
+//! they see the last commit and never wait for one. Queries are by table, and in [`finality`], [`retention`] and
+//! [`fleet`]; a function named like a method of [`Store`] implements it. [`engine`] has the two databases.
 
 mod abandon;
 mod access;
