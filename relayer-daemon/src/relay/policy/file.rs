@@ -81,7 +81,7 @@ struct KeyTable {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "must be \"any\" or a list of addresses")]
+#[serde(untagged, expecting = "must be `any` or a list of addresses")]
 enum Signers {
     Word(String),
     List(Vec<String>),
@@ -163,7 +163,7 @@ fn api_key(table: KeyTable) -> Result<ApiKey, PolicyError> {
     }
     let signers = match table.signers {
         Signers::Word(word) if word == "any" => None,
-        Signers::Word(_) => return Err(broken(of("signers"), "must be \"any\" or a list of addresses")),
+        Signers::Word(_) => return Err(broken(of("signers"), "must be `any` or a list of addresses")),
         Signers::List(list) => Some(addresses(&of("signers"), &list)?),
     };
     let functions = match table.functions {
@@ -248,8 +248,8 @@ mod tests {
             ("dony = []".to_owned(), "line 1: dony", "unknown field"),
             ("without-key = ".to_owned(), "line 1: without-key", ""),
             (key(""), "line 1: [[key]]", "missing field `signers`"),
-            (key("signers = \"all\""), "key \"acme\": signers", "\"any\" or a list"),
-            (key("signers = 5"), "line 4: signers", "\"any\" or a list"),
+            (key("signers = \"all\""), "key \"acme\": signers", "`any` or a list"),
+            (key("signers = 5"), "line 4: signers", "`any` or a list"),
             (key("signers = [\"0xzz\"]"), "key \"acme\": signers", "is no address"),
             (key("signers = \"any\"\nfunctions = [\"getAgent\"]"), "key \"acme\": functions", "\"getAgent\""),
             (key("signers = \"any\"\ngas-per-day = 0"), "key \"acme\": gas-per-day", "above 0"),
