@@ -1,6 +1,6 @@
 //! What is wrong with a configuration file, without its values: they may hold keys and passwords.
 
-use std::fmt;
+use std::{fmt, ops::Range};
 
 /// A file that cannot be read, or has a field that is missing, unknown or of another type.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,10 +20,10 @@ impl fmt::Display for ConfigFault {
 impl std::error::Error for ConfigFault {}
 
 impl ConfigFault {
-    /// The fault that a parser found in the TOML `text` at this byte, by its own words.
+    /// The fault that a parser found in these bytes of the TOML `text`, by its own words.
     #[must_use]
-    pub fn new(text: &str, at: usize, message: &str) -> Self {
-        let before = text.get(..at).unwrap_or_default();
+    pub fn new(text: &str, span: Option<Range<usize>>, message: &str) -> Self {
+        let before = text.get(..span.map_or(0, |span| span.start)).unwrap_or_default();
         let number = before.matches('\n').count();
         let line = text.lines().nth(number).unwrap_or_default().trim();
         let name = match line.split_once('=') {
@@ -78,7 +78,7 @@ mod tests {
             (24, "relative URL: \"k\\\"3y\\\\\"", "line 4: relative URL: \"…\""),
             (999, "an end: \"k3y", "line 1: [chain]: an end: \""),
         ] {
-            assert_eq!(ConfigFault::new(text, at, message).to_string(), expected);
+            assert_eq!(ConfigFault::new(text, Some(at..at), message).to_string(), expected);
         }
     }
 }

@@ -147,10 +147,8 @@ impl GateSettings {
     /// What is wrong, in words for people.
     pub(crate) fn parse(text: &str, rpc: Option<&str>) -> Result<Self, String> {
         // By way of JSON, which the module reads anyway: toml's own deserializer takes 30 KiB, gzipped.
-        let table = DeTable::parse(text).map_err(|error| {
-            let start = error.span().map_or(0, |span| span.start);
-            ConfigFault::new(text, start, error.message()).to_string()
-        })?;
+        let table = DeTable::parse(text)
+            .map_err(|error| ConfigFault::new(text, error.span(), error.message()).to_string())?;
         let json = object(table.get_ref()).map_err(|error| error.to_string())?;
         let file: File = serde_json::from_str(&json.to_string()).map_err(|error| {
             let error = error.to_string();

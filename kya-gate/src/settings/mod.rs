@@ -441,10 +441,7 @@ impl VerdictTable {
 
 /// Reads TOML. Errors quote nothing of it.
 fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, ConfigFault> {
-    toml::from_str(text).map_err(|error| {
-        let start = error.span().map_or(0, |span| span.start);
-        ConfigFault::new(text, start, error.message())
-    })
+    toml::from_str(text).map_err(|error| ConfigFault::new(text, error.span(), error.message()))
 }
 
 /// A header's name in lower case.

@@ -109,8 +109,7 @@ pub(super) fn read(path: &Path) -> Result<Policy, PolicyError> {
 
 pub(super) fn parse(text: &str) -> Result<Policy, PolicyError> {
     let file: PolicyFile = toml::from_str(text).map_err(|error| {
-        let start = error.span().map_or(0, |span| span.start);
-        let ConfigFault { place, rule } = ConfigFault::new(text, start, error.message());
+        let ConfigFault { place, rule } = ConfigFault::new(text, error.span(), error.message());
         broken(place, rule)
     })?;
     let without_key = match file.without_key.as_deref() {

@@ -103,7 +103,7 @@ fn run(db: &Db, writes: &mpsc::Receiver<Write>, doubts: &AtomicU64) {
 /// Runs a batch of writes in one transaction, commits it, and sends the results.
 fn commit(db: &Db, batch: Vec<Write>, doubts: &AtomicU64) {
     let begun = db.begin();
-    // Whose own error undoes the transaction needs no savepoint.
+    // An error of a write that is alone undoes the transaction: it needs no savepoint.
     let is_alone = begun.is_ok() && batch.len() == 1;
     let (answers, failed): (Vec<Answer>, Vec<bool>) =
         batch.into_iter().map(|write| write(db, is_alone)).unzip();
