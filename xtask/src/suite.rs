@@ -112,6 +112,7 @@ fn modules(summary: &mut Summary, sources: &Sources, runs_programs: bool) {
         ("clippy, browser package", "registry-browser", page.to_vec()),
         ("clippy, browser package: evidence", "registry-browser-evidence", page.to_vec()),
         ("clippy, browser package: snapshot", "registry-browser-snapshot", page.to_vec()),
+        ("clippy, browser package: liability", "registry-browser-liability", page.to_vec()),
         ("clippy, browser package: gate", "registry-browser-gate", page.to_vec()),
     ] {
         // One by one: a common build would unify their features.
