@@ -26,6 +26,7 @@ use registry_core::{
     registry::cursor::AgentCursor,
     registry::history::{AgentEvent, AgentHistory, HistoryEvent},
     registry::kya::{Kya, KyaItem, KyaList, KyaRange},
+    registry::liability::Liability,
     registry::liable::{Lapse, Liable},
     registry::lineage::{self, LineageNode, Member},
     registry::page::{AgentList, AgentPage, Page},
@@ -199,7 +200,8 @@ fn agent() -> AgentDetail {
     let [agent, child, _] = agents();
     let compliance = Compliance::of(&agent, U256::from(1), GRACE, now());
     let children = vec![child.agent_id.0];
-    AgentDetail { agent, children, compliance, truncated: false, note: None, as_of: None }
+    let liability = Liability::of_record(&agent);
+    AgentDetail { agent, liability, children, compliance, truncated: false, note: None, as_of: None }
 }
 
 fn page() -> AgentPage {

@@ -44,7 +44,10 @@ pub use trie::ProofError;
 
 /// The version of documents that this crate makes and verifies. Documents are kept for years, so a new shape
 /// of the document or of its verdict gets a new number.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
+
+/// The first version, whose verdict has no `liability`. It verifies for ever.
+pub(crate) const WITHOUT_LIABILITY: u32 = 1;
 
 /// The longest provable operational scope in bytes: 128 slots.
 pub const MAX_SCOPE_BYTES: usize = 4_096;
@@ -54,7 +57,7 @@ pub const MAX_SCOPE_BYTES: usize = 4_096;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Evidence {
-    /// The version of this shape, and of the verdict's: 1.
+    /// The version of this shape, and of the verdict's: 2.
     pub version: u32,
     /// The chain's id. No header holds it: the document claims it.
     pub chain_id: u64,
@@ -178,7 +181,11 @@ impl Evidence {
         let (agent, grace_seconds) = self.proved_record()?;
         self.check_code()?;
         let as_of = block.as_of();
-        let verdict = Kya::of(self.wallet, agent, grace_seconds, as_of.block_timestamp, as_of).as_proved();
+        let mut verdict =
+            Kya::of(self.wallet, agent, grace_seconds, as_of.block_timestamp, as_of).as_proved();
+        if self.version == WITHOUT_LIABILITY {
+            verdict.liability = None;
+        }
         Ok(Verified { verdict, block, registry: self.registry, chain_id: self.chain_id })
     }
 

@@ -3,7 +3,7 @@
 
 use serde_json::value::RawValue;
 
-use super::{Evidence, EvidenceError, Layout, StorageProof, VERSION};
+use super::{Evidence, EvidenceError, Layout, StorageProof, VERSION, WITHOUT_LIABILITY};
 use crate::eth::members::{FirstError, Members};
 
 impl Evidence {
@@ -37,7 +37,7 @@ impl Evidence {
         };
         members.end();
         // A document of another version may have other members, so the version is checked first.
-        if version != VERSION && version != 0 {
+        if ![VERSION, WITHOUT_LIABILITY, 0].contains(&version) {
             return Err(EvidenceError::Version(version));
         }
         errors.end()?;

@@ -8,7 +8,7 @@ use crate::{
         as_of::AsOf,
         json::{self, is_false},
     },
-    registry::{agent::Agent, compliance::Compliance},
+    registry::{agent::Agent, compliance::Compliance, liability::Liability},
 };
 
 /// The answer of `/agent/:id`.
@@ -20,6 +20,8 @@ pub struct AgentDetail {
     /// Ids of the direct children, in order of registration.
     #[serde(with = "json::Integers")]
     pub children: Vec<U256>,
+    /// The agent's liable wallet, and what ties it to the agent.
+    pub liability: Liability,
     /// The agent's compliance now.
     pub compliance: Compliance,
     /// Present and true where children are left out.

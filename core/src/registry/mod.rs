@@ -12,6 +12,7 @@ pub mod error_code;
 pub(crate) mod fixture;
 pub mod history;
 pub mod kya;
+pub mod liability;
 pub mod liable;
 pub mod lineage;
 pub mod page;

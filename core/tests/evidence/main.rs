@@ -113,7 +113,8 @@ fn a_document_about_something_else_is_refused_with_the_reason() {
     assert!(matches!(refused("/blockHash", zero.clone()), EvidenceError::OtherBlock { .. }));
     let verdict = |field: &str| EvidenceError::Verdict { field: field.to_owned() };
     for (pointer, value, error) in [
-        ("/version", json!(2), EvidenceError::Version(2)),
+        ("/version", json!(3), EvidenceError::Version(3)),
+        ("/version", json!(1), verdict("liability")),
         ("/codeHash", zero, EvidenceError::Account { field: "codeHash" }),
         ("/balance", json!("0x1"), EvidenceError::Account { field: "balance" }),
         ("/verdict/isCompliant", json!(false), verdict("isCompliant")),
@@ -197,10 +198,10 @@ fn what_is_spelled_in_another_way_is_refused_by_name_and_rule() {
         assert!(error.to_string().contains(message), "{error}");
     }
     for (from, to, message) in [
-        ("\"version\":1,", "\"version\":1,\"version\":1,", "it must be a JSON object"),
-        ("\"version\":1,", "\"version\":1,\"more\":1,", "more does not belong here"),
-        ("\"version\":1,", "\"version\":01,", "it must be a JSON object"),
-        ("\"version\":1,", "", "version is missing"),
+        ("\"version\":2,", "\"version\":2,\"version\":2,", "it must be a JSON object"),
+        ("\"version\":2,", "\"version\":2,\"more\":1,", "more does not belong here"),
+        ("\"version\":2,", "\"version\":02,", "it must be a JSON object"),
+        ("\"version\":2,", "", "version is missing"),
         ("\"balance\":\"0x0\"", "\"balance\":\"\\u0030x0\"", "balance must be 0x and a number"),
         ("\"status\":{", "\"status\":{\"bytes\":1,", "layout.record.status must be an object"),
     ] {

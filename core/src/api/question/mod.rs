@@ -47,6 +47,7 @@ use crate::{
         compliance::Compliance,
         error_code::Code,
         kya::{Kya, KyaItem, KyaList, WalletInput},
+        liability::Liability,
         lineage::{self, Children, LineageNode, Member},
         page::{AgentPage, Page},
         stats::Stats,
@@ -139,6 +140,7 @@ impl Question {
         let now = as_of.map_or(self.now, |as_of| as_of.block_timestamp);
         let compliance = Compliance::of(&agent, children.total, grace, now);
         Ok(AgentDetail {
+            liability: Liability::of_record(&agent),
             agent,
             compliance,
             truncated: children.is_cut(),

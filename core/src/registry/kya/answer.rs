@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::{Decision, Reason};
-use crate::{eth::as_of::AsOf, eth::json, eth::timestamp::Timestamp};
+use crate::{eth::as_of::AsOf, eth::json, eth::timestamp::Timestamp, registry::liability::Liability};
 
 /// The parts of a [`Kya`](super::Kya) that gates and tokens need.
 #[derive(Debug, Deserialize)]
@@ -20,6 +20,8 @@ pub struct KyaAnswer {
     pub reasons: Vec<Reason>,
     /// The agent, where one is registered.
     pub agent: Option<KyaAnswerAgent>,
+    /// What ties its liable wallet to it; absent in answers of earlier versions.
+    pub liability: Option<Liability>,
     /// The last second at which the attestation is current; `None` where the agent is not compliant, and
     /// where the attestation never lapses.
     #[serde(deserialize_with = "compliant_until")]

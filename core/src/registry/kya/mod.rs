@@ -14,6 +14,7 @@ use crate::{
     eth::timestamp::Timestamp,
     registry::agent::{Agent, AgentId, Status},
     registry::compliance::{Compliance, lapses_at},
+    registry::liability::Liability,
 };
 pub use answer::{KyaAnswer, KyaAnswerAgent};
 pub use list::{KyaFailure, KyaItem, KyaList, WalletInput};
@@ -39,6 +40,10 @@ pub struct Kya {
     pub is_compliant: bool,
     /// The agent in brief; `null` where there is none.
     pub agent: Option<KyaAgent>,
+    /// The agent's liable wallet, and what ties it to the agent; absent where there is no agent. It changes no
+    /// decision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub liability: Option<Liability>,
     /// When the verdict was given, by the host's clock.
     pub checked_at: Timestamp,
     /// What to do. It follows from `isRegistered` and `isCompliant` alone.
@@ -150,6 +155,7 @@ impl Kya {
             wallet,
             is_registered: agent.is_some(),
             is_compliant,
+            liability: agent.as_ref().map(Liability::of_record),
             agent: agent.map(KyaAgent::from),
             checked_at: now,
             decision: Decision::of(compliance.is_some(), is_compliant),
@@ -165,12 +171,13 @@ impl Kya {
         }
     }
 
-    /// The part of the verdict that evidence proves: without the wallet's past and the agent's ancestors.
+    /// The part of the verdict that evidence proves: without the events of the liable wallet, the wallet's past and the agent's ancestors.
     #[must_use]
     pub fn as_proved(mut self) -> Self {
         if self.is_registered {
             self.ancestors_not_active = Known::Unknown(Unknown::Unknown);
         }
+        self.liability = self.liability.map(Liability::as_proved);
         self.unknown_because = Some(UnknownBecause::NotProved);
         self
     }
@@ -310,6 +317,30 @@ mod tests {
         }
         let root = serde_json::to_value(unregistered()).unwrap();
         assert_eq!(root["ancestorsNotActive"].to_string(), "[]", "a root, or no agent, has none");
+    }
+
+    #[test]
+    fn a_verdict_says_what_its_record_proves_of_the_liable_wallet() {
+        let id = U256::from;
+        let own = Agent { haftungsperson: agent(1).creator, ..agent(1) };
+        let child = Agent { parent_agent_id: AgentId(id(2)), ..own.clone() };
+        for (agent, members, proved) in [
+            (agent(1), r#""basis":"unknown""#, r#""basis":"unknown""#),
+            (own, r#""basis":"registered""#, r#""basis":"registered""#),
+            (child, r#""basis":"registered","parentBasis":"unknown""#, r#""basis":"registered""#),
+        ] {
+            let wallet = agent.haftungsperson.to_checksum(None);
+            let kya =
+                Kya::of(agent.agent_wallet, Some(agent), id(GRACE), Timestamp::default(), AsOf::default());
+            for (kya, members) in [(kya.clone(), members), (kya.as_proved(), proved)] {
+                let json = serde_json::to_string(&kya).unwrap();
+                assert!(
+                    json.contains(&format!(r#""liability":{{"wallet":"{wallet}",{members}}}"#)),
+                    "{json}"
+                );
+            }
+        }
+        assert_eq!(unregistered().liability, None);
     }
 
     #[test]

@@ -71,7 +71,7 @@ pub enum ParentBasis {
 }
 
 /// The liable wallet of an agent, and what ties it to the agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Liability {
@@ -112,7 +112,20 @@ impl Liability {
             None if events.is_complete => (Basis::Named, None),
             None => (Basis::Unknown, None),
         };
-        Self { wallet, basis, attested_at, parent_basis: None }
+        Self { wallet, basis, attested_at, parent_basis: parent_basis(agent, None) }
+    }
+
+    /// The liability of an agent by its record alone: what the registry's storage proves.
+    #[must_use]
+    pub fn of_record(agent: &Agent) -> Self {
+        Self::of(agent, false, WalletEvents::default(), 0)
+    }
+
+    /// The part that evidence proves: neither events nor the agent's parent are in it.
+    pub(crate) fn as_proved(self) -> Self {
+        let is_registered = self.basis == Basis::Registered;
+        let basis = if is_registered { Basis::Registered } else { Basis::Unknown };
+        Self { basis, attested_at: None, parent_basis: None, ..self }
     }
 }
 
