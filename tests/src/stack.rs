@@ -9,7 +9,7 @@ use anyhow::Result;
 use serde_json::{Map, Value, json};
 use tokio::net::TcpSocket;
 
-use crate::anvil::{Anvil, AnvilOptions};
+use crate::anvil::{Anvil, AnvilOptions, CHAIN_ID};
 use crate::chain::Chain;
 use crate::daemon::Daemon;
 use crate::deploy::MULTICALL3;
@@ -55,6 +55,8 @@ impl Stack {
         let options = WorkerOptions::new(chain.node.url(), chain.contracts.registry)
             .unset("RATE_LIMIT_PER_MINUTE")
             .var("KYA_TTL_SECONDS", 5)
+            // Answers say which chain they are of: a domain's file is judged by it.
+            .var("CHAIN_ID", CHAIN_ID)
             // Wallets are asked for right after their registration, which a snapshot has a moment later.
             .var("KYA_SOURCE", "chain");
         let (worker, index) = IndexWorker::start(options).await?;

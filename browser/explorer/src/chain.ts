@@ -2,6 +2,7 @@
 
 import type * as Verifier from "../../pkg/evidence.js";
 import type * as Core from "../../pkg/index.js";
+import type * as Liability from "../../pkg/liability.js";
 import type * as Local from "../../pkg/local.js";
 
 import { ask } from "./api";
@@ -27,6 +28,13 @@ export const verifier: () => Promise<typeof Verifier> = once(async () => {
 export const local: () => Promise<typeof Local> = once(async () => {
   const module = await import("../../pkg/local.js");
   await module.default({ module_or_path: address(await import("../../pkg/snapshot_bg.wasm")) });
+  return module;
+});
+
+/** The package's checks of what liable wallets and domains say, with their wasm. */
+export const liability: () => Promise<typeof Liability> = once(async () => {
+  const module = await import("../../pkg/liability.js");
+  await module.default({ module_or_path: address(await import("../../pkg/acceptance_bg.wasm")) });
   return module;
 });
 

@@ -24,6 +24,8 @@ const MOVING = new Set([
   "asOf.blockTimestamp",
   "asOf.parentHash",
 ]);
+/** What ties a liable wallet to an agent, by its events. */
+const LIABILITY = /\bliability\.(basis|attestedAt)$/;
 const PLAIN_KEY = /^[A-Za-z]\w*$/;
 
 /** Every field of either document. */
@@ -32,9 +34,16 @@ export function compare(api: unknown, chain: unknown): Field[] {
   return [...new Set([...ours.keys(), ...theirs.keys()])].map((path) => {
     const [left, right] = [ours.get(path), theirs.get(path)];
     const both = left !== undefined && right !== undefined;
-    const outcome = both && MOVING.has(path) ? "moving" : left === right ? "agree" : "differ";
+    const isMoving = (both && MOVING.has(path)) || (LIABILITY.test(path) && isUnknown(ours, theirs, path));
+    const outcome = isMoving ? "moving" : left === right ? "agree" : "differ";
     return { path, api: left, chain: right, outcome };
   });
+}
+
+/** Whether one side does not know what the other says of a liable wallet: only an index has seen its events. */
+function isUnknown(ours: Map<string, string>, theirs: Map<string, string>, path: string): boolean {
+  const basis = path.replace(LIABILITY, "liability.basis");
+  return [ours, theirs].some((fields) => fields.get(basis) === '"unknown"');
 }
 
 function leaves(document: unknown): Map<string, string> {

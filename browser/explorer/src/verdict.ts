@@ -1,6 +1,6 @@
 /** What a provider does about a wallet, in words: the decision and the reasons are the API's (`docs/service.md`, section 10). */
 
-import type { Decision, Kya, KyaAgent, Reason, Timestamp, UnknownBecause } from "./documents";
+import type { Basis, Decision, Kya, KyaAgent, Reason, Timestamp, UnknownBecause } from "./documents";
 
 export type Verdict = "provision" | "renew-expired" | "renew-stopped" | "deny";
 
@@ -35,6 +35,15 @@ export const REMARKS: Partial<Record<Reason, string>> = {
   FORMER_AGENT_REVOKED: "An agent that had this wallet before was revoked.",
   FORMER_AGENT_TERMINATED: "An agent that had this wallet before has terminated.",
   ANCESTOR_NOT_ACTIVE: "An ancestor of the agent is not Active.",
+};
+
+/** What ties a liable wallet to an agent. */
+export const BASES: Record<Basis, string> = {
+  accepted: "Accepted: this wallet has signed that it is liable.",
+  registered: "Registered: this wallet has registered the agent itself.",
+  attested: "Attested: this wallet has attested for the agent in the last 90 days.",
+  named: "Only named: this wallet has done nothing for the agent. A registration can name any wallet.",
+  unknown: "Unknown: the registration names this wallet, and what it has done for the agent is not known here.",
 };
 
 /** Why something about the past is not known. */

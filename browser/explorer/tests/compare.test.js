@@ -65,3 +65,20 @@ test("what agents call their currencies cannot hide a difference", () => {
     'byCurrency["a.b"]': "differ",
   });
 });
+
+test("a basis that one side does not know contradicts no other, and two that are known do", () => {
+  const says = (basis, attestedAt) => ({
+    data: [{ liability: { wallet: "0x1", basis, ...(attestedAt && { attestedAt }) } }],
+  });
+  const [basis, attestedAt] = ["data[0].liability.basis", "data[0].liability.attestedAt"];
+  const outcome = (api, chain) => outcomes(api, chain);
+  assert.equal(outcome(says("attested", "t"), says("unknown"))[basis], "moving");
+  assert.equal(outcome(says("attested", "t"), says("unknown"))[attestedAt], "moving");
+  assert.equal(outcome(says("unknown"), says("named"))[basis], "moving");
+  assert.equal(outcome(says("attested", "t"), says("named"))[basis], "differ");
+  assert.equal(outcome(says("attested", "t"), says("named"))[attestedAt], "differ");
+  assert.equal(
+    outcome({ liability: { basis: "registered" } }, { liability: { basis: "unknown" } })["liability.basis"],
+    "moving",
+  );
+});

@@ -6,6 +6,10 @@
 
 import assert from "node:assert/strict";
 
+import { privateKeyToAccount } from "viem/accounts";
+
+import { signDomain } from "../../../browser/pkg/liability-node.js";
+
 import { api } from "../harness/api.mjs";
 import { scenario } from "../harness/scenario.mjs";
 import { records, stack } from "../harness/stack.mjs";
@@ -100,4 +104,37 @@ scenario("a wrong wallet, a wrong cursor and a service without an index are expl
   await settled(page);
   assert.match(await page.getByRole("alert").innerText(), /Not available here[^]*keeps none[^]*INDEX_REQUIRED/);
   assert.equal(await page.getByRole("button", { name: "Try again" }).count(), 0, "asking again would not help");
+});
+
+scenario("a domain stands behind a wallet where both say so, and what it claims is called its claim", async ({ page, open }) => {
+  const person = privateKeyToAccount(`0x${"07".repeat(32)}`);
+  const place = { chainId: 31_337, registry: stack.registry, days: 1 };
+  const entry = await signDomain(person.address, "acme.example", place, (data) => person.signTypedData(data));
+  const file = { liable: [{ ...entry, legalName: "Acme <b>GmbH</b>" }], notOurs: ["7"] };
+  let answer = { json: file, headers: { "access-control-allow-origin": "*" } };
+  await page.route("https://*.example/.well-known/kya-liable.json", (route) => route.fulfill(answer));
+  await open(`#/liable/${person.address}`);
+  const asked = async (domain) => {
+    await page.getByLabel("Domain").fill(domain);
+    await page.getByRole("button", { name: "Ask the domain" }).click();
+    const outcome = page.locator("[data-domain]");
+    await outcome.waitFor();
+    return [await outcome.getAttribute("data-domain"), await outcome.innerText()];
+  };
+  const [bound, text] = await asked("acme.example");
+  assert.equal(bound, "bound");
+  for (const part of ["the wallet has signed for acme.example", "as the domain claims", "Acme <b>GmbH</b>", "Agent 7"])
+    assert.ok(text.includes(part), text);
+  assert.ok(!/verified/i.test(text), "no mark of verification");
+  assert.equal((await asked("other.example"))[0], "unproved");
+  answer = { ...answer, json: { liable: [] } };
+  assert.equal((await asked("acme.example"))[0], "absent");
+  answer = { ...answer, json: { liable: [], notours: [] } };
+  const [fault, reason] = await asked("acme.example");
+  assert.deepEqual([fault, /notours/.test(reason)], ["error", true]);
+  answer = { json: file };
+  assert.deepEqual((await asked("acme.example"))[0], "error");
+  await page.getByLabel("Domain").fill("acme.example:8443");
+  await page.getByRole("button", { name: "Ask the domain" }).click();
+  await page.getByText("must be a domain name").waitFor();
 });

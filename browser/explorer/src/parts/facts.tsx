@@ -2,7 +2,8 @@
 
 import type { ComponentChildren } from "preact";
 
-import type { Address, Timestamp } from "../documents";
+import type { Address, Liability, Timestamp } from "../documents";
+import { BASES } from "../verdict";
 import { Copyable, PersonLink } from "./address";
 import { Ago, Time } from "./moment";
 
@@ -34,13 +35,24 @@ export function TimeFact({ term, at }: { term: string; at: Timestamp }) {
   );
 }
 
-/** Who is liable for an agent. */
-export function LiableFact({ person }: { person: Address }) {
+/** Who is liable for an agent, and what ties that wallet to it. */
+export function LiableFact({ liability, agentWallet }: { liability: Liability; agentWallet: Address }) {
+  const { wallet, basis, attestedAt } = liability;
   return (
     <Fact term="Liable (Haftungsperson)">
-      <Copyable text={person}>
-        <PersonLink address={person} />
+      <Copyable text={wallet}>
+        <PersonLink address={wallet} />
       </Copyable>
+      <p class="basis" data-basis={basis}>
+        {BASES[basis]}
+        {attestedAt !== undefined && (
+          <>
+            {" "}
+            Last <Time at={attestedAt} />.
+          </>
+        )}
+        {wallet === agentWallet && " The agent names itself: no other person stands behind it."}
+      </p>
     </Fact>
   );
 }

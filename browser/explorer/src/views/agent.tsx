@@ -37,7 +37,7 @@ export function AgentView({ route: { segments, query } }: { route: Route }) {
           <>
             <Standing record={record.document} />
             <h2>Record</h2>
-            <Record agent={record.document.agent} />
+            <Record agent={record.document.agent} liability={record.document.liability} />
             <h2>Lineage</h2>
             <Children record={record.document} />
             <h2>History</h2>
@@ -75,10 +75,10 @@ function Standing({ record: { agent, compliance } }: { record: AgentDetail }) {
   );
 }
 
-function Record({ agent }: { agent: AgentDetail["agent"] }) {
+function Record({ agent, liability }: Pick<AgentDetail, "agent" | "liability">) {
   return (
     <Facts>
-      <LiableFact person={agent.haftungsperson} />
+      <LiableFact liability={liability} agentWallet={agent.agentWallet} />
       <Fact term="Agent wallet">
         <Copyable text={agent.agentWallet}>
           <WalletLink address={agent.agentWallet} />

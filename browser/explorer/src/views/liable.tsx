@@ -7,6 +7,7 @@ import { Hex } from "../parts/address";
 import { AgentTable, COLUMNS } from "../parts/agentTable";
 import { Answered } from "../parts/answer";
 import { Bars } from "../parts/bars";
+import { DomainBinding } from "../parts/domainBinding";
 import { Fact, Figures } from "../parts/facts";
 import { Heading } from "../parts/heading";
 import { Indexed } from "../parts/indexed";
@@ -51,6 +52,7 @@ export function LiableView({ route: { segments, query } }: { route: Route }) {
           </>
         )}
       </Answered>
+      {isAddress && <DomainBinding key={person} person={person} />}
       <p>
         <a href={hrefTo(["wallet", person])}>Verdict on this wallet</a>
       </p>

@@ -1,6 +1,6 @@
 /** The verdict on a wallet, as a provider acts on it. */
 
-import type { Kya, KyaAgent } from "../documents";
+import type { Kya, KyaAgent, Liability } from "../documents";
 import { Copyable, Hex } from "../parts/address";
 import { AgentLink, Badge } from "../parts/agent";
 import { Answered } from "../parts/answer";
@@ -43,7 +43,7 @@ function Verdict({ address, kya, again }: { address: string; kya: Kya; again: ()
   return (
     <>
       <VerdictStamp kya={kya} again={again} />
-      {kya.agent ? <Liable agent={kya.agent} /> : <Unregistered />}
+      {kya.agent ? <Liable agent={kya.agent} liability={kya.liability} /> : <Unregistered />}
       <p>
         <a href={hrefTo(["liable", address])}>What this wallet is liable for</a>
       </p>
@@ -55,10 +55,10 @@ function Verdict({ address, kya, again }: { address: string; kya: Kya; again: ()
   );
 }
 
-function Liable({ agent }: { agent: KyaAgent }) {
+function Liable({ agent, liability }: { agent: KyaAgent; liability: Liability | undefined }) {
   return (
     <Facts>
-      <LiableFact person={agent.haftungsperson} />
+      {liability && <LiableFact liability={liability} agentWallet={agent.agentWallet} />}
       <Fact term="Agent">
         <AgentLink id={agent.agentId} /> <Badge status={agent.status} />
       </Fact>
