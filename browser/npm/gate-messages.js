@@ -6,6 +6,7 @@ export const OUTPUT = [
   ["kya-agent-id", "agentId"],
   ["kya-decision", "decision"],
   ["kya-liable", "liable"],
+  ["kya-liable-basis", "liableBasis"],
   ["kya-until", "until"],
   ["kya-verdict", "verdict"],
 ];

@@ -13,6 +13,8 @@ export interface Agent {
   decision: "provision" | "request_renewal" | "deny" | null;
   /** The liable person's wallet; null where no agent is registered. */
   liable: string | null;
+  /** What ties that wallet to the agent: `accepted`, `registered`, `attested`, `named` or `unknown`. */
+  liableBasis: string | null;
   /** The last second at which the attestation is current, ISO 8601; null where the agent is not compliant. */
   until: string | null;
   /** The verdict as a signed token; null where the gate signs none. It is no credential. */

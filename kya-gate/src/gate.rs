@@ -82,6 +82,9 @@ impl Gate {
         outcome: &Outcome,
     ) -> GateAnswer {
         self.metrics.requests.with_label_values(&[&policy.name, outcome.code()]).inc();
+        if let Some(agent) = outcome.subject().and_then(|subject| subject.verdict.agent.as_ref()) {
+            self.metrics.liable.with_label_values(&[&policy.name, outcome.code(), agent.basis.name()]).inc();
+        }
         self.log(policy, outcome);
         match request {
             _ if policy.observe => outcome.observed(),

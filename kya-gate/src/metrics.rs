@@ -10,6 +10,8 @@ pub struct Metrics {
     registry: Registry,
     /// Requests decided, by `policy` and `outcome`.
     pub requests: IntCounterVec,
+    /// Agents judged, by `policy`, `outcome` and `basis`: what ties the liable wallet to the agent.
+    pub liable: IntCounterVec,
     /// Seconds to decide a request, by `policy`.
     pub seconds: HistogramVec,
     /// Accounts and verdicts by where they came from: `cache`, `read`.
@@ -49,6 +51,11 @@ impl Metrics {
         registry.register(Box::new(seconds.clone()))?;
         Ok(Self {
             requests: counter("requests_total", "Requests decided", &["policy", "outcome"])?,
+            liable: counter(
+                "liable_basis_total",
+                "Agents judged, by what ties the liable wallet to them",
+                &["policy", "outcome", "basis"],
+            )?,
             seconds,
             lookups: counter("lookups_total", "Accounts and verdicts needed", &["from"])?,
             reads_refused: counter("reads_refused_total", "Reads refused as too many", &["limit"])?,

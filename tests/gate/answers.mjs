@@ -8,6 +8,7 @@ const COMPARED = [
   "kya-agent-id",
   "kya-decision",
   "kya-liable",
+  "kya-liable-basis",
   "kya-until",
   "kya-verdict",
   "kya-wallet",

@@ -25,6 +25,7 @@ use e2e::reverse_proxies::Kind;
 use e2e::seed::{chain_of_one, registration_call, suspension, wallet};
 use e2e::signers::{node, printed};
 use e2e::worker::{Worker, WorkerOptions};
+use registry_core::eth::abi::IAgentRegistry::registerAgentCall;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -86,6 +87,9 @@ async fn chain() -> Result<Chain> {
     for (id, wallet) in wallets {
         chain.send(chain.owner(), registration_call(id, wallet, "guarded", 0)).await?;
     }
+    // Its liable person registers it.
+    let own = registration_call(6, wallet("own").address(), "guarded", 0);
+    chain.send(chain.owner(), registerAgentCall { haftungsperson: chain.owner(), ..own }).await?;
     chain.send(chain.owner(), suspension(2, "a test")).await?;
     for (account, code) in [(ACCEPTING, ACCEPT), (REFUSING, REVERT), (coded, REVERT)] {
         chain.node.set_code(account, &Bytes::from_static(code)).await?;
@@ -96,7 +100,13 @@ async fn chain() -> Result<Chain> {
 /// The documented configuration of a daemon beside this proxy, with content, and all policies.
 fn configuration(kind: Kind, chain: &Chain) -> Result<String> {
     let text = kind.gate(ORIGIN, CHAIN_ID, chain.node.url(), &chain.contracts.registry.to_string())?;
-    Ok(text.replace("content-header = \"X-Original-Content\"", "content-passed = true") + POLICIES)
+    // The liable persons of two agents: the one is only named, the other registered its agent.
+    let named = registration_call(1, Address::ZERO, "", 0).haftungsperson;
+    let persons = format!("allow = [\"provision\"]\nliable.allow = [\"{named}\", \"{}\"]\n", chain.owner());
+    let any = "liable.basis = [\"named\", \"unknown\"]\n";
+    let liable = format!("\n[policy.acme]\n{persons}\n[policy.acme-named]\n{persons}{any}");
+    let text = text.replace("content-header = \"X-Original-Content\"", "content-passed = true");
+    Ok(text + POLICIES + &liable)
 }
 
 /// The same without what stands for a port and a proxy.
@@ -109,7 +119,7 @@ fn embedded(daemon: &str) -> String {
 
 /// The keys of the accounts that sign.
 fn keys() -> Value {
-    let names = ["good", "suspended", "new", "owner", "coded"];
+    let names = ["good", "suspended", "new", "owner", "coded", "own"];
     let keys = names.map(|name| (name.to_owned(), hex::encode_prefixed(wallet(name).to_bytes()).into()));
     Value::Object(keys.into_iter().collect())
 }

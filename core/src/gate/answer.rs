@@ -88,6 +88,8 @@ pub struct GateAnswer {
 /// RFC 9457, with extensions.
 #[derive(Serialize)]
 struct Problem<'a> {
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
     title: &'static str,
     status: u16,
     detail: &'a str,
@@ -97,6 +99,9 @@ struct Problem<'a> {
     decision: Option<Decision>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasons: Option<&'a [Reason]>,
+    /// What ties the liable wallet to the agent, where that is the reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    basis: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     register: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -171,6 +176,7 @@ impl Outcome {
                 agent.map(|agent| agent.id.clone()).unwrap_or_default(),
                 decision(verdict.decision).to_owned(),
                 agent.map(|agent| agent.liable.to_checksum(None)).unwrap_or_default(),
+                agent.map(|agent| agent.basis.name().to_owned()).unwrap_or_default(),
                 verdict.compliant_until.as_ref().map(Timestamp::to_string).unwrap_or_default(),
                 token.clone().unwrap_or_default(),
             ]
@@ -195,13 +201,21 @@ impl Outcome {
         };
         let (register, renew) =
             (link(Decision::Deny, &links.register), link(Decision::RequestRenewal, &links.renew));
+        let basis = match self {
+            Self::Denied(subject, AgentDenial::LiableNotProved) => {
+                subject.verdict.agent.as_ref().map(|agent| agent.basis.name())
+            }
+            _ => None,
+        };
         let problem = Problem {
+            kind: basis.map(|_| "liable_not_proved"),
             title,
             status: self.status(),
             detail,
             reason: self.code(),
             decision: denied.map(|verdict| verdict.decision),
             reasons: denied.map(|verdict| verdict.reasons.as_slice()),
+            basis,
             register: register.as_deref(),
             renew: renew.as_deref(),
         };
@@ -214,6 +228,9 @@ const fn denial_advice(denial: AgentDenial) -> &'static str {
         AgentDenial::KyaNotAllowed => "The registry's verdict on this wallet is not one that is served here.",
         AgentDenial::AttestationTooShort => "The agent's attestation lapses too soon: renew it.",
         AgentDenial::AgentNotAllowed => "This agent is not served here.",
+        AgentDenial::LiableNotProved => {
+            "The liable wallet is only named by the registration: let it attest for the agent, or accept it."
+        }
     }
 }
 

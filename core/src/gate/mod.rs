@@ -66,7 +66,7 @@ pub use decision::{AccountStep, DecisionStep, NonceStep, Spending};
 pub use dialect::{Account, Dialect};
 pub use discovery::discovery_document;
 pub use output_headers::{OUTPUT_HEADERS, is_lookalike, reads_as_output_header};
-pub use policy::{AgentDenial, AgentPolicy, Verdict, VerdictAgent, Wallets};
+pub use policy::{AgentDenial, AgentPolicy, LiabilityRule, Verdict, VerdictAgent, Wallets};
 pub use read_limits::{Allowance, ReadRate, reserve};
 pub use record::{Admission, AdmissionRecord, Grounds, RecordError, Trusted, VerifiedBy};
 pub use refusal::RefusalCode;

@@ -2,8 +2,15 @@
 //! compared.
 
 /// The headers that an answer has for the upstream.
-pub const OUTPUT_HEADERS: [&str; 6] =
-    ["kya-wallet", "kya-agent-id", "kya-decision", "kya-liable", "kya-until", "kya-verdict"];
+pub const OUTPUT_HEADERS: [&str; 7] = [
+    "kya-wallet",
+    "kya-agent-id",
+    "kya-decision",
+    "kya-liable",
+    "kya-liable-basis",
+    "kya-until",
+    "kya-verdict",
+];
 
 /// Whether some service reads a header of this name as one of [`OUTPUT_HEADERS`]: CGI and its kin (WSGI, Rack,
 /// PHP) fold case and take every separator for the same one.

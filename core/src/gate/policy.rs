@@ -4,7 +4,10 @@ use alloy_primitives::Address;
 
 use crate::{
     eth::timestamp::Timestamp,
-    registry::kya::{Decision, Kya, KyaAnswer, Reason},
+    registry::{
+        kya::{Decision, Kya, KyaAnswer, Reason},
+        liability::{Basis, Liability},
+    },
     token::{Stated, StatedAt},
 };
 
@@ -33,14 +36,33 @@ pub struct VerdictAgent {
     pub creator: Address,
     /// The wallet of the liable person.
     pub liable: Address,
+    /// What ties that wallet to the agent.
+    pub basis: Basis,
+    /// When that wallet last attested, where this is the basis.
+    pub attested_at: Option<Timestamp>,
+}
+
+impl VerdictAgent {
+    /// `liability` is absent where a read API does not tell it: the record alone says then whether the liable
+    /// wallet is the creator.
+    fn new(id: String, creator: Address, liable: Address, liability: Option<Liability>) -> Self {
+        let told = liability.filter(|liability| liability.wallet == liable);
+        let by_record = if creator == liable { Basis::Registered } else { Basis::Unknown };
+        Self {
+            id,
+            creator,
+            liable,
+            basis: told.map_or(by_record, |liability| liability.basis),
+            attested_at: told.and_then(|liability| liability.attested_at),
+        }
+    }
 }
 
 impl From<&Kya> for Verdict {
     fn from(kya: &Kya) -> Self {
-        let agent = kya.agent.as_ref().map(|agent| VerdictAgent {
-            id: agent.agent_id.to_string(),
-            creator: agent.creator,
-            liable: agent.haftungsperson,
+        let agent = kya.agent.as_ref().map(|agent| {
+            let id = agent.agent_id.to_string();
+            VerdictAgent::new(id, agent.creator, agent.haftungsperson, kya.liability)
         });
         Self {
             decision: kya.decision,
@@ -56,11 +78,10 @@ impl Verdict {
     /// Reads an answer of the read API about this wallet; `None` for anything else.
     pub fn from_api(body: &[u8], wallet: Address) -> Option<Self> {
         let answer = KyaAnswer::parse(body).filter(|answer| answer.wallet == wallet)?;
-        let agent = answer.agent.map(|agent| VerdictAgent {
-            id: agent.id(),
-            creator: agent.creator,
-            liable: agent.haftungsperson,
-        });
+        let liability = answer.liability;
+        let agent = answer
+            .agent
+            .map(|agent| VerdictAgent::new(agent.id(), agent.creator, agent.haftungsperson, liability));
         Some(Self {
             decision: answer.decision,
             reasons: answer.reasons,
@@ -117,10 +138,33 @@ pub struct AgentPolicy {
     pub allow: Vec<Decision>,
     /// Liable persons.
     pub liable: Wallets,
+    /// What ties the liable wallet to the agent, where it matters.
+    pub liability: Option<LiabilityRule>,
     /// Creators.
     pub creators: Wallets,
     /// Seconds for which the attestation has to be current.
     pub remaining_seconds: u64,
+}
+
+/// What has to tie a liable wallet to its agent. A registration can name any wallet, so that a name alone
+/// proves nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiabilityRule {
+    /// The bases that count.
+    pub basis: Vec<Basis>,
+    /// How old an attestation by the liable wallet may be, in seconds.
+    pub attested_seconds: u64,
+}
+
+impl LiabilityRule {
+    /// The rule wherever a policy names liable persons and says no more.
+    pub const DEFAULT: [Basis; 3] = [Basis::Accepted, Basis::Registered, Basis::Attested];
+
+    fn is_met(&self, agent: &VerdictAgent, now: Timestamp) -> bool {
+        let is_recent = |at: Timestamp| now.seconds().saturating_sub(at.seconds()) <= self.attested_seconds;
+        self.basis.contains(&agent.basis)
+            && (agent.basis != Basis::Attested || agent.attested_at.is_some_and(is_recent))
+    }
 }
 
 /// Wallets that are served, or not.
@@ -149,6 +193,9 @@ pub enum AgentDenial {
     AttestationTooShort,
     /// The liable person or the creator is not served.
     AgentNotAllowed,
+    /// What ties the liable wallet to the agent does not count here.
+    #[strum(serialize = "principal_not_allowed")]
+    LiableNotProved,
 }
 
 impl AgentDenial {
@@ -174,6 +221,10 @@ impl AgentPolicy {
         {
             return Err(AgentDenial::AgentNotAllowed);
         }
+        let is_proved = |rule: &LiabilityRule| agent.is_some_and(|agent| rule.is_met(agent, now));
+        if !self.liability.as_ref().is_none_or(is_proved) {
+            return Err(AgentDenial::LiableNotProved);
+        }
         if !verdict.holds_at(now) {
             return Err(AgentDenial::AttestationTooShort);
         }
@@ -194,7 +245,7 @@ mod tests {
     const CREATOR: Address = Address::repeat_byte(2);
 
     fn verdict(decision: Decision, until: Option<u64>) -> Verdict {
-        let agent = VerdictAgent { id: "7".to_owned(), creator: CREATOR, liable: LIABLE };
+        let agent = VerdictAgent::new("7".to_owned(), CREATOR, LIABLE, None);
         Verdict {
             decision,
             reasons: Vec::new(),
@@ -243,6 +294,32 @@ mod tests {
     }
 
     #[test]
+    fn a_liable_wallet_that_is_only_named_is_refused_unless_the_policy_says_that_it_counts() {
+        let default = LiabilityRule { basis: LiabilityRule::DEFAULT.to_vec(), attested_seconds: 90 };
+        let any = LiabilityRule { basis: vec![Basis::Named, Basis::Unknown], ..default.clone() };
+        for (basis, attested_at, by_default, by_any) in [
+            (Basis::Accepted, None, true, false),
+            (Basis::Registered, None, true, false),
+            (Basis::Attested, Some(910), true, false),
+            (Basis::Attested, Some(909), false, false),
+            (Basis::Attested, None, false, false),
+            (Basis::Named, None, false, true),
+            (Basis::Unknown, None, false, true),
+        ] {
+            let mut verdict = verdict(Decision::Provision, None);
+            let attested_at = attested_at.map(Timestamp::from_seconds);
+            verdict.agent = verdict.agent.map(|agent| VerdictAgent { basis, attested_at, ..agent });
+            for (rule, served) in [(&default, by_default), (&any, by_any)] {
+                let liability = Some(rule.clone());
+                let policy =
+                    AgentPolicy { allow: vec![Decision::Provision], liability, ..AgentPolicy::default() };
+                let expected = if served { Ok(()) } else { Err(AgentDenial::LiableNotProved) };
+                assert_eq!(judged(&policy, &verdict), expected, "{basis:?} {attested_at:?} {rule:?}");
+            }
+        }
+    }
+
+    #[test]
     fn an_attestation_has_to_be_current_for_long_enough() {
         let policy =
             AgentPolicy { allow: vec![Decision::Provision], remaining_seconds: 60, ..AgentPolicy::default() };
@@ -281,6 +358,10 @@ mod tests {
             let body = serde_json::to_vec(&kya).unwrap();
             assert_eq!(Verdict::from_api(&body, wallet), Some(Verdict::from(&kya)));
             assert_eq!(Verdict::from_api(&body, LIABLE), None, "of another wallet");
+            // An API of an earlier version says nothing of the basis.
+            let mut older: serde_json::Value = serde_json::from_slice(&body).unwrap();
+            older.as_object_mut().unwrap().remove("liability");
+            assert_eq!(Verdict::from_api(older.to_string().as_bytes(), wallet), Some(Verdict::from(&kya)));
         }
         assert_eq!(Verdict::from_api(b"{}", wallet), None);
     }

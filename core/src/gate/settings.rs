@@ -11,11 +11,17 @@ use super::{
     answer::Links,
     candidate::{BASELINE_VALIDITY, Posture, SignatureRules, WithoutNonce},
     dialect::Dialect,
-    policy::{AgentPolicy, Wallets},
+    policy::{AgentPolicy, LiabilityRule, Wallets},
     request::Origin,
     request_fault::RequestRules,
 };
-use crate::registry::kya::Decision;
+use crate::registry::{
+    kya::Decision,
+    liability::{ATTESTED_SECONDS, Basis},
+};
+
+/// The days that a read API says of an attestation by the liable wallet.
+const LONGEST_ATTESTED_DAYS: u64 = ATTESTED_SECONDS / 86_400;
 
 /// The longest validity that a policy may allow: nonces are remembered for as long.
 const LONGEST_VALIDITY: u64 = 3_600;
@@ -66,7 +72,7 @@ pub struct PolicyTable {
     #[serde(default)]
     wallets: Vec<Address>,
     #[serde(default)]
-    liable: WalletsTable,
+    liable: LiableTable,
     #[serde(default)]
     creators: WalletsTable,
     #[serde(default)]
@@ -96,6 +102,42 @@ struct WalletsTable {
     allow: Vec<Address>,
     #[serde(default)]
     deny: Vec<Address>,
+}
+
+/// Whose agents are served, and what has to tie the liable wallet to them.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct LiableTable {
+    #[serde(default)]
+    allow: Vec<Address>,
+    #[serde(default)]
+    deny: Vec<Address>,
+    basis: Option<Vec<Basis>>,
+    attested_days: Option<u64>,
+}
+
+impl LiableTable {
+    fn validated(self) -> Result<(Wallets, Option<LiabilityRule>), SettingError> {
+        let days = self.attested_days.unwrap_or(LONGEST_ATTESTED_DAYS);
+        ensure(
+            (1..=LONGEST_ATTESTED_DAYS).contains(&days),
+            "liable.attested-days",
+            format!("must be from 1 to {LONGEST_ATTESTED_DAYS}"),
+        )?;
+        let basis = self.basis.or_else(|| (!self.allow.is_empty()).then(|| LiabilityRule::DEFAULT.to_vec()));
+        ensure(
+            basis.as_ref().is_none_or(|basis| !basis.is_empty()),
+            "liable.basis",
+            "must name what counts: accepted, registered, attested, named or unknown",
+        )?;
+        ensure(
+            basis.is_some() || self.attested_days.is_none(),
+            "liable.attested-days",
+            "needs liable.allow or liable.basis",
+        )?;
+        let rule = basis.map(|basis| LiabilityRule { basis, attested_seconds: days * 86_400 });
+        Ok((Wallets { allow: self.allow, deny: self.deny }, rule))
+    }
 }
 
 const fn default_validity() -> u64 {
@@ -206,6 +248,7 @@ impl PolicyTable {
             let is_path = path != "default" && is_route(path);
             ensure(is_path, "websocket-paths", format!("{path:?} must be a path, or a path and /*"))?;
         }
+        let (liable, liability) = self.liable.validated()?;
         Ok(RoutePolicy {
             name: name.to_owned(),
             origin,
@@ -230,7 +273,8 @@ impl PolicyTable {
             },
             agents: AgentPolicy {
                 allow: self.allow,
-                liable: self.liable.into(),
+                liable,
+                liability,
                 creators: self.creators.into(),
                 remaining_seconds: self.remaining_seconds,
             },

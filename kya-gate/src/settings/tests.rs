@@ -111,6 +111,13 @@ fn every_mistake_is_named_with_its_place() {
         ("allow = [\"provision\"]", "allow = []", "policy.api: allow"),
         ("allow = [\"provision\"]", "allow = [\"serve\"]", "unknown variant `serve`"),
         ("allow = [\"provision\"]", "allow = [\"provision\"]\nlongest-validity = 59", "from 60 to 3600"),
+        ("allow = [\"provision\"]", "allow = [\"provision\"]\nliable.basis = []", "must name what counts"),
+        ("allow = [\"provision\"]", "allow = [\"provision\"]\nliable.basis = [\"proved\"]", "liable.basis"),
+        (
+            "allow = [\"provision\"]",
+            "allow = [\"provision\"]\nliable.attested-days = 9",
+            "needs liable.allow",
+        ),
         ("allow = [\"provision\"]", "allow = [\"provision\"]\ncomponents = [\"@path\"]", "components"),
         ("allow = [\"provision\"]", "allow = [\"provision\"]\nalow = []", "unknown field `alow`"),
         ("allow = [\"provision\"]", "allow = [\"provision\"]\nroutes = [\"/a*\"]", "routes: \"/a*\" must be"),

@@ -144,22 +144,30 @@ async fn every_kind_of_request_has_its_status(mut stage: Stage) {
 }
 
 /// The gate's headers.
-const NAMES: [&str; 6] =
-    ["KYA-Wallet", "KYA-Agent-Id", "KYA-Decision", "KYA-Liable", "KYA-Until", "KYA-Verdict"];
+const NAMES: [&str; 7] = [
+    "KYA-Wallet",
+    "KYA-Agent-Id",
+    "KYA-Decision",
+    "KYA-Liable",
+    "KYA-Liable-Basis",
+    "KYA-Until",
+    "KYA-Verdict",
+];
 
 /// Headers that a client may hope to be taken for the gate's: one in some case, with some separator, twice, or
 /// named by a list.
 fn spoofed(seed: usize) -> Vec<(String, String)> {
     let name = NAMES[seed % NAMES.len()];
-    let separated = name.replace('-', ["-", "_", ".", "-"][seed / 6 % 4]);
-    let cased = match seed / 24 % 4 {
+    let seed = seed / NAMES.len();
+    let separated = name.replace('-', ["-", "_", ".", "-"][seed % 4]);
+    let cased = match seed / 4 % 4 {
         0 => separated,
         1 => separated.to_lowercase(),
         2 => separated.to_uppercase(),
         _ => separated.to_lowercase().replace("kya", "KyA"),
     };
     let mut headers = vec![(cased.clone(), "spoofed".to_owned())];
-    match seed / 96 % 5 {
+    match seed / 16 % 5 {
         0 => {}
         1 => headers.push((cased, "again".to_owned())),
         2 => headers.push(("connection".to_owned(), format!("keep-alive, {name}"))),
