@@ -176,6 +176,9 @@ impl<S: Store> Index<'_, S> {
                 wallet: entry.full.wallet,
                 generation: U256::from(entry.row.generation),
                 status: entry.known_status(id).map_err(QueryError::from)?,
+                creator: entry.row.creator,
+                liable: entry.full.haftungsperson,
+                is_root: entry.row.parent == 0,
             };
             members.insert(U256::from(id), Member { agent, children: Vec::new().into() });
         }
