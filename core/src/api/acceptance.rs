@@ -161,6 +161,13 @@ pub struct SignerQuery {
     block: u64,
 }
 
+impl SignerQuery {
+    /// The liable wallet.
+    pub const fn account(&self) -> Address {
+        self.account
+    }
+}
+
 impl Query for SignerQuery {
     type Output = SignerCode;
     type Error = QueryError;
