@@ -14,6 +14,7 @@ use super::{
 use crate::{
     chain::QueryError,
     eth::timestamp::Timestamp,
+    liability::WalletEvents,
     registry::{
         agent::{AgentId, AgentListItem, Fetched, Status},
         changes::{ChangeList, Since},
@@ -36,6 +37,16 @@ impl<S: Store> Index<'_, S> {
     /// [`IndexError::CursorExpired`], [`IndexError::Incomplete`], [`IndexError::Store`].
     pub fn changes(&self, since: Since, limit: u64) -> Result<ChangeList, IndexError> {
         changes::list(self.store, self.state, since, limit)
+    }
+
+    /// What is known of the events by an agent's liable wallet at the index's block; `None` without the agent.
+    ///
+    /// # Errors
+    ///
+    /// [`IndexError::Store`].
+    pub fn wallet_events(&self, id: u64) -> Result<Option<WalletEvents>, IndexError> {
+        let agent = tables::find(self.store, id)?;
+        Ok(agent.map(|agent| self.state.wallet_events(&agent)))
     }
 
     pub(crate) fn detailed_stats(&self, now: Timestamp) -> Result<DetailedStats, IndexError> {
