@@ -1,5 +1,8 @@
-//! A new agent without any ETH: makes a key, registers and attests through the relayer, and shows what the
-//! read API says of it before and after.
+//! A new agent without any ETH: makes a key for it and one for its liable person, registers and attests
+//! through the relayer, and shows what the read API says of it before and after.
+//!
+//! The agent registers itself, which proves nothing about the wallet that it names as liable. That wallet
+//! attests: the first answer of the agent's then says `attested`, and not `named`.
 //!
 //! It talks HTTP and nothing else: `/domain`, `/status` (for the registry's address), `/nonce/:address` and
 //! `POST /relay` of the relayer (`RELAYER_URL`, default http://127.0.0.1:3001), `/api/v1/kya/:wallet` of the
@@ -46,8 +49,7 @@ struct Status {
     registry: Address,
 }
 
-struct Agent {
-    key: PrivateKeySigner,
+struct Services {
     http: Client,
     relayer: String,
     api: String,
@@ -59,18 +61,18 @@ async fn main() -> anyhow::Result<()> {
     let url = |name: &str, default: &str| {
         env::var(name).unwrap_or_else(|_| default.to_owned()).trim_end_matches('/').to_owned()
     };
-    let agent = Agent {
-        key: PrivateKeySigner::random(),
+    let services = Services {
         http: Client::builder().timeout(Duration::from_secs(60)).build()?,
         relayer: url("RELAYER_URL", "http://127.0.0.1:3001"),
         api: url("API_URL", "http://127.0.0.1:3000"),
     };
-    let wallet = agent.key.address();
-    println!("A fresh key, no ETH: {wallet}\n");
-    println!("KYA before:\n{:#}\n", agent.kya().await?);
+    let (agent, person) = (PrivateKeySigner::random(), PrivateKeySigner::random());
+    let wallet = agent.address();
+    println!("Fresh keys, no ETH: the agent's {wallet}, its liable person's {}\n", person.address());
+    println!("KYA before:\n{:#}\n", services.kya(wallet).await?);
 
     let register = registerAgentCall {
-        haftungsperson: wallet,
+        haftungsperson: person.address(),
         agentWallet: wallet,
         constitutionHash: keccak256("We do as we are told, and say when we do not."),
         capabilityHash: keccak256("{\"tools\":[\"invoice\"]}"),
@@ -78,25 +80,25 @@ async fn main() -> anyhow::Result<()> {
         parentAgentId: U256::ZERO,
         selfModifying: false,
     };
-    let registered = agent.relay(register.abi_encode(), 900_000).await.context("registering")?;
+    let registered = services.relay(&agent, register.abi_encode(), 900_000).await.context("registering")?;
     let id =
         registered.get("agentId").and_then(Value::as_u64).context("no agentId in the relayer's answer")?;
     println!("Registered as agent {id}: transaction {}\n", text(&registered, "txHash"));
 
     let attest = attestComplianceCall { agentId: U256::from(id) };
-    let attested = agent.relay(attest.abi_encode(), 150_000).await.context("attesting")?;
-    println!("Attested: transaction {}\n", text(&attested, "txHash"));
+    let attested = services.relay(&person, attest.abi_encode(), 150_000).await.context("attesting")?;
+    println!("Attested by the liable person: transaction {}\n", text(&attested, "txHash"));
 
-    println!("KYA after:\n{:#}", agent.kya_once_registered().await?);
+    println!("KYA after:\n{:#}", services.kya_once_registered(wallet).await?);
     Ok(())
 }
 
-impl Agent {
+impl Services {
     /// Signs a call of the registry and has it relayed; returns the relayer's answer once it is executed.
-    async fn relay(&self, call: Vec<u8>, gas: u64) -> anyhow::Result<Value> {
+    async fn relay(&self, key: &PrivateKeySigner, call: Vec<u8>, gas: u64) -> anyhow::Result<Value> {
         let Domain { chain_id, verifying_contract } = self.get(&format!("{}/domain", self.relayer)).await?;
         let Status { registry } = self.get(&format!("{}/status", self.relayer)).await?;
-        let wallet = self.key.address();
+        let wallet = key.address();
         let Nonce { next } = self.get(&format!("{}/nonce/{wallet}", self.relayer)).await?;
 
         let mut signed = SignedRequest {
@@ -112,7 +114,7 @@ impl Agent {
             signature: Bytes::new(),
         };
         let digest = signed.digest(&domain(chain_id, verifying_contract));
-        signed.signature = self.key.sign_hash_sync(&digest)?.as_bytes().into();
+        signed.signature = key.sign_hash_sync(&digest)?.as_bytes().into();
 
         let request = &signed.request;
         let body = json!({
@@ -150,15 +152,15 @@ impl Agent {
         tokio::time::timeout(PATIENCE, wait).await.context("the relay is still pending")?
     }
 
-    async fn kya(&self) -> anyhow::Result<Value> {
-        self.get(&format!("{}/api/v1/kya/{}", self.api, self.key.address())).await
+    async fn kya(&self, wallet: Address) -> anyhow::Result<Value> {
+        self.get(&format!("{}/api/v1/kya/{wallet}", self.api)).await
     }
 
     /// The read API may still hold its answer from before: asks until that has expired.
-    async fn kya_once_registered(&self) -> anyhow::Result<Value> {
+    async fn kya_once_registered(&self, wallet: Address) -> anyhow::Result<Value> {
         let registered = async {
             loop {
-                let kya = self.kya().await?;
+                let kya = self.kya(wallet).await?;
                 if kya.get("isRegistered") == Some(&Value::Bool(true)) {
                     return Ok(kya);
                 }

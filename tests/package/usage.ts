@@ -17,6 +17,15 @@ import init, {
   parse,
   registerAgent,
 } from "../../browser/pkg/index.js";
+import initLiability, {
+  type Acceptance,
+  type DomainFile,
+  acceptanceHeader,
+  checkAcceptance,
+  fetchDomain,
+  signAcceptance,
+  signDomain,
+} from "../../browser/pkg/liability.js";
 import { FolderStore, IndexedDbStore, LocalKya, MemoryStore, type SpotCheck, kyaPrivately } from "../../browser/pkg/local.js";
 
 declare const ethereum: { request(call: { method: string; params?: unknown[] }): Promise<unknown> };
@@ -124,4 +133,15 @@ export async function gating(request: Request, settings: string): Promise<Respon
   // @ts-expect-error: settings are needed
   new LocalGate({ policy: "api" });
   return guarded instanceof Response ? guarded : (wallet ?? guarded.headers["kya-wallet"] ?? "");
+}
+
+export async function liable(agent: NonNullable<Kya["agent"]>, sign: () => Promise<string>): Promise<string | undefined> {
+  await initLiability();
+  const place = { chainId: 1n, registry: "0x" };
+  const acceptance: Acceptance = await signAcceptance(agent, { ...place, days: 7, termsHash: "0x" }, sign);
+  const { problem } = checkAcceptance(acceptanceHeader(acceptance), agent, place);
+  const { legalName }: DomainFile["wallets"][0] = { ...(await signDomain("0x", "acme.example", place, sign)), legalName: "Acme" };
+  // @ts-expect-error: the registry has to be given.
+  await fetchDomain("acme.example", { chainId: 1 });
+  return problem ?? legalName ?? (await fetchDomain("acme.example", { ...place, fetch })).wallets[0]?.problem;
 }

@@ -128,6 +128,7 @@ impl Kind {
                     filters: page.block(BROWSERS, "yaml", 0)? + &page.block("### Envoy", "yaml", 0)?,
                     manager: page.block("### Envoy", "yaml", 1)?,
                     host: page.block(BROWSERS, "yaml", 1)?,
+                    cluster: page.block("### Envoy", "yaml", 2)?,
                 };
                 let tls = format!(
                     "certificate_chain: {{ filename: {certificate} }}, private_key: {{ filename: {key} }}"
@@ -180,7 +181,9 @@ pub async fn verdict_verifier(
         ],
     )?;
     let port = free_port()?;
-    let blocks = EnvoyBlocks { filters: filter, manager: String::new(), host: String::new() };
+    let (manager, host) = (String::new(), String::new());
+    let cluster = Page(page()?).block("### Envoy", "yaml", 2)?;
+    let blocks = EnvoyBlocks { filters: filter, manager, host, cluster };
     let process = envoy(port, &blocks, keys, service, None).await?;
     Ok((process, format!("http://127.0.0.1:{port}")))
 }
@@ -253,6 +256,8 @@ struct EnvoyBlocks {
     manager: String,
     /// Lines of the virtual host.
     host: String,
+    /// The cluster of the gate, and with another name and port that of the service.
+    cluster: String,
 }
 
 /// Envoy with these lines, between the clusters `gate` and `service`. Where there is a certificate, the port takes
@@ -271,12 +276,8 @@ async fn envoy(
     let (manager, filters) = (indented(&blocks.manager, 10), indented(&blocks.filters, 10));
     let host = indented(&blocks.host, 14);
     let cluster = |name: &str, address: &str| -> Result<String> {
-        let (host, port) = address.split_once(':').context("an address with a port")?;
-        Ok(format!(
-            "  - name: {name}\n    type: STATIC\n    connect_timeout: 2s\n    load_assignment:\n      \
-             cluster_name: {name}\n      endpoints:\n      - lb_endpoints:\n        - endpoint: {{ address: \
-             {{ socket_address: {{ address: {host}, port_value: {port} }} }} }}\n"
-        ))
+        let port = address.strip_prefix("127.0.0.1:").context("an address of this machine")?;
+        Ok(indented(&replaced(blocks.cluster.clone(), &[("4180", port)])?.replace("gate", name), 2))
     };
     let tls = certificate.map_or_else(String::new, |certificate| {
         format!(

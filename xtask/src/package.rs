@@ -1,5 +1,5 @@
-//! The browser package: `browser/`, `browser/evidence/`, `browser/snapshot/` and `browser/gate/` compiled, bound
-//! with wasm-bindgen, optimised for size, and laid out for npm.
+//! The browser package: `browser/`, `browser/evidence/`, `browser/liability/`, `browser/snapshot/` and `browser/gate/`
+//! compiled, bound with wasm-bindgen, optimised for size, and laid out for npm.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,10 +23,11 @@ const fn module(title: &'static str, crate_name: &'static str, name: &'static st
     Module { title, crate_name, name, size_limit: kib * 1024 }
 }
 
-const MODULES: [Module; 4] = [
+const MODULES: [Module; 5] = [
     module("Browser package: wasm", "registry-browser", "registry", 228),
     module("Browser package, evidence: wasm", "registry-browser-evidence", "evidence", 80),
     module("Browser package, snapshot: wasm", "registry-browser-snapshot", "snapshot", 60),
+    module("Browser package, liability: wasm", "registry-browser-liability", "acceptance", 90),
     module("Browser package, gate: wasm", "registry-browser-gate", "decision", 250),
 ];
 
@@ -47,8 +48,18 @@ pub(crate) fn build() -> Result<()> {
     let (browser, package) = (root().join("browser"), root().join("browser/pkg"));
     let mut inputs = core_inputs();
     inputs.extend(["host-kit", "xtask/src/package.rs", DESCRIPTION].map(|path| root().join(path)));
-    let own =
-        ["Cargo.toml", "openapi-types.mjs", "src", "npm", "evidence", "fetch", "gate", "snapshot", "values"];
+    let own = [
+        "Cargo.toml",
+        "openapi-types.mjs",
+        "src",
+        "npm",
+        "evidence",
+        "fetch",
+        "gate",
+        "liability",
+        "snapshot",
+        "values",
+    ];
     inputs.extend(own.map(|path| browser.join(path)));
     let stamp = Stamp::of(root().join("target/xtask/package.stamp"), &inputs)?;
     if !stamp.is_current() || !MODULES.iter().all(|module| package.join(module.file()).is_file()) {

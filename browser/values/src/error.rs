@@ -3,6 +3,7 @@
 
 use registry_core::{
     api::error::Error,
+    eth::members::MemberError,
     evidence::EvidenceError,
     forward::{ParseError, Refusal},
     snapshot::SnapshotError,
@@ -41,6 +42,14 @@ impl From<ParseError> for RegistryError {
 impl From<Refusal> for RegistryError {
     fn from(refusal: Refusal) -> Self {
         Self::new(&refusal.to_string(), refusal.code(), refusal.status(), &JsValue::UNDEFINED)
+    }
+}
+
+impl RegistryError {
+    /// The error of a document's member.
+    #[must_use]
+    pub fn of_member(error: &MemberError) -> Self {
+        Self::new(&error.to_string(), "INVALID_PARAMETER", 400, &JsValue::UNDEFINED)
     }
 }
 

@@ -27,6 +27,7 @@ test("packed and installed it is imported by its name, whole and of the crate's 
     const program = `
       import init, { Registry, RegistryError } from "agent-registry";
       import initEvidence, { verifyEvidence } from "agent-registry/evidence";
+      import initLiability, { checkAcceptance } from "agent-registry/liability";
       import initGate, { LocalGate } from "agent-registry/gate";
       await init();
       const registry = new Registry(${JSON.stringify(OPTIONS)});
@@ -35,14 +36,16 @@ test("packed and installed it is imported by its name, whole and of the crate's 
       await initEvidence();
       const refused = await Promise.resolve({ blockHash: ${JSON.stringify(`0x${"0".repeat(64)}`)} })
         .then((options) => verifyEvidence("{}", options)).catch((error) => error);
+      await initLiability();
+      const checked = checkAcceptance("", agent, { chainId: 1, registry: agent.creator });
       await initGate();
       const settings = 'origin = "https://a.example"\\nchain = { id = 1, rpc = ["http://127.0.0.1:1"] }\\n' +
         'kya.registry = "0x00000000000000000000000000000000000000aa"\\npolicy.api.allow = ["provision"]';
       const gated = await new LocalGate({ settings, policy: "api" }).admit(new Request("https://a.example"));
-      console.log(JSON.stringify([gated.response.status, agent.agentId, ...[error, refused].flatMap((e) => [e instanceof RegistryError, e.code])]));
+      console.log(JSON.stringify([gated.response.status, checked.problem, agent.agentId, ...[error, refused].flatMap((e) => [e instanceof RegistryError, e.code])]));
     `;
     const answer = await run(process.execPath, ["--input-type=module", "--eval", program], { cwd: directory });
-    assert.deepEqual(JSON.parse(answer.stdout), [401, stack.agents.kyoto.id, true, "AGENT_NOT_FOUND", true, "INVALID_EVIDENCE"]);
+    assert.deepEqual(JSON.parse(answer.stdout), [401, "header", stack.agents.kyoto.id, true, "AGENT_NOT_FOUND", true, "INVALID_EVIDENCE"]);
   } finally {
     await rm(directory, { recursive: true });
   }

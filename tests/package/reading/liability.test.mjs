@@ -1,0 +1,114 @@
+// Who is liable, in the package.
+//
+// 1. What a wallet signs by the package is what the core checks, and what another library signed is checked alike.
+// 2. What does not hold says why: a member of the record, the header, the signature or the time.
+// 3. A domain's file is read with its claims, is fetched from that domain alone, and has a size.
+
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+
+import { privateKeyToAccount } from "viem/accounts";
+
+import initLiability, {
+  acceptanceHeader,
+  checkAcceptance,
+  fetchDomain,
+  readDomainFile,
+  signAcceptance,
+  signDomain,
+} from "../../../browser/pkg/liability-node.js";
+import { test } from "../../browser/harness/declared.mjs";
+import { RegistryError } from "../setting.mjs";
+
+await initLiability();
+const path = new URL("../../../core/tests/vectors/liability.json", import.meta.url);
+const vectors = JSON.parse(await readFile(path, "utf8"));
+// The key of the vectors: 32 bytes 0x07.
+const person = privateKeyToAccount(`0x${"07".repeat(32)}`);
+const sign = (data) => person.signTypedData(data);
+const [{ document, operationalScope }] = vectors.acceptances;
+const { chainId, registry, notBefore, notAfter } = document;
+const agent = { ...document, operationalScope, registeredAt: new Date(document.registeredAt * 1000).toISOString() };
+const place = { chainId, registry, now: notBefore };
+
+test("acceptances of another library hold, and the package signs the same", async () => {
+  for (const { document, operationalScope, digest } of vectors.acceptances) {
+    const registeredAt = new Date(document.registeredAt * 1000).toISOString();
+    const record = { ...document, operationalScope, registeredAt };
+    const at = { ...place, now: document.notBefore };
+    for (const form of [document, JSON.stringify(document), acceptanceHeader(document)])
+      assert.deepEqual(checkAcceptance(form, record, at), { digest });
+    assert.deepEqual(await signAcceptance(record, document, sign), document);
+  }
+  const { notAfter: inAMonth, notBefore: now } = await signAcceptance(agent, { chainId, registry }, sign);
+  assert.equal(inAMonth - now, 30 * 86_400);
+});
+
+test("what does not hold says why", () => {
+  const other = `0x${"99".repeat(20)}`;
+  const high = `0x${"f".repeat(64)}${"7".repeat(64)}1b`;
+  for (const [change, record, at, problem] of [
+    [{ chainId: 1 }, {}, {}, "chainId"],
+    [{ registry: other }, {}, {}, "registry"],
+    [{}, { creator: other }, {}, "creator"],
+    [{}, { agentWallet: other }, {}, "agentWallet"],
+    [{}, { haftungsperson: other }, {}, "haftungsperson"],
+    [{}, { agentId: 12 }, {}, "agentId"],
+    [{}, { registeredAt: new Date(0).toISOString() }, {}, "registeredAt"],
+    [{}, { operationalScope: "All" }, {}, "signature"],
+    [{ signature: high }, {}, {}, "signature"],
+    [{ termsHash: `0x${"1".repeat(64)}` }, {}, {}, "signature"],
+    [{}, {}, { now: notAfter + 1 }, "time"],
+    [{}, {}, { now: notBefore - 61 }, "time"],
+    [{ notAfter: notBefore + 367 * 86_400 }, {}, {}, "notAfter"],
+    [{ more: 1 }, {}, {}, "more"],
+  ]) {
+    const checked = checkAcceptance({ ...document, ...change }, { ...agent, ...record }, { ...place, ...at });
+    assert.equal(checked.problem, problem);
+  }
+  for (const text of ["", "{", "=", "e30", "x".repeat(5_000)])
+    assert.match(checkAcceptance(text, agent, place).problem, /^(header|chainId)$/);
+  for (const [bad, field] of [
+    [() => checkAcceptance(document, { ...agent, creator: undefined }, place), "creator"],
+    [() => checkAcceptance(document, { ...agent, agentId: "x" }, place), "agentId"],
+    [() => checkAcceptance(document, agent, { chainId }), "registry"],
+    [() => readDomainFile("{}", "acme.example", place), "liable"],
+    [() => readDomainFile('{"liable":[]}', "acme.example:8443", place), "domain"],
+  ])
+    assert.throws(bad, (error) => error instanceof RegistryError && error.status === 400 && error.message.includes(field));
+});
+
+test("a domain's file is fetched from that domain alone, and its wallets have to name it", async () => {
+  const domain = "acme.example";
+  const claims = { legalName: 'Müller "GmbH"', lei: "5299000J2N45DDNE4Y28" };
+  const entry = { ...(await signDomain(person.address, domain, { chainId, registry, notBefore, notAfter }, sign)), ...claims };
+  const elsewhere = { ...entry, registry: `0x${"98".repeat(20)}` };
+  const copied = { ...(await signDomain(person.address, "other.example", { chainId, registry, notBefore, notAfter }, sign)) };
+  const withdrawn = [vectors.acceptances[1].digest];
+  const file = { liable: [entry, elsewhere, copied], acceptances: [document], withdrawn, notOurs: ["7"] };
+  const asked = [];
+  const answering = (response) => async (url, options) => {
+    asked.push([url, options.redirect, options.credentials]);
+    return response();
+  };
+  const read = await fetchDomain(domain, { ...place, fetch: answering(() => Response.json(file)) });
+  const wallet = { wallet: person.address, notBefore, notAfter };
+  assert.deepEqual(read, {
+    domain,
+    wallets: [{ ...wallet, ...claims }, { ...wallet, problem: "signature" }],
+    acceptances: [document],
+    withdrawn,
+    notOurs: ["7"],
+  });
+  assert.deepEqual(asked, [[`https://${domain}/.well-known/kya-liable.json`, "error", "omit"]]);
+
+  const refused = (domain, response) => fetchDomain(domain, { ...place, fetch: answering(response) }).catch((error) => error);
+  const huge = JSON.stringify({ ...file, notOurs: Array.from({ length: 60_000 }, (_, id) => String(id)) });
+  assert.match((await refused(domain, () => new Response(huge))).message, /256 KiB/);
+  const missing = await refused(domain, () => new Response("", { status: 404 }));
+  assert.deepEqual([missing.code, /404/.test(missing.message)], ["DOMAIN_UNAVAILABLE", true]);
+  asked.length = 0;
+  for (const name of ["acme.example/..", "127.0.0.1", "acme.example#", "Acme.example"])
+    assert.match((await refused(name, () => Response.json(file))).message, /domain/);
+  assert.deepEqual(asked, []);
+});
