@@ -33,11 +33,12 @@ contract AccountLens {
     }
 
     /// @notice The size of an account's code, and the first word that it answers `data` with: 0 if it fails, answers less
-    /// than a word, or takes more than half of the gas.
-    function check(address account, bytes calldata data) external view returns (uint256 codeSize, bytes32 answer) {
+    /// than a word, or takes more than `most` gas or half of what is left.
+    function check(address account, bytes calldata data, uint256 most) external view returns (uint256 codeSize, bytes32 answer) {
         codeSize = account.code.length;
         if (codeSize == 0 || data.length == 0) return (codeSize, 0);
         uint256 stipend = gasleft() / 2;
+        if (stipend > most) stipend = most;
         assembly ("memory-safe") {
             let input := mload(0x40)
             calldatacopy(input, data.offset, data.length)

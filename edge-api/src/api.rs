@@ -6,12 +6,14 @@ use edge_shared::unix_millis;
 use futures_util::FutureExt as _;
 use registry_core::{
     api::accept::{self, Form},
+    api::acceptance::{JudgedVerdict, Judgement, PresentedAcceptance},
     api::download::Download,
     api::error::Error,
     api::mcp,
     api::route::{KYA_BODY_BYTES_MAX, Route},
     eth::timestamp::Timestamp,
     host::rate_limit::{ClientKey, RateLimitVerdict},
+    liability,
     registry::{changes::Since, error_code::Code},
     token::Audience,
 };
@@ -26,7 +28,7 @@ use crate::{
     limiter,
     log::{self, Record},
     pages::{self, Page},
-    settings::Settings,
+    settings::{Settings, Signing},
     stream::{self, events::Events, slot::StreamSlot},
     token,
 };
@@ -294,18 +296,21 @@ async fn answer(request: &Incoming<'_>, env: &Env, context: Context, record: &mu
         // A request that is refused before it costs anything is not charged.
         Err(error) => return (Err(error), limiter::peek(&settings.limits, &client, now)),
     };
-    let verdict = limiter::charge(&settings, env, &context, &client, now, counted.cost()).await;
+    let acceptance = acceptance_of(request, &settings, &counted, now).filter(|_| !form.is_tool());
+    let cost = counted.cost().saturating_add(u32::from(acceptance.is_some()));
+    let verdict = limiter::charge(&settings, env, &context, &client, now, cost).await;
     if verdict.is_some_and(|verdict| !verdict.admitted) {
         return (Err(Error::RateLimited), verdict);
     }
     let index = IndexClient::of(&settings.shared, env).map(Rc::new);
     let origin = target.origin().into();
-    let context = RequestContext { settings, runtime: Rc::new(context), origin, index };
+    let signer = acceptance.as_ref().and_then(PresentedAcceptance::signer);
+    let context = RequestContext { settings, runtime: Rc::new(context), origin, index, signer };
     // Boxed, it is a function of its own: V8 takes megabytes to optimize a long one that is polled again and
     // again.
     let payload = match counted {
         Request::Events(since) => events(context, since, client, record).boxed_local(),
-        counted => payload(context, counted, form, record).boxed_local(),
+        counted => payload(context, counted, form, acceptance, record).boxed_local(),
     };
     (payload.await, verdict)
 }
@@ -318,6 +323,46 @@ enum AnswerForm {
     Token(Option<Audience>),
     /// The document as the result of a tool.
     Tool(mcp::Call),
+}
+
+impl AnswerForm {
+    const fn is_tool(&self) -> bool {
+        matches!(self, Self::Tool(_))
+    }
+}
+
+/// The acceptance of a request for the verdict on one wallet, checked as far as that takes no reads.
+fn acceptance_of(
+    request: &Incoming<'_>,
+    settings: &Settings,
+    counted: &Request,
+    now: Timestamp,
+) -> Option<PresentedAcceptance> {
+    let Request::Api(Route::Kya { wallet, .. }) = counted else { return None };
+    let place = (settings.shared.chain_id, settings.shared.registry);
+    let header = request.header(liability::HEADER)?;
+    Some(PresentedAcceptance::read(&header, place, *wallet, now))
+}
+
+/// The verdict judged by an acceptance, which is as of one request and kept nowhere.
+async fn judge(
+    context: &RequestContext,
+    acceptance: &PresentedAcceptance,
+    verdict: &Content,
+    record: &mut Record,
+) -> Result<JudgedVerdict, Error> {
+    let unread = || Error::Misconfigured("a verdict cannot be read".to_owned());
+    let body = core::str::from_utf8(&verdict.body).map_err(|_| unread())?;
+    let has_code = acceptance.signer().and_then(cache::signers::has_code);
+    let now = || Timestamp::from_millis(unix_millis());
+    match acceptance.judge(body, has_code, now()).ok_or_else(unread)? {
+        Judgement::Judged(judged) => Ok(judged),
+        Judgement::Ask(query) => {
+            record.cache = "MISS";
+            let code = cache::signers::ask(context, query, record).await?;
+            acceptance.conclude(body, code, now()).ok_or_else(unread)
+        }
+    }
 }
 
 /// The keys that verdicts are signed with.
@@ -347,6 +392,7 @@ async fn payload(
     context: RequestContext,
     counted: Request,
     form: AnswerForm,
+    acceptance: Option<PresentedAcceptance>,
     record: &mut Record,
 ) -> Result<Payload, Error> {
     let is_whole_list = matches!(counted, Request::Api(Route::Compliance(None)));
@@ -357,6 +403,23 @@ async fn payload(
                 _ => Some(index.list_piece(None).await?),
             };
             Ok(Payload::List(context, first))
+        }
+        (Ok(verdict), _) if acceptance.is_some() && !form.is_tool() => {
+            let judging = async {
+                let acceptance = acceptance.as_ref().ok_or(Error::NotFound)?;
+                judge(&context, acceptance, &verdict, record).await
+            };
+            let judged = judging.boxed_local().await?;
+            let now = Timestamp::from_millis(unix_millis());
+            match (form, &context.settings.signing) {
+                (AnswerForm::Token(audience), Some(signing)) => {
+                    signed(&context, signing, &verdict, Some(&judged), audience).await
+                }
+                _ => Ok(Content::no_store(JSON_TYPE, &judged.body, now)
+                    .with_source(verdict.source)
+                    .varying_by_request()
+                    .into()),
+            }
         }
         (answer, _) => match (form, &context.settings.signing) {
             (AnswerForm::Tool(call), _) => Ok(Payload::Message(match answer {
@@ -370,14 +433,25 @@ async fn payload(
                 }
             })),
             (AnswerForm::Token(audience), Some(signing)) => {
-                let now = Timestamp::from_millis(unix_millis());
-                token::sign(signing, &*answer?, audience.as_ref().map(Audience::as_str), now)
-                    .await
-                    .map(Payload::from)
+                signed(&context, signing, &*answer?, None, audience).await
             }
             _ => answer.map(Payload::Document),
         },
     }
+}
+
+/// A verdict as a token.
+async fn signed(
+    context: &RequestContext,
+    signing: &Signing,
+    verdict: &Content,
+    judged: Option<&JudgedVerdict>,
+    audience: Option<Audience>,
+) -> Result<Payload, Error> {
+    let now = Timestamp::from_millis(unix_millis());
+    let registry = context.settings.registry.as_deref().unwrap_or_default();
+    let audience = audience.as_ref().map(Audience::as_str);
+    token::sign(signing, verdict, judged, registry, audience, now).await.map(Payload::from)
 }
 
 /// The request; one for a stream where it asks for changes and accepts events.

@@ -8,6 +8,7 @@ use core::fmt::{Display, Write};
 use registry_core::{
     api::document::Document, api::error::Error, api::route::Route, eth::timestamp::Timestamp,
     host::rate_limit::RateLimitVerdict, host::shared_reads::due_for_renewal,
+    liability::HEADER as ACCEPTANCE_HEADER,
 };
 use worker::{
     Result,
@@ -166,14 +167,20 @@ impl Content {
         Self { is_download: true, ..self }
     }
 
-    /// Says of the verdict on a wallet that there is a signed form of it.
+    /// Says of the verdict on a wallet that there is a signed form of it, and that an acceptance changes it.
     pub(crate) fn with_forms_of(self, route: &Route) -> Self {
-        if matches!(route, Route::Kya { .. }) { self.varying_by_accept() } else { self }
+        if matches!(route, Route::Kya { .. }) { self.varying_by_request() } else { self }
     }
 
     /// Adds the header that the answer depends on `Accept`.
     pub(crate) fn varying_by_accept(mut self) -> Self {
         self.head.set("Vary", "Accept");
+        self
+    }
+
+    /// Adds the header that the answer depends on `Accept` and on an acceptance.
+    pub(crate) fn varying_by_request(mut self) -> Self {
+        self.head.set("Vary", format_args!("Accept, {ACCEPTANCE_HEADER}"));
         self
     }
 

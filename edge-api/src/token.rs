@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use registry_core::{
-    api::{accept::JWT_TYPE, error::Error},
+    api::{accept::JWT_TYPE, acceptance::JudgedVerdict, error::Error},
     eth::timestamp::Timestamp,
     registry::kya::KyaAnswer,
     token::{Terms, VerdictClaims, compact, signing_input},
@@ -29,7 +29,8 @@ thread_local! {
     static SIGNER: RefCell<Option<JsValue>> = const { RefCell::new(None) };
 }
 
-/// The verdict of an answer of `/kya/:wallet` as a token for this audience.
+/// The verdict of an answer of `/kya/:wallet` as a token for this audience, judged by an acceptance where the
+/// request has one.
 ///
 /// # Errors
 ///
@@ -37,12 +38,15 @@ thread_local! {
 pub(crate) async fn sign(
     signing: &Signing,
     verdict: &Content,
+    judged: Option<&JudgedVerdict>,
+    registry: &str,
     audience: Option<&str>,
     now: Timestamp,
 ) -> Result<Content, Error> {
     let unusable =
         |_| Error::Misconfigured("VERDICT_KEYS key 1: d is not the private part of x and y".to_owned());
-    let answer = KyaAnswer::parse(&verdict.body).ok_or(Error::NotAcceptable("this verdict is not signed"))?;
+    let body = judged.map_or(verdict.body.as_slice(), |judged| judged.body.as_bytes());
+    let answer = KyaAnswer::parse(body).ok_or(Error::NotAcceptable("this verdict is not signed"))?;
     let cached_until = verdict.made_at.as_millis().saturating_add(verdict.max_age_millis());
     let terms = Terms {
         issuer: &signing.issuer,
@@ -54,7 +58,10 @@ pub(crate) async fn sign(
     };
     let signer =
         signing.keys.signer().map_err(|error| Error::Misconfigured(format!("VERDICT_KEYS {error}")))?;
-    let input = signing_input(&signer.key().kid, &VerdictClaims::of(answer.into(), &terms));
+    let liability = answer.liability;
+    let not_after = judged.and_then(|judged| judged.not_after);
+    let claims = VerdictClaims::of(answer.into(), &terms).with_liability(liability, registry, not_after);
+    let input = signing_input(&signer.key().kid, &claims);
     let key = match SIGNER.with_borrow(Clone::clone) {
         Some(key) => key,
         None => {
@@ -66,7 +73,7 @@ pub(crate) async fn sign(
     let signature = signature(&key, &input).await.map_err(unusable)?;
     Ok(Content::no_store(JWT_TYPE, &compact(&input, &signature), now)
         .with_source(verdict.source)
-        .varying_by_accept())
+        .varying_by_request())
 }
 
 /// The published keys.

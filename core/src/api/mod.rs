@@ -1,6 +1,7 @@
 //! The read API of `service.md`: routes in, documents or errors out.
 
 pub mod accept;
+pub mod acceptance;
 pub mod document;
 pub mod download;
 pub mod error;

@@ -156,10 +156,10 @@ pub(super) enum Job {
     Walk(WalkKey, Span),
 }
 
-/// Whether a call is to the account lens, which serves its whole chunk. Hosts without a gate ask for no
-/// account, and do not carry the lens.
+/// Whether a call is to the account lens, which serves its whole chunk. Hosts that ask for no account do not
+/// carry the lens.
 fn is_of_account(call: &Call) -> bool {
-    cfg!(feature = "gate") && call.target == account_lens::ADDRESS
+    cfg!(feature = "account-lens") && call.target == account_lens::ADDRESS
 }
 
 impl Job {

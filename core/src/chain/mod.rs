@@ -55,6 +55,7 @@ mod run;
 mod view;
 mod walk;
 
+pub use account_lens::SignerCode;
 pub use batch::{Batch, Failure, Freshness, Limits, Reply};
 pub use block::Header;
 pub use endpoints::{Endpoints, Update};

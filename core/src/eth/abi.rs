@@ -176,7 +176,8 @@ sol! {
 
     /// The account lens (`AccountLens.sol`), without the function it shares with Multicall3.
     interface IAccountLens {
-        function check(address account, bytes calldata data) external view returns (uint256 codeSize, bytes32 answer);
+        function check(address account, bytes calldata data, uint256 most) external view
+            returns (uint256 codeSize, bytes32 answer);
     }
 
     /// The lens (`RegistryLens.sol`). [`lens`](crate::chain::lens) reads its return data, which is packed,

@@ -2,12 +2,11 @@
 //! verdict, all of one block and in one round trip.
 
 use alloy_primitives::{Address, B256, Bytes, U256};
-use alloy_sol_types::SolCall as _;
 
 use super::candidate::{AccountState, Attempt};
 use crate::{
     chain::{Halt, Query, QueryError, View, account_lens, reader::Registry},
-    eth::{abi::IAccountLens::checkCall, abi::IERC1271::isValidSignatureCall, timestamp::Timestamp},
+    eth::timestamp::Timestamp,
     registry::kya::Kya,
 };
 
@@ -46,31 +45,23 @@ impl Query for AccountQuery {
     type Error = QueryError;
 
     fn resolve(&self, view: &View) -> Result<AccountFacts, Halt> {
-        let data = self.signed.as_ref().map_or_else(Bytes::new, |(hash, signature)| {
-            isValidSignatureCall { hash: *hash, signature: signature.clone() }.abi_encode().into()
-        });
-        let check = view.call(account_lens::ADDRESS, &checkCall { account: self.account, data });
+        let signed = self.signed.as_ref().map(|(hash, signature)| (*hash, signature));
+        let code = account_lens::signer_code(view, self.account, signed, U256::MAX);
         let registry = self.registry.map(|address| {
             let registry = Registry { view, address };
             (registry.grace_period(), registry.agent_of(self.account), view.as_of())
         });
-        let check = check?;
+        let code = code?;
         let kya = match registry {
             Some((grace, agent, as_of)) => Some(Kya::of(self.account, agent?, grace?, self.now, as_of?)),
             None => None,
         };
-        let accepts = check.answer == magic_value();
-        let state =
-            if check.codeSize == U256::ZERO { AccountState::NoCode } else { AccountState::Code { accepts } };
+        let accepts = code.accepts;
+        let state = if code.has_code { AccountState::Code { accepts } } else { AccountState::NoCode };
         Ok(AccountFacts { state, kya })
     }
 
     fn is_one_round(&self) -> bool {
         true
     }
-}
-
-/// ERC-1271's answer to a valid signature: the function's selector at the head of a word.
-fn magic_value() -> B256 {
-    B256::right_padding_from(&isValidSignatureCall::SELECTOR)
 }

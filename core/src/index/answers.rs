@@ -14,6 +14,7 @@ use super::{
 use crate::{
     chain::QueryError,
     eth::timestamp::Timestamp,
+    liability::WalletEvents,
     registry::{
         agent::{AgentId, AgentListItem, Fetched, Status},
         changes::{ChangeList, Since},
@@ -36,6 +37,16 @@ impl<S: Store> Index<'_, S> {
     /// [`IndexError::CursorExpired`], [`IndexError::Incomplete`], [`IndexError::Store`].
     pub fn changes(&self, since: Since, limit: u64) -> Result<ChangeList, IndexError> {
         changes::list(self.store, self.state, since, limit)
+    }
+
+    /// What is known of the events by an agent's liable wallet at the index's block; `None` without the agent.
+    ///
+    /// # Errors
+    ///
+    /// [`IndexError::Store`].
+    pub fn wallet_events(&self, id: u64) -> Result<Option<WalletEvents>, IndexError> {
+        let agent = tables::find(self.store, id)?;
+        Ok(agent.map(|agent| self.state.wallet_events(&agent)))
     }
 
     pub(crate) fn detailed_stats(&self, now: Timestamp) -> Result<DetailedStats, IndexError> {
@@ -176,6 +187,9 @@ impl<S: Store> Index<'_, S> {
                 wallet: entry.full.wallet,
                 generation: U256::from(entry.row.generation),
                 status: entry.known_status(id).map_err(QueryError::from)?,
+                creator: entry.row.creator,
+                liable: entry.full.haftungsperson,
+                is_root: entry.row.parent == 0,
             };
             members.insert(U256::from(id), Member { agent, children: Vec::new().into() });
         }

@@ -57,6 +57,7 @@ fn read_standing(value: Option<i64>) -> Result<Option<Standing>, StoreError> {
 pub(super) struct VerdictChange {
     id: u64,
     wallet: Address,
+    liable: Address,
     from: Option<Standing>,
     to: Option<Standing>,
     /// `None` is the block it was seen at.
@@ -82,14 +83,18 @@ impl Comparison {
     ) -> Vec<VerdictChange> {
         let of = |entry: Option<&IndexedAgent>| entry.and_then(|entry| standing(entry, self.current_from));
         let (from, to) = (of(before), of(after));
-        let wallet = after.or(before).map(|entry| entry.row.wallet).unwrap_or_default();
-        let note = |from, to, number, seconds| VerdictChange { id, wallet, from, to, number, seconds };
+        let wallets = |entry: Option<&IndexedAgent>| {
+            entry.map(|entry| (entry.row.wallet, entry.full.haftungsperson)).unwrap_or_default()
+        };
+        let ((wallet, liable), (was, was_liable)) = (wallets(after.or(before)), wallets(before));
+        let note =
+            |from, to, number, seconds| VerdictChange { id, wallet, liable, from, to, number, seconds };
         if let (Some(before), Some(after)) = (before, after)
             && before.row.wallet != after.row.wallet
         {
             // A wallet never changes: the first registration was undone by a reorg, and another one has its
             // id.
-            let undone = VerdictChange { wallet: before.row.wallet, ..note(from, None, None, None) };
+            let undone = VerdictChange { wallet: was, liable: was_liable, ..note(from, None, None, None) };
             let number = moment.map(|moment| moment.number);
             let registered = note(None, to, number, Some(after.row.registered_at));
             return [undone, registered].into_iter().filter(|noted| noted.from != noted.to).collect();
@@ -143,12 +148,13 @@ impl<S: Store> ChangeLog<'_, S> {
     /// Stores changes, and the time at which agents ended if it is known to the second.
     pub(super) fn write(&mut self, noted: Vec<VerdictChange>) -> Result<(), StoreError> {
         let (mut rows, mut ends) = (Vec::with_capacity(noted.len()), BTreeMap::new());
-        for VerdictChange { id, wallet, from, to, number, seconds } in noted {
+        for VerdictChange { id, wallet, liable, from, to, number, seconds } in noted {
             self.state.changes += 1;
             rows.push([
                 self.state.changes.into(),
                 id.into(),
                 SqlValue::Blob(wallet.to_vec()),
+                SqlValue::Blob(liable.to_vec()),
                 value(from),
                 value(to),
                 number.unwrap_or(self.at.number).into(),
@@ -167,9 +173,9 @@ impl<S: Store> ChangeLog<'_, S> {
         }
         write(
             self.store,
-            "INSERT INTO changes (number, agent, wallet, was, is_now, block, seconds, noted) \
-             SELECT value->>0, value->>1, unhex(value->>2), value->>3, value->>4, value->>5, value->>6, value->>7 \
-             FROM json_each(?1)",
+            "INSERT INTO changes (number, agent, wallet, liable, was, is_now, block, seconds, noted) \
+             SELECT value->>0, value->>1, unhex(value->>2), unhex(value->>3), value->>4, value->>5, value->>6, \
+             value->>7, value->>8 FROM json_each(?1)",
             &rows,
         )?;
         let ids: Vec<u64> = ends.keys().copied().collect();
@@ -193,19 +199,20 @@ impl<S: Store> ChangeLog<'_, S> {
         loop {
             // By status it would read and sort nearly all agents. 0 is Active, as the index's condition has
             // it.
-            let statement = "SELECT id, attested, wallet FROM agents INDEXED BY active_agents_by_attestation \
+            let statement = "SELECT id, attested, wallet, person FROM agents INDEXED BY active_agents_by_attestation \
                              WHERE status = 0 AND attested < ?1 AND (attested, id) > (?2, ?3) \
                              ORDER BY attested, id LIMIT ?4";
             let parameters = [ordered(to), ordered(from), after.into(), ROWS.into()];
             let noted = query(self.store, statement, &parameters, |row| {
                 let (id, attested) = (row.number()?, u64::from_be_bytes(row.array()?));
-                let wallet = Address::from(row.array::<20>()?);
+                let (wallet, liable) = (row.array::<20>()?.into(), row.array::<20>()?.into());
                 (from, after) = (attested, id);
                 let lapse = attested.saturating_add(grace).saturating_add(1);
                 let standing = |current| Some(Standing::new(Status::Active, current));
                 Ok(VerdictChange {
                     id,
                     wallet,
+                    liable,
                     from: standing(lapses),
                     to: standing(!lapses),
                     number: None,
@@ -258,13 +265,17 @@ pub(super) fn list(
             cursor.number
         }
     };
-    let statement = "SELECT number, agent, wallet, was, is_now, block, seconds FROM changes WHERE number > ?1 \
+    let statement = "SELECT number, agent, wallet, liable, was, is_now, block, seconds FROM changes WHERE number > ?1 \
                      ORDER BY number LIMIT ?2";
     let data = query(store, statement, &[after.into(), limit.into()], |row| {
         Ok(Change {
             cursor: Cursor { began, number: row.number()? },
             agent_id: AgentId(U256::from(row.number()?)),
             wallet: Address::from(row.array::<20>()?),
+            liable: row
+                .nullable_blob()?
+                .and_then(|bytes| Address::try_from(&*bytes).ok())
+                .unwrap_or_default(),
             from: read_standing(row.nullable()?)?,
             to: read_standing(row.nullable()?)?,
             block_number: row.number()?,

@@ -8,10 +8,12 @@ use alloy_primitives::{Address, hex};
 use super::{
     IndexError, State, changes,
     indexed_agent::{IndexedAgent, PACKED_BYTES, flaw},
+    seen_events::{self, SeenEvents, wallet_events},
     store::{Columns, SqlValue, Store, StoreError, of_ids, one_number},
 };
 use crate::{
-    registry::agent::Status, registry::kya::FORMER_SHOWN, registry::lineage::MAX_LEVELS, registry::row::Row,
+    liability::WalletEvents, registry::agent::Status, registry::kya::FORMER_SHOWN,
+    registry::lineage::MAX_LEVELS,
 };
 
 /// Agents per wallet: those that a verdict shows, one more to detect further ones, and the live one.
@@ -31,10 +33,12 @@ pub struct Excerpt {
     pub(crate) total: u64,
     /// Every agent's record is readable, so that no other agent has or had the wallets.
     pub(crate) is_whole: bool,
-    /// The newest agents of each wallet and all their ancestors, by ascending id.
-    pub(crate) rows: Vec<(u64, Row)>,
+    /// The newest agents of each wallet and all their ancestors, by ascending id and without their scopes.
+    pub(crate) agents: Vec<(u64, IndexedAgent)>,
     /// When some of them ended, in unix seconds.
     pub(crate) ends: BTreeMap<u64, u64>,
+    /// The height after which events were listed without a gap, up to the index's block.
+    pub(crate) listed_after: Option<u64>,
 }
 
 impl Excerpt {
@@ -47,31 +51,41 @@ impl Excerpt {
         if state.as_of().is_none() {
             return Err(IndexError::Incomplete { percent: state.percent() });
         }
-        let rows = with_ancestors(store, newest_agents(store, wallets)?)?;
-        let ended =
-            rows.iter().filter(|(_, row)| Status::from_number(row.status).is_some_and(Status::has_ended));
+        let agents = with_ancestors(store, newest_agents(store, wallets)?)?;
+        let ended = agents.iter().filter(|(_, agent)| agent.status().is_some_and(Status::has_ended));
         let ends = changes::ended_at(store, &ended.map(|(id, _)| *id).collect::<Vec<_>>())?;
-        let rows = rows.into_iter().collect();
-        Ok(Self { total: state.total, is_whole: is_whole(store)?, rows, ends })
+        let (agents, listed_after) = (agents.into_iter().collect(), state.listed_after());
+        Ok(Self { total: state.total, is_whole: is_whole(store)?, agents, ends, listed_after })
     }
 
     /// What it takes in memory.
     pub fn size_bytes(&self) -> usize {
-        size_of::<Self>() + self.rows.len() * size_of::<(u64, Row)>() + self.ends.len() * 2 * size_of::<u64>()
+        size_of::<Self>()
+            + self.agents.len() * size_of::<(u64, IndexedAgent)>()
+            + self.ends.len() * 2 * size_of::<u64>()
     }
 
-    pub(crate) fn get(&self, id: u64) -> Option<&Row> {
-        let place = self.rows.binary_search_by_key(&id, |(id, _)| *id).ok()?;
-        self.rows.get(place).map(|(_, row)| row)
+    /// An agent, without its scope and reports.
+    pub(crate) fn get(&self, id: u64) -> Option<&IndexedAgent> {
+        let place = self.agents.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        self.agents.get(place).map(|(_, agent)| agent)
+    }
+
+    /// What is known of the events by the liable wallet of an agent that it names, at the index's block.
+    pub fn wallet_events(&self, id: u64) -> Option<WalletEvents> {
+        let events = self.get(id)?.events;
+        Some(wallet_events(events.last, events.registered_in(), self.listed_after))
     }
 
     /// Encodes to hexadecimal digits.
     pub fn encode(&self) -> String {
         let mut packed = vec![u8::from(self.is_whole)];
         packed.extend(self.total.to_be_bytes());
-        for (id, row) in &self.rows {
+        packed.extend(self.listed_after.unwrap_or(u64::MAX).to_be_bytes());
+        for (id, agent) in &self.agents {
             packed.extend(id.to_be_bytes());
-            packed.extend(IndexedAgent::of_row(*row).pack());
+            packed.extend(agent.pack());
+            packed.extend(agent.events.pack().unwrap_or_default());
             packed.extend(self.ends.get(id).copied().unwrap_or(0).to_be_bytes());
         }
         hex::encode(packed)
@@ -82,44 +96,49 @@ impl Excerpt {
         let packed = hex::decode(digits).ok()?;
         let (is_whole, rest) = packed.split_first()?;
         let (total, rest) = rest.split_first_chunk()?;
-        let (mut rows, mut ends) = (Vec::new(), BTreeMap::new());
-        for piece in rest.chunks(8 + PACKED_BYTES + 8) {
+        let (listed_after, rest) = rest.split_first_chunk()?;
+        let (mut agents, mut ends) = (Vec::new(), BTreeMap::new());
+        for piece in rest.chunks(8 + PACKED_BYTES + seen_events::PACKED_BYTES + 8) {
             let (id, piece) = piece.split_first_chunk()?;
             let (record, end) = piece.split_last_chunk()?;
             let (id, end) = (u64::from_be_bytes(*id), u64::from_be_bytes(*end));
-            rows.push((id, IndexedAgent::unpack(record).ok()?.row));
+            let (record, events) = record.split_at_checked(PACKED_BYTES)?;
+            let events = SeenEvents::unpack(Some(events.into())).ok()?;
+            agents.push((id, IndexedAgent { events, ..IndexedAgent::unpack(record).ok()? }));
             if end > 0 {
                 ends.insert(id, end);
             }
         }
-        Some(Self { total: u64::from_be_bytes(*total), is_whole: *is_whole == 1, rows, ends })
+        let listed_after = Some(u64::from_be_bytes(*listed_after)).filter(|after| *after < u64::MAX);
+        let (total, is_whole) = (u64::from_be_bytes(*total), *is_whole == 1);
+        Some(Self { total, is_whole, agents, ends, listed_after })
     }
 }
 
 /// These agents and their ancestors, up to the depth limit of a lineage.
 pub(super) fn with_ancestors(
     store: &impl Store,
-    agents: Vec<(u64, Row)>,
-) -> Result<BTreeMap<u64, Row>, StoreError> {
+    agents: Vec<(u64, IndexedAgent)>,
+) -> Result<BTreeMap<u64, IndexedAgent>, StoreError> {
     // From the agents up, one level of ancestors at a time. The first way to an agent is the shortest.
     let mut level = agents;
-    let mut rows: BTreeMap<u64, Row> = BTreeMap::new();
+    let mut known: BTreeMap<u64, IndexedAgent> = BTreeMap::new();
     for depth in 1..=MAX_LEVELS {
-        let parents: BTreeSet<u64> = level.iter().map(|(_, row)| row.parent).collect();
-        rows.extend(level);
-        let is_unread = |id: &u64| *id != 0 && !rows.contains_key(id);
+        let parents: BTreeSet<u64> = level.iter().map(|(_, agent)| agent.row.parent).collect();
+        known.extend(level);
+        let is_unread = |id: &u64| *id != 0 && !known.contains_key(id);
         let unread: Vec<u64> = parents.into_iter().filter(is_unread).collect();
         if unread.is_empty() || depth == MAX_LEVELS {
             break;
         }
-        level = agents_of(of_ids(store, "SELECT id, record FROM agents WHERE id", &[], &unread)?)?;
+        level = agents_of(of_ids(store, "SELECT id, record, events FROM agents WHERE id", &[], &unread)?)?;
     }
-    Ok(rows)
+    Ok(known)
 }
 
 /// The newest agents of each wallet.
-fn newest_agents(store: &impl Store, wallets: &[Address]) -> Result<Vec<(u64, Row)>, StoreError> {
-    let statement = "SELECT agents.id, record FROM json_each(?1) AS asked CROSS JOIN agents \
+fn newest_agents(store: &impl Store, wallets: &[Address]) -> Result<Vec<(u64, IndexedAgent)>, StoreError> {
+    let statement = "SELECT agents.id, record, events FROM json_each(?1) AS asked CROSS JOIN agents \
                      WHERE wallet = unhex(asked.value) AND agents.id >= coalesce((SELECT id FROM agents \
                      WHERE wallet = unhex(asked.value) ORDER BY id DESC LIMIT 1 OFFSET ?2), 0)";
     let wallets: Vec<String> = wallets.iter().map(|wallet| format!("\"{}\"", hex::encode(wallet))).collect();
@@ -127,7 +146,9 @@ fn newest_agents(store: &impl Store, wallets: &[Address]) -> Result<Vec<(u64, Ro
     agents_of(store.execute(statement, &[wallets, (OF_A_WALLET - 1).into()])?)
 }
 
-fn agents_of(rows: Vec<Vec<SqlValue>>) -> Result<Vec<(u64, Row)>, StoreError> {
-    let read = |row| IndexedAgent::read(&mut Columns::of(row)).map(|(id, agent)| (id, agent.row));
+fn agents_of(rows: Vec<Vec<SqlValue>>) -> Result<Vec<(u64, IndexedAgent)>, StoreError> {
+    let read = |row| {
+        IndexedAgent::read_with_events(&mut Columns::of(row)).map(|(id, agent)| (id, agent.without_scope()))
+    };
     rows.into_iter().map(read).collect()
 }

@@ -226,17 +226,17 @@ impl FindChanges {
             None => (header, version),
         };
         let (mut events, mut moments) = (found.events.clone(), found.moments.clone());
-        let (mut from, mut undone_since) = (self.from, None);
+        let (mut from, mut undone_since, mut undone_seconds) = (self.from, None, 0);
         match canonical {
             // The last canonical block counts; slices read at later ones are read again.
             Some(since) if since.number < known.last().map_or(0, |last| last.number) => {
-                undone_since = Some(since.number);
+                (undone_since, undone_seconds) = (Some(since.number), since.seconds);
             }
             Some(_) => {}
             None if !self.pass.is_empty() => return Ok(FoundChanges::AnotherChain),
             None => {
                 let Some(older) = &self.older else { return Ok(FoundChanges::NotCanonical) };
-                let Some(since) = last_canonical(view, older, &header)? else {
+                let Some((since, seconds)) = last_canonical(view, older, &header)? else {
                     return Ok(FoundChanges::AnotherChain);
                 };
                 let to = header.number.min(from.saturating_sub(1));
@@ -248,7 +248,7 @@ impl FindChanges {
                 for (id, moment) in &earlier.moments {
                     merge_moment(&mut moments, *id, *moment);
                 }
-                undone_since = Some(since);
+                (undone_since, undone_seconds) = (Some(since), seconds);
             }
         }
         let told = match undone_since {
@@ -320,8 +320,10 @@ impl FindChanges {
             is_incomplete: is_incomplete && self.trusts_events,
             without_events: false,
             undone_since,
+            undone_seconds,
             from,
             ids: events.iter().filter(is_new).filter_map(|event| event.agent).collect(),
+            events,
             seen,
             moments: moments.into_iter().filter(|(_, moment)| moment.number <= until.number).collect(),
             last_event: found.last.filter(|_| undone_since.is_none()),
@@ -477,14 +479,14 @@ fn known_canonical(view: &View, blocks: &[Checkpoint], head: &Header) -> Result<
     Ok(last)
 }
 
-/// The height of the highest canonical block of these.
-fn last_canonical(view: &View, older: &[Checkpoint], head: &Header) -> Result<Option<u64>, Halt> {
+/// The height and time of the highest canonical block of these.
+fn last_canonical(view: &View, older: &[Checkpoint], head: &Header) -> Result<Option<(u64, u64)>, Halt> {
     let older: Vec<&Checkpoint> = older.iter().filter(|block| block.number <= head.number).collect();
     for blocks in older.chunks(OLDER) {
         let headers: Vec<_> = blocks.iter().map(|block| view.header_at(block.number)).collect();
         for (block, header) in blocks.iter().zip(headers) {
             if header?.hash == block.hash {
-                return Ok(Some(block.number));
+                return Ok(Some((block.number, block.seconds)));
             }
         }
     }

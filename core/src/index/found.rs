@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::state::{KnownCode, Version};
-use crate::chain::{Header, logs::Moment};
+use crate::chain::{
+    Header,
+    logs::{Announced, Moment},
+};
 
 /// The outcome of the search.
 #[derive(Clone, Debug)]
@@ -71,11 +74,15 @@ pub(super) struct Changed {
     pub(super) without_events: bool,
     /// The newest canonical checkpoint, if a reorg replaced the index's block.
     pub(super) undone_since: Option<u64>,
+    /// Its time, unix seconds.
+    pub(super) undone_seconds: u64,
     /// The first block of which events were asked for.
     pub(super) from: u64,
     /// Agents that had an event.
     pub(super) ids: BTreeSet<u64>,
-    /// The events since that block.
+    /// The events since that block, in full.
+    pub(super) events: Vec<Announced>,
+    /// The same by height and fingerprint.
     pub(super) seen: BTreeSet<(u64, u64)>,
     /// Each agent's last event that set its status.
     pub(super) moments: BTreeMap<u64, Moment>,
@@ -100,8 +107,10 @@ impl Changed {
             is_incomplete: false,
             without_events: false,
             undone_since: None,
+            undone_seconds: 0,
             from: 0,
             ids: BTreeSet::new(),
+            events: Vec::new(),
             seen: BTreeSet::new(),
             moments: BTreeMap::new(),
             last_event: None,

@@ -3,6 +3,7 @@
 use alloy_primitives::Address;
 
 use super::{
+    seen_events::SeenEvents,
     shard_range::place,
     store::{Columns, SqlValue, StoreError, ordered},
 };
@@ -18,7 +19,7 @@ pub(super) const PACKED_BYTES: usize = 98;
 pub(super) fn shard_bytes(entry: &IndexedAgent) -> u64 {
     match entry.status().is_some_and(Status::has_ended) {
         true => 52,
-        false => 102 + entry.full.scope.len() as u64,
+        false => 119 + entry.full.scope.len() as u64,
     }
 }
 
@@ -27,6 +28,7 @@ pub(super) fn shard_bytes(entry: &IndexedAgent) -> u64 {
 pub(crate) struct IndexedAgent {
     pub(crate) row: Row,
     pub(crate) full: RowDetail,
+    pub(crate) events: SeenEvents,
 }
 
 /// Bits of an agent's flaws, which keep it out of some sums.
@@ -42,7 +44,7 @@ impl IndexedAgent {
         if !row.record_is_readable() {
             full = RowDetail { reports: full.reports, sums: full.sums, ..RowDetail::default() };
         }
-        let mut entry = Self { row, full };
+        let mut entry = Self { row, full, events: SeenEvents::default() };
         entry.sort_sums();
         entry
     }
@@ -54,9 +56,15 @@ impl IndexedAgent {
             .sort_by(|one, other| (one.is_category, &one.text).cmp(&(other.is_category, &other.text)));
     }
 
-    /// An agent without details beyond its row.
-    pub(super) fn of_row(row: Row) -> Self {
-        Self { row, full: RowDetail { wallet: row.wallet, ..RowDetail::default() } }
+    /// The same without its scope, reports and sums.
+    pub(super) fn without_scope(&self) -> Self {
+        let RowDetail { wallet, haftungsperson, .. } = self.full;
+        Self { full: RowDetail { wallet, haftungsperson, ..RowDetail::default() }, ..*self }
+    }
+
+    /// Whether the chain has the same of both; events are no part of that.
+    pub(super) fn has_record_of(&self, other: &Self) -> bool {
+        (&self.row, &self.full) == (&other.row, &other.full)
     }
 
     pub(super) fn flaws(&self) -> i64 {
@@ -77,9 +85,9 @@ impl IndexedAgent {
         self.status().ok_or(UnknownStatus { agent_id: AgentId::from(id).0, number: self.row.status })
     }
 
-    /// Packs all but the scope and the sums, which have a table of their own.
+    /// Packs all but the scope, the events, and the sums, which have a table of their own.
     pub(super) fn pack(&self) -> Vec<u8> {
-        let Self { row, full } = self;
+        let Self { row, full, .. } = self;
         let mut packed = vec![row.status, u8::from(!row.history_is_readable)];
         packed.extend(row.creator);
         for number in [row.registered_at, row.last_attestation, row.parent, row.generation] {
@@ -116,7 +124,8 @@ impl IndexedAgent {
         let (wallet, haftungsperson) = (row.wallet, address(take(20)?)?);
         let reports = take(4)?.try_into().map(u32::from_be_bytes).map_err(|_| StoreError::corrupt())?;
         let scope = String::from_utf8(rest.to_vec()).map_err(|_| StoreError::corrupt())?;
-        Ok(Self { row, full: RowDetail { wallet, haftungsperson, scope, reports, sums: Vec::new() } })
+        let full = RowDetail { wallet, haftungsperson, scope, reports, sums: Vec::new() };
+        Ok(Self { row, full, events: SeenEvents::default() })
     }
 
     /// Reads the columns `id` and `record`.
@@ -124,8 +133,14 @@ impl IndexedAgent {
         Ok((row.number()?, Self::unpack(&row.blob()?)?))
     }
 
+    /// Reads the columns `id`, `record` and `events`.
+    pub(super) fn read_with_events(row: &mut Columns) -> Result<(u64, Self), StoreError> {
+        let (id, agent) = Self::read(row)?;
+        Ok((id, Self { events: SeenEvents::unpack(row.nullable_blob()?)?, ..agent }))
+    }
+
     /// The agent's row in the table as of the block of that height, in the order of its columns.
-    pub(super) fn columns(&self, id: u64, height: u64) -> [SqlValue; 13] {
+    pub(super) fn columns(&self, id: u64, height: u64) -> [SqlValue; 14] {
         let of_record = |value| if self.row.record_is_readable() { value } else { SqlValue::Null };
         [
             id.into(),
@@ -141,6 +156,7 @@ impl IndexedAgent {
             of_record(place(self.row.wallet).into()),
             shard_bytes(self).into(),
             SqlValue::Blob([&self.pack(), self.full.scope.as_bytes()].concat()),
+            self.events.pack().map_or(SqlValue::Null, |packed| SqlValue::Blob(packed.into())),
         ]
     }
 }

@@ -33,6 +33,7 @@
 //! | `history` | the query for an agent's events |
 //! | `protocol` | what a host asks the object that keeps an index, and its answers |
 //! | `excerpt` | the agents that have or had certain wallets |
+//! | `seen_events` | what has been seen of the events of liable wallets |
 //! | `shard_range` | the wallets of a shard, and its version |
 //! | `shards` | which wallets a [snapshot](crate::snapshot)'s shards hold, and since which block |
 //!
@@ -70,6 +71,7 @@ mod progress;
 pub mod protocol;
 mod read_agents;
 mod reader;
+mod seen_events;
 mod shard_range;
 pub(crate) mod shards;
 mod state;
@@ -86,6 +88,7 @@ pub use excerpt::Excerpt;
 pub use history::HistoryQuery;
 pub use progress::{Progress, RowsBilled};
 pub use reader::{Bounds, Index};
+pub(crate) use seen_events::wallet_events;
 pub(crate) use shard_range::{PLACE_BITS, place};
 pub use shard_range::{ShardRange, ShardVersion};
 pub use state::{Basis, Phase, SWEEP, State};

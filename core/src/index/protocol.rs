@@ -15,7 +15,7 @@ use super::{
 };
 
 /// The version of the protocol: one more with each change of what is sent.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// The header of every request and response; its value is the sender's [version](PROTOCOL_VERSION).
 pub const VERSION_HEADER: &str = "X-Index-Protocol";

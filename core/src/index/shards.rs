@@ -96,9 +96,10 @@ impl ShardChanges {
 }
 
 /// What a shard holds of an agent.
-fn facts(entry: &IndexedAgent) -> (Row, Address, &str) {
+fn facts(entry: &IndexedAgent) -> (Row, Address, &str, [u64; 2]) {
     let row = Row { history_is_readable: true, generation: 0, ..entry.row };
-    (row, entry.full.haftungsperson, &entry.full.scope)
+    let events = [entry.events.last, entry.events.registered_in()];
+    (row, entry.full.haftungsperson, &entry.full.scope, events)
 }
 
 fn bits(row: &mut Columns) -> Result<u8, StoreError> {
@@ -157,8 +158,8 @@ fn version(row: &mut Columns) -> Result<ShardVersion, StoreError> {
 pub(crate) struct ShardRows {
     /// Agents of its wallets, by ascending id: all, or the newest of each.
     pub(crate) agents: Vec<(u64, IndexedAgent)>,
-    /// These and their ancestors.
-    pub(crate) rows: BTreeMap<u64, Row>,
+    /// These and their ancestors, without their scopes.
+    pub(crate) rows: BTreeMap<u64, IndexedAgent>,
     /// When some of them ended, in unix seconds.
     pub(crate) ends: BTreeMap<u64, u64>,
 }
@@ -168,23 +169,22 @@ impl ShardRows {
     /// more than one place is small enough to be read whole, because it would be split otherwise.
     pub(crate) fn read(store: &impl Store, range: ShardRange) -> Result<Self, StoreError> {
         let (statement, parameters) = if range.bits < PLACE_BITS {
-            let whole =
-                "SELECT id, record FROM agents INDEXED BY agents_by_place WHERE place >= ?1 AND place < ?2";
+            let whole = "SELECT id, record, events FROM agents INDEXED BY agents_by_place WHERE place >= ?1 AND place < ?2";
             (whole, [range.start.into(), range.end().into()])
         } else {
             let newest = "WITH RECURSIVE wallets (wallet) AS \
                           (SELECT min(wallet) FROM agents INDEXED BY agents_by_place WHERE place = ?1 UNION ALL \
                           SELECT (SELECT min(wallet) FROM agents INDEXED BY agents_by_place \
                           WHERE place = ?1 AND wallet > wallets.wallet) FROM wallets WHERE wallet IS NOT NULL) \
-                          SELECT agents.id, record FROM wallets CROSS JOIN agents INDEXED BY agents_by_wallet \
+                          SELECT agents.id, record, events FROM wallets CROSS JOIN agents INDEXED BY agents_by_wallet \
                           WHERE agents.wallet = wallets.wallet AND agents.place IS NOT NULL AND agents.id >= \
                           coalesce((SELECT id FROM agents AS newer INDEXED BY agents_by_wallet \
                           WHERE newer.wallet = wallets.wallet ORDER BY id DESC LIMIT 1 OFFSET ?2), 0)";
             (newest, [range.start.into(), (excerpt::OF_A_WALLET - 1).into()])
         };
-        let mut agents = query(store, statement, &parameters, IndexedAgent::read)?;
+        let mut agents = query(store, statement, &parameters, IndexedAgent::read_with_events)?;
         agents.sort_unstable_by_key(|(id, _)| *id);
-        let of_shard = agents.iter().map(|(id, entry)| (*id, entry.row)).collect();
+        let of_shard = agents.iter().map(|(id, entry)| (*id, entry.without_scope())).collect();
         let rows = excerpt::with_ancestors(store, of_shard)?;
         let ended =
             agents.iter().filter(|(_, entry)| entry.status().is_some_and(|status| status.has_ended()));

@@ -23,9 +23,11 @@ use serde::{Deserialize, Serialize};
 use super::{
     checkpoint::{Checkpoint, text},
     coverage::Coverage,
+    indexed_agent::IndexedAgent,
+    seen_events::{ListedBlocks, wallet_events},
     store::{SqlValue, Store, StoreError, first_row},
 };
-use crate::chain::Header;
+use crate::{chain::Header, liability::WalletEvents};
 
 /// The phase of an index; the module's documentation draws the transitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,6 +153,8 @@ pub struct State {
     pub(super) version: Option<Version>,
     /// Up to when the rows lack nothing.
     pub(super) coverage: Coverage,
+    /// The blocks whose events were listed.
+    pub(super) listed: ListedBlocks,
     /// When a proof last contradicted a record, unix milliseconds.
     pub(super) contradicted_at: u64,
     /// The code that was last read.
@@ -223,6 +227,7 @@ impl Default for State {
             patience_millis: LATE_EVENT_MILLIS,
             version: None,
             coverage: Coverage::default(),
+            listed: ListedBlocks::default(),
             contradicted_at: 0,
             code: None,
             recent: Vec::new(),
@@ -310,6 +315,16 @@ impl State {
         let is_vouched = has_layout && self.basis == Basis::StorageRoot && self.as_of().is_some();
         let version = self.version.filter(|_| is_vouched)?;
         Some((version.storage_root, self.coverage.complete_to()?))
+    }
+
+    /// The height after which events were listed without a gap, up to the rows' block.
+    pub(crate) fn listed_after(&self) -> Option<u64> {
+        self.listed.after(self.block?.number)
+    }
+
+    /// What is known of the events by an agent's liable wallet, at the rows' block.
+    pub(crate) fn wallet_events(&self, agent: &IndexedAgent) -> WalletEvents {
+        wallet_events(agent.events.last, agent.events.registered_in(), self.listed_after())
     }
 
     /// Whether the chain has changes that are not in the rows yet: an event is waited for, or all agents

@@ -114,7 +114,7 @@ const SCHEMA: [&str; 25] = [
     "CREATE TABLE IF NOT EXISTS agents (id INTEGER PRIMARY KEY, wallet BLOB NOT NULL, status INTEGER NOT NULL, \
      attested BLOB NOT NULL, parent BLOB, person BLOB, creator BLOB, generation INTEGER, \
      flaws INTEGER NOT NULL, changed_at INTEGER NOT NULL, place INTEGER, size INTEGER NOT NULL, \
-     record BLOB NOT NULL)",
+     record BLOB NOT NULL, events BLOB)",
     "CREATE INDEX IF NOT EXISTS agents_by_place ON agents (place, wallet, size)",
     "CREATE TABLE IF NOT EXISTS shards (start INTEGER PRIMARY KEY, bits INTEGER NOT NULL, bytes INTEGER NOT NULL, \
      block INTEGER NOT NULL, tag INTEGER NOT NULL)",
@@ -138,7 +138,8 @@ const SCHEMA: [&str; 25] = [
     "CREATE TABLE IF NOT EXISTS counts (kind INTEGER, key BLOB, agents INTEGER NOT NULL, \
      PRIMARY KEY (kind, key)) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS changes (number INTEGER PRIMARY KEY, agent INTEGER NOT NULL, wallet BLOB NOT NULL, \
-     was INTEGER, is_now INTEGER, block INTEGER NOT NULL, seconds INTEGER NOT NULL, noted INTEGER NOT NULL)",
+     was INTEGER, is_now INTEGER, block INTEGER NOT NULL, seconds INTEGER NOT NULL, noted INTEGER NOT NULL, \
+     liable BLOB)",
     "CREATE INDEX IF NOT EXISTS changes_by_time ON changes (noted)",
     "CREATE TABLE IF NOT EXISTS ends (id INTEGER PRIMARY KEY, seconds INTEGER NOT NULL)",
     "CREATE TABLE IF NOT EXISTS lists (number INTEGER PRIMARY KEY, used INTEGER NOT NULL, total INTEGER NOT NULL, \
@@ -152,6 +153,19 @@ const SCHEMA: [&str; 25] = [
 /// Increment with each change of the tables: an index of another version is filled anew.
 const VERSION: &str = "11";
 
+/// Columns that tables of this version may lack, because an older release made them; without a value there.
+const ADDED: [(&str, &str); 2] = [("agents", "events"), ("changes", "liable")];
+
+/// Adds a column where it is missing, which rewrites no row.
+fn add(store: &impl Store, (table, column): &(&str, &str)) -> Result<(), StoreError> {
+    let statement = "SELECT name FROM pragma_table_info(?1) WHERE name = ?2";
+    let names = [table, column].map(|name| SqlValue::Text((*name).to_owned()));
+    if store.execute(statement, &names)?.is_empty() {
+        store.execute(&format!("ALTER TABLE {table} ADD COLUMN {column} BLOB"), &[])?;
+    }
+    Ok(())
+}
+
 /// Creates the tables, and replaces those of another version, in one transaction of the host. Has to be
 /// called before any other use of a store.
 ///
@@ -160,7 +174,7 @@ const VERSION: &str = "11";
 /// [`StoreError`].
 pub fn prepare(store: &impl Store) -> Result<(), StoreError> {
     if is_of_this_version(store)? {
-        return Ok(());
+        return ADDED.iter().try_for_each(|column| add(store, column));
     }
     let tables = SCHEMA.iter().filter_map(|statement| statement.split_once(" TABLE IF NOT EXISTS "));
     for (_, table) in tables {
@@ -236,6 +250,15 @@ impl Columns {
     pub(super) fn blob(&mut self) -> Result<Vec<u8>, StoreError> {
         match self.0.next() {
             Some(SqlValue::Blob(bytes)) => Ok(bytes),
+            _ => Err(StoreError::corrupt()),
+        }
+    }
+
+    /// Bytes that may be NULL.
+    pub(super) fn nullable_blob(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
+        match self.0.next() {
+            Some(SqlValue::Blob(bytes)) => Ok(Some(bytes)),
+            Some(SqlValue::Null) => Ok(None),
             _ => Err(StoreError::corrupt()),
         }
     }

@@ -9,6 +9,7 @@ use super::{
     changes::{Comparison, VerdictChange},
     indexed_agent::IndexedAgent,
     open_lists,
+    seen_events::ListedEvents,
     shard_range::ShardVersion,
     shards::ShardChanges,
     store::{Columns, SqlValue, Store, StoreError, first_row, of_ids, query, write},
@@ -70,12 +71,13 @@ pub(super) struct AgentWriter<'a, S> {
     /// Compares verdicts; `None` before the first complete fill.
     comparison: Option<Comparison>,
     moments: BTreeMap<u64, Moment>,
+    events: ListedEvents,
     noted: Vec<VerdictChange>,
     /// Unchanged agents that were read again.
     touched: Vec<u64>,
     /// Agents that changed or no longer exist.
     replaced: Vec<u64>,
-    agents: Vec<[SqlValue; 13]>,
+    agents: Vec<[SqlValue; 14]>,
     shards: ShardChanges,
     scopes_out: Vec<[SqlValue; 2]>,
     scopes_in: Vec<[SqlValue; 2]>,
@@ -99,12 +101,14 @@ impl<'a, S: Store> AgentWriter<'a, S> {
         version: ShardVersion,
         comparison: Option<Comparison>,
         moments: BTreeMap<u64, Moment>,
+        events: ListedEvents,
     ) -> Self {
         Self {
             store,
             version,
             comparison,
             moments,
+            events,
             noted: Vec::new(),
             touched: Vec::new(),
             replaced: Vec::new(),
@@ -119,11 +123,11 @@ impl<'a, S: Store> AgentWriter<'a, S> {
         }
     }
 
-    /// Stores agents as they are now, and returns the ids of those that changed. `touch` also records the
-    /// height for the others.
+    /// Stores agents as they are now, with what has been seen of their events, and returns the ids of those
+    /// with another record. `touch` also records the height for the others.
     pub(super) fn put(
         &mut self,
-        entries: &[(u64, IndexedAgent)],
+        entries: &mut [(u64, IndexedAgent)],
         touch: bool,
     ) -> Result<Vec<u64>, StoreError> {
         let ids: Vec<u64> = entries.iter().map(|(id, _)| *id).collect();
@@ -131,11 +135,14 @@ impl<'a, S: Store> AgentWriter<'a, S> {
         let mut changed = Vec::new();
         for (id, entry) in entries {
             let before = known.get(id);
+            entry.events = self.events.seen(*id, entry, before, self.version.block);
             if before != Some(entry) {
                 self.replace(*id, before, entry);
-                changed.push(*id);
             } else if touch {
                 self.touched.push(*id);
+            }
+            if !before.is_some_and(|before| before.has_record_of(entry)) {
+                changed.push(*id);
             }
         }
         Ok(changed)
@@ -234,9 +241,9 @@ impl<'a, S: Store> AgentWriter<'a, S> {
         write(
             store,
             "INSERT OR REPLACE INTO agents (id, wallet, status, attested, parent, person, creator, generation, flaws, \
-             changed_at, place, size, record) SELECT value->>0, unhex(value->>1), value->>2, unhex(value->>3), \
+             changed_at, place, size, record, events) SELECT value->>0, unhex(value->>1), value->>2, unhex(value->>3), \
              unhex(value->>4), unhex(value->>5), unhex(value->>6), value->>7, value->>8, value->>9, value->>10, \
-             value->>11, unhex(value->>12) FROM json_each(?1)",
+             value->>11, unhex(value->>12), unhex(value->>13) FROM json_each(?1)",
             &self.agents,
         )?;
         self.shards.write(store, self.version)?;
@@ -309,8 +316,8 @@ pub(super) fn find(store: &impl Store, id: u64) -> Result<Option<IndexedAgent>, 
 
 /// The existing ones of these agents, without their sums.
 pub(super) fn records(store: &impl Store, ids: &[u64]) -> Result<BTreeMap<u64, IndexedAgent>, StoreError> {
-    let rows = of_ids(store, "SELECT id, record FROM agents WHERE id", &[], ids)?;
-    rows.into_iter().map(|row| IndexedAgent::read(&mut Columns::of(row))).collect()
+    let rows = of_ids(store, "SELECT id, record, events FROM agents WHERE id", &[], ids)?;
+    rows.into_iter().map(|row| IndexedAgent::read_with_events(&mut Columns::of(row))).collect()
 }
 
 /// The ids of those of these agents that are not as they are stored. A record that cannot be read now says
@@ -319,7 +326,7 @@ pub(super) fn differing(store: &impl Store, entries: &[(u64, IndexedAgent)]) -> 
     let ids: Vec<u64> = entries.iter().map(|(id, _)| *id).collect();
     let known = find_all(store, &ids)?;
     let differs = |(id, entry): &&(u64, IndexedAgent)| match known.get(id) {
-        Some(known) => known != entry && (entry.flaws() == 0 || known.flaws() != 0),
+        Some(known) => !known.has_record_of(entry) && (entry.flaws() == 0 || known.flaws() != 0),
         None => true,
     };
     Ok(entries.iter().filter(differs).map(|(id, _)| *id).collect())

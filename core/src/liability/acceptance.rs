@@ -179,6 +179,15 @@ impl Acceptance {
     /// The member that differs from `(chain id, registry)`, or [`Problem::Time`].
     pub fn check_place_and_time(&self, expected: (u64, Address), moment: Moment) -> Result<(), Problem> {
         signed::check_place((self.chain_id, self.registry), expected)?;
+        self.check_time(moment)
+    }
+
+    /// Checks that it holds at a moment.
+    ///
+    /// # Errors
+    ///
+    /// [`Problem::Time`].
+    pub fn check_time(&self, moment: Moment) -> Result<(), Problem> {
         moment.check(self.not_before, self.not_after)
     }
 

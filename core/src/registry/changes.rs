@@ -115,6 +115,9 @@ pub struct Change {
     /// Its wallet.
     #[serde(with = "json::Checksummed")]
     pub wallet: Address,
+    /// Its liable wallet; zero where its record cannot be read.
+    #[serde(skip)]
+    pub liable: Address,
     /// The verdict before; `null` where the wallet did not have this agent.
     pub from: Option<Standing>,
     /// The verdict after; `null` where a reorg removed the registration of this agent.
@@ -191,6 +194,7 @@ mod tests {
             cursor: cursor(number),
             agent_id: AgentId::from(7),
             wallet: Address::repeat_byte(0x11),
+            liable: Address::repeat_byte(0x22),
             from: None,
             to: Some(Standing::new(Status::Active, true)),
             block_number: 9,

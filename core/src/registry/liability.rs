@@ -70,6 +70,18 @@ pub enum ParentBasis {
     Unknown,
 }
 
+impl ParentBasis {
+    /// Of an agent with this creator, by its parent's creator, agent wallet and liable wallet, if known.
+    #[must_use]
+    pub fn of(creator: Address, parent: Option<[Address; 3]>) -> Self {
+        match parent {
+            None => Self::Unknown,
+            Some(wallets) if wallets.contains(&creator) => Self::Registered,
+            Some(_) => Self::Named,
+        }
+    }
+}
+
 /// The liable wallet of an agent, and what ties it to the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -136,13 +148,8 @@ pub fn parent_basis(agent: &Agent, parent: Option<&Agent>) -> Option<ParentBasis
     if agent.parent_agent_id.0.is_zero() {
         return None;
     }
-    Some(match parent {
-        None => ParentBasis::Unknown,
-        Some(parent) => {
-            let wallets = [parent.creator, parent.agent_wallet, parent.haftungsperson];
-            if wallets.contains(&agent.creator) { ParentBasis::Registered } else { ParentBasis::Named }
-        }
-    })
+    let wallets = parent.map(|parent| [parent.creator, parent.agent_wallet, parent.haftungsperson]);
+    Some(ParentBasis::of(agent.creator, wallets))
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::{
     eth::json::{self, is_false},
     registry::agent::{Agent, AgentId, Fetched, Status},
+    registry::liability::ParentBasis,
 };
 
 /// The most levels of a tree, the root's included (`service.md` section 8).
@@ -36,6 +37,10 @@ pub struct LineageNode {
     pub generation: U256,
     /// Its status.
     pub status: Status,
+    /// What ties it to its parent; absent for a root of the registry, `unknown` for the root of a tree that has
+    /// a parent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent_basis: Option<ParentBasis>,
     /// Its children, in order of registration; empty for a leaf.
     pub children: Vec<LineageNode>,
     /// Present and true where children are left out.
@@ -69,6 +74,12 @@ pub struct Relative {
     pub generation: U256,
     /// Its status.
     pub status: Status,
+    /// The wallet that registered it.
+    pub creator: Address,
+    /// The liable wallet.
+    pub liable: Address,
+    /// Whether it has no parent.
+    pub is_root: bool,
 }
 
 impl From<&Agent> for Relative {
@@ -78,6 +89,9 @@ impl From<&Agent> for Relative {
             wallet: agent.agent_wallet,
             generation: agent.generation,
             status: agent.status,
+            creator: agent.creator,
+            liable: agent.haftungsperson,
+            is_root: agent.parent_agent_id.0.is_zero(),
         }
     }
 }
@@ -154,7 +168,7 @@ pub fn grow<E>(
         }
         level = next;
     }
-    Ok(tree.node(tree.members.get(&root_id).unwrap_or(&root), 1))
+    Ok(tree.node(tree.members.get(&root_id).unwrap_or(&root), None, 1))
 }
 
 struct Tree {
@@ -172,10 +186,10 @@ impl Tree {
         member.children.ids.clone()
     }
 
-    /// The node of `member` on `level`. Recursion is at most [`MAX_LEVELS`] deep.
-    fn node(&self, member: &Member, level: usize) -> LineageNode {
+    /// The node of `member` on `level`, below `parent`. Recursion is at most [`MAX_LEVELS`] deep.
+    fn node(&self, member: &Member, parent: Option<&Relative>, level: usize) -> LineageNode {
         let Member { agent, children } = member;
-        let mut node = LineageNode::leaf(agent);
+        let mut node = LineageNode::leaf(agent, parent);
         if children.total.is_zero() {
             return node;
         }
@@ -192,9 +206,9 @@ impl Tree {
             let Some(child) = self.members.get(child_id) else { continue };
             let in_full = self.first_shown_by.get(child_id) == Some(&id) && shown.insert(child_id);
             node.children.push(if in_full {
-                self.node(child, level + 1)
+                self.node(child, Some(agent), level + 1)
             } else {
-                LineageNode::repeated(&child.agent)
+                LineageNode::repeated(&child.agent, agent)
             });
         }
         node.note = children.note(children.ids.len());
@@ -204,12 +218,14 @@ impl Tree {
 }
 
 impl LineageNode {
-    fn leaf(agent: &Relative) -> Self {
+    fn leaf(agent: &Relative, parent: Option<&Relative>) -> Self {
+        let wallets = parent.map(|parent| [parent.creator, parent.wallet, parent.liable]);
         Self {
             agent_id: agent.agent_id,
             wallet: agent.wallet,
             generation: agent.generation,
             status: agent.status,
+            parent_basis: (!agent.is_root).then(|| ParentBasis::of(agent.creator, wallets)),
             children: Vec::new(),
             truncated: false,
             note: None,
@@ -217,8 +233,8 @@ impl LineageNode {
         }
     }
 
-    fn repeated(agent: &Relative) -> Self {
-        Self { note: Some("Shown elsewhere in this tree".to_string()), ..Self::leaf(agent) }
+    fn repeated(agent: &Relative, parent: &Relative) -> Self {
+        Self { note: Some("Shown elsewhere in this tree".to_string()), ..Self::leaf(agent, Some(parent)) }
     }
 }
 

@@ -5,6 +5,8 @@ use alloy_primitives::{Address, B256, U256};
 use super::{Manifest, SnapshotError, wire::Bytes};
 use crate::{
     eth::timestamp::Timestamp,
+    index::wallet_events,
+    liability::{ParentBasis, WalletEvents},
     registry::{
         agent::{Agent, AgentId, Status},
         kya::{FORMER_SHOWN, FormerAgent, InactiveAncestor, Kya, Past},
@@ -15,6 +17,8 @@ use crate::{
 /// Bits of a record's first byte.
 const HAS_AGENT: u8 = 1;
 const ASK_CHAIN: u8 = 2;
+/// What ties agents to their parents, as a record numbers it from 1 on.
+const PARENT_BASES: [ParentBasis; 3] = [ParentBasis::Registered, ParentBasis::Named, ParentBasis::Unknown];
 
 /// What is known of a wallet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +53,12 @@ pub struct LiveAgent {
     pub last_attestation: u64,
     /// Its ancestors that are not Active, the nearest first.
     pub inactive_ancestors: Vec<(u64, Status)>,
+    /// When its liable wallet last attested or reported revenue, as far as that was seen; else 0.
+    pub attested_at: u64,
+    /// The height of the block with its registration, if all its events since were listed; else 0.
+    pub registered_in: u64,
+    /// What ties it to its parent; `None` for a root.
+    pub parent_basis: Option<ParentBasis>,
     /// Its purpose.
     pub scope: String,
 }
@@ -84,6 +94,9 @@ impl Facts {
             bytes.push(agent.status as u8);
             bytes.extend(agent.registered_at.to_be_bytes());
             bytes.extend(agent.last_attestation.to_be_bytes());
+            bytes.extend(agent.attested_at.to_be_bytes());
+            bytes.extend(agent.registered_in.to_be_bytes());
+            bytes.push(agent.parent_basis.map_or(0, |basis| basis as u8 + 1));
             bytes.push(u8::try_from(ancestors).unwrap_or(u8::MAX));
             for (id, status) in &agent.inactive_ancestors {
                 bytes.extend(id.to_be_bytes());
@@ -154,11 +167,21 @@ fn judge(agent: Option<Box<LiveAgent>>, wallet: Address, manifest: &Manifest, no
 }
 
 impl LiveAgent {
+    /// What is known of the events by its liable wallet, at the manifest's block.
+    pub fn wallet_events(&self, manifest: &Manifest) -> WalletEvents {
+        wallet_events(self.attested_at, self.registered_in, manifest.listed_after)
+    }
+
     fn decode(bytes: &mut Bytes<'_>) -> Result<Self, SnapshotError> {
         let (id, parent) = (bytes.u64()?, bytes.u64()?);
         let (creator, haftungsperson) = (bytes.address()?, bytes.address()?);
         let status_of_agent = status(bytes)?;
         let (registered_at, last_attestation) = (bytes.u64()?, bytes.u64()?);
+        let (attested_at, registered_in) = (bytes.u64()?, bytes.u64()?);
+        let parent_basis = match bytes.byte()? {
+            0 => None,
+            number => Some(PARENT_BASES.get(usize::from(number) - 1).ok_or(SnapshotError::Damaged)?),
+        };
         let count = usize::from(bytes.byte()?);
         if count >= MAX_LEVELS {
             return Err(SnapshotError::Damaged);
@@ -178,6 +201,9 @@ impl LiveAgent {
             registered_at,
             last_attestation,
             inactive_ancestors,
+            attested_at,
+            registered_in,
+            parent_basis: parent_basis.copied(),
             scope,
         })
     }

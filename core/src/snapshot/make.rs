@@ -12,6 +12,7 @@ use crate::{
         indexed_agent::IndexedAgent,
         shards::{self, ShardRows},
     },
+    liability::ParentBasis,
     registry::{agent::Status, lineage::MAX_LEVELS, row::Row},
 };
 
@@ -58,6 +59,7 @@ impl Shards {
             grace_seconds: state.grace(),
             confirmed_at,
             agents: state.total,
+            listed_after: state.listed_after(),
             shards: self.entries.clone(),
         })
     }
@@ -118,6 +120,9 @@ fn known(read: &ShardRows, agents: &[(u64, &IndexedAgent)]) -> Option<Facts> {
             registered_at: row.registered_at,
             last_attestation: row.last_attestation,
             inactive_ancestors: inactive_ancestors(&read.rows, row.parent)?,
+            attested_at: entry.events.last,
+            registered_in: entry.events.registered_in(),
+            parent_basis: parent_basis(&entry.row, read.rows.get(&row.parent)),
             scope: entry.full.scope.clone(),
         }));
     }
@@ -125,12 +130,19 @@ fn known(read: &ShardRows, agents: &[(u64, &IndexedAgent)]) -> Option<Facts> {
     Some(Facts::Known { agent, former })
 }
 
+/// What ties an agent to its parent; `None` for a root.
+fn parent_basis(row: &Row, parent: Option<&IndexedAgent>) -> Option<ParentBasis> {
+    let parent = parent.filter(|parent| parent.row.record_is_readable());
+    let wallets = parent.map(|parent| [parent.row.creator, parent.row.wallet, parent.full.haftungsperson]);
+    (row.parent != 0).then(|| ParentBasis::of(row.creator, wallets))
+}
+
 /// The ancestors from a parent up that are not Active, up to the depth limit of a lineage; `None` where one
 /// is not in the registry.
-fn inactive_ancestors(rows: &BTreeMap<u64, Row>, parent: u64) -> Option<Vec<(u64, Status)>> {
+fn inactive_ancestors(rows: &BTreeMap<u64, IndexedAgent>, parent: u64) -> Option<Vec<(u64, Status)>> {
     let (mut path, mut inactive, mut next) = (Vec::new(), Vec::new(), parent);
     while next != 0 && path.len() + 1 < MAX_LEVELS && !path.contains(&next) {
-        let row = rows.get(&next)?;
+        let row = &rows.get(&next)?.row;
         let status = Status::from_number(row.status)?;
         if status != Status::Active {
             inactive.push((next, status));

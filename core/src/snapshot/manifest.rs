@@ -36,6 +36,8 @@ pub struct Manifest {
     pub confirmed_at: u64,
     /// The number of agents.
     pub agents: u64,
+    /// The height after which the registry's events were listed without a gap, up to the block.
+    pub listed_after: Option<u64>,
     pub(super) shards: Vec<ShardEntry>,
 }
 
@@ -85,7 +87,7 @@ impl ShardEntry {
 }
 
 impl Manifest {
-    /// A manifest of these shards; the other parameters are the fields of the same names.
+    /// A manifest of these shards without listed events; the other parameters are the fields of the same names.
     pub const fn new(
         identity: Identity,
         as_of: AsOf,
@@ -95,7 +97,8 @@ impl Manifest {
         agents: u64,
         shards: Vec<ShardEntry>,
     ) -> Self {
-        Self { identity, as_of, storage_root, grace_seconds, confirmed_at, agents, shards }
+        let listed_after = None;
+        Self { identity, as_of, storage_root, grace_seconds, confirmed_at, agents, listed_after, shards }
     }
 
     /// Its bytes.
@@ -114,7 +117,8 @@ impl Manifest {
         bytes.extend(self.as_of.parent_hash);
         bytes.extend(self.storage_root);
         let time = self.as_of.block_timestamp.seconds();
-        for number in [time, self.grace_seconds, self.confirmed_at, self.agents] {
+        let listed_after = self.listed_after.unwrap_or(u64::MAX);
+        for number in [time, self.grace_seconds, self.confirmed_at, self.agents, listed_after] {
             bytes.extend(number.to_be_bytes());
         }
         let count = u32::try_from(self.shards.len()).map_err(|_| SnapshotError::Format)?;
@@ -145,6 +149,7 @@ impl Manifest {
         let (parent_hash, storage_root) = (B256::new(rest.array()?), B256::new(rest.array()?));
         let (time, grace_seconds, confirmed_at, agents) =
             (rest.u64()?, rest.u64()?, rest.u64()?, rest.u64()?);
+        let listed_after = Some(rest.u64()?).filter(|after| *after < u64::MAX);
         let count = rest.u32()? as usize;
         if rest.0.len() != count.checked_mul(9).ok_or(SnapshotError::Damaged)? {
             return Err(SnapshotError::Damaged);
@@ -166,7 +171,7 @@ impl Manifest {
         }
         let block_timestamp = Timestamp::from_seconds(time);
         let as_of = AsOf { block_number, block_timestamp, parent_hash };
-        Ok(Self { identity, as_of, storage_root, grace_seconds, confirmed_at, agents, shards })
+        Ok(Self { identity, as_of, storage_root, grace_seconds, confirmed_at, agents, listed_after, shards })
     }
 
     /// The shards, by their places.

@@ -8,7 +8,7 @@ use alloy_primitives::{Address, Keccak256};
 use super::{Identity, SnapshotError};
 
 /// The version of the format.
-pub(super) const FORMAT: u8 = 1;
+pub(super) const FORMAT: u8 = 2;
 /// Bytes of the seal.
 pub(super) const SEAL: usize = 8;
 

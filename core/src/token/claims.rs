@@ -8,6 +8,7 @@ use crate::{
     eth::json,
     eth::timestamp::Timestamp,
     registry::kya::{Decision, KyaAnswer, Reason},
+    registry::liability::Liability,
 };
 
 /// The longest host of an audience in bytes, port included: a host name has at most 253.
@@ -38,6 +39,12 @@ pub struct VerdictClaims {
     /// The wallet of the liable person, checksummed; absent where no agent is registered.
     #[serde(default, with = "json::OptionalChecksummed", skip_serializing_if = "Option::is_none")]
     pub liable: Option<Address>,
+    /// What ties the liable wallet to the agent; absent where no agent is registered, or it is not stated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub liability: Option<Liability>,
+    /// The registry (CAIP-10), `eip155:<chain>:<address>` in lower case; absent where it is not stated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registry: Option<String>,
     /// The block that the registry was read at.
     #[serde(rename = "asOf")]
     pub as_of: StatedAt,
@@ -138,8 +145,23 @@ impl VerdictClaims {
             decision,
             reasons,
             liable,
+            liability: None,
+            registry: None,
             as_of,
         }
+    }
+
+    /// The claims with what ties the liable wallet to the agent, by which registry. `not_after` is the last
+    /// second of an acceptance that the basis rests on: the token never ends later.
+    #[must_use]
+    pub fn with_liability(
+        self,
+        liability: Option<Liability>,
+        registry: &str,
+        not_after: Option<Timestamp>,
+    ) -> Self {
+        let exp = not_after.map_or(self.exp, |last| self.exp.min(last.seconds()));
+        Self { liability, registry: Some(registry.to_owned()), exp, ..self }
     }
 }
 
@@ -219,6 +241,25 @@ mod tests {
         ] {
             let claims = claims(&kya(attested, now / 1_000), now, cached_until);
             assert_eq!((claims.iat, claims.exp), (now / 1_000, exp), "{now}");
+        }
+    }
+
+    #[test]
+    fn a_token_says_what_ties_the_liable_wallet_and_never_outlives_its_acceptance() {
+        let kya = kya(1_000, 1_010);
+        for (not_after, exp) in
+            [(None, 1_070), (Some(2_000), 1_070), (Some(1_020), 1_020), (Some(1_010), 1_010)]
+        {
+            let claims = claims(&kya, 1_010_500, 1_070_900);
+            let not_after = not_after.map(Timestamp::from_seconds);
+            let claims = claims.with_liability(kya.liability, "eip155:8453:0x9", not_after);
+            assert_eq!(claims.exp, exp);
+            let json = serde_json::to_value(&claims).unwrap();
+            assert_eq!(
+                (&json["liability"]["basis"], &json["registry"]),
+                (&"unknown".into(), &"eip155:8453:0x9".into())
+            );
+            assert_eq!(serde_json::from_value::<VerdictClaims>(json).unwrap(), claims);
         }
     }
 

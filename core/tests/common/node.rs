@@ -381,8 +381,13 @@ impl Node {
                     false => asked.clone(),
                 };
                 let of = |id: &u64| (*id > 0).then(|| json!(B256::from(U256::from(*id))));
-                let topics = |id| [event(id)].into_iter().chain(of(id)).collect();
-                let log = |(index, id)| self.event(*number, index, &[topics(id), json!("0x")]);
+                let by = |id: &u64| self.made_by(*number, *id).map(|by| json!(by.into_word()));
+                let topics = |id| [event(id)].into_iter().chain(of(id)).chain(by(id)).collect();
+                let data = |id: &u64| match self.event_of(*number, *id) {
+                    ComplianceAttested::SIGNATURE_HASH => json!(B256::from(U256::from(mined.seconds))),
+                    _ => json!("0x"),
+                };
+                let log = |(index, id)| self.event(*number, index, &[topics(id), data(id)]);
                 logs.extend((0..).zip(&mined.events).map(log));
             }
         }
@@ -406,8 +411,17 @@ impl Node {
         Ok(logs.into())
     }
 
+    /// The wallet that attested or reported in a block: the liable one in every second block.
+    pub(crate) fn made_by(&self, number: u64, id: u64) -> Option<Address> {
+        let of = [ComplianceAttested::SIGNATURE_HASH, RevenueReported::SIGNATURE_HASH];
+        let agent = self.chain[&number].registry.agents.get((id as usize).checked_sub(1)?)?;
+        let is_liable = number.is_multiple_of(2);
+        let by = if is_liable { agent.haftungsperson } else { agent.agentWallet };
+        of.contains(&self.event_of(number, id)).then_some(by)
+    }
+
     /// The event that tells what changed of an agent in a block.
-    fn event_of(&self, number: u64, id: u64) -> B256 {
+    pub(crate) fn event_of(&self, number: u64, id: u64) -> B256 {
         let newer = &self.chain[&number].registry;
         let older = self.chain.range(..number).next_back().map(|(_, mined)| &mined.registry);
         let place = id.wrapping_sub(1) as usize;
@@ -420,7 +434,7 @@ impl Node {
         let is_plain = same == *after && older.reports == newer.reports;
         match (is_plain, before.status == after.status, after.status) {
             (false, true, _) => RevenueReported::SIGNATURE_HASH,
-            (false, false, _) => AgentRegistered::SIGNATURE_HASH,
+            (false, false, _) => AgentRevoked::SIGNATURE_HASH,
             (true, true, _) => ComplianceAttested::SIGNATURE_HASH,
             (true, false, 0) => AgentReactivated::SIGNATURE_HASH,
             (true, false, 1) => AgentSuspended::SIGNATURE_HASH,

@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, ops::Range};
 use alloy_primitives::Keccak256;
 use registry_core::{
     eth::as_of::AsOf,
+    liability::ParentBasis,
     registry::agent::Status,
     snapshot::{
         Facts, Former, Identity, LiveAgent, Manifest, Shard, ShardEntry, ShardRange, ShardVersion,
@@ -37,6 +38,9 @@ fn facts(id: u64) -> Facts {
         registered_at: 1_700_000_000 + id,
         last_attestation: 1_750_000_000 + id,
         inactive_ancestors: (0..id % 5).map(|above| (above + 1, status(above + 1))).collect(),
+        attested_at: id % 2 * (1_760_000_000 + id),
+        registered_in: id % 3 * id,
+        parent_basis: [None, Some(ParentBasis::Named), Some(ParentBasis::Unknown)][(id % 3) as usize],
         scope: "Übersetzt Verträge ".repeat((id % 9) as usize),
     };
     let former =
@@ -113,7 +117,8 @@ fn no_changed_manifest_panics_or_names_other_shards() {
     let (block_timestamp, parent_hash) = (Timestamp::from_seconds(NOW), B256::repeat_byte(3));
     let as_of = AsOf { block_number: 1_000, block_timestamp, parent_hash };
     let root = B256::repeat_byte(4);
-    let manifest = Manifest::new(IDENTITY, as_of, root, 604_800, 1_800_000_001_000, 1_000, entries);
+    let mut manifest = Manifest::new(IDENTITY, as_of, root, 604_800, 1_800_000_001_000, 1_000, entries);
+    manifest.listed_after = Some(7);
     let bytes = manifest.encode().unwrap();
     assert_eq!(Manifest::parse(&bytes), Ok(manifest.clone()));
     let (mut random, mut refused, mut read) = (Random::seeded(10), 0_u64, 0_u64);

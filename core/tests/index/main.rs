@@ -16,6 +16,7 @@ mod events;
 mod excerpts;
 mod history;
 mod indexed;
+mod liability;
 mod liable;
 mod listing;
 mod old_storage;
@@ -141,6 +142,10 @@ fn live(seed: u64) -> Result<(), String> {
             index
                 .is_like(&registry, block.seconds)
                 .map_err(|wrong| about(&index, &format!("vouches for block {}: {wrong}", block.number)))?;
+        }
+        // Blocks without an event for each change are no history of events.
+        if silent == 0 && !is_late {
+            liability::is_as_listed(&index).map_err(|wrong| about(&index, &wrong))?;
         }
         if let Some(block) = state.as_of().filter(|_| trusted) {
             let registry = index.history.ever[&block.hash].clone();

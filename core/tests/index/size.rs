@@ -16,7 +16,7 @@ use crate::{
 /// People who are liable for agents, where there are as many.
 const PEOPLE: u64 = 997;
 /// Bytes of a packed record in an excerpt.
-const PACKED_BYTES: usize = 98;
+const PACKED_BYTES: usize = 98 + 25;
 /// Attestations are up to so many seconds old: nine days, two of them beyond the grace period.
 const OLDEST: u64 = 777_600;
 
@@ -148,7 +148,7 @@ fn an_excerpt_on_a_hundred_wallets_takes_few_statements_and_an_identical_wallet_
     // Each wallet's part is what an excerpt on it alone says: 22 agents, and their ancestors.
     let rows = |excerpt: &Excerpt| {
         let digits = excerpt.encode();
-        let rows = digits.as_bytes()[2 * 9..].chunks(2 * (8 + 8 + PACKED_BYTES));
+        let rows = digits.as_bytes()[2 * 17..].chunks(2 * (8 + 8 + PACKED_BYTES));
         rows.map(<[u8]>::to_vec).collect::<BTreeSet<_>>()
     };
     let each = wallets.iter().flat_map(|wallet| rows(&index.excerpt(&[*wallet])));

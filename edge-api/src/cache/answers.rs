@@ -10,6 +10,7 @@ use futures_util::{
     future::{Either, select},
 };
 use registry_core::{
+    api::acceptance::WithCodeOf,
     api::document::Document,
     api::error::Error,
     api::question::{LateExcerpt, Question, WithEvidence},
@@ -25,6 +26,7 @@ use registry_core::{
 use super::{
     colo, excerpts,
     scans::{self, ScanRead},
+    signers,
     single_flight::{Reading, share},
 };
 use crate::{http::Content, log::Record};
@@ -128,7 +130,15 @@ async fn scan_for_history(reading: &Reading) -> Result<Option<Scan>, Error> {
 
 async fn ask(asked: WithEvidence, reading: &Reading) -> Result<Document, Error> {
     let (now, reply_bytes) = (asked.question.now, asked.question.route.reply_bytes());
-    reading.ask(asked, now, reply_bytes).await
+    let Some(account) = signers::unread(&reading.context) else {
+        return reading.ask(asked, now, reply_bytes).await;
+    };
+    let query = WithCodeOf { query: asked, account };
+    let (document, has_code) = reading.ask(query, now, reply_bytes).boxed_local().await?;
+    if let Some(has_code) = has_code {
+        signers::keep(&reading.context, account, has_code);
+    }
+    Ok(document)
 }
 
 /// The question of a route, without sources of a wallet's past.

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use alloy_primitives::Address;
 use registry_core::{api::download::Download, api::route::Route, registry::changes::Since};
 use worker::Context;
 
@@ -17,6 +18,8 @@ pub(crate) struct RequestContext {
     pub(crate) origin: Rc<str>,
     /// The index, where there is one.
     pub(crate) index: Option<Rc<IndexClient>>,
+    /// The liable wallet of the request's acceptance, whose code is read along with the verdict.
+    pub(crate) signer: Option<Address>,
 }
 
 /// What can be asked for.

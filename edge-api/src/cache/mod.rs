@@ -8,6 +8,7 @@
 //!       answers              the data centre's cache (colo), then RPC endpoints
 //!         excerpts             what the index knows of a wallet, beside a verdict from the chain
 //!       snapshot             verdicts: manifest and shards, from memory, the data centre's cache, the object
+//!       signers              whether liable wallets have code, for acceptances
 //!     scans, revenue       one read of the registry, or of an agent's history, for all of its pages
 //!       single_flight        leases, beats and waiting requests: one read for all that ask at once
 //!         budget               bytes of replies in flight
@@ -31,6 +32,7 @@ mod downloads;
 mod excerpts;
 mod revenue;
 mod scans;
+pub(crate) mod signers;
 mod single_flight;
 mod snapshot;
 

@@ -117,6 +117,9 @@ impl Registry {
             registered_at: 1_700_000_000 + id,
             last_attestation: now_millis() / 1_000 / 86_400 * 86_400 - id % 86_400,
             inactive_ancestors: Vec::new(),
+            attested_at: 0,
+            registered_in: 0,
+            parent_basis: None,
             scope: format!(
                 "Translates papers of kind {id} for the people of its town, and reads them aloud on request"
             ),

@@ -8,7 +8,7 @@ use alloy_primitives::{Address, U256};
 use super::{LateExcerpt, Question};
 use crate::{
     chain::{Halt, MAX_AGENTS, lens::Detail, reader::Registry, rows::Rows},
-    index::Excerpt,
+    index::{Excerpt, indexed_agent::IndexedAgent},
     registry::{
         agent::{Agent, AgentId, Status},
         kya::{FormerAgent, InactiveAncestor, Past, UnknownBecause},
@@ -53,7 +53,7 @@ impl<'a> CoveredAgents<'a> {
     fn of(excerpt: Option<&'a Excerpt>, rows: Vec<&'a Rows>, wallets: &BTreeSet<Address>) -> Self {
         let mut of_wallet = BTreeMap::<Address, Vec<u64>>::new();
         let mut is_whole = excerpt.is_none_or(|excerpt| excerpt.is_whole);
-        let indexed = excerpt.iter().flat_map(|excerpt| &excerpt.rows).map(|(id, row)| (*id, row));
+        let indexed = excerpt.iter().flat_map(|excerpt| &excerpt.agents).map(|(id, agent)| (*id, &agent.row));
         for (id, row) in indexed.chain(rows.iter().flat_map(|rows| rows.iter())) {
             is_whole &= row.record_is_readable();
             if row.record_is_readable() && wallets.contains(&row.wallet) {
@@ -69,7 +69,7 @@ impl<'a> CoveredAgents<'a> {
     }
 
     fn row(&self, id: u64) -> Option<&'a Row> {
-        let indexed = self.excerpt.and_then(|excerpt| excerpt.get(id));
+        let indexed = self.excerpt.and_then(|excerpt| excerpt.get(id)).map(|agent| &agent.row);
         let found = indexed.or_else(|| self.rows.iter().find_map(|rows| rows.get(id)));
         found.filter(|row| row.record_is_readable())
     }
@@ -243,7 +243,7 @@ impl<'a> PastSources<'a> {
     /// The status of an ancestor, as of the verdict's block if that takes no round trip of its own.
     fn status(&self, covered: &CoveredAgents<'_>, registry: &Registry<'_>, id: u64) -> Result<Status, Halt> {
         let indexed = covered.excerpt.filter(|_| self.is_late).and_then(|excerpt| excerpt.get(id));
-        match (registry.status(id), indexed.and_then(|row| Status::from_number(row.status))) {
+        match (registry.status(id), indexed.and_then(IndexedAgent::status)) {
             (Err(Halt::Need(_)), Some(status)) => Ok(status),
             (status, _) => status,
         }

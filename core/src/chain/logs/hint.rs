@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
-use alloy_primitives::{B256, U256};
+use alloy_primitives::{Address, B256, U256, hex};
 use alloy_sol_types::SolEvent;
 use serde::{
     Deserialize, Deserializer,
@@ -50,6 +50,19 @@ pub(crate) struct Announced {
     pub(crate) fingerprint: u64,
     /// It changes no more of the registry's storage than an agent's status or last attestation.
     pub(crate) is_plain: bool,
+    pub(crate) kind: EventKind,
+}
+
+/// What an event says of an agent's liable wallet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EventKind {
+    Registered,
+    /// An attestation or a report of revenue by a wallet, with its time in unix seconds if that is listed.
+    Made {
+        by: Address,
+        seconds: Option<u64>,
+    },
+    Other,
 }
 
 /// What a list of logs hints at, read log by log: a list of logs would take 25 times as much memory as its
@@ -76,7 +89,8 @@ impl Hints {
             let fingerprint = log.fingerprint().unwrap_or_default();
             let is_plain = event.is_some_and(|event| PLAIN.contains(&event));
             let number = number.unwrap_or_default();
-            self.events.push(Announced { agent, number, fingerprint, is_plain });
+            let kind = log.kind();
+            self.events.push(Announced { agent, number, fingerprint, is_plain, kind });
         }
         let Some(id) = agent else { return };
         let sets_status = event.is_some_and(|event| {
@@ -136,13 +150,41 @@ struct Log {
     /// Not every node sends it.
     #[serde(default, rename = "blockTimestamp")]
     block_timestamp: Quantity,
+    #[serde(default)]
+    data: Data,
 }
 
 impl Log {
+    fn kind(&self) -> EventKind {
+        let by = || self.topics.get(2).map(Address::from_word);
+        match (self.topics.get(0), by()) {
+            (Some(AgentRegistered::SIGNATURE_HASH), _) => EventKind::Registered,
+            (Some(ComplianceAttested::SIGNATURE_HASH), Some(by)) => {
+                EventKind::Made { by, seconds: self.data.0.or(self.block_timestamp.0) }
+            }
+            (Some(RevenueReported::SIGNATURE_HASH), Some(by)) => {
+                EventKind::Made { by, seconds: self.block_timestamp.0 }
+            }
+            _ => EventKind::Other,
+        }
+    }
+
     fn fingerprint(&self) -> Option<u64> {
         let hash = self.block_hash.0?;
         let first = hash.0.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
         Some(first?.wrapping_add(self.log_index.0?))
+    }
+}
+
+/// Data of one word that is a number, such as the time of an attestation; `None` for any other.
+#[derive(Default)]
+struct Data(Option<u64>);
+
+impl<'de> Deserialize<'de> for Data {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Option::<Cow<'de, str>>::deserialize(deserializer)?;
+        let word = text.filter(|text| text.len() == 66).and_then(|text| hex::decode_to_array(&*text).ok());
+        Ok(Self(word.and_then(|word: [u8; 32]| U256::from_be_bytes(word).try_into().ok())))
     }
 }
 

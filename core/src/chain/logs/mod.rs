@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloy_primitives::{Address, B256, U256};
 
 pub(crate) use event_log::{EventLog, LogFilter};
-pub(crate) use hint::{Announced, EVENTS, Moment, merge_moment};
+pub(crate) use hint::{Announced, EVENTS, EventKind, Moment, merge_moment};
 
 use super::block::Header;
 use crate::eth::rpc::{self, Request};

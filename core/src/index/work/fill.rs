@@ -19,6 +19,7 @@ use crate::{
         IndexError,
         checkpoint::{self, Checkpoint},
         read_agents::{Agents, ReadSlice},
+        seen_events::ListedEvents,
         state::Phase,
         store::Store,
         tables::{AgentWriter, differing},
@@ -41,7 +42,7 @@ impl Work {
         self.stage = Stage::Slice(Box::new(run));
     }
 
-    pub(super) fn take_slice(&mut self, store: &impl Store, read: Agents) -> Result<(), IndexError> {
+    pub(super) fn take_slice(&mut self, store: &impl Store, mut read: Agents) -> Result<(), IndexError> {
         let phase = self.state.phase;
         let Some(next) = phase.next_slice() else { return Ok(()) };
         let compares = matches!(phase, Phase::Comparing { .. });
@@ -71,7 +72,7 @@ impl Work {
             self.state.pass_began = self.now_millis;
         }
         if !compares || is_whole {
-            self.store_slice(store, &read, checkpoint, (is_last, is_whole))?;
+            self.store_slice(store, &mut read, checkpoint, (is_last, is_whole))?;
         } else {
             for entries in read.entries.chunks(AT_ONCE) {
                 self.state.differing.extend(differing(store, entries)?);
@@ -109,16 +110,25 @@ impl Work {
     fn store_slice(
         &mut self,
         store: &impl Store,
-        read: &Agents,
+        read: &mut Agents,
         checkpoint: Checkpoint,
         (is_last, is_whole): (bool, bool),
     ) -> Result<(), IndexError> {
         let comparison = self.comparison();
         let version = self.shard_version(checkpoint);
-        let changes = || AgentWriter::new(store, version, comparison, BTreeMap::new());
+        let announced = self.announced.clone();
+        let is_fill = matches!(self.state.phase, Phase::Filling { .. });
+        if is_fill && self.state.pass.is_empty() {
+            self.state.listed.begin(checkpoint.number);
+        }
+        let events = || match is_fill {
+            true => ListedEvents::of_fill(),
+            false => ListedEvents::later_of(announced.clone()),
+        };
+        let changes = || AgentWriter::new(store, version, comparison, BTreeMap::new(), events());
         let mut noted = Vec::new();
         let mut changed = 0;
-        for entries in read.entries.chunks(AT_ONCE) {
+        for entries in read.entries.chunks_mut(AT_ONCE) {
             let mut changes = changes();
             let ids = changes.put(entries, !is_whole)?;
             changed += ids.iter().filter(|id| !self.announced.contains(id)).count() as u64;

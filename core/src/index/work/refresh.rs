@@ -23,6 +23,7 @@ use crate::{
         found::{Changed, Found, FoundChanges, Unexplained},
         indexed_agent::IndexedAgent,
         read_agents::{AGENTS, Agents, ReadAgents},
+        seen_events::ListedEvents,
         state::{Basis, PASS_MISSES, Phase, State},
         store::{Columns, Store, one_number, query},
         tables::{self, AgentWriter},
@@ -224,6 +225,7 @@ impl Work {
         let (changes, waited) = (self.state.changes, self.state.unexplained_since.is_some());
         let before = (self.state.block.map_or(block.number, |block| block.number), self.state.read_at);
         self.state.coverage.advance(before, (&block, self.now_millis), true, None);
+        self.state.listed.skip(before.0, block.number);
         self.state.confirm(block, self.now_millis);
         self.change_log(store, block).move_on()?;
         if is_news || waited || self.state.changes != changes {
@@ -370,7 +372,7 @@ impl Work {
         plan: RefreshPlan,
         read_at: RegistryHead,
     ) -> Result<(), IndexError> {
-        let RefreshPlan { changed, expected, last, sweep, entries, swept, .. } = plan;
+        let RefreshPlan { changed, expected, last, sweep, mut entries, mut swept, .. } = plan;
         let Changed {
             until,
             behind,
@@ -383,8 +385,10 @@ impl Work {
             is_incomplete,
             without_events,
             undone_since,
+            undone_seconds,
             from,
             ids,
+            events,
             seen,
             moments,
             last_event,
@@ -399,16 +403,19 @@ impl Work {
             return self.refill(store, true);
         }
         let version_of_shards = self.shard_version(checkpoint);
-        let mut changes = AgentWriter::new(store, version_of_shards, self.comparison(), moments);
-        let changed = changes.put(&entries, false)?;
-        let swept = changes.put(&swept, false)?;
+        let compares = matches!(self.state.phase, Phase::Comparing { .. });
+        let undone = undone_since.map(|number| (number, undone_seconds));
+        let listed =
+            ListedEvents::of(&events, ids.clone(), checkpoint.number, undone).of_comparison(compares);
+        let mut changes = AgentWriter::new(store, version_of_shards, self.comparison(), moments, listed);
+        let changed = changes.put(&mut entries, false)?;
+        let swept = changes.put(&mut swept, false)?;
         changes.end_at(total)?;
         let noted = changes.finish()?;
         self.change_log(store, checkpoint).write(noted)?;
         if undone_since.is_none() && !without_events {
             self.state.unannounced += unannounced.len() as u64;
         }
-        let compares = matches!(self.state.phase, Phase::Comparing { .. });
         if compares {
             let told = |id: &&u64| !ids.contains(id) && !unannounced.contains(id);
             self.end_comparison(changed.iter().filter(told).count() as u64);
@@ -463,6 +470,11 @@ impl Work {
         if !state.pass.is_empty() {
             // All agents were read at this block.
             state.coverage.begin(state.pass_began);
+        }
+        if from > until.number && !without_events {
+            state.listed.skip(before.0, checkpoint.number);
+        } else if !without_events {
+            state.listed.list(from, checkpoint.number);
         }
         if !without_events {
             state.coverage.advance(before, (&checkpoint, read_at), is_verified, Some(from));

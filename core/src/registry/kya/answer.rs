@@ -1,11 +1,17 @@
 //! An answer of `/kya/:wallet`, read: the parts that are carried on.
 
-use alloy_primitives::Address;
+use alloy_primitives::{Address, B256, U256};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::{Decision, Reason};
-use crate::{eth::as_of::AsOf, eth::json, eth::timestamp::Timestamp, registry::liability::Liability};
+use crate::{
+    eth::as_of::AsOf,
+    eth::json,
+    eth::timestamp::Timestamp,
+    registry::agent::{Agent, AgentId, Status},
+    registry::liability::Liability,
+};
 
 /// The parts of a [`Kya`](super::Kya) that gates and tokens need.
 #[derive(Debug, Deserialize)]
@@ -49,6 +55,46 @@ impl KyaAnswer {
         let answer: Self = serde_json::from_slice(body).ok()?;
         (answer.agent.is_some() != (answer.decision == Decision::Deny)).then_some(answer)
     }
+}
+
+/// The agent of an answer of `/kya/:wallet` as a record, of which an acceptance names the members that are
+/// not zero. `None` where there is no agent.
+pub fn record_of(body: &[u8]) -> Option<Agent> {
+    #[derive(Deserialize)]
+    struct Answer {
+        agent: Brief,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Brief {
+        agent_id: Box<RawValue>,
+        #[serde(with = "json::Checksummed")]
+        creator: Address,
+        #[serde(with = "json::Checksummed")]
+        haftungsperson: Address,
+        #[serde(with = "json::Checksummed")]
+        agent_wallet: Address,
+        operational_scope: String,
+        registered_at: Timestamp,
+    }
+    let Answer { agent } = serde_json::from_slice(body).ok()?;
+    let id = agent.agent_id.get().trim_matches('"');
+    Some(Agent {
+        agent_id: AgentId(U256::from_str_radix(id, 10).ok()?),
+        creator: agent.creator,
+        haftungsperson: agent.haftungsperson,
+        agent_wallet: agent.agent_wallet,
+        constitution_hash: B256::ZERO,
+        capability_hash: B256::ZERO,
+        operational_scope: agent.operational_scope,
+        parent_agent_id: AgentId(U256::ZERO),
+        generation: U256::ZERO,
+        self_modifying: false,
+        registered_at: agent.registered_at,
+        last_attestation: Timestamp::default(),
+        last_revenue_report: Timestamp::default(),
+        status: Status::Active,
+    })
 }
 
 impl KyaAnswerAgent {

@@ -16,7 +16,7 @@ use crate::{
     registry::compliance::{Compliance, lapses_at},
     registry::liability::Liability,
 };
-pub use answer::{KyaAnswer, KyaAnswerAgent};
+pub use answer::{KyaAnswer, KyaAnswerAgent, record_of};
 pub use list::{KyaFailure, KyaItem, KyaList, WalletInput};
 pub use past::{
     FORMER_SHOWN, FormerAgent, InactiveAncestor, Known, Past, Registration, Unknown, UnknownBecause,
@@ -31,6 +31,10 @@ pub use range::KyaRange;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Kya {
+    /// Why the acceptance of the request does not hold: the member that differs from the record or breaks a
+    /// rule, `header`, `signature` or `time`. Absent where it holds, and without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acceptance_problem: Option<String>,
     /// The wallet.
     #[serde(with = "json::Checksummed")]
     pub wallet: Address,
@@ -152,6 +156,7 @@ impl Kya {
         let is_root = agent.as_ref().is_none_or(|agent| agent.parent_agent_id.0.is_zero());
         let ancestors = if is_root { Ok(Vec::new()) } else { Err(UnknownBecause::NotScanned) };
         Self {
+            acceptance_problem: None,
             wallet,
             is_registered: agent.is_some(),
             is_compliant,

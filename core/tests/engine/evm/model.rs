@@ -167,9 +167,10 @@ impl Model {
             return Some(match part {
                 [] => json!({
                     "agent": shown(agent, ""), "children": self.children(agent.agentId),
+                    "liability": liability(agent),
                     "compliance": self.compliance(agent, now),
                 }),
-                ["lineage"] => self.lineage(agent),
+                ["lineage"] => self.lineage(agent, None),
                 ["ancestors"] => self.ancestors(agent),
                 ["revenue"] => self.revenue(agent, 0, 100),
                 _ => self.revenue(agent, 1, 1),
@@ -251,11 +252,21 @@ impl Model {
         json!({"total": agents.len(), "data": agents.into_iter().map(item).collect::<Value>()})
     }
 
-    fn lineage(&self, agent: &AgentRecord) -> Value {
+    fn lineage(&self, agent: &AgentRecord, parent: Option<&AgentRecord>) -> Value {
         let children = self.0.agents.iter().filter(|child| child.parentAgentId == agent.agentId);
         let mut node = shown(agent, "agentId generation status");
         node["wallet"] = json!(agent.agentWallet.to_string());
-        node["children"] = children.map(|child| self.lineage(child)).collect();
+        if !agent.parentAgentId.is_zero() {
+            let is_of = |parent: &AgentRecord| {
+                [parent.creator, parent.agentWallet, parent.haftungsperson].contains(&agent.creator)
+            };
+            node["parentBasis"] = json!(match parent {
+                None => "unknown",
+                Some(parent) if is_of(parent) => "registered",
+                Some(_) => "named",
+            });
+        }
+        node["children"] = children.map(|child| self.lineage(child, Some(agent))).collect();
         node
     }
 
@@ -304,6 +315,9 @@ impl Model {
             "formerAgents": "unknown", "unknownBecause": "NOT_SCANNED",
             "ancestorsNotActive": if above.is_empty() { json!([]) } else { json!("unknown") },
         });
+        if let Some(agent) = agent {
+            kya["liability"] = liability(agent);
+        }
         let mut reasons = vec![
             (agent.is_none(), "NOT_REGISTERED"),
             (agent.is_some_and(|agent| agent.status == 1), "SUSPENDED"),
@@ -349,6 +363,16 @@ impl Model {
         let above: Value = self.path(agent).into_iter().map(item).collect();
         json!({"agentId": agent.agentId.to::<u64>(), "ancestors": above})
     }
+}
+
+/// What a record alone says of its liable wallet.
+fn liability(agent: &AgentRecord) -> Value {
+    let basis = if agent.creator == agent.haftungsperson { "registered" } else { "unknown" };
+    let mut liability = json!({"wallet": agent.haftungsperson.to_string(), "basis": basis});
+    if !agent.parentAgentId.is_zero() {
+        liability["parentBasis"] = "unknown".into();
+    }
+    liability
 }
 
 fn is_compliant(agent: &AgentRecord, now: u64) -> bool {

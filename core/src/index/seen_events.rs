@@ -1,0 +1,274 @@
+//! What an index has seen of the events of agents' liable wallets: what ties a wallet to an agent, beyond the
+//! record.
+//!
+//! A row keeps when its liable wallet last attested or reported revenue, and from which block on the agent's
+//! events were seen. That no event was seen is knowledge only where the agent's registration was listed, and
+//! each later block was asked for: [`ListedBlocks`] says for all rows where that begins and ends. Rows that
+//! were read from state, or changed without an event, know nothing of earlier events.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use alloy_primitives::Address;
+use serde::{Deserialize, Serialize};
+
+use super::{indexed_agent::IndexedAgent, store::StoreError};
+use crate::{
+    chain::logs::{Announced, EventKind},
+    liability::WalletEvents,
+};
+
+/// Bytes of the packed form.
+pub(super) const PACKED_BYTES: usize = 25;
+
+/// What has been seen of one agent's events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SeenEvents {
+    /// The time of the last event by the liable wallet, unix seconds, and of the one before; 0 for none.
+    pub(crate) last: u64,
+    pub(super) before: u64,
+    /// The height of the block from which on all events were seen; 0 if that is not known.
+    pub(super) since: u64,
+    /// The agent's registration was listed, in that block.
+    pub(super) is_from_registration: bool,
+}
+
+impl SeenEvents {
+    /// The height of the block with the agent's registration, if all events since were listed; else 0.
+    pub(crate) const fn registered_in(self) -> u64 {
+        if self.is_from_registration { self.since } else { 0 }
+    }
+
+    /// Packs them; `None` where nothing is known.
+    pub(super) fn pack(self) -> Option<[u8; PACKED_BYTES]> {
+        let mut packed = [u8::from(self.is_from_registration); PACKED_BYTES];
+        let numbers = [self.last, self.before, self.since].into_iter().flat_map(u64::to_be_bytes);
+        packed.iter_mut().zip(numbers).for_each(|(byte, packed)| *byte = packed);
+        (self != Self::default()).then_some(packed)
+    }
+
+    /// Unpacks them.
+    pub(super) fn unpack(packed: Option<Vec<u8>>) -> Result<Self, StoreError> {
+        let Some(packed) = packed else { return Ok(Self::default()) };
+        let numbers: [u8; PACKED_BYTES] = packed.try_into().map_err(|_| StoreError::corrupt())?;
+        let number = |place: usize| {
+            let bytes = numbers.iter().skip(8 * place).take(8);
+            bytes.fold(0, |number, byte| number << 8 | u64::from(*byte))
+        };
+        let is_from_registration = numbers.last() == Some(&1);
+        Ok(Self { last: number(0), before: number(1), since: number(2), is_from_registration })
+    }
+
+    fn add(&mut self, seconds: u64) {
+        if seconds > self.last {
+            self.before = std::mem::replace(&mut self.last, seconds);
+        } else if seconds < self.last {
+            self.before = self.before.max(seconds);
+        }
+    }
+
+    /// A reorg has undone the blocks after this one.
+    fn undo(&mut self, (number, seconds): (u64, u64), at: u64) {
+        if self.since > number {
+            (self.since, self.is_from_registration) = (0, false);
+        }
+        if self.last >= seconds {
+            // Of one second, the event may be of an earlier block as well.
+            let is_certain = self.last > seconds && self.before < seconds;
+            (self.last, self.before) = (Some(self.before).filter(|last| *last < seconds).unwrap_or(0), 0);
+            if !is_certain {
+                self.miss(at);
+            }
+        }
+    }
+
+    /// An event before that height is not known.
+    const fn miss(&mut self, at: u64) {
+        (self.since, self.is_from_registration) = (at, false);
+    }
+}
+
+/// The events of the liable wallet by a row whose blocks were listed so.
+pub(crate) fn wallet_events(last: u64, registered_in: u64, listed_after: Option<u64>) -> WalletEvents {
+    let is_complete = listed_after.is_some_and(|after| registered_in > after);
+    WalletEvents { last: Some(last).filter(|last| *last > 0), is_complete }
+}
+
+/// The blocks whose events were listed, without a gap: those after `after`, up to `to`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ListedBlocks {
+    after: u64,
+    to: u64,
+}
+
+impl ListedBlocks {
+    /// All agents were read at this height.
+    pub(super) const fn begin(&mut self, height: u64) {
+        (self.after, self.to) = (height, height);
+    }
+
+    /// Events of the blocks `from` to `to` were listed.
+    pub(super) fn list(&mut self, from: u64, to: u64) {
+        let before = from.saturating_sub(1);
+        // Blocks that a reorg has undone are listed again.
+        self.after = if before <= self.to { self.after.min(before) } else { before };
+        self.to = to;
+    }
+
+    /// Nothing happened from one height to another.
+    pub(super) const fn skip(&mut self, from: u64, to: u64) {
+        if self.to >= from {
+            self.to = to;
+        }
+    }
+
+    /// The height after which events were listed, up to this one.
+    pub(super) fn after(self, height: u64) -> Option<u64> {
+        (self.to >= height).then_some(self.after)
+    }
+}
+
+/// The listed events of one agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct OfAgent {
+    /// The height of the block with its registration.
+    registered_in: Option<u64>,
+    /// Attestations and reports, by the wallet that made them; the time is unknown of some.
+    made: BTreeMap<Address, Vec<Option<u64>>>,
+}
+
+/// The listed events by which rows are changed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ListedEvents {
+    of_agents: BTreeMap<u64, OfAgent>,
+    /// Agents with an event that was not listed before.
+    changed: BTreeSet<u64>,
+    /// The height and time of the last canonical block, if a reorg replaced later ones.
+    undone_since: Option<(u64, u64)>,
+    /// All agents are read from state.
+    is_fill: bool,
+    /// All agents are compared: the rows may be of blocks that a reorg has undone.
+    is_comparison: bool,
+}
+
+impl ListedEvents {
+    /// All agents are read from state, and no event is known.
+    pub(super) fn of_fill() -> Self {
+        Self { is_fill: true, ..Self::default() }
+    }
+
+    /// These agents had events, which are listed later.
+    pub(super) fn later_of(changed: BTreeSet<u64>) -> Self {
+        Self { changed, is_comparison: true, ..Self::default() }
+    }
+
+    /// Events of blocks up to the height `to`.
+    pub(super) fn of(
+        events: &[Announced],
+        changed: BTreeSet<u64>,
+        to: u64,
+        undone_since: Option<(u64, u64)>,
+    ) -> Self {
+        let mut of_agents = BTreeMap::<u64, OfAgent>::new();
+        for event in events.iter().filter(|event| event.number <= to) {
+            let Some(id) = event.agent else { continue };
+            let agent = of_agents.entry(id).or_default();
+            match event.kind {
+                EventKind::Registered if event.number > 0 => {
+                    agent.registered_in = agent.registered_in.max(Some(event.number));
+                }
+                EventKind::Made { by, seconds } => agent.made.entry(by).or_default().push(seconds),
+                _ => {}
+            }
+        }
+        Self { of_agents, changed, undone_since, ..Self::default() }
+    }
+
+    /// The same in a comparison of all agents, or not.
+    pub(super) fn of_comparison(self, is_comparison: bool) -> Self {
+        Self { is_comparison, ..self }
+    }
+
+    /// What has been seen of an agent that is read at the height `at`.
+    pub(super) fn seen(
+        &self,
+        id: u64,
+        entry: &IndexedAgent,
+        before: Option<&IndexedAgent>,
+        at: u64,
+    ) -> SeenEvents {
+        let listed = self.of_agents.get(&id);
+        let is_same = |before: &&IndexedAgent| {
+            before.full.haftungsperson == entry.full.haftungsperson
+                && (before.row.creator, before.row.registered_at)
+                    == (entry.row.creator, entry.row.registered_at)
+        };
+        let mut seen = match before.filter(is_same) {
+            Some(before) if !self.is_fill => before.events,
+            _ => SeenEvents::default(),
+        };
+        match (self.undone_since, before) {
+            (_, Some(before)) if self.is_comparison && !before.has_record_of(entry) => {
+                seen = SeenEvents { since: at, ..SeenEvents::default() };
+            }
+            (Some(undone_since), _) => seen.undo(undone_since, at),
+            // It changed, and no event says how.
+            (None, Some(before)) if !self.changed.contains(&id) && !before.has_record_of(entry) => {
+                seen.miss(at);
+            }
+            (None, _) => {}
+        }
+        let Some(OfAgent { registered_in, made }) = listed else { return seen };
+        // Events that a node has left out once are not known by listing the same ones again.
+        if let Some(number) = registered_in.filter(|number| *number >= seen.since) {
+            (seen.since, seen.is_from_registration) = (number, true);
+        }
+        for seconds in made.get(&entry.full.haftungsperson).into_iter().flatten() {
+            match seconds {
+                Some(seconds) => seen.add(*seconds),
+                None => seen.miss(at),
+            }
+        }
+        seen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_listed_without_a_gap_or_from_the_gap_on() {
+        let mut listed = ListedBlocks::default();
+        assert_eq!((listed.after(1), listed.after(0)), (None, Some(0)));
+        listed.begin(10);
+        for (from, to, after) in
+            [(11, 12, 10), (9, 14, 8), (15, 16, 8), (18, 20, 17), (21, 30, 17), (16, 25, 15), (26, 26, 15)]
+        {
+            listed.list(from, to);
+            assert_eq!((listed.after(to), listed.after(to + 1)), (Some(after), None), "{from} to {to}");
+        }
+        listed.skip(27, 40);
+        assert_eq!(listed.after(27), None);
+        listed.skip(26, 40);
+        assert_eq!(listed.after(40), Some(15));
+    }
+
+    #[test]
+    fn a_reorg_takes_events_back_to_the_one_before_or_to_what_is_not_known() {
+        let seen = |last, before, since| SeenEvents { last, before, since, is_from_registration: true };
+        let unknown = |last| SeenEvents { last, since: 9, ..SeenEvents::default() };
+        for (before, after) in [
+            (seen(40, 30, 4), seen(40, 30, 4)),
+            (seen(60, 30, 4), seen(30, 0, 4)),
+            (seen(60, 0, 4), seen(0, 0, 4)),
+            (seen(60, 55, 4), unknown(0)),
+            (seen(50, 30, 4), unknown(30)),
+            (seen(60, 50, 4), unknown(0)),
+            (seen(0, 0, 6), SeenEvents::default()),
+        ] {
+            let mut undone = before;
+            undone.undo((5, 50), 9);
+            assert_eq!(undone, after, "{before:?}");
+        }
+    }
+}

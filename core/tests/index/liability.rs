@@ -1,0 +1,193 @@
+//! What rows, shards and excerpts know of the events by liable wallets, held against the chain's.
+
+use registry_core::{
+    eth::abi::IAgentRegistry::AgentRegistered,
+    liability::WalletEvents,
+    registry::{agent::Agent, changes::Since},
+    snapshot::{Facts, Identity, LiveAgent, Shard, Shards, shard},
+};
+
+use alloy_sol_types::SolEvent as _;
+
+use crate::{
+    Indexed,
+    common::{Logs, Proofs, prelude::*, record},
+    snapshot,
+};
+
+/// What the row says of the events by an agent's liable wallet.
+fn known(index: &Indexed, id: u64) -> WalletEvents {
+    index.read(|index| index.wallet_events(id)).unwrap().unwrap()
+}
+
+/// All that the snapshot's shards hold, where there is a snapshot.
+fn live_agents(index: &Indexed) -> Vec<(LiveAgent, WalletEvents)> {
+    let identity = Identity { chain_id: CHAIN_ID, registry: REGISTRY };
+    let Ok(manifest) = Shards::read(&index.database).unwrap().manifest(&index.state(), identity) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for entry in manifest.shards() {
+        let bytes = shard(&index.database, &index.state(), &identity, *entry).unwrap().unwrap();
+        let shard = Shard::parse(bytes, &identity, *entry).unwrap();
+        for (_, facts) in shard.wallets_of(entry.range).unwrap() {
+            if let Facts::Known { agent: Some(agent), .. } = facts {
+                let events = agent.wallet_events(&manifest);
+                found.push((*agent, events));
+            }
+        }
+    }
+    found
+}
+
+/// What is said of events by liable wallets is as the chain lists them: an event that was seen is one of the
+/// wallet's, the last one where all are known.
+pub(crate) fn is_as_listed(index: &Indexed) -> Result<(), String> {
+    let Some(block) = index.state().as_of() else { return Ok(()) };
+    let chain = &index.history.blocks;
+    if chain.get(&block.number).is_none_or(|mined| mined.hash != block.hash) {
+        return Ok(());
+    }
+    // The node's view is older where the chain has gone on.
+    let node = Node { chain: chain.clone(), ..index.node.clone() };
+    let agents = &chain[&block.number].registry.agents;
+    for (id, agent) in (1..).zip(agents).filter(|(_, agent)| agent.agentWallet != Address::ZERO) {
+        let Some(said) = index.read(|index| index.wallet_events(id)).unwrap() else { continue };
+        let of_wallet = chain.range(..=block.number).filter(|(number, mined)| {
+            let by = node.made_by(**number, id);
+            mined.events.contains(&id) && by == Some(agent.haftungsperson)
+        });
+        let times: Vec<u64> = of_wallet.map(|(_, mined)| mined.seconds).collect();
+        let is_true = match said.is_complete {
+            true => said.last == times.iter().max().copied(),
+            false => said.last.is_none_or(|last| times.contains(&last)),
+        };
+        let registered = chain.range(..=block.number).find(|(number, mined)| {
+            mined.events.contains(&id) && node.event_of(**number, id) == AgentRegistered::SIGNATURE_HASH
+        });
+        if !is_true || (said.is_complete && registered.is_none()) {
+            return Err(format!("agent {id} at {}: {said:?}, and the chain {times:?}", block.number));
+        }
+    }
+    for (agent, events) in live_agents(index) {
+        let wallet = agents[agent.id as usize - 1].agentWallet;
+        let excerpt = index.excerpt(&[wallet]).wallet_events(agent.id);
+        if excerpt != Some(events) {
+            return Err(format!("agent {}: {events:?} in its shard, {excerpt:?} in an excerpt", agent.id));
+        }
+    }
+    Ok(())
+}
+
+fn register(index: &mut Indexed) -> u64 {
+    let id = index.agents().len() as u64 + 1;
+    index.mine(|registry, seconds| {
+        let mut agent = record(id, 1);
+        (agent.registeredAt, agent.lastAttestation) = (seconds, seconds);
+        registry.agents.push(agent);
+    });
+    index.refresh();
+    id
+}
+
+/// Attests in a block in which the liable wallet does, or another one.
+fn attest(index: &mut Indexed, id: u64, by_liable: bool) -> u64 {
+    while index.history.number().is_multiple_of(2) == by_liable {
+        index.idle();
+    }
+    index.attest(id, 1);
+    index.newest().seconds
+}
+
+#[test]
+fn rows_read_from_state_say_unknown_and_those_whose_registration_was_listed_know() {
+    for proofs in [Proofs::All, Proofs::Newest, Proofs::Unsupported] {
+        let mut index = Indexed::filled(6, 0);
+        index.node.quirks.proofs = proofs;
+        let new = register(&mut index);
+        let unknown = WalletEvents::default();
+        let named = WalletEvents { last: None, is_complete: true };
+        assert_eq!((known(&index, 3), known(&index, new)), (unknown, named), "{proofs:?}");
+        for id in [3, new] {
+            attest(&mut index, id, false);
+        }
+        index.refresh();
+        assert_eq!((known(&index, 3), known(&index, new)), (unknown, named), "by another wallet");
+        let times = [3, new].map(|id| Some(attest(&mut index, id, true)));
+        index.refresh();
+        let of = |last, is_complete| WalletEvents { last, is_complete };
+        assert_eq!((known(&index, 3), known(&index, new)), (of(times[0], false), of(times[1], true)));
+        is_as_listed(&index).unwrap();
+
+        // Restarted with no event in memory, and quiet: the same.
+        index.kept = None;
+        index.idle();
+        index.refresh();
+        assert_eq!(known(&index, new), of(times[1], true));
+        // A change that no event tells is a gap for its agent alone.
+        let other = register(&mut index);
+        index.attest_silently(new, 1);
+        index.config.sweep = 100;
+        for _ in 0..10 {
+            index.now += 400;
+            index.idle();
+            index.refresh();
+        }
+        if proofs == Proofs::Unsupported {
+            assert_eq!((known(&index, new), known(&index, other)), (of(times[1], false), named));
+        }
+    }
+}
+
+#[test]
+fn a_node_that_has_pruned_its_events_leaves_what_it_cannot_list_unknown() {
+    let mut index = Indexed::filled(6, 0);
+    let first = register(&mut index);
+    index.node.quirks.logs = Logs::From(index.history.number() + 2);
+    index.node.quirks.proofs = Proofs::Newest;
+    attest(&mut index, first, true);
+    for _ in 0..20 {
+        index.now += 30;
+        index.idle();
+        index.refresh();
+    }
+    let said = known(&index, first);
+    assert!(!said.is_complete || said.last.is_some(), "{said:?}");
+    is_as_listed(&index).unwrap();
+}
+
+#[test]
+fn changes_name_the_liable_wallet() {
+    let mut index = Indexed::filled(6, 0);
+    let id = register(&mut index);
+    index.now += 1_000_000;
+    index.idle();
+    index.refresh();
+    let changes = index.read(|index| index.changes(Since::Oldest, 100)).unwrap().data;
+    let agents = index.agents();
+    assert!(changes.iter().any(|change| change.agent_id == id.into() && change.from.is_none()));
+    assert!(changes.iter().any(|change| change.agent_id == id.into() && change.from.is_some()));
+    for change in changes {
+        let agent = &agents[usize::try_from(change.agent_id.0).unwrap() - 1];
+        assert_eq!((change.wallet, change.liable), (agent.agentWallet, agent.haftungsperson));
+    }
+}
+
+#[test]
+fn shards_name_what_ties_an_agent_to_its_parent() {
+    let mut index = Indexed::filled(60, 0);
+    index.refresh();
+    let agents = index.agents();
+    let found = live_agents(&index);
+    assert!(found.len() > 10 && snapshot::manifest(&index).is_ok());
+    for (agent, _) in found {
+        let parent = agents.get((agent.parent as usize).wrapping_sub(1));
+        let agent_record = &agents[agent.id as usize - 1];
+        let [own, parent] = [Some(agent_record), parent]
+            .map(|record| record.map(|record| Agent::try_from(record.clone()).unwrap()));
+        assert_eq!(
+            agent.parent_basis,
+            registry_core::liability::parent_basis(&own.unwrap(), parent.as_ref())
+        );
+    }
+}

@@ -1,0 +1,76 @@
+//! Whether liable wallets have code, for acceptances: read along with a verdict, or at an acceptance's own cost,
+//! and kept for the TTL of verdicts.
+
+use std::cell::RefCell;
+
+use alloy_primitives::Address;
+use edge_shared::unix_millis;
+use registry_core::{
+    api::acceptance::SignerQuery,
+    api::error::Error,
+    api::route::CacheScope,
+    chain::{QueryError, RunError, SignerCode},
+    eth::timestamp::Timestamp,
+    host::shared_reads::{Cache, CacheKey},
+};
+
+use super::{budget::ReplyBytes, context::RequestContext};
+use crate::{chain, log::Record};
+
+/// Some 2,000 wallets.
+const CAPACITY_BYTES: usize = 256 * 1024;
+/// The reply about one wallet.
+const REPLY_BYTES: usize = 4 << 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Wallet(Address);
+
+impl CacheKey for Wallet {
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+}
+
+thread_local! {
+    static HAS_CODE: RefCell<Cache<Wallet, bool>> = RefCell::new(Cache::new(CAPACITY_BYTES));
+}
+
+/// Whether a wallet has code, if that is known.
+pub(crate) fn has_code(wallet: Address) -> Option<bool> {
+    HAS_CODE.with_borrow_mut(|known| known.get(&Wallet(wallet), unix_millis()))
+}
+
+/// The liable wallet of the request's acceptance, if its code is to be read.
+pub(super) fn unread(context: &RequestContext) -> Option<Address> {
+    context.signer.filter(|signer| has_code(*signer).is_none())
+}
+
+/// Keeps whether a wallet has code.
+pub(super) fn keep(context: &RequestContext, wallet: Address, has_code: bool) {
+    let now = unix_millis();
+    let seconds = context.settings.shared.time_to_live(CacheScope::Kya);
+    let until = now.saturating_add(u64::from(seconds) * 1_000);
+    let _ = HAS_CODE.with_borrow_mut(|known| {
+        known.get_or_derive::<()>(&Wallet(wallet), now, || Ok((has_code, size_of::<Wallet>(), until)))
+    });
+}
+
+/// What a liable wallet says of an acceptance's signature, at the verdict's block.
+pub(crate) async fn ask(
+    context: &RequestContext,
+    query: SignerQuery,
+    record: &mut Record,
+) -> Result<SignerCode, Error> {
+    let settings = &context.settings.shared;
+    let deadline = settings.rpc_deadline_seconds;
+    let _in_flight = ReplyBytes::take(REPLY_BYTES, deadline, u64::from(deadline) * 1_000).await?;
+    let (now, account) = (Timestamp::from_millis(unix_millis()), query.account());
+    let code =
+        chain::ask(query, now, settings, &mut record.rpc_calls).await.map_err(|error| match error {
+            // The block of the verdict, which another endpoint may have given.
+            Error::Query(QueryError::BlockNotAvailable(_)) => RunError::Unreachable.into(),
+            error => error,
+        })?;
+    keep(context, account, code.has_code);
+    Ok(code)
+}
