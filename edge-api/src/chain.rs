@@ -3,20 +3,57 @@
 use std::cell::RefCell;
 
 use edge_shared::{
-    chain::{FetchHost, limits},
+    chain::{FetchHost, limits, post},
     settings::WorkerSettings,
     unix_millis,
 };
+use futures_util::future::join_all;
 use host_kit::drive;
 use registry_core::{
     api::error::Error,
-    chain::{Endpoints, Query, Run, Update},
+    chain::{Batch, Endpoints, NodeFeatures, NodeProbe, Query, Reply, Run, Update},
     eth::timestamp::Timestamp,
 };
 
 thread_local! {
     /// What this instance knows of its endpoints: which one answers, and on which chain.
     static ENDPOINTS: RefCell<Option<Endpoints>> = const { RefCell::new(None) };
+    /// What probes have found of each endpoint's node.
+    static PROBED: RefCell<Vec<NodeFeatures>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Milliseconds that an endpoint has for a batch of a probe.
+const PROBE_MILLIS: u32 = 1_000;
+/// The longest reply to one: a header with the hashes of its transactions.
+const PROBE_BYTES: usize = 1 << 20;
+
+/// What the endpoints' nodes give, in their order. What is not known of one yet is asked of it.
+pub(crate) async fn node_features(settings: &WorkerSettings, rpc_calls: &mut u32) -> Vec<NodeFeatures> {
+    let count = settings.rpc.len();
+    let mut known = PROBED.with_borrow(Clone::clone);
+    known.resize_with(count, NodeFeatures::default);
+    let probes = known.iter().enumerate().map(|(endpoint, known)| probe(settings, endpoint, *known));
+    let (probed, posts): (Vec<NodeFeatures>, Vec<u32>) = join_all(probes).await.into_iter().unzip();
+    *rpc_calls += posts.iter().sum::<u32>();
+    PROBED.set(probed.clone());
+    let found: Vec<NodeFeatures> = ENDPOINTS
+        .with_borrow(|known| known.as_ref().map(|known| known.features().collect()))
+        .unwrap_or_default();
+    let found = found.into_iter().chain(core::iter::repeat(NodeFeatures::default()));
+    found.zip(probed).map(|(found, probed)| found.or(probed)).collect()
+}
+
+/// What is known of a node after a probe, and the requests that it took.
+async fn probe(settings: &WorkerSettings, endpoint: usize, known: NodeFeatures) -> (NodeFeatures, u32) {
+    let (mut probe, mut posts) = (NodeProbe::new(settings.registry), 0);
+    while let Some(body) = probe.body().filter(|_| !known.are_known()) {
+        posts += 1;
+        let (timeout_ms, max_reply_bytes) = (PROBE_MILLIS, PROBE_BYTES);
+        let batch = Batch { endpoint, body, delay_ms: 0, timeout_ms, max_reply_bytes };
+        let reply = post(&settings.rpc, &batch).await.ok();
+        probe.take(reply.as_ref().map(|reply| Reply { status: reply.status, body: &reply.body }));
+    }
+    (known.or(probe.found()), posts)
 }
 
 /// The output of a query, in as few round trips as it needs. `rpc_calls` counts them. `now` is the time by which
@@ -31,7 +68,8 @@ where
     Error: From<Q::Error>,
 {
     let endpoints = ENDPOINTS.with_borrow_mut(|known| {
-        known.get_or_insert_with(|| Endpoints::new(settings.rpc.len(), settings.chain_id)).clone()
+        let new = || Endpoints::new(settings.rpc.len(), settings.chain_id);
+        known.get_or_insert_with(new).for_run(unix_millis())
     });
     let run = Run::new(query, settings.multicall3, limits(settings, now)).over(endpoints);
     let merge = |update: &Update| {

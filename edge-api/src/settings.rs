@@ -19,6 +19,9 @@ use worker::Env;
 /// The binding of Cloudflare's own limiter.
 pub(crate) const RATE_BINDING: &str = "CLIENT_RATE";
 
+/// The binding of the KV store that counts are shared through.
+pub(crate) const KV_BINDING: &str = "RATE_COUNTERS";
+
 /// The default limit of a /48 of IPv6, in limits of one client.
 const CLIENTS_OF_A_SITE: u32 = 10;
 
@@ -94,7 +97,7 @@ impl Settings {
     pub(crate) fn of(env: &Env) -> Result<Rc<Self>, Error> {
         let parsed = || {
             let settings = Self::parse(WorkerSettings::of(env)?, &Variables(&of_environment(env)))?;
-            settings.check_limiter(&|name| env.rate_limiter(name).is_ok())?;
+            settings.check_limiter(&|name| env.rate_limiter(name).is_ok() || env.kv(name).is_ok())?;
             Ok(Rc::new(settings))
         };
         SETTINGS.with(|settings| settings.get_or_init(parsed).clone())
@@ -103,7 +106,7 @@ impl Settings {
     /// Checks that the Worker has the binding of its limiter.
     fn check_limiter(&self, is_bound: &dyn Fn(&str) -> bool) -> Result<(), Error> {
         let needed = match self.limiter_mode {
-            LimiterMode::Kv => None,
+            LimiterMode::Kv => (self.limits.client.requests > 0).then_some(("kv", KV_BINDING)),
             LimiterMode::Binding => Some(("binding", RATE_BINDING)),
         };
         check_binding("RATE_LIMITER", needed, is_bound)

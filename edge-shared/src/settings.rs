@@ -16,10 +16,44 @@ use registry_core::{
     index::protocol::object_name,
     snapshot::Identity,
 };
-use worker::Env;
+use worker::{
+    Env, console_warn,
+    js_sys::{Object, Reflect},
+    wasm_bindgen::{JsCast as _, JsValue},
+};
 
 /// The binding of the objects that keep indexes.
 pub const INDEX_BINDING: &str = "REGISTRY_INDEX";
+
+/// All settings of both Workers, which have the same variables.
+const NAMES: [&str; 26] = [
+    "REGISTRY_ADDRESS",
+    "RPC_URL",
+    "CHAIN_ID",
+    "RPC_HEDGING",
+    "MULTICALL3_ADDRESS",
+    "RPC_TIMEOUT_SECONDS",
+    "RPC_DEADLINE_SECONDS",
+    "MAX_HEAD_AGE_SECONDS",
+    "AGENT_TTL_SECONDS",
+    "LINEAGE_TTL_SECONDS",
+    "KYA_TTL_SECONDS",
+    "RATE_LIMIT_PER_MINUTE",
+    "RATE_LIMIT_PER_MINUTE_IPV6_48",
+    "RATE_LIMIT_WINDOW_SECONDS",
+    "RATE_LIMITER",
+    "INDEX",
+    "INDEX_LOCATION_HINT",
+    "VERDICT_KEYS",
+    "VERDICT_ISSUER",
+    "KYA_SOURCE",
+    "CHANGES_STREAM_SECONDS",
+    "INDEX_SELF_CONTAINED_CODE",
+    "INDEX_SPOT_CHECKS",
+    "CHANGES_STREAMS_PER_CLIENT",
+    "CHANGES_STREAMS_PER_INSTANCE",
+    "EVIDENCE_LAYOUT",
+];
 
 /// The regions that Cloudflare takes as location hints of Durable Objects.
 const LOCATION_HINTS: [&str; 9] = ["wnam", "enam", "sam", "weur", "eeur", "apac", "oc", "afr", "me"];
@@ -65,6 +99,8 @@ pub struct WorkerSettings {
     pub self_contained_code: Option<B256>,
     /// Agents that each refresh of the index proves against the newest block's state root.
     pub spot_checks: u64,
+    /// Variables without effect, each with the reason.
+    pub warnings: Vec<String>,
     agent_ttl: u32,
     lineage_ttl: u32,
     kya_ttl: u32,
@@ -91,7 +127,15 @@ impl WorkerSettings {
     /// [`Error::Misconfigured`], naming the variable and the rule; its value is kept back.
     pub fn of(env: &Env) -> Result<Rc<Self>, Error> {
         let parsed = || {
-            let settings = Self::parse(&Variables(&of_environment(env)))?;
+            let warnings =
+                check_variables(Object::keys(env.unchecked_ref::<Object>()).iter().filter_map(|name| {
+                    let kind = Kind::of(&Reflect::get(env, &name).ok()?);
+                    Some((name.as_string()?, kind))
+                }))?;
+            for warning in &warnings {
+                console_warn!("{warning}");
+            }
+            let settings = Self { warnings, ..Self::parse(&Variables(&of_environment(env)))? };
             settings.check_binding(&|name| env.durable_object(name).is_ok())?;
             Ok(Rc::new(settings))
         };
@@ -161,6 +205,7 @@ impl WorkerSettings {
             layout: variables.layout()?,
             self_contained_code: variables.code_hash("INDEX_SELF_CONTAINED_CODE")?,
             spot_checks: variables.spot_checks()?,
+            warnings: Vec::new(),
             agent_ttl: variables.number("AGENT_TTL_SECONDS", CacheScope::Agent.default_seconds())?,
             lineage_ttl: variables.number("LINEAGE_TTL_SECONDS", CacheScope::Lineage.default_seconds())?,
             kya_ttl: variables.number("KYA_TTL_SECONDS", CacheScope::Kya.default_seconds())?,
@@ -195,9 +240,59 @@ impl WorkerSettings {
     }
 }
 
-/// The environment variables by name.
+/// The environment variables by name. A configuration may have a number as a number.
 pub fn of_environment(env: &Env) -> impl Fn(&str) -> Option<String> {
-    |name| env.var(name).ok().map(|value| value.to_string())
+    |name| match Kind::of(&Reflect::get(env, &name.into()).ok()?) {
+        Kind::Text(text) => Some(text),
+        Kind::Other(_) | Kind::Binding => None,
+    }
+}
+
+/// What an entry of the environment is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A text, or a whole number.
+    Text(String),
+    /// Another value, of this type.
+    Other(&'static str),
+    /// A binding, or a table of the configuration.
+    Binding,
+}
+
+impl Kind {
+    fn of(value: &JsValue) -> Self {
+        match (value.as_string(), value.as_f64()) {
+            (Some(text), _) => Self::Text(text),
+            // From 2^53 on a double may not be what was written.
+            (None, Some(number))
+                if number.fract() == 0.0 && (0.0..9_007_199_254_740_992.0).contains(&number) =>
+            {
+                Self::Text((number as u64).to_string())
+            }
+            (None, Some(_)) => Self::Other("another number"),
+            (None, None) if value.as_bool().is_some() => Self::Other("a boolean"),
+            (None, None) => Self::Binding,
+        }
+    }
+}
+
+/// Checks the types of all entries of the environment; the warnings are of those that are no settings.
+fn check_variables(entries: impl Iterator<Item = (String, Kind)>) -> Result<Vec<String>, Error> {
+    let mut warnings = Vec::new();
+    for (name, kind) in entries {
+        let problem = match (NAMES.contains(&&*name), kind) {
+            (true, Kind::Text(_)) | (false, Kind::Binding) => continue,
+            (true, Kind::Other(kind)) => kind,
+            (true, Kind::Binding) => "a table or a list",
+            (false, Kind::Text(_) | Kind::Other(_)) => {
+                warnings
+                    .push(format!("{name} is no setting, and has no effect: docs/operating.md lists them"));
+                continue;
+            }
+        };
+        return Err(misconfigured(&name, format_args!("must be a text or a whole number, and is {problem}")));
+    }
+    Ok(warnings)
 }
 
 /// Checks that the Worker has the binding that a mode needs, a pair of both.
@@ -225,6 +320,7 @@ pub struct Variables<'a>(pub &'a dyn Fn(&str) -> Option<String>);
 impl Variables<'_> {
     /// A variable's value; an empty one counts as not set.
     pub fn text(&self, name: &str) -> Option<String> {
+        debug_assert!(NAMES.contains(&name), "{name} is not among the names of settings");
         let value = (self.0)(name)?;
         let value = value.trim();
         (!value.is_empty()).then(|| value.to_owned())

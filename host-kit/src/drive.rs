@@ -129,7 +129,7 @@ mod tests {
 
     use alloy_primitives::Address;
     use registry_core::{
-        api::health::Readiness,
+        api::health::{Readiness, ServiceStatus},
         chain::{Endpoints, Limits, QueryError, RunError},
         eth::{multicall::CANONICAL_ADDRESS, timestamp::Timestamp},
     };
@@ -165,7 +165,7 @@ mod tests {
     /// The error of a question to the chain, and the endpoints that were asked.
     fn error(mut host: Scripted) -> (QueryError, Vec<usize>) {
         let (registry, multicall3, now) = (Address::ZERO, CANONICAL_ADDRESS, Timestamp::default());
-        let question = Readiness { registry, multicall3, now, index: None, kya_source: None };
+        let question = Readiness { registry, multicall3, now, service: ServiceStatus::default() };
         let run = Run::new(question, multicall3, Limits::default()).over(Endpoints::new(3, Some(1)));
         let Poll::Ready(output) = pin!(drive(run, &mut host)).poll(&mut Context::from_waker(Waker::noop()))
         else {

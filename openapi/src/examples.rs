@@ -9,10 +9,10 @@ use openapi::Schemas;
 use registry_core::{
     api::accept::JWT_TYPE,
     api::error::Error,
-    api::health::{Health, Ready},
+    api::health::{Health, Ready, ServiceStatus},
     api::route::{CHANGES_LIMIT_DEFAULT, HISTORY_LIMIT_DEFAULT, KYA_BODY_BYTES_MAX},
     api::scan::Scan,
-    chain::{QueryError, RunError},
+    chain::{NodeFeatures, QueryError, RunError},
     eth::abi::RevenueReport,
     eth::as_of::{AsOf, IndexedAt},
     eth::timestamp::Timestamp,
@@ -313,6 +313,7 @@ fn changes() -> ChangeList {
         cursor: cursor(number),
         agent_id: agent.agent_id,
         wallet: agent.agent_wallet,
+        liable: agent.haftungsperson,
         from,
         to,
         block_number: AS_OF.block_number - (NOW - seconds) / 2,
@@ -337,8 +338,15 @@ fn cursor(number: u64) -> Cursor {
 }
 
 fn ready() -> Ready {
-    let chain_id = U256::from(84_532);
-    Ready { ready: true, chain_id, head_age_seconds: 2, registry: REGISTRY, index: None, kya_source: None }
+    let yes = Some(true);
+    let node = NodeFeatures { block_hash: yes, proofs: yes, logs: yes, finalized: yes, batch: yes };
+    Ready {
+        ready: true,
+        chain_id: U256::from(84_532),
+        head_age_seconds: 2,
+        registry: REGISTRY,
+        service: ServiceStatus { node: vec![node], ..ServiceStatus::default() },
+    }
 }
 
 /// A document of a scan, which the few agents of the examples cannot make fail.

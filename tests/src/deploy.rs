@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use alloy::network::{EthereumWallet, TransactionBuilder as _};
-use alloy::primitives::{Address, Bytes};
+use alloy::primitives::{Address, Bytes, bytes};
 use alloy::providers::{Provider, ProviderBuilder};
 use alloy::rpc::types::TransactionRequest;
 use alloy::signers::local::PrivateKeySigner;
@@ -13,6 +13,7 @@ use alloy::sol_types::{SolCall as _, SolValue as _};
 use anyhow::{Context as _, Result, ensure};
 use registry_core::eth::abi::IAgentRegistry;
 pub use registry_core::eth::multicall::CANONICAL_ADDRESS as MULTICALL3;
+use serde_json::Value;
 
 use crate::http;
 use crate::process::eventually;
@@ -29,11 +30,8 @@ pub struct Deployment {
 
 /// Deploys both contracts with `key`; returns once they are mined and the registry trusts the forwarder.
 pub async fn deploy(rpc_url: &str, key: PrivateKeySigner) -> Result<Deployment> {
-    let url = rpc_url.parse().context("the RPC URL is not a URL")?;
-    let provider = ProviderBuilder::new()
-        .wallet(EthereumWallet::from(key))
-        .connect_reqwest(http::client(Duration::from_secs(30)), url);
-
+    let provider = provider(rpc_url, key)?;
+    check_opcodes(&provider).await?;
     let forwarder = create(&provider, "Forwarder", &[]).await?;
     let registry = create(&provider, "AgentRegistry", &forwarder.abi_encode()).await?;
 
@@ -47,12 +45,64 @@ pub async fn deploy(rpc_url: &str, key: PrivateKeySigner) -> Result<Deployment> 
     Ok(Deployment { registry, forwarder })
 }
 
+/// Deploys the Multicall3 stand-in with `key`, unless the chain has Multicall3 at its usual address; returns where.
+pub async fn deploy_multicall3(rpc_url: &str, key: PrivateKeySigner) -> Result<Option<Address>> {
+    let provider = provider(rpc_url, key)?;
+    if !provider.get_code_at(MULTICALL3).await?.is_empty() {
+        return Ok(None);
+    }
+    create(&provider, "Multicall3", &[]).await.map(Some)
+}
+
+fn provider(rpc_url: &str, key: PrivateKeySigner) -> Result<impl Provider> {
+    let url = rpc_url.parse().context("the RPC URL is not a URL")?;
+    let client = http::client(Duration::from_secs(30));
+    Ok(ProviderBuilder::new().wallet(EthereumWallet::from(key)).connect_reqwest(client, url))
+}
+
+/// Checks that the chain runs what the contracts are compiled to. A contract could be deployed without, and fail
+/// later. A node that takes no creation code in `eth_call` is not asked.
+async fn check_opcodes(provider: &impl Provider) -> Result<()> {
+    /// PUSH0 (EIP-3855) and MCOPY (EIP-5656), which does nothing here.
+    const OF_CANCUN: Bytes = bytes!("5f5f5f5e00");
+    /// STOP.
+    const OF_ANY_TIME: Bytes = bytes!("00");
+    let runs = async |code| provider.call(TransactionRequest::default().with_deploy_code(code)).await;
+    match runs(OF_CANCUN).await {
+        Err(error) if runs(OF_ANY_TIME).await.is_ok() => Err(error).context(
+            "this chain runs no code of Cancun (PUSH0, MCOPY), which the contracts and the lenses are compiled to",
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// The gas price where the chain has no base fee (EIP-1559). Else fees are estimated.
+async fn gas_price(provider: &impl Provider) -> Result<Option<u128>> {
+    let newest: Value = provider.raw_request("eth_getBlockByNumber".into(), ("latest", false)).await?;
+    match newest["baseFeePerGas"].is_string() {
+        true => Ok(None),
+        false => provider.get_gas_price().await.map(Some).context("the node names no gas price"),
+    }
+}
+
+/// Creation code that returns this runtime code: CODECOPY of what follows its own twelve bytes, RETURN.
+fn creation_of(runtime: &[u8]) -> Result<Bytes> {
+    let [high, low] = u16::try_from(runtime.len()).context("longer than any contract")?.to_be_bytes();
+    let head = [0x61, high, low, 0x80, 0x60, 12, 0x60, 0, 0x39, 0x60, 0, 0xf3];
+    Ok([&head, runtime].concat().into())
+}
+
 /// Deploys one contract, paying as `provider` does, and waits for its receipt.
 pub(crate) async fn create(provider: &impl Provider, contract: &str, arguments: &[u8]) -> Result<Address> {
     let artifact = Artifact::load(contract)?;
-    let code: Bytes = [&artifact.creation_code[..], arguments].concat().into();
+    let code: Bytes = match artifact.creation_code.is_empty() {
+        true => creation_of(&artifact.runtime_code)?,
+        false => [&artifact.creation_code[..], arguments].concat().into(),
+    };
+    let mut transaction = TransactionRequest::default().with_deploy_code(code);
+    transaction.gas_price = gas_price(provider).await?;
     let pending = provider
-        .send_transaction(TransactionRequest::default().with_deploy_code(code))
+        .send_transaction(transaction)
         .await
         .with_context(|| format!("the node refused to deploy {contract}"))?;
     let hash = *pending.tx_hash();

@@ -171,6 +171,7 @@ impl IndexWorker {
             state,
             log: None,
             vars: options.vars.clone(),
+            typed: options.typed.clone(),
         };
         let options = WorkerOptions { registry, ..options };
         let (index, worker) = tokio::try_join!(start(own.clone()), start(options))?;

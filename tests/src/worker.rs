@@ -29,6 +29,8 @@ pub struct WorkerOptions {
     pub port: u16,
     /// Settings of the Worker, as `wrangler.toml` and the README name them.
     pub vars: Vec<(&'static str, String)>,
+    /// Settings of other types than text, as a configuration may have them.
+    pub typed: Vec<(&'static str, Value)>,
     /// Where cache and KV store are kept, for a later Worker to find; without this they end with the Worker.
     pub state: Option<PathBuf>,
     /// wrangler's configuration, in place of the repository's.
@@ -55,6 +57,11 @@ impl WorkerOptions {
         self
     }
 
+    pub fn typed(mut self, name: &'static str, value: Value) -> Self {
+        self.typed.push((name, value));
+        self
+    }
+
     /// Sets all three TTLs of answers, in seconds; at 0 no answer is stored, and each is of the newest block.
     pub fn ttl(self, seconds: u64) -> Self {
         let names = ["AGENT_TTL_SECONDS", "LINEAGE_TTL_SECONDS", "KYA_TTL_SECONDS"];
@@ -75,6 +82,7 @@ impl WorkerOptions {
         self.vars
             .iter()
             .map(|(name, value)| ((*name).to_owned(), value.as_str().into()))
+            .chain(self.typed.iter().map(|(name, value)| ((*name).to_owned(), value.clone())))
             .collect::<Map<_, _>>()
             .into()
     }

@@ -83,6 +83,9 @@ pub enum Error {
     /// 503: the route needs the index of the registry, which does not answer.
     #[error("The index of the registry does not answer. Try again soon.")]
     IndexUnavailable,
+    /// 501: the route needs the snapshot of the registry, which the index gives none of, for this reason.
+    #[error("This is answered from a snapshot of the registry, and there is none: {0}")]
+    NoSnapshot(NoSnapshot),
     /// The error that another part of the service answered with.
     #[error("{message}")]
     Relayed {
@@ -94,6 +97,19 @@ pub enum Error {
     /// 500, for the operator: a setting is missing or wrong.
     #[error("Misconfigured: {0}")]
     Misconfigured(String),
+}
+
+/// Why an index that works gives no snapshot of the registry, until its operator changes something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoSnapshot {
+    /// A manifest is of use for less than a verdict's TTL.
+    #[error("KYA_TTL_SECONDS is {0}, and must be at least 2")]
+    ShortTtl(u32),
+    /// Nothing shows that the rows are the chain's.
+    #[error(
+        "the RPC endpoint proves no state (eth_getProof), or the registry's code is not known to keep all state in its own storage"
+    )]
+    NoProofs,
 }
 
 /// Milliseconds for which an answer that took much work, and failed, is not asked for again.
@@ -166,6 +182,8 @@ impl Error {
             Self::Misconfigured(_) | Self::NoLayout | Self::WrongLayout(_) => Code::Misconfigured,
             Self::CursorExpired => Code::CursorExpired,
             Self::IndexRequired => Code::IndexRequired,
+            Self::NoSnapshot(NoSnapshot::ShortTtl(_)) => Code::IndexRequired,
+            Self::NoSnapshot(NoSnapshot::NoProofs) => Code::NodeLacksMethod,
             Self::Indexing { .. } | Self::IndexUnavailable => Code::Indexing,
             Self::Relayed { code, .. } => *code,
         }

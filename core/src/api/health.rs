@@ -8,7 +8,7 @@ use crate::{
         document::{Document, Shape},
         route::Route,
     },
-    chain::{Halt, Query, QueryError, View},
+    chain::{Halt, NodeFeatures, Query, QueryError, View},
     eth::abi::{
         IAgentRegistry::nextAgentIdCall,
         IMulticall3::{getChainIdCall, getCurrentBlockTimestampCall},
@@ -41,10 +41,29 @@ pub struct Readiness {
     pub multicall3: Address,
     /// The host's clock.
     pub now: Timestamp,
-    /// The status of the registry's index, where there is one.
+    /// What the host knows.
+    pub service: ServiceStatus,
+}
+
+/// What a host tells monitors beside the chain's state.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceStatus {
+    /// The status of the registry's index; absent where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<IndexStatus>,
-    /// Where verdicts come from now, where there is an index.
+    /// Where verdicts come from now: `snapshot` or `chain`; absent where there is no index.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub kya_source: Option<&'static str>,
+    /// Why the index gives no snapshot, for as long as settings and node stay as they are; absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_snapshot: Option<String>,
+    /// What the node of each RPC endpoint gives, in the order of `RPC_URL`.
+    pub node: Vec<NodeFeatures>,
+    /// Settings without effect, each with the reason; absent where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// What monitors are told of the registry's index.
@@ -77,12 +96,9 @@ pub struct Ready {
     /// The registry's address.
     #[serde(with = "json::Checksummed")]
     pub registry: Address,
-    /// The status of the registry's index; absent where there is none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub index: Option<IndexStatus>,
-    /// Where verdicts come from now: `snapshot` or `chain`; absent where there is no index.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kya_source: Option<&'static str>,
+    /// What the service knows beside the chain's state.
+    #[serde(flatten)]
+    pub service: ServiceStatus,
 }
 
 impl Shape for Health {}
@@ -105,8 +121,7 @@ impl Query for Readiness {
             chain_id,
             head_age_seconds,
             registry: self.registry,
-            index: self.index.clone(),
-            kya_source: self.kya_source,
+            service: self.service.clone(),
         };
         Ok(Document::of(ready, &Route::Health))
     }

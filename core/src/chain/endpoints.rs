@@ -7,10 +7,16 @@
 use alloy_sol_types::SolCall;
 
 use super::error::RunError;
-use crate::{chain::lens::Method, eth::abi::IMulticall3::getChainIdCall};
+use crate::{
+    chain::{NodeFeatures, lens::Method},
+    eth::abi::IMulticall3::getChainIdCall,
+};
 
 /// Agents or calls per `eth_call` after the second time-out.
 const MOST_WORK_AFTER_TIME_OUTS: u64 = 32;
+
+/// Milliseconds after which a run begins with the first endpoint again.
+const FIRST_AGAIN_MILLIS: u64 = 60_000;
 
 /// What a host keeps of its RPC endpoints between runs: plain data without URLs. An endpoint is identified by
 /// its index in the operator's list, from 0.
@@ -21,6 +27,10 @@ pub struct Endpoints {
     preferred: usize,
     /// The preferred endpoint at the last update.
     published: usize,
+    /// From when on a run begins with the first endpoint again, unix milliseconds.
+    first_again_at: u64,
+    /// The next run begins with the first endpoint.
+    tries_first: bool,
     /// The chain that all endpoints have to be on.
     chain_id: Option<u64>,
 }
@@ -87,7 +97,14 @@ impl Endpoints {
     /// `count` endpoints (at least one) on the chain `chain_id`. `None` accepts any chain, which is safe only
     /// for a single endpoint: several might be on different chains.
     pub fn new(count: usize, chain_id: Option<u64>) -> Self {
-        Self { traits: vec![NodeLimits::default(); count.max(1)], preferred: 0, published: 0, chain_id }
+        Self {
+            traits: vec![NodeLimits::default(); count.max(1)],
+            preferred: 0,
+            published: 0,
+            first_again_at: 0,
+            tries_first: false,
+            chain_id,
+        }
     }
 
     /// The endpoint to ask first: the last one that answered.
@@ -98,7 +115,19 @@ impl Endpoints {
     /// The copy for a new run, without pending changes.
     #[must_use]
     pub(crate) fn begin(self) -> Self {
-        Self { published: self.preferred, ..self }
+        let preferred = if self.tries_first { 0 } else { self.preferred };
+        Self { published: self.preferred, preferred, tries_first: false, ..self }
+    }
+
+    /// The copy for a run that begins now (unix milliseconds). The operator's order is one of preference: while
+    /// another endpoint than the first is preferred, one run a minute begins with the first, and where that
+    /// answers, it is preferred again.
+    pub fn for_run(&mut self, now: u64) -> Self {
+        let is_due = now >= self.first_again_at;
+        if is_due || self.preferred == 0 {
+            self.first_again_at = now.saturating_add(FIRST_AGAIN_MILLIS);
+        }
+        Self { tries_first: is_due && self.preferred > 0, ..self.clone() }
     }
 
     /// What this copy learned since the last update. Each failover is reported once: repeated, it would undo
@@ -112,6 +141,16 @@ impl Endpoints {
     /// Prefers the next endpoint: this one lags behind another that answered before.
     pub(crate) fn leave_preferred(&mut self) {
         self.preferred = (self.preferred + 1) % self.traits.len().max(1);
+    }
+
+    /// What runs have found out of each endpoint, in the operator's order.
+    pub fn features(&self) -> impl Iterator<Item = NodeFeatures> {
+        self.traits.iter().map(|traits| NodeFeatures {
+            block_hash: if traits.by_number { Some(false) } else { traits.takes_hashes.then_some(true) },
+            proofs: traits.no_proofs.then_some(false),
+            batch: (traits.requests_per_batch == 1).then_some(false),
+            ..NodeFeatures::default()
+        })
     }
 
     /// The number of endpoints.
@@ -276,10 +315,15 @@ impl Rotation {
         self.known.traits.len().saturating_sub(1) as u32
     }
 
-    /// Switches to an endpoint that answered sooner than the current one, which has no fault.
+    /// Switches to an endpoint that answered sooner than the current one, which has no fault: for this run alone.
     pub(super) const fn stay_with(&mut self, endpoint: usize) {
-        if endpoint <= self.others() as usize {
-            self.known.preferred = endpoint;
+        let is_listed = endpoint <= self.others() as usize;
+        let Endpoints { preferred, published, .. } = &mut self.known;
+        if is_listed && endpoint != *preferred {
+            if *published == *preferred {
+                *published = endpoint;
+            }
+            *preferred = endpoint;
         }
     }
 

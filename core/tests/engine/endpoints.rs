@@ -46,6 +46,36 @@ fn a_failing_endpoint_is_left_at_once_and_the_next_is_kept() {
 }
 
 #[test]
+fn the_first_endpoint_is_tried_again_by_one_run_a_minute_and_is_preferred_again_where_it_answers() {
+    let mut host = Host::new([failing(Fault::Status(503)), good(), good()]);
+    assert_eq!(host.known.for_run(0).preferred(), 0);
+    host.ask(ONE_ROUND).unwrap();
+    assert_eq!(host.known.preferred(), 1);
+    for (now, is_well, preferred) in
+        [(59_999, true, 1), (60_000, false, 1), (119_999, true, 1), (120_000, true, 0)]
+    {
+        host.nodes[0] = if is_well { good() } else { failing(Fault::Status(503)) };
+        host.known = host.known.for_run(now);
+        host.posts();
+        host.ask(ONE_ROUND).unwrap();
+        let asked = host.posts()[0];
+        assert_eq!((host.known.preferred(), asked), (preferred, u32::from(now % 60_000 == 0)), "{now}");
+    }
+}
+
+#[test]
+fn an_endpoint_that_wins_a_race_answers_this_run_alone() {
+    let mut host = Host::new([good(), good()]);
+    let mut run = Run::new(question(ONE_ROUND), CANONICAL_ADDRESS, host.limits).over(host.known.clone());
+    let Ok(Step::Send(batch)) = run.step() else { panic!() };
+    run.answered_by(1);
+    let (reply, _) = host.nodes[1].reply(&batch);
+    run.feed(Reply { status: 200, body: &reply.unwrap().1 }).unwrap();
+    host.known.merge(&run.update());
+    assert_eq!(host.known.preferred(), 0);
+}
+
+#[test]
 fn what_is_too_large_everywhere_is_asked_for_in_pieces_without_failover() {
     let mut host = Host::new([good(), good(), good()]);
     let expected = host.ask(ONE_ROUND).unwrap();

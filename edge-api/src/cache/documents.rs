@@ -6,7 +6,7 @@ use edge_shared::{settings::WorkerSettings, unix_millis};
 use futures_util::FutureExt as _;
 use registry_core::{
     api::error::Error,
-    api::health::Readiness,
+    api::health::{Readiness, ServiceStatus},
     api::route::Route,
     chain::RunError,
     eth::timestamp::Timestamp,
@@ -22,7 +22,7 @@ use super::{
     single_flight::{Memory, Reading, SharedRead},
     snapshot,
 };
-use crate::{http::Content, index::UNINDEXED_MILLIS};
+use crate::{chain::node_features, http::Content, index::UNINDEXED_MILLIS};
 
 /// The reply to the question whether the registry could be read.
 const READINESS_BYTES: usize = 16 << 10;
@@ -165,15 +165,24 @@ async fn readiness(reading: &Reading) -> Result<Rc<Content>, Error> {
         None => None,
     };
     let now = Timestamp::from_millis(unix_millis());
-    let kya_source = match &index {
-        Some(_) if snapshot::is_usable(&reading.context, &reading.record).boxed_local().await => {
-            Some("snapshot")
-        }
-        Some(_) => Some("chain"),
+    let snapshot = match &index {
+        Some(_) => Some(snapshot::check(&reading.context, &reading.record).boxed_local().await),
         None => None,
     };
-    let (registry, multicall3) = (settings.registry, settings.multicall3);
-    let question = Readiness { registry, multicall3, now, index, kya_source };
+    let mut rpc_calls = 0;
+    let node = node_features(settings, &mut rpc_calls).boxed_local().await;
+    reading.count(rpc_calls);
+    let service = ServiceStatus {
+        index,
+        kya_source: snapshot.as_ref().map(|snapshot| if snapshot.is_ok() { "snapshot" } else { "chain" }),
+        no_snapshot: match snapshot {
+            Some(Err(Error::NoSnapshot(reason))) => Some(reason.to_string()),
+            _ => None,
+        },
+        node,
+        warnings: settings.warnings.clone(),
+    };
+    let question = Readiness { registry: settings.registry, multicall3: settings.multicall3, now, service };
     let document = reading.ask(question, now, READINESS_BYTES).await?;
     Ok(Rc::new(Content::of(document, 0, now)))
 }
@@ -183,7 +192,8 @@ async fn from_snapshot_or_chain(route: &Route, reading: &Reading) -> Result<Rc<C
     if route.is_in_snapshot() {
         match snapshot::answer(&reading.context, route, &reading.record).boxed_local().await {
             // The chain answers instead.
-            Err(Error::IndexUnavailable | Error::IndexRequired) if !route.needs_index() => {}
+            Err(Error::IndexUnavailable | Error::IndexRequired | Error::NoSnapshot(_))
+                if !route.needs_index() => {}
             answer => return answer,
         }
     }

@@ -26,7 +26,8 @@ use crate::http::{Content, Lifetime};
 ///
 /// # Errors
 ///
-/// [`Error::IndexRequired`] where there is no index, [`Error::IndexUnavailable`] while it has no snapshot,
+/// [`Error::IndexRequired`] where there is no index, [`Error::NoSnapshot`] where it makes no snapshot,
+/// [`Error::IndexUnavailable`] while it has none,
 /// [`Error::NotFound`] for a shard that the manifest does not name.
 pub(super) async fn answer(download: &Download, reading: &Reading) -> Result<Rc<Content>, Error> {
     let (context, record) = (&reading.context, &reading.record);

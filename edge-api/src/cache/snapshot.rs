@@ -16,11 +16,13 @@ use std::{cell::RefCell, rc::Rc};
 use edge_shared::{settings::WorkerSettings, unix_millis};
 use futures_util::{FutureExt as _, future::join_all};
 use registry_core::{
-    api::error::Error,
+    api::error::{Error, LASTING_MILLIS, NoSnapshot},
+    api::health::IndexStatus,
     api::route::{CacheScope, Route},
     api::snapshot_documents::{document, shards_for},
     eth::timestamp::Timestamp,
     host::shared_reads::{Cache, CacheKey, ReadOutcome, Renewal},
+    index::Basis,
     snapshot::{Manifest, Shard, ShardEntry},
 };
 
@@ -42,6 +44,8 @@ const SHARD_CAPACITY_BYTES: usize = 12 * 1024 * 1024;
 const ANSWER_CAPACITY_BYTES: usize = 4 * 1024 * 1024;
 /// For how many seconds a data centre keeps a shard.
 pub(super) const SHARD_SECONDS: u32 = 86_400;
+/// The shortest TTL of verdicts: a manifest is a part of it old when it is got, and lasts whole seconds.
+const SHORTEST_TTL_SECONDS: u32 = 2;
 /// Milliseconds for which a verdict waits for the object, before it asks the chain.
 const OBJECT_MILLIS: u64 = 1_000;
 
@@ -101,7 +105,12 @@ impl SharedRead for ManifestRead {
         if let Some(found) = found {
             return Ok(found);
         }
-        let bytes = from_object(reading, None).await?;
+        let bytes = match from_object(reading, None).await {
+            Err(Error::IndexUnavailable) if proves_nothing(reading).await => {
+                return Err(Error::NoSnapshot(NoSnapshot::NoProofs));
+            }
+            bytes => bytes?,
+        };
         let manifest = parse(&bytes, settings)?;
         let seconds = u32::try_from(millis.div_ceil(1_000)).unwrap_or(0);
         reading.context.runtime.wait_until(async move { colo::store_bytes(key, bytes, now, seconds).await });
@@ -114,9 +123,18 @@ impl SharedRead for ManifestRead {
         ReadOutcome::Value { bytes, made_at, millis, renewal: Renewal::InLastThird }
     }
 
-    fn error_millis(&self, _: &Error) -> u64 {
-        UNINDEXED_MILLIS
+    fn error_millis(&self, error: &Error) -> u64 {
+        if matches!(error, Error::NoSnapshot(_)) { LASTING_MILLIS } else { UNINDEXED_MILLIS }
     }
+}
+
+/// Whether the index is filled, and has no storage root to go by.
+async fn proves_nothing(reading: &Reading) -> bool {
+    let Some(index) = &reading.context.index else { return false };
+    let status = index.progress().await;
+    status.is_some_and(|IndexStatus { progress, .. }| {
+        progress.percent == 100 && progress.basis == Basis::Events
+    })
 }
 
 /// The read of a shard.
@@ -214,11 +232,14 @@ pub(super) async fn usable_manifest(
     if !is_source(context) {
         return Err(Error::IndexRequired);
     }
-    if kya_millis(settings) == 0 {
-        return Err(Error::IndexUnavailable);
+    let seconds = settings.time_to_live(CacheScope::Kya);
+    if seconds < SHORTEST_TTL_SECONDS {
+        return Err(Error::NoSnapshot(NoSnapshot::ShortTtl(seconds)));
     }
-    let kept =
-        share(context, ManifestRead, &mut record.clone()).await.map_err(|_| Error::IndexUnavailable)?;
+    let kept = share(context, ManifestRead, &mut record.clone()).await.map_err(|error| match error {
+        Error::NoSnapshot(_) => error,
+        _ => Error::IndexUnavailable,
+    })?;
     match unix_millis() < usable_until(&kept.manifest, settings) {
         true => Ok(kept),
         false => Err(Error::IndexUnavailable),
@@ -239,8 +260,12 @@ fn is_source(context: &RequestContext) -> bool {
 }
 
 /// Whether verdicts come from the snapshot now.
-pub(super) async fn is_usable(context: &RequestContext, record: &Record) -> bool {
-    usable_manifest(context, record).await.is_ok()
+///
+/// # Errors
+///
+/// Why they do not.
+pub(super) async fn check(context: &RequestContext, record: &Record) -> Result<(), Error> {
+    usable_manifest(context, record).await.map(drop)
 }
 
 /// The answer of a route from the manifest that was got at that unix millisecond.
@@ -257,7 +282,8 @@ impl CacheKey for AnswerKey {
 ///
 /// # Errors
 ///
-/// [`Error::IndexUnavailable`] or [`Error::IndexRequired`] where it gives none: the chain may.
+/// [`Error::IndexUnavailable`], [`Error::IndexRequired`] or [`Error::NoSnapshot`] where it gives none: the chain
+/// may.
 /// [`Error::InvalidParameter`] for a range that is not allowed.
 pub(super) async fn answer(
     context: &RequestContext,

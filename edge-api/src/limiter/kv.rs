@@ -27,10 +27,8 @@ use registry_core::{
 use worker::{Context, Env, KvError, KvStore, js_sys::Math};
 
 use super::tallies;
-use crate::time::pause;
+use crate::{settings::KV_BINDING, time::pause};
 
-/// The KV namespace's binding.
-const BINDING: &str = "RATE_COUNTERS";
 /// The shortest time KV keeps a key for.
 const SHORTEST_EXPIRATION_SECONDS: u64 = 60;
 
@@ -59,7 +57,7 @@ pub(super) fn charge(
         (verdict, if admitted { tally.sync_task(&Sharing::of(&limit), now.as_millis(), cost) } else { None })
     });
     if let Some(task) = task
-        && let Ok(store) = env.kv(BINDING)
+        && let Ok(store) = env.kv(KV_BINDING)
     {
         let client = client.clone();
         context.wait_until(async move {

@@ -61,13 +61,16 @@ fn what_breaks_a_rule_is_named_with_the_rule_and_without_its_value() {
 }
 
 #[test]
-fn a_limiter_needs_its_binding_alone() {
-    let settings = parse(&[("RATE_LIMITER", "binding")]).unwrap();
-    assert_eq!(settings.check_limiter(&|binding| binding == RATE_BINDING), Ok(()));
-    let missing =
-        settings.check_limiter(&|binding| binding != RATE_BINDING).map_err(|error| error.to_string());
-    assert!(missing.is_err_and(|message| message.contains(RATE_BINDING)));
-    assert_eq!(parse(&[]).unwrap().check_limiter(&|_| false), Ok(()));
+fn a_limiter_needs_its_binding_alone_and_no_limit_needs_none() {
+    for (mode, binding) in [("kv", KV_BINDING), ("binding", RATE_BINDING)] {
+        let settings = parse(&[("RATE_LIMITER", mode)]).unwrap();
+        assert_eq!(settings.check_limiter(&|bound| bound == binding), Ok(()));
+        let missing = settings.check_limiter(&|bound| bound != binding).map_err(|error| error.to_string());
+        let expected =
+            format!("Misconfigured: RATE_LIMITER is {mode}, but the Worker has no binding {binding}");
+        assert_eq!(missing, Err(expected));
+    }
+    assert_eq!(parse(&[("RATE_LIMIT_PER_MINUTE", "0")]).unwrap().check_limiter(&|_| false), Ok(()));
 }
 
 #[test]

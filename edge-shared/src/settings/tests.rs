@@ -61,3 +61,33 @@ fn an_index_needs_its_binding_alone() {
     assert!(missing.is_err_and(|message| message.contains(INDEX_BINDING)));
     assert_eq!(parse(&[]).unwrap().check_binding(&|_| false), Ok(()));
 }
+
+#[test]
+fn a_variable_of_another_type_is_refused_by_name_and_one_that_is_no_setting_is_told() {
+    let check = |name: &str, kind| check_variables([(name.to_owned(), kind)].into_iter());
+    let text = || Kind::Text("1".to_owned());
+    assert_eq!(check("CHAIN_ID", text()), Ok(Vec::new()));
+    assert_eq!(check("RATE_COUNTERS", Kind::Binding), Ok(Vec::new()));
+    for (kind, problem) in [(Kind::Other("a boolean"), "a boolean"), (Kind::Binding, "a table or a list")] {
+        let rule = format!("CHAIN_ID must be a text or a whole number, and is {problem}");
+        assert_eq!(check("CHAIN_ID", kind), Err(Error::Misconfigured(rule)));
+    }
+    for kind in [text(), Kind::Other("a boolean")] {
+        let warnings = check("RATE_LIMITTER", kind).unwrap();
+        assert!(warnings[0].starts_with("RATE_LIMITTER is no setting"), "{warnings:?}");
+    }
+}
+
+#[test]
+fn the_documents_table_has_every_setting() {
+    let operating = include_str!("../../../docs/operating.md");
+    let (_, table) = operating.split_once("| variable | default | meaning |").unwrap();
+    let (table, _) = table.split_once("\n\n").unwrap();
+    let cells = table.lines().filter_map(|row| row.split(" | ").next()?.strip_prefix("| `"));
+    let mut documented: Vec<&str> =
+        cells.flat_map(|cell| cell.split(", ").map(|name| name.trim_matches('`'))).collect();
+    let mut names = NAMES.to_vec();
+    names.sort_unstable();
+    documented.sort_unstable();
+    assert_eq!(documented, names);
+}

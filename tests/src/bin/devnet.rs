@@ -11,13 +11,12 @@ use std::time::{Duration, Instant};
 
 use alloy::hex;
 use alloy::primitives::{U256, uint};
-use alloy::providers::Provider as _;
 use alloy::signers::local::PrivateKeySigner;
 use anyhow::{Context as _, Result, bail, ensure};
-use e2e::anvil::{AnvilOptions, connect};
+use e2e::anvil::AnvilOptions;
 use e2e::chain::Chain;
 use e2e::daemon::Daemon;
-use e2e::deploy::{MULTICALL3, deploy};
+use e2e::deploy::{MULTICALL3, deploy, deploy_multicall3};
 use e2e::guarded::Guarded;
 use e2e::process::Process;
 use e2e::repo;
@@ -207,13 +206,12 @@ async fn deploy_contracts(rpc_url: &str) -> Result<()> {
         anyhow::anyhow!("DEPLOYER_KEY is no private key: 32 bytes of hexadecimal digits are expected")
     })?;
     eprintln!("deploying from {}", key.address());
-    let contracts = deploy(rpc_url, key).await?;
+    let contracts = deploy(rpc_url, key.clone()).await?;
     println!("REGISTRY_ADDRESS={}", contracts.registry);
     println!("FORWARDER_ADDRESS={}", contracts.forwarder);
-    if connect(rpc_url)?.get_code_at(MULTICALL3).await?.is_empty() {
-        eprintln!(
-            "This chain has no Multicall3 at {MULTICALL3}: the Worker needs MULTICALL3_ADDRESS to be set."
-        );
+    if let Some(multicall3) = deploy_multicall3(rpc_url, key).await? {
+        eprintln!("This chain has no Multicall3 at {MULTICALL3}: one that does as much was deployed.");
+        println!("MULTICALL3_ADDRESS={multicall3}");
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! What operators see: probes, settings and the log.
 //!
-//! 1. `/livez` says that the Worker runs, whatever else is wrong; `/readyz` tells of the chain, or why not.
+//! 1. `/livez` says that the Worker runs, whatever else is wrong; `/readyz` tells of chain and nodes, or why not.
 //! 2. Settings that are missing or wrong are named; those of the chain decide which nodes are believed.
 //! 3. Each request leaves one line of JSON in the log: route, status, cache, RPC calls, milliseconds.
 
@@ -18,8 +18,13 @@ use super::{Scene, counted, scene};
 #[tokio::test(flavor = "multi_thread")]
 async fn probes_say_that_the_worker_runs_and_whether_it_can_answer() {
     let (_turn, Scene { stage, .. }) = scene().await;
+    // The first of an instance asks the node what it gives.
+    stage.client.get("/readyz").await.ok();
+    stage.proxy.reset();
     let ready = stage.client.get("/readyz").await.ok();
     assert_eq!(stage.proxy.posts(), 1);
+    let node = json!({ "blockHash": true, "proofs": true, "logs": true, "finalized": true, "batch": true });
+    assert_eq!((&ready["node"], ready.get("warnings")), (&json!([node]), None));
     let registry = stage.chain.contracts.registry.to_string();
     assert_has(&ready, json!({ "ready": true, "chainId": CHAIN_ID, "registry": registry }), "/readyz");
     let age = wall_clock() - stage.chain.node.time().await.unwrap();
@@ -54,13 +59,28 @@ async fn a_setting_that_is_wrong_is_named_and_each_about_the_chain_decides() {
         (good.clone().var("CHAIN_ID", 5), "RPC_ERROR", "RPC endpoint is on chain 31337, not 5"),
         (good.clone().unset("MAX_HEAD_AGE_SECONDS"), "RPC_UNAVAILABLE", "RPC endpoint's newest block is "),
         (good.clone().var("RPC_URL", &dead), "RPC_UNAVAILABLE", "RPC endpoint unreachable"),
-        (good.clone().var("RPC_URL", &several), "", ""),
+        (good.clone().typed("CHAIN_ID", json!(5)), "RPC_ERROR", "RPC endpoint is on chain 31337, not 5"),
+        (
+            good.clone().typed("KYA_TTL_SECONDS", json!(false)),
+            "MISCONFIGURED",
+            "KYA_TTL_SECONDS must be a text or a whole number, and is a boolean",
+        ),
+        (good.clone().var("RPC_URL", &several).var("RATE_LIMITTER", "kv"), "", "RATE_LIMITTER is no setting"),
     ] {
         let worker = Worker::start(options).await.unwrap();
         let client = worker.client();
         assert_eq!(client.get("/livez").await.status, 200, "{words}");
         if code.is_empty() {
             assert_eq!(client.get("/health").await.ok()["rpc"], dead, "the first, whichever answers");
+            let ready = client.get("/readyz").await.ok();
+            assert!(
+                ready["warnings"][0].as_str().is_some_and(|warning| warning.starts_with(words)),
+                "{ready}"
+            );
+            let unknown =
+                json!({ "blockHash": null, "proofs": null, "logs": null, "finalized": null, "batch": null });
+            assert_eq!((&ready["node"][0], ready["node"].as_array().map(Vec::len)), (&unknown, Some(2)));
+            assert_eq!(worker.lines_with(words, 1).await.unwrap().len(), 1, "once an instance");
             continue;
         }
         let ready = client.get("/readyz").await;
@@ -74,6 +94,8 @@ async fn a_setting_that_is_wrong_is_named_and_each_about_the_chain_decides() {
 async fn each_request_leaves_one_line_that_tells_what_it_cost() {
     let (_turn, Scene { stage, showcase }) = scene().await;
     let (lineage, unknown) = (showcase.lineage("atlas"), seed::kya("nobody"));
+    // The first of an instance asks the node what it gives.
+    stage.client.get("/readyz").await.ok();
     for (id, path, route, status, cache, rpc_calls, error) in [
         ("log-1", "/livez", "/livez", 200, "", 0, ""),
         ("log-2", "/readyz", "/readyz", 200, "MISS", 1, ""),

@@ -1,0 +1,296 @@
+//! What a node gives beside `eth_call` at its newest block, asked of it directly: for monitors. Runs find out by
+//! themselves what they need ([`Endpoints`](super::Endpoints)), and go by that.
+//!
+//! Two batches: the newest and the final header, then what takes the newest one's hash or number. Where a batch
+//! is refused, its requests are sent one by one.
+
+use alloy_primitives::{Address, hex};
+use alloy_sol_types::SolCall as _;
+use serde::Serialize;
+
+use super::{
+    batch::Reply,
+    block::Header,
+    node_error::{is_about_the_batch, may_pass},
+};
+use crate::eth::{
+    abi::IAgentRegistry::nextAgentIdCall,
+    rpc::{
+        self, BadReply, ErrorPayload, RpcResult,
+        read_error::{Action, classify, is_unclear},
+    },
+};
+
+/// What a node gives; `None` where it is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct NodeFeatures {
+    /// Reads at a block by its hash (EIP-1898); null where that is not known yet, as with the others.
+    pub block_hash: Option<bool>,
+    /// Proofs of the newest block (`eth_getProof`).
+    pub proofs: Option<bool>,
+    /// Logs (`eth_getLogs`).
+    pub logs: Option<bool>,
+    /// The block `finalized`.
+    pub finalized: Option<bool>,
+    /// Batches of two requests and more.
+    pub batch: Option<bool>,
+}
+
+impl NodeFeatures {
+    /// These, and others where these are not known.
+    #[must_use]
+    pub const fn or(self, other: Self) -> Self {
+        const fn or(one: Option<bool>, other: Option<bool>) -> Option<bool> {
+            if one.is_some() { one } else { other }
+        }
+        Self {
+            block_hash: or(self.block_hash, other.block_hash),
+            proofs: or(self.proofs, other.proofs),
+            logs: or(self.logs, other.logs),
+            finalized: or(self.finalized, other.finalized),
+            batch: or(self.batch, other.batch),
+        }
+    }
+
+    /// Whether all are known.
+    pub const fn are_known(&self) -> bool {
+        self.block_hash.is_some()
+            && self.proofs.is_some()
+            && self.logs.is_some()
+            && self.finalized.is_some()
+            && self.batch.is_some()
+    }
+}
+
+/// A request of a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Request {
+    Newest,
+    Finalized,
+    CallByHash,
+    Proof,
+    Logs,
+}
+
+/// A probe of one node. Send [`body`](Self::body) until there is none, and [`take`](Self::take) each reply.
+#[derive(Debug)]
+pub struct NodeProbe {
+    registry: Address,
+    found: NodeFeatures,
+    newest: Option<Header>,
+    /// Requests without an answer, of this batch.
+    open: Vec<Request>,
+}
+
+impl NodeProbe {
+    /// A probe by the registry's account, logs and code.
+    pub fn new(registry: Address) -> Self {
+        let open = vec![Request::Newest, Request::Finalized];
+        Self { registry, found: NodeFeatures::default(), newest: None, open }
+    }
+
+    /// The next requests; `None` at the end.
+    pub fn body(&self) -> Option<String> {
+        let requests: Vec<rpc::Request> =
+            (0..).zip(self.sent()).map(|(id, sent)| self.encode(id, *sent)).collect();
+        (!requests.is_empty()).then(|| rpc::encode(&requests))
+    }
+
+    /// What was found.
+    pub const fn found(&self) -> NodeFeatures {
+        self.found
+    }
+
+    /// The requests of the next batch.
+    fn sent(&self) -> &[Request] {
+        let most = if self.found.batch == Some(false) { 1 } else { usize::MAX };
+        self.open.get(..most.min(self.open.len())).unwrap_or_default()
+    }
+
+    fn encode(&self, id: u64, request: Request) -> rpc::Request {
+        let contract = self.registry;
+        let header = |tag| rpc::request(id, "eth_getBlockByNumber", format!(r#"["{tag}",false]"#));
+        let (number, hash) = self.newest.map(|newest| (newest.number, newest.hash)).unwrap_or_default();
+        match request {
+            Request::Newest => header("latest"),
+            Request::Finalized => header("finalized"),
+            Request::CallByHash => {
+                let call = hex::encode_prefixed(nextAgentIdCall {}.abi_encode());
+                let params =
+                    format!(r#"[{{"to":"{contract:#x}","data":"{call}"}},{{"blockHash":"{hash:#x}"}}]"#);
+                rpc::request(id, "eth_call", params)
+            }
+            Request::Proof => rpc::get_proof(id, contract, &[], r#""latest""#),
+            Request::Logs => {
+                let range = format!(r#""fromBlock":"{number:#x}","toBlock":"{number:#x}""#);
+                rpc::request(id, "eth_getLogs", format!(r#"[{{"address":"{contract:#x}",{range}}}]"#))
+            }
+        }
+    }
+
+    /// Takes the reply to the last body; `None` where there is none, which ends the probe.
+    pub fn take(&mut self, reply: Option<Reply<'_>>) {
+        let sent = self.sent().to_vec();
+        let ids: Vec<u64> = (0..sent.len() as u64).collect();
+        let Some(reply) = reply else { return self.open.clear() };
+        let mut outcomes = match rpc::decode(reply.body, &ids) {
+            Ok(outcomes) => outcomes,
+            // Of a batch it may be about batches.
+            Err(refused) => {
+                let is_refusal = match refused {
+                    BadReply::Refused(error) => is_lasting(&error, reply.status),
+                    BadReply::Malformed => is_about_the_batch(reply.status),
+                };
+                match sent.len() > 1 && is_refusal {
+                    true => self.found.batch = Some(false),
+                    false => self.open.clear(),
+                }
+                return;
+            }
+        };
+        if sent.len() > 1 {
+            // A node may answer the first request alone.
+            self.found.batch = Some(outcomes.len() > 1);
+        }
+        let is_answered = !outcomes.is_empty();
+        for (id, request) in (0..).zip(sent) {
+            if let Some(outcome) = outcomes.remove(&id) {
+                self.open.retain(|open| *open != request);
+                self.learn(request, outcome, reply.status);
+            }
+        }
+        if !is_answered {
+            self.open.clear();
+        }
+    }
+
+    fn learn(&mut self, request: Request, outcome: RpcResult<'_>, status: u16) {
+        let works = match (request, outcome) {
+            (Request::Newest, Err(_)) => return,
+            (_, Err(error)) => match classify(&error) {
+                // The contract ran.
+                Action::Revert => Some(true),
+                // A machine behind the one that named the block.
+                Action::Repin if matches!(request, Request::CallByHash | Request::Logs) => None,
+                _ => is_lasting(&error, status).then_some(false),
+            },
+            (Request::Newest, Ok(text)) => {
+                self.newest = serde_json::from_str(text).ok();
+                if self.newest.is_some() {
+                    self.open.extend([Request::CallByHash, Request::Proof, Request::Logs]);
+                }
+                return;
+            }
+            (Request::Finalized | Request::Proof, Ok(text)) => Some(text.starts_with('{')),
+            (Request::Logs, Ok(text)) => Some(text.starts_with('[')),
+            (Request::CallByHash, Ok(_)) => Some(true),
+        };
+        match request {
+            Request::Newest => {}
+            Request::Finalized => self.found.finalized = works,
+            Request::CallByHash => self.found.block_hash = works,
+            Request::Proof => self.found.proofs = works,
+            Request::Logs => self.found.logs = works,
+        }
+    }
+}
+
+/// Whether an error is about the request, and not about the moment.
+fn is_lasting(error: &ErrorPayload, status: u16) -> bool {
+    !may_pass(status) && (classify(error) != Action::Retry || is_unclear(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// How a node answers a request: a result, an error, or nothing.
+    type Node = fn(&str) -> Option<Result<Value, (i64, &'static str)>>;
+
+    fn header() -> Value {
+        json!({ "number": "0x5", "hash": format!("{:#x}", alloy_primitives::B256::repeat_byte(5)),
+            "parentHash": format!("{:#x}", alloy_primitives::B256::ZERO), "timestamp": "0x9",
+            "stateRoot": format!("{:#x}", alloy_primitives::B256::ZERO) })
+    }
+
+    fn good(method: &str) -> Option<Result<Value, (i64, &'static str)>> {
+        Some(Ok(match method {
+            "eth_getLogs" => json!([]),
+            "eth_call" => json!("0x01"),
+            "eth_getProof" => json!({}),
+            _ => header(),
+        }))
+    }
+
+    /// What a probe finds; `most` requests of a batch are answered, and more are refused with this status.
+    fn found(node: Node, most: usize, refusal: Option<u16>) -> ([Option<bool>; 5], usize) {
+        let (mut probe, mut posts) = (NodeProbe::new(Address::ZERO), 0);
+        while let Some(body) = probe.body() {
+            posts += 1;
+            let requests: Vec<Value> = match serde_json::from_str(&body).unwrap() {
+                Value::Array(requests) => requests,
+                one => vec![one],
+            };
+            if let Some(status) = refusal.filter(|_| requests.len() > most) {
+                probe.take(Some(Reply { status, body: b"no" }));
+                continue;
+            }
+            let answer = |request: &Value| {
+                let outcome = match (request["method"].as_str().unwrap(), &request["params"][0]) {
+                    ("eth_getBlockByNumber", tag) if tag == "finalized" => node("finalized"),
+                    (method, _) => node(method),
+                };
+                Some(match outcome? {
+                    Ok(result) => json!({ "id": request["id"], "result": result }),
+                    Err((code, message)) => {
+                        json!({ "id": request["id"], "error": { "code": code, "message": message } })
+                    }
+                })
+            };
+            let answers: Vec<Value> = requests.iter().take(most).filter_map(answer).collect();
+            let body = json!(answers).to_string();
+            probe.take((!answers.is_empty()).then_some(Reply { status: 200, body: body.as_bytes() }));
+        }
+        let NodeFeatures { block_hash, proofs, logs, finalized, batch } = probe.found();
+        ([block_hash, proofs, logs, finalized, batch], posts)
+    }
+
+    #[test]
+    fn a_node_is_found_to_lack_what_it_refuses_in_any_words_and_nothing_that_it_is_too_busy_for() {
+        const YES: Option<bool> = Some(true);
+        const NO: Option<bool> = Some(false);
+        let lacks: Node = |method| match method {
+            "eth_call" => Some(Err((-32700, "Cannot wrap a \"object\" as a json-rpc type"))),
+            "eth_getProof" => Some(Err((-32601, "the method eth_getProof does not exist"))),
+            "eth_getLogs" => Some(Err((-32601, "no"))),
+            "finalized" => Some(Ok(Value::Null)),
+            method => good(method),
+        };
+        let busy: Node = |method| match method {
+            "eth_getBlockByNumber" => good(method),
+            _ => Some(Err((-32005, "rate limit"))),
+        };
+        let odd: Node = |method| match method {
+            "eth_call" => Some(Err((3, "execution reverted"))),
+            "finalized" => Some(Err((-39001, "Unknown block"))),
+            "eth_getLogs" => Some(Err((-32000, "header not found"))),
+            "eth_getProof" => Some(Ok(Value::Null)),
+            method => good(method),
+        };
+        for (what, node, most, refusal, expected, posts) in [
+            ("good", good as Node, 9, None, [YES; 5], 2),
+            ("lacks", lacks, 9, None, [NO, NO, NO, NO, YES], 2),
+            ("busy", busy, 9, None, [None, None, None, None, YES], 2),
+            ("odd", odd, 9, None, [YES, NO, None, NO, YES], 2),
+            ("no batches", good, 1, Some(400), [YES, YES, YES, YES, NO], 6),
+            ("the first alone", good, 1, None, [YES, YES, YES, YES, NO], 5),
+            ("overloaded", good, 1, Some(503), [None; 5], 1),
+            ("silent", |_| None, 9, None, [None; 5], 1),
+        ] {
+            assert_eq!(found(node, most, refusal), (expected, posts), "{what}");
+        }
+    }
+}
