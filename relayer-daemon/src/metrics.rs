@@ -61,6 +61,12 @@ metrics! {
     /// Reloads of the policy by `result`: `ok`, `error`.
     policy_reloads: IntCounterVec =
         IntCounterVec::new(opts("policy_reloads_total", "Reloads of the policy file"), &["result"]);
+    /// 1 while the operator has paused the intake.
+    intake_paused: IntGauge = IntGauge::with_opts(opts("intake_paused", "Whether the intake is paused"));
+    /// The first 48 bits of the hash of the policy in force.
+    policy_hash: IntGauge = IntGauge::with_opts(opts("policy_hash", "Hash of the policy, 48 bits of it"));
+    /// The first 48 bits of the hash of the settings that a fleet's daemons have alike.
+    settings_hash: IntGauge = IntGauge::with_opts(opts("settings_hash", "Hash of the settings, 48 bits of it"));
     /// Attempts to deliver events to webhooks by `result`: `delivered`, `failed`, `given_up`.
     webhook_attempts: IntCounterVec =
         IntCounterVec::new(opts("webhook_attempts_total", "Attempts to deliver events"), &["result"]);
@@ -153,7 +159,7 @@ impl Metrics {
             values.iter().for_each(|value| drop(counters.with_label_values(&[value])));
         }
         for account in accounts.iter().map(Address::to_string) {
-            for purpose in ["relay", "superseded", "expired", "rejected", "gap"] {
+            for purpose in ["relay", "superseded", "expired", "rejected", "cancelled", "gap"] {
                 let _ = self.transactions.with_label_values(&[account.as_str(), purpose]);
             }
         }

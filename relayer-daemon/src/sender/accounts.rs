@@ -73,9 +73,14 @@ impl<N: ChainNode> Accounts<N> {
         senders.retain(|sender| sender.account() != account);
     }
 
-    /// Returns whether this daemon holds the lease of any account.
+    /// Returns whether this daemon holds the lease of any account; in a fleet, of one that is not cordoned:
+    /// another daemon may have others.
     pub fn has_lease(&self) -> bool {
-        self.senders().iter().any(|sender| sender.parts.lease.takes_relays())
+        let takes = |sender: &Arc<Sender<N>>| {
+            let lease = &sender.parts.lease;
+            lease.takes_relays() && (lease.epoch().is_none() || !sender.is_cordoned())
+        };
+        self.senders().iter().any(takes)
     }
 
     /// The account that would get the next relay if it has room.
@@ -175,11 +180,14 @@ impl<N: ChainNode> Accounts<N> {
     /// The reason why no account can take a relay. [`ErrorCode::StoreUnavailable`] is about the leases alone:
     /// another daemon may take it.
     fn failure(&self) -> Failure {
-        let delegated = |sender: &Arc<Sender<N>>| sender.account_state() == AccountState::Delegated;
+        let senders = self.senders();
+        let all_are = |state| senders.iter().all(|sender| sender.account_state() == state);
         Failure::of(if !self.has_lease() {
             ErrorCode::StoreUnavailable
-        } else if self.senders().iter().all(delegated) {
+        } else if all_are(AccountState::Delegated) {
             ErrorCode::AccountDelegated
+        } else if all_are(AccountState::Cordoned) {
+            ErrorCode::IntakePaused
         } else {
             ErrorCode::RelayerBalanceTooLow
         })

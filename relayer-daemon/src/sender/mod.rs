@@ -70,7 +70,9 @@ use crate::{
     outcome::{Failure, RelayOutcome},
     process::clock::SharedClock,
     signer::SignerError,
-    store::{BlockId, NewTransaction, NonceAssignment, Payer, RelayTerms, Store, StoreError},
+    store::{
+        BlockId, NewTransaction, NonceAssignment, Payer, RelayTerms, Store, StoreError, control::SharedOrders,
+    },
 };
 
 /// Number of nonces or blocks that are handled at the same time.
@@ -228,6 +230,8 @@ pub struct Parts<N> {
     pub contracts: Contracts,
     /// The limits.
     pub spending: SpendingLimits,
+    /// The operator's orders.
+    pub orders: SharedOrders,
     /// The most transactions of the account that wait in the pool: nodes keep few of one account.
     pub max_pending: usize,
     /// Tells the relays that wait for room that an account has some.

@@ -41,6 +41,13 @@ impl<N: ChainNode> Sender<N> {
             self.give_back(jobs);
             return None;
         }
+        if self.is_cordoned() {
+            // Other accounts take them.
+            self.state().assigning = (0, 0);
+            jobs.iter().for_each(|job| self.publish(SenderEvent::Requeue(job.relay.id)));
+            self.made_room();
+            return None;
+        }
         // A request never has two nonces: one that is in flight (after a reorg) keeps its own, and one that two
         // runs of the pipeline have brought here gets one.
         let mut taken = BTreeSet::new();

@@ -5,6 +5,7 @@
 //! signed transaction, replacements included, is written before it is sent, and the budget changes together
 //! with the relay that uses it. The pipeline and the sender make the decisions.
 
+pub mod control;
 pub mod events;
 pub mod files;
 pub mod fleet;

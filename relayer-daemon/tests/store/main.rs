@@ -46,6 +46,9 @@ macro_rules! suites {
         mod fleet {
             include!("fleet.rs");
         }
+        mod control {
+            include!("control.rs");
+        }
     };
 }
 

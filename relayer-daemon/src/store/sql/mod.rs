@@ -4,9 +4,9 @@
 //! they see the last commit and never wait for one. Queries are by table, and in [`finality`], [`retention`] and
 //! [`fleet`]; a function named like a method of [`Store`] implements it. [`engine`] has the two databases.
 
-mod abandon;
 mod access;
 mod budget;
+mod control;
 mod engine;
 mod events;
 mod finality;
