@@ -1,6 +1,6 @@
 //! The relayer's command line: `serve` runs it, `check` says whether it could run, `drain` finishes what is
 //! in flight, `ctl` gives an operator's order, `abandon` gives up what a lost key has in flight, `api-key` makes
-//! a key for the policy file, `replay` delivers events once more.
+//! a key for the policy file, `replay` delivers events once more, `migrate` moves a file's journal to Postgres.
 
 use std::process::ExitCode;
 
@@ -10,6 +10,7 @@ use relayer_daemon::{
         check::{self, CheckMode},
         ctl::{self, AbandonArgs, CtlArgs},
         lifecycle,
+        migrate::{self, MigrateArgs},
         replay::{self, ReplayArgs},
         settings::Settings,
     },
@@ -50,6 +51,8 @@ enum Command {
     Ctl(CtlArgs),
     /// Give up what an account has in flight whose key is lost, stolen or closed: other accounts carry its relays
     Abandon(AbandonArgs),
+    /// Move the journal of a stopped daemon from its file to a Postgres database
+    Migrate(MigrateArgs),
     /// Make an API key: prints it, this once, and its hash for the policy file
     ApiKey,
 }
@@ -62,6 +65,7 @@ async fn main() -> ExitCode {
         Command::Replay(args) => Some(args.settings()),
         Command::Ctl(args) => Some(args.settings()),
         Command::Abandon(args) => Some(args.settings()),
+        Command::Migrate(args) => Some(args.settings()),
         Command::ApiKey => None,
     };
     // Only `serve` exports spans.
@@ -116,6 +120,7 @@ async fn run(command: Command, spans: Option<SpanQueue>) -> anyhow::Result<ExitC
         Command::Replay(args) => println!("{} events are delivered once more", replay::run(&args).await?),
         Command::Ctl(args) => return ctl::run(&args).await,
         Command::Abandon(args) => return ctl::run(&args.into()).await,
+        Command::Migrate(args) => println!("{}", migrate::run(&args).await?),
         Command::ApiKey => {
             let key = new_api_key();
             println!("key:  {key}\nhash: {}", KeyHash::of(&key));

@@ -142,6 +142,11 @@ impl DaemonOptions {
         Ok((status.code().unwrap_or(-1), process.log()))
     }
 
+    /// `relayer-daemon migrate` to this database: whether it succeeded, and what it printed.
+    pub async fn migrate(&self, url: &str) -> Result<(bool, String)> {
+        self.run("migrate", &["--to", url]).await
+    }
+
     pub fn drain(&self) -> Result<Process> {
         self.spawn("drain")?.start()
     }

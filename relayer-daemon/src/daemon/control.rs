@@ -3,7 +3,7 @@
 //!
 //! While the store does not answer, the orders that were read last stay in force.
 
-use std::{fs, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
     signal::unix::Signal,
@@ -14,7 +14,10 @@ use tokio::{
 use crate::{
     chain::ChainNode,
     http::readiness::RelayerReadiness,
-    process::shutdown::{ShutdownSignal, stopped},
+    process::{
+        instance,
+        shutdown::{ShutdownSignal, stopped},
+    },
     relay::Relayer,
     store::{
         StoreError,
@@ -50,11 +53,11 @@ impl<N: ChainNode> Controller<N> {
     ) -> Result<Self, StoreError> {
         let orders = relayer.store.run(|store| store.orders()).await?;
         let policy = relayer.policy.current();
-        tracing::info!(%policy, hash = policy.hash(), %settings, "policy in force");
-        let daemon = relayer.store.daemon().map_or_else(|| "alone".to_owned(), |id| id.0.to_string());
+        let daemon = relayer.store.daemon().map_or_else(|| instance::id().to_owned(), |id| id.0.to_string());
+        tracing::info!(daemon, %policy, hash = policy.hash(), %settings, "policy in force");
         let report = DaemonReport {
             daemon,
-            host: host(),
+            host: instance::host(),
             policy: policy.hash().to_owned(),
             settings: settings.clone(),
             reload: orders.reload,
@@ -99,6 +102,19 @@ impl<N: ChainNode> Controller<N> {
                 Ok(()) => self.reported_at = Some(Instant::now()),
                 Err(error) => tracing::debug!(%error, "not reported"),
             }
+            self.look_for_nonces_without_a_key().await;
+        }
+    }
+
+    /// Counts what only the keys of accounts can end that no daemon of the fleet has.
+    async fn look_for_nonces_without_a_key(&self) {
+        if !self.relayer.store.is_shared() {
+            return;
+        }
+        if let Ok(records) = self.relayer.store.run(|store| store.account_records()).await {
+            let without = records.iter().filter(|record| record.holder.is_none());
+            let nonces = without.map(|record| record.open_nonces).fold(0, u64::saturating_add);
+            self.relayer.metrics.nonces_without_key.set(nonces.cast_signed());
         }
     }
 
@@ -150,10 +166,4 @@ impl<N: ChainNode> Controller<N> {
 /// The first 48 bits of a hash, which a gauge holds exactly.
 fn as_gauge(hash: &str) -> i64 {
     hash.get(..12).and_then(|digits| i64::from_str_radix(digits, 16).ok()).unwrap_or_default()
-}
-
-/// The name of this machine.
-pub(super) fn host() -> String {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    if name.trim().is_empty() { "localhost".to_owned() } else { name.trim().to_owned() }
 }

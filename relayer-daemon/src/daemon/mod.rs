@@ -5,6 +5,7 @@ mod control;
 pub mod ctl;
 pub mod fleet;
 pub mod lifecycle;
+pub mod migrate;
 pub mod monitor;
 pub mod replay;
 pub mod report;

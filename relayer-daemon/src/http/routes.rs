@@ -105,6 +105,9 @@ impl App {
             let ready = i64::from(sender.account_state() == AccountState::Ready);
             relayer.metrics.account_ready.with_label_values(&[account.as_str()]).set(ready);
         }
+        if let Some((stats, connects)) = relayer.store.stats() {
+            relayer.metrics.saw_store(stats.counts(), stats.seconds(), connects);
+        }
         relayer.metrics.queue_depth.set(i64::try_from(relayer.inflight.len()).unwrap_or(i64::MAX));
     }
 }

@@ -198,8 +198,9 @@ impl<N: ChainNode> Accounts<N> {
     /// # Errors
     /// The reason why none can.
     pub fn check(&self) -> Result<(), Failure> {
-        let senders = self.senders();
-        // A daemon of a fleet may have no account: others send what it accepts.
+        let mut senders = self.senders();
+        // A daemon of a fleet may have no account, or none that is not cordoned: others send what it accepts.
+        senders.retain(|sender| sender.parts.lease.epoch().is_none() || !sender.is_cordoned());
         if senders.is_empty() || self.can_sign() {
             return Ok(());
         }
@@ -211,7 +212,15 @@ impl<N: ChainNode> Accounts<N> {
 impl<N: ChainNode> Sender<N> {
     /// Takes a checked relay, to be sent when the pool has room.
     fn enqueue(&self, job: SendJob) {
-        self.state().queue.push_back(job);
+        let mut state = self.state();
+        if state.is_retired {
+            // Its lease ended since it was chosen.
+            drop(state);
+            self.give_back(vec![job]);
+            return;
+        }
+        state.queue.push_back(job);
+        drop(state);
         self.may_submit.notify_one();
     }
 }

@@ -190,6 +190,8 @@ struct State {
     pending: Option<(u64, Instant)>,
     /// True while the last count is still to be settled.
     is_settling: bool,
+    /// True once its part has ended: it takes no more relays.
+    is_retired: bool,
 }
 
 impl State {

@@ -9,8 +9,10 @@ pub mod control;
 pub mod events;
 pub mod files;
 pub mod fleet;
+pub mod migration;
 pub mod retention;
 mod sql;
+pub mod stats;
 mod transaction;
 
 use std::net::IpAddr;

@@ -158,4 +158,7 @@ mod postgres {
     mod messages {
         include!("messages.rs");
     }
+    mod migrate {
+        include!("migrate.rs");
+    }
 }

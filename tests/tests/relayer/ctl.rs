@@ -3,6 +3,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
+use e2e::postgres::Postgres;
 use e2e::seed::wallet;
 
 use crate::fleet::Fleet;
@@ -187,6 +188,10 @@ async fn an_order_to_a_fleet_reaches_each_daemon_also_one_that_is_down() {
     assert_eq!(hashes[0], hashes[1]);
     let keys = ctl.says("keys", 0, hashes[0].as_str().unwrap()).await;
     assert_eq!(keys.matches("\ndaemon ").count(), 2, "{keys}");
+    let other = fleet.options[0].clone().var("DAILY_GAS_BUDGET", 7);
+    let printed = other.check().await.unwrap().1;
+    assert_eq!(printed.matches("has another settings").count(), 2, "{printed}");
+    assert!(!printed.contains("has another policy"), "{printed}");
     ctl.says("export", 0, &executed.id.to_string()).await;
     let log = ctl.says("log", 0, "pause  already").await;
     assert!(
@@ -224,4 +229,27 @@ async fn relays_of_a_stolen_key_are_executed_by_another_within_a_minute_of_its_e
     until_executed(&client, &requests).await;
     assert!(began.elapsed() < TAKEN_OVER_WITHIN, "{:?}", began.elapsed());
     fleet.audit(&client).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_moves_to_postgres_with_its_budget_and_what_it_has_in_flight() {
+    let (stage, postgres) = (Stage::set().await, Postgres::start(&[]));
+    let url = postgres.schema();
+    let (daemon, client) = stage.daemon().await;
+    stage.register(&client, "before").await;
+    let request = stage.registration("moved");
+    let posted = stage.leave_pending(&client, &request).await;
+    let migrate = async || stage.options.migrate(&url).await.unwrap();
+    let (is_good, printed) = migrate().await;
+    assert!(!is_good && printed.contains("stop the daemon first"), "{printed}");
+    daemon.kill();
+    assert!(posted.await.unwrap().is_err());
+    for words in ["migrated: 2 relays", "already: the journal was migrated"] {
+        let (is_good, printed) = migrate().await;
+        assert!(is_good && printed.contains(words), "{printed}");
+    }
+    let (_daemon, client) = start(&stage.options.clone().var("STORE_URL", &url)).await;
+    stage.mine().await;
+    until_executed(&client, &[request]).await;
+    stage.audit(&client).await;
 }

@@ -19,9 +19,9 @@ use tokio::sync::Notify;
 
 use self::desk::{Answer, Desk};
 pub use self::{export::ExportFormat, socket::ControlSocket};
-use super::{check, control::host, replay::files, settings::Settings};
+use super::{check, replay::files, settings::Settings};
 use crate::{
-    process::{lock::ProcessLock, shutdown::ShutdownSignal},
+    process::{instance::host, lock::ProcessLock, shutdown::ShutdownSignal},
     relay::Relayer,
     store::{DaemonId, Store, control::Order},
 };

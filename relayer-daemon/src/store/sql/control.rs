@@ -1,6 +1,6 @@
 //! The operator's orders: what is in force, who gave it, and what daemons say of themselves.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::atomic::Ordering};
 
 use alloy::primitives::{Address, B256};
 
@@ -15,6 +15,7 @@ use crate::{
         DaemonId, StoreError,
         control::{AccountRecord, DaemonReport, Effect, ExportedRelay, Operation, Order, Orders, SILENT_MS},
         fleet::WEBHOOKS,
+        stats::StoreStats,
     },
 };
 
@@ -76,6 +77,12 @@ impl Store {
             self.read_single(|db| all(db, query, values![since.cast_signed(), LISTED], operation))?;
         found.reverse();
         Ok(found)
+    }
+
+    /// What the journal's writes have taken, and how many connections to the database were made; `None` if it is
+    /// only read.
+    pub fn stats(&self) -> Option<(&StoreStats, u64)> {
+        Some((self.writer.as_ref()?.stats(), self.connects.load(Ordering::Relaxed)))
     }
 
     /// The order that was given last.
