@@ -1,14 +1,16 @@
 //! The relayer's command line: `serve` runs it, `check` says whether it could run, `drain` finishes what is
-//! in flight, `abandon` gives up what a lost key has in flight, `api-key` makes a key for the policy file, `replay` delivers events once more.
+//! in flight, `ctl` gives an operator's order, `abandon` gives up what a lost key has in flight, `api-key` makes
+//! a key for the policy file, `replay` delivers events once more, `migrate` moves a file's journal to Postgres.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use relayer_daemon::{
     daemon::{
-        abandon::{self, AbandonArgs},
         check::{self, CheckMode},
+        ctl::{self, AbandonArgs, CtlArgs},
         lifecycle,
+        migrate::{self, MigrateArgs},
         replay::{self, ReplayArgs},
         settings::Settings,
     },
@@ -45,8 +47,12 @@ enum Command {
     Drain(Settings),
     /// Deliver events to an API key's webhook once more, by the running relayer or the next one
     Replay(ReplayArgs),
+    /// Give an order: pause, resume, cordon, uncordon, cancel, abandon, reload, keys, export, log
+    Ctl(CtlArgs),
     /// Give up what an account has in flight whose key is lost, stolen or closed: other accounts carry its relays
     Abandon(AbandonArgs),
+    /// Move the journal of a stopped daemon from its file to a Postgres database
+    Migrate(MigrateArgs),
     /// Make an API key: prints it, this once, and its hash for the policy file
     ApiKey,
 }
@@ -57,7 +63,9 @@ async fn main() -> ExitCode {
     let settings = match &command {
         Command::Serve(settings) | Command::Check(settings) | Command::Drain(settings) => Some(settings),
         Command::Replay(args) => Some(args.settings()),
+        Command::Ctl(args) => Some(args.settings()),
         Command::Abandon(args) => Some(args.settings()),
+        Command::Migrate(args) => Some(args.settings()),
         Command::ApiKey => None,
     };
     // Only `serve` exports spans.
@@ -110,9 +118,9 @@ async fn run(command: Command, spans: Option<SpanQueue>) -> anyhow::Result<ExitC
             }
         }
         Command::Replay(args) => println!("{} events are delivered once more", replay::run(&args).await?),
-        Command::Abandon(args) => {
-            println!("{} nonces are given up; their relays go to other accounts", abandon::run(&args).await?);
-        }
+        Command::Ctl(args) => return ctl::run(&args).await,
+        Command::Abandon(args) => return ctl::run(&args.into()).await,
+        Command::Migrate(args) => println!("{}", migrate::run(&args).await?),
         Command::ApiKey => {
             let key = new_api_key();
             println!("key:  {key}\nhash: {}", KeyHash::of(&key));

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use alloy::primitives::Address;
 use prometheus::{
-    CounterVec, Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec,
-    IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
+    Counter, CounterVec, Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter,
+    IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
 /// Defines [`Metrics`]: for each metric its field and how it is made.
@@ -61,6 +61,28 @@ metrics! {
     /// Reloads of the policy by `result`: `ok`, `error`.
     policy_reloads: IntCounterVec =
         IntCounterVec::new(opts("policy_reloads_total", "Reloads of the policy file"), &["result"]);
+    /// Transactions of the journal's writes.
+    store_commits: IntCounter = IntCounter::with_opts(opts("store_commits_total", "Transactions of the journal"));
+    /// Writes in them.
+    store_writes: IntCounter = IntCounter::with_opts(opts("store_writes_total", "Writes of the journal"));
+    /// Time that writes have waited for those before them, seconds.
+    store_wait_seconds: Counter =
+        Counter::with_opts(opts("store_wait_seconds_total", "Time that the journal's writes have waited"));
+    /// Time that their transactions have lasted, the wait for locks and the commit included, seconds.
+    store_commit_seconds: Counter =
+        Counter::with_opts(opts("store_commit_seconds_total", "Time that the journal's transactions have lasted"));
+    /// Connections to the database that were made.
+    store_connects: IntCounter =
+        IntCounter::with_opts(opts("store_connects_total", "Connections to the database that were made"));
+    /// Nonces in flight of accounts that no daemon of the fleet holds.
+    nonces_without_key: IntGauge =
+        IntGauge::with_opts(opts("nonces_without_key", "Nonces in flight of accounts that no daemon holds"));
+    /// 1 while the operator has paused the intake.
+    intake_paused: IntGauge = IntGauge::with_opts(opts("intake_paused", "Whether the intake is paused"));
+    /// The first 48 bits of the hash of the policy in force.
+    policy_hash: IntGauge = IntGauge::with_opts(opts("policy_hash", "Hash of the policy, 48 bits of it"));
+    /// The first 48 bits of the hash of the settings that a fleet's daemons have alike.
+    settings_hash: IntGauge = IntGauge::with_opts(opts("settings_hash", "Hash of the settings, 48 bits of it"));
     /// Attempts to deliver events to webhooks by `result`: `delivered`, `failed`, `given_up`.
     webhook_attempts: IntCounterVec =
         IntCounterVec::new(opts("webhook_attempts_total", "Attempts to deliver events"), &["result"]);
@@ -153,7 +175,7 @@ impl Metrics {
             values.iter().for_each(|value| drop(counters.with_label_values(&[value])));
         }
         for account in accounts.iter().map(Address::to_string) {
-            for purpose in ["relay", "superseded", "expired", "rejected", "gap"] {
+            for purpose in ["relay", "superseded", "expired", "rejected", "cancelled", "gap"] {
                 let _ = self.transactions.with_label_values(&[account.as_str(), purpose]);
             }
         }
@@ -169,6 +191,18 @@ impl Metrics {
         let _ = self.balance_wei.remove_label_values(&label);
         let _ = self.account_ready.remove_label_values(&label);
         let _ = self.pending_transactions.remove_label_values(&label);
+    }
+
+    /// Takes over what the store has counted.
+    pub fn saw_store(&self, [commits, writes]: [u64; 2], [waited, lasted]: [f64; 2], connects: u64) {
+        for (counter, total) in
+            [(&self.store_commits, commits), (&self.store_writes, writes), (&self.store_connects, connects)]
+        {
+            counter.inc_by(total.saturating_sub(counter.get()));
+        }
+        for (counter, total) in [(&self.store_wait_seconds, waited), (&self.store_commit_seconds, lasted)] {
+            counter.inc_by((total - counter.get()).max(0.0));
+        }
     }
 
     /// All metrics as they stand.

@@ -29,6 +29,16 @@ const HASH_PREFIX: &str = "sha256:";
 /// The prefix of an API key, by which scanners for leaked secrets can find it.
 const KEY_PREFIX: &str = "rk_";
 
+/// A hash to compare configurations by, in hexadecimal: half of SHA-256 of the parts, each with its length.
+pub fn short_hash(parts: &[&[u8]]) -> String {
+    let mut hash = digest::Context::new(&digest::SHA256);
+    for part in parts {
+        hash.update(&(part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    hex::encode(hash.finish().as_ref().get(..16).unwrap_or_default())
+}
+
 /// A secret that webhooks are signed with.
 #[derive(Clone)]
 pub struct WebhookSecret(hmac::Key);
@@ -63,6 +73,11 @@ impl WebhookSecret {
 pub struct WebhookSecrets(pub Vec<WebhookSecret>);
 
 impl WebhookSecrets {
+    /// What tells these secrets from others, and does not tell them.
+    pub(crate) fn marks(&self) -> impl Iterator<Item = hmac::Tag> {
+        self.0.iter().map(|secret| hmac::sign(&secret.0, b"policy"))
+    }
+
     /// The value of [`SIGNATURE`] for a body that is sent at `timestamp`, unix seconds: `v1` by each secret.
     pub fn header(&self, timestamp: u64, body: &[u8]) -> String {
         let message = message(timestamp, body);

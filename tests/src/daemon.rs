@@ -135,6 +135,18 @@ impl DaemonOptions {
         self.run("check", &[]).await
     }
 
+    /// `relayer-daemon ctl` with these arguments: its exit status, and what it printed.
+    pub async fn ctl(&self, arguments: &[&str]) -> Result<(i32, String)> {
+        let mut process = self.spawn("ctl")?.args(arguments).start()?;
+        let status = process.exited(PATIENCE).await?;
+        Ok((status.code().unwrap_or(-1), process.log()))
+    }
+
+    /// `relayer-daemon migrate` to this database: whether it succeeded, and what it printed.
+    pub async fn migrate(&self, url: &str) -> Result<(bool, String)> {
+        self.run("migrate", &["--to", url]).await
+    }
+
     pub fn drain(&self) -> Result<Process> {
         self.spawn("drain")?.start()
     }

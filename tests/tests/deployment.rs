@@ -62,6 +62,17 @@ async fn behind_nginx_a_client_has_its_own_limit_and_no_metrics() {
 #[test]
 fn systemd_accepts_every_line_of_the_unit_files() {
     let directory = tempfile::tempdir().unwrap();
+    // Its drop-ins are verified with the unit, all together.
+    let drop_ins = "relayer-daemon/systemd/relayer-daemon.service.d";
+    let copies = directory.path().join("relayer-daemon.service.d");
+    fs::create_dir(&copies).unwrap();
+    let mut count = 0;
+    for drop_in in fs::read_dir(repo::root().join(drop_ins)).unwrap() {
+        let drop_in = drop_in.unwrap();
+        fs::copy(drop_in.path(), copies.join(drop_in.file_name())).unwrap();
+        count += 1;
+    }
+    assert_eq!(count, 3);
     for name in ["relayer-daemon", "kya-gate"] {
         let file = format!("{name}.service");
         let unit = fs::read_to_string(repo::root().join(name).join("systemd").join(&file)).unwrap();
@@ -81,5 +92,12 @@ fn systemd_accepts_every_line_of_the_unit_files() {
         assert!(accepted && !named, "{said}");
         let (_, named, said) = verify(&unit.replace("ProtectSystem=", "ProtectSistem="));
         assert!(named, "a wrong line is found: {said}");
+        if name == "relayer-daemon" {
+            let broken = copies.join("broken.conf");
+            fs::write(&broken, "[Service]\nLoadCredentials=x").unwrap();
+            let (_, named, said) = verify(&unit);
+            assert!(named, "a wrong line of a drop-in is found: {said}");
+            fs::remove_file(broken).unwrap();
+        }
     }
 }

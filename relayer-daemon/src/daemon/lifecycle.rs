@@ -28,7 +28,7 @@ use registry_core::forward::{Rules, domain};
 use rustix::process::{Resource, getrlimit};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
-    sync::{mpsc, watch},
+    sync::{Notify, mpsc, watch},
     task::{JoinHandle, JoinSet},
     time::Instant,
 };
@@ -38,8 +38,10 @@ use crate::{
     chain::Chain,
     daemon::{
         check::{self, CheckMode, Checked},
+        control::Controller,
+        ctl,
         fleet::{Keeper, MakeSender},
-        monitor, reload,
+        monitor,
         settings::Settings,
     },
     http::{
@@ -64,7 +66,7 @@ use crate::{
         signing::Wallet,
     },
     signer::TxSigner,
-    store::{Retention, retention},
+    store::{Retention, control::SharedOrders, retention},
     telemetry::{Exporter, SpanQueue},
     webhooks::{self, Deliverer, DeliveryClient},
 };
@@ -106,11 +108,18 @@ pub async fn serve(settings: Settings, keys: Vec<TxSigner>, spans: Option<SpanQu
         facts: FactsCache::default(),
         readiness: daemon.readiness.clone(),
         chain_id,
+        settings_hash: settings.hash(),
         relay_wait: settings.relay_wait,
         places: WaitingPlaces::new(limits),
         proxies: proxies.clone(),
     });
-    tokio::spawn(reload::run(reload, Arc::clone(&daemon.relayer), daemon.stopping.clone()));
+    let wake = Arc::new(Notify::new());
+    let (relayer, readiness) = (Arc::clone(&daemon.relayer), daemon.readiness.clone());
+    let controller = Controller::start(relayer, readiness, Arc::clone(&wake), settings.hash()).await?;
+    daemon.control = tokio::spawn(controller.run(reload, daemon.stopping.clone()));
+    if let Some(socket) = ctl::listen(&settings) {
+        tokio::spawn(ctl::serve(socket, Arc::clone(&daemon.relayer), wake, daemon.stopping.clone()));
+    }
     let exporter = settings.telemetry()?.map(|target| Exporter::new(target, metrics.clone())).transpose()?;
     if let Some((exporter, spans)) = exporter.zip(spans) {
         let (app, stopping) = (Arc::clone(&app), daemon.stopping.clone());
@@ -179,6 +188,7 @@ struct Daemon {
     stop: watch::Sender<bool>,
     stopping: ShutdownSignal,
     http: JoinHandle<()>,
+    control: JoinHandle<()>,
     sender: JoinHandle<()>,
     monitor: JoinHandle<()>,
     pruner: JoinHandle<()>,
@@ -207,10 +217,12 @@ impl Daemon {
         let configured: Vec<Address> = keys.iter().map(|key| key.signer.address()).collect();
         let any_key = keys.first().context("no key")?.signer.clone();
         let wallet = Wallet::new(any_key, chain_id, chain.forwarder).with_no_op_gas(no_op_gas);
+        let orders = SharedOrders::default();
+        orders.replace(store.run(|store| store.orders()).await?);
         let make: MakeSender<Chain> = {
             let (node, store, clock, metrics) =
                 (Arc::clone(&chain), Arc::clone(&store), clock.clone(), metrics.clone());
-            let max_pending = settings.max_pending_per_key;
+            let (max_pending, orders) = (settings.max_pending_per_key, orders.clone());
             Arc::new(move |account, lease| {
                 let key = keys.iter().find(|key| key.signer.address() == account)?;
                 let signer = key.signer.clone();
@@ -221,6 +233,7 @@ impl Daemon {
                     lease,
                     contracts,
                     spending,
+                    orders: orders.clone(),
                     max_pending,
                     room: room.clone(),
                     block: block.clone(),
@@ -264,6 +277,7 @@ impl Daemon {
             accounts: Accounts::new(senders.clone(), has_room),
             checks: Relayer::check_permits(configured.len()),
             configured: configured.clone(),
+            orders,
             backoff: SharedBackoff::default(),
             patience: settings.relay_retry,
             stopping: stopping.clone(),
@@ -288,7 +302,7 @@ impl Daemon {
 
         let readiness = RelayerReadiness::default();
         // Without HTTP and a collector these tasks only wait for the end.
-        let [http, telemetry] = [stopping.clone(), stopping.clone()]
+        let [http, control, telemetry] = [stopping.clone(), stopping.clone(), stopping.clone()]
             .map(|mut stopping| tokio::spawn(async move { stopped(&mut stopping).await }));
         let duty = if is_shared { Lease::until(Instant::now(), 0) } else { Lease::forever() };
         let sender = if is_shared {
@@ -326,6 +340,7 @@ impl Daemon {
             stop,
             stopping,
             http,
+            control,
             sender,
             monitor,
             pruner,
@@ -346,6 +361,7 @@ impl Daemon {
     async fn part_ended(&mut self) -> anyhow::Error {
         let (part, result) = tokio::select! {
             result = &mut self.http => ("http", result),
+            result = &mut self.control => ("control", result),
             result = &mut self.sender => ("sender", result),
             result = &mut self.monitor => ("monitor", result),
             result = &mut self.pruner => ("retention", result),
@@ -362,13 +378,13 @@ impl Daemon {
         tracing::info!("stopping");
         self.readiness.stop();
         let _ = self.stop.send(true);
-        let parts = [self.http, self.sender, self.monitor, self.pruner, self.webhooks, self.telemetry].map(
-            |mut part| async move {
+        let Self { http, control, sender, monitor, pruner, webhooks, telemetry, .. } = self;
+        let parts =
+            [http, control, sender, monitor, pruner, webhooks, telemetry].map(|mut part| async move {
                 if !part.is_finished() {
                     let _ = (&mut part).await;
                 }
-            },
-        );
+            });
         let all = futures_util::future::join_all(parts);
         if tokio::time::timeout(STOP_WITHIN, all).await.is_err() {
             tracing::warn!("not everything ended in time; the journal knows the rest");

@@ -1,11 +1,12 @@
 //! The daemon as the operator sees it: settings, the checks before the start, `serve` and `drain`.
 
-pub mod abandon;
 pub mod check;
+mod control;
+pub mod ctl;
 pub mod fleet;
 pub mod lifecycle;
+pub mod migrate;
 pub mod monitor;
-mod reload;
 pub mod replay;
 pub mod report;
 pub mod settings;

@@ -82,16 +82,21 @@ pub async fn run(args: &ReplayArgs) -> anyhow::Result<usize> {
 
 /// The journal's files, which must be there.
 pub(super) async fn files(settings: &Settings) -> anyhow::Result<StoreFiles> {
+    let files = files_of(settings).await?;
+    if !files.store.exists() {
+        bail!("there is no journal at {}", files.store.display());
+    }
+    Ok(files)
+}
+
+/// The journal's files, which may be missing.
+pub(super) async fn files_of(settings: &Settings) -> anyhow::Result<StoreFiles> {
     let chain_id = match settings.chain_id {
         Some(id) => id,
         None => asked_chain_id(settings).await?,
     };
     // The key that pays is no part of the journal's name.
-    let files = StoreFiles::new(&settings.data_dir, chain_id, settings.forwarder_address, Default::default());
-    if !files.store.exists() {
-        bail!("there is no journal at {}", files.store.display());
-    }
-    Ok(files)
+    Ok(StoreFiles::new(&settings.data_dir, chain_id, settings.forwarder_address, Default::default()))
 }
 
 async fn asked_chain_id(settings: &Settings) -> anyhow::Result<u64> {

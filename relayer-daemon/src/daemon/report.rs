@@ -12,7 +12,7 @@ pub(super) type Found = (Address, Result<String, String>);
 enum Mark {
     /// All is well.
     Tick,
-    /// The daemon works without this account.
+    /// The daemon works, without this account or unlike others.
     Warning,
     /// The daemon does not start.
     Cross,
@@ -31,6 +31,10 @@ impl CheckReport {
 
     pub(super) fn cross(&mut self, name: &'static str, text: impl fmt::Display) {
         self.lines.push((Mark::Cross, name, text.to_string()));
+    }
+
+    pub(super) fn warn(&mut self, name: &'static str, text: impl fmt::Display) {
+        self.lines.push((Mark::Warning, name, text.to_string()));
     }
 
     pub(super) fn add(&mut self, name: &'static str, result: Result<String, String>) {

@@ -2,7 +2,7 @@
 //!
 //! The published contract's variables keep their names and defaults. [`crate::keys`] reads the key.
 
-use std::{net::IpAddr, path::PathBuf, str::FromStr, time::Duration};
+use std::{collections::BTreeSet, net::IpAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use alloy::primitives::{Address, utils::parse_units};
 use clap::Args;
@@ -18,6 +18,7 @@ use crate::{
     },
     process::logging::LogFormat,
     relay::functions::RegistryFunction,
+    signatures::short_hash,
     telemetry::{TelemetryError, TelemetryTarget},
 };
 
@@ -162,6 +163,10 @@ pub struct Settings {
     #[arg(long, env = "RELAYER_DATA_DIR", hide_env_values = true, default_value = "relayer-data")]
     pub data_dir: PathBuf,
 
+    /// The socket for `ctl`, for the daemon's user alone; without it, a file in the journal's directory
+    #[arg(long, env = "RELAYER_CONTROL_SOCKET", hide_env_values = true)]
+    pub control_socket: Option<PathBuf>,
+
     /// A Postgres database for the journal, which several daemons may share; without it the journal is a file
     #[arg(long, env = "STORE_URL", hide_env_values = true)]
     pub store_url: Option<String>,
@@ -199,6 +204,25 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The hash of the settings that daemons of a fleet must have alike: contracts, budget, limits, retention.
+    pub fn hash(&self) -> String {
+        let functions: BTreeSet<String> = self.relayed_functions.iter().map(ToString::to_string).collect();
+        let alike = format!(
+            "{} {} {:?} {:?} {} {} {functions:?} {} {:?} {:?} {}",
+            self.forwarder_address,
+            self.registry_address,
+            self.daily_gas_budget,
+            self.budget_shares(),
+            self.rate_limit_per_ip,
+            self.rate_limit_per_signer,
+            self.max_request_gas,
+            self.max_fee_per_gas,
+            self.max_priority_fee_per_gas,
+            self.journal_retention_days,
+        );
+        short_hash(&[alike.as_bytes()])
+    }
+
     /// Percent of the daily budget that one party of each kind may use. The policy has the share of requests
     /// without an API key.
     pub const fn budget_shares(&self) -> Shares {

@@ -14,7 +14,7 @@
 use std::{
     convert::Infallible,
     io,
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -124,7 +124,7 @@ pub async fn serve<F>(
             Some(Some(share)) => Some(share),
             Some(None) => {
                 metrics.http_refused.inc();
-                refusals.log(peer.ip());
+                refusals.log();
                 continue;
             }
         };
@@ -173,10 +173,11 @@ struct Refusals {
 }
 
 impl Refusals {
-    fn log(&mut self, client: IpAddr) {
+    fn log(&mut self) {
         self.since = self.since.saturating_add(1);
         if self.logged.is_none_or(|logged| logged.elapsed() >= REFUSALS_LOGGED_EVERY) {
-            tracing::warn!(%client, count = self.since, "connections refused: this client's share is used up");
+            // Addresses of clients are not logged.
+            tracing::warn!(count = self.since, "connections refused: their client's share is used up");
             *self = Self { logged: Some(Instant::now()), since: 0 };
         }
     }

@@ -32,6 +32,8 @@ struct Facts {
     store: Result<(), Failure>,
     /// True if the budget is spent.
     is_budget_spent: bool,
+    /// True if the operator has paused the intake.
+    is_paused: bool,
 }
 
 impl Default for RelayerReadiness {
@@ -44,6 +46,7 @@ impl Default for RelayerReadiness {
             accounts: Ok(()),
             store: Ok(()),
             is_budget_spent: false,
+            is_paused: false,
         };
         Self { facts: Arc::new(Mutex::new(facts)) }
     }
@@ -83,13 +86,18 @@ impl RelayerReadiness {
         self.lock().is_budget_spent = is_spent;
     }
 
+    /// Reports whether the operator has paused the intake.
+    pub fn paused(&self, is_paused: bool) {
+        self.lock().is_paused = is_paused;
+    }
+
     /// Reports that the daemon stops or drains.
     pub fn stop(&self) {
         self.lock().stopping = true;
     }
 
-    /// Checks that the daemon is ready for requests. An empty balance or budget is no reason to take it out of
-    /// a load balancer, since others have the same, and it still tells of relays: requests are refused then
+    /// Checks that the daemon is ready for requests. An empty balance or budget, or a paused intake, is no
+    /// reason to take it out of a load balancer, since others have the same, and it still tells of relays: requests are refused then
     /// with the code that is returned.
     ///
     /// # Errors
@@ -119,9 +127,11 @@ impl Facts {
             let message = format!("The sender has stood still for {} s", silence.as_secs());
             return Err(Failure::new(ErrorCode::SenderStalled, message));
         }
+        let refuses = [ErrorCode::RelayerBalanceTooLow, ErrorCode::IntakePaused];
         match &self.accounts {
-            Err(failure) if failure.code == ErrorCode::RelayerBalanceTooLow => Ok(Some(failure.code)),
+            Err(failure) if refuses.contains(&failure.code) => Ok(Some(failure.code)),
             Err(failure) => Err(failure.clone()),
+            Ok(()) if self.is_paused => Ok(Some(ErrorCode::IntakePaused)),
             Ok(()) => Ok(self.is_budget_spent.then_some(ErrorCode::GasBudgetExhausted)),
         }
     }
@@ -143,6 +153,8 @@ mod tests {
         assert_eq!(code(&ready, Duration::from_secs(70)), Some(ErrorCode::ChainSilent));
         ready.budget_spent(true);
         assert_eq!(ready.check(), Ok(Some(ErrorCode::GasBudgetExhausted)));
+        ready.paused(true);
+        assert_eq!(ready.check(), Ok(Some(ErrorCode::IntakePaused)));
         ready.accounts(Err(Failure::of(ErrorCode::RelayerBalanceTooLow)));
         assert_eq!(ready.check(), Ok(Some(ErrorCode::RelayerBalanceTooLow)));
         ready.accounts(Err(Failure::of(ErrorCode::SignerFailed)));

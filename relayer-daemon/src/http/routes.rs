@@ -35,10 +35,11 @@ use super::{
 };
 use crate::{
     budget::Budget,
+    chain::Chain,
     metrics::gauge_value,
     outcome::{ErrorCode, Failure, RelayOutcome},
     relay::{AcceptedRelay, Relayer, brief_cache::BriefCache, outcome_within, store_failed},
-    sender::health::AccountState,
+    sender::{Sender, health::AccountState},
     store::{RelayRecord, Store, fleet::WEBHOOKS},
 };
 
@@ -66,6 +67,8 @@ pub struct App {
     pub readiness: RelayerReadiness,
     /// The chain's id.
     pub chain_id: u64,
+    /// The hash of the settings that daemons of a fleet have alike.
+    pub settings_hash: String,
     /// Time that a client waits for the receipt, where it has a place to wait.
     pub relay_wait: Duration,
     /// The places to wait.
@@ -101,6 +104,9 @@ impl App {
             relayer.metrics.pending_transactions.with_label_values(&[account.as_str()]).set(pending);
             let ready = i64::from(sender.account_state() == AccountState::Ready);
             relayer.metrics.account_ready.with_label_values(&[account.as_str()]).set(ready);
+        }
+        if let Some((stats, connects)) = relayer.store.stats() {
+            relayer.metrics.saw_store(stats.counts(), stats.seconds(), connects);
         }
         relayer.metrics.queue_depth.set(i64::try_from(relayer.inflight.len()).unwrap_or(i64::MAX));
     }
@@ -308,7 +314,7 @@ async fn status(app: &App, client: IpAddr) -> Result<Response, Failure> {
             let balance = relayer.balance(*account, sender).await?;
             Ok::<_, Failure>(shapes::AccountBody {
                 address: *account,
-                state: sender.map_or(AccountState::Elsewhere, |sender| sender.account_state()),
+                state: account_state(relayer, account, sender),
                 balance: format_ether(balance),
                 balance_wei: balance.to_string(),
                 pending: sender.map_or(0, |sender| sender.pending()),
@@ -319,7 +325,8 @@ async fn status(app: &App, client: IpAddr) -> Result<Response, Failure> {
     let fleet = if relayer.store.is_shared() {
         let record = app.store.run(|store| store.fleet()).await.map_err(store_failed)?;
         let leases = record.holders.keys().filter(|account| **account != WEBHOOKS).count();
-        Some(shapes::FleetBody { daemons: record.daemons, leases, pending: record.pending })
+        let daemon = relayer.store.daemon().map(|daemon| daemon.0.to_string()).unwrap_or_default();
+        Some(shapes::FleetBody { daemon, daemons: record.daemons, leases, pending: record.pending })
     } else {
         None
     };
@@ -350,16 +357,40 @@ async fn status(app: &App, client: IpAddr) -> Result<Response, Failure> {
             oldest_pending_seconds: oldest.map(|since| now.saturating_sub(since)),
         },
         fleet,
+        operator: operator(app).await?,
+        policy_hash: relayer.policy.current().hash().to_owned(),
+        settings_hash: app.settings_hash.clone(),
         version: env!("CARGO_PKG_VERSION"),
     }))
+}
+
+/// The operator's orders in force, and the last one.
+async fn operator(app: &App) -> Result<shapes::OperatorBody, Failure> {
+    let orders = app.relayer.orders.current();
+    let last = app.store.run(|store| store.last_operation()).await.map_err(store_failed)?;
+    Ok(shapes::OperatorBody {
+        intake: if orders.paused_since.is_some() { shapes::Intake::Paused } else { shapes::Intake::Open },
+        paused_since: orders.paused_since.map(Timestamp::from_seconds),
+        cordoned: orders.cordoned.keys().map(Address::to_string).collect(),
+        last_order: last
+            .map(|order| shapes::OrderBody { command: order.command, at: Timestamp::from_seconds(order.at) }),
+    })
+}
+
+/// The state of an account, which may be another daemon's.
+fn account_state(relayer: &Relayer, account: &Address, sender: Option<&Arc<Sender<Chain>>>) -> AccountState {
+    let elsewhere = || match relayer.orders.current().cordoned.contains_key(account) {
+        true => AccountState::Cordoned,
+        false => AccountState::Elsewhere,
+    };
+    sender.map_or_else(elsewhere, |sender| sender.account_state())
 }
 
 fn account_states(relayer: &Relayer) -> Vec<shapes::AccountStateBody> {
     let senders = relayer.accounts.senders();
     let state = |account: &Address| {
         let sender = senders.iter().find(|sender| sender.account() == *account);
-        let state = sender.map_or(AccountState::Elsewhere, |sender| sender.account_state());
-        shapes::AccountStateBody { address: *account, state }
+        shapes::AccountStateBody { address: *account, state: account_state(relayer, account, sender) }
     };
     relayer.configured.iter().map(state).collect()
 }

@@ -79,8 +79,52 @@ pub(crate) struct StatusBody {
     /// The fleet that this daemon belongs to; absent for a daemon with a journal of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) fleet: Option<FleetBody>,
+    /// The operator's orders.
+    pub(crate) operator: OperatorBody,
+    /// The hash of the policy in force: daemons with the same one sponsor the same.
+    pub(crate) policy_hash: String,
+    /// The hash of the settings that daemons of a fleet must have alike.
+    pub(crate) settings_hash: String,
     /// The daemon's version.
     pub(crate) version: &'static str,
+}
+
+/// The operator's orders.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Operator")]
+pub(crate) struct OperatorBody {
+    /// Whether new requests are taken.
+    pub(crate) intake: Intake,
+    /// The time at which the intake was paused; absent while it is open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) paused_since: Option<Timestamp>,
+    /// The addresses of the accounts that get no relays by the operator's order.
+    pub(crate) cordoned: Vec<String>,
+    /// The last order; absent if none was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) last_order: Option<OrderBody>,
+}
+
+/// Whether new requests are taken.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Intake {
+    /// They are.
+    Open,
+    /// They are refused with `INTAKE_PAUSED`; relays in flight go on.
+    Paused,
+}
+
+/// An order of the operator.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Order")]
+pub(crate) struct OrderBody {
+    /// The name of the order.
+    pub(crate) command: String,
+    /// The time at which the order was given.
+    pub(crate) at: Timestamp,
 }
 
 /// A fleet: several daemons that share a journal.
@@ -88,6 +132,8 @@ pub(crate) struct StatusBody {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Fleet")]
 pub(crate) struct FleetBody {
+    /// The id of this daemon, in this run of its process.
+    pub(crate) daemon: String,
     /// The number of daemons that are running.
     pub(crate) daemons: usize,
     /// The number of accounts that one of the daemons holds and sends from.
@@ -124,7 +170,8 @@ pub(crate) struct ReadyBody {
     /// Always true.
     #[schemars(extend("const" = true))]
     pub(crate) ready: bool,
-    /// The code that new requests are refused with: the balance or the day's budget is spent.
+    /// The code that new requests are refused with: the balance or the day's budget is spent, or
+    /// the operator has paused the intake.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) refusing: Option<ErrorCode>,
     /// All paying accounts with their states.

@@ -1,6 +1,7 @@
 //! Several keys: a directory with one file for each, with the key in hex or as an encrypted keystore.
 //!
-//! Hidden files are none, so that a directory that Kubernetes mounts can be used as it is. All keystores have
+//! Hidden files are none, so that a directory that Kubernetes mounts can be used as it is. Of systemd's directory of
+//! credentials, where a service has all of them, those are keys that come from `LoadCredential=keys:…`. All keystores have
 //! the one password of `RELAYER_KEYSTORE_PASSWORD_FILE`.
 
 use std::{
@@ -11,7 +12,7 @@ use std::{
 
 use alloy::{primitives::Address, signers::local::PrivateKeySigner};
 
-use super::{KeyLoadError, open_keystore, parse, private_file};
+use super::{CREDENTIALS, KeyLoadError, open_keystore, parse, private_file};
 
 /// The keys of a directory, by the names of their files.
 pub(super) fn load(
@@ -19,10 +20,13 @@ pub(super) fn load(
     var: impl Fn(&str) -> Option<String>,
 ) -> Result<Vec<PrivateKeySigner>, KeyLoadError> {
     let unreadable = |error: std::io::Error| KeyLoadError::Unreadable(dir.to_owned(), error.kind());
+    let is_of_systemd = var(CREDENTIALS).is_some_and(|credentials| Path::new(&credentials) == dir);
+    let prefix: &[u8] = if is_of_systemd { b"keys_" } else { b"" };
     let mut paths = Vec::new();
     for entry in fs::read_dir(dir).map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?;
-        if !entry.file_name().as_encoded_bytes().starts_with(b".") {
+        let name = entry.file_name();
+        if !name.as_encoded_bytes().starts_with(b".") && name.as_encoded_bytes().starts_with(prefix) {
             paths.push(entry.path());
         }
     }
@@ -86,6 +90,16 @@ mod tests {
         let keys = load(dir.path(), |name| (name == super::super::PASSWORD_FILE).then(|| password.clone()));
         let found: Vec<Address> = keys.unwrap().iter().map(PrivateKeySigner::address).collect();
         assert_eq!(found, [address(1), address(2), address(3)]);
+    }
+
+    #[test]
+    fn of_the_credentials_of_a_service_those_named_so_are_keys() {
+        let dir = tempfile::tempdir().unwrap();
+        put(dir.path(), "keys_1", &hex_key(1));
+        put(dir.path(), "webhooks_acme", "a secret of a webhook");
+        let credentials = dir.path().display().to_string();
+        let keys = load(dir.path(), |name| (name == CREDENTIALS).then(|| credentials.clone())).unwrap();
+        assert_eq!(keys.iter().map(PrivateKeySigner::address).collect::<Vec<_>>(), [address(1)]);
     }
 
     #[test]

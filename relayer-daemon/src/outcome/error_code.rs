@@ -72,6 +72,8 @@ pub enum ErrorCode {
     GasNotSponsored,
     /// The operator's service gave no answer. Nothing was sent; try again shortly.
     SponsorshipUndecided,
+    /// The operator has cancelled the relay: nothing was executed, and the request is not taken again.
+    Cancelled,
     /// The relay does not exist, or was deleted after its retention.
     RelayNotFound,
     /// The path does not exist.
@@ -124,6 +126,8 @@ pub enum ErrorCode {
     NetworkFeesTooHigh,
     /// The rest of the day's gas budget is reserved for relays in flight.
     BudgetReserved,
+    /// The operator has paused the relayer: relays in flight go on, and new ones are not taken.
+    IntakePaused,
     /// The relayer's queue is full.
     QueueFull,
     /// The relayer is stopping.
@@ -157,7 +161,7 @@ impl ErrorCode {
     pub const fn retry_after(self) -> Option<u64> {
         match self {
             Self::RelayerBalanceTooLow | Self::AccountDelegated => Some(600),
-            Self::NetworkFeesTooHigh => Some(60),
+            Self::NetworkFeesTooHigh | Self::IntakePaused => Some(60),
             Self::ChainSilent | Self::SenderStalled | Self::StoreUnavailable => Some(15),
             Self::BudgetReserved | Self::ShuttingDown => Some(10),
             Self::QueueFull => Some(5),
@@ -195,6 +199,7 @@ impl ErrorCode {
             Self::SponsorshipUndecided => {
                 (403, "Whether this request is sponsored could not be decided. Please try again shortly.")
             }
+            Self::Cancelled => (403, "The operator has cancelled this relay. Nothing was executed."),
             Self::RelayNotFound => (404, "Relay not found"),
             Self::NotFound => (404, "Not found"),
             Self::MethodNotAllowed => (405, "Method not allowed"),
@@ -240,6 +245,9 @@ impl ErrorCode {
                 503,
                 "The rest of the daily gas budget is reserved for relays in flight. Please try again shortly.",
             ),
+            Self::IntakePaused => {
+                (503, "Relayer takes no requests at present. Please try again later or use direct mode.")
+            }
             Self::QueueFull => (503, "Too many relays in flight. Please try again shortly."),
             Self::ShuttingDown => (503, "Relayer is restarting. Please try again shortly."),
             Self::StoreUnavailable => (503, "Relayer's database does not answer. Nothing was sent."),

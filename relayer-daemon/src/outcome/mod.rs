@@ -71,6 +71,11 @@ impl RelayOutcome {
         }
     }
 
+    /// Returns whether the operator has ended it: it is not accepted again for as long as that is known.
+    pub const fn is_cancelled(&self) -> bool {
+        matches!(self, Self::Dropped { failure } if matches!(failure.code, ErrorCode::Cancelled))
+    }
+
     /// Returns whether the signed request may be sent again: only if no transaction carried it out, so that the
     /// forwarder still takes it.
     pub const fn is_repeatable(&self) -> bool {

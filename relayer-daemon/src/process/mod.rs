@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod faults;
+pub mod instance;
 pub mod lock;
 pub mod logging;
 pub mod shutdown;

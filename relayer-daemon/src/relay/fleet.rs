@@ -80,6 +80,18 @@ impl<C: ChainNode> Relayer<C> {
         Ok(())
     }
 
+    /// Tells the clients of relays that the operator has cancelled, where the store has their end.
+    pub async fn tell_cancelled(&self) -> Result<(), StoreError> {
+        let orders = self.orders.current();
+        let told = orders.cancelled.iter().copied().filter(|id| self.inflight.age(*id).is_some());
+        for id in told.collect::<Vec<_>>() {
+            if let Some(Some(outcome)) = self.store.run(move |store| store.outcome(id)).await? {
+                self.ended_elsewhere(id, outcome);
+            }
+        }
+        Ok(())
+    }
+
     fn ended_elsewhere(&self, id: B256, outcome: RelayOutcome) {
         if let Some(signer) = self.inflight.signer(id) {
             self.reads.forwarder_nonces.forget(&signer);

@@ -55,7 +55,9 @@ use crate::{
     },
     relay::{functions::RelayedFunctions, rate_limits::RateLimits},
     sender::{Sender, SenderEvent, SpendingLimits, accounts::Accounts, signing::Wallet},
-    store::{Accepted, NewRelay, RelayTerms, Sponsored, Sponsorship, Store, StoreError},
+    store::{
+        Accepted, NewRelay, RelayTerms, Sponsored, Sponsorship, Store, StoreError, control::SharedOrders,
+    },
 };
 
 /// Number of relays that are checked against the chain at the same time, besides [`CHECKS_OF_ACCOUNT`].
@@ -102,6 +104,8 @@ pub struct Relayer<C = Chain> {
     pub metrics: Metrics,
     /// The accounts that pay.
     pub accounts: Accounts<C>,
+    /// The operator's orders.
+    pub orders: SharedOrders,
     /// All accounts that this daemon has keys of; in a fleet some are leased to others.
     pub configured: Vec<Address>,
     /// Bounds the relays that are checked against the chain at once.
@@ -168,6 +172,10 @@ impl<C: ChainNode> Relayer<C> {
         self.functions.check(&signed.request.data)?;
         let id = signed.authenticate(&self.domain).map_err(registry_core::forward::Refusal::Signature)?;
         policy.check(key.as_deref(), &signed.request)?;
+        // A copy still joins a relay in flight.
+        if self.orders.current().paused_since.is_some() && self.inflight.age(id).is_none() {
+            return Err(Failure::of(ErrorCode::IntakePaused));
+        }
         // Only now: nothing that is not signed costs the database anything.
         match &key {
             Some(key) => self.charge_key(key).await,
@@ -235,8 +243,8 @@ impl<C: ChainNode> Relayer<C> {
         sponsor: Sponsor,
     ) -> Result<(), Failure> {
         match self.store.run(move |store| store.outcome(id)).await.map_err(store_failed)? {
-            Some(Some(outcome)) if !outcome.is_repeatable() => {
-                return Err(Failure::of(ErrorCode::AlreadyRelayed));
+            Some(Some(outcome)) if !outcome.is_repeatable() || outcome.is_cancelled() => {
+                return Err(finished_before(&outcome));
             }
             // Another daemon runs it, or takes it soon.
             Some(None) if self.store.is_shared() => {
@@ -282,7 +290,7 @@ impl<C: ChainNode> Relayer<C> {
                 self.inflight.set_runner(id, Runner::Elsewhere);
                 return Ok(());
             }
-            Sponsored::Accepted(Accepted::Finished(_)) => return Err(Failure::of(ErrorCode::AlreadyRelayed)),
+            Sponsored::Accepted(Accepted::Finished(outcome)) => return Err(finished_before(&outcome)),
             Sponsored::Exhausted(wait) => {
                 return Err(Failure::of(ErrorCode::KeyGasExhausted).retry_after(wait));
             }
@@ -469,6 +477,11 @@ pub async fn outcome_within(
         outcome = waiting.wait_for(Option::is_some) => outcome.ok().and_then(|outcome| outcome.clone()),
         () = limit => None,
     }
+}
+
+/// The answer to a request whose relay has ended for good.
+fn finished_before(outcome: &RelayOutcome) -> Failure {
+    Failure::of(if outcome.is_cancelled() { ErrorCode::Cancelled } else { ErrorCode::AlreadyRelayed })
 }
 
 pub(crate) fn store_failed(error: StoreError) -> Failure {

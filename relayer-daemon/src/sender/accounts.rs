@@ -73,9 +73,14 @@ impl<N: ChainNode> Accounts<N> {
         senders.retain(|sender| sender.account() != account);
     }
 
-    /// Returns whether this daemon holds the lease of any account.
+    /// Returns whether this daemon holds the lease of any account; in a fleet, of one that is not cordoned:
+    /// another daemon may have others.
     pub fn has_lease(&self) -> bool {
-        self.senders().iter().any(|sender| sender.parts.lease.takes_relays())
+        let takes = |sender: &Arc<Sender<N>>| {
+            let lease = &sender.parts.lease;
+            lease.takes_relays() && (lease.epoch().is_none() || !sender.is_cordoned())
+        };
+        self.senders().iter().any(takes)
     }
 
     /// The account that would get the next relay if it has room.
@@ -175,11 +180,14 @@ impl<N: ChainNode> Accounts<N> {
     /// The reason why no account can take a relay. [`ErrorCode::StoreUnavailable`] is about the leases alone:
     /// another daemon may take it.
     fn failure(&self) -> Failure {
-        let delegated = |sender: &Arc<Sender<N>>| sender.account_state() == AccountState::Delegated;
+        let senders = self.senders();
+        let all_are = |state| senders.iter().all(|sender| sender.account_state() == state);
         Failure::of(if !self.has_lease() {
             ErrorCode::StoreUnavailable
-        } else if self.senders().iter().all(delegated) {
+        } else if all_are(AccountState::Delegated) {
             ErrorCode::AccountDelegated
+        } else if all_are(AccountState::Cordoned) {
+            ErrorCode::IntakePaused
         } else {
             ErrorCode::RelayerBalanceTooLow
         })
@@ -190,8 +198,9 @@ impl<N: ChainNode> Accounts<N> {
     /// # Errors
     /// The reason why none can.
     pub fn check(&self) -> Result<(), Failure> {
-        let senders = self.senders();
-        // A daemon of a fleet may have no account: others send what it accepts.
+        let mut senders = self.senders();
+        // A daemon of a fleet may have no account, or none that is not cordoned: others send what it accepts.
+        senders.retain(|sender| sender.parts.lease.epoch().is_none() || !sender.is_cordoned());
         if senders.is_empty() || self.can_sign() {
             return Ok(());
         }
@@ -203,7 +212,15 @@ impl<N: ChainNode> Accounts<N> {
 impl<N: ChainNode> Sender<N> {
     /// Takes a checked relay, to be sent when the pool has room.
     fn enqueue(&self, job: SendJob) {
-        self.state().queue.push_back(job);
+        let mut state = self.state();
+        if state.is_retired {
+            // Its lease ended since it was chosen.
+            drop(state);
+            self.give_back(vec![job]);
+            return;
+        }
+        state.queue.push_back(job);
+        drop(state);
         self.may_submit.notify_one();
     }
 }

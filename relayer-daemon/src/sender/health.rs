@@ -37,6 +37,8 @@ pub enum AccountState {
     /// The account has code (an EIP-7702 delegation), with which nodes keep one pending transaction. It gets
     /// no requests.
     Delegated,
+    /// The operator has cordoned the account. It gets no requests, and brings to an end what it has sent.
+    Cordoned,
     /// Another daemon of the fleet holds the account.
     Elsewhere,
 }
@@ -50,6 +52,7 @@ impl AccountState {
             Self::SignerFailed => "signerFailed",
             Self::Empty => "empty",
             Self::Delegated => "delegated",
+            Self::Cordoned => "cordoned",
             Self::Elsewhere => "elsewhere",
         }
     }
@@ -109,7 +112,12 @@ impl State {
 impl<N: ChainNode> Sender<N> {
     /// The account's state.
     pub fn account_state(&self) -> AccountState {
-        self.state().account_state()
+        if self.is_cordoned() { AccountState::Cordoned } else { self.state().account_state() }
+    }
+
+    /// Returns whether the operator has taken the account out.
+    pub fn is_cordoned(&self) -> bool {
+        self.parts.orders.current().cordoned.contains_key(&self.account())
     }
 
     /// The number of relays that the account has in its queue and in the pool.
@@ -220,6 +228,7 @@ mod tests {
             AccountState::SignerFailed,
             AccountState::Empty,
             AccountState::Delegated,
+            AccountState::Cordoned,
             AccountState::Elsewhere,
         ];
         assert!(alerts.len() > 20, "{alerts:?}");

@@ -70,7 +70,9 @@ use crate::{
     outcome::{Failure, RelayOutcome},
     process::clock::SharedClock,
     signer::SignerError,
-    store::{BlockId, NewTransaction, NonceAssignment, Payer, RelayTerms, Store, StoreError},
+    store::{
+        BlockId, NewTransaction, NonceAssignment, Payer, RelayTerms, Store, StoreError, control::SharedOrders,
+    },
 };
 
 /// Number of nonces or blocks that are handled at the same time.
@@ -188,6 +190,8 @@ struct State {
     pending: Option<(u64, Instant)>,
     /// True while the last count is still to be settled.
     is_settling: bool,
+    /// True once its part has ended: it takes no more relays.
+    is_retired: bool,
 }
 
 impl State {
@@ -228,6 +232,8 @@ pub struct Parts<N> {
     pub contracts: Contracts,
     /// The limits.
     pub spending: SpendingLimits,
+    /// The operator's orders.
+    pub orders: SharedOrders,
     /// The most transactions of the account that wait in the pool: nodes keep few of one account.
     pub max_pending: usize,
     /// Tells the relays that wait for room that an account has some.

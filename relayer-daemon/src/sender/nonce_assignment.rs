@@ -41,6 +41,13 @@ impl<N: ChainNode> Sender<N> {
             self.give_back(jobs);
             return None;
         }
+        if self.is_cordoned() {
+            // Other accounts take them.
+            self.state().assigning = (0, 0);
+            jobs.iter().for_each(|job| self.publish(SenderEvent::Requeue(job.relay.id)));
+            self.made_room();
+            return None;
+        }
         // A request never has two nonces: one that is in flight (after a reorg) keeps its own, and one that two
         // runs of the pipeline have brought here gets one.
         let mut taken = BTreeSet::new();
@@ -93,7 +100,7 @@ impl<N: ChainNode> Sender<N> {
     }
 
     /// Gives jobs back to the pipeline, because the account is not this daemon's any more.
-    fn give_back(&self, jobs: Vec<SendJob>) {
+    pub(super) fn give_back(&self, jobs: Vec<SendJob>) {
         self.state().assigning = (0, 0);
         for job in jobs {
             self.publish(SenderEvent::Unsent(job.relay.id, Failure::of(ErrorCode::StoreUnavailable)));
@@ -104,7 +111,11 @@ impl<N: ChainNode> Sender<N> {
     /// Ends this sender's part: its lease is over. Its queue goes back to the pipeline. Returns the relays it
     /// has in flight, which whichever daemon holds the account next brings to their end.
     pub fn retire(&self) -> Vec<B256> {
-        let jobs: Vec<SendJob> = self.state().queue.drain(..).collect();
+        let jobs: Vec<SendJob> = {
+            let mut state = self.state();
+            state.is_retired = true;
+            state.queue.drain(..).collect()
+        };
         self.give_back(jobs);
         let state = self.state();
         let in_flight = state.nonces.values().filter_map(NonceState::in_flight);

@@ -39,6 +39,7 @@ impl Contracts {
             TransactionPurpose::Relay => return self.executed(relay, receipt),
             TransactionPurpose::Superseded => Failure::of(ErrorCode::Superseded),
             TransactionPurpose::Gap => Failure::of(ErrorCode::InvalidSignatureOrNonce),
+            TransactionPurpose::Cancelled => Failure::of(ErrorCode::Cancelled),
             TransactionPurpose::Expired => Failure::of(ErrorCode::DeadlinePassed),
             TransactionPurpose::Rejected => Failure::of(ErrorCode::TransactionRejected),
         };

@@ -51,6 +51,8 @@ pub struct Situation<'a> {
     pub now: u64,
     /// True if the forwarder's nonce shows the request executed elsewhere; `None` if that was not asked yet.
     pub superseded: Option<bool>,
+    /// True if the operator has cancelled the relay.
+    pub is_cancelled: bool,
 }
 
 /// The next step for a transaction.
@@ -109,6 +111,9 @@ fn unpayable(situation: &Situation<'_>, relay: &RelayTerms) -> Option<Transactio
     if situation.superseded == Some(true) {
         return Some(TransactionPurpose::Superseded);
     }
+    if situation.is_cancelled {
+        return Some(TransactionPurpose::Cancelled);
+    }
     if is_expired(relay.deadline, situation.now.saturating_sub(DEADLINE_GRACE_SECONDS)) {
         return Some(TransactionPurpose::Expired);
     }
@@ -158,6 +163,7 @@ mod tests {
             cap: 50 * GWEI,
             now: 1_000,
             superseded: None,
+            is_cancelled: false,
         }
     }
 
@@ -214,6 +220,9 @@ mod tests {
             (within_grace, "Resend"),
             (refused, "Resend"),
             (Situation { since_signed: PATIENCE, ..refused }, "Cancel Rejected"),
+            (Situation { is_cancelled: true, ..usual }, "Cancel Cancelled"),
+            (Situation { is_cancelled: true, ..at_rest }, "Wait"),
+            (Situation { is_cancelled: true, superseded: Some(true), ..usual }, "Cancel Superseded"),
             // A no-op is never cancelled again.
             (cancelled, "Resend"),
             (Situation { market: market(10 * GWEI), ..cancelled }, "Replace"),

@@ -102,6 +102,10 @@ impl<N: ChainNode> Sender<N> {
             cap: self.parts.spending.max_fee,
             now: self.parts.clock.now(),
             superseded,
+            is_cancelled: in_flight
+                .assignment
+                .relay
+                .is_some_and(|relay| self.parts.orders.current().cancelled.contains(&relay.id)),
         })
     }
 

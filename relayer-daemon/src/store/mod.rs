@@ -5,11 +5,14 @@
 //! signed transaction, replacements included, is written before it is sent, and the budget changes together
 //! with the relay that uses it. The pipeline and the sender make the decisions.
 
+pub mod control;
 pub mod events;
 pub mod files;
 pub mod fleet;
+pub mod migration;
 pub mod retention;
 mod sql;
+pub mod stats;
 mod transaction;
 
 use std::net::IpAddr;

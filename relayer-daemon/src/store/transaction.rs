@@ -17,6 +17,8 @@ pub enum TransactionPurpose {
     Expired,
     /// A no-op in place of a transaction that every node called invalid.
     Rejected,
+    /// A no-op in place of a relay that the operator has cancelled.
+    Cancelled,
     /// A no-op that fills a nonce gap below our transactions.
     Gap,
 }

@@ -1,13 +1,11 @@
 //! The bodies of OTLP/HTTP in its JSON encoding: numbers of 64 bits are strings, ids are hexadecimal, enums
 //! are numbers.
 
-use std::sync::LazyLock;
-
-use alloy::primitives::FixedBytes;
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 use serde_json::{Value, json};
 
 use super::spans::{ERROR, FinishedSpan, KIND};
+use crate::process::instance;
 
 /// `AGGREGATION_TEMPORALITY_CUMULATIVE`.
 const CUMULATIVE: u8 = 2;
@@ -41,15 +39,10 @@ fn resource(service: &str) -> Value {
     json!({ "attributes": [
         text("service.name", service),
         // Counters of several daemons are several series.
-        text("service.instance.id", instance()),
+        text("service.instance.id", instance::id()),
+        text("host.name", &instance::host()),
         text("service.version", env!("CARGO_PKG_VERSION")),
     ] })
-}
-
-/// The id of this run of the process.
-fn instance() -> &'static str {
-    static INSTANCE: LazyLock<String> = LazyLock::new(|| format!("{:x}", FixedBytes::<16>::random()));
-    &INSTANCE
 }
 
 fn scope() -> Value {

@@ -75,9 +75,8 @@ pub async fn run(deliverer: Deliverer, mut stop: ShutdownSignal) {
                 });
             }
         }
-        if policy.webhooks().next().is_some() {
-            deliverer.observe().await;
-        }
+        // Also of a key that has none any more.
+        deliverer.observe().await;
         tokio::select! {
             () = stopped(&mut stop) => return,
             Some(Ok(key)) = batches.join_next() => {

@@ -45,6 +45,7 @@ use relayer_daemon::sender::lease::Lease;
 use relayer_daemon::sender::receipt_reader::Contracts;
 use relayer_daemon::sender::signing::Wallet;
 use relayer_daemon::sender::{Parts, Sender, SpendingLimits};
+use relayer_daemon::store::control::SharedOrders;
 use relayer_daemon::store::{DaemonId, RelayRecord, Retention, Store, StoreFaults};
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, watch};
@@ -222,9 +223,10 @@ impl Simulation {
         let (room, has_room) = watch::channel(());
         let (block, _) = watch::channel(Instant::now());
         let contracts = Contracts { forwarder: FORWARDER, registry: REGISTRY };
+        let orders = SharedOrders::default();
         let make: MakeSender<ModelNode> = {
             let (keys, node, store) = (self.keys.clone(), Arc::clone(&node), Arc::clone(&store));
-            let (clock, metrics) = (clock.clone(), metrics.clone());
+            let (clock, metrics, orders) = (clock.clone(), metrics.clone(), orders.clone());
             Arc::new(move |account, lease| {
                 let key = keys.iter().find(|key| key.address() == account)?.clone();
                 Some(Arc::new(Sender::new(Parts {
@@ -234,6 +236,7 @@ impl Simulation {
                     lease,
                     contracts,
                     spending,
+                    orders: orders.clone(),
                     max_pending: MAX_PENDING,
                     room: room.clone(),
                     block: block.clone(),
@@ -270,6 +273,7 @@ impl Simulation {
             metrics: metrics.clone(),
             accounts: Accounts::new(senders.clone(), has_room),
             configured: self.world.accounts.clone(),
+            orders,
             checks: Relayer::check_permits(self.keys.len()),
             backoff: SharedBackoff::default(),
             patience: Duration::from_secs(120),

@@ -46,6 +46,9 @@ macro_rules! suites {
         mod fleet {
             include!("fleet.rs");
         }
+        mod control {
+            include!("control.rs");
+        }
     };
 }
 
@@ -154,5 +157,8 @@ mod postgres {
     }
     mod messages {
         include!("messages.rs");
+    }
+    mod migrate {
+        include!("migrate.rs");
     }
 }

@@ -6,6 +6,7 @@ use relayer_daemon::budget::WINDOW_SECONDS;
 use relayer_daemon::budget::share::{Denial, PartyKind};
 use relayer_daemon::outcome::{BlockHeads, Finality};
 use relayer_daemon::store::TransactionPurpose::{Gap, Superseded};
+use relayer_daemon::store::control::{Effect, Order};
 use relayer_daemon::store::{NonceAssignment, RelayTerms, Sendable};
 
 const LIMIT: u128 = 1_000;
@@ -184,9 +185,10 @@ fn relays_of_an_abandoned_account_start_over_and_its_nonces_hold_up_nothing() {
     let store = accepted(&[1, 2]);
     sign(&store, 0, Some(1), transaction(0xa, Relay));
     sign(&store, 1, None, transaction(0xb, Relay));
-    assert_eq!(store.abandon(Address::ZERO), Ok(0), "another account");
+    let abandon = |account| store.order(Order::Abandon { account }, "operator");
+    assert_eq!(abandon(Address::ZERO), Ok(Effect::Already), "another account");
     assert_eq!(store.unsent(NOW).unwrap().len(), 1);
-    assert_eq!(store.abandon(ACCOUNT), Ok(2));
+    assert_eq!(abandon(ACCOUNT), Ok(Effect::GivenUp(2)));
     assert!(store.accounts_with_open_nonces().unwrap().is_empty());
     assert_eq!(store.unsent(NOW).unwrap(), [relay(1), relay(2)]);
     // Its transaction may be mined all the same.

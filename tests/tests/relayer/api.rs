@@ -19,8 +19,12 @@ async fn a_key_without_ether_registers_and_attests_and_all_endpoints_have_their_
     assert_eq!(client.get("/domain").await.ok(), domain);
     let (ether, wei) = ("10000.000000000000000000", "10000000000000000000000");
     let limit = "50000000000000000";
+    let mut status = client.get("/status").await.ok();
+    for hash in ["policyHash", "settingsHash"] {
+        assert_eq!(status[hash].take().as_str().unwrap().len(), 32);
+    }
     assert_eq!(
-        client.get("/status").await.ok(),
+        status,
         json!({
             "relayer": payer, "balance": ether, "balanceWei": wei, "chainId": 31337, "registry": registry,
             "accounts": [{
@@ -32,6 +36,7 @@ async fn a_key_without_ether_registers_and_attests_and_all_endpoints_have_their_
             },
             "forwarder": forwarder,
             "queue": { "depth": 0, "oldestPendingSeconds": null },
+            "operator": { "intake": "open", "cordoned": [] }, "policyHash": null, "settingsHash": null,
             "version": env!("CARGO_PKG_VERSION"),
         })
     );

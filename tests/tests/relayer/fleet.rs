@@ -15,14 +15,14 @@ const ANSWER: Duration = Duration::from_secs(8);
 const PATIENCE_UNDER_FAULTS: Duration = Duration::from_secs(300);
 
 /// A chain, a database, and what daemons on both start with: each has a data directory of its own.
-struct Fleet {
-    stage: Stage,
-    postgres: Postgres,
-    options: Vec<DaemonOptions>,
+pub(crate) struct Fleet {
+    pub(crate) stage: Stage,
+    pub(crate) postgres: Postgres,
+    pub(crate) options: Vec<DaemonOptions>,
 }
 
 impl Fleet {
-    async fn set(daemons: usize, accounts: usize) -> Self {
+    pub(crate) async fn set(daemons: usize, accounts: usize) -> Self {
         let postgres = Postgres::start(&[]);
         let mut stage = Stage::set().await.keys(accounts).var("STORE_URL", postgres.schema());
         stage.options = stage.options.var("RPC_URL", stage.chain.node.url());
@@ -33,7 +33,7 @@ impl Fleet {
         Self { stage, postgres, options }
     }
 
-    async fn start(&self) -> (Vec<Daemon>, Vec<RelayClient>) {
+    pub(crate) async fn start(&self) -> (Vec<Daemon>, Vec<RelayClient>) {
         let mut daemons = Vec::new();
         for options in &self.options {
             daemons.push(Daemon::start(options).await.unwrap());
@@ -52,7 +52,7 @@ impl Fleet {
         (daemons, clients)
     }
 
-    async fn audit(&self, client: &RelayClient) {
+    pub(crate) async fn audit(&self, client: &RelayClient) {
         self.stage.audit(client).await;
         let sent: u64 = self.stage.sent_by_each().await.iter().sum();
         // A lease is checked when a transaction is written down: what is there was signed with one.

@@ -6,6 +6,7 @@ mod chain;
 mod check;
 mod connections;
 mod crash;
+mod ctl;
 mod drain;
 mod errors;
 mod fleet;

@@ -11,8 +11,11 @@ use crate::{
         report::{CheckReport, of_account},
         settings::Settings,
     },
-    process::lock::{LockError, ProcessLock},
-    store::{DaemonId, Identity, Store, StoreError, files::StoreFiles},
+    process::{
+        instance,
+        lock::{LockError, ProcessLock},
+    },
+    store::{DaemonId, Identity, Store, StoreError, control::DaemonReport, files::StoreFiles},
 };
 
 /// The lock's line if it is free.
@@ -57,7 +60,7 @@ pub(super) async fn open(
     let (url, path) = (settings.store_url.clone(), files.store.clone());
     let open = move || {
         let store = match url {
-            Some(url) => connect(&url)?.of_daemon(DaemonId::random()),
+            Some(url) => connect(&url)?.of_daemon(DaemonId(instance::id().into())),
             None => Store::open(&path)?,
         };
         store.verify(&identity)?;
@@ -109,6 +112,7 @@ pub(super) async fn look_at_store(
     identity: &Identity,
     chain: &Chain,
     accounts: &[Address],
+    policy: &str,
     report: &mut CheckReport,
 ) {
     let opened = open_read_only(settings, files, *identity).await;
@@ -123,6 +127,24 @@ pub(super) async fn look_at_store(
     pending_are_ours(chain, accounts, store.as_ref(), report).await;
     if let Some(store) = store {
         report.add("other keys", other_keys_are_drained(&store, accounts).await);
+        compare_with_daemons(&store, policy, &settings.hash(), report).await;
+    }
+}
+
+/// Warns of daemons that have another policy or other settings in force than `serve` would have here.
+async fn compare_with_daemons(store: &Arc<Store>, policy: &str, settings: &str, report: &mut CheckReport) {
+    // A journal of the version before has no reports.
+    let Ok(reports) = store.run(|store| store.reports()).await else { return };
+    for other in reports {
+        for (what, here, there) in
+            [("policy", policy, &other.policy), ("settings", settings, &other.settings)]
+        {
+            if here != there {
+                let DaemonReport { daemon, host, .. } = &other;
+                report
+                    .warn("daemons", format!("{daemon} at {host} has another {what}: {there}, here {here}"));
+            }
+        }
     }
 }
 

@@ -182,7 +182,8 @@ async fn examine(
     let identity = Identity { chain_id, genesis, forwarder: chain.forwarder };
     if mode == CheckMode::Look {
         look_at_locks(&files, report);
-        look_at_store(settings, &files, &identity, &chain, &accounts, report).await;
+        let hash = policy.map(|policy| policy.current().hash().to_owned()).unwrap_or_default();
+        look_at_store(settings, &files, &identity, &chain, &accounts, &hash, report).await;
         return None;
     }
     // Always in this order, so that two processes do not deadlock.

@@ -21,7 +21,7 @@ use crate::{
         functions::{RegistryFunction, RelayedFunctions},
         rate_limits::RateLimit,
     },
-    signatures::{KeyHash, SHORTEST_SECRET, WebhookSecret, WebhookSecrets},
+    signatures::{KeyHash, SHORTEST_SECRET, WebhookSecret, WebhookSecrets, short_hash},
 };
 
 /// Percent for all requests without a key together, once there are keys.
@@ -137,7 +137,11 @@ pub(super) fn parse(text: &str) -> Result<Policy, PolicyError> {
         keys.push(Arc::new(key));
     }
     let decision = file.decision.map(|table| webhook("decision", table)).transpose()?;
-    Ok(Policy { from_file: true, without_key, without_key_share, deny, keys, decision })
+    let targets = keys.iter().filter_map(|key| key.webhook.as_ref()).chain(&decision);
+    let marks: Vec<_> = targets.flat_map(|target| target.secret.marks()).collect();
+    let parts: Vec<&[u8]> = [text.as_bytes()].into_iter().chain(marks.iter().map(AsRef::as_ref)).collect();
+    let hash = short_hash(&parts);
+    Ok(Policy { hash, from_file: true, without_key, without_key_share, deny, keys, decision })
 }
 
 fn api_key(table: KeyTable) -> Result<ApiKey, PolicyError> {

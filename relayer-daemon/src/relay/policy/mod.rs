@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     outcome::{ErrorCode, Failure},
-    signatures::KeyHash,
+    signatures::{KeyHash, short_hash},
 };
 
 /// An error in a policy file. Has no secret in it.
@@ -72,6 +72,8 @@ pub struct ApiKey {
 /// The sponsorship policy.
 #[derive(Debug)]
 pub struct Policy {
+    /// The hash of the file and the secrets.
+    hash: String,
     /// Without a file, keys mean nothing.
     from_file: bool,
     without_key: WithoutKey,
@@ -87,6 +89,7 @@ impl Policy {
     /// The policy without a file: all requests, within the daemon's limits.
     pub fn open() -> Self {
         Self {
+            hash: short_hash(&[]),
             from_file: false,
             without_key: WithoutKey::Limits,
             without_key_share: 100,
@@ -94,6 +97,11 @@ impl Policy {
             keys: Vec::new(),
             decision: None,
         }
+    }
+
+    /// The hash of the file and of the secrets that it names: daemons with the same one sponsor the same.
+    pub fn hash(&self) -> &str {
+        &self.hash
     }
 
     /// Reads a policy file.

@@ -29,6 +29,11 @@ impl Store {
         self.daemon.is_some()
     }
 
+    /// The daemon that uses it; `None` where that is alone.
+    pub const fn daemon(&self) -> Option<&DaemonId> {
+        self.daemon.as_ref()
+    }
+
     /// How many commits have failed so far. What such a commit was to write may be there all the same, so
     /// nothing that is remembered of it can be relied upon.
     pub fn doubts(&self) -> u64 {

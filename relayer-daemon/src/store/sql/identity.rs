@@ -29,7 +29,7 @@ pub(super) fn bind(tx: &Db, identity: &Identity) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn owner(db: &Db) -> Result<Option<Identity>, StoreError> {
+pub(super) fn owner(db: &Db) -> Result<Option<Identity>, StoreError> {
     first(db, "SELECT * FROM identity", values![], |row| {
         Ok(Identity {
             chain_id: unsigned(row, "chain_id")?,

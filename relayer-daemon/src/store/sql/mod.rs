@@ -4,14 +4,15 @@
 //! they see the last commit and never wait for one. Queries are by table, and in [`finality`], [`retention`] and
 //! [`fleet`]; a function named like a method of [`Store`] implements it. [`engine`] has the two databases.
 
-mod abandon;
 mod access;
 mod budget;
+mod control;
 mod engine;
 mod events;
 mod finality;
 mod fleet;
 mod identity;
+mod migrate;
 mod nonces;
 mod open;
 #[cfg(test)]
@@ -20,7 +21,10 @@ mod relays;
 mod retention;
 mod sponsorship;
 
-use std::{net::IpAddr, sync::Arc};
+use std::{
+    net::IpAddr,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 use alloy::primitives::{Address, B256};
 use tokio::sync::Semaphore;
@@ -52,6 +56,8 @@ pub struct Store {
     has_single_writes: bool,
     /// Bounds what blocks a thread.
     permits: Arc<Semaphore>,
+    /// Counts the connections to the database.
+    connects: Arc<AtomicU64>,
     open: Opener,
     faults: StoreFaults,
     /// The daemon of a fleet that uses it; `None` where it has one daemon alone.

@@ -30,6 +30,9 @@ pub(super) fn record(
             if !open.contains(&(*account, *nonce)) {
                 if let Some(daemon) = daemon {
                     fleet::must_hold_pending(tx, daemon, relay)?;
+                } else if relays::stored_outcome(tx, relay)?.flatten().is_some_and(|end| end.is_cancelled()) {
+                    // Since it was checked.
+                    return Err(StoreError::HeldElsewhere);
                 }
                 if !open.is_empty() || relays::rival(tx, relay)?.is_some() {
                     return Err(StoreError::InFlight);

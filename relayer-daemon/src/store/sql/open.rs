@@ -104,6 +104,7 @@ impl Store {
         /// Connections for reading.
         const READERS: usize = 4;
         let server = Arc::new(Server::new(url)?);
+        let connects = server.connects();
         let writer = Postgres::new(Arc::clone(&server));
         writer.migrate()?;
         let leases = Postgres::for_leases(Arc::clone(&server));
@@ -113,7 +114,7 @@ impl Store {
         let open = Opener { open, count: READERS };
         let leases = Writer::start(Box::new(leases))?;
         let store = Self::of(Some(Writer::start(Box::new(writer))?), open.readers()?, open);
-        Ok(Self { leases: Some(Arc::new(leases)), has_single_writes: true, ..store })
+        Ok(Self { leases: Some(Arc::new(leases)), has_single_writes: true, connects, ..store })
     }
 
     /// Opens the store in the Postgres database that `url` names for reading; `None` if there is none yet.
@@ -136,7 +137,18 @@ impl Store {
         let writer = writer.map(Arc::new);
         let permits = Arc::new(Semaphore::new(access::CONCURRENT));
         let (leases, faults) = (writer.clone(), StoreFaults::default());
-        Self { writer, leases, readers, has_single_writes: false, open, permits, faults, daemon: None }
+        let connects = Arc::default();
+        Self {
+            writer,
+            leases,
+            readers,
+            has_single_writes: false,
+            open,
+            permits,
+            connects,
+            faults,
+            daemon: None,
+        }
     }
 
     /// The same store with connections of its own for reading: its reads and the others' do not wait for one

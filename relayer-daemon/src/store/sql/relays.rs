@@ -24,7 +24,9 @@ pub(super) enum Rival {
 
 pub(super) fn accept(tx: &Db, relay: &NewRelay, now: u64) -> Result<Accepted, StoreError> {
     match stored_outcome(tx, &relay.id)? {
-        Some(Some(outcome)) if !outcome.is_repeatable() => return Ok(Accepted::Finished(outcome)),
+        Some(Some(outcome)) if !outcome.is_repeatable() || outcome.is_cancelled() => {
+            return Ok(Accepted::Finished(outcome));
+        }
         _ if insert(tx, relay, now)? => {}
         _ => {
             reopen(tx, &relay.id)?;

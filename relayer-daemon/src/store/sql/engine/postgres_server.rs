@@ -1,7 +1,10 @@
 //! The Postgres server: its hosts, what is said when connecting, and what drives the connections.
 
 use std::{
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -35,6 +38,8 @@ pub(in super::super) struct Server {
     hosts: Vec<Config>,
     /// The host that was the primary last.
     primary: AtomicUsize,
+    /// The number of connections that were made.
+    connects: Arc<AtomicU64>,
     tls: Option<Tls>,
     runtime: Handle,
     /// Dropped, it ends the driver's thread, and with it all connections.
@@ -72,7 +77,19 @@ impl Server {
             .spawn(move || drop(driver.block_on(stopped)))
             .map_err(failed)?;
         let hosts = each_host(&config).map_err(unusable)?;
-        Ok(Self { hosts, primary: AtomicUsize::new(0), tls, runtime, _driver: stop })
+        Ok(Self {
+            hosts,
+            primary: AtomicUsize::new(0),
+            connects: Arc::default(),
+            tls,
+            runtime,
+            _driver: stop,
+        })
+    }
+
+    /// Counts the connections that were made.
+    pub(in super::super) fn connects(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.connects)
     }
 
     /// Waits for an answer, on a thread that may block.
@@ -94,6 +111,7 @@ impl Server {
             let Some(host) = self.hosts.get(index) else { continue };
             match self.wait(CONNECT, self.connect_to(host)) {
                 Ok(client) => {
+                    self.connects.fetch_add(1, Ordering::Relaxed);
                     self.primary.store(index, Ordering::Relaxed);
                     return Ok(client);
                 }

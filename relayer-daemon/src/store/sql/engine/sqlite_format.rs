@@ -1,4 +1,4 @@
-//! The file's format: one schema, with its version in the file (`PRAGMA user_version`), and what brings the version
+//! The file's format: one schema, with its version in the file (`PRAGMA user_version`), and what brings the versions
 //! before to it.
 
 use rusqlite::{Connection, TransactionBehavior};
@@ -6,9 +6,10 @@ use rusqlite::{Connection, TransactionBehavior};
 use crate::store::StoreError;
 
 /// The version that this program writes.
-const VERSION: u32 = 8;
-/// The version before: it is read as it is, and brought up to date before anything is written.
-const BEFORE: u32 = 7;
+const VERSION: u32 = 9;
+/// The versions before, each with what brings it to the next: they are brought up to date before anything is
+/// written.
+const BEFORE: [(u32, &str); 2] = [(7, include_str!("sqlite_8.sql")), (8, include_str!("sqlite_9.sql"))];
 
 /// Creates the schema in an empty file, and brings that of an older one up to date.
 pub(super) fn migrate(db: &mut Connection) -> Result<(), StoreError> {
@@ -17,12 +18,14 @@ pub(super) fn migrate(db: &mut Connection) -> Result<(), StoreError> {
     }
     // Another process may be doing the same: only the lock's holder knows for certain.
     let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let missing = match (is_empty(&tx)?, version(&tx)?) {
-        (true, _) => include_str!("sqlite.sql"),
-        (false, BEFORE) => include_str!("sqlite_8.sql"),
-        _ => return Ok(()),
-    };
-    tx.execute_batch(missing)?;
+    if is_empty(&tx)? {
+        tx.execute_batch(include_str!("sqlite.sql"))?;
+    } else {
+        let found = version(&tx)?;
+        for (_, step) in BEFORE.iter().filter(|(before, _)| *before >= found) {
+            tx.execute_batch(step)?;
+        }
+    }
     tx.pragma_update(None, "user_version", VERSION)?;
     Ok(tx.commit()?)
 }
@@ -30,10 +33,10 @@ pub(super) fn migrate(db: &mut Connection) -> Result<(), StoreError> {
 /// Whether the file holds nothing yet.
 ///
 /// # Errors
-/// [`StoreError::Format`] if it holds anything but this schema or that of the version before.
+/// [`StoreError::Format`] if it holds anything but this schema or that of a version before.
 pub(super) fn is_empty(db: &Connection) -> Result<bool, StoreError> {
     let found = version(db)?;
-    if [VERSION, BEFORE].contains(&found) {
+    if found == VERSION || BEFORE.iter().any(|(before, _)| *before == found) {
         return Ok(false);
     }
     if found == 0 && db.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))? {
@@ -64,8 +67,8 @@ mod tests {
         let mut db = Connection::open(&path).unwrap();
         for (found, sql) in [
             (0, "CREATE TABLE relays (id)"),
-            (BEFORE - 1, "PRAGMA user_version = 6"),
-            (VERSION + 1, "PRAGMA user_version = 9"),
+            (6, "PRAGMA user_version = 6"),
+            (VERSION + 1, "PRAGMA user_version = 10"),
         ] {
             db.execute_batch(sql).unwrap();
             let before = std::fs::read(&path).unwrap();

@@ -116,6 +116,11 @@ pub(in super::super) struct Row {
 }
 
 impl Row {
+    /// Its values, in the order of the columns.
+    pub(in super::super) fn values(&self) -> &[Value] {
+        &self.values
+    }
+
     /// A row of these columns.
     pub(super) const fn new(names: Arc<[String]>, values: Vec<Value>) -> Self {
         Self { names, values }

@@ -11,10 +11,11 @@ use std::{
         mpsc,
     },
     thread::{self, JoinHandle},
+    time::Instant,
 };
 
 use super::{Db, Engine, Savepoint};
-use crate::store::StoreError;
+use crate::store::{StoreError, stats::StoreStats};
 
 /// The largest batch, so that an endless queue does not delay its first write for ever.
 const LARGEST_BATCH: usize = 64;
@@ -31,6 +32,7 @@ pub(in super::super) struct Writer {
     queue: Option<mpsc::Sender<Write>>,
     thread: Option<JoinHandle<()>>,
     doubts: Arc<AtomicU64>,
+    stats: Arc<StoreStats>,
 }
 
 impl Writer {
@@ -39,11 +41,13 @@ impl Writer {
         let (queue, writes) = mpsc::channel();
         let doubts = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&doubts);
+        let stats = Arc::new(StoreStats::default());
+        let measured = Arc::clone(&stats);
         let thread = thread::Builder::new()
             .name("store-writer".to_owned())
-            .spawn(move || run(&*db, &writes, &counted))
+            .spawn(move || run(&*db, &writes, &counted, &measured))
             .map_err(|error| StoreError::Engine(error.to_string()))?;
-        Ok(Self { queue: Some(queue), thread: Some(thread), doubts })
+        Ok(Self { queue: Some(queue), thread: Some(thread), doubts, stats })
     }
 
     /// Runs `work` in the writing thread; when this returns `Ok`, its writes are on disk. Its own error
@@ -61,13 +65,20 @@ impl Writer {
         self.doubts.load(Ordering::Acquire)
     }
 
+    /// What its writes have taken.
+    pub(in super::super) fn stats(&self) -> &StoreStats {
+        &self.stats
+    }
+
     /// Queues `work`; its result arrives once its batch has ended.
     fn enqueue<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Db) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<mpsc::Receiver<Result<T, StoreError>>, StoreError> {
         let (answer, answered) = mpsc::sync_channel(1);
+        let (queued, stats) = (Instant::now(), Arc::clone(&self.stats));
         let write: Write = Box::new(move |db, is_alone| {
+            stats.waited(queued.elapsed());
             let result = if is_alone { work(db) } else { in_savepoint(db, work) };
             let has_failed = result.is_err();
             let answer: Answer = Box::new(move |committed| {
@@ -92,11 +103,13 @@ impl Drop for Writer {
     }
 }
 
-fn run(db: &Db, writes: &mpsc::Receiver<Write>, doubts: &AtomicU64) {
+fn run(db: &Db, writes: &mpsc::Receiver<Write>, doubts: &AtomicU64, stats: &StoreStats) {
     while let Ok(first) = writes.recv() {
         let batch: Vec<Write> =
             std::iter::once(first).chain(writes.try_iter().take(LARGEST_BATCH - 1)).collect();
+        let (begun, count) = (Instant::now(), batch.len());
         commit(db, batch, doubts);
+        stats.committed(count, begun.elapsed());
     }
 }
 

@@ -1,0 +1,281 @@
+//! `ctl`: the operator's orders. A running daemon carries them out, asked by its local socket; without one the
+//! command itself writes them to the store, where the daemons of a fleet find them, and those that start later.
+//!
+//! Exit status: 0 if the order is in force, also if it was before; 1 if it was refused or failed; 2 for a wrong
+//! command line.
+
+mod desk;
+mod export;
+mod socket;
+
+use std::{fs, path::PathBuf, process::ExitCode, sync::Arc};
+
+use alloy::primitives::{Address, B256};
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use registry_core::eth::{address, timestamp::Timestamp};
+use serde_json::json;
+use tokio::sync::Notify;
+
+use self::desk::{Answer, Desk};
+pub use self::{export::ExportFormat, socket::ControlSocket};
+use super::{check, replay::files, settings::Settings};
+use crate::{
+    process::{instance::host, lock::ProcessLock, shutdown::ShutdownSignal},
+    relay::Relayer,
+    store::{DaemonId, Store, control::Order},
+};
+
+/// The arguments of `ctl`: the order, and the daemon's settings.
+#[derive(Debug, Clone, Args)]
+pub struct CtlArgs {
+    #[command(flatten)]
+    settings: Settings,
+
+    /// Print answers as JSON
+    #[arg(long, global = true)]
+    json: bool,
+
+    #[command(subcommand)]
+    command: CtlCommand,
+}
+
+/// The arguments of `abandon`, which is the order of the same name.
+#[derive(Debug, Clone, Args)]
+pub struct AbandonArgs {
+    #[command(flatten)]
+    settings: Settings,
+
+    /// The account whose open nonces are given up
+    #[arg(long, value_parser = account)]
+    account: Address,
+}
+
+impl From<AbandonArgs> for CtlArgs {
+    fn from(AbandonArgs { settings, account }: AbandonArgs) -> Self {
+        Self { settings, json: false, command: CtlCommand::Abandon { account } }
+    }
+}
+
+/// An order on the command line.
+#[derive(Debug, Clone, Subcommand)]
+enum CtlCommand {
+    /// Accept no new relays: POST /relay answers 503 INTAKE_PAUSED; relays in hand go on
+    Pause,
+    /// Accept relays again
+    Resume,
+    /// Give an account no more relays
+    Cordon {
+        /// The account
+        #[arg(value_parser = account)]
+        account: Address,
+    },
+    /// Give an account relays again
+    Uncordon {
+        /// The account
+        #[arg(value_parser = account)]
+        account: Address,
+    },
+    /// End a relay without executing it: one that was sent is replaced by a no-op
+    Cancel {
+        /// The relay's id
+        #[arg(value_parser = relay)]
+        relay: B256,
+    },
+    /// Give up what an account has in flight whose key is lost, stolen or closed: other accounts carry its relays
+    Abandon {
+        /// The account
+        #[arg(value_parser = account)]
+        account: Address,
+    },
+    /// Have every daemon read its policy file again, with its API keys and webhook secrets
+    Reload,
+    /// List accounts and daemons
+    Keys,
+    /// Write out the relays that have ended, with key, signer, gas, cost and outcome
+    Export {
+        /// Those that ended from this time on: unix seconds, or a date or time (UTC)
+        #[arg(long, value_parser = time, default_value = "0")]
+        since: u64,
+        /// The format
+        #[arg(long, default_value = "csv")]
+        format: ExportFormat,
+    },
+    /// List the orders that were given: when, by which user, with which result
+    Log {
+        /// Those given from this time on: unix seconds, or a date or time (UTC)
+        #[arg(long, value_parser = time, default_value = "0")]
+        since: u64,
+    },
+}
+
+impl CtlArgs {
+    /// The daemon's settings.
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+}
+
+impl AbandonArgs {
+    /// The daemon's settings.
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+}
+
+/// Gives an order and prints the answer.
+///
+/// # Errors
+/// If neither a daemon nor the store can be reached.
+pub async fn run(args: &CtlArgs) -> anyhow::Result<ExitCode> {
+    let settings = &args.settings;
+    let order = match args.command {
+        CtlCommand::Pause => Order::Pause,
+        CtlCommand::Resume => Order::Resume,
+        CtlCommand::Cordon { account } => Order::Cordon { account },
+        CtlCommand::Uncordon { account } => Order::Uncordon { account },
+        CtlCommand::Cancel { relay } => Order::Cancel { relay },
+        CtlCommand::Abandon { account } => Order::Abandon { account },
+        CtlCommand::Reload => Order::Reload,
+        CtlCommand::Keys => Order::Keys,
+        CtlCommand::Export { since, format } => {
+            let format = if args.json { ExportFormat::Jsonl } else { format };
+            return export::run(&open(settings).await?, since, format).await;
+        }
+        CtlCommand::Log { since } => return log(&open(settings).await?, since, args.json).await,
+    };
+    let answer = match socket::ask(&settings.control_socket(), &order).await? {
+        Some(answer) => answer,
+        None => by_the_store(settings, order).await?,
+    };
+    Ok(print(&answer, args.json))
+}
+
+fn print(answer: &Answer, as_json: bool) -> ExitCode {
+    let Answer { ok, already, text, details } = answer;
+    if as_json {
+        println!("{}", json!({ "ok": ok, "already": already, "message": text, "details": details }));
+    } else if *ok {
+        println!("{text}");
+    } else {
+        eprintln!("relayer-daemon: {text}");
+    }
+    if *ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Carries out an order without a daemon.
+async fn by_the_store(settings: &Settings, order: Order) -> anyhow::Result<Answer> {
+    let _lock = match (order, &settings.store_url) {
+        // A daemon alone remembers what its accounts have in flight.
+        (Order::Abandon { .. }, None) => {
+            let lock = files(settings).await?.store_lock;
+            Some(ProcessLock::take(&lock).context("stop the daemon first")?)
+        }
+        _ => None,
+    };
+    let desk = Desk { store: open(settings).await?, daemon: None };
+    Ok(desk.carry_out(order, own_operator()).await?)
+}
+
+async fn open(settings: &Settings) -> anyhow::Result<Arc<Store>> {
+    let store = match settings.store_url.clone() {
+        // As a daemon that is no member and holds nothing.
+        Some(url) => {
+            let open = move || Ok::<_, anyhow::Error>(check::connect(&url)?.of_daemon(DaemonId::random()));
+            tokio::task::spawn_blocking(open).await??
+        }
+        None => Store::open(&files(settings).await?.store)?,
+    };
+    Ok(Arc::new(store))
+}
+
+/// Listens for orders, where that is possible; without a socket they come by the store.
+pub(super) fn listen(settings: &Settings) -> Option<ControlSocket> {
+    let path = settings.control_socket();
+    let told = |error: &std::io::Error| {
+        tracing::warn!(path = %path.display(), %error, "no control socket: `ctl` goes by the store");
+    };
+    ControlSocket::listen(&path).inspect_err(told).ok()
+}
+
+/// Carries out the orders that come by the socket, until shutdown.
+pub(super) async fn serve(
+    socket: ControlSocket,
+    relayer: Arc<Relayer>,
+    wake: Arc<Notify>,
+    stop: ShutdownSignal,
+) {
+    let store = Arc::clone(&relayer.store);
+    socket.serve(Desk { store, daemon: Some((relayer, wake)) }, stop).await;
+}
+
+/// A user of this machine, for the journal of orders.
+fn operator(uid: u32) -> String {
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let name = users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+    });
+    let host = host();
+    name.map_or_else(|| format!("uid {uid} at {host}"), |name| format!("{name} (uid {uid}) at {host}"))
+}
+
+/// The user of this process.
+fn own_operator() -> String {
+    operator(rustix::process::getuid().as_raw())
+}
+
+async fn log(store: &Arc<Store>, since: u64, as_json: bool) -> anyhow::Result<ExitCode> {
+    for operation in store.run(move |store| store.operations(since)).await? {
+        if as_json {
+            println!("{}", serde_json::to_string(&operation)?);
+        } else {
+            let at = Timestamp::from_seconds(operation.at);
+            let order = format!("{} {}", operation.command, operation.argument);
+            println!("{at}  {}  {}  {}", operation.operator, order.trim_end(), operation.result);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Settings {
+    /// The path of the control socket.
+    pub fn control_socket(&self) -> PathBuf {
+        let of_forwarder = || self.data_dir.join(format!("control-{}.sock", self.forwarder_address));
+        self.control_socket.clone().unwrap_or_else(of_forwarder)
+    }
+}
+
+fn account(text: &str) -> Result<Address, &'static str> {
+    let rule = "must be 0x and 40 hexadecimal digits, with a right checksum if in mixed case";
+    address::parse(text).map_err(|_| rule)
+}
+
+fn relay(text: &str) -> Result<B256, &'static str> {
+    text.parse().map_err(|_| "must be 0x and 64 hexadecimal digits")
+}
+
+fn time(text: &str) -> Result<u64, &'static str> {
+    let date = || Timestamp::parse(text).or_else(|| Timestamp::parse(&format!("{text}T00:00:00.000Z")));
+    text.parse()
+        .ok()
+        .or_else(|| Some(date()?.seconds()))
+        .ok_or("must be unix seconds, a date as 2026-01-31, or a time as 2026-01-31T00:00:00.000Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_that_are_wrong_are_told_with_their_rule() {
+        assert_eq!(time("1767225600"), time("2026-01-01"));
+        assert_eq!(time("2026-01-01T00:00:00.000Z"), Ok(1_767_225_600));
+        assert!(time("yesterday").unwrap_err().contains("unix seconds"));
+        assert!(account("0x12").unwrap_err().contains("40 hexadecimal digits"));
+        assert!(relay("0x12").unwrap_err().contains("64 hexadecimal digits"));
+        assert!(operator(0).starts_with("root (uid 0) at "));
+        assert!(operator(u32::MAX - 7).starts_with("uid 4294967288 at "));
+    }
+}

@@ -1,0 +1,136 @@
+//! The local socket of a running daemon: one order a connection, a line of JSON each way. The file's mode is
+//! the authorisation; the kernel says which user is at the other end.
+
+use std::{
+    fs, io,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::{UnixListener, UnixSocket, UnixStream},
+    sync::Semaphore,
+    time::timeout,
+};
+
+use super::desk::{Answer, Desk};
+use crate::{
+    process::shutdown::{ShutdownSignal, stopped},
+    store::control::Order,
+};
+
+/// The longest line, bytes.
+const LONGEST: u64 = 64 * 1024;
+/// How long an order may take, its answer included.
+const WITHIN: Duration = Duration::from_secs(20);
+/// How many orders are carried out at the same time.
+const AT_ONCE: usize = 8;
+/// How many connections wait.
+const BACKLOG: u32 = 16;
+/// The pause after a connection that could not be accepted.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A socket that is listened to. Its file is removed with it.
+#[derive(Debug)]
+pub struct ControlSocket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+impl ControlSocket {
+    /// Listens at `path`, for this user alone. A file that a dead process has left is replaced.
+    ///
+    /// # Errors
+    /// If another process listens there, or the file cannot be made.
+    pub fn listen(path: &Path) -> io::Result<Self> {
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let socket = UnixSocket::new_stream()?;
+        socket.bind(path)?;
+        // Before it is listened to: until then no connection is made.
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+        Ok(Self { listener: socket.listen(BACKLOG)?, path: path.to_owned() })
+    }
+
+    /// Carries out the orders that come, until shutdown.
+    pub(super) async fn serve(self, desk: Desk, mut stop: ShutdownSignal) {
+        let (desk, places) = (Arc::new(desk), Arc::new(Semaphore::new(AT_ONCE)));
+        loop {
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+            let accepted = tokio::select! {
+                () = stopped(&mut stop) => return,
+                accepted = self.listener.accept() => accepted,
+            };
+            let Ok((stream, _)) = accepted else {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
+            let desk = Arc::clone(&desk);
+            tokio::spawn(async move {
+                match timeout(WITHIN, answer(stream, &desk)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => tracing::warn!(%error, "order not answered"),
+                    Err(_) => tracing::warn!("order not answered in time"),
+                }
+                drop(place);
+            });
+        }
+    }
+}
+
+async fn answer(stream: UnixStream, desk: &Desk) -> io::Result<()> {
+    let operator = super::operator(stream.peer_cred()?.uid());
+    let (read, mut write) = stream.into_split();
+    let mut line = String::new();
+    BufReader::new(read.take(LONGEST)).read_line(&mut line).await?;
+    let order: Order = serde_json::from_str(&line)?;
+    let answered = desk.carry_out(order, operator.clone()).await.map_err(|error| error.to_string());
+    let result = answered.as_ref().map_or_else(String::as_str, |answer| answer.text.as_str());
+    tracing::info!(%operator, command = order.name(), argument = order.argument(), result, "order");
+    let mut line = serde_json::to_vec(&answered)?;
+    line.push(b'\n');
+    write.write_all(&line).await
+}
+
+/// Has the daemon that listens at `path` carry out an order; `None` if none does, or it does not answer.
+///
+/// # Errors
+/// If the file may not be used, or the daemon could not carry it out.
+pub(super) async fn ask(path: &Path, order: &Order) -> anyhow::Result<Option<Answer>> {
+    let mut stream = match UnixStream::connect(path).await {
+        Ok(stream) => stream,
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => return Ok(None),
+            _ => anyhow::bail!("RELAYER_CONTROL_SOCKET: {}: {error}", path.display()),
+        },
+    };
+    let mut line = serde_json::to_vec(order)?;
+    line.push(b'\n');
+    let asked = async {
+        stream.write_all(&line).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        Ok::<_, io::Error>(answer)
+    };
+    match timeout(WITHIN, asked).await {
+        Ok(Ok(answer)) if !answer.is_empty() => {
+            let answered: Result<Answer, String> = serde_json::from_str(&answer)?;
+            answered.map(Some).map_err(anyhow::Error::msg)
+        }
+        _ => Ok(None),
+    }
+}

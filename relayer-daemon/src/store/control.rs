@@ -1,0 +1,262 @@
+//! The operator's orders, and what the store has of them: what is in force, for all daemons of a fleet, and a
+//! journal of who has given which.
+//!
+//! An order is a row, which each daemon reads once a second: one that is down finds it when it starts.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use alloy::primitives::{Address, B256};
+use serde::{Deserialize, Serialize};
+
+use super::DaemonId;
+use crate::outcome::RelayOutcome;
+
+/// Milliseconds after which a daemon that has not reported counts as gone.
+pub const SILENT_MS: i64 = 15_000;
+
+/// An order of the operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "camelCase")]
+pub enum Order {
+    /// Accept no new relays.
+    Pause,
+    /// Accept relays again.
+    Resume,
+    /// Give an account no more relays.
+    Cordon {
+        /// The account.
+        account: Address,
+    },
+    /// Give an account relays again.
+    Uncordon {
+        /// The account.
+        account: Address,
+    },
+    /// End a relay without executing it.
+    Cancel {
+        /// Its id.
+        relay: B256,
+    },
+    /// Give up what an account has in flight whose key is gone.
+    Abandon {
+        /// The account.
+        account: Address,
+    },
+    /// Read the policy file again.
+    Reload,
+    /// List the accounts.
+    Keys,
+    /// Write out relays that have ended.
+    Export {
+        /// From this time on, unix seconds.
+        since: u64,
+    },
+}
+
+impl Order {
+    /// Its name, as on the command line.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Cordon { .. } => "cordon",
+            Self::Uncordon { .. } => "uncordon",
+            Self::Cancel { .. } => "cancel",
+            Self::Abandon { .. } => "abandon",
+            Self::Reload => "reload",
+            Self::Keys => "keys",
+            Self::Export { .. } => "export",
+        }
+    }
+
+    /// Its argument, as on the command line; empty for none.
+    pub fn argument(&self) -> String {
+        match self {
+            Self::Pause | Self::Resume | Self::Reload | Self::Keys => String::new(),
+            Self::Cordon { account } | Self::Uncordon { account } | Self::Abandon { account } => {
+                account.to_string()
+            }
+            Self::Cancel { relay } => relay.to_string(),
+            Self::Export { since } => since.to_string(),
+        }
+    }
+}
+
+/// The result of an order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// It is in force now.
+    Done,
+    /// It was in force before.
+    Already,
+    /// A relay that was not sent has ended.
+    Cancelled,
+    /// A relay was sent: a no-op is to take its nonce.
+    Replacing,
+    /// A relay has ended otherwise before.
+    Ended(RelayOutcome),
+    /// The relay is not stored.
+    Unknown,
+    /// So many nonces are given up.
+    GivenUp(usize),
+    /// A daemon holds the account.
+    Held,
+    /// The order to reload has this number.
+    Number(u64),
+}
+
+impl fmt::Display for Effect {
+    /// For the journal.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done => f.write_str("done"),
+            Self::Already => f.write_str("already"),
+            Self::Cancelled => f.write_str("cancelled"),
+            Self::Replacing => f.write_str("replacing"),
+            Self::Ended(outcome) => f.write_str(outcome.state()),
+            Self::Unknown => f.write_str("refused: not known"),
+            Self::GivenUp(nonces) => write!(f, "{nonces} nonces"),
+            Self::Held => f.write_str("refused: held by a daemon"),
+            Self::Number(number) => write!(f, "number {number}"),
+        }
+    }
+}
+
+/// An order that was given, and what came of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Operation {
+    /// When, unix seconds.
+    pub at: u64,
+    /// The user that gave it, with its id and its machine.
+    pub operator: String,
+    /// The order's name.
+    pub command: String,
+    /// The order's argument.
+    pub argument: String,
+    /// The result.
+    pub result: String,
+}
+
+/// The orders in force.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Orders {
+    /// When intake was paused, unix seconds.
+    pub paused_since: Option<u64>,
+    /// The accounts that get no relays, and since when.
+    pub cordoned: BTreeMap<Address, u64>,
+    /// The relays that are not to be executed.
+    pub cancelled: BTreeSet<B256>,
+    /// The number of the last order to reload.
+    pub reload: u64,
+}
+
+/// The orders in force as this daemon last read them.
+#[derive(Debug, Clone, Default)]
+pub struct SharedOrders(Arc<RwLock<Arc<Orders>>>);
+
+impl SharedOrders {
+    /// The orders.
+    pub fn current(&self) -> Arc<Orders> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces them, and returns those before.
+    pub fn replace(&self, orders: Orders) -> Arc<Orders> {
+        let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *current, Arc::new(orders))
+    }
+}
+
+/// What a daemon says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DaemonReport {
+    /// Its id.
+    pub daemon: String,
+    /// Its machine.
+    pub host: String,
+    /// The hash of the policy in force.
+    pub policy: String,
+    /// The hash of the settings that all daemons of a fleet have alike.
+    pub settings: String,
+    /// The number of the order to reload that it last followed.
+    pub reload: u64,
+    /// The reason why the policy was not reloaded.
+    pub fault: Option<String>,
+}
+
+/// What the store knows of a paying account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountRecord {
+    /// The account.
+    pub account: Address,
+    /// The daemon that holds it; `None` without a fleet.
+    pub holder: Option<DaemonId>,
+    /// The number of its nonces that are not seen mined.
+    pub open_nonces: u64,
+}
+
+/// A relay that has ended, as it is written out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExportedRelay {
+    /// Its id.
+    pub relay: B256,
+    /// The API key that sponsored it.
+    pub key: Option<String>,
+    /// Its signer.
+    pub signer: Address,
+    /// The account that paid; `None` where nothing was mined.
+    pub account: Option<Address>,
+    /// The transaction that ended it.
+    pub tx_hash: Option<B256>,
+    /// The gas that the transaction used.
+    pub gas_used: Option<u64>,
+    /// What all its transactions cost, wei.
+    #[serde(serialize_with = "decimal")]
+    pub paid_wei: u128,
+    /// When it was accepted, unix seconds.
+    pub accepted_at: u64,
+    /// When it ended, unix seconds.
+    pub ended_at: u64,
+    /// How: `executed`, `reverted`, `dropped`.
+    pub outcome: String,
+    /// The code of its failure.
+    pub code: Option<String>,
+}
+
+fn decimal<S: serde::Serializer>(wei: &u128, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(wei)
+}
+
+impl ExportedRelay {
+    /// The names of the columns.
+    pub const CSV_HEADER: &str =
+        "relay,key,signer,account,txHash,gasUsed,paidWei,acceptedAt,endedAt,outcome,code";
+
+    /// One line. No value has a comma or a quote in it: names of keys are letters, digits and `-_.`.
+    pub fn csv(&self) -> String {
+        fn or_empty(value: Option<impl ToString>) -> String {
+            value.map(|value| value.to_string()).unwrap_or_default()
+        }
+        [
+            self.relay.to_string(),
+            or_empty(self.key.as_deref()),
+            self.signer.to_string(),
+            or_empty(self.account),
+            or_empty(self.tx_hash),
+            or_empty(self.gas_used),
+            self.paid_wei.to_string(),
+            self.accepted_at.to_string(),
+            self.ended_at.to_string(),
+            self.outcome.clone(),
+            or_empty(self.code.as_deref()),
+        ]
+        .join(",")
+    }
+}

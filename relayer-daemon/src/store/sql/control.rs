@@ -1,0 +1,314 @@
+//! The operator's orders: what is in force, who gave it, and what daemons say of themselves.
+
+use std::{collections::BTreeMap, sync::atomic::Ordering};
+
+use alloy::primitives::{Address, B256};
+
+use super::{
+    Store,
+    engine::{Db, Row, all, column, first, unsigned, values},
+    nonces, relays,
+};
+use crate::{
+    outcome::{ErrorCode, Failure, RelayOutcome},
+    store::{
+        DaemonId, StoreError,
+        control::{AccountRecord, DaemonReport, Effect, ExportedRelay, Operation, Order, Orders, SILENT_MS},
+        fleet::WEBHOOKS,
+        stats::StoreStats,
+    },
+};
+
+/// Seconds for which the journal of orders is kept.
+const KEPT: i64 = 365 * 24 * 60 * 60;
+/// Seconds for which a relay stays cancelled, should a reorganisation undo its end.
+const CANCELLED: i64 = 24 * 60 * 60;
+/// How many operations are listed.
+const LISTED: i64 = 1_000;
+/// How many relays one step of an export reads.
+const STEP: i64 = 1_000;
+
+/// The names of the rows.
+const PAUSED: &str = "paused";
+const CORDONED: &str = "cordoned";
+const RELOAD: &str = "reload";
+const CANCEL: &str = "cancelled";
+
+/// The operator's operations; as with the others, each is atomic, and durable when it returns. Times are the
+/// database's.
+impl Store {
+    /// Carries out an order and journals it with its result. One that is in force already changes nothing.
+    pub fn order(&self, order: Order, operator: &str) -> Result<Effect, StoreError> {
+        let (operator, is_shared) = (operator.to_owned(), self.is_shared());
+        self.write(move |db| {
+            let effect = carry_out(db, order, is_shared)?;
+            let now = seconds(db)?;
+            db.run(
+                "INSERT INTO operations (at, operator, command, argument, result) VALUES (?1, ?2, ?3, ?4, ?5)",
+                values![now, operator.as_str(), order.name(), order.argument(), effect.to_string()],
+            )?;
+            db.run("DELETE FROM operations WHERE at < ?1", values![now.saturating_sub(KEPT)])?;
+            Ok(effect)
+        })
+    }
+
+    /// The orders in force.
+    pub fn orders(&self) -> Result<Orders, StoreError> {
+        let rows = self.read_single(|db| db.query("SELECT * FROM control", values![]))?;
+        let mut orders = Orders::default();
+        for row in &rows {
+            let since = unsigned(row, "since")?;
+            match column::<String>(row, "name")?.as_str() {
+                PAUSED => orders.paused_since = Some(since),
+                CORDONED => drop(orders.cordoned.insert(column::<[u8; 20]>(row, "subject")?.into(), since)),
+                CANCEL => drop(orders.cancelled.insert(column::<[u8; 32]>(row, "subject")?.into())),
+                RELOAD => orders.reload = unsigned(row, "number")?,
+                // Of a later version.
+                _ => {}
+            }
+        }
+        Ok(orders)
+    }
+
+    /// The orders that were given from `since` on, oldest first: at most the newest thousand.
+    pub fn operations(&self, since: u64) -> Result<Vec<Operation>, StoreError> {
+        let query = "SELECT * FROM operations WHERE at >= ?1 ORDER BY sequence DESC LIMIT ?2";
+        let mut found =
+            self.read_single(|db| all(db, query, values![since.cast_signed(), LISTED], operation))?;
+        found.reverse();
+        Ok(found)
+    }
+
+    /// What the journal's writes have taken, and how many connections to the database were made; `None` if it is
+    /// only read.
+    pub fn stats(&self) -> Option<(&StoreStats, u64)> {
+        Some((self.writer.as_ref()?.stats(), self.connects.load(Ordering::Relaxed)))
+    }
+
+    /// The order that was given last.
+    pub fn last_operation(&self) -> Result<Option<Operation>, StoreError> {
+        let query = "SELECT * FROM operations ORDER BY sequence DESC LIMIT 1";
+        self.read_single(|db| first(db, query, values![], operation))
+    }
+
+    /// Writes what this daemon says of itself, and forgets daemons that are gone.
+    pub fn report(&self, report: &DaemonReport) -> Result<(), StoreError> {
+        let report = report.clone();
+        self.write_leases(move |db| {
+            let now = db.now_ms()?;
+            db.run(
+                "INSERT INTO daemon_reports VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+                 ON CONFLICT (daemon) DO UPDATE SET policy = excluded.policy, reload = excluded.reload,
+                     fault = excluded.fault, reported_at = excluded.reported_at",
+                values![
+                    report.daemon,
+                    report.host,
+                    report.policy,
+                    report.settings,
+                    report.reload.cast_signed(),
+                    report.fault,
+                    now
+                ],
+            )?;
+            let gone = "DELETE FROM daemon_reports WHERE reported_at < ?1";
+            db.run(gone, values![now.saturating_sub(4 * SILENT_MS)])
+        })
+    }
+
+    /// Withdraws what a daemon said of itself: it stops.
+    pub fn withdraw_report(&self, daemon: &str) -> Result<(), StoreError> {
+        let daemon = daemon.to_owned();
+        self.write_leases(move |db| {
+            db.run("DELETE FROM daemon_reports WHERE daemon = ?1", values![daemon.as_str()])
+        })
+    }
+
+    /// What daemons say of themselves that have not been silent.
+    pub fn reports(&self) -> Result<Vec<DaemonReport>, StoreError> {
+        self.read(|db| {
+            let query = "SELECT * FROM daemon_reports WHERE reported_at > ?1 ORDER BY host, daemon";
+            all(db, query, values![db.now_ms()?.saturating_sub(SILENT_MS)], |row| {
+                Ok(DaemonReport {
+                    daemon: column(row, "daemon")?,
+                    host: column(row, "host")?,
+                    policy: column(row, "policy")?,
+                    settings: column(row, "settings")?,
+                    reload: unsigned(row, "reload")?,
+                    fault: column(row, "fault")?,
+                })
+            })
+        })
+    }
+
+    /// The accounts that the store knows: those with open nonces, and in a fleet those that were ever leased.
+    pub fn account_records(&self) -> Result<Vec<AccountRecord>, StoreError> {
+        let is_shared = self.is_shared();
+        self.read(|db| {
+            let mut accounts = BTreeMap::new();
+            let query = "SELECT account, count(*) AS open FROM nonces WHERE state = 'open' GROUP BY account";
+            for row in &db.query(query, values![])? {
+                record(&mut accounts, account(row)?).open_nonces = unsigned(row, "open")?;
+            }
+            if is_shared {
+                let query = "SELECT account, CASE WHEN expires_at > ?1 THEN holder END AS holder FROM leases";
+                for row in &db.query(query, values![db.now_ms()?])? {
+                    let holder = column::<Option<String>>(row, "holder")?;
+                    record(&mut accounts, account(row)?).holder = holder.map(|id| DaemonId(id.into()));
+                }
+            }
+            accounts.remove(&WEBHOOKS);
+            Ok(accounts.into_values().collect())
+        })
+    }
+
+    /// Relays that ended at or after `since`, in the order of their ends: those after the place `after`, some at
+    /// a time. Archived ones, of which keys and costs are not kept, are not among them.
+    pub fn ended_relays(
+        &self,
+        since: u64,
+        after: Option<(u64, B256)>,
+    ) -> Result<Vec<ExportedRelay>, StoreError> {
+        let (from, id) = after.map_or((since, Vec::new()), |(at, id)| (at, id.to_vec()));
+        let query = "SELECT ended.*, nonces.account, nonces.mined_hash, nonces.paid_wei
+             FROM (SELECT id, signer, api_key, state, error_code, tx_hash, gas_used, created_at, finished_at
+                 FROM relays WHERE finished_at >= ?1 AND (finished_at > ?1 OR id > ?2)
+                 ORDER BY finished_at, id LIMIT ?3) AS ended
+             LEFT JOIN nonces ON nonces.relay = ended.id ORDER BY finished_at, id";
+        self.read_single(|db| {
+            let mut ended: Vec<ExportedRelay> = Vec::new();
+            for row in &db.query(query, values![from.cast_signed(), id, STEP])? {
+                let relay: B256 = column::<[u8; 32]>(row, "id")?.into();
+                if ended.last().is_none_or(|last| last.relay != relay) {
+                    ended.push(exported(row, relay)?);
+                }
+                let Some(last) = ended.last_mut() else { continue };
+                let paid = column::<Option<String>>(row, "paid_wei")?.unwrap_or_default();
+                last.paid_wei = last.paid_wei.saturating_add(paid.parse().unwrap_or_default());
+                let mined = column::<Option<[u8; 32]>>(row, "mined_hash")?.map(B256::from);
+                if mined.is_some() && (last.account.is_none() || mined == last.tx_hash) {
+                    last.account = column::<Option<[u8; 20]>>(row, "account")?.map(Address::from);
+                }
+            }
+            Ok(ended)
+        })
+    }
+}
+
+fn record(accounts: &mut BTreeMap<Address, AccountRecord>, account: Address) -> &mut AccountRecord {
+    accounts.entry(account).or_insert(AccountRecord { account, holder: None, open_nonces: 0 })
+}
+
+fn operation(row: &Row) -> Result<Operation, StoreError> {
+    Ok(Operation {
+        at: unsigned(row, "at")?,
+        operator: column(row, "operator")?,
+        command: column(row, "command")?,
+        argument: column(row, "argument")?,
+        result: column(row, "result")?,
+    })
+}
+
+fn exported(row: &Row, relay: B256) -> Result<ExportedRelay, StoreError> {
+    Ok(ExportedRelay {
+        relay,
+        key: column(row, "api_key")?,
+        signer: column::<[u8; 20]>(row, "signer")?.into(),
+        account: None,
+        tx_hash: column::<Option<[u8; 32]>>(row, "tx_hash")?.map(B256::from),
+        gas_used: column::<Option<i64>>(row, "gas_used")?.map(i64::cast_unsigned),
+        paid_wei: 0,
+        accepted_at: unsigned(row, "created_at")?,
+        ended_at: unsigned(row, "finished_at")?,
+        outcome: column(row, "state")?,
+        code: column(row, "error_code")?,
+    })
+}
+
+fn account(row: &Row) -> Result<Address, StoreError> {
+    Ok(column::<[u8; 20]>(row, "account")?.into())
+}
+
+fn seconds(db: &Db) -> Result<i64, StoreError> {
+    Ok(db.now_ms()?.div_euclid(1_000))
+}
+
+fn carry_out(db: &Db, order: Order, is_shared: bool) -> Result<Effect, StoreError> {
+    Ok(match order {
+        Order::Pause => put(db, PAUSED, &[])?,
+        Order::Resume => remove(db, PAUSED, &[])?,
+        Order::Cordon { account } => put(db, CORDONED, account.as_slice())?,
+        Order::Uncordon { account } => remove(db, CORDONED, account.as_slice())?,
+        Order::Cancel { relay } => cancel(db, relay)?,
+        Order::Abandon { account } => abandon(db, account, is_shared)?,
+        Order::Reload => {
+            db.run(
+                "INSERT INTO control (name, subject, since, number) VALUES (?1, ?2, ?3, 1) ON CONFLICT (name, subject)
+                 DO UPDATE SET number = control.number + 1, since = excluded.since",
+                values![RELOAD, Vec::<u8>::new(), seconds(db)?],
+            )?;
+            let query = "SELECT number FROM control WHERE name = ?1";
+            let number = first(db, query, values![RELOAD], |row| unsigned(row, "number"))?;
+            Effect::Number(number.unwrap_or_default())
+        }
+        Order::Keys | Order::Export { .. } => Effect::Done,
+    })
+}
+
+fn put(db: &Db, name: &str, subject: &[u8]) -> Result<Effect, StoreError> {
+    let changed = db.execute(
+        "INSERT INTO control (name, subject, since, number) VALUES (?1, ?2, ?3, 0) ON CONFLICT DO NOTHING",
+        values![name, subject, seconds(db)?],
+    )?;
+    Ok(if changed > 0 { Effect::Done } else { Effect::Already })
+}
+
+fn remove(db: &Db, name: &str, subject: &[u8]) -> Result<Effect, StoreError> {
+    let sql = "DELETE FROM control WHERE name = ?1 AND subject = ?2";
+    let changed = db.execute(sql, values![name, subject])?;
+    Ok(if changed > 0 { Effect::Done } else { Effect::Already })
+}
+
+/// Ends a relay that has no nonce in flight; one that has is marked, for its account's sender.
+fn cancel(db: &Db, relay: B256) -> Result<Effect, StoreError> {
+    let now = seconds(db)?;
+    db.run(
+        "DELETE FROM control WHERE name = ?1 AND since < ?2
+         AND NOT EXISTS (SELECT 1 FROM relays WHERE id = subject AND state = 'pending')",
+        values![CANCEL, now.saturating_sub(CANCELLED)],
+    )?;
+    match relays::stored_outcome(db, &relay)? {
+        None => return Ok(Effect::Unknown),
+        Some(Some(outcome)) if outcome.is_cancelled() => return Ok(Effect::Already),
+        Some(Some(outcome)) => return Ok(Effect::Ended(outcome)),
+        Some(None) => {}
+    }
+    let marked = put(db, CANCEL, relay.as_slice())?;
+    if !nonces::open_of(db, &relay)?.is_empty() {
+        return Ok(if marked == Effect::Done { Effect::Replacing } else { Effect::Already });
+    }
+    let outcome = RelayOutcome::Dropped { failure: Failure::of(ErrorCode::Cancelled) };
+    relays::finish(db, &relay, &outcome, now.cast_unsigned())?;
+    Ok(Effect::Cancelled)
+}
+
+/// Gives up an account's open nonces, so that other accounts carry their relays: the forwarder's nonce makes
+/// that safe, and the worst is one paid revert.
+fn abandon(db: &Db, account: Address, is_shared: bool) -> Result<Effect, StoreError> {
+    if is_shared {
+        let query =
+            "SELECT account FROM leases WHERE account = ?1 AND holder IS NOT NULL AND expires_at > ?2";
+        if !db.query(query, values![account.0.0, db.now_ms()?])?.is_empty() {
+            return Ok(Effect::Held);
+        }
+        db.run(
+            "UPDATE relays SET holder = NULL WHERE state = 'pending' AND id IN
+                 (SELECT relay FROM nonces WHERE account = ?1 AND state = 'open')",
+            values![account.0.0],
+        )?;
+    }
+    let lost = "UPDATE nonces SET state = 'lost' WHERE account = ?1 AND state = 'open'";
+    Ok(match db.execute(lost, values![account.0.0])? {
+        0 => Effect::Already,
+        nonces => Effect::GivenUp(nonces),
+    })
+}

@@ -1,0 +1,76 @@
+// From a file to a database: nothing is lost, and nothing is copied twice.
+
+use super::Journal;
+use crate::prelude::*;
+use relayer_daemon::store::control::{Effect, Order};
+use relayer_daemon::store::migration::Migration;
+use relayer_daemon::store::{Identity, Sponsorship};
+use std::sync::Arc;
+
+const LIMIT: u128 = 1_000;
+
+/// A file's journal with relays in each state, and a database without any.
+fn journals() -> (tempfile::TempDir, Arc<Store>, Store) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = Arc::new(Store::open(&dir.path().join("journal.sqlite")).unwrap());
+    (dir, file, Journal::fresh())
+}
+
+fn fill(store: &Store) {
+    store.bind(&Identity { chain_id: 7, genesis: None, forwarder: ACCOUNT }).unwrap();
+    let sponsorship = Sponsorship { key: "acme".to_owned(), gas: 100, gas_per_day: Some(900), is_told: true };
+    for number in 1..=5 {
+        store.accept_sponsored(&relay(number), &sponsorship, NOW).unwrap();
+        store.reserve(id(number), 100, LIMIT, NOW).unwrap();
+    }
+    sign(store, 0, Some(1), transaction(0xa, Relay));
+    settle(store, 0, 0xa, 60, Some(executed(0xa)));
+    sign(store, 1, Some(2), transaction(0xb, Relay));
+    sign(store, 1, Some(2), transaction(0xc, Relay));
+    store.finish_unsent(id(3), &dropped(RpcTimeout), NOW + 1).unwrap();
+    assert_eq!(store.order(Order::Pause, "alice"), Ok(Effect::Done));
+}
+
+#[test]
+fn a_journal_moves_into_a_database_with_all_it_has_and_once() {
+    let (_dir, file, database) = journals();
+    fill(&file);
+    let Migration::Copied(rows) = database.migrate_from(&file).unwrap() else { panic!("not copied") };
+    let of = |name| rows.iter().find(|(table, _)| *table == name).unwrap().1;
+    assert_eq!((of("relays"), of("nonces"), of("transactions"), of("operations")), (5, 2, 3, 1));
+    let is_the_same = || {
+        for number in 1..=5 {
+            assert_eq!(database.relay(id(number)).unwrap(), file.relay(id(number)).unwrap());
+            assert_eq!(database.accepted(id(number)).unwrap(), file.accepted(id(number)).unwrap());
+        }
+        assert_eq!(database.open_nonces(ACCOUNT).unwrap(), file.open_nonces(ACCOUNT).unwrap());
+        assert_eq!(database.budget(LIMIT, NOW).unwrap(), file.budget(LIMIT, NOW).unwrap());
+        assert_eq!(database.orders().unwrap(), file.orders().unwrap());
+        assert_eq!(database.operations(0).unwrap(), file.operations(0).unwrap());
+        let due = |store: &Store| store.due_events("acme", NOW + 60, 99).unwrap();
+        assert_eq!(due(&database), due(&file));
+        assert_eq!(database.next_nonce(ACCOUNT).unwrap(), Some(2));
+        assert_eq!(database.ended_relays(0, None).unwrap(), file.ended_relays(0, None).unwrap());
+    };
+    is_the_same();
+    assert_eq!(database.migrate_from(&file), Ok(Migration::Already), "interrupted before the file was moved");
+    is_the_same();
+    // What comes next has numbers of its own.
+    let sponsorship = Sponsorship { key: "acme".to_owned(), gas: 100, gas_per_day: None, is_told: true };
+    database.accept_sponsored(&relay(6), &sponsorship, NOW).unwrap();
+    assert!(database.relay(id(6)).unwrap().is_some());
+}
+
+#[test]
+fn a_database_that_holds_another_journal_is_refused_and_left_as_it_is() {
+    let (_dir, file, database) = journals();
+    fill(&file);
+    database.accept(&relay(2), NOW).unwrap();
+    assert_eq!(database.migrate_from(&file), Ok(Migration::OpenInBoth(id(2))));
+    database.finish_unsent(id(2), &dropped(RpcTimeout), NOW).unwrap();
+    assert_eq!(database.migrate_from(&file), Ok(Migration::NotEmpty("relays")));
+    sign(&database, 9, None, transaction(0xd, Relay));
+    assert_eq!(database.migrate_from(&file), Ok(Migration::HasAccount(ACCOUNT)));
+    assert_eq!(database.relay(id(1)).unwrap(), None);
+    assert_eq!(file.relay(id(1)).unwrap().unwrap().outcome, Some(executed(0xa)));
+}
