@@ -131,6 +131,10 @@ impl Gate {
                     fresh_for = known.fresh_for;
                     account.answer(known.state, known.verdict)
                 }
+                DecisionStep::Acceptance(acceptance) => {
+                    let code = self.accounts.signer(acceptance.query(), now).await;
+                    acceptance.answer(code)
+                }
                 DecisionStep::Nonce(nonce) if purpose == Purpose::Explanation => {
                     match self.nonces.look_up(nonce.attempt()).await {
                         // It would be admitted now: what refused it a moment ago has passed.

@@ -76,6 +76,10 @@ impl Signer {
         now: Timestamp,
     ) -> Option<String> {
         let fresh = u64::try_from(fresh_for.as_millis()).unwrap_or(u64::MAX);
+        let cached_until = Timestamp::from_millis(now.as_millis().saturating_add(fresh));
+        // A token outlasts no acceptance.
+        let accepted_until = verdict.agent.as_ref().and_then(|agent| agent.accepted_until);
+        let cached_until = accepted_until.map_or(cached_until, |until| until.min(cached_until));
         let audience = format!("{}://{}", origin.scheme(), origin.authority());
         let terms = Terms {
             issuer: &self.issuer,
@@ -83,7 +87,7 @@ impl Signer {
             audience: Some(&audience),
             admission,
             now,
-            cached_until: Timestamp::from_millis(now.as_millis().saturating_add(fresh)),
+            cached_until,
         };
         let keys = self.keys();
         let input = signing_input(&keys.kid, &VerdictClaims::of(verdict.stated(wallet), &terms));

@@ -5,7 +5,8 @@
 //   the local gate     `LocalGate`, with verdicts from the chain and from the read API; and from `Request`s
 //   in workerd         both again, where WORKERD is set
 //
-// node cases.mjs, with SETTING as JSON: {origin, chainId, api, daemon, adapter, settings, keys, accounts}.
+// node cases.mjs, with SETTING as JSON: {origin, chainId, api, daemon, adapter, settings, keys, accounts,
+// acceptances}.
 // Prints how many answers were compared, and what differs.
 
 import assert from "node:assert/strict";
@@ -73,7 +74,8 @@ const mayBeSigned = async ({ sign }) => {
   while (sign?.created < 0 && Date.now() / 1000 + sign.created < began + 1) await passed(50);
 };
 
-const cases = JSON.parse(await readFile(new URL("cases.json", import.meta.url)));
+const text = await readFile(new URL("cases.json", import.meta.url), "utf8");
+const cases = JSON.parse(text.replaceAll(/\$\{(\w+)\}/g, (_, name) => setting.acceptances[name]));
 const differences = [];
 let compared = 0;
 for (const entry of cases) {

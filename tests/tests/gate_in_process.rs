@@ -12,9 +12,11 @@
 
 use std::env;
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use alloy::hex;
-use alloy::primitives::{Address, Bytes};
+use alloy::primitives::{Address, B256, Bytes};
+use alloy::signers::SignerSync as _;
 use anyhow::Result;
 use e2e::anvil::CHAIN_ID;
 use e2e::chain::Chain;
@@ -26,6 +28,7 @@ use e2e::seed::{chain_of_one, registration_call, suspension, wallet};
 use e2e::signers::{node, printed};
 use e2e::worker::{Worker, WorkerOptions};
 use registry_core::eth::abi::IAgentRegistry::registerAgentCall;
+use registry_core::liability::{Acceptance, DecimalId};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -90,6 +93,9 @@ async fn chain() -> Result<Chain> {
     // Its liable person registers it.
     let own = registration_call(6, wallet("own").address(), "guarded", 0);
     chain.send(chain.owner(), registerAgentCall { haftungsperson: chain.owner(), ..own }).await?;
+    let accepted = registration_call(7, wallet("accepted").address(), "guarded", 0);
+    let person = wallet("person").address();
+    chain.send(chain.owner(), registerAgentCall { haftungsperson: person, ..accepted }).await?;
     chain.send(chain.owner(), suspension(2, "a test")).await?;
     for (account, code) in [(ACCEPTING, ACCEPT), (REFUSING, REVERT), (coded, REVERT)] {
         chain.node.set_code(account, &Bytes::from_static(code)).await?;
@@ -102,7 +108,11 @@ fn configuration(kind: Kind, chain: &Chain) -> Result<String> {
     let text = kind.gate(ORIGIN, CHAIN_ID, chain.node.url(), &chain.contracts.registry.to_string())?;
     // The liable persons of two agents: the one is only named, the other registered its agent.
     let named = registration_call(1, Address::ZERO, "", 0).haftungsperson;
-    let persons = format!("allow = [\"provision\"]\nliable.allow = [\"{named}\", \"{}\"]\n", chain.owner());
+    let person = wallet("person").address();
+    let persons = format!(
+        "allow = [\"provision\"]\nliable.allow = [\"{named}\", \"{person}\", \"{}\"]\n",
+        chain.owner()
+    );
     let any = "liable.basis = [\"named\", \"unknown\"]\n";
     let liable = format!("\n[policy.acme]\n{persons}\n[policy.acme-named]\n{persons}{any}");
     let text = text.replace("content-header = \"X-Original-Content\"", "content-passed = true");
@@ -119,7 +129,7 @@ fn embedded(daemon: &str) -> String {
 
 /// The keys of the accounts that sign.
 fn keys() -> Value {
-    let names = ["good", "suspended", "new", "owner", "coded", "own"];
+    let names = ["good", "suspended", "new", "owner", "coded", "own", "accepted"];
     let keys = names.map(|name| (name.to_owned(), hex::encode_prefixed(wallet(name).to_bytes()).into()));
     Value::Object(keys.into_iter().collect())
 }
@@ -132,6 +142,36 @@ fn nodes() -> [Command; 2] {
     let mut machine = Command::new("node");
     machine.env("PATH", env::join_paths(others.collect::<Vec<PathBuf>>()).expect("a path"));
     [machine, repo::command("node").into()]
+}
+
+/// Acceptances of the agent `accepted` by its liable person, as headers: one that holds, and some that do not.
+async fn acceptances(chain: &Chain) -> Result<Value> {
+    let agent = chain.agents().await?.swap_remove(6);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
+    let valid = Acceptance {
+        chain_id: CHAIN_ID,
+        registry: chain.contracts.registry,
+        agent_id: DecimalId(agent.agentId),
+        creator: agent.creator,
+        agent_wallet: agent.agentWallet,
+        haftungsperson: agent.haftungsperson,
+        registered_at: agent.registeredAt,
+        terms_hash: B256::ZERO,
+        not_before: now - 600,
+        not_after: now + 3_600,
+        signature: Bytes::new(),
+    };
+    let signed = |acceptance: Acceptance, by: &str| -> Result<String> {
+        let signature = wallet(by).sign_hash_sync(&acceptance.digest(&agent.operationalScope))?;
+        Ok(Acceptance { signature: signature.as_bytes().into(), ..acceptance }.to_header())
+    };
+    Ok(json!({
+        "valid": signed(valid.clone(), "person")?,
+        "over": signed(Acceptance { not_after: now - 300, ..valid.clone() }, "person")?,
+        "other": signed(Acceptance { registered_at: 1, ..valid.clone() }, "person")?,
+        "forged": signed(valid.clone(), "accepted")?,
+        "elsewhere": signed(Acceptance { chain_id: 1, ..valid }, "person")?,
+    }))
 }
 
 /// What a program of `tests/gate` prints, run by a Node with this setting.
@@ -152,6 +192,7 @@ async fn all_cases_have_one_answer_wherever_the_gate_is() -> Result<()> {
         "origin": ORIGIN, "chainId": CHAIN_ID, "api": api.url(), "daemon": daemon.url(),
         "adapter": adapter.url(), "settings": embedded(&text), "keys": keys(),
         "accounts": { "accepting": ACCEPTING.to_string(), "refusing": REFUSING.to_string() },
+        "acceptances": acceptances(&chain).await?,
     });
     let [mut machine, mut own] = nodes();
     for node in [&mut machine, own.env("WORKERD", "1")] {

@@ -6,6 +6,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    fmt::Display,
     sync::Arc,
 };
 
@@ -14,7 +15,7 @@ use futures_util::future::join;
 use host_kit::{RpcHost, RpcReply, drive};
 use js_sys::{Date, Function};
 use registry_core::{
-    chain::{Batch, Endpoints, Failure, Freshness, Limits, Run, Update},
+    chain::{Batch, Endpoints, Failure, Freshness, Limits, Query, Run, SignerCode, SignerQuery, Update},
     eth::{redact::Redactor, rpc::endpoint::RpcEndpoint, timestamp::Timestamp},
     gate::{AccountFacts, AccountQuery, AccountState, Allowance, ApiTerms, Attempt, ReadRate, Verdict},
 };
@@ -146,14 +147,44 @@ impl AccountReader {
         registry: Option<Address>,
         now: Timestamp,
     ) -> Option<AccountFacts> {
-        self.take_read(attempt, now)?;
-        let max_age_seconds = self.chain.max_head_age_seconds;
-        let freshness = (max_age_seconds > 0).then_some(Freshness { now, max_age_seconds });
-        let limits = Limits { freshness, ..Limits::default() };
+        self.take_read(attempt.is_of_key(), now)?;
         let query = match question {
             Question::Code => AccountQuery { account: attempt.account.address, signed: None, registry, now },
             Question::Signature => AccountQuery::of(attempt, registry, now),
         };
+        self.ask(query, now).await
+    }
+
+    /// Whether a liable wallet has code and, if so, what that says of its acceptance. `None` where the chain does
+    /// not answer, or no read is left.
+    pub(crate) async fn signer(&self, query: SignerQuery, now: Timestamp) -> Option<SignerCode> {
+        let account = query.account;
+        let cached = self.cache.get(account, now);
+        let has_code = match cached.has_code {
+            Some(has_code) => has_code,
+            None => {
+                self.take_read(true, now)?;
+                let asked = AccountQuery { account, signed: None, registry: None, now };
+                let state = self.ask(asked, now).await?.state;
+                let known = KnownAccount { state: Some(state), verdict: None };
+                self.cache.put(account, &known, &cached, now);
+                state != AccountState::NoCode
+            }
+        };
+        if !has_code {
+            return Some(SignerCode { has_code, accepts: false });
+        }
+        self.take_read(true, now)?;
+        self.ask(query, now).await
+    }
+
+    async fn ask<Q: Query>(&self, query: Q, now: Timestamp) -> Option<Q::Output>
+    where
+        Q::Error: Display,
+    {
+        let max_age_seconds = self.chain.max_head_age_seconds;
+        let freshness = (max_age_seconds > 0).then_some(Freshness { now, max_age_seconds });
+        let limits = Limits { freshness, ..Limits::default() };
         let run = Run::new(query, self.chain.multicall3, limits).over(self.endpoints.borrow().clone());
         let answer = drive(run, &mut Host { reader: self, began: Date::now() }).await;
         answer
@@ -167,7 +198,7 @@ impl AccountReader {
 
     /// The verdict on a wallet; `None` where the API does not give one of this registry and of now.
     async fn verdict(&self, api: &str, attempt: &Attempt, now: Timestamp) -> Option<Verdict> {
-        self.take_read(attempt, now)?;
+        self.take_read(attempt.is_of_key(), now)?;
         let verdict = self.verdict_of(api, attempt.account.address, now).await;
         verdict.inspect_err(|error| self.tell(&format!("the read API gave no verdict: {error}"))).ok()
     }
@@ -185,9 +216,9 @@ impl AccountReader {
     }
 
     /// Takes one of the second's reads, if one is left.
-    fn take_read(&self, attempt: &Attempt, now: Timestamp) -> Option<()> {
+    fn take_read(&self, is_of_key: bool, now: Timestamp) -> Option<()> {
         let mut reads = self.reads.get();
-        let is_left = reads.take(attempt.is_of_key(), now.as_millis() as f64 / 1_000.0);
+        let is_left = reads.take(is_of_key, now.as_millis() as f64 / 1_000.0);
         self.reads.set(reads);
         if !is_left {
             self.tell("no read is left of chain.reads-per-second");

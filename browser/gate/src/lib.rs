@@ -164,6 +164,10 @@ impl Engine {
                     let known = self.accounts.of(account.attempt(), &mut allowance, now).await;
                     account.answer(known.state, known.verdict)
                 }
+                DecisionStep::Acceptance(acceptance) => {
+                    let code = self.accounts.signer(acceptance.query(), now).await;
+                    acceptance.answer(code)
+                }
                 DecisionStep::Nonce(nonce) => {
                     let spending = spend(nonces, nonce.attempt(), now).await;
                     nonce.answer(spending)

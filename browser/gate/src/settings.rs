@@ -185,7 +185,9 @@ impl GateSettings {
             renew: link("links.renew", file.links.renew)?,
         };
         let chain = file.chain.validated(rpc)?;
-        let shared = Shared { origin: &origin, dialects: &file.dialects, chain: chain.id, links: &links };
+        let kya = file.kya.validated()?;
+        let (dialects, registry) = (&file.dialects, kya.registry);
+        let shared = Shared { origin: &origin, dialects, chain: chain.id, registry, links: &links };
         let policies = policies(file.policy, &shared)?;
         let nonces = match (file.nonces, file.redis) {
             (Some(0), _) => return Err(SettingError::new("nonces", "must be at least 1")),
@@ -195,7 +197,7 @@ impl GateSettings {
             (capacity, None) => NonceSettings::Memory(capacity),
             (None, Some(redis)) => NonceSettings::Redis(redis.prefix),
         };
-        Ok(Self { chain, kya: file.kya.validated()?, policies, nonces })
+        Ok(Self { chain, kya, policies, nonces })
     }
 
     /// The document for `/.well-known/erc8128`.

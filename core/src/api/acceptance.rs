@@ -10,11 +10,11 @@
 //! One that does not hold changes nothing of the verdict but `acceptanceProblem`. The verdict comes from its
 //! cache as without the header, and the judgement is made anew for each request.
 
-use alloy_primitives::{Address, B256, Bytes, U256};
+use alloy_primitives::{Address, U256};
 
 use super::document::member;
 use crate::{
-    chain::{Halt, Query, QueryError, SignerCode, View, account_lens},
+    chain::{Halt, Query, SignerCode, SignerQuery, View, account_lens},
     eth::{as_of::BlockId, timestamp::Timestamp},
     liability::{Acceptance, Basis, Liability, Moment, Problem},
     registry::{
@@ -22,9 +22,6 @@ use crate::{
         kya::{KyaAnswer, record_of},
     },
 };
-
-/// The most gas that a liable wallet's code gets for its opinion of a signature.
-const SIGNATURE_GAS: u64 = 100_000;
 
 /// An acceptance as far as it can be checked without the chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,40 +149,6 @@ fn refused(verdict: &str, problem: &Problem) -> JudgedVerdict {
     JudgedVerdict { body: verdict.replacen('{', &["{", &problem, ","].concat(), 1), not_after: None }
 }
 
-/// Asks a liable wallet for its opinion of a signature at the verdict's block, and whether it has code at all.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SignerQuery {
-    account: Address,
-    hash: B256,
-    signature: Bytes,
-    block: u64,
-}
-
-impl SignerQuery {
-    /// The liable wallet.
-    pub const fn account(&self) -> Address {
-        self.account
-    }
-}
-
-impl Query for SignerQuery {
-    type Output = SignerCode;
-    type Error = QueryError;
-
-    fn resolve(&self, view: &View) -> Result<SignerCode, Halt> {
-        let signed = Some((self.hash, &self.signature));
-        account_lens::signer_code(view, self.account, signed, U256::from(SIGNATURE_GAS))
-    }
-
-    fn block(&self) -> Option<BlockId> {
-        Some(BlockId::Number(self.block))
-    }
-
-    fn is_one_round(&self) -> bool {
-        true
-    }
-}
-
 /// A query, and along with it in the same round trip whether an account has code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WithCodeOf<Q> {
@@ -230,6 +193,7 @@ mod tests {
         liability::DecimalId,
         registry::{fixture, kya::Kya},
     };
+    use alloy_primitives::{B256, Bytes};
     use k256::ecdsa::SigningKey;
 
     const NOW: u64 = 1_790_000_000;

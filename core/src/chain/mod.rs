@@ -53,6 +53,7 @@ pub(crate) mod reader;
 mod reply;
 pub(crate) mod rows;
 mod run;
+mod signer;
 mod view;
 mod walk;
 
@@ -66,4 +67,5 @@ pub use probe::{NodeFeatures, NodeProbe};
 pub(crate) use proof::{Proof, ProofKey, ProofParts};
 pub use rows::MAX_AGENTS;
 pub use run::{Run, Step, drive};
+pub use signer::SignerQuery;
 pub use view::{Halt, Need, Query, View};

@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     eth::{json, timestamp::Timestamp},
+    liability,
     registry::kya::{Decision, Reason},
 };
 
@@ -45,6 +46,8 @@ pub struct Subject {
     pub verdict: Verdict,
     /// The verdict as a signed token; `None` where the host signs none.
     pub token: Option<String>,
+    /// Why the acceptance that the request presents does not hold, where the agent is not served.
+    pub acceptance_problem: Option<liability::Problem>,
 }
 
 /// Why the gate cannot say whether a request is served, although its signature may be right.
@@ -102,6 +105,9 @@ struct Problem<'a> {
     /// What ties the liable wallet to the agent, where that is the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     basis: Option<&'static str>,
+    /// Why the acceptance of the request does not hold: a member, `header`, `signature` or `time`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     register: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -169,7 +175,7 @@ impl Outcome {
     }
 
     fn output_headers(&self) -> Vec<(&'static str, String)> {
-        let values = self.subject().map(|Subject { wallet, verdict, token }| {
+        let values = self.subject().map(|Subject { wallet, verdict, token, .. }| {
             let agent = verdict.agent.as_ref();
             [
                 wallet.to_checksum(None),
@@ -201,11 +207,11 @@ impl Outcome {
         };
         let (register, renew) =
             (link(Decision::Deny, &links.register), link(Decision::RequestRenewal, &links.renew));
-        let basis = match self {
-            Self::Denied(subject, AgentDenial::LiableNotProved) => {
-                subject.verdict.agent.as_ref().map(|agent| agent.basis.name())
+        let (basis, acceptance_problem) = match self {
+            Self::Denied(Subject { verdict, acceptance_problem, .. }, AgentDenial::LiableNotProved) => {
+                (verdict.agent.as_ref().map(|agent| agent.basis.name()), acceptance_problem.as_ref())
             }
-            _ => None,
+            _ => (None, None),
         };
         let problem = Problem {
             kind: basis.map(|_| "liable_not_proved"),
@@ -216,6 +222,7 @@ impl Outcome {
             decision: denied.map(|verdict| verdict.decision),
             reasons: denied.map(|verdict| verdict.reasons.as_slice()),
             basis,
+            problem: acceptance_problem.map(ToString::to_string),
             register: register.as_deref(),
             renew: renew.as_deref(),
         };

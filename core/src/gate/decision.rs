@@ -2,10 +2,10 @@
 //! drives it: the daemon, and the package's gate in a service's own process.
 //!
 //! ```text
-//!   decide --> Account --answer--> Nonce --answer--> Done(Admitted)
-//!     |         |  ^                 |
+//!   decide --> Account --answer--> [Acceptance] --answer--> Nonce --answer--> Done(Admitted)
+//!     |         |  ^                    |                     |
 //!     |         |  +-- next candidate, where this one is refused
-//!     v         v                    v
+//!     v         v                       v                     v
 //!    Done      Done: denied, unavailable, or no candidate left
 //! ```
 //!
@@ -13,22 +13,33 @@
 
 use std::sync::Arc;
 
+use alloy_primitives::B256;
+
 use super::{
     answer::{Outcome, Subject, Unavailable},
     candidate::{AccountState, Attempt},
-    policy::{AgentPolicy, Verdict},
+    policy::{AgentDenial, Verdict},
     refusal::RefusalCode,
     request::Request,
     settings::RoutePolicy,
     verifier::Attempts,
 };
-use crate::eth::timestamp::Timestamp;
+use crate::{
+    chain::{SignerCode, SignerQuery},
+    eth::timestamp::Timestamp,
+    liability::{Acceptance, Moment, Problem, Registration},
+};
+
+/// The header of an acceptance, as requests have it.
+const ACCEPTANCE_FIELD: &str = "liability-acceptance";
 
 /// What the host does next.
 #[derive(Debug)]
 pub enum DecisionStep<'a> {
     /// It asks for an account and its verdict.
     Account(AccountStep<'a>),
+    /// It asks whether the liable wallet has code, and if so what that says of the acceptance's signature.
+    Acceptance(AcceptanceStep<'a>),
     /// It spends a nonce.
     Nonce(NonceStep<'a>),
     /// Nothing: this became of the request.
@@ -57,6 +68,23 @@ pub struct AccountStep<'a> {
     attempt: Attempt,
 }
 
+/// A candidate whose request presents an acceptance by its agent's liable wallet.
+#[derive(Debug)]
+pub struct AcceptanceStep<'a> {
+    judging: Judging<'a>,
+    acceptance: Acceptance,
+    scope_hash: B256,
+}
+
+/// A candidate whose signature is verified.
+#[derive(Debug)]
+struct Judging<'a> {
+    candidates: Candidates<'a>,
+    attempt: Attempt,
+    state: AccountState,
+    verdict: Arc<Verdict>,
+}
+
 /// A candidate that is admitted if its nonce is spent.
 #[derive(Debug)]
 pub struct NonceStep<'a> {
@@ -70,7 +98,9 @@ pub struct NonceStep<'a> {
 #[derive(Debug)]
 struct Candidates<'a> {
     attempts: Attempts,
-    agents: &'a AgentPolicy,
+    policy: &'a RoutePolicy,
+    /// The value of the request's acceptance, unread.
+    acceptance: Option<String>,
     now: Timestamp,
 }
 
@@ -81,7 +111,12 @@ impl RoutePolicy {
             return DecisionStep::Done(Outcome::Faulty(fault));
         }
         match Attempts::of(request, &self.rules, now.seconds()) {
-            Ok(attempts) => Candidates { attempts, agents: &self.agents, now }.next(),
+            Ok(attempts) => {
+                let acceptance = request
+                    .has(ACCEPTANCE_FIELD)
+                    .then(|| request.field(ACCEPTANCE_FIELD).unwrap_or_default());
+                Candidates { attempts, policy: self, acceptance, now }.next()
+            }
             Err(refusal) => DecisionStep::Done(Outcome::Refused(refusal)),
         }
     }
@@ -123,10 +158,87 @@ impl<'a> AccountStep<'a> {
         let Some(verdict) = verdict else {
             return DecisionStep::Done(Outcome::Unavailable(Unavailable::KyaUnavailable));
         };
-        match candidates.agents.judge(&verdict, candidates.now) {
-            Ok(()) => DecisionStep::Nonce(NonceStep { candidates, attempt, state, verdict }),
-            Err(denial) => DecisionStep::Done(Outcome::Denied(subject(&attempt, &verdict), denial)),
+        let judging = Judging { candidates, attempt, state, verdict };
+        match judging.presented() {
+            None => judging.conclude(None),
+            Some(Err(problem)) => judging.conclude(Some(problem)),
+            Some(Ok((acceptance, scope_hash))) => {
+                DecisionStep::Acceptance(AcceptanceStep { judging, acceptance, scope_hash })
+            }
         }
+    }
+}
+
+impl<'a> Judging<'a> {
+    /// The acceptance that the request presents, checked but for its signature, and the hash of the agent's scope.
+    /// `None` where there is none, or no agent to accept.
+    fn presented(&self) -> Option<Result<(Acceptance, B256), Problem>> {
+        let value = self.candidates.acceptance.as_ref()?;
+        let agent = self.verdict.agent.as_ref()?;
+        let (policy, now) = (self.candidates.policy, self.candidates.now.seconds());
+        let block_time = self.verdict.as_of.block_timestamp.map_or(now, Timestamp::seconds);
+        let checked = || {
+            let acceptance = Acceptance::from_header(value)?;
+            let place = (policy.rules.chain, policy.registry);
+            acceptance.check_place_and_time(place, Moment { now, block_time })?;
+            acceptance.check_members(&Registration {
+                agent_id: agent.id.parse().map_err(|_| Problem::Member("agentId".into()))?,
+                creator: agent.creator,
+                agent_wallet: self.attempt.account.address,
+                haftungsperson: agent.liable,
+                registered_at: agent.registered_at.seconds(),
+            })?;
+            Ok((acceptance, agent.scope_hash))
+        };
+        Some(checked())
+    }
+
+    /// Judges the agent, whose acceptance has this problem.
+    fn conclude(self, problem: Option<Problem>) -> DecisionStep<'a> {
+        let Self { candidates, attempt, state, verdict } = self;
+        match candidates.policy.agents.judge(&verdict, candidates.now) {
+            Ok(()) => DecisionStep::Nonce(NonceStep { candidates, attempt, state, verdict }),
+            Err(denial) => {
+                let subject = Subject { acceptance_problem: problem, ..subject(&attempt, &verdict) };
+                DecisionStep::Done(Outcome::Denied(subject, denial))
+            }
+        }
+    }
+}
+
+impl<'a> AcceptanceStep<'a> {
+    /// What the liable wallet is asked, if it has code.
+    pub fn query(&self) -> SignerQuery {
+        SignerQuery {
+            account: self.acceptance.haftungsperson,
+            hash: self.acceptance.digest_of(self.scope_hash),
+            signature: self.acceptance.signature.clone(),
+            block: self.judging.verdict.as_of.block_number,
+        }
+    }
+
+    /// Goes on with what is known of the liable wallet: `None` where the chain did not say, or was not asked.
+    pub fn answer(self, code: Option<SignerCode>) -> DecisionStep<'a> {
+        let Self { mut judging, acceptance, scope_hash } = self;
+        let result = match code {
+            None => {
+                // Served without it, or not told to be refused for it.
+                return match judging.conclude(None) {
+                    DecisionStep::Done(Outcome::Denied(_, AgentDenial::LiableNotProved)) => {
+                        DecisionStep::Done(Outcome::Unavailable(Unavailable::KyaUnavailable))
+                    }
+                    step => step,
+                };
+            }
+            Some(SignerCode { has_code: false, .. }) => acceptance.check_signature_of(scope_hash),
+            Some(SignerCode { accepts: true, .. }) => Ok(()),
+            Some(SignerCode { .. }) => Err(Problem::Signature),
+        };
+        if result.is_ok() {
+            let until = Timestamp::from_seconds(acceptance.not_after);
+            judging.verdict = Arc::new(judging.verdict.accepted(until));
+        }
+        judging.conclude(result.err())
     }
 }
 
@@ -162,5 +274,6 @@ impl<'a> NonceStep<'a> {
 }
 
 fn subject(attempt: &Attempt, verdict: &Verdict) -> Subject {
-    Subject { wallet: attempt.account.address, verdict: verdict.clone(), token: None }
+    let (wallet, verdict) = (attempt.account.address, verdict.clone());
+    Subject { wallet, verdict, token: None, acceptance_problem: None }
 }

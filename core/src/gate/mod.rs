@@ -62,7 +62,7 @@ pub use answer::{GateAnswer, Links, Outcome, Subject, Unavailable};
 pub use api_terms::ApiTerms;
 pub use base::signature_base;
 pub use candidate::{AccountState, Attempt, BASELINE_VALIDITY, Posture, SKEW, SignatureRules, WithoutNonce};
-pub use decision::{AccountStep, DecisionStep, NonceStep, Spending};
+pub use decision::{AcceptanceStep, AccountStep, DecisionStep, NonceStep, Spending};
 pub use dialect::{Account, Dialect};
 pub use discovery::discovery_document;
 pub use output_headers::{OUTPUT_HEADERS, is_lookalike, reads_as_output_header};

@@ -1,11 +1,12 @@
 //! Which agents a route serves, once a signature has shown which wallet asks.
 
-use alloy_primitives::Address;
+use alloy_primitives::{Address, B256, keccak256};
 
 use crate::{
     eth::timestamp::Timestamp,
+    liability::Registration,
     registry::{
-        kya::{Decision, Kya, KyaAnswer, Reason},
+        kya::{Decision, Kya, KyaAnswer, Reason, record_of},
         liability::{Basis, Liability},
     },
     token::{Stated, StatedAt},
@@ -40,20 +41,30 @@ pub struct VerdictAgent {
     pub basis: Basis,
     /// When that wallet last attested, where this is the basis.
     pub attested_at: Option<Timestamp>,
+    /// The last second of the acceptance, where this is the basis.
+    pub accepted_until: Option<Timestamp>,
+    /// When it was registered.
+    pub registered_at: Timestamp,
+    /// The Keccak-256 of its operational scope.
+    pub scope_hash: B256,
 }
 
 impl VerdictAgent {
     /// `liability` is absent where a read API does not tell it: the record alone says then whether the liable
     /// wallet is the creator.
-    fn new(id: String, creator: Address, liable: Address, liability: Option<Liability>) -> Self {
-        let told = liability.filter(|liability| liability.wallet == liable);
+    fn new(record: Registration, scope: &str, liability: Option<Liability>) -> Self {
+        let (creator, liable) = (record.creator, record.haftungsperson);
         let by_record = if creator == liable { Basis::Registered } else { Basis::Unknown };
+        let told = liability.filter(|liability| liability.wallet == liable);
         Self {
-            id,
+            id: record.agent_id.to_string(),
             creator,
             liable,
             basis: told.map_or(by_record, |liability| liability.basis),
             attested_at: told.and_then(|liability| liability.attested_at),
+            accepted_until: None,
+            registered_at: Timestamp::from_seconds(record.registered_at),
+            scope_hash: keccak256(scope),
         }
     }
 }
@@ -61,8 +72,14 @@ impl VerdictAgent {
 impl From<&Kya> for Verdict {
     fn from(kya: &Kya) -> Self {
         let agent = kya.agent.as_ref().map(|agent| {
-            let id = agent.agent_id.to_string();
-            VerdictAgent::new(id, agent.creator, agent.haftungsperson, kya.liability)
+            let record = Registration {
+                agent_id: agent.agent_id.0,
+                creator: agent.creator,
+                agent_wallet: agent.agent_wallet,
+                haftungsperson: agent.haftungsperson,
+                registered_at: agent.registered_at.seconds(),
+            };
+            VerdictAgent::new(record, &agent.operational_scope, kya.liability)
         });
         Self {
             decision: kya.decision,
@@ -78,10 +95,14 @@ impl Verdict {
     /// Reads an answer of the read API about this wallet; `None` for anything else.
     pub fn from_api(body: &[u8], wallet: Address) -> Option<Self> {
         let answer = KyaAnswer::parse(body).filter(|answer| answer.wallet == wallet)?;
-        let liability = answer.liability;
-        let agent = answer
-            .agent
-            .map(|agent| VerdictAgent::new(agent.id(), agent.creator, agent.haftungsperson, liability));
+        let agent = match answer.agent {
+            None => None,
+            Some(_) => {
+                let record = record_of(body)?;
+                let scope = &record.operational_scope;
+                Some(VerdictAgent::new(Registration::of(&record), scope, answer.liability))
+            }
+        };
         Some(Self {
             decision: answer.decision,
             reasons: answer.reasons,
@@ -123,6 +144,17 @@ impl Verdict {
             compliant_until: None,
             as_of: StatedAt::number(block),
         }
+    }
+
+    /// The verdict on an agent whose liable wallet has accepted it until this second.
+    pub(super) fn accepted(&self, until: Timestamp) -> Self {
+        let accepted = |agent: &VerdictAgent| VerdictAgent {
+            basis: Basis::Accepted,
+            attested_at: None,
+            accepted_until: Some(until),
+            ..agent.clone()
+        };
+        Self { agent: self.agent.as_ref().map(accepted), ..self.clone() }
     }
 
     /// Whether the verdict still holds, by its own times.
@@ -240,12 +272,23 @@ impl AgentPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloy_primitives::U256;
 
     const LIABLE: Address = Address::repeat_byte(1);
     const CREATOR: Address = Address::repeat_byte(2);
 
     fn verdict(decision: Decision, until: Option<u64>) -> Verdict {
-        let agent = VerdictAgent::new("7".to_owned(), CREATOR, LIABLE, None);
+        let agent = VerdictAgent::new(
+            Registration {
+                agent_id: U256::from(7),
+                creator: CREATOR,
+                agent_wallet: Address::ZERO,
+                haftungsperson: LIABLE,
+                registered_at: 1,
+            },
+            "",
+            None,
+        );
         Verdict {
             decision,
             reasons: Vec::new(),
@@ -350,7 +393,6 @@ mod tests {
     #[test]
     fn a_verdict_of_the_api_is_read_as_one_of_the_chain() {
         use crate::{eth::as_of::AsOf, registry::fixture::agent};
-        use alloy_primitives::U256;
         let registered = agent(7);
         let (wallet, grace) = (registered.agent_wallet, U256::from(604_800));
         for (agent, now) in [(Some(registered.clone()), 10), (Some(registered), 900_000), (None, 10)] {

@@ -37,6 +37,8 @@ pub struct RoutePolicy {
     pub requests: RequestRules,
     /// The signature.
     pub rules: SignatureRules,
+    /// The registry of its agents.
+    pub registry: Address,
     /// The agent.
     pub agents: AgentPolicy,
     /// Admits every request, and records what it would have done.
@@ -153,6 +155,8 @@ pub struct Shared<'a> {
     pub dialects: &'a [Dialect],
     /// The chain of the accounts.
     pub chain: u64,
+    /// The registry of the agents.
+    pub registry: Address,
     /// Where agents that are not served go on.
     pub links: &'a Links,
 }
@@ -271,6 +275,7 @@ impl PolicyTable {
                 },
                 principals: self.wallets,
             },
+            registry: shared.registry,
             agents: AgentPolicy {
                 allow: self.allow,
                 liable,

@@ -1,6 +1,7 @@
 //! A liable wallet's acceptance of one registration.
 
-use alloy_primitives::{Address, B256, Bytes, U256};
+use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
+use alloy_sol_types::SolStruct as _;
 use base64ct::{Base64UrlUnpadded, Encoding as _};
 use serde::Serialize;
 
@@ -169,7 +170,26 @@ impl Acceptance {
     /// The EIP-712 digest, which identifies the acceptance.
     #[must_use]
     pub fn digest(&self, operational_scope: &str) -> B256 {
-        signed::digest(&self.message(operational_scope), self.chain_id, self.registry)
+        self.digest_of(keccak256(operational_scope))
+    }
+
+    /// The same of an agent whose scope has this Keccak-256: EIP-712 takes no more of a text.
+    #[must_use]
+    pub fn digest_of(&self, scope_hash: B256) -> B256 {
+        let message = self.message("");
+        let words = [
+            message.eip712_type_hash(),
+            self.agent_id.0.into(),
+            self.creator.into_word(),
+            self.agent_wallet.into_word(),
+            self.haftungsperson.into_word(),
+            U256::from(self.registered_at).into(),
+            scope_hash,
+            self.terms_hash,
+            U256::from(self.not_before).into(),
+            U256::from(self.not_after).into(),
+        ];
+        signed::digest_of(keccak256(words.map(|word| word.0).as_flattened()), self.chain_id, self.registry)
     }
 
     /// Checks what needs no record: chain, registry and time.
@@ -197,12 +217,21 @@ impl Acceptance {
     ///
     /// The first member that differs.
     pub fn check_record(&self, agent: &Agent) -> Result<(), Problem> {
+        self.check_members(&Registration::of(agent))
+    }
+
+    /// The same against the members that an acceptance names.
+    ///
+    /// # Errors
+    ///
+    /// The first member that differs.
+    pub fn check_members(&self, record: &Registration) -> Result<(), Problem> {
         let members = [
-            ("agentId", self.agent_id.0 == agent.agent_id.0),
-            ("creator", self.creator == agent.creator),
-            ("agentWallet", self.agent_wallet == agent.agent_wallet),
-            ("haftungsperson", self.haftungsperson == agent.haftungsperson),
-            ("registeredAt", self.registered_at == agent.registered_at.seconds()),
+            ("agentId", self.agent_id.0 == record.agent_id),
+            ("creator", self.creator == record.creator),
+            ("agentWallet", self.agent_wallet == record.agent_wallet),
+            ("haftungsperson", self.haftungsperson == record.haftungsperson),
+            ("registeredAt", self.registered_at == record.registered_at),
         ];
         let other = members.iter().find(|(_, is_equal)| !is_equal);
         other.map_or(Ok(()), |(name, _)| Err(Problem::Member((*name).into())))
@@ -215,7 +244,45 @@ impl Acceptance {
     ///
     /// [`Problem::Signature`].
     pub fn check_signature(&self, operational_scope: &str) -> Result<(), Problem> {
-        signed::check_signer(self.digest(operational_scope), &self.signature, self.haftungsperson)
+        self.check_signature_of(keccak256(operational_scope))
+    }
+
+    /// The same of an agent whose scope has this Keccak-256.
+    ///
+    /// # Errors
+    ///
+    /// [`Problem::Signature`].
+    pub fn check_signature_of(&self, scope_hash: B256) -> Result<(), Problem> {
+        signed::check_signer(self.digest_of(scope_hash), &self.signature, self.haftungsperson)
+    }
+}
+
+/// The members of a record that an acceptance names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// The agent's id.
+    pub agent_id: U256,
+    /// The wallet that registered it.
+    pub creator: Address,
+    /// The agent's own wallet.
+    pub agent_wallet: Address,
+    /// The liable wallet.
+    pub haftungsperson: Address,
+    /// When it was registered, in unix seconds.
+    pub registered_at: u64,
+}
+
+impl Registration {
+    /// Those of a record.
+    #[must_use]
+    pub const fn of(agent: &Agent) -> Self {
+        Self {
+            agent_id: agent.agent_id.0,
+            creator: agent.creator,
+            agent_wallet: agent.agent_wallet,
+            haftungsperson: agent.haftungsperson,
+            registered_at: agent.registered_at.seconds(),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use alloy_primitives::{Address, B256, U256};
+use alloy_primitives::{Address, B256, U256, keccak256};
 use alloy_sol_types::{Eip712Domain, SolStruct, sol};
 
 use crate::{eth::members::MemberError, forward::recover};
@@ -118,5 +118,11 @@ pub(super) fn check_signer(digest: B256, signature: &[u8], wallet: Address) -> R
 
 /// The digest that a wallet signs.
 pub(super) fn digest(message: &impl SolStruct, chain_id: u64, registry: Address) -> B256 {
-    message.eip712_signing_hash(&domain(chain_id, registry))
+    digest_of(message.eip712_hash_struct(), chain_id, registry)
+}
+
+/// The digest that a wallet signs, of the message's hash.
+pub(super) fn digest_of(message: B256, chain_id: u64, registry: Address) -> B256 {
+    let separator = domain(chain_id, registry).hash_struct();
+    keccak256([b"\x19\x01", separator.as_slice(), message.as_slice()].concat())
 }

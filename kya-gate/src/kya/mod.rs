@@ -26,6 +26,7 @@ use std::{sync::Arc, time::Duration};
 
 use alloy_primitives::{Address, B256, keccak256};
 use registry_core::{
+    chain::{SignerCode, SignerQuery},
     eth::timestamp::Timestamp,
     gate::{AccountFacts, AccountQuery, AccountState, Allowance, Attempt, Verdict},
 };
@@ -74,6 +75,8 @@ enum Question {
     Code(Address),
     /// Also what the code says about this signature of this message.
     Signature(Address, B256),
+    /// Whether a liable wallet has code, without a verdict on it.
+    Signer(Address),
 }
 
 /// What is known about the account of an attempt.
@@ -197,7 +200,9 @@ impl AccountReader {
     ) -> Option<AccountFacts> {
         let _read = self.budget.take(attempt.is_of_key())?;
         let query = match question {
-            Question::Code(account) => AccountQuery { account, signed: None, registry, now },
+            Question::Code(account) | Question::Signer(account) => {
+                AccountQuery { account, signed: None, registry, now }
+            }
             Question::Signature(..) => AccountQuery::of(attempt, registry, now),
         };
         let answer = self.rpc.ask(query, now).await;
@@ -209,6 +214,43 @@ impl AccountReader {
         let _read = self.budget.take(attempt.is_of_key())?;
         let verdict = api.verdict(wallet, now).await?;
         Some(self.cache.latest(wallet, verdict))
+    }
+
+    /// Whether a liable wallet has code and, if so, what that says of its acceptance. `None` where the chain does
+    /// not answer, or the budget is spent.
+    pub async fn signer(&self, query: SignerQuery, now: Timestamp) -> Option<SignerCode> {
+        const NO_CODE: SignerCode = SignerCode { has_code: false, accepts: false };
+        let wallet = query.account;
+        let cached = self.cache.get(wallet, now);
+        if cached.has_no_code {
+            return Some(NO_CODE);
+        }
+        if !cached.has_code {
+            let known = self.accounts.run(Question::Signer(wallet), self.code(wallet, now)).await;
+            if known.state? == AccountState::NoCode {
+                return Some(NO_CODE);
+            }
+        }
+        let _read = self.budget.take(true)?;
+        let answer = self.rpc.ask(query, now).await;
+        answer.inspect_err(|error| tracing::warn!(%error, "the chain did not answer")).ok()
+    }
+
+    async fn code(&self, account: Address, now: Timestamp) -> KnownAccount {
+        let (cached, reading) = (self.cache.get(account, now), self.cache.begin());
+        let state = if cached.has_no_code {
+            Some(AccountState::NoCode)
+        } else if let Some(_read) = self.budget.take(true) {
+            let answer = self.rpc.ask(AccountQuery { account, signed: None, registry: None, now }, now).await;
+            answer
+                .inspect_err(|error| tracing::warn!(%error, "the chain did not answer"))
+                .ok()
+                .map(|facts| facts.state)
+        } else {
+            None
+        };
+        self.cache.put(account, None, state, &reading);
+        KnownAccount { state, ..KnownAccount::default() }
     }
 
     /// Whether chain and source answer, in a word for each.

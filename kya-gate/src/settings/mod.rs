@@ -319,9 +319,10 @@ impl Settings {
             renew: file.links.renew.map(String::from),
         };
         let chain = file.chain.validated(rpc)?;
-        let shared = Shared { origin: &origin, dialects: &file.dialects, chain: chain.id, links: &links };
-        let policies = policies(file.policy, &shared)?;
         let (kya, records) = (file.kya.validated()?, file.records);
+        let (dialects, registry) = (&file.dialects, kya.registry);
+        let shared = Shared { origin: &origin, dialects, chain: chain.id, registry, links: &links };
+        let policies = policies(file.policy, &shared)?;
         if let Some(records) = &records {
             ensure!(file.verdict.is_some(), "records: need [verdict], with the key that signs them");
             ensure!(
