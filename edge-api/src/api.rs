@@ -457,7 +457,7 @@ async fn signed(
 /// The request; one for a stream where it asks for changes and accepts events.
 fn as_stream(request: &Incoming<'_>, counted: Request) -> Result<Request, Error> {
     match counted {
-        Request::Api(Route::Changes { since, .. })
+        Request::Api(Route::Changes { since, liable: None, .. })
             if request.header("Accept").is_some_and(|accept| accept::names(&accept, EVENTS_TYPE)) =>
         {
             stream::events::begin(request.header("Last-Event-ID").as_deref(), since).map(Request::Events)

@@ -17,8 +17,9 @@ use registry_core::{
     eth::as_of::{AsOf, IndexedAt},
     eth::timestamp::Timestamp,
     evidence::Evidence,
-    registry::agent::{Agent, AgentId, AgentListItem, AgentSummary, Fetched, Status},
+    registry::agent::{Agent, AgentId, Fetched, Status},
     registry::agent_detail::AgentDetail,
+    registry::agent_item::{AgentListItem, AgentSummary},
     registry::agent_query::{AgentFilter, AgentQuery, Sort, Start},
     registry::ancestors::Ancestors,
     registry::changes::{Change, ChangeList, Cursor, Standing},
@@ -27,7 +28,7 @@ use registry_core::{
     registry::history::{AgentEvent, AgentHistory, HistoryEvent},
     registry::kya::{Kya, KyaItem, KyaList, KyaRange},
     registry::liability::Liability,
-    registry::liable::{Lapse, Liable},
+    registry::liable::{ByBasis, Lapse, Liable},
     registry::lineage::{self, LineageNode, Member},
     registry::page::{AgentList, AgentPage, Page},
     registry::revenue::{RevenueAggregate, RevenueHistory},
@@ -227,6 +228,7 @@ fn liable() -> Liable {
     let mut liable = Liable {
         total: agents.len() as u64,
         data: agents.iter().map(summary).collect(),
+        basis_distribution: Some(ByBasis { unknown: agents.len() as u64, ..ByBasis::default() }),
         ..Liable::none(agents[0].haftungsperson, 20, INDEXED_AT)
     };
     for summary in &liable.data {
@@ -251,6 +253,7 @@ fn summary(agent: &Agent) -> AgentSummary {
         agent_id: agent.agent_id,
         creator: agent.creator,
         haftungsperson: agent.haftungsperson,
+        liability: Liability::of_record(agent),
         agent_wallet: agent.agent_wallet,
         operational_scope: agent.operational_scope.clone(),
         parent_agent_id: agent.parent_agent_id,

@@ -232,8 +232,8 @@ impl Shape for ChangeList {
     }
 
     fn links(&self, route: &Route) -> Option<String> {
-        let Route::Changes { limit, .. } = *route else { return None };
-        let next = Route::Changes { since: Since::Cursor(self.next), limit };
+        let Route::Changes { limit, liable, .. } = *route else { return None };
+        let next = Route::Changes { since: Since::Cursor(self.next), limit, liable };
         Some(format!("<{}>; rel=\"next\"", next.canonical()))
     }
 }

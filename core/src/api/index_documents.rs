@@ -27,10 +27,12 @@ impl<S: Store> Index<'_, S> {
             Route::RevenueAggregate => Document::of(self.revenue()?, route),
             Route::Lineage(id) => Document::of(self.lineage(*id)?, route),
             Route::Listing(query) => Document::of(self.listing(query, now)?, route),
-            Route::Liable { person, limit, cursor } => {
-                Document::of(self.liable(*person, *limit, *cursor, now)?, route)
+            Route::Liable { person, limit, cursor, basis } => {
+                Document::of(self.liable(*person, *limit, *cursor, *basis, now)?, route)
             }
-            Route::Changes { since, limit } => Document::of(self.changes(*since, *limit)?, route),
+            Route::Changes { since, limit, liable } => {
+                Document::of(self.changes_naming(*liable, *since, *limit)?, route)
+            }
             _ => return Err(IndexError::Uncovered),
         })
     }

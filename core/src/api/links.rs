@@ -52,8 +52,9 @@ impl Route {
     pub(crate) fn cursor_links(&self, next: Option<AgentCursor>) -> Option<String> {
         let start = |cursor: Option<_>| cursor.map_or(Start::Page(1), Start::Cursor);
         let at = |start: Start| match self {
-            Self::Liable { person, limit, .. } => {
-                Some(Self::Liable { person: *person, limit: *limit, cursor: start.cursor() }.canonical())
+            Self::Liable { person, limit, basis, .. } => {
+                let (person, limit, basis, cursor) = (*person, *limit, *basis, start.cursor());
+                Some(Self::Liable { person, limit, cursor, basis }.canonical())
             }
             // The whole list is its only page.
             Self::Compliance(page) => {

@@ -15,7 +15,8 @@ use crate::{
     },
     eth::{abi::RevenueReport, timestamp::Timestamp},
     registry::{
-        agent::{Agent, AgentId, AgentListItem, Status, UnknownStatus},
+        agent::{Agent, AgentId, Status, UnknownStatus},
+        agent_item::AgentListItem,
         compliance::{Compliance, ComplianceList, ComplianceListItem, CompliancePage},
         cursor::AgentCursor,
         page::{AgentPage, Page},
@@ -194,6 +195,7 @@ impl Scan {
                         creator: row.creator,
                         status,
                         registered_at: Timestamp::from_seconds(row.registered_at),
+                        liability: None,
                     });
                 }
                 total += 1;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use alloy_primitives::U256;
+use alloy_primitives::{Address, U256};
 
 use super::{
     IndexError, changes,
@@ -16,7 +16,8 @@ use crate::{
     eth::timestamp::Timestamp,
     liability::WalletEvents,
     registry::{
-        agent::{AgentId, AgentListItem, Fetched, Status},
+        agent::{AgentId, Fetched, Status},
+        agent_item::AgentListItem,
         changes::{ChangeList, Since},
         lineage::{self, LineageNode, MAX_CHILDREN, Member, Relative},
         page::{AgentPage, Page},
@@ -36,7 +37,17 @@ impl<S: Store> Index<'_, S> {
     ///
     /// [`IndexError::CursorExpired`], [`IndexError::Incomplete`], [`IndexError::Store`].
     pub fn changes(&self, since: Since, limit: u64) -> Result<ChangeList, IndexError> {
-        changes::list(self.store, self.state, since, limit)
+        self.changes_naming(None, since, limit)
+    }
+
+    /// The same of agents that name this liable wallet.
+    pub(crate) fn changes_naming(
+        &self,
+        liable: Option<Address>,
+        since: Since,
+        limit: u64,
+    ) -> Result<ChangeList, IndexError> {
+        changes::list(self.store, self.state, liable, since, limit)
     }
 
     /// What is known of the events by an agent's liable wallet at the index's block; `None` without the agent.
@@ -94,16 +105,17 @@ impl<S: Store> Index<'_, S> {
         let mut data = Vec::new();
         if let Some(skipped) = u64::try_from(page.skipped()).ok().filter(|skipped| *skipped < total) {
             let (first, before) = self.range_of(status, skipped)?;
-            let statement = "SELECT id, record FROM agents INDEXED BY agents_by_status \
+            let statement = "SELECT id, record, events FROM agents INDEXED BY agents_by_status \
                              WHERE status = ?1 AND id >= ?2 ORDER BY id LIMIT ?3 OFFSET ?4";
             let skipped = skipped.saturating_sub(before).into();
             let parameters = [SqlValue::Integer(status as i64), first.into(), page.limit.into(), skipped];
-            for (id, entry) in self.entries(statement, &parameters)? {
+            for (id, entry) in query(self.store, statement, &parameters, IndexedAgent::read_with_events)? {
                 data.push(AgentListItem {
                     agent_id: id.into(),
                     creator: entry.row.creator,
                     status,
                     registered_at: Timestamp::from_seconds(entry.row.registered_at),
+                    liability: Some(self.liability(&entry)),
                 });
             }
         }

@@ -30,6 +30,8 @@ use crate::{
     registry::kya::Decision,
 };
 
+/// Changes that a page of one wallet's is searched in.
+const SEARCHED: u64 = 10_000;
 /// Lapses held in memory at once.
 const ROWS: u64 = 1_000;
 
@@ -247,6 +249,7 @@ pub(super) fn ended_at(store: &impl Store, ids: &[u64]) -> Result<BTreeMap<u64, 
 pub(super) fn list(
     store: &impl Store,
     state: &State,
+    liable: Option<Address>,
     since: Since,
     limit: u64,
 ) -> Result<ChangeList, IndexError> {
@@ -266,8 +269,12 @@ pub(super) fn list(
         }
     };
     let statement = "SELECT number, agent, wallet, liable, was, is_now, block, seconds FROM changes WHERE number > ?1 \
-                     ORDER BY number LIMIT ?2";
-    let data = query(store, statement, &[after.into(), limit.into()], |row| {
+                     AND number <= ?2 AND (?3 IS NULL OR liable = ?3) ORDER BY number LIMIT ?4";
+    // Of one wallet's changes a page may hold few, and still ends.
+    let until = liable.map_or(state.changes, |_| after.saturating_add(SEARCHED).min(state.changes));
+    let wallet = liable.map_or(SqlValue::Null, |liable| SqlValue::Blob(liable.to_vec()));
+    let parameters = [after.into(), until.into(), wallet, limit.into()];
+    let data = query(store, statement, &parameters, |row| {
         Ok(Change {
             cursor: Cursor { began, number: row.number()? },
             agent_id: AgentId(U256::from(row.number()?)),
@@ -282,6 +289,9 @@ pub(super) fn list(
             time: Timestamp::from_seconds(row.number()?),
         })
     })?;
-    let next = data.last().map_or(Cursor { began, number: after }, |change| change.cursor);
+    let last = data.last().map_or(after, |change: &Change| change.cursor.number);
+    let is_full = data.len() as u64 == limit;
+    let number = if liable.is_some() && !is_full { until } else { last };
+    let next = Cursor { began, number };
     Ok(ChangeList { limit, has_more: next.number < state.changes, data, next, as_of: at.into() })
 }

@@ -1,5 +1,6 @@
 //! The answer of `/liable/:wallet`: counts from kept sums, and two short lists read in the order of their SQL
-//! indexes. Its cost does not grow with the number of the person's agents.
+//! indexes. Its cost does not grow with the number of the person's agents, but for the counts by basis and a
+//! page of one basis, which read no more agents than a list has candidates.
 
 use alloy_primitives::Address;
 
@@ -15,7 +16,8 @@ use crate::{
     eth::timestamp::Timestamp,
     registry::agent::Status,
     registry::cursor::AgentCursor,
-    registry::liable::{Lapse, Liable, NEXT_LAPSES},
+    registry::liability::Basis,
+    registry::liable::{ByBasis, Lapse, Liable, NEXT_LAPSES},
 };
 
 impl<S: Store> Index<'_, S> {
@@ -25,6 +27,7 @@ impl<S: Store> Index<'_, S> {
         person: Address,
         limit: u64,
         cursor: Option<AgentCursor>,
+        basis: Option<Basis>,
         now: Timestamp,
     ) -> Result<Liable, IndexError> {
         self.check_statuses()?;
@@ -39,12 +42,21 @@ impl<S: Store> Index<'_, S> {
         liable.expired_count = active.saturating_sub(liable.compliant_count);
         liable.next_lapses = self.next_lapses(person, now)?;
 
-        let statement = "SELECT id, record FROM agents INDEXED BY agents_by_person \
+        liable.basis_distribution = self.bases_of(person, liable.total)?;
+
+        let statement = "SELECT id, record, events FROM agents INDEXED BY agents_by_person \
                          WHERE person = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
         let mut last = cursor.map_or(0, |cursor| cursor.id);
         // One more than shown, to detect a next page.
-        let parameters = [SqlValue::Blob(person.to_vec()), last.into(), (limit + 1).into()];
-        for (id, entry) in self.entries(statement, &parameters)? {
+        let most = if basis.is_some() { self.bounds.candidates.max(limit) } else { limit } + 1;
+        let parameters = [SqlValue::Blob(person.to_vec()), last.into(), most.into()];
+        let found = query(self.store, statement, &parameters, IndexedAgent::read_with_events)?;
+        let is_cut = found.len() as u64 == most;
+        for (id, entry) in found {
+            if basis.is_some_and(|basis| self.liability(&entry).basis != basis) {
+                last = id;
+                continue;
+            }
             if liable.data.len() as u64 == limit {
                 liable.next = Some(AgentCursor::after(last));
                 break;
@@ -52,8 +64,26 @@ impl<S: Store> Index<'_, S> {
             liable.data.push(self.summary(id, &entry, now)?);
             last = id;
         }
+        // A page of one basis ends after so many agents in any case.
+        if is_cut && liable.next.is_none() {
+            liable.next = Some(AgentCursor::after(last));
+        }
         liable.unreadable = self.flawed(flaw::RECORD)?;
         Ok(liable)
+    }
+
+    /// The person's agents by basis, if there are few enough to read them all.
+    fn bases_of(&self, person: Address, total: u64) -> Result<Option<ByBasis>, StoreError> {
+        if total > self.bounds.candidates {
+            return Ok(None);
+        }
+        let statement = "SELECT id, record, events FROM agents INDEXED BY agents_by_person WHERE person = ?1";
+        let mut counts = ByBasis::default();
+        let person = [SqlValue::Blob(person.to_vec())];
+        for (_, entry) in query(self.store, statement, &person, IndexedAgent::read_with_events)? {
+            counts.count(self.liability(&entry).basis);
+        }
+        Ok(Some(counts))
     }
 
     /// The person's agents by status.

@@ -28,7 +28,8 @@ use super::{
 use crate::{
     eth::as_of::IndexedAt,
     eth::timestamp::Timestamp,
-    registry::agent::{AgentSummary, Status},
+    registry::agent::Status,
+    registry::agent_item::AgentSummary,
     registry::agent_query::{AgentFilter, AgentQuery, Sort, Start},
     registry::cursor::AgentCursor,
     registry::cursor::SortKey,

@@ -12,8 +12,10 @@ use crate::{
     chain::QueryError,
     eth::timestamp::Timestamp,
     registry::{
-        agent::{AgentId, AgentSummary, Status, UnknownStatus},
+        agent::{AgentId, Status, UnknownStatus},
+        agent_item::AgentSummary,
         agent_query::NUMBERED_MAX,
+        liability::{Liability, ParentBasis},
         row::Row,
     },
 };
@@ -91,7 +93,15 @@ impl<'a, S: Store> Index<'a, S> {
         now.seconds().saturating_sub(self.state.grace())
     }
 
-    /// An agent as a list shows it.
+    /// What ties the liable wallet to an agent that was read with its events. Lists do not read parents.
+    pub(super) fn liability(&self, entry: &IndexedAgent) -> Liability {
+        let parent = (entry.row.parent != 0).then_some(ParentBasis::Unknown);
+        let block_time = self.state.as_of().map_or(0, |at| at.seconds);
+        Liability::of_wallets(entry.row.creator, entry.full.haftungsperson, parent)
+            .with_events(self.state.wallet_events(entry), block_time)
+    }
+
+    /// An agent as a list shows it, read with its events.
     pub(super) fn summary(
         &self,
         id: u64,
@@ -104,6 +114,7 @@ impl<'a, S: Store> Index<'a, S> {
             agent_id: id.into(),
             creator,
             haftungsperson: entry.full.haftungsperson,
+            liability: self.liability(entry),
             agent_wallet: entry.full.wallet,
             operational_scope: entry.full.scope.clone(),
             parent_agent_id: parent.into(),

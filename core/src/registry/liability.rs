@@ -115,16 +115,31 @@ impl Liability {
     /// `accepted` says that an acceptance holds.
     #[must_use]
     pub fn of(agent: &Agent, accepted: bool, events: WalletEvents, block_time: u64) -> Self {
-        let wallet = agent.haftungsperson;
+        let record = Self::of_wallets(agent.creator, agent.haftungsperson, parent_basis(agent, None));
+        if accepted {
+            return Self { basis: Basis::Accepted, ..record };
+        }
+        record.with_events(events, block_time)
+    }
+
+    /// The liability by the wallets of a record alone.
+    pub(crate) fn of_wallets(creator: Address, wallet: Address, parent_basis: Option<ParentBasis>) -> Self {
+        let basis = if creator == wallet { Basis::Registered } else { Basis::Unknown };
+        Self { wallet, basis, attested_at: None, parent_basis }
+    }
+
+    /// The liability with what is known of the events by the liable wallet at a block with this time. A basis
+    /// that the record proves stays.
+    #[must_use]
+    pub(crate) fn with_events(self, events: WalletEvents, block_time: u64) -> Self {
         let recent = events.last.filter(|last| block_time.saturating_sub(*last) <= ATTESTED_SECONDS);
         let (basis, attested_at) = match recent {
-            _ if accepted => (Basis::Accepted, None),
-            _ if agent.creator == wallet => (Basis::Registered, None),
+            _ if self.basis != Basis::Unknown => return self,
             Some(last) => (Basis::Attested, Some(Timestamp::from_seconds(last))),
             None if events.is_complete => (Basis::Named, None),
             None => (Basis::Unknown, None),
         };
-        Self { wallet, basis, attested_at, parent_basis: parent_basis(agent, None) }
+        Self { basis, attested_at, ..self }
     }
 
     /// The liability of an agent by its record alone: what the registry's storage proves.

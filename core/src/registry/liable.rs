@@ -9,8 +9,10 @@ use crate::{
     eth::as_of::IndexedAt,
     eth::json,
     eth::timestamp::Timestamp,
-    registry::agent::{AgentId, AgentSummary, Status},
+    registry::agent::{AgentId, Status},
+    registry::agent_item::AgentSummary,
     registry::cursor::AgentCursor,
+    registry::liability::Basis,
     registry::stats::ByStatus,
 };
 
@@ -31,6 +33,33 @@ pub struct Lapse {
     pub compliant_until: Timestamp,
 }
 
+/// How many of a person's agents there are by what ties the person to them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ByBasis {
+    /// The person sent or signed the registration.
+    pub registered: u64,
+    /// The person attested or reported revenue in the last 90 days.
+    pub attested: u64,
+    /// The person did neither, and that is known.
+    pub named: u64,
+    /// Not all events of the agent are known.
+    pub unknown: u64,
+}
+
+impl ByBasis {
+    /// Counts an agent. No list has an acceptance.
+    pub(crate) const fn count(&mut self, basis: Basis) {
+        let count = match basis {
+            Basis::Registered => &mut self.registered,
+            Basis::Attested => &mut self.attested,
+            Basis::Named => &mut self.named,
+            Basis::Accepted | Basis::Unknown => &mut self.unknown,
+        };
+        *count += 1;
+    }
+}
+
 /// The answer of `/liable/:wallet`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -44,6 +73,9 @@ pub struct Liable {
     /// Agents per status; all four keys are always there.
     #[serde(with = "ByStatus")]
     pub status_distribution: BTreeMap<Status, u64>,
+    /// Agents by basis; absent where there are too many to read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub basis_distribution: Option<ByBasis>,
     /// How many are Active with a current attestation.
     pub compliant_count: u64,
     /// How many are Active with a lapsed attestation.

@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod agent_detail;
+pub mod agent_item;
 pub mod agent_query;
 pub mod ancestors;
 pub mod changes;

@@ -6,7 +6,8 @@ use serde::Serialize;
 use crate::{
     eth::as_of::IndexedAt,
     eth::json::{self, is_false},
-    registry::agent::{AgentId, AgentListItem, AgentSummary},
+    registry::agent::AgentId,
+    registry::agent_item::{AgentListItem, AgentSummary},
     registry::agent_query::{AgentQuery, Start},
     registry::cursor::AgentCursor,
 };

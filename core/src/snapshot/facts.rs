@@ -6,7 +6,7 @@ use super::{Manifest, SnapshotError, wire::Bytes};
 use crate::{
     eth::timestamp::Timestamp,
     index::wallet_events,
-    liability::{ParentBasis, WalletEvents},
+    liability::{Liability, ParentBasis, WalletEvents},
     registry::{
         agent::{Agent, AgentId, Status},
         kya::{FORMER_SHOWN, FormerAgent, InactiveAncestor, Kya, Past},
@@ -162,8 +162,15 @@ impl Facts {
 
 /// The verdict without the wallet's past.
 fn judge(agent: Option<Box<LiveAgent>>, wallet: Address, manifest: &Manifest, now: Timestamp) -> Kya {
+    let known = agent.as_ref().map(|agent| (agent.wallet_events(manifest), agent.parent_basis));
     let (agent, grace) = (agent.map(|agent| agent.record(wallet)), U256::from(manifest.grace_seconds));
-    Kya::of(wallet, agent, grace, now, manifest.as_of)
+    let kya = Kya::of(wallet, agent, grace, now, manifest.as_of);
+    let block_time = manifest.as_of.block_timestamp.seconds();
+    let liability = kya.liability.zip(known).map(|(record, (events, parent_basis))| Liability {
+        parent_basis,
+        ..record.with_events(events, block_time)
+    });
+    Kya { liability, ..kya }
 }
 
 impl LiveAgent {

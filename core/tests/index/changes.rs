@@ -1,5 +1,7 @@
 //! What the list of changes promises, one by one.
 
+use std::collections::BTreeSet;
+
 use registry_core::index::{IndexError, SqlValue, Store as _};
 use registry_core::registry::agent::Status;
 use registry_core::registry::changes::{Change, Cursor, KEPT_SECONDS, Since, Standing};
@@ -182,5 +184,36 @@ fn a_verdict_says_when_former_agents_ended_where_the_index_saw_it_and_the_node_s
         assert_eq!(verdict(&mut index, &agent).0["formerAgents"], json!([]));
         let rows = index.database.execute("SELECT id FROM ends", &[]).unwrap();
         assert_eq!(rows, Vec::<Vec<SqlValue>>::new());
+    }
+}
+
+#[test]
+fn changes_of_one_liable_wallets_agents_are_those_of_all_changes_new_agents_included() {
+    let mut index = Indexed::filled(12, 0);
+    for _ in 0..20 {
+        index.history.mine(3, &mut index.random);
+        index.refresh();
+    }
+    let now = index.newest().seconds;
+    let all = index.changes(Since::Oldest, 500).unwrap().data;
+    let persons: BTreeSet<Address> = all.iter().map(|change| change.liable).collect();
+    assert!(persons.len() > 1 && all.iter().any(|change| change.from.is_none()));
+    for person in persons {
+        let own: Vec<Value> = all
+            .iter()
+            .filter(|change| change.liable == person)
+            .map(|it| serde_json::to_value(it).unwrap())
+            .collect();
+        let (mut found, mut target) = (Vec::new(), format!("/api/v1/changes?limit=2&liable={person}"));
+        loop {
+            let (page, _) = index.ask(&target, now);
+            found.extend(page["data"].as_array().unwrap().clone());
+            target =
+                format!("/api/v1/changes?limit=2&liable={person}&since={}", page["next"].as_str().unwrap());
+            if page["hasMore"] == false {
+                break;
+            }
+        }
+        assert_eq!(found, own, "{person}");
     }
 }

@@ -11,13 +11,46 @@ use alloy_sol_types::SolEvent as _;
 
 use crate::{
     Indexed,
-    common::{Logs, Proofs, prelude::*, record},
+    common::{Logs, Proofs, prelude::*, record, time},
     snapshot,
 };
 
 /// What the row says of the events by an agent's liable wallet.
 fn known(index: &Indexed, id: u64) -> WalletEvents {
     index.read(|index| index.wallet_events(id)).unwrap().unwrap()
+}
+
+/// Takes out of an answer what ties liable wallets to agents, which only an index knows.
+pub(crate) fn take(answer: &mut Value) {
+    match answer {
+        Value::Object(members) => {
+            members.retain(|name, _| !["liability", "parentBasis", "basisDistribution"].contains(&&**name));
+            members.values_mut().for_each(take);
+        }
+        Value::Array(items) => items.iter_mut().for_each(take),
+        _ => {}
+    }
+}
+
+/// The `liability` of an agent in a list, by its record and by what the index has seen of its events.
+pub(crate) fn of_record(index: &Indexed, agent: &AgentRecord) -> Value {
+    let block = index.state().as_of().unwrap();
+    let events = known(index, agent.agentId.to());
+    let recent = events.last.filter(|last| block.seconds - last <= 90 * 86_400);
+    let (basis, attested_at) = match recent {
+        _ if agent.creator == agent.haftungsperson => ("registered", None),
+        Some(last) => ("attested", Some(last)),
+        None if events.is_complete => ("named", None),
+        None => ("unknown", None),
+    };
+    let mut liability = json!({"wallet": agent.haftungsperson.to_checksum(None), "basis": basis});
+    if let Some(seconds) = attested_at {
+        liability["attestedAt"] = json!(time(seconds));
+    }
+    if !agent.parentAgentId.is_zero() {
+        liability["parentBasis"] = "unknown".into();
+    }
+    liability
 }
 
 /// All that the snapshot's shards hold, where there is a snapshot.

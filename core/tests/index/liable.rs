@@ -9,6 +9,7 @@ use serde_json::Map;
 use crate::{
     Indexed,
     common::{STATUSES, prelude::*, shown, time},
+    liability,
 };
 
 pub(crate) fn is_compliant(agent: &AgentRecord, grace: u64, now: u64) -> bool {
@@ -46,15 +47,29 @@ pub(crate) fn is_like(index: &Indexed, registry: &PlainRegistry, now: u64) -> Re
         };
         let block = index.state().as_of().unwrap();
         for limit in [3, 100] {
-            let items: Vec<Value> = of_person.iter().map(|agent| item(agent, grace, now)).collect();
+            let mut items: Vec<Value> = of_person.iter().map(|agent| item(agent, grace, now)).collect();
+            let bases: Vec<Value> =
+                of_person.iter().map(|agent| liability::of_record(index, agent)).collect();
+            items.iter_mut().zip(&bases).for_each(|(item, basis)| item["liability"] = basis.clone());
             let first = format!("/api/v1/liable/{person}?limit={limit}");
             let pages = index.pages(&first, now, Bounds::DEFAULT);
             if pages.len() != items.len().div_ceil(limit).max(1) {
                 return Err(format!("{first} has {} pages", pages.len()));
             }
+            let of_basis = |basis: &str| bases.iter().filter(|known| known["basis"] == basis).count();
+            let counts = ["registered", "attested", "named", "unknown"].map(|basis| (basis, of_basis(basis)));
+            for (basis, count) in counts {
+                let filtered = format!("{first}&basis={basis}");
+                let found = index.pages(&filtered, now, Bounds::DEFAULT);
+                let found: usize = found.iter().map(|page| page["data"].as_array().unwrap().len()).sum();
+                if found != count {
+                    return Err(format!("{filtered} has {found} agents, not {count}"));
+                }
+            }
             for (number, found) in pages.iter().enumerate() {
                 let mut document = json!({
                     "haftungsperson": person.to_checksum(None), "total": items.len(),
+                    "basisDistribution": Map::from_iter(counts.map(|(basis, count)| (basis.into(), count.into()))),
                     "statusDistribution": statuses, "compliantCount": lapses.len(),
                     "expiredCount": with_status(0) - lapses.len(),
                     "nextLapses": lapses.iter().take(10).map(lapse).collect::<Vec<_>>(), "limit": limit,

@@ -15,6 +15,7 @@ use registry_core::{
 use crate::{
     Indexed,
     common::{host::read, prelude::*, random::setting, record, report},
+    liability,
 };
 
 const IDENTITY: Identity = Identity { chain_id: CHAIN_ID, registry: REGISTRY };
@@ -98,8 +99,14 @@ pub(crate) fn is_like(index: &Indexed, registry: &PlainRegistry, now: u64) -> Re
         let asked = Question { route, now, scan: Some(scan.clone()), ..question("/health") };
         let expected = plain(node.run(asked).unwrap());
         for (found, expected) in found.into_iter().zip(expected) {
-            if found != expected {
-                return Err(format!("snapshot: {found}\nnot {expected}"));
+            let [of_snapshot, of_chain] = [&found, &expected].map(|verdict| verdict["liability"].clone());
+            let is_unknown = |liability: &Value| liability["basis"] == "unknown";
+            let is_same = ["wallet", "basis", "attestedAt"].iter().all(|it| of_snapshot[it] == of_chain[it])
+                || (is_unknown(&of_chain) && of_snapshot["wallet"] == of_chain["wallet"]);
+            let (mut found, mut expected) = (found, expected);
+            [&mut found, &mut expected].into_iter().for_each(liability::take);
+            if found != expected || !is_same {
+                return Err(format!("snapshot: {found} {of_snapshot}\nnot {expected} {of_chain}"));
             }
         }
     }
@@ -114,8 +121,10 @@ fn is_the_chains(index: &mut Indexed) {
     for asked in wallets.iter().map(Address::to_string).chain([format!("{list},nonsense")]) {
         let target = format!("/api/v1/kya/{asked}");
         let expected = from_chain(index, &target);
-        let expected = Document { is_final: false, ..expected };
-        assert_eq!(from_snapshot(index, &target), Some(expected), "{asked}");
+        // The chain does not know of the blocks since the index's that no event was in them.
+        let of_index =
+            |document: Document| document.body.replace(r#""basis":"named""#, r#""basis":"unknown""#);
+        assert_eq!(from_snapshot(index, &target).map(of_index), Some(of_index(expected)), "{asked}");
     }
 }
 

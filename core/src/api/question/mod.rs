@@ -20,6 +20,7 @@ mod revenue;
 
 pub use evidence::{EvidenceAt, WithEvidence};
 pub use late_excerpt::LateExcerpt;
+use past::PastSources;
 pub use revenue::{RevenueQuery, RevenueReports};
 
 use alloy_primitives::{Address, U256};
@@ -41,8 +42,9 @@ use crate::{
         timestamp::Timestamp,
     },
     registry::{
-        agent::{Agent, AgentId, AgentListItem, Fetched},
+        agent::{Agent, AgentId, Fetched},
         agent_detail::AgentDetail,
+        agent_item::AgentListItem,
         ancestors::{self, Ancestors},
         compliance::Compliance,
         error_code::Code,
@@ -156,7 +158,7 @@ impl Question {
         let past_sources = self.past_sources(registry, [wallet], history);
         let (grace, agent, as_of) = (grace?, agent?, as_of?);
         let past = past_sources.of(registry, wallet, agent.as_ref())?;
-        Ok(self.judge(wallet, agent, grace, as_of).with_past(past))
+        Ok(self.judge(wallet, agent, &past_sources, grace, as_of).with_past(past))
     }
 
     /// Judges each wallet. A record that cannot be read fails its own item only.
@@ -185,7 +187,7 @@ impl Question {
                 _ if scope_bytes > LIST_SCOPE_BYTES => failed(Code::TooLarge, TOO_LONG.to_owned()),
                 Ok(agent) => {
                     let past = past_sources.of(registry, wallet, agent.as_ref())?;
-                    let kya = self.judge(wallet, agent, grace, as_of).with_past(past);
+                    let kya = self.judge(wallet, agent, &past_sources, grace, as_of).with_past(past);
                     KyaItem::Verdict(Box::new(kya))
                 }
                 Err(Halt::Error(error)) if error.is_of_one_record() => {
@@ -198,8 +200,16 @@ impl Question {
     }
 
     /// The verdict as of the host's clock, or of the requested block.
-    fn judge(&self, wallet: Address, agent: Option<Agent>, grace: U256, as_of: AsOf) -> Kya {
-        let kya = Kya::of(wallet, agent, grace, self.time_of(as_of), as_of);
+    fn judge(
+        &self,
+        wallet: Address,
+        agent: Option<Agent>,
+        sources: &PastSources<'_>,
+        grace: U256,
+        as_of: AsOf,
+    ) -> Kya {
+        let liability = agent.as_ref().map(|agent| sources.liability(agent, as_of));
+        let kya = Kya { liability, ..Kya::of(wallet, agent, grace, self.time_of(as_of), as_of) };
         match self.route.block() {
             // A verdict at a past block never lapses.
             Some(_) => Kya { checked_at: self.now, valid_until: None, ..kya },

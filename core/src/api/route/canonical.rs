@@ -5,7 +5,9 @@ use std::fmt::Display;
 use super::{
     AGENTS_LIMIT_DEFAULT, CHANGES_LIMIT_DEFAULT, HISTORY_LIMIT_DEFAULT, REVENUE_LIMIT_DEFAULT, Route,
 };
-use crate::registry::{agent::Status, changes::Since, compliance::CompliancePage, kya::WalletInput};
+use crate::registry::{
+    agent::Status, changes::Since, compliance::CompliancePage, kya::WalletInput, liability::Basis,
+};
 
 impl Route {
     /// The canonical form: defaults left out, the rest in fixed order. Two requests that ask the same have
@@ -34,9 +36,10 @@ impl Route {
                 query.push_some("limit", &Some(limit));
                 query.push_some("cursor", cursor);
             }
-            Self::Liable { limit, cursor, .. } => {
+            Self::Liable { limit, cursor, basis, .. } => {
                 query.push("limit", *limit, AGENTS_LIMIT_DEFAULT);
                 query.push_some("cursor", &cursor.map(|cursor| cursor.id));
+                query.push_some("basis", &basis.map(Basis::name));
             }
             Self::History { limit, cursor, .. } => {
                 query.push("limit", *limit, HISTORY_LIMIT_DEFAULT);
@@ -48,9 +51,10 @@ impl Route {
             }
             Self::Kya { history: true, .. } => query.push("history", 1, 0),
             Self::Evidence(_) => query.push("evidence", 1, 0),
-            Self::Changes { since, limit } => {
+            Self::Changes { since, limit, liable } => {
                 query.push_some("since", &Some(since).filter(|since| **since != Since::Oldest));
                 query.push("limit", *limit, CHANGES_LIMIT_DEFAULT);
+                query.push_some("liable", liable);
             }
         }
         query.text

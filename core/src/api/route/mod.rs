@@ -27,6 +27,7 @@ use crate::{
     registry::cursor::AgentCursor,
     registry::history::HistoryCursor,
     registry::kya::WalletInput,
+    registry::liability::Basis,
     registry::page::Page,
 };
 
@@ -90,6 +91,8 @@ pub enum Route {
         limit: u64,
         /// The cursor of the page before.
         cursor: Option<AgentCursor>,
+        /// What ties the person to the agents that are listed; `None` for all.
+        basis: Option<Basis>,
     },
     /// `/api/v1/agent/:id/lineage`
     Lineage(AgentId),
@@ -139,6 +142,8 @@ pub enum Route {
         since: Since,
         /// The page size.
         limit: u64,
+        /// The liable wallet that the agents name; `None` for all.
+        liable: Option<Address>,
     },
 }
 

@@ -9,11 +9,13 @@ use serde::Deserialize;
 use super::{
     CHANGES_LIMIT_DEFAULT, CHANGES_LIMIT_MAX, HISTORY_LIMIT_DEFAULT, HISTORY_LIMIT_MAX, KYA_BODY_BYTES_MAX,
     KYA_BODY_MAX, KYA_PATH_MAX, KyaPrefix, REVENUE_LIMIT_DEFAULT, REVENUE_LIMIT_MAX, Route,
-    query::{agents_limit, audience, block, compliance_page, count, cursor, flag, history_cursor, since},
+    query::{
+        agents_limit, audience, block, compliance_page, count, cursor, flag, history_cursor, parameter, since,
+    },
 };
 use crate::{
     api::error::Error, eth::address, eth::as_of::BlockId, registry::agent::AgentId,
-    registry::cursor::SortKey, registry::kya::WalletInput, token::Audience,
+    registry::cursor::SortKey, registry::kya::WalletInput, registry::liability::Basis, token::Audience,
 };
 
 /// What `POST /api/v1/kya` takes, and what else there is.
@@ -43,6 +45,7 @@ impl Route {
                 limit: agents_limit(query)?,
                 // A cursor before the first agent is the list's beginning.
                 cursor: cursor(query, SortKey::Id)?.filter(|cursor| cursor.id > 0),
+                basis: basis(query)?,
             },
             (Some("agent"), Some(id), None, _) => Self::Agent { id: agent_id(id)?, block: block(query)? },
             (Some("agent"), Some(id), Some("ancestors"), None) => Self::Ancestors(agent_id(id)?),
@@ -61,6 +64,7 @@ impl Route {
             (Some("changes"), None, ..) => Self::Changes {
                 since: since(query)?,
                 limit: count(query, "limit", 1..=CHANGES_LIMIT_MAX, CHANGES_LIMIT_DEFAULT)?,
+                liable: parameter(query, "liable")?.map(|text| address_of("liable", &text)).transpose()?,
             },
             (Some("kya"), None, ..) => return Err(Error::PostOnly(WALLETS)),
             (Some("kya"), Some("range"), Some(prefix), None) => Self::KyaRange(KyaPrefix::parse(prefix)?),
@@ -182,5 +186,17 @@ fn agent_id(segment: &str) -> Result<AgentId, Error> {
 
 /// A wallet: 0x and 40 hexadecimal digits, in one case or with its EIP-55 checksum.
 fn wallet(text: &str) -> Result<Address, Error> {
-    address::parse(text).map_err(|error| Error::InvalidParameter { field: "wallet", rule: error.rule() })
+    address_of("wallet", text)
+}
+
+fn address_of(field: &'static str, text: &str) -> Result<Address, Error> {
+    address::parse(text).map_err(|error| Error::InvalidParameter { field, rule: error.rule() })
+}
+
+/// A basis that lists know.
+fn basis(query: &str) -> Result<Option<Basis>, Error> {
+    let Some(text) = parameter(query, "basis")? else { return Ok(None) };
+    let rule = "must be registered, attested, named or unknown";
+    let basis = Basis::from_name(&text).filter(|basis| *basis != Basis::Accepted);
+    basis.map(Some).ok_or(Error::InvalidParameter { field: "basis", rule })
 }

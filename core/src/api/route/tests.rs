@@ -38,10 +38,10 @@ fn every_documented_route_is_known_and_has_its_time_to_live() {
         ("/api/v1/agent/7/revenue", 0, revenue),
         ("/api/v1/revenue/aggregate", 300, Route::RevenueAggregate),
         (KYA, 60, Route::Kya { wallet, block: None, history: false }),
-        (&liable, 300, Route::Liable { person: wallet, limit: 20, cursor: None }),
+        (&liable, 300, Route::Liable { person: wallet, limit: 20, cursor: None, basis: None }),
         ("/api/v1/agent/7/ancestors", 300, Route::Ancestors(id)),
         ("/api/v1/agent/7/history", 300, history),
-        ("/api/v1/changes", 60, Route::Changes { since: Since::Oldest, limit: 100 }),
+        ("/api/v1/changes", 60, Route::Changes { since: Since::Oldest, limit: 100, liable: None }),
     ] {
         assert_eq!(Route::parse(target), Ok(route.clone()), "{target}");
         assert_eq!(route.canonical(), target);
