@@ -24,7 +24,9 @@ use registry_core::{
     eth::timestamp::Timestamp,
     index::{
         Excerpt, Progress,
-        protocol::{DOCUMENT_HEADER, DocumentHead, IndexAnswer, IndexQuestion, SNAPSHOT_HEADER},
+        protocol::{
+            DOCUMENT_HEADER, DocumentHead, IndexAnswer, IndexQuestion, RETRY_HEADER, SNAPSHOT_HEADER,
+        },
     },
     registry::changes::Since,
     snapshot::{ShardEntry, ShardRange, ShardVersion},
@@ -138,9 +140,9 @@ impl IndexClient {
         }
     }
 
-    /// The manifest of the registry's snapshot, or the shard that it names so; `None` where the object has
-    /// none, or has another version of it by now.
-    pub(crate) async fn snapshot(&self, entry: Option<ShardEntry>) -> Option<Vec<u8>> {
+    /// The manifest of the registry's snapshot, or the shard that it names so. Where the object has none, or has
+    /// another version of it by now, the seconds after which it is to be asked again, if it says so.
+    pub(crate) async fn snapshot(&self, entry: Option<ShardEntry>) -> Result<Vec<u8>, Option<u64>> {
         let question = match entry {
             None => IndexQuestion::Manifest,
             Some(ShardEntry { range: ShardRange { start, bits }, version: ShardVersion { block, tag } }) => {
@@ -148,11 +150,14 @@ impl IndexClient {
             }
         };
         if is_silent() {
-            return None;
+            return Err(None);
         }
-        let response = self.object.post(question).await.ok()?;
-        response.headers().get(SNAPSHOT_HEADER).ok()??;
-        binding::bytes(&response).await.ok()
+        let response = self.object.post(question).await.map_err(|_| None)?;
+        let header = |name: &str| response.headers().get(name).ok().flatten();
+        if header(SNAPSHOT_HEADER).is_none() {
+            return Err(header(RETRY_HEADER).and_then(|seconds| seconds.parse().ok()));
+        }
+        binding::bytes(&response).await.map_err(|_| None)
     }
 
     /// Asks for a document. `scan_would_do` says of the number of agents whether a scan could answer instead.

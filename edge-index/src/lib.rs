@@ -20,6 +20,7 @@
 //! Worker to be woken. D1's advantage, reads from many places, is the task of the caches in front: an answer
 //! is read once per instance and TTL.
 
+mod alarm;
 mod answer;
 mod entry;
 mod faults;

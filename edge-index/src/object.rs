@@ -12,7 +12,6 @@
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
-    time::Duration,
 };
 
 use alloy_primitives::Address;
@@ -51,8 +50,6 @@ use crate::{
 
 /// Milliseconds that a request waits for the fill: enough for some slices.
 const FILL_PATIENCE_MILLIS: u64 = 3_000;
-/// Milliseconds after which failed work is retried, and an alarm that has not fired is set again.
-const RETRY_MILLIS: u64 = 5_000;
 /// TTLs without a request after which an object is idle.
 const IDLE_CACHE_TIMES: u64 = 3;
 /// Restarts of a history because of reorgs.
@@ -63,7 +60,7 @@ const NOTE_MILLIS: u64 = 30_000;
 /// The index of one registry on one chain.
 #[durable_object(alarm)]
 pub struct RegistryIndex {
-    state: worker::State,
+    pub(crate) state: worker::State,
     env: Env,
     /// What is known of the endpoints; not worth storing.
     pub(crate) endpoints: RefCell<Option<Endpoints>>,
@@ -248,10 +245,11 @@ impl RegistryIndex {
             Form::Events => settings.follow_seconds(),
             _ => settings.time_to_live(route.cache_scope()),
         };
+        let millis = u64::from(seconds) * 1_000;
         let ready = match form {
             // As of the block of its first piece, whatever block the index is at now.
             Form::Piece(Some(_)) => self.load(sql).map_err(IndexError::from),
-            _ => self.ready(sql, settings, u64::from(seconds) * 1_000, &mut rpc_calls).await,
+            _ => self.ready(sql, settings, (millis, millis), &mut rpc_calls).await,
         };
         self.arm(sql, settings, ready.is_ok()).await;
         let state = match ready {
@@ -308,7 +306,7 @@ impl RegistryIndex {
         let wallets: Vec<Address> = wallets.map_err(failed)?;
         let max_age = cache_millis(settings).max(NOTE_MILLIS);
         let ready = match refresh {
-            true => self.ready(sql, settings, max_age, &mut 0).await,
+            true => self.ready(sql, settings, (max_age, max_age), &mut 0).await,
             false => self.load(sql).map_err(IndexError::from),
         };
         self.arm(sql, settings, ready.is_ok()).await;
@@ -324,7 +322,7 @@ impl RegistryIndex {
     }
 
     /// The manifest of the registry's snapshot, or a shard of it. The manifest may refresh the index first, but
-    /// waits for no fill and no event: there is no snapshot meanwhile.
+    /// waits for no fill: there is no snapshot meanwhile, and the answer says when to ask again.
     async fn snapshot(
         &self,
         sql: &Sql,
@@ -332,8 +330,9 @@ impl RegistryIndex {
         entry: Option<ShardEntry>,
     ) -> Result<Response> {
         let ready = match self.load(sql) {
-            Ok(state) if entry.is_none() && state.as_of().is_some() && !state.awaits_changes() => {
-                self.ready(sql, settings, snapshot::max_age(settings), &mut 0).await
+            Ok(state) if entry.is_none() && may_look(&state) => {
+                let ages = (snapshot::max_age(settings), snapshot::kya_millis(settings));
+                self.ready(sql, settings, ages, &mut 0).await
             }
             loaded => loaded.map_err(IndexError::from),
         };
@@ -344,19 +343,21 @@ impl RegistryIndex {
         match ready.and_then(|state| self.snapshots.answer(sql, settings, &state, entry)) {
             Ok(Some(bytes)) => snapshot::respond(bytes),
             Err(IndexError::Store(error)) => {
+                let pause = error.retry_millis();
                 self.keep_fault(error).await;
-                not_covered()
+                snapshot::refuse(pause.div_ceil(1_000))
             }
-            _ => not_covered(),
+            _ => snapshot::refuse(self.load(sql).map_or(1, |state| state.snapshot_retry_seconds())),
         }
     }
 
-    /// The state, once it is fresh enough for an answer with a TTL of `max_age` milliseconds.
+    /// The state, once it is fresh enough for an answer with a TTL of `max_age` milliseconds; where a refresh
+    /// fails, one that is not older than `usable`.
     async fn ready(
         &self,
         sql: &Sql,
         settings: &WorkerSettings,
-        max_age: u64,
+        (max_age, usable): (u64, u64),
         rpc_calls: &mut u32,
     ) -> core::result::Result<Rc<State>, IndexError> {
         let began = unix_millis();
@@ -377,7 +378,21 @@ impl RegistryIndex {
             if unix_millis() > began + patience {
                 return Err(IndexError::Incomplete { percent: state.percent() });
             }
-            has_worked |= self.work(sql, settings, rpc_calls).boxed_local().await?;
+            match self.work(sql, settings, rpc_calls).boxed_local().await {
+                Ok(worked) => has_worked |= worked,
+                Err(IndexError::Query(error)) => {
+                    // What the work had stored is loaded. The times of a refresh that stored nothing are not.
+                    let stored = self.load(sql)?;
+                    let is_same = (stored.began, stored.writes) == (state.began, state.writes);
+                    let last = if is_same { state } else { Rc::clone(&stored) };
+                    let is_usable = unix_millis() < last.read_at.saturating_add(usable);
+                    return match stored.as_of() {
+                        Some(_) if is_usable && last.as_of().is_some() => Ok(last),
+                        _ => Err(error.into()),
+                    };
+                }
+                Err(error) => return Err(error),
+            }
         }
     }
 
@@ -400,7 +415,7 @@ impl RegistryIndex {
             match drive(run, &mut host).await {
                 // The block has been reorged out: a refresh comes first, whatever the TTL.
                 Err(QueryError::BlockNotAvailable(_)) => {
-                    state = self.ready(sql, settings, 0, rpc_calls).await?;
+                    state = self.ready(sql, settings, (0, 0), rpc_calls).await?;
                 }
                 history => return Ok((state, index_documents::history(history?))),
             }
@@ -436,57 +451,20 @@ impl RegistryIndex {
         let idle = cache_millis(settings).max(NOTE_MILLIS).saturating_mul(IDLE_CACHE_TIMES);
         Ok(unix_millis() < idle.saturating_add(asked_at))
     }
+}
 
-    /// Sets the alarm for the next work, while the index is in use; later where the last work failed. Where
-    /// that fails, the next request or the cron trigger sets it.
-    async fn arm(&self, sql: &Sql, settings: &WorkerSettings, worked: bool) {
-        if let Err(error) = self.try_arm(sql, settings, worked).await {
-            console_warn!("no alarm is set: {error}");
-        }
-    }
-
-    async fn try_arm(&self, sql: &Sql, settings: &WorkerSettings, worked: bool) -> Result<()> {
-        if !self.is_in_use(sql, settings).map_err(failed)? {
-            return Ok(());
-        }
-        let now = unix_millis();
-        let storage = self.state.storage();
-        if let Some(at) = storage.get_alarm().await?
-            && u64::try_from(at).unwrap_or(0) > now.saturating_sub(RETRY_MILLIS)
-        {
-            return Ok(());
-        }
-        let state = self.load(sql).map_err(failed)?;
-        let at = match (self.faults.pause(), state.phase) {
-            (Some(fault), _) => fault.until,
-            _ if !worked => now + RETRY_MILLIS,
-            // With a TTL of 0, each request reads.
-            (None, Phase::Complete) if cache_millis(settings) == 0 => return Ok(()),
-            (None, Phase::Complete) => refresh_at(&state, settings),
-            (None, Phase::Filling { .. } | Phase::CatchingUp | Phase::Comparing { .. }) => now,
-        };
-        let offset = Duration::from_millis(at.saturating_sub(now));
-        storage.set_alarm(offset).await
-    }
+/// Whether a request for the manifest may look for changes. While all agents are compared, the alarm works; an
+/// event that is waited for is looked for when it is time.
+fn may_look(state: &State) -> bool {
+    let is_time = || state.retry_at().is_none_or(|at| at <= unix_millis());
+    state.phase == Phase::Complete && state.as_of().is_some() && is_time()
 }
 
 /// The TTL of answers, in milliseconds.
-fn cache_millis(settings: &WorkerSettings) -> u64 {
+pub(crate) fn cache_millis(settings: &WorkerSettings) -> u64 {
     u64::from(settings.time_to_live(CacheScope::Agent)) * 1_000
 }
 
-/// When to refresh: before answers expire, and soon where an event is waited for.
-fn refresh_at(state: &State, settings: &WorkerSettings) -> u64 {
-    if let Some(at) = state.retry_at() {
-        return at;
-    }
-    state.read_at.saturating_add(cache_millis(settings) / 4 * 3)
-}
-
-pub(crate) fn is_due(state: &State, settings: &WorkerSettings) -> bool {
-    cache_millis(settings) == 0 || refresh_at(state, settings) <= unix_millis()
-}
-
-fn failed(error: impl core::fmt::Display) -> worker::Error {
+pub(crate) fn failed(error: impl core::fmt::Display) -> worker::Error {
     error.to_string().into()
 }

@@ -5,12 +5,15 @@ use std::{cell::RefCell, rc::Rc};
 use edge_shared::settings::WorkerSettings;
 use registry_core::{
     api::route::CacheScope,
-    index::{IndexError, State, protocol::SNAPSHOT_HEADER},
+    index::{
+        IndexError, State,
+        protocol::{RETRY_HEADER, SNAPSHOT_HEADER},
+    },
     snapshot::{ShardEntry, Shards, shard},
 };
 use worker::{Headers, Response, Result};
 
-use crate::sql::Sql;
+use crate::{answer::not_covered, sql::Sql};
 
 /// Milliseconds after which a manifest has to be confirmed by the chain again, at most.
 const MANIFEST_AGE_MILLIS: u64 = 10_000;
@@ -18,8 +21,12 @@ const MANIFEST_AGE_MILLIS: u64 = 10_000;
 /// The age that a manifest may have when it is handed out: a quarter of a verdict's TTL is left to it, so that
 /// it lasts for as long as Workers keep it.
 pub(crate) fn max_age(settings: &WorkerSettings) -> u64 {
-    let of_verdicts = u64::from(settings.time_to_live(CacheScope::Kya)) * 1_000;
-    MANIFEST_AGE_MILLIS.min(of_verdicts / 4)
+    MANIFEST_AGE_MILLIS.min(kya_millis(settings) / 4)
+}
+
+/// The TTL of verdicts, in milliseconds.
+pub(crate) fn kya_millis(settings: &WorkerSettings) -> u64 {
+    u64::from(settings.time_to_live(CacheScope::Kya)) * 1_000
 }
 
 /// The shards' versions, kept until agents are written: a registry of a million agents has thousands.
@@ -59,6 +66,13 @@ impl Snapshots {
         self.0.replace(Some((written, Rc::clone(&shards))));
         Ok(shards)
     }
+}
+
+/// The answer where there is no manifest or shard: ask again after so many seconds.
+pub(crate) fn refuse(seconds: u64) -> Result<Response> {
+    let mut response = not_covered()?;
+    response.headers_mut().set(RETRY_HEADER, &seconds.to_string())?;
+    Ok(response)
 }
 
 /// A manifest or shard as a response.

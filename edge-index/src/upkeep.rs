@@ -12,11 +12,7 @@ use registry_core::{
 };
 use worker::Delay;
 
-use crate::{
-    garbage::let_v8_collect,
-    object::{RegistryIndex, is_due},
-    sql::Sql,
-};
+use crate::{alarm::is_due, garbage::let_v8_collect, object::RegistryIndex, sql::Sql};
 
 /// Agents in a slice of the fill, which is read at once. A larger slice takes more memory while it is read.
 const SLICE: u64 = 5_000;

@@ -106,6 +106,10 @@ pub enum IndexQuestion {
 /// The header of a manifest or shard.
 pub const SNAPSHOT_HEADER: &str = "X-Snapshot";
 
+/// The header of an answer that there is no manifest or shard; its value is the seconds after which it is worth
+/// asking again.
+pub const RETRY_HEADER: &str = "Retry-After";
+
 /// The header of a document; its value is a [`DocumentHead`] in JSON.
 pub const DOCUMENT_HEADER: &str = "X-Document-Head";
 

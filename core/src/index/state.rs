@@ -348,6 +348,16 @@ impl State {
         Some(at.saturating_add((waited / 2).max(LATE_EVENT_PAUSE_MILLIS)))
     }
 
+    /// Where there is no snapshot, the seconds after which it is worth asking for one again.
+    pub const fn snapshot_retry_seconds(&self) -> u64 {
+        match self.phase {
+            Phase::Filling { .. } | Phase::CatchingUp if self.total <= FILLED_AT_ONCE => 1,
+            // Its root is seen with the first refresh.
+            Phase::Complete if self.code.is_none() => 1,
+            _ => SNAPSHOT_RETRY_SECONDS,
+        }
+    }
+
     /// The percentage of agents that the first fill has read; 100 once answers are made.
     pub fn percent(&self) -> u8 {
         let Some(next) = self.phase.next_slice().filter(|_| self.as_of().is_none()) else { return 100 };
@@ -454,6 +464,10 @@ impl State {
     }
 }
 
+/// Agents that are read within a second or two.
+const FILLED_AT_ONCE: u64 = 5_000;
+/// Seconds after which there may be a snapshot where there was none.
+const SNAPSHOT_RETRY_SECONDS: u64 = 10;
 /// Milliseconds for which an event is waited for that tells a change of the storage root, at first and at
 /// most.
 const LATE_EVENT_MILLIS: u64 = 20_000;

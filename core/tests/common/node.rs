@@ -415,6 +415,13 @@ impl Node {
     pub(crate) fn made_by(&self, number: u64, id: u64) -> Option<Address> {
         let of = [ComplianceAttested::SIGNATURE_HASH, RevenueReported::SIGNATURE_HASH];
         let agent = self.chain[&number].registry.agents.get((id as usize).checked_sub(1)?)?;
+        let older = self.chain.range(..number).next_back().map(|(_, mined)| &mined.registry);
+        if older.is_some_and(|older| {
+            older.agents.contains(agent) && older.reports == self.chain[&number].registry.reports
+        }) {
+            // It changed nothing.
+            return None;
+        }
         let is_liable = number.is_multiple_of(2);
         let by = if is_liable { agent.haftungsperson } else { agent.agentWallet };
         of.contains(&self.event_of(number, id)).then_some(by)

@@ -11,7 +11,10 @@
 //! to be that of its rows, and from the time of their block. A shard of one version stays the same, so that
 //! it is kept for as long as there is room.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
 
 use edge_shared::{settings::WorkerSettings, unix_millis};
 use futures_util::{FutureExt as _, future::join_all};
@@ -56,6 +59,8 @@ thread_local! {
         RefCell::new(Cache::new(SHARD_CAPACITY_BYTES));
     static ANSWERS: RefCell<Cache<AnswerKey, Rc<Content>>> =
         RefCell::new(Cache::new(ANSWER_CAPACITY_BYTES));
+    /// After how many milliseconds the object, which has just refused a manifest, is to be asked again.
+    static REFUSED_MILLIS: Cell<u64> = const { Cell::new(0) };
 }
 
 /// A manifest, and when it was got from the object.
@@ -124,7 +129,8 @@ impl SharedRead for ManifestRead {
     }
 
     fn error_millis(&self, error: &Error) -> u64 {
-        if matches!(error, Error::NoSnapshot(_)) { LASTING_MILLIS } else { UNINDEXED_MILLIS }
+        let refused = REFUSED_MILLIS.take();
+        if matches!(error, Error::NoSnapshot(_)) { LASTING_MILLIS } else { refused.max(UNINDEXED_MILLIS) }
     }
 }
 
@@ -198,7 +204,14 @@ async fn from_object(reading: &Reading, entry: Option<ShardEntry>) -> Result<Vec
         true => u64::from(reading.settings().rpc_timeout_seconds) * 1_000,
         false => OBJECT_MILLIS,
     };
-    within(limit, index.snapshot(entry)).await.flatten().ok_or(Error::IndexUnavailable)
+    match within(limit, index.snapshot(entry)).await {
+        Some(Ok(bytes)) => Ok(bytes),
+        Some(Err(Some(seconds))) if entry.is_none() => {
+            REFUSED_MILLIS.set(seconds.saturating_mul(1_000));
+            Err(Error::IndexUnavailable)
+        }
+        _ => Err(Error::IndexUnavailable),
+    }
 }
 
 fn parse(bytes: &[u8], settings: &WorkerSettings) -> Result<Manifest, Error> {
