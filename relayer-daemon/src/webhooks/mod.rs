@@ -2,7 +2,7 @@
 //!
 //! At least once: an event is ended only after its receiver has answered 2xx, and carries the same id in
 //! every attempt. In order per relay: the store makes an event due once the one before has ended. A failed
-//! attempt is repeated with exponential backoff for a day. A slow receiver delays its own key's events only.
+//! attempt is repeated with exponential backoff for a day; those of a key without a webhook are given up then. A slow receiver delays its own key's events only.
 
 mod delivery;
 
@@ -21,7 +21,7 @@ use crate::{
         logging::SPANS,
         shutdown::{ShutdownSignal, stopped},
     },
-    relay::policy::{SharedPolicy, WebhookTarget},
+    relay::policy::{Policy, SharedPolicy, WebhookTarget},
     sender::lease::Lease,
     store::{
         Store,
@@ -31,6 +31,8 @@ use crate::{
 
 /// Interval at which the store is asked for events that are due.
 const POLL: Duration = Duration::from_millis(500);
+/// Rounds between two looks for events that nothing delivers: a minute.
+const GIVE_UP_ROUNDS: u64 = 120;
 /// Number of events of one key that are delivered at once.
 const BATCH: usize = 16;
 /// The pause after the first failed attempt, seconds; it doubles with each further one.
@@ -59,7 +61,7 @@ pub struct Deliverer {
 pub async fn run(deliverer: Deliverer, mut stop: ShutdownSignal) {
     let mut busy: HashSet<String> = HashSet::new();
     let mut batches: JoinSet<String> = JoinSet::new();
-    loop {
+    for round in 0_u64.. {
         let policy = deliverer.policy.current();
         for (key, target) in policy.webhooks().filter(|(key, _)| !busy.contains(*key)).collect::<Vec<_>>() {
             if !deliverer.duty.is_valid() {
@@ -75,7 +77,9 @@ pub async fn run(deliverer: Deliverer, mut stop: ShutdownSignal) {
                 });
             }
         }
-        // Also of a key that has none any more.
+        if round.is_multiple_of(GIVE_UP_ROUNDS) && deliverer.duty.is_valid() {
+            deliverer.give_up_undeliverable(&policy).await;
+        }
         deliverer.observe().await;
         tokio::select! {
             () = stopped(&mut stop) => return,
@@ -121,6 +125,22 @@ impl Deliverer {
         if let Err(error) = written {
             // It is delivered once more.
             tracing::error!(key, %error, "delivery not written down");
+        }
+    }
+
+    /// Gives up events that are over and whose key has no webhook any more.
+    async fn give_up_undeliverable(&self, policy: &Policy) {
+        let now = self.clock.now();
+        let Ok(overdue) = self.store.run(move |store| store.overdue_events(now)).await else { return };
+        let has_webhook = |key: &str| policy.webhooks().any(|(known, _)| known == key);
+        for (key, event) in overdue.into_iter().filter(|(key, _)| !has_webhook(key)) {
+            tracing::warn!(key, event = event.id, relay = %event.relay, "event given up: its key has no webhook");
+            self.metrics.webhook_attempts.with_label_values(&["given_up"]).inc();
+            let given_up =
+                self.store.run(move |store| store.attempted(&event, DeliveryResult::GivenUp, now)).await;
+            if let Err(error) = given_up {
+                tracing::error!(key, %error, "end of an event not written down");
+            }
         }
     }
 

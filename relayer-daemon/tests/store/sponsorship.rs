@@ -89,3 +89,20 @@ fn events_are_due_in_order_a_reorganisation_among_them_and_once_more_when_they_a
     let executed = |gas| ("relay.executed", Some(gas));
     assert_eq!(events, [("relay.pending", None), executed(300), ("relay.reorganised", None), executed(400)]);
 }
+
+#[test]
+fn events_of_a_key_that_is_gone_are_found_once_their_day_is_over() {
+    let store = Journal::fresh();
+    let sponsorship = Sponsorship { key: "gone".to_owned(), gas: 1, gas_per_day: None, is_told: true };
+    store.accept_sponsored(&relay(1), &sponsorship, NOW).unwrap();
+    store.finish_unsent(id(1), &dropped(RpcTimeout), NOW).unwrap();
+    assert_eq!(store.overdue_events(NOW + DAY).unwrap(), []);
+    // The second is due once the first has ended.
+    for _ in 0..2 {
+        let [(key, event)] = &store.overdue_events(NOW + DAY + 1).unwrap()[..] else { panic!("not one") };
+        assert_eq!(key, "gone");
+        store.attempted(event, DeliveryResult::GivenUp, NOW + DAY + 1).unwrap();
+    }
+    assert_eq!(store.overdue_events(NOW + 2 * DAY).unwrap(), []);
+    assert_eq!(store.oldest_open_event(), Ok(None));
+}

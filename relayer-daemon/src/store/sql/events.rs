@@ -32,6 +32,11 @@ impl Store {
         self.read_single(oldest_open)
     }
 
+    /// Some of the events whose time is over, each with its API key.
+    pub fn overdue_events(&self, now: u64) -> Result<Vec<(String, WebhookEvent)>, StoreError> {
+        self.read_single(|db| overdue(db, now))
+    }
+
     /// Writes how an attempt to deliver an event ended. After its end the relay's next event is due.
     pub fn attempted(
         &self,
@@ -94,6 +99,17 @@ fn due(db: &Db, key: &str, now: u64, count: usize) -> Result<Vec<WebhookEvent>, 
     let query = "SELECT * FROM webhook_events INDEXED BY webhook_events_due
          WHERE api_key = ?1 AND due_at <= ?2 ORDER BY due_at LIMIT ?3";
     all(db, query, values![key, now.cast_signed(), count as i64], event)
+}
+
+fn overdue(db: &Db, now: u64) -> Result<Vec<(String, WebhookEvent)>, StoreError> {
+    // A replay gives an old event a new time.
+    let query = "SELECT * FROM webhook_events INDEXED BY webhook_events_waiting
+         WHERE due_at IS NOT NULL AND created_at >= 0 AND created_at < ?1 AND expires_at < ?2
+         ORDER BY created_at LIMIT ?3";
+    let created_before = now.saturating_sub(TRIED_SECONDS).cast_signed();
+    all(db, query, values![created_before, now.cast_signed(), STEP], |row| {
+        Ok((column(row, "api_key")?, event(row)?))
+    })
 }
 
 fn event(row: &Row) -> Result<WebhookEvent, StoreError> {
