@@ -14,7 +14,7 @@ use alloy_primitives::{Address, B256, Bytes, U256};
 
 use super::document::member;
 use crate::{
-    chain::{Halt, Query, QueryError, SignerCode, View, account_lens},
+    chain::{Halt, Query, QueryError, SignerCode, View, signer_code},
     eth::{as_of::BlockId, timestamp::Timestamp},
     liability::{Acceptance, Basis, Liability, Moment, Problem},
     registry::{
@@ -174,7 +174,7 @@ impl Query for SignerQuery {
 
     fn resolve(&self, view: &View) -> Result<SignerCode, Halt> {
         let signed = Some((self.hash, &self.signature));
-        account_lens::signer_code(view, self.account, signed, U256::from(SIGNATURE_GAS))
+        signer_code(view, self.account, signed, U256::from(SIGNATURE_GAS))
     }
 
     fn block(&self) -> Option<BlockId> {
@@ -201,7 +201,7 @@ impl<Q: Query> Query for WithCodeOf<Q> {
     type Error = Q::Error;
 
     fn resolve(&self, view: &View) -> Result<Self::Output, Halt<Self::Error>> {
-        let code = account_lens::signer_code(view, self.account, None, U256::ZERO);
+        let code = signer_code(view, self.account, None, U256::ZERO);
         let output = self.query.resolve(view)?;
         match code {
             Err(Halt::Need(need)) => Err(need.into()),

@@ -52,10 +52,10 @@ pub(crate) mod reader;
 mod reply;
 pub(crate) mod rows;
 mod run;
+mod signer_code;
 mod view;
 mod walk;
 
-pub use account_lens::SignerCode;
 pub use batch::{Batch, Failure, Freshness, Limits, Reply};
 pub use block::Header;
 pub use endpoints::{Endpoints, Update};
@@ -64,4 +64,6 @@ pub use error::{QueryError, RunError};
 pub(crate) use proof::{Proof, ProofKey, ProofParts};
 pub use rows::MAX_AGENTS;
 pub use run::{Run, Step, drive};
+pub use signer_code::SignerCode;
+pub(crate) use signer_code::signer_code;
 pub use view::{Halt, Need, Query, View};
