@@ -97,7 +97,7 @@ impl IndexClient {
     ///
     /// Those of [`document`](Self::document); the index is the only source.
     pub(crate) async fn events(&self, since: Since) -> Result<IndexResponse, Error> {
-        let route = Route::Changes { since, limit: CHANGES_LIMIT_MAX }.canonical();
+        let route = Route::Changes { since, limit: CHANGES_LIMIT_MAX, liable: None }.canonical();
         self.read(IndexQuestion::Events { route }, |_| false).await
     }
 

@@ -14,7 +14,7 @@ use alloy_primitives::{Address, U256};
 
 use super::document::member;
 use crate::{
-    chain::{Halt, Query, SignerCode, SignerQuery, View, account_lens},
+    chain::{Halt, Query, SignerCode, SignerQuery, View, signer_code},
     eth::{as_of::BlockId, timestamp::Timestamp},
     liability::{Acceptance, Basis, Liability, Moment, Problem},
     registry::{
@@ -164,7 +164,7 @@ impl<Q: Query> Query for WithCodeOf<Q> {
     type Error = Q::Error;
 
     fn resolve(&self, view: &View) -> Result<Self::Output, Halt<Self::Error>> {
-        let code = account_lens::signer_code(view, self.account, None, U256::ZERO);
+        let code = signer_code(view, self.account, None, U256::ZERO);
         let output = self.query.resolve(view)?;
         match code {
             Err(Halt::Need(need)) => Err(need.into()),

@@ -5,7 +5,7 @@ use alloy_primitives::{Address, B256, Bytes, U256};
 
 use super::candidate::{AccountState, Attempt};
 use crate::{
-    chain::{Halt, Query, QueryError, View, account_lens, reader::Registry},
+    chain::{Halt, Query, QueryError, View, reader::Registry, signer_code},
     eth::timestamp::Timestamp,
     registry::kya::Kya,
 };
@@ -46,7 +46,7 @@ impl Query for AccountQuery {
 
     fn resolve(&self, view: &View) -> Result<AccountFacts, Halt> {
         let signed = self.signed.as_ref().map(|(hash, signature)| (*hash, signature));
-        let code = account_lens::signer_code(view, self.account, signed, U256::MAX);
+        let code = signer_code(view, self.account, signed, U256::MAX);
         let registry = self.registry.map(|address| {
             let registry = Registry { view, address };
             (registry.grace_period(), registry.agent_of(self.account), view.as_of())

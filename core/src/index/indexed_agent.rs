@@ -3,7 +3,7 @@
 use alloy_primitives::Address;
 
 use super::{
-    seen_events::SeenEvents,
+    seen_events::{RowBefore, SeenEvents},
     shard_range::place,
     store::{Columns, SqlValue, StoreError, ordered},
 };
@@ -60,6 +60,16 @@ impl IndexedAgent {
     pub(super) fn without_scope(&self) -> Self {
         let RowDetail { wallet, haftungsperson, .. } = self.full;
         Self { full: RowDetail { wallet, haftungsperson, ..RowDetail::default() }, ..*self }
+    }
+
+    /// As the row before the agent was read again.
+    pub(super) fn as_before(&self, entry: &Self) -> RowBefore {
+        let registration = |of: &Self| (of.row.creator, of.row.registered_at, of.full.haftungsperson);
+        RowBefore {
+            events: self.events,
+            is_same_registration: registration(self) == registration(entry),
+            is_same_record: self.has_record_of(entry),
+        }
     }
 
     /// Whether the chain has the same of both; events are no part of that.

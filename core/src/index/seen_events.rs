@@ -11,11 +11,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use alloy_primitives::Address;
 use serde::{Deserialize, Serialize};
 
-use super::{indexed_agent::IndexedAgent, store::StoreError};
+use super::store::StoreError;
 use crate::{
     chain::logs::{Announced, EventKind},
     liability::WalletEvents,
 };
+
+/// The row of an agent before it is read again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RowBefore {
+    pub(super) events: SeenEvents,
+    /// Whether it is of the same registration, by the same creator for the same liable wallet.
+    pub(super) is_same_registration: bool,
+    /// Whether the record is the same.
+    pub(super) is_same_record: bool,
+}
 
 /// Bytes of the packed form.
 pub(super) const PACKED_BYTES: usize = 25;
@@ -189,30 +199,19 @@ impl ListedEvents {
     }
 
     /// What has been seen of an agent that is read at the height `at`.
-    pub(super) fn seen(
-        &self,
-        id: u64,
-        entry: &IndexedAgent,
-        before: Option<&IndexedAgent>,
-        at: u64,
-    ) -> SeenEvents {
+    pub(super) fn seen(&self, id: u64, liable: Address, before: Option<RowBefore>, at: u64) -> SeenEvents {
         let listed = self.of_agents.get(&id);
-        let is_same = |before: &&IndexedAgent| {
-            before.full.haftungsperson == entry.full.haftungsperson
-                && (before.row.creator, before.row.registered_at)
-                    == (entry.row.creator, entry.row.registered_at)
-        };
-        let mut seen = match before.filter(is_same) {
+        let mut seen = match before.filter(|before| before.is_same_registration) {
             Some(before) if !self.is_fill => before.events,
             _ => SeenEvents::default(),
         };
         match (self.undone_since, before) {
-            (_, Some(before)) if self.is_comparison && !before.has_record_of(entry) => {
+            (_, Some(before)) if self.is_comparison && !before.is_same_record => {
                 seen = SeenEvents { since: at, ..SeenEvents::default() };
             }
             (Some(undone_since), _) => seen.undo(undone_since, at),
             // It changed, and no event says how.
-            (None, Some(before)) if !self.changed.contains(&id) && !before.has_record_of(entry) => {
+            (None, Some(before)) if !self.changed.contains(&id) && !before.is_same_record => {
                 seen.miss(at);
             }
             (None, _) => {}
@@ -222,7 +221,7 @@ impl ListedEvents {
         if let Some(number) = registered_in.filter(|number| *number >= seen.since) {
             (seen.since, seen.is_from_registration) = (number, true);
         }
-        for seconds in made.get(&entry.full.haftungsperson).into_iter().flatten() {
+        for seconds in made.get(&liable).into_iter().flatten() {
             match seconds {
                 Some(seconds) => seen.add(*seconds),
                 None => seen.miss(at),

@@ -135,7 +135,8 @@ impl<'a, S: Store> AgentWriter<'a, S> {
         let mut changed = Vec::new();
         for (id, entry) in entries {
             let before = known.get(id);
-            entry.events = self.events.seen(*id, entry, before, self.version.block);
+            let row_before = before.map(|before| before.as_before(entry));
+            entry.events = self.events.seen(*id, entry.full.haftungsperson, row_before, self.version.block);
             if before != Some(entry) {
                 self.replace(*id, before, entry);
             } else if touch {

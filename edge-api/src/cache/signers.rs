@@ -6,10 +6,9 @@ use std::cell::RefCell;
 use alloy_primitives::Address;
 use edge_shared::unix_millis;
 use registry_core::{
-    api::acceptance::SignerQuery,
     api::error::Error,
     api::route::CacheScope,
-    chain::{QueryError, RunError, SignerCode},
+    chain::{QueryError, RunError, SignerCode, SignerQuery},
     eth::timestamp::Timestamp,
     host::shared_reads::{Cache, CacheKey},
 };
@@ -64,7 +63,7 @@ pub(crate) async fn ask(
     let settings = &context.settings.shared;
     let deadline = settings.rpc_deadline_seconds;
     let _in_flight = ReplyBytes::take(REPLY_BYTES, deadline, u64::from(deadline) * 1_000).await?;
-    let (now, account) = (Timestamp::from_millis(unix_millis()), query.account());
+    let (now, account) = (Timestamp::from_millis(unix_millis()), query.account);
     let code =
         chain::ask(query, now, settings, &mut record.rpc_calls).await.map_err(|error| match error {
             // The block of the verdict, which another endpoint may have given.

@@ -20,7 +20,6 @@ mod revenue;
 
 pub use evidence::{EvidenceAt, WithEvidence};
 pub use late_excerpt::LateExcerpt;
-use past::PastSources;
 pub use revenue::{RevenueQuery, RevenueReports};
 
 use alloy_primitives::{Address, U256};
@@ -158,7 +157,8 @@ impl Question {
         let past_sources = self.past_sources(registry, [wallet], history);
         let (grace, agent, as_of) = (grace?, agent?, as_of?);
         let past = past_sources.of(registry, wallet, agent.as_ref())?;
-        Ok(self.judge(wallet, agent, &past_sources, grace, as_of).with_past(past))
+        let liability = agent.as_ref().map(|agent| past_sources.liability(agent, as_of));
+        Ok(self.judge(wallet, agent, liability, grace, as_of).with_past(past))
     }
 
     /// Judges each wallet. A record that cannot be read fails its own item only.
@@ -187,7 +187,8 @@ impl Question {
                 _ if scope_bytes > LIST_SCOPE_BYTES => failed(Code::TooLarge, TOO_LONG.to_owned()),
                 Ok(agent) => {
                     let past = past_sources.of(registry, wallet, agent.as_ref())?;
-                    let kya = self.judge(wallet, agent, &past_sources, grace, as_of).with_past(past);
+                    let liability = agent.as_ref().map(|agent| past_sources.liability(agent, as_of));
+                    let kya = self.judge(wallet, agent, liability, grace, as_of).with_past(past);
                     KyaItem::Verdict(Box::new(kya))
                 }
                 Err(Halt::Error(error)) if error.is_of_one_record() => {
@@ -204,11 +205,10 @@ impl Question {
         &self,
         wallet: Address,
         agent: Option<Agent>,
-        sources: &PastSources<'_>,
+        liability: Option<Liability>,
         grace: U256,
         as_of: AsOf,
     ) -> Kya {
-        let liability = agent.as_ref().map(|agent| sources.liability(agent, as_of));
         let kya = Kya { liability, ..Kya::of(wallet, agent, grace, self.time_of(as_of), as_of) };
         match self.route.block() {
             // A verdict at a past block never lapses.

@@ -92,7 +92,12 @@ proptest! {
         prop_assert!(indexed.iter().flatten().count() > 8);
         for (target, indexed) in model.questions().into_iter().zip(indexed) {
             if let Some(indexed) = indexed {
-                let live = ask(&mut chain, &target).map_err(|error| error.to_string());
+                let mut live = ask(&mut chain, &target).map_err(|error| error.to_string());
+                let mut indexed = indexed;
+                for item in [&mut indexed, &mut live].into_iter().flatten().filter_map(|it| it["data"].as_array_mut()) {
+                    // A scan's rows have no liable wallets.
+                    item.iter_mut().filter_map(Value::as_object_mut).for_each(|item| drop(item.remove("liability")));
+                }
                 prop_assert_eq!(indexed, live, "{}", target);
             }
             let (answer, mut expected) = (ask(&mut chain, &target), model.answer(&target, chain.now));

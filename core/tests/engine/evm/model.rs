@@ -233,7 +233,13 @@ impl Model {
             parameter("status").is_none_or(|status| STATUSES[usize::from(agent.status)] == status)
         };
         let matching: Vec<&AgentRecord> = self.0.agents.iter().filter(is_asked).collect();
-        let item = |agent: &&AgentRecord| shown(agent, "agentId creator status registeredAt");
+        let item = |agent: &&AgentRecord| {
+            let mut item = shown(agent, "agentId creator status registeredAt");
+            if parameter("status").is_none() {
+                item["liability"] = liability(agent);
+            }
+            item
+        };
         json!({
             "total": matching.len(), "page": page, "limit": limit,
             "totalPages": matching.len().div_ceil(limit),

@@ -1,0 +1,81 @@
+//! What an account's code says of a signature, read through the [account lens](super::account_lens).
+
+use alloy_primitives::{Address, B256, Bytes, U256};
+use alloy_sol_types::SolCall as _;
+
+use super::{
+    account_lens::ADDRESS,
+    error::QueryError,
+    view::{Halt, Query, View},
+};
+use crate::eth::{
+    abi::{IAccountLens::checkCall, IERC1271::isValidSignatureCall},
+    as_of::BlockId,
+};
+
+/// The most gas that a liable wallet's code gets for its opinion of an acceptance.
+const SIGNATURE_GAS: u64 = 100_000;
+
+/// What an account says of a signature, as far as its code goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SignerCode {
+    /// Whether it has code; a delegation by EIP-7702 is code.
+    pub has_code: bool,
+    /// Whether its code accepts the signature (ERC-1271); false where it was not asked.
+    pub accepts: bool,
+}
+
+/// Whether an account has code, and what the code says to a signature of this hash, for at most `gas` and half
+/// of what the call has.
+pub(crate) fn signer_code(
+    view: &View,
+    account: Address,
+    signed: Option<(B256, &Bytes)>,
+    gas: U256,
+) -> Result<SignerCode, Halt> {
+    let data = signed.map_or_else(Bytes::new, |(hash, signature)| {
+        isValidSignatureCall { hash, signature: signature.clone() }.abi_encode().into()
+    });
+    let check = view.call(ADDRESS, &checkCall { account, data, most: gas })?;
+    // The answer to a valid signature is the function's selector at the head of a word.
+    let accepts = check.answer == B256::right_padding_from(&isValidSignatureCall::SELECTOR);
+    Ok(SignerCode { has_code: !check.codeSize.is_zero(), accepts })
+}
+
+/// Asks an account for its opinion of a signature at the verdict's block, and whether it has code at all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignerQuery {
+    /// The account.
+    pub account: Address,
+    /// The hash that it has to have signed.
+    pub hash: B256,
+    /// The signature.
+    pub signature: Bytes,
+    /// The block of the verdict.
+    pub block: u64,
+}
+
+impl SignerQuery {
+    /// The liable wallet.
+    pub const fn account(&self) -> Address {
+        self.account
+    }
+}
+
+impl Query for SignerQuery {
+    type Output = SignerCode;
+    type Error = QueryError;
+
+    fn resolve(&self, view: &View) -> Result<SignerCode, Halt> {
+        let signed = Some((self.hash, &self.signature));
+        signer_code(view, self.account, signed, U256::from(SIGNATURE_GAS))
+    }
+
+    fn block(&self) -> Option<BlockId> {
+        Some(BlockId::Number(self.block))
+    }
+
+    fn is_one_round(&self) -> bool {
+        true
+    }
+}
