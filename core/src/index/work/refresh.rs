@@ -407,12 +407,18 @@ impl Work {
         let undone = undone_since.map(|number| (number, undone_seconds));
         let listed =
             ListedEvents::of(&events, ids.clone(), checkpoint.number, undone).of_comparison(compares);
-        let mut changes = AgentWriter::new(store, version_of_shards, self.comparison(), moments, listed);
+        let mut changes =
+            AgentWriter::new(store, version_of_shards, self.comparison(), moments.clone(), listed);
         let changed = changes.put(&mut entries, false)?;
         let swept = changes.put(&mut swept, false)?;
         changes.end_at(total)?;
         let noted = changes.finish()?;
         self.change_log(store, checkpoint).write(noted)?;
+        if let Some(undone) = undone {
+            let same = entries.iter().map(|(id, _)| *id).filter(|id| !changed.contains(id));
+            let moved: Vec<_> = same.filter_map(|id| Some((id, *moments.get(&id)?))).collect();
+            self.change_log(store, checkpoint).move_undone(undone, &moved)?;
+        }
         if undone_since.is_none() && !without_events {
             self.state.unannounced += unannounced.len() as u64;
         }
