@@ -44,7 +44,9 @@ impl RegistryIndex {
             return Ok(());
         }
         let offset = Duration::from_millis(at.saturating_sub(now));
-        storage.set_alarm(offset).await
+        storage.set_alarm(offset).await?;
+        self.rows.set(self.rows.get().plus_written(1));
+        Ok(())
     }
 }
 

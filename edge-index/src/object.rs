@@ -70,7 +70,7 @@ pub struct RegistryIndex {
     pub(crate) lease: Cell<WorkLease>,
     pub(crate) faults: Faults,
     /// Rows that were read and written since the object started.
-    rows: Rc<Cell<RowsBilled>>,
+    pub(crate) rows: Rc<Cell<RowsBilled>>,
     snapshots: Snapshots,
     /// When the time of the last request was stored.
     noted_at: Cell<u64>,
@@ -200,9 +200,9 @@ impl RegistryIndex {
         Ok(state)
     }
 
-    /// Notes a failure of the store, and deletes an index that is corrupt.
+    /// Notes a failure of the store, and deletes an index that is corrupt or has other tables.
     pub(crate) async fn keep_fault(&self, error: StoreError) -> StoreError {
-        if self.faults.note(&error) && error == StoreError::Corrupt {
+        if self.faults.note(&error) && error.ends_index() {
             // If this fails, the next work finds the same rows.
             let _ = self.state.storage().delete_all().await;
             // A request that came meanwhile may have prepared the tables and loaded the state that are gone now.

@@ -188,6 +188,35 @@ impl<S: Store> ChangeLog<'_, S> {
         write(self.store, statement, &ends)
     }
 
+    /// Gives changes and ends of agents whose records are the same after a reorg the blocks of their events in
+    /// place of those that the reorg has undone: the blocks after the one of this height and time.
+    pub(super) fn move_undone(
+        &self,
+        (since, seconds): (u64, u64),
+        moved: &[(u64, Moment)],
+    ) -> Result<(), StoreError> {
+        let moment = |(id, moment): &(u64, Moment)| {
+            let own = (moment.number == self.at.number).then_some(self.at.seconds);
+            let seconds = moment.seconds.or(own).map_or(SqlValue::Null, SqlValue::from);
+            [(*id).into(), moment.number.into(), seconds]
+        };
+        let moved: Vec<[SqlValue; 3]> = moved.iter().map(moment).collect();
+        let of = "FROM (SELECT value->>0 AS id, value->>1 AS block, value->>2 AS seconds FROM json_each(?1)) \
+                  AS moved WHERE";
+        let statement = format!(
+            "UPDATE changes SET block = moved.block, seconds = coalesce(moved.seconds, changes.seconds) {of} \
+             changes.agent = moved.id AND changes.number IN (SELECT max(number) FROM changes \
+             WHERE noted >= {seconds} AND block > {since} GROUP BY agent)"
+        );
+        write(self.store, &statement, &moved)?;
+        let statement =
+            format!("UPDATE ends SET seconds = moved.seconds {of} ends.id = moved.id AND moved.seconds > 0");
+        write(self.store, &statement, &moved)?;
+        let unknown =
+            "DELETE FROM ends WHERE id IN (SELECT value->>0 FROM json_each(?1) WHERE value->>2 IS NULL)";
+        write(self.store, unknown, &moved)
+    }
+
     /// Advances the moment of comparison to that of the rows: attestations lapse, or are current again after
     /// a longer grace period. Deletes changes and lists past their TTL.
     pub(super) fn move_on(&mut self) -> Result<(), StoreError> {

@@ -48,6 +48,14 @@ pub struct RowsBilled {
     pub since: u64,
 }
 
+impl RowsBilled {
+    /// With so many more rows written, such as one for each alarm that is set.
+    #[must_use]
+    pub const fn plus_written(self, more: u64) -> Self {
+        Self { written: self.written + more, ..self }
+    }
+}
+
 impl From<&State> for Progress {
     fn from(state: &State) -> Self {
         Self {

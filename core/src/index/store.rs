@@ -24,8 +24,8 @@ impl From<u64> for SqlValue {
     }
 }
 
-/// A failure of the store. Only [`Corrupt`](Self::Corrupt) is a reason to fill the index anew: after any
-/// other failure the rows are as they were before the transaction, and the same work is tried again.
+/// A failure of the store. Only those that [end the index](Self::ends_index) are a reason to fill it anew: after
+/// any other failure the rows are as they were before the transaction, and the same work is tried again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The database failed, with the host's text.
@@ -37,6 +37,9 @@ pub enum StoreError {
     /// What is stored is not as it was written.
     #[error("index store is corrupt")]
     Corrupt,
+    /// The tables are those of another version.
+    #[error("index store has other tables")]
+    OtherTables,
 }
 
 /// What a monitor is told of a store that fails.
@@ -49,7 +52,7 @@ pub enum StoreFault {
     /// A quota of the platform is used up, such as the daily one of a free plan. It is tried again after
     /// minutes.
     OutOfQuota,
-    /// What was stored was not as it was written: the index is filled anew.
+    /// What was stored was not as it was written, or has other tables: the index is filled anew.
     Corrupt,
 }
 
@@ -80,8 +83,13 @@ impl StoreError {
             Self::Failed(_) => 5_000,
             Self::OutOfQuota(_) => 600_000,
             // Another request may find the same meanwhile.
-            Self::Corrupt => 1_000,
+            Self::Corrupt | Self::OtherTables => 1_000,
         }
+    }
+
+    /// Whether the store is to be deleted, and the index filled anew.
+    pub const fn ends_index(&self) -> bool {
+        matches!(self, Self::Corrupt | Self::OtherTables)
     }
 
     /// The kind of the failure, without the host's text.
@@ -89,7 +97,7 @@ impl StoreError {
         match self {
             Self::Failed(_) => StoreFault::Failed,
             Self::OutOfQuota(_) => StoreFault::OutOfQuota,
-            Self::Corrupt => StoreFault::Corrupt,
+            Self::Corrupt | Self::OtherTables => StoreFault::Corrupt,
         }
     }
 }
@@ -166,20 +174,17 @@ fn add(store: &impl Store, (table, column): &(&str, &str)) -> Result<(), StoreEr
     Ok(())
 }
 
-/// Creates the tables, and replaces those of another version, in one transaction of the host. Has to be
-/// called before any other use of a store.
+/// Creates the tables, in one transaction of the host. Has to be called before any other use of a store.
 ///
 /// # Errors
 ///
-/// [`StoreError`].
+/// [`StoreError::OtherTables`] where the store is of another version: the host deletes it, which takes longer the
+/// more agents there are if statements do it.
 pub fn prepare(store: &impl Store) -> Result<(), StoreError> {
-    if is_of_this_version(store)? {
-        return ADDED.iter().try_for_each(|column| add(store, column));
-    }
-    let tables = SCHEMA.iter().filter_map(|statement| statement.split_once(" TABLE IF NOT EXISTS "));
-    for (_, table) in tables {
-        let name = table.split(' ').next().unwrap_or_default();
-        store.execute(&format!("DROP TABLE IF EXISTS {name}"), &[])?;
+    match version(store)? {
+        Some(stored) if stored == VERSION => return ADDED.iter().try_for_each(|column| add(store, column)),
+        Some(_) => return Err(StoreError::OtherTables),
+        None => {}
     }
     SCHEMA.iter().try_for_each(|statement| store.execute(statement, &[]).map(drop))?;
     let whole = "INSERT INTO shards (start, bits, bytes, block, tag) VALUES (0, 0, 0, 0, 0)";
@@ -188,15 +193,15 @@ pub fn prepare(store: &impl Store) -> Result<(), StoreError> {
     store.execute(statement, &[SqlValue::Text(VERSION.to_owned())]).map(drop)
 }
 
-/// Whether the tables are there, and of this version. The version is written last. Nothing is written, so
-/// that an index can be read where the quota of writes is used up.
-fn is_of_this_version(store: &impl Store) -> Result<bool, StoreError> {
+/// The version of the tables, if they are there: it is written last. Nothing is written, so that an index can be
+/// read where the quota of writes is used up.
+fn version(store: &impl Store) -> Result<Option<String>, StoreError> {
     let statement = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'meta'";
     if store.execute(statement, &[])?.is_empty() {
-        return Ok(false);
+        return Ok(None);
     }
-    let version = store.execute("SELECT value FROM meta WHERE key = 'version'", &[])?.into_iter().next();
-    Ok(version == Some(vec![SqlValue::Text(VERSION.to_owned())]))
+    let row = first_row(store, "SELECT value FROM meta WHERE key = 'version'", &[])?;
+    row.map(|mut row| row.text()).transpose()
 }
 
 /// Executes a statement and reads each row of its result.

@@ -161,6 +161,31 @@ fn an_id_that_a_reorganisation_gives_to_another_wallet_is_taken_from_the_first()
 }
 
 #[test]
+fn an_end_that_a_reorg_moves_to_another_block_has_the_block_and_time_of_that_one() {
+    for times_logs in [true, false] {
+        let (mut index, since) = begun();
+        index.node.quirks.times_logs = times_logs;
+        let parent = index.history.number();
+        // With another change: the same root says that nothing has changed.
+        let revoke = |index: &mut Indexed| {
+            index.mine_with_events(&[5, 6], |registry, seconds| {
+                registry.agents[4].status = 2;
+                registry.agents[5].lastAttestation = seconds;
+            });
+            index.refresh();
+        };
+        revoke(&mut index);
+        index.history.blocks.retain(|number, _| *number <= parent);
+        index.idle();
+        revoke(&mut index);
+        let (change, block) = (only(&index, since), index.newest().seconds);
+        assert_eq!((change.block_number, change.time.seconds()), (parent + 2, block));
+        let ends = index.database.execute("SELECT id, seconds FROM ends", &[]).unwrap();
+        assert_eq!(ends, [[SqlValue::Integer(5), block.into()]]);
+    }
+}
+
+#[test]
 fn a_verdict_says_when_former_agents_ended_where_the_index_saw_it_and_the_node_says_when() {
     for (times_logs, blocks_later) in [(false, 0), (true, 3), (false, 3)] {
         let (mut index, _) = begun();

@@ -1,6 +1,6 @@
 //! What the index promises, one by one.
 
-use registry_core::index::{Basis, IndexError, Phase, SqlValue, State, Store as _, prepare};
+use registry_core::index::{Basis, IndexError, Phase, SqlValue, Store as _, StoreError, prepare};
 
 use crate::{
     Indexed,
@@ -171,14 +171,15 @@ fn a_wallet_revoked_and_registered_again_shows_its_past_with_the_index_in_one_ro
 }
 
 #[test]
-fn a_store_that_other_code_made_is_filled_anew() {
+fn a_store_with_other_tables_is_refused_as_it_is_so_that_its_host_deletes_it() {
     let index = Indexed::filled(5, 0);
     let count = || index.database.execute("SELECT count(*) FROM agents", &[]).unwrap();
     prepare(&index.database).unwrap();
     assert_eq!(count(), [[SqlValue::Integer(5)]], "the same code");
     index.database.execute("UPDATE meta SET value = '0' WHERE key = 'version'", &[]).unwrap();
     index.database.execute("DROP TABLE counts", &[]).unwrap();
-    prepare(&index.database).unwrap();
-    assert_eq!(count(), [[SqlValue::Integer(0)]]);
-    assert_eq!(State::load(&index.database).unwrap(), State::default());
+    let refused = index.database.cost(|| prepare(&index.database));
+    assert_eq!(refused.1, Err(StoreError::OtherTables));
+    assert!(refused.0[0] <= 2 && StoreError::OtherTables.ends_index(), "{refused:?}");
+    assert_eq!(count(), [[SqlValue::Integer(5)]], "no statement takes as long as there are agents");
 }

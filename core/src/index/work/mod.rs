@@ -59,6 +59,9 @@ pub struct Config {
     pub self_contained_code: Option<B256>,
 }
 
+/// Restarts of a refresh because of reorgs.
+const RESTARTS: u32 = 3;
+
 #[derive(Debug)]
 enum Stage {
     Slice(Box<Run<ReadSlice>>),
@@ -258,6 +261,21 @@ impl Work {
         self.state.save(store)?;
         self.read_slice(1);
         Ok(())
+    }
+
+    /// Whether a late event has been waited for long enough.
+    fn has_waited(&self) -> bool {
+        let patience = self.state.patience(self.now_millis);
+        self.state.unexplained_since.is_some_and(|since| self.now_millis >= since.saturating_add(patience))
+    }
+
+    /// Starts over after a reorg.
+    fn restart(&mut self, store: &impl Store) -> Result<(), IndexError> {
+        self.restarts += 1;
+        if self.restarts > RESTARTS {
+            return Err(RunError::BlockUnavailable.into());
+        }
+        self.find(store)
     }
 
     /// All rows are of this block, the newest one at `read_at`, and of this version of the registry.

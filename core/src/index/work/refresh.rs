@@ -15,7 +15,7 @@ use std::{collections::BTreeSet, rc::Rc};
 
 use super::{Stage, Work};
 use crate::{
-    chain::{Limits, Run, RunError},
+    chain::{Limits, Run},
     index::{
         IndexError,
         checkpoint::{self, Checkpoint},
@@ -34,8 +34,6 @@ use crate::{
 /// registry.
 const MANY_CHANGES: usize = 2_000;
 const LARGE_SHARE: u64 = 4;
-/// Restarts of a refresh because of reorgs.
-const RESTARTS: u32 = 3;
 /// Retries in search of changes, in addition to one failover per further endpoint.
 const RETRIES: u32 = 5;
 /// Comparisons in a row that find no difference, after which there is a pause, twice as long each time.
@@ -117,11 +115,6 @@ impl Work {
         *fruitless >= FRUITLESS && self.now_millis < compared_at.saturating_add(pause)
     }
 
-    fn has_waited(&self) -> bool {
-        let patience = self.state.patience(self.now_millis);
-        self.state.unexplained_since.is_some_and(|since| self.now_millis >= since.saturating_add(patience))
-    }
-
     /// The next records to prove, in the order of their ids.
     fn records_to_prove(&mut self, store: &impl Store) -> Result<Vec<ExpectedRecord>, IndexError> {
         let (total, proved) = (self.state.total, self.config.proved);
@@ -140,15 +133,6 @@ impl Work {
         let records = tables::records(store, &ids)?.into_iter();
         let records = records.filter(|(_, entry)| entry.flaws() == 0);
         Ok(records.map(|(id, entry)| ExpectedRecord { id, row: entry.row, full: entry.full }).collect())
-    }
-
-    /// Starts over after a reorg.
-    fn restart(&mut self, store: &impl Store) -> Result<(), IndexError> {
-        self.restarts += 1;
-        if self.restarts > RESTARTS {
-            return Err(RunError::BlockUnavailable.into());
-        }
-        self.find(store)
     }
 
     pub(super) fn take_found(
@@ -407,12 +391,18 @@ impl Work {
         let undone = undone_since.map(|number| (number, undone_seconds));
         let listed =
             ListedEvents::of(&events, ids.clone(), checkpoint.number, undone).of_comparison(compares);
-        let mut changes = AgentWriter::new(store, version_of_shards, self.comparison(), moments, listed);
+        let mut changes =
+            AgentWriter::new(store, version_of_shards, self.comparison(), moments.clone(), listed);
         let changed = changes.put(&mut entries, false)?;
         let swept = changes.put(&mut swept, false)?;
         changes.end_at(total)?;
         let noted = changes.finish()?;
         self.change_log(store, checkpoint).write(noted)?;
+        if let Some(undone) = undone {
+            let same = entries.iter().map(|(id, _)| *id).filter(|id| !changed.contains(id));
+            let moved: Vec<_> = same.filter_map(|id| Some((id, *moments.get(&id)?))).collect();
+            self.change_log(store, checkpoint).move_undone(undone, &moved)?;
+        }
         if undone_since.is_none() && !without_events {
             self.state.unannounced += unannounced.len() as u64;
         }
