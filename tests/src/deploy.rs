@@ -7,7 +7,7 @@ use std::time::Duration;
 use alloy::network::{EthereumWallet, TransactionBuilder as _};
 use alloy::primitives::{Address, Bytes, bytes};
 use alloy::providers::{Provider, ProviderBuilder};
-use alloy::rpc::types::TransactionRequest;
+use alloy::rpc::types::{TransactionInput, TransactionRequest};
 use alloy::signers::local::PrivateKeySigner;
 use alloy::sol_types::{SolCall as _, SolValue as _};
 use anyhow::{Context as _, Result, ensure};
@@ -37,7 +37,9 @@ pub async fn deploy(rpc_url: &str, key: PrivateKeySigner) -> Result<Deployment> 
 
     // A load balancer may ask a node that has not seen the block yet.
     let question = Bytes::from(IAgentRegistry::isTrustedForwarderCall { forwarder }.abi_encode());
-    let request = TransactionRequest::default().to(registry).input(question.into());
+    let request = TransactionRequest::default()
+        .to(registry)
+        .input(TransactionInput { input: None, data: Some(question) });
     eventually("trusted by the registry", RECEIPT, async || {
         provider.call(request.clone()).await.ok().filter(|answer| answer.last() == Some(&1))
     })
@@ -54,7 +56,8 @@ pub async fn deploy_multicall3(rpc_url: &str, key: PrivateKeySigner) -> Result<O
     create(&provider, "Multicall3", &[]).await.map(Some)
 }
 
-fn provider(rpc_url: &str, key: PrivateKeySigner) -> Result<impl Provider> {
+/// A provider that signs with `key`.
+pub fn provider(rpc_url: &str, key: PrivateKeySigner) -> Result<impl Provider + use<>> {
     let url = rpc_url.parse().context("the RPC URL is not a URL")?;
     let client = http::client(Duration::from_secs(30));
     Ok(ProviderBuilder::new().wallet(EthereumWallet::from(key)).connect_reqwest(client, url))
@@ -63,21 +66,27 @@ fn provider(rpc_url: &str, key: PrivateKeySigner) -> Result<impl Provider> {
 /// Checks that the chain runs what the contracts are compiled to. A contract could be deployed without, and fail
 /// later. A node that takes no creation code in `eth_call` is not asked.
 async fn check_opcodes(provider: &impl Provider) -> Result<()> {
-    /// PUSH0 (EIP-3855) and MCOPY (EIP-5656), which does nothing here.
-    const OF_CANCUN: Bytes = bytes!("5f5f5f5e00");
+    /// PUSH0 (EIP-3855), STOP.
+    const OF_SHANGHAI: Bytes = bytes!("5f00");
     /// STOP.
     const OF_ANY_TIME: Bytes = bytes!("00");
-    let runs = async |code| provider.call(TransactionRequest::default().with_deploy_code(code)).await;
-    match runs(OF_CANCUN).await {
-        Err(error) if runs(OF_ANY_TIME).await.is_ok() => Err(error).context(
-            "this chain runs no code of Cancun (PUSH0, MCOPY), which the contracts and the lenses are compiled to",
-        ),
+    let runs = async |code| provider.call(creation(code)).await;
+    match runs(OF_SHANGHAI).await {
+        Err(error) if runs(OF_ANY_TIME).await.is_ok() => Err(error)
+            .context("this chain runs no code of Shanghai (PUSH0), which the contracts are compiled to"),
         _ => Ok(()),
     }
 }
 
+/// A transaction that creates a contract. Old nodes know `data` alone, and EDR refuses both names at once.
+fn creation(code: Bytes) -> TransactionRequest {
+    let mut transaction = TransactionRequest::default().into_create();
+    transaction.input = TransactionInput { input: None, data: Some(code) };
+    transaction
+}
+
 /// The gas price where the chain has no base fee (EIP-1559). Else fees are estimated.
-async fn gas_price(provider: &impl Provider) -> Result<Option<u128>> {
+pub async fn gas_price(provider: &impl Provider) -> Result<Option<u128>> {
     let newest: Value = provider.raw_request("eth_getBlockByNumber".into(), ("latest", false)).await?;
     match newest["baseFeePerGas"].is_string() {
         true => Ok(None),
@@ -95,11 +104,16 @@ fn creation_of(runtime: &[u8]) -> Result<Bytes> {
 /// Deploys one contract, paying as `provider` does, and waits for its receipt.
 pub(crate) async fn create(provider: &impl Provider, contract: &str, arguments: &[u8]) -> Result<Address> {
     let artifact = Artifact::load(contract)?;
-    let code: Bytes = match artifact.creation_code.is_empty() {
+    let code = match artifact.creation_code.is_empty() {
         true => creation_of(&artifact.runtime_code)?,
         false => [&artifact.creation_code[..], arguments].concat().into(),
     };
-    let mut transaction = TransactionRequest::default().with_deploy_code(code);
+    create_from(provider, contract, code).await
+}
+
+/// Deploys the contract of this name and creation code.
+pub async fn create_from(provider: &impl Provider, contract: &str, code: Bytes) -> Result<Address> {
+    let mut transaction = creation(code);
     transaction.gas_price = gas_price(provider).await?;
     let pending = provider
         .send_transaction(transaction)

@@ -258,7 +258,7 @@ impl fmt::Debug for Process {
 }
 
 /// Runs a command to its end and returns its standard output; an error quotes all it printed.
-pub(crate) async fn output(command: &mut tokio::process::Command) -> Result<Vec<u8>> {
+pub async fn output(command: &mut tokio::process::Command) -> Result<Vec<u8>> {
     let program = command.as_std().get_program().display().to_string();
     let output = command.kill_on_drop(true).output().await;
     let output = output.with_context(|| format!("{program} cannot be started"))?;
