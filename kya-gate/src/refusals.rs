@@ -62,7 +62,10 @@ fn key(policy: &str, request: &Request<'_>) -> Option<B256> {
         add(text.as_bytes());
     }
     for (name, value) in request.fields {
-        if matches!(*name, "signature" | "signature-input" | "content-digest" | "content-type") {
+        if matches!(
+            *name,
+            "signature" | "signature-input" | "content-digest" | "content-type" | "liability-acceptance"
+        ) {
             add(name.as_bytes());
             add(value);
         }

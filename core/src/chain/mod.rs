@@ -66,6 +66,6 @@ pub use probe::{NodeFeatures, NodeProbe};
 pub(crate) use proof::{Proof, ProofKey, ProofParts};
 pub use rows::MAX_AGENTS;
 pub use run::{Run, Step, drive};
-pub use signer_code::{SignerCode, SignerQuery};
 pub(crate) use signer_code::signer_code;
+pub use signer_code::{SignerCode, SignerQuery};
 pub use view::{Halt, Need, Query, View};

@@ -55,13 +55,6 @@ pub struct SignerQuery {
     pub block: u64,
 }
 
-impl SignerQuery {
-    /// The liable wallet.
-    pub const fn account(&self) -> Address {
-        self.account
-    }
-}
-
 impl Query for SignerQuery {
     type Output = SignerCode;
     type Error = QueryError;

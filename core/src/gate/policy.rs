@@ -50,28 +50,37 @@ pub struct VerdictAgent {
 }
 
 impl VerdictAgent {
-    /// `liability` is absent where a read API does not tell it: the record alone says then whether the liable
-    /// wallet is the creator.
-    fn new(record: Registration, scope: &str, liability: Option<Liability>) -> Self {
+    /// `told` is the liability that a read API tells, beside the record. `None` where they contradict one another.
+    /// An acceptance that the API saw is none that this gate's request presents.
+    fn new(record: Registration, scope: &str, told: Option<Liability>) -> Option<Self> {
         let (creator, liable) = (record.creator, record.haftungsperson);
-        let by_record = if creator == liable { Basis::Registered } else { Basis::Unknown };
-        let told = liability.filter(|liability| liability.wallet == liable);
-        Self {
+        let is_registered = creator == liable;
+        let contradicts =
+            |told: Liability| told.wallet != liable || told.basis == Basis::Registered && !is_registered;
+        if told.is_some_and(contradicts) {
+            return None;
+        }
+        let basis = match told.map(|told| told.basis) {
+            _ if is_registered => Basis::Registered,
+            None | Some(Basis::Accepted) => Basis::Unknown,
+            Some(basis) => basis,
+        };
+        Some(Self {
             id: record.agent_id.to_string(),
             creator,
             liable,
-            basis: told.map_or(by_record, |liability| liability.basis),
-            attested_at: told.and_then(|liability| liability.attested_at),
+            basis,
+            attested_at: told.filter(|_| basis == Basis::Attested).and_then(|told| told.attested_at),
             accepted_until: None,
             registered_at: Timestamp::from_seconds(record.registered_at),
             scope_hash: keccak256(scope),
-        }
+        })
     }
 }
 
 impl From<&Kya> for Verdict {
     fn from(kya: &Kya) -> Self {
-        let agent = kya.agent.as_ref().map(|agent| {
+        let agent = kya.agent.as_ref().and_then(|agent| {
             let record = Registration {
                 agent_id: agent.agent_id.0,
                 creator: agent.creator,
@@ -100,7 +109,7 @@ impl Verdict {
             Some(_) => {
                 let record = record_of(body)?;
                 let scope = &record.operational_scope;
-                Some(VerdictAgent::new(Registration::of(&record), scope, answer.liability))
+                Some(VerdictAgent::new(Registration::of(&record), scope, answer.liability)?)
             }
         };
         Some(Self {
@@ -278,17 +287,7 @@ mod tests {
     const CREATOR: Address = Address::repeat_byte(2);
 
     fn verdict(decision: Decision, until: Option<u64>) -> Verdict {
-        let agent = VerdictAgent::new(
-            Registration {
-                agent_id: U256::from(7),
-                creator: CREATOR,
-                agent_wallet: Address::ZERO,
-                haftungsperson: LIABLE,
-                registered_at: 1,
-            },
-            "",
-            None,
-        );
+        let agent = VerdictAgent::new(registration(CREATOR), "", None).unwrap();
         Verdict {
             decision,
             reasons: Vec::new(),
@@ -359,6 +358,38 @@ mod tests {
                 let expected = if served { Ok(()) } else { Err(AgentDenial::LiableNotProved) };
                 assert_eq!(judged(&policy, &verdict), expected, "{basis:?} {attested_at:?} {rule:?}");
             }
+        }
+    }
+
+    #[test]
+    fn the_api_proves_no_more_than_the_record_and_its_events() {
+        let said = |wallet, basis| Liability { basis, ..told(wallet) };
+        for (creator, said, expected) in [
+            (CREATOR, None, Some(Basis::Unknown)),
+            (LIABLE, None, Some(Basis::Registered)),
+            (LIABLE, Some(said(LIABLE, Basis::Named)), Some(Basis::Registered)),
+            (CREATOR, Some(said(LIABLE, Basis::Attested)), Some(Basis::Attested)),
+            (CREATOR, Some(said(LIABLE, Basis::Named)), Some(Basis::Named)),
+            (CREATOR, Some(said(LIABLE, Basis::Accepted)), Some(Basis::Unknown)),
+            (CREATOR, Some(said(LIABLE, Basis::Registered)), None),
+            (LIABLE, Some(said(CREATOR, Basis::Registered)), None),
+        ] {
+            let agent = VerdictAgent::new(registration(creator), "", said);
+            assert_eq!(agent.map(|agent| agent.basis), expected, "{creator} {said:?}");
+        }
+    }
+
+    fn told(wallet: Address) -> Liability {
+        Liability { wallet, basis: Basis::Unknown, attested_at: None, parent_basis: None }
+    }
+
+    fn registration(creator: Address) -> Registration {
+        Registration {
+            agent_id: U256::from(7),
+            creator,
+            agent_wallet: Address::ZERO,
+            haftungsperson: LIABLE,
+            registered_at: 1,
         }
     }
 

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use alloy_primitives::Address;
+use alloy_primitives::{Address, address};
 use serde::Deserialize;
 
 use super::{
@@ -15,9 +15,12 @@ use super::{
     request::Origin,
     request_fault::RequestRules,
 };
-use crate::registry::{
-    kya::Decision,
-    liability::{ATTESTED_SECONDS, Basis},
+use crate::{
+    eth::multicall,
+    registry::{
+        kya::Decision,
+        liability::{ATTESTED_SECONDS, Basis},
+    },
 };
 
 /// The days that a read API says of an attestation by the liable wallet.
@@ -25,6 +28,15 @@ const LONGEST_ATTESTED_DAYS: u64 = ATTESTED_SECONDS / 86_400;
 
 /// The longest validity that a policy may allow: nonces are remembered for as long.
 const LONGEST_VALIDITY: u64 = 3_600;
+
+/// Contracts that call for any caller, so that anyone can make them the creator of an agent: Multicall3, and
+/// EntryPoint 0.6, 0.7 and 0.8 (ERC-4337).
+const PUBLIC_EXECUTORS: [Address; 4] = [
+    multicall::CANONICAL_ADDRESS,
+    address!("5FF137D4b0FDCD49DcA30c7CF57E578a026d2789"),
+    address!("0000000071727De22E5E9d8BAf0edAc6f37da032"),
+    address!("4337084D9E255Ff0702461CF8895CE9E3b5Ff108"),
+];
 
 /// What a route asks of a request.
 #[derive(Debug, Clone)]
@@ -120,6 +132,10 @@ struct LiableTable {
 
 impl LiableTable {
     fn validated(self) -> Result<(Wallets, Option<LiabilityRule>), SettingError> {
+        for wallet in &self.allow {
+            let rule = format!("{wallet} is a contract that calls for anyone, and proves no consent");
+            ensure(!PUBLIC_EXECUTORS.contains(wallet), "liable.allow", rule)?;
+        }
         let days = self.attested_days.unwrap_or(LONGEST_ATTESTED_DAYS);
         ensure(
             (1..=LONGEST_ATTESTED_DAYS).contains(&days),

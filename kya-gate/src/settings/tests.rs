@@ -112,6 +112,11 @@ fn every_mistake_is_named_with_its_place() {
         ("allow = [\"provision\"]", "allow = [\"serve\"]", "unknown variant `serve`"),
         ("allow = [\"provision\"]", "allow = [\"provision\"]\nlongest-validity = 59", "from 60 to 3600"),
         ("allow = [\"provision\"]", "allow = [\"provision\"]\nliable.basis = []", "must name what counts"),
+        (
+            "allow = [\"provision\"]",
+            "allow = [\"provision\"]\nliable.allow = [\"0xcA11bde05977b3631167028862bE2a173976CA11\"]",
+            "calls for anyone",
+        ),
         ("allow = [\"provision\"]", "allow = [\"provision\"]\nliable.basis = [\"proved\"]", "liable.basis"),
         (
             "allow = [\"provision\"]",

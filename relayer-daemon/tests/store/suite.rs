@@ -278,6 +278,19 @@ fn a_signer_a_client_and_a_network_have_a_share_each_and_a_relay_counts_for_its_
 }
 
 #[test]
+fn what_is_paid_uses_up_the_share_of_a_network_whatever_signers_and_clients_it_has() {
+    let store = Journal::fresh();
+    for number in 1..=3 {
+        let relay = from(number, number as u8, &format!("2001:db8:1:{number}::"));
+        assert_eq!(reserve(&store, &relay, 200), None);
+        sign(&store, number, Some(number), transaction(number, Relay));
+        settle(&store, number, number, 200, Some(executed(number)));
+    }
+    let next = from(4, 4, "2001:db8:1:4::");
+    assert_eq!(reserve(&store, &next, 1), Some(Denial::Spent(Some(PartyKind::Network))));
+}
+
+#[test]
 fn a_reverted_or_overtaken_relay_costs_its_signer_what_was_paid_and_a_new_window_forgets_it() {
     let store = Journal::fresh();
     assert_eq!(reserve(&store, &from(1, 1, "192.0.2.1"), 150), None);

@@ -14,7 +14,7 @@ use crate::{
         Budget, Window,
         share::{self, Allowance, BudgetUsage, Party, PartyKind},
     },
-    store::{ExpectedCost, Reservation, StoreError},
+    store::{DaemonId, ExpectedCost, Reservation, StoreError},
 };
 
 pub(super) fn reserve(tx: &Db, id: &B256, wei: u128, limit_wei: u128, now: u64) -> Result<bool, StoreError> {
@@ -53,13 +53,25 @@ pub(super) fn charge(tx: &Db, relay: Option<&B256>, wei: u128, now: u64) -> Resu
         tx.run("DELETE FROM spending", values![])?;
     }
     write_window(tx, window.used(now, wei))?;
-    for (party, spent) in parties.into_iter().zip(spent) {
-        tx.run(
-            "INSERT INTO spending VALUES (?1, ?2) ON CONFLICT (party) DO UPDATE SET settled_wei = ?2",
-            values![key(party), spent.saturating_add(wei).to_string()],
-        )?;
+    let spent: Vec<[Value; 2]> = parties
+        .into_iter()
+        .zip(spent)
+        .map(|(party, spent)| [key(party).into(), spent.saturating_add(wei).to_string().into()])
+        .collect();
+    /// All parties of a request at once, or one.
+    macro_rules! upsert {
+        ($rows:literal) => {
+            concat!(
+                "INSERT INTO spending VALUES ",
+                $rows,
+                " ON CONFLICT (party) DO UPDATE SET settled_wei = excluded.settled_wei"
+            )
+        };
     }
-    Ok(())
+    if spent.len() == PARTIES {
+        return tx.run(upsert!("(?1, ?2), (?3, ?4), (?5, ?6), (?7, ?8)"), &spent.concat());
+    }
+    spent.iter().try_for_each(|row| tx.run(upsert!("(?1, ?2)"), row))
 }
 
 /// A reservation that is asked for.
@@ -81,14 +93,17 @@ pub(super) struct Asks {
 pub(super) fn reserve_share(
     tx: &Db,
     id: &B256,
+    daemon: Option<&DaemonId>,
     cost: &ExpectedCost,
     allowance: &Allowance,
     now: u64,
 ) -> Result<Reservation, StoreError> {
-    let (signer, client) = relays::sender(tx, id)?.ok_or(StoreError::Missing("relay"))?;
-    if relays::rival(tx, id)? == Some(Rival::Executed) {
+    let relay = relays::standing(tx, id, None, daemon.is_some())?.ok_or(StoreError::Missing("relay"))?;
+    relay.must_be_held_by(daemon)?;
+    if relay.rival == Some(Rival::Executed) {
         return Err(StoreError::NonceUsed);
     }
+    let (signer, client) = (relay.signer, relay.client);
     let ExpectedCost { wei, gas, l1_fee_wei, least_wei, no_op_wei } = *cost;
     let (checked, before) =
         check(tx, &Asks { id: Some(*id), signer, client, wei, least_wei, no_op_wei }, allowance, now)?;
@@ -103,8 +118,11 @@ pub(super) fn reserve_share(
     if window.opened_at.is_none() {
         tx.run("DELETE FROM spending", values![])?;
     }
+    let is_open = window.opened_at.is_some();
     let window = window.used(now, 0);
-    write_window(tx, window)?;
+    if !is_open {
+        write_window(tx, window)?;
+    }
     let reserved_wei = reserved_wei.saturating_sub(before).saturating_add(wei);
     Ok(Reservation { denial: None, budget: Budget { window, reserved_wei, ..checked.budget } })
 }
@@ -152,12 +170,15 @@ pub(super) fn check(
     Ok((Reservation { denial, budget }, own))
 }
 
-/// The window, and what each party was charged in it: at most three.
+/// The most parties that a request has.
+const PARTIES: usize = 4;
+
+/// The window, and what each party was charged in it.
 fn spent(db: &Db, parties: &[Party], now: u64) -> Result<(Window, Vec<u128>), StoreError> {
-    let query = "SELECT party, settled_wei, NULL AS opened_at FROM spending WHERE party IN (?1, ?2, ?3)
+    let query = "SELECT party, settled_wei, NULL AS opened_at FROM spending WHERE party IN (?1, ?2, ?3, ?4)
          UNION ALL SELECT NULL, settled_wei, opened_at FROM budget";
     let mut keys: Vec<Option<Vec<u8>>> = parties.iter().map(|party| Some(key(*party))).collect();
-    keys.resize(3, None);
+    keys.resize(PARTIES, None);
     let keys: Vec<Value> = keys.into_iter().map(Value::from).collect();
     let (mut window, mut spent) = (Window::default(), vec![0; parties.len()]);
     for row in &db.query(query, &keys)? {

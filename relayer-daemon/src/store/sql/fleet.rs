@@ -379,22 +379,10 @@ pub(super) fn must_hold_account(db: &Db, daemon: &DaemonId, payer: &Payer) -> Re
 /// # Errors
 /// [`StoreError::HeldElsewhere`] if another daemon runs the relay, or any may take it.
 pub(super) fn must_hold_relay(db: &Db, daemon: &DaemonId, id: &B256) -> Result<(), StoreError> {
-    is_pending_here(db, daemon, id).map(drop)
-}
-
-/// The same for a relay that waits for a nonce.
-///
-/// # Errors
-/// Also if it has ended.
-pub(super) fn must_hold_pending(db: &Db, daemon: &DaemonId, id: &B256) -> Result<(), StoreError> {
-    if is_pending_here(db, daemon, id)? { Ok(()) } else { Err(StoreError::HeldElsewhere) }
-}
-
-fn is_pending_here(db: &Db, daemon: &DaemonId, id: &B256) -> Result<bool, StoreError> {
-    let query = "SELECT holder, state = 'pending' AS is_pending FROM relays WHERE id = ?1";
-    let read = |row: &Row| Ok((column::<Option<String>>(row, "holder")?, column(row, "is_pending")?));
-    let (holder, is_pending) = first(db, query, values![id.0], read)?.ok_or(StoreError::Missing("relay"))?;
-    if holder.as_deref() == Some(daemon.0.as_ref()) { Ok(is_pending) } else { Err(StoreError::HeldElsewhere) }
+    let query = "SELECT holder FROM relays WHERE id = ?1";
+    let holder = first(db, query, values![id.0], |row| column::<Option<String>>(row, "holder"))?;
+    let is_ours = holder.ok_or(StoreError::Missing("relay"))?.as_deref() == Some(daemon.0.as_ref());
+    if is_ours { Ok(()) } else { Err(StoreError::HeldElsewhere) }
 }
 
 /// # Errors

@@ -144,8 +144,8 @@ impl Store {
         allowance: &Allowance,
         now: u64,
     ) -> Result<Reservation, StoreError> {
-        let (cost, allowance) = (*cost, *allowance);
-        self.write_about(id, move |db| budget::reserve_share(db, &id, &cost, &allowance, now))
+        let (cost, allowance, daemon) = (*cost, *allowance, self.daemon.clone());
+        self.write(move |db| budget::reserve_share(db, &id, daemon.as_ref(), &cost, &allowance, now))
     }
 
     /// Ends a pending relay for which nothing was mined, and gives its reservation back. A relay that has
@@ -291,7 +291,7 @@ impl Store {
 
     /// Which of these relays may be given a nonce.
     pub fn sendable(&self, relays: Vec<B256>) -> Result<Vec<(B256, Sendable)>, StoreError> {
-        self.read(|db| relays.into_iter().map(|id| Ok((id, nonces::sendable(db, &id)?))).collect())
+        self.read_single(|db| relays.into_iter().map(|id| Ok((id, nonces::sendable(db, &id)?))).collect())
     }
 
     /// The nonces of a relay that are not seen mined, of all accounts.

@@ -5,7 +5,7 @@ use alloy::primitives::{Address, B256, Bytes};
 use super::{
     budget,
     engine::{Db, Row, all, column, first, text, unsigned, values},
-    events, fleet, relays, sponsorship,
+    events, relays, sponsorship,
 };
 use crate::{
     gas::fees::Fees,
@@ -25,16 +25,22 @@ pub(super) fn record(
 ) -> Result<(), StoreError> {
     for NewTransaction { nonce, relay, transaction } in transactions {
         if let Some(relay) = relay {
-            let open = open_of(tx, relay)?;
+            let standing = relays::standing(tx, relay, Some((account, *nonce)), daemon.is_some())?
+                .ok_or(StoreError::Missing("relay"))?;
             // With this nonce already it is a replacement: the account's lease is enough.
-            if !open.contains(&(*account, *nonce)) {
-                if let Some(daemon) = daemon {
-                    fleet::must_hold_pending(tx, daemon, relay)?;
-                } else if relays::stored_outcome(tx, relay)?.flatten().is_some_and(|end| end.is_cancelled()) {
+            if !standing.has_this_nonce {
+                standing.must_be_held_by(daemon)?;
+                let is_over = match daemon {
+                    Some(_) => !standing.is_pending,
                     // Since it was checked.
+                    None => {
+                        relays::stored_outcome(tx, relay)?.flatten().is_some_and(|end| end.is_cancelled())
+                    }
+                };
+                if is_over {
                     return Err(StoreError::HeldElsewhere);
                 }
-                if !open.is_empty() || relays::rival(tx, relay)?.is_some() {
+                if standing.has_nonce || standing.rival.is_some() {
                     return Err(StoreError::InFlight);
                 }
             }
@@ -50,12 +56,20 @@ pub(super) fn record(
 }
 
 pub(super) fn sendable(db: &Db, relay: &B256) -> Result<Sendable, StoreError> {
-    Ok(match relays::stored_outcome(db, relay)? {
-        Some(Some(outcome)) => Sendable::Ended(outcome),
-        Some(None) if !open_of(db, relay)?.is_empty() => Sendable::InFlight,
-        Some(None) if relays::rival(db, relay)?.is_none() => Sendable::Yes,
-        _ => Sendable::NotNext,
-    })
+    // Each statement is a transaction of its own: a relay may be reopened between two of them.
+    loop {
+        match relays::standing(db, relay, None, false)?.filter(|standing| standing.is_pending) {
+            Some(standing) if standing.has_nonce => return Ok(Sendable::InFlight),
+            Some(standing) if standing.rival.is_none() => return Ok(Sendable::Yes),
+            Some(_) => return Ok(Sendable::NotNext),
+            None => {}
+        }
+        match relays::stored_outcome(db, relay)? {
+            Some(Some(outcome)) => return Ok(Sendable::Ended(outcome)),
+            Some(None) => {}
+            None => return Ok(Sendable::NotNext),
+        }
+    }
 }
 
 pub(super) fn open_of(db: &Db, relay: &B256) -> Result<Vec<(Address, u64)>, StoreError> {

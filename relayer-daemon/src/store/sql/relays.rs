@@ -161,19 +161,77 @@ pub(super) fn accepted(db: &Db, id: &B256) -> Result<Option<NewRelay>, StoreErro
     first(db, "SELECT * FROM relays WHERE id = ?1", values![id.0], new_relay)
 }
 
-/// The state of another request's relay that has this one's signer and forwarder nonce, where it keeps this one
-/// from being sent: it used the nonce, or has a transaction in flight.
-pub(super) fn rival(db: &Db, id: &B256) -> Result<Option<Rival>, StoreError> {
-    // Of an executed one whose block is gone (-1) nothing is known.
-    let query = "SELECT other.state = 'pending' AS is_pending
-         FROM relays AS own JOIN relays AS other ON other.signer = own.signer
-             AND other.forward_nonce = own.forward_nonce AND other.id <> own.id
-         JOIN nonces ON nonces.relay = other.id WHERE own.id = ?1
-         AND ((other.state = 'pending' AND nonces.state = 'open')
-             OR (other.state IN ('executed', 'reverted') AND mined_hash = other.tx_hash AND finality >= 0))
-         ORDER BY 1 LIMIT 1";
-    first(db, query, values![id.0], |row| {
-        Ok(if column(row, "is_pending")? { Rival::InFlight } else { Rival::Executed })
+/// What decides whether a relay may reserve, and be given a nonce.
+pub(super) struct Standing {
+    /// Whether it has not ended.
+    pub(super) is_pending: bool,
+    /// The daemon that runs it; `None` also where the store has one daemon alone.
+    pub(super) holder: Option<String>,
+    /// `request.from`.
+    pub(super) signer: Address,
+    /// The client, where it is known.
+    pub(super) client: Option<IpAddr>,
+    /// Whether it has a nonce that is not seen mined.
+    pub(super) has_nonce: bool,
+    /// Whether the nonce that was asked about is one of these.
+    pub(super) has_this_nonce: bool,
+    /// What another request with its signer and forwarder nonce has become, where that keeps it from being sent.
+    pub(super) rival: Option<Rival>,
+}
+
+impl Standing {
+    /// # Errors
+    /// [`StoreError::HeldElsewhere`] if it is not this daemon of a fleet that runs the relay.
+    pub(super) fn must_be_held_by(&self, daemon: Option<&DaemonId>) -> Result<(), StoreError> {
+        match daemon {
+            Some(daemon) if self.holder.as_deref() != Some(daemon.0.as_ref()) => {
+                Err(StoreError::HeldElsewhere)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The standing of a relay, and whether it has this nonce; `None` if it is not stored.
+pub(super) fn standing(
+    db: &Db,
+    id: &B256,
+    nonce: Option<(&Address, u64)>,
+    in_fleet: bool,
+) -> Result<Option<Standing>, StoreError> {
+    /// Of an executed rival whose block is gone (-1) nothing is known.
+    macro_rules! query {
+        ($holder:literal) => {
+            concat!(
+                "SELECT state = 'pending' AS is_pending, signer, client, ",
+                $holder,
+                " AS holder,
+             EXISTS (SELECT 1 FROM nonces WHERE relay = own.id AND state = 'open') AS has_nonce,
+             EXISTS (SELECT 1 FROM nonces WHERE account = ?2 AND nonce = ?3 AND relay = own.id AND state = 'open')
+                 AS has_this_nonce,
+             (SELECT other.state = 'pending' FROM relays AS other JOIN nonces ON nonces.relay = other.id
+              WHERE other.signer = own.signer AND other.forward_nonce = own.forward_nonce AND other.id <> own.id
+              AND ((other.state = 'pending' AND nonces.state = 'open')
+                  OR (other.state IN ('executed', 'reverted') AND mined_hash = other.tx_hash AND finality >= 0))
+              ORDER BY 1 LIMIT 1) AS is_rival_pending
+         FROM relays AS own WHERE id = ?1"
+            )
+        };
+    }
+    let query = if in_fleet { query!("holder") } else { query!("CAST(NULL AS TEXT)") };
+    let (account, nonce) = nonce.map(|(account, nonce)| (account.0.0, nonce.cast_signed())).unzip();
+    first(db, query, values![id.0, account, nonce], |row| {
+        let (signer, client) = sender_of(row)?;
+        let rival = column::<Option<bool>>(row, "is_rival_pending")?;
+        Ok(Standing {
+            is_pending: column(row, "is_pending")?,
+            holder: column(row, "holder")?,
+            signer,
+            client,
+            has_nonce: column(row, "has_nonce")?,
+            has_this_nonce: column(row, "has_this_nonce")?,
+            rival: rival.map(|is_pending| if is_pending { Rival::InFlight } else { Rival::Executed }),
+        })
     })
 }
 
