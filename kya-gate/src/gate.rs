@@ -135,6 +135,10 @@ impl Gate {
                     let code = self.accounts.signer(acceptance.query(), now).await;
                     acceptance.answer(code)
                 }
+                DecisionStep::Attested(attested) => {
+                    let at = self.accounts.attested(attested.query(), now).await;
+                    attested.answer(at)
+                }
                 DecisionStep::Nonce(nonce) if purpose == Purpose::Explanation => {
                     match self.nonces.look_up(nonce.attempt()).await {
                         // It would be admitted now: what refused it a moment ago has passed.

@@ -7,17 +7,23 @@
 use std::{
     cell::{Cell, RefCell},
     fmt::Display,
+    num::NonZeroUsize,
     sync::Arc,
 };
 
-use alloy_primitives::Address;
+use alloy_primitives::{Address, U256};
 use futures_util::future::join;
 use host_kit::{RpcHost, RpcReply, drive};
 use js_sys::{Date, Function};
+use lru::LruCache;
 use registry_core::{
     chain::{Batch, Endpoints, Failure, Freshness, Limits, Query, Run, SignerCode, SignerQuery, Update},
     eth::{redact::Redactor, rpc::endpoint::RpcEndpoint, timestamp::Timestamp},
-    gate::{AccountFacts, AccountQuery, AccountState, Allowance, ApiTerms, Attempt, ReadRate, Verdict},
+    gate::{
+        AccountFacts, AccountQuery, AccountState, Allowance, ApiTerms, Attempt, AttestedQuery, ReadRate,
+        Verdict,
+    },
+    registry::liability::ATTESTED_SECONDS,
 };
 use registry_fetch::{RpcPost, body::BodyReader, endpoint_headers, get, round_trip};
 use wasm_bindgen::prelude::*;
@@ -31,6 +37,9 @@ use crate::{
 /// How long the read API may take for a verdict, in milliseconds.
 const API_TIMEOUT_MS: u32 = 5_000;
 
+/// The agents whose last attestation by the liable wallet is kept.
+const AGENTS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999);
+
 /// Accounts and verdicts, read and cached.
 pub(crate) struct AccountReader {
     chain: ChainSettings,
@@ -40,6 +49,8 @@ pub(crate) struct AccountReader {
     endpoints: RefCell<Endpoints>,
     /// What answers of the read API have to be about.
     terms: ApiTerms,
+    /// When the liable wallets of agents attested.
+    attested: RefCell<LruCache<U256, Timestamp>>,
     /// The reads that are left to all requests.
     reads: Cell<ReadRate>,
     fetch: Function,
@@ -71,7 +82,8 @@ impl AccountReader {
         let registry = format!("eip155:{}:{:#x}", chain.id, kya.registry);
         let terms = ApiTerms::new(registry, chain.max_head_age_seconds);
         let reads = Cell::new(ReadRate::new(chain.reads_per_second, 0.0));
-        Self { cache: Cache::new(kya.cached_ms), chain, kya, endpoints, terms, reads, fetch, report }
+        let (cache, attested) = (Cache::new(kya.cached_ms), RefCell::new(LruCache::new(AGENTS)));
+        Self { cache, attested, chain, kya, endpoints, terms, reads, fetch, report }
     }
 
     /// What is known about the account of an attempt at `now`, read where it is not cached, as far as the
@@ -176,6 +188,19 @@ impl AccountReader {
         }
         self.take_read(true, now)?;
         self.ask(query, now).await
+    }
+
+    /// When an agent's liable wallet last attested for it. An id is of one registration for ever.
+    pub(crate) async fn attested(&self, query: &AttestedQuery, now: Timestamp) -> Option<Timestamp> {
+        let is_recent = |at: &Timestamp| now.seconds().saturating_sub(at.seconds()) <= ATTESTED_SECONDS;
+        let known = self.attested.borrow_mut().get(&query.agent).copied();
+        if let Some(known) = known.filter(is_recent) {
+            return Some(known);
+        }
+        self.take_read(true, now)?;
+        let at = self.ask(query.clone(), now).await??;
+        self.attested.borrow_mut().put(query.agent, at);
+        Some(at)
     }
 
     async fn ask<Q: Query>(&self, query: Q, now: Timestamp) -> Option<Q::Output>

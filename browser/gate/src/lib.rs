@@ -168,6 +168,10 @@ impl Engine {
                     let code = self.accounts.signer(acceptance.query(), now).await;
                     acceptance.answer(code)
                 }
+                DecisionStep::Attested(attested) => {
+                    let at = self.accounts.attested(attested.query(), now).await;
+                    attested.answer(at)
+                }
                 DecisionStep::Nonce(nonce) => {
                     let spending = spend(nonces, nonce.attempt(), now).await;
                     nonce.answer(spending)

@@ -2,10 +2,10 @@
 //! drives it: the daemon, and the package's gate in a service's own process.
 //!
 //! ```text
-//!   decide --> Account --answer--> [Acceptance] --answer--> Nonce --answer--> Done(Admitted)
-//!     |         |  ^                    |                     |
-//!     |         |  +-- next candidate, where this one is refused
-//!     v         v                       v                     v
+//!   decide --> Account --answer--> [Acceptance] [Attested] --answer--> Nonce --answer--> Done(Admitted)
+//!     |         |  ^                    |                              |
+//!     |         |  +-- next candidate, where this one is refused -------+
+//!     v         v                       v                              v
 //!    Done      Done: denied, unavailable, or no candidate left
 //! ```
 //!
@@ -17,6 +17,7 @@ use alloy_primitives::B256;
 
 use super::{
     answer::{Outcome, Subject, Unavailable},
+    attested::AttestedQuery,
     candidate::{AccountState, Attempt},
     policy::{AgentDenial, Verdict},
     refusal::RefusalCode,
@@ -27,7 +28,7 @@ use super::{
 use crate::{
     chain::{SignerCode, SignerQuery},
     eth::timestamp::Timestamp,
-    liability::{Acceptance, Moment, Problem, Registration},
+    liability::{Acceptance, Basis, Moment, Problem, Registration},
 };
 
 /// The header of an acceptance, as requests have it.
@@ -40,6 +41,8 @@ pub enum DecisionStep<'a> {
     Account(AccountStep<'a>),
     /// It asks whether the liable wallet has code, and if so what that says of the acceptance's signature.
     Acceptance(AcceptanceStep<'a>),
+    /// It asks when the liable wallet last attested.
+    Attested(AttestedStep<'a>),
     /// It spends a nonce.
     Nonce(NonceStep<'a>),
     /// Nothing: this became of the request.
@@ -74,6 +77,14 @@ pub struct AcceptanceStep<'a> {
     judging: Judging<'a>,
     acceptance: Acceptance,
     scope_hash: B256,
+}
+
+/// A candidate that is served if the liable wallet has attested for its agent, which no index has said.
+#[derive(Debug)]
+pub struct AttestedStep<'a> {
+    judging: Judging<'a>,
+    query: AttestedQuery,
+    problem: Option<Problem>,
 }
 
 /// A candidate whose signature is verified.
@@ -193,8 +204,31 @@ impl<'a> Judging<'a> {
         Some(checked())
     }
 
-    /// Judges the agent, whose acceptance has this problem.
+    /// What is asked of the agent's events, where they decide and are not known.
+    fn attested(&self) -> Option<AttestedQuery> {
+        let (policy, agent) = (self.candidates.policy, self.verdict.agent.as_ref()?);
+        let counts = policy.agents.liability.as_ref()?.basis.contains(&Basis::Attested);
+        let denial = policy.agents.judge(&self.verdict, self.candidates.now).err();
+        if !counts || agent.basis != Basis::Unknown || denial != Some(AgentDenial::LiableNotProved) {
+            return None;
+        }
+        Some(AttestedQuery {
+            registry: policy.registry,
+            agent: agent.id.parse().ok()?,
+            liable: agent.liable,
+            block: self.verdict.as_of.block_number,
+        })
+    }
+
+    /// Judges the agent, whose acceptance has this problem, if need be by its events.
     fn conclude(self, problem: Option<Problem>) -> DecisionStep<'a> {
+        match self.attested() {
+            Some(query) => DecisionStep::Attested(AttestedStep { judging: self, query, problem }),
+            None => self.judge(problem),
+        }
+    }
+
+    fn judge(self, problem: Option<Problem>) -> DecisionStep<'a> {
         let Self { candidates, attempt, state, verdict } = self;
         match candidates.policy.agents.judge(&verdict, candidates.now) {
             Ok(()) => DecisionStep::Nonce(NonceStep { candidates, attempt, state, verdict }),
@@ -223,7 +257,7 @@ impl<'a> AcceptanceStep<'a> {
         let result = match code {
             None => {
                 // Served without it, or not told to be refused for it.
-                return match judging.conclude(None) {
+                return match judging.judge(None) {
                     DecisionStep::Done(Outcome::Denied(_, AgentDenial::LiableNotProved)) => {
                         DecisionStep::Done(Outcome::Unavailable(Unavailable::KyaUnavailable))
                     }
@@ -239,6 +273,22 @@ impl<'a> AcceptanceStep<'a> {
             judging.verdict = Arc::new(judging.verdict.accepted(until));
         }
         judging.conclude(result.err())
+    }
+}
+
+impl<'a> AttestedStep<'a> {
+    /// What is asked.
+    pub const fn query(&self) -> &AttestedQuery {
+        &self.query
+    }
+
+    /// Goes on with the time of the last event by the liable wallet; `None` where there is none, or it is not known.
+    pub fn answer(self, at: Option<Timestamp>) -> DecisionStep<'a> {
+        let Self { mut judging, problem, .. } = self;
+        if let Some(at) = at {
+            judging.verdict = Arc::new(judging.verdict.attested(at));
+        }
+        judging.judge(problem)
     }
 }
 

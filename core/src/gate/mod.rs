@@ -23,6 +23,7 @@
 //! | `dialect` | what differs between the two forms of ERC-8128 |
 //! | `candidate`, `verifier` | one signature; all of a request's, in their order |
 //! | `account`, `read_limits` | the question for the chain; how many may be asked |
+//! | `attested` | whether the liable wallet has attested, where no index says |
 //! | `api_terms` | which answers of the read API are verdicts |
 //! | `decision` | the order of the steps, for hosts to drive |
 //! | `policy` | which agents are served |
@@ -39,6 +40,7 @@
 mod account;
 mod answer;
 mod api_terms;
+mod attested;
 mod base;
 mod candidate;
 mod decision;
@@ -60,9 +62,10 @@ mod verifier;
 pub use account::{AccountFacts, AccountQuery};
 pub use answer::{GateAnswer, Links, Outcome, Subject, Unavailable};
 pub use api_terms::ApiTerms;
+pub use attested::AttestedQuery;
 pub use base::signature_base;
 pub use candidate::{AccountState, Attempt, BASELINE_VALIDITY, Posture, SKEW, SignatureRules, WithoutNonce};
-pub use decision::{AcceptanceStep, AccountStep, DecisionStep, NonceStep, Spending};
+pub use decision::{AcceptanceStep, AccountStep, AttestedStep, DecisionStep, NonceStep, Spending};
 pub use dialect::{Account, Dialect};
 pub use discovery::discovery_document;
 pub use output_headers::{OUTPUT_HEADERS, is_lookalike, reads_as_output_header};

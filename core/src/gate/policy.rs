@@ -166,6 +166,16 @@ impl Verdict {
         Self { agent: self.agent.as_ref().map(accepted), ..self.clone() }
     }
 
+    /// The verdict on an agent whose liable wallet last attested then.
+    pub(super) fn attested(&self, at: Timestamp) -> Self {
+        let attested = |agent: &VerdictAgent| VerdictAgent {
+            basis: Basis::Attested,
+            attested_at: Some(at),
+            ..agent.clone()
+        };
+        Self { agent: self.agent.as_ref().map(attested), ..self.clone() }
+    }
+
     /// Whether the verdict still holds, by its own times.
     pub fn holds_at(&self, now: Timestamp) -> bool {
         self.compliant_until.is_none_or(|until| now.seconds() <= until.seconds())

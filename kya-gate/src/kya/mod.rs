@@ -22,13 +22,19 @@ mod flight;
 #[cfg(test)]
 mod tests;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    num::NonZeroUsize,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
-use alloy_primitives::{Address, B256, keccak256};
+use alloy_primitives::{Address, B256, U256, keccak256};
+use lru::LruCache;
 use registry_core::{
     chain::{SignerCode, SignerQuery},
     eth::timestamp::Timestamp,
-    gate::{AccountFacts, AccountQuery, AccountState, Allowance, Attempt, Verdict},
+    gate::{AccountFacts, AccountQuery, AccountState, Allowance, Attempt, AttestedQuery, Verdict},
+    registry::liability::ATTESTED_SECONDS,
 };
 use reqwest::Client;
 
@@ -43,6 +49,9 @@ use cache::{Cache, Cached};
 pub use changes::follow;
 use evidence::Proofs;
 use flight::SingleFlight;
+
+/// The agents whose last attestation by the liable wallet is kept.
+const AGENTS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999);
 
 /// How long a verdict is used while its changes are followed.
 const FOLLOWED: Duration = Duration::from_secs(600);
@@ -59,6 +68,8 @@ pub struct AccountReader {
     accounts: SingleFlight<Question, KnownAccount>,
     verdicts: SingleFlight<Address, Option<Arc<Verdict>>>,
     proofs: Proofs,
+    /// When the liable wallets of agents attested.
+    attested: Mutex<LruCache<U256, Timestamp>>,
     metrics: Metrics,
 }
 
@@ -118,6 +129,7 @@ impl AccountReader {
             accounts: SingleFlight::default(),
             verdicts: SingleFlight::default(),
             proofs: Proofs::default(),
+            attested: Mutex::new(LruCache::new(AGENTS)),
             metrics,
         })
     }
@@ -234,6 +246,21 @@ impl AccountReader {
         let _read = self.budget.take(true)?;
         let answer = self.rpc.ask(query, now).await;
         answer.inspect_err(|error| tracing::warn!(%error, "the chain did not answer")).ok()
+    }
+
+    /// When an agent's liable wallet last attested for it. What was found is kept for as long as it says so much: an
+    /// id is of one registration for ever.
+    pub async fn attested(&self, query: &AttestedQuery, now: Timestamp) -> Option<Timestamp> {
+        let is_recent = |at: &Timestamp| now.seconds().saturating_sub(at.seconds()) <= ATTESTED_SECONDS;
+        let known = self.attested.lock().unwrap_or_else(PoisonError::into_inner).get(&query.agent).copied();
+        if let Some(known) = known.filter(is_recent) {
+            return Some(known);
+        }
+        let _read = self.budget.take(true)?;
+        let answer = self.rpc.ask(query.clone(), now).await;
+        let at = answer.inspect_err(|error| tracing::warn!(%error, "the chain did not answer")).ok()??;
+        self.attested.lock().unwrap_or_else(PoisonError::into_inner).put(query.agent, at);
+        Some(at)
     }
 
     async fn code(&self, account: Address, now: Timestamp) -> KnownAccount {

@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 
-import type { Address, Integer, Status, Timestamp } from "../documents";
+import type { Address, Integer, Liability, Status, Timestamp } from "../documents";
 import { CreatorLink, PersonLink, WalletLink } from "./address";
 import { AgentLink, Badge } from "./agent";
 import { Ago, Time } from "./moment";
@@ -20,6 +20,14 @@ export const COLUMNS = {
   agent: { head: "Agent", cell: ({ agentId }: { agentId: Integer }) => <AgentLink id={agentId} /> },
   status: { head: "Status", cell: ({ status }: { status: Status }) => <Badge status={status} /> },
   compliant: { head: "Compliant", cell: ({ isCompliant }: { isCompliant: boolean }) => (isCompliant ? "Yes" : "No") },
+  basis: {
+    head: "Basis",
+    cell: ({ liability }: { liability: Liability }) => (
+      <span class="basis" data-basis={liability.basis}>
+        {liability.basis}
+      </span>
+    ),
+  },
   registered: {
     head: "Registered",
     cell: ({ registeredAt }: { registeredAt: Timestamp }) => <Time at={registeredAt} />,

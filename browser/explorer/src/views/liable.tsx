@@ -1,6 +1,6 @@
 /** A person, and what they are liable for: the number of agents, the next attestations to lapse, and the agents one by one. */
 
-import { STATUSES, type Liable } from "../documents";
+import { STATUSES, type Basis, type Liable } from "../documents";
 import { whole } from "../format";
 import { listHref } from "../listing";
 import { Hex } from "../parts/address";
@@ -15,11 +15,15 @@ import { CursorPager } from "../parts/pager";
 import { Skeleton } from "../parts/skeleton";
 import { hrefTo, type Route } from "../router";
 
-const { agent, status, compliant, registered, lapses, wallet, scope } = COLUMNS;
+const { agent, status, compliant, basis, registered, lapses, wallet, scope } = COLUMNS;
+/** What a list of agents knows of a liable wallet, the strongest first. */
+const BASES_OF_LISTS = ["registered", "attested", "named", "unknown"] as const satisfies Basis[];
 
 export function LiableView({ route: { segments, query } }: { route: Route }) {
   const person = segments[1] ?? "";
   const cursor = query.get("cursor") ?? "";
+  const only = query.get("basis") ?? "";
+  const asked = new URLSearchParams(Object.entries({ basis: only, cursor }).filter(([, value]) => value !== ""));
   const path = `/api/v1/liable/${encodeURIComponent(person)}`;
   const isAddress = /^0x[0-9a-fA-F]{40}$/.test(person);
   return (
@@ -31,7 +35,7 @@ export function LiableView({ route: { segments, query } }: { route: Route }) {
         </span>
       </Heading>
       <Answered<[Liable]>
-        paths={[cursor === "" ? path : `${path}?cursor=${encodeURIComponent(cursor)}`]}
+        paths={[asked.size === 0 ? path : `${path}?${asked}`]}
         verifiable={false}
         placeholder={<Skeleton lines={16} />}
       >
@@ -43,7 +47,7 @@ export function LiableView({ route: { segments, query } }: { route: Route }) {
               <>
                 <Counts liable={document} />
                 <NextLapses nextLapses={document.nextLapses} />
-                <Agents liable={document} cursor={cursor} />
+                <Agents liable={document} only={only} cursor={cursor} />
               </>
             )}
             <Indexed asOf={document.asOf} unreadable={document.unreadable}>
@@ -81,7 +85,25 @@ function Counts({ liable }: { liable: Liable }) {
           }))}
         />
       </section>
+      {liable.basisDistribution && <ByBasis person={liable.haftungsperson} counts={liable.basisDistribution} />}
     </>
+  );
+}
+
+function ByBasis({ person, counts }: { person: string; counts: NonNullable<Liable["basisDistribution"]> }) {
+  return (
+    <section>
+      <h2>By what ties the wallet to them</h2>
+      <ul class="chips">
+        {BASES_OF_LISTS.map((basis) => (
+          <li key={basis}>
+            <a href={hrefTo(["liable", person], { basis })}>
+              {basis}: {whole(counts[basis])}
+            </a>
+          </li>
+        ))}
+      </ul>
+    </section>
   );
 }
 
@@ -98,18 +120,35 @@ function NextLapses({ nextLapses }: { nextLapses: Liable["nextLapses"] }) {
   );
 }
 
-function Agents({ liable: { haftungsperson, data, next }, cursor }: { liable: Liable; cursor: string }) {
-  const at = (cursor?: string): string => hrefTo(["liable", haftungsperson], { cursor });
+function Agents({ liable, only, cursor }: { liable: Liable; only: string; cursor: string }) {
+  const { haftungsperson, data, next } = liable;
+  const at = (cursor?: string): string => hrefTo(["liable", haftungsperson], { basis: only, cursor });
+  const columns = [agent, status, compliant, basis, registered, wallet, scope];
+  const named = data.filter(({ liability }) => liability.basis === "named");
+  const tied = data.filter(({ liability }) => liability.basis !== "named");
   return (
     <>
       <h2>Agents</h2>
       <p>
         <a href={listHref({ haftungsperson })}>Search, filter and sort them</a>
+        {only !== "" && (
+          <>
+            . Shown are those that are <strong>{only}</strong>:{" "}
+            <a href={hrefTo(["liable", haftungsperson])}>show all</a>
+          </>
+        )}
       </p>
-      {data.length === 0 ? (
-        <p class="empty">This page is beyond the end.</p>
-      ) : (
-        <AgentTable caption="Agents" columns={[agent, status, compliant, registered, wallet, scope]} agents={data} />
+      {data.length === 0 && <p class="empty">This page is beyond the end.</p>}
+      {tied.length > 0 && <AgentTable caption="Agents" columns={columns} agents={tied} />}
+      {named.length > 0 && (
+        <>
+          <h2>Only named</h2>
+          <p>
+            These registrations name this wallet, which has done nothing for the agents. A registration can name any
+            wallet: they say nothing about the person.
+          </p>
+          <AgentTable caption="Agents that only name this wallet" columns={columns} agents={named} />
+        </>
       )}
       {(cursor !== "" || next) && (
         <CursorPager label="Agents" first={cursor === "" ? undefined : at()} next={next ? at(next) : undefined} />

@@ -1,0 +1,62 @@
+//! Whether a liable wallet has attested for an agent: asked of the chain where no index has seen the agent's events.
+
+use alloy_primitives::{Address, U256};
+use alloy_sol_types::SolEvent as _;
+
+use crate::{
+    chain::{
+        Halt, Query, QueryError, View,
+        logs::{LogFilter, LogsQuery},
+    },
+    eth::{
+        abi::IAgentRegistry::{ComplianceAttested, RevenueReported},
+        as_of::BlockId,
+        timestamp::Timestamp,
+    },
+    registry::history::AgentEvent,
+};
+
+/// Asks for the attestations and reports of revenue of one agent, with one `eth_getLogs` by topics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttestedQuery {
+    /// The registry.
+    pub registry: Address,
+    /// The agent's id.
+    pub agent: U256,
+    /// The liable wallet.
+    pub liable: Address,
+    /// The verdict's block.
+    pub block: u64,
+}
+
+impl Query for AttestedQuery {
+    /// The time of the last event by the liable wallet; `None` where there is none, where the node refuses the
+    /// range, and where it does not tell the time.
+    type Output = Option<Timestamp>;
+    type Error = QueryError;
+
+    fn resolve(&self, view: &View) -> Result<Self::Output, Halt> {
+        // Ids beyond are of no registry: it counts them up.
+        let Ok(agent) = u64::try_from(self.agent) else { return Ok(None) };
+        let events = vec![ComplianceAttested::SIGNATURE_HASH, RevenueReported::SIGNATURE_HASH];
+        let query = LogsQuery {
+            registry: self.registry,
+            filter: Some(LogFilter { events, agents: vec![agent] }),
+            from: 0,
+            to: self.block,
+            range: None,
+            most_calls: 1,
+            may_end_early: false,
+        };
+        let Ok(found) = view.logs(&query)? else { return Ok(None) };
+        let by_liable = found.logs.iter().filter(|log| match &log.event {
+            AgentEvent::Attested { by } | AgentEvent::RevenueReported { by, .. } => *by == self.liable,
+            _ => false,
+        });
+        Ok(by_liable.filter_map(|log| log.seconds).max().map(Timestamp::from_seconds))
+    }
+
+    fn block(&self) -> Option<BlockId> {
+        Some(BlockId::Number(self.block))
+    }
+}
