@@ -40,7 +40,7 @@ pub(crate) fn document(
     // As of when the chain was asked, as the answers from a scan are.
     let now = Timestamp::from_millis(state.read_at);
     match (form, route) {
-        (Form::Events, Route::Changes { since, limit }) => {
+        (Form::Events, Route::Changes { since, limit, liable: None }) => {
             let events = index.changes(*since, *limit).map(|list| list.events());
             events.map(|body| Document { body, ..Document::default() })
         }

@@ -2,7 +2,10 @@
 
 use alloy_primitives::{Address, B256, U256};
 
-use super::{Manifest, SnapshotError, wire::Bytes};
+use super::{
+    Manifest, SnapshotError,
+    wire::{Bytes, WITHOUT_LIABILITY},
+};
 use crate::{
     eth::timestamp::Timestamp,
     index::wallet_events,
@@ -114,15 +117,15 @@ impl Facts {
         }
     }
 
-    /// Reads a record.
-    pub(super) fn decode(bytes: &mut Bytes<'_>) -> Result<Self, SnapshotError> {
+    /// Reads a record of a file in this version of the format.
+    pub(super) fn decode(bytes: &mut Bytes<'_>, format: u8) -> Result<Self, SnapshotError> {
         let has_agent = match bytes.byte()? {
             ASK_CHAIN => return Ok(Self::AskChain),
             HAS_AGENT => true,
             0 => false,
             _ => return Err(SnapshotError::Damaged),
         };
-        let agent = has_agent.then(|| LiveAgent::decode(bytes)).transpose()?.map(Box::new);
+        let agent = has_agent.then(|| LiveAgent::decode(bytes, format)).transpose()?.map(Box::new);
         let count = usize::from(bytes.byte()?);
         if count > FORMER_SHOWN + 1 {
             return Err(SnapshotError::Damaged);
@@ -179,15 +182,21 @@ impl LiveAgent {
         wallet_events(self.attested_at, self.registered_in, manifest.listed_after)
     }
 
-    fn decode(bytes: &mut Bytes<'_>) -> Result<Self, SnapshotError> {
+    fn decode(bytes: &mut Bytes<'_>, format: u8) -> Result<Self, SnapshotError> {
         let (id, parent) = (bytes.u64()?, bytes.u64()?);
         let (creator, haftungsperson) = (bytes.address()?, bytes.address()?);
         let status_of_agent = status(bytes)?;
         let (registered_at, last_attestation) = (bytes.u64()?, bytes.u64()?);
-        let (attested_at, registered_in) = (bytes.u64()?, bytes.u64()?);
-        let parent_basis = match bytes.byte()? {
-            0 => None,
-            number => Some(PARENT_BASES.get(usize::from(number) - 1).ok_or(SnapshotError::Damaged)?),
+        let (attested_at, registered_in, parent_basis) = match format {
+            WITHOUT_LIABILITY => (0, 0, (parent != 0).then_some(&ParentBasis::Unknown)),
+            _ => (
+                bytes.u64()?,
+                bytes.u64()?,
+                match bytes.byte()? {
+                    0 => None,
+                    number => Some(PARENT_BASES.get(usize::from(number) - 1).ok_or(SnapshotError::Damaged)?),
+                },
+            ),
         };
         let count = usize::from(bytes.byte()?);
         if count >= MAX_LEVELS {

@@ -140,7 +140,7 @@ impl Manifest {
     /// [`SnapshotError`].
     pub fn parse(bytes: &[u8]) -> Result<Self, SnapshotError> {
         let mut rest = Bytes(bytes);
-        rest.begin(MAGIC)?;
+        let format = rest.begin(MAGIC)?;
         let identity = Identity { chain_id: rest.u64()?, registry: rest.address()? };
         let mut rest = Bytes(wire::unseal(&identity, bytes)?);
         // What was read above.
@@ -149,7 +149,10 @@ impl Manifest {
         let (parent_hash, storage_root) = (B256::new(rest.array()?), B256::new(rest.array()?));
         let (time, grace_seconds, confirmed_at, agents) =
             (rest.u64()?, rest.u64()?, rest.u64()?, rest.u64()?);
-        let listed_after = Some(rest.u64()?).filter(|after| *after < u64::MAX);
+        let listed_after = match format {
+            wire::WITHOUT_LIABILITY => None,
+            _ => Some(rest.u64()?).filter(|after| *after < u64::MAX),
+        };
         let count = rest.u32()? as usize;
         if rest.0.len() != count.checked_mul(9).ok_or(SnapshotError::Damaged)? {
             return Err(SnapshotError::Damaged);

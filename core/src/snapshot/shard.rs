@@ -165,7 +165,8 @@ impl Shard {
     fn facts(&self, offset: usize) -> Result<Facts, SnapshotError> {
         let records = HEAD + self.count * ENTRY..self.bytes.len().saturating_sub(wire::SEAL);
         let record = self.bytes.get(offset..records.end).filter(|_| records.contains(&offset));
-        Facts::decode(&mut Bytes(record.ok_or(SnapshotError::Damaged)?))
+        let format = Bytes(&self.bytes).begin(MAGIC)?;
+        Facts::decode(&mut Bytes(record.ok_or(SnapshotError::Damaged)?), format)
     }
 
     /// Its bytes.

@@ -7,8 +7,10 @@ use alloy_primitives::{Address, Keccak256};
 
 use super::{Identity, SnapshotError};
 
-/// The version of the format.
+/// The version of the format that is written.
 pub(super) const FORMAT: u8 = 2;
+/// The earlier version, without what ties liable wallets to agents: holders keep its files.
+pub(super) const WITHOUT_LIABILITY: u8 = 1;
 /// Bytes of the seal.
 pub(super) const SEAL: usize = 8;
 
@@ -55,10 +57,10 @@ impl<'a> Bytes<'a> {
         self.array().map(Address::new)
     }
 
-    /// Checks what every file begins with.
-    pub(super) fn begin(&mut self, magic: [u8; 4]) -> Result<(), SnapshotError> {
+    /// Checks what every file begins with, and gives the version of its format.
+    pub(super) fn begin(&mut self, magic: [u8; 4]) -> Result<u8, SnapshotError> {
         match (self.array::<4>()?, self.byte()?) {
-            (found, FORMAT) if found == magic => Ok(()),
+            (found, format @ (FORMAT | WITHOUT_LIABILITY)) if found == magic => Ok(format),
             _ => Err(SnapshotError::Format),
         }
     }

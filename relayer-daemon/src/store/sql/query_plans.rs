@@ -209,7 +209,8 @@ fn no_statement_reads_all_of_a_table_that_grows() {
         let parameters = vec![None::<i64>; plan.parameter_count()];
         let plan = plan.query_map(rusqlite::params_from_iter(parameters), |row| row.get::<_, String>(3));
         for step in plan.unwrap().map(Result::unwrap) {
-            let scanned = step.strip_prefix("SCAN ");
+            // The rows of a statement are no table's.
+            let scanned = step.strip_prefix("SCAN ").filter(|step| !step.ends_with("-ROW VALUES CLAUSE"));
             assert!(scanned.is_none_or(|table| SMALL.contains(&table)), "{step}: {sql}");
             explained += 1;
         }
