@@ -6,7 +6,6 @@
 
 use std::{
     cell::{Cell, RefCell},
-    fmt::Display,
     num::NonZeroUsize,
     sync::Arc,
 };
@@ -17,8 +16,11 @@ use host_kit::{RpcHost, RpcReply, drive};
 use js_sys::{Date, Function};
 use lru::LruCache;
 use registry_core::{
-    chain::{Batch, Endpoints, Failure, Freshness, Limits, Query, Run, SignerCode, SignerQuery, Update},
-    eth::{redact::Redactor, rpc::endpoint::RpcEndpoint, timestamp::Timestamp},
+    chain::{
+        Batch, Endpoints, Failure, Freshness, Halt, Limits, Query, QueryError, Run, SignerCode, SignerQuery,
+        Update, View,
+    },
+    eth::{as_of::BlockId, redact::Redactor, rpc::endpoint::RpcEndpoint, timestamp::Timestamp},
     gate::{
         AccountFacts, AccountQuery, AccountState, Allowance, ApiTerms, Attempt, AttestedQuery, ReadRate,
         Verdict,
@@ -164,7 +166,10 @@ impl AccountReader {
             Question::Code => AccountQuery { account: attempt.account.address, signed: None, registry, now },
             Question::Signature => AccountQuery::of(attempt, registry, now),
         };
-        self.ask(query, now).await
+        match self.ask(Asked::Account(query), now).await? {
+            Told::Account(facts) => Some(facts),
+            _ => None,
+        }
     }
 
     /// Whether a liable wallet has code and, if so, what that says of its acceptance. `None` where the chain does
@@ -177,7 +182,10 @@ impl AccountReader {
             None => {
                 self.take_read(true, now)?;
                 let asked = AccountQuery { account, signed: None, registry: None, now };
-                let state = self.ask(asked, now).await?.state;
+                let Told::Account(AccountFacts { state, .. }) = self.ask(Asked::Account(asked), now).await?
+                else {
+                    return None;
+                };
                 let known = KnownAccount { state: Some(state), verdict: None };
                 self.cache.put(account, &known, &cached, now);
                 state != AccountState::NoCode
@@ -187,7 +195,10 @@ impl AccountReader {
             return Some(SignerCode { has_code, accepts: false });
         }
         self.take_read(true, now)?;
-        self.ask(query, now).await
+        match self.ask(Asked::Signer(query), now).await? {
+            Told::Signer(code) => Some(code),
+            _ => None,
+        }
     }
 
     /// When an agent's liable wallet last attested for it. An id is of one registration for ever.
@@ -198,15 +209,14 @@ impl AccountReader {
             return Some(known);
         }
         self.take_read(true, now)?;
-        let at = self.ask(query.clone(), now).await??;
+        let Told::Attested(Some(at)) = self.ask(Asked::Attested(query.clone()), now).await? else {
+            return None;
+        };
         self.attested.borrow_mut().put(query.agent, at);
         Some(at)
     }
 
-    async fn ask<Q: Query>(&self, query: Q, now: Timestamp) -> Option<Q::Output>
-    where
-        Q::Error: Display,
-    {
+    async fn ask(&self, query: Asked, now: Timestamp) -> Option<Told> {
         let max_age_seconds = self.chain.max_head_age_seconds;
         let freshness = (max_age_seconds > 0).then_some(Freshness { now, max_age_seconds });
         let limits = Limits { freshness, ..Limits::default() };
@@ -254,6 +264,50 @@ impl AccountReader {
     fn tell(&self, message: &str) {
         // What it throws is its own affair.
         let _ = self.report.call1(&JsValue::UNDEFINED, &message.into());
+    }
+}
+
+/// Everything that is asked of the chain: one type, as each is compiled with an engine of its own.
+enum Asked {
+    Account(AccountQuery),
+    Signer(SignerQuery),
+    Attested(AttestedQuery),
+}
+
+/// The answer to the question of the same name.
+#[expect(clippy::large_enum_variant, reason = "one at a time, on its way to its asker")]
+enum Told {
+    Account(AccountFacts),
+    Signer(SignerCode),
+    Attested(Option<Timestamp>),
+}
+
+impl Query for Asked {
+    type Output = Told;
+    type Error = QueryError;
+
+    fn resolve(&self, view: &View) -> Result<Told, Halt> {
+        match self {
+            Self::Account(query) => query.resolve(view).map(Told::Account),
+            Self::Signer(query) => query.resolve(view).map(Told::Signer),
+            Self::Attested(query) => query.resolve(view).map(Told::Attested),
+        }
+    }
+
+    fn block(&self) -> Option<BlockId> {
+        match self {
+            Self::Account(query) => query.block(),
+            Self::Signer(query) => query.block(),
+            Self::Attested(query) => query.block(),
+        }
+    }
+
+    fn is_one_round(&self) -> bool {
+        match self {
+            Self::Account(query) => query.is_one_round(),
+            Self::Signer(query) => query.is_one_round(),
+            Self::Attested(query) => query.is_one_round(),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::{
     eth::timestamp::Timestamp,
     liability::Registration,
     registry::{
-        kya::{Decision, Kya, KyaAnswer, Reason, record_of},
+        kya::{Decision, Kya, KyaAnswer, Reason},
         liability::{Basis, Liability},
     },
     token::{Stated, StatedAt},
@@ -106,10 +106,15 @@ impl Verdict {
         let answer = KyaAnswer::parse(body).filter(|answer| answer.wallet == wallet)?;
         let agent = match answer.agent {
             None => None,
-            Some(_) => {
-                let record = record_of(body)?;
-                let scope = &record.operational_scope;
-                Some(VerdictAgent::new(Registration::of(&record), scope, answer.liability)?)
+            Some(agent) => {
+                let record = Registration {
+                    agent_id: agent.id().parse().ok()?,
+                    creator: agent.creator,
+                    agent_wallet: agent.agent_wallet,
+                    haftungsperson: agent.haftungsperson,
+                    registered_at: agent.registered_at.seconds(),
+                };
+                Some(VerdictAgent::new(record, &agent.operational_scope, answer.liability)?)
             }
         };
         Some(Self {

@@ -1,7 +1,6 @@
 //! A liable wallet's acceptance of one registration.
 
-use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
-use alloy_sol_types::SolStruct as _;
+use alloy_primitives::{Address, B256, Bytes, U256, b256, keccak256};
 use base64ct::{Base64UrlUnpadded, Encoding as _};
 use serde::Serialize;
 
@@ -17,6 +16,9 @@ use crate::{
 
 /// The request header of an acceptance: the document's JSON as base64url without padding.
 pub const HEADER: &str = "Liability-Acceptance";
+
+/// The hash of the type [`LiabilityAcceptance`]: its computation at run time is code that web pages would load.
+const TYPE_HASH: B256 = b256!("035e57ba53922ad5b41be6dda57d3ccb5f8ea87b90f3d6df25c22dc31bd56d09");
 
 /// The longest value of the header, in bytes.
 pub const MAX_HEADER_BYTES: usize = 4_096;
@@ -176,9 +178,8 @@ impl Acceptance {
     /// The same of an agent whose scope has this Keccak-256: EIP-712 takes no more of a text.
     #[must_use]
     pub fn digest_of(&self, scope_hash: B256) -> B256 {
-        let message = self.message("");
         let words = [
-            message.eip712_type_hash(),
+            TYPE_HASH,
             self.agent_id.0.into(),
             self.creator.into_word(),
             self.agent_wallet.into_word(),
@@ -189,7 +190,7 @@ impl Acceptance {
             U256::from(self.not_before).into(),
             U256::from(self.not_after).into(),
         ];
-        signed::digest_of(keccak256(words.map(|word| word.0).as_flattened()), self.chain_id, self.registry)
+        signed::digest_of(signed::hash_words(&words), self.chain_id, self.registry)
     }
 
     /// Checks what needs no record: chain, registry and time.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use alloy_primitives::{Address, B256, U256, keccak256};
+use alloy_primitives::{Address, B256, Keccak256, U256, b256, keccak256};
 use alloy_sol_types::{Eip712Domain, SolStruct, sol};
 
 use crate::{eth::members::MemberError, forward::recover};
@@ -11,6 +11,9 @@ use crate::{eth::members::MemberError, forward::recover};
 pub const DOMAIN_NAME: &str = "AgentLiability";
 /// `version` of the EIP-712 domain.
 pub const DOMAIN_VERSION: &str = "1";
+
+/// The hash of the type `EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)`.
+const DOMAIN_TYPE_HASH: B256 = b256!("8b73c3c69bb8fe3d512ecc4cf759cc79239f7b179b0ffacaa9a75d522b39400f");
 
 /// The longest time between `notBefore` and `notAfter`, in seconds: 366 days.
 pub(super) const MAX_SECONDS: u64 = 366 * 86_400;
@@ -123,6 +126,20 @@ pub(super) fn digest(message: &impl SolStruct, chain_id: u64, registry: Address)
 
 /// The digest that a wallet signs, of the message's hash.
 pub(super) fn digest_of(message: B256, chain_id: u64, registry: Address) -> B256 {
-    let separator = domain(chain_id, registry).hash_struct();
+    let words = [
+        DOMAIN_TYPE_HASH,
+        keccak256(DOMAIN_NAME),
+        keccak256(DOMAIN_VERSION),
+        U256::from(chain_id).into(),
+        registry.into_word(),
+    ];
+    let separator = hash_words(&words);
     keccak256([b"\x19\x01", separator.as_slice(), message.as_slice()].concat())
+}
+
+/// The Keccak-256 of words one after another.
+pub(super) fn hash_words(words: &[B256]) -> B256 {
+    let mut hasher = Keccak256::new();
+    words.iter().for_each(|word| hasher.update(word));
+    hasher.finalize()
 }

@@ -47,6 +47,13 @@ pub struct KyaAnswerAgent {
     /// The wallet of the liable person.
     #[serde(with = "json::Checksummed")]
     pub haftungsperson: Address,
+    /// The agent's own wallet.
+    #[serde(with = "json::Checksummed")]
+    pub agent_wallet: Address,
+    /// Its purpose.
+    pub operational_scope: String,
+    /// When it was registered.
+    pub registered_at: Timestamp,
 }
 
 impl KyaAnswer {
@@ -60,27 +67,9 @@ impl KyaAnswer {
 /// The agent of an answer of `/kya/:wallet` as a record, of which an acceptance names the members that are
 /// not zero. `None` where there is no agent.
 pub fn record_of(body: &[u8]) -> Option<Agent> {
-    #[derive(Deserialize)]
-    struct Answer {
-        agent: Brief,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Brief {
-        agent_id: Box<RawValue>,
-        #[serde(with = "json::Checksummed")]
-        creator: Address,
-        #[serde(with = "json::Checksummed")]
-        haftungsperson: Address,
-        #[serde(with = "json::Checksummed")]
-        agent_wallet: Address,
-        operational_scope: String,
-        registered_at: Timestamp,
-    }
-    let Answer { agent } = serde_json::from_slice(body).ok()?;
-    let id = agent.agent_id.get().trim_matches('"');
+    let agent = KyaAnswer::parse(body)?.agent?;
     Some(Agent {
-        agent_id: AgentId(U256::from_str_radix(id, 10).ok()?),
+        agent_id: AgentId(U256::from_str_radix(&agent.id(), 10).ok()?),
         creator: agent.creator,
         haftungsperson: agent.haftungsperson,
         agent_wallet: agent.agent_wallet,
