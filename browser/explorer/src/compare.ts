@@ -25,7 +25,7 @@ const MOVING = new Set([
   "asOf.parentHash",
 ]);
 /** What ties a liable wallet to an agent, by its events. */
-const LIABILITY = /\bliability\.(basis|attestedAt)$/;
+const LIABILITY = /\bliability\.\w+$/;
 const PLAIN_KEY = /^[A-Za-z]\w*$/;
 
 /** Every field of either document. */
@@ -43,7 +43,8 @@ export function compare(api: unknown, chain: unknown): Field[] {
 /** Whether one side does not know what the other says of a liable wallet: only an index has seen its events. */
 function isUnknown(ours: Map<string, string>, theirs: Map<string, string>, path: string): boolean {
   const basis = path.replace(LIABILITY, "liability.basis");
-  return [ours, theirs].some((fields) => fields.get(basis) === '"unknown"');
+  const isOfEvents = /\.(basis|attestedAt)$/.test(path);
+  return [ours, theirs].some((fields) => !fields.has(basis) || (isOfEvents && fields.get(basis) === '"unknown"'));
 }
 
 function leaves(document: unknown): Map<string, string> {

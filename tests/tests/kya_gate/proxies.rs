@@ -198,7 +198,7 @@ async fn each_spelling_is_removed_or_refused(stage: &Stage, service: &HeaderRead
     let plain = connection.send(&signed("/items")).await.unwrap();
     let wallet = format!("KYA_WALLET={}", good().address().to_checksum(None));
     let read: Vec<&str> = plain.body.lines().collect();
-    assert!(plain.status == 200 && read.contains(&wallet.as_str()) && read.len() == 5, "{plain:?}");
+    assert!(plain.status == 200 && read.contains(&wallet.as_str()) && read.len() == 6, "{plain:?}");
     let mut admitted = 0;
     for seed in 0..500 {
         let draft =

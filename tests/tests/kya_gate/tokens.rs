@@ -135,10 +135,17 @@ async fn the_worker_signs_for_clients_that_name_the_media_type() {
     let (client, path) = (worker.client(), kya("good"));
     let answer = client.get(&path).await;
     let verdict = answer.ok();
-    assert_eq!((answer.header("content-type"), answer.header("vary")), ("application/json", "Accept"));
+    assert_eq!(
+        (answer.header("content-type"), answer.header("vary")),
+        ("application/json", "Accept, Liability-Acceptance")
+    );
     let first = for_tokens(&client).get(&path).await;
-    for (name, value) in [("vary", "Accept"), ("cache-control", "no-store"), ("x-cache", "HIT"), ("etag", "")]
-    {
+    for (name, value) in [
+        ("vary", "Accept, Liability-Acceptance"),
+        ("cache-control", "no-store"),
+        ("x-cache", "HIT"),
+        ("etag", ""),
+    ] {
         assert_eq!(first.header(name), value, "{name}");
     }
     let claims = Jws::parse(&first.text).unwrap().claims;

@@ -35,9 +35,13 @@ export function TimeFact({ term, at }: { term: string; at: Timestamp }) {
   );
 }
 
+/** The wallets of an agent that its liable person matters to. */
+type Named = { haftungsperson: Address; agentWallet: Address };
+
 /** Who is liable for an agent, and what ties that wallet to it. */
-export function LiableFact({ liability, agentWallet }: { liability: Liability; agentWallet: Address }) {
-  const { wallet, basis, attestedAt } = liability;
+export function LiableFact({ liability, agent }: { liability: Liability | undefined; agent: Named }) {
+  // An API of an earlier version does not say.
+  const { wallet, basis, attestedAt }: Liability = liability ?? { wallet: agent.haftungsperson, basis: "unknown" };
   return (
     <Fact term="Liable (Haftungsperson)">
       <Copyable text={wallet}>
@@ -51,7 +55,7 @@ export function LiableFact({ liability, agentWallet }: { liability: Liability; a
             Last <Time at={attestedAt} />.
           </>
         )}
-        {wallet === agentWallet && " The agent names itself: no other person stands behind it."}
+        {wallet === agent.agentWallet && " The agent names itself: no other person stands behind it."}
       </p>
     </Fact>
   );

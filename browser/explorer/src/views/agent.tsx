@@ -78,7 +78,7 @@ function Standing({ record: { agent, compliance } }: { record: AgentDetail }) {
 function Record({ agent, liability }: Pick<AgentDetail, "agent" | "liability">) {
   return (
     <Facts>
-      <LiableFact liability={liability} agentWallet={agent.agentWallet} />
+      <LiableFact liability={liability} agent={agent} />
       <Fact term="Agent wallet">
         <Copyable text={agent.agentWallet}>
           <WalletLink address={agent.agentWallet} />

@@ -15,7 +15,7 @@ import { CursorPager } from "../parts/pager";
 import { Skeleton } from "../parts/skeleton";
 import { hrefTo, type Route } from "../router";
 
-const { agent, status, compliant, basis, registered, lapses, wallet, scope } = COLUMNS;
+const { agent, status, compliant, basis, lapses, wallet, scope } = COLUMNS;
 /** What a list of agents knows of a liable wallet, the strongest first. */
 const BASES_OF_LISTS = ["registered", "attested", "named", "unknown"] as const satisfies Basis[];
 
@@ -50,13 +50,13 @@ export function LiableView({ route: { segments, query } }: { route: Route }) {
                 <Agents liable={document} only={only} cursor={cursor} />
               </>
             )}
+            <DomainBinding key={person} person={person} />
             <Indexed asOf={document.asOf} unreadable={document.unreadable}>
               The registry has no list of a person's agents: to verify an agent, go to its page.
             </Indexed>
           </>
         )}
       </Answered>
-      {isAddress && <DomainBinding key={person} person={person} />}
       <p>
         <a href={hrefTo(["wallet", person])}>Verdict on this wallet</a>
       </p>
@@ -123,7 +123,7 @@ function NextLapses({ nextLapses }: { nextLapses: Liable["nextLapses"] }) {
 function Agents({ liable, only, cursor }: { liable: Liable; only: string; cursor: string }) {
   const { haftungsperson, data, next } = liable;
   const at = (cursor?: string): string => hrefTo(["liable", haftungsperson], { basis: only, cursor });
-  const columns = [agent, status, compliant, basis, registered, wallet, scope];
+  const columns = [agent, status, compliant, basis, wallet, scope];
   const named = data.filter(({ liability }) => liability.basis === "named");
   const tied = data.filter(({ liability }) => liability.basis !== "named");
   return (

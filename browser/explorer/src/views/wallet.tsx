@@ -58,7 +58,7 @@ function Verdict({ address, kya, again }: { address: string; kya: Kya; again: ()
 function Liable({ agent, liability }: { agent: KyaAgent; liability: Liability | undefined }) {
   return (
     <Facts>
-      {liability && <LiableFact liability={liability} agentWallet={agent.agentWallet} />}
+      <LiableFact liability={liability} agent={agent} />
       <Fact term="Agent">
         <AgentLink id={agent.agentId} /> <Badge status={agent.status} />
       </Fact>

@@ -94,12 +94,16 @@ impl WireLog {
         let agent = u64::try_from(U256::from_be_bytes(self.topics.get(1)?.0)).ok()?;
         let data = hex::decode(&self.data).ok()?;
         let event = event(&self.topics, &data)?;
+        // An attestation carries its block's time.
+        let is_attestation = self.topics.get(0) == Some(ComplianceAttested::SIGNATURE_HASH);
+        let attested_at = U256::try_from_be_slice(&data).filter(|_| is_attestation);
+        let attested_at = attested_at.and_then(|seconds| u64::try_from(seconds).ok());
         Some(EventLog {
             number: quantity(&self.block_number)?,
             index: quantity(&self.log_index)?,
             block_hash: self.block_hash.parse().ok()?,
             transaction_hash: self.transaction_hash.parse().ok()?,
-            seconds: self.block_timestamp.as_deref().and_then(quantity),
+            seconds: self.block_timestamp.as_deref().and_then(quantity).or(attested_at),
             agent,
             event,
         })
