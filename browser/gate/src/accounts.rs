@@ -309,6 +309,10 @@ impl Query for Asked {
             Self::Attested(query) => query.is_one_round(),
         }
     }
+
+    fn reads_other_blocks(&self) -> bool {
+        matches!(self, Self::Attested(_))
+    }
 }
 
 /// The service's process, for the time of one query.

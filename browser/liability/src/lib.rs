@@ -3,7 +3,7 @@
 //! A wasm module of its own beside the package's others, `agent-registry/liability`: it checks what was
 //! signed. Signing takes no code of the core's, and is JavaScript.
 
-use alloy_primitives::{Address, B256, U256};
+use alloy_primitives::{Address, U256};
 use registry_browser_values::{
     error::RegistryError,
     member::{address, chain_id, invalid, member},
@@ -12,8 +12,7 @@ use registry_browser_values::{
 use registry_core::{
     api::error::Error,
     eth::timestamp::Timestamp,
-    liability::{Acceptance, DomainFile, DomainName, LiableWallet, Moment, Problem},
-    registry::agent::{Agent, AgentId, Status},
+    liability::{Acceptance, DomainFile, DomainName, LiableWallet, Moment, PinnedRecord, Problem},
 };
 use serde_json::{Map, Value, json};
 use wasm_bindgen::prelude::*;
@@ -35,7 +34,7 @@ pub fn check_acceptance(
     #[wasm_bindgen(unchecked_param_type = "RegisteredAgent")] agent: &JsValue,
     #[wasm_bindgen(unchecked_param_type = "Place")] place: &JsValue,
 ) -> Result<JsValue, RegistryError> {
-    let (record, place) = (record(agent)?, Place::read(place)?);
+    let ((record, scope), place) = (record(agent)?, Place::read(place)?);
     let text = document.as_string().unwrap_or_else(|| json_text(document));
     let read = if text.trim_start().starts_with('{') {
         Acceptance::from_json(&text)
@@ -46,12 +45,11 @@ pub fn check_acceptance(
     let problem = match read {
         Err(problem) => Some(problem),
         Ok(acceptance) => {
-            let scope = &record.operational_scope;
-            checked.insert("digest".to_owned(), json!(acceptance.digest(scope)));
+            checked.insert("digest".to_owned(), json!(acceptance.digest(&scope)));
             let holds = acceptance
                 .check_place_and_time((place.chain_id, place.registry), place.moment)
                 .and_then(|()| acceptance.check_record(&record))
-                .and_then(|()| acceptance.check_signature(scope));
+                .and_then(|()| acceptance.check_signature(&scope));
             holds.err()
         }
     };
@@ -124,28 +122,18 @@ impl Place {
     }
 }
 
-/// The members of a record that an acceptance pins.
-fn record(agent: &JsValue) -> Result<Agent, Error> {
+/// What an acceptance pins of a record, and the agent's scope.
+fn record(agent: &JsValue) -> Result<(PinnedRecord, String), Error> {
     let wallet = |field| address(agent, field)?.ok_or(invalid(field, NEEDED));
     let text =
         |field: &'static str| member(agent, field).map(|value| text_of(&value)).ok_or(invalid(field, NEEDED));
-    let id = text("agentId")?.parse().map_err(|_| invalid("agentId", "must be a whole number"))?;
     let registered_at = Timestamp::parse(&text("registeredAt")?);
-    Ok(Agent {
-        agent_id: AgentId(id),
+    let record = PinnedRecord {
+        agent_id: text("agentId")?.parse().map_err(|_| invalid("agentId", "must be a whole number"))?,
         creator: wallet("creator")?,
-        haftungsperson: wallet("haftungsperson")?,
         agent_wallet: wallet("agentWallet")?,
-        operational_scope: text("operationalScope")?,
-        registered_at: registered_at.ok_or(invalid("registeredAt", "must be a time, ISO 8601"))?,
-        // Nothing below is of any account here.
-        constitution_hash: B256::ZERO,
-        capability_hash: B256::ZERO,
-        parent_agent_id: AgentId(U256::ZERO),
-        generation: U256::ZERO,
-        self_modifying: false,
-        last_attestation: Timestamp::from_seconds(0),
-        last_revenue_report: Timestamp::from_seconds(0),
-        status: Status::Active,
-    })
+        haftungsperson: wallet("haftungsperson")?,
+        registered_at: registered_at.ok_or(invalid("registeredAt", "must be a time, ISO 8601"))?.seconds(),
+    };
+    Ok((record, text("operationalScope")?))
 }

@@ -50,7 +50,7 @@ export interface DomainWallet {
   wallet: string;
   notBefore: number;
   notAfter: number;
-  /** The domain's claim, which no one has checked. */
+  /** The domain's claim, unchecked. */
   legalName?: string;
   /** The domain's claim, too. */
   lei?: string;

@@ -10,17 +10,14 @@
 //! One that does not hold changes nothing of the verdict but `acceptanceProblem`. The verdict comes from its
 //! cache as without the header, and the judgement is made anew for each request.
 
-use alloy_primitives::{Address, U256};
+use alloy_primitives::{Address, B256, U256, keccak256};
 
 use super::document::member;
 use crate::{
     chain::{Halt, Query, SignerCode, SignerQuery, View, signer_code},
     eth::{as_of::BlockId, timestamp::Timestamp},
     liability::{Acceptance, Basis, Liability, Moment, Problem},
-    registry::{
-        agent::Agent,
-        kya::{KyaAnswer, record_of},
-    },
+    registry::kya::KyaAnswer,
 };
 
 /// An acceptance as far as it can be checked without the chain.
@@ -71,53 +68,39 @@ impl PresentedAcceptance {
     /// [`signer`](Self::signer) has code, if that is known. `None` for another text than a verdict.
     pub fn judge(&self, verdict: &str, has_code: Option<bool>, now: Timestamp) -> Option<Judgement> {
         let answer = KyaAnswer::parse(verdict.as_bytes())?;
-        let result = self.checked(verdict, &answer, now);
-        Some(match (result, has_code) {
+        Some(match (self.checked(&answer, now), has_code) {
             (Err(problem), _) => Judgement::Judged(refused(verdict, &problem)),
-            (Ok((acceptance, agent)), Some(false)) => {
-                let result = acceptance.check_signature(&agent.operational_scope);
-                Judgement::Judged(concluded(verdict, &answer, acceptance, result))
+            (Ok(_), Some(false)) => Judgement::Judged(self.conclude(
+                verdict,
+                SignerCode { has_code: false, accepts: false },
+                now,
+            )?),
+            (Ok((acceptance, scope_hash)), _) => {
+                Judgement::Ask(SignerQuery::of(acceptance, scope_hash, answer.as_of.block_number))
             }
-            (Ok((acceptance, agent)), _) => Judgement::Ask(SignerQuery {
-                account: acceptance.haftungsperson,
-                hash: acceptance.digest(&agent.operational_scope),
-                signature: acceptance.signature.clone(),
-                block: answer.as_of.block_number,
-            }),
         })
     }
 
     /// Judges it with the answer to [`Judgement::Ask`].
     pub fn conclude(&self, verdict: &str, code: SignerCode, now: Timestamp) -> Option<JudgedVerdict> {
         let answer = KyaAnswer::parse(verdict.as_bytes())?;
-        Some(match self.checked(verdict, &answer, now) {
+        Some(match self.checked(&answer, now) {
             Err(problem) => refused(verdict, &problem),
-            Ok((acceptance, agent)) => {
-                let result = match code {
-                    SignerCode { has_code: false, .. } => {
-                        acceptance.check_signature(&agent.operational_scope)
-                    }
-                    SignerCode { accepts: true, .. } => Ok(()),
-                    SignerCode { .. } => Err(Problem::Signature),
-                };
-                concluded(verdict, &answer, acceptance, result)
+            Ok((acceptance, scope_hash)) => {
+                concluded(verdict, &answer, acceptance, code.check(acceptance, scope_hash))
             }
         })
     }
 
-    /// Everything but the signature.
-    fn checked(
-        &self,
-        verdict: &str,
-        answer: &KyaAnswer,
-        now: Timestamp,
-    ) -> Result<(&Acceptance, Agent), Problem> {
+    /// Checks everything but the signature. Gives the Keccak-256 of the agent's scope.
+    fn checked(&self, answer: &KyaAnswer, now: Timestamp) -> Result<(&Acceptance, B256), Problem> {
         let acceptance = self.0.as_ref().map_err(Clone::clone)?;
-        let agent = record_of(verdict.as_bytes()).ok_or(Problem::Member("agentId".into()))?;
-        acceptance.check_record(&agent)?;
+        let no_agent = || Problem::Member("agentId".into());
+        let agent = answer.agent.as_ref().ok_or_else(no_agent)?;
+        acceptance.check_record(&agent.pinned().ok_or_else(no_agent)?)?;
         let block_time = answer.as_of.block_timestamp.seconds();
         acceptance.check_time(Moment { now: now.seconds(), block_time })?;
-        Ok((acceptance, agent))
+        Ok((acceptance, keccak256(&agent.operational_scope)))
     }
 }
 
@@ -191,9 +174,9 @@ mod tests {
     use crate::{
         eth::as_of::AsOf,
         liability::DecimalId,
-        registry::{fixture, kya::Kya},
+        registry::{agent::Agent, fixture, kya::Kya},
     };
-    use alloy_primitives::{B256, Bytes};
+    use alloy_primitives::Bytes;
     use k256::ecdsa::SigningKey;
 
     const NOW: u64 = 1_790_000_000;

@@ -8,9 +8,12 @@ use super::{
     error::QueryError,
     view::{Halt, Query, View},
 };
-use crate::eth::{
-    abi::{IAccountLens::checkCall, IERC1271::isValidSignatureCall},
-    as_of::BlockId,
+use crate::{
+    eth::{
+        abi::{IAccountLens::checkCall, IERC1271::isValidSignatureCall},
+        as_of::BlockId,
+    },
+    liability::{Acceptance, Problem},
 };
 
 /// The most gas that a liable wallet's code gets for its opinion of an acceptance.
@@ -23,6 +26,22 @@ pub struct SignerCode {
     pub has_code: bool,
     /// Whether its code accepts the signature (ERC-1271); false where it was not asked.
     pub accepts: bool,
+}
+
+impl SignerCode {
+    /// Checks the signature of an acceptance by this account, of an agent whose scope has this Keccak-256. The code
+    /// decides where there is some: its key alone never suffices.
+    ///
+    /// # Errors
+    ///
+    /// [`Problem::Signature`].
+    pub fn check(self, acceptance: &Acceptance, scope_hash: B256) -> Result<(), Problem> {
+        match self {
+            Self { has_code: false, .. } => acceptance.check_signature_of(scope_hash),
+            Self { accepts: true, .. } => Ok(()),
+            Self { .. } => Err(Problem::Signature),
+        }
+    }
 }
 
 /// Whether an account has code, and what the code says to a signature of this hash, for at most `gas` and half
@@ -53,6 +72,18 @@ pub struct SignerQuery {
     pub signature: Bytes,
     /// The block of the verdict.
     pub block: u64,
+}
+
+impl SignerQuery {
+    /// Asks the liable wallet of an acceptance, of an agent whose scope has this Keccak-256.
+    pub fn of(acceptance: &Acceptance, scope_hash: B256, block: u64) -> Self {
+        Self {
+            account: acceptance.haftungsperson,
+            hash: acceptance.digest_of(scope_hash),
+            signature: acceptance.signature.clone(),
+            block,
+        }
+    }
 }
 
 impl Query for SignerQuery {

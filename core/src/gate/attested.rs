@@ -59,4 +59,8 @@ impl Query for AttestedQuery {
     fn block(&self) -> Option<BlockId> {
         Some(BlockId::Number(self.block))
     }
+
+    fn reads_other_blocks(&self) -> bool {
+        true
+    }
 }

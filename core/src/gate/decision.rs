@@ -28,11 +28,8 @@ use super::{
 use crate::{
     chain::{SignerCode, SignerQuery},
     eth::timestamp::Timestamp,
-    liability::{Acceptance, Basis, Moment, Problem, Registration},
+    liability::{self, Acceptance, Basis, Moment, PinnedRecord, Problem},
 };
-
-/// The header of an acceptance, as requests have it.
-const ACCEPTANCE_FIELD: &str = "liability-acceptance";
 
 /// What the host does next.
 #[derive(Debug)]
@@ -123,9 +120,8 @@ impl RoutePolicy {
         }
         match Attempts::of(request, &self.rules, now.seconds()) {
             Ok(attempts) => {
-                let acceptance = request
-                    .has(ACCEPTANCE_FIELD)
-                    .then(|| request.field(ACCEPTANCE_FIELD).unwrap_or_default());
+                let is_there = request.has(liability::FIELD);
+                let acceptance = is_there.then(|| request.field(liability::FIELD).unwrap_or_default());
                 Candidates { attempts, policy: self, acceptance, now }.next()
             }
             Err(refusal) => DecisionStep::Done(Outcome::Refused(refusal)),
@@ -192,7 +188,7 @@ impl<'a> Judging<'a> {
             let acceptance = Acceptance::from_header(value)?;
             let place = (policy.rules.chain, policy.registry);
             acceptance.check_place_and_time(place, Moment { now, block_time })?;
-            acceptance.check_members(&Registration {
+            acceptance.check_record(&PinnedRecord {
                 agent_id: agent.id.parse().map_err(|_| Problem::Member("agentId".into()))?,
                 creator: agent.creator,
                 agent_wallet: self.attempt.account.address,
@@ -243,31 +239,22 @@ impl<'a> Judging<'a> {
 impl<'a> AcceptanceStep<'a> {
     /// What the liable wallet is asked, if it has code.
     pub fn query(&self) -> SignerQuery {
-        SignerQuery {
-            account: self.acceptance.haftungsperson,
-            hash: self.acceptance.digest_of(self.scope_hash),
-            signature: self.acceptance.signature.clone(),
-            block: self.judging.verdict.as_of.block_number,
-        }
+        SignerQuery::of(&self.acceptance, self.scope_hash, self.judging.verdict.as_of.block_number)
     }
 
     /// Goes on with what is known of the liable wallet: `None` where the chain did not say, or was not asked.
     pub fn answer(self, code: Option<SignerCode>) -> DecisionStep<'a> {
         let Self { mut judging, acceptance, scope_hash } = self;
-        let result = match code {
-            None => {
-                // Served without it, or not told to be refused for it.
-                return match judging.judge(None) {
-                    DecisionStep::Done(Outcome::Denied(_, AgentDenial::LiableNotProved)) => {
-                        DecisionStep::Done(Outcome::Unavailable(Unavailable::KyaUnavailable))
-                    }
-                    step => step,
-                };
-            }
-            Some(SignerCode { has_code: false, .. }) => acceptance.check_signature_of(scope_hash),
-            Some(SignerCode { accepts: true, .. }) => Ok(()),
-            Some(SignerCode { .. }) => Err(Problem::Signature),
+        let Some(code) = code else {
+            // Served without it, or not told to be refused for it.
+            return match judging.judge(None) {
+                DecisionStep::Done(Outcome::Denied(_, AgentDenial::LiableNotProved)) => {
+                    DecisionStep::Done(Outcome::Unavailable(Unavailable::KyaUnavailable))
+                }
+                step => step,
+            };
         };
+        let result = code.check(&acceptance, scope_hash);
         if result.is_ok() {
             let until = Timestamp::from_seconds(acceptance.not_after);
             judging.verdict = Arc::new(judging.verdict.accepted(until));

@@ -4,10 +4,9 @@ use alloy_primitives::{Address, B256, keccak256};
 
 use crate::{
     eth::timestamp::Timestamp,
-    liability::Registration,
     registry::{
         kya::{Decision, Kya, KyaAnswer, Reason},
-        liability::{Basis, Liability},
+        liability::{Basis, Liability, PinnedRecord},
     },
     token::{Stated, StatedAt},
 };
@@ -52,7 +51,7 @@ pub struct VerdictAgent {
 impl VerdictAgent {
     /// `told` is the liability that a read API tells, beside the record. `None` where they contradict one another.
     /// An acceptance that the API saw is none that this gate's request presents.
-    fn new(record: Registration, scope: &str, told: Option<Liability>) -> Option<Self> {
+    fn new(record: PinnedRecord, scope: &str, told: Option<Liability>) -> Option<Self> {
         let (creator, liable) = (record.creator, record.haftungsperson);
         let is_registered = creator == liable;
         let contradicts =
@@ -81,7 +80,7 @@ impl VerdictAgent {
 impl From<&Kya> for Verdict {
     fn from(kya: &Kya) -> Self {
         let agent = kya.agent.as_ref().and_then(|agent| {
-            let record = Registration {
+            let record = PinnedRecord {
                 agent_id: agent.agent_id.0,
                 creator: agent.creator,
                 agent_wallet: agent.agent_wallet,
@@ -107,14 +106,7 @@ impl Verdict {
         let agent = match answer.agent {
             None => None,
             Some(agent) => {
-                let record = Registration {
-                    agent_id: agent.id().parse().ok()?,
-                    creator: agent.creator,
-                    agent_wallet: agent.agent_wallet,
-                    haftungsperson: agent.haftungsperson,
-                    registered_at: agent.registered_at.seconds(),
-                };
-                Some(VerdictAgent::new(record, &agent.operational_scope, answer.liability)?)
+                Some(VerdictAgent::new(agent.pinned()?, &agent.operational_scope, answer.liability)?)
             }
         };
         Some(Self {
@@ -398,8 +390,8 @@ mod tests {
         Liability { wallet, basis: Basis::Unknown, attested_at: None, parent_basis: None }
     }
 
-    fn registration(creator: Address) -> Registration {
-        Registration {
+    fn registration(creator: Address) -> PinnedRecord {
+        PinnedRecord {
             agent_id: U256::from(7),
             creator,
             agent_wallet: Address::ZERO,

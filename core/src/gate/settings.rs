@@ -118,7 +118,7 @@ struct WalletsTable {
     deny: Vec<Address>,
 }
 
-/// Whose agents are served, and what has to tie the liable wallet to them.
+/// Liable persons with agents that are served, and what has to tie their wallets to the agents.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct LiableTable {

@@ -11,7 +11,7 @@ use crate::{
         members::{FirstError, Members},
         spelled::Spelled,
     },
-    registry::agent::Agent,
+    registry::liability::PinnedRecord,
 };
 
 /// The request header of an acceptance: the document's JSON as base64url without padding.
@@ -19,6 +19,9 @@ pub const HEADER: &str = "Liability-Acceptance";
 
 /// The hash of the type [`LiabilityAcceptance`]: its computation at run time is code that web pages would load.
 const TYPE_HASH: B256 = b256!("035e57ba53922ad5b41be6dda57d3ccb5f8ea87b90f3d6df25c22dc31bd56d09");
+
+/// The same as a request's field, in lower case.
+pub const FIELD: &str = "liability-acceptance";
 
 /// The longest value of the header, in bytes.
 pub const MAX_HEADER_BYTES: usize = 4_096;
@@ -217,16 +220,7 @@ impl Acceptance {
     /// # Errors
     ///
     /// The first member that differs.
-    pub fn check_record(&self, agent: &Agent) -> Result<(), Problem> {
-        self.check_members(&Registration::of(agent))
-    }
-
-    /// The same against the members that an acceptance names.
-    ///
-    /// # Errors
-    ///
-    /// The first member that differs.
-    pub fn check_members(&self, record: &Registration) -> Result<(), Problem> {
+    pub fn check_record(&self, record: &PinnedRecord) -> Result<(), Problem> {
         let members = [
             ("agentId", self.agent_id.0 == record.agent_id),
             ("creator", self.creator == record.creator),
@@ -258,39 +252,10 @@ impl Acceptance {
     }
 }
 
-/// The members of a record that an acceptance names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Registration {
-    /// The agent's id.
-    pub agent_id: U256,
-    /// The wallet that registered it.
-    pub creator: Address,
-    /// The agent's own wallet.
-    pub agent_wallet: Address,
-    /// The liable wallet.
-    pub haftungsperson: Address,
-    /// When it was registered, in unix seconds.
-    pub registered_at: u64,
-}
-
-impl Registration {
-    /// Those of a record.
-    #[must_use]
-    pub const fn of(agent: &Agent) -> Self {
-        Self {
-            agent_id: agent.agent_id.0,
-            creator: agent.creator,
-            agent_wallet: agent.agent_wallet,
-            haftungsperson: agent.haftungsperson,
-            registered_at: agent.registered_at.seconds(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::fixture;
+    use crate::registry::{agent::Agent, fixture};
     use alloy_primitives::address;
     use k256::ecdsa::SigningKey;
     use proptest::prelude::*;
@@ -335,7 +300,13 @@ mod tests {
     fn check(acceptance: &Acceptance, moment: Moment) -> Result<(), Problem> {
         let agent = agent();
         acceptance.check_place_and_time((CHAIN, REGISTRY), moment)?;
-        acceptance.check_record(&agent)?;
+        acceptance.check_record(&PinnedRecord {
+            agent_id: agent.agent_id.0,
+            creator: agent.creator,
+            agent_wallet: agent.agent_wallet,
+            haftungsperson: agent.haftungsperson,
+            registered_at: agent.registered_at.seconds(),
+        })?;
         acceptance.check_signature(&agent.operational_scope)
     }
 

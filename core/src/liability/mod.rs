@@ -10,9 +10,9 @@ mod domain;
 mod signed;
 
 pub use crate::registry::liability::{
-    ATTESTED_SECONDS, Basis, Liability, ParentBasis, WalletEvents, parent_basis,
+    ATTESTED_SECONDS, Basis, Liability, ParentBasis, PinnedRecord, WalletEvents, parent_basis,
 };
-pub use acceptance::{Acceptance, DecimalId, HEADER, MAX_HEADER_BYTES, Registration};
+pub use acceptance::{Acceptance, DecimalId, FIELD, HEADER, MAX_HEADER_BYTES};
 pub use domain::{DomainFile, DomainName, LiableWallet, MAX_FILE_BYTES, WELL_KNOWN};
 pub use signed::{DOMAIN_NAME, DOMAIN_VERSION, LiabilityAcceptance, LiableDomain, Moment, Problem, domain};
 

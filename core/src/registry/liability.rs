@@ -1,6 +1,6 @@
 //! What ties a liable wallet to an agent, in one word.
 
-use alloy_primitives::Address;
+use alloy_primitives::{Address, U256};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -98,6 +98,21 @@ pub struct Liability {
     /// What ties the agent to its parent; absent for a root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_basis: Option<ParentBasis>,
+}
+
+/// The members of a record that an acceptance pins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PinnedRecord {
+    /// The agent's id.
+    pub agent_id: U256,
+    /// The wallet that registered it.
+    pub creator: Address,
+    /// The agent's own wallet.
+    pub agent_wallet: Address,
+    /// The liable wallet.
+    pub haftungsperson: Address,
+    /// When it was registered, in unix seconds.
+    pub registered_at: u64,
 }
 
 /// What is known of the events by an agent's liable wallet.

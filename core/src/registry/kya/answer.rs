@@ -1,6 +1,6 @@
 //! An answer of `/kya/:wallet`, read: the parts that are carried on.
 
-use alloy_primitives::{Address, B256, U256};
+use alloy_primitives::Address;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -9,8 +9,7 @@ use crate::{
     eth::as_of::AsOf,
     eth::json,
     eth::timestamp::Timestamp,
-    registry::agent::{Agent, AgentId, Status},
-    registry::liability::Liability,
+    registry::liability::{Liability, PinnedRecord},
 };
 
 /// The parts of a [`Kya`](super::Kya) that gates and tokens need.
@@ -64,32 +63,21 @@ impl KyaAnswer {
     }
 }
 
-/// The agent of an answer of `/kya/:wallet` as a record, of which an acceptance names the members that are
-/// not zero. `None` where there is no agent.
-pub fn record_of(body: &[u8]) -> Option<Agent> {
-    let agent = KyaAnswer::parse(body)?.agent?;
-    Some(Agent {
-        agent_id: AgentId(U256::from_str_radix(&agent.id(), 10).ok()?),
-        creator: agent.creator,
-        haftungsperson: agent.haftungsperson,
-        agent_wallet: agent.agent_wallet,
-        constitution_hash: B256::ZERO,
-        capability_hash: B256::ZERO,
-        operational_scope: agent.operational_scope,
-        parent_agent_id: AgentId(U256::ZERO),
-        generation: U256::ZERO,
-        self_modifying: false,
-        registered_at: agent.registered_at,
-        last_attestation: Timestamp::default(),
-        last_revenue_report: Timestamp::default(),
-        status: Status::Active,
-    })
-}
-
 impl KyaAnswerAgent {
     /// The agent's id in decimal. It is a number, or its digits where JavaScript would round it.
     pub fn id(&self) -> String {
         self.agent_id.get().trim_matches('"').to_owned()
+    }
+
+    /// What an acceptance pins of its record; `None` where the id is none.
+    pub fn pinned(&self) -> Option<PinnedRecord> {
+        Some(PinnedRecord {
+            agent_id: self.id().parse().ok()?,
+            creator: self.creator,
+            agent_wallet: self.agent_wallet,
+            haftungsperson: self.haftungsperson,
+            registered_at: self.registered_at.seconds(),
+        })
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
     registry::compliance::{Compliance, lapses_at},
     registry::liability::Liability,
 };
-pub use answer::{KyaAnswer, KyaAnswerAgent, record_of};
+pub use answer::{KyaAnswer, KyaAnswerAgent};
 pub use list::{KyaFailure, KyaItem, KyaList, WalletInput};
 pub use past::{
     FORMER_SHOWN, FormerAgent, InactiveAncestor, Known, Past, Registration, Unknown, UnknownBecause,
