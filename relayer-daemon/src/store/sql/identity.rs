@@ -2,17 +2,38 @@
 
 use alloy::primitives::B256;
 
-use super::engine::{Db, column, first, unsigned, values};
+use super::{
+    Store,
+    engine::{Db, column, first, unsigned, values},
+};
 use crate::store::{Identity, StoreError};
 
 /// Stored for a block 0 that is not known.
 const UNKNOWN: B256 = B256::ZERO;
 
-pub(super) fn verify(db: &Db, identity: &Identity) -> Result<(), StoreError> {
+impl Store {
+    /// Confirms that `identity` owns this store, or nothing owns it yet. Fails with [`StoreError::Foreign`].
+    pub fn verify(&self, identity: &Identity) -> Result<(), StoreError> {
+        self.read(|db| self::verify(db, identity))
+    }
+
+    /// Makes `identity` the owner of this store for good. Fails with [`StoreError::Foreign`].
+    pub fn bind(&self, identity: &Identity) -> Result<(), StoreError> {
+        let identity = *identity;
+        self.write(move |db| self::bind(db, &identity))
+    }
+
+    /// The owner of this journal, if it has one.
+    pub fn identity(&self) -> Result<Option<Identity>, StoreError> {
+        self.read(owner)
+    }
+}
+
+fn verify(db: &Db, identity: &Identity) -> Result<(), StoreError> {
     owner(db)?.map_or(Ok(()), |owner| must_be(&owner, identity))
 }
 
-pub(super) fn bind(tx: &Db, identity: &Identity) -> Result<(), StoreError> {
+fn bind(tx: &Db, identity: &Identity) -> Result<(), StoreError> {
     let Identity { chain_id, genesis, forwarder } = identity;
     let genesis = genesis.unwrap_or(UNKNOWN);
     if let Some(owner) = owner(tx)? {
@@ -29,7 +50,7 @@ pub(super) fn bind(tx: &Db, identity: &Identity) -> Result<(), StoreError> {
     Ok(())
 }
 
-pub(super) fn owner(db: &Db) -> Result<Option<Identity>, StoreError> {
+fn owner(db: &Db) -> Result<Option<Identity>, StoreError> {
     first(db, "SELECT * FROM identity", values![], |row| {
         Ok(Identity {
             chain_id: unsigned(row, "chain_id")?,
@@ -57,7 +78,6 @@ fn must_be(owner: &Identity, expected: &Identity) -> Result<(), StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Store;
     use alloy::primitives::Address;
 
     const IDENTITY: Identity = Identity {

@@ -10,9 +10,8 @@ use alloy::primitives::{Address, B256};
 use super::{
     Store,
     engine::{Db, Row, Value, all, column, first, unsigned, values},
-    identity,
 };
-use crate::store::{Identity, StoreError, migration::Migration};
+use crate::store::{StoreError, migration::Migration};
 
 /// How many rows are read and sent at a time.
 const STEP: i64 = 500;
@@ -141,11 +140,6 @@ impl Store {
             target.query(next, values![])?;
             Ok(Migration::Copied(rows))
         })
-    }
-
-    /// The owner of this journal, if it has one.
-    pub fn identity(&self) -> Result<Option<Identity>, StoreError> {
-        self.read(identity::owner)
     }
 
     /// The mark of this journal, which is made with the first question.

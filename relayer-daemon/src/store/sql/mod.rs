@@ -35,8 +35,8 @@ use self::{
     open::Opener,
 };
 use super::{
-    Accepted, BlockId, DaemonId, ExpectedCost, Identity, MinedNonce, NewRelay, NewTransaction, Payer,
-    RelayRecord, Reservation, Sendable, Settlement, Sponsored, Sponsorship, StoreError,
+    Accepted, BlockId, DaemonId, ExpectedCost, MinedNonce, NewRelay, NewTransaction, Payer, RelayRecord,
+    Reservation, Sendable, Settlement, Sponsored, Sponsorship, StoreError,
 };
 use crate::{
     budget::{Budget, share::Allowance},
@@ -70,17 +70,6 @@ pub struct Store {
 /// that holds a relay writes about it; the others' writes fail with [`StoreError::Fenced`] and
 /// [`StoreError::HeldElsewhere`].
 impl Store {
-    /// Confirms that `identity` owns this store, or nothing owns it yet. Fails with [`StoreError::Foreign`].
-    pub fn verify(&self, identity: &Identity) -> Result<(), StoreError> {
-        self.read(|db| identity::verify(db, identity))
-    }
-
-    /// Makes `identity` the owner of this store for good. Fails with [`StoreError::Foreign`].
-    pub fn bind(&self, identity: &Identity) -> Result<(), StoreError> {
-        let identity = *identity;
-        self.write(move |db| identity::bind(db, &identity))
-    }
-
     /// A write without effect, to learn whether writing works.
     pub fn probe(&self) -> Result<(), StoreError> {
         self.write(|db| db.probe())

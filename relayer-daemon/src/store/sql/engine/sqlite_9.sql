@@ -1,4 +1,4 @@
--- From version 8 to 9: the operator's orders, as at the end of sqlite.sql.
+-- From version 8 to 9, and the end of a new file's schema: the operator's orders.
 -- What the operator has ordered and is in force: paused, cordoned (subject: an account), cancelled (subject: a relay),
 -- and the number of the last order to reload. Times are unix seconds.
 CREATE TABLE control (

@@ -9,7 +9,9 @@ use crate::store::StoreError;
 const VERSION: u32 = 9;
 /// The versions before, each with what brings it to the next: they are brought up to date before anything is
 /// written.
-const BEFORE: [(u32, &str); 2] = [(7, include_str!("sqlite_8.sql")), (8, include_str!("sqlite_9.sql"))];
+const BEFORE: [(u32, &str); 2] = [(7, include_str!("sqlite_8.sql")), (8, OPERATOR)];
+/// The tables of the operator's orders, which version 9 added.
+const OPERATOR: &str = include_str!("sqlite_9.sql");
 
 /// Creates the schema in an empty file, and brings that of an older one up to date.
 pub(super) fn migrate(db: &mut Connection) -> Result<(), StoreError> {
@@ -20,6 +22,7 @@ pub(super) fn migrate(db: &mut Connection) -> Result<(), StoreError> {
     let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if is_empty(&tx)? {
         tx.execute_batch(include_str!("sqlite.sql"))?;
+        tx.execute_batch(OPERATOR)?;
     } else {
         let found = version(&tx)?;
         for (_, step) in BEFORE.iter().filter(|(before, _)| *before >= found) {
