@@ -26,6 +26,29 @@ export function still(text) {
     .replaceAll(/"secondsSinceAttestation":\d+/g, '"secondsSinceAttestation":0');
 }
 
+const LIABILITY = /"liability":(\{[^}]*\})/g;
+
+/**
+ * Two texts in which a liability is the same wherever it is known on both sides: only an index has seen the events of a liable
+ * wallet, and has the record of a parent at hand.
+ */
+export function asFarAsBothKnow(ours, theirs) {
+  const told = [ours, theirs].map((text) => [...text.matchAll(LIABILITY)].map(([, liability]) => JSON.parse(liability)));
+  const known = (liability, other = {}) => {
+    const isKnown = (name) => [liability, other].every((side) => side[name] !== "unknown");
+    const { basis, attestedAt, parentBasis, ...rest } = liability;
+    if (isKnown("basis")) Object.assign(rest, { basis, attestedAt });
+    return JSON.stringify(isKnown("parentBasis") ? { ...rest, parentBasis } : rest);
+  };
+  return [ours, theirs].map((text, side) => {
+    let place = 0;
+    return text.replaceAll(LIABILITY, () => {
+      const at = place++;
+      return `"liability":${known(told[side][at], told[1 - side][at])}`;
+    });
+  });
+}
+
 /** An EIP-1193 provider on a node, which knows how often it was asked, and how many calls it had at once. */
 export class Provider {
   calls = 0;

@@ -14,7 +14,8 @@ export class RegistryIndex extends DurableObject {
     if (!question.Excerpt) return Response.json("NotCovered", { headers });
     asked += 1;
     await scheduler.wait(millis);
-    return Response.json({ Excerpt: "01" + agents.toString(16).padStart(16, "0") }, { headers });
+    // No events were listed.
+    return Response.json({ Excerpt: "01" + agents.toString(16).padStart(16, "0") + "f".repeat(16) }, { headers });
   }
 }
 

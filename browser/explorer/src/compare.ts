@@ -40,11 +40,11 @@ export function compare(api: unknown, chain: unknown): Field[] {
   });
 }
 
-/** Whether one side does not know what the other says of a liable wallet: only an index has seen its events. */
+/** Whether one side does not know what the other says of a liable wallet: only an index has seen its events and its parent. */
 function isUnknown(ours: Map<string, string>, theirs: Map<string, string>, path: string): boolean {
   const basis = path.replace(LIABILITY, "liability.basis");
-  const isOfEvents = /\.(basis|attestedAt)$/.test(path);
-  return [ours, theirs].some((fields) => !fields.has(basis) || (isOfEvents && fields.get(basis) === '"unknown"'));
+  const told = path.endsWith(".wallet") ? undefined : path.endsWith(".parentBasis") ? path : basis;
+  return [ours, theirs].some((fields) => !fields.has(basis) || (told !== undefined && fields.get(told) === '"unknown"'));
 }
 
 function leaves(document: unknown): Map<string, string> {

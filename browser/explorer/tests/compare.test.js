@@ -81,4 +81,9 @@ test("a basis that one side does not know contradicts no other, and two that are
     outcome({ liability: { basis: "registered" } }, { liability: { basis: "unknown" } })["liability.basis"],
     "moving",
   );
+  const child = (parentBasis) => ({ liability: { wallet: "0x1", basis: "registered", parentBasis } });
+  assert.equal(outcome(child("unknown"), child("named"))["liability.parentBasis"], "moving");
+  assert.equal(outcome(child("registered"), child("named"))["liability.parentBasis"], "differ");
+  const other = { liability: { wallet: "0x2", basis: "unknown" } };
+  assert.equal(outcome(child("unknown"), other)["liability.wallet"], "differ");
 });

@@ -1,6 +1,7 @@
 // The package's documents are the API's.
 //
-// 1. Every endpoint's text is what the Worker answers to the same path, byte by byte but for what moves by the clock alone.
+// 1. Every endpoint's text is what the Worker answers to the same path, byte by byte but for what moves by the clock
+//    alone, and for what one of them does not know of a liable wallet.
 // 2. The clock is the page's: at the Worker's moment the verdict is the Worker's, to the last byte.
 // 3. A wallet gives the same documents, and has a batch's calls to answer side by side.
 // 4. Each typed method asks its path, whatever spelling its arguments have.
@@ -11,7 +12,7 @@ import assert from "node:assert/strict";
 import { mock } from "node:test";
 
 import { test } from "../../browser/harness/declared.mjs";
-import { OPTIONS, Provider, Registry, api, parse, stack, still } from "../setting.mjs";
+import { OPTIONS, Provider, Registry, api, asFarAsBothKnow, parse, stack, still } from "../setting.mjs";
 
 const registry = new Registry(OPTIONS);
 const { atlas, harbour, kyoto, ledger } = stack.agents;
@@ -51,7 +52,8 @@ test("every document is the Worker's, byte by byte", async () => {
   for (const path of PATHS) {
     const { status, text } = await api(path);
     assert.equal(status, 200, `${path}: ${text}`);
-    assert.equal(still(await registry.getText(path)), still(text), path);
+    const [own, workers] = asFarAsBothKnow(still(await registry.getText(path)), still(text));
+    assert.equal(own, workers, path);
   }
 });
 

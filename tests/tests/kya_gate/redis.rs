@@ -12,7 +12,7 @@ use e2e::http;
 use e2e::process::wait_until;
 use e2e::redis::Redis;
 use e2e::reverse_proxies::Kind;
-use e2e::signed_requests::Signed;
+use e2e::signed_requests::{RawAnswer, Signed};
 use e2e::tls::{Authority, TlsFront};
 use futures_util::future::join_all;
 
@@ -35,6 +35,19 @@ async fn admitted(gate: &Gate) -> Signed {
     last.unwrap()
 }
 
+/// What a gate answers once its store does.
+async fn told(gate: &Gate, request: &Signed) -> RawAnswer {
+    let mut answer = ask(gate, request).await;
+    wait_until("told", WAIT, async || {
+        if answer.body.contains("nonce_store_unavailable") {
+            answer = ask(gate, request).await;
+        }
+        !answer.body.contains("nonce_store_unavailable")
+    })
+    .await;
+    answer
+}
+
 #[tokio::test]
 async fn two_gates_admit_one_of_two_hundred_copies_and_no_replay_whatever_happens_to_redis() {
     let mut redis = Redis::start(&[]).await.unwrap();
@@ -44,7 +57,8 @@ async fn two_gates_admit_one_of_two_hundred_copies_and_no_replay_whatever_happen
         admitted(gate).await;
     }
     let request = signed("/items");
-    let answers = join_all((0..200).map(|copy| ask(&gates[copy % 2], &request))).await;
+    // On a busy machine Redis may answer too late, which is no word about the nonce.
+    let answers = join_all((0..200).map(|copy| told(&gates[copy % 2], &request))).await;
     let (admissions, others): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status == 200);
     assert_eq!((admissions.len(), others.len()), (1, 199));
     others.into_iter().for_each(|answer| assert_refused(answer, 401, "nonce_reused"));
