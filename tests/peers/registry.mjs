@@ -67,6 +67,7 @@ export class Registry {
         registeredAt: time(record.registeredAt),
         lastAttestation: time(record.lastAttestation),
       },
+      ...(record && { liability: liability(record) }),
       checkedAt: new Date(now).toISOString(),
       decision: record === null ? "deny" : compliant ? "provision" : "request_renewal",
       reasons: reasons(standing),
@@ -104,6 +105,7 @@ export class Registry {
         status: STATUS[record.status],
       },
       children: ids,
+      liability: liability(record),
       compliance: compliance(record, ids.length, result(grace), Date.now()),
     };
   }
@@ -114,6 +116,12 @@ export class Registry {
       contracts: calls.map(([functionName, args]) => ({ abi, address: this.address, functionName, args })),
     });
   }
+}
+
+/** What ties the liable wallet to the agent, and the agent to its parent, as far as its record says. */
+function liability({ creator, haftungsperson, parentAgentId }) {
+  const basis = creator === haftungsperson ? "registered" : "unknown";
+  return { wallet: haftungsperson, basis, ...(parentAgentId > 0n && { parentBasis: "unknown" }) };
 }
 
 /** What a call returned; an error where it failed. */

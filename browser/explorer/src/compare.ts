@@ -44,7 +44,9 @@ export function compare(api: unknown, chain: unknown): Field[] {
 function isUnknown(ours: Map<string, string>, theirs: Map<string, string>, path: string): boolean {
   const basis = path.replace(LIABILITY, "liability.basis");
   const told = path.endsWith(".wallet") ? undefined : path.endsWith(".parentBasis") ? path : basis;
-  return [ours, theirs].some((fields) => !fields.has(basis) || (told !== undefined && fields.get(told) === '"unknown"'));
+  return [ours, theirs].some(
+    (fields) => !fields.has(basis) || (told !== undefined && fields.get(told) === '"unknown"'),
+  );
 }
 
 function leaves(document: unknown): Map<string, string> {
