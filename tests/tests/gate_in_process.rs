@@ -15,10 +15,10 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use alloy::hex;
-use alloy::primitives::{Address, B256, Bytes, U256};
+use alloy::primitives::{Address, B256, Bytes};
 use alloy::signers::SignerSync as _;
 use anyhow::Result;
-use e2e::anvil::{CHAIN_ID, dev_account};
+use e2e::anvil::CHAIN_ID;
 use e2e::chain::Chain;
 use e2e::gate::{Gate, ORIGIN};
 use e2e::redis::Redis;
@@ -27,7 +27,7 @@ use e2e::reverse_proxies::Kind;
 use e2e::seed::{chain_of_one, registration_call, suspension, wallet};
 use e2e::signers::{node, printed};
 use e2e::worker::{Worker, WorkerOptions};
-use registry_core::eth::abi::IAgentRegistry::{attestComplianceCall, registerAgentCall};
+use registry_core::eth::abi::IAgentRegistry::registerAgentCall;
 use registry_core::liability::{Acceptance, DecimalId};
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -96,11 +96,6 @@ async fn chain() -> Result<Chain> {
     let accepted = registration_call(7, wallet("accepted").address(), "guarded", 0);
     let person = wallet("person").address();
     chain.send(chain.owner(), registerAgentCall { haftungsperson: person, ..accepted }).await?;
-    // And its liable person attests for it.
-    let attested = registration_call(8, wallet("attested").address(), "guarded", 0);
-    let witness = dev_account(1);
-    chain.send(chain.owner(), registerAgentCall { haftungsperson: witness, ..attested }).await?;
-    chain.send(witness, attestComplianceCall { agentId: U256::from(8) }).await?;
     chain.send(chain.owner(), suspension(2, "a test")).await?;
     for (account, code) in [(ACCEPTING, ACCEPT), (REFUSING, REVERT), (coded, REVERT)] {
         chain.node.set_code(account, &Bytes::from_static(code)).await?;
@@ -113,9 +108,9 @@ fn configuration(kind: Kind, chain: &Chain) -> Result<String> {
     let text = kind.gate(ORIGIN, CHAIN_ID, chain.node.url(), &chain.contracts.registry.to_string())?;
     // The liable persons of two agents: the one is only named, the other registered its agent.
     let named = registration_call(1, Address::ZERO, "", 0).haftungsperson;
-    let (person, witness) = (wallet("person").address(), dev_account(1));
+    let person = wallet("person").address();
     let persons = format!(
-        "allow = [\"provision\"]\nliable.allow = [\"{named}\", \"{person}\", \"{witness}\", \"{}\"]\n",
+        "allow = [\"provision\"]\nliable.allow = [\"{named}\", \"{person}\", \"{}\"]\n",
         chain.owner()
     );
     let any = "liable.basis = [\"named\", \"unknown\"]\n";
@@ -134,7 +129,7 @@ fn embedded(daemon: &str) -> String {
 
 /// The keys of the accounts that sign.
 fn keys() -> Value {
-    let names = ["good", "suspended", "new", "owner", "coded", "own", "accepted", "attested"];
+    let names = ["good", "suspended", "new", "owner", "coded", "own", "accepted"];
     let keys = names.map(|name| (name.to_owned(), hex::encode_prefixed(wallet(name).to_bytes()).into()));
     Value::Object(keys.into_iter().collect())
 }

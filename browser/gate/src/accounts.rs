@@ -6,26 +6,20 @@
 
 use std::{
     cell::{Cell, RefCell},
-    num::NonZeroUsize,
     sync::Arc,
 };
 
-use alloy_primitives::{Address, U256};
+use alloy_primitives::Address;
 use futures_util::future::join;
 use host_kit::{RpcHost, RpcReply, drive};
 use js_sys::{Date, Function};
-use lru::LruCache;
 use registry_core::{
     chain::{
         Batch, Endpoints, Failure, Freshness, Halt, Limits, Query, QueryError, Run, SignerCode, SignerQuery,
         Update, View,
     },
     eth::{as_of::BlockId, redact::Redactor, rpc::endpoint::RpcEndpoint, timestamp::Timestamp},
-    gate::{
-        AccountFacts, AccountQuery, AccountState, Allowance, ApiTerms, Attempt, AttestedQuery, ReadRate,
-        Verdict,
-    },
-    registry::liability::ATTESTED_SECONDS,
+    gate::{AccountFacts, AccountQuery, AccountState, Allowance, ApiTerms, Attempt, ReadRate, Verdict},
 };
 use registry_fetch::{RpcPost, body::BodyReader, endpoint_headers, get, round_trip};
 use wasm_bindgen::prelude::*;
@@ -39,9 +33,6 @@ use crate::{
 /// How long the read API may take for a verdict, in milliseconds.
 const API_TIMEOUT_MS: u32 = 5_000;
 
-/// The agents whose last attestation by the liable wallet is kept.
-const AGENTS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999);
-
 /// Accounts and verdicts, read and cached.
 pub(crate) struct AccountReader {
     chain: ChainSettings,
@@ -51,8 +42,6 @@ pub(crate) struct AccountReader {
     endpoints: RefCell<Endpoints>,
     /// What answers of the read API have to be about.
     terms: ApiTerms,
-    /// When the liable wallets of agents attested.
-    attested: RefCell<LruCache<U256, Timestamp>>,
     /// The reads that are left to all requests.
     reads: Cell<ReadRate>,
     fetch: Function,
@@ -84,8 +73,7 @@ impl AccountReader {
         let registry = format!("eip155:{}:{:#x}", chain.id, kya.registry);
         let terms = ApiTerms::new(registry, chain.max_head_age_seconds);
         let reads = Cell::new(ReadRate::new(chain.reads_per_second, 0.0));
-        let (cache, attested) = (Cache::new(kya.cached_ms), RefCell::new(LruCache::new(AGENTS)));
-        Self { cache, attested, chain, kya, endpoints, terms, reads, fetch, report }
+        Self { cache: Cache::new(kya.cached_ms), chain, kya, endpoints, terms, reads, fetch, report }
     }
 
     /// What is known about the account of an attempt at `now`, read where it is not cached, as far as the
@@ -201,21 +189,6 @@ impl AccountReader {
         }
     }
 
-    /// When an agent's liable wallet last attested for it. An id is of one registration for ever.
-    pub(crate) async fn attested(&self, query: &AttestedQuery, now: Timestamp) -> Option<Timestamp> {
-        let is_recent = |at: &Timestamp| now.seconds().saturating_sub(at.seconds()) <= ATTESTED_SECONDS;
-        let known = self.attested.borrow_mut().get(&query.agent).copied();
-        if let Some(known) = known.filter(is_recent) {
-            return Some(known);
-        }
-        self.take_read(true, now)?;
-        let Told::Attested(Some(at)) = self.ask(Asked::Attested(query.clone()), now).await? else {
-            return None;
-        };
-        self.attested.borrow_mut().put(query.agent, at);
-        Some(at)
-    }
-
     async fn ask(&self, query: Asked, now: Timestamp) -> Option<Told> {
         let max_age_seconds = self.chain.max_head_age_seconds;
         let freshness = (max_age_seconds > 0).then_some(Freshness { now, max_age_seconds });
@@ -271,7 +244,6 @@ impl AccountReader {
 enum Asked {
     Account(AccountQuery),
     Signer(SignerQuery),
-    Attested(AttestedQuery),
 }
 
 /// The answer to the question of the same name.
@@ -279,7 +251,6 @@ enum Asked {
 enum Told {
     Account(AccountFacts),
     Signer(SignerCode),
-    Attested(Option<Timestamp>),
 }
 
 impl Query for Asked {
@@ -290,7 +261,6 @@ impl Query for Asked {
         match self {
             Self::Account(query) => query.resolve(view).map(Told::Account),
             Self::Signer(query) => query.resolve(view).map(Told::Signer),
-            Self::Attested(query) => query.resolve(view).map(Told::Attested),
         }
     }
 
@@ -298,7 +268,6 @@ impl Query for Asked {
         match self {
             Self::Account(query) => query.block(),
             Self::Signer(query) => query.block(),
-            Self::Attested(query) => query.block(),
         }
     }
 
@@ -306,12 +275,7 @@ impl Query for Asked {
         match self {
             Self::Account(query) => query.is_one_round(),
             Self::Signer(query) => query.is_one_round(),
-            Self::Attested(query) => query.is_one_round(),
         }
-    }
-
-    fn reads_other_blocks(&self) -> bool {
-        matches!(self, Self::Attested(_))
     }
 }
 

@@ -3,16 +3,17 @@
 //! 1. A cold request takes one round trip to the chain, copies of it none more, a warm one none, and a forged one
 //!    none. Strangers have no more read than the settings say, and none by nginx's second question.
 //! 2. An account with code says itself whether it signed (ERC-1271), each time.
-//! 3. A gate that observes admits, and records what it would have done.
-//! 4. Dashboard and alerts name metrics that there are.
-//! 5. `check` says what is wrong, and `serve` does not start with it.
+//! 3. An agent whose liable person is only named is refused, until that person attests.
+//! 4. A gate that observes admits, and records what it would have done.
+//! 5. Dashboard and alerts name metrics that there are.
+//! 6. `check` says what is wrong, and `serve` does not start with it.
 
 use alloy::hex;
 use std::time::{Duration, Instant};
 
-use alloy::primitives::{Address, Bytes};
+use alloy::primitives::{Address, Bytes, U256};
 use alloy::signers::local::PrivateKeySigner;
-use e2e::anvil::{CHAIN_ID, wall_clock};
+use e2e::anvil::{CHAIN_ID, dev_account, wall_clock};
 use e2e::chain::Chain;
 use e2e::fault::{Fault, Rule};
 use e2e::gate::{Gate, ORIGIN};
@@ -24,6 +25,7 @@ use e2e::reverse_proxies::Kind;
 use e2e::seed::{chain_of_one, registration_call, wallet};
 use e2e::signed_requests::{Draft, Signed};
 use futures_util::future::join_all;
+use registry_core::eth::abi::IAgentRegistry::{attestComplianceCall, registerAgentCall};
 use registry_core::gate::{Outcome, Unavailable};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -176,6 +178,32 @@ async fn an_account_with_code_is_asked_about_each_signature() {
             _ => assert_refused(&answer, 401, "bad_signature"),
         }
     }
+}
+
+#[tokio::test]
+async fn an_agent_is_admitted_once_the_liable_person_that_it_names_attests_for_it() {
+    let chain = chain_of_one().await.unwrap();
+    let (proxy, text) = counted(&chain).await;
+    let person = dev_account(1);
+    let named = registration_call(2, wallet("named").address(), "guarded", 0);
+    chain.send(chain.owner(), registerAgentCall { haftungsperson: person, ..named }).await.unwrap();
+    let text = format!("{text}liable.allow = [\"{person}\"]\n").replace("[kya]", "[kya]\ncache-seconds = 0");
+    let gate = Gate::start(&text).await.unwrap();
+    let request = || get("/").sign(&wallet("named"), CHAIN_ID);
+    let refused = ask(&gate, &request()).await;
+    assert_refused(&refused, 403, "principal_not_allowed");
+    assert!(refused.body.contains(r#""type":"liable_not_proved""#), "{refused:?}");
+
+    chain.send(person, attestComplianceCall { agentId: U256::from(2) }).await.unwrap();
+    let admitted = ask(&gate, &request()).await;
+    assert_eq!(
+        (admitted.status, admitted.header("kya-liable-basis")),
+        (200, vec!["attested"]),
+        "{admitted:?}"
+    );
+    // What was found is not asked for again.
+    proxy.reset();
+    assert_eq!((ask(&gate, &request()).await.status, proxy.calls("eth_getLogs")), (200, 0));
 }
 
 #[tokio::test]
