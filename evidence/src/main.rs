@@ -17,6 +17,7 @@ use clap::{Parser, Subcommand};
 use registry_core::{
     eth::address,
     evidence::{self, Expected, Layout, Verified},
+    registry::liability::Basis,
 };
 
 /// The largest document read, in bytes: several times what the largest evidence is.
@@ -51,6 +52,10 @@ struct Verify {
     /// The registry that the document has to be about.
     #[arg(long, value_name = "0x...", value_parser = address::parse)]
     registry: Option<Address>,
+    /// The forwarder that the registry's code has to trust: by it others than a transaction's sender can be an
+    /// agent's creator.
+    #[arg(long, value_name = "0x...", value_parser = address::parse)]
+    forwarder: Option<Address>,
     /// The wallet that the document has to be about.
     #[arg(long, value_name = "0x...", value_parser = address::parse)]
     wallet: Option<Address>,
@@ -90,6 +95,7 @@ fn verify(arguments: &Verify) -> Result<String, String> {
         chain_id: arguments.chain_id,
         registry: arguments.registry,
         wallet: arguments.wallet,
+        forwarder: arguments.forwarder,
         layout,
     };
     let verified = evidence::verify(&read(&arguments.file)?, &expected).map_err(|error| error.to_string())?;
@@ -97,10 +103,12 @@ fn verify(arguments: &Verify) -> Result<String, String> {
 }
 
 /// One line about what the document proves, and which source has to be trusted for it.
-fn line(Verified { verdict, block, registry, chain_id }: &Verified, expected: &Expected) -> String {
+fn line(verified: &Verified, expected: &Expected) -> String {
+    let Verified { verdict, block, registry, chain_id, forwarder: _ } = verified;
     let decision = serde_json::to_value(verdict.decision).unwrap_or_default();
     let (decision, wallet) = (decision.as_str().unwrap_or_default(), verdict.wallet);
-    let subject = format!("{decision} for wallet {wallet} at registry {registry}");
+    let liable = liable(verified, expected);
+    let subject = format!("{decision} for wallet {wallet}{liable} at registry {registry}");
     let hash = block.hash;
     let block = format!("block {} of {}", block.number, verdict.as_of.block_timestamp);
     let chain = match expected.chain_id {
@@ -114,6 +122,21 @@ fn line(Verified { verdict, block, registry, chain_id }: &Verified, expected: &E
              {hash:#x} (--block-hash)"
         ),
     }
+}
+
+/// The liable wallet, and what ties it to the agent.
+fn liable(Verified { verdict, forwarder, .. }: &Verified, expected: &Expected) -> String {
+    let Some(liability) = &verdict.liability else { return String::new() };
+    let (wallet, basis) = (liability.wallet, liability.basis.name());
+    let trusted = match (forwarder, liability.basis) {
+        (_, basis) if basis != Basis::Registered => String::new(),
+        _ if expected.registry.or(expected.forwarder).is_some() => String::new(),
+        (Some(forwarder), _) => {
+            format!(" if you trust the forwarder {forwarder} of its code: --registry or --forwarder")
+        }
+        (None, _) => " if you trust its code's forwarder, if it has one: --registry".to_owned(),
+    };
+    format!(", liable {wallet} ({basis}{trusted}),")
 }
 
 fn read(file: &PathBuf) -> Result<String, String> {

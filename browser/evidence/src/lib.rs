@@ -34,11 +34,16 @@ pub fn verify_evidence(
     let text = document.as_string().unwrap_or_else(|| json_text(document));
     let verified = evidence::verify(&text, &expected)?;
     let (block, registry) = (verified.block, verified.registry.to_checksum(None));
+    let forwarder = verified.forwarder.map(|it| format!(r#","forwarder":"{}""#, it.to_checksum(None)));
     // Texts and numbers: serialization has nothing to fail on.
     let verdict = serde_json::to_string(&verified.verdict).unwrap_or_default();
     parse(&format!(
-        r#"{{"verdict":{verdict},"block":{{"number":{},"timestamp":"{}","hash":"{:#x}"}},"registry":"{registry}","chainId":{}}}"#,
-        block.number, verified.verdict.as_of.block_timestamp, block.hash, verified.chain_id
+        r#"{{"verdict":{verdict},"block":{{"number":{},"timestamp":"{}","hash":"{:#x}"}},"registry":"{registry}","chainId":{}{}}}"#,
+        block.number,
+        verified.verdict.as_of.block_timestamp,
+        block.hash,
+        verified.chain_id,
+        forwarder.unwrap_or_default()
     ))
 }
 
@@ -57,6 +62,7 @@ fn expected(options: &JsValue) -> Result<Expected, Error> {
         chain_id: chain_id(options)?,
         registry: address(options, "registry")?,
         wallet: address(options, "wallet")?,
+        forwarder: address(options, "forwarder")?,
         layout: layout.transpose()?,
     })
 }

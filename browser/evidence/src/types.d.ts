@@ -9,6 +9,8 @@ export interface EvidenceOptions {
   chainId?: Integer | string;
   /** The registry that the document has to be of; any if not given. */
   registry?: string;
+  /** The forwarder that the registry's code has to trust: by it others than a transaction's sender can be an agent's creator. */
+  forwarder?: string;
   /** The wallet that the document has to be about; any if not given. */
   wallet?: string;
   /** The storage layout of a registry with other code than this project's. You vouch for it. */
@@ -22,4 +24,6 @@ export interface VerifiedEvidence {
   registry: string;
   /** As the document says; no header holds it. */
   chainId: Integer;
+  /** The one that the registry's proved code trusts; absent for code that is not this project's. */
+  forwarder?: string;
 }

@@ -78,6 +78,20 @@ pub enum EvidenceError {
         /// The hash of the registry's code.
         code_hash: B256,
     },
+    /// The document states another forwarder than its code, or one where that cannot be known.
+    #[error("forwarder is not the one that the registry's code trusts, {}", shown(*code))]
+    Forwarder {
+        /// The one that the code trusts; `None` for code that is not this project's.
+        code: Option<Address>,
+    },
+    /// The registry's code trusts another forwarder than the one expected.
+    #[error("the registry's code trusts the forwarder {}, not {expected}", shown(*code))]
+    OtherForwarder {
+        /// The one that the code trusts; `None` for code that is not this project's.
+        code: Option<Address>,
+        /// The one expected.
+        expected: Address,
+    },
     /// The layout does not belong to the registry's code.
     #[error("layout holds for other code than the registry's, whose hash is {code_hash}")]
     OtherCode {
@@ -134,6 +148,10 @@ pub enum EvidenceError {
         /// The first field that differs.
         field: String,
     },
+}
+
+fn shown(forwarder: Option<Address>) -> String {
+    forwarder.map_or_else(|| "which only this project's code shows".to_owned(), |it| it.to_string())
 }
 
 impl From<MemberError> for EvidenceError {

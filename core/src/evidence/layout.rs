@@ -230,7 +230,7 @@ impl Layout {
     pub(super) fn holds_for(&self, code: &[u8]) -> bool {
         match self.code_hash {
             Some(hash) => keccak256(code) == hash,
-            None => is_agent_registry(code),
+            None => forwarder_of(code).is_some(),
         }
     }
 
@@ -245,15 +245,19 @@ impl Layout {
     }
 }
 
-/// Whether this is the code of `AgentRegistry`, with any trusted forwarder.
-fn is_agent_registry(code: &[u8]) -> bool {
-    let mut code = code.to_vec();
+/// The forwarder that this code of `AgentRegistry` trusts, by which others than a transaction's sender can be
+/// a creator; `None` for other code.
+pub(super) fn forwarder_of(code: &[u8]) -> Option<Address> {
+    let mut without = code.to_vec();
+    let mut words = BTreeSet::new();
     for place in FORWARDER_PLACES {
-        if let Some(word) = code.get_mut(place..place + 32) {
-            word.fill(0);
-        }
+        let word = without.get_mut(place..place + 32)?;
+        words.insert(B256::from_slice(word));
+        word.fill(0);
     }
-    keccak256(code) == AGENT_REGISTRY_CODE_HASH
+    // The constructor writes one address. Code with several was not made by it.
+    let word = words.first().filter(|word| words.len() == 1 && word.starts_with(&[0; 12]))?;
+    (keccak256(without) == AGENT_REGISTRY_CODE_HASH).then(|| Address::from_word(*word))
 }
 
 /// The slot of a mapping's value (Solidity, "Layout of State Variables in Storage").

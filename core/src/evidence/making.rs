@@ -5,7 +5,7 @@ use serde_json::value::to_raw_value;
 
 use super::{
     Evidence, EvidenceError, Layout, StorageProof, VERSION, Verified, header,
-    layout::GracePeriod,
+    layout::{self, GracePeriod},
     record::{SlotError, Slots},
 };
 use crate::{
@@ -126,6 +126,7 @@ pub fn make(material: &Material<'_>) -> Result<(Evidence, Verified), EvidenceErr
     let block_hash = Members::of_answer(material.block, &errors).spelled("hash");
     errors.end()?;
     let (proof, code) = (material.account_proof()?, material.checked_code()?);
+    let forwarder = layout::forwarder_of(&code);
     let mut evidence = Evidence {
         version: VERSION,
         wallet: material.wallet,
@@ -141,8 +142,10 @@ pub fn make(material: &Material<'_>) -> Result<(Evidence, Verified), EvidenceErr
         storage_proof: proof.storage_proof,
         // The hash alone identifies other code.
         code: material.layout.code_hash.is_none().then_some(code),
+        forwarder: forwarder.filter(|_| material.layout.code_hash.is_none()),
         layout: material.layout,
         verdict: Box::default(),
+        indexed: None,
     };
     // The maker of the document vouches for the layout.
     let verified = evidence.find()?;

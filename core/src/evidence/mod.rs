@@ -32,7 +32,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     eth::{json, spelled},
-    registry::{agent::Agent, kya::Kya},
+    registry::{agent::Agent, kya::Kya, liability::Liability},
 };
 pub(crate) use account::Account;
 pub use error::EvidenceError;
@@ -96,11 +96,28 @@ pub struct Evidence {
     #[serde(serialize_with = "spelled::optional", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "json::Data"))]
     pub code: Option<Bytes>,
+    /// The forwarder that this code trusts: whom it names as a call's sender, the registry believes. Absent
+    /// for other code, and in version 1.
+    #[serde(serialize_with = "spelled::optional", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "json::Checksummed"))]
+    pub forwarder: Option<Address>,
     /// The registry's storage layout.
     pub layout: Layout,
     /// The verdict at the block's time: the answer of `/kya/:wallet`.
     #[cfg_attr(feature = "schema", schemars(with = "Kya"))]
     pub verdict: Box<RawValue>,
+    /// What an index adds, which nothing here proves. A verifier does not read it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub indexed: Option<Indexed>,
+}
+
+/// What an index has seen of an agent at the document's block, in no way proved by the document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Indexed {
+    /// The liability by the events that the index has seen.
+    pub liability: Liability,
 }
 
 /// A slot, its value, and the proof of it.
@@ -130,6 +147,8 @@ pub struct Expected {
     pub registry: Option<Address>,
     /// The wallet.
     pub wallet: Option<Address>,
+    /// The forwarder that the registry's code has to trust. Only this project's code says which one it does.
+    pub forwarder: Option<Address>,
     /// The layout that the operator vouches for, where the registry's code is not this project's.
     pub layout: Option<Layout>,
 }
@@ -145,6 +164,9 @@ pub struct Verified {
     pub registry: Address,
     /// The chain's id, which is the document's claim: no header holds it.
     pub chain_id: u64,
+    /// The forwarder that the registry's proved code trusts, where the code is this project's. A basis of
+    /// `registered` is proved to those who trust it: it says who a relayed registration's creator is.
+    pub forwarder: Option<Address>,
 }
 
 /// Verifies a document of evidence: its JSON text.
@@ -166,6 +188,14 @@ impl Evidence {
         self.check_subject(expected)?;
         self.check_vouched(expected)?;
         let verified = self.find()?;
+        let forwarder = verified.forwarder;
+        let stated = if self.version == WITHOUT_LIABILITY { None } else { forwarder };
+        if self.forwarder != stated {
+            return Err(EvidenceError::Forwarder { code: stated });
+        }
+        if let Some(expected) = expected.forwarder.filter(|expected| Some(*expected) != forwarder) {
+            return Err(EvidenceError::OtherForwarder { code: forwarder, expected });
+        }
         // Texts and numbers: serialization cannot fail.
         let found = serde_json::to_string(&verified.verdict).unwrap_or_default();
         match compare::difference(self.verdict.get(), &found) {
@@ -180,13 +210,14 @@ impl Evidence {
         self.check_account(&block)?;
         let (agent, grace_seconds) = self.proved_record()?;
         self.check_code()?;
+        let forwarder = self.code.as_ref().and_then(|code| layout::forwarder_of(code));
         let as_of = block.as_of();
         let mut verdict =
             Kya::of(self.wallet, agent, grace_seconds, as_of.block_timestamp, as_of).as_proved();
         if self.version == WITHOUT_LIABILITY {
             verdict.liability = None;
         }
-        Ok(Verified { verdict, block, registry: self.registry, chain_id: self.chain_id })
+        Ok(Verified { verdict, block, registry: self.registry, chain_id: self.chain_id, forwarder })
     }
 
     fn check_subject(&self, expected: &Expected) -> Result<(), EvidenceError> {

@@ -1,5 +1,5 @@
-//! Reading a document of evidence. Every value has one spelling, and only `code` is optional, so a document
-//! with a changed byte is not read as the same document.
+//! Reading a document of evidence. Every value has one spelling, and what is optional follows from the code, so a
+//! document with a changed byte is not read as the same document. `indexed` alone is not read: nothing proves it.
 
 use serde_json::value::RawValue;
 
@@ -31,10 +31,16 @@ impl Evidence {
             storage_hash: members.spelled("storageHash"),
             storage_proof: members.objects("storageProof").into_iter().map(StorageProof::read).collect(),
             code: members.optional("code"),
+            forwarder: members.optional("forwarder"),
             layout: Layout::read(members.object("layout")),
             // A member is valid JSON.
             verdict: RawValue::from_string(members.take("verdict").to_owned()).unwrap_or_default(),
+            indexed: None,
         };
+        if version > WITHOUT_LIABILITY && members.has("indexed") {
+            // Nothing proves it, so no verifier goes by it.
+            let _ = members.object("indexed");
+        }
         members.end();
         // A document of another version may have other members, so the version is checked first.
         if ![VERSION, WITHOUT_LIABILITY, 0].contains(&version) {

@@ -68,7 +68,7 @@ impl Recorded {
             chain_id: Some(self.chain_id),
             registry: Some(self.registry),
             wallet: Some(self.wallet),
-            layout: None,
+            ..Expected::default()
         }
     }
 }

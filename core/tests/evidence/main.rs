@@ -111,10 +111,12 @@ fn a_document_about_something_else_is_refused_with_the_reason() {
     }
     let zero = json!(format!("{:#x}", B256::ZERO));
     assert!(matches!(refused("/blockHash", zero.clone()), EvidenceError::OtherBlock { .. }));
+    let forwarder = recorded.make().unwrap().1.forwarder;
     let verdict = |field: &str| EvidenceError::Verdict { field: field.to_owned() };
     for (pointer, value, error) in [
         ("/version", json!(3), EvidenceError::Version(3)),
-        ("/version", json!(1), verdict("liability")),
+        ("/version", json!(1), EvidenceError::Forwarder { code: None }),
+        ("/forwarder", json!(Address::ZERO.to_string()), EvidenceError::Forwarder { code: forwarder }),
         ("/codeHash", zero, EvidenceError::Account { field: "codeHash" }),
         ("/balance", json!("0x1"), EvidenceError::Account { field: "balance" }),
         ("/verdict/isCompliant", json!(false), verdict("isCompliant")),
@@ -142,6 +144,27 @@ fn the_registry_is_known_by_its_code_whichever_forwarder_it_trusts() {
     // Another contract's code needs no voucher for its hash, but its layout is unknown.
     let other = Recorded { code: json!(format!("{code}00")).to_string(), ..recorded };
     assert!(matches!(other.make(), Err(EvidenceError::OtherCode { .. })));
+    // Nor does the constructor write two addresses, or more than one of 20 bytes.
+    let recorded = Recorded::load("provision");
+    for place in [2 + FORWARDER_PLACES[1] * 2 + 63, 2 + FORWARDER_PLACES[2] * 2] {
+        let mut changed = code.to_owned();
+        changed.replace_range(place..=place, if code.as_bytes()[place] == b'7' { "8" } else { "7" });
+        let other = Recorded { code: json!(changed).to_string(), ..Recorded::load("provision") };
+        assert!(matches!(other.make(), Err(EvidenceError::OtherCode { .. })), "digit {place}");
+    }
+
+    // The forwarder is the code's, and so the document's; a verifier may ask for one.
+    let verified = recorded.make().unwrap().1;
+    let forwarder = &code[2 + FORWARDER_PLACES[0] * 2 + 24..][..40];
+    assert_eq!(verified.forwarder, Some(forwarder.parse().unwrap()));
+    let asking = |forwarder| Expected { forwarder: Some(forwarder), ..recorded.expected() };
+    assert!(evidence::verify(&document, &asking(verified.forwarder.unwrap())).is_ok());
+    let (expected, code) = (Address::repeat_byte(1), verified.forwarder);
+    let refused = EvidenceError::OtherForwarder { code, expected };
+    assert_eq!(evidence::verify(&document, &asking(expected)), Err(refused));
+    // What an index adds is no part of the proof, whatever it says.
+    let more = document.replacen('{', "{\"indexed\":{\"liability\":{\"basis\":\"accepted\"}},", 1);
+    assert_eq!(evidence::verify(&more, &recorded.expected()), Ok(verified));
 }
 
 #[test]

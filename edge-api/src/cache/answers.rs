@@ -56,7 +56,7 @@ pub(super) async fn from_chain(route: &Route, reading: &Reading) -> Result<Rc<Co
             return Ok(Rc::new(of_chain(content, route)));
         }
     }
-    let document = match route.is_about_wallets() {
+    let document = match route.is_about_wallets() || matches!(route, Route::Evidence(_)) {
         true => verdict(route, reading, now).boxed_local().await?,
         false => ask(question(route, reading, now), reading).await?,
     };

@@ -95,7 +95,12 @@ const fn is_history(route: &Route) -> bool {
 pub(super) async fn arrive(context: &RequestContext, route: &Route, late: &LateExcerpt, record: &Record) {
     // A read that is not awaited any more goes on for later verdicts.
     let mut record = record.clone();
-    let reading = share(context, ExcerptRead(route.clone()), &mut record);
+    let asked = match *route {
+        // One excerpt serves a wallet's verdict and its evidence.
+        Route::Evidence(wallet) => Route::Kya { wallet, block: None, history: false },
+        _ => route.clone(),
+    };
+    let reading = share(context, ExcerptRead(asked), &mut record);
     let read = if is_history(route) { Some(reading.await) } else { within(EXCERPT_MILLIS, reading).await };
     let excerpt = read.and_then(Result::ok);
     late.arrive(excerpt.map(|kept| kept.excerpt.clone()));

@@ -12,13 +12,14 @@ use alloy::primitives::Address;
 use e2e::client::{Answer, Client};
 use e2e::fault::{Fault, Rule};
 use e2e::process::{eventually, wait_until};
+use e2e::relay::attest;
 use e2e::repo;
 use e2e::stage::Stage;
 use futures_util::future::join_all;
 use registry_core::evidence::{self, Expected};
 use serde_json::{Value, json};
 
-use crate::{AGENTS, OF_PERSON, Turn, WAIT, has_snapshot, register, suspend, timeless, wallet};
+use crate::{AGENTS, OF_PERSON, PERSON, Turn, WAIT, has_snapshot, register, suspend, timeless, wallet};
 
 const TTL: Duration = Duration::from_secs(8);
 
@@ -77,6 +78,16 @@ async fn cold_wallets_take_no_rpc_call_and_have_the_chains_verdicts() {
         let alone = client.get(&kya(*wallet)).await.ok();
         assert_eq!(timeless(item.clone()), timeless(alone));
     }
+    let attested = stage.chain.send(PERSON, attest(AGENTS + 1)).await.unwrap();
+    let seen = eventually("the liable person's attestation", WAIT, async || {
+        let evidence = client.get(&format!("{}?evidence=1", kya(wallet(AGENTS + 1)))).await.ok();
+        (evidence["verdict"]["asOf"]["blockNumber"].as_u64() >= attested.block_number
+            && evidence["indexed"].is_object())
+        .then_some(evidence)
+    });
+    let evidence = seen.await.unwrap();
+    assert_eq!(evidence["verdict"]["liability"]["basis"], "unknown", "{evidence}");
+    assert_eq!(evidence["indexed"]["liability"]["basis"], "attested", "{evidence}");
     for query in ["?block=3", "?evidence=1"] {
         let answer = client.get(&format!("{}{query}", kya(wallets[0]))).await;
         assert_eq!(answer.header("x-cache"), "MISS", "{query}: {}", answer.text);

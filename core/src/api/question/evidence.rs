@@ -7,7 +7,7 @@
 use alloy_primitives::Address;
 use serde::{Serialize, Serializer};
 
-use super::Question;
+use super::{LateExcerpt, Question, past::liability};
 use crate::{
     api::{
         document::{Document, Shape},
@@ -19,8 +19,8 @@ use crate::{
         as_of::{AsOf, BlockId, IndexedAt},
         timestamp::Timestamp,
     },
-    evidence::{self, Evidence, EvidenceError, Layout, MAX_SCOPE_BYTES, Material},
-    registry::kya::Kya,
+    evidence::{self, Evidence, EvidenceError, Indexed, Layout, MAX_SCOPE_BYTES, Material},
+    registry::{kya::Kya, liability::Liability},
 };
 
 /// Attempts to read the right slots. The second one is for a scope that is not UTF-8, and longer than it
@@ -138,6 +138,11 @@ impl Question {
         let view = registry.view;
         let (grace, agent, as_of) = (registry.grace_period(), registry.agent_of(wallet), view.as_of());
         let (grace, agent, as_of) = (grace?, agent?, as_of?);
+        let excerpt = self.excerpt.as_ref().and_then(LateExcerpt::get);
+        let indexed = agent.as_ref().and_then(|agent| {
+            let liability = liability(excerpt, agent, as_of);
+            (liability != Liability::of_record(agent)).then_some(Indexed { liability })
+        });
         let layout = configured.unwrap_or(Layout::AGENT_REGISTRY);
         let of_agent = match &agent {
             Some(agent) if agent.operational_scope.len() > MAX_SCOPE_BYTES => {
@@ -164,7 +169,7 @@ impl Question {
                 slots = needed;
                 continue;
             }
-            let (evidence, verified) =
+            let (mut evidence, verified) =
                 evidence::make(&material).map_err(|error| Halt::Error(reason(error, configured)))?;
             // The contract's own answer at that block.
             let verdict = Kya::of(wallet, agent, grace, as_of.block_timestamp, as_of).as_proved();
@@ -174,6 +179,7 @@ impl Question {
                 let reason = "the contract's own answer at this block is another than its storage gives";
                 return Err(Halt::Error(Error::WrongLayout(reason)));
             }
+            evidence.indexed = indexed;
             return Ok(Proved { evidence, as_of, valid_until: verified.verdict.valid_until });
         }
         Err(Halt::Error(Error::WrongLayout("its slots change while they are read")))

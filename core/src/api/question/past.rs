@@ -242,27 +242,10 @@ impl<'a> PastSources<'a> {
         Ok(Past { former, ancestors })
     }
 
-    /// What ties the liable wallet to the holder, as far as the index has seen events: an event counts wherever
-    /// it was seen, but the lack of one is not known up to the verdict's block.
+    /// What ties the liable wallet to the holder, as far as the index has seen events.
     pub(super) fn liability(&self, agent: &Agent, as_of: AsOf) -> Liability {
-        let record = Liability::of_record(agent);
         let excerpt = self.covered.as_ref().ok().and_then(|covered| covered.excerpt);
-        let number = |id: AgentId| u64::try_from(id.0).unwrap_or(u64::MAX);
-        let id = number(agent.agent_id);
-        // Not another registration under this id, which a reorg has undone.
-        let is_same = |indexed: &IndexedAgent| indexed.row.registered_at == agent.registered_at.seconds();
-        let Some((excerpt, events)) = excerpt
-            .filter(|excerpt| excerpt.get(id).is_some_and(is_same))
-            .and_then(|excerpt| Some((excerpt, excerpt.wallet_events(id)?)))
-        else {
-            return record;
-        };
-        let parent = excerpt.get(number(agent.parent_agent_id)).filter(|it| it.row.record_is_readable());
-        let wallets =
-            parent.map(|parent| [parent.row.creator, parent.row.wallet, parent.full.haftungsperson]);
-        let parent_basis = record.parent_basis.map(|_| ParentBasis::of(agent.creator, wallets));
-        let events = WalletEvents { is_complete: false, ..events };
-        Liability { parent_basis, ..record.with_events(events, as_of.block_timestamp.seconds()) }
+        liability(excerpt, agent, as_of)
     }
 
     /// The status of an ancestor, as of the verdict's block if that takes no round trip of its own.
@@ -273,6 +256,27 @@ impl<'a> PastSources<'a> {
             (status, _) => status,
         }
     }
+}
+
+/// What ties the liable wallet to an agent, as far as an index has seen events: an event counts wherever it was
+/// seen, but the lack of one is not known up to the answer's block.
+pub(super) fn liability(excerpt: Option<&Excerpt>, agent: &Agent, as_of: AsOf) -> Liability {
+    let record = Liability::of_record(agent);
+    let number = |id: AgentId| u64::try_from(id.0).unwrap_or(u64::MAX);
+    let id = number(agent.agent_id);
+    // Not another registration under this id, which a reorg has undone.
+    let is_same = |indexed: &IndexedAgent| indexed.row.registered_at == agent.registered_at.seconds();
+    let Some((excerpt, events)) = excerpt
+        .filter(|excerpt| excerpt.get(id).is_some_and(is_same))
+        .and_then(|excerpt| Some((excerpt, excerpt.wallet_events(id)?)))
+    else {
+        return record;
+    };
+    let parent = excerpt.get(number(agent.parent_agent_id)).filter(|it| it.row.record_is_readable());
+    let wallets = parent.map(|parent| [parent.row.creator, parent.row.wallet, parent.full.haftungsperson]);
+    let parent_basis = record.parent_basis.map(|_| ParentBasis::of(agent.creator, wallets));
+    let events = WalletEvents { is_complete: false, ..events };
+    Liability { parent_basis, ..record.with_events(events, as_of.block_timestamp.seconds()) }
 }
 
 fn has_ended(row: &Row) -> bool {
