@@ -56,9 +56,9 @@ const TOOLS: [Tool; 6] = [
         name: "person",
         path: "/api/v1/liable/{wallet}",
         in_path: Some("wallet"),
-        in_query: &["limit", "cursor"],
+        in_query: &["basis", "limit", "cursor"],
     },
-    Tool { name: "changes", path: "/api/v1/changes", in_path: None, in_query: &["since", "limit"] },
+    Tool { name: "changes", path: "/api/v1/changes", in_path: None, in_query: &["since", "liable", "limit"] },
 ];
 
 /// The route that a call of a tool asks for; `None` where there is no such tool.
@@ -164,6 +164,8 @@ mod tests {
             ),
             ("search", json!({}), "agents".to_owned()),
             ("person", json!({ "wallet": WALLET }), format!("liable/{WALLET}")),
+            ("person", json!({ "wallet": WALLET, "basis": "named" }), format!("liable/{WALLET}?basis=named")),
+            ("changes", json!({ "liable": WALLET }), format!("changes?liable={WALLET}")),
             ("changes", json!({ "since": "now", "limit": 5 }), "changes?since=now&limit=5".to_owned()),
         ] {
             assert_eq!(called(tool, &arguments).unwrap().canonical(), format!("/api/v1/{target}"));
