@@ -50,10 +50,10 @@ export function LiableView({ route: { segments, query } }: { route: Route }) {
                 <Agents liable={document} only={only} cursor={cursor} />
               </>
             )}
-            <DomainBinding key={person} person={person} />
             <Indexed asOf={document.asOf} unreadable={document.unreadable}>
               The registry has no list of a person's agents: to verify an agent, go to its page.
             </Indexed>
+            <DomainBinding key={person} person={person} />
           </>
         )}
       </Answered>
