@@ -1,6 +1,10 @@
 //! Outcomes pushed to the webhook of an API key. Which events there are, when they are due and when they are
 //! given up is in `relayer-daemon/tests/store/sponsorship.rs` and `src/webhooks`.
 
+use e2e::daemon::write_private;
+use e2e::hooks::Delivery;
+use e2e::signers;
+
 use crate::policy::{SECRET, key, with_policy, write};
 use crate::prelude::*;
 
@@ -62,6 +66,54 @@ async fn each_change_of_state_is_posted_in_order_and_signed_until_it_is_final() 
     let ids: BTreeSet<&str> = bodies.iter().map(|body| body["id"].as_str().unwrap()).collect();
     assert_eq!(ids.len(), 4, "each event has an id of its own");
     stage.audit(&client).await;
+}
+
+#[tokio::test]
+async fn libraries_of_standard_webhooks_verify_before_during_and_after_an_exchange_of_secrets() {
+    let [old, new] = ["whsec_b2xkIHNlY3JldCBvZiAyNCBieXRlcyEh", "whsec_bmV3IHNlY3JldCBvZiAyNCBieXRlcyEh"];
+    let hook = Receiver::start().await.unwrap();
+    let (stage, _) = with_policy().await;
+    let file = |name: &str, secret: &str| {
+        let path = stage.options.data_dir().join(name);
+        write_private(&path, secret);
+        path.display().to_string()
+    };
+    let (old_file, new_file) = (file("old", old), file("new", new));
+    let (key, section) = key(&stage, "acme", &[], "").await;
+    let webhook = |secrets: &str| format!("{section}[key.webhook]\nurl = \"{}/\"\n{secrets}\n", hook.url());
+    write(&stage.options, &webhook(&format!("secret-file = \"{old_file}\"")));
+    let (mut daemon, client) = stage.daemon().await;
+    let client = client.with_key(&key);
+    for (reloads, name, secrets, expected) in [
+        (0, "alice", format!("secret-file = \"{old_file}\""), [true, false]),
+        (1, "bob", format!("secret-files = [\"{old_file}\", \"{new_file}\"]"), [true, true]),
+        (2, "carol", format!("secret-file = \"{new_file}\""), [false, true]),
+    ] {
+        if reloads > 0 {
+            write(&stage.options, &webhook(&secrets));
+            daemon.process().signal(Signal::HUP).unwrap();
+            let is_reloaded = async || daemon.log().matches("policy reloaded").count() == reloads;
+            wait_until("reloaded", PATIENCE, is_reloaded).await;
+        }
+        stage.register(&client, name).await;
+        wait_until("posted", PATIENCE, async || types(&hook) == ["relay.pending", "relay.executed"]).await;
+        let deliveries = hook.take();
+        let by_crate = |delivery: &Delivery| {
+            [old, new].map(|secret| {
+                let webhook = standardwebhooks::Webhook::new(secret).unwrap();
+                webhook.verify(delivery.body.as_bytes(), &delivery.headers).is_ok()
+            })
+        };
+        assert!(deliveries.iter().all(|delivery| by_crate(delivery) == expected), "{name}: {deliveries:?}");
+        let as_sent = |delivery: &Delivery| {
+            let headers = ["webhook-id", "webhook-timestamp", "webhook-signature"];
+            let headers = headers.map(|name| (name.to_owned(), Value::from(delivery.header(name))));
+            json!({ "body": delivery.body, "headers": Value::Object(headers.into_iter().collect()) })
+        };
+        let sent = Value::from_iter(deliveries.iter().map(as_sent)).to_string();
+        let by_npm = signers::node("verify-webhooks.mjs", &[&sent, old, new]).await.unwrap();
+        assert_eq!(by_npm, json!([expected, expected]), "{name}");
+    }
 }
 
 #[tokio::test]
