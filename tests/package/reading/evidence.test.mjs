@@ -46,7 +46,9 @@ test("every kind of verdict is proved, as text and as an object", async () => {
     const { text, document, blockHash } = await evidenceOf(wallet);
     for (const given of [text, document]) {
       const known = { blockHash, wallet, registry: stack.registry, chainId: 31337 };
-      const { verdict, block, registry, chainId } = verifyEvidence(given, known);
+      const { verdict, block, registry, chainId, forwarder } = verifyEvidence(given, known);
+      assert.equal(forwarder, document.forwarder);
+      assert.match(forwarder, /^0x[0-9a-fA-F]{40}$/);
       assert.deepEqual(verdict, document.verdict);
       assert.equal(verdict.decision, decision, wallet);
       assert.equal(block.hash, blockHash);
@@ -74,6 +76,7 @@ test("what was changed or is about something else is refused with the reason", a
     [text, { blockHash, chainId: 1 }, /about chain 31337, not about 1/],
     [text, { blockHash, wallet: NOBODY }, /about wallet/],
     [text, { blockHash, registry: NOBODY }, /about registry/],
+    [text, { blockHash, forwarder: NOBODY }, /trusts the forwarder 0x/],
     [text.slice(1), { blockHash }, /no evidence/],
     [undefined, { blockHash }, /no evidence/],
     [changed((copy) => (copy.verdict.decision = "deny")), { blockHash }, /verdict\.decision/],
