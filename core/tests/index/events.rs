@@ -6,7 +6,7 @@ use registry_core::index::{Basis, Phase};
 
 use crate::{
     Indexed,
-    common::{Logs, Proofs, number_of},
+    common::{Logs, Proofs, Quirks, number_of},
 };
 
 #[test]
@@ -160,4 +160,26 @@ fn a_cap_that_takes_more_calls_than_reading_all_agents_is_not_kept_to() {
     let calls = index.node.log.iter().flatten().filter(|(method, _)| method == "eth_getLogs").count();
     assert!(calls < 20, "{calls}");
     index.is_right();
+}
+
+#[test]
+fn small_batches_and_logs_a_block_behind_cost_no_events() {
+    let small = |batch_status| Quirks { batch_limit: Some(3), batch_status, ..Quirks::default() };
+    let behind = Quirks { logs_behind: true, ..Quirks::default() };
+    for quirks in [small(Some(400)), small(None), behind] {
+        let mut index = Indexed::filled(40, 0);
+        index.node.quirks = quirks.clone();
+        for round in 1..4 {
+            index.attest(round, 2);
+            // The newest block alone is left for the next refresh.
+            index.idle();
+            index.now += 45;
+            index.refresh();
+        }
+        assert_eq!((index.state().without_events, index.state().unannounced), (0, 0), "{quirks:?}");
+        index.node.quirks = Quirks::default();
+        index.now += 45;
+        index.refresh();
+        index.is_right();
+    }
 }
