@@ -142,7 +142,8 @@ mod postgres {
         /// All that was said of the time before is older now.
         fn pass(&self, time: Duration) {
             let schema = schema(&self.url);
-            for (table, column) in [("leases", "expires_at"), ("daemons", "expires_at"), ("rates", "full_at")]
+            for (table, column) in
+                [("account_leases", "expires_at"), ("daemons", "expires_at"), ("rates", "full_at")]
             {
                 let ms = time.as_millis();
                 SERVER.sql(&format!("UPDATE {schema}.{table} SET {column} = {column} - {ms}"));

@@ -1,5 +1,5 @@
-//! How the operations reach the database: reads in one transaction, writes in the writing thread, each only
-//! as far as this daemon may write.
+//! How the operations reach the database: reads in one transaction, and writes, each only as far as this daemon
+//! may write.
 
 use std::sync::{
     Arc,
@@ -9,7 +9,7 @@ use std::sync::{
 use alloy::primitives::B256;
 use tokio::sync::watch;
 
-use super::{Store, engine::Db, fleet};
+use super::{Store, engine::Db, fleet, locks};
 use crate::store::{Payer, StoreError};
 
 /// How many operations block a thread at most: fewer than the runtime has, so that leases find one.
@@ -138,6 +138,7 @@ impl Store {
     ) -> Result<T, StoreError> {
         let daemon = self.daemon.clone();
         self.write(move |db| {
+            locks::relay(db, &relay)?;
             if let Some(daemon) = daemon {
                 fleet::must_hold_relay(db, &daemon, &relay)?;
             }

@@ -6,7 +6,7 @@ use alloy::primitives::{Address, B256};
 
 use super::{
     engine::{Db, Row, Value, column, first, text, values},
-    nonces,
+    locks, nonces,
     relays::{self, Rival},
 };
 use crate::{
@@ -30,6 +30,7 @@ pub(super) fn reserve(tx: &Db, id: &B256, wei: u128, limit_wei: u128, now: u64) 
 
 /// Whether `extra_wei` more may be in flight; if so the window is open afterwards.
 pub(super) fn allow(tx: &Db, extra_wei: u128, limit_wei: u128, now: u64) -> Result<bool, StoreError> {
+    locks::budget(tx)?;
     let allowed = at(tx, limit_wei, now)?.allows(extra_wei);
     if allowed {
         write_window(tx, current_window(tx, now)?.used(now, 0))?;
@@ -39,6 +40,7 @@ pub(super) fn allow(tx: &Db, extra_wei: u128, limit_wei: u128, now: u64) -> Resu
 
 /// A window in which nothing is paid or reserved has not been opened.
 pub(super) fn close_if_unused(tx: &Db, now: u64) -> Result<(), StoreError> {
+    locks::budget(tx)?;
     let still = reserved(tx)?;
     write_window(tx, current_window(tx, now)?.unused(still))
 }
@@ -48,6 +50,7 @@ pub(super) fn charge(tx: &Db, relay: Option<&B256>, wei: u128, now: u64) -> Resu
     let sender = relay.map(|id| relays::sender(tx, id)).transpose()?.flatten();
     let parties: Vec<Party> =
         sender.into_iter().flat_map(|(signer, client)| Party::of(signer, client)).collect();
+    locks::budget(tx)?;
     let (window, spent) = spent(tx, &parties, now)?;
     if window.opened_at.is_none() {
         tx.run("DELETE FROM spending", values![])?;
@@ -98,11 +101,13 @@ pub(super) fn reserve_share(
     allowance: &Allowance,
     now: u64,
 ) -> Result<Reservation, StoreError> {
+    locks::relay(tx, id)?;
     let relay = relays::standing(tx, id, None, daemon.is_some())?.ok_or(StoreError::Missing("relay"))?;
     relay.must_be_held_by(daemon)?;
     if relay.rival == Some(Rival::Executed) {
         return Err(StoreError::NonceUsed);
     }
+    locks::budget(tx)?;
     let (signer, client) = (relay.signer, relay.client);
     let ExpectedCost { wei, gas, l1_fee_wei, least_wei, no_op_wei } = *cost;
     let (checked, before) =

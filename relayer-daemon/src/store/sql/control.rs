@@ -7,7 +7,7 @@ use alloy::primitives::{Address, B256};
 use super::{
     Store,
     engine::{Db, Row, all, column, first, unsigned, values},
-    nonces, relays,
+    locks, nonces, relays,
 };
 use crate::{
     outcome::{ErrorCode, Failure, RelayOutcome},
@@ -150,7 +150,8 @@ impl Store {
                 record(&mut accounts, account(row)?).open_nonces = unsigned(row, "open")?;
             }
             if is_shared {
-                let query = "SELECT account, CASE WHEN expires_at > ?1 THEN holder END AS holder FROM leases";
+                let query =
+                    "SELECT account, CASE WHEN expires_at > ?1 THEN holder END AS holder FROM account_leases";
                 for row in &db.query(query, values![db.now_ms()?])? {
                     let holder = column::<Option<String>>(row, "holder")?;
                     record(&mut accounts, account(row)?).holder = holder.map(|id| DaemonId(id.into()));
@@ -271,6 +272,7 @@ fn remove(db: &Db, name: &str, subject: &[u8]) -> Result<Effect, StoreError> {
 /// Ends a relay that has no nonce in flight; one that has is marked, for its account's sender.
 fn cancel(db: &Db, relay: B256) -> Result<Effect, StoreError> {
     let now = seconds(db)?;
+    locks::relay(db, &relay)?;
     db.run(
         "DELETE FROM control WHERE name = ?1 AND since < ?2
          AND NOT EXISTS (SELECT 1 FROM relays WHERE id = subject AND state = 'pending')",
@@ -295,8 +297,7 @@ fn cancel(db: &Db, relay: B256) -> Result<Effect, StoreError> {
 /// that safe, and the worst is one paid revert.
 fn abandon(db: &Db, account: Address, is_shared: bool) -> Result<Effect, StoreError> {
     if is_shared {
-        let query =
-            "SELECT account FROM leases WHERE account = ?1 AND holder IS NOT NULL AND expires_at > ?2";
+        let query = "SELECT account FROM account_leases WHERE account = ?1 AND holder IS NOT NULL AND expires_at > ?2";
         if !db.query(query, values![account.0.0, db.now_ms()?])?.is_empty() {
             return Ok(Effect::Held);
         }

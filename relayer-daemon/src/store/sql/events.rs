@@ -10,7 +10,7 @@ use alloy::primitives::B256;
 use super::{
     Store,
     engine::{Db, Row, all, column, first, unsigned, values},
-    relays,
+    locks, relays,
 };
 use crate::store::{
     StoreError,
@@ -130,6 +130,7 @@ fn oldest_open(db: &Db) -> Result<Option<u64>, StoreError> {
 }
 
 fn attempted(tx: &Db, event: &WebhookEvent, result: DeliveryResult, now: u64) -> Result<(), StoreError> {
+    locks::relay(tx, &event.relay)?;
     let sequence = event.sequence.cast_signed();
     if let DeliveryResult::Retry(at) = result {
         tx.run(
@@ -164,6 +165,8 @@ fn replay(
             EventPlace { created_at: unsigned(row, "created_at")?, sequence: unsigned(row, "sequence")? };
         Ok((place, column::<[u8; 32]>(row, "relay")?))
     })?;
+    let relays: BTreeSet<B256> = found.iter().map(|(_, relay)| B256::from(*relay)).collect();
+    locks::relays(tx, &relays.iter().copied().collect::<Vec<_>>())?;
     for (EventPlace { sequence, .. }, _) in &found {
         tx.run(
             "UPDATE webhook_events SET ended_at = NULL, was_delivered = FALSE, attempts = 0, expires_at = ?2
@@ -171,8 +174,8 @@ fn replay(
             values![sequence.cast_signed(), now.saturating_add(TRIED_SECONDS).cast_signed()],
         )?;
     }
-    for relay in found.iter().map(|(_, relay)| relay).collect::<BTreeSet<_>>() {
-        make_due(tx, &relay.into(), now)?;
+    for relay in &relays {
+        make_due(tx, relay, now)?;
     }
     let next = found.last().map(|(place, _)| *place).filter(|_| found.len() == STEP as usize);
     Ok((found.len(), next))
@@ -186,6 +189,8 @@ pub(super) fn forget(tx: &Db, created_before: i64, now: u64) -> Result<usize, St
         let relay: [u8; 32] = column(row, "relay")?;
         Ok((column::<i64>(row, "sequence")?, B256::from(relay), column::<bool>(row, "is_open")?))
     })?;
+    let open: Vec<B256> = old.iter().filter(|(.., is_open)| *is_open).map(|(_, relay, _)| *relay).collect();
+    locks::relays(tx, &open)?;
     for (sequence, relay, is_open) in &old {
         tx.run("DELETE FROM webhook_events WHERE sequence = ?1", values![*sequence])?;
         if *is_open {

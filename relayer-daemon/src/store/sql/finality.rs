@@ -7,7 +7,7 @@ use alloy::primitives::{Address, B256};
 
 use super::{
     engine::{Db, all, column, first, values},
-    events, nonces,
+    events, locks, nonces,
 };
 use crate::{
     outcome::{BlockHeads, Finality},
@@ -126,7 +126,9 @@ pub(super) fn promote(
                  WHERE account = ?1 AND nonces.state = 'mined' AND finality IN (1, 2) AND mined_block = ?2
                  AND mined_block_hash = ?3 AND finality < ?4 AND mined_at <= ?5 AND is_told AND mined_hash = tx_hash";
             let kind = if level == 3 { EventKind::Finalized } else { EventKind::Safe };
-            for relay in all(tx, told, params, |row| Ok(column::<[u8; 32]>(row, "id")?.into()))? {
+            let told = all(tx, told, params, |row| Ok(column::<[u8; 32]>(row, "id")?.into()))?;
+            locks::relays(tx, &told)?;
+            for relay in told {
                 events::note(tx, &relay, kind, now)?;
             }
             tx.run("UPDATE nonces INDEXED BY nonces_checked SET finality = ?4 WHERE account = ?1 AND state = 'mined' AND finality IN (1, 2)

@@ -1,7 +1,7 @@
 //! What the daemons of a fleet agree on: which of them holds which account and which pending relay.
 //!
-//! All writes of a fleet are in one order, so what one has read here holds until it is committed: no two
-//! daemons take the same account, or the same relay.
+//! A lease is taken only as it was read, and a relay only while it is locked: no two daemons take the same account,
+//! or the same relay.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -10,10 +10,10 @@ use alloy::primitives::{Address, B256, U256};
 use super::{
     Store, budget,
     engine::{Db, Row, all, column, first, unsigned, values},
-    nonces, relays,
+    locks, nonces, relays,
 };
 use crate::store::{
-    Accepted, DaemonId, NewRelay, Payer, StoreError,
+    DaemonId, NewRelay, Payer, StoreError,
     fleet::{Beat, FleetRecord, HeldLease, LEASE, Room, assign},
 };
 
@@ -52,9 +52,9 @@ impl Store {
     pub fn release(&self, payer: Payer) -> Result<(), StoreError> {
         let daemon = self.must_be_of_a_fleet()?;
         self.write_leases(move |db| {
-            lock_lease(db, &payer.account)?;
+            locks::lease(db, &payer.account)?;
             must_hold_account(db, &daemon, &payer)?;
-            let free = "UPDATE leases SET holder = NULL, expires_at = 0 WHERE account = ?1";
+            let free = "UPDATE account_leases SET holder = NULL, expires_at = 0 WHERE account = ?1";
             db.run(free, values![payer.account.0.0])
         })
     }
@@ -63,14 +63,10 @@ impl Store {
     pub fn leave(&self) -> Result<(), StoreError> {
         let DaemonId(id) = self.must_be_of_a_fleet()?;
         self.write_leases(move |db| {
-            for account in
-                all(db, "SELECT account FROM leases WHERE holder = ?1", values![id.as_ref()], account)?
-            {
-                lock_lease(db, &account)?;
-            }
-            let free = "UPDATE leases SET holder = NULL, expires_at = 0 WHERE holder = ?1";
+            let held = "SELECT account FROM account_leases WHERE holder = ?1 ORDER BY account FOR UPDATE";
+            db.lock(held, values![id.as_ref()])?;
+            let free = "UPDATE account_leases SET holder = NULL, expires_at = 0 WHERE holder = ?1";
             db.run(free, values![id.as_ref()])?;
-            db.run("DELETE FROM daemon_keys WHERE daemon = ?1", values![id.as_ref()])?;
             db.run("DELETE FROM daemons WHERE id = ?1", values![id.as_ref()])
         })
     }
@@ -86,8 +82,10 @@ impl Store {
         }
         self.write(move |db| {
             let mut claimed = Vec::new();
-            for id in orphans(db, &daemon, &known, room)? {
-                take_relay(db, &daemon, &id)?;
+            let free = locks::free_relays(db, &orphans(db, &daemon, &known, room.clone())?)?;
+            // As they are now that they are locked.
+            for id in orphans(db, &daemon, &known, room)?.into_iter().filter(|id| free.contains(id)) {
+                relays::take(db, &daemon, &id)?;
                 budget::set_reserved(db, &id, 0)?;
                 claimed.extend(relays::accepted(db, &id)?);
             }
@@ -182,7 +180,8 @@ impl Store {
         self.read(|db| {
             let now = db.now_ms()?;
             let daemons = members(db, now)?.len();
-            let query = "SELECT account, holder FROM leases WHERE holder IS NOT NULL AND expires_at > ?1";
+            let query =
+                "SELECT account, holder FROM account_leases WHERE holder IS NOT NULL AND expires_at > ?1";
             let holders = all(db, query, values![now], |row| {
                 Ok((account(row)?, DaemonId(column::<String>(row, "holder")?.into())))
             })?;
@@ -244,13 +243,15 @@ fn beat(db: &Db, daemon: &DaemonId, accounts: &[Address], renounce: bool) -> Res
         let key = values![id.as_ref(), account.0.0];
         db.run("INSERT INTO daemon_keys VALUES (?1, ?2) ON CONFLICT DO NOTHING", key)?;
     }
-    // Of the dead nothing is needed but the leases they had.
-    let dead = "DELETE FROM daemon_keys WHERE daemon IN (SELECT id FROM daemons WHERE expires_at <= ?1)";
+    // Of the dead nothing is needed but the leases they had. Others may be deleting them.
+    let dead = db.dialect(
+        "DELETE FROM daemons WHERE expires_at <= ?1",
+        "DELETE FROM daemons WHERE id IN (SELECT id FROM daemons WHERE expires_at <= ?1 FOR UPDATE SKIP LOCKED)",
+    );
     db.run(dead, values![now])?;
-    db.run("DELETE FROM daemons WHERE expires_at <= ?1", values![now])?;
 
     let leases: BTreeMap<Address, Lease> =
-        all(db, "SELECT * FROM leases", values![], lease)?.into_iter().collect();
+        all(db, "SELECT * FROM account_leases", values![], lease)?.into_iter().collect();
     let valid = leases.iter().filter(|(_, lease)| lease.expires_at > now);
     let holders = valid.filter_map(|(account, lease)| Some((*account, lease.holder.clone()?))).collect();
     let members = members(db, now)?;
@@ -267,13 +268,13 @@ fn beat(db: &Db, daemon: &DaemonId, accounts: &[Address], renounce: bool) -> Res
         let before = lease.map_or(0, |lease| lease.epoch);
         let epoch = before.saturating_add(u64::from(!is_ours || renounce));
         if epoch > before {
-            lock_lease(db, account)?;
+            locks::lease(db, account)?;
         }
-        // A daemon of another version may have taken it meanwhile.
+        // Another one may have taken it meanwhile.
         let taken = db.execute(
-            "INSERT INTO leases VALUES (?1, ?2, ?3, ?4) ON CONFLICT (account) DO UPDATE
+            "INSERT INTO account_leases VALUES (?1, ?2, ?3, ?4) ON CONFLICT (account) DO UPDATE
              SET holder = excluded.holder, epoch = excluded.epoch, expires_at = excluded.expires_at
-             WHERE leases.epoch = ?5",
+             WHERE account_leases.epoch = ?5",
             values![account.0.0, id.as_ref(), epoch.cast_signed(), until, before.cast_signed()],
         )?;
         if taken == 0 {
@@ -281,6 +282,7 @@ fn beat(db: &Db, daemon: &DaemonId, accounts: &[Address], renounce: bool) -> Res
         }
         if epoch > before {
             // What the account has in flight is this daemon's to end now.
+            locks::relays_of(db, account)?;
             db.run(
                 "UPDATE relays SET holder = ?2 WHERE state = 'pending'
                  AND id IN (SELECT relay FROM nonces WHERE account = ?1 AND state = 'open')",
@@ -317,29 +319,6 @@ fn orphans(
     Ok(orphans.map(|(id, ..)| id).take(STEP).collect())
 }
 
-/// Accepts a relay for a daemon, unless another one runs it already.
-pub(super) fn accept<T: From<Accepted>>(
-    db: &Db,
-    daemon: Option<&DaemonId>,
-    id: B256,
-    accept: impl FnOnce() -> Result<T, StoreError>,
-) -> Result<T, StoreError> {
-    let Some(daemon) = daemon else { return accept() };
-    let query = "SELECT holder FROM relays WHERE id = ?1 AND state = 'pending'";
-    let holder = first(db, query, values![id.0], |row| column::<Option<String>>(row, "holder"))?;
-    if holder.is_some_and(|holder| holder.as_deref() != Some(daemon.0.as_ref())) {
-        return Ok(Accepted::Elsewhere.into());
-    }
-    let accepted = accept()?;
-    take_relay(db, daemon, &id)?;
-    Ok(accepted)
-}
-
-fn take_relay(db: &Db, daemon: &DaemonId, id: &B256) -> Result<(), StoreError> {
-    let take = "UPDATE relays SET holder = ?2 WHERE id = ?1 AND state = 'pending'";
-    db.run(take, values![id.0, daemon.0.as_ref()])
-}
-
 /// Takes the relay of a nonce.
 pub(super) fn take_relay_of(
     db: &Db,
@@ -349,16 +328,7 @@ pub(super) fn take_relay_of(
 ) -> Result<(), StoreError> {
     let query = "SELECT relay AS id FROM nonces WHERE account = ?1 AND nonce = ?2 AND relay IS NOT NULL";
     let relay = first(db, query, values![account.0.0, nonce.cast_signed()], relay_id)?;
-    relay.map_or(Ok(()), |relay| take_relay(db, daemon, &relay))
-}
-
-/// Waits for all writes that know the lease as it is, and holds up those to come until it has changed.
-fn lock_lease(db: &Db, account: &Address) -> Result<(), StoreError> {
-    let query = db.dialect(
-        "SELECT account FROM leases WHERE account = ?1",
-        "SELECT account FROM leases WHERE account = ?1 FOR UPDATE",
-    );
-    db.query(query, values![account.0.0]).map(drop)
+    relay.map_or(Ok(()), |relay| relays::take(db, daemon, &relay))
 }
 
 /// Holds until the transaction ends: a lease changes hands only once nothing is written under it any more. A
@@ -368,8 +338,8 @@ fn lock_lease(db: &Db, account: &Address) -> Result<(), StoreError> {
 /// [`StoreError::Fenced`] if the account was given to another daemon, or to this one anew.
 pub(super) fn must_hold_account(db: &Db, daemon: &DaemonId, payer: &Payer) -> Result<(), StoreError> {
     let query = db.dialect(
-        "SELECT epoch FROM leases WHERE account = ?1 AND holder = ?2",
-        "SELECT epoch FROM leases WHERE account = ?1 AND holder = ?2 FOR KEY SHARE",
+        "SELECT epoch FROM account_leases WHERE account = ?1 AND holder = ?2",
+        "SELECT epoch FROM account_leases WHERE account = ?1 AND holder = ?2 FOR KEY SHARE",
     );
     let held = values![payer.account.0.0, daemon.0.as_ref()];
     let epoch = first(db, query, held, |row| unsigned(row, "epoch"))?;

@@ -43,11 +43,12 @@ fn bind(tx: &Db, identity: &Identity) -> Result<(), StoreError> {
         }
         return Ok(());
     }
-    tx.run(
-        "INSERT INTO identity (only_row, chain_id, genesis, forwarder) VALUES (1, ?1, ?2, ?3)",
+    let bound = tx.execute(
+        "INSERT INTO identity (only_row, chain_id, genesis, forwarder) VALUES (1, ?1, ?2, ?3) ON CONFLICT DO NOTHING",
         values![chain_id.cast_signed(), genesis.0, forwarder.0.0],
     )?;
-    Ok(())
+    // Another daemon may have come first.
+    if bound > 0 { Ok(()) } else { verify(tx, identity) }
 }
 
 fn owner(db: &Db) -> Result<Option<Identity>, StoreError> {

@@ -59,7 +59,14 @@ const TABLES: [Table; 9] = [
         "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11", &[10]),
     table!("operations" by "sequence", ["at", "operator", "command", "argument", "result"], "?1, ?2, ?3, ?4, ?5", &[]),
     // These have a row for each paying key, customer or order.
-    table!("budget" by "only_row", ["only_row", "opened_at", "settled_wei"], "?1, ?2, ?3", &[]),
+    Table {
+        name: "budget",
+        read: "SELECT only_row AS place, only_row, opened_at, settled_wei FROM budget WHERE only_row > ?1 LIMIT ?2",
+        write: "INSERT INTO budget VALUES (?1, ?2, ?3)
+                ON CONFLICT (only_row) DO UPDATE SET opened_at = excluded.opened_at, settled_wei = excluded.settled_wei",
+        count: "SELECT count(*) AS rows FROM budget WHERE opened_at IS NOT NULL OR settled_wei <> '0'",
+        booleans: &[],
+    },
     Table {
         name: "spending",
         read: "SELECT 0 AS place, party, settled_wei FROM spending WHERE ?1 < 0 AND ?2 > 0",
@@ -93,12 +100,13 @@ const TABLES: [Table; 9] = [
 /// The nonces, which have no order but their key's.
 const NONCES: Table = Table {
     name: "nonces",
-    read: "SELECT account, nonce, relay, state, mined_hash, mined_block, mined_block_hash, mined_at, finality, paid_wei
+    read: "SELECT account, nonce, relay, state, mined_hash, mined_block, mined_block_hash, mined_at, finality, paid_wei,
+               is_second
            FROM nonces WHERE (account, nonce) > (?1, ?2) ORDER BY account, nonce LIMIT ?3",
     write: "INSERT INTO nonces (account, nonce, relay, state, mined_hash, mined_block, mined_block_hash, mined_at, finality,
-                paid_wei) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                paid_wei, is_second) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
     count: "SELECT count(*) AS rows FROM nonces",
-    booleans: &[],
+    booleans: &[10],
 };
 
 /// The transactions, which refer to nonces.

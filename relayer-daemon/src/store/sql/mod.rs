@@ -1,6 +1,7 @@
 //! The store in a database: SQLite in WAL mode with `synchronous = FULL`, or Postgres.
 //!
-//! One thread writes ([`engine::writer`]). Reads have connections of their own, and those for clients others:
+//! [`engine::writer`] writes; on Postgres several transactions at once, which lock what they rely upon
+//! ([`locks`]). Reads have connections of their own, and those for clients others:
 //! they see the last commit and never wait for one. Queries are by table, and in [`finality`], [`retention`] and
 //! [`fleet`]; a function named like a method of [`Store`] implements it. [`engine`] has the two databases.
 
@@ -12,6 +13,7 @@ mod events;
 mod finality;
 mod fleet;
 mod identity;
+mod locks;
 mod migrate;
 mod nonces;
 mod open;
@@ -31,7 +33,7 @@ use tokio::sync::Semaphore;
 
 pub use self::access::StoreFaults;
 use self::{
-    engine::{readers::Readers, writer::Writer},
+    engine::{connections::Connections, writer::Writer},
     open::Opener,
 };
 use super::{
@@ -51,7 +53,7 @@ pub struct Store {
     writer: Option<Arc<Writer>>,
     /// What writes leases: the same, or a connection of their own.
     leases: Option<Arc<Writer>>,
-    readers: Arc<Readers>,
+    readers: Arc<Connections>,
     /// Whether the connections that read may run a write that is one statement, too.
     has_single_writes: bool,
     /// Bounds what blocks a thread.
@@ -85,7 +87,7 @@ impl Store {
                 return Ok(Accepted::Pending);
             }
         }
-        self.write(move |db| fleet::accept(db, daemon.as_ref(), relay.id, || relays::accept(db, &relay, now)))
+        self.write(move |db| relays::accept(db, &relay, daemon.as_ref(), now))
     }
 
     /// The same for a relay that an API key sponsors, if the key's gas of the day covers it.
@@ -96,11 +98,7 @@ impl Store {
         now: u64,
     ) -> Result<Sponsored, StoreError> {
         let (relay, sponsorship, daemon) = (relay.clone(), sponsorship.clone(), self.daemon.clone());
-        self.write(move |db| {
-            fleet::accept(db, daemon.as_ref(), relay.id, || {
-                sponsorship::accept(db, &relay, &sponsorship, now)
-            })
-        })
+        self.write(move |db| sponsorship::accept(db, &relay, &sponsorship, daemon.as_ref(), now))
     }
 
     /// Replaces the reservation of a relay in flight. Returns whether the budget allows the difference.
@@ -240,6 +238,7 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let (payer, replacement) = (payer.into(), [replacement.clone()]);
         self.write_for(payer, move |db| {
+            locks::relay(db, &relay)?;
             let allowed = budget::reserve(db, &relay, wei, limit_wei, now)?;
             if allowed {
                 nonces::record(db, &payer.account, None, &replacement, now)?;

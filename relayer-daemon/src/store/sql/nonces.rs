@@ -5,7 +5,7 @@ use alloy::primitives::{Address, B256, Bytes};
 use super::{
     budget,
     engine::{Db, Row, all, column, first, text, unsigned, values},
-    events, relays, sponsorship,
+    events, locks, relays, sponsorship,
 };
 use crate::{
     gas::fees::Fees,
@@ -23,6 +23,8 @@ pub(super) fn record(
     transactions: &[NewTransaction],
     now: u64,
 ) -> Result<(), StoreError> {
+    let relays: Vec<B256> = transactions.iter().filter_map(|transaction| transaction.relay).collect();
+    locks::requests(tx, &relays)?;
     for NewTransaction { nonce, relay, transaction } in transactions {
         if let Some(relay) = relay {
             let standing = relays::standing(tx, relay, Some((account, *nonce)), daemon.is_some())?
@@ -47,7 +49,8 @@ pub(super) fn record(
         }
         tx.run(
             "INSERT INTO nonces (account, nonce, relay, state) VALUES (?1, ?2, ?3, 'open')
-             ON CONFLICT (account, nonce) DO UPDATE SET relay = ?3, state = 'open' WHERE nonces.state = 'lost'",
+             ON CONFLICT (account, nonce) DO UPDATE SET relay = ?3, state = 'open', is_second = FALSE
+             WHERE nonces.state = 'lost'",
             values![account.0.0, nonce.cast_signed(), relay.map(|id| id.0)],
         )?;
         insert_transaction(tx, account, *nonce, transaction, now)?;
@@ -158,6 +161,8 @@ pub(super) fn settle(
 ) -> Result<Option<RelayOutcome>, StoreError> {
     let Settlement { assignment, inclusion, paid_wei, .. } = settlement;
     let nonce = assignment.nonce.cast_signed();
+    let relay = assignment.relay.as_ref().map(|relay| &relay.id);
+    relay.map_or(Ok(()), |relay| locks::relay(tx, relay))?;
     // After a reorg a nonce is settled again: only the difference is charged.
     let before = match charged(tx, account, nonce)? {
         Some(before) => before,
@@ -180,7 +185,6 @@ pub(super) fn settle(
             inclusion.block.hash.0,
         ],
     )?;
-    let relay = assignment.relay.as_ref().map(|relay| &relay.id);
     let decided = match (relay, &settlement.outcome) {
         (Some(relay), Some(outcome)) if decides(tx, relay, outcome, assignment)? => {
             relays::finish(tx, relay, outcome, now)?;
@@ -237,10 +241,10 @@ fn restore(tx: &Db, account: &Address, assignment: &NonceAssignment, now: u64) -
     tracing::error!(nonce, relay = ?relay.map(|relay| relay.id), "mined, but not in the journal: written anew");
     if let Some(RelayTerms { id, signer, forward_nonce, deadline, .. }) = *relay {
         let relay = NewRelay { id, signer, forward_nonce, deadline, calldata: Bytes::new(), client: None };
-        relays::insert(tx, &relay, now)?;
+        relays::insert(tx, &relay, None, now)?;
     }
     tx.run(
-        "INSERT INTO nonces (account, nonce, relay, state) VALUES (?1, ?2, ?3, 'open')",
+        "INSERT INTO nonces (account, nonce, relay, state, is_second) VALUES (?1, ?2, ?3, 'open', TRUE)",
         values![account.0.0, nonce.cast_signed(), relay.map(|relay| relay.id.0)],
     )?;
     transactions.iter().try_for_each(|transaction| insert_transaction(tx, account, *nonce, transaction, now))
@@ -258,8 +262,11 @@ pub(super) fn reopen(
     let query = "SELECT relay FROM nonces WHERE account = ?1 AND nonce = ?2";
     let relay =
         first(tx, query, values![account.0.0, nonce], |row| column::<Option<[u8; 32]>>(row, "relay"))?;
+    relay.flatten().map_or(Ok(()), |id| locks::relay(tx, &id.into()))?;
     tx.run(
-        "UPDATE nonces SET state = 'open', mined_hash = NULL, mined_block = NULL, mined_block_hash = NULL, finality = 0
+        "UPDATE nonces SET state = 'open', mined_hash = NULL, mined_block = NULL, mined_block_hash = NULL, finality = 0,
+             is_second = EXISTS (SELECT 1 FROM nonces AS other WHERE other.relay = nonces.relay AND other.state = 'open'
+                 AND (other.account, other.nonce) <> (nonces.account, nonces.nonce))
          WHERE account = ?1 AND nonce = ?2",
         values![account.0.0, nonce],
     )?;

@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 
 use super::{
     Store, StoreFaults, access,
-    engine::{Engine, Sqlite, readers::Readers, writer::Writer},
+    engine::{Engine, Sqlite, connections::Connections, writer::Writer},
 };
 use crate::store::{DaemonId, StoreError};
 
@@ -36,9 +36,12 @@ impl Opener {
         Self { open: Arc::new(move || Ok(Box::new(Sqlite::reader(open()?)?))), count: 1 }
     }
 
-    fn readers(&self) -> Result<Arc<Readers>, StoreError> {
-        let connections = (0..self.count).map(|_| (self.open)()).collect::<Result<_, _>>()?;
-        Ok(Arc::new(Readers::new(connections)))
+    fn readers(&self) -> Result<Arc<Connections>, StoreError> {
+        self.connections(self.count).map(Arc::new)
+    }
+
+    fn connections(&self, count: usize) -> Result<Connections, StoreError> {
+        Ok(Connections::new((0..count).map(|_| (self.open)()).collect::<Result<_, _>>()?))
     }
 }
 
@@ -61,7 +64,7 @@ impl Store {
             Ok(Box::new(Sqlite::beside_a_writer(&path)?.ok_or_else(unusable)?))
         };
         let open = Opener { open: Arc::new(open), count: 1 };
-        Ok(Some(Self::of(None, Arc::new(Readers::new(vec![Box::new(reader)])), open)))
+        Ok(Some(Self::of(None, Arc::new(Connections::new(vec![Box::new(reader)])), open)))
     }
 
     /// A store in memory, for tests.
@@ -103,17 +106,18 @@ impl Store {
         use super::engine::{postgres::Postgres, postgres_server::Server};
         /// Connections for reading.
         const READERS: usize = 4;
+        /// Connections for writing.
+        const WRITERS: usize = 4;
         let server = Arc::new(Server::new(url)?);
         let connects = server.connects();
-        let writer = Postgres::new(Arc::clone(&server));
-        writer.migrate()?;
-        let leases = Postgres::for_leases(Arc::clone(&server));
+        Postgres::new(Arc::clone(&server)).migrate()?;
         let open = Arc::new(move || -> Result<Box<dyn Engine>, StoreError> {
             Ok(Box::new(Postgres::new(Arc::clone(&server))))
         });
         let open = Opener { open, count: READERS };
-        let leases = Writer::start(Box::new(leases))?;
-        let store = Self::of(Some(Writer::start(Box::new(writer))?), open.readers()?, open);
+        let writer = |count| Ok::<_, StoreError>(Writer::on(open.connections(count)?));
+        let (writer, leases) = (writer(WRITERS)?, writer(1)?);
+        let store = Self::of(Some(writer), open.readers()?, open);
         Ok(Self { leases: Some(Arc::new(leases)), has_single_writes: true, connects, ..store })
     }
 
@@ -130,10 +134,10 @@ impl Store {
             Ok(Box::new(Postgres::new(Arc::clone(&server))))
         });
         let open = Opener { open, count: 1 };
-        Ok(Some(Self::of(None, Arc::new(Readers::new(vec![Box::new(reader)])), open)))
+        Ok(Some(Self::of(None, Arc::new(Connections::new(vec![Box::new(reader)])), open)))
     }
 
-    fn of(writer: Option<Writer>, readers: Arc<Readers>, open: Opener) -> Self {
+    fn of(writer: Option<Writer>, readers: Arc<Connections>, open: Opener) -> Self {
         let writer = writer.map(Arc::new);
         let permits = Arc::new(Semaphore::new(access::CONCURRENT));
         let (leases, faults) = (writer.clone(), StoreFaults::default());

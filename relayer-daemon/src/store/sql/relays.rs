@@ -6,7 +6,7 @@ use alloy::primitives::{Address, B256, U256};
 
 use super::{
     engine::{Db, Row, Value, all, column, first, text, unsigned, values},
-    events, finality, retention, sponsorship,
+    events, finality, locks, retention, sponsorship,
 };
 use crate::{
     outcome::{Failure, MinedTransaction, RelayOutcome},
@@ -22,23 +22,52 @@ pub(super) enum Rival {
     InFlight,
 }
 
-pub(super) fn accept(tx: &Db, relay: &NewRelay, now: u64) -> Result<Accepted, StoreError> {
-    match stored_outcome(tx, &relay.id)? {
-        Some(Some(outcome)) if !outcome.is_repeatable() || outcome.is_cancelled() => {
-            return Ok(Accepted::Finished(outcome));
-        }
-        _ if insert(tx, relay, now)? => {}
-        _ => {
-            reopen(tx, &relay.id)?;
-            // The new sender is charged for it.
-            tx.run(
-                "UPDATE relays SET client = ?2, calldata = ?3, api_key = NULL, sponsored_gas = 0, is_told = FALSE
-                  WHERE id = ?1",
-                values![relay.id.0, relay.client.map(address), relay.calldata.to_vec()],
-            )?;
-        }
+/// Accepts a relay, for a daemon of a fleet unless another one runs it already.
+pub(super) fn accept(
+    tx: &Db,
+    relay: &NewRelay,
+    daemon: Option<&DaemonId>,
+    now: u64,
+) -> Result<Accepted, StoreError> {
+    let is_over = |outcome: &RelayOutcome| !outcome.is_repeatable() || outcome.is_cancelled();
+    if let Some(outcome) = stored_outcome(tx, &relay.id)?.flatten().filter(is_over) {
+        return Ok(Accepted::Finished(outcome));
     }
+    if insert(tx, relay, daemon, now)? {
+        return Ok(Accepted::Pending);
+    }
+    locks::relay(tx, &relay.id)?;
+    if is_elsewhere(tx, &relay.id, daemon)? {
+        return Ok(Accepted::Elsewhere);
+    }
+    // It may have ended meanwhile.
+    let known = stored_outcome(tx, &relay.id)?.ok_or(StoreError::Missing("relay"))?;
+    if let Some(outcome) = known.filter(is_over) {
+        return Ok(Accepted::Finished(outcome));
+    }
+    reopen(tx, &relay.id)?;
+    // The new sender is charged for it.
+    tx.run(
+        "UPDATE relays SET client = ?2, calldata = ?3, api_key = NULL, sponsored_gas = 0, is_told = FALSE
+         WHERE id = ?1",
+        values![relay.id.0, relay.client.map(address), relay.calldata.to_vec()],
+    )?;
+    daemon.map_or(Ok(()), |daemon| take(tx, daemon, &relay.id))?;
     Ok(Accepted::Pending)
+}
+
+/// Whether a relay is pending that another daemon of the fleet runs, or may take.
+pub(super) fn is_elsewhere(db: &Db, id: &B256, daemon: Option<&DaemonId>) -> Result<bool, StoreError> {
+    let Some(daemon) = daemon else { return Ok(false) };
+    let query = "SELECT holder FROM relays WHERE id = ?1 AND state = 'pending'";
+    let holder = first(db, query, values![id.0], |row| column::<Option<String>>(row, "holder"))?;
+    Ok(holder.is_some_and(|holder| holder.as_deref() != Some(daemon.0.as_ref())))
+}
+
+/// Gives a pending relay to a daemon.
+pub(super) fn take(db: &Db, daemon: &DaemonId, id: &B256) -> Result<(), StoreError> {
+    let take = "UPDATE relays SET holder = ?2 WHERE id = ?1 AND state = 'pending'";
+    db.run(take, values![id.0, daemon.0.as_ref()])
 }
 
 /// Writes a relay that this daemon of a fleet runs, if the store does not know it. Returns whether that is so.
@@ -77,12 +106,25 @@ fn columns(relay: &NewRelay, now: u64) -> [Value; 7] {
 }
 
 /// Writes a pending relay; returns whether it was not there.
-pub(super) fn insert(tx: &Db, relay: &NewRelay, now: u64) -> Result<bool, StoreError> {
-    let inserted = tx.execute(
-        "INSERT INTO relays (id, signer, forward_nonce, deadline, calldata, created_at, client)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING",
-        &columns(relay, now),
-    )?;
+pub(super) fn insert(
+    tx: &Db,
+    relay: &NewRelay,
+    daemon: Option<&DaemonId>,
+    now: u64,
+) -> Result<bool, StoreError> {
+    let columns = columns(relay, now);
+    let inserted = match daemon {
+        None => tx.execute(
+            "INSERT INTO relays (id, signer, forward_nonce, deadline, calldata, created_at, client)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING",
+            &columns,
+        ),
+        Some(daemon) => tx.execute(
+            "INSERT INTO relays (id, signer, forward_nonce, deadline, calldata, created_at, client, holder)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING",
+            &[&columns[..], values![daemon.0.as_ref()]].concat(),
+        ),
+    }?;
     Ok(inserted > 0)
 }
 

@@ -18,6 +18,13 @@ use crate::{
     store::{Retention, StoreError},
 };
 
+/// A query of rows that no other write has locked, and that are then locked.
+macro_rules! free {
+    ($db:ident, $query:literal) => {
+        $db.dialect($query, concat!($query, " FOR UPDATE SKIP LOCKED"))
+    };
+}
+
 /// How many relays, or nonces without one, each kind of pruning takes at most in one step.
 const STEP: i64 = 64;
 /// How many of an account's newest nonces stay whole: more than any reorg undoes.
@@ -52,7 +59,7 @@ pub(super) fn archived_hashes(db: &Db, id: &B256) -> Result<Vec<B256>, StoreErro
 /// Deletes relays without any transaction.
 fn forget_unsent(tx: &Db, ended_before: i64) -> Result<usize, StoreError> {
     tx.execute(
-        "DELETE FROM relays WHERE id IN (
+        "DELETE FROM relays WHERE state = 'dropped' AND finished_at < ?1 AND id IN (
              SELECT id FROM relays WHERE state = 'dropped' AND finished_at < ?1
              AND NOT EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id)
              ORDER BY finished_at LIMIT ?2)",
@@ -63,7 +70,7 @@ fn forget_unsent(tx: &Db, ended_before: i64) -> Result<usize, StoreError> {
 /// Deletes the addresses of clients: they count for the shares of one window.
 fn forget_clients(tx: &Db, ended_before: i64) -> Result<usize, StoreError> {
     tx.execute(
-        "UPDATE relays SET client = NULL WHERE id IN (
+        "UPDATE relays SET client = NULL WHERE finished_at < ?1 AND id IN (
              SELECT id FROM relays INDEXED BY relays_clients
              WHERE client IS NOT NULL AND finished_at < ?1 ORDER BY finished_at LIMIT ?2)",
         values![ended_before, STEP],
@@ -72,12 +79,15 @@ fn forget_clients(tx: &Db, ended_before: i64) -> Result<usize, StoreError> {
 
 /// Archives relays that have ended together with all their nonces.
 fn archive(tx: &Db, ended_before: i64) -> Result<usize, StoreError> {
-    let query = "SELECT id FROM relays WHERE finished_at < ?1
+    let query = free!(
+        tx,
+        "SELECT id FROM relays WHERE finished_at < ?1
          AND EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id)
          AND NOT EXISTS (
              SELECT 1 FROM nonces AS own WHERE own.relay = relays.id AND (own.state = 'open'
              OR own.nonce > (SELECT max(nonce) FROM nonces WHERE account = own.account) - ?2))
-         ORDER BY finished_at LIMIT ?3";
+         ORDER BY finished_at LIMIT ?3"
+    );
     let due = all(tx, query, values![ended_before, NEWEST, STEP], |row| column::<[u8; 32]>(row, "id"))?;
     for id in due.iter().copied() {
         // A dropped relay that was sent again much later is in the archive already.
@@ -105,11 +115,14 @@ fn archive(tx: &Db, ended_before: i64) -> Result<usize, StoreError> {
 
 /// Deletes nonces without a relay: gaps that were filled.
 fn forget_gaps(tx: &Db, ended_before: i64) -> Result<usize, StoreError> {
-    let query = "SELECT account, nonce FROM nonces AS gap WHERE relay IS NULL AND state <> 'open'
+    let query = free!(
+        tx,
+        "SELECT account, nonce FROM nonces AS gap WHERE relay IS NULL AND state <> 'open'
          AND nonce <= (SELECT max(nonce) FROM nonces WHERE account = gap.account) - ?2
          AND NOT EXISTS (SELECT 1 FROM transactions
              WHERE account = gap.account AND nonce = gap.nonce AND (created_at >= ?1 OR gap.mined_at >= ?1))
-         LIMIT ?3";
+         LIMIT ?3"
+    );
     let due = all(tx, query, values![ended_before, NEWEST, STEP], key)?;
     for nonce in &due {
         forget_nonce(tx, *nonce)?;

@@ -7,21 +7,27 @@ use alloy::primitives::B256;
 
 use super::{
     engine::{Db, column, first, unsigned, values},
-    events, relays,
+    events, locks, relays,
 };
 use crate::{
     budget::WINDOW_SECONDS,
-    store::{Accepted, NewRelay, Sponsored, Sponsorship, StoreError, events::EventKind},
+    store::{Accepted, DaemonId, NewRelay, Sponsored, Sponsorship, StoreError, events::EventKind},
 };
 
 pub(super) fn accept(
     tx: &Db,
     relay: &NewRelay,
     sponsorship: &Sponsorship,
+    daemon: Option<&DaemonId>,
     now: u64,
 ) -> Result<Sponsored, StoreError> {
     let Sponsorship { key, gas, gas_per_day, is_told } = sponsorship;
+    locks::relay(tx, &relay.id)?;
+    if relays::is_elsewhere(tx, &relay.id, daemon)? {
+        return Ok(Sponsored::Accepted(Accepted::Elsewhere));
+    }
     if let Some(limit) = gas_per_day {
+        locks::key(tx, key)?;
         let window = window(tx, key, now)?;
         let used = window.map_or(0, |(_, used)| used).saturating_add(in_flight(tx, key, &relay.id)?);
         if used.saturating_add(*gas) > *limit {
@@ -32,7 +38,7 @@ pub(super) fn accept(
             ));
         }
     }
-    let accepted = relays::accept(tx, relay, now)?;
+    let accepted = relays::accept(tx, relay, daemon, now)?;
     if accepted != Accepted::Pending {
         return Ok(Sponsored::Accepted(accepted));
     }
@@ -67,6 +73,7 @@ pub(super) fn charge(tx: &Db, key: &str, gas: u64, now: u64) -> Result<(), Store
     if gas == 0 {
         return Ok(());
     }
+    locks::key(tx, key)?;
     let (opened, used) = window(tx, key, now)?.unwrap_or((now, 0));
     tx.run(
         "INSERT INTO key_gas VALUES (?1, ?2, ?3) ON CONFLICT (api_key) DO UPDATE SET opened_at = ?2, used = ?3",

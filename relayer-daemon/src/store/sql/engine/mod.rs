@@ -5,6 +5,7 @@
 //! (`INDEXED BY`) are left out for Postgres. Values are of four types, and `rowid` orders rows by insertion in
 //! both.
 
+pub(super) mod connections;
 #[cfg(feature = "postgres")]
 pub(super) mod postgres;
 #[cfg(feature = "postgres")]
@@ -13,7 +14,6 @@ mod postgres_format;
 pub(super) mod postgres_server;
 #[cfg(feature = "postgres")]
 mod postgres_tls;
-pub(super) mod readers;
 mod sqlite;
 mod sqlite_format;
 pub(super) mod value;
@@ -49,7 +49,14 @@ pub(super) trait Engine: Send {
     /// All rows that a query finds.
     fn query(&self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>, StoreError>;
 
-    /// Begins a transaction that will write. Only one of all connections to the store is in one.
+    /// Locks the rows that a query finds until the transaction ends, where several transactions write at once. What
+    /// is asked after this sees what the rows' last writer has committed.
+    fn lock(&self, sql: &'static str, values: &[Value]) -> Result<(), StoreError> {
+        let _ = (sql, values);
+        Ok(())
+    }
+
+    /// Begins a transaction that will write. Of those on a file only one is open at a time.
     fn begin(&self) -> Result<(), StoreError>;
 
     /// Begins a transaction that only reads: all its queries see the same state.
@@ -69,8 +76,11 @@ pub(super) trait Engine: Send {
     /// Whether a transaction is open. An engine may end it by itself, where the disk is full for example.
     fn is_in_transaction(&self) -> bool;
 
-    /// Runs one step inside the transaction: sets, undoes or ends a savepoint.
-    fn savepoint(&self, step: Savepoint) -> Result<(), StoreError>;
+    /// Runs one step inside the transaction: sets, undoes or ends a savepoint. Only group commits need it.
+    fn savepoint(&self, step: Savepoint) -> Result<(), StoreError> {
+        let _ = step;
+        Err(StoreError::NotCommitted)
+    }
 
     /// A write without effect.
     fn probe(&self) -> Result<(), StoreError>;

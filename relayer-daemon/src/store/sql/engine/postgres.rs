@@ -1,8 +1,8 @@
 //! Postgres, which the daemons of a fleet share.
 //!
-//! A transaction that writes begins with an advisory lock: writes of the whole fleet are in one order, as in
-//! SQLite, and what one of them has checked holds until it is committed. Group commit keeps that cheap: a
-//! daemon's waiting writes share one turn of the lock and one commit.
+//! Many transactions write at once, those of one daemon on a few connections. What one of them has to rely upon it
+//! locks, row by row ([`super::super::locks`]), and reads afterwards: at READ COMMITTED each statement sees what was
+//! committed before it began. A lock is sent along with the statement behind it.
 //!
 //! A daemon that stops in the middle of a transaction holds up the others only until the server ends its
 //! session. A server that does not answer is given up after [`ANSWER`], and asked again with the next call.
@@ -19,11 +19,11 @@ use futures_util::{FutureExt as _, future::try_join_all};
 use tokio_postgres::{
     Client, Statement,
     error::SqlState,
-    types::{FromSql, IsNull, ToSql, Type, to_sql_checked},
+    types::{FromSql, IsNull, Kind, ToSql, Type, to_sql_checked},
 };
 
 use super::{
-    Engine, Row, Savepoint, Value, postgres_format,
+    Engine, Row, Value, postgres_format,
     postgres_server::{ANSWER, Server},
 };
 use crate::store::StoreError;
@@ -32,14 +32,10 @@ use crate::store::StoreError;
 const MIGRATION: Duration = Duration::from_secs(3_600);
 /// After a failed attempt to connect the next ones fail at once.
 const NOT_AGAIN: Duration = Duration::from_millis(500);
-/// Begins a transaction that writes, when it is its turn: what it reads then, statement by statement, is what the
-/// last one has committed. Stores of several chains share a database, each in a schema of its own.
-const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED;
-     SELECT pg_advisory_xact_lock(hashtextextended('relayer ' || current_schema(), 0))";
-
-/// The same for leases: these have a turn of their own. What the journal's writes know of them is locked by rows.
-const BEGIN_LEASES: &str = "BEGIN ISOLATION LEVEL READ COMMITTED;
-     SELECT pg_advisory_xact_lock(hashtextextended('relayer leases ' || current_schema(), 0))";
+/// Begins a transaction that writes.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+/// Has migrations wait for one another. Stores of several chains share a database, each in a schema of its own.
+const MIGRATES: &str = "SELECT pg_advisory_xact_lock(hashtextextended('relayer ' || current_schema(), 0))";
 
 impl From<tokio_postgres::Error> for StoreError {
     fn from(error: tokio_postgres::Error) -> Self {
@@ -126,20 +122,13 @@ struct Prepared {
 /// A connection that is made when it is first used, and again after it was lost.
 pub(in super::super) struct Postgres {
     server: Arc<Server>,
-    /// Begins a transaction that writes.
-    begin: &'static str,
     session: RefCell<Option<Session>>,
     failed_at: Cell<Option<Instant>>,
 }
 
 impl Postgres {
     pub(in super::super) const fn new(server: Arc<Server>) -> Self {
-        Self { server, begin: BEGIN, session: RefCell::new(None), failed_at: Cell::new(None) }
-    }
-
-    /// A connection for leases, which do not wait for the journal's writes.
-    pub(in super::super) fn for_leases(server: Arc<Server>) -> Self {
-        Self { begin: BEGIN_LEASES, ..Self::new(server) }
+        Self { server, session: RefCell::new(None), failed_at: Cell::new(None) }
     }
 
     /// Brings the database's format up to date.
@@ -149,7 +138,8 @@ impl Postgres {
     pub(in super::super) fn migrate(&self) -> Result<(), StoreError> {
         self.must_have_own_sessions()?;
         self.begin()?;
-        self.batch("SET LOCAL statement_timeout = 0")?;
+        self.batch("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")?;
+        self.batch(MIGRATES)?;
         let migrated = postgres_format::migrate(self);
         if migrated.is_ok() { self.commit() } else { self.rollback().and(migrated) }
     }
@@ -310,12 +300,14 @@ impl ToSql for Value {
             Self::Bool(bool) if *ty == Type::BOOL => bool.to_sql(ty, out),
             Self::Text(text) if *ty == Type::TEXT => text.to_sql(ty, out),
             Self::Blob(bytes) if *ty == Type::BYTEA => bytes.as_slice().to_sql(ty, out),
+            Self::Array(values) if <Vec<Self> as ToSql>::accepts(ty) => values.to_sql(ty, out),
             _ => Err(format!("a value that is no {ty}").into()),
         }
     }
 
     fn accepts(ty: &Type) -> bool {
-        [Type::INT8, Type::BOOL, Type::TEXT, Type::BYTEA].contains(ty)
+        let scalars = [Type::INT8, Type::BOOL, Type::TEXT, Type::BYTEA];
+        scalars.contains(ty) || matches!(ty.kind(), Kind::Array(member) if scalars.contains(member))
     }
 
     to_sql_checked!();
@@ -361,6 +353,10 @@ impl Engine for Postgres {
         })
     }
 
+    fn lock(&self, sql: &'static str, values: &[Value]) -> Result<(), StoreError> {
+        self.run(sql, values)
+    }
+
     fn dialect(&self, _: &'static str, postgres: &'static str) -> &'static str {
         postgres
     }
@@ -376,7 +372,7 @@ impl Engine for Postgres {
     }
 
     fn begin(&self) -> Result<(), StoreError> {
-        self.begin_with(self.begin)
+        self.begin_with(BEGIN)
     }
 
     fn begin_reading(&self) -> Result<(), StoreError> {
@@ -412,21 +408,6 @@ impl Engine for Postgres {
 
     fn is_in_transaction(&self) -> bool {
         self.session.borrow().as_ref().is_some_and(|open| open.transaction.get() != Transaction::None)
-    }
-
-    fn savepoint(&self, step: Savepoint) -> Result<(), StoreError> {
-        self.with(|session| {
-            match step {
-                Savepoint::Set => session.unsent.borrow_mut().push(step.sql().into()),
-                Savepoint::Undo => {
-                    session.unsent.take();
-                    self.ask(session, step.sql().into(), ANSWER)?;
-                    session.transaction.set(Transaction::Open);
-                }
-                Savepoint::End => drop(self.ask(session, step.sql().into(), ANSWER)?),
-            }
-            Ok(())
-        })
     }
 
     fn probe(&self) -> Result<(), StoreError> {

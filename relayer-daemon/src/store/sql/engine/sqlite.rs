@@ -83,6 +83,7 @@ impl ToSql for Value {
             Self::Bool(bool) => ValueRef::Integer(i64::from(*bool)),
             Self::Text(text) => ValueRef::Text(text.as_bytes()),
             Self::Blob(bytes) => ValueRef::Blob(bytes),
+            Self::Array(_) => return Err(rusqlite::Error::ToSqlConversionFailure("an array".into())),
         }))
     }
 }

@@ -59,8 +59,11 @@ CREATE TABLE nonces (
     mined_at      INTEGER,
     finality      INTEGER NOT NULL DEFAULT 0,
     paid_wei      TEXT NOT NULL DEFAULT '0',
+    -- In flight beside another nonce of its relay, since a reorganisation.
+    is_second     INTEGER NOT NULL DEFAULT FALSE,
     PRIMARY KEY (account, nonce)
 ) WITHOUT ROWID;
+CREATE UNIQUE INDEX nonces_in_flight ON nonces (relay) WHERE state = 'open' AND NOT is_second;
 CREATE INDEX nonces_relay ON nonces (relay);
 CREATE INDEX nonces_open ON nonces (account, nonce) WHERE state = 'open';
 CREATE INDEX nonces_unchecked ON nonces (account, mined_block) WHERE state = 'mined' AND finality = 0;

@@ -6,7 +6,7 @@ CREATE TABLE daemon_keys (
     account       BLOB NOT NULL,
     PRIMARY KEY (daemon, account)
 ) WITHOUT ROWID;
-CREATE TABLE leases (
+CREATE TABLE account_leases (
     account       BLOB PRIMARY KEY,
     holder        TEXT,
     epoch         INTEGER NOT NULL,

@@ -6,10 +6,11 @@ use rusqlite::{Connection, TransactionBehavior};
 use crate::store::StoreError;
 
 /// The version that this program writes.
-const VERSION: u32 = 9;
+const VERSION: u32 = 10;
 /// The versions before, each with what brings it to the next: they are brought up to date before anything is
 /// written.
-const BEFORE: [(u32, &str); 2] = [(7, include_str!("sqlite_8.sql")), (8, OPERATOR)];
+const BEFORE: [(u32, &str); 3] =
+    [(7, include_str!("sqlite_8.sql")), (8, OPERATOR), (9, include_str!("sqlite_10.sql"))];
 /// The tables of the operator's orders, which version 9 added.
 const OPERATOR: &str = include_str!("sqlite_9.sql");
 

@@ -13,6 +13,8 @@ pub(in super::super) enum Value {
     Bool(bool),
     Text(String),
     Blob(Vec<u8>),
+    /// Values of one type; Postgres alone has these.
+    Array(Vec<Value>),
 }
 
 macro_rules! into_value {

@@ -1,4 +1,6 @@
-//! The one thread that writes, with group commit: it takes closures from a queue and commits them in batches.
+//! What writes. A database that locks rows runs each write in a transaction of its own, on one of a few
+//! connections, and makes group commits itself. A file has one thread that writes: it takes closures from a queue
+//! and commits them in batches.
 //!
 //! A commit with `synchronous = FULL` takes milliseconds, whatever is in it. Each closure runs in a
 //! savepoint, so that its own error undoes its own writes only. Its caller gets the result once the batch is
@@ -14,7 +16,7 @@ use std::{
     time::Instant,
 };
 
-use super::{Db, Engine, Savepoint};
+use super::{Db, Engine, Savepoint, connections::Connections};
 use crate::store::{StoreError, stats::StoreStats};
 
 /// The largest batch, so that an endless queue does not delay its first write for ever.
@@ -25,14 +27,21 @@ type Answer = Box<dyn FnOnce(Result<(), StoreError>)>;
 /// A write, to be run in an open transaction, alone or among others. Returns whether it has failed.
 type Write = Box<dyn FnOnce(&Db, bool) -> (Answer, bool) + Send>;
 
-/// The writing thread's queue. Dropping it waits until the thread has closed its connection.
+/// What writes. Dropping it waits until a thread that writes has closed its connection.
 #[derive(Debug)]
 pub(in super::super) struct Writer {
-    /// `None` only while this is dropped.
-    queue: Option<mpsc::Sender<Write>>,
-    thread: Option<JoinHandle<()>>,
+    way: Way,
     doubts: Arc<AtomicU64>,
     stats: Arc<StoreStats>,
+}
+
+/// How writes get to the database.
+#[derive(Debug)]
+enum Way {
+    /// Through a thread's queue; both are `None` only while this is dropped.
+    Thread(Option<mpsc::Sender<Write>>, Option<JoinHandle<()>>),
+    /// Each on a connection that is free.
+    Connections(Connections),
 }
 
 impl Writer {
@@ -47,16 +56,31 @@ impl Writer {
             .name("store-writer".to_owned())
             .spawn(move || run(&*db, &writes, &counted, &measured))
             .map_err(|error| StoreError::Engine(error.to_string()))?;
-        Ok(Self { queue: Some(queue), thread: Some(thread), doubts, stats })
+        Ok(Self { way: Way::Thread(Some(queue), Some(thread)), doubts, stats })
     }
 
-    /// Runs `work` in the writing thread; when this returns `Ok`, its writes are on disk. Its own error
-    /// undoes only its own writes.
+    /// Writes on these connections, to a database that locks rows.
+    pub(in super::super) fn on(connections: Connections) -> Self {
+        Self { way: Way::Connections(connections), doubts: Arc::default(), stats: Arc::default() }
+    }
+
+    /// Runs `work` in a transaction; when this returns `Ok`, its writes are on disk. Its own error undoes only
+    /// its own writes.
     pub(in super::super) fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Db) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.enqueue(work)?.recv().map_err(|_| StoreError::Interrupted)?
+        let Way::Connections(connections) = &self.way else {
+            return self.enqueue(work)?.recv().map_err(|_| StoreError::Interrupted)?;
+        };
+        let queued = Instant::now();
+        connections.with(|db| {
+            self.stats.waited(queued.elapsed());
+            let begun = Instant::now();
+            let result = in_transaction(db, work, &self.doubts);
+            self.stats.committed(1, begun.elapsed());
+            result
+        })
     }
 
     /// How many commits have failed so far. With a database behind a network, such a batch may be there all
@@ -87,7 +111,7 @@ impl Writer {
             });
             (answer, has_failed)
         });
-        let queue = self.queue.as_ref().ok_or(StoreError::Interrupted)?;
+        let Way::Thread(Some(queue), _) = &self.way else { return Err(StoreError::Interrupted) };
         queue.send(write).map_err(|_| StoreError::Interrupted)?;
         Ok(answered)
     }
@@ -95,10 +119,10 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.queue = None;
-        if let Some(thread) = self.thread.take() {
+        if let Way::Thread(queue, thread) = &mut self.way {
+            drop(queue.take());
             // A panic was reported by the thread itself.
-            let _ = thread.join();
+            let _ = thread.take().map(JoinHandle::join);
         }
     }
 }
@@ -113,6 +137,18 @@ fn run(db: &Db, writes: &mpsc::Receiver<Write>, doubts: &AtomicU64, stats: &Stor
     }
 }
 
+/// Runs a write in a transaction of its own.
+fn in_transaction<T>(
+    db: &Db,
+    work: impl FnOnce(&Db) -> Result<T, StoreError>,
+    doubts: &AtomicU64,
+) -> Result<T, StoreError> {
+    db.begin()?;
+    let result = work(db).and_then(|written| end(db, 1, doubts).map(|()| written));
+    roll_back(db);
+    result
+}
+
 /// Runs a batch of writes in one transaction, commits it, and sends the results.
 fn commit(db: &Db, batch: Vec<Write>, doubts: &AtomicU64) {
     let begun = db.begin();
@@ -121,39 +157,39 @@ fn commit(db: &Db, batch: Vec<Write>, doubts: &AtomicU64) {
     let (answers, failed): (Vec<Answer>, Vec<bool>) =
         batch.into_iter().map(|write| write(db, is_alone)).unzip();
     let committed = match begun {
-        Ok(()) if is_alone && failed.contains(&true) => {
-            if db.is_in_transaction()
-                && let Err(error) = db.rollback()
-            {
-                tracing::error!(%error, "journal not rolled back");
-            }
-            Ok(())
-        }
+        Ok(()) if is_alone && failed.contains(&true) => Ok(()),
         Err(error) => {
             tracing::error!(%error, writes = answers.len(), "journal not written");
             Err(error)
         }
-        // SQLite rolls the whole transaction back on some errors, a full disk among them; COMMIT then fails
-        // too.
-        Ok(()) => db.commit().map_err(|error| {
-            tracing::error!(%error, writes = answers.len(), "journal not committed");
-            if !matches!(error, StoreError::Unreachable(_)) {
-                return StoreError::NotCommitted;
-            }
-            // Before the callers hear of it.
-            doubts.fetch_add(1, Ordering::Release);
-            error
-        }),
+        Ok(()) => end(db, answers.len(), doubts),
     };
-    // An open transaction must not become part of the next batch.
-    if committed.is_err()
-        && db.is_in_transaction()
+    roll_back(db);
+    for answer in answers {
+        answer(committed.clone());
+    }
+}
+
+/// Commits a transaction of so many writes.
+fn end(db: &Db, writes: usize, doubts: &AtomicU64) -> Result<(), StoreError> {
+    // SQLite rolls the whole transaction back on some errors, a full disk among them; COMMIT then fails too.
+    db.commit().map_err(|error| {
+        tracing::error!(%error, writes, "journal not committed");
+        if !matches!(error, StoreError::Unreachable(_)) {
+            return StoreError::NotCommitted;
+        }
+        // Before the callers hear of it.
+        doubts.fetch_add(1, Ordering::Release);
+        error
+    })
+}
+
+/// Undoes a transaction that is still open: it must not become part of the next one.
+fn roll_back(db: &Db) {
+    if db.is_in_transaction()
         && let Err(error) = db.rollback()
     {
         tracing::error!(%error, "journal not rolled back");
-    }
-    for answer in answers {
-        answer(committed.clone());
     }
 }
 

@@ -1,5 +1,5 @@
-//! Connections that read. They see the last commit, and wait neither for writes nor, while one is free, for
-//! one another.
+//! A few connections, of which a free one is used. Those that read see the last commit, and wait neither for
+//! writes nor, while one is free, for one another.
 
 use std::sync::{
     Mutex, PoisonError, TryLockError,
@@ -10,18 +10,18 @@ use super::{Db, Engine};
 use crate::store::StoreError;
 
 /// A few connections.
-pub(in super::super) struct Readers {
+pub(in super::super) struct Connections {
     connections: Vec<Mutex<Box<dyn Engine>>>,
     next: AtomicUsize,
 }
 
-impl std::fmt::Debug for Readers {
+impl std::fmt::Debug for Connections {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Readers").field("connections", &self.connections.len()).finish_non_exhaustive()
+        f.debug_struct("Connections").field("connections", &self.connections.len()).finish_non_exhaustive()
     }
 }
 
-impl Readers {
+impl Connections {
     pub(in super::super) fn new(connections: Vec<Box<dyn Engine>>) -> Self {
         Self { connections: connections.into_iter().map(Mutex::new).collect(), next: AtomicUsize::new(0) }
     }
@@ -53,7 +53,7 @@ impl Readers {
     }
 
     /// Runs `work` on a free connection, or waits for one.
-    fn with<T>(&self, work: impl FnOnce(&Db) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    pub(super) fn with<T>(&self, work: impl FnOnce(&Db) -> Result<T, StoreError>) -> Result<T, StoreError> {
         for connection in &self.connections {
             match connection.try_lock() {
                 Ok(free) => return work(&**free),

@@ -1,0 +1,79 @@
+//! The rows that writes lock, where the database has several writes at a time.
+//!
+//! | row | who locks it | what that keeps |
+//! |---|---|---|
+//! | `account_leases` | shared: a write about the account's nonces; alone: a takeover | fencing: no write under a lease that has ended |
+//! | `relays` | a write about the relay | one daemon runs it, one outcome, its events in their order |
+//! | the same, and the pending ones with its signer and forwarder nonce | a write that gives it a nonce | one nonce in flight, one request with that nonce |
+//! | `key_gas` | an acceptance on the key's limit, a charge to the key | the key's gas of the day |
+//! | `budget` | what reserves, charges, or closes the window | the budget and its shares |
+//!
+//! A write locks them in this order, and several relays in that of their signers and nonces: no two writes wait for
+//! each other. A lock comes before the read that relies upon it. On a file, which has one writer, nothing is locked.
+
+use alloy::primitives::{Address, B256};
+
+use super::engine::{Db, Row, Value, all, column, values};
+use crate::store::StoreError;
+
+/// Waits for all writes that know the lease as it is, and holds up those to come until it has changed.
+pub(super) fn lease(db: &Db, account: &Address) -> Result<(), StoreError> {
+    db.lock("SELECT epoch FROM account_leases WHERE account = ?1 FOR UPDATE", values![account.0.0])
+}
+
+/// A relay.
+pub(super) fn relay(db: &Db, id: &B256) -> Result<(), StoreError> {
+    db.lock("SELECT id FROM relays WHERE id = ?1 FOR NO KEY UPDATE", values![id.0])
+}
+
+/// Several relays.
+pub(super) fn relays(db: &Db, ids: &[B256]) -> Result<(), StoreError> {
+    db.lock(
+        "SELECT id FROM relays WHERE id = ANY(?1) ORDER BY signer, forward_nonce, id FOR NO KEY UPDATE",
+        &[array(ids)],
+    )
+}
+
+/// Relays that are to be given nonces, and all that wait with the signer and the forwarder nonce of one of them.
+pub(super) fn requests(db: &Db, ids: &[B256]) -> Result<(), StoreError> {
+    db.lock(
+        "SELECT id FROM relays
+         WHERE (signer, forward_nonce) IN (SELECT signer, forward_nonce FROM relays WHERE id = ANY(?1))
+         AND (state = 'pending' OR id = ANY(?1)) ORDER BY signer, forward_nonce, id FOR NO KEY UPDATE",
+        &[array(ids)],
+    )
+}
+
+/// The pending relays that an account has in flight.
+pub(super) fn relays_of(db: &Db, account: &Address) -> Result<(), StoreError> {
+    db.lock(
+        "SELECT id FROM relays WHERE state = 'pending'
+         AND id IN (SELECT relay FROM nonces WHERE account = ?1 AND state = 'open')
+         ORDER BY signer, forward_nonce, id FOR NO KEY UPDATE",
+        values![account.0.0],
+    )
+}
+
+/// Those of these relays that no other write has locked. Waits for none.
+pub(super) fn free_relays(db: &Db, ids: &[B256]) -> Result<Vec<B256>, StoreError> {
+    let query = db.dialect("", "SELECT id FROM relays WHERE id = ANY(?1) FOR NO KEY UPDATE SKIP LOCKED");
+    if query.is_empty() {
+        return Ok(ids.to_vec());
+    }
+    all(db, query, &[array(ids)], |row: &Row| Ok(column::<[u8; 32]>(row, "id")?.into()))
+}
+
+/// What an API key has used of its day; from 1970 if that is nothing.
+pub(super) fn key(db: &Db, key: &str) -> Result<(), StoreError> {
+    db.lock("INSERT INTO key_gas VALUES (?1, 0, 0) ON CONFLICT DO NOTHING", values![key])?;
+    db.lock("SELECT used FROM key_gas WHERE api_key = ?1 FOR NO KEY UPDATE", values![key])
+}
+
+/// The budget, with all that is reserved of it.
+pub(super) fn budget(db: &Db) -> Result<(), StoreError> {
+    db.lock("SELECT opened_at FROM budget FOR NO KEY UPDATE", values![])
+}
+
+fn array(ids: &[B256]) -> Value {
+    Value::Array(ids.iter().map(|id| id.0.into()).collect())
+}
