@@ -118,7 +118,7 @@ fn line(verified: &Verified, expected: &Expected) -> String {
     match expected.block_hash {
         Some(_) => format!("proved: {subject}, against {block} ({chain}) whose hash {hash:#x} you gave"),
         None => format!(
-            "consistent: {subject}, by {block} ({chain}); proved only if somebody you trust gives this block the hash \
+            "consistent: {subject}, by {block} ({chain}); proved only if a source you trust gives this block the hash \
              {hash:#x} (--block-hash)"
         ),
     }

@@ -51,7 +51,7 @@ fn expected(options: &JsValue) -> Result<Expected, Error> {
     let hash = member(options, "blockHash").and_then(|hash| hash.as_string());
     let block_hash = hash.and_then(|hash| hash.parse::<B256>().ok()).ok_or(invalid(
         "blockHash",
-        "must be the hash of the document's block, from somebody you trust: 0x and 64 hexadecimal digits",
+        "must be the hash of the document's block, from a source you trust: 0x and 64 hexadecimal digits",
     ))?;
     let layout = member(options, "layout").map(|layout| {
         let text = layout.as_string().unwrap_or_else(|| json_text(&layout));

@@ -278,7 +278,7 @@ impl Settings {
 
 /// `TRUSTED_PROXY_HOPS` is set without the proxies that may write `X-Forwarded-For`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("TRUSTED_PROXY_HOPS needs TRUSTED_PROXIES: without it anybody who connects could choose an address")]
+#[error("TRUSTED_PROXY_HOPS needs TRUSTED_PROXIES: without it any client could choose its address")]
 pub struct HopsWithoutProxies;
 
 fn endpoint(text: &str) -> Option<Url> {

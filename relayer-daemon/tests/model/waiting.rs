@@ -1,5 +1,5 @@
 //! What relays wait for and what they do not: a request waits for the one before it, and none waits for
-//! receipts. A nonce that somebody else took is counted.
+//! receipts. A nonce that another transaction took is counted.
 
 use super::ops::Op::*;
 use super::*;

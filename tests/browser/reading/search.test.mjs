@@ -34,7 +34,7 @@ scenario("an id leads to its agent", async ({ page, open }) => {
   assert.match(await page.locator("main").innerText(), /reads papers, writes summaries/);
 });
 
-scenario("what is neither wallet nor id is refused with field and rule, and nobody is asked", async ({ page, front, open }) => {
+scenario("what is neither wallet nor id is refused with field and rule, and no source is asked", async ({ page, front, open }) => {
   await open("#/");
   await settled(page);
   const asked = front.apiRequests.length;

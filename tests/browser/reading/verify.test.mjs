@@ -192,7 +192,7 @@ scenario("a document that was changed proves nothing, and neither does a hash of
   assert.match(elsewhere.text, /do not agree on the hash of block \d+|about block/);
 });
 
-scenario("without a source nobody can be asked for a block's hash", async (scene) => {
+scenario("without a source none can be asked for a block's hash", async (scene) => {
   const { outcome, text } = await proved(scene, agents.kyoto.wallet);
   assert.equal(outcome, "error", text);
   assert.match(text, /RPC URL/);

@@ -6,7 +6,7 @@
 // 4. No part of an RPC URL but scheme and host is in an error.
 // 5. Several endpoints: the next one answers. A chain id is held to.
 // 6. A wallet's own error is the cause; a wallet on another chain is told from one on the right chain, question by question.
-// 7. A timer that is no longer needed holds nobody up.
+// 7. A timer that is no longer needed holds up nothing.
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -252,7 +252,7 @@ test("a wallet may change its chain between questions", async () => {
   assert.equal((await registry.stats()).totalAgents, totalAgents);
 });
 
-test("a timer that is no longer needed holds nobody up", async () => {
+test("a timer that is no longer needed holds up nothing", async () => {
   const program = `
     import init, { Registry } from ${JSON.stringify(new URL("../../../browser/pkg/node.js", import.meta.url).href)};
     await init();

@@ -106,7 +106,7 @@ async fn each_thing_wrong_has_its_line() {
     stage.chain.node.set_automine(false).await.unwrap();
     let foreign = json!([{ "from": account, "to": nobody }]);
     stage.chain.node.command("eth_sendTransaction", foreign).await.unwrap();
-    crosses(&fresh(), &["pending", "somebody else uses this key"]).await;
+    crosses(&fresh(), &["pending", "another program uses this key"]).await;
     stage.mine().await;
     // EIP-7702: the account's code names another account's.
     let code: Bytes = hex::decode(format!("ef0100{}", "11".repeat(20))).unwrap().into();

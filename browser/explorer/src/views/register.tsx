@@ -93,7 +93,7 @@ function RegistrationForm({ relayerUrl }: { relayerUrl: string }) {
         id="haftungsperson"
         label="Liable person (Haftungsperson)"
         placeholder="0x"
-        help="The wallet of whoever answers for what the agent does."
+        help="The wallet of the person who answers for what the agent does."
       />
       <Field
         {...form.bind("agentWallet")}

@@ -202,5 +202,5 @@ async fn pending_is_ours(
     if ours.map_err(|error| error.to_string())? {
         return Ok(format!("{count} pending, all of them ours"));
     }
-    Err(format!("{count} pending that the journal does not know: somebody else uses this key"))
+    Err(format!("{count} pending that the journal does not know: another program uses this key"))
 }
