@@ -126,7 +126,8 @@ impl Content {
                 head.set("Cache-Control", format_args!("public, max-age={max_age}, immutable"));
             }
         }
-        if !etag.is_empty() {
+        // Of what must not be kept a tag is of no use.
+        if !etag.is_empty() && max_age > 0 {
             head.set("ETag", &etag);
         }
         if let Some(links) = &links {
@@ -319,7 +320,6 @@ pub(crate) fn success(
         head.set("Age", content.age(delivery.now));
     }
     head.deliver(delivery);
-    // What must not be kept is sent whole.
     let known = known.filter(|_| content.max_age > 0 && !content.etag.is_empty());
     let is_known = known.is_some_and(|known| matches(known, &content.etag));
     let (status, body) = if is_known { (304, None) } else { (200, Some(content.body.as_slice())) };
@@ -435,9 +435,10 @@ mod tests {
     }
 
     #[test]
-    fn what_never_changes_says_so() {
-        let content =
-            |lifetime| Content::new("a/b", Vec::new(), String::new(), None, Timestamp::default(), lifetime);
+    fn what_never_changes_says_so_and_what_is_not_kept_has_no_tag() {
+        let content = |lifetime| {
+            Content::new("a/b", Vec::new(), "W/\"1\"".into(), None, Timestamp::default(), lifetime)
+        };
         for (lifetime, expected, max_age) in [
             (Lifetime::Seconds(0), "no-store", 0),
             (Lifetime::Seconds(20), "public, max-age=20", 20),
@@ -448,6 +449,7 @@ mod tests {
                 (parsed(&content.head)["Cache-Control"].as_str(), content.max_age),
                 (Some(expected), max_age)
             );
+            assert_eq!(parsed(&content.head).get("ETag").is_some(), max_age > 0);
         }
     }
 

@@ -39,7 +39,7 @@ use crate::time::within;
 pub(crate) const UNINDEXED_MILLIS: u64 = 1_000;
 /// Milliseconds that the object has for its progress, which it need not ask the chain for.
 const PROGRESS_MILLIS: u64 = 1_000;
-/// Milliseconds for which an object that let a deadline pass is asked nothing: the chain answers at once.
+/// Milliseconds for which an object that let its time pass is asked nothing: the chain answers at once.
 const SILENCE_MILLIS: u64 = 10_000;
 
 thread_local! {
@@ -47,7 +47,7 @@ thread_local! {
     static SILENT_UNTIL: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Whether the object has let a deadline pass just now.
+/// Whether the object has let its time pass just now.
 fn is_silent() -> bool {
     unix_millis() < SILENT_UNTIL.get()
 }
@@ -69,14 +69,15 @@ pub(crate) struct IndexResponse {
 pub(crate) struct IndexClient {
     object: IndexObject,
     /// Milliseconds that the object has for a document.
-    deadline_millis: u64,
+    document_millis: u64,
 }
 
 impl IndexClient {
     /// The client, where the settings and the bindings provide an index.
     pub(crate) fn of(settings: &WorkerSettings, env: &Env) -> Option<Self> {
-        let deadline_millis = u64::from(settings.rpc_deadline_seconds) * 1_000;
-        IndexObject::of(settings, env).map(|object| Self { object, deadline_millis })
+        // A third of a request's deadline: the chain, which is asked next, has the rest.
+        let document_millis = u64::from(settings.rpc_deadline_seconds) * 1_000 / 3;
+        IndexObject::of(settings, env).map(|object| Self { object, document_millis })
     }
 
     /// The document of a route.
@@ -114,7 +115,7 @@ impl IndexClient {
     /// Closes a list that is not read to its end, before the piece at a cursor.
     pub(crate) async fn close_list(&self, cursor: String) {
         // Where that fails, the list is closed once it is in another one's way.
-        let _ = within(self.deadline_millis, self.object.ask(IndexQuestion::CloseList { cursor })).await;
+        let _ = within(self.document_millis, self.object.ask(IndexQuestion::CloseList { cursor })).await;
     }
 
     /// The progress of the index; `None` where the object does not answer.
@@ -169,7 +170,7 @@ impl IndexClient {
         if is_silent() {
             return Err(Error::IndexUnavailable);
         }
-        let Some(received) = within(self.deadline_millis, self.receive(question)).await else {
+        let Some(received) = within(self.document_millis, self.receive(question)).await else {
             SILENT_UNTIL.set(unix_millis() + SILENCE_MILLIS);
             return Err(Error::IndexUnavailable);
         };

@@ -115,11 +115,18 @@ impl Server {
         })
     }
 
+    /// The bytes of a measured Worker's wasm memory.
+    pub async fn wasm_memory(&self) -> Result<u64> {
+        self.client().get("/counts").await.ok()["memory"]
+            .as_u64()
+            .context("only a measured Worker tells its memory")
+    }
+
     /// What the instance of a measured Worker holds, in bytes: its wasm memory, its heap and its buffers. First
     /// without garbage, which is collected for it, then as it was before.
     pub async fn memory(&self) -> Result<[u64; 2]> {
         let memory = Client::new(self.memory.as_ref().context("only a measured Worker tells its memory")?);
-        let wasm = self.client().get("/counts").await.ok()["memory"].as_u64().context("a wasm memory")?;
+        let wasm = self.wasm_memory().await?;
         let before = memory.get("/").await.ok();
         let collected = memory.get("/?collected").await.ok();
         let bytes = |used: &Value| used["bytes"].as_u64().with_context(|| used.to_string());

@@ -309,6 +309,9 @@ async fn check(kind: Kind) {
         "blockHash": takes_hashes, "proofs": !is_berlin, "logs": true, "finalized": !is_berlin, "batch": true,
     });
     assert_eq!(ready["node"], json!([gives]), "{kind:?}");
+    // Without proofs no range is given, for good, and the code says why.
+    let (_, status, range) = found.iter().find(|(path, ..)| path == "/api/v1/kya/range/0").unwrap();
+    assert_eq!(*status == 501 && range["code"] == "NODE_LACKS_METHOD", is_berlin, "{kind:?}: {range}");
     let evidence = client.get(&format!("/api/v1/kya/{}?evidence=1", wallet("foreign 1").address())).await;
     match is_berlin {
         true => assert_eq!((evidence.status, &evidence.json()["code"]), (501, &json!("NODE_LACKS_METHOD"))),

@@ -9,7 +9,7 @@
 //   registry   the directory where processes announce their objects to one another
 //   assets     whether static files are served; in production that is another Worker's work, before this one
 //   logs       whether the Workers' log lines are printed; printing slows a Worker down
-//   measured   count the first Worker's operations on the cache, and serve the memory of its instance
+//   measured   count the first Worker's operations on cache and KV store, and serve the memory of its instance
 //   silentCache  its cache does not answer
 //   losesReaders  it loses the requests that say so
 //   distant    {millis, settings}: the two Workers are that far apart, the second has settings of its own, and questions are counted

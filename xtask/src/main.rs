@@ -32,6 +32,7 @@ cargo xtask <command>
   test [--all] [WORD...]         everything that is checked, with a summary at the end; with words, the steps named so. What
                                  has not changed since it last passed is not repeated, unless with --all or CI set
   bench [api]                    measure the Worker beside its peers and write the figures to BENCHMARKS.md
+  bench crowd                    measure memory, KV operations and CPU of an instance before a crowd of clients; BENCHMARKS.md
   bench gate                     measure what asking the gate adds to a request; BENCHMARKS.md
   bench index [AGENTS...]        measure the index at 10,000, 100,000 and 1,000,000 agents and write the figures to BENCHMARKS.md;
                                  at other sizes, and write nothing

@@ -26,17 +26,17 @@ thread_local! {
 pub(super) struct ReplyBytes(u64);
 
 impl ReplyBytes {
-    /// Waits for so many bytes. They are given back after `longest_millis` in any case: no read takes longer, and
-    /// one that was lost with its request is not dropped.
+    /// Waits for so many bytes. They are given back after `lease_millis`, unless that is extended: a read
+    /// that was lost with its request is not dropped.
     ///
     /// # Errors
     ///
     /// [`RunError::OutOfTime`] after so many seconds.
-    pub(super) async fn take(bytes: usize, seconds: u32, longest_millis: u64) -> Result<Self, Error> {
+    pub(super) async fn take(bytes: usize, seconds: u32, lease_millis: u64) -> Result<Self, Error> {
         let (began, mut millis) = (unix_millis(), FIRST_PAUSE_MILLIS);
         loop {
             let now = unix_millis();
-            let until = now.saturating_add(longest_millis);
+            let until = now.saturating_add(lease_millis);
             let number = IN_FLIGHT.with_borrow_mut(|leases| leases.open(LIMITS, (), bytes, now, until));
             if let Some(number) = number {
                 return Ok(Self(number));
@@ -47,6 +47,11 @@ impl ReplyBytes {
             pause(millis).await;
             millis = next_pause(millis);
         }
+    }
+
+    /// Postpones when they are given back, to that unix millisecond.
+    pub(super) fn extend(&self, until: u64) {
+        IN_FLIGHT.with_borrow_mut(|leases| leases.extend(self.0, until));
     }
 }
 

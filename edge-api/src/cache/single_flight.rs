@@ -8,7 +8,7 @@
 //!   share --> Found: the value in memory
 //!         --> Read:  finish, by this request and by `waitUntil`: a client that disconnects takes nothing from
 //!             |      the others
-//!             +----> R::read, and every second of it a beat, which extends the lease
+//!             +----> R::read, and every second of it a beat, which extends its lease and its reply bytes
 //!         --> Wait:  a pause, and look again; a lease that has no beat for five seconds is taken over
 //!         --> Renew: the value in memory, and finish in the background
 //! ```
@@ -80,12 +80,13 @@ pub(super) struct Reading {
     /// The request that reads, as its line in the log names it.
     pub(super) record: Record,
     rpc_calls: Cell<u32>,
+    in_flight: RefCell<Option<ReplyBytes>>,
 }
 
 impl Reading {
     fn of(context: &RequestContext, is_renewal: bool, record: &Record) -> Self {
         let (context, record) = (context.clone(), record.clone());
-        Self { context, is_renewal, record, rpc_calls: Cell::new(0) }
+        Self { context, is_renewal, record, rpc_calls: Cell::new(0), in_flight: RefCell::default() }
     }
 
     pub(super) fn settings(&self) -> &WorkerSettings {
@@ -108,11 +109,11 @@ impl Reading {
         Error: From<Q::Error>,
     {
         let deadline = self.settings().rpc_deadline_seconds;
-        // Calls over many agents extend a run's deadline, up to three times as much.
-        let longest_millis = u64::from(deadline) * 4_000;
-        let _in_flight = ReplyBytes::take(reply_bytes, deadline, longest_millis).await?;
+        let in_flight = ReplyBytes::take(reply_bytes, deadline, LEASE_MILLIS).await?;
+        self.in_flight.replace(Some(in_flight));
         let mut rpc_calls = 0;
         let output = chain::ask(query, now, self.settings(), &mut rpc_calls).await;
+        self.in_flight.take();
         self.count(rpc_calls);
         output
     }
@@ -194,6 +195,9 @@ async fn finish<R: SharedRead>(
             }
             let until = unix_millis() + LEASE_MILLIS;
             R::memory().with_borrow_mut(|memory| memory.extend(&key, &lease, until));
+            if let Some(bytes) = &*reading.in_flight.borrow() {
+                bytes.extend(until);
+            }
         }
     };
     let now = unix_millis();

@@ -14,6 +14,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use e2e::anvil::CHAIN_ID;
 use e2e::chain::STATUSES;
 use e2e::client::{Answer, Client, concurrently};
 use e2e::fault::{Fault, Rule};
@@ -25,6 +26,7 @@ use e2e::server::{Kind, Server};
 use e2e::stage::{Exclusive, Stage};
 use e2e::stored::cached_keys;
 use e2e::worker::{Worker, WorkerOptions};
+use registry_core::api::document::FORMAT;
 use reqwest::Method;
 use serde_json::json;
 use tempfile::TempDir;
@@ -159,7 +161,10 @@ async fn the_data_centres_entries_are_for_the_same_chain_and_endpoints_alone() {
         proxy.reset();
         let answer = worker.client().get(path).await;
         answer.ok();
-        let stored = async || cached_keys(state.path()).iter().any(|key| key.ends_with(path));
+        // Each is of the documents' format: a Worker of another one has entries of its own.
+        let of_format = format!("/{FORMAT}/");
+        let is_entry = |key: &String| key.ends_with(path) && key.contains(&of_format);
+        let stored = async || cached_keys(state.path()).iter().any(is_entry);
         wait_until("stored", WAIT, stored).await;
         (answer.header("x-cache").to_owned(), proxy.posts())
     };
@@ -235,51 +240,72 @@ async fn a_client_that_goes_away_takes_nothing_from_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_is_lost_costs_the_others_seconds_and_not_the_answer() {
+async fn lost_readers_and_a_silent_index_object_cost_every_route_seconds_and_not_the_answer() {
+    const MOST: Duration = Duration::from_secs(10);
     let (_turn, scene) = documented().await;
-    let proxy = Proxy::start(scene.stage.chain.node.url()).await.unwrap();
-    let options = WorkerOptions::new(proxy.url(), scene.stage.chain.contracts.registry);
-    let server = Server::start(Kind::Worker, &options, json!({ "losesReaders": true })).await.unwrap();
-    for path in [scene.cold_agent(), kya("kyoto"), "/api/v1/stats/detailed".to_owned()] {
-        proxy.inject(Rule::any(Fault::Hang));
-        proxy.reset();
-        let reader = request_to_reset(server.url(), &path, "X-Request-Id: lost").await.unwrap();
-        wait_until("asked", WAIT, async || proxy.posts() > 0).await;
-        proxy.heal();
-        drop(reader);
-        let began = Instant::now();
-        server.client().get(&path).await.ok();
-        assert!(began.elapsed() < Duration::from_secs(8), "{path}: {:?}", began.elapsed());
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_index_object_that_is_silent_costs_a_deadline_once_and_nothing_that_the_chain_tells() {
-    let (_turn, scene) = documented().await;
-    let (chain, stage) = (&scene.stage.chain, &scene.stage);
-    let options = WorkerOptions::new(stage.proxy.url(), chain.contracts.registry)
-        .var("CHAIN_ID", 31_337)
-        .var("INDEX", "durable-object")
-        .var("RPC_DEADLINE_SECONDS", 4);
-    let silent = json!({ "distant": { "millis": 3_600_000, "settings": {} } });
-    let server = Server::start(Kind::Indexed, &options, silent).await.unwrap();
-    let client = server.client();
-    let timed = async |path: &str| {
-        let began = Instant::now();
-        (client.get(path).await, began.elapsed())
-    };
-    let (ready, took) = timed("/readyz").await;
-    ready.ok();
-    assert!(took < Duration::from_secs(3), "{took:?}");
-    let lineage = scene.showcase.lineage("newcomer");
-    let paths = ["/api/v1/stats/detailed", "/api/v1/agents?status=Active", &lineage, "/api/v1/changes"];
-    for limit in [8, 2] {
-        let began = Instant::now();
-        for answer in concurrently(paths.iter().map(|path| (&client, *path))).await {
-            assert!(matches!(answer.status, 200 | 503), "{answer:?}");
-            assert_eq!(answer.status == 503, answer.text.contains("INDEXING"), "{answer:?}");
+    let (stage, verdict, agent) = (&scene.stage, kya("kyoto"), scene.cold_agent());
+    let proxy = Proxy::start(stage.chain.node.url()).await.unwrap();
+    let options = WorkerOptions::new(proxy.url(), stage.chain.contracts.registry).var("CHAIN_ID", CHAIN_ID);
+    let routes = [
+        "/readyz".to_owned(),
+        "/api/v1/stats".to_owned(),
+        "/api/v1/agents?limit=9".to_owned(),
+        format!("{agent}/revenue"),
+        format!("{agent}?block={}", stage.chain.node.height().await.unwrap()),
+        agent.clone(),
+        verdict.clone(),
+        // These take more than one round trip.
+        "/api/v1/stats/detailed".to_owned(),
+        scene.showcase.lineage("newcomer"),
+        scene.showcase.path("dune") + "/ancestors",
+        format!("{verdict}?history=1"),
+        format!("{verdict}?evidence=1"),
+    ];
+    let of_index = ["/api/v1/changes", "/api/v1/agents?q=tokyo", "/api/v1/kya/range/0", "/api/v1/snapshot"];
+    let of_index = of_index.map(str::to_owned).into_iter().chain([format!("{agent}/history")]);
+    let (lost, of_index) = (json!({ "losesReaders": true }), of_index.collect::<Vec<_>>());
+    let distant =
+        |millis: u64| json!({ "losesReaders": true, "distant": { "millis": millis, "settings": {} } });
+    let later_rounds = Rule::any(Fault::Hang).containing("blockhash");
+    // Where readers are lost, of which routes, in how many posts; 0: while the object is asked.
+    for (place, kind, workerd, rule, lost, posts) in [
+        ("first round", Kind::Worker, lost.clone(), Some(Rule::any(Fault::Hang)), &routes[..], 10),
+        ("later round", Kind::Worker, lost, Some(later_rounds), &routes[7..], 4),
+        ("object", Kind::Indexed, distant(600), None, &routes[..], 0),
+        ("silent object", Kind::Indexed, distant(3_600_000), None, &[], 0),
+    ] {
+        let options = if kind == Kind::Indexed {
+            options.clone().var("INDEX", "durable-object")
+        } else {
+            options.clone()
+        };
+        let server = Server::start(kind, &options, workerd).await.unwrap();
+        let client = server.client();
+        if place == "object" {
+            client.until_snapshot(WAIT).await.unwrap();
         }
-        assert!(began.elapsed() < Duration::from_secs(limit), "{:?}", began.elapsed());
+        rule.into_iter().for_each(|rule| proxy.inject(rule));
+        proxy.reset();
+        let mut readers = Vec::new();
+        for path in lost {
+            readers.push(request_to_reset(server.url(), path, "X-Request-Id: lost").await.unwrap());
+        }
+        // They came before this request did.
+        client.get("/livez").await.ok();
+        let hanging = || proxy.log().iter().filter(|post| post.answer.get().is_none()).count();
+        wait_until(place, WAIT, async || hanging() >= posts).await;
+        proxy.heal();
+        drop(readers);
+        let is_silent = place == "silent object";
+        for most in if is_silent { vec![MOST, Duration::from_secs(3)] } else { vec![MOST] } {
+            let paths = routes.iter().chain(if kind == Kind::Indexed { &of_index[..] } else { &[] });
+            let began = Instant::now();
+            for (at, answer) in concurrently(paths.map(|path| (&client, path))).await.iter().enumerate() {
+                let expected = if at >= routes.len() && is_silent { 503 } else { 200 };
+                assert_eq!(answer.status, expected, "{place}, {at}: {answer:?}");
+            }
+            assert!(began.elapsed() < most, "{place}: {:?}", began.elapsed());
+        }
     }
 }
 
@@ -290,7 +316,6 @@ async fn clients_that_reset_their_connections_leave_nothing_in_memory() {
     let proxy = Proxy::start(scene.stage.chain.node.url()).await.unwrap();
     let options = WorkerOptions::new(proxy.url(), scene.stage.chain.contracts.registry);
     let server = Server::start(Kind::Worker, &options, json!({ "measured": true })).await.unwrap();
-    let memory = async || server.client().get("/counts").await.ok()["memory"].as_u64().unwrap();
     let mut taken = Vec::new();
     for _ in 0..4 {
         let path = scene.cold_agent();
@@ -304,7 +329,7 @@ async fn clients_that_reset_their_connections_leave_nothing_in_memory() {
         drop(waiting);
         proxy.heal();
         server.client().get(&path).await.ok();
-        taken.push(memory().await);
+        taken.push(server.wasm_memory().await.unwrap());
     }
     // The first rounds fill what the instance keeps. Each of these requests would take 2.2 KiB.
     assert!(taken[3] <= taken[1] + 128 * 1024, "{taken:?}");

@@ -68,6 +68,12 @@ async fn cold_wallets_take_no_rpc_call_and_have_the_chains_verdicts() {
         let age = answer.header("cache-control").trim_start_matches("public, max-age=").parse::<u64>();
         assert!((1..=60).contains(&age.unwrap()));
     }
+    // Where there will be none, requests and probes say why.
+    let never = stage.another(|options| options.var("KYA_TTL_SECONDS", 1)).await.unwrap();
+    let reason = "KYA_TTL_SECONDS is 1, and must be at least 2";
+    let refused = never.client().get("/api/v1/kya/range/0").await.failed(501, "INDEX_REQUIRED");
+    assert!(refused.contains(reason), "{refused}");
+    never.client().until_ready("the reason", WAIT, |ready| ready["noSnapshot"] == reason).await.unwrap();
     let lines = worker.lines_with("\"source\":\"snapshot\"", wallets.len()).await.unwrap();
     assert!(lines.iter().all(|line| line.contains("\"rpcCalls\":0")), "{lines:#?}");
 

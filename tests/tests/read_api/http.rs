@@ -8,8 +8,10 @@
 use std::collections::BTreeSet;
 
 use e2e::client::Client;
+use e2e::seed;
 use e2e::worker::{Worker, WorkerOptions};
 use reqwest::Method;
+use serde_json::json;
 
 use super::{JSON, Scene, cost, scene};
 
@@ -84,6 +86,10 @@ async fn head_is_get_without_the_body_and_a_preflight_is_answered() {
             assert_eq!(head.header(header), get.header(header), "{path}: {header}");
         }
     }
+    // A condition is one of GET and HEAD.
+    let body = json!({ "wallets": [seed::wallet("zurich").address()] }).to_string();
+    let posted = stage.client.with("if-none-match", "*").post("/api/v1/kya", JSON, body).await;
+    assert_eq!((posted.ok()["data"].as_array().map(Vec::len), posted.header("etag")), (Some(1), ""));
     stage.proxy.reset();
     for (path, methods) in [("/api/v1/agents", "GET, HEAD, OPTIONS"), ("/api/v1/kya", "POST, OPTIONS")] {
         let asking = stage.client.with("access-control-request-headers", "if-none-match");

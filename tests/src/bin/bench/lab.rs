@@ -4,7 +4,7 @@
 pub(crate) use std::time::{Duration, Instant};
 
 use alloy::primitives::{B256, Bytes, keccak256};
-pub(crate) use anyhow::{Context as _, Result, ensure};
+pub(crate) use anyhow::{Context as _, Result, anyhow, ensure};
 use e2e::anvil::{AnvilOptions, CHAIN_ID, wall_clock};
 use e2e::chain::Chain;
 use e2e::client::Client;
@@ -14,6 +14,7 @@ pub(crate) use e2e::server::{Kind, Server};
 use e2e::synthetic::Synthetic;
 use e2e::worker::WorkerOptions;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use registry_core::{evidence::Layout, snapshot::Manifest};
 use serde_json::Value;
 pub(crate) use serde_json::json;
 
@@ -53,6 +54,14 @@ impl Lab {
             // A node carries out hundreds of calls for a slice one by one.
             .var("RPC_DEADLINE_SECONDS", 60)
             .var("RPC_TIMEOUT_SECONDS", 30)
+    }
+
+    /// With an index that makes a snapshot.
+    pub(crate) async fn with_snapshot(&self) -> Result<WorkerOptions> {
+        // What is computed has no slots that could be proved.
+        let layout = Layout { code_hash: Some(self.code_hash().await?), ..Layout::AGENT_REGISTRY };
+        let options = self.options().var("EVIDENCE_LAYOUT", serde_json::to_string(&layout)?);
+        Ok(options.var("INDEX_SPOT_CHECKS", 0).var("INDEX", "durable-object"))
     }
 
     pub(crate) async fn serve(
@@ -117,6 +126,12 @@ impl Target<'_> {
         let done = work.await?;
         let (time, cpu) = (began.elapsed(), self.server.usage.cpu()? - cpu);
         Ok((done, Cost { time, cpu, posts: self.lab.proxy.reset() }))
+    }
+
+    pub(crate) async fn manifest(&self) -> Result<Manifest> {
+        let url = format!("{}/api/v1/snapshot", self.server.url());
+        let bytes = fetch(e2e::http::client(FILL).get(url)).await?;
+        Manifest::parse(&bytes).map_err(|error| anyhow!("{error:?}"))
     }
 
     /// Rows that the index's object has read and written, and since when it counts.

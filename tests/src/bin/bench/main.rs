@@ -4,6 +4,7 @@
 //! size of a registry.
 
 mod api;
+mod crowd;
 mod gate;
 mod index;
 mod lab;
@@ -16,7 +17,7 @@ use std::env;
 use anyhow::{Context as _, Result, bail};
 
 const USAGE: &str =
-    "usage: cargo xtask bench [api | gate | index [AGENTS...] | snapshot [AGENTS...] | world]";
+    "usage: cargo xtask bench [api | crowd | gate | index [AGENTS...] | snapshot [AGENTS...] | world]";
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -26,6 +27,7 @@ async fn main() -> Result<()> {
     let origin = report::origin()?;
     let tables = match (subject, &sizes[..]) {
         ("api", []) => api::tables().await?,
+        ("crowd", []) => crowd::tables().await?,
         ("gate", []) => gate::tables().await?,
         ("index", _) => lab::by_size(&sizes, index::COLUMNS, index::measure).await?,
         ("snapshot", _) => lab::by_size(&sizes, snapshot::COLUMNS, snapshot::measure).await?,

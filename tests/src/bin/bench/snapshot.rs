@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 
 use alloy::primitives::{Address, keccak256};
-use anyhow::{anyhow, bail};
+use anyhow::bail;
 use e2e::client::Answer;
 use e2e::fault::{Fault, Rule};
 use e2e::process::eventually;
 use e2e::server::Asked;
 use e2e::synthetic::wallet;
-use registry_core::{evidence::Layout, snapshot::Manifest};
 
 use crate::lab::*;
 
@@ -32,17 +31,14 @@ pub(crate) const COLUMNS: [&str; 3] = [
 ];
 
 pub(crate) async fn measure(lab: &Lab) -> Result<[String; 3]> {
-    let layout = Layout { code_hash: Some(lab.code_hash().await?), ..Layout::AGENT_REGISTRY };
-    // What is computed has no slots that could be proved.
-    let layout = serde_json::to_string(&layout)?;
-    let options = lab.options().var("EVIDENCE_LAYOUT", layout).var("INDEX_SPOT_CHECKS", 0);
-    let by_snapshot = options.clone().var("INDEX", "durable-object").var("KYA_TTL_SECONDS", TTL_SECONDS);
+    let options = lab.with_snapshot().await?;
+    let by_snapshot = options.clone().var("KYA_TTL_SECONDS", TTL_SECONDS);
     // The proxy is before the Worker's endpoint; the index has another.
     let distant = json!({ "millis": OBJECT_MILLIS, "settings": { "RPC_URL": lab.chain.node.url() } });
     let apart = json!({ "measured": true, "distant": distant });
     let target = lab.serve(Kind::Indexed, &by_snapshot, apart).await?;
     target.client.until_snapshot(FILL).await.with_context(|| target.server.log())?;
-    let options = options.var("KYA_TTL_SECONDS", 3_600);
+    let options = options.var("KYA_TTL_SECONDS", 3_600).unset("INDEX");
     let by_chain = lab.serve(Kind::Worker, &options, json!({ "measured": true })).await?;
     lab.proxy.inject(Rule::any(Fault::Delay(ENDPOINT)));
     let (cold, warm) = (cold(&target, &by_chain).await?, warm(&target, &by_chain).await?);
@@ -68,7 +64,7 @@ async fn cold(target: &Target<'_>, by_chain: &Target<'_>) -> Result<String> {
         .collect();
     let mut wallets = Vec::from_iter(wallets);
     wallets.sort_by_key(|wallet| keccak256([&b"order"[..], wallet.as_slice()].concat()));
-    let manifest = manifest(target).await?;
+    let manifest = target.manifest().await?;
     let shards = wallets.iter().filter_map(|wallet| Some(manifest.shard_of(*wallet)?.name()));
     let touched = shards.collect::<BTreeSet<_>>().len();
 
@@ -88,11 +84,6 @@ async fn cold(target: &Target<'_>, by_chain: &Target<'_>) -> Result<String> {
     Ok(row(&[&cost.posts.len(), &touched, &fetched, &times.join(" | ")]))
 }
 
-async fn manifest(target: &Target<'_>) -> Result<Manifest> {
-    let url = format!("{}/api/v1/snapshot", target.server.url());
-    Manifest::parse(&fetch(e2e::http::client(FILL).get(url)).await?).map_err(|error| anyhow!("{error:?}"))
-}
-
 /// A wallet of an agent, which looks random and is the same in every run.
 fn random_wallet(lab: &Lab, subject: &str, number: u64) -> Address {
     let hash = keccak256([subject.as_bytes(), &number.to_be_bytes()].concat());
@@ -102,7 +93,7 @@ fn random_wallet(lab: &Lab, subject: &str, number: u64) -> Address {
 /// The CPU of a lookup with its shard in memory, and of a cached verdict.
 async fn warm(target: &Target<'_>, by_chain: &Target<'_>) -> Result<String> {
     // Neighbours by their place: few shards hold them all.
-    let manifest = manifest(target).await?;
+    let manifest = target.manifest().await?;
     let last = manifest.shards().iter().take(200).next_back().context("a shard")?.range;
     let is_near =
         |wallet: &Address| manifest.shard_of(*wallet).is_some_and(|entry| entry.range.start <= last.start);
@@ -133,7 +124,7 @@ async fn day(target: &Target<'_>) -> Result<String> {
     let (found, quiet) = (medians(&found), medians(&quiet));
     let [requests, read, written, operations] = [0, 1, 2, 3]
         .map(|place| quiet[place] * (MANIFESTS_A_DAY - CHANGES_A_DAY) + found[place] * CHANGES_A_DAY);
-    Ok(row(&[&manifest(target).await?.shards().len(), &requests, &read, &written, &operations]))
+    Ok(row(&[&target.manifest().await?.shards().len(), &requests, &read, &written, &operations]))
 }
 
 /// One renewal of the manifest: after a change of that sample's agent, until its new verdict is there, or of
