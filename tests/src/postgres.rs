@@ -4,10 +4,14 @@
 //! It ends when it is dropped, and also when the process that started it dies.
 
 use std::fs::{self, Permissions};
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -68,6 +72,13 @@ impl Postgres {
         format!("postgres://postgres@{}/postgres?options=-csearch_path%3D{name}", self.host())
     }
 
+    /// The URL of a schema through a proxy that takes so long each way, and what passes it.
+    pub fn behind_a_network(&self, url: &str, delay: Duration) -> (String, Arc<Passed>) {
+        let passed = Arc::<Passed>::default();
+        let port = proxy(self.dir.path().join(".s.PGSQL.5432"), delay, Arc::clone(&passed));
+        (url.replace(&self.host(), &format!("127.0.0.1:{port}")), passed)
+    }
+
     /// Its place in a URL.
     pub fn host(&self) -> String {
         self.dir.path().display().to_string().replace('/', "%2F")
@@ -112,6 +123,90 @@ impl Postgres {
         command.arg("-D").arg(self.dir.path().join("data"));
         command
     }
+}
+
+/// What clients have sent to a server.
+#[derive(Debug, Default)]
+pub struct Passed {
+    statements: AtomicI64,
+    waits: AtomicI64,
+}
+
+impl Passed {
+    /// The statements, and how many of them began when the client had all answers.
+    pub fn counts(&self) -> [i64; 2] {
+        [&self.statements, &self.waits].map(|count| count.load(Ordering::SeqCst))
+    }
+}
+
+/// A proxy before the server's socket; returns its port.
+fn proxy(socket: PathBuf, delay: Duration, passed: Arc<Passed>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("its number").port();
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let Ok(server) = UnixStream::connect(&socket) else { continue };
+            client.set_nodelay(true).expect("an option");
+            let (from, to) = (client.try_clone().expect("a socket"), server.try_clone().expect("a socket"));
+            // The first answer is to the connection itself.
+            let unanswered = Arc::new(AtomicI64::new(1));
+            let (passed, answered) = (Arc::clone(&passed), Arc::clone(&unanswered));
+            pass(from, to, false, delay, move |kind| {
+                if [b'Q', b'E'].contains(&kind) {
+                    passed.statements.fetch_add(1, Ordering::SeqCst);
+                }
+                // A query, or the end of an extended one, is answered by one ReadyForQuery.
+                if [b'Q', b'S'].contains(&kind) && unanswered.fetch_add(1, Ordering::SeqCst) == 0 {
+                    passed.waits.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+            pass(server, client, true, delay, move |kind| {
+                if kind == b'Z' {
+                    answered.fetch_sub(1, Ordering::SeqCst);
+                }
+            });
+        }
+    });
+    port
+}
+
+/// Passes messages on after a while, and tells of each its type. The first one of a client has none.
+fn pass(
+    mut from: impl Read + Send + 'static,
+    mut to: impl Write + Send + 'static,
+    mut has_type: bool,
+    delay: Duration,
+    mut seen: impl FnMut(u8) + Send + 'static,
+) {
+    let (arrived, arrivals) = mpsc::channel::<(Instant, Vec<u8>)>();
+    thread::spawn(move || {
+        loop {
+            let mut message = vec![0; if has_type { 5 } else { 4 }];
+            if from.read_exact(&mut message).is_err() {
+                return;
+            }
+            let (kind, size) = message.split_at(message.len() - 4);
+            let size = u32::from_be_bytes(size.try_into().expect("four bytes")) as usize - 4;
+            kind.iter().for_each(|kind| seen(*kind));
+            has_type = true;
+            let mut rest = vec![0; size];
+            if from.read_exact(&mut rest).is_err() {
+                return;
+            }
+            message.extend(rest);
+            if arrived.send((Instant::now(), message)).is_err() {
+                return;
+            }
+        }
+    });
+    thread::spawn(move || {
+        for (at, message) in arrivals {
+            thread::sleep((at + delay).saturating_duration_since(Instant::now()));
+            if to.write_all(&message).is_err() {
+                return;
+            }
+        }
+    });
 }
 
 impl Drop for Postgres {

@@ -18,7 +18,7 @@ use crate::{
     },
     chain::{ChainNode, RpcError, SimulationResult, rpc_error},
     gas::{self, fees::Fees},
-    outcome::{ErrorCode, Failure},
+    outcome::{ErrorCode, Failure, RelayOutcome},
     process::faults,
     sender::{SendJob, receipt_reader::inner_reason},
     store::{ExpectedCost, NewRelay, RelayTerms, Reservation, Store, StoreError},
@@ -127,21 +127,24 @@ impl<C: ChainNode> Relayer<C> {
         allowance
     }
 
-    /// Refuses a relay if nothing is left of the budget or a share, before it costs a call or a write.
-    pub(super) async fn check_budget(&self, relay: &NewRelay) -> Result<(), Failure> {
+    /// What is known of a relay, and why not if nothing is left of the budget or a share for it, before it costs a
+    /// call or a write.
+    pub(super) async fn look_up(
+        &self,
+        relay: &NewRelay,
+    ) -> Result<(Option<Option<RelayOutcome>>, Result<(), Failure>), Failure> {
         let price = self.gas_price.recent();
         let wei = u128::from(gas::least(&relay.calldata)).saturating_mul(price).max(1);
         let least_wei = u128::from(gas::CHEAPEST_RELAY).saturating_mul(price).max(1);
-        let (signer, client, now) = (relay.signer, relay.client, self.clock.now());
-        let allowance = self.allowance();
-        let affordable =
-            move |store: &Store| store.affordable(signer, client, wei, least_wei, &allowance, now);
-        let Reservation { denial, budget } = self.store.run(affordable).await.map_err(store_failed)?;
-        match denial {
+        let (relay, allowance, now) = (relay.clone(), self.allowance(), self.clock.now());
+        let look_up = move |store: &Store| store.look_up(&relay, wei, least_wei, &allowance, now);
+        let (known, Reservation { denial, budget }) = self.store.run(look_up).await.map_err(store_failed)?;
+        let affordable = match denial {
             Some(denial @ (Denial::Spent(_) | Denial::TooDear(_))) => Err(denied(denial, &budget, now)),
             // Reservations may be given back in time.
             Some(Denial::Reserved(_)) | None => Ok(()),
-        }
+        };
+        Ok((known, affordable))
     }
 
     /// Prices the relay, and checks that an account holds enough.

@@ -242,7 +242,19 @@ impl<C: ChainNode> Relayer<C> {
         signed: SignedRequest,
         sponsor: Sponsor,
     ) -> Result<(), Failure> {
-        match self.store.run(move |store| store.outcome(id)).await.map_err(store_failed)? {
+        let SignedRequest { request, signature } = signed;
+        let Sponsor { policy, key, client } = sponsor;
+        let relay = NewRelay {
+            id,
+            signer: request.from,
+            forward_nonce: request.nonce,
+            deadline: request.deadline.to(),
+            calldata: executeCall { req: request.clone(), signature }.abi_encode().into(),
+            // Behind a key are many clients: it has limits of its own.
+            client: key.is_none().then_some(client),
+        };
+        let (known, affordable) = self.look_up(&relay).await?;
+        match known {
             Some(Some(outcome)) if !outcome.is_repeatable() || outcome.is_cancelled() => {
                 return Err(finished_before(&outcome));
             }
@@ -253,8 +265,6 @@ impl<C: ChainNode> Relayer<C> {
             }
             _ => {}
         }
-        let SignedRequest { request, signature } = signed;
-        let Sponsor { policy, key, client } = sponsor;
         if key.is_none() {
             self.charge_signer(&request.from).await?;
         }
@@ -262,17 +272,8 @@ impl<C: ChainNode> Relayer<C> {
         self.rules.check_terms(&request, now)?;
         self.decide(&policy, id, key.as_deref(), &request).await?;
 
+        affordable?;
         let inner_gas = u64::try_from(request.gas).unwrap_or(u64::MAX);
-        let relay = NewRelay {
-            id,
-            signer: request.from,
-            forward_nonce: request.nonce,
-            deadline: request.deadline.to(),
-            calldata: executeCall { req: request, signature }.abi_encode().into(),
-            // Behind a key are many clients: it has limits of its own.
-            client: key.is_none().then_some(client),
-        };
-        self.check_budget(&relay).await?;
         let written = relay.clone();
         let sponsorship = key.map(|key| Sponsorship {
             key: key.name.clone(),

@@ -13,7 +13,7 @@ use crate::{
     gas::fees::{Fees, Market},
     outcome::{ErrorCode, Failure},
     process::{faults, logging::SPANS},
-    store::{NonceAssignment, Sendable},
+    store::{NonceAssignment, Sendable, Store},
 };
 
 /// The most foreign pending transactions to believe in; after a wrong count as many no-ops fill the gap.
@@ -176,9 +176,7 @@ impl<N: ChainNode> Sender<N> {
     ///
     /// The pending count is above the store's only if the key is used elsewhere. Every nonce below the next
     /// one must be filled, so a count far above one block's mined count is taken for wrong.
-    async fn next_nonce(&self, pending: u64) -> Result<u64, SenderError> {
-        let account = self.account();
-        let stored = self.parts.store.run(move |store| store.next_nonce(account)).await?.unwrap_or_default();
+    async fn next_nonce(&self, pending: u64, stored: u64) -> Result<u64, SenderError> {
         if pending <= stored {
             return Ok(stored);
         }
@@ -196,12 +194,12 @@ impl<N: ChainNode> Sender<N> {
         mut jobs: Vec<SendJob>,
         pending: Result<u64, RpcError>,
     ) -> Result<Vec<u64>, SenderError> {
-        let left = self.to_be_sent(jobs.iter().map(|job| job.relay.id).collect()).await?;
+        let (left, stored) = self.to_be_sent(jobs.iter().map(|job| job.relay.id).collect()).await?;
         jobs.retain(|job| left.contains(&job.relay.id));
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
-        let first = self.next_nonce(pending?).await?;
+        let first = self.next_nonce(pending?, stored).await?;
         faults::point("after_nonce");
         // At once: a signer outside the process takes its time for each.
         let assignments = try_join_all((first..).zip(jobs).map(async |(nonce, job)| {
@@ -222,10 +220,13 @@ impl<N: ChainNode> Sender<N> {
     /// The relays among these that need a nonce: they have not ended, by the late receipt of a lost nonce or
     /// by another run of the pipeline, and no account has a nonce of theirs in flight, reopened by a reorg.
     /// Of those that have ended the pipeline hears the outcome: it may have them in flight again. Those with a
-    /// forwarder nonce that another request has used or is about to use go back to it.
-    async fn to_be_sent(&self, relays: Vec<B256>) -> Result<BTreeSet<B256>, SenderError> {
-        let mut left = BTreeSet::new();
-        for (id, sendable) in self.parts.store.run(move |store| store.sendable(relays)).await? {
+    /// forwarder nonce that another request has used or is about to use go back to it. Returns also the nonce after
+    /// the store's highest.
+    async fn to_be_sent(&self, relays: Vec<B256>) -> Result<(BTreeSet<B256>, u64), SenderError> {
+        let (mut left, account) = (BTreeSet::new(), self.account());
+        let read = move |store: &Store| store.sendable(account, &relays);
+        let (relays, stored) = self.parts.store.run(read).await?;
+        for (id, sendable) in relays {
             match sendable {
                 Sendable::Yes => drop(left.insert(id)),
                 Sendable::InFlight => {}
@@ -233,7 +234,7 @@ impl<N: ChainNode> Sender<N> {
                 Sendable::NotNext => self.publish(SenderEvent::Requeue(id)),
             }
         }
-        Ok(left)
+        Ok((left, stored.unwrap_or_default()))
     }
 }
 

@@ -215,6 +215,9 @@ pub enum Sendable {
     NotNext,
 }
 
+/// Which relays may be given a nonce, and the one after an account's highest; `None` if it has none.
+pub type SendableRelays = (Vec<(B256, Sendable)>, Option<u64>);
+
 /// A signed transaction that is not sent yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewTransaction {

@@ -62,7 +62,7 @@ fn a_cancelled_relay_gets_no_nonce_and_is_not_accepted_again_and_one_that_was_se
     assert_eq!((cancel(1), cancel(1)), (Effect::Cancelled, Effect::Already));
     let ended = dropped(Cancelled);
     assert_eq!(outcome(&store, 1), Some(ended.clone()));
-    assert_eq!(store.sendable(vec![id(1)]).unwrap(), [(id(1), Sendable::Ended(ended.clone()))]);
+    assert_eq!(store.sendable(ACCOUNT, &[id(1)]).unwrap().0, [(id(1), Sendable::Ended(ended.clone()))]);
     let refused = store.record(ACCOUNT, &[signed(0, Some(1), 0xa)], NOW);
     assert_eq!(refused, Err(StoreError::HeldElsewhere), "checked before it was cancelled, and signed after");
     assert_eq!(store.accept(&relay(1), NOW).unwrap(), Accepted::Finished(ended));
@@ -90,7 +90,7 @@ fn an_account_is_abandoned_once_no_daemon_holds_it_and_its_relays_go_to_others()
     one.leave().unwrap();
     assert_eq!(order(&two, Order::Abandon { account }), Effect::GivenUp(1));
     assert_eq!(order(&two, Order::Abandon { account }), Effect::Already);
-    assert_eq!(two.sendable(vec![id(1)]).unwrap(), [(id(1), Sendable::Yes)]);
+    assert_eq!(two.sendable(ACCOUNT, &[id(1)]).unwrap().0, [(id(1), Sendable::Yes)]);
     let room = relayer_daemon::store::fleet::Room { places: 9, per_signer: 9, ..Default::default() };
     let claimed = two.claim(Default::default(), room, NOW).unwrap();
     assert_eq!(claimed.iter().map(|relay| relay.id).collect::<Vec<_>>(), [id(1)]);

@@ -156,6 +156,9 @@ mod postgres {
     mod server {
         include!("server.rs");
     }
+    mod at_once {
+        include!("at_once.rs");
+    }
     mod messages {
         include!("messages.rs");
     }

@@ -163,7 +163,7 @@ fn of_two_requests_with_one_forwarder_nonce_one_is_sent_and_none_after_one_was_e
     let store = Journal::fresh();
     let [own, other] = [1, 2].map(|number| NewRelay { signer: ACCOUNT, ..relay(number) });
     let waits = [(own.id, Sendable::Yes), (other.id, Sendable::Yes)];
-    let sendable = || store.sendable(vec![own.id, other.id]).unwrap();
+    let sendable = || store.sendable(ACCOUNT, &[own.id, other.id]).unwrap().0;
     assert_eq!((reserve(&store, &own, 1), reserve(&store, &other, 1)), (None, None));
     assert_eq!(sendable(), waits);
     sign(&store, 0, Some(1), transaction(0xa, Relay));
@@ -302,7 +302,7 @@ fn a_reverted_or_overtaken_relay_costs_its_signer_what_was_paid_and_a_new_window
     assert!(store.reserve(id(2), 0, LIMIT, NOW).unwrap());
 
     let tomorrow = NOW + WINDOW_SECONDS;
-    let affordable = |wei, now| store.affordable(next.signer, None, wei, wei, &ALLOWANCE, now).unwrap();
+    let affordable = |wei, now| store.look_up(&next, wei, wei, &ALLOWANCE, now).unwrap().1;
     assert_eq!(affordable(51, tomorrow - 1).denial, Some(Denial::Spent(Some(PartyKind::Signer))));
     assert_eq!(affordable(51, tomorrow).denial, None);
     // Signed for yesterday, mined today, and dearer than all of yesterday.

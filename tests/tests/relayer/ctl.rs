@@ -220,7 +220,7 @@ async fn relays_of_a_stolen_key_are_executed_by_another_within_a_minute_of_its_e
     let client = started[0].client();
     fleet.stage.chain.node.set_automine(true).await.unwrap();
     let free = format!(
-        "SELECT count(*) FROM s0.leases WHERE account = '\\x{}' AND expires_at > extract(epoch FROM now()) * 1000",
+        "SELECT count(*) FROM s0.account_leases WHERE account = '\\x{}' AND expires_at > extract(epoch FROM now()) * 1000",
         hex::encode(stolen)
     );
     wait_until("free", PATIENCE, async || fleet.postgres.sql(&free) == "0").await;

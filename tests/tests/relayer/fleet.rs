@@ -3,9 +3,10 @@
 //! `tests/store/fleet.rs`.
 //!
 //! `FLEET_RELAYS=10000 FLEET_PER_SECOND=60 FLEET_PAUSE=10 FLEET_STANDSTILL=30` makes the first test a long one;
-//! with `--nocapture` it prints its rate.
+//! with `--nocapture` it prints its rate. `FLEET_STREAM=3600 FLEET_STREAM_PER_SECOND=60 FLEET_DELAYS_US=1,200,1000,5000`
+//! has the second one print what a fleet does that is so far from its database, each way.
 
-use e2e::postgres::Postgres;
+use e2e::postgres::{Passed, Postgres};
 
 use crate::prelude::*;
 
@@ -23,14 +24,23 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     pub(crate) async fn set(daemons: usize, accounts: usize) -> Self {
+        Self::at(daemons, accounts, Duration::ZERO).await.0
+    }
+
+    /// The same so far from the database, and what its daemons send there.
+    async fn at(daemons: usize, accounts: usize, delay: Duration) -> (Self, Arc<Passed>) {
         let postgres = Postgres::start(&[]);
-        let mut stage = Stage::set().await.keys(accounts).var("STORE_URL", postgres.schema());
+        let (mut url, mut passed) = (postgres.schema(), Arc::default());
+        if !delay.is_zero() {
+            (url, passed) = postgres.behind_a_network(&url, delay);
+        }
+        let mut stage = Stage::set().await.keys(accounts).var("STORE_URL", url);
         stage.options = stage.options.var("RPC_URL", stage.chain.node.url());
         let stage = stage.var("DAILY_GAS_BUDGET", 1_000).var("LOG_LEVEL", "info");
         let with_port =
             |_| stage.options.clone().with_empty_journal().var("RELAYER_PORT", free_port().unwrap());
         let options = (0..daemons).map(with_port).collect();
-        Self { stage, postgres, options }
+        (Self { stage, postgres, options }, passed)
     }
 
     pub(crate) async fn start(&self) -> (Vec<Daemon>, Vec<RelayClient>) {
@@ -160,6 +170,46 @@ async fn three_daemons_execute_each_request_once_whatever_dies() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_stream_of_a_fleet_that_is_far_from_its_database_is_executed_and_no_lease_is_lost() {
+    let (relays, per_second) = (number("FLEET_STREAM", 60) as usize, number("FLEET_STREAM_PER_SECOND", 20));
+    let delays = std::env::var("FLEET_DELAYS_US").unwrap_or("1000".to_owned());
+    for delay in delays.split(',').map(|us| Duration::from_micros(us.parse().unwrap())) {
+        let (fleet, passed) = Fleet::at(3, 6, delay).await;
+        let (_daemons, clients) = fleet.start().await;
+        let requests = fleet.stage.registrations("far", relays + clients.len());
+        fleet.stage.expect(requests.iter());
+        // Each connection prepares its statements once.
+        let (first, stream) = requests.split_at(clients.len());
+        join_all(clients.iter().zip(first).map(async |(client, request)| client.relay(request).await.ok()))
+            .await;
+        let (before, began) = (passed.counts(), Instant::now());
+        let mut took = join_all(stream.iter().enumerate().map(async |(turn, request)| {
+            let due = began + Duration::from_secs(1) * turn as u32 / per_second as u32;
+            tokio::time::sleep(due.saturating_duration_since(Instant::now())).await;
+            let posted = Instant::now();
+            clients[turn % clients.len()].relay(request).await.ok();
+            posted.elapsed()
+        }))
+        .await;
+        let (all, after) = (began.elapsed(), passed.counts());
+        took.sort_unstable();
+        let mut lost = 0.0;
+        for client in &clients {
+            lost += client.metric("relayer_leases_lost_total").await;
+        }
+        let [p50, p95] = [50, 95].map(|percent| took[(took.len() - 1) * percent / 100]);
+        let [messages, waits] = [0, 1].map(|index| (after[index] - before[index]) as f64 / relays as f64);
+        println!(
+            "{delay:?} each way: {:.1} relays a second of {per_second}, executed within {p50:.0?} (p50), {p95:.0?} (p95), \
+             {messages:.1} messages a relay, {waits:.1} of them waited for, {lost} leases lost",
+            relays as f64 / all.as_secs_f64()
+        );
+        assert_eq!(lost, 0.0, "leases lost");
+        fleet.audit(&clients[0]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn accounts_of_a_daemon_that_is_stopped_go_to_another_at_once_and_nothing_is_sent_without_the_database()
 {
     let fleet = Fleet::set(2, 2).await;
@@ -170,7 +220,7 @@ async fn accounts_of_a_daemon_that_is_stopped_go_to_another_at_once_and_nothing_
     let (status, _) = successor.terminate().await.unwrap();
     assert!(status.success(), "{status}");
     // The leases of a daemon that died would last for some seconds more.
-    let holders = "SELECT count(DISTINCT holder) FROM s0.leases WHERE holder IS NOT NULL";
+    let holders = "SELECT count(DISTINCT holder) FROM s0.account_leases WHERE holder IS NOT NULL";
     assert_eq!(fleet.postgres.sql(holders), "1", "handed over at once");
     wait_until("handed over", PATIENCE, async || held_by(&other).await == 2).await;
     fleet.postgres.crash();

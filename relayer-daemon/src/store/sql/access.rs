@@ -10,7 +10,7 @@ use alloy::primitives::B256;
 use tokio::sync::watch;
 
 use super::{Store, engine::Db, fleet, locks};
-use crate::store::{Payer, StoreError};
+use crate::store::{DaemonId, Payer, StoreError};
 
 /// How many operations block a thread at most: fewer than the runtime has, so that leases find one.
 pub(super) const CONCURRENT: usize = 256;
@@ -94,6 +94,20 @@ impl Store {
         self.readers.single(work)
     }
 
+    /// A write that commits by itself.
+    pub(super) fn write_committing<T>(
+        &self,
+        work: impl FnOnce(&Db) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.may_write()?;
+        self.writer.as_ref().ok_or(StoreError::ReadOnly)?.run_committing(work)
+    }
+
+    /// The daemon of a fleet, where the database has the statements of its frequent writes.
+    pub(super) fn frequent(&self) -> Option<&DaemonId> {
+        self.daemon.as_ref().filter(|_| self.has_single_writes)
+    }
+
     /// A read of one statement.
     pub(super) fn read_single<T>(
         &self,
@@ -144,5 +158,66 @@ impl Store {
             }
             work(db)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::engine::{column, first, values},
+        *,
+    };
+
+    #[test]
+    fn a_read_for_a_client_does_not_hold_up_the_senders() {
+        let store = Store::in_memory().unwrap();
+        let clients = store.with_own_reader().unwrap();
+        let (reading, is_reading) = std::sync::mpsc::channel();
+        let (go, may_go) = std::sync::mpsc::channel::<()>();
+        std::thread::scope(|threads| {
+            threads.spawn(move || {
+                clients.read(|_| {
+                    reading.send(()).unwrap();
+                    may_go.recv().unwrap();
+                    Ok(())
+                })
+            });
+            is_reading.recv().unwrap();
+            assert_eq!(store.oldest_pending().unwrap(), None, "waits for the client's read");
+            go.send(()).unwrap();
+        });
+    }
+
+    #[test]
+    fn what_was_written_is_on_disk_and_a_read_does_not_wait_for_a_write_which_a_locked_file_fails() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal.sqlite");
+        let store = Store::open(&path).unwrap();
+        let mode = |db: &Db| first(db, "PRAGMA journal_mode", values![], |row| column(row, "journal_mode"));
+        let sync = |db: &Db| first(db, "PRAGMA synchronous", values![], |row| column(row, "synchronous"));
+        assert_eq!(store.write(mode), Ok(Some("wal".to_owned())));
+        assert_eq!(store.write(sync), Ok(Some(2_i64)), "not FULL");
+        let (started, has_started) = std::sync::mpsc::channel();
+        let (go, may_go) = std::sync::mpsc::channel::<()>();
+        std::thread::scope(|threads| {
+            let store = &store;
+            let write = threads.spawn(move || {
+                store.write(move |db| {
+                    db.run("INSERT INTO budget VALUES (1, 5, '7')", values![])?;
+                    started.send(()).unwrap();
+                    may_go.recv().unwrap();
+                    Ok(())
+                })
+            });
+            has_started.recv().unwrap();
+            assert_eq!(store.budget(10, 6).unwrap().window.settled_wei, 0, "nothing is committed yet");
+            go.send(()).unwrap();
+            write.join().unwrap().unwrap();
+        });
+        assert_eq!(store.budget(10, 6).unwrap().window.settled_wei, 7);
+        store.probe().unwrap();
+        let other = rusqlite::Connection::open(&path).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        assert!(store.probe().is_err(), "another process holds the lock");
     }
 }

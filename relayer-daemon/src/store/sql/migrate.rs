@@ -62,7 +62,7 @@ const TABLES: [Table; 9] = [
     Table {
         name: "budget",
         read: "SELECT only_row AS place, only_row, opened_at, settled_wei FROM budget WHERE only_row > ?1 LIMIT ?2",
-        write: "INSERT INTO budget VALUES (?1, ?2, ?3)
+        write: "INSERT INTO budget (only_row, opened_at, settled_wei) VALUES (?1, ?2, ?3)
                 ON CONFLICT (only_row) DO UPDATE SET opened_at = excluded.opened_at, settled_wei = excluded.settled_wei",
         count: "SELECT count(*) AS rows FROM budget WHERE opened_at IS NOT NULL OR settled_wei <> '0'",
         booleans: &[],

@@ -12,6 +12,7 @@ mod engine;
 mod events;
 mod finality;
 mod fleet;
+mod frequent;
 mod identity;
 mod locks;
 mod migrate;
@@ -23,25 +24,25 @@ mod relays;
 mod retention;
 mod sponsorship;
 
-use std::{
-    net::IpAddr,
-    sync::{Arc, atomic::AtomicU64},
-};
+use std::sync::{Arc, atomic::AtomicU64};
 
 use alloy::primitives::{Address, B256};
 use tokio::sync::Semaphore;
 
 pub use self::access::StoreFaults;
 use self::{
-    engine::{connections::Connections, writer::Writer},
+    engine::{connections::Connections, values, writer::Writer},
     open::Opener,
 };
 use super::{
     Accepted, BlockId, DaemonId, ExpectedCost, MinedNonce, NewRelay, NewTransaction, Payer, RelayRecord,
-    Reservation, Sendable, Settlement, Sponsored, Sponsorship, StoreError,
+    Reservation, SendableRelays, Settlement, Sponsored, Sponsorship, StoreError,
 };
 use crate::{
-    budget::{Budget, share::Allowance},
+    budget::{
+        Budget,
+        share::{Allowance, Party},
+    },
     outcome::{BlockHeads, RelayOutcome},
     store::{NonceAssignment, Retention},
 };
@@ -58,6 +59,8 @@ pub struct Store {
     has_single_writes: bool,
     /// Bounds what blocks a thread.
     permits: Arc<Semaphore>,
+    /// Settlements that are written together.
+    settlements: Arc<frequent::Settlements>,
     /// Counts the connections to the database.
     connects: Arc<AtomicU64>,
     open: Opener,
@@ -106,19 +109,25 @@ impl Store {
         self.write_about(id, move |db| budget::reserve(db, &id, wei, limit_wei, now))
     }
 
-    /// Whether the budget and the shares of the request's parties would allow `wei` more, where the cheapest
-    /// relay costs `least_wei`.
-    pub fn affordable(
+    /// What is known of a relay, as [`Store::outcome`] tells it, and whether the budget and the shares of its
+    /// parties would allow it `wei` more, where the cheapest relay costs `least_wei`.
+    pub fn look_up(
         &self,
-        signer: Address,
-        client: Option<IpAddr>,
+        relay: &NewRelay,
         wei: u128,
         least_wei: u128,
         allowance: &Allowance,
         now: u64,
-    ) -> Result<Reservation, StoreError> {
-        let asks = budget::Asks { id: None, signer, client, wei, least_wei, no_op_wei: 0 };
-        self.read_single(|db| Ok(budget::check(db, &asks, allowance, now)?.0))
+    ) -> Result<(Option<Option<RelayOutcome>>, Reservation), StoreError> {
+        let parties: Vec<Party> = Party::of(relay.signer, relay.client).collect();
+        self.read_single(|db| {
+            let queries =
+                [(relays::OUTCOME, values![relay.id.0]), (budget::USED, &budget::keys(&parties)[..])];
+            let mut rows = db.queries(&queries)?.into_iter();
+            let known = rows.next().unwrap_or_default().first().map(relays::outcome).transpose()?;
+            let used = budget::Usage::of(db, &rows.next().unwrap_or_default(), parties, None, now)?;
+            Ok((known, used.check(wei, least_wei, 0, allowance)))
+        })
     }
 
     /// Replaces the reservation of a pending relay if the budget and the shares of its parties allow that. Fails
@@ -131,6 +140,12 @@ impl Store {
         allowance: &Allowance,
         now: u64,
     ) -> Result<Reservation, StoreError> {
+        if let Some(daemon) = self.frequent() {
+            let reserve = |db: &engine::Db| frequent::reserve(db, &id, daemon, cost, allowance, now);
+            if let Some(reservation) = self.write_committing(reserve)? {
+                return Ok(reservation);
+            }
+        }
         let (cost, allowance, daemon) = (*cost, *allowance, self.daemon.clone());
         self.write(move |db| budget::reserve_share(db, &id, daemon.as_ref(), &cost, &allowance, now))
     }
@@ -218,7 +233,14 @@ impl Store {
         transactions: &[NewTransaction],
         now: u64,
     ) -> Result<(), StoreError> {
-        let (payer, transactions, daemon) = (payer.into(), transactions.to_vec(), self.daemon.clone());
+        let payer = payer.into();
+        if let Some(daemon) = self.frequent() {
+            let record = |db: &engine::Db| frequent::record(db, &payer, daemon, transactions, now);
+            if self.write_committing(record)? {
+                return Ok(());
+            }
+        }
+        let (transactions, daemon) = (transactions.to_vec(), self.daemon.clone());
         self.write_for(payer, move |db| {
             nonces::record(db, &payer.account, daemon.as_ref(), &transactions, now)
         })
@@ -277,9 +299,9 @@ impl Store {
         self.read(|db| nonces::open(db, &account))
     }
 
-    /// Which of these relays may be given a nonce.
-    pub fn sendable(&self, relays: Vec<B256>) -> Result<Vec<(B256, Sendable)>, StoreError> {
-        self.read_single(|db| relays.into_iter().map(|id| Ok((id, nonces::sendable(db, &id)?))).collect())
+    /// Which of these relays may be given a nonce, and what [`Store::next_nonce`] says of the account.
+    pub fn sendable(&self, account: Address, relays: &[B256]) -> Result<SendableRelays, StoreError> {
+        self.read_single(|db| nonces::all_sendable(db, &account, relays))
     }
 
     /// The nonces of a relay that are not seen mined, of all accounts.
@@ -395,7 +417,14 @@ impl Store {
         settlement: &Settlement,
         now: u64,
     ) -> Result<Option<RelayOutcome>, StoreError> {
-        let (payer, settlement) = (payer.into(), settlement.clone());
+        let payer = payer.into();
+        if let Some(daemon) = self.frequent() {
+            let write = |settle: &frequent::Settle<'_>| self.write_committing(settle);
+            if self.settlements.settle(payer, daemon, settlement, now, write)? {
+                return Ok(settlement.outcome.clone());
+            }
+        }
+        let settlement = settlement.clone();
         self.write_for(payer, move |db| nonces::settle(db, &payer.account, &settlement, now))
     }
 
@@ -429,66 +458,5 @@ impl Store {
     /// Whether all nonces from `from` to below `to` are ours: if so, the pending transactions are.
     pub fn explains(&self, account: Address, from: u64, to: u64) -> Result<bool, StoreError> {
         self.read_single(|db| nonces::explains(db, &account, from, to))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{
-        engine::{Db, column, first, values},
-        *,
-    };
-
-    #[test]
-    fn a_read_for_a_client_does_not_hold_up_the_senders() {
-        let store = Store::in_memory().unwrap();
-        let clients = store.with_own_reader().unwrap();
-        let (reading, is_reading) = std::sync::mpsc::channel();
-        let (go, may_go) = std::sync::mpsc::channel::<()>();
-        std::thread::scope(|threads| {
-            threads.spawn(move || {
-                clients.read(|_| {
-                    reading.send(()).unwrap();
-                    may_go.recv().unwrap();
-                    Ok(())
-                })
-            });
-            is_reading.recv().unwrap();
-            assert_eq!(store.oldest_pending().unwrap(), None, "waits for the client's read");
-            go.send(()).unwrap();
-        });
-    }
-
-    #[test]
-    fn what_was_written_is_on_disk_and_a_read_does_not_wait_for_a_write_which_a_locked_file_fails() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("journal.sqlite");
-        let store = Store::open(&path).unwrap();
-        let mode = |db: &Db| first(db, "PRAGMA journal_mode", values![], |row| column(row, "journal_mode"));
-        let sync = |db: &Db| first(db, "PRAGMA synchronous", values![], |row| column(row, "synchronous"));
-        assert_eq!(store.write(mode), Ok(Some("wal".to_owned())));
-        assert_eq!(store.write(sync), Ok(Some(2_i64)), "not FULL");
-        let (started, has_started) = std::sync::mpsc::channel();
-        let (go, may_go) = std::sync::mpsc::channel::<()>();
-        std::thread::scope(|threads| {
-            let store = &store;
-            let write = threads.spawn(move || {
-                store.write(move |db| {
-                    db.run("INSERT INTO budget VALUES (1, 5, '7')", values![])?;
-                    started.send(()).unwrap();
-                    may_go.recv().unwrap();
-                    Ok(())
-                })
-            });
-            has_started.recv().unwrap();
-            assert_eq!(store.budget(10, 6).unwrap().window.settled_wei, 0, "nothing is committed yet");
-            go.send(()).unwrap();
-            write.join().unwrap().unwrap();
-        });
-        assert_eq!(store.budget(10, 6).unwrap().window.settled_wei, 7);
-        store.probe().unwrap();
-        let other = rusqlite::Connection::open(&path).unwrap();
-        other.execute_batch("BEGIN IMMEDIATE").unwrap();
-        assert!(store.probe().is_err(), "another process holds the lock");
     }
 }

@@ -5,14 +5,16 @@ use alloy::primitives::{Address, B256, Bytes};
 use super::{
     budget,
     engine::{Db, Row, all, column, first, text, unsigned, values},
-    events, locks, relays, sponsorship,
+    events, locks,
+    relays::{self, Standing},
+    sponsorship,
 };
 use crate::{
     gas::fees::Fees,
     outcome::RelayOutcome,
     store::{
         BlockId, DaemonId, Inclusion, MinedNonce, NewRelay, NewTransaction, NonceAssignment, RelayTerms,
-        Sendable, Settlement, SignedTransaction, StoreError, events::EventKind,
+        Sendable, SendableRelays, Settlement, SignedTransaction, StoreError, events::EventKind,
     },
 };
 
@@ -58,10 +60,26 @@ pub(super) fn record(
     Ok(())
 }
 
-pub(super) fn sendable(db: &Db, relay: &B256) -> Result<Sendable, StoreError> {
+pub(super) fn all_sendable(
+    db: &Db,
+    account: &Address,
+    relays: &[B256],
+) -> Result<SendableRelays, StoreError> {
+    let (mut standings, highest) = match relays::standings(db, account, relays)? {
+        Some((standings, Some(highest))) => (standings, Some(highest.saturating_add(1))),
+        known => (known.map(|(standings, _)| standings).unwrap_or_default(), next(db, account)?),
+    };
+    let sendable = relays.iter().map(|id| Ok((*id, sendable(db, id, standings.remove(id))?)));
+    Ok((sendable.collect::<Result<_, StoreError>>()?, highest))
+}
+
+/// Whether a relay may be given a nonce; `known` is its standing, where it was read.
+fn sendable(db: &Db, relay: &B256, mut known: Option<Standing>) -> Result<Sendable, StoreError> {
     // Each statement is a transaction of its own: a relay may be reopened between two of them.
     loop {
-        match relays::standing(db, relay, None, false)?.filter(|standing| standing.is_pending) {
+        let standing =
+            known.take().map_or_else(|| relays::standing(db, relay, None, false), |it| Ok(Some(it)))?;
+        match standing.filter(|standing| standing.is_pending) {
             Some(standing) if standing.has_nonce => return Ok(Sendable::InFlight),
             Some(standing) if standing.rival.is_none() => return Ok(Sendable::Yes),
             Some(_) => return Ok(Sendable::NotNext),

@@ -149,6 +149,7 @@ impl Store {
             has_single_writes: false,
             open,
             permits,
+            settlements: Arc::default(),
             connects,
             faults,
             daemon: None,

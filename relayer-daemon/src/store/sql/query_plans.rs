@@ -128,7 +128,8 @@ fn run_everything(store: &Store) {
         store.accept_sponsored(&relay(byte), &sponsorship, NOW).unwrap();
         let cost = ExpectedCost { wei: 10, gas: 1, l1_fee_wei: 1, least_wei: 1, no_op_wei: 1 };
         store.reserve_share(id(byte), &cost, &allowance, NOW).unwrap();
-        store.affordable(account, None, 10, 10, &allowance, NOW).unwrap();
+        store.look_up(&relay(byte), 10, 10, &allowance, NOW).unwrap();
+        store.sendable(account, &[id(byte)]).unwrap();
         store.reserve(id(byte), 11, 1_000, NOW).unwrap();
     }
     store.finish_unsent(id(4), &dropped, NOW).unwrap();

@@ -1,6 +1,6 @@
 //! Relays, from acceptance to their end.
 
-use std::net::IpAddr;
+use std::{collections::HashMap, net::IpAddr};
 
 use alloy::primitives::{Address, B256, U256};
 
@@ -221,6 +221,9 @@ pub(super) struct Standing {
     pub(super) rival: Option<Rival>,
 }
 
+/// The standings of several relays, and the highest nonce of an account.
+type Standings = (HashMap<B256, Standing>, Option<u64>);
+
 impl Standing {
     /// # Errors
     /// [`StoreError::HeldElsewhere`] if it is not this daemon of a fleet that runs the relay.
@@ -234,20 +237,15 @@ impl Standing {
     }
 }
 
-/// The standing of a relay, and whether it has this nonce; `None` if it is not stored.
-pub(super) fn standing(
-    db: &Db,
-    id: &B256,
-    nonce: Option<(&Address, u64)>,
-    in_fleet: bool,
-) -> Result<Option<Standing>, StoreError> {
-    /// Of an executed rival whose block is gone (-1) nothing is known.
-    macro_rules! query {
-        ($holder:literal) => {
-            concat!(
-                "SELECT state = 'pending' AS is_pending, signer, client, ",
-                $holder,
-                " AS holder,
+/// The standings of some relays. Of an executed rival whose block is gone (-1) nothing is known.
+macro_rules! standing {
+    ($holder:literal, $highest:literal, $relays:literal) => {
+        concat!(
+            "SELECT id, state = 'pending' AS is_pending, signer, client, ",
+            $holder,
+            " AS holder, ",
+            $highest,
+            " AS highest,
              EXISTS (SELECT 1 FROM nonces WHERE relay = own.id AND state = 'open') AS has_nonce,
              EXISTS (SELECT 1 FROM nonces WHERE account = ?2 AND nonce = ?3 AND relay = own.id AND state = 'open')
                  AS has_this_nonce,
@@ -256,24 +254,58 @@ pub(super) fn standing(
               AND ((other.state = 'pending' AND nonces.state = 'open')
                   OR (other.state IN ('executed', 'reverted') AND mined_hash = other.tx_hash AND finality >= 0))
               ORDER BY 1 LIMIT 1) AS is_rival_pending
-         FROM relays AS own WHERE id = ?1"
-            )
-        };
-    }
-    let query = if in_fleet { query!("holder") } else { query!("CAST(NULL AS TEXT)") };
+         FROM relays AS own WHERE ",
+            $relays
+        )
+    };
+}
+
+/// The standing of a relay, and whether it has this nonce; `None` if it is not stored.
+pub(super) fn standing(
+    db: &Db,
+    id: &B256,
+    nonce: Option<(&Address, u64)>,
+    in_fleet: bool,
+) -> Result<Option<Standing>, StoreError> {
+    let query = if in_fleet {
+        standing!("holder", "NULL", "id = ?1")
+    } else {
+        standing!("CAST(NULL AS TEXT)", "NULL", "id = ?1")
+    };
     let (account, nonce) = nonce.map(|(account, nonce)| (account.0.0, nonce.cast_signed())).unzip();
-    first(db, query, values![id.0, account, nonce], |row| {
-        let (signer, client) = sender_of(row)?;
-        let rival = column::<Option<bool>>(row, "is_rival_pending")?;
-        Ok(Standing {
-            is_pending: column(row, "is_pending")?,
-            holder: column(row, "holder")?,
-            signer,
-            client,
-            has_nonce: column(row, "has_nonce")?,
-            has_this_nonce: column(row, "has_this_nonce")?,
-            rival: rival.map(|is_pending| if is_pending { Rival::InFlight } else { Rival::Executed }),
-        })
+    first(db, query, values![id.0, account, nonce], read_standing)
+}
+
+/// The standings of several relays in one question, and the highest nonce of an account; `None` where the database
+/// knows no lists.
+pub(super) fn standings(db: &Db, account: &Address, ids: &[B256]) -> Result<Option<Standings>, StoreError> {
+    let query = db.dialect(
+        "",
+        standing!("holder", "(SELECT max(nonce) FROM nonces WHERE account = ?2)", "id = ANY (?1)"),
+    );
+    if query.is_empty() {
+        return Ok(None);
+    }
+    let list = Value::Array(ids.iter().map(|id| id.0.into()).collect());
+    let (mut standings, mut highest) = (HashMap::new(), None);
+    for row in &db.query(query, values![list, account.0.0, Value::Null])? {
+        highest = column::<Option<i64>>(row, "highest")?.map(i64::cast_unsigned);
+        standings.insert(column::<[u8; 32]>(row, "id")?.into(), read_standing(row)?);
+    }
+    Ok(Some((standings, highest)))
+}
+
+fn read_standing(row: &Row) -> Result<Standing, StoreError> {
+    let (signer, client) = sender_of(row)?;
+    let rival = column::<Option<bool>>(row, "is_rival_pending")?;
+    Ok(Standing {
+        is_pending: column(row, "is_pending")?,
+        holder: column(row, "holder")?,
+        signer,
+        client,
+        has_nonce: column(row, "has_nonce")?,
+        has_this_nonce: column(row, "has_this_nonce")?,
+        rival: rival.map(|is_pending| if is_pending { Rival::InFlight } else { Rival::Executed }),
     })
 }
 
@@ -336,15 +368,18 @@ pub(super) const fn address(address: IpAddr) -> [u8; 16] {
 
 /// `None`: unknown relay; `Some(None)`: pending.
 pub(super) fn stored_outcome(db: &Db, id: &B256) -> Result<Option<Option<RelayOutcome>>, StoreError> {
-    // Of a relay that is also archived the last word is not there.
-    let query = "SELECT state, error_code, error_detail, error_retry, tx_hash, block_number, gas_used, agent_id
+    first(db, OUTCOME, values![id.0], outcome)
+}
+
+/// A relay's outcome. Of one that is also archived the last word is not there.
+pub(super) const OUTCOME: &str =
+    "SELECT state, error_code, error_detail, error_retry, tx_hash, block_number, gas_used, agent_id
              FROM relays WHERE id = ?1
          UNION ALL SELECT state, error_code, error_detail, error_retry, tx_hash, block_number, gas_used, agent_id
              FROM archive WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM relays WHERE id = ?1)";
-    first(db, query, values![id.0], outcome)
-}
 
-fn outcome(row: &Row) -> Result<Option<RelayOutcome>, StoreError> {
+/// `None` while it is pending.
+pub(super) fn outcome(row: &Row) -> Result<Option<RelayOutcome>, StoreError> {
     let state: String = column(row, "state")?;
     Ok(Some(match state.as_str() {
         "pending" => return Ok(None),

@@ -56,6 +56,17 @@ pub(super) trait Engine: Send {
         Ok(())
     }
 
+    /// Several queries, which a database behind a network gets together.
+    fn queries(&self, queries: &[(&'static str, &[Value])]) -> Result<Vec<Vec<Row>>, StoreError> {
+        queries.iter().map(|(sql, values)| self.query(sql, values)).collect()
+    }
+
+    /// A query with which the transaction ends: it is committed when this returns.
+    fn query_and_commit(&self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>, StoreError> {
+        let rows = self.query(sql, values)?;
+        self.commit().map(|()| rows)
+    }
+
     /// Begins a transaction that will write. Of those on a file only one is open at a time.
     fn begin(&self) -> Result<(), StoreError>;
 

@@ -225,10 +225,31 @@ impl Postgres {
     /// Sends what is unsent, and a last message in the same packet: the server answers in their order. Returns the
     /// answer to the last one, or the first error.
     fn ask(&self, session: &Session, last: Message, limit: Duration) -> Result<Answered, StoreError> {
+        self.ask_all(session, vec![last], limit)?.pop().ok_or(StoreError::Interrupted)
+    }
+
+    /// The same for several last messages; returns the answers to these.
+    fn ask_all(
+        &self,
+        session: &Session,
+        last: Vec<Message>,
+        limit: Duration,
+    ) -> Result<Vec<Answered>, StoreError> {
         let mut messages = session.unsent.take();
-        messages.push(last);
+        let unsent = messages.len();
+        messages.extend(last);
         let answers = try_join_all(messages.iter().map(|message| message.send(&session.client)));
-        self.server.wait(limit, answers)?.pop().ok_or(StoreError::Interrupted)
+        Ok(self.server.wait(limit, answers)?.split_off(unsent))
+    }
+
+    /// # Errors
+    /// If there is no transaction that may be committed.
+    fn must_be_open(&self) -> Result<(), StoreError> {
+        match self.session.borrow().as_ref().map(|session| session.transaction.get()) {
+            Some(Transaction::Open) => Ok(()),
+            Some(_) => Err(StoreError::NotCommitted),
+            None => Err(StoreError::Unreachable("the connection was lost".to_owned())),
+        }
     }
 
     /// Begins a transaction, with the first statement in it.
@@ -252,21 +273,38 @@ impl Postgres {
         Ok(prepared)
     }
 
-    /// Runs a statement; if a migration has changed its columns, it is prepared again with the next session.
-    fn answer(
+    /// Runs statements; if a migration has changed their columns, they are prepared again with the next session.
+    fn answers(
         &self,
-        sql: &'static str,
-        message: impl FnOnce(Prepared) -> Message,
-    ) -> Result<(Prepared, Answered), StoreError> {
+        statements: &[(&'static str, &[Value])],
+        message: impl Fn(Prepared, Vec<Value>) -> Message,
+        last: Option<&str>,
+    ) -> Result<Vec<(Prepared, Answered)>, StoreError> {
         self.with(|session| {
-            let prepared = self.prepared(session, sql)?;
-            let answered = self.ask(session, message(prepared.clone()), ANSWER);
-            let answered = answered.inspect_err(|_| {
+            let prepare = |(sql, _): &(&'static str, &[Value])| self.prepared(session, sql);
+            let prepared = statements.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
+            let messages = prepared.iter().zip(statements);
+            let messages = messages.map(|(prepared, (_, values))| message(prepared.clone(), values.to_vec()));
+            let messages = messages.chain(last.map(Message::from)).collect();
+            let answered = self.ask_all(session, messages, ANSWER).inspect_err(|_| {
                 session.statements.borrow_mut().clear();
             })?;
-            Ok((prepared, answered))
+            if last.is_some() {
+                session.transaction.set(Transaction::None);
+            }
+            Ok(prepared.into_iter().zip(answered).collect())
         })
     }
+}
+
+/// The rows of an answer.
+fn rows((prepared, answered): (Prepared, Answered)) -> Result<Vec<Row>, StoreError> {
+    let Answered::Rows(found) = answered else { return Ok(Vec::new()) };
+    let read = |row: tokio_postgres::Row| {
+        let values = (0..row.len()).map(|index| row.try_get(index)).collect::<Result<_, _>>();
+        Ok(Row::new(Arc::clone(&prepared.names), values.map_err(|_| StoreError::Corrupt("row"))?))
+    };
+    found.into_iter().map(read).collect()
 }
 
 /// A query as Postgres has it: `$1` for `?1`, and no hints.
@@ -339,9 +377,9 @@ fn parameters(values: &[Value]) -> Vec<&(dyn ToSql + Sync)> {
 
 impl Engine for Postgres {
     fn execute(&self, sql: &'static str, values: &[Value]) -> Result<usize, StoreError> {
-        match self.answer(sql, |prepared| Message::Statement(prepared, values.to_vec()))? {
-            (_, Answered::Changed(rows)) => Ok(usize::try_from(rows).unwrap_or(usize::MAX)),
-            (_, Answered::Rows(rows)) => Ok(rows.len()),
+        match self.answers(&[(sql, values)], Message::Statement, None)?.pop() {
+            Some((_, Answered::Changed(rows))) => Ok(usize::try_from(rows).unwrap_or(usize::MAX)),
+            _ => Ok(0),
         }
     }
 
@@ -362,13 +400,17 @@ impl Engine for Postgres {
     }
 
     fn query(&self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>, StoreError> {
-        let (prepared, answered) = self.answer(sql, |prepared| Message::Query(prepared, values.to_vec()))?;
-        let Answered::Rows(found) = answered else { return Ok(Vec::new()) };
-        let read = |row: tokio_postgres::Row| {
-            let values = (0..row.len()).map(|index| row.try_get(index)).collect::<Result<_, _>>();
-            Ok(Row::new(Arc::clone(&prepared.names), values.map_err(|_| StoreError::Corrupt("row"))?))
-        };
-        found.into_iter().map(read).collect()
+        Ok(self.queries(&[(sql, values)])?.pop().unwrap_or_default())
+    }
+
+    fn queries(&self, queries: &[(&'static str, &[Value])]) -> Result<Vec<Vec<Row>>, StoreError> {
+        self.answers(queries, Message::Query, None)?.into_iter().map(rows).collect()
+    }
+
+    fn query_and_commit(&self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>, StoreError> {
+        self.must_be_open()?;
+        let answered = self.answers(&[(sql, values)], Message::Query, Some("COMMIT"))?;
+        answered.into_iter().next().map_or(Ok(Vec::new()), rows)
     }
 
     fn begin(&self) -> Result<(), StoreError> {
@@ -384,11 +426,7 @@ impl Engine for Postgres {
     }
 
     fn commit(&self) -> Result<(), StoreError> {
-        match self.session.borrow().as_ref().map(|session| session.transaction.get()) {
-            Some(Transaction::Open) => {}
-            Some(_) => return Err(StoreError::NotCommitted),
-            None => return Err(StoreError::Unreachable("the connection was lost".to_owned())),
-        }
+        self.must_be_open()?;
         self.with(|session| {
             self.ask(session, "COMMIT".into(), ANSWER)?;
             session.transaction.set(Transaction::None);

@@ -72,7 +72,7 @@ mod tests {
         for (found, sql) in [
             (0, "CREATE TABLE relays (id)"),
             (6, "PRAGMA user_version = 6"),
-            (VERSION + 1, "PRAGMA user_version = 10"),
+            (VERSION + 1, "PRAGMA user_version = 11"),
         ] {
             db.execute_batch(sql).unwrap();
             let before = std::fs::read(&path).unwrap();

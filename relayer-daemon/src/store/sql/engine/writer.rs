@@ -83,6 +83,28 @@ impl Writer {
         })
     }
 
+    /// Runs `work`, which commits what it writes: it is one statement, or ends the transaction that it begins.
+    pub(in super::super) fn run_committing<T>(
+        &self,
+        work: impl FnOnce(&Db) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let Way::Connections(connections) = &self.way else { return Err(StoreError::ReadOnly) };
+        let queued = Instant::now();
+        connections.with(|db| {
+            self.stats.waited(queued.elapsed());
+            let begun = Instant::now();
+            let result = db.begin_single().and_then(|()| work(db)).inspect_err(|error| {
+                if matches!(error, StoreError::Unreachable(_)) {
+                    tracing::error!(%error, "journal not committed");
+                    self.doubts.fetch_add(1, Ordering::Release);
+                }
+            });
+            roll_back(db);
+            self.stats.committed(1, begun.elapsed());
+            result
+        })
+    }
+
     /// How many commits have failed so far. With a database behind a network, such a batch may be there all
     /// the same.
     pub(in super::super) fn doubts(&self) -> u64 {
