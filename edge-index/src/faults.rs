@@ -27,9 +27,7 @@ impl Faults {
         let pause = error.retry_millis();
         *self.0.borrow_mut() = Some(Fault { error: error.clone(), until: unix_millis() + pause });
         match error {
-            StoreError::Corrupt | StoreError::OtherTables => {
-                console_error!("{error}: it is deleted, and filled anew")
-            }
+            StoreError::Corrupt => console_error!("{error}: it is deleted, and filled anew"),
             _ => console_error!("{error}: tried again in {} s", pause / 1_000),
         }
         true

@@ -31,6 +31,7 @@ use registry_core::{
             IndexAnswer, IndexQuestion, IndexRequest, OTHER_VERSION_STATUS, PROTOCOL_VERSION, VERSION_HEADER,
             check_version,
         },
+        takeover,
     },
     registry::agent::AgentId,
     registry::history::HistoryCursor,
@@ -61,7 +62,7 @@ const NOTE_MILLIS: u64 = 30_000;
 #[durable_object(alarm)]
 pub struct RegistryIndex {
     pub(crate) state: worker::State,
-    env: Env,
+    pub(crate) env: Env,
     /// What is known of the endpoints; not worth storing.
     pub(crate) endpoints: RefCell<Option<Endpoints>>,
     /// The state after the last step, which is that of the rows.
@@ -74,6 +75,8 @@ pub struct RegistryIndex {
     snapshots: Snapshots,
     /// When the time of the last request was stored.
     noted_at: Cell<u64>,
+    /// Whether the object's name is known to be stored.
+    is_named: Cell<bool>,
 }
 
 impl DurableObject for RegistryIndex {
@@ -89,6 +92,7 @@ impl DurableObject for RegistryIndex {
             rows: Rc::new(Cell::new(RowsBilled { since: unix_millis() / 1_000, ..RowsBilled::default() })),
             snapshots: Snapshots::default(),
             noted_at: Cell::new(0),
+            is_named: Cell::new(false),
         }
     }
 
@@ -107,6 +111,9 @@ impl DurableObject for RegistryIndex {
     async fn alarm(&self) -> Result<Response> {
         let settings = WorkerSettings::of(&self.env).map_err(|error| error.to_string())?;
         let worked = match self.sql() {
+            // One of another release's format, or of other settings, rests.
+            Err(StoreError::OtherFormat) => return Response::empty(),
+            Ok(sql) if !self.is_own(&sql, &settings) => return Response::empty(),
             Ok(sql) => {
                 let worked = self.work_if_due(&sql, &settings).boxed_local().await;
                 self.arm(&sql, &settings, worked.is_ok()).await;
@@ -127,6 +134,12 @@ impl RegistryIndex {
         let IndexRequest { object, question } = request.json().await?;
         let settings = WorkerSettings::of(&self.env).map_err(|error| error.to_string())?;
         let own = settings.index_name().unwrap_or_default();
+        if let IndexQuestion::Takeover(place) = question
+            && settings.earlier_index_name().as_ref() == Some(&object)
+        {
+            let sql = Sql::new(&self.state.storage(), Rc::clone(&self.rows));
+            return Response::from_json(&IndexAnswer::Part(takeover::part(&sql, place).map_err(failed)?));
+        }
         if object != own {
             console_warn!("a Worker with other settings asks: this is the index of {own}");
             return Response::error("not the index of this chain and registry", 502);
@@ -135,7 +148,10 @@ impl RegistryIndex {
             Ok(sql) => sql,
             Err(error) => return self.without_store(&error, &question).await,
         };
+        self.keep_name(&sql, &settings);
         let (form, route) = match question {
+            // To the object of another name.
+            IndexQuestion::Takeover(_) => return not_covered(),
             IndexQuestion::Progress => return self.progress(&sql).await,
             IndexQuestion::Tick => {
                 self.arm(&sql, &settings, true).await;
@@ -200,14 +216,15 @@ impl RegistryIndex {
         Ok(state)
     }
 
-    /// Notes a failure of the store, and deletes an index that is corrupt or has other tables.
+    /// Notes a failure of the store, and deletes an index that is corrupt.
     pub(crate) async fn keep_fault(&self, error: StoreError) -> StoreError {
-        if self.faults.note(&error) && error.ends_index() {
+        if self.faults.note(&error) && error == StoreError::Corrupt {
             // If this fails, the next work finds the same rows.
             let _ = self.state.storage().delete_all().await;
             // A request that came meanwhile may have prepared the tables and loaded the state that are gone now.
             self.is_prepared.set(false);
             self.noted_at.set(0);
+            self.is_named.set(false);
             self.kept.replace(None);
         }
         error
@@ -435,6 +452,23 @@ impl RegistryIndex {
             Ok(_) => self.noted_at.set(now),
             Err(error) => drop(self.keep_fault(error).await),
         }
+    }
+
+    /// Stores the object's name, by which an alarm knows whether it is still the settings'. Where that fails, the
+    /// next request does.
+    fn keep_name(&self, sql: &Sql, settings: &WorkerSettings) {
+        if !self.is_named.get() && !self.is_own(sql, settings) {
+            let name = SqlValue::Text(settings.index_name().unwrap_or_default());
+            let _ = sql.execute("INSERT OR IGNORE INTO meta (key, value) VALUES ('object', ?1)", &[name]);
+        }
+        self.is_named.set(true);
+    }
+
+    /// Whether the rows are of the chain and registry of the settings. Alarms outlast a change of these.
+    fn is_own(&self, sql: &Sql, settings: &WorkerSettings) -> bool {
+        let stored = sql.execute("SELECT value FROM meta WHERE key = 'object'", &[]);
+        let own = settings.index_name().map(|name| vec![vec![SqlValue::Text(name)]]);
+        stored.ok() == own
     }
 
     /// Whether there were requests lately.

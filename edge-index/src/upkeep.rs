@@ -2,15 +2,19 @@
 
 use std::{rc::Rc, time::Duration};
 
-use edge_shared::{chain, settings::WorkerSettings, unix_millis};
+use edge_shared::{chain, index::IndexObject, settings::WorkerSettings, unix_millis};
 use futures_util::FutureExt as _;
 use host_kit::{RpcHost, RpcReply, take};
 use registry_core::{
     chain::{Batch, Endpoints, Failure, Step, Update},
     eth::timestamp::Timestamp,
-    index::{Config, IndexError, Phase, SWEEP, Work},
+    index::{
+        Config, IndexError, Phase, SWEEP, Work,
+        protocol::{IndexAnswer, IndexQuestion},
+        takeover,
+    },
 };
-use worker::Delay;
+use worker::{Delay, console_warn};
 
 use crate::{alarm::is_due, garbage::let_v8_collect, object::RegistryIndex, sql::Sql};
 
@@ -18,6 +22,8 @@ use crate::{alarm::is_due, garbage::let_v8_collect, object::RegistryIndex, sql::
 const SLICE: u64 = 5_000;
 /// Milliseconds between two checks of a request that waits for another's work.
 const PAUSE_MILLIS: u64 = 25;
+/// Milliseconds that the earlier index has for a part.
+const PART_MILLIS: u64 = 10_000;
 /// Runtime margin added to the lease, beyond the time that the chain has.
 const LEASE_MARGIN_MILLIS: u64 = 1_000;
 
@@ -86,6 +92,10 @@ impl RegistryIndex {
         number: u64,
         rpc_calls: &mut u32,
     ) -> core::result::Result<(), IndexError> {
+        let begins = self.load(sql)?.phase == Phase::Filling { next: 1 };
+        if begins && !self.take_over(sql, settings, number).boxed_local().await? {
+            return Ok(());
+        }
         let began = unix_millis();
         let kept = Some((*self.load(sql)?).clone());
         let mut work = Work::begin(sql, kept, config(settings, began), self.endpoints(settings), began)?;
@@ -101,6 +111,36 @@ impl RegistryIndex {
             }
             take(&mut work, reply, &mut host)?;
         }
+    }
+
+    /// Takes some parts over from the index of the earlier format; whether there are none left.
+    async fn take_over(
+        &self,
+        sql: &Sql,
+        settings: &WorkerSettings,
+        number: u64,
+    ) -> core::result::Result<bool, IndexError> {
+        for _ in 0..takeover::PARTS_AT_ONCE {
+            let Some(place) = takeover::next(sql)? else { return Ok(true) };
+            self.lease.set(WorkLease { number, until: unix_millis() + PART_MILLIS });
+            let answer = match IndexObject::earlier(settings, &self.env) {
+                Some(earlier) => earlier.ask(IndexQuestion::Takeover(place)).await,
+                None => return Ok(true),
+            };
+            if self.lease.get().number != number {
+                return Ok(false);
+            }
+            let Ok(IndexAnswer::Part(part)) = answer else {
+                console_warn!("the index of the earlier format does not answer");
+                match sql.transaction(|| Ok(takeover::is_awaited(sql, unix_millis())?))? {
+                    true => return Err(IndexError::Incomplete { percent: 0 }),
+                    false => continue,
+                }
+            };
+            sql.transaction(|| Ok(takeover::take(sql, place, part, unix_millis())?))?;
+            self.kept.replace(None);
+        }
+        Ok(takeover::next(sql)?.is_none())
     }
 
     /// Merges what a run has learned of the endpoints.

@@ -29,11 +29,20 @@ pub struct IndexObject {
 impl IndexObject {
     /// The object, where the settings and the bindings provide an index.
     pub fn of(settings: &WorkerSettings, env: &Env) -> Option<Self> {
+        Self::named(settings.index_name()?, settings, env)
+    }
+
+    /// The object of an index of the earlier format.
+    pub fn earlier(settings: &WorkerSettings, env: &Env) -> Option<Self> {
+        Self::named(settings.earlier_index_name()?, settings, env)
+    }
+
+    fn named(name: String, settings: &WorkerSettings, env: &Env) -> Option<Self> {
         match settings.index_mode {
             IndexMode::Off => None,
             IndexMode::DurableObject => {
                 let objects = env.durable_object(INDEX_BINDING).ok()?;
-                Some(Self { objects, name: settings.index_name()?, location: settings.index_location })
+                Some(Self { objects, name, location: settings.index_location })
             }
         }
     }

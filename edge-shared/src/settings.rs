@@ -13,7 +13,7 @@ use registry_core::{
         rpc::endpoint::{RpcEndpoint, parse_list},
     },
     evidence::Layout,
-    index::protocol::object_name,
+    index::protocol::{earlier_object_name, object_name},
     snapshot::Identity,
 };
 use worker::{
@@ -231,6 +231,11 @@ impl WorkerSettings {
     /// The name of the index's object; `None` as for [`identity`](Self::identity).
     pub fn index_name(&self) -> Option<String> {
         self.chain_id.map(|chain_id| object_name(chain_id, self.registry))
+    }
+
+    /// The name of the object of an index of the earlier format.
+    pub fn earlier_index_name(&self) -> Option<String> {
+        self.chain_id.map(|chain_id| earlier_object_name(chain_id, self.registry))
     }
 
     /// The seconds between two polls of a stream of changes: ten, or fewer where the TTL of verdicts is

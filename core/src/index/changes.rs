@@ -291,7 +291,9 @@ pub(super) fn list(
         Since::Now => state.changes,
         Since::Newest => state.changes.saturating_sub(limit).max(oldest),
         Since::Cursor(cursor) => {
-            if cursor.began != began || !(oldest..=state.changes).contains(&cursor.number) {
+            let mut logs = state.earlier_logs.iter().copied().chain([(began, state.changes)]);
+            let log = logs.find(|(log, _)| *log == cursor.began);
+            if log.is_none_or(|(_, newest)| !(oldest..=newest).contains(&cursor.number)) {
                 return Err(IndexError::CursorExpired);
             }
             cursor.number

@@ -22,6 +22,7 @@
 //! | `tip_proof` | whether events tell all changes |
 //! | `read_agents` | the queries for agents' state, through the lens and the getters |
 //! | `tables` | writes to agents and the sums kept of them |
+//! | `takeover` | what an index takes over from the one of the release before |
 //! | `changes` | the log of verdict changes |
 //! | `answers` | answers about the registry |
 //! | `reader` | what all answers share |
@@ -77,6 +78,7 @@ pub(crate) mod shards;
 mod state;
 mod store;
 mod tables;
+pub mod takeover;
 mod tip_proof;
 mod words;
 mod work;

@@ -11,11 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     progress::{Progress, RowsBilled},
-    store::StoreFault,
+    store::{FORMAT, StoreFault},
+    takeover::{Part, Place},
 };
 
 /// The version of the protocol: one more with each change of what is sent.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 
 /// The header of every request and response; its value is the sender's [version](PROTOCOL_VERSION).
 pub const VERSION_HEADER: &str = "X-Index-Protocol";
@@ -87,6 +88,8 @@ pub enum IndexQuestion {
         /// Whether the object may ask the chain first.
         refresh: bool,
     },
+    /// A part of an index of the earlier format, to the object of its [name](earlier_object_name).
+    Takeover(Place),
     /// The manifest of the registry's snapshot, answered as its own bytes with the [`SNAPSHOT_HEADER`].
     Manifest,
     /// A shard, answered in the same way. The fields are those of a [`ShardRange`](super::ShardRange) and a
@@ -136,15 +139,22 @@ pub enum IndexAnswer {
     Progress(Progress, Option<StoreFault>, RowsBilled),
     /// What the index knows of the wallets, as [`Excerpt::encode`](super::Excerpt::encode) writes it.
     Excerpt(String),
+    /// A part of an index of the earlier format.
+    Part(Part),
     /// The body of an error for the client.
     Failure(String),
     /// The index does not know.
     NotCovered,
 }
 
-/// The name of a registry's object. Endpoints and their keys may change: the object goes on with its rows, as
-/// every reply of a node says which chain it is of.
+/// The name of a registry's object, by the format of its tables. Endpoints and their keys may change: the object
+/// goes on with its rows, as every reply of a node says which chain it is of.
 pub fn object_name(chain_id: u64, registry: Address) -> String {
+    format!("{chain_id}/{registry}/{FORMAT}")
+}
+
+/// The name of the object with tables of the format before.
+pub fn earlier_object_name(chain_id: u64, registry: Address) -> String {
     format!("{chain_id}/{registry}")
 }
 
@@ -182,6 +192,7 @@ mod tests {
                 IndexQuestion::Excerpt { wallets: vec!["0x1".into()], refresh: true },
                 r#"{"Excerpt":{"wallets":["0x1"],"refresh":true}}"#,
             ),
+            (IndexQuestion::Takeover(Place::Ends(3)), r#"{"Takeover":{"Ends":3}}"#),
             (IndexQuestion::Manifest, r#""Manifest""#),
             (
                 IndexQuestion::Shard { start: 1, bits: 8, block: 9, tag: 7 },
@@ -198,11 +209,13 @@ mod tests {
         let head = DocumentHead { etag: "e".into(), links: None, read_at: 1, block: 2, rpc_calls: 3 };
         let progress = IndexAnswer::Progress((&State::default()).into(), None, RowsBilled::default());
         let sent = (&request, &head, &progress);
-        let answers =
-            (IndexAnswer::Excerpt("e".into()), IndexAnswer::Failure("f".into()), IndexAnswer::NotCovered);
-        let expected = r#"{"object":"5/0x0000000000000000000000000000000000000000","question":"Tick"},{"etag":"e","links":null,"read_at":1,"block":2,"rpc_calls":3},{"Progress":[{"percent":0,"total":0,"basis":"events","unannouncedChanges":0,"refreshesWithoutEvents":0,"comparisons":0,"isComparing":false,"sweptAgents":500},null,{"read":0,"written":0,"since":0}]}"#;
+        let excerpt = IndexAnswer::Excerpt("e".into());
+        let answers = (excerpt, IndexAnswer::Part(Part::default()), IndexAnswer::Failure("f".into()));
+        let answers = (answers, IndexAnswer::NotCovered);
+        let expected = r#"{"object":"5/0x0000000000000000000000000000000000000000/12","question":"Tick"},{"etag":"e","links":null,"read_at":1,"block":2,"rpc_calls":3},{"Progress":[{"percent":0,"total":0,"basis":"events","unannouncedChanges":0,"refreshesWithoutEvents":0,"comparisons":0,"isComparing":false,"sweptAgents":500},null,{"read":0,"written":0,"since":0}]}"#;
         assert_eq!(serde_json::to_string(&sent).unwrap(), format!("[{expected}]"));
-        let expected = r#"[{"Excerpt":"e"},{"Failure":"f"},"NotCovered"]"#;
+        let part = r#"{"Part":{"content":"","next":null}}"#;
+        let expected = format!(r#"[[{{"Excerpt":"e"}},{part},{{"Failure":"f"}}],"NotCovered"]"#);
         assert_eq!(serde_json::to_string(&answers).unwrap(), expected);
     }
 }

@@ -166,6 +166,11 @@ impl ListedEvents {
         Self { is_fill: true, ..Self::default() }
     }
 
+    /// Whether all agents are read from state, and no event is known.
+    pub(super) const fn is_fill(&self) -> bool {
+        self.is_fill
+    }
+
     /// These agents had events, which are listed later.
     pub(super) fn later_of(changed: BTreeSet<u64>) -> Self {
         Self { changed, is_comparison: true, ..Self::default() }

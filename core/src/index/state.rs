@@ -184,6 +184,8 @@ pub struct State {
     pub began: u64,
     /// The number of changes so far.
     pub(super) changes: u64,
+    /// The logs that this one goes on from: when each began, and its number of changes then.
+    pub(super) earlier_logs: Vec<(u64, u64)>,
     /// Attestations from this second on were current at the last comparison; `None` before the first.
     pub(super) current_from: Option<u64>,
     /// The height of a block, not above [`Self::block`], that is known to have an event.
@@ -239,6 +241,7 @@ impl Default for State {
             lagging_at: None,
             began: 0,
             changes: 0,
+            earlier_logs: Vec::new(),
             current_from: None,
             canary: None,
             pass: Vec::new(),
@@ -264,7 +267,7 @@ impl State {
 
     /// Reads a stored state, of this version or another: what is missing is as at first. Where fields cannot be
     /// read, the rows are kept, and compared.
-    fn read(text: &str) -> Option<Self> {
+    pub(super) fn read(text: &str) -> Option<Self> {
         if let Ok(state) = serde_json::from_str(text) {
             return Some(state);
         }
@@ -285,6 +288,14 @@ impl State {
         }
         state.coverage.forget();
         Some(state)
+    }
+
+    /// Goes on from the change log of an earlier index. The log is a new one, as the earlier index may go on, too.
+    pub(super) fn take_over(&mut self, earlier: Self, now_millis: u64) {
+        let Self { began, changes, earlier_logs, current_from, grace_seconds, total, .. } = earlier;
+        *self = Self { changes, earlier_logs, current_from, grace_seconds, total, ..Self::default() };
+        self.earlier_logs.push((began, changes));
+        self.began = now_millis.max(began.saturating_add(1));
     }
 
     /// The grace period in seconds, capped to the range of clocks.

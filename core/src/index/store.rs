@@ -24,8 +24,8 @@ impl From<u64> for SqlValue {
     }
 }
 
-/// A failure of the store. Only those that [end the index](Self::ends_index) are a reason to fill it anew: after
-/// any other failure the rows are as they were before the transaction, and the same work is tried again.
+/// A failure of the store. Only [`Corrupt`](Self::Corrupt) is a reason to fill the index anew: after any other
+/// failure the rows are as they were before the transaction, and the same work is tried again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The database failed, with the host's text.
@@ -37,9 +37,9 @@ pub enum StoreError {
     /// What is stored is not as it was written.
     #[error("index store is corrupt")]
     Corrupt,
-    /// The tables are those of another version.
-    #[error("index store has other tables")]
-    OtherTables,
+    /// The tables are of another format. They are another release's, and left as they are.
+    #[error("index store has tables of another format")]
+    OtherFormat,
 }
 
 /// What a monitor is told of a store that fails.
@@ -52,7 +52,7 @@ pub enum StoreFault {
     /// A quota of the platform is used up, such as the daily one of a free plan. It is tried again after
     /// minutes.
     OutOfQuota,
-    /// What was stored was not as it was written, or has other tables: the index is filled anew.
+    /// What was stored was not as it was written: the index is filled anew.
     Corrupt,
 }
 
@@ -81,23 +81,18 @@ impl StoreError {
     pub const fn retry_millis(&self) -> u64 {
         match self {
             Self::Failed(_) => 5_000,
-            Self::OutOfQuota(_) => 600_000,
+            Self::OutOfQuota(_) | Self::OtherFormat => 600_000,
             // Another request may find the same meanwhile.
-            Self::Corrupt | Self::OtherTables => 1_000,
+            Self::Corrupt => 1_000,
         }
-    }
-
-    /// Whether the store is to be deleted, and the index filled anew.
-    pub const fn ends_index(&self) -> bool {
-        matches!(self, Self::Corrupt | Self::OtherTables)
     }
 
     /// The kind of the failure, without the host's text.
     pub const fn fault(&self) -> StoreFault {
         match self {
-            Self::Failed(_) => StoreFault::Failed,
+            Self::Failed(_) | Self::OtherFormat => StoreFault::Failed,
             Self::OutOfQuota(_) => StoreFault::OutOfQuota,
-            Self::Corrupt | Self::OtherTables => StoreFault::Corrupt,
+            Self::Corrupt => StoreFault::Corrupt,
         }
     }
 }
@@ -116,8 +111,8 @@ pub trait Store {
 /// that are compared are big-endian blobs. An unreadable record has no `parent`, `person`, `creator` or
 /// `generation`. The table of scopes is an index only, of the [`words`](super::words) of the texts in the
 /// records. Former agents belong to [`compliance_list`](super::compliance_list), places, sizes and shards to
-/// [`shards`](super::shards).
-const SCHEMA: [&str; 25] = [
+/// [`shards`](super::shards), earlier records to [`takeover`](super::takeover).
+const SCHEMA: [&str; 26] = [
     "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS agents (id INTEGER PRIMARY KEY, wallet BLOB NOT NULL, status INTEGER NOT NULL, \
      attested BLOB NOT NULL, parent BLOB, person BLOB, creator BLOB, generation INTEGER, \
@@ -156,46 +151,37 @@ const SCHEMA: [&str; 25] = [
      flaws INTEGER NOT NULL, record BLOB NOT NULL, PRIMARY KEY (id, list)) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS checkpoints (number INTEGER PRIMARY KEY, hash BLOB NOT NULL, seconds INTEGER NOT NULL, \
      parent BLOB NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS earlier (first INTEGER PRIMARY KEY, records BLOB NOT NULL)",
 ];
 
-/// Increment with each change of the tables: an index of another version is filled anew.
-const VERSION: &str = "11";
+/// The format of the tables, which is part of the [name](super::protocol::object_name) of their object: one more
+/// with each change, in an object of its own.
+pub(super) const FORMAT: &str = "12";
 
-/// Columns that tables of this version may lack, because an older release made them; without a value there.
-const ADDED: [(&str, &str); 2] = [("agents", "events"), ("changes", "liable")];
-
-/// Adds a column where it is missing, which rewrites no row.
-fn add(store: &impl Store, (table, column): &(&str, &str)) -> Result<(), StoreError> {
-    let statement = "SELECT name FROM pragma_table_info(?1) WHERE name = ?2";
-    let names = [table, column].map(|name| SqlValue::Text((*name).to_owned()));
-    if store.execute(statement, &names)?.is_empty() {
-        store.execute(&format!("ALTER TABLE {table} ADD COLUMN {column} BLOB"), &[])?;
-    }
-    Ok(())
-}
+/// The format before, which an index [takes over](super::takeover) from.
+pub(super) const EARLIER_FORMAT: &str = "11";
 
 /// Creates the tables, in one transaction of the host. Has to be called before any other use of a store.
 ///
 /// # Errors
 ///
-/// [`StoreError::OtherTables`] where the store is of another version: the host deletes it, which takes longer the
-/// more agents there are if statements do it.
+/// [`StoreError::OtherFormat`] where the store has tables of another format. They are as they were.
 pub fn prepare(store: &impl Store) -> Result<(), StoreError> {
-    match version(store)? {
-        Some(stored) if stored == VERSION => return ADDED.iter().try_for_each(|column| add(store, column)),
-        Some(_) => return Err(StoreError::OtherTables),
+    match format_of(store)? {
+        Some(stored) if stored == FORMAT => return Ok(()),
+        Some(_) => return Err(StoreError::OtherFormat),
         None => {}
     }
     SCHEMA.iter().try_for_each(|statement| store.execute(statement, &[]).map(drop))?;
     let whole = "INSERT INTO shards (start, bits, bytes, block, tag) VALUES (0, 0, 0, 0, 0)";
     store.execute(whole, &[])?;
     let statement = "INSERT OR REPLACE INTO meta (key, value) VALUES ('version', ?1)";
-    store.execute(statement, &[SqlValue::Text(VERSION.to_owned())]).map(drop)
+    store.execute(statement, &[SqlValue::Text(FORMAT.to_owned())]).map(drop)
 }
 
-/// The version of the tables, if they are there: it is written last. Nothing is written, so that an index can be
+/// The format of the tables, if they are there: it is written last. Nothing is written, so that an index can be
 /// read where the quota of writes is used up.
-fn version(store: &impl Store) -> Result<Option<String>, StoreError> {
+pub(super) fn format_of(store: &impl Store) -> Result<Option<String>, StoreError> {
     let statement = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'meta'";
     if store.execute(statement, &[])?.is_empty() {
         return Ok(None);

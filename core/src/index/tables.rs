@@ -13,6 +13,7 @@ use super::{
     shard_range::ShardVersion,
     shards::ShardChanges,
     store::{Columns, SqlValue, Store, StoreError, first_row, of_ids, query, write},
+    takeover,
     words::words,
 };
 use crate::{chain::logs::Moment, registry::agent::Status, registry::revenue::Total, registry::row::Sum};
@@ -132,12 +133,14 @@ impl<'a, S: Store> AgentWriter<'a, S> {
     ) -> Result<Vec<u64>, StoreError> {
         let ids: Vec<u64> = entries.iter().map(|(id, _)| *id).collect();
         let known = find_all(self.store, &ids)?;
+        let earlier = self.earlier((ids.first().copied().unwrap_or(1), ids.last().copied().unwrap_or(0)))?;
         let mut changed = Vec::new();
         for (id, entry) in entries {
             let before = known.get(id);
             let row_before = before.map(|before| before.as_before(entry));
             entry.events = self.events.seen(*id, entry.full.haftungsperson, row_before, self.version.block);
             if before != Some(entry) {
+                self.compare(*id, before.or(earlier.get(id)), Some(entry));
                 self.replace(*id, before, entry);
             } else if touch {
                 self.touched.push(*id);
@@ -150,7 +153,6 @@ impl<'a, S: Store> AgentWriter<'a, S> {
     }
 
     fn replace(&mut self, id: u64, before: Option<&IndexedAgent>, entry: &IndexedAgent) {
-        self.compare(id, before, Some(entry));
         let same_sums = before.is_some_and(|before| before.full.sums == entry.full.sums);
         if let Some(before) = before {
             self.count(id, before, -1);
@@ -172,9 +174,23 @@ impl<'a, S: Store> AgentWriter<'a, S> {
         self.agents.push(entry.columns(id, self.version.block));
     }
 
+    /// What an earlier index knew of the agents from the first to the last id, during the first fill.
+    fn earlier(&self, range: (u64, u64)) -> Result<BTreeMap<u64, IndexedAgent>, StoreError> {
+        match self.comparison.is_some() && self.events.is_fill() {
+            true => takeover::records(self.store, range),
+            false => Ok(BTreeMap::new()),
+        }
+    }
+
     /// Deletes agents beyond `last`, the registry's counter.
     pub(super) fn end_at(&mut self, last: u64) -> Result<(), StoreError> {
         let ids = query(self.store, "SELECT id FROM agents WHERE id > ?1", &[last.into()], Columns::number)?;
+        // More than these a reorg does not undo.
+        for (id, before) in self.earlier((last.saturating_add(1), last.saturating_add(RANGE)))? {
+            if !ids.contains(&id) {
+                self.compare(id, Some(&before), None);
+            }
+        }
         for (id, before) in find_all(self.store, &ids)? {
             self.compare(id, Some(&before), None);
             self.count(id, &before, -1);

@@ -96,7 +96,13 @@ fn live(seed: u64) -> Result<(), String> {
             index.node
         )
     };
+    // Apart from the rest, which stays the same history.
+    let mut releases = Random(seed ^ 0x1de);
     for _ in 0..6 + random.below(10) {
+        if releases.once_in(20) && index.state().as_of().is_some() {
+            index.is_released();
+            lists = compliance_list::Lists::default();
+        }
         match random.below(8) {
             0 => {
                 let depth = random.pick(&[1, 1, 2, 3, 5, 20]);

@@ -1,42 +1,129 @@
-//! The storage of a `RegistryIndex` object, as commit 3ad2b3d left it (`tests/fixtures/3ad2b3d`), gives the
-//! answers that this version's Worker gave from it.
+//! A release with tables of another format takes over from the index of the release before, which is left as it
+//! is. `any_history` has releases in between, too; here is the storage of a `RegistryIndex` object that commit
+//! 3ad2b3d wrote (`tests/fixtures/3ad2b3d`).
 
 use std::fs;
 
 use registry_core::{
-    api::route::Route,
-    eth::timestamp::Timestamp,
-    index::{Index, Phase, State, prepare},
+    index::{IndexError, SqlValue, Store as _, StoreError, prepare, takeover},
+    registry::changes::{Cursor, Since},
 };
 use serde_json::Value;
 
-use crate::{common::database::Database, liability};
+use crate::{
+    Indexed,
+    common::{database::Database, prelude::*, record},
+    history::History,
+};
 
 fn fixture(name: &str) -> String {
     fs::read_to_string(format!("{}/../tests/fixtures/3ad2b3d/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
-#[test]
-fn the_storage_of_an_old_version_gives_the_answers_it_gave() {
-    let database = Database::restored(&fixture("index.sqlite.sql"));
-    prepare(&database).unwrap();
-    let state = State::load(&database).unwrap();
-    assert_eq!((state.phase, state.as_of().unwrap().number), (Phase::Complete, 22));
-    let showcase: Value = serde_json::from_str(&fixture("showcase.json")).unwrap();
-    let registry = showcase["registry"].as_str().unwrap().parse().unwrap();
-    let index = Index::new(&database, &state, registry, showcase["rpc"].as_str().unwrap());
-    let now = Timestamp::from_seconds(showcase["writtenAt"].as_u64().unwrap());
-    for told in showcase["answers"].as_array().unwrap() {
-        let path = told["path"].as_str().unwrap();
-        let found = match Route::parse(path).unwrap() {
-            Route::Changes { since, limit, .. } => serde_json::to_value(index.changes(since, limit).unwrap()),
-            route => serde_json::from_str(&index.document(&route, now).unwrap().body),
+/// All rows of an index.
+fn dump(database: &Database) -> Vec<Vec<SqlValue>> {
+    let tables = ["meta", "agents", "ends", "changes", "counts", "shards", "checkpoints", "revenue"];
+    let schema = "SELECT name, sql FROM sqlite_schema ORDER BY name".to_owned();
+    let statements = tables.into_iter().map(|table| format!("SELECT * FROM {table}")).chain([schema]);
+    statements.flat_map(|statement| database.execute(&statement, &[]).unwrap()).collect()
+}
+
+/// What an index is begun with where the release before has this one.
+pub(crate) fn taken_over(earlier: &Database, now: u64) -> Database {
+    let (before, database) = (dump(earlier), Database::new());
+    assert_eq!(prepare(earlier), Err(StoreError::OtherFormat));
+    while let Some(place) = takeover::next(&database).unwrap() {
+        let part = takeover::part(earlier, place).unwrap();
+        let sent = serde_json::to_string(&(place, part)).unwrap();
+        let (place, part) = serde_json::from_str(&sent).unwrap();
+        takeover::take(&database, place, part, now * 1_000).unwrap();
+    }
+    assert_eq!(dump(earlier), before, "the earlier index is left as it is");
+    database
+}
+
+impl Indexed {
+    /// Another release begins, with an index in an object of its own.
+    pub(crate) fn is_released(&mut self) {
+        for statement in [
+            "UPDATE meta SET value = '11' WHERE key = 'version'",
+            "ALTER TABLE agents DROP COLUMN events",
+            "ALTER TABLE changes DROP COLUMN liable",
+        ] {
+            self.database.execute(statement, &[]).unwrap();
+        }
+        self.now += 1;
+        self.database = taken_over(&self.database, self.now);
+        self.kept = None;
+    }
+}
+
+/// The registry that the stored agents are of, without revenue.
+fn registry_of(database: &Database) -> PlainRegistry {
+    let statement = "SELECT status, wallet, person, creator, parent, attested, substr(record, 23, 8), generation, \
+                     substr(record, 99) FROM agents ORDER BY id";
+    let agents = (1..).zip(database.execute(statement, &[]).unwrap()).map(|(id, row)| {
+        let blob = |column: usize| match &row[column] {
+            SqlValue::Blob(bytes) => bytes.clone(),
+            other => panic!("{other:?}"),
         };
-        let mut found = found.unwrap();
-        liability::take(&mut found);
-        for (field, expected) in told["answer"].as_object().unwrap() {
-            // The Worker adds the block.
-            assert!(field == "asOf" || found[field] == *expected, "{path}: {field}: {found}");
+        let integer = |column: usize| match row[column] {
+            SqlValue::Integer(number) => u64::try_from(number).unwrap(),
+            ref other => panic!("{other:?}"),
+        };
+        let number = |column| u64::from_be_bytes(blob(column).try_into().unwrap());
+        AgentRecord {
+            status: u8::try_from(integer(0)).unwrap(),
+            agentWallet: Address::from_slice(&blob(1)),
+            haftungsperson: Address::from_slice(&blob(2)),
+            creator: Address::from_slice(&blob(3)),
+            lastAttestation: number(5),
+            registeredAt: number(6),
+            generation: U256::from(integer(7)),
+            operationalScope: String::from_utf8(blob(8)).unwrap(),
+            ..record(id, number(4))
+        }
+    });
+    PlainRegistry { agents: agents.collect(), grace_seconds: Some(604_800), ..PlainRegistry::default() }
+}
+
+#[test]
+fn an_index_that_3ad2b3d_wrote_is_left_as_it_is_and_its_cursors_lead_to_what_changed_since() {
+    let earlier = Database::restored(&fixture("index.sqlite.sql"));
+    let showcase: Value = serde_json::from_str(&fixture("showcase.json")).unwrap();
+    let told = &showcase["answers"].as_array().unwrap().last().unwrap()["answer"]["data"];
+    let began = 1_795_808_783_273;
+    let mut registry = registry_of(&earlier);
+    registry.agents[1].status = 1;
+    let mut index = Indexed::new(History::of(40, registry), 30, 0);
+    (index.now, index.config.layout) = (showcase["writtenAt"].as_u64().unwrap() + 1, None);
+    index.database = taken_over(&earlier, index.now);
+    let since = |index: &Indexed, began, number| index.changes(Since::Cursor(Cursor { began, number }), 10);
+    assert_eq!(since(&index, began, 0), Err(IndexError::Incomplete { percent: 0 }));
+    index.catch_up().unwrap();
+    let all = since(&index, began, 0).unwrap().data;
+    let found = serde_json::to_value(&all).unwrap();
+    for (place, told) in told.as_array().unwrap().iter().enumerate() {
+        for field in ["agentId", "wallet", "from", "to", "blockNumber", "time"] {
+            assert_eq!(found[place][field], told[field], "{field} of {found}");
         }
     }
+    let later = since(&index, began, 2).unwrap();
+    assert_eq!((later.data.as_slice(), later.data[0].agent_id.0), (&all[2..], U256::from(2)));
+    assert_eq!(later.data.len(), 1, "{later:?}");
+    // A cursor that the earlier index gave after the takeover is of what it saw alone.
+    assert_eq!(since(&index, began, 3), Err(IndexError::CursorExpired));
+    let next = later.next;
+    assert!(next.began > began && since(&index, next.began, next.number).unwrap().data.is_empty());
+    // Nothing there to take over, and no answer for ten minutes, which an index has to go on from.
+    let empty = Database::restored("");
+    let begun = [Database::new(), Database::new()];
+    let part = takeover::part(&empty, takeover::Place::State).unwrap();
+    takeover::take(&begun[0], takeover::Place::State, part, 1).unwrap();
+    assert!(
+        takeover::is_awaited(&begun[1], 1_000).unwrap() && takeover::is_awaited(&begun[1], 600_999).unwrap()
+    );
+    assert!(takeover::next(&begun[1]).unwrap().is_some());
+    assert!(!takeover::is_awaited(&begun[1], 601_000).unwrap());
+    assert_eq!(begun.each_ref().map(|database| takeover::next(database).unwrap()), [None, None]);
 }

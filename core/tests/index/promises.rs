@@ -1,6 +1,6 @@
 //! What the index promises, one by one.
 
-use registry_core::index::{Basis, IndexError, Phase, SqlValue, Store as _, StoreError, prepare};
+use registry_core::index::{Basis, IndexError, Phase, SqlValue, Store as _};
 
 use crate::{
     Indexed,
@@ -168,18 +168,4 @@ fn a_wallet_revoked_and_registered_again_shows_its_past_with_the_index_in_one_ro
         assert_eq!(again["reasons"], json!(["FORMER_AGENT_REVOKED"]));
         assert_eq!((again.get("unknownBecause"), round_trips), (None, 1));
     }
-}
-
-#[test]
-fn a_store_with_other_tables_is_refused_as_it_is_so_that_its_host_deletes_it() {
-    let index = Indexed::filled(5, 0);
-    let count = || index.database.execute("SELECT count(*) FROM agents", &[]).unwrap();
-    prepare(&index.database).unwrap();
-    assert_eq!(count(), [[SqlValue::Integer(5)]], "the same code");
-    index.database.execute("UPDATE meta SET value = '0' WHERE key = 'version'", &[]).unwrap();
-    index.database.execute("DROP TABLE counts", &[]).unwrap();
-    let refused = index.database.cost(|| prepare(&index.database));
-    assert_eq!(refused.1, Err(StoreError::OtherTables));
-    assert!(refused.0[0] <= 2 && StoreError::OtherTables.ends_index(), "{refused:?}");
-    assert_eq!(count(), [[SqlValue::Integer(5)]], "no statement takes as long as there are agents");
 }

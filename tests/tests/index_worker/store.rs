@@ -5,11 +5,19 @@
 //! 2. A quota that is used up is named so, and waited for: the chain is not read in vain.
 //! 3. With another RPC URL the index goes on with its rows, and so do cursors.
 //! 4. Rows that are not as they were written are deleted and read anew.
+//! 5. The object of a release with tables of another format is left as it is, and cursors of its changes go on.
+//! 6. An object of another registry than the settings' rests.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use e2e::anvil::dev_key;
+use e2e::deploy::deploy;
 use e2e::process::wait_until;
 use e2e::proxy::Proxy;
 use e2e::stage::Stage;
 use e2e::stored::{all_stored, stored};
+use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use crate::{
@@ -117,4 +125,115 @@ async fn rows_survive_failures_of_the_store_and_other_endpoints() {
     })
     .await;
     is_listed(&stage, id).await;
+}
+
+/// The rows of these tables.
+fn dump(database: &Connection) -> Vec<String> {
+    let tables = ["meta", "agents", "changes", "ends", "counts", "shards", "checkpoints"];
+    let rows = tables.iter().flat_map(|table| {
+        let mut statement = database.prepare(&format!("SELECT * FROM {table}")).unwrap();
+        let columns = statement.column_count();
+        let row = |row: &rusqlite::Row<'_>| {
+            (0..columns)
+                .map(|column| row.get::<_, rusqlite::types::Value>(column))
+                .collect::<Result<Vec<_>, _>>()
+        };
+        let rows = statement.query_map([], row).unwrap().map(Result::unwrap).collect::<Vec<_>>();
+        rows.into_iter().map(move |row| format!("{table}: {row:?}"))
+    });
+    rows.collect()
+}
+
+/// The files of the index's object, and of the one that it asks for an index of the earlier format.
+fn objects(stage: &Stage) -> [PathBuf; 2] {
+    let own = PathBuf::from(stored(stage, "agents").path().unwrap());
+    let files = fs::read_dir(own.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
+    let is_other = |file: &PathBuf| {
+        let is_database = file.extension().is_some_and(|extension| extension == "sqlite");
+        is_database && *file != own && file.file_stem().is_some_and(|name| name.len() == 64)
+    };
+    let others: Vec<PathBuf> = files.filter(is_other).collect();
+    assert_eq!(others.len(), 1, "{others:?}");
+    [own, others[0].clone()]
+}
+
+/// The name that the object with this file has in workerd.
+fn name(file: &Path) -> &str {
+    file.file_stem().unwrap().to_str().unwrap()
+}
+
+/// Waits until the last alarm of the object with this file has fired.
+async fn rests(stage: &Stage, file: &Path) {
+    let alarms = "SELECT count(*) FROM _cf_ALARM WHERE actor_id = ?1";
+    wait_until("no alarm is set any more", WAIT, async || {
+        stored(stage, "_cf_ALARM").query_row(alarms, [name(file)], |row| row.get::<_, i64>(0)) == Ok(0)
+    })
+    .await;
+}
+
+/// Removes a database and its log.
+fn remove(file: &Path) {
+    for suffix in ["", "-wal", "-shm"] {
+        let _ = fs::remove_file(format!("{}{suffix}", file.display()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_with_other_tables_leaves_the_earlier_object_and_goes_on_from_its_changes() {
+    let mut stage = Turn::with(|options| options.ttl(1)).await;
+    let id = register(&stage.chain, "released", "released", 0).await;
+    is_listed(&stage, id).await;
+    let cursor = changes_from_now(&stage.client).await;
+    stage.kill_index();
+    // As if the release before had written what is stored, in the object of its name.
+    let [own, earlier] = objects(&stage);
+    stored(&stage, "agents").execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    remove(&earlier);
+    fs::copy(&own, &earlier).unwrap();
+    remove(&own);
+    let database = Connection::open(&earlier).unwrap();
+    database
+        .execute_batch(
+            "UPDATE meta SET value = '11' WHERE key = 'version'; DROP TABLE earlier; \
+             ALTER TABLE agents DROP COLUMN events; ALTER TABLE changes DROP COLUMN liable;",
+        )
+        .unwrap();
+    let before = dump(&database);
+    let alarm = "INSERT OR REPLACE INTO _cf_ALARM (actor_id, scheduled_time, actor_name) \
+                 SELECT ?2, scheduled_time, actor_name FROM _cf_ALARM WHERE actor_id = ?1";
+    stored(&stage, "_cf_ALARM").execute(alarm, [name(&own), name(&earlier)]).unwrap();
+    suspend(&stage.chain, id).await;
+    stage.restart_index().await.unwrap();
+    only_changed(&stage, &cursor, id).await;
+    let statement = "SELECT status FROM agents WHERE id = ?1";
+    let status = |database: &Connection| {
+        database.query_row(statement, [id.cast_signed()], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    assert_eq!(
+        (status(&Connection::open(&own).unwrap()), status(&database)),
+        (1, 0),
+        "in an object of its own"
+    );
+    rests(&stage, &earlier).await;
+    assert_eq!(dump(&database), before, "should the earlier release be deployed again, it finds its own");
+    // The tests share the stage.
+    stage.kill_index();
+    remove(&earlier);
+    stage.restart_index().await.unwrap();
+    stage.index_found().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_object_of_another_registry_than_the_settings_rests() {
+    let mut stage = Turn::with(|options| options.ttl(1)).await;
+    let id = register(&stage.chain, "resting", "resting", 0).await;
+    is_listed(&stage, id).await;
+    let other = deploy(stage.chain.node.url(), dev_key(0)).await.unwrap().registry;
+    let database = stored(&stage, "agents");
+    stage.restart_unless(|options| options.ttl(1).var("REGISTRY_ADDRESS", other)).await;
+    rests(&stage, Path::new(database.path().unwrap())).await;
+    let agents: i64 = database.query_row("SELECT count(*) FROM agents", [], |row| row.get(0)).unwrap();
+    assert_eq!(agents, id.cast_signed(), "the rows are of the registry that they were of");
+    drop(database);
+    stage.restart_unless(|options| options.ttl(1)).await;
 }

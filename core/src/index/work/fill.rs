@@ -23,6 +23,7 @@ use crate::{
         state::Phase,
         store::Store,
         tables::{AgentWriter, differing},
+        takeover,
     },
 };
 
@@ -138,6 +139,7 @@ impl Work {
             let mut changes = changes();
             changes.end_at(read.head.total)?;
             noted.extend(changes.finish()?);
+            takeover::end(store)?;
         }
         self.change_log(store, checkpoint).write(noted)?;
         if matches!(self.state.phase, Phase::Comparing { .. }) {

@@ -1,0 +1,198 @@
+//! What an index takes over from the one of the release before, whose tables are of another format: its change
+//! log, so that cursors go on, when agents ended, and the agents' records, so that the changes since its last
+//! refresh are told. All else is read from the chain.
+//!
+//! An index of this format is in an object of its own [name](super::protocol::object_name). The object of the
+//! earlier one is read, part by part, and nothing is written to it: should the release before be deployed again,
+//! it goes on from its rows.
+//!
+//! ```text
+//!   state --> ends --> changes --> records --> the fill, which compares what it reads with these records
+//! ```
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    indexed_agent::{IndexedAgent, PACKED_BYTES},
+    state::State,
+    store::{Columns, EARLIER_FORMAT, SqlValue, Store, StoreError, first_row, format_of, one_number, query},
+};
+
+/// Rows in a part: less than a megabyte.
+const ROWS: u64 = 2_500;
+/// Milliseconds for which the earlier index is asked again where it does not answer.
+const PATIENCE_MILLIS: u64 = 600_000;
+/// Parts of one piece of work, which bound its time.
+pub const PARTS_AT_ONCE: u32 = 8;
+
+/// Which part is next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Place {
+    /// The state.
+    State,
+    /// When agents beyond this id ended.
+    Ends(u64),
+    /// The changes after this number.
+    Changes(u64),
+    /// The records of the agents beyond this id.
+    Records(u64),
+}
+
+/// A part of an index of the earlier format.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// The state, or rows as JSON; empty where there is no such index.
+    content: String,
+    /// The next part, if there is one.
+    next: Option<Place>,
+}
+
+/// Reads a part from the store of an index of the earlier format. Nothing is written.
+///
+/// # Errors
+///
+/// [`StoreError`].
+pub fn part(store: &impl Store, place: Place) -> Result<Part, StoreError> {
+    if format_of(store)?.as_deref() != Some(EARLIER_FORMAT) {
+        return Ok(Part::default());
+    }
+    let (after, rows) = match place {
+        Place::State => {
+            let state = first_row(store, "SELECT value FROM meta WHERE key = 'state'", &[])?;
+            let content = state.map_or_else(|| Ok(String::new()), |mut row| row.text())?;
+            // Before its first complete fill it has told nothing.
+            let next = State::read(&content).filter(|state| state.began > 0).map(|_| Place::Ends(0));
+            return Ok(Part { content, next });
+        }
+        Place::Ends(after) => (
+            after,
+            "SELECT json_group_array(json_array(id, seconds)), max(id), count(*) \
+             FROM (SELECT id, seconds FROM ends WHERE id > ?1 ORDER BY id LIMIT ?2)",
+        ),
+        Place::Changes(after) => (
+            after,
+            "SELECT json_group_array(json_array(number, agent, hex(wallet), was, is_now, block, seconds, noted)), \
+             max(number), count(*) FROM (SELECT * FROM changes WHERE number > ?1 ORDER BY number LIMIT ?2)",
+        ),
+        Place::Records(after) => (
+            after,
+            "SELECT json_array(json_array(min(id), group_concat(hex(substr(record, 1, ?3)), ''))), max(id), count(*) \
+             FROM (SELECT id, record FROM agents WHERE id > ?1 ORDER BY id LIMIT ?2)",
+        ),
+    };
+    let mut parameters = vec![after.into(), ROWS.into()];
+    if matches!(place, Place::Records(_)) {
+        parameters.push((PACKED_BYTES as u64).into());
+    }
+    let mut row = first_row(store, rows, &parameters)?.ok_or_else(StoreError::corrupt)?;
+    let (content, last, count) = (row.text()?, row.nullable()?, row.number()?);
+    let last = last.and_then(|last| u64::try_from(last).ok()).unwrap_or(0);
+    let is_last = count < ROWS;
+    let next = match place {
+        Place::State | Place::Ends(_) if is_last => Some(Place::Changes(0)),
+        Place::State | Place::Ends(_) => Some(Place::Ends(last)),
+        Place::Changes(_) if is_last => Some(Place::Records(0)),
+        Place::Changes(_) => Some(Place::Changes(last)),
+        Place::Records(_) => (!is_last).then_some(Place::Records(last)),
+    };
+    Ok(Part { content: if count == 0 { "[]".to_owned() } else { content }, next })
+}
+
+/// The part that an index has to take over next; `None` once it has begun to read the chain.
+///
+/// # Errors
+///
+/// [`StoreError`].
+pub fn next(store: &impl Store) -> Result<Option<Place>, StoreError> {
+    let statement = "SELECT value FROM meta WHERE key IN ('takeover', 'state') ORDER BY key DESC LIMIT 1";
+    match first_row(store, statement, &[])? {
+        None => Ok(Some(Place::State)),
+        // Where the state alone is stored, this is its text.
+        Some(mut row) => Ok(serde_json::from_str(&row.text()?).unwrap_or(None)),
+    }
+}
+
+/// Stores a part, in one transaction of the host. `now_millis` is the host's clock.
+///
+/// # Errors
+///
+/// [`StoreError`].
+pub fn take(store: &impl Store, place: Place, part: Part, now_millis: u64) -> Result<(), StoreError> {
+    let Part { content, next } = part;
+    let statement = match place {
+        Place::State => {
+            if let Some(earlier) = next.and_then(|_| State::read(&content)) {
+                let mut state = State::load(store)?;
+                state.take_over(earlier, now_millis);
+                state.save(store)?;
+            }
+            return go_on(store, next);
+        }
+        Place::Ends(_) => {
+            "INSERT OR REPLACE INTO ends (id, seconds) SELECT value->>0, value->>1 FROM json_each(?1)"
+        }
+        Place::Changes(_) => {
+            "INSERT OR REPLACE INTO changes (number, agent, wallet, was, is_now, block, seconds, noted) \
+             SELECT value->>0, value->>1, unhex(value->>2), value->>3, value->>4, value->>5, value->>6, value->>7 \
+             FROM json_each(?1)"
+        }
+        Place::Records(_) => {
+            "INSERT OR REPLACE INTO earlier (first, records) SELECT value->>0, unhex(value->>1) FROM json_each(?1)"
+        }
+    };
+    store.execute(statement, &[SqlValue::Text(content)])?;
+    go_on(store, next)
+}
+
+/// The earlier index has not answered. It is asked again for ten minutes; false once they are over, and the index
+/// begins without it.
+///
+/// # Errors
+///
+/// [`StoreError`].
+pub fn is_awaited(store: &impl Store, now_millis: u64) -> Result<bool, StoreError> {
+    let statement = "INSERT OR IGNORE INTO meta (key, value) VALUES ('awaited_since', ?1)";
+    store.execute(statement, &[SqlValue::Text(now_millis.to_string())])?;
+    let statement = "SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'awaited_since'";
+    let since = one_number(store, statement, &[])?.unwrap_or(0);
+    let is_awaited = now_millis < since.saturating_add(PATIENCE_MILLIS);
+    if !is_awaited {
+        go_on(store, None)?;
+    }
+    Ok(is_awaited)
+}
+
+fn go_on(store: &impl Store, next: Option<Place>) -> Result<(), StoreError> {
+    let next = serde_json::to_string(&next).map_err(|_| StoreError::corrupt())?;
+    let statement = "INSERT OR REPLACE INTO meta (key, value) VALUES ('takeover', ?1)";
+    store.execute(statement, &[SqlValue::Text(next)]).map(drop)
+}
+
+/// The records that were taken over of the agents from `first` to `last`, without their scopes.
+pub(super) fn records(
+    store: &impl Store,
+    (first, last): (u64, u64),
+) -> Result<BTreeMap<u64, IndexedAgent>, StoreError> {
+    let mut records = BTreeMap::new();
+    let statement = "SELECT first, records FROM earlier WHERE first > ?1 AND first <= ?2";
+    for page in query(store, statement, &[first.saturating_sub(ROWS).into(), last.into()], read_page)? {
+        let (begins, packed) = page;
+        for (id, packed) in (begins..).zip(packed.chunks(PACKED_BYTES)) {
+            if (first..=last).contains(&id) {
+                records.insert(id, IndexedAgent::unpack(packed)?);
+            }
+        }
+    }
+    Ok(records)
+}
+
+fn read_page(row: &mut Columns) -> Result<(u64, Vec<u8>), StoreError> {
+    Ok((row.number()?, row.blob()?))
+}
+
+/// Deletes the records that were taken over: all agents are read.
+pub(super) fn end(store: &impl Store) -> Result<(), StoreError> {
+    store.execute("DELETE FROM earlier", &[]).map(drop)
+}
