@@ -7,8 +7,8 @@ use std::{
 
 use alloy_primitives::{Address, B256};
 use registry_core::{
-    eth::address,
-    gate::{Admission, AdmissionRecord, Trusted, VerifiedBy},
+    eth::{address, timestamp::Timestamp},
+    gate::{Admission, AdmissionRecord, ProvedAcceptance, Trusted, VerifiedBy},
     token::{Key, KeySet},
 };
 use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
@@ -76,7 +76,7 @@ pub(crate) fn verify(arguments: &VerifyAdmission, mut say: impl FnMut(String)) -
 
 /// One line about what a record shows, and which parties have to be trusted for it.
 fn shown(admission: &Admission, trusted: &Trusted<'_>) -> String {
-    let Admission { time, policy, registry, account, verified_by, method, target, claims, proved } =
+    let Admission { time, policy, registry, account, verified_by, method, target, claims, proved, .. } =
         admission;
     let (wallet, chain) = (account.address, account.chain);
     let decision = serde_json::to_value(claims.decision).unwrap_or_default();
@@ -85,7 +85,23 @@ fn shown(admission: &Admission, trusted: &Trusted<'_>) -> String {
         VerifiedBy::Key => "signed by",
         VerifiedBy::Code => "by the issuer's word accepted by the code of",
     };
-    let liable = claims.liable.map(|liable| format!(", liable {liable}")).unwrap_or_default();
+    let basis = match (&admission.acceptance, admission.basis) {
+        (Some(ProvedAcceptance { acceptance, digest, verified_by }), _) => {
+            let by = match verified_by {
+                VerifiedBy::Key => "its key",
+                VerifiedBy::Code => "its code, which is the issuer's word",
+            };
+            let until = Timestamp::from_seconds(acceptance.not_after);
+            format!(" (accepted by {by}, {digest:#x}, until {until})")
+        }
+        (None, Some(basis)) => format!(" ({})", basis.name()),
+        (None, None) => String::new(),
+    };
+    let liable = claims.liable.map(|liable| format!(", liable {liable}{basis}")).unwrap_or_default();
+    let policy = match admission.policy_hash {
+        Some(hash) => format!("{policy} ({hash:#x})"),
+        None => policy.clone(),
+    };
     let (issuer, block) = (&claims.iss, claims.as_of.block_number);
     let registry = match (registry, trusted.registry) {
         (Some(registry), Some(_)) => format!("at the registry {registry} that you gave"),

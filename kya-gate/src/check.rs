@@ -1,8 +1,11 @@
 //! The checks before the start: `check` prints them, `serve` does not start without them.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
+
+use registry_core::{gate::Fetched, liability::WELL_KNOWN};
 
 use crate::{
+    domains::{self, Domains},
     http::now,
     kya::AccountReader,
     metrics::Metrics,
@@ -15,20 +18,47 @@ use crate::{
 /// The results of the checks, a line each.
 #[derive(Debug, Default)]
 pub struct Report {
-    lines: Vec<(bool, &'static str, String)>,
+    lines: Vec<(Mark, &'static str, String)>,
+}
+
+/// Whether the gate can start with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    Good,
+    Warning,
+    Bad,
 }
 
 impl Report {
-    /// Whether every line is good.
+    /// Whether the gate can start.
     pub fn is_good(&self) -> bool {
-        self.lines.iter().all(|(good, ..)| *good)
+        self.lines.iter().all(|(mark, ..)| *mark != Mark::Bad)
+    }
+
+    fn say(&mut self, name: &'static str, text: impl Into<String>) {
+        self.lines.push((Mark::Good, name, text.into()));
+    }
+
+    fn warn(&mut self, name: &'static str, text: impl Into<String>) {
+        self.lines.push((Mark::Warning, name, text.into()));
+    }
+
+    /// A line that is good where the check succeeded.
+    fn tell(&mut self, name: &'static str, result: Result<String, String>) {
+        let mark = if result.is_ok() { Mark::Good } else { Mark::Bad };
+        self.lines.push((mark, name, result.unwrap_or_else(|error| error)));
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (good, name, text) in &self.lines {
-            writeln!(f, "{} {name:<9} {text}", if *good { '✓' } else { '✗' })?;
+        for (mark, name, text) in &self.lines {
+            let mark = match mark {
+                Mark::Good => '✓',
+                Mark::Warning => '!',
+                Mark::Bad => '✗',
+            };
+            writeln!(f, "{mark} {name:<9} {text}")?;
         }
         Ok(())
     }
@@ -39,11 +69,9 @@ impl fmt::Display for Report {
 /// # Errors
 /// If no HTTP client can be built.
 pub async fn run(settings: &Settings) -> anyhow::Result<Report> {
-    let accounts = AccountReader::new(settings, Metrics::new()?)?;
-    let (good, source) = match accounts.probe(now()).await {
-        Ok(text) => (true, text),
-        Err(text) => (false, text),
-    };
+    let metrics = Metrics::new()?;
+    let accounts = Arc::new(AccountReader::new(settings, metrics.clone())?);
+    let source = accounts.probe(now()).await;
     let target = match &settings.proxy.target {
         TargetSource::Path => "the path behind the policy".to_owned(),
         TargetSource::Header(name) => format!("the header {name}"),
@@ -53,21 +81,20 @@ pub async fn run(settings: &Settings) -> anyhow::Result<Report> {
         ContentSource::Withheld(_) => "content is not passed on: the service compares its digest",
     };
     let mut report = Report::default();
-    report.lines.push((true, "proxy", format!("the original target is in {target}; {content}")));
+    report.say("proxy", format!("the original target is in {target}; {content}"));
     for (name, policy) in &settings.policies {
         let (scheme, authority) = (policy.origin.scheme(), policy.origin.authority());
         let observed = if policy.observe { ", observed only" } else { "" };
         let allowed: Vec<String> =
             policy.agents.allow.iter().map(|decision| format!("{decision:?}")).collect();
-        let text = format!("{name}: {scheme}://{authority}, {}{observed}", allowed.join(", "));
-        report.lines.push((true, "policy", text));
+        report.say("policy", format!("{name}: {scheme}://{authority}, {}{observed}", allowed.join(", ")));
+        if let Some(hash) = settings.policy_hashes.get(name).filter(|_| settings.records.is_some()) {
+            report.say("policy", format!("{name}: records name its table by the hash {hash:#x}"));
+        }
     }
     if let Some(signing) = &settings.signing {
-        let (good, text) = match Signer::new(signing, settings.chain.id) {
-            Ok(signer) => (true, signer.label()),
-            Err(error) => (false, format!("{error:#}")),
-        };
-        report.lines.push((good, "verdict", text));
+        let signer = Signer::new(signing, settings.chain.id, settings.registry());
+        report.tell("verdict", signer.map(|signer| signer.label()).map_err(|error| format!("{error:#}")));
     }
     if let Some(records) = &settings.records {
         let opened = Records::open(records).map_err(|error| format!("{error:#}"));
@@ -75,22 +102,80 @@ pub async fn run(settings: &Settings) -> anyhow::Result<Report> {
             Ok(_) if records.evidence => accounts.probe_evidence(now()).await.map(|()| ", with evidence"),
             opened => opened.map(|_| ""),
         };
-        let text = proved
-            .as_ref()
-            .map(|words| format!("admissions are written to {}{words}", records.file.display()));
-        report.lines.push((proved.is_ok(), "records", text.unwrap_or_else(Clone::clone)));
+        let text = |words| format!("admissions are written to {}{words}", records.file.display());
+        report.tell("records", proved.map(text));
     }
-    report.lines.push((good, "source", source));
+    let is_reachable = source.is_ok();
+    report.tell("source", source);
     if let KyaSource::Api { follow_changes, .. } = settings.kya.source {
-        let text = if follow_changes { "changes are followed" } else { "changes are not followed" };
-        report.lines.push((true, "changes", text.to_owned()));
+        report
+            .say("changes", if follow_changes { "changes are followed" } else { "changes are not followed" });
     }
-    report.lines.push(match &settings.nonces {
-        NonceSettings::Memory { capacity } => (true, "nonces", format!("in memory, at most {capacity}")),
-        NonceSettings::Redis(settings) => match nonces::inspect(settings).await {
-            Ok(text) => (true, "nonces", text),
-            Err(error) => (false, "nonces", format!("{error:#}")),
+    if is_reachable {
+        look_at_liable_wallets(settings, &accounts, &mut report).await;
+        match Domains::new(settings, Arc::clone(&accounts), metrics) {
+            Ok(domains) => look_at_domains(&domains, &mut report).await,
+            Err(error) => report.tell("domain", Err(format!("{error:#}"))),
+        }
+    }
+    report.tell(
+        "nonces",
+        match &settings.nonces {
+            NonceSettings::Memory { capacity } => Ok(format!("in memory, at most {capacity}")),
+            NonceSettings::Redis(settings) => {
+                nonces::inspect(settings).await.map_err(|error| format!("{error:#}"))
+            }
         },
-    });
+    );
     Ok(report)
+}
+
+/// Code may call for anyone, so that anyone could make the wallet the creator of an agent.
+async fn look_at_liable_wallets(settings: &Settings, accounts: &AccountReader, report: &mut Report) {
+    for (name, policy) in &settings.policies {
+        for wallet in &policy.agents.liable.allow {
+            if accounts.has_code(*wallet, now()).await == Some(true) {
+                let rule = "make sure that it acts for its owners alone";
+                report.warn("policy", format!("{name}: liable.allow names {wallet}, which has code: {rule}"));
+            }
+        }
+    }
+}
+
+async fn look_at_domains(domains: &Domains, report: &mut Report) {
+    for (name, fetched) in domains.refresh(now()).await {
+        let label = domains::label(&name);
+        if domains::mixes_scripts(&name) {
+            report.warn(
+                "domain",
+                format!("{label}: has letters of several scripts, and may be no name of whom it seems"),
+            );
+        }
+        let refused = "agents of its wallets are refused until it is read";
+        let (file, bound) = match fetched {
+            Fetched::Failed(error) => {
+                report.warn("domain", format!("{label}: {error}; {refused}"));
+                continue;
+            }
+            Fetched::Gone => {
+                report.warn("domain", format!("{label}: has no {WELL_KNOWN}; {refused}"));
+                continue;
+            }
+            Fetched::File(file, bound) => (file, bound),
+        };
+        let counted = domains.state(&name, now()).unwrap_or_default().counted;
+        let wallets = bound.iter().map(|entry| {
+            let claimed = entry.legal_name.iter().map(|name| format!(" ({name:?} by its own word)"));
+            let now = if counted.contains(&entry.wallet) { "" } else { " (not now)" };
+            format!("{}{}{now}", entry.wallet, claimed.collect::<String>())
+        });
+        let wallets: Vec<String> = wallets.collect();
+        let wallets = if wallets.is_empty() { "no wallet".to_owned() } else { wallets.join(", ") };
+        let (accepted, withdrawn, disowned) =
+            (file.acceptances.len(), file.withdrawn.len(), file.not_ours.len());
+        report.say(
+            "domain",
+            format!("{label}: {wallets}; {accepted} acceptances, {withdrawn} withdrawn, {disowned} agents not its own"),
+        );
+    }
 }

@@ -1,6 +1,7 @@
 //! The decision on one request: the core's steps, with accounts, nonces, tokens and records.
 
 use std::{
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -15,8 +16,8 @@ use registry_core::{
 };
 
 use crate::{
-    kya::AccountReader, metrics::Metrics, nonces::NonceStore, records::Records, refusals::Refusals,
-    signer::Signer,
+    domains::Domains, kya::AccountReader, metrics::Metrics, nonces::NonceStore, records::Records,
+    refusals::Refusals, signer::Signer,
 };
 
 /// Decides about requests.
@@ -24,6 +25,8 @@ use crate::{
 pub struct Gate {
     /// What is known of accounts.
     pub accounts: Arc<AccountReader>,
+    /// What the files of domains say.
+    pub domains: Arc<Domains>,
     /// Spent nonces.
     pub nonces: NonceStore,
     /// What was refused a moment ago.
@@ -32,6 +35,8 @@ pub struct Gate {
     pub signer: Option<Arc<Signer>>,
     /// Records admissions, if wanted; there is a signer then.
     pub records: Option<Records>,
+    /// The hashes of the policies by their names, for records.
+    pub policy_hashes: BTreeMap<String, B256>,
     /// Metrics.
     pub metrics: Metrics,
     /// Whether log lines name wallets.
@@ -129,11 +134,15 @@ impl Gate {
                 DecisionStep::Account(account) => {
                     let known = self.accounts.of(account.attempt(), &mut allowance, now).await;
                     fresh_for = known.fresh_for;
-                    account.answer(known.state, known.verdict)
+                    let (verdict, listed) = self.domains.told(&policy.agents, known.verdict, now);
+                    account.answer_with(known.state, verdict, listed)
                 }
                 DecisionStep::Acceptance(acceptance) => {
-                    let code = self.accounts.signer(acceptance.query(), now).await;
-                    acceptance.answer(code)
+                    let query = acceptance.query();
+                    match self.domains.has_withdrawn(&query) {
+                        true => acceptance.withdrawn(),
+                        false => acceptance.answer(self.accounts.signer(query, now).await),
+                    }
                 }
                 DecisionStep::Attested(attested) => {
                     let at = self.accounts.attested(attested.query(), now).await;
@@ -165,20 +174,24 @@ impl Gate {
         fresh_for: Duration,
         now: Timestamp,
     ) -> DecisionStep<'a> {
-        let (attempt, state) = (nonce.attempt().clone(), nonce.state());
+        let (attempt, state, verdict) = (nonce.attempt().clone(), nonce.state(), Arc::clone(nonce.verdict()));
         let unavailable = |unavailable| DecisionStep::Done(Outcome::Unavailable(unavailable));
         let evidence = match &self.records {
             Some(records) if records.evidence => {
-                let block = nonce.verdict().as_of.block_number;
+                let block = verdict.as_of.block_number;
                 let evidence = self.accounts.evidence(attempt.account.address, block, now).await;
                 let Some(evidence) = evidence else { return unavailable(Unavailable::RecordUnavailable) };
                 Some(evidence)
             }
             _ => None,
         };
+        let hash = self.policy_hashes.get(&policy.name).copied().unwrap_or_default();
+        let agent = verdict.agent.as_ref();
         let grounds = Grounds {
             policy: &policy.name,
-            registry: Some(self.accounts.registry()),
+            registry: Some((self.accounts.registry(), hash)),
+            basis: agent.map(|agent| agent.basis),
+            acceptance: agent.and_then(|agent| Some((agent.acceptance.as_deref()?, agent.scope_hash))),
             account: match state {
                 AccountState::NoCode => VerifiedBy::Key,
                 AccountState::Code { .. } => VerifiedBy::Code,

@@ -14,12 +14,15 @@
 //! | [`records`], [`refusals`] | the records of admissions; what was refused a moment ago |
 //! | [`rpc`] | the RPC endpoints, for the core's queries |
 //! | [`kya`] | accounts and verdicts: read, cached, and forgotten when they change |
+//! | [`domains`] | the files of the domains behind liable wallets |
 //! | [`gate`] | the decision on one request |
 //! | [`http`] | the port: what a proxy asks, and monitoring |
-//! | [`check`], [`serve`] | the checks before the start; the life of the process |
+//! | [`check`], [`explain`], [`serve`] | the checks before the start; what the rules find of a wallet; the life of the process |
 //! | [`layer`] | the gate inside a service, as a `tower` layer |
 
 pub mod check;
+pub mod domains;
+pub mod explain;
 pub mod gate;
 pub mod http;
 pub mod kya;

@@ -2,13 +2,15 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
+use alloy_primitives::Address;
 use clap::{Parser, Subcommand};
 use kya_gate::{
-    check,
+    check, explain,
     logging::{self, LogFormat},
     serve,
     settings::Settings,
 };
+use registry_core::eth::address;
 use tracing::Level;
 
 /// Admits signed requests of compliant agents, for nginx, Caddy and Envoy.
@@ -36,6 +38,9 @@ enum Command {
     Check {
         /// The configuration file.
         config: PathBuf,
+        /// Also say for this agent's wallet what each rule of each policy finds.
+        #[arg(long, value_name = "WALLET", value_parser = address::parse)]
+        explain: Option<Address>,
     },
 }
 
@@ -57,9 +62,13 @@ async fn main() -> ExitCode {
 async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Serve { config } => serve::serve(Settings::read(&config)?).await?,
-        Command::Check { config } => {
-            let report = check::run(&Settings::read(&config)?).await?;
+        Command::Check { config, explain } => {
+            let settings = Settings::read(&config)?;
+            let report = check::run(&settings).await?;
             print!("{report}");
+            if let Some(wallet) = explain {
+                print!("{}", explain::run(&settings, wallet).await?);
+            }
             if !report.is_good() {
                 return Ok(ExitCode::FAILURE);
             }

@@ -1,7 +1,8 @@
 //! Prometheus metrics. Label values come from closed sets only, so that no client can grow them.
 
 use prometheus::{
-    Encoder as _, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+    Encoder as _, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    TextEncoder,
 };
 
 /// Every metric of the gate; clones share them.
@@ -26,6 +27,10 @@ pub struct Metrics {
     pub following: IntGauge,
     /// Changes of verdicts received, by `kind`: `change`, `failure`.
     pub changes: IntCounterVec,
+    /// Fetches of the files of domains, by `domain` of the configuration and `result`: `ok`, `gone`, `failed`.
+    pub domain_fetches: IntCounterVec,
+    /// Wallets of domains, by `domain` and `state`: `counted`, and `waiting` for those that are new.
+    pub domain_wallets: IntGaugeVec,
 }
 
 impl Metrics {
@@ -46,6 +51,9 @@ impl Metrics {
             registry.register(Box::new(gauge.clone()))?;
             Ok::<_, prometheus::Error>(gauge)
         };
+        let domain_wallets =
+            IntGaugeVec::new(opts("domain_wallets", "Liable wallets of domains"), &["domain", "state"])?;
+        registry.register(Box::new(domain_wallets.clone()))?;
         let seconds = HistogramOpts::from(opts("request_seconds", "Time to decide a request"));
         let seconds = HistogramVec::new(seconds.buckets(SECONDS.to_vec()), &["policy"])?;
         registry.register(Box::new(seconds.clone()))?;
@@ -63,6 +71,12 @@ impl Metrics {
             nonces: gauge("nonces", "Nonces remembered")?,
             following: gauge("following_changes", "Whether changes of verdicts are followed")?,
             changes: counter("changes_total", "Changes of verdicts received", &["kind"])?,
+            domain_fetches: counter(
+                "domain_fetches_total",
+                "Fetches of the files of domains",
+                &["domain", "result"],
+            )?,
+            domain_wallets,
             registry,
         })
     }

@@ -82,6 +82,8 @@ mod tests {
         let grounds = Grounds {
             policy: "api",
             registry: None,
+            basis: None,
+            acceptance: None,
             account: VerifiedBy::Key,
             signature: &[7],
             base: "base",

@@ -11,6 +11,7 @@ use tokio::{
 
 use crate::{
     check,
+    domains::{self, Domains},
     gate::Gate,
     http::{self, App, ContentReader},
     kya::{self, AccountReader},
@@ -43,6 +44,7 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     let follow = || tokio::spawn(kya::follow(Arc::clone(&gate.accounts), stopping.clone()));
     let follower = settings.kya.follows_changes().then(follow);
     let watcher = gate.signer.clone().map(|signer| tokio::spawn(signer::watch(signer, stopping.clone())));
+    let domains = tokio::spawn(domains::follow(Arc::clone(&gate.domains), stopping.clone()));
     let discovery = settings.discovery_document();
     let (proxy, policies) = (settings.proxy, settings.policies);
     let contents = ContentReader::default();
@@ -56,23 +58,28 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     tracing::info!("stopping");
     let _ = stop.send(true);
     server.await?;
-    for task in [follower, watcher].into_iter().flatten() {
+    for task in [follower, watcher, Some(domains)].into_iter().flatten() {
         task.await?;
     }
     Ok(())
 }
 
-/// What decides about requests, by these settings. Changes of verdicts and of keys are not followed yet.
+/// What decides about requests, by these settings. Changes of verdicts, of keys and of the files of domains are not
+/// followed yet.
 ///
 /// # Errors
-/// If no HTTP client can be built, Redis is configured and does not answer, or the keys or the file of
-/// records cannot be opened.
+/// If no HTTP client can be built, Redis is configured and does not answer, or the keys, the file of
+/// records or `liable.ca-file` cannot be opened.
 pub async fn gate(settings: &Settings, metrics: Metrics) -> anyhow::Result<Gate> {
     let accounts = Arc::new(AccountReader::new(settings, metrics.clone())?);
+    let domains = Arc::new(Domains::new(settings, Arc::clone(&accounts), metrics.clone())?);
+    domains.refresh(http::now()).await;
     let nonces = NonceStore::open(&settings.nonces, metrics.clone(), http::now()).await?;
-    let signer = settings.signing.as_ref().map(|signing| Signer::new(signing, settings.chain.id));
+    let signer =
+        settings.signing.as_ref().map(|signing| Signer::new(signing, settings.chain.id, settings.registry()));
     let signer = signer.transpose()?.map(Arc::new);
     let records = settings.records.as_ref().map(Records::open).transpose()?;
     let (refusals, log_wallets) = (Refusals::default(), settings.log_wallets);
-    Ok(Gate { accounts, nonces, refusals, signer, records, metrics, log_wallets })
+    let policy_hashes = settings.policy_hashes.clone();
+    Ok(Gate { accounts, domains, nonces, refusals, signer, records, policy_hashes, metrics, log_wallets })
 }

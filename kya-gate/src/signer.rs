@@ -15,7 +15,7 @@ use alloy_primitives::{Address, B256};
 use anyhow::{Context as _, ensure};
 use registry_core::{
     eth::timestamp::Timestamp,
-    gate::{Origin, Verdict},
+    gate::{Origin, Verdict, VerdictAgent},
     token::{KeySet, Terms, VerdictClaims, compact, signing_input},
 };
 use ring::{
@@ -34,6 +34,8 @@ const LOOK: Duration = Duration::from_secs(2);
 pub struct Signer {
     issuer: String,
     chain: u64,
+    /// The registry of the verdicts (CAIP-10).
+    registry: String,
     file: PathBuf,
     keys: RwLock<Arc<LoadedKeys>>,
 }
@@ -57,10 +59,10 @@ impl Signer {
     ///
     /// # Errors
     /// What is wrong with them. Nothing of the file is quoted.
-    pub fn new(settings: &SigningSettings, chain: u64) -> anyhow::Result<Self> {
+    pub fn new(settings: &SigningSettings, chain: u64, registry: String) -> anyhow::Result<Self> {
         let keys = read(&settings.keys).and_then(load).context("verdict.keys")?;
         let (issuer, file) = (settings.issuer.as_str().to_owned(), settings.keys.clone());
-        Ok(Self { issuer, chain, file, keys: RwLock::new(Arc::new(keys)) })
+        Ok(Self { issuer, chain, registry, file, keys: RwLock::new(Arc::new(keys)) })
     }
 
     /// The verdict on a wallet as a token for the site at `origin`; `fresh_for` is how long the gate would
@@ -77,9 +79,6 @@ impl Signer {
     ) -> Option<String> {
         let fresh = u64::try_from(fresh_for.as_millis()).unwrap_or(u64::MAX);
         let cached_until = Timestamp::from_millis(now.as_millis().saturating_add(fresh));
-        // A token outlasts no acceptance.
-        let accepted_until = verdict.agent.as_ref().and_then(|agent| agent.accepted_until);
-        let cached_until = accepted_until.map_or(cached_until, |until| until.min(cached_until));
         let audience = format!("{}://{}", origin.scheme(), origin.authority());
         let terms = Terms {
             issuer: &self.issuer,
@@ -90,7 +89,14 @@ impl Signer {
             cached_until,
         };
         let keys = self.keys();
-        let input = signing_input(&keys.kid, &VerdictClaims::of(verdict.stated(wallet), &terms));
+        let agent = verdict.agent.as_ref();
+        let accepted_until = agent.and_then(VerdictAgent::accepted_until);
+        let claims = VerdictClaims::of(verdict.stated(wallet), &terms).with_liability(
+            agent.map(VerdictAgent::liability),
+            &self.registry,
+            accepted_until,
+        );
+        let input = signing_input(&keys.kid, &claims);
         match keys.pair.sign(&SystemRandom::new(), input.as_bytes()) {
             Ok(signature) => Some(compact(&input, signature.as_ref())),
             Err(_) => {
@@ -195,7 +201,7 @@ mod tests {
 
     fn signer(file: &Path) -> anyhow::Result<Signer> {
         let issuer = Audience::parse("https://kya.example").unwrap();
-        Signer::new(&SigningSettings { issuer, keys: file.to_owned() }, 8453)
+        Signer::new(&SigningSettings { issuer, keys: file.to_owned() }, 8453, "eip155:8453:0xaa".to_owned())
     }
 
     fn signed(signer: &Signer) -> String {

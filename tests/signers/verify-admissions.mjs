@@ -10,7 +10,18 @@ import { keccak256, recoverMessageAddress, stringToHex } from "viem";
 
 const [records, jwks, changes, registry] = process.argv.slice(2);
 const keys = createLocalJWKSet(JSON.parse(readFileSync(jwks, "utf8")));
-const MEMBERS = ["version", "time", "policy", "registry", "account", "base", "signature", "verdict"];
+const MEMBERS = [
+  "version",
+  "time",
+  "policy",
+  "policyHash",
+  "registry",
+  "account",
+  "basis",
+  "base",
+  "signature",
+  "verdict",
+];
 
 function ensure(holds, rule) {
   if (!holds) throw new Error(rule);
@@ -34,7 +45,9 @@ async function verify(line) {
   const { policy, account, base } = record;
   ensure(record.registry === registry, "another registry");
   const proof = raw === undefined ? "" : keccak256(stringToHex(raw));
-  const grounds = [policy, registry, account, record.signature, proof, base];
+  ensure(payload.registry === registry && payload.liability.basis === record.basis, "another basis");
+  // No acceptance: neither its digest nor its signature.
+  const grounds = [policy, registry, record.policyHash, record.basis, "", "", account, record.signature, proof, base];
   ensure(payload.jti === keccak256(stringToHex(grounds.join("\n"))), "another admission");
   ensure(record.time === new Date(payload.iat * 1000).toISOString(), "time");
   ensure(account === "key", "the account has code");
@@ -49,7 +62,7 @@ async function verify(line) {
 
 /** The line with another byte at this place. */
 function changed(line, place) {
-  const other = "abcdefghijklmnopqrstuvwxyz0123456789{}\",:\\ ";
+  const other = 'abcdefghijklmnopqrstuvwxyz0123456789{}",:\\ ';
   const byte = other[(place * 7) % other.length];
   return line.slice(0, place) + (line[place] === byte ? "#" : byte) + line.slice(place + 1);
 }
@@ -63,6 +76,11 @@ for (const line of readFileSync(records, "utf8").trimEnd().split("\n")) {
     const outcome = await verify(changed(line, place)).catch(() => undefined);
     if (outcome !== undefined) accepted.push(place);
   }
-  shown.push({ ...(await verify(line)), block: decodeJwt(JSON.parse(line).verdict).asOf.blockNumber, tried: count, accepted });
+  shown.push({
+    ...(await verify(line)),
+    block: decodeJwt(JSON.parse(line).verdict).asOf.blockNumber,
+    tried: count,
+    accepted,
+  });
 }
 console.log(JSON.stringify(shown));

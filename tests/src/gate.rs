@@ -54,6 +54,13 @@ impl Gate {
         Ok((status.success(), process.log()))
     }
 
+    /// What `kya-gate check --explain` finds of this wallet.
+    pub async fn explain(configuration: &str, wallet: &str) -> Result<String> {
+        let mut process = gate("check", configuration)?.arg("--explain").arg(wallet).start()?;
+        process.exited(START).await?;
+        Ok(process.log())
+    }
+
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -95,6 +102,12 @@ fn configured(program: PathBuf, arguments: &[&str], configuration: &str) -> Resu
 pub async fn ask_twice(arguments: &[String]) -> Result<String> {
     let program = program::compiled(["--example", "request"])?;
     Ok(String::from_utf8(output(Command::new(program).args(arguments)).await?)?)
+}
+
+/// Runs the liable person's program `kya`; what it printed.
+pub async fn kya(arguments: &[&str]) -> Result<String> {
+    let program = program::compiled(["--bin", "kya"])?;
+    Ok(String::from_utf8(output(Command::new(program).args(arguments)).await?)?.trim().to_owned())
 }
 
 /// Starts the gate's axum example, a service with the gate in its own process, on any free port; returns its

@@ -17,7 +17,7 @@ use registry_core::{
     },
 };
 use serde::{Deserialize, de::IgnoredAny};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use toml::de::{DeTable, DeValue};
 
 /// What the file may say, validated.
@@ -77,6 +77,7 @@ struct File {
     verdict: Option<IgnoredAny>,
     records: Option<IgnoredAny>,
     log_wallets: Option<IgnoredAny>,
+    liable: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -161,6 +162,11 @@ impl GateSettings {
             ("proxy", &file.proxy, nothing),
             ("verdict", &file.verdict, "signs with keys from a file, which only the daemon kya-gate reads"),
             ("records", &file.records, "are written to a file, which only the daemon kya-gate does"),
+            (
+                "liable",
+                &file.liable,
+                "is about files of domains, which only the daemon kya-gate and its layer fetch",
+            ),
             ("log-wallets", &file.log_wallets, "is about the log of the daemon kya-gate"),
         ] {
             if value.is_some() {
@@ -187,7 +193,8 @@ impl GateSettings {
         let chain = file.chain.validated(rpc)?;
         let kya = file.kya.validated()?;
         let (dialects, registry) = (&file.dialects, kya.registry);
-        let shared = Shared { origin: &origin, dialects, chain: chain.id, registry, links: &links };
+        let shared =
+            Shared { origin: &origin, dialects, chain: chain.id, registry, links: &links, domain: None };
         let policies = policies(file.policy, &shared)?;
         let nonces = match (file.nonces, file.redis) {
             (Some(0), _) => return Err(SettingError::new("nonces", "must be at least 1")),
@@ -257,12 +264,13 @@ impl KyaTable {
 
 /// A table as a JSON object. No setting is a float or a time.
 fn object(table: &DeTable<'_>) -> Checked<Value> {
-    let members = table.iter().map(|(name, value)| {
+    let mut members = Map::new();
+    for (name, value) in table {
         let name = name.get_ref().to_string();
         let value = json(&name, value.get_ref())?;
-        Ok((name, value))
-    });
-    members.collect::<Checked<_>>().map(Value::Object)
+        members.insert(name, value);
+    }
+    Ok(Value::Object(members))
 }
 
 fn json(name: &str, value: &DeValue<'_>) -> Checked<Value> {

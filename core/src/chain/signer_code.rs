@@ -70,8 +70,8 @@ pub struct SignerQuery {
     pub hash: B256,
     /// The signature.
     pub signature: Bytes,
-    /// The block of the verdict.
-    pub block: u64,
+    /// The block of the verdict; `None` for the newest one.
+    pub block: Option<u64>,
 }
 
 impl SignerQuery {
@@ -81,7 +81,7 @@ impl SignerQuery {
             account: acceptance.haftungsperson,
             hash: acceptance.digest_of(scope_hash),
             signature: acceptance.signature.clone(),
-            block,
+            block: Some(block),
         }
     }
 }
@@ -96,7 +96,7 @@ impl Query for SignerQuery {
     }
 
     fn block(&self) -> Option<BlockId> {
-        Some(BlockId::Number(self.block))
+        self.block.map(BlockId::Number)
     }
 
     fn is_one_round(&self) -> bool {

@@ -31,7 +31,7 @@ impl Redactor {
     pub fn new<'a>(urls: impl IntoIterator<Item = &'a str>) -> Self {
         let mut secrets: Vec<String> = urls.into_iter().flat_map(pieces).collect();
         // Longest first: a whole URL goes before the parts of it.
-        secrets.sort_by_key(|secret| Reverse(secret.len()));
+        secrets.sort_unstable_by_key(|secret| Reverse(secret.len()));
         secrets.dedup();
         Self { secrets }
     }

@@ -13,13 +13,13 @@
 
 use std::sync::Arc;
 
-use alloy_primitives::B256;
+use alloy_primitives::{Address, B256};
 
 use super::{
     answer::{Outcome, Subject, Unavailable},
     attested::AttestedQuery,
     candidate::{AccountState, Attempt},
-    policy::{AgentDenial, Verdict},
+    policy::{AgentDenial, DomainWord, Verdict},
     refusal::RefusalCode,
     request::Request,
     settings::RoutePolicy,
@@ -74,6 +74,8 @@ pub struct AcceptanceStep<'a> {
     judging: Judging<'a>,
     acceptance: Acceptance,
     scope_hash: B256,
+    /// The problem of the acceptance before it.
+    problem: Option<Problem>,
 }
 
 /// A candidate that is served if the liable wallet has attested for its agent, which no index has said.
@@ -91,6 +93,8 @@ struct Judging<'a> {
     attempt: Attempt,
     state: AccountState,
     verdict: Arc<Verdict>,
+    /// The acceptance that a domain's file has of its agent, until it is looked at.
+    listed: Option<Acceptance>,
 }
 
 /// A candidate that is admitted if its nonce is spent.
@@ -127,6 +131,22 @@ impl RoutePolicy {
             Err(refusal) => DecisionStep::Done(Outcome::Refused(refusal)),
         }
     }
+
+    /// What is asked of the agent's events, where they decide and are not known.
+    pub fn attested_query(&self, verdict: &Verdict, now: Timestamp) -> Option<AttestedQuery> {
+        let agent = verdict.agent.as_ref()?;
+        let counts = self.agents.liability.as_ref()?.basis.contains(&Basis::Attested);
+        let denial = self.agents.judge(verdict, now).err();
+        if !counts || agent.basis != Basis::Unknown || denial != Some(AgentDenial::LiableNotProved) {
+            return None;
+        }
+        Some(AttestedQuery {
+            registry: self.registry,
+            agent: agent.id.parse().ok()?,
+            liable: agent.liable,
+            block: verdict.as_of.block_number,
+        })
+    }
 }
 
 impl<'a> Candidates<'a> {
@@ -155,6 +175,16 @@ impl<'a> AccountStep<'a> {
     /// Goes on with what is known of its account: `state` is `None` where the chain did not say, or was not
     /// asked, and `verdict` where its source did not give one.
     pub fn answer(self, state: Option<AccountState>, verdict: Option<Arc<Verdict>>) -> DecisionStep<'a> {
+        self.answer_with(state, verdict, None)
+    }
+
+    /// The same with an acceptance that a domain's file has of the agent.
+    pub fn answer_with(
+        self,
+        state: Option<AccountState>,
+        verdict: Option<Arc<Verdict>>,
+        listed: Option<Acceptance>,
+    ) -> DecisionStep<'a> {
         let Self { candidates, attempt } = self;
         let Some(state) = state else {
             return candidates.refuse(RefusalCode::SignatureVerificationUnavailable);
@@ -165,67 +195,92 @@ impl<'a> AccountStep<'a> {
         let Some(verdict) = verdict else {
             return DecisionStep::Done(Outcome::Unavailable(Unavailable::KyaUnavailable));
         };
-        let judging = Judging { candidates, attempt, state, verdict };
-        match judging.presented() {
-            None => judging.conclude(None),
-            Some(Err(problem)) => judging.conclude(Some(problem)),
-            Some(Ok((acceptance, scope_hash))) => {
-                DecisionStep::Acceptance(AcceptanceStep { judging, acceptance, scope_hash })
+        let word = verdict.agent.as_ref().map(|agent| agent.domains);
+        let judging = Judging { candidates, attempt, state, verdict, listed };
+        match (word, &judging.candidates.acceptance) {
+            (None, _) => judging.conclude(None),
+            (Some(DomainWord::Disowned), _) => judging.judge(Some(Problem::Member("notOurs".into()))),
+            (_, None) => judging.try_listed(None),
+            (_, Some(value)) => {
+                let presented = Acceptance::from_header(value);
+                judging.try_acceptance(presented, None)
             }
         }
     }
 }
 
+impl Verdict {
+    /// Checks an acceptance of the agent of this wallet but for its signature. Gives the hash of the agent's scope.
+    ///
+    /// # Errors
+    ///
+    /// The member that differs, or the time.
+    pub fn check_acceptance(
+        &self,
+        acceptance: &Acceptance,
+        wallet: Address,
+        policy: &RoutePolicy,
+        now: Timestamp,
+    ) -> Result<B256, Problem> {
+        let no_agent = || Problem::Member("agentId".into());
+        let agent = self.agent.as_ref().ok_or_else(no_agent)?;
+        let block_time = self.as_of.block_timestamp.unwrap_or(now);
+        let moment = Moment { now: now.seconds(), block_time: block_time.seconds() };
+        acceptance.check_place_and_time((policy.rules.chain, policy.registry), moment)?;
+        acceptance.check_record(&PinnedRecord {
+            agent_id: agent.id.parse().map_err(|_| no_agent())?,
+            creator: agent.creator,
+            agent_wallet: wallet,
+            haftungsperson: agent.liable,
+            registered_at: agent.registered_at.seconds(),
+        })?;
+        Ok(agent.scope_hash)
+    }
+}
+
 impl<'a> Judging<'a> {
-    /// The acceptance that the request presents, checked but for its signature, and the hash of the agent's scope.
-    /// `None` where there is none, or no agent to accept.
-    fn presented(&self) -> Option<Result<(Acceptance, B256), Problem>> {
-        let value = self.candidates.acceptance.as_ref()?;
-        let agent = self.verdict.agent.as_ref()?;
-        let (policy, now) = (self.candidates.policy, self.candidates.now.seconds());
-        let block_time = self.verdict.as_of.block_timestamp.map_or(now, Timestamp::seconds);
-        let checked = || {
-            let acceptance = Acceptance::from_header(value)?;
-            let place = (policy.rules.chain, policy.registry);
-            acceptance.check_place_and_time(place, Moment { now, block_time })?;
-            acceptance.check_record(&PinnedRecord {
-                agent_id: agent.id.parse().map_err(|_| Problem::Member("agentId".into()))?,
-                creator: agent.creator,
-                agent_wallet: self.attempt.account.address,
-                haftungsperson: agent.liable,
-                registered_at: agent.registered_at.seconds(),
-            })?;
-            Ok((acceptance, agent.scope_hash))
-        };
-        Some(checked())
+    /// Goes on with an acceptance, checked but for its signature. `before` is the problem of the one before it.
+    fn try_acceptance(
+        self,
+        acceptance: Result<Acceptance, Problem>,
+        before: Option<Problem>,
+    ) -> DecisionStep<'a> {
+        let checked = acceptance.and_then(|acceptance| Ok((self.check(&acceptance)?, acceptance)));
+        match checked {
+            Ok((scope_hash, acceptance)) => DecisionStep::Acceptance(AcceptanceStep {
+                judging: self,
+                acceptance,
+                scope_hash,
+                problem: before,
+            }),
+            Err(problem) => self.try_listed(before.or(Some(problem))),
+        }
     }
 
-    /// What is asked of the agent's events, where they decide and are not known.
-    fn attested(&self) -> Option<AttestedQuery> {
-        let (policy, agent) = (self.candidates.policy, self.verdict.agent.as_ref()?);
-        let counts = policy.agents.liability.as_ref()?.basis.contains(&Basis::Attested);
-        let denial = policy.agents.judge(&self.verdict, self.candidates.now).err();
-        if !counts || agent.basis != Basis::Unknown || denial != Some(AgentDenial::LiableNotProved) {
-            return None;
+    /// Goes on with the acceptance that a domain's file has, if there is one left to look at.
+    fn try_listed(mut self, problem: Option<Problem>) -> DecisionStep<'a> {
+        match self.listed.take() {
+            Some(listed) => self.try_acceptance(Ok(listed), problem),
+            None => self.conclude(problem),
         }
-        Some(AttestedQuery {
-            registry: policy.registry,
-            agent: agent.id.parse().ok()?,
-            liable: agent.liable,
-            block: self.verdict.as_of.block_number,
-        })
+    }
+
+    /// Checks an acceptance of the agent but for its signature. Gives the hash of the agent's scope.
+    fn check(&self, acceptance: &Acceptance) -> Result<B256, Problem> {
+        let (policy, now) = (self.candidates.policy, self.candidates.now);
+        self.verdict.check_acceptance(acceptance, self.attempt.account.address, policy, now)
     }
 
     /// Judges the agent, whose acceptance has this problem, if need be by its events.
     fn conclude(self, problem: Option<Problem>) -> DecisionStep<'a> {
-        match self.attested() {
+        match self.candidates.policy.attested_query(&self.verdict, self.candidates.now) {
             Some(query) => DecisionStep::Attested(AttestedStep { judging: self, query, problem }),
             None => self.judge(problem),
         }
     }
 
     fn judge(self, problem: Option<Problem>) -> DecisionStep<'a> {
-        let Self { candidates, attempt, state, verdict } = self;
+        let Self { candidates, attempt, state, verdict, .. } = self;
         match candidates.policy.agents.judge(&verdict, candidates.now) {
             Ok(()) => DecisionStep::Nonce(NonceStep { candidates, attempt, state, verdict }),
             Err(denial) => {
@@ -244,7 +299,7 @@ impl<'a> AcceptanceStep<'a> {
 
     /// Goes on with what is known of the liable wallet: `None` where the chain did not say, or was not asked.
     pub fn answer(self, code: Option<SignerCode>) -> DecisionStep<'a> {
-        let Self { mut judging, acceptance, scope_hash } = self;
+        let Self { mut judging, acceptance, scope_hash, problem } = self;
         let Some(code) = code else {
             // Served without it, or not told to be refused for it.
             return match judging.judge(None) {
@@ -254,12 +309,19 @@ impl<'a> AcceptanceStep<'a> {
                 step => step,
             };
         };
-        let result = code.check(&acceptance, scope_hash);
-        if result.is_ok() {
-            let until = Timestamp::from_seconds(acceptance.not_after);
-            judging.verdict = Arc::new(judging.verdict.accepted(until));
+        match code.check(&acceptance, scope_hash) {
+            Ok(()) => {
+                judging.verdict = Arc::new(judging.verdict.accepted(acceptance));
+                judging.judge(None)
+            }
+            Err(wrong) => judging.try_listed(problem.or(Some(wrong))),
         }
-        judging.conclude(result.err())
+    }
+
+    /// Goes on with an acceptance that a domain of the liable wallet has withdrawn.
+    pub fn withdrawn(self) -> DecisionStep<'a> {
+        let problem = self.problem.or(Some(Problem::Member("withdrawn".into())));
+        self.judging.try_listed(problem)
     }
 }
 
@@ -291,7 +353,7 @@ impl<'a> NonceStep<'a> {
     }
 
     /// The verdict on its wallet.
-    pub fn verdict(&self) -> &Verdict {
+    pub fn verdict(&self) -> &Arc<Verdict> {
         &self.verdict
     }
 

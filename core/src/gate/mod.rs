@@ -27,6 +27,7 @@
 //! | `api_terms` | which answers of the read API are verdicts |
 //! | `decision` | the order of the steps, for hosts to drive |
 //! | `policy` | which agents are served |
+//! | `domain_book` | what the files of domains say of liable wallets, over time |
 //! | `settings` | the policies of a configuration file |
 //! | `record` | what is kept of an admission, and verified years later |
 //! | `output_headers` | the names of the headers for the upstream, and what reads as one |
@@ -47,6 +48,7 @@ mod decision;
 mod dialect;
 mod digest;
 mod discovery;
+mod domain_book;
 mod output_headers;
 mod policy;
 mod read_limits;
@@ -68,10 +70,11 @@ pub use candidate::{AccountState, Attempt, BASELINE_VALIDITY, Posture, SKEW, Sig
 pub use decision::{AcceptanceStep, AccountStep, AttestedStep, DecisionStep, NonceStep, Spending};
 pub use dialect::{Account, Dialect};
 pub use discovery::discovery_document;
+pub use domain_book::{DomainBook, DomainState, Fetched};
 pub use output_headers::{OUTPUT_HEADERS, is_lookalike, reads_as_output_header};
-pub use policy::{AgentDenial, AgentPolicy, LiabilityRule, Verdict, VerdictAgent, Wallets};
+pub use policy::{AgentDenial, AgentPolicy, DomainWord, LiabilityRule, Verdict, VerdictAgent, Wallets};
 pub use read_limits::{Allowance, ReadRate, reserve};
-pub use record::{Admission, AdmissionRecord, Grounds, RecordError, Trusted, VerifiedBy};
+pub use record::{Admission, AdmissionRecord, Grounds, ProvedAcceptance, RecordError, Trusted, VerifiedBy};
 pub use refusal::RefusalCode;
 pub use request::{Content, Origin, Request};
 pub use request_fault::{RequestFault, RequestRules, is_ambiguous};

@@ -1,9 +1,12 @@
 //! Which agents a route serves, once a signature has shown which wallet asks.
 
+use std::sync::Arc;
+
 use alloy_primitives::{Address, B256, keccak256};
 
 use crate::{
     eth::timestamp::Timestamp,
+    liability::{Acceptance, DomainName},
     registry::{
         kya::{Decision, Kya, KyaAnswer, Reason},
         liability::{Basis, Liability, PinnedRecord},
@@ -40,15 +43,39 @@ pub struct VerdictAgent {
     pub basis: Basis,
     /// When that wallet last attested, where this is the basis.
     pub attested_at: Option<Timestamp>,
-    /// The last second of the acceptance, where this is the basis.
-    pub accepted_until: Option<Timestamp>,
+    /// The acceptance, where this is the basis.
+    pub acceptance: Option<Arc<Acceptance>>,
+    /// What the files of domains say of the liable wallet and the agent.
+    pub domains: DomainWord,
     /// When it was registered.
     pub registered_at: Timestamp,
     /// The Keccak-256 of its operational scope.
     pub scope_hash: B256,
 }
 
+/// What the files of a gate's domains say of a liable wallet and an agent that names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DomainWord {
+    /// Nothing.
+    Silent,
+    /// The wallet is that of a domain of the policy.
+    Named,
+    /// A domain of the wallet says that the agent is not its own.
+    Disowned,
+}
+
 impl VerdictAgent {
+    /// What ties the liable wallet to the agent, as it is stated.
+    pub fn liability(&self) -> Liability {
+        let Self { liable: wallet, basis, attested_at, .. } = *self;
+        Liability { wallet, basis, attested_at, parent_basis: None }
+    }
+
+    /// The last second of the acceptance that the basis rests on.
+    pub fn accepted_until(&self) -> Option<Timestamp> {
+        self.acceptance.as_ref().map(|acceptance| Timestamp::from_seconds(acceptance.not_after))
+    }
+
     /// `told` is the liability that a read API tells, beside the record. `None` where they contradict one another.
     /// An acceptance that the API saw is none that this gate's request presents.
     fn new(record: PinnedRecord, scope: &str, told: Option<Liability>) -> Option<Self> {
@@ -70,7 +97,8 @@ impl VerdictAgent {
             liable,
             basis,
             attested_at: told.filter(|_| basis == Basis::Attested).and_then(|told| told.attested_at),
-            accepted_until: None,
+            acceptance: None,
+            domains: DomainWord::Silent,
             registered_at: Timestamp::from_seconds(record.registered_at),
             scope_hash: keccak256(scope),
         })
@@ -79,16 +107,9 @@ impl VerdictAgent {
 
 impl From<&Kya> for Verdict {
     fn from(kya: &Kya) -> Self {
-        let agent = kya.agent.as_ref().and_then(|agent| {
-            let record = PinnedRecord {
-                agent_id: agent.agent_id.0,
-                creator: agent.creator,
-                agent_wallet: agent.agent_wallet,
-                haftungsperson: agent.haftungsperson,
-                registered_at: agent.registered_at.seconds(),
-            };
-            VerdictAgent::new(record, &agent.operational_scope, kya.liability)
-        });
+        let agent = kya.agent.as_ref();
+        let agent = agent
+            .and_then(|agent| VerdictAgent::new(agent.pinned(), &agent.operational_scope, kya.liability));
         Self {
             decision: kya.decision,
             reasons: kya.reasons.clone(),
@@ -152,25 +173,37 @@ impl Verdict {
         }
     }
 
-    /// The verdict on an agent whose liable wallet has accepted it until this second.
-    pub(super) fn accepted(&self, until: Timestamp) -> Self {
-        let accepted = |agent: &VerdictAgent| VerdictAgent {
-            basis: Basis::Accepted,
-            attested_at: None,
-            accepted_until: Some(until),
-            ..agent.clone()
-        };
-        Self { agent: self.agent.as_ref().map(accepted), ..self.clone() }
+    /// The verdict with a change of its agent.
+    fn with_agent(&self, change: impl FnOnce(&mut VerdictAgent)) -> Self {
+        let mut verdict = self.clone();
+        verdict.agent.as_mut().map(change);
+        verdict
+    }
+
+    /// The verdict on an agent whose liable wallet has accepted it.
+    #[must_use]
+    pub fn accepted(&self, acceptance: Acceptance) -> Self {
+        self.with_agent(|agent| {
+            (agent.basis, agent.attested_at) = (Basis::Accepted, None);
+            agent.acceptance = Some(Arc::new(acceptance));
+        })
     }
 
     /// The verdict on an agent whose liable wallet last attested then.
-    pub(super) fn attested(&self, at: Timestamp) -> Self {
-        let attested = |agent: &VerdictAgent| VerdictAgent {
-            basis: Basis::Attested,
-            attested_at: Some(at),
-            ..agent.clone()
-        };
-        Self { agent: self.agent.as_ref().map(attested), ..self.clone() }
+    #[must_use]
+    pub fn attested(&self, at: Timestamp) -> Self {
+        self.with_agent(|agent| (agent.basis, agent.attested_at) = (Basis::Attested, Some(at)))
+    }
+
+    /// The verdict on an agent of which the files of domains say this. One that is disowned is only named.
+    #[must_use]
+    pub fn with_domains(&self, word: DomainWord) -> Self {
+        self.with_agent(|agent| {
+            agent.domains = word;
+            if word == DomainWord::Disowned {
+                (agent.basis, agent.attested_at) = (Basis::Named, None);
+            }
+        })
     }
 
     /// Whether the verdict still holds, by its own times.
@@ -186,6 +219,8 @@ pub struct AgentPolicy {
     pub allow: Vec<Decision>,
     /// Liable persons.
     pub liable: Wallets,
+    /// The domains of further liable persons that are served.
+    pub domains: Vec<DomainName>,
     /// What ties the liable wallet to the agent, where it matters.
     pub liability: Option<LiabilityRule>,
     /// Creators.
@@ -210,7 +245,8 @@ impl LiabilityRule {
 
     fn is_met(&self, agent: &VerdictAgent, now: Timestamp) -> bool {
         let is_recent = |at: Timestamp| now.seconds().saturating_sub(at.seconds()) <= self.attested_seconds;
-        self.basis.contains(&agent.basis)
+        agent.domains != DomainWord::Disowned
+            && self.basis.contains(&agent.basis)
             && (agent.basis != Basis::Attested || agent.attested_at.is_some_and(is_recent))
     }
 }
@@ -225,9 +261,10 @@ pub struct Wallets {
 }
 
 impl Wallets {
-    fn serve(&self, wallet: Option<Address>) -> bool {
-        let Some(wallet) = wallet else { return self.allow.is_empty() };
-        !self.deny.contains(&wallet) && (self.allow.is_empty() || self.allow.contains(&wallet))
+    /// `or_else` is whether a wallet is served that is neither denied nor among those allowed.
+    fn serve(&self, wallet: Option<Address>, or_else: bool) -> bool {
+        wallet.is_none_or(|wallet| !self.deny.contains(&wallet))
+            && (or_else || wallet.is_some_and(|wallet| self.allow.contains(&wallet)))
     }
 }
 
@@ -260,28 +297,37 @@ impl AgentPolicy {
     ///
     /// [`AgentDenial`]: the route does not serve the agent.
     pub fn judge(&self, verdict: &Verdict, now: Timestamp) -> Result<(), AgentDenial> {
-        if !self.allow.contains(&verdict.decision) {
-            return Err(AgentDenial::KyaNotAllowed);
-        }
+        let broken = self.findings(verdict, now).into_iter().find(|(.., holds)| !holds);
+        broken.map_or(Ok(()), |(_, denial, _)| Err(denial))
+    }
+
+    /// What each rule finds of a verdict at this time, in the order in which they decide: the settings, why the
+    /// agent is not served where one is broken, and whether it holds.
+    pub fn findings(&self, verdict: &Verdict, now: Timestamp) -> [(&'static str, AgentDenial, bool); 5] {
         let agent = verdict.agent.as_ref();
-        if !self.liable.serve(agent.map(|agent| agent.liable))
-            || !self.creators.serve(agent.map(|agent| agent.creator))
-        {
-            return Err(AgentDenial::AgentNotAllowed);
-        }
+        let has_domain = agent.is_some_and(|agent| agent.domains != DomainWord::Silent);
+        let serves_all = self.liable.allow.is_empty() && self.domains.is_empty();
+        let serves_liable = self.liable.serve(agent.map(|agent| agent.liable), serves_all || has_domain);
+        let serves_creator =
+            self.creators.serve(agent.map(|agent| agent.creator), self.creators.allow.is_empty());
         let is_proved = |rule: &LiabilityRule| agent.is_some_and(|agent| rule.is_met(agent, now));
-        if !self.liability.as_ref().is_none_or(is_proved) {
-            return Err(AgentDenial::LiableNotProved);
-        }
-        if !verdict.holds_at(now) {
-            return Err(AgentDenial::AttestationTooShort);
-        }
         let remaining = match (verdict.decision, verdict.compliant_until) {
             (Decision::Provision, Some(until)) => until.seconds().saturating_sub(now.seconds()),
             (Decision::Provision, None) => u64::MAX,
             _ => 0,
         };
-        if remaining < self.remaining_seconds { Err(AgentDenial::AttestationTooShort) } else { Ok(()) }
+        let lasts = verdict.holds_at(now) && remaining >= self.remaining_seconds;
+        [
+            ("allow", AgentDenial::KyaNotAllowed, self.allow.contains(&verdict.decision)),
+            ("liable.allow, liable.deny, liable.domains", AgentDenial::AgentNotAllowed, serves_liable),
+            ("creators.allow, creators.deny", AgentDenial::AgentNotAllowed, serves_creator),
+            (
+                "liable.basis, liable.attested-days",
+                AgentDenial::LiableNotProved,
+                self.liability.as_ref().is_none_or(is_proved),
+            ),
+            ("remaining-seconds", AgentDenial::AttestationTooShort, lasts),
+        ]
     }
 }
 

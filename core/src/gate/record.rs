@@ -4,7 +4,7 @@
 //! ```text
 //!   base, signature --EIP-191--> the wallet signed this request
 //!        |
-//!        +-- policy, registry, account, evidence --keccak--> jti -- verdict (JWS) --> the issuer admitted it
+//!        +-- policy, registry, account, basis, acceptance, evidence --keccak--> jti -- verdict (JWS) --> the issuer admitted it
 //!                                          |                          |
 //!                                          +---- asOf, decision ------+ what the registry's storage held at that block
 //! ```
@@ -23,9 +23,10 @@ use super::{
     structured,
 };
 use crate::{
-    eth::timestamp::Timestamp,
+    eth::{json, timestamp::Timestamp},
     evidence::{self, EvidenceError, Expected, Verified},
     forward::recover,
+    liability::{Acceptance, Basis, Moment, Problem},
     registry::kya::Decision,
     token::{Jws, JwsError, Key, KeySet, VerdictClaims},
 };
@@ -37,19 +38,31 @@ const WITHOUT_REGISTRY: u32 = 1;
 
 /// An admission.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct AdmissionRecord {
-    /// The version of this shape: 2, or 1 without a registry.
+    /// The version of this shape: 2, or 1 without registry, policy hash, basis and acceptance.
     pub version: u32,
     /// When it was admitted: the second in which the verdict was signed.
     pub time: Timestamp,
     /// The policy's name.
     pub policy: String,
+    /// The hash of the policy's table in the gate's configuration.
+    #[serde(default, with = "json::OptionalHash", skip_serializing_if = "Option::is_none")]
+    pub policy_hash: Option<B256>,
     /// The registry that the verdict is of (CAIP-10): `eip155:<chain>:<address>`, the address in lower case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registry: Option<String>,
     /// What verified the signature.
     pub account: VerifiedBy,
+    /// What ties the liable wallet to the agent, where one is registered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub basis: Option<Basis>,
+    /// The liable wallet's acceptance, where this is the basis: the document as it was signed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acceptance: Option<Box<RawValue>>,
+    /// The Keccak-256 of the agent's scope, which the acceptance covers.
+    #[serde(default, with = "json::OptionalHash", skip_serializing_if = "Option::is_none")]
+    pub scope_hash: Option<B256>,
     /// The signature base (RFC 9421, section 2.5): the request, as far as it was signed.
     pub base: String,
     /// The wallet's signature of the base, `0x` and hex digits.
@@ -76,8 +89,13 @@ pub enum VerifiedBy {
 pub struct Grounds<'a> {
     /// The policy's name.
     pub policy: &'a str,
-    /// The registry that the verdict is of, as [`AdmissionRecord::registry`] has it; `None` in version 1.
-    pub registry: Option<&'a str>,
+    /// The registry that the verdict is of, as [`AdmissionRecord::registry`] has it, and the hash of the policy;
+    /// `None` in version 1.
+    pub registry: Option<(&'a str, B256)>,
+    /// What ties the liable wallet to the agent, where one is registered.
+    pub basis: Option<Basis>,
+    /// The acceptance, where this is the basis, and the Keccak-256 of the agent's scope.
+    pub acceptance: Option<(&'a Acceptance, B256)>,
     /// What verified the wallet's signature.
     pub account: VerifiedBy,
     /// The wallet's signature.
@@ -89,18 +107,37 @@ pub struct Grounds<'a> {
 }
 
 impl Grounds<'_> {
-    /// The id of the admission: the Keccak-256 of these texts joined by line feeds, of which only the last
-    /// one has some: the policy, the registry where there is one, `key` or `code`, the signature as `0x` and hex
-    /// digits, the Keccak-256 of the evidence in the same spelling or nothing, the base.
+    /// The id of the admission: the Keccak-256 of these texts joined by line feeds, of which only the last one has
+    /// some. Hashes and signatures are `0x` and hex digits, and what there is none of is empty.
+    ///
+    /// 1. The policy.
+    /// 2. Since version 2: the registry, the policy's hash, the basis, the acceptance's EIP-712 digest, and its
+    ///    signature.
+    /// 3. `key` or `code`, the wallet's signature, the Keccak-256 of the evidence, the base.
     pub fn id(&self) -> B256 {
         let account = match self.account {
             VerifiedBy::Key => "key",
             VerifiedBy::Code => "code",
         };
+        let mut texts = vec![self.policy.to_owned()];
+        if let Some((registry, policy_hash)) = self.registry {
+            let (digest, signature) =
+                self.acceptance.map_or_else(Default::default, |(acceptance, scope_hash)| {
+                    (
+                        format!("{:#x}", acceptance.digest_of(scope_hash)),
+                        hex::encode_prefixed(&acceptance.signature),
+                    )
+                });
+            let basis = self.basis.map(Basis::name).unwrap_or_default().to_owned();
+            texts.extend([registry.to_owned(), format!("{policy_hash:#x}"), basis, digest, signature]);
+        }
         let evidence = self.evidence.map(|text| format!("{:#x}", keccak256(text.get()))).unwrap_or_default();
-        let signature = hex::encode_prefixed(self.signature);
-        let rest = [account, &signature, &evidence, self.base];
-        let texts: Vec<&str> = [self.policy].into_iter().chain(self.registry).chain(rest).collect();
+        texts.extend([
+            account.to_owned(),
+            hex::encode_prefixed(self.signature),
+            evidence,
+            self.base.to_owned(),
+        ]);
         keccak256(texts.join("\n"))
     }
 }
@@ -112,6 +149,12 @@ pub struct Admission {
     pub time: Timestamp,
     /// Under which policy.
     pub policy: String,
+    /// The hash of the policy's table; `None` where the record does not say.
+    pub policy_hash: Option<B256>,
+    /// What tied the liable wallet to the agent; `None` without an agent, and where the record does not say.
+    pub basis: Option<Basis>,
+    /// The acceptance, where this was the basis.
+    pub acceptance: Option<ProvedAcceptance>,
     /// The registry that the verdict is of; `None` where the record does not say.
     pub registry: Option<Address>,
     /// Who asked.
@@ -126,6 +169,17 @@ pub struct Admission {
     pub claims: VerdictClaims,
     /// What the evidence proves, where there is some.
     pub proved: Option<Verified>,
+}
+
+/// The acceptance of a verified record.
+#[derive(Clone, Debug)]
+pub struct ProvedAcceptance {
+    /// What the liable wallet signed.
+    pub acceptance: Acceptance,
+    /// Its EIP-712 digest.
+    pub digest: B256,
+    /// What verified its signature.
+    pub verified_by: VerifiedBy,
 }
 
 /// What a verifier trusts.
@@ -168,6 +222,9 @@ pub enum RecordError {
     /// The account has code, which only the chain of that time can ask.
     #[error("the account had code, which said that it had signed; only the issuer's word is left of that")]
     Code,
+    /// The liable wallet's acceptance does not hold.
+    #[error("the liable wallet's acceptance does not hold: {0}")]
+    Acceptance(#[from] Problem),
     /// The parts contradict one another.
     #[error("{0}")]
     Contradiction(&'static str),
@@ -194,8 +251,15 @@ impl AdmissionRecord {
             version: if grounds.registry.is_some() { VERSION } else { WITHOUT_REGISTRY },
             time: Timestamp::from_seconds(now.seconds()),
             policy: grounds.policy.to_owned(),
-            registry: grounds.registry.map(str::to_owned),
+            policy_hash: grounds.registry.map(|(_, hash)| hash),
+            registry: grounds.registry.map(|(registry, _)| registry.to_owned()),
             account: grounds.account,
+            basis: grounds.basis,
+            // The document is JSON.
+            acceptance: grounds
+                .acceptance
+                .and_then(|(acceptance, _)| RawValue::from_string(acceptance.to_json()).ok()),
+            scope_hash: grounds.acceptance.map(|(_, scope_hash)| scope_hash),
             base: grounds.base.to_owned(),
             signature: hex::encode_prefixed(grounds.signature),
             verdict: verdict.to_owned(),
@@ -205,7 +269,7 @@ impl AdmissionRecord {
 
     /// The record as a line, without the line feed.
     pub fn line(&self) -> String {
-        crate::eth::json::text(self, 2_048)
+        json::text(self, 2_048)
     }
 
     /// Verifies a line. `is_signed` verifies an ES256 signature, 64 bytes, of this text by this key.
@@ -219,8 +283,14 @@ impl AdmissionRecord {
         is_signed: impl Fn(&Key, &str, &[u8; 64]) -> bool,
     ) -> Result<Admission, RecordError> {
         let record: Self = serde_json::from_str(line).map_err(|_| RecordError::Form)?;
-        let version = if record.registry.is_some() { VERSION } else { WITHOUT_REGISTRY };
-        if record.version != version || record.line() != line {
+        let is_old = record.registry.is_none();
+        let version = if is_old { WITHOUT_REGISTRY } else { VERSION };
+        let has_none_of_it =
+            record.policy_hash.is_none() && record.basis.is_none() && record.acceptance.is_none();
+        if record.version != version
+            || (if is_old { !has_none_of_it } else { record.policy_hash.is_none() })
+            || record.line() != line
+        {
             return Err(RecordError::Form);
         }
         let token = Jws::parse(&record.verdict)?;
@@ -230,9 +300,12 @@ impl AdmissionRecord {
         }
         let claims = token.claims;
         let signature = hex::decode(&record.signature).map_err(|_| RecordError::Form)?;
+        let acceptance = record.accepted()?;
         let grounds = Grounds {
             policy: &record.policy,
-            registry: record.registry.as_deref(),
+            registry: record.registry.as_deref().zip(record.policy_hash),
+            basis: record.basis,
+            acceptance: acceptance.as_ref().zip(record.scope_hash),
             account: record.account,
             signature: &signature,
             base: &record.base,
@@ -258,6 +331,8 @@ impl AdmissionRecord {
             None => None,
             Some(document) => Some(proved(document.get(), &asked.account, named, &claims, trusted.blocks)?),
         };
+        let acceptance =
+            record.check_liability(acceptance, &asked.account, &claims, proved.as_ref(), trusted)?;
         let registry = named.or(proved.as_ref().map(|verified| verified.registry));
         match (registry, trusted.registry) {
             (Some(record), Some(trusted)) if record != trusted => {
@@ -269,6 +344,9 @@ impl AdmissionRecord {
         Ok(Admission {
             time: record.time,
             policy: record.policy,
+            policy_hash: record.policy_hash,
+            basis: record.basis,
+            acceptance,
             registry,
             account: asked.account,
             verified_by: record.account,
@@ -277,6 +355,65 @@ impl AdmissionRecord {
             claims,
             proved,
         })
+    }
+
+    /// The acceptance, if the record has one, as it has to be written.
+    fn accepted(&self) -> Result<Option<Acceptance>, RecordError> {
+        let Some(document) = &self.acceptance else {
+            return if self.scope_hash.is_none() { Ok(None) } else { Err(RecordError::Form) };
+        };
+        let acceptance = Acceptance::from_json(document.get())?;
+        let is_written = acceptance.to_json() == document.get() && self.scope_hash.is_some();
+        if is_written { Ok(Some(acceptance)) } else { Err(RecordError::Form) }
+    }
+
+    /// Checks basis and acceptance against the verdict, and against the evidence where there is some.
+    fn check_liability(
+        &self,
+        acceptance: Option<Acceptance>,
+        account: &Account,
+        claims: &VerdictClaims,
+        proved: Option<&Verified>,
+        trusted: &Trusted<'_>,
+    ) -> Result<Option<ProvedAcceptance>, RecordError> {
+        let contradiction = |rule| Err(RecordError::Contradiction(rule));
+        let Some(registry) = &self.registry else { return Ok(None) };
+        if claims.registry.as_ref().is_some_and(|claimed| claimed != registry) {
+            return contradiction("the verdict is of another registry than the record");
+        }
+        let claimed = claims.liability;
+        if claimed.map(|liability| liability.basis) != self.basis
+            || claimed.is_some_and(|liability| Some(liability.wallet) != claims.liable)
+        {
+            return contradiction("the verdict states another basis than the record");
+        }
+        if acceptance.is_some() != (self.basis == Some(Basis::Accepted)) {
+            return contradiction("the record's basis is another than its acceptance says");
+        }
+        let agent = proved.and_then(|verified| verified.verdict.agent.as_ref());
+        let is_registered = agent.map(|agent| agent.creator == agent.haftungsperson);
+        if is_registered == Some(false) && self.basis == Some(Basis::Registered) {
+            return contradiction("the evidence proves another creator than the liable wallet");
+        }
+        let (Some(acceptance), Some(scope_hash)) = (acceptance, self.scope_hash) else { return Ok(None) };
+        let place = (account.chain, self::registry(registry, account)?);
+        let block_time = claims.as_of.block_timestamp.map_or(claims.iat, Timestamp::seconds);
+        acceptance.check_place_and_time(place, Moment { now: claims.iat, block_time })?;
+        if acceptance.agent_wallet != account.address || Some(acceptance.haftungsperson) != claims.liable {
+            return contradiction("the acceptance is of another agent than the verdict");
+        }
+        if let Some(agent) = agent {
+            acceptance.check_record(&agent.pinned())?;
+            if keccak256(&agent.operational_scope) != scope_hash {
+                return contradiction("the acceptance is of another scope than the evidence proves");
+            }
+        }
+        let verified_by = match acceptance.check_signature_of(scope_hash) {
+            Ok(()) => VerifiedBy::Key,
+            Err(_) if trusted.code => VerifiedBy::Code,
+            Err(problem) => return Err(problem.into()),
+        };
+        Ok(Some(ProvedAcceptance { digest: acceptance.digest_of(scope_hash), acceptance, verified_by }))
     }
 
     fn check_times_and_names(&self, asked: &Asked, claims: &VerdictClaims) -> Result<(), RecordError> {

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     eth::multicall,
+    liability::DomainName,
     registry::{
         kya::Decision,
         liability::{ATTESTED_SECONDS, Basis},
@@ -126,12 +127,14 @@ struct LiableTable {
     allow: Vec<Address>,
     #[serde(default)]
     deny: Vec<Address>,
+    #[serde(default)]
+    domains: Vec<String>,
     basis: Option<Vec<Basis>>,
     attested_days: Option<u64>,
 }
 
 impl LiableTable {
-    fn validated(self) -> Result<(Wallets, Option<LiabilityRule>), SettingError> {
+    fn validated(self, domains: &[DomainName]) -> Result<(Wallets, Option<LiabilityRule>), SettingError> {
         for wallet in &self.allow {
             let rule = format!("{wallet} is a contract that calls for anyone, and proves no consent");
             ensure(!PUBLIC_EXECUTORS.contains(wallet), "liable.allow", rule)?;
@@ -142,7 +145,8 @@ impl LiableTable {
             "liable.attested-days",
             format!("must be from 1 to {LONGEST_ATTESTED_DAYS}"),
         )?;
-        let basis = self.basis.or_else(|| (!self.allow.is_empty()).then(|| LiabilityRule::DEFAULT.to_vec()));
+        let names_persons = !self.allow.is_empty() || !domains.is_empty();
+        let basis = self.basis.or_else(|| names_persons.then(|| LiabilityRule::DEFAULT.to_vec()));
         ensure(
             basis.as_ref().is_none_or(|basis| !basis.is_empty()),
             "liable.basis",
@@ -151,7 +155,7 @@ impl LiableTable {
         ensure(
             basis.is_some() || self.attested_days.is_none(),
             "liable.attested-days",
-            "needs liable.allow or liable.basis",
+            "needs liable.allow, liable.domains or liable.basis",
         )?;
         let rule = basis.map(|basis| LiabilityRule { basis, attested_seconds: days * 86_400 });
         Ok((Wallets { allow: self.allow, deny: self.deny }, rule))
@@ -175,6 +179,20 @@ pub struct Shared<'a> {
     pub registry: Address,
     /// Where agents that are not served go on.
     pub links: &'a Links,
+    /// Reads the name of a domain; `None` at a host that fetches no files of domains.
+    pub domain: Option<fn(&str) -> Option<DomainName>>,
+}
+
+impl Shared<'_> {
+    fn domains(&self, names: &[String]) -> Result<Vec<DomainName>, SettingError> {
+        let error = |rule| SettingError::new("liable.domains", rule);
+        let read = match self.domain {
+            _ if names.is_empty() => return Ok(Vec::new()),
+            None => return Err(error("only the daemon kya-gate and its layer fetch files of domains")),
+            Some(read) => read,
+        };
+        names.iter().map(|name| read(name).ok_or_else(|| error(DomainName::RULE))).collect()
+    }
 }
 
 /// A setting that breaks its rule.
@@ -268,7 +286,8 @@ impl PolicyTable {
             let is_path = path != "default" && is_route(path);
             ensure(is_path, "websocket-paths", format!("{path:?} must be a path, or a path and /*"))?;
         }
-        let (liable, liability) = self.liable.validated()?;
+        let domains = shared.domains(&self.liable.domains)?;
+        let (liable, liability) = self.liable.validated(&domains)?;
         Ok(RoutePolicy {
             name: name.to_owned(),
             origin,
@@ -295,6 +314,7 @@ impl PolicyTable {
             agents: AgentPolicy {
                 allow: self.allow,
                 liable,
+                domains,
                 liability,
                 creators: self.creators.into(),
                 remaining_seconds: self.remaining_seconds,

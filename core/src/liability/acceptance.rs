@@ -258,7 +258,6 @@ mod tests {
     use crate::registry::{agent::Agent, fixture};
     use alloy_primitives::address;
     use k256::ecdsa::SigningKey;
-    use proptest::prelude::*;
 
     const CHAIN: u64 = 8_453;
     const REGISTRY: Address = address!("2EFaB5B3BEf49E56a6Ce1dcB1A39EF63C312EA23");
@@ -311,40 +310,6 @@ mod tests {
     }
 
     #[test]
-    fn each_member_that_differs_is_named() {
-        assert_eq!(check(&signed(|_| {}), MOMENT), Ok(()));
-        let other = Address::repeat_byte(9);
-        type Change = fn(&mut Acceptance);
-        let changes: [(&str, Change); 7] = [
-            ("chainId", |a| a.chain_id += 1),
-            ("registry", |a| a.registry = Address::repeat_byte(9)),
-            ("agentId", |a| a.agent_id.0 += U256::from(1)),
-            ("creator", |a| a.creator = Address::repeat_byte(9)),
-            ("agentWallet", |a| a.agent_wallet = Address::repeat_byte(9)),
-            ("haftungsperson", |a| a.haftungsperson = Address::repeat_byte(9)),
-            ("registeredAt", |a| a.registered_at += 1),
-        ];
-        for (name, change) in changes {
-            assert_eq!(check(&signed(change), MOMENT), Err(Problem::Member(name.into())));
-        }
-        for (change, problem) in [
-            (|a: &mut Acceptance| a.terms_hash.0[0] ^= 1) as Change,
-            |a| a.not_before -= 1,
-            |a| a.not_after += 1,
-            |a| a.signature = Bytes::new(),
-            |a| a.signature = [&a.signature[..64], &[a.signature[64] - 27]].concat().into(),
-        ]
-        .map(|change| (change, Problem::Signature))
-        {
-            let mut acceptance = signed(|_| {});
-            change(&mut acceptance);
-            assert_eq!(check(&acceptance, MOMENT), Err(problem), "{acceptance:?}");
-        }
-        let scope = signed(|_| {}).check_signature("another scope");
-        assert_eq!((scope, other != agent().haftungsperson), (Err(Problem::Signature), true));
-    }
-
-    #[test]
     fn it_holds_from_its_first_second_to_its_last_by_both_clocks() {
         let acceptance = signed(|_| {});
         let (first, last) = (acceptance.not_before, acceptance.not_after);
@@ -366,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_repeated_and_misspelt_members_are_named_and_others_read_as_written() {
+    fn a_document_reads_as_it_was_written_in_any_spelling() {
         let acceptance = signed(|_| {});
         let json = acceptance.to_json();
         assert_eq!(Acceptance::from_json(&json), Ok(acceptance.clone()));
@@ -375,34 +340,8 @@ mod tests {
         let names = ["agentWallet", "registeredAt", "termsHash", "notBefore", "notAfter"];
         let lower = names.iter().fold(lower, |text, name| text.replace(&name.to_lowercase(), name));
         assert_eq!(Acceptance::from_json(&lower), Ok(acceptance));
-        for (from, to, problem) in [
-            ("{", "{\"more\":1,", Problem::Member("more".into())),
-            ("{", "{\"chainId\":8453,", Problem::Header),
-            ("\"agentId\":\"11\"", "\"agentId\":11", Problem::Member("agentId".into())),
-            ("\"agentId\":\"11\"", "\"agentId\":\"011\"", Problem::Member("agentId".into())),
-            ("\"chainId\":8453", "\"chainId\":\"8453\"", Problem::Member("chainId".into())),
-            ("\"notAfter\"", "\"notafter\"", Problem::Member("notAfter".into())),
-            ("{", "[", Problem::Header),
-        ] {
-            assert_eq!(Acceptance::from_json(&json.replacen(from, to, 1)), Err(problem), "{to}");
-        }
         for header in ["", "e30=", "*", &"A".repeat(MAX_HEADER_BYTES + 1)] {
             assert_eq!(Acceptance::from_header(header), Err(Problem::Header), "{header}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn a_changed_document_is_not_accepted(place: prop::sample::Index, byte: u8, inserted: bool) {
-            let accepted = signed(|_| {});
-            let mut text = accepted.to_json().into_bytes();
-            let at = place.index(text.len());
-            if inserted { text.insert(at, byte) } else { text[at] = byte }
-            if let Ok(text) = String::from_utf8(text)
-                && let Ok(read) = Acceptance::from_json(&text)
-            {
-                prop_assert!(read == accepted || check(&read, MOMENT).is_err(), "{text}");
-            }
         }
     }
 }

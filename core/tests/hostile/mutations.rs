@@ -3,7 +3,10 @@
 //! `MUTATIONS` says how many of each (3,000 if it does not), `MUTATION_SEED` where the random numbers begin:
 //! `MUTATIONS=5000000 cargo test --release -p registry-core --test hostile mutations` are ten million.
 
-use registry_core::forward::{Rules, SignedRequest, domain};
+use registry_core::{
+    forward::{Rules, SignedRequest, domain},
+    liability::{Acceptance, Moment, PinnedRecord},
+};
 
 use crate::{
     common::{prelude::*, random::Mutator, random::Random, random::setting, report, run},
@@ -77,4 +80,51 @@ fn no_mutated_relay_body_makes_the_core_panic() {
             let _ = rules.check(&signed, &domain(31_337, signed.request.from), NOW);
         }
     }
+}
+
+/// Nothing else is accepted than what was signed, however it is written: a change of members, chain, registry or
+/// signature is refused.
+#[test]
+fn no_mutated_acceptance_is_accepted() {
+    let _turn = turn();
+    let vectors: Value = serde_json::from_str(include_str!("../../../docs/liability/vectors.json")).unwrap();
+    let scope = vectors["acceptances"][0]["operationalScope"].as_str().unwrap();
+    let signed = Acceptance::from_json(&vectors["acceptances"][0]["document"].to_string()).unwrap();
+    let record = PinnedRecord {
+        agent_id: signed.agent_id.0,
+        creator: signed.creator,
+        agent_wallet: signed.agent_wallet,
+        haftungsperson: signed.haftungsperson,
+        registered_at: signed.registered_at,
+    };
+    let moment = Moment { now: signed.not_before, block_time: signed.not_before };
+    let accepts = |acceptance: &Acceptance| {
+        let place = (signed.chain_id, signed.registry);
+        acceptance.check_place_and_time(place, moment).is_ok()
+            && acceptance.check_record(&record).is_ok()
+            && acceptance.check_signature(scope).is_ok()
+    };
+    assert!(accepts(&signed));
+    let text = signed.to_json();
+    let (mut random, mut read) = (Random::seeded(4), 0_u64);
+    for _ in 0..setting("MUTATIONS", 3_000) {
+        // Every other document has a value of a member changed, which the form alone does not refuse.
+        let mutated = match random.once_in(2) {
+            true => Mutator::JSON_RPC.mutate(text.as_bytes(), &mut random),
+            false => {
+                let mut bytes = text.clone().into_bytes();
+                let digits: Vec<usize> =
+                    (0..bytes.len()).filter(|at| bytes[*at].is_ascii_hexdigit()).collect();
+                let at = random.pick(&digits);
+                bytes[at] = random.pick(b"0123456789abcdefABCDEF");
+                bytes
+            }
+        };
+        let Ok(mutated) = String::from_utf8(mutated) else { continue };
+        if let Ok(other) = Acceptance::from_json(&mutated) {
+            read += 1;
+            assert!(other == signed || !accepts(&other), "{mutated}");
+        }
+    }
+    println!("{read} mutated acceptances were read");
 }

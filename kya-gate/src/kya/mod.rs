@@ -25,7 +25,7 @@ mod tests;
 use std::{
     num::NonZeroUsize,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use alloy_primitives::{Address, B256, U256, keccak256};
@@ -68,15 +68,15 @@ pub struct AccountReader {
     accounts: SingleFlight<Question, KnownAccount>,
     verdicts: SingleFlight<Address, Option<Arc<Verdict>>>,
     proofs: Proofs,
-    /// When the liable wallets of agents attested.
-    attested: Mutex<LruCache<U256, Timestamp>>,
+    /// When the liable wallets of agents attested, and when that was asked.
+    attested: Mutex<LruCache<U256, (Option<Timestamp>, Instant)>>,
     metrics: Metrics,
 }
 
 #[derive(Debug)]
 enum Source {
     Registry(Address),
-    Api(Api),
+    Api(Box<Api>),
 }
 
 /// What a read of an account asks, beside the verdict on its wallet.
@@ -117,7 +117,7 @@ impl AccountReader {
         let source = match &settings.kya.source {
             KyaSource::Registry => Source::Registry(settings.kya.registry),
             KyaSource::Api { url, .. } => {
-                Source::Api(Api::new(client, url.clone(), settings, metrics.clone()))
+                Source::Api(Box::new(Api::new(client, url.clone(), settings, metrics.clone())))
             }
         };
         Ok(Self {
@@ -228,39 +228,42 @@ impl AccountReader {
         Some(self.cache.latest(wallet, verdict))
     }
 
-    /// Whether a liable wallet has code and, if so, what that says of its acceptance. `None` where the chain does
+    /// Whether a liable wallet has code and, if so, what that says of its signature. `None` where the chain does
     /// not answer, or the budget is spent.
     pub async fn signer(&self, query: SignerQuery, now: Timestamp) -> Option<SignerCode> {
-        const NO_CODE: SignerCode = SignerCode { has_code: false, accepts: false };
-        let wallet = query.account;
-        let cached = self.cache.get(wallet, now);
-        if cached.has_no_code {
-            return Some(NO_CODE);
-        }
-        if !cached.has_code {
-            let known = self.accounts.run(Question::Signer(wallet), self.code(wallet, now)).await;
-            if known.state? == AccountState::NoCode {
-                return Some(NO_CODE);
-            }
+        if !self.has_code(query.account, now).await? {
+            return Some(SignerCode { has_code: false, accepts: false });
         }
         let _read = self.budget.take(true)?;
         let answer = self.rpc.ask(query, now).await;
         answer.inspect_err(|error| tracing::warn!(%error, "the chain did not answer")).ok()
     }
 
-    /// When an agent's liable wallet last attested for it. What was found is kept for as long as it says so much: an
-    /// id is of one registration for ever.
-    pub async fn attested(&self, query: &AttestedQuery, now: Timestamp) -> Option<Timestamp> {
-        let is_recent = |at: &Timestamp| now.seconds().saturating_sub(at.seconds()) <= ATTESTED_SECONDS;
-        let known = self.attested.lock().unwrap_or_else(PoisonError::into_inner).get(&query.agent).copied();
-        if let Some(known) = known.filter(is_recent) {
-            return Some(known);
+    /// Whether a wallet has code. `None` where the chain does not answer, or the budget is spent.
+    pub async fn has_code(&self, wallet: Address, now: Timestamp) -> Option<bool> {
+        let cached = self.cache.get(wallet, now);
+        if cached.has_no_code || cached.has_code {
+            return Some(cached.has_code);
         }
-        let _read = self.budget.take(true)?;
+        let known = self.accounts.run(Question::Signer(wallet), self.code(wallet, now)).await;
+        Some(known.state? != AccountState::NoCode)
+    }
+
+    /// When an agent's liable wallet last attested for it. What was found is kept for as long as it says so much, an
+    /// id being of one registration for ever, and that nothing was found for `cache-seconds`.
+    pub async fn attested(&self, query: &AttestedQuery, now: Timestamp) -> Option<Timestamp> {
+        let is_recent = |at: Timestamp| now.seconds().saturating_sub(at.seconds()) <= ATTESTED_SECONDS;
+        let known = self.attested.lock().unwrap_or_else(PoisonError::into_inner).get(&query.agent).copied();
+        match known {
+            Some((Some(at), _)) if is_recent(at) => return Some(at),
+            Some((None, since)) if since.elapsed() < self.cache.cached() => return None,
+            _ => {}
+        }
+        let (_read, since) = (self.budget.take(true)?, Instant::now());
         let answer = self.rpc.ask(query.clone(), now).await;
-        let at = answer.inspect_err(|error| tracing::warn!(%error, "the chain did not answer")).ok()??;
-        self.attested.lock().unwrap_or_else(PoisonError::into_inner).put(query.agent, at);
-        Some(at)
+        let at = answer.inspect_err(|error| tracing::warn!(%error, "the chain did not answer")).ok()?;
+        self.attested.lock().unwrap_or_else(PoisonError::into_inner).put(query.agent, (at, since));
+        at
     }
 
     async fn code(&self, account: Address, now: Timestamp) -> KnownAccount {
@@ -278,6 +281,21 @@ impl AccountReader {
         };
         self.cache.put(account, None, state, &reading);
         KnownAccount { state, ..KnownAccount::default() }
+    }
+
+    /// The verdict on a wallet, read anew.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub async fn verdict_now(&self, wallet: Address, now: Timestamp) -> Result<Verdict, String> {
+        match &self.source {
+            Source::Api(api) => api.read(wallet, now).await,
+            Source::Registry(registry) => {
+                let query = AccountQuery { account: wallet, signed: None, registry: Some(*registry), now };
+                let facts = self.rpc.ask(query, now).await?;
+                facts.kya.as_ref().map(Verdict::from).ok_or_else(|| "the registry gave none".to_owned())
+            }
+        }
     }
 
     /// Whether chain and source answer, in a word for each.

@@ -28,6 +28,7 @@ use tokio::sync::watch;
 use tower_layer::Layer;
 
 use crate::{
+    domains,
     gate::Gate,
     http, kya,
     metrics::Metrics,
@@ -69,6 +70,7 @@ impl EmbeddedGate {
         if settings.kya.follows_changes() {
             tokio::spawn(kya::follow(Arc::clone(&gate.accounts), stopping.clone()));
         }
+        tokio::spawn(domains::follow(Arc::clone(&gate.domains), stopping.clone()));
         if let Some(signer) = gate.signer.clone() {
             tokio::spawn(signer::watch(signer, stopping));
         }

@@ -11,13 +11,14 @@ use std::{
     time::Duration,
 };
 
-use alloy_primitives::Address;
+use alloy_primitives::{Address, B256, keccak256};
 use anyhow::{Context as _, bail, ensure};
 use host_kit::ConfigFault;
 use ipnet::IpNet;
 use registry_core::{
     eth::multicall,
     gate::{Dialect, Links, Origin, PolicyTable, Shared, discovery_document, policies},
+    liability::DomainName,
     token::Audience,
 };
 use serde::{Deserialize, de::DeserializeOwned};
@@ -46,8 +47,12 @@ pub struct Settings {
     pub nonces: NonceSettings,
     /// Whether log lines name wallets.
     pub log_wallets: bool,
+    /// How the files of domains are fetched.
+    pub domains: DomainSettings,
     /// The policies by name.
     pub policies: BTreeMap<String, RoutePolicy>,
+    /// The hash of each policy's table: the Keccak-256 of its JSON, with members sorted by name and no white space.
+    pub policy_hashes: BTreeMap<String, B256>,
 }
 
 /// How verdicts are signed.
@@ -57,6 +62,19 @@ pub struct SigningSettings {
     pub issuer: Audience,
     /// The file with the keys, a JWK set, of which the first one signs.
     pub keys: PathBuf,
+}
+
+/// How the files of the policies' domains are fetched.
+#[derive(Debug, Clone)]
+pub struct DomainSettings {
+    /// The pause between two fetches of a file.
+    pub refresh: Duration,
+    /// Seconds after which a wallet counts that is new in a known file.
+    pub new_wallet_delay_seconds: u64,
+    /// Addresses of domains that are not looked up.
+    pub resolve: BTreeMap<DomainName, SocketAddr>,
+    /// The only certificate authorities, a PEM file; those of the machine without one.
+    pub ca_file: Option<PathBuf>,
 }
 
 /// How admissions are recorded.
@@ -178,7 +196,19 @@ struct File {
     #[serde(default = "default_dialects")]
     dialects: Vec<Dialect>,
     #[serde(default)]
+    liable: DomainsTable,
+    #[serde(default)]
     policy: BTreeMap<String, PolicyTable>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct DomainsTable {
+    refresh_seconds: Option<u64>,
+    new_wallet_delay_seconds: Option<u64>,
+    #[serde(default)]
+    resolve: BTreeMap<String, SocketAddr>,
+    ca_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -292,7 +322,7 @@ impl Settings {
             method_header: None,
             content: ContentSource::Passed,
         };
-        Self::validated(from_toml(text)?, SocketAddr::from(([127, 0, 0, 1], 0)), proxy, rpc)
+        Self::validated(text, from_toml(text)?, SocketAddr::from(([127, 0, 0, 1], 0)), proxy, rpc)
     }
 
     /// Parses a file's text. `rpc` is the value of `KYA_GATE_RPC_URL`.
@@ -303,10 +333,11 @@ impl Settings {
         let mut file: File = from_toml(text)?;
         let listen = file.listen.context("listen: is needed, such as 127.0.0.1:4180")?;
         let proxy = file.proxy.take().context("proxy: is needed")?.validated()?;
-        Self::validated(file, listen, proxy, rpc)
+        Self::validated(text, file, listen, proxy, rpc)
     }
 
     fn validated(
+        text: &str,
         file: File,
         listen: SocketAddr,
         proxy: ProxySettings,
@@ -321,7 +352,14 @@ impl Settings {
         let chain = file.chain.validated(rpc)?;
         let (kya, records) = (file.kya.validated()?, file.records);
         let (dialects, registry) = (&file.dialects, kya.registry);
-        let shared = Shared { origin: &origin, dialects, chain: chain.id, registry, links: &links };
+        let shared = Shared {
+            origin: &origin,
+            dialects,
+            chain: chain.id,
+            registry,
+            links: &links,
+            domain: Some(DomainName::parse),
+        };
         let policies = policies(file.policy, &shared)?;
         if let Some(records) = &records {
             ensure!(file.verdict.is_some(), "records: need [verdict], with the key that signs them");
@@ -334,12 +372,14 @@ impl Settings {
             listen,
             proxy,
             policies,
+            policy_hashes: policy_hashes(text)?,
             chain,
             kya,
             records,
             signing: file.verdict.map(VerdictTable::validated).transpose()?,
             nonces: NonceSettings::validated(file.nonces, file.redis)?,
             log_wallets: file.log_wallets,
+            domains: file.liable.validated()?,
         })
     }
 
@@ -432,12 +472,40 @@ impl KyaTable {
     }
 }
 
+impl DomainsTable {
+    fn validated(self) -> anyhow::Result<DomainSettings> {
+        let refresh = self.refresh_seconds.unwrap_or(900);
+        ensure!((1..=86_400).contains(&refresh), "liable.refresh-seconds: must be from 1 to 86400");
+        let name = |text: &str| {
+            DomainName::parse(text).with_context(|| format!("liable.resolve: {}", DomainName::RULE))
+        };
+        let resolve = self.resolve.iter().map(|(text, address)| Ok((name(text)?, *address)));
+        Ok(DomainSettings {
+            refresh: Duration::from_secs(refresh),
+            new_wallet_delay_seconds: self.new_wallet_delay_seconds.unwrap_or(86_400),
+            resolve: resolve.collect::<anyhow::Result<_>>()?,
+            ca_file: self.ca_file,
+        })
+    }
+}
+
 impl VerdictTable {
     fn validated(self) -> anyhow::Result<SigningSettings> {
         let issuer = Audience::parse(&self.issuer);
         let issuer = issuer.with_context(|| format!("verdict.issuer: {}", Audience::RULE))?;
         Ok(SigningSettings { issuer, keys: self.keys })
     }
+}
+
+/// The hashes of the tables of policies, as [`Settings::policy_hashes`] has them.
+fn policy_hashes(text: &str) -> anyhow::Result<BTreeMap<String, B256>> {
+    #[derive(Deserialize)]
+    struct Tables {
+        policy: BTreeMap<String, BTreeMap<String, serde_json::Value>>,
+    }
+    let Tables { policy } = from_toml(text)?;
+    let hash = |(name, table)| Ok((name, keccak256(serde_json::to_vec(&table)?)));
+    policy.into_iter().map(hash).collect()
 }
 
 /// Reads TOML. Errors quote nothing of it.

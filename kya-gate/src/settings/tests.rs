@@ -176,6 +176,9 @@ fn records_need_keys_and_their_evidence_a_registry() {
     let text = MINIMAL.replace("[kya]", tables);
     let records = Settings::parse(&text, None).unwrap().records.unwrap();
     assert_eq!((records.file.as_path(), records.evidence), (Path::new("a"), true));
+    let hash = keccak256(r#"{"allow":["provision"],"liable":{"allow":[],"deny":[]}}"#);
+    let table = text.replace("[policy.api]", "[policy.api]\nliable = { deny = [], allow = [] }");
+    assert_eq!(Settings::parse(&table, None).unwrap().policy_hashes["api"], hash);
     let with_api = text.replace("[kya]\nregistry", "[kya]\napi = \"https://a.example\"\nregistry");
     assert!(error(&with_api, None).contains("records.evidence: needs the registry itself"));
     assert!(Settings::parse(&with_api.replace("evidence = true", ""), None).is_ok());

@@ -2,11 +2,13 @@
 //
 // 1. What a wallet signs by the package is what the core checks, and what another library signed is checked alike.
 // 2. What does not hold says why: a member of the record, the header, the signature or the time.
-// 3. A domain's file is read with its claims, is fetched from that domain alone, and has a size.
+// 3. The published schemas take the documents that are read, and none of another form.
+// 4. A domain's file is read with its claims, is fetched from that domain alone, and has a size.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 
+import Ajv from "ajv/dist/2020.js";
 import { privateKeyToAccount } from "viem/accounts";
 
 import initLiability, {
@@ -21,8 +23,9 @@ import { test } from "../../browser/harness/declared.mjs";
 import { RegistryError } from "../setting.mjs";
 
 await initLiability();
-const path = new URL("../../../core/tests/vectors/liability.json", import.meta.url);
-const vectors = JSON.parse(await readFile(path, "utf8"));
+const published = async (name) =>
+  JSON.parse(await readFile(new URL(`../../../docs/liability/${name}.json`, import.meta.url), "utf8"));
+const vectors = await published("vectors");
 // The key of the vectors: 32 bytes 0x07.
 const person = privateKeyToAccount(`0x${"07".repeat(32)}`);
 const sign = (data) => person.signTypedData(data);
@@ -45,26 +48,10 @@ test("acceptances of another library hold, and the package signs the same", asyn
 });
 
 test("what does not hold says why", () => {
-  const other = `0x${"99".repeat(20)}`;
-  const high = `0x${"f".repeat(64)}${"7".repeat(64)}1b`;
-  for (const [change, record, at, problem] of [
-    [{ chainId: 1 }, {}, {}, "chainId"],
-    [{ registry: other }, {}, {}, "registry"],
-    [{}, { creator: other }, {}, "creator"],
-    [{}, { agentWallet: other }, {}, "agentWallet"],
-    [{}, { haftungsperson: other }, {}, "haftungsperson"],
-    [{}, { agentId: 12 }, {}, "agentId"],
-    [{}, { registeredAt: new Date(0).toISOString() }, {}, "registeredAt"],
-    [{}, { operationalScope: "All" }, {}, "signature"],
-    [{ signature: high }, {}, {}, "signature"],
-    [{ termsHash: `0x${"1".repeat(64)}` }, {}, {}, "signature"],
-    [{}, {}, { now: notAfter + 1 }, "time"],
-    [{}, {}, { now: notBefore - 61 }, "time"],
-    [{ notAfter: notBefore + 367 * 86_400 }, {}, {}, "notAfter"],
-    [{ more: 1 }, {}, {}, "more"],
-  ]) {
-    const checked = checkAcceptance({ ...document, ...change }, { ...agent, ...record }, { ...place, ...at });
-    assert.equal(checked.problem, problem);
+  const { at: now, documents } = vectors.refused;
+  for (const { rule, document, text, problem } of documents) {
+    const checked = checkAcceptance(document ?? text, agent, { ...place, now });
+    assert.equal(checked.problem, problem, rule);
   }
   for (const text of ["", "{", "=", "e30", "x".repeat(5_000)])
     assert.match(checkAcceptance(text, agent, place).problem, /^(header|chainId)$/);
@@ -75,15 +62,38 @@ test("what does not hold says why", () => {
     [() => readDomainFile("{}", "acme.example", place), "liable"],
     [() => readDomainFile('{"liable":[]}', "acme.example:8443", place), "domain"],
   ])
-    assert.throws(bad, (error) => error instanceof RegistryError && error.status === 400 && error.message.includes(field));
+    assert.throws(
+      bad,
+      (error) => error instanceof RegistryError && error.status === 400 && error.message.includes(field),
+    );
+});
+
+test("the schemas take what is read, and no document of another form", async () => {
+  const ajv = new Ajv();
+  ajv.addSchema(await published("acceptance.schema"), "acceptance.schema.json");
+  const file = ajv.compile(await published("kya-liable.schema"));
+  const [{ entry }] = vectors.domains;
+  const acceptances = vectors.acceptances.map(({ document }) => document);
+  const whole = { liable: [entry], acceptances, withdrawn: [vectors.acceptances[0].digest], notOurs: ["7"] };
+  assert.ok(file(whole), JSON.stringify(file.errors));
+  for (const change of [{ more: 1 }, { liable: undefined }, { notOurs: [7] }, { withdrawn: ["0x00"] }])
+    assert.ok(!file(JSON.parse(JSON.stringify({ ...whole, ...change }))), JSON.stringify(change));
+  const forms = ["no member is unknown", "no member is missing", "the id is a string", "numbers are numbers"];
+  for (const { rule, document } of vectors.refused.documents)
+    if (forms.includes(rule)) assert.ok(!file({ ...whole, acceptances: [document] }), rule);
 });
 
 test("a domain's file is fetched from that domain alone, and its wallets have to name it", async () => {
   const domain = "acme.example";
   const claims = { legalName: 'Müller "GmbH"', lei: "5299000J2N45DDNE4Y28" };
-  const entry = { ...(await signDomain(person.address, domain, { chainId, registry, notBefore, notAfter }, sign)), ...claims };
+  const entry = {
+    ...(await signDomain(person.address, domain, { chainId, registry, notBefore, notAfter }, sign)),
+    ...claims,
+  };
   const elsewhere = { ...entry, registry: `0x${"98".repeat(20)}` };
-  const copied = { ...(await signDomain(person.address, "other.example", { chainId, registry, notBefore, notAfter }, sign)) };
+  const copied = {
+    ...(await signDomain(person.address, "other.example", { chainId, registry, notBefore, notAfter }, sign)),
+  };
   const withdrawn = [vectors.acceptances[1].digest];
   const file = { liable: [entry, elsewhere, copied], acceptances: [document], withdrawn, notOurs: ["7"] };
   const asked = [];
@@ -95,14 +105,18 @@ test("a domain's file is fetched from that domain alone, and its wallets have to
   const wallet = { wallet: person.address, notBefore, notAfter };
   assert.deepEqual(read, {
     domain,
-    wallets: [{ ...wallet, ...claims }, { ...wallet, problem: "signature" }],
+    wallets: [
+      { ...wallet, ...claims },
+      { ...wallet, problem: "signature" },
+    ],
     acceptances: [document],
     withdrawn,
     notOurs: ["7"],
   });
   assert.deepEqual(asked, [[`https://${domain}/.well-known/kya-liable.json`, "error", "omit"]]);
 
-  const refused = (domain, response) => fetchDomain(domain, { ...place, fetch: answering(response) }).catch((error) => error);
+  const refused = (domain, response) =>
+    fetchDomain(domain, { ...place, fetch: answering(response) }).catch((error) => error);
   const huge = JSON.stringify({ ...file, notOurs: Array.from({ length: 60_000 }, (_, id) => String(id)) });
   assert.match((await refused(domain, () => new Response(huge))).message, /256 KiB/);
   const missing = await refused(domain, () => new Response("", { status: 404 }));

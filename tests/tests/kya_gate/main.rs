@@ -6,6 +6,7 @@
 mod clients;
 mod daemon;
 mod layer;
+mod liable;
 mod proxies;
 mod records;
 mod redis;

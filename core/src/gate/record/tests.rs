@@ -1,7 +1,13 @@
 //! Records of admissions, made and verified here.
 
+use alloy_primitives::{Bytes, U256};
+use k256::ecdsa::SigningKey;
+
 use super::*;
-use crate::token::{Stated, StatedAt, Terms, compact, signing_input};
+use crate::{
+    liability::{DecimalId, Liability},
+    token::{Stated, StatedAt, Terms, compact, signing_input},
+};
 
 /// The base and the signature of the positive vector of ERC-8128 (commit 0f738bf), by the key 1.
 const BASE: &str = r#""@scheme": https
@@ -18,25 +24,76 @@ const KEYS: &str = r#"{"keys":[{"kty":"EC","crv":"P-256","kid":"a","x":"f83OJ3D2
 
 /// The line of an admission of this account at `now`, for this site, with a token by the key `kid`.
 fn line(account: VerifiedBy, wallet: &str, now: u64, audience: &str, kid: &str) -> String {
+    accepted_line(account, wallet, now, audience, kid, None)
+}
+
+/// The same of an agent that its liable wallet, of the same key, has accepted.
+fn accepted_line(
+    account: VerifiedBy,
+    wallet: &str,
+    now: u64,
+    audience: &str,
+    kid: &str,
+    acceptance: Option<&Acceptance>,
+) -> String {
     use base64ct::{Base64, Encoding as _};
     let signature = Base64::decode_vec(SIGNATURE).unwrap();
-    let (policy, registry) = ("api", Some(REGISTRY));
-    let grounds = Grounds { policy, registry, account, signature: &signature, base: BASE, evidence: None };
+    let basis = acceptance.map(|_| Basis::Accepted);
+    let grounds = Grounds {
+        policy: "api",
+        registry: Some((REGISTRY, B256::repeat_byte(0xbb))),
+        basis,
+        acceptance: acceptance.map(|acceptance| (acceptance, keccak256(SCOPE))),
+        account,
+        signature: &signature,
+        base: BASE,
+        evidence: None,
+    };
     let stated = Stated {
         wallet: wallet.parse().unwrap(),
         decision: Decision::Provision,
         reasons: Vec::new(),
-        liable: None,
+        liable: acceptance.map(|acceptance| acceptance.haftungsperson),
         compliant_until: None,
         as_of: StatedAt::number(1),
     };
     let now = Timestamp::from_seconds(now);
     let (audience, admission) = (Some(audience), Some(grounds.id()));
     let terms = Terms { issuer: "i", chain: 1, audience, admission, now, cached_until: now };
-    let token = compact(&signing_input(kid, &VerdictClaims::of(stated, &terms)), &[7; 64]);
+    let liability = acceptance.map(|acceptance| Liability {
+        wallet: acceptance.haftungsperson,
+        basis: Basis::Accepted,
+        attested_at: None,
+        parent_basis: None,
+    });
+    let claims = VerdictClaims::of(stated, &terms).with_liability(liability, REGISTRY, None);
+    let token = compact(&signing_input(kid, &claims), &[7; 64]);
     AdmissionRecord::new(now, &grounds, &token).line()
 }
 
+/// An acceptance by the key 1, of its own agent, with a change that it signs.
+fn acceptance(change: impl FnOnce(&mut Acceptance)) -> Acceptance {
+    let mut acceptance = Acceptance {
+        chain_id: 1,
+        registry: Address::with_last_byte(0xaa),
+        agent_id: DecimalId(U256::from(11)),
+        creator: Address::repeat_byte(9),
+        agent_wallet: WALLET.parse().unwrap(),
+        haftungsperson: WALLET.parse().unwrap(),
+        registered_at: 1_600_000_000,
+        terms_hash: B256::ZERO,
+        not_before: 1_699_999_000,
+        not_after: 1_700_000_001,
+        signature: Bytes::new(),
+    };
+    change(&mut acceptance);
+    let key = SigningKey::from_slice(B256::with_last_byte(1).as_slice()).unwrap();
+    let (signature, id) = key.sign_prehash_recoverable(acceptance.digest(SCOPE).as_slice()).unwrap();
+    acceptance.signature = [&signature.to_bytes()[..], &[27 + id.to_byte()]].concat().into();
+    acceptance
+}
+
+const SCOPE: &str = "Sweeps the warehouse";
 const REGISTRY: &str = "eip155:1:0x00000000000000000000000000000000000000aa";
 const WALLET: &str = "0x7e5f4552091a69125d5dfcb7b8c2659029395bdf";
 const SITE: &str = "https://api.example";
@@ -89,8 +146,37 @@ fn parts_that_contradict_one_another_are_refused_with_the_reason() {
 }
 
 #[test]
+fn a_record_proves_which_acceptance_it_rests_on() {
+    let line = |acceptance: &Acceptance| {
+        accepted_line(VerifiedBy::Key, WALLET, 1_700_000_001, SITE, "a", Some(acceptance))
+    };
+    let good = acceptance(|_| {});
+    let admission = verified(&line(&good), false, true).unwrap();
+    let proved = admission.acceptance.unwrap();
+    assert_eq!((&proved.acceptance, proved.digest), (&good, good.digest(SCOPE)));
+    assert_eq!((admission.basis, proved.verified_by), (Some(Basis::Accepted), VerifiedBy::Key));
+    type Change = fn(&mut Acceptance);
+    for (change, reason) in [
+        ((|a| a.chain_id = 2) as Change, "does not hold: chainId"),
+        (|a| a.registry = Address::ZERO, "does not hold: registry"),
+        (|a| a.not_after = 1_700_000_000, "does not hold: time"),
+        (|a| a.agent_wallet = Address::ZERO, "of another agent"),
+    ] {
+        let error = verified(&line(&acceptance(change)), false, true).unwrap_err().to_string();
+        assert!(error.contains(reason), "{reason}: {error}");
+    }
+    // That code accepted a signature is the issuer's word.
+    let by_code = Acceptance { signature: Bytes::from_static(&[7]), ..good };
+    let refused = verified(&line(&by_code), false, true).unwrap_err();
+    assert_eq!(refused, RecordError::Acceptance(Problem::Signature));
+    let trusted = verified(&line(&by_code), true, true).unwrap();
+    assert_eq!(trusted.acceptance.unwrap().verified_by, VerifiedBy::Code);
+}
+
+#[test]
 fn a_line_with_any_byte_changed_is_refused() {
-    let line = line(VerifiedBy::Key, WALLET, 1_700_000_001, SITE, "a");
+    let accepted = acceptance(|_| {});
+    let line = accepted_line(VerifiedBy::Key, WALLET, 1_700_000_001, SITE, "a", Some(&accepted));
     let keys = KeySet::parse(KEYS).unwrap();
     let token = line.rsplit('"').nth(1).and_then(|token| Jws::parse(token).ok()).unwrap();
     // The issuer has signed this token and no other.

@@ -14,7 +14,7 @@ use crate::{
     eth::timestamp::Timestamp,
     registry::agent::{Agent, AgentId, Status},
     registry::compliance::{Compliance, lapses_at},
-    registry::liability::Liability,
+    registry::liability::{Liability, PinnedRecord},
 };
 pub use answer::{KyaAnswer, KyaAnswerAgent};
 pub use list::{KyaFailure, KyaItem, KyaList, WalletInput};
@@ -137,6 +137,20 @@ pub struct KyaAgent {
     pub registered_at: Timestamp,
     /// When it last attested its compliance.
     pub last_attestation: Timestamp,
+}
+
+impl KyaAgent {
+    /// What an acceptance pins of its record.
+    #[must_use]
+    pub fn pinned(&self) -> PinnedRecord {
+        PinnedRecord {
+            agent_id: self.agent_id.0,
+            creator: self.creator,
+            agent_wallet: self.agent_wallet,
+            haftungsperson: self.haftungsperson,
+            registered_at: self.registered_at.seconds(),
+        }
+    }
 }
 
 impl Kya {

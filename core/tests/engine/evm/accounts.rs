@@ -3,6 +3,7 @@
 use alloy_primitives::{Bytes, address, hex};
 use alloy_sol_types::SolCall as _;
 use registry_core::{
+    chain::{SignerCode, SignerQuery},
     eth::abi::IAgentRegistry::attestComplianceCall,
     gate::{AccountFacts, AccountQuery, AccountState},
     registry::kya::Decision,
@@ -22,6 +23,13 @@ fn read(chain: &mut EvmChain, account: Address) -> Result<AccountFacts, QueryErr
         now: Timestamp::from_seconds(chain.now),
     };
     drive(Run::new(query, CANONICAL_ADDRESS, Limits::default()), |batch| chain.post(batch))
+}
+
+/// What an account says of the signature of an acceptance.
+fn opinion(chain: &mut EvmChain, account: Address) -> SignerCode {
+    let (hash, signature) = (B256::repeat_byte(1), Bytes::from(vec![7; 65]));
+    let query = SignerQuery { account, hash, signature, block: None };
+    drive(Run::new(query, CANONICAL_ADDRESS, Limits::default()), |batch| chain.post(batch)).unwrap()
 }
 
 /// A chain with agent 1, of the wallet 0.
@@ -53,8 +61,12 @@ fn an_account_with_code_says_itself_whether_it_signed() {
     let nothing = address!("0x00000000000000000000000000000000000dead0");
     let [accepting, silent, nothing] =
         [accepting, silent, nothing].map(|to| [&hex!("ef0100"), to.as_slice()].concat());
+    // `mload(2 ** 20)`, which is two million gas, before it accepts.
+    let dear = [&hex!("621000005150"), ACCEPT].concat();
     for (what, code, accepts) in [
         ("a delegation to it", &*accepting, true),
+        ("the magic value for much gas", &dear, true),
+        ("the magic value at the head of 64 KiB", &hex!("631626ba7e60e01b600052620100006000f3"), true),
         ("a delegation to silence", &silent, false),
         ("a delegation to nothing", &nothing, false),
         ("the magic value", ACCEPT, true),
@@ -71,6 +83,10 @@ fn an_account_with_code_says_itself_whether_it_signed() {
             let facts = read(&mut chain, account).unwrap();
             assert_eq!(facts.state, AccountState::Code { accepts }, "{what}, {undeployed:?}");
             assert_eq!(facts.kya.unwrap().decision, Decision::Deny, "{what}, {undeployed:?}");
+            // An acceptance gets 100,000 gas, and no more.
+            let accepts = accepts && code != dear;
+            let code = SignerCode { has_code: true, accepts };
+            assert_eq!(opinion(&mut chain, account), code, "{what}, {undeployed:?}");
         }
     }
 }

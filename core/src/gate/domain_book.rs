@@ -1,0 +1,355 @@
+//! What the files of a gate's domains say of liable wallets, from one fetch to the next.
+//!
+//! ```text
+//!   unread --file--> known --file--> known: a wallet that it lost no longer counts, a new one only after a delay
+//!     ^               |  ^
+//!     |            failed |  the last file counts for a day, and overrules for as long as there is no other
+//!     +--gone, failed-+--+
+//! ```
+//!
+//! A file that is gone (404, 410) takes all its wallets with it. One that comes back is known: its wallets are new.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use alloy_primitives::{Address, B256, U256};
+
+use super::policy::{AgentPolicy, DomainWord, VerdictAgent};
+use crate::{
+    eth::timestamp::Timestamp,
+    liability::{Acceptance, DomainFile, DomainName, LiableWallet, Moment},
+};
+
+/// Seconds for which the last good file counts while no other can be fetched.
+const KEPT_SECONDS: u64 = 86_400;
+
+/// The domains of a gate, and what is known of each.
+#[derive(Clone, Debug, Default)]
+pub struct DomainBook {
+    domains: BTreeMap<DomainName, Arc<KnownDomain>>,
+}
+
+/// What became of a fetch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fetched {
+    /// A file, and those of its wallets whose signatures for the domain were verified.
+    File(DomainFile, Vec<LiableWallet>),
+    /// The domain says that it has none.
+    Gone,
+    /// Neither is known: transport, TLS, the server's own failure, or a file that cannot be read.
+    Failed(String),
+}
+
+#[derive(Clone, Debug, Default)]
+struct KnownDomain {
+    /// A file was read before.
+    is_known: bool,
+    file: Option<KnownFile>,
+}
+
+#[derive(Clone, Debug)]
+struct KnownFile {
+    read_at: u64,
+    wallets: BTreeMap<Address, BoundWallet>,
+    acceptances: BTreeMap<U256, Vec<Acceptance>>,
+    withdrawn: BTreeSet<B256>,
+    not_ours: BTreeSet<U256>,
+}
+
+#[derive(Clone, Debug)]
+struct BoundWallet {
+    entries: Vec<LiableWallet>,
+    counts_from: u64,
+}
+
+/// A domain at one time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DomainState {
+    /// The wallets that count.
+    pub counted: Vec<Address>,
+    /// Those that are new and do not count yet, and those whose signature does not hold now.
+    pub waiting: Vec<Address>,
+}
+
+impl DomainBook {
+    /// These domains, of which nothing is known yet.
+    pub fn new(domains: impl IntoIterator<Item = DomainName>) -> Self {
+        Self { domains: domains.into_iter().map(|domain| (domain, Arc::default())).collect() }
+    }
+
+    /// The domains.
+    pub fn names(&self) -> impl Iterator<Item = &DomainName> {
+        self.domains.keys()
+    }
+
+    /// Takes in what became of a fetch. Returns the wallets that are new in a known file: they count after
+    /// `delay_seconds`.
+    pub fn update(
+        &mut self,
+        domain: &DomainName,
+        fetched: Fetched,
+        delay_seconds: u64,
+        now: Timestamp,
+    ) -> Vec<Address> {
+        let Some(known) = self.domains.get_mut(domain) else { return Vec::new() };
+        let (known, now) = (Arc::make_mut(known), now.seconds());
+        let (file, bound) = match fetched {
+            Fetched::Failed(_) => return Vec::new(),
+            Fetched::Gone => {
+                known.file = None;
+                return Vec::new();
+            }
+            Fetched::File(file, bound) => (file, bound),
+        };
+        let before = known.file.take();
+        let mut wallets: BTreeMap<Address, BoundWallet> = BTreeMap::new();
+        let mut new = Vec::new();
+        for entry in bound {
+            let bound = wallets.entry(entry.wallet).or_insert_with(|| {
+                let since = before.as_ref().and_then(|before| before.wallets.get(&entry.wallet));
+                let counts_from = match since {
+                    Some(since) => since.counts_from,
+                    None if known.is_known => {
+                        new.push(entry.wallet);
+                        now.saturating_add(delay_seconds)
+                    }
+                    None => 0,
+                };
+                BoundWallet { entries: Vec::new(), counts_from }
+            });
+            bound.entries.push(entry);
+        }
+        let mut acceptances: BTreeMap<U256, Vec<Acceptance>> = BTreeMap::new();
+        for acceptance in file.acceptances {
+            acceptances.entry(acceptance.agent_id.0).or_default().push(acceptance);
+        }
+        let (withdrawn, not_ours) = (file.withdrawn, file.not_ours);
+        known.is_known = true;
+        known.file = Some(KnownFile { read_at: now, wallets, acceptances, withdrawn, not_ours });
+        new
+    }
+
+    /// What the files say of an agent under a policy, and an acceptance that one of them has of it.
+    pub fn word(
+        &self,
+        policy: &AgentPolicy,
+        agent: &VerdictAgent,
+        now: Timestamp,
+    ) -> (DomainWord, Option<Acceptance>) {
+        let (now, id) = (now.seconds(), agent.id.parse().unwrap_or(U256::MAX));
+        if self.files_of(agent.liable).any(|file| file.not_ours.contains(&id)) {
+            return (DomainWord::Disowned, None);
+        }
+        let mut domains = policy.domains.iter().filter_map(|name| self.domains.get(name)?.file.as_ref());
+        let is_named = domains.any(|file| file.counts(agent.liable, now));
+        let is_of_record = |acceptance: &&Acceptance| {
+            acceptance.haftungsperson == agent.liable
+                && acceptance.creator == agent.creator
+                && acceptance.check_time(Moment { now, block_time: now }).is_ok()
+        };
+        let listed = self
+            .files_of(agent.liable)
+            .filter(|file| file.is_fresh(now))
+            .flat_map(|file| file.acceptances.get(&id).into_iter().flatten())
+            .filter(is_of_record)
+            .max_by_key(|acceptance| acceptance.not_after);
+        (if is_named { DomainWord::Named } else { DomainWord::Silent }, listed.cloned())
+    }
+
+    /// Whether a domain of this liable wallet has withdrawn the acceptance with this digest.
+    pub fn has_withdrawn(&self, liable: Address, digest: B256) -> bool {
+        self.files_of(liable).any(|file| file.withdrawn.contains(&digest))
+    }
+
+    /// A domain's wallets at this time; `None` where no file counts.
+    pub fn state(&self, domain: &DomainName, now: Timestamp) -> Option<DomainState> {
+        let now = now.seconds();
+        let file = self.domains.get(domain)?.file.as_ref().filter(|file| file.is_fresh(now))?;
+        let (counted, waiting) = file.wallets.keys().copied().partition(|wallet| file.counts(*wallet, now));
+        Some(DomainState { counted, waiting })
+    }
+
+    /// The last files that bind this wallet, however old they are: what they say against it holds until the next.
+    fn files_of(&self, wallet: Address) -> impl Iterator<Item = &KnownFile> {
+        let files = self.domains.values().filter_map(|known| known.file.as_ref());
+        files.filter(move |file| file.wallets.contains_key(&wallet))
+    }
+}
+
+impl KnownFile {
+    fn is_fresh(&self, now: u64) -> bool {
+        now.saturating_sub(self.read_at) <= KEPT_SECONDS
+    }
+
+    fn counts(&self, wallet: Address, now: u64) -> bool {
+        let holds = |entry: &LiableWallet| entry.check_time(Moment { now, block_time: now }).is_ok();
+        let bound = self.wallets.get(&wallet);
+        self.is_fresh(now)
+            && bound.is_some_and(|bound| now >= bound.counts_from && bound.entries.iter().any(holds))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::liability::DecimalId;
+    use alloy_primitives::Bytes;
+
+    const ACME: Address = Address::repeat_byte(1);
+    const OTHER: Address = Address::repeat_byte(2);
+    const CREATOR: Address = Address::repeat_byte(3);
+    const DAY: u64 = 86_400;
+    const NOW: u64 = 1_790_000_000;
+
+    fn name(text: &str) -> DomainName {
+        DomainName::parse(text).unwrap()
+    }
+
+    fn entry(wallet: Address) -> LiableWallet {
+        LiableWallet {
+            chain_id: 1,
+            registry: Address::ZERO,
+            wallet,
+            not_before: NOW,
+            not_after: NOW + 30 * DAY,
+            signature: Bytes::new(),
+            legal_name: None,
+            lei: None,
+        }
+    }
+
+    fn file(wallets: &[Address]) -> Fetched {
+        Fetched::File(DomainFile::default(), wallets.iter().copied().map(entry).collect())
+    }
+
+    fn agent(liable: Address) -> VerdictAgent {
+        VerdictAgent {
+            id: "7".to_owned(),
+            creator: CREATOR,
+            liable,
+            basis: crate::liability::Basis::Unknown,
+            attested_at: None,
+            acceptance: None,
+            domains: DomainWord::Silent,
+            registered_at: Timestamp::from_seconds(1),
+            scope_hash: B256::ZERO,
+        }
+    }
+
+    /// The book of one domain after these fetches, each at its second.
+    fn book(fetches: impl IntoIterator<Item = (u64, Fetched)>) -> DomainBook {
+        let mut book = DomainBook::new([name("acme.example")]);
+        for (at, fetched) in fetches {
+            book.update(&name("acme.example"), fetched, DAY, Timestamp::from_seconds(at));
+        }
+        book
+    }
+
+    fn word(book: &DomainBook, wallet: Address, now: u64) -> DomainWord {
+        let policy = AgentPolicy { domains: vec![name("acme.example")], ..AgentPolicy::default() };
+        book.word(&policy, &agent(wallet), Timestamp::from_seconds(now)).0
+    }
+
+    #[test]
+    fn a_wallet_counts_from_its_domains_first_file_and_a_new_one_a_day_later() {
+        let failed = || Fetched::Failed("status 500".to_owned());
+        let (a, ab, b) = (|| file(&[ACME]), || file(&[ACME, OTHER]), || file(&[OTHER]));
+        let (named, silent) = (DomainWord::Named, DomainWord::Silent);
+        for (fetches, wallet, now, expected) in [
+            (vec![], ACME, NOW, silent),
+            (vec![(NOW, failed())], ACME, NOW, silent),
+            (vec![(NOW, ab())], OTHER, NOW, named),
+            // New in a known file.
+            (vec![(NOW, a()), (NOW + 1, ab())], OTHER, NOW + DAY, silent),
+            (vec![(NOW, a()), (NOW + 1, ab()), (NOW + 9, ab())], OTHER, NOW + DAY + 1, named),
+            (vec![(NOW, a()), (NOW + 1, ab())], ACME, NOW + 1, named),
+            // Lost at once, by a file without it and by none; what comes back is new.
+            (vec![(NOW, a()), (NOW + 1, b())], ACME, NOW + 1, silent),
+            (vec![(NOW, a()), (NOW + 1, Fetched::Gone)], ACME, NOW + 1, silent),
+            (vec![(NOW, a()), (NOW + 1, Fetched::Gone), (NOW + 2, a())], ACME, NOW + 2, silent),
+            (vec![(NOW, a()), (NOW + 1, b()), (NOW + 2, ab())], ACME, NOW + 2, silent),
+            // A failure keeps the last file for a day.
+            (vec![(NOW, a()), (NOW + 1, failed())], ACME, NOW + DAY, named),
+            (vec![(NOW, a()), (NOW + 1, failed())], ACME, NOW + DAY + 1, silent),
+            // The wallet's signature for the domain ends.
+            (vec![(NOW, a()), (NOW + 30 * DAY, a())], ACME, NOW + 30 * DAY, named),
+            (vec![(NOW, a()), (NOW + 30 * DAY, a())], ACME, NOW + 30 * DAY + 1, silent),
+        ] {
+            assert_eq!(word(&book(fetches.clone()), wallet, now), expected, "{fetches:?} {wallet} {now}");
+        }
+        let mut known = book([(NOW, a())]);
+        let new = known.update(&name("acme.example"), ab(), DAY, Timestamp::from_seconds(NOW));
+        let state = known.state(&name("acme.example"), Timestamp::from_seconds(NOW));
+        assert_eq!(
+            (new, state),
+            (vec![OTHER], Some(DomainState { counted: vec![ACME], waiting: vec![OTHER] }))
+        );
+    }
+
+    #[test]
+    fn what_a_domain_disowns_or_withdraws_is_overruled_by_it_for_its_own_wallets_alone() {
+        let digest = B256::repeat_byte(5);
+        let said = DomainFile {
+            withdrawn: [digest].into(),
+            not_ours: [U256::from(7)].into(),
+            ..DomainFile::default()
+        };
+        let failed = Fetched::Failed(String::new());
+        let book = book([(NOW, Fetched::File(said, vec![entry(ACME)])), (NOW + 1, failed)]);
+        // Also where the file no longer counts.
+        for now in [NOW, NOW + 2 * DAY] {
+            assert_eq!(word(&book, ACME, now), DomainWord::Disowned, "{now}");
+            assert_eq!(word(&book, OTHER, now), DomainWord::Silent, "{now}");
+        }
+        assert!(book.has_withdrawn(ACME, digest) && !book.has_withdrawn(ACME, B256::ZERO));
+        assert!(!book.has_withdrawn(OTHER, digest), "it is another person's");
+    }
+
+    #[test]
+    fn two_domains_of_one_wallet_serve_it_each_under_its_own_policy() {
+        let mut book = DomainBook::new([name("acme.example"), name("acme.test")]);
+        let at = Timestamp::from_seconds;
+        let serves = |book: &DomainBook, domain: &str| {
+            let policy = AgentPolicy { domains: vec![name(domain)], ..AgentPolicy::default() };
+            book.word(&policy, &agent(ACME), at(NOW)).0
+        };
+        book.update(&name("acme.example"), file(&[ACME]), DAY, at(NOW));
+        book.update(&name("acme.test"), file(&[ACME]), DAY, at(NOW));
+        let [named, silent] = [DomainWord::Named, DomainWord::Silent];
+        assert_eq!((serves(&book, "acme.example"), serves(&book, "acme.test")), (named, named));
+        book.update(&name("acme.example"), file(&[OTHER]), DAY, at(NOW));
+        assert_eq!((serves(&book, "acme.example"), serves(&book, "acme.test")), (silent, named));
+        // What one of them disowns, neither serves.
+        let said = DomainFile { not_ours: [U256::from(7)].into(), ..DomainFile::default() };
+        book.update(&name("acme.test"), Fetched::File(said, vec![entry(ACME)]), DAY, at(NOW));
+        assert_eq!(serves(&book, "acme.example"), DomainWord::Disowned);
+    }
+
+    #[test]
+    fn the_acceptance_of_a_file_that_lasts_longest_is_given() {
+        let acceptance = |agent: u64, not_after| Acceptance {
+            chain_id: 1,
+            registry: Address::ZERO,
+            agent_id: DecimalId(U256::from(agent)),
+            creator: CREATOR,
+            agent_wallet: OTHER,
+            haftungsperson: ACME,
+            registered_at: 1,
+            terms_hash: B256::ZERO,
+            not_before: NOW,
+            not_after,
+            signature: Bytes::new(),
+        };
+        let acceptances = vec![acceptance(7, NOW + 1), acceptance(7, NOW + 5), acceptance(8, NOW + 9)];
+        let said = DomainFile { acceptances, ..DomainFile::default() };
+        let book = book([(NOW, Fetched::File(said, vec![entry(ACME)]))]);
+        let listed = |wallet, now| {
+            let (_, listed) =
+                book.word(&AgentPolicy::default(), &agent(wallet), Timestamp::from_seconds(now));
+            listed.map(|listed| listed.not_after - NOW)
+        };
+        assert_eq!((listed(ACME, NOW), listed(ACME, NOW + 6), listed(OTHER, NOW)), (Some(5), None, None));
+    }
+}

@@ -1,0 +1,201 @@
+//! The files of the domains in the configuration: fetched, checked, and what they say of an agent.
+//!
+//! No domain is asked that a request names. What a file does, over time, is in `registry_core::gate::DomainBook`.
+
+mod addresses;
+mod fetch;
+mod names;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use alloy_primitives::Address;
+use futures_util::future::join_all;
+use registry_core::{
+    chain::SignerQuery,
+    eth::timestamp::Timestamp,
+    gate::{AgentPolicy, DomainBook, DomainState, Fetched, Verdict},
+    liability::{Acceptance, DomainFile, DomainName, LiableWallet},
+};
+use tokio::sync::watch;
+
+use crate::{
+    http::now,
+    kya::AccountReader,
+    metrics::Metrics,
+    settings::{DomainSettings, Settings},
+};
+use fetch::Fetcher;
+pub use names::{label, mixes_scripts};
+
+/// The most wallets of one registry that a file may name: each is asked for its code.
+const MOST_WALLETS: usize = 64;
+/// The pause after which a domain of which nothing was read yet is asked again.
+const RETRY: Duration = Duration::from_secs(60);
+
+/// The configured domains, and what their files say.
+#[derive(Debug)]
+pub struct Domains {
+    book: Mutex<Arc<DomainBook>>,
+    fetcher: Fetcher,
+    accounts: Arc<AccountReader>,
+    settings: DomainSettings,
+    /// The chain and the registry whose wallets count.
+    place: (u64, Address),
+    metrics: Metrics,
+}
+
+impl Domains {
+    /// The domains of these settings, none of which is read yet.
+    ///
+    /// # Errors
+    /// If `liable.ca-file` cannot be read, or no HTTP client can be built.
+    pub fn new(settings: &Settings, accounts: Arc<AccountReader>, metrics: Metrics) -> anyhow::Result<Self> {
+        let names = settings.policies.values().flat_map(|policy| policy.agents.domains.iter().cloned());
+        Ok(Self {
+            book: Mutex::new(Arc::new(DomainBook::new(names))),
+            fetcher: Fetcher::new(&settings.domains)?,
+            accounts,
+            settings: settings.domains.clone(),
+            place: (settings.chain.id, settings.kya.registry),
+            metrics,
+        })
+    }
+
+    /// Fetches the files of all domains at once. Returns what became of each.
+    pub async fn refresh(&self, now: Timestamp) -> Vec<(DomainName, Fetched)> {
+        let names: Vec<DomainName> = self.book().names().cloned().collect();
+        let fetched = join_all(names.iter().map(|name| self.fetch(name, now))).await;
+        let fetched: Vec<_> = names.into_iter().zip(fetched).collect();
+        for (name, fetched) in &fetched {
+            self.update(name, fetched.clone(), now);
+        }
+        fetched
+    }
+
+    /// A verdict with what the files say of its agent under a policy, and an acceptance that one of them has.
+    pub fn told(
+        &self,
+        policy: &AgentPolicy,
+        verdict: Option<Arc<Verdict>>,
+        now: Timestamp,
+    ) -> (Option<Arc<Verdict>>, Option<Acceptance>) {
+        let Some((verdict, agent)) =
+            verdict.as_ref().and_then(|verdict| Some((verdict, verdict.agent.as_ref()?)))
+        else {
+            return (verdict, None);
+        };
+        let (word, listed) = self.book().word(policy, agent, now);
+        let is_same = agent.domains == word;
+        (Some(if is_same { Arc::clone(verdict) } else { Arc::new(verdict.with_domains(word)) }), listed)
+    }
+
+    /// Whether a domain of the liable wallet has withdrawn the acceptance that it is asked about.
+    pub fn has_withdrawn(&self, asked: &SignerQuery) -> bool {
+        self.book().has_withdrawn(asked.account, asked.hash)
+    }
+
+    /// A domain's wallets at this time; `None` where no file counts.
+    pub fn state(&self, domain: &DomainName, now: Timestamp) -> Option<DomainState> {
+        self.book().state(domain, now)
+    }
+
+    fn update(&self, name: &DomainName, fetched: Fetched, now: Timestamp) {
+        let result = match &fetched {
+            Fetched::File(..) => "ok",
+            Fetched::Gone => "gone",
+            Fetched::Failed(error) => {
+                tracing::warn!(domain = name.as_str(), error, "the domain's file could not be read");
+                "failed"
+            }
+        };
+        self.metrics.domain_fetches.with_label_values(&[name.as_str(), result]).inc();
+        let before = self.state(name, now).unwrap_or_default();
+        let mut book = DomainBook::clone(&self.book());
+        let new = book.update(name, fetched, self.settings.new_wallet_delay_seconds, now);
+        *self.book.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(book);
+        for wallet in new {
+            tracing::warn!(
+                domain = name.as_str(),
+                %wallet,
+                seconds = self.settings.new_wallet_delay_seconds,
+                "the domain's file has a new wallet, which counts after this time"
+            );
+        }
+        let after = self.state(name, now).unwrap_or_default();
+        for wallet in before.counted.iter().filter(|wallet| !after.counted.contains(wallet)) {
+            tracing::warn!(domain = name.as_str(), %wallet, "a wallet of the domain no longer counts");
+        }
+        for (state, wallets) in [("counted", &after.counted), ("waiting", &after.waiting)] {
+            let gauge = self.metrics.domain_wallets.with_label_values(&[name.as_str(), state]);
+            gauge.set(i64::try_from(wallets.len()).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// A domain's file, with the wallets whose signatures for the domain are right.
+    async fn fetch(&self, name: &DomainName, now: Timestamp) -> Fetched {
+        let file = match self.fetcher.fetch(name).await {
+            Ok(Some(text)) => DomainFile::read(&text).map_err(|error| error.to_string()),
+            Ok(None) => return Fetched::Gone,
+            Err(error) => Err(error),
+        };
+        let bound = async |file| Ok((self.bound(&file, name, now).await?, file));
+        match async { bound(file?).await }.await {
+            Ok((bound, file)) => Fetched::File(file, bound),
+            Err(error) => Fetched::Failed(error),
+        }
+    }
+
+    async fn bound(
+        &self,
+        file: &DomainFile,
+        name: &DomainName,
+        now: Timestamp,
+    ) -> Result<Vec<LiableWallet>, String> {
+        let (chain_id, registry) = self.place;
+        let mut bound = Vec::new();
+        for (number, entry) in file.wallets(chain_id, registry).enumerate() {
+            if number == MOST_WALLETS {
+                return Err(format!("it names more than {MOST_WALLETS} wallets of this registry"));
+            }
+            let (hash, signature) = (entry.digest(name), entry.signature.clone());
+            let query = SignerQuery { account: entry.wallet, hash, signature, block: None };
+            let code = self.accounts.signer(query, now).await;
+            let code =
+                code.ok_or_else(|| format!("the chain does not say whether {} has code", entry.wallet))?;
+            if code.accepts || !code.has_code && entry.check_signature(name).is_ok() {
+                bound.push(entry.clone());
+            } else {
+                let (domain, wallet) = (name.as_str(), entry.wallet);
+                tracing::warn!(domain, %wallet, "the wallet did not sign that this domain is its own");
+            }
+        }
+        Ok(bound)
+    }
+
+    fn book(&self) -> Arc<DomainBook> {
+        Arc::clone(&self.book.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Fetches the domains' files every `liable.refresh-seconds` until `stop` turns true.
+pub async fn follow(domains: Arc<Domains>, mut stop: watch::Receiver<bool>) {
+    let following = async {
+        loop {
+            let book = domains.book();
+            let are_read = book.names().all(|name| book.state(name, now()).is_some());
+            let pause = domains.settings.refresh;
+            tokio::time::sleep(if are_read { pause } else { pause.min(RETRY) }).await;
+            domains.refresh(now()).await;
+        }
+    };
+    let has_none = domains.book().names().next().is_none();
+    tokio::select! {
+        () = following, if !has_none => {}
+        _ = stop.wait_for(|stop| *stop) => {}
+    }
+}
