@@ -91,6 +91,8 @@ printed.refused = [
   { settings: `${settings}\n[redis]\nurl = "redis://127.0.0.1"` },
   { settings: `${settings}\n[redis]\nprefix = "a:"`, nonces: new MemoryNonces() },
   { settings: settings.replace("[chain]", "[chain]\nreads-in-flight = 1") },
+  { settings: settings.replace("allow = ", 'liable.domains = ["acme.example"]\nallow = ') },
+  { settings: `${settings}\n[liable]\nrefresh-seconds = 1` },
   { settings: settings.replace("allow = ", "alow = ") },
   { settings: `${settings}\nnot toml` },
   { settings: settings.replace(/rpc = .*/, 'rpc = "https://rpc.example/k3y"') },

@@ -264,6 +264,8 @@ async fn reads_are_few_and_what_cannot_be_kept_is_refused_at_the_start() -> Resu
         "redis: pass the option nonces",
         "redis: pass the option nonces",
         "chain.reads-in-flight: is the daemon's",
+        "liable.domains: only the daemon kya-gate and its layer fetch files of domains",
+        "liable: is about files of domains",
         "unknown field `alow`",
         "key with no value",
         "invalid type: string \"…\", expected a sequence",

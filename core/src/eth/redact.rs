@@ -4,7 +4,7 @@
 //! A host that knows the URLs removes their secrets from texts ([`Redactor`]). Code that does not know the
 //! URLs removes every word that may be a secret ([`without_secrets`]).
 
-use std::{cmp::Reverse, fmt};
+use std::fmt;
 
 use percent_encoding::percent_decode_str;
 
@@ -29,10 +29,12 @@ impl fmt::Debug for Redactor {
 impl Redactor {
     /// For texts that may quote any of these URLs.
     pub fn new<'a>(urls: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut secrets: Vec<String> = urls.into_iter().flat_map(pieces).collect();
+        let mut secrets: Vec<String> = Vec::new();
         // Longest first: a whole URL goes before the parts of it.
-        secrets.sort_unstable_by_key(|secret| Reverse(secret.len()));
-        secrets.dedup();
+        for secret in urls.into_iter().flat_map(pieces) {
+            let at = secrets.partition_point(|known| known.len() >= secret.len());
+            secrets.insert(at, secret);
+        }
         Self { secrets }
     }
 

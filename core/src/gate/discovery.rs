@@ -1,9 +1,7 @@
 //! The document at `/.well-known/erc8128` (ERC-8128, section 7): it tells clients what a route asks for
 //! before they sign. It grants nothing, and the challenge of a refusal counts where the two differ.
 
-use std::collections::BTreeMap;
-
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::candidate::{BASELINE_VALIDITY, Posture, SignatureRules};
 use crate::eth::json;
@@ -13,7 +11,13 @@ struct Document<'a> {
     max_validity_sec: u64,
     chains: [String; 1],
     account_verification: &'static str,
-    route_policies: BTreeMap<&'a str, Route<'a>>,
+    #[serde(serialize_with = "as_object")]
+    route_policies: Vec<(&'a str, Route<'a>)>,
+}
+
+/// Sorted pairs as an object: a map's type of its own would be 1 KiB of wasm.
+fn as_object<S: Serializer>(routes: &[(&str, Route<'_>)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(routes.iter().map(|(pattern, route)| (pattern, route)))
 }
 
 #[derive(Serialize)]
@@ -31,12 +35,12 @@ pub fn discovery_document<'a>(
     chain: u64,
     routes: impl IntoIterator<Item = (&'a str, &'a SignatureRules)>,
 ) -> String {
-    // Collected, they would be sorted: 2 KiB of wasm.
-    let mut route_policies = BTreeMap::new();
+    let mut route_policies: Vec<(&str, Route<'_>)> = Vec::new();
     for (pattern, rules) in routes {
-        route_policies.insert(pattern, Route::of(rules));
+        let at = route_policies.partition_point(|(known, _)| *known < pattern);
+        route_policies.insert(at, (pattern, Route::of(rules)));
     }
-    let is_universal = route_policies.values().all(|route| route.account_verification == "universal");
+    let is_universal = route_policies.iter().all(|(_, route)| route.account_verification == "universal");
     let document = Document {
         // What holds for a route that is not listed.
         max_validity_sec: BASELINE_VALIDITY,

@@ -2,7 +2,7 @@
 //!
 //! A host deserializes the tables from its file, and has them validated together by [`policies`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use alloy_primitives::{Address, address};
 use serde::Deserialize;
@@ -223,7 +223,7 @@ pub fn policies(
 ) -> Result<BTreeMap<String, RoutePolicy>, SettingError> {
     ensure(!shared.dialects.is_empty(), "dialects", "must name tagged, untagged or both")?;
     ensure(!tables.is_empty(), "policy", "at least one is needed, such as [policy.api]")?;
-    let mut routes = BTreeSet::new();
+    let mut routes: Vec<String> = Vec::new();
     let mut policies = BTreeMap::new();
     for (name, table) in tables {
         let place = format!("policy.{name}");
@@ -232,7 +232,8 @@ pub fn policies(
             SettingError { setting: format!("{place}: {setting}"), rule }
         })?;
         for route in &policy.routes {
-            ensure(routes.insert(route.clone()), "routes", format!("{route} is named twice"))?;
+            ensure(!routes.contains(route), "routes", format!("{route} is named twice"))?;
+            routes.push(route.clone());
         }
         policies.insert(name, policy);
     }

@@ -263,6 +263,9 @@ async fn every_metric_in_dashboard_and_alerts_is_one_of_the_gates() {
     }
     // So do changes, which a read API announces.
     metrics += "\nkya_gate_changes_total{kind=\"change\"} 0";
+    // And domains, where there are some.
+    metrics += "\nkya_gate_domain_fetches_total{domain=\"acme.example\",result=\"ok\"} 0";
+    metrics += "\nkya_gate_domain_wallets{domain=\"acme.example\",state=\"waiting\"} 0";
     let expressions = expressions("kya-gate").unwrap();
     assert!(expressions.len() > 15, "only {} expressions: what was read?", expressions.len());
     for expression in &expressions {
@@ -281,9 +284,11 @@ async fn check_says_what_is_wrong_and_serve_does_not_start_with_it() {
     let silent = format!("http://127.0.0.1:{}", free_port().unwrap());
     let silent = configuration_at(Kind::Envoy, &silent).await;
     let other = right.replace(&registry, "0x00000000000000000000000000000000000000aa");
+    let contract = format!("{right}liable.allow = [\"{registry}\"]\n");
     for (text, is_good, words) in [
         (&right, true, "✓ policy"),
         (&right, true, "http://api.example, Provision"),
+        (&contract, true, "which has code: make sure"),
         (&silent, false, "✗ source"),
         (&other, false, "No contract at 0x00000000000000000000000000000000000000AA"),
     ] {

@@ -115,7 +115,8 @@ async fn a_record_is_verified_by_viem_and_jose_alone_and_by_the_program_with_the
     for words in [
         "1: 20",
         "GET http://api.example/items?view=full, signed by",
-        &format!("{agent} of chain {CHAIN_ID}, admitted under api by {ISSUER}: provision at block {number}"),
+        &format!("{agent} of chain {CHAIN_ID}, admitted under api (0x"),
+        &format!(") by {ISSUER}: provision at block {number}, liable "),
         &format!("at the registry {registry} that you gave, proved against the hash {hash} that you gave"),
     ] {
         assert!(said[0].contains(words), "{words}: {}", said[0]);
