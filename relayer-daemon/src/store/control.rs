@@ -103,7 +103,7 @@ pub enum Effect {
     Unknown,
     /// So many nonces are given up.
     GivenUp(usize),
-    /// A daemon holds the account.
+    /// A daemon holds the account, which is not cordoned.
     Held,
     /// The order to reload has this number.
     Number(u64),

@@ -81,7 +81,9 @@ impl Desk {
             && relayer.configured.contains(&account)
             && !self.store.is_shared()
         {
-            return Ok(held(account));
+            return Ok(Answer::refused(format!(
+                "ACCOUNT: a daemon holds {account}: take its key out of the settings and restart it first"
+            )));
         }
         let before = if order == Order::Reload { self.reports().await? } else { Vec::new() };
         let effect = self.store.run(move |store| store.order(order, &operator)).await?;
@@ -115,7 +117,9 @@ impl Desk {
                 _ => Answer::already(format!("{relay} is already cancelled")),
             },
             Order::Abandon { account } => match effect {
-                Effect::Held => held(account),
+                Effect::Held => Answer::refused(format!(
+                    "ACCOUNT: a daemon holds {account}, and may send with it: cordon it first"
+                )),
                 Effect::GivenUp(nonces) => Answer {
                     details: json!({ "nonces": nonces }),
                     ..Answer::done(format!("{nonces} nonces are given up; their relays go to other accounts"))
@@ -221,12 +225,6 @@ impl Desk {
         let details = json!({ "accounts": rows, "daemons": reports });
         Ok(Answer { details, ..Answer::done(lines.join("\n")) })
     }
-}
-
-fn held(account: Address) -> Answer {
-    Answer::refused(format!(
-        "ACCOUNT: a daemon holds {account}: take its key out of that daemon's settings and restart it first"
-    ))
 }
 
 fn ended(outcome: &RelayOutcome) -> String {

@@ -294,13 +294,26 @@ fn cancel(db: &Db, relay: B256) -> Result<Effect, StoreError> {
 }
 
 /// Gives up an account's open nonces, so that other accounts carry their relays: the forwarder's nonce makes
-/// that safe, and the worst is one paid revert.
+/// that safe, and the worst is one paid revert. A daemon that holds the account, which must be cordoned then, loses
+/// the lease, and with it all that it knows of these nonces.
 fn abandon(db: &Db, account: Address, is_shared: bool) -> Result<Effect, StoreError> {
     if is_shared {
+        locks::lease(db, &account)?;
         let query = "SELECT account FROM account_leases WHERE account = ?1 AND holder IS NOT NULL AND expires_at > ?2";
-        if !db.query(query, values![account.0.0, db.now_ms()?])?.is_empty() {
+        let is_held = !db.query(query, values![account.0.0, db.now_ms()?])?.is_empty();
+        let query = "SELECT since FROM control WHERE name = ?1 AND subject = ?2";
+        if is_held && db.query(query, values![CORDONED, account.as_slice()])?.is_empty() {
             return Ok(Effect::Held);
         }
+        locks::relays_of(db, &account)?;
+        let query = "SELECT nonce FROM nonces WHERE account = ?1 AND state = 'open'";
+        if db.query(query, values![account.0.0])?.is_empty() {
+            return Ok(Effect::Already);
+        }
+        db.run(
+            "UPDATE account_leases SET holder = NULL, expires_at = 0, epoch = epoch + 1 WHERE account = ?1",
+            values![account.0.0],
+        )?;
         db.run(
             "UPDATE relays SET holder = NULL WHERE state = 'pending' AND id IN
                  (SELECT relay FROM nonces WHERE account = ?1 AND state = 'open')",
