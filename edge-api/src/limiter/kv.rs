@@ -83,14 +83,14 @@ async fn run(store: &KvStore, limit: WindowLimit, client: &ClientKey, task: Sync
             // Longer than its window.
             let expiration = limit.window_seconds.saturating_mul(2).max(SHORTEST_EXPIRATION_SECONDS);
             let write = store.put(&own_key, "")?.metadata(count)?.expiration_ttl(expiration);
-            if !has_room(now) || write.execute().await.is_err() {
+            if !has_room(&task, now) || write.execute().await.is_err() {
                 tallies::change_known(client, |tally| tally.retract(window));
             }
         }
     }
     let now = unix_millis();
     let reads = tallies::change_known(client, |tally| tally.begin_read(&sharing, window, now)) == Some(true);
-    if !reads || !has_room(now) {
+    if !reads || !has_room(&task, now) {
         return Ok(());
     }
     let counts = store.list().prefix(prefix).execute().await?.keys;
@@ -103,9 +103,9 @@ async fn run(store: &KvStore, limit: WindowLimit, client: &ClientKey, task: Sync
     Ok(())
 }
 
-/// Whether KV may be asked for one more operation at `now` (unix milliseconds).
-fn has_room(now: u64) -> bool {
-    CEILING.with_borrow_mut(|ceiling| ceiling.take(now))
+/// Whether KV may be asked for one more operation of this task at `now` (unix milliseconds).
+fn has_room(task: &SyncTask, now: u64) -> bool {
+    CEILING.with_borrow_mut(|ceiling| ceiling.take(task, now))
 }
 
 /// 53 random bits: enough that no two instances share a name.
