@@ -46,6 +46,10 @@ impl Snapshots {
         entry: Option<ShardEntry>,
     ) -> core::result::Result<Option<Vec<u8>>, IndexError> {
         let identity = settings.identity().ok_or(IndexError::Uncovered)?;
+        if state.as_of().is_none() {
+            // The SQL indexes may not be made yet.
+            return Err(IndexError::Incomplete { percent: state.percent() });
+        }
         match entry {
             Some(entry) => shard(sql, state, &identity, entry),
             None => {

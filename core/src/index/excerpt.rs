@@ -9,6 +9,7 @@ use super::{
     IndexError, State, changes,
     indexed_agent::{IndexedAgent, PACKED_BYTES, flaw},
     seen_events::{self, SeenEvents, wallet_events},
+    shard_range::place,
     store::{Columns, SqlValue, Store, StoreError, of_ids, one_number},
 };
 use crate::{
@@ -138,10 +139,12 @@ pub(super) fn with_ancestors(
 
 /// The newest agents of each wallet.
 fn newest_agents(store: &impl Store, wallets: &[Address]) -> Result<Vec<(u64, IndexedAgent)>, StoreError> {
-    let statement = "SELECT agents.id, record, events FROM json_each(?1) AS asked CROSS JOIN agents \
-                     WHERE wallet = unhex(asked.value) AND agents.id >= coalesce((SELECT id FROM agents \
-                     WHERE wallet = unhex(asked.value) ORDER BY id DESC LIMIT 1 OFFSET ?2), 0)";
-    let wallets: Vec<String> = wallets.iter().map(|wallet| format!("\"{}\"", hex::encode(wallet))).collect();
+    let statement = "SELECT agents.id, record, events FROM json_each(?1) AS asked CROSS JOIN agents INDEXED BY agents_by_place \
+                     WHERE place = asked.value->>0 AND wallet = unhex(asked.value->>1) AND agents.id >= coalesce(\
+                     (SELECT id FROM agents INDEXED BY agents_by_place WHERE place = asked.value->>0 \
+                     AND wallet = unhex(asked.value->>1) ORDER BY id DESC LIMIT 1 OFFSET ?2), 0)";
+    let wallets: Vec<String> =
+        wallets.iter().map(|wallet| format!("[{},\"{}\"]", place(*wallet), hex::encode(wallet))).collect();
     let wallets = SqlValue::Text(format!("[{}]", wallets.join(",")));
     agents_of(store.execute(statement, &[wallets, (OF_A_WALLET - 1).into()])?)
 }

@@ -149,8 +149,8 @@ impl IndexedAgent {
         Ok((id, Self { events: SeenEvents::unpack(row.nullable_blob()?)?, ..agent }))
     }
 
-    /// The agent's row in the table as of the block of that height, in the order of its columns.
-    pub(super) fn columns(&self, id: u64, height: u64) -> [SqlValue; 14] {
+    /// The agent's row in the table, in the order of its columns.
+    pub(super) fn columns(&self, id: u64) -> [SqlValue; 13] {
         let of_record = |value| if self.row.record_is_readable() { value } else { SqlValue::Null };
         [
             id.into(),
@@ -162,7 +162,6 @@ impl IndexedAgent {
             of_record(SqlValue::Blob(self.row.creator.to_vec())),
             of_record(self.row.generation.into()),
             SqlValue::Integer(self.flaws()),
-            height.into(),
             of_record(place(self.row.wallet).into()),
             shard_bytes(self).into(),
             SqlValue::Blob([&self.pack(), self.full.scope.as_bytes()].concat()),

@@ -75,7 +75,7 @@ impl ShardChanges {
         let mut sizes = BTreeMap::new();
         for row in write_returning(store, statement, &rows)? {
             let mut row = Columns::of(row);
-            sizes.insert(row.number()?, (bits(&mut row)?, row.number()?));
+            sizes.insert(row.number()?, (read_bits(&mut row)?, row.number()?));
         }
         for (start, (bits, bytes)) in sizes {
             split(store, (ShardRange { start, bits }, bytes), version)?;
@@ -102,7 +102,7 @@ fn facts(entry: &IndexedAgent) -> (Row, Address, &str, [u64; 2]) {
     (row, entry.full.haftungsperson, &entry.full.scope, events)
 }
 
-fn bits(row: &mut Columns) -> Result<u8, StoreError> {
+fn read_bits(row: &mut Columns) -> Result<u8, StoreError> {
     u8::try_from(row.integer()?).ok().filter(|bits| *bits <= PLACE_BITS).ok_or_else(StoreError::corrupt)
 }
 
@@ -131,12 +131,33 @@ fn split(store: &impl Store, shard: (ShardRange, u64), version: ShardVersion) ->
     Ok(())
 }
 
+/// Makes the shards of all agents, at the end of the first fill.
+pub(super) fn make(store: &impl Store, version: ShardVersion) -> Result<(), StoreError> {
+    let bytes = one_number(store, "SELECT sum(size) FROM agents WHERE place IS NOT NULL", &[])?.unwrap_or(0);
+    let is_small = |bits: &u8| bytes >> bits <= SHARD_BYTES_MAX * 3 / 4;
+    let bits = (0..PLACE_BITS).find(is_small).unwrap_or(0);
+    let range = ShardRange { bits, ..ShardRange::ALL };
+    store.execute("DELETE FROM shards", &[])?;
+    let statement = "WITH RECURSIVE starts (start) AS (SELECT 0 UNION ALL SELECT start + CAST(?1 AS INTEGER) FROM starts \
+                     WHERE start + ?1 < ?2) INSERT INTO shards (start, bits, bytes, block, tag) SELECT start, ?3, \
+                     coalesce((SELECT sum(size) FROM agents INDEXED BY agents_by_place \
+                     WHERE place >= start AND place < start + ?1), 0), ?4, ?5 FROM starts";
+    let (all, tag) = (ShardRange::ALL.end().into(), u64::from(version.tag).into());
+    store
+        .execute(statement, &[range.end().into(), all, u64::from(bits).into(), version.block.into(), tag])?;
+    let large = "SELECT start, bits, bytes FROM shards WHERE bytes > ?1";
+    let large = query(store, large, &[SHARD_BYTES_MAX.into()], |row| {
+        Ok((ShardRange { start: row.number()?, bits: read_bits(row)? }, row.number()?))
+    })?;
+    large.into_iter().try_for_each(|shard| split(store, shard, version))
+}
+
 pub(crate) use excerpt::is_whole;
 
 /// All shards, by their places.
 pub(crate) fn all(store: &impl Store) -> Result<Vec<(ShardRange, ShardVersion)>, StoreError> {
     query(store, "SELECT start, bits, block, tag FROM shards ORDER BY start", &[], |row| {
-        let range = ShardRange { start: row.number()?, bits: bits(row)? };
+        let range = ShardRange { start: row.number()?, bits: read_bits(row)? };
         Ok((range, version(row)?))
     })
 }
@@ -176,10 +197,10 @@ impl ShardRows {
                           (SELECT min(wallet) FROM agents INDEXED BY agents_by_place WHERE place = ?1 UNION ALL \
                           SELECT (SELECT min(wallet) FROM agents INDEXED BY agents_by_place \
                           WHERE place = ?1 AND wallet > wallets.wallet) FROM wallets WHERE wallet IS NOT NULL) \
-                          SELECT agents.id, record, events FROM wallets CROSS JOIN agents INDEXED BY agents_by_wallet \
-                          WHERE agents.wallet = wallets.wallet AND agents.place IS NOT NULL AND agents.id >= \
-                          coalesce((SELECT id FROM agents AS newer INDEXED BY agents_by_wallet \
-                          WHERE newer.wallet = wallets.wallet ORDER BY id DESC LIMIT 1 OFFSET ?2), 0)";
+                          SELECT agents.id, record, events FROM wallets CROSS JOIN agents INDEXED BY agents_by_place \
+                          WHERE agents.place = ?1 AND agents.wallet = wallets.wallet AND agents.id >= \
+                          coalesce((SELECT id FROM agents AS newer INDEXED BY agents_by_place WHERE newer.place = ?1 \
+                          AND newer.wallet = wallets.wallet ORDER BY id DESC LIMIT 1 OFFSET ?2), 0)";
             (newest, [range.start.into(), (excerpt::OF_A_WALLET - 1).into()])
         };
         let mut agents = query(store, statement, &parameters, IndexedAgent::read_with_events)?;

@@ -371,7 +371,10 @@ impl State {
 
     /// The percentage of agents that the first fill has read; 100 once answers are made.
     pub fn percent(&self) -> u8 {
-        let Some(next) = self.phase.next_slice().filter(|_| self.as_of().is_none()) else { return 100 };
+        if self.as_of().is_some() {
+            return 100;
+        }
+        let Some(next) = self.phase.next_slice() else { return 99 };
         let done = next.saturating_sub(1).saturating_mul(100).checked_div(self.total).unwrap_or(0);
         u8::try_from(done.min(99)).unwrap_or(99)
     }

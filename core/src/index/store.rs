@@ -111,29 +111,18 @@ pub trait Store {
 /// that are compared are big-endian blobs. An unreadable record has no `parent`, `person`, `creator` or
 /// `generation`. The table of scopes is an index only, of the [`words`](super::words) of the texts in the
 /// records. Former agents belong to [`compliance_list`](super::compliance_list), places, sizes and shards to
-/// [`shards`](super::shards), earlier records to [`takeover`](super::takeover).
-const SCHEMA: [&str; 26] = [
+/// [`shards`](super::shards), what was written at which height to [`tables`](super::tables), earlier records to
+/// [`takeover`](super::takeover).
+const TABLES: [&str; 15] = [
     "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS agents (id INTEGER PRIMARY KEY, wallet BLOB NOT NULL, status INTEGER NOT NULL, \
      attested BLOB NOT NULL, parent BLOB, person BLOB, creator BLOB, generation INTEGER, \
-     flaws INTEGER NOT NULL, changed_at INTEGER NOT NULL, place INTEGER, size INTEGER NOT NULL, \
+     flaws INTEGER NOT NULL, place INTEGER, size INTEGER NOT NULL, \
      record BLOB NOT NULL, events BLOB)",
-    "CREATE INDEX IF NOT EXISTS agents_by_place ON agents (place, wallet, size)",
     "CREATE TABLE IF NOT EXISTS shards (start INTEGER PRIMARY KEY, bits INTEGER NOT NULL, bytes INTEGER NOT NULL, \
      block INTEGER NOT NULL, tag INTEGER NOT NULL)",
-    "CREATE INDEX IF NOT EXISTS agents_by_wallet ON agents (wallet)",
-    "CREATE INDEX IF NOT EXISTS agents_by_status ON agents (status)",
-    "CREATE INDEX IF NOT EXISTS agents_by_attestation ON agents (attested)",
-    "CREATE INDEX IF NOT EXISTS agents_by_parent ON agents (parent)",
-    "CREATE INDEX IF NOT EXISTS agents_by_person ON agents (person)",
-    "CREATE INDEX IF NOT EXISTS active_agents_by_person ON agents (person, attested) WHERE status = 0",
-    "CREATE INDEX IF NOT EXISTS agents_by_creator ON agents (creator)",
-    "CREATE INDEX IF NOT EXISTS agents_by_generation ON agents (generation)",
-    "CREATE INDEX IF NOT EXISTS active_agents_by_attestation ON agents (attested) WHERE status = 0",
     "CREATE VIRTUAL TABLE IF NOT EXISTS scopes USING fts5(scope, content='', columnsize=0, \
      prefix='1 2 3 4 5 6 7 8 9 10 11 12', tokenize='ascii')",
-    "CREATE INDEX IF NOT EXISTS agents_by_change ON agents (changed_at)",
-    "CREATE INDEX IF NOT EXISTS agents_with_flaws ON agents (flaws) WHERE flaws > 0",
     "CREATE TABLE IF NOT EXISTS revenue (id INTEGER, is_category INTEGER, text BLOB, amount BLOB NOT NULL, \
      PRIMARY KEY (id, is_category, text)) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS revenue_totals (is_category INTEGER, text BLOB, amount BLOB NOT NULL, \
@@ -151,7 +140,23 @@ const SCHEMA: [&str; 26] = [
      flaws INTEGER NOT NULL, record BLOB NOT NULL, PRIMARY KEY (id, list)) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS checkpoints (number INTEGER PRIMARY KEY, hash BLOB NOT NULL, seconds INTEGER NOT NULL, \
      parent BLOB NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS written (number INTEGER PRIMARY KEY, height INTEGER NOT NULL, ids TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS earlier (first INTEGER PRIMARY KEY, records BLOB NOT NULL)",
+];
+
+/// The SQL indexes of agents. They are made once all agents are stored, one in each piece of work: to add their
+/// entries agent by agent takes ten times as long.
+const INDEXES: [&str; 10] = [
+    "CREATE INDEX agents_by_place ON agents (place, wallet, id, size)",
+    "CREATE INDEX agents_by_status ON agents (status)",
+    "CREATE INDEX agents_by_attestation ON agents (attested)",
+    "CREATE INDEX agents_by_parent ON agents (parent)",
+    "CREATE INDEX agents_by_person ON agents (person)",
+    "CREATE INDEX active_agents_by_person ON agents (person, attested) WHERE status = 0",
+    "CREATE INDEX agents_by_creator ON agents (creator)",
+    "CREATE INDEX agents_by_generation ON agents (generation)",
+    "CREATE INDEX active_agents_by_attestation ON agents (attested) WHERE status = 0",
+    "CREATE INDEX agents_with_flaws ON agents (flaws) WHERE flaws > 0",
 ];
 
 /// The format of the tables, which is part of the [name](super::protocol::object_name) of their object: one more
@@ -172,11 +177,18 @@ pub fn prepare(store: &impl Store) -> Result<(), StoreError> {
         Some(_) => return Err(StoreError::OtherFormat),
         None => {}
     }
-    SCHEMA.iter().try_for_each(|statement| store.execute(statement, &[]).map(drop))?;
+    TABLES.iter().try_for_each(|statement| store.execute(statement, &[]).map(drop))?;
     let whole = "INSERT INTO shards (start, bits, bytes, block, tag) VALUES (0, 0, 0, 0, 0)";
     store.execute(whole, &[])?;
     let statement = "INSERT OR REPLACE INTO meta (key, value) VALUES ('version', ?1)";
     store.execute(statement, &[SqlValue::Text(FORMAT.to_owned())]).map(drop)
+}
+
+/// The SQL indexes that are not made yet.
+pub(super) fn missing_indexes(store: &impl Store) -> Result<&'static [&'static str], StoreError> {
+    let statement = "SELECT count(*) FROM sqlite_master WHERE type = 'index' AND tbl_name = 'agents'";
+    let made = one_number(store, statement, &[])?.unwrap_or(0);
+    Ok(INDEXES.get(usize::try_from(made).unwrap_or(usize::MAX)..).unwrap_or_default())
 }
 
 /// The format of the tables, if they are there: it is written last. Nothing is written, so that an index can be

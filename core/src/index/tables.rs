@@ -12,7 +12,7 @@ use super::{
     seen_events::ListedEvents,
     shard_range::ShardVersion,
     shards::ShardChanges,
-    store::{Columns, SqlValue, Store, StoreError, first_row, of_ids, query, write},
+    store::{Columns, SqlValue, Store, StoreError, first_row, ids_as_json, of_ids, query, write},
     takeover,
     words::words,
 };
@@ -76,10 +76,13 @@ pub(super) struct AgentWriter<'a, S> {
     noted: Vec<VerdictChange>,
     /// Unchanged agents that were read again.
     touched: Vec<u64>,
-    /// Agents that changed or no longer exist.
+    /// Agents that changed.
     replaced: Vec<u64>,
-    agents: Vec<[SqlValue; 14]>,
-    shards: ShardChanges,
+    agents: Vec<[SqlValue; 13]>,
+    /// Agents of which only the attestation, the reports or the events have changed.
+    renewed: Vec<[SqlValue; 4]>,
+    /// Before the first fill's end, `None`: the shards are made of all agents at once.
+    shards: Option<ShardChanges>,
     scopes_out: Vec<[SqlValue; 2]>,
     scopes_in: Vec<[SqlValue; 2]>,
     /// Agents with changed or removed revenue.
@@ -114,7 +117,8 @@ impl<'a, S: Store> AgentWriter<'a, S> {
             touched: Vec::new(),
             replaced: Vec::new(),
             agents: Vec::new(),
-            shards: ShardChanges::default(),
+            renewed: Vec::new(),
+            shards: Some(ShardChanges::default()),
             scopes_out: Vec::new(),
             scopes_in: Vec::new(),
             revenue_out: Vec::new(),
@@ -124,8 +128,14 @@ impl<'a, S: Store> AgentWriter<'a, S> {
         }
     }
 
+    /// Leaves the shards as they are.
+    #[must_use]
+    pub(super) fn without_shards(self) -> Self {
+        Self { shards: None, ..self }
+    }
+
     /// Stores agents as they are now, with what has been seen of their events, and returns the ids of those
-    /// with another record. `touch` also records the height for the others.
+    /// with another record. `touch` notes the others as written, too.
     pub(super) fn put(
         &mut self,
         entries: &mut [(u64, IndexedAgent)],
@@ -169,9 +179,19 @@ impl<'a, S: Store> AgentWriter<'a, S> {
             self.scopes_out.extend(scope_row(id, scope_before));
             self.scopes_in.extend(scope_row(id, &entry.full.scope));
         }
-        self.shards.note(id, before, Some(entry));
+        if let Some(shards) = &mut self.shards {
+            shards.note(id, before, Some(entry));
+        }
         self.replaced.push(id);
-        self.agents.push(entry.columns(id, self.version.block));
+        let columns = entry.columns(id);
+        match before.map(|before| before.columns(id)) {
+            // Of the SQL indexes, only those by attestation have other entries.
+            Some(before) if is_renewal(&before, &columns) => {
+                let [id, _, _, attested, .., record, events] = columns;
+                self.renewed.push([id, attested, record, events]);
+            }
+            _ => self.agents.push(columns),
+        }
     }
 
     /// What an earlier index knew of the agents from the first to the last id, during the first fill.
@@ -195,7 +215,9 @@ impl<'a, S: Store> AgentWriter<'a, S> {
             self.compare(id, Some(&before), None);
             self.count(id, &before, -1);
             self.take_sums_out(id, &before);
-            self.shards.note(id, Some(&before), None);
+            if let Some(shards) = &mut self.shards {
+                shards.note(id, Some(&before), None);
+            }
             self.scopes_out.extend(scope_row(id, &before.full.scope));
         }
         open_lists::keep(self.store, &ids)?;
@@ -249,21 +271,28 @@ impl<'a, S: Store> AgentWriter<'a, S> {
     pub(super) fn finish(self) -> Result<Vec<VerdictChange>, StoreError> {
         let store = self.store;
         open_lists::keep(store, &self.replaced)?;
-        of_ids(
-            store,
-            "UPDATE agents SET changed_at = ? WHERE id",
-            &[self.version.block.into()],
-            &self.touched,
-        )?;
+        let written = [&self.replaced[..], &self.touched].concat();
+        if !written.is_empty() {
+            let statement = "INSERT INTO written (height, ids) VALUES (?1, ?2)";
+            store.execute(statement, &[self.version.block.into(), ids_as_json(&written)])?;
+        }
         write(
             store,
             "INSERT OR REPLACE INTO agents (id, wallet, status, attested, parent, person, creator, generation, flaws, \
-             changed_at, place, size, record, events) SELECT value->>0, unhex(value->>1), value->>2, unhex(value->>3), \
+             place, size, record, events) SELECT value->>0, unhex(value->>1), value->>2, unhex(value->>3), \
              unhex(value->>4), unhex(value->>5), unhex(value->>6), value->>7, value->>8, value->>9, value->>10, \
-             value->>11, unhex(value->>12), unhex(value->>13) FROM json_each(?1)",
+             unhex(value->>11), unhex(value->>12) FROM json_each(?1)",
             &self.agents,
         )?;
-        self.shards.write(store, self.version)?;
+        write(
+            store,
+            "UPDATE agents SET attested = unhex(renewed.value->>1), record = unhex(renewed.value->>2), \
+             events = unhex(renewed.value->>3) FROM json_each(?1) AS renewed WHERE agents.id = renewed.value->>0",
+            &self.renewed,
+        )?;
+        if let Some(shards) = self.shards {
+            shards.write(store, self.version)?;
+        }
         write(
             store,
             "INSERT INTO scopes (scopes, rowid, scope) SELECT 'delete', value->>0, value->>1 FROM json_each(?1)",
@@ -324,6 +353,31 @@ impl<'a, S: Store> AgentWriter<'a, S> {
         }
         Ok(self.noted)
     }
+}
+
+/// Whether all columns are the same but the attestation, the record and the events.
+fn is_renewal(before: &[SqlValue; 13], after: &[SqlValue; 13]) -> bool {
+    let same = |columns: &[SqlValue; 13]| {
+        let [_, wallet, status, _, parent, person, creator, generation, flaws, place, size, ..] =
+            columns.clone();
+        [wallet, status, parent, person, creator, generation, flaws, place, size]
+    };
+    same(before) == same(after)
+}
+
+/// The ids of agents that were written at a height above this one, up to so many.
+pub(super) fn written_since(store: &impl Store, height: u64, most: u64) -> Result<Vec<u64>, StoreError> {
+    let statement =
+        "SELECT DISTINCT value FROM written, json_each(written.ids) WHERE written.height > ?1 LIMIT ?2";
+    query(store, statement, &[height.into(), most.into()], Columns::number)
+}
+
+/// Forgets what was written at heights that no reorg goes back beyond: those up to the oldest checkpoint, or up to
+/// this one, which is known as well.
+pub(super) fn forget_written(store: &impl Store, known: u64) -> Result<(), StoreError> {
+    let oldest = "SELECT min(number) FROM checkpoints";
+    let statement = format!("DELETE FROM written WHERE height <= min(?1, coalesce(({oldest}), ?1))");
+    store.execute(&statement, &[known.into()]).map(drop)
 }
 
 /// An agent with its sums.

@@ -144,17 +144,14 @@ fn dump(database: &Connection) -> Vec<String> {
     rows.collect()
 }
 
-/// The files of the index's object, and of the one that it asks for an index of the earlier format.
-fn objects(stage: &Stage) -> [PathBuf; 2] {
-    let own = PathBuf::from(stored(stage, "agents").path().unwrap());
+/// The files of all objects, beside that of this one.
+fn others(own: &Path) -> Vec<PathBuf> {
     let files = fs::read_dir(own.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
-    let is_other = |file: &PathBuf| {
+    let is_object = |file: &PathBuf| {
         let is_database = file.extension().is_some_and(|extension| extension == "sqlite");
-        is_database && *file != own && file.file_stem().is_some_and(|name| name.len() == 64)
+        is_database && file != own && name(file).len() == 64
     };
-    let others: Vec<PathBuf> = files.filter(is_other).collect();
-    assert_eq!(others.len(), 1, "{others:?}");
-    [own, others[0].clone()]
+    files.filter(is_object).collect()
 }
 
 /// The name that the object with this file has in workerd.
@@ -186,7 +183,8 @@ async fn a_release_with_other_tables_leaves_the_earlier_object_and_goes_on_from_
     let cursor = changes_from_now(&stage.client).await;
     stage.kill_index();
     // As if the release before had written what is stored, in the object of its name.
-    let [own, earlier] = objects(&stage);
+    let own = PathBuf::from(stored(&stage, "agents").path().unwrap());
+    let [earlier] = <[PathBuf; 1]>::try_from(others(&own)).unwrap();
     stored(&stage, "agents").execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
     remove(&earlier);
     fs::copy(&own, &earlier).unwrap();
@@ -230,10 +228,14 @@ async fn the_object_of_another_registry_than_the_settings_rests() {
     is_listed(&stage, id).await;
     let other = deploy(stage.chain.node.url(), dev_key(0)).await.unwrap().registry;
     let database = stored(&stage, "agents");
+    let own = PathBuf::from(database.path().unwrap());
+    let before = others(&own);
     stage.restart_unless(|options| options.ttl(1).var("REGISTRY_ADDRESS", other)).await;
-    rests(&stage, Path::new(database.path().unwrap())).await;
+    rests(&stage, &own).await;
     let agents: i64 = database.query_row("SELECT count(*) FROM agents", [], |row| row.get(0)).unwrap();
     assert_eq!(agents, id.cast_signed(), "the rows are of the registry that they were of");
-    drop(database);
+    // The tests share the stage.
+    stage.kill_index();
+    others(&own).iter().filter(|file| !before.contains(file)).for_each(|file| remove(file));
     stage.restart_unless(|options| options.ttl(1)).await;
 }

@@ -1,7 +1,8 @@
 //! Slices of all agents: the fill, which stores them, and the comparison with the rows, which only notes the
 //! agents that differ. Answers go on meanwhile: the rows remain those of their block.
 //!
-//! All slices are read at the first one's block, as long as the node has its state.
+//! All slices are read at the first one's block, as long as the node has its state. The first fill writes no SQL
+//! index and no shard: these are made of all agents at its end, one index in each piece of work.
 //!
 //! ```text
 //!   a slice of agents --> stored, or compared --+--> the only one: stored, complete at its block
@@ -20,8 +21,9 @@ use crate::{
         checkpoint::{self, Checkpoint},
         read_agents::{Agents, ReadSlice},
         seen_events::ListedEvents,
+        shards,
         state::Phase,
-        store::Store,
+        store::{Store, missing_indexes},
         tables::{AgentWriter, differing},
         takeover,
     },
@@ -102,8 +104,31 @@ impl Work {
             return self.refill(store, true);
         }
         state.save(store)?;
-        if is_last {
+        if is_last && !self.is_without_indexes(store)? {
             self.find(store)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the first fill has stored all agents, and their SQL indexes are not all made.
+    pub(super) fn is_without_indexes(&self, store: &impl Store) -> Result<bool, IndexError> {
+        Ok(self.state.phase == Phase::CatchingUp && !missing_indexes(store)?.is_empty())
+    }
+
+    /// Makes so many of the SQL indexes that are missing, and with the last one the shards as of this block.
+    pub(super) fn make_indexes(
+        &mut self,
+        store: &impl Store,
+        most: usize,
+        at: Checkpoint,
+    ) -> Result<(), IndexError> {
+        let missing = missing_indexes(store)?;
+        for statement in missing.iter().take(most) {
+            store.execute(statement, &[])?;
+        }
+        if (1..=most).contains(&missing.len()) {
+            shards::make(store, self.shard_version(at))?;
+            self.state.save(store)?;
         }
         Ok(())
     }
@@ -126,7 +151,14 @@ impl Work {
             true => ListedEvents::of_fill(),
             false => ListedEvents::later_of(announced.clone()),
         };
-        let changes = || AgentWriter::new(store, version, comparison, BTreeMap::new(), events());
+        if is_whole {
+            self.make_indexes(store, usize::MAX, checkpoint)?;
+        }
+        let has_shards = missing_indexes(store)?.is_empty();
+        let changes = || {
+            let writer = AgentWriter::new(store, version, comparison, BTreeMap::new(), events());
+            if has_shards { writer } else { writer.without_shards() }
+        };
         let mut noted = Vec::new();
         let mut changed = 0;
         for entries in read.entries.chunks_mut(AT_ONCE) {

@@ -28,6 +28,7 @@ use super::{
     shard_range::ShardVersion,
     state::{Phase, State, Version},
     store::Store,
+    tables,
 };
 use crate::{
     chain::{
@@ -67,6 +68,8 @@ enum Stage {
     Slice(Box<Run<ReadSlice>>),
     Find(Box<Run<FindChanges>>),
     Agents(Box<Run<ReadAgents>>, Box<RefreshPlan>),
+    /// The next SQL index is made.
+    Index,
     Done,
 }
 
@@ -76,7 +79,7 @@ impl Stage {
             Self::Slice(run) => Some(run.engine()),
             Self::Find(run) => Some(run.engine()),
             Self::Agents(run, _) => Some(run.engine()),
-            Self::Done => None,
+            Self::Index | Self::Done => None,
         }
     }
 }
@@ -133,6 +136,7 @@ impl Work {
         }
         match work.state.phase.next_slice() {
             Some(next) => work.read_slice(next),
+            None if work.is_without_indexes(store)? => work.stage = Stage::Index,
             None => work.find(store)?,
         }
         Ok(work)
@@ -161,6 +165,11 @@ impl Work {
         loop {
             match std::mem::replace(&mut self.stage, Stage::Done) {
                 Stage::Done => return Ok(Step::Done(())),
+                Stage::Index => {
+                    if let Some(at) = self.state.block {
+                        self.make_indexes(store, 1, at)?;
+                    }
+                }
                 Stage::Slice(mut run) => match run.step()? {
                     Step::Send(batch) => return Ok(self.send(batch, Stage::Slice(run))),
                     Step::Done(read) => self.take_slice(store, read)?,
@@ -293,6 +302,8 @@ impl Work {
         self.state.confirm(block, read_at);
         self.state.pass.clear();
         self.state.differing.clear();
+        let oldest = self.state.recent.first().map_or(block.number, |recent| recent.number);
+        tables::forget_written(store, oldest)?;
         if self.state.began == 0 {
             self.state.began = self.now_millis;
         }

@@ -25,7 +25,7 @@ use crate::{
         read_agents::{AGENTS, Agents, ReadAgents},
         seen_events::ListedEvents,
         state::{Basis, PASS_MISSES, Phase, State},
-        store::{Columns, Store, one_number, query},
+        store::{Store, one_number},
         tables::{self, AgentWriter},
     },
 };
@@ -275,9 +275,8 @@ impl Work {
         expected.extend(changed.contradicted);
         if let Some(since) = changed.undone_since {
             // More are filled anew. After a fill at several blocks, nearly all may be of the last one.
-            let statement = "SELECT id FROM agents WHERE changed_at > ?1 LIMIT ?2";
             let most = (total / LARGE_SHARE).max(MANY_CHANGES as u64) + 1;
-            expected.extend(query(store, statement, &[since.into(), most.into()], Columns::number)?);
+            expected.extend(tables::written_since(store, since, most)?);
         }
         if expected.len() > MANY_CHANGES && expected.len() as u64 > total / LARGE_SHARE {
             return self.refill(store, true);
