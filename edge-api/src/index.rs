@@ -25,7 +25,7 @@ use registry_core::{
     index::{
         Excerpt, Progress,
         protocol::{
-            DOCUMENT_HEADER, DocumentHead, IndexAnswer, IndexQuestion, RETRY_HEADER, SNAPSHOT_HEADER,
+            DOCUMENT_HEADER, DocumentHead, IndexAnswer, IndexQuestion, NEVER, RETRY_HEADER, SNAPSHOT_HEADER,
         },
     },
     registry::changes::Since,
@@ -62,6 +62,16 @@ pub(crate) struct IndexResponse {
     pub(crate) block: u64,
     /// RPC requests that it took just now.
     pub(crate) rpc_calls: u32,
+}
+
+/// When an object that has no snapshot is to be asked again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AskAgain {
+    Soon,
+    /// Seconds from now.
+    After(u64),
+    /// Nothing proves its rows.
+    Never,
 }
 
 /// Questions to the object of this chain and registry.
@@ -141,9 +151,9 @@ impl IndexClient {
         }
     }
 
-    /// The manifest of the registry's snapshot, or the shard that it names so. Where the object has none, or has
-    /// another version of it by now, the seconds after which it is to be asked again, if it says so.
-    pub(crate) async fn snapshot(&self, entry: Option<ShardEntry>) -> Result<Vec<u8>, Option<u64>> {
+    /// The manifest of the registry's snapshot, or the shard that it names so; where the object has none, or has
+    /// another version of it by now, when it is to be asked again.
+    pub(crate) async fn snapshot(&self, entry: Option<ShardEntry>) -> Result<Vec<u8>, AskAgain> {
         let question = match entry {
             None => IndexQuestion::Manifest,
             Some(ShardEntry { range: ShardRange { start, bits }, version: ShardVersion { block, tag } }) => {
@@ -151,14 +161,19 @@ impl IndexClient {
             }
         };
         if is_silent() {
-            return Err(None);
+            return Err(AskAgain::Soon);
         }
-        let response = self.object.post(question).await.map_err(|_| None)?;
+        let response = self.object.post(question).await.map_err(|_| AskAgain::Soon)?;
         let header = |name: &str| response.headers().get(name).ok().flatten();
         if header(SNAPSHOT_HEADER).is_none() {
-            return Err(header(RETRY_HEADER).and_then(|seconds| seconds.parse().ok()));
+            let after = header(RETRY_HEADER).unwrap_or_default();
+            return Err(match after.parse() {
+                Ok(seconds) => AskAgain::After(seconds),
+                Err(_) if after == NEVER => AskAgain::Never,
+                Err(_) => AskAgain::Soon,
+            });
         }
-        binding::bytes(&response).await.map_err(|_| None)
+        binding::bytes(&response).await.map_err(|_| AskAgain::Soon)
     }
 
     /// Asks for a document. `scan_would_do` says of the number of agents whether a scan could answer instead.

@@ -28,8 +28,8 @@ use registry_core::{
         Excerpt, HistoryQuery, Index, IndexError, ListCursor, Phase, RowsBilled, SqlValue, State, Store,
         StoreError, prepare,
         protocol::{
-            IndexAnswer, IndexQuestion, IndexRequest, OTHER_VERSION_STATUS, PROTOCOL_VERSION, VERSION_HEADER,
-            check_version,
+            IndexAnswer, IndexQuestion, IndexRequest, NEVER, OTHER_VERSION_STATUS, PROTOCOL_VERSION,
+            VERSION_HEADER, check_version,
         },
         takeover,
     },
@@ -73,6 +73,8 @@ pub struct RegistryIndex {
     /// Rows that were read and written since the object started.
     pub(crate) rows: Rc<Cell<RowsBilled>>,
     snapshots: Snapshots,
+    /// Whether a request for a manifest has refreshed the index since the object started.
+    has_looked: Cell<bool>,
     /// When the time of the last request was stored.
     noted_at: Cell<u64>,
     /// Whether the object's name is known to be stored.
@@ -91,6 +93,7 @@ impl DurableObject for RegistryIndex {
             faults: Faults::default(),
             rows: Rc::new(Cell::new(RowsBilled { since: unix_millis() / 1_000, ..RowsBilled::default() })),
             snapshots: Snapshots::default(),
+            has_looked: Cell::new(false),
             noted_at: Cell::new(0),
             is_named: Cell::new(false),
         }
@@ -348,8 +351,15 @@ impl RegistryIndex {
     ) -> Result<Response> {
         let ready = match self.load(sql) {
             Ok(state) if entry.is_none() && may_look(&state) => {
-                let ages = (snapshot::max_age(settings), snapshot::kya_millis(settings));
-                self.ready(sql, settings, ages, &mut 0).await
+                let began = unix_millis();
+                // A refresh finds out whether there are proofs.
+                let is_known = !state.has_no_proofs() || self.has_looked.get();
+                let max_age = if is_known { snapshot::max_age(settings) } else { 0 };
+                let ready =
+                    self.ready(sql, settings, (max_age, snapshot::kya_millis(settings)), &mut 0).await;
+                let has_looked = ready.as_ref().is_ok_and(|state| state.read_at >= began);
+                self.has_looked.set(self.has_looked.get() || has_looked);
+                ready
             }
             loaded => loaded.map_err(IndexError::from),
         };
@@ -362,9 +372,15 @@ impl RegistryIndex {
             Err(IndexError::Store(error)) => {
                 let pause = error.retry_millis();
                 self.keep_fault(error).await;
-                snapshot::refuse(pause.div_ceil(1_000))
+                snapshot::refuse(&pause.div_ceil(1_000).to_string())
             }
-            _ => snapshot::refuse(self.load(sql).map_or(1, |state| state.snapshot_retry_seconds())),
+            _ => match self.load(sql) {
+                Ok(state) if self.has_looked.get() && state.has_no_proofs() => snapshot::refuse(NEVER),
+                state => {
+                    let seconds = state.map_or(1, |state| state.snapshot_retry_seconds());
+                    snapshot::refuse(&seconds.to_string())
+                }
+            },
         }
     }
 

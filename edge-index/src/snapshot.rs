@@ -72,10 +72,10 @@ impl Snapshots {
     }
 }
 
-/// The answer where there is no manifest or shard: ask again after so many seconds.
-pub(crate) fn refuse(seconds: u64) -> Result<Response> {
+/// The answer where there is no manifest or shard: ask again after so many seconds, or never.
+pub(crate) fn refuse(after: &str) -> Result<Response> {
     let mut response = not_covered()?;
-    response.headers_mut().set(RETRY_HEADER, &seconds.to_string())?;
+    response.headers_mut().set(RETRY_HEADER, after)?;
     Ok(response)
 }
 

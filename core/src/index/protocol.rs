@@ -110,8 +110,11 @@ pub enum IndexQuestion {
 pub const SNAPSHOT_HEADER: &str = "X-Snapshot";
 
 /// The header of an answer that there is no manifest or shard; its value is the seconds after which it is worth
-/// asking again.
+/// asking again, or [`NEVER`].
 pub const RETRY_HEADER: &str = "Retry-After";
+
+/// There will be no snapshot: nothing proves the rows.
+pub const NEVER: &str = "never";
 
 /// The header of a document; its value is a [`DocumentHead`] in JSON.
 pub const DOCUMENT_HEADER: &str = "X-Document-Head";

@@ -359,6 +359,12 @@ impl State {
         Some(at.saturating_add((waited / 2).max(LATE_EVENT_PAUSE_MILLIS)))
     }
 
+    /// Whether nothing proves the rows, by the last refresh; before the first one that says nothing.
+    pub fn has_no_proofs(&self) -> bool {
+        let has_layout = self.code.is_none_or(|code| code.has_layout);
+        self.phase == Phase::Complete && !(has_layout && self.basis == Basis::StorageRoot)
+    }
+
     /// Where there is no snapshot, the seconds after which it is worth asking for one again.
     pub const fn snapshot_retry_seconds(&self) -> u64 {
         match self.phase {

@@ -20,12 +20,10 @@ use edge_shared::{settings::WorkerSettings, unix_millis};
 use futures_util::{FutureExt as _, future::join_all};
 use registry_core::{
     api::error::{Error, LASTING_MILLIS, NoSnapshot},
-    api::health::IndexStatus,
     api::route::{CacheScope, Route},
     api::snapshot_documents::{document, shards_for},
     eth::timestamp::Timestamp,
     host::shared_reads::{Cache, CacheKey, ReadOutcome, Renewal},
-    index::Basis,
     snapshot::{Manifest, Shard, ShardEntry},
 };
 
@@ -34,7 +32,13 @@ use super::{
     context::RequestContext,
     single_flight::{Memory, Reading, SharedRead, share},
 };
-use crate::{http::Content, index::UNINDEXED_MILLIS, log::Record, settings::KyaSource, time::within};
+use crate::{
+    http::Content,
+    index::{AskAgain, UNINDEXED_MILLIS},
+    log::Record,
+    settings::KyaSource,
+    time::within,
+};
 
 /// The longest time that a manifest is kept.
 const MANIFEST_MILLIS: u64 = 20_000;
@@ -110,12 +114,7 @@ impl SharedRead for ManifestRead {
         if let Some(found) = found {
             return Ok(found);
         }
-        let bytes = match from_object(reading, None).await {
-            Err(Error::IndexUnavailable) if proves_nothing(reading).await => {
-                return Err(Error::NoSnapshot(NoSnapshot::NoProofs));
-            }
-            bytes => bytes?,
-        };
+        let bytes = from_object(reading, None).await?;
         let manifest = parse(&bytes, settings)?;
         let seconds = u32::try_from(millis.div_ceil(1_000)).unwrap_or(0);
         reading.context.runtime.wait_until(async move { colo::store_bytes(key, bytes, now, seconds).await });
@@ -132,15 +131,6 @@ impl SharedRead for ManifestRead {
         let refused = REFUSED_MILLIS.take();
         if matches!(error, Error::NoSnapshot(_)) { LASTING_MILLIS } else { refused.max(UNINDEXED_MILLIS) }
     }
-}
-
-/// Whether the index is filled, and has no storage root to go by.
-async fn proves_nothing(reading: &Reading) -> bool {
-    let Some(index) = &reading.context.index else { return false };
-    let status = index.progress().await;
-    status.is_some_and(|IndexStatus { progress, .. }| {
-        progress.percent == 100 && progress.basis == Basis::Events
-    })
 }
 
 /// The read of a shard.
@@ -206,10 +196,11 @@ async fn from_object(reading: &Reading, entry: Option<ShardEntry>) -> Result<Vec
     };
     match within(limit, index.snapshot(entry)).await {
         Some(Ok(bytes)) => Ok(bytes),
-        Some(Err(Some(seconds))) if entry.is_none() => {
+        Some(Err(AskAgain::After(seconds))) if entry.is_none() => {
             REFUSED_MILLIS.set(seconds.saturating_mul(1_000));
             Err(Error::IndexUnavailable)
         }
+        Some(Err(AskAgain::Never)) => Err(Error::NoSnapshot(NoSnapshot::NoProofs)),
         _ => Err(Error::IndexUnavailable),
     }
 }
