@@ -67,3 +67,34 @@ fn lower_layers_never_import_higher_ones() {
     }
     assert!(checked > 50, "only {checked} imports: what was read?");
 }
+
+/// The sibling modules that a file of the store's statements imports.
+fn siblings(code: &str) -> Vec<&str> {
+    let Some((_, imports)) = code.split_once("use super::{") else { return Vec::new() };
+    let (imports, _) = imports.split_once("\n};").unwrap_or(imports.split_once("};").unwrap());
+    let outside = imports.split('{').map(|part| part.rsplit('}').next().unwrap());
+    outside
+        .flat_map(|part| part.split([',', ':', '\n']))
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+        .collect()
+}
+
+#[test]
+fn the_tables_of_the_store_import_one_another_in_no_circle() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/sql");
+    let name = |path: &PathBuf| path.file_stem().unwrap().to_str().unwrap().to_owned();
+    let own = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+    let mut left: Vec<(String, String)> = own
+        .map(|path| (name(&path), fs::read_to_string(&path).unwrap()))
+        .filter(|(name, _)| name != "mod" && name != "query_plans")
+        .collect();
+    assert!(left.len() > 10, "what was read?");
+    while !left.is_empty() {
+        let names: Vec<String> = left.iter().map(|(name, _)| name.clone()).collect();
+        left.retain(|(own, code)| {
+            siblings(code).iter().any(|other| own != other && names.contains(&(*other).to_owned()))
+        });
+        assert!(left.len() < names.len(), "a circle among {names:?}");
+    }
+}

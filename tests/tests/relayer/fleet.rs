@@ -34,7 +34,8 @@ impl Fleet {
         if !delay.is_zero() {
             (url, passed) = postgres.behind_a_network(&url, delay);
         }
-        let mut stage = Stage::set().await.keys(accounts).var("STORE_URL", url);
+        let mut stage =
+            Stage::set().await.keys(accounts).var("STORE_URL", url).var("RELAY_WAIT_SECONDS", 110);
         stage.options = stage.options.var("RPC_URL", stage.chain.node.url());
         let stage = stage.var("DAILY_GAS_BUDGET", 1_000).var("LOG_LEVEL", "info");
         let with_port =

@@ -3,8 +3,9 @@
 use alloy::primitives::B256;
 
 use super::{
+    assignments,
     engine::{Db, Row, Value, column, first, text, values},
-    locks, nonces,
+    locks,
     relays::{self, Rival},
 };
 use crate::{
@@ -171,7 +172,7 @@ impl Usage {
                 }
             } else if let Some(account) = column::<Option<[u8; 20]>>(row, "account")? {
                 // The dearest of its no-ops.
-                let gap = nonces::assignment(db, &account.into(), column(row, "nonce")?)?.expected_wei();
+                let gap = assignments::assignment(db, &account.into(), column(row, "nonce")?)?.expected_wei();
                 usage.reserved_wei = usage.reserved_wei.saturating_add(gap);
             } else {
                 let opened_at = column::<Option<i64>>(row, "opened_at")?.map(i64::cast_unsigned);

@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, sync::atomic::Ordering};
 use alloy::primitives::{Address, B256};
 
 use super::{
-    Store,
+    Store, assignments, ending,
     engine::{Db, Row, all, column, first, unsigned, values},
-    locks, nonces, relays,
+    locks, relays,
 };
 use crate::{
     outcome::{ErrorCode, Failure, RelayOutcome},
@@ -285,11 +285,11 @@ fn cancel(db: &Db, relay: B256) -> Result<Effect, StoreError> {
         Some(None) => {}
     }
     let marked = put(db, CANCEL, relay.as_slice())?;
-    if !nonces::open_of(db, &relay)?.is_empty() {
+    if !assignments::open_of(db, &relay)?.is_empty() {
         return Ok(if marked == Effect::Done { Effect::Replacing } else { Effect::Already });
     }
     let outcome = RelayOutcome::Dropped { failure: Failure::of(ErrorCode::Cancelled) };
-    relays::finish(db, &relay, &outcome, now.cast_unsigned())?;
+    ending::finish(db, &relay, &outcome, now.cast_unsigned())?;
     Ok(Effect::Cancelled)
 }
 

@@ -6,8 +6,9 @@
 use alloy::primitives::{Address, B256};
 
 use super::{
+    assignments,
     engine::{Db, all, column, first, values},
-    events, locks, nonces,
+    events, locks,
 };
 use crate::{
     outcome::{BlockHeads, Finality},
@@ -26,13 +27,13 @@ const fn finality(level: i64) -> Finality {
 pub(super) fn unchecked_blocks(db: &Db, account: &Address, count: usize) -> Result<Vec<BlockId>, StoreError> {
     let query = "SELECT DISTINCT mined_block, mined_block_hash FROM nonces INDEXED BY nonces_unchecked
          WHERE account = ?1 AND state = 'mined' AND finality = 0 ORDER BY mined_block LIMIT ?2";
-    all(db, query, values![account.0.0, count as i64], nonces::block)
+    all(db, query, values![account.0.0, count as i64], assignments::block)
 }
 
 pub(super) fn anchor(db: &Db, account: &Address) -> Result<Option<BlockId>, StoreError> {
     let query = "SELECT mined_block, mined_block_hash FROM nonces INDEXED BY nonces_checked
          WHERE account = ?1 AND state = 'mined' AND finality IN (1, 2) ORDER BY mined_block DESC LIMIT 1";
-    first(db, query, values![account.0.0], nonces::block)
+    first(db, query, values![account.0.0], assignments::block)
 }
 
 pub(super) fn nonces_of(
@@ -44,7 +45,7 @@ pub(super) fn nonces_of(
     let query = "SELECT * FROM nonces INDEXED BY nonces_unchecked WHERE account = ?1 AND state = 'mined' AND finality = 0
          AND mined_block = ?2 AND mined_block_hash = ?3 LIMIT ?4";
     let params = values![account.0.0, block.number.cast_signed(), block.hash.0, count as i64];
-    all(db, query, params, |row| nonces::mined_nonce(db, account, row))
+    all(db, query, params, |row| assignments::mined_nonce(db, account, row))
 }
 
 pub(super) fn checked(tx: &Db, account: &Address, blocks: &[BlockId]) -> Result<(), StoreError> {
@@ -108,7 +109,7 @@ pub(super) fn promotable(
         final_level,
         count as i64
     ];
-    all(db, query, params, nonces::block)
+    all(db, query, params, assignments::block)
 }
 
 pub(super) fn promote(

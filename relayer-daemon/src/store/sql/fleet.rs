@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use alloy::primitives::{Address, B256, U256};
 
 use super::{
-    Store, budget,
+    Store, assignments, budget,
     engine::{Db, Row, all, column, first, unsigned, values},
-    locks, nonces, relays,
+    locks, relays,
 };
 use crate::store::{
     DaemonId, NewRelay, Payer, StoreError,
@@ -359,7 +359,7 @@ pub(super) fn must_hold_relay(db: &Db, daemon: &DaemonId, id: &B256) -> Result<(
 /// [`StoreError::HeldElsewhere`] if the relay has a nonce in flight, of which a failed commit has told
 /// nothing: the account's sender ends it.
 pub(super) fn must_have_no_nonce(db: &Db, id: &B256) -> Result<(), StoreError> {
-    if nonces::open_of(db, id)?.is_empty() { Ok(()) } else { Err(StoreError::HeldElsewhere) }
+    if assignments::open_of(db, id)?.is_empty() { Ok(()) } else { Err(StoreError::HeldElsewhere) }
 }
 
 /// Deletes the rates of parties that have made no request for an hour.

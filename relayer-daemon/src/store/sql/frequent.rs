@@ -5,7 +5,7 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Mutex, PoisonError, mpsc},
+    sync::{Mutex, MutexGuard, PoisonError, mpsc},
 };
 
 use alloy::primitives::B256;
@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// How often a reservation is tried that others have come before.
-const ATTEMPTS: usize = 4;
+const ATTEMPTS: usize = 16;
 /// The most settlements that are written at once.
 const LARGEST_BATCH: usize = 64;
 
@@ -278,9 +278,15 @@ struct Waiting {
 pub(super) struct Settlements {
     waiting: Mutex<Vec<Waiting>>,
     writing: Mutex<()>,
+    reserving: Mutex<()>,
 }
 
 impl Settlements {
+    /// Has a daemon's reservations come one after the other: others of its own would change the budget meanwhile.
+    pub(super) fn turn_to_reserve(&self) -> MutexGuard<'_, ()> {
+        self.reserving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Settles a nonce, together with others that wait, if that is the usual case. Returns whether it is.
     pub(super) fn settle(
         &self,

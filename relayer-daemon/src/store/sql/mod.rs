@@ -6,14 +6,17 @@
 //! [`fleet`]; a function named like a method of [`Store`] implements it. [`engine`] has the two databases.
 
 mod access;
+mod assignments;
 mod budget;
 mod control;
+mod ending;
 mod engine;
 mod events;
 mod finality;
 mod fleet;
 mod frequent;
 mod identity;
+mod key_gas;
 mod locks;
 mod migrate;
 mod nonces;
@@ -141,6 +144,7 @@ impl Store {
         now: u64,
     ) -> Result<Reservation, StoreError> {
         if let Some(daemon) = self.frequent() {
+            let _turn = self.settlements.turn_to_reserve();
             let reserve = |db: &engine::Db| frequent::reserve(db, &id, daemon, cost, allowance, now);
             if let Some(reservation) = self.write_committing(reserve)? {
                 return Ok(reservation);
@@ -159,8 +163,8 @@ impl Store {
                 fleet::must_have_no_nonce(db, &id)?;
             }
             if relays::is_pending(db, &id)?.ok_or(StoreError::Missing("relay"))? {
-                relays::finish(db, &id, &outcome, now)?;
-                relays::forget_calldata(db, &id)?;
+                ending::finish(db, &id, &outcome, now)?;
+                ending::forget_calldata(db, &id)?;
             }
             budget::close_if_unused(db, now)
         })
@@ -168,7 +172,7 @@ impl Store {
 
     /// What is known of a relay.
     pub fn relay(&self, id: B256) -> Result<Option<RelayRecord>, StoreError> {
-        self.read(|db| relays::record(db, &id))
+        self.read(|db| retention::record(db, &id))
     }
 
     /// How a relay ended; `None` if it is not known, `Some(None)` while it is pending.
@@ -306,7 +310,7 @@ impl Store {
 
     /// The nonces of a relay that are not seen mined, of all accounts.
     pub fn open_nonces_of(&self, relay: B256) -> Result<Vec<(Address, u64)>, StoreError> {
-        self.read_single(|db| nonces::open_of(db, &relay))
+        self.read_single(|db| assignments::open_of(db, &relay))
     }
 
     /// The accounts with nonces not seen mined.
@@ -316,7 +320,7 @@ impl Store {
 
     /// Everything ever signed for a nonce.
     pub fn assignment(&self, account: Address, nonce: u64) -> Result<NonceAssignment, StoreError> {
-        self.read(|db| nonces::assignment(db, &account, nonce.cast_signed()))
+        self.read(|db| assignments::assignment(db, &account, nonce.cast_signed()))
     }
 
     /// A nonce that was seen mined; `None` if it was not, or a reorg undid it.

@@ -3,18 +3,16 @@
 use alloy::primitives::{Address, B256, Bytes};
 
 use super::{
-    budget,
-    engine::{Db, Row, all, column, first, text, unsigned, values},
-    events, locks,
+    assignments, budget, ending,
+    engine::{Db, all, column, first, text, unsigned, values},
+    events, key_gas, locks,
     relays::{self, Standing},
-    sponsorship,
 };
 use crate::{
-    gas::fees::Fees,
     outcome::RelayOutcome,
     store::{
-        BlockId, DaemonId, Inclusion, MinedNonce, NewRelay, NewTransaction, NonceAssignment, RelayTerms,
-        Sendable, SendableRelays, Settlement, SignedTransaction, StoreError, events::EventKind,
+        DaemonId, MinedNonce, NewRelay, NewTransaction, NonceAssignment, RelayTerms, Sendable,
+        SendableRelays, Settlement, SignedTransaction, StoreError, events::EventKind,
     },
 };
 
@@ -93,13 +91,6 @@ fn sendable(db: &Db, relay: &B256, mut known: Option<Standing>) -> Result<Sendab
     }
 }
 
-pub(super) fn open_of(db: &Db, relay: &B256) -> Result<Vec<(Address, u64)>, StoreError> {
-    let query = "SELECT account, nonce FROM nonces WHERE relay = ?1 AND state = 'open'";
-    all(db, query, values![relay.0], |row| {
-        Ok((column::<[u8; 20]>(row, "account")?.into(), unsigned(row, "nonce")?))
-    })
-}
-
 fn insert_transaction(
     tx: &Db,
     account: &Address,
@@ -133,7 +124,7 @@ pub(super) fn next(db: &Db, account: &Address) -> Result<Option<u64>, StoreError
 
 pub(super) fn open(db: &Db, account: &Address) -> Result<Vec<NonceAssignment>, StoreError> {
     let query = "SELECT nonce FROM nonces WHERE account = ?1 AND state = 'open' ORDER BY nonce";
-    all(db, query, values![account.0.0], |row| assignment(db, account, column(row, "nonce")?))
+    all(db, query, values![account.0.0], |row| assignments::assignment(db, account, column(row, "nonce")?))
 }
 
 pub(super) fn accounts_with_open(db: &Db) -> Result<Vec<Address>, StoreError> {
@@ -143,7 +134,9 @@ pub(super) fn accounts_with_open(db: &Db) -> Result<Vec<Address>, StoreError> {
 
 pub(super) fn mined(db: &Db, account: &Address, nonce: u64) -> Result<Option<MinedNonce>, StoreError> {
     let query = "SELECT * FROM nonces WHERE account = ?1 AND nonce = ?2 AND state = 'mined'";
-    first(db, query, values![account.0.0, nonce.cast_signed()], |row| mined_nonce(db, account, row))
+    first(db, query, values![account.0.0, nonce.cast_signed()], |row| {
+        assignments::mined_nonce(db, account, row)
+    })
 }
 
 pub(super) fn mined_from(
@@ -155,7 +148,7 @@ pub(super) fn mined_from(
     let query =
         "SELECT * FROM nonces WHERE account = ?1 AND nonce >= ?2 AND state = 'mined' ORDER BY nonce LIMIT ?3";
     let params = values![account.0.0, nonce.cast_signed(), count as i64];
-    all(db, query, params, |row| mined_nonce(db, account, row))
+    all(db, query, params, |row| assignments::mined_nonce(db, account, row))
 }
 
 /// How many lost nonces a restart looks up again.
@@ -205,7 +198,7 @@ pub(super) fn settle(
     )?;
     let decided = match (relay, &settlement.outcome) {
         (Some(relay), Some(outcome)) if decides(tx, relay, outcome, assignment)? => {
-            relays::finish(tx, relay, outcome, now)?;
+            ending::finish(tx, relay, outcome, now)?;
             Some(outcome.clone())
         }
         _ => None,
@@ -231,7 +224,7 @@ fn decides(
             RelayOutcome::Executed { .. } => 2,
         }
     }
-    if !matches!(outcome, RelayOutcome::Executed { .. }) && !open_of(tx, relay)?.is_empty() {
+    if !matches!(outcome, RelayOutcome::Executed { .. }) && !assignments::open_of(tx, relay)?.is_empty() {
         return Ok(false);
     }
     let known = relays::stored_outcome(tx, relay)?.flatten();
@@ -292,8 +285,8 @@ pub(super) fn reopen(
     if !is_undone(tx, id, account, nonce)? {
         return Ok(false);
     }
-    if let Some(sponsor) = sponsorship::sponsor(tx, &id.into())? {
-        sponsorship::refund(tx, &sponsor)?;
+    if let Some(sponsor) = key_gas::sponsor(tx, &id.into())? {
+        key_gas::refund(tx, &sponsor)?;
     }
     relays::reopen(tx, &id.into())?;
     budget::set_reserved(tx, &id.into(), expected_wei.saturating_sub(paid))?;
@@ -325,35 +318,4 @@ pub(super) fn explains(db: &Db, account: &Address, from: u64, to: u64) -> Result
     let range = values![account.0.0, from.cast_signed(), to.cast_signed()];
     let ours = first(db, query, range, |row| unsigned(row, "ours"))?;
     Ok(ours == Some(to.saturating_sub(from)))
-}
-
-pub(super) fn block(row: &Row) -> Result<BlockId, StoreError> {
-    let hash = column::<[u8; 32]>(row, "mined_block_hash")?.into();
-    Ok(BlockId { number: unsigned(row, "mined_block")?, hash })
-}
-
-pub(super) fn mined_nonce(db: &Db, account: &Address, row: &Row) -> Result<MinedNonce, StoreError> {
-    Ok(MinedNonce {
-        assignment: assignment(db, account, column(row, "nonce")?)?,
-        inclusion: Inclusion { tx_hash: column::<[u8; 32]>(row, "mined_hash")?.into(), block: block(row)? },
-    })
-}
-
-pub(super) fn assignment(db: &Db, account: &Address, nonce: i64) -> Result<NonceAssignment, StoreError> {
-    let key = values![account.0.0, nonce];
-    let query = "SELECT relays.* FROM nonces JOIN relays ON relays.id = nonces.relay WHERE account = ?1 AND nonce = ?2";
-    let relay = first(db, query, key, relays::terms)?;
-    let query = "SELECT * FROM transactions WHERE account = ?1 AND nonce = ?2 ORDER BY rowid";
-    let transactions = all(db, query, key, signed_transaction)?;
-    Ok(NonceAssignment { nonce: nonce.cast_unsigned(), relay, transactions })
-}
-
-fn signed_transaction(row: &Row) -> Result<SignedTransaction, StoreError> {
-    Ok(SignedTransaction {
-        hash: column::<[u8; 32]>(row, "hash")?.into(),
-        raw: column::<Vec<u8>>(row, "raw")?.into(),
-        fees: Fees { max_fee: text(row, "max_fee_wei")?, tip: text(row, "tip_wei")? },
-        gas_limit: unsigned(row, "gas_limit")?,
-        purpose: text(row, "purpose")?,
-    })
 }

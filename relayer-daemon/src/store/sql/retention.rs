@@ -11,11 +11,11 @@ use alloy::primitives::{Address, B256};
 
 use super::{
     engine::{Db, Row, all, column, first, unsigned, values},
-    events, relays,
+    events, finality, relays,
 };
 use crate::{
     budget::WINDOW_SECONDS,
-    store::{Retention, StoreError},
+    store::{RelayRecord, Retention, StoreError},
 };
 
 /// A query of rows that no other write has locked, and that are then locked.
@@ -54,6 +54,15 @@ pub(super) fn archived_hashes(db: &Db, id: &B256) -> Result<Vec<B256>, StoreErro
         return Err(StoreError::Corrupt("hashes"));
     }
     Ok(hashes.chunks_exact(B256::len_bytes()).map(B256::from_slice).collect())
+}
+
+/// What is known of a relay, archived or not.
+pub(super) fn record(db: &Db, id: &B256) -> Result<Option<RelayRecord>, StoreError> {
+    let Some(outcome) = relays::stored_outcome(db, id)? else { return Ok(None) };
+    let mut all = archived_hashes(db, id)?;
+    all.extend(relays::hashes(db, id)?);
+    let finality = finality::of_relay(db, id)?;
+    Ok(Some(RelayRecord { outcome, finality, hashes: all }))
 }
 
 /// Deletes relays without any transaction.
