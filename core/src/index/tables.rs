@@ -81,6 +81,8 @@ pub(super) struct AgentWriter<'a, S> {
     agents: Vec<[SqlValue; 13]>,
     /// Agents of which only the attestation, the reports or the events have changed.
     renewed: Vec<[SqlValue; 4]>,
+    /// Those of which the status has, too.
+    toggled: Vec<[SqlValue; 5]>,
     /// Before the first fill's end, `None`: the shards are made of all agents at once.
     shards: Option<ShardChanges>,
     scopes_out: Vec<[SqlValue; 2]>,
@@ -118,6 +120,7 @@ impl<'a, S: Store> AgentWriter<'a, S> {
             replaced: Vec::new(),
             agents: Vec::new(),
             renewed: Vec::new(),
+            toggled: Vec::new(),
             shards: Some(ShardChanges::default()),
             scopes_out: Vec::new(),
             scopes_in: Vec::new(),
@@ -185,10 +188,13 @@ impl<'a, S: Store> AgentWriter<'a, S> {
         self.replaced.push(id);
         let columns = entry.columns(id);
         match before.map(|before| before.columns(id)) {
-            // Of the SQL indexes, only those by attestation have other entries.
-            Some(before) if is_renewal(&before, &columns) => {
-                let [id, _, _, attested, .., record, events] = columns;
-                self.renewed.push([id, attested, record, events]);
+            // Of the SQL indexes, only those by attestation and by status have other entries.
+            Some(before) if unchanging(&before) == unchanging(&columns) => {
+                let [id, _, status, attested, .., record, events] = columns;
+                match before {
+                    [_, _, was, ..] if was == status => self.renewed.push([id, attested, record, events]),
+                    _ => self.toggled.push([id, attested, record, events, status]),
+                }
             }
             _ => self.agents.push(columns),
         }
@@ -284,12 +290,14 @@ impl<'a, S: Store> AgentWriter<'a, S> {
              unhex(value->>11), unhex(value->>12) FROM json_each(?1)",
             &self.agents,
         )?;
-        write(
-            store,
-            "UPDATE agents SET attested = unhex(renewed.value->>1), record = unhex(renewed.value->>2), \
-             events = unhex(renewed.value->>3) FROM json_each(?1) AS renewed WHERE agents.id = renewed.value->>0",
-            &self.renewed,
-        )?;
+        let update = |also: &str| {
+            format!(
+                "UPDATE agents SET attested = unhex(read.value->>1), record = unhex(read.value->>2), \
+                 events = unhex(read.value->>3){also} FROM json_each(?1) AS read WHERE agents.id = read.value->>0"
+            )
+        };
+        write(store, &update(""), &self.renewed)?;
+        write(store, &update(", status = read.value->>4"), &self.toggled)?;
         if let Some(shards) = self.shards {
             shards.write(store, self.version)?;
         }
@@ -355,14 +363,10 @@ impl<'a, S: Store> AgentWriter<'a, S> {
     }
 }
 
-/// Whether all columns are the same but the attestation, the record and the events.
-fn is_renewal(before: &[SqlValue; 13], after: &[SqlValue; 13]) -> bool {
-    let same = |columns: &[SqlValue; 13]| {
-        let [_, wallet, status, _, parent, person, creator, generation, flaws, place, size, ..] =
-            columns.clone();
-        [wallet, status, parent, person, creator, generation, flaws, place, size]
-    };
-    same(before) == same(after)
+/// The columns that an attestation, a report, a suspension and a reactivation leave as they are.
+fn unchanging(columns: &[SqlValue; 13]) -> [&SqlValue; 8] {
+    let [_, wallet, _, _, parent, person, creator, generation, flaws, place, size, ..] = columns;
+    [wallet, parent, person, creator, generation, flaws, place, size]
 }
 
 /// The ids of agents that were written at a height above this one, up to so many.
