@@ -294,7 +294,7 @@ impl Settlements {
         daemon: &DaemonId,
         settlement: &Settlement,
         now: u64,
-        write: impl FnOnce(&Settle<'_>) -> Result<Vec<B256>, StoreError>,
+        write: impl Fn(&Settle<'_>) -> Result<Vec<B256>, StoreError>,
     ) -> Result<bool, StoreError> {
         let Settlement { assignment, inclusion, outcome, .. } = settlement;
         let (Some(relay), Some(RelayOutcome::Executed { mined, agent_id })) = (&assignment.relay, outcome)
@@ -310,26 +310,28 @@ impl Settlements {
         let own = Waiting { payer, settlement, relay: relay.id, gas_used, agent_id, now, answer };
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(own);
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Ok(settled) = answered.try_recv() {
-            return settled;
+        // Others may have written it, or come before it.
+        loop {
+            if let Ok(settled) = answered.try_recv() {
+                return settled;
+            }
+            let batch: Vec<Waiting> = {
+                let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                let count = waiting.len().min(LARGEST_BATCH);
+                waiting.drain(..count).collect()
+            };
+            // A relay's second nonce is no usual case.
+            let mut relays = BTreeSet::new();
+            let (usual, others): (Vec<&Waiting>, Vec<&Waiting>) =
+                batch.iter().partition(|one| relays.insert(one.relay));
+            let settled = write(&|db| settle(db, daemon, &usual));
+            for (one, is_usual) in
+                usual.iter().map(|one| (one, true)).chain(others.iter().map(|one| (one, false)))
+            {
+                let told = settled.clone().map(|settled| is_usual && settled.contains(&one.relay));
+                // The caller may be gone.
+                let _ = one.answer.send(told);
+            }
         }
-        let batch: Vec<Waiting> = {
-            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = waiting.len().min(LARGEST_BATCH);
-            waiting.drain(..count).collect()
-        };
-        // A relay's second nonce is no usual case.
-        let mut relays = BTreeSet::new();
-        let (usual, others): (Vec<&Waiting>, Vec<&Waiting>) =
-            batch.iter().partition(|one| relays.insert(one.relay));
-        let settled = write(&|db| settle(db, daemon, &usual));
-        for (one, is_usual) in
-            usual.iter().map(|one| (one, true)).chain(others.iter().map(|one| (one, false)))
-        {
-            let told = settled.clone().map(|settled| is_usual && settled.contains(&one.relay));
-            // The caller may be gone.
-            let _ = one.answer.send(told);
-        }
-        answered.try_recv().unwrap_or(Err(StoreError::Interrupted))
     }
 }
