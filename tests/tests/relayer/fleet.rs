@@ -6,6 +6,8 @@
 //! with `--nocapture` it prints its rate. `FLEET_STREAM=3600 FLEET_STREAM_PER_SECOND=60 FLEET_DELAYS_US=1,200,1000,5000`
 //! has the second one print what a fleet does that is so far from its database, each way.
 
+use std::slice::from_ref;
+
 use e2e::postgres::{Passed, Postgres};
 
 use crate::prelude::*;
@@ -181,14 +183,13 @@ async fn a_stream_of_a_fleet_that_is_far_from_its_database_is_executed_and_no_le
         fleet.stage.expect(requests.iter());
         // Each connection prepares its statements once.
         let (first, stream) = requests.split_at(clients.len());
-        join_all(clients.iter().zip(first).map(async |(client, request)| client.relay(request).await.ok()))
-            .await;
+        join_all(clients.iter().zip(first).map(|(client, request)| insist(from_ref(client), request))).await;
         let (before, began) = (passed.counts(), Instant::now());
         let mut took = join_all(stream.iter().enumerate().map(async |(turn, request)| {
             let due = began + Duration::from_secs(1) * turn as u32 / per_second as u32;
             tokio::time::sleep(due.saturating_duration_since(Instant::now())).await;
             let posted = Instant::now();
-            clients[turn % clients.len()].relay(request).await.ok();
+            insist(from_ref(&clients[turn % clients.len()]), request).await;
             posted.elapsed()
         }))
         .await;
