@@ -36,8 +36,8 @@ async function prove(wallet: string, signal: AbortSignal): Promise<VNode> {
   if (asked.length === 0) {
     return (
       <NotProved>
-        No source to ask for the block's hash: set an RPC URL in the <a href={hrefTo(["settings"])}>settings</a>, or use a
-        browser with a wallet.
+        No source to ask for the block's hash: set an RPC URL in the <a href={hrefTo(["settings"])}>settings</a>, or use
+        a browser with a wallet.
       </NotProved>
     );
   }
