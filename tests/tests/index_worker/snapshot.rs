@@ -9,17 +9,20 @@
 use std::time::{Duration, Instant};
 
 use alloy::primitives::Address;
+use e2e::anvil::dev_account;
 use e2e::client::{Answer, Client};
 use e2e::fault::{Fault, Rule};
 use e2e::process::{eventually, wait_until};
 use e2e::relay::attest;
 use e2e::repo;
+use e2e::seed;
 use e2e::stage::Stage;
 use futures_util::future::join_all;
+use registry_core::eth::abi::IAgentRegistry;
 use registry_core::evidence::{self, Expected};
 use serde_json::{Value, json};
 
-use crate::{AGENTS, OF_PERSON, PERSON, Turn, WAIT, has_snapshot, register, suspend, timeless, wallet};
+use crate::{AGENTS, OF_PERSON, Turn, WAIT, has_snapshot, register, suspend, timeless, wallet};
 
 const TTL: Duration = Duration::from_secs(8);
 
@@ -84,9 +87,14 @@ async fn cold_wallets_take_no_rpc_call_and_have_the_chains_verdicts() {
         let alone = client.get(&kya(*wallet)).await.ok();
         assert_eq!(timeless(item.clone()), timeless(alone));
     }
-    let attested = stage.chain.send(PERSON, attest(AGENTS + 1)).await.unwrap();
+    let (id, person) = (stage.chain.total().await.unwrap() + 1, dev_account(3));
+    let call = seed::registration_call(id, seed::wallet("attested").address(), "Attested for", 0);
+    let call = IAgentRegistry::registerAgentCall { haftungsperson: person, ..call };
+    stage.chain.send(stage.chain.owner(), call).await.unwrap();
+    let attested = stage.chain.send(person, attest(id)).await.unwrap();
     let seen = eventually("the liable person's attestation", WAIT, async || {
-        let evidence = client.get(&format!("{}?evidence=1", kya(wallet(AGENTS + 1)))).await.ok();
+        let evidence =
+            by_chain.get(&format!("{}?evidence=1", kya(seed::wallet("attested").address()))).await.ok();
         (evidence["verdict"]["asOf"]["blockNumber"].as_u64() >= attested.block_number
             && evidence["indexed"].is_object())
         .then_some(evidence)
