@@ -79,7 +79,7 @@ impl Layout {
     /// project's, or code that the operator vouches for.
     pub(crate) fn is_of(configured: Option<Self>, code: &str, code_hash: B256) -> bool {
         let code = serde_json::from_str::<Bytes>(code).ok().filter(|code| keccak256(code) == code_hash);
-        code.is_some_and(|code| configured.unwrap_or(Self::AGENT_REGISTRY).holds_for(&code))
+        code.is_some_and(|code| configured.unwrap_or(Self::AGENT_REGISTRY).check(&code).is_ok())
     }
 
     /// The slots of an agent's addresses, times and status, in ascending order.

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use alloy_primitives::{Address, B256, U256, b256, keccak256};
 use serde::Serialize;
 
+use super::EvidenceError;
 use crate::{
     eth::json,
     eth::members::{FirstError, Members},
@@ -226,12 +227,17 @@ impl Layout {
         layout
     }
 
-    /// Whether the layout belongs to this code.
-    pub(super) fn holds_for(&self, code: &[u8]) -> bool {
-        match self.code_hash {
-            Some(hash) => keccak256(code) == hash,
-            None => forwarder_of(code).is_some(),
-        }
+    /// Checks that the layout belongs to this code. Gives the forwarder that the code trusts, where it is this
+    /// project's.
+    pub(super) fn check(&self, code: &[u8]) -> Result<Option<Address>, EvidenceError> {
+        let (forwarder, holds) = match self.code_hash {
+            Some(hash) => (None, keccak256(code) == hash),
+            None => {
+                let forwarder = forwarder_of(code);
+                (forwarder, forwarder.is_some())
+            }
+        };
+        if holds { Ok(forwarder) } else { Err(EvidenceError::OtherCode { code_hash: keccak256(code) }) }
     }
 
     /// The slot of the wallet's agent id.
@@ -247,7 +253,7 @@ impl Layout {
 
 /// The forwarder that this code of `AgentRegistry` trusts, by which others than a transaction's sender can be
 /// a creator; `None` for other code.
-pub(super) fn forwarder_of(code: &[u8]) -> Option<Address> {
+fn forwarder_of(code: &[u8]) -> Option<Address> {
     let mut without = code.to_vec();
     let mut words = BTreeSet::new();
     for place in FORWARDER_PLACES {

@@ -5,7 +5,7 @@ use serde_json::value::to_raw_value;
 
 use super::{
     Evidence, EvidenceError, Layout, StorageProof, VERSION, Verified, header,
-    layout::{self, GracePeriod},
+    layout::GracePeriod,
     record::{SlotError, Slots},
 };
 use crate::{
@@ -85,10 +85,7 @@ impl Material<'_> {
     fn checked_code(&self) -> Result<Bytes, EvidenceError> {
         let code = string(self.code).and_then(Bytes::read);
         let code = code.ok_or_else(|| EvidenceError::Malformed("eth_getCode gave no bytes".to_owned()))?;
-        match self.layout.holds_for(&code) {
-            true => Ok(code),
-            false => Err(EvidenceError::OtherCode { code_hash: keccak256(&code) }),
-        }
+        self.layout.check(&code).map(|_| code)
     }
 
     fn account_proof(&self) -> Result<AccountProof, EvidenceError> {
@@ -126,7 +123,6 @@ pub fn make(material: &Material<'_>) -> Result<(Evidence, Verified), EvidenceErr
     let block_hash = Members::of_answer(material.block, &errors).spelled("hash");
     errors.end()?;
     let (proof, code) = (material.account_proof()?, material.checked_code()?);
-    let forwarder = layout::forwarder_of(&code);
     let mut evidence = Evidence {
         version: VERSION,
         wallet: material.wallet,
@@ -142,13 +138,14 @@ pub fn make(material: &Material<'_>) -> Result<(Evidence, Verified), EvidenceErr
         storage_proof: proof.storage_proof,
         // The hash alone identifies other code.
         code: material.layout.code_hash.is_none().then_some(code),
-        forwarder: forwarder.filter(|_| material.layout.code_hash.is_none()),
+        forwarder: None,
         layout: material.layout,
         verdict: Box::default(),
         indexed: None,
     };
     // The maker of the document vouches for the layout.
     let verified = evidence.find()?;
+    evidence.forwarder = verified.forwarder;
     evidence.verdict =
         to_raw_value(&verified.verdict).map_err(|error| EvidenceError::Malformed(error.to_string()))?;
     Ok((evidence, verified))

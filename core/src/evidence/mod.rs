@@ -209,8 +209,7 @@ impl Evidence {
         let block = self.header()?;
         self.check_account(&block)?;
         let (agent, grace_seconds) = self.proved_record()?;
-        self.check_code()?;
-        let forwarder = self.code.as_ref().and_then(|code| layout::forwarder_of(code));
+        let forwarder = self.check_code()?;
         let as_of = block.as_of();
         let mut verdict =
             Kya::of(self.wallet, agent, grace_seconds, as_of.block_timestamp, as_of).as_proved();
@@ -275,15 +274,16 @@ impl Evidence {
         }
     }
 
-    /// Checks that the layout belongs to the registry's code.
-    fn check_code(&self) -> Result<(), EvidenceError> {
+    /// Checks that the layout belongs to the registry's code. Gives the forwarder that the code trusts, where it
+    /// is this project's.
+    fn check_code(&self) -> Result<Option<Address>, EvidenceError> {
         let code_hash = self.code_hash;
-        let holds = match &self.code {
-            Some(code) if keccak256(code) != code_hash => return Err(EvidenceError::Code { code_hash }),
-            Some(code) => self.layout.holds_for(code),
-            None => self.layout.code_hash == Some(code_hash),
-        };
-        if holds { Ok(()) } else { Err(EvidenceError::OtherCode { code_hash }) }
+        match &self.code {
+            Some(code) if keccak256(code) != code_hash => Err(EvidenceError::Code { code_hash }),
+            Some(code) => self.layout.check(code),
+            None if self.layout.code_hash == Some(code_hash) => Ok(None),
+            None => Err(EvidenceError::OtherCode { code_hash }),
+        }
     }
 
     /// The wallet's agent and the grace period, from proved slots. No slot may be missing or superfluous.
