@@ -10,10 +10,13 @@ use std::{
 
 use alloy::primitives::B256;
 
-use super::engine::{Db, Value, column, first, text, values};
+use super::{
+    engine::{Db, Value, all, column, first, text, values},
+    locks,
+};
 use crate::{
     budget::{
-        Budget, Window,
+        Budget, WINDOW_SECONDS, Window,
         share::{Allowance, PartyKind},
     },
     outcome::RelayOutcome,
@@ -30,7 +33,7 @@ const LARGEST_BATCH: usize = 64;
 const RESERVE: &str = "
 WITH seen AS (
     SELECT version, opened_at, CAST(settled_wei AS NUMERIC) AS settled FROM budget
-    WHERE opened_at <= ?4 AND ?4 - opened_at < 86400
+    WHERE opened_at <= ?4 AND ?4 - opened_at < ?9
 ), own AS (
     SELECT id, signer, client, forward_nonce FROM relays
     WHERE id = ?1 AND state = 'pending' AND holder = ?2 FOR NO KEY UPDATE
@@ -93,6 +96,7 @@ pub(super) fn reserve(
         Value::Array(shares.to_vec()),
         cost.l1_fee_wei.to_string(),
         cost.gas.cast_signed(),
+        WINDOW_SECONDS.cast_signed(),
     ];
     for _ in 0..ATTEMPTS {
         let reserved = first(db, RESERVE, values, |row| {
@@ -114,16 +118,6 @@ pub(super) fn reserve(
     }
     Ok(None)
 }
-
-/// Locks the account's lease, and then the relays that are to get nonces with their rivals.
-const LOCK: &str = "
-WITH held AS (
-    SELECT 1 FROM account_leases WHERE account = ?1 AND holder = ?2 AND epoch = ?3 FOR KEY SHARE
-)
-SELECT id FROM held, relays
-WHERE (signer, forward_nonce) IN (SELECT signer, forward_nonce FROM relays WHERE id = ANY (?4))
-AND (state = 'pending' OR id = ANY (?4))
-ORDER BY signer, forward_nonce, id FOR NO KEY UPDATE OF relays";
 
 /// Writes the first transactions of these relays' nonces: all of them, or none.
 const RECORD: &str = "
@@ -169,15 +163,13 @@ pub(super) fn record(
     let array = |value: &dyn Fn(&NewTransaction) -> Value| -> Value {
         Value::Array(transactions.iter().map(value).collect())
     };
-    let (account, daemon, epoch) = (payer.account.0.0, daemon.0.as_ref(), epoch.cast_signed());
-    let relays = Value::Array(relays.iter().map(|id| id.0.into()).collect());
     db.begin()?;
-    db.lock(LOCK, values![account, daemon, epoch, relays.clone()])?;
+    locks::lease_and_requests(db, &payer.account, daemon, epoch, &relays)?;
     let values = values![
-        account,
-        daemon,
-        epoch,
-        relays,
+        payer.account.0.0,
+        daemon.0.as_ref(),
+        epoch.cast_signed(),
+        Value::ids(&relays),
         array(&|one| one.nonce.cast_signed().into()),
         array(&|one| one.transaction.hash.0.into()),
         array(&|one| one.transaction.raw.to_vec().into()),
@@ -192,7 +184,7 @@ pub(super) fn record(
     Ok(written > 0)
 }
 
-/// Settles nonces whose relays were executed, are pending, and have no API key, while a window is open: their
+/// Settles nonces of relays that were executed, are pending, and have no API key, while a window is open: their
 /// outcomes, and what was paid, to the budget and all parties. Returns those relays.
 const SETTLE: &str = "
 WITH given AS (
@@ -200,7 +192,7 @@ WITH given AS (
         CAST(?5 AS BYTEA[]), CAST(?6 AS BIGINT[]), CAST(?7 AS BYTEA[]), CAST(?8 AS TEXT[]), CAST(?9 AS BIGINT[]),
         CAST(?10 AS BYTEA[]))
     AS given (account, epoch, nonce, relay, tx_hash, block, block_hash, paid_wei, gas, agent)
-    WHERE EXISTS (SELECT 1 FROM budget WHERE opened_at <= ?12 AND ?12 - opened_at < 86400)
+    WHERE EXISTS (SELECT 1 FROM budget WHERE opened_at <= ?12 AND ?12 - opened_at < ?13)
 ), held AS (
     SELECT account FROM account_leases WHERE holder = ?11
     AND (account, epoch) IN (SELECT account, epoch FROM given) ORDER BY account FOR KEY SHARE
@@ -253,8 +245,9 @@ fn settle(db: &Db, daemon: &DaemonId, batch: &[&Waiting]) -> Result<Vec<B256>, S
         array(&|one| one.agent_id.into()),
         daemon.0.as_ref(),
         batch.iter().map(|one| one.now).max().unwrap_or_default().cast_signed(),
+        WINDOW_SECONDS.cast_signed(),
     ];
-    super::engine::all(db, SETTLE, values, |row| Ok(column::<[u8; 32]>(row, "relay")?.into()))
+    all(db, SETTLE, values, |row| Ok(column::<[u8; 32]>(row, "relay")?.into()))
 }
 
 /// Writes a batch of settlements. Returns the relays that are settled.
@@ -273,15 +266,16 @@ struct Waiting {
     answer: mpsc::SyncSender<Result<bool, StoreError>>,
 }
 
-/// Settlements that wait for the one message that is under way.
+/// A daemon's frequent writes that wait for one another.
 #[derive(Debug, Default)]
-pub(super) struct Settlements {
+pub(super) struct FrequentWrites {
+    /// Settlements that wait for the one message that is under way.
     waiting: Mutex<Vec<Waiting>>,
-    writing: Mutex<()>,
+    settling: Mutex<()>,
     reserving: Mutex<()>,
 }
 
-impl Settlements {
+impl FrequentWrites {
     /// Has a daemon's reservations come one after the other: others of its own would change the budget meanwhile.
     pub(super) fn turn_to_reserve(&self) -> MutexGuard<'_, ()> {
         self.reserving.lock().unwrap_or_else(PoisonError::into_inner)
@@ -309,7 +303,7 @@ impl Settlements {
         let (gas_used, agent_id) = (mined.gas_used, agent_id.map(|id| id.to_be_bytes::<32>()));
         let own = Waiting { payer, settlement, relay: relay.id, gas_used, agent_id, now, answer };
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(own);
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _settling = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
         // Others may have written it, or come before it.
         loop {
             if let Ok(settled) = answered.try_recv() {

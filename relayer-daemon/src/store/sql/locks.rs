@@ -14,7 +14,7 @@
 use alloy::primitives::{Address, B256};
 
 use super::engine::{Db, Row, Value, all, column, values};
-use crate::store::StoreError;
+use crate::store::{DaemonId, StoreError};
 
 /// Waits for all writes that know the lease as it is, and holds up those to come until it has changed.
 pub(super) fn lease(db: &Db, account: &Address) -> Result<(), StoreError> {
@@ -30,7 +30,7 @@ pub(super) fn relay(db: &Db, id: &B256) -> Result<(), StoreError> {
 pub(super) fn relays(db: &Db, ids: &[B256]) -> Result<(), StoreError> {
     db.lock(
         "SELECT id FROM relays WHERE id = ANY(?1) ORDER BY signer, forward_nonce, id FOR NO KEY UPDATE",
-        &[array(ids)],
+        &[Value::ids(ids)],
     )
 }
 
@@ -40,7 +40,28 @@ pub(super) fn requests(db: &Db, ids: &[B256]) -> Result<(), StoreError> {
         "SELECT id FROM relays
          WHERE (signer, forward_nonce) IN (SELECT signer, forward_nonce FROM relays WHERE id = ANY(?1))
          AND (state = 'pending' OR id = ANY(?1)) ORDER BY signer, forward_nonce, id FOR NO KEY UPDATE",
-        &[array(ids)],
+        &[Value::ids(ids)],
+    )
+}
+
+/// The same after the account's lease, which is shared with other such writes, in one message. Nothing is locked where
+/// the daemon does not have this lease. Postgres alone has this statement.
+pub(super) fn lease_and_requests(
+    db: &Db,
+    account: &Address,
+    daemon: &DaemonId,
+    epoch: u64,
+    ids: &[B256],
+) -> Result<(), StoreError> {
+    db.lock(
+        "WITH held AS (
+             SELECT 1 FROM account_leases WHERE account = ?1 AND holder = ?2 AND epoch = ?3 FOR KEY SHARE
+         )
+         SELECT id FROM held, relays
+         WHERE (signer, forward_nonce) IN (SELECT signer, forward_nonce FROM relays WHERE id = ANY(?4))
+         AND (state = 'pending' OR id = ANY(?4))
+         ORDER BY signer, forward_nonce, id FOR NO KEY UPDATE OF relays",
+        values![account.0.0, daemon.0.as_ref(), epoch.cast_signed(), Value::ids(ids)],
     )
 }
 
@@ -56,11 +77,11 @@ pub(super) fn relays_of(db: &Db, account: &Address) -> Result<(), StoreError> {
 
 /// Those of these relays that no other write has locked. Waits for none.
 pub(super) fn free_relays(db: &Db, ids: &[B256]) -> Result<Vec<B256>, StoreError> {
-    let query = db.dialect("", "SELECT id FROM relays WHERE id = ANY(?1) FOR NO KEY UPDATE SKIP LOCKED");
-    if query.is_empty() {
+    if !db.has_row_locks() {
         return Ok(ids.to_vec());
     }
-    all(db, query, &[array(ids)], |row: &Row| Ok(column::<[u8; 32]>(row, "id")?.into()))
+    let query = "SELECT id FROM relays WHERE id = ANY(?1) FOR NO KEY UPDATE SKIP LOCKED";
+    all(db, query, &[Value::ids(ids)], |row: &Row| Ok(column::<[u8; 32]>(row, "id")?.into()))
 }
 
 /// What an API key has used of its day; from 1970 if that is nothing.
@@ -72,8 +93,4 @@ pub(super) fn key(db: &Db, key: &str) -> Result<(), StoreError> {
 /// The budget, with all that is reserved of it.
 pub(super) fn budget(db: &Db) -> Result<(), StoreError> {
     db.lock("UPDATE budget SET version = version + 1", values![])
-}
-
-fn array(ids: &[B256]) -> Value {
-    Value::Array(ids.iter().map(|id| id.0.into()).collect())
 }

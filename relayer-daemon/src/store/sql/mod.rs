@@ -62,8 +62,8 @@ pub struct Store {
     has_single_writes: bool,
     /// Bounds what blocks a thread.
     permits: Arc<Semaphore>,
-    /// Settlements that are written together.
-    settlements: Arc<frequent::Settlements>,
+    /// The frequent writes that wait for one another.
+    frequent_writes: Arc<frequent::FrequentWrites>,
     /// Counts the connections to the database.
     connects: Arc<AtomicU64>,
     open: Opener,
@@ -144,7 +144,7 @@ impl Store {
         now: u64,
     ) -> Result<Reservation, StoreError> {
         if let Some(daemon) = self.frequent() {
-            let _turn = self.settlements.turn_to_reserve();
+            let _turn = self.frequent_writes.turn_to_reserve();
             let reserve = |db: &engine::Db| frequent::reserve(db, &id, daemon, cost, allowance, now);
             if let Some(reservation) = self.write_committing(reserve)? {
                 return Ok(reservation);
@@ -424,7 +424,7 @@ impl Store {
         let payer = payer.into();
         if let Some(daemon) = self.frequent() {
             let write = |settle: &frequent::Settle<'_>| self.write_committing(settle);
-            if self.settlements.settle(payer, daemon, settlement, now, write)? {
+            if self.frequent_writes.settle(payer, daemon, settlement, now, write)? {
                 return Ok(settlement.outcome.clone());
             }
         }

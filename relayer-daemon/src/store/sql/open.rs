@@ -149,7 +149,7 @@ impl Store {
             has_single_writes: false,
             open,
             permits,
-            settlements: Arc::default(),
+            frequent_writes: Arc::default(),
             connects,
             faults,
             daemon: None,

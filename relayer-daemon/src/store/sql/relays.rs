@@ -190,7 +190,7 @@ impl Standing {
     }
 }
 
-/// The standings of some relays. Of an executed rival whose block is gone (-1) nothing is known.
+/// The standings of some relays. Of an executed rival with a block that is gone (-1) nothing is known.
 macro_rules! standing {
     ($holder:literal, $highest:literal, $relays:literal) => {
         concat!(
@@ -232,16 +232,12 @@ pub(super) fn standing(
 /// The standings of several relays in one question, and the highest nonce of an account; `None` where the database
 /// knows no lists.
 pub(super) fn standings(db: &Db, account: &Address, ids: &[B256]) -> Result<Option<Standings>, StoreError> {
-    let query = db.dialect(
-        "",
-        standing!("holder", "(SELECT max(nonce) FROM nonces WHERE account = ?2)", "id = ANY (?1)"),
-    );
-    if query.is_empty() {
+    if !db.has_row_locks() {
         return Ok(None);
     }
-    let list = Value::Array(ids.iter().map(|id| id.0.into()).collect());
+    let query = standing!("holder", "(SELECT max(nonce) FROM nonces WHERE account = ?2)", "id = ANY (?1)");
     let (mut standings, mut highest) = (HashMap::new(), None);
-    for row in &db.query(query, values![list, account.0.0, Value::Null])? {
+    for row in &db.query(query, values![Value::ids(ids), account.0.0, Value::Null])? {
         highest = column::<Option<i64>>(row, "highest")?.map(i64::cast_unsigned);
         standings.insert(column::<[u8; 32]>(row, "id")?.into(), read_standing(row)?);
     }

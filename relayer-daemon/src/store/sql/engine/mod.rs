@@ -49,6 +49,11 @@ pub(super) trait Engine: Send {
     /// All rows that a query finds.
     fn query(&self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>, StoreError>;
 
+    /// Whether several transactions write at once, which lock rows, and statements take lists.
+    fn has_row_locks(&self) -> bool {
+        false
+    }
+
     /// Locks the rows that a query finds until the transaction ends, where several transactions write at once. What
     /// is asked after this sees what the rows' last writer has committed.
     fn lock(&self, sql: &'static str, values: &[Value]) -> Result<(), StoreError> {

@@ -391,6 +391,10 @@ impl Engine for Postgres {
         })
     }
 
+    fn has_row_locks(&self) -> bool {
+        true
+    }
+
     fn lock(&self, sql: &'static str, values: &[Value]) -> Result<(), StoreError> {
         self.run(sql, values)
     }

@@ -2,6 +2,8 @@
 
 use std::{str::FromStr, sync::Arc};
 
+use alloy::primitives::B256;
+
 use super::Db;
 use crate::store::StoreError;
 
@@ -15,6 +17,13 @@ pub(in super::super) enum Value {
     Blob(Vec<u8>),
     /// Values of one type; Postgres alone has these.
     Array(Vec<Value>),
+}
+
+impl Value {
+    /// The ids of relays.
+    pub(in super::super) fn ids(ids: &[B256]) -> Self {
+        Self::Array(ids.iter().map(|id| id.0.into()).collect())
+    }
 }
 
 macro_rules! into_value {
