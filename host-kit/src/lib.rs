@@ -3,12 +3,14 @@
 //!
 //! [`drive`] runs a query to its end on any [`RpcHost`], native or compiled to wasm. With the feature `native`
 //! there is such a host over reqwest, and size-capped body reading. [`ConfigFault`] says what is wrong with a
-//! configuration file.
+//! configuration file, and [`CheckReport`] what the checks before a daemon's start have found.
 
+mod check_report;
 mod config_file;
 mod drive;
 #[cfg(feature = "native")]
 pub mod native;
 
+pub use check_report::CheckReport;
 pub use config_file::{ConfigFault, without_values};
 pub use drive::{BatchSource, RpcHost, RpcReply, drive, take};

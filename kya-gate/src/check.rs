@@ -1,6 +1,6 @@
 //! The checks before the start: `check` prints them, `serve` does not start without them.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use registry_core::{gate::Fetched, liability::WELL_KNOWN};
 
@@ -15,60 +15,42 @@ use crate::{
     signer::Signer,
 };
 
-/// The results of the checks, a line each.
-#[derive(Debug, Default)]
-pub struct Report {
-    lines: Vec<(Mark, &'static str, String)>,
+/// The results of the checks.
+pub type CheckReport = host_kit::CheckReport<9>;
+
+/// What asks the chain, the source of verdicts and the domains of liable persons.
+#[derive(Debug)]
+pub struct Sources {
+    /// What is known of accounts.
+    pub accounts: Arc<AccountReader>,
+    /// What the files of domains say.
+    pub domains: Arc<Domains>,
+    /// What both count in.
+    pub metrics: Metrics,
 }
 
-/// Whether the gate can start with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mark {
-    Good,
-    Warning,
-    Bad,
-}
-
-impl Report {
-    /// Whether the gate can start.
-    pub fn is_good(&self) -> bool {
-        self.lines.iter().all(|(mark, ..)| *mark != Mark::Bad)
+impl Sources {
+    /// The sources by these settings, of which none is asked yet.
+    ///
+    /// # Errors
+    /// If `liable.ca-file` cannot be read, or no HTTP client can be built.
+    pub fn new(settings: &Settings) -> anyhow::Result<Self> {
+        let metrics = Metrics::new()?;
+        Self::of(settings, Arc::new(AccountReader::new(settings, metrics.clone())?), metrics)
     }
 
-    fn say(&mut self, name: &'static str, text: impl Into<String>) {
-        self.lines.push((Mark::Good, name, text.into()));
-    }
-
-    fn warn(&mut self, name: &'static str, text: impl Into<String>) {
-        self.lines.push((Mark::Warning, name, text.into()));
-    }
-
-    /// A line that is good where the check succeeded.
-    fn tell(&mut self, name: &'static str, result: Result<String, String>) {
-        let mark = if result.is_ok() { Mark::Good } else { Mark::Bad };
-        self.lines.push((mark, name, result.unwrap_or_else(|error| error)));
+    fn of(settings: &Settings, accounts: Arc<AccountReader>, metrics: Metrics) -> anyhow::Result<Self> {
+        let domains = Arc::new(Domains::new(settings, Arc::clone(&accounts), metrics.clone())?);
+        Ok(Self { accounts, domains, metrics })
     }
 }
 
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (mark, name, text) in &self.lines {
-            let mark = match mark {
-                Mark::Good => '✓',
-                Mark::Warning => '!',
-                Mark::Bad => '✗',
-            };
-            writeln!(f, "{mark} {name:<9} {text}")?;
-        }
-        Ok(())
-    }
-}
-
-/// Checks a configuration against its chain and its source of verdicts.
+/// Checks a configuration against its chain and its source of verdicts. Returns also these, with the files of the
+/// domains, where the chain is reachable.
 ///
 /// # Errors
 /// If no HTTP client can be built.
-pub async fn run(settings: &Settings) -> anyhow::Result<Report> {
+pub async fn run(settings: &Settings) -> anyhow::Result<(CheckReport, Option<Sources>)> {
     let metrics = Metrics::new()?;
     let accounts = Arc::new(AccountReader::new(settings, metrics.clone())?);
     let source = accounts.probe(now()).await;
@@ -80,21 +62,21 @@ pub async fn run(settings: &Settings) -> anyhow::Result<Report> {
         ContentSource::Passed => "content is compared with its digest",
         ContentSource::Withheld(_) => "content is not passed on: the service compares its digest",
     };
-    let mut report = Report::default();
-    report.say("proxy", format!("the original target is in {target}; {content}"));
+    let mut report = CheckReport::default();
+    report.tick("proxy", format!("the original target is in {target}; {content}"));
     for (name, policy) in &settings.policies {
         let (scheme, authority) = (policy.origin.scheme(), policy.origin.authority());
         let observed = if policy.observe { ", observed only" } else { "" };
         let allowed: Vec<String> =
             policy.agents.allow.iter().map(|decision| format!("{decision:?}")).collect();
-        report.say("policy", format!("{name}: {scheme}://{authority}, {}{observed}", allowed.join(", ")));
+        report.tick("policy", format!("{name}: {scheme}://{authority}, {}{observed}", allowed.join(", ")));
         if let Some(hash) = settings.policy_hashes.get(name).filter(|_| settings.records.is_some()) {
-            report.say("policy", format!("{name}: records name its table by the hash {hash:#x}"));
+            report.tick("policy", format!("{name}: records name its table by the hash {hash:#x}"));
         }
     }
     if let Some(signing) = &settings.signing {
         let signer = Signer::new(signing, settings.chain.id, settings.registry());
-        report.tell("verdict", signer.map(|signer| signer.label()).map_err(|error| format!("{error:#}")));
+        report.add("verdict", signer.map(|signer| signer.label()).map_err(|error| format!("{error:#}")));
     }
     if let Some(records) = &settings.records {
         let opened = Records::open(records).map_err(|error| format!("{error:#}"));
@@ -103,22 +85,26 @@ pub async fn run(settings: &Settings) -> anyhow::Result<Report> {
             opened => opened.map(|_| ""),
         };
         let text = |words| format!("admissions are written to {}{words}", records.file.display());
-        report.tell("records", proved.map(text));
+        report.add("records", proved.map(text));
     }
     let is_reachable = source.is_ok();
-    report.tell("source", source);
+    report.add("source", source);
     if let KyaSource::Api { follow_changes, .. } = settings.kya.source {
-        report
-            .say("changes", if follow_changes { "changes are followed" } else { "changes are not followed" });
+        report.tick(
+            "changes",
+            if follow_changes { "changes are followed" } else { "changes are not followed" },
+        );
     }
+    let mut sources = None;
     if is_reachable {
         look_at_liable_wallets(settings, &accounts, &mut report).await;
-        match Domains::new(settings, Arc::clone(&accounts), metrics) {
-            Ok(domains) => look_at_domains(&domains, &mut report).await,
-            Err(error) => report.tell("domain", Err(format!("{error:#}"))),
-        }
+        let built = Sources::of(settings, accounts, metrics).map_err(|error| format!("{error:#}"));
+        sources = report.pass("domain", built);
     }
-    report.tell(
+    if let Some(sources) = &sources {
+        look_at_domains(&sources.domains, &mut report).await;
+    }
+    report.add(
         "nonces",
         match &settings.nonces {
             NonceSettings::Memory { capacity } => Ok(format!("in memory, at most {capacity}")),
@@ -127,11 +113,11 @@ pub async fn run(settings: &Settings) -> anyhow::Result<Report> {
             }
         },
     );
-    Ok(report)
+    Ok((report, sources))
 }
 
 /// Code may call for anyone, so that anyone could make the wallet the creator of an agent.
-async fn look_at_liable_wallets(settings: &Settings, accounts: &AccountReader, report: &mut Report) {
+async fn look_at_liable_wallets(settings: &Settings, accounts: &AccountReader, report: &mut CheckReport) {
     for (name, policy) in &settings.policies {
         for wallet in &policy.agents.liable.allow {
             if accounts.has_code(*wallet, now()).await == Some(true) {
@@ -142,13 +128,13 @@ async fn look_at_liable_wallets(settings: &Settings, accounts: &AccountReader, r
     }
 }
 
-async fn look_at_domains(domains: &Domains, report: &mut Report) {
+async fn look_at_domains(domains: &Domains, report: &mut CheckReport) {
     for (name, fetched) in domains.refresh(now()).await {
         let label = domains::label(&name);
         if domains::mixes_scripts(&name) {
             report.warn(
                 "domain",
-                format!("{label}: has letters of several scripts, and may be no name of whom it seems"),
+                format!("{label}: has letters of several scripts, and may read as another name"),
             );
         }
         let refused = "agents of its wallets are refused until it is read";
@@ -173,7 +159,7 @@ async fn look_at_domains(domains: &Domains, report: &mut Report) {
         let wallets = if wallets.is_empty() { "no wallet".to_owned() } else { wallets.join(", ") };
         let (accepted, withdrawn, disowned) =
             (file.acceptances.len(), file.withdrawn.len(), file.not_ours.len());
-        report.say(
+        report.tick(
             "domain",
             format!("{label}: {wallets}; {accepted} acceptances, {withdrawn} withdrawn, {disowned} agents not its own"),
         );

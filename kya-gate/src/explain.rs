@@ -7,21 +7,19 @@ use anyhow::anyhow;
 use registry_core::{
     chain::SignerQuery,
     eth::timestamp::Timestamp,
-    gate::{DomainWord, RoutePolicy, Verdict},
+    gate::{DomainWord, PolicyRule, RoutePolicy, Verdict},
     liability::{Acceptance, Basis},
 };
 
-use crate::{domains::Domains, http::now, kya::AccountReader, metrics::Metrics, settings::Settings};
+use crate::{check::Sources, http::now, settings::Settings};
 
 /// The findings, a line for each rule. An acceptance is known where a domain's file has it: requests present others.
 ///
 /// # Errors
-/// If there is no verdict, or no HTTP client can be built.
-pub async fn run(settings: &Settings, wallet: Address) -> anyhow::Result<String> {
-    let (metrics, now) = (Metrics::new()?, now());
-    let accounts = Arc::new(AccountReader::new(settings, metrics.clone())?);
-    let domains = Domains::new(settings, Arc::clone(&accounts), metrics)?;
-    domains.refresh(now).await;
+/// If there is no verdict.
+pub async fn run(settings: &Settings, sources: &Sources, wallet: Address) -> anyhow::Result<String> {
+    let Sources { accounts, domains, .. } = sources;
+    let now = now();
     let read = Arc::new(accounts.verdict_now(wallet, now).await.map_err(|error| anyhow!(error))?);
     let mut text = String::new();
     for (name, policy) in &settings.policies {
@@ -29,7 +27,7 @@ pub async fn run(settings: &Settings, wallet: Address) -> anyhow::Result<String>
         let mut verdict = verdict.as_ref().map_or_else(|| Verdict::clone(&read), |told| Verdict::clone(told));
         let mut problem = None;
         if let Some(listed) = listed {
-            match accepted(&verdict, listed, wallet, policy, &domains, &accounts, now).await {
+            match accepted(&verdict, listed, wallet, policy, sources, now).await {
                 Ok(accepted) => verdict = accepted,
                 Err(error) => problem = Some(error),
             }
@@ -55,8 +53,8 @@ pub async fn run(settings: &Settings, wallet: Address) -> anyhow::Result<String>
             "wallets",
             if principals.is_empty() { "all are served" } else { "names those that are served" },
         )?;
-        for (rule, _, holds) in policy.agents.findings(&verdict, now) {
-            say(holds, rule, &found(rule, &verdict, problem.as_deref()))?;
+        for (rule, holds) in policy.agents.findings(&verdict, now) {
+            say(holds, rule.settings(), &found(rule, &verdict, problem.as_deref()))?;
         }
     }
     Ok(text)
@@ -68,8 +66,7 @@ async fn accepted(
     acceptance: Acceptance,
     wallet: Address,
     policy: &RoutePolicy,
-    domains: &Domains,
-    accounts: &AccountReader,
+    Sources { accounts, domains, .. }: &Sources,
     now: Timestamp,
 ) -> Result<Verdict, String> {
     let scope_hash =
@@ -87,18 +84,18 @@ async fn accepted(
 }
 
 /// What a rule is about, as it was found.
-fn found(rule: &str, verdict: &Verdict, problem: Option<&str>) -> String {
+fn found(rule: PolicyRule, verdict: &Verdict, problem: Option<&str>) -> String {
     let Some(agent) = &verdict.agent else {
         return format!("{:?} at block {}, and no agent", verdict.decision, verdict.as_of.block_number);
     };
-    match rule.split_once('.').map_or(rule, |(table, _)| table) {
-        "allow" => format!("{:?} at block {}", verdict.decision, verdict.as_of.block_number),
-        "creators" => format!("the creator of agent {} is {}", agent.id, agent.creator),
-        "remaining-seconds" => match verdict.compliant_until {
+    match rule {
+        PolicyRule::Decision => format!("{:?} at block {}", verdict.decision, verdict.as_of.block_number),
+        PolicyRule::Creator => format!("the creator of agent {} is {}", agent.id, agent.creator),
+        PolicyRule::Remaining => match verdict.compliant_until {
             Some(until) => format!("the attestation is current until {until}"),
             None => "no attestation that lapses".to_owned(),
         },
-        _ if rule.contains("basis") => {
+        PolicyRule::Basis => {
             let since = match (agent.basis, agent.attested_at, &agent.acceptance) {
                 (Basis::Attested, Some(at), _) => format!(" at {at}"),
                 (Basis::Accepted, _, Some(acceptance)) => {
@@ -110,11 +107,11 @@ fn found(rule: &str, verdict: &Verdict, problem: Option<&str>) -> String {
                 .map(|problem| format!("; the acceptance of its domain's file does not hold: {problem}"));
             format!("the basis is {}{since}{}", agent.basis.name(), problem.unwrap_or_default())
         }
-        _ => {
+        PolicyRule::Liable => {
             let word = match agent.domains {
                 DomainWord::Silent => "",
-                DomainWord::Named => ", whose domain is among liable.domains",
-                DomainWord::Disowned => ", whose domain says that the agent is not its own",
+                DomainWord::Named => ": its domain is among liable.domains",
+                DomainWord::Disowned => ": its domain says that the agent is not its own",
             };
             format!("the liable wallet is {}{word}", agent.liable)
         }

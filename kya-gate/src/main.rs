@@ -64,10 +64,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Serve { config } => serve::serve(Settings::read(&config)?).await?,
         Command::Check { config, explain } => {
             let settings = Settings::read(&config)?;
-            let report = check::run(&settings).await?;
+            let (report, sources) = check::run(&settings).await?;
             print!("{report}");
-            if let Some(wallet) = explain {
-                print!("{}", explain::run(&settings, wallet).await?);
+            if let (Some(wallet), Some(sources)) = (explain, &sources) {
+                print!("{}", explain::run(&settings, sources, wallet).await?);
             }
             if !report.is_good() {
                 return Ok(ExitCode::FAILURE);

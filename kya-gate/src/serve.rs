@@ -10,12 +10,11 @@ use tokio::{
 };
 
 use crate::{
-    check,
-    domains::{self, Domains},
+    check::{self, Sources},
+    domains,
     gate::Gate,
     http::{self, App, ContentReader},
-    kya::{self, AccountReader},
-    metrics::Metrics,
+    kya,
     nonces::NonceStore,
     records::Records,
     refusals::Refusals,
@@ -29,13 +28,12 @@ use crate::{
 /// Why it did not start.
 pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let report = check::run(&settings).await?;
-    if !report.is_good() {
+    let (report, sources) = check::run(&settings).await?;
+    let Some(sources) = sources.filter(|_| report.is_good()) else {
         eprint!("{report}");
         bail!("not started: see the crosses above");
-    }
-    let metrics = Metrics::new()?;
-    let gate = gate(&settings, metrics).await?;
+    };
+    let gate = gate(&settings, sources).await?;
     let listener = TcpListener::bind(settings.listen)
         .await
         .with_context(|| format!("cannot listen on {}", settings.listen))?;
@@ -64,16 +62,13 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What decides about requests, by these settings. Changes of verdicts, of keys and of the files of domains are not
-/// followed yet.
+/// What decides about requests, by these settings and what the sources know. Changes of verdicts, of keys and of the
+/// files of domains are not followed yet.
 ///
 /// # Errors
-/// If no HTTP client can be built, Redis is configured and does not answer, or the keys, the file of
-/// records or `liable.ca-file` cannot be opened.
-pub async fn gate(settings: &Settings, metrics: Metrics) -> anyhow::Result<Gate> {
-    let accounts = Arc::new(AccountReader::new(settings, metrics.clone())?);
-    let domains = Arc::new(Domains::new(settings, Arc::clone(&accounts), metrics.clone())?);
-    domains.refresh(http::now()).await;
+/// If Redis is configured and does not answer, or the keys or the file of records cannot be opened.
+pub async fn gate(settings: &Settings, sources: Sources) -> anyhow::Result<Gate> {
+    let Sources { accounts, domains, metrics } = sources;
     let nonces = NonceStore::open(&settings.nonces, metrics.clone(), http::now()).await?;
     let signer =
         settings.signing.as_ref().map(|signing| Signer::new(signing, settings.chain.id, settings.registry()));

@@ -4,15 +4,13 @@
 //! new keys are used once they are seen, and a file that cannot be used leaves the former keys in place.
 
 use std::{
-    fs,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
 
 use alloy_primitives::{Address, B256};
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use registry_core::{
     eth::timestamp::Timestamp,
     gate::{Origin, Verdict, VerdictAgent},
@@ -24,7 +22,7 @@ use ring::{
 };
 use tokio::sync::watch;
 
-use crate::settings::SigningSettings;
+use crate::{private_file, settings::SigningSettings};
 
 /// How often the file is looked at.
 const LOOK: Duration = Duration::from_secs(2);
@@ -60,7 +58,7 @@ impl Signer {
     /// # Errors
     /// What is wrong with them. Nothing of the file is quoted.
     pub fn new(settings: &SigningSettings, chain: u64, registry: String) -> anyhow::Result<Self> {
-        let keys = read(&settings.keys).and_then(load).context("verdict.keys")?;
+        let keys = private_file::read(&settings.keys).and_then(load).context("verdict.keys")?;
         let (issuer, file) = (settings.issuer.as_str().to_owned(), settings.keys.clone());
         Ok(Self { issuer, chain, registry, file, keys: RwLock::new(Arc::new(keys)) })
     }
@@ -118,7 +116,7 @@ impl Signer {
 
     /// Uses the file's keys if they are others. `failed` is the error that was logged last.
     fn look(&self, failed: &mut Option<String>) {
-        let changed = read(&self.file).and_then(|text| match text == self.keys().text {
+        let changed = private_file::read(&self.file).and_then(|text| match text == self.keys().text {
             true => Ok(None),
             false => load(text).map(Some),
         });
@@ -159,15 +157,6 @@ pub async fn watch(signer: Arc<Signer>, mut stop: watch::Receiver<bool>) {
     }
 }
 
-/// Reads a file that others cannot access. Its group may: systemd and Kubernetes hand secrets over so.
-fn read(file: &Path) -> anyhow::Result<String> {
-    let name = file.display();
-    let metadata = fs::metadata(file).with_context(|| format!("cannot read {name}"))?;
-    let mode = metadata.permissions().mode() & 0o7777;
-    ensure!(mode & 0o007 == 0, "{name} has mode {mode:o}: others must not access it, such as with 0600");
-    fs::read_to_string(file).with_context(|| format!("cannot read {name}"))
-}
-
 fn load(text: String) -> anyhow::Result<LoadedKeys> {
     let keys = KeySet::parse(&text)?;
     let (signer, algorithm) = (keys.signer()?, &ECDSA_P256_SHA256_FIXED_SIGNING);
@@ -180,6 +169,8 @@ fn load(text: String) -> anyhow::Result<LoadedKeys> {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+
     use super::*;
     use registry_core::{
         registry::kya::Decision,

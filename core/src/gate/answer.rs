@@ -11,10 +11,11 @@ use super::{
     candidate::{Posture, SignatureRules},
     dialect::Dialect,
     output_headers::OUTPUT_HEADERS,
-    policy::{AgentDenial, Verdict},
+    policy::AgentDenial,
     refusal::RefusalCode,
     request::Request,
     request_fault::RequestFault,
+    verdict::Verdict,
 };
 use crate::{
     eth::{json, timestamp::Timestamp},

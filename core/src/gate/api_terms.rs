@@ -2,7 +2,7 @@
 
 use alloy_primitives::Address;
 
-use super::policy::Verdict;
+use super::verdict::Verdict;
 use crate::eth::timestamp::Timestamp;
 
 /// How long the API's own caches may keep a verdict, in seconds.

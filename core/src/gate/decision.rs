@@ -19,10 +19,11 @@ use super::{
     answer::{Outcome, Subject, Unavailable},
     attested::AttestedQuery,
     candidate::{AccountState, Attempt},
-    policy::{AgentDenial, DomainWord, Verdict},
+    policy::AgentDenial,
     refusal::RefusalCode,
     request::Request,
     settings::RoutePolicy,
+    verdict::{DomainWord, Verdict},
     verifier::Attempts,
 };
 use crate::{

@@ -16,7 +16,10 @@ use std::{
 
 use alloy_primitives::{Address, B256, U256};
 
-use super::policy::{AgentPolicy, DomainWord, VerdictAgent};
+use super::{
+    policy::AgentPolicy,
+    verdict::{DomainWord, VerdictAgent},
+};
 use crate::{
     eth::timestamp::Timestamp,
     liability::{Acceptance, DomainFile, DomainName, LiableWallet, Moment},
@@ -34,7 +37,7 @@ pub struct DomainBook {
 /// What became of a fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fetched {
-    /// A file, and those of its wallets whose signatures for the domain were verified.
+    /// A file, and those of its wallets that have signed for the domain, as was verified.
     File(DomainFile, Vec<LiableWallet>),
     /// The domain says that it has none.
     Gone,
@@ -69,7 +72,7 @@ struct BoundWallet {
 pub struct DomainState {
     /// The wallets that count.
     pub counted: Vec<Address>,
-    /// Those that are new and do not count yet, and those whose signature does not hold now.
+    /// Those that are new and do not count yet, and those with a signature that does not hold now.
     pub waiting: Vec<Address>,
 }
 

@@ -26,6 +26,7 @@
 //! | `attested` | whether the liable wallet has attested, where no index says |
 //! | `api_terms` | which answers of the read API are verdicts |
 //! | `decision` | the order of the steps, for hosts to drive |
+//! | `verdict` | a verdict, and what is found of its agent's liable wallet |
 //! | `policy` | which agents are served |
 //! | `domain_book` | what the files of domains say of liable wallets, over time |
 //! | `settings` | the policies of a configuration file |
@@ -59,6 +60,7 @@ mod request_fault;
 mod settings;
 mod signing;
 mod structured;
+mod verdict;
 mod verifier;
 
 pub use account::{AccountFacts, AccountQuery};
@@ -72,7 +74,7 @@ pub use dialect::{Account, Dialect};
 pub use discovery::discovery_document;
 pub use domain_book::{DomainBook, DomainState, Fetched};
 pub use output_headers::{OUTPUT_HEADERS, is_lookalike, reads_as_output_header};
-pub use policy::{AgentDenial, AgentPolicy, DomainWord, LiabilityRule, Verdict, VerdictAgent, Wallets};
+pub use policy::{AgentDenial, AgentPolicy, LiabilityRule, PolicyRule, Wallets};
 pub use read_limits::{Allowance, ReadRate, reserve};
 pub use record::{Admission, AdmissionRecord, Grounds, ProvedAcceptance, RecordError, Trusted, VerifiedBy};
 pub use refusal::RefusalCode;
@@ -80,4 +82,5 @@ pub use request::{Content, Origin, Request};
 pub use request_fault::{RequestFault, RequestRules, is_ambiguous};
 pub use settings::{PolicyTable, RoutePolicy, SettingError, Shared, policies};
 pub use signing::{SigningTerms, Unsigned};
+pub use verdict::{DomainWord, Verdict, VerdictAgent};
 pub use verifier::Attempts;

@@ -1,216 +1,13 @@
 //! Which agents a route serves, once a signature has shown which wallet asks.
 
-use std::sync::Arc;
+use alloy_primitives::Address;
 
-use alloy_primitives::{Address, B256, keccak256};
-
+use super::verdict::{DomainWord, Verdict, VerdictAgent};
 use crate::{
     eth::timestamp::Timestamp,
-    liability::{Acceptance, DomainName},
-    registry::{
-        kya::{Decision, Kya, KyaAnswer, Reason},
-        liability::{Basis, Liability, PinnedRecord},
-    },
-    token::{Stated, StatedAt},
+    liability::DomainName,
+    registry::{kya::Decision, liability::Basis},
 };
-
-/// The part of a verdict that policies and upstreams need, from the chain or from the read API.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// The decision.
-    pub decision: Decision,
-    /// Its reasons, the most important first.
-    pub reasons: Vec<Reason>,
-    /// The agent, where one is registered.
-    pub agent: Option<VerdictAgent>,
-    /// The last second at which the attestation is current; `None` where the agent is not compliant, and
-    /// where the attestation never lapses.
-    pub compliant_until: Option<Timestamp>,
-    /// The block that the registry was read at, or of the change that was announced since.
-    pub as_of: StatedAt,
-}
-
-/// The agent of a [`Verdict`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VerdictAgent {
-    /// Its id, in decimal.
-    pub id: String,
-    /// The wallet that registered it.
-    pub creator: Address,
-    /// The wallet of the liable person.
-    pub liable: Address,
-    /// What ties that wallet to the agent.
-    pub basis: Basis,
-    /// When that wallet last attested, where this is the basis.
-    pub attested_at: Option<Timestamp>,
-    /// The acceptance, where this is the basis.
-    pub acceptance: Option<Arc<Acceptance>>,
-    /// What the files of domains say of the liable wallet and the agent.
-    pub domains: DomainWord,
-    /// When it was registered.
-    pub registered_at: Timestamp,
-    /// The Keccak-256 of its operational scope.
-    pub scope_hash: B256,
-}
-
-/// What the files of a gate's domains say of a liable wallet and an agent that names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DomainWord {
-    /// Nothing.
-    Silent,
-    /// The wallet is that of a domain of the policy.
-    Named,
-    /// A domain of the wallet says that the agent is not its own.
-    Disowned,
-}
-
-impl VerdictAgent {
-    /// What ties the liable wallet to the agent, as it is stated.
-    pub fn liability(&self) -> Liability {
-        let Self { liable: wallet, basis, attested_at, .. } = *self;
-        Liability { wallet, basis, attested_at, parent_basis: None }
-    }
-
-    /// The last second of the acceptance that the basis rests on.
-    pub fn accepted_until(&self) -> Option<Timestamp> {
-        self.acceptance.as_ref().map(|acceptance| Timestamp::from_seconds(acceptance.not_after))
-    }
-
-    /// `told` is the liability that a read API tells, beside the record. `None` where they contradict one another.
-    /// An acceptance that the API saw is none that this gate's request presents.
-    fn new(record: PinnedRecord, scope: &str, told: Option<Liability>) -> Option<Self> {
-        let (creator, liable) = (record.creator, record.haftungsperson);
-        let is_registered = creator == liable;
-        let contradicts =
-            |told: Liability| told.wallet != liable || told.basis == Basis::Registered && !is_registered;
-        if told.is_some_and(contradicts) {
-            return None;
-        }
-        let basis = match told.map(|told| told.basis) {
-            _ if is_registered => Basis::Registered,
-            None | Some(Basis::Accepted) => Basis::Unknown,
-            Some(basis) => basis,
-        };
-        Some(Self {
-            id: record.agent_id.to_string(),
-            creator,
-            liable,
-            basis,
-            attested_at: told.filter(|_| basis == Basis::Attested).and_then(|told| told.attested_at),
-            acceptance: None,
-            domains: DomainWord::Silent,
-            registered_at: Timestamp::from_seconds(record.registered_at),
-            scope_hash: keccak256(scope),
-        })
-    }
-}
-
-impl From<&Kya> for Verdict {
-    fn from(kya: &Kya) -> Self {
-        let agent = kya.agent.as_ref();
-        let agent = agent
-            .and_then(|agent| VerdictAgent::new(agent.pinned(), &agent.operational_scope, kya.liability));
-        Self {
-            decision: kya.decision,
-            reasons: kya.reasons.clone(),
-            agent,
-            compliant_until: kya.compliant_until,
-            as_of: kya.as_of.into(),
-        }
-    }
-}
-
-impl Verdict {
-    /// Reads an answer of the read API about this wallet; `None` for anything else.
-    pub fn from_api(body: &[u8], wallet: Address) -> Option<Self> {
-        let answer = KyaAnswer::parse(body).filter(|answer| answer.wallet == wallet)?;
-        let agent = match answer.agent {
-            None => None,
-            Some(agent) => {
-                Some(VerdictAgent::new(agent.pinned()?, &agent.operational_scope, answer.liability)?)
-            }
-        };
-        Some(Self {
-            decision: answer.decision,
-            reasons: answer.reasons,
-            agent,
-            compliant_until: answer.compliant_until,
-            as_of: answer.as_of.into(),
-        })
-    }
-
-    /// What a token about `wallet` states of it.
-    pub fn stated(&self, wallet: Address) -> Stated {
-        Stated {
-            wallet,
-            decision: self.decision,
-            reasons: self.reasons.clone(),
-            liable: self.agent.as_ref().map(|agent| agent.liable),
-            compliant_until: self.compliant_until,
-            as_of: self.as_of,
-        }
-    }
-
-    /// The verdict after a change that was announced at `block`. A change for the worse counts until a
-    /// verdict of that block or a later one is known; one for the better is left to that verdict.
-    #[must_use]
-    pub fn changed_to(self, decision: Decision, reason: Option<Reason>, block: u64) -> Self {
-        let rank = |decision| match decision {
-            Decision::Provision => 2,
-            Decision::RequestRenewal => 1,
-            Decision::Deny => 0,
-        };
-        if self.as_of.block_number >= block || rank(decision) >= rank(self.decision) {
-            return self;
-        }
-        let agent = self.agent.filter(|_| decision != Decision::Deny);
-        Self {
-            decision,
-            reasons: reason.into_iter().collect(),
-            agent,
-            compliant_until: None,
-            as_of: StatedAt::number(block),
-        }
-    }
-
-    /// The verdict with a change of its agent.
-    fn with_agent(&self, change: impl FnOnce(&mut VerdictAgent)) -> Self {
-        let mut verdict = self.clone();
-        verdict.agent.as_mut().map(change);
-        verdict
-    }
-
-    /// The verdict on an agent whose liable wallet has accepted it.
-    #[must_use]
-    pub fn accepted(&self, acceptance: Acceptance) -> Self {
-        self.with_agent(|agent| {
-            (agent.basis, agent.attested_at) = (Basis::Accepted, None);
-            agent.acceptance = Some(Arc::new(acceptance));
-        })
-    }
-
-    /// The verdict on an agent whose liable wallet last attested then.
-    #[must_use]
-    pub fn attested(&self, at: Timestamp) -> Self {
-        self.with_agent(|agent| (agent.basis, agent.attested_at) = (Basis::Attested, Some(at)))
-    }
-
-    /// The verdict on an agent of which the files of domains say this. One that is disowned is only named.
-    #[must_use]
-    pub fn with_domains(&self, word: DomainWord) -> Self {
-        self.with_agent(|agent| {
-            agent.domains = word;
-            if word == DomainWord::Disowned {
-                (agent.basis, agent.attested_at) = (Basis::Named, None);
-            }
-        })
-    }
-
-    /// Whether the verdict still holds, by its own times.
-    pub fn holds_at(&self, now: Timestamp) -> bool {
-        self.compliant_until.is_none_or(|until| now.seconds() <= until.seconds())
-    }
-}
 
 /// What a route asks of an agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -290,6 +87,44 @@ impl AgentDenial {
     }
 }
 
+/// A rule of a policy about a verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyRule {
+    /// Which decisions are served.
+    Decision,
+    /// Which liable persons are.
+    Liable,
+    /// Which creators are.
+    Creator,
+    /// What ties the liable wallet to the agent.
+    Basis,
+    /// How long the attestation still has to hold.
+    Remaining,
+}
+
+impl PolicyRule {
+    /// Its settings in a policy's table.
+    pub const fn settings(self) -> &'static str {
+        match self {
+            Self::Decision => "allow",
+            Self::Liable => "liable.allow, liable.deny, liable.domains",
+            Self::Creator => "creators.allow, creators.deny",
+            Self::Basis => "liable.basis, liable.attested-days",
+            Self::Remaining => "remaining-seconds",
+        }
+    }
+
+    /// Why an agent that breaks it is not served.
+    const fn denial(self) -> AgentDenial {
+        match self {
+            Self::Decision => AgentDenial::KyaNotAllowed,
+            Self::Liable | Self::Creator => AgentDenial::AgentNotAllowed,
+            Self::Basis => AgentDenial::LiableNotProved,
+            Self::Remaining => AgentDenial::AttestationTooShort,
+        }
+    }
+}
+
 impl AgentPolicy {
     /// Judges a verdict at this time.
     ///
@@ -297,13 +132,12 @@ impl AgentPolicy {
     ///
     /// [`AgentDenial`]: the route does not serve the agent.
     pub fn judge(&self, verdict: &Verdict, now: Timestamp) -> Result<(), AgentDenial> {
-        let broken = self.findings(verdict, now).into_iter().find(|(.., holds)| !holds);
-        broken.map_or(Ok(()), |(_, denial, _)| Err(denial))
+        let broken = self.findings(verdict, now).into_iter().find(|(_, holds)| !holds);
+        broken.map_or(Ok(()), |(rule, _)| Err(rule.denial()))
     }
 
-    /// What each rule finds of a verdict at this time, in the order in which they decide: the settings, why the
-    /// agent is not served where one is broken, and whether it holds.
-    pub fn findings(&self, verdict: &Verdict, now: Timestamp) -> [(&'static str, AgentDenial, bool); 5] {
+    /// Whether each rule holds for a verdict at this time, in the order in which they decide.
+    pub fn findings(&self, verdict: &Verdict, now: Timestamp) -> [(PolicyRule, bool); 5] {
         let agent = verdict.agent.as_ref();
         let has_domain = agent.is_some_and(|agent| agent.domains != DomainWord::Silent);
         let serves_all = self.liable.allow.is_empty() && self.domains.is_empty();
@@ -318,15 +152,11 @@ impl AgentPolicy {
         };
         let lasts = verdict.holds_at(now) && remaining >= self.remaining_seconds;
         [
-            ("allow", AgentDenial::KyaNotAllowed, self.allow.contains(&verdict.decision)),
-            ("liable.allow, liable.deny, liable.domains", AgentDenial::AgentNotAllowed, serves_liable),
-            ("creators.allow, creators.deny", AgentDenial::AgentNotAllowed, serves_creator),
-            (
-                "liable.basis, liable.attested-days",
-                AgentDenial::LiableNotProved,
-                self.liability.as_ref().is_none_or(is_proved),
-            ),
-            ("remaining-seconds", AgentDenial::AttestationTooShort, lasts),
+            (PolicyRule::Decision, self.allow.contains(&verdict.decision)),
+            (PolicyRule::Liable, serves_liable),
+            (PolicyRule::Creator, serves_creator),
+            (PolicyRule::Basis, self.liability.as_ref().is_none_or(is_proved)),
+            (PolicyRule::Remaining, lasts),
         ]
     }
 }
@@ -334,6 +164,13 @@ impl AgentPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        registry::{
+            kya::{Kya, Reason},
+            liability::{Liability, PinnedRecord},
+        },
+        token::StatedAt,
+    };
     use alloy_primitives::U256;
 
     const LIABLE: Address = Address::repeat_byte(1);

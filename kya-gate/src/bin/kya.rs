@@ -3,21 +3,20 @@
 //! Documents are printed on standard output, everything else on standard error. docs/liable-person.md says where they go.
 
 use std::{
-    fs,
     io::{self, Write as _},
-    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
 };
 
 use alloy_primitives::{Address, B256, Bytes, keccak256};
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use clap::{Args, Parser};
 use k256::ecdsa::SigningKey;
 use kya_gate::{
     http::now,
     metrics::Metrics,
+    private_file,
     rpc::Rpc,
     settings::{ChainSettings, ReadLimits},
 };
@@ -43,9 +42,9 @@ enum Command {
     Domain(Domain),
 }
 
-/// Where wallet and agent are.
+/// The registry, and the liable wallet's key.
 #[derive(Debug, Args)]
-struct Place {
+struct SignerArguments {
     /// The chain's id.
     #[arg(long, value_name = "ID")]
     chain: u64,
@@ -63,7 +62,7 @@ struct Accept {
     #[arg(value_parser = address::parse)]
     agent_wallet: Address,
     #[command(flatten)]
-    place: Place,
+    signer: SignerArguments,
     /// An RPC endpoint of the chain. One with a key belongs into the environment.
     #[arg(long, env = "KYA_RPC_URL", hide_env_values = true)]
     rpc: Url,
@@ -89,7 +88,7 @@ struct Domain {
     /// The domain, in lower case, with A-labels.
     domain: String,
     #[command(flatten)]
-    place: Place,
+    signer: SignerArguments,
     /// For how many days, 366 at most.
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u64).range(1..=366))]
     days: u64,
@@ -122,23 +121,23 @@ async fn main() -> ExitCode {
 }
 
 async fn accept(arguments: &Accept) -> Result<String> {
-    let Accept { place, .. } = arguments;
-    let (key, now) = (Key::read(&place.key)?, now());
+    let Accept { signer, .. } = arguments;
+    let (key, now) = (Key::read(&signer.key)?, now());
     let rpc = rpc(arguments)?;
     let query = |account, registry| AccountQuery { account, signed: None, registry, now };
     let wallet = arguments.agent_wallet;
-    let facts = rpc.ask(query(wallet, Some(place.registry)), now).await.map_err(|error| anyhow!(error))?;
+    let facts = rpc.ask(query(wallet, Some(signer.registry)), now).await.map_err(|error| anyhow!(error))?;
     let kya = facts.kya.context("the registry gave no verdict")?;
     let agent = kya.agent.with_context(|| format!("no agent is registered for the wallet {wallet}"))?;
-    eprint!("{}", shown(&agent, place));
+    eprint!("{}", shown(&agent, signer));
     let liable = agent.haftungsperson;
     ensure!(key.address == liable, "the key is of {}, and the liable wallet is {liable}", key.address);
     // A verifier compares it with the time of its block, too.
     let not_before = now.min(kya.as_of.block_timestamp).seconds();
     let not_after = not_before + arguments.days * DAY;
     let unsigned = Acceptance {
-        chain_id: place.chain,
-        registry: place.registry,
+        chain_id: signer.chain,
+        registry: signer.registry,
         agent_id: DecimalId(agent.agent_id.0),
         creator: agent.creator,
         agent_wallet: agent.agent_wallet,
@@ -165,13 +164,13 @@ async fn accept(arguments: &Accept) -> Result<String> {
 }
 
 fn domain(arguments: &Domain) -> Result<String> {
-    let Domain { place, .. } = arguments;
-    let (key, now) = (Key::read(&place.key)?, now().seconds());
+    let Domain { signer, .. } = arguments;
+    let (key, now) = (Key::read(&signer.key)?, now().seconds());
     let name = DomainName::parse(&arguments.domain);
     let name = name.with_context(|| format!("the domain {}", DomainName::RULE))?;
     let unsigned = LiableWallet {
-        chain_id: place.chain,
-        registry: place.registry,
+        chain_id: signer.chain,
+        registry: signer.registry,
         wallet: key.address,
         not_before: now,
         not_after: now + arguments.days * DAY,
@@ -203,7 +202,7 @@ fn rpc(arguments: &Accept) -> Result<Rpc> {
         .no_proxy()
         .build()?;
     let chain = ChainSettings {
-        id: arguments.place.chain,
+        id: arguments.signer.chain,
         rpc: vec![arguments.rpc.clone()],
         multicall3: arguments.multicall3,
         // A record has no setters: an old block shows the same.
@@ -215,13 +214,13 @@ fn rpc(arguments: &Accept) -> Result<Rpc> {
 
 /// The record, a line for each member that an acceptance pins. Texts of others are quoted, so that no line of them
 /// reads as one of these.
-fn shown(agent: &KyaAgent, place: &Place) -> String {
+fn shown(agent: &KyaAgent, signer: &SignerArguments) -> String {
     let id = agent.agent_id.0;
     format!(
         "chain       {}\nregistry    {}\nagent       {id}, {:?}\nwallet      {}\ncreator     {}\nliable      {}\n\
          registered  {}\nscope       {:?}\n",
-        place.chain,
-        place.registry,
+        signer.chain,
+        signer.registry,
         agent.status,
         agent.agent_wallet,
         agent.creator,
@@ -250,12 +249,7 @@ impl Key {
     /// Reads a file that others cannot access. Nothing of it is quoted.
     fn read(file: &Path) -> Result<Self> {
         let name = file.display();
-        let mode = fs::metadata(file).with_context(|| format!("cannot read {name}"))?.permissions().mode();
-        if mode & 0o007 != 0 {
-            bail!("{name} has mode {:o}: others must not access it, such as with 0600", mode & 0o7777);
-        }
-        let text = fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
-        let key = alloy_primitives::hex::decode(text.trim()).ok();
+        let key = alloy_primitives::hex::decode(private_file::read(file)?.trim()).ok();
         let key = key.and_then(|key| SigningKey::from_slice(&key).ok());
         let key = key.with_context(|| format!("{name} has no private key in hex digits"))?;
         Ok(Self { address: Address::from_private_key(&key), key })

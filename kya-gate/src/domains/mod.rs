@@ -44,7 +44,7 @@ pub struct Domains {
     fetcher: Fetcher,
     accounts: Arc<AccountReader>,
     settings: DomainSettings,
-    /// The chain and the registry whose wallets count.
+    /// The chain and the registry of the wallets that count.
     place: (u64, Address),
     metrics: Metrics,
 }
@@ -136,7 +136,7 @@ impl Domains {
         }
     }
 
-    /// A domain's file, with the wallets whose signatures for the domain are right.
+    /// A domain's file, with the wallets that have signed for the domain.
     async fn fetch(&self, name: &DomainName, now: Timestamp) -> Fetched {
         let file = match self.fetcher.fetch(name).await {
             Ok(Some(text)) => DomainFile::read(&text).map_err(|error| error.to_string()),

@@ -28,11 +28,10 @@ use tokio::sync::watch;
 use tower_layer::Layer;
 
 use crate::{
+    check::Sources,
     domains,
     gate::Gate,
-    http, kya,
-    metrics::Metrics,
-    serve,
+    http, kya, serve,
     settings::{RoutePolicy, Settings},
     signer,
 };
@@ -65,7 +64,9 @@ impl EmbeddedGate {
     pub async fn start(settings: Settings) -> anyhow::Result<Self> {
         // An error says that there is one.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let gate = serve::gate(&settings, Metrics::new()?).await?;
+        let sources = Sources::new(&settings)?;
+        sources.domains.refresh(http::now()).await;
+        let gate = serve::gate(&settings, sources).await?;
         let (running, stopping) = watch::channel(false);
         if settings.kya.follows_changes() {
             tokio::spawn(kya::follow(Arc::clone(&gate.accounts), stopping.clone()));

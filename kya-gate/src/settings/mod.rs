@@ -1,6 +1,7 @@
 //! The configuration file: TOML, read as a whole and validated field by field. The README describes each
 //! field.
 
+mod domains;
 mod nonces;
 
 use std::{
@@ -24,6 +25,8 @@ use registry_core::{
 use serde::{Deserialize, de::DeserializeOwned};
 use url::Url;
 
+pub use domains::DomainSettings;
+use domains::DomainsTable;
 use nonces::RedisTable;
 pub use nonces::{NonceSettings, RedisSettings};
 pub use registry_core::gate::RoutePolicy;
@@ -62,19 +65,6 @@ pub struct SigningSettings {
     pub issuer: Audience,
     /// The file with the keys, a JWK set, of which the first one signs.
     pub keys: PathBuf,
-}
-
-/// How the files of the policies' domains are fetched.
-#[derive(Debug, Clone)]
-pub struct DomainSettings {
-    /// The pause between two fetches of a file.
-    pub refresh: Duration,
-    /// Seconds after which a wallet counts that is new in a known file.
-    pub new_wallet_delay_seconds: u64,
-    /// Addresses of domains that are not looked up.
-    pub resolve: BTreeMap<DomainName, SocketAddr>,
-    /// The only certificate authorities, a PEM file; those of the machine without one.
-    pub ca_file: Option<PathBuf>,
 }
 
 /// How admissions are recorded.
@@ -199,16 +189,6 @@ struct File {
     liable: DomainsTable,
     #[serde(default)]
     policy: BTreeMap<String, PolicyTable>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct DomainsTable {
-    refresh_seconds: Option<u64>,
-    new_wallet_delay_seconds: Option<u64>,
-    #[serde(default)]
-    resolve: BTreeMap<String, SocketAddr>,
-    ca_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -469,23 +449,6 @@ impl KyaTable {
         let seconds = self.cache_seconds.unwrap_or(60);
         ensure!(seconds <= 3_600, "kya.cache-seconds: must be at most 3600");
         Ok(KyaSettings { registry, source, cached: Duration::from_secs(seconds) })
-    }
-}
-
-impl DomainsTable {
-    fn validated(self) -> anyhow::Result<DomainSettings> {
-        let refresh = self.refresh_seconds.unwrap_or(900);
-        ensure!((1..=86_400).contains(&refresh), "liable.refresh-seconds: must be from 1 to 86400");
-        let name = |text: &str| {
-            DomainName::parse(text).with_context(|| format!("liable.resolve: {}", DomainName::RULE))
-        };
-        let resolve = self.resolve.iter().map(|(text, address)| Ok((name(text)?, *address)));
-        Ok(DomainSettings {
-            refresh: Duration::from_secs(refresh),
-            new_wallet_delay_seconds: self.new_wallet_delay_seconds.unwrap_or(86_400),
-            resolve: resolve.collect::<anyhow::Result<_>>()?,
-            ca_file: self.ca_file,
-        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Agents of a liable person, whom anyone can name.
+//! Agents of a liable person: any stranger can name one.
 //!
 //! 1. A stranger registers an agent that names Acme as liable, and attests: it is refused where `liable.allow` names
 //!    Acme's wallet or `liable.domains` its domain. Agents that Acme registered, attested for or accepted are admitted,
@@ -233,7 +233,7 @@ async fn a_domains_file_accepts_and_overrules_until_it_loses_the_wallet() {
             "✓ domain    acme.example: {acme} (\"Acme GmbH\" by its own word); 3 acceptances, 1 withdrawn, 1 agents not its own"
         ),
         format!("policy.api: {listed} is served"),
-        format!("the liable wallet is {acme}, whose domain is among liable.domains"),
+        format!("the liable wallet is {acme}: its domain is among liable.domains"),
         "the basis is accepted until".to_owned(),
     ] {
         assert!(explained.contains(&words), "{words}\n{explained}");

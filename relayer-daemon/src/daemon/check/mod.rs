@@ -28,7 +28,7 @@ use self::journal::{
     LOCK_IS_FREE, look_at_locks, look_at_store, open, other_keys_are_drained, pending_are_ours, place,
     take_lock,
 };
-use super::report::{CheckReport, Found};
+use super::report::{CheckReport, Found, tell_accounts};
 use crate::{
     chain::{Chain, ChainNode, Rpc, RpcError},
     daemon::settings::Settings,
@@ -122,7 +122,7 @@ async fn examine(
     let rpc = report.pass("rpc", endpoints(settings, metrics))?;
     let chain_id = chain_id(settings, &rpc, report).await?;
     let signing = all(keys, async |key| signs(key, chain_id).await).await;
-    report.accounts("signer", &signing);
+    tell_accounts(report, "signer", &signing);
     let chain = Chain::new(
         rpc,
         settings.forwarder_address,
@@ -145,7 +145,7 @@ async fn examine(
         let texts = funded.iter().map(|(_, found)| found.as_ref().unwrap_or_else(|text| text));
         texts.for_each(|text| report.tick("balance", text));
     } else {
-        report.accounts("balance", &funded);
+        tell_accounts(report, "balance", &funded);
     }
     report.add("fees", fees(&chain).await);
     report.add("clock", clock_skew(&chain, clock.now()).await);
@@ -160,7 +160,7 @@ async fn examine(
         report.tick("no-op gas", format!("{gas} for a transaction that only fills a nonce"));
     }
     let no_op_gas = no_op_gas.unwrap_or_default();
-    report.accounts("delegation", &undelegated);
+    tell_accounts(report, "delegation", &undelegated);
     let able = [&signing, &funded, &undelegated].map(|found| found.iter().map(|(_, found)| found.is_ok()));
     let [signs, holds, has_none] = able;
     let mut able =

@@ -1,0 +1,213 @@
+//! A verdict as the gate judges it, and what is found of its agent's liable wallet.
+
+use std::sync::Arc;
+
+use alloy_primitives::{Address, B256, keccak256};
+
+use crate::{
+    eth::timestamp::Timestamp,
+    liability::Acceptance,
+    registry::{
+        kya::{Decision, Kya, KyaAnswer, Reason},
+        liability::{Basis, Liability, PinnedRecord},
+    },
+    token::{Stated, StatedAt},
+};
+
+/// The part of a verdict that policies and upstreams need, from the chain or from the read API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The decision.
+    pub decision: Decision,
+    /// Its reasons, the most important first.
+    pub reasons: Vec<Reason>,
+    /// The agent, where one is registered.
+    pub agent: Option<VerdictAgent>,
+    /// The last second at which the attestation is current; `None` where the agent is not compliant, and
+    /// where the attestation never lapses.
+    pub compliant_until: Option<Timestamp>,
+    /// The block that the registry was read at, or of the change that was announced since.
+    pub as_of: StatedAt,
+}
+
+/// The agent of a [`Verdict`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerdictAgent {
+    /// Its id, in decimal.
+    pub id: String,
+    /// The wallet that registered it.
+    pub creator: Address,
+    /// The wallet of the liable person.
+    pub liable: Address,
+    /// What ties that wallet to the agent.
+    pub basis: Basis,
+    /// When that wallet last attested, where this is the basis.
+    pub attested_at: Option<Timestamp>,
+    /// The acceptance, where this is the basis.
+    pub acceptance: Option<Arc<Acceptance>>,
+    /// What the files of domains say of the liable wallet and the agent.
+    pub domains: DomainWord,
+    /// When it was registered.
+    pub registered_at: Timestamp,
+    /// The Keccak-256 of its operational scope.
+    pub scope_hash: B256,
+}
+
+/// What the files of a gate's domains say of a liable wallet and an agent that names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DomainWord {
+    /// Nothing.
+    Silent,
+    /// The wallet is that of a domain of the policy.
+    Named,
+    /// A domain of the wallet says that the agent is not its own.
+    Disowned,
+}
+
+impl VerdictAgent {
+    /// What ties the liable wallet to the agent, as it is stated.
+    pub fn liability(&self) -> Liability {
+        let Self { liable: wallet, basis, attested_at, .. } = *self;
+        Liability { wallet, basis, attested_at, parent_basis: None }
+    }
+
+    /// The last second of the acceptance that the basis rests on.
+    pub fn accepted_until(&self) -> Option<Timestamp> {
+        self.acceptance.as_ref().map(|acceptance| Timestamp::from_seconds(acceptance.not_after))
+    }
+
+    /// `told` is the liability that a read API tells, beside the record. `None` where they contradict one another.
+    /// An acceptance that the API saw is none that this gate's request presents.
+    pub(super) fn new(record: PinnedRecord, scope: &str, told: Option<Liability>) -> Option<Self> {
+        let (creator, liable) = (record.creator, record.haftungsperson);
+        let is_registered = creator == liable;
+        let contradicts =
+            |told: Liability| told.wallet != liable || told.basis == Basis::Registered && !is_registered;
+        if told.is_some_and(contradicts) {
+            return None;
+        }
+        let basis = match told.map(|told| told.basis) {
+            _ if is_registered => Basis::Registered,
+            None | Some(Basis::Accepted) => Basis::Unknown,
+            Some(basis) => basis,
+        };
+        Some(Self {
+            id: record.agent_id.to_string(),
+            creator,
+            liable,
+            basis,
+            attested_at: told.filter(|_| basis == Basis::Attested).and_then(|told| told.attested_at),
+            acceptance: None,
+            domains: DomainWord::Silent,
+            registered_at: Timestamp::from_seconds(record.registered_at),
+            scope_hash: keccak256(scope),
+        })
+    }
+}
+
+impl From<&Kya> for Verdict {
+    fn from(kya: &Kya) -> Self {
+        let agent = kya.agent.as_ref();
+        let agent = agent
+            .and_then(|agent| VerdictAgent::new(agent.pinned(), &agent.operational_scope, kya.liability));
+        Self {
+            decision: kya.decision,
+            reasons: kya.reasons.clone(),
+            agent,
+            compliant_until: kya.compliant_until,
+            as_of: kya.as_of.into(),
+        }
+    }
+}
+
+impl Verdict {
+    /// Reads an answer of the read API about this wallet; `None` for anything else.
+    pub fn from_api(body: &[u8], wallet: Address) -> Option<Self> {
+        let answer = KyaAnswer::parse(body).filter(|answer| answer.wallet == wallet)?;
+        let agent = match answer.agent {
+            None => None,
+            Some(agent) => {
+                Some(VerdictAgent::new(agent.pinned()?, &agent.operational_scope, answer.liability)?)
+            }
+        };
+        Some(Self {
+            decision: answer.decision,
+            reasons: answer.reasons,
+            agent,
+            compliant_until: answer.compliant_until,
+            as_of: answer.as_of.into(),
+        })
+    }
+
+    /// What a token about `wallet` states of it.
+    pub fn stated(&self, wallet: Address) -> Stated {
+        Stated {
+            wallet,
+            decision: self.decision,
+            reasons: self.reasons.clone(),
+            liable: self.agent.as_ref().map(|agent| agent.liable),
+            compliant_until: self.compliant_until,
+            as_of: self.as_of,
+        }
+    }
+
+    /// The verdict after a change that was announced at `block`. A change for the worse counts until a
+    /// verdict of that block or a later one is known; one for the better is left to that verdict.
+    #[must_use]
+    pub fn changed_to(self, decision: Decision, reason: Option<Reason>, block: u64) -> Self {
+        let rank = |decision| match decision {
+            Decision::Provision => 2,
+            Decision::RequestRenewal => 1,
+            Decision::Deny => 0,
+        };
+        if self.as_of.block_number >= block || rank(decision) >= rank(self.decision) {
+            return self;
+        }
+        let agent = self.agent.filter(|_| decision != Decision::Deny);
+        Self {
+            decision,
+            reasons: reason.into_iter().collect(),
+            agent,
+            compliant_until: None,
+            as_of: StatedAt::number(block),
+        }
+    }
+
+    /// The verdict with a change of its agent.
+    fn with_agent(&self, change: impl FnOnce(&mut VerdictAgent)) -> Self {
+        let mut verdict = self.clone();
+        verdict.agent.as_mut().map(change);
+        verdict
+    }
+
+    /// The verdict on an agent that its liable wallet has accepted.
+    #[must_use]
+    pub fn accepted(&self, acceptance: Acceptance) -> Self {
+        self.with_agent(|agent| {
+            (agent.basis, agent.attested_at) = (Basis::Accepted, None);
+            agent.acceptance = Some(Arc::new(acceptance));
+        })
+    }
+
+    /// The verdict on an agent that its liable wallet last attested for then.
+    #[must_use]
+    pub fn attested(&self, at: Timestamp) -> Self {
+        self.with_agent(|agent| (agent.basis, agent.attested_at) = (Basis::Attested, Some(at)))
+    }
+
+    /// The verdict on an agent of which the files of domains say this. One that is disowned is only named.
+    #[must_use]
+    pub fn with_domains(&self, word: DomainWord) -> Self {
+        self.with_agent(|agent| {
+            agent.domains = word;
+            if word == DomainWord::Disowned {
+                (agent.basis, agent.attested_at) = (Basis::Named, None);
+            }
+        })
+    }
+
+    /// Whether the verdict still holds, by its own times.
+    pub fn holds_at(&self, now: Timestamp) -> bool {
+        self.compliant_until.is_none_or(|until| now.seconds() <= until.seconds())
+    }
+}

@@ -1,0 +1,47 @@
+//! `[liable]`: how the files of the policies' domains are fetched.
+
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
+
+use anyhow::{Context as _, ensure};
+use registry_core::liability::DomainName;
+use serde::Deserialize;
+
+/// How the files of the policies' domains are fetched.
+#[derive(Debug, Clone)]
+pub struct DomainSettings {
+    /// The pause between two fetches of a file.
+    pub refresh: Duration,
+    /// Seconds after which a wallet counts that is new in a known file.
+    pub new_wallet_delay_seconds: u64,
+    /// Addresses of domains that are not looked up.
+    pub resolve: BTreeMap<DomainName, SocketAddr>,
+    /// The only certificate authorities, a PEM file; those of the machine without one.
+    pub ca_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct DomainsTable {
+    refresh_seconds: Option<u64>,
+    new_wallet_delay_seconds: Option<u64>,
+    #[serde(default)]
+    resolve: BTreeMap<String, SocketAddr>,
+    ca_file: Option<PathBuf>,
+}
+
+impl DomainsTable {
+    pub(super) fn validated(self) -> anyhow::Result<DomainSettings> {
+        let refresh = self.refresh_seconds.unwrap_or(900);
+        ensure!((1..=86_400).contains(&refresh), "liable.refresh-seconds: must be from 1 to 86400");
+        let name = |text: &str| {
+            DomainName::parse(text).with_context(|| format!("liable.resolve: {}", DomainName::RULE))
+        };
+        let resolve = self.resolve.iter().map(|(text, address)| Ok((name(text)?, *address)));
+        Ok(DomainSettings {
+            refresh: Duration::from_secs(refresh),
+            new_wallet_delay_seconds: self.new_wallet_delay_seconds.unwrap_or(86_400),
+            resolve: resolve.collect::<anyhow::Result<_>>()?,
+            ca_file: self.ca_file,
+        })
+    }
+}
