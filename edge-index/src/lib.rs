@@ -25,6 +25,7 @@ mod answer;
 mod entry;
 mod faults;
 mod garbage;
+mod name;
 mod object;
 mod snapshot;
 mod sql;

@@ -31,7 +31,6 @@ use registry_core::{
             IndexAnswer, IndexQuestion, IndexRequest, NEVER, OTHER_VERSION_STATUS, PROTOCOL_VERSION,
             VERSION_HEADER, check_version,
         },
-        takeover,
     },
     registry::agent::AgentId,
     registry::history::HistoryCursor,
@@ -78,7 +77,7 @@ pub struct RegistryIndex {
     /// When the time of the last request was stored.
     noted_at: Cell<u64>,
     /// Whether the object's name is known to be stored.
-    is_named: Cell<bool>,
+    pub(crate) is_named: Cell<bool>,
 }
 
 impl DurableObject for RegistryIndex {
@@ -137,11 +136,10 @@ impl RegistryIndex {
         let IndexRequest { object, question } = request.json().await?;
         let settings = WorkerSettings::of(&self.env).map_err(|error| error.to_string())?;
         let own = settings.index_name().unwrap_or_default();
-        if let IndexQuestion::Takeover(place) = question
+        if let IndexQuestion::Takeover(key) = question
             && settings.earlier_index_name().as_ref() == Some(&object)
         {
-            let sql = Sql::new(&self.state.storage(), Rc::clone(&self.rows));
-            return Response::from_json(&IndexAnswer::Part(takeover::part(&sql, place).map_err(failed)?));
+            return self.part(key);
         }
         if object != own {
             console_warn!("a Worker with other settings asks: this is the index of {own}");
@@ -153,7 +151,6 @@ impl RegistryIndex {
         };
         self.keep_name(&sql, &settings);
         let (form, route) = match question {
-            // To the object of another name.
             IndexQuestion::Takeover(_) => return not_covered(),
             IndexQuestion::Progress => return self.progress(&sql).await,
             IndexQuestion::Tick => {
@@ -468,23 +465,6 @@ impl RegistryIndex {
             Ok(_) => self.noted_at.set(now),
             Err(error) => drop(self.keep_fault(error).await),
         }
-    }
-
-    /// Stores the object's name, by which an alarm knows whether it is still the settings'. Where that fails, the
-    /// next request does.
-    fn keep_name(&self, sql: &Sql, settings: &WorkerSettings) {
-        if !self.is_named.get() && !self.is_own(sql, settings) {
-            let name = SqlValue::Text(settings.index_name().unwrap_or_default());
-            let _ = sql.execute("INSERT OR IGNORE INTO meta (key, value) VALUES ('object', ?1)", &[name]);
-        }
-        self.is_named.set(true);
-    }
-
-    /// Whether the rows are of the chain and registry of the settings. Alarms outlast a change of these.
-    fn is_own(&self, sql: &Sql, settings: &WorkerSettings) -> bool {
-        let stored = sql.execute("SELECT value FROM meta WHERE key = 'object'", &[]);
-        let own = settings.index_name().map(|name| vec![vec![SqlValue::Text(name)]]);
-        stored.ok() == own
     }
 
     /// Whether there were requests lately.

@@ -29,8 +29,8 @@ pub struct SignerCode {
 }
 
 impl SignerCode {
-    /// Checks the signature of an acceptance by this account, of an agent whose scope has this Keccak-256. The code
-    /// decides where there is some: its key alone never suffices.
+    /// Checks the signature of an acceptance by this account. `scope_hash` is the Keccak-256 of the agent's
+    /// operational scope. The code decides where there is some: its key alone never suffices.
     ///
     /// # Errors
     ///
@@ -75,7 +75,7 @@ pub struct SignerQuery {
 }
 
 impl SignerQuery {
-    /// Asks the liable wallet of an acceptance, of an agent whose scope has this Keccak-256.
+    /// Asks the liable wallet of an acceptance. `scope_hash` is the Keccak-256 of the agent's operational scope.
     pub fn of(acceptance: &Acceptance, scope_hash: B256, block: u64) -> Self {
         Self {
             account: acceptance.haftungsperson,

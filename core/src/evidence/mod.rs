@@ -96,7 +96,7 @@ pub struct Evidence {
     #[serde(serialize_with = "spelled::optional", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "json::Data"))]
     pub code: Option<Bytes>,
-    /// The forwarder that this code trusts: whom it names as a call's sender, the registry believes. Absent
+    /// The forwarder that this code trusts: the registry takes the sender of a relayed call from it. Absent
     /// for other code, and in version 1.
     #[serde(serialize_with = "spelled::optional", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "json::Checksummed"))]

@@ -12,6 +12,8 @@
 //! The issuer's signature covers each byte of a line, by the token's claims or its `jti`, or the form does: a
 //! line that is not written as [`AdmissionRecord::line`] writes it is refused.
 
+mod grounds;
+
 use alloy_primitives::{Address, B256, hex, keccak256};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -30,6 +32,7 @@ use crate::{
     registry::kya::Decision,
     token::{Jws, JwsError, Key, KeySet, VerdictClaims},
 };
+pub use grounds::Grounds;
 
 /// The version of the lines that this crate writes.
 const VERSION: u32 = 2;
@@ -82,64 +85,6 @@ pub enum VerifiedBy {
     Key,
     /// The account's code said so (ERC-1271), at that time. No later check can repeat it without the chain.
     Code,
-}
-
-/// What an admission rests on, and the token of the verdict is bound to by its `jti`.
-#[derive(Clone, Copy, Debug)]
-pub struct Grounds<'a> {
-    /// The policy's name.
-    pub policy: &'a str,
-    /// The registry that the verdict is of, as [`AdmissionRecord::registry`] has it, and the hash of the policy;
-    /// `None` in version 1.
-    pub registry: Option<(&'a str, B256)>,
-    /// What ties the liable wallet to the agent, where one is registered.
-    pub basis: Option<Basis>,
-    /// The acceptance, where this is the basis, and the Keccak-256 of the agent's scope.
-    pub acceptance: Option<(&'a Acceptance, B256)>,
-    /// What verified the wallet's signature.
-    pub account: VerifiedBy,
-    /// The wallet's signature.
-    pub signature: &'a [u8],
-    /// The signature base.
-    pub base: &'a str,
-    /// The text of the evidence, where it was wanted.
-    pub evidence: Option<&'a RawValue>,
-}
-
-impl Grounds<'_> {
-    /// The id of the admission: the Keccak-256 of these texts joined by line feeds, of which only the last one has
-    /// some. Hashes and signatures are `0x` and hex digits, and what there is none of is empty.
-    ///
-    /// 1. The policy.
-    /// 2. Since version 2: the registry, the policy's hash, the basis, the acceptance's EIP-712 digest, and its
-    ///    signature.
-    /// 3. `key` or `code`, the wallet's signature, the Keccak-256 of the evidence, the base.
-    pub fn id(&self) -> B256 {
-        let account = match self.account {
-            VerifiedBy::Key => "key",
-            VerifiedBy::Code => "code",
-        };
-        let mut texts = vec![self.policy.to_owned()];
-        if let Some((registry, policy_hash)) = self.registry {
-            let (digest, signature) =
-                self.acceptance.map_or_else(Default::default, |(acceptance, scope_hash)| {
-                    (
-                        format!("{:#x}", acceptance.digest_of(scope_hash)),
-                        hex::encode_prefixed(&acceptance.signature),
-                    )
-                });
-            let basis = self.basis.map(Basis::name).unwrap_or_default().to_owned();
-            texts.extend([registry.to_owned(), format!("{policy_hash:#x}"), basis, digest, signature]);
-        }
-        let evidence = self.evidence.map(|text| format!("{:#x}", keccak256(text.get()))).unwrap_or_default();
-        texts.extend([
-            account.to_owned(),
-            hex::encode_prefixed(self.signature),
-            evidence,
-            self.base.to_owned(),
-        ]);
-        keccak256(texts.join("\n"))
-    }
 }
 
 /// What a verified record shows.

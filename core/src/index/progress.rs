@@ -4,6 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use super::state::{Basis, Phase, SWEEP, State};
 
+/// Agents that are read within a second or two.
+const FILLED_AT_ONCE: u64 = 5_000;
+/// Seconds after which there may be a snapshot where there was none.
+const SNAPSHOT_RETRY_SECONDS: u64 = 10;
+
 /// What an index says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -53,6 +58,34 @@ impl RowsBilled {
     #[must_use]
     pub const fn plus_written(self, more: u64) -> Self {
         Self { written: self.written + more, ..self }
+    }
+}
+
+impl State {
+    /// Whether nothing proves the rows, by the last refresh; before the first one that says nothing.
+    pub fn has_no_proofs(&self) -> bool {
+        let has_layout = self.code.is_none_or(|code| code.has_layout);
+        self.phase == Phase::Complete && !(has_layout && self.basis == Basis::StorageRoot)
+    }
+
+    /// Where there is no snapshot, the seconds after which it is worth asking for one again.
+    pub const fn snapshot_retry_seconds(&self) -> u64 {
+        match self.phase {
+            Phase::Filling { .. } | Phase::CatchingUp if self.total <= FILLED_AT_ONCE => 1,
+            // Its root is seen with the first refresh.
+            Phase::Complete if self.code.is_none() => 1,
+            _ => SNAPSHOT_RETRY_SECONDS,
+        }
+    }
+
+    /// The percentage of agents that the first fill has read; 100 once answers are made.
+    pub fn percent(&self) -> u8 {
+        if self.as_of().is_some() {
+            return 100;
+        }
+        let Some(next) = self.phase.next_slice() else { return 99 };
+        let done = next.saturating_sub(1).saturating_mul(100).checked_div(self.total).unwrap_or(0);
+        u8::try_from(done.min(99)).unwrap_or(99)
     }
 }
 

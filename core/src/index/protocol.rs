@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     progress::{Progress, RowsBilled},
     store::{FORMAT, StoreFault},
-    takeover::{Part, Place},
+    takeover::{Part, PartKey},
 };
 
 /// The version of the protocol: one more with each change of what is sent.
@@ -89,7 +89,7 @@ pub enum IndexQuestion {
         refresh: bool,
     },
     /// A part of an index of the earlier format, to the object of its [name](earlier_object_name).
-    Takeover(Place),
+    Takeover(PartKey),
     /// The manifest of the registry's snapshot, answered as its own bytes with the [`SNAPSHOT_HEADER`].
     Manifest,
     /// A shard, answered in the same way. The fields are those of a [`ShardRange`](super::ShardRange) and a
@@ -195,7 +195,7 @@ mod tests {
                 IndexQuestion::Excerpt { wallets: vec!["0x1".into()], refresh: true },
                 r#"{"Excerpt":{"wallets":["0x1"],"refresh":true}}"#,
             ),
-            (IndexQuestion::Takeover(Place::Ends(3)), r#"{"Takeover":{"Ends":3}}"#),
+            (IndexQuestion::Takeover(PartKey::Ends(3)), r#"{"Takeover":{"Ends":3}}"#),
             (IndexQuestion::Manifest, r#""Manifest""#),
             (
                 IndexQuestion::Shard { start: 1, bits: 8, block: 9, tag: 7 },

@@ -1,4 +1,4 @@
-//! What an index takes over from the one of the release before, whose tables are of another format: its change
+//! What an index takes over from the one of the release before, with tables of another format: its change
 //! log, so that cursors go on, when agents ended, and the agents' records, so that the changes since its last
 //! refresh are told. All else is read from the chain.
 //!
@@ -29,7 +29,7 @@ pub const PARTS_AT_ONCE: u32 = 8;
 
 /// Which part is next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Place {
+pub enum PartKey {
     /// The state.
     State,
     /// When agents beyond this id ended.
@@ -46,7 +46,7 @@ pub struct Part {
     /// The state, or rows as JSON; empty where there is no such index.
     content: String,
     /// The next part, if there is one.
-    next: Option<Place>,
+    next: Option<PartKey>,
 }
 
 /// Reads a part from the store of an index of the earlier format. Nothing is written.
@@ -54,36 +54,36 @@ pub struct Part {
 /// # Errors
 ///
 /// [`StoreError`].
-pub fn part(store: &impl Store, place: Place) -> Result<Part, StoreError> {
+pub fn part(store: &impl Store, place: PartKey) -> Result<Part, StoreError> {
     if format_of(store)?.as_deref() != Some(EARLIER_FORMAT) {
         return Ok(Part::default());
     }
     let (after, rows) = match place {
-        Place::State => {
+        PartKey::State => {
             let state = first_row(store, "SELECT value FROM meta WHERE key = 'state'", &[])?;
             let content = state.map_or_else(|| Ok(String::new()), |mut row| row.text())?;
             // Before its first complete fill it has told nothing.
-            let next = State::read(&content).filter(|state| state.began > 0).map(|_| Place::Ends(0));
+            let next = State::read(&content).filter(|state| state.began > 0).map(|_| PartKey::Ends(0));
             return Ok(Part { content, next });
         }
-        Place::Ends(after) => (
+        PartKey::Ends(after) => (
             after,
             "SELECT json_group_array(json_array(id, seconds)), max(id), count(*) \
              FROM (SELECT id, seconds FROM ends WHERE id > ?1 ORDER BY id LIMIT ?2)",
         ),
-        Place::Changes(after) => (
+        PartKey::Changes(after) => (
             after,
             "SELECT json_group_array(json_array(number, agent, hex(wallet), was, is_now, block, seconds, noted)), \
              max(number), count(*) FROM (SELECT * FROM changes WHERE number > ?1 ORDER BY number LIMIT ?2)",
         ),
-        Place::Records(after) => (
+        PartKey::Records(after) => (
             after,
             "SELECT json_array(json_array(min(id), group_concat(hex(substr(record, 1, ?3)), ''))), max(id), count(*) \
              FROM (SELECT id, record FROM agents WHERE id > ?1 ORDER BY id LIMIT ?2)",
         ),
     };
     let mut parameters = vec![after.into(), ROWS.into()];
-    if matches!(place, Place::Records(_)) {
+    if matches!(place, PartKey::Records(_)) {
         parameters.push((PACKED_BYTES as u64).into());
     }
     let mut row = first_row(store, rows, &parameters)?.ok_or_else(StoreError::corrupt)?;
@@ -91,11 +91,11 @@ pub fn part(store: &impl Store, place: Place) -> Result<Part, StoreError> {
     let last = last.and_then(|last| u64::try_from(last).ok()).unwrap_or(0);
     let is_last = count < ROWS;
     let next = match place {
-        Place::State | Place::Ends(_) if is_last => Some(Place::Changes(0)),
-        Place::State | Place::Ends(_) => Some(Place::Ends(last)),
-        Place::Changes(_) if is_last => Some(Place::Records(0)),
-        Place::Changes(_) => Some(Place::Changes(last)),
-        Place::Records(_) => (!is_last).then_some(Place::Records(last)),
+        PartKey::State | PartKey::Ends(_) if is_last => Some(PartKey::Changes(0)),
+        PartKey::State | PartKey::Ends(_) => Some(PartKey::Ends(last)),
+        PartKey::Changes(_) if is_last => Some(PartKey::Records(0)),
+        PartKey::Changes(_) => Some(PartKey::Changes(last)),
+        PartKey::Records(_) => (!is_last).then_some(PartKey::Records(last)),
     };
     Ok(Part { content: if count == 0 { "[]".to_owned() } else { content }, next })
 }
@@ -105,10 +105,10 @@ pub fn part(store: &impl Store, place: Place) -> Result<Part, StoreError> {
 /// # Errors
 ///
 /// [`StoreError`].
-pub fn next(store: &impl Store) -> Result<Option<Place>, StoreError> {
+pub fn next(store: &impl Store) -> Result<Option<PartKey>, StoreError> {
     let statement = "SELECT value FROM meta WHERE key IN ('takeover', 'state') ORDER BY key DESC LIMIT 1";
     match first_row(store, statement, &[])? {
-        None => Ok(Some(Place::State)),
+        None => Ok(Some(PartKey::State)),
         // Where the state alone is stored, this is its text.
         Some(mut row) => Ok(serde_json::from_str(&row.text()?).unwrap_or(None)),
     }
@@ -119,10 +119,10 @@ pub fn next(store: &impl Store) -> Result<Option<Place>, StoreError> {
 /// # Errors
 ///
 /// [`StoreError`].
-pub fn take(store: &impl Store, place: Place, part: Part, now_millis: u64) -> Result<(), StoreError> {
+pub fn take(store: &impl Store, place: PartKey, part: Part, now_millis: u64) -> Result<(), StoreError> {
     let Part { content, next } = part;
     let statement = match place {
-        Place::State => {
+        PartKey::State => {
             if let Some(earlier) = next.and_then(|_| State::read(&content)) {
                 let mut state = State::load(store)?;
                 state.take_over(earlier, now_millis);
@@ -130,15 +130,15 @@ pub fn take(store: &impl Store, place: Place, part: Part, now_millis: u64) -> Re
             }
             return go_on(store, next);
         }
-        Place::Ends(_) => {
+        PartKey::Ends(_) => {
             "INSERT OR REPLACE INTO ends (id, seconds) SELECT value->>0, value->>1 FROM json_each(?1)"
         }
-        Place::Changes(_) => {
+        PartKey::Changes(_) => {
             "INSERT OR REPLACE INTO changes (number, agent, wallet, was, is_now, block, seconds, noted) \
              SELECT value->>0, value->>1, unhex(value->>2), value->>3, value->>4, value->>5, value->>6, value->>7 \
              FROM json_each(?1)"
         }
-        Place::Records(_) => {
+        PartKey::Records(_) => {
             "INSERT OR REPLACE INTO earlier (first, records) SELECT value->>0, unhex(value->>1) FROM json_each(?1)"
         }
     };
@@ -164,7 +164,7 @@ pub fn is_awaited(store: &impl Store, now_millis: u64) -> Result<bool, StoreErro
     Ok(is_awaited)
 }
 
-fn go_on(store: &impl Store, next: Option<Place>) -> Result<(), StoreError> {
+fn go_on(store: &impl Store, next: Option<PartKey>) -> Result<(), StoreError> {
     let next = serde_json::to_string(&next).map_err(|_| StoreError::corrupt())?;
     let statement = "INSERT OR REPLACE INTO meta (key, value) VALUES ('takeover', ?1)";
     store.execute(statement, &[SqlValue::Text(next)]).map(drop)

@@ -6,12 +6,14 @@ pub(crate) mod database;
 pub(crate) mod host;
 mod node;
 pub(crate) mod proofs;
+mod questions;
 mod quirks;
 pub(crate) mod random;
 pub(crate) mod recorded;
 mod registry;
 
-pub(crate) use node::{CHAIN_ID, Mined, Node, number_of, pinned, question, run, scan_query, signature};
+pub(crate) use node::{CHAIN_ID, Mined, Node, number_of, pinned, signature};
+pub(crate) use questions::{question, run, scan_query};
 pub(crate) use quirks::{Fault, Logs, Proofs, Quirks, Undeployed};
 pub(crate) use registry::{PlainRegistry, STATUSES, record, report, shown, time};
 

@@ -7,7 +7,7 @@ use std::{borrow::Cow, collections::BTreeMap, collections::VecDeque, fmt, rc::Rc
 use alloy_primitives::{Address, B256, U256, hex, keccak256};
 use alloy_sol_types::{SolCall, SolEvent};
 use registry_core::{
-    api::{document::Document, error::Error, question::Question, route::Route, scan::Scan, scan::ScanQuery},
+    api::{document::Document, error::Error, question::Question, route::Route, scan::Scan},
     chain::{Batch, Failure, Limits, Query, Run, drive},
     eth::abi::{
         IAgentRegistry::{
@@ -17,13 +17,12 @@ use registry_core::{
         IRegistryLens::walkCall,
     },
     eth::multicall::CANONICAL_ADDRESS,
-    eth::timestamp::Timestamp,
 };
 use serde_json::{Value, json};
 
 use super::{
-    Fault, Logs, NOW, PlainRegistry, Proofs, Quirks, REGISTRY, batch_too_large, header, proofs, reply_of,
-    requests, response,
+    Fault, Logs, NOW, PlainRegistry, Proofs, Quirks, REGISTRY, batch_too_large, header, proofs,
+    questions::question_about, reply_of, requests, response,
 };
 
 /// The chain id of nodes where nothing else is set.
@@ -75,24 +74,6 @@ impl fmt::Debug for Node {
         let Node { quirks, faults, block, chain_id, head_age, .. } = self;
         write!(f, "{{chain {chain_id}, block {block}, {head_age} s old, {quirks:?}, {faults:?}}}")
     }
-}
-
-pub(crate) fn question(target: &str) -> Question {
-    question_about(Route::parse(target).unwrap())
-}
-
-/// A run that asks `target`.
-pub(crate) fn run(target: &str) -> Run<Question> {
-    Run::new(question(target), CANONICAL_ADDRESS, Limits::default())
-}
-
-pub(crate) fn scan_query() -> ScanQuery {
-    ScanQuery { registry: REGISTRY, chain: "http://node".to_owned() }
-}
-
-fn question_about(route: Route) -> Question {
-    let now = Timestamp::from_seconds(NOW);
-    Question { route, registry: REGISTRY, chain: "http://node".into(), now, scan: None, excerpt: None }
 }
 
 impl Node {

@@ -118,8 +118,8 @@ fn an_index_that_3ad2b3d_wrote_is_left_as_it_is_and_its_cursors_lead_to_what_cha
     // Nothing there to take over, and no answer for ten minutes, which an index has to go on from.
     let empty = Database::restored("");
     let begun = [Database::new(), Database::new()];
-    let part = takeover::part(&empty, takeover::Place::State).unwrap();
-    takeover::take(&begun[0], takeover::Place::State, part, 1).unwrap();
+    let part = takeover::part(&empty, takeover::PartKey::State).unwrap();
+    takeover::take(&begun[0], takeover::PartKey::State, part, 1).unwrap();
     assert!(
         takeover::is_awaited(&begun[1], 1_000).unwrap() && takeover::is_awaited(&begun[1], 600_999).unwrap()
     );
