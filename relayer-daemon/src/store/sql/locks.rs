@@ -1,6 +1,6 @@
 //! The rows that writes lock, where the database has several writes at a time.
 //!
-//! | row | who locks it | what that keeps |
+//! | row | locked by | what that keeps |
 //! |---|---|---|
 //! | `account_leases` | shared: a write about the account's nonces; alone: a takeover | fencing: no write under a lease that has ended |
 //! | `relays` | a write about the relay | one daemon runs it, one outcome, its events in their order |
