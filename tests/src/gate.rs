@@ -1,9 +1,12 @@
 //! The real gate as a child process, and a service behind it that remembers what reached it.
 
-use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
+use std::sync::mpsc;
 use std::time::Duration;
+use std::{fs, thread};
 
 use anyhow::Result;
 use rustix::process::Signal;
@@ -152,21 +155,19 @@ impl HeaderReader {
     }
 }
 
-/// A service that answers every request with 200, and remembers them.
+/// A service that answers every request with 200, for pages of another site alone, and remembers them.
 pub struct Service(Receiver);
 
 impl Service {
     pub async fn start() -> Result<Self> {
         let receiver = Receiver::start().await?;
-        receiver.answer_by(|_| Reply { body: "served".to_owned(), ..Reply::status(200) });
+        let header = Some(("access-control-allow-origin", "https://other.example".to_owned()));
+        receiver.answer_by(move |_| Reply {
+            body: "served".to_owned(),
+            header: header.clone(),
+            ..Reply::status(200)
+        });
         Ok(Self(receiver))
-    }
-
-    /// One that refuses as a gate does what it is asked below `/gate/`.
-    pub async fn start_as_gate() -> Result<Self> {
-        let service = Self::start().await?;
-        service.0.answer_by(|asked| Reply::status(if asked.path.starts_with("/gate/") { 401 } else { 200 }));
-        Ok(service)
     }
 
     pub fn url(&self) -> &str {
@@ -175,5 +176,52 @@ impl Service {
 
     pub fn take(&self) -> Vec<Delivery> {
         self.0.take()
+    }
+}
+
+/// What a gate is asked, byte by byte: it refuses what it is asked below `/gate/`, and reads each connection to its end.
+#[derive(Debug)]
+pub struct RawGate {
+    url: String,
+    asked: mpsc::Receiver<String>,
+}
+
+impl RawGate {
+    pub fn start() -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let url = format!("http://{}", listener.local_addr()?);
+        let (send, asked) = mpsc::channel();
+        thread::spawn(move || {
+            for connection in listener.incoming() {
+                let Ok(bytes) = connection.and_then(Self::answer) else { continue };
+                if send.send(String::from_utf8_lossy(&bytes).into_owned()).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Self { url, asked })
+    }
+
+    fn answer(mut connection: TcpStream) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        while !bytes.windows(4).any(|end| end == b"\r\n\r\n") {
+            let mut byte = [0];
+            connection.read_exact(&mut byte)?;
+            bytes.extend(byte);
+        }
+        let path = bytes.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
+        let status = if path.starts_with(b"/gate/") { "401 Unauthorized" } else { "200 OK" };
+        write!(connection, "HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")?;
+        connection.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The next request with all that came behind it.
+    pub fn next(&self) -> Result<String> {
+        Ok(self.asked.recv_timeout(START)?)
     }
 }

@@ -63,18 +63,19 @@ impl Delivery {
 pub struct Reply {
     pub status: u16,
     pub body: String,
-    pub signature: String,
+    pub header: Option<(&'static str, String)>,
     pub after: Duration,
 }
 
 impl Reply {
     pub fn status(status: u16) -> Self {
-        Self { status, body: String::new(), signature: String::new(), after: Duration::ZERO }
+        Self { status, body: String::new(), header: None, after: Duration::ZERO }
     }
 
     pub fn signed(secret: &str, to: &Delivery, body: &Value) -> Self {
         let body = body.to_string();
-        Self { signature: sign(secret, to.timestamp(), &body), body, ..Self::status(200) }
+        let header = Some((SIGNATURE, sign(secret, to.timestamp(), &body)));
+        Self { header, body, ..Self::status(200) }
     }
 }
 
@@ -136,5 +137,5 @@ async fn answer(shared: State<Arc<Mutex<Shared>>>, request: Parts, body: String)
     };
     tokio::time::sleep(reply.after).await;
     let status = StatusCode::from_u16(reply.status).expect("a status");
-    (status, [(SIGNATURE, reply.signature)], reply.body).into_response()
+    (status, reply.header.map(|header| [header]), reply.body).into_response()
 }

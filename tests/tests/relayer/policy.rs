@@ -132,7 +132,7 @@ async fn the_decision_webhook_is_asked_with_a_signed_question_and_without_a_good
         // The question itself, sent back with its signature.
         ("cannot be read", |to| Reply {
             body: to.body.clone(),
-            signature: to.header("x-relayer-signature").to_owned(),
+            header: Some(("x-relayer-signature", to.header("x-relayer-signature").to_owned())),
             ..Reply::status(200)
         }),
     ];
