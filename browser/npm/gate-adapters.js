@@ -11,7 +11,9 @@ export function forFetch(gate) {
 
 export function forHono(gate) {
   return async (context, next) => {
-    const result = await gate.admit(context.req.raw);
+    // Hono keeps what was read before: it is the content still.
+    const body = context.req.raw.bodyUsed ? await context.req.arrayBuffer() : undefined;
+    const result = await gate.admit(body ? new Request(context.req.raw, { body }) : context.req.raw);
     if (!result.admitted) return result.response;
     context.req.raw = result.request;
     context.set("agent", result.agent);
@@ -58,7 +60,8 @@ async function admitNode(gate, request, raw) {
   }
   const read = async () => {
     if (isRead) return request.body;
-    const content = await whole(raw.iterator({ destroyOnReturn: false }), gate.longestContent);
+    const putBack = (bytes) => raw.unshift(Buffer.from(bytes.buffer));
+    const content = await whole(raw.iterator({ destroyOnReturn: false }), gate.longestContent, putBack);
     if (content !== null) request.body = Buffer.from(content.buffer, content.byteOffset, content.length);
     return content;
   };
@@ -70,30 +73,64 @@ async function admitNode(gate, request, raw) {
   return result;
 }
 
-/** Whether a request of Node has content, which only HTTP/1.1 says beforehand. */
-function hasContent({ headers, httpVersionMajor, readableEnded }) {
+/**
+ * Whether a request of Node has content, which only HTTP/1.1 says beforehand. What a parser has read of HTTP/2 may be
+ * content.
+ */
+function hasContent({ headers, httpVersionMajor, readableDidRead, readableEnded }) {
   if ("transfer-encoding" in headers) return true;
   if ("content-length" in headers) return Number(headers["content-length"]) > 0;
-  return httpVersionMajor > 1 && !readableEnded;
+  return httpVersionMajor > 1 && (readableDidRead || !readableEnded);
+}
+
+/** The lines of Node's headers whose names are none of the gate's. */
+function ofOthers(lines) {
+  const kept = [];
+  for (let at = 0; at < lines.length; at += 2) {
+    if (!isOutput(lines[at])) kept.push(lines[at], lines[at + 1]);
+  }
+  return kept;
+}
+
+function dropOutput(fields) {
+  for (const name of Object.keys(fields ?? {})) if (isOutput(name)) delete fields[name];
+  return fields;
 }
 
 /** Puts the gate's headers in place of a client's, wherever Node has these. */
 function replaceIn(raw, said) {
-  const lines = [];
-  for (let at = 0; at < raw.rawHeaders.length; at += 2) {
-    if (!isOutput(raw.rawHeaders[at])) lines.push(raw.rawHeaders[at], raw.rawHeaders[at + 1]);
-  }
+  // Node makes both of `rawHeaders`, of as many lines as came, when they are first read.
+  const { headers, headersDistinct } = raw;
   const values = OUTPUT.map(([name]) => [name, said[name]]).filter(([, value]) => value);
-  raw.rawHeaders.splice(0, raw.rawHeaders.length, ...lines, ...values.flat());
-  const { headers, headersDistinct, trailers, trailersDistinct, rawTrailers = [] } = raw;
-  for (const fields of [headers, headersDistinct, trailers, trailersDistinct]) {
-    for (const name of Object.keys(fields ?? {})) if (isOutput(name)) delete fields[name];
-  }
-  for (let at = rawTrailers.length - 2; at >= 0; at -= 2) {
-    if (isOutput(rawTrailers[at])) rawTrailers.splice(at, 2);
-  }
+  raw.rawHeaders.splice(0, raw.rawHeaders.length, ...ofOthers(raw.rawHeaders), ...values.flat());
+  dropOutput(headers);
+  dropOutput(headersDistinct);
   for (const [name, value] of values) {
     headers[name] = value;
     if (headersDistinct) headersDistinct[name] = [value];
+  }
+  dropFromTrailers(raw);
+}
+
+/** Trailers may come later than this, and Node makes them of `rawTrailers` when they are read. */
+function dropFromTrailers(raw) {
+  const prototype = Object.getPrototypeOf(raw);
+  const ownLines = Object.hasOwn(raw, "rawTrailers");
+  let [lines, isNodeReading] = [raw.rawTrailers, false];
+  const all = () => (ownLines ? lines : Reflect.get(prototype, "rawTrailers", raw)) ?? [];
+  const accessor = (name, get, set) =>
+    Object.defineProperty(raw, name, { configurable: true, enumerable: true, get, set });
+  accessor(
+    "rawTrailers",
+    () => (isNodeReading ? all() : ofOthers(all())),
+    (came) => (lines = came),
+  );
+  for (const name of ["trailers", "trailersDistinct"]) {
+    accessor(name, () => {
+      isNodeReading = true;
+      const fields = Reflect.get(prototype, name, raw);
+      isNodeReading = false;
+      return dropOutput(fields);
+    });
   }
 }

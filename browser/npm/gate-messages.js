@@ -51,19 +51,26 @@ async function* chunksOf(reader) {
   for (let read = await reader.read(); !read.done; read = await reader.read()) yield read.value;
 }
 
-/** The bytes of all chunks together, at most so many; null where there are more. */
-export async function whole(chunks, longest) {
+/** The bytes of all chunks together, at most so many; null where there are more, and `putBack` gets what was read. */
+export async function whole(chunks, longest, putBack) {
   const read = [];
   let length = 0;
   for await (const chunk of chunks) {
     length += chunk.length;
-    if (length > longest) return null;
     read.push(chunk);
+    if (length > longest) break;
   }
-  if (read.length === 1) return read[0];
+  if (length > longest) {
+    putBack?.(joined(read, length));
+    return null;
+  }
+  return read.length === 1 ? read[0] : joined(read, length);
+}
+
+function joined(chunks, length) {
   const bytes = new Uint8Array(length);
   let at = 0;
-  for (const chunk of read) {
+  for (const chunk of chunks) {
     bytes.set(chunk, at);
     at += chunk.length;
   }

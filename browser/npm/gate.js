@@ -29,6 +29,8 @@ function problem(status, title, reason, detail) {
   return { admitted: false, response };
 }
 
+const linesOf = (headers) => (headers[Symbol.iterator] ? [...headers] : Object.entries(headers));
+
 const unavailable = (detail) => problem(503, "Service Unavailable", "gate_unavailable", detail);
 
 /** A request that is served, by the gate's headers. */
@@ -41,7 +43,9 @@ function admission(valueOf) {
   };
 }
 
-/** What both gates do with a request. A gate's own are `ask`, `observes`, and whether it `reads` the content. */
+const SIGNATURE = ["signature", "signature-input"];
+
+/** What both gates do with a request. A gate's own are `ask`, and whether it `reads` the content. */
 class Guard {
   constructor({ longestContent = 1 << 20 }) {
     this.longestContent = longestContent;
@@ -65,15 +69,22 @@ class Guard {
     try {
       content = await read();
     } catch {
-      return problem(400, "Bad Request", "content_incomplete", "the content broke off");
+      const observed = await this.observed(method, target, headers);
+      return observed ?? problem(400, "Bad Request", "content_incomplete", "the content broke off");
     }
     if (content !== null) return this.ask(method, target, headers, content);
     return this.tooLong(method, target, headers);
   }
 
-  /** What becomes of a request whose content is not read: a policy that only observes admits it. */
+  /** The admission of a request whose content is not known, and so its signature: under a policy that only observes. */
+  async observed(method, target, headers) {
+    const unsigned = linesOf(headers).filter(([name]) => !SIGNATURE.includes(name.toLowerCase()));
+    const result = await this.ask(method, target, unsigned, new Uint8Array());
+    return result.admitted ? result : undefined;
+  }
+
   async tooLong(method, target, headers) {
-    const observed = await this.observes(method, target, headers);
+    const observed = await this.observed(method, target, headers);
     if (observed) return observed;
     const detail = `at most ${this.longestContent} bytes of content are read`;
     return problem(413, "Content Too Large", "content_too_long", detail);
@@ -96,14 +107,6 @@ export class Gate extends Guard {
   /** The daemon reads all content, of refused requests, too. */
   reads() {
     return true;
-  }
-
-  /** A request that is too long for the daemon is admitted where any is: where an unsigned one is. */
-  async observes(method, target, headers) {
-    const unsigned = new Headers(headers);
-    for (const name of ["signature", "signature-input"]) unsigned.delete(name);
-    const result = await this.ask(method, target, unsigned, new Uint8Array());
-    return result.admitted ? result : undefined;
   }
 
   async ask(method, target, headers, content) {
@@ -168,10 +171,6 @@ export class LocalGate extends Guard {
     return this.#with(method, target, headers, (received) => this.#engine.mayPass(this.#policy, received));
   }
 
-  async observes(method, target, headers) {
-    return this.#engine.observes(this.#policy) ? this.ask(method, target, headers, undefined) : undefined;
-  }
-
   async ask(method, target, headers, content) {
     if (content?.length > this.longestContent) return this.tooLong(method, target, headers);
     const decide = (received) => this.#engine.decide(this.#policy, received, content, this.#nonces);
@@ -186,8 +185,7 @@ export class LocalGate extends Guard {
   }
 
   #with(method, target, headers, use) {
-    const lines = headers[Symbol.iterator] ? [...headers] : Object.entries(headers);
-    return use(new Received(method, target, lines.flat()));
+    return use(new Received(method, target, linesOf(headers).flat()));
   }
 }
 

@@ -7,6 +7,7 @@
 
 import { once } from "node:events";
 import http from "node:http";
+import http2 from "node:http2";
 import { gzipSync } from "node:zlib";
 import { Wallet } from "ethers";
 import express from "express";
@@ -34,7 +35,7 @@ function everywhere({ headers, headersDistinct, rawHeaders, rawTrailers, trailer
   const lines = [...rawHeaders, ...rawTrailers];
   const raw = lines.filter((_, at) => at % 2 === 1 && /^kya.wallet$/i.test(lines[at - 1]));
   const named = [headers, trailers, headersDistinct].flatMap((fields) =>
-    Object.entries(fields).flatMap(([name, value]) => (/^kya.wallet$/i.test(name) ? value : [])),
+    Object.entries(fields ?? {}).flatMap(([name, value]) => (/^kya.wallet$/i.test(name) ? value : [])),
   );
   return [...new Set([...raw, ...named])];
 }
@@ -72,18 +73,20 @@ const SERVICES = {
   express: async (gate) => expressApp(forExpress(gate)),
   "express behind express.raw": async (gate) =>
     expressApp(express.raw({ type: () => true, limit: "2mb", inflate: false }), forExpress(gate)),
-  fastify: async (gate) => {
-    const app = fastify();
-    app.removeAllContentTypeParsers();
-    app.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
-    app.addHook("preHandler", forFastify(gate));
-    app.all("/*", async (request) => ({
-      ...seen(request.agent, request.headers["kya-wallet"], request.body?.toString("latin1") ?? ""),
-      everywhere: everywhere(request.raw),
-    }));
-    return app.listen({ host: "127.0.0.1", port: 0 });
-  },
+  fastify: (gate) => fastifyApp(gate),
 };
+
+function fastifyApp(gate, options) {
+  const app = fastify(options);
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
+  app.addHook("preHandler", forFastify(gate));
+  app.all("/*", async (request) => ({
+    ...seen(request.agent, request.headers["kya-wallet"], request.body?.toString("latin1") ?? ""),
+    everywhere: everywhere(request.raw),
+  }));
+  return app.listen({ host: "127.0.0.1", port: 0 });
+}
 
 function expressApp(...middleware) {
   const app = express();
@@ -154,10 +157,10 @@ async function outcomes(framework, gate) {
 
 await init();
 const longestContent = 200_000;
-const gateOf = () =>
+const gateOf = (policy = "api") =>
   gateUrl.startsWith("http")
-    ? new Gate({ url: gateUrl, policy: "api", longestContent })
-    : new LocalGate({ settings: gateUrl, policy: "api", longestContent });
+    ? new Gate({ url: gateUrl, policy, longestContent })
+    : new LocalGate({ settings: gateUrl, policy, longestContent });
 const printed = {};
 for (const framework of Object.keys(SERVICES)) printed[framework] = await outcomes(framework, gateOf());
 // What answers there is no gate, and nothing does.
@@ -183,6 +186,73 @@ for (const service of [
   printed.parsed.push([status, body.includes("as it came")]);
 }
 
+// Content over HTTP/2 says no length: what a parser has read is content all the same.
+const overHttp2 = await fastifyApp(gateOf(), { http2: true });
+const ordered = async (body) => {
+  const request = new Request(`${origin}/orders`, { method: "POST", headers: json, body });
+  return Object.fromEntries((await sign(request)).headers);
+};
+async function sendOverHttp2(headers, body) {
+  const client = http2.connect(overHttp2);
+  const stream = client.request({ ":method": "POST", ":path": "/orders", ...headers });
+  stream.end(body);
+  const [answer] = await once(stream, "response");
+  const text = (await contentOf(stream)).toString();
+  client.close();
+  return [answer[":status"], text];
+}
+const of2 = ([status, text]) => [status, JSON.parse(text).body ?? JSON.parse(text).reason];
+printed.http2 = [
+  of2(await sendOverHttp2(await ordered("hello"), "hello")),
+  of2(await sendOverHttp2(await ordered(undefined), "amount=1000000")),
+  of2(await sendOverHttp2(await ordered(undefined))),
+];
+
+// A gate that observes changes nothing but its own headers, in whatever order and number they come.
+const observing = await expressApp(forExpress(gateOf("observed")), (request, _response, next) => {
+  contentOf(request).then((content) => {
+    if (request.body === undefined) request.body = Buffer.from(`${content.length} bytes`);
+    next();
+  }, next);
+});
+const spoofing = { "KYA-Wallet": "0x1", "KYA-Until": "never", KYA_Liable: "0x1" };
+const longer = "x".repeat(3_000_000);
+const get = Object.fromEntries((await sign(new Request(`${origin}/items`))).headers);
+const many = [
+  "KYA-Wallet",
+  "kya-liable",
+  "KYA-Until",
+  "KYA-Decision",
+  "KYA-Agent-Id",
+  "KYA-Verdict",
+  "KYA-Liable-Basis",
+  "Kya-WALLET",
+];
+printed.observed = [];
+for (const [method, headers, body, trailers] of [
+  ["GET", spoofing],
+  ["POST", { ...json, ...spoofing }, longer],
+  ["POST", json, longer, { "KYA-Wallet": "0x1" }],
+  [
+    "POST",
+    Object.fromEntries((await sign(new Request(`${origin}/orders`, { method: "POST", body: longer }))).headers),
+    longer,
+  ],
+]) {
+  const { status, body: text } = await send(observing, method, "/orders", headers, body, trailers);
+  printed.observed.push([status, JSON.parse(text).body, JSON.parse(text).everywhere]);
+}
+const spoofed = Object.fromEntries(many.map((name) => [name, "0x1"]));
+printed.many = (await send(await SERVICES.express(gateOf()), "GET", "/items", { ...get, ...spoofed })).status;
+
+// What comes before it may have read the content.
+const logging = new Hono();
+logging.use(async (context, next) => void ((await context.req.text()) && (await next())));
+logging.use(forHono(gateOf()));
+logging.all("*", async (context) => context.text(await context.req.text()));
+const logged = await listening(http.createServer(inFetch((request) => logging.fetch(request))));
+printed.logged = (await send(logged, "POST", "/orders", await ordered("hello"), "hello")).body;
+
 // Content that is longer than what the daemon reads, and than what this gate does.
 const about = async (policy, longestContent, length) => {
   const gate = gateUrl.startsWith("http")
@@ -191,5 +261,9 @@ const about = async (policy, longestContent, length) => {
   const { admitted, response } = await gate.ask("POST", "/orders", json, new Uint8Array(length));
   return admitted ? 200 : [response.status, (await response.json()).reason];
 };
-printed.long = [await about("api", 9 << 20, (8 << 20) + 1), await about("api", 10, 20), await about("observed", 10, 20)];
+printed.long = [
+  await about("api", 9 << 20, (8 << 20) + 1),
+  await about("api", 10, 20),
+  await about("observed", 10, 20),
+];
 process.stdout.write(JSON.stringify(printed), () => process.exit(0));

@@ -99,8 +99,9 @@ impl Kind {
                 (h2c_port, tls_port) = (free_port()?, free_port()?);
                 let http = page.block("### nginx", "nginx", 0)?;
                 let server = page.block("### nginx", "nginx", 1)? + &page.block(BROWSERS, "nginx", 0)?;
-                // The limit of the guarded place, which the gate's places do not have.
-                let guarded = "location / {\n    client_max_body_size 32m;";
+                // The limit of the guarded place, which the gate's places do not have, and WebSockets.
+                let guarded = "location / {\n    client_max_body_size 32m;\n    proxy_http_version 1.1;\n    \
+                               proxy_set_header Upgrade $http_upgrade;\n    proxy_set_header Connection upgrade;";
                 let server = replaced(server, &[("location / {", guarded)])?;
                 let server = format!(
                     "listen 127.0.0.1:{h2c_port} http2;\nlisten 127.0.0.1:{tls_port} ssl http2;\n\

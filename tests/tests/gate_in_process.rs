@@ -329,6 +329,14 @@ async fn services_by_each_framework_admit_what_is_signed_and_read_the_gates_head
         let refused = json!({ "admitted": false, "status": 503 });
         assert_eq!(printed["away"], json!([refused, refused]));
         assert_eq!(printed["parsed"], json!([[500, true], [500, true]]));
+        assert_eq!(
+            printed["http2"],
+            json!([[200, "hello"], [401, "content_digest_required"], [200, ""]]),
+            "{gate}"
+        );
+        let whole = json!([200, "3000000 bytes", []]);
+        assert_eq!(printed["observed"], json!([[200, "0 bytes", []], whole, whole, whole]), "{gate}");
+        assert_eq!((&printed["many"], &printed["logged"]), (&json!(200), &json!("hello")), "{gate}");
         // The daemon's own limit is 8 MiB.
         let is_daemon = gate == daemon.url();
         let own =

@@ -107,11 +107,6 @@ impl Engine {
         self.policies.contains_key(policy)
     }
 
-    /// Whether a policy admits every request, and says what it would have done.
-    pub fn observes(&self, policy: &str) -> bool {
-        self.policies.get(policy).is_some_and(|policy| policy.observe)
-    }
-
     /// How many nonces the file has remembered in memory at most.
     #[wasm_bindgen(getter)]
     pub fn capacity(&self) -> Option<usize> {

@@ -294,10 +294,12 @@ async fn targets_and_contents_arrive_as_they_were_signed(stage: &Stage) {
         let stripped = stage.admitted(&signed(&format!("{PREFIX}/items?a=b"))).await;
         assert_eq!(stripped.path, "/items?a=b");
     }
-    for protocol in ["h2c", "websocket"] {
-        let upgrade =
-            get("/live").header("Connection", "Upgrade, HTTP2-Settings").header("Upgrade", protocol);
-        let upgrade = upgrade.header("HTTP2-Settings", "AAMAAABkAARAAAAAAAIAAAAA").sign(&good(), CHAIN_ID);
+    let settings = Some("AAMAAABkAARAAAAAAAIAAAAA");
+    for (protocol, settings) in [("h2c", settings), ("h2c", None), ("websocket", None), ("TLS/1.0", None)] {
+        let names = if settings.is_some() { "Upgrade, HTTP2-Settings" } else { "Upgrade" };
+        let upgrade = get("/live").header("Connection", names).header("Upgrade", protocol);
+        let upgrade = settings.map_or(upgrade.clone(), |settings| upgrade.header("HTTP2-Settings", settings));
+        let upgrade = upgrade.sign(&good(), CHAIN_ID);
         let answer = upgrade.send(&stage.front.url).await.unwrap();
         let reached = stage.service.take();
         let asks = |received: &Delivery| !received.values("upgrade").is_empty();
