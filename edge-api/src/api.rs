@@ -1,11 +1,11 @@
 //! The path of a request: method, route, rate limiter, cache.
 
-use std::rc::Rc;
+use std::{borrow::Cow, cell::OnceCell, rc::Rc};
 
 use edge_shared::unix_millis;
 use futures_util::FutureExt as _;
 use registry_core::{
-    api::accept::{self, Form},
+    api::accept::{self, EVENTS_TYPE, Form},
     api::acceptance::{JudgedVerdict, Judgement, PresentedAcceptance},
     api::download::Download,
     api::error::Error,
@@ -23,7 +23,7 @@ use crate::{
     body,
     cache::{self, Request, RequestContext},
     connection::Connection,
-    http::{self, Content, Delivery, EVENTS_TYPE, JSON_TYPE, Target},
+    http::{self, Content, Delivery, JSON_TYPE, Target},
     index::{IndexClient, IndexResponse},
     limiter,
     log::{self, Record},
@@ -97,7 +97,11 @@ async fn respond(
         Ok(Payload::Message(reply)) => (reply.status, http::message(reply.status, &reply.body, &delivery)?),
         Err(error) => {
             let status = status(&error, record.route);
-            let response = http::failure(&error, status, &delivery)?;
+            let body = match record.route {
+                mcp::PATH => mcp::refused(request.call.get(), status, &error).body,
+                _ => error.body(),
+            };
+            let response = http::failure(&error, status, &body, &delivery)?;
             record.error = error.code().name();
             (status, response)
         }
@@ -111,15 +115,23 @@ async fn respond(
 struct Incoming<'a> {
     request: &'a web_sys::Request,
     headers: web_sys::Headers,
+    /// The call of a tool that is its body.
+    call: OnceCell<mcp::Call>,
 }
 
 impl<'a> Incoming<'a> {
     fn new(request: &'a web_sys::Request) -> Self {
-        Self { headers: request.headers(), request }
+        Self { headers: request.headers(), request, call: OnceCell::new() }
     }
 
     fn header(&self, name: &str) -> Option<String> {
         self.headers.get(name).ok().flatten()
+    }
+
+    /// The media types that the client accepts: the path's own before the header's.
+    fn accept(&self, target: &Target) -> Cow<'static, str> {
+        let of_path = Route::media_type(target.path_and_query()).map(Cow::Borrowed);
+        of_path.unwrap_or_else(|| self.header("Accept").unwrap_or_default().into())
     }
 
     /// Whether the client takes a body in gzip. What it accepts is beside the request: the header that a
@@ -151,6 +163,8 @@ enum Resource {
     Message(mcp::Reply),
     /// A client of MCP calls a tool, which a route answers.
     Tool(mcp::Call),
+    /// Several messages of a client of MCP.
+    Batch(Vec<mcp::Message>),
     /// A request that is rate-limited, and answered from the chain or the index.
     Counted(Request),
 }
@@ -192,7 +206,8 @@ impl Resource {
                 };
                 Ok(match mcp::Message::parse(&headers, &body) {
                     mcp::Message::Answered(reply) => Self::Message(reply),
-                    mcp::Message::Call(call) => Self::Tool(call),
+                    mcp::Message::Call(call) => Self::Tool(request.call.get_or_init(|| call).clone()),
+                    mcp::Message::Batch(messages) => Self::Batch(messages),
                 })
             }
             "POST" => {
@@ -228,7 +243,7 @@ impl Resource {
             Self::Page(page) => page.path,
             Self::Live => "/livez",
             Self::Keys => KEYS,
-            Self::Message(_) | Self::Tool(_) => mcp::PATH,
+            Self::Message(_) | Self::Tool(_) | Self::Batch(_) => mcp::PATH,
             Self::Counted(Request::Ready) => READY,
             Self::Counted(Request::Download(download)) => download.pattern(),
             Self::Counted(Request::Api(route)) => route.pattern(),
@@ -266,11 +281,18 @@ async fn answer(request: &Incoming<'_>, env: &Env, context: Context, record: &mu
         Ok(target) => target,
         Err(error) => return (Err(error), None),
     };
+    if target.path() == mcp::PATH {
+        record.route = mcp::PATH;
+        let origin = request.header("Origin");
+        if Settings::of(env).is_ok_and(|settings| !settings.takes_mcp_of(origin.as_deref())) {
+            return (Ok(Payload::Message(mcp::forbidden())), None);
+        }
+    }
     let resource = Resource::parse(request, &record.method, &target).await;
     if let Ok(resource) = &resource {
         record.route = resource.name();
     }
-    let question = match resource {
+    let resource = match resource {
         // These need no settings, or no limit.
         Ok(Resource::Page(page)) => return (page.content(env, &target, now).await.map(Payload::from), None),
         Ok(Resource::Live) => {
@@ -278,34 +300,87 @@ async fn answer(request: &Incoming<'_>, env: &Env, context: Context, record: &mu
         }
         Ok(Resource::Keys) => return (keys(env, now), None),
         Ok(Resource::Message(reply)) => return (Ok(Payload::Message(reply)), None),
-        Ok(Resource::Tool(call)) => Ok((Request::Api(call.route.clone()), Some(call))),
-        Ok(Resource::Counted(counted)) => as_stream(request, counted).map(|counted| (counted, None)),
-        Err(error) => Err(error),
+        resource => resource,
     };
     let settings = match Settings::of(env) {
         Ok(settings) => settings,
         Err(error) => return (Err(error), None),
     };
-    let client = request.client();
-    let question = question.and_then(|(counted, call)| match call {
-        Some(call) => Ok((counted, AnswerForm::Tool(call))),
-        None => form_of(request, &settings, &target, &counted).map(|form| (counted, form)),
-    });
-    let (counted, form) = match question {
-        Ok(question) => question,
-        // A request that is refused before it costs anything is not charged.
-        Err(error) => return (Err(error), limiter::peek(&settings.limits, &client, now)),
+    let index = IndexClient::of(&settings.shared, env).map(Rc::new);
+    let origin = target.origin().into();
+    let context = RequestContext { settings, runtime: Rc::new(context), origin, index, signer: None };
+    let question = match resource {
+        Ok(Resource::Batch(messages)) => {
+            return batch(request, env, &context, messages, record).boxed_local().await;
+        }
+        Ok(Resource::Tool(call)) => Ok((Request::Api(call.route.clone()), AnswerForm::Tool(call))),
+        Ok(Resource::Counted(counted)) => as_stream(request, &target, counted).and_then(|counted| {
+            form_of(request, &context.settings, &target, &counted).map(|form| (counted, form))
+        }),
+        // The others are answered above.
+        Ok(_) => Err(Error::NotFound),
+        Err(error) => Err(error),
     };
-    let acceptance = acceptance_of(request, &settings, &counted, now).filter(|_| !form.is_tool());
+    match question {
+        Ok((counted, form)) => admitted(request, env, context, counted, form, record).await,
+        // A request that is refused before it costs anything is not charged.
+        Err(error) => (Err(error), limiter::peek(&context.settings.limits, &request.client(), now)),
+    }
+}
+
+/// The answers to the messages of a batch, each of which counts by itself.
+async fn batch(
+    request: &Incoming<'_>,
+    env: &Env,
+    context: &RequestContext,
+    messages: Vec<mcp::Message>,
+    record: &mut Record,
+) -> RatedAnswer {
+    let (mut replies, mut rated) = (Vec::new(), None);
+    for message in messages {
+        let call = match message {
+            mcp::Message::Call(call) => call,
+            mcp::Message::Answered(reply) => {
+                replies.push(reply);
+                continue;
+            }
+            mcp::Message::Batch(_) => continue,
+        };
+        let (counted, form) = (Request::Api(call.route.clone()), AnswerForm::Tool(call.clone()));
+        let (answer, verdict) = admitted(request, env, context.clone(), counted, form, record).await;
+        rated = verdict.or(rated);
+        match answer {
+            Ok(Payload::Message(reply)) => replies.push(reply),
+            // A tool's answer has no other form.
+            Ok(_) => {}
+            Err(error) => {
+                record.error = error.code().name();
+                replies.push(mcp::refused(Some(&call), error.status(), &error));
+            }
+        }
+    }
+    (Ok(Payload::Message(mcp::Reply::of_batch(replies))), rated)
+}
+
+/// The answer to a request that counts against the client's limit, where that admits it.
+async fn admitted(
+    request: &Incoming<'_>,
+    env: &Env,
+    context: RequestContext,
+    counted: Request,
+    form: AnswerForm,
+    record: &mut Record,
+) -> RatedAnswer {
+    let now = Timestamp::from_millis(record.started_at);
+    let (settings, client) = (&context.settings, request.client());
+    let acceptance = acceptance_of(request, settings, &counted, now).filter(|_| !form.is_tool());
     let cost = counted.cost().saturating_add(u32::from(acceptance.is_some()));
-    let verdict = limiter::charge(&settings, env, &context, &client, now, cost).await;
+    let verdict = limiter::charge(settings, env, &context.runtime, &client, now, cost).await;
     if verdict.is_some_and(|verdict| !verdict.admitted) {
         return (Err(Error::RateLimited), verdict);
     }
-    let index = IndexClient::of(&settings.shared, env).map(Rc::new);
-    let origin = target.origin().into();
     let signer = acceptance.as_ref().and_then(PresentedAcceptance::signer);
-    let context = RequestContext { settings, runtime: Rc::new(context), origin, index, signer };
+    let context = RequestContext { signer, ..context };
     // Boxed, it is a function of its own: V8 takes megabytes to optimize a long one that is polled again and
     // again.
     let payload = match counted {
@@ -455,12 +530,15 @@ async fn signed(
 }
 
 /// The request; one for a stream where it asks for changes and accepts events.
-fn as_stream(request: &Incoming<'_>, counted: Request) -> Result<Request, Error> {
+fn as_stream(request: &Incoming<'_>, target: &Target, counted: Request) -> Result<Request, Error> {
+    let is_stream = || accept::names(&request.accept(target), EVENTS_TYPE);
     match counted {
-        Request::Api(Route::Changes { since, liable: None, .. })
-            if request.header("Accept").is_some_and(|accept| accept::names(&accept, EVENTS_TYPE)) =>
-        {
+        Request::Api(Route::Changes { since, liable: None, .. }) if is_stream() => {
             stream::events::begin(request.header("Last-Event-ID").as_deref(), since).map(Request::Events)
+        }
+        Request::Api(Route::Changes { .. }) if Route::media_type(target.path_and_query()).is_some() => {
+            let rule = "must not be asked for as a stream";
+            Err(Error::InvalidParameter { field: "liable", rule })
         }
         counted => Ok(counted),
     }
@@ -480,8 +558,7 @@ fn form_of(
     let audience = Route::audience(target.path_and_query())?;
     // A verdict of another time would be one that has ended; a list and a proof are no statement on a wallet.
     let is_signed = matches!(route, Route::Kya { block: None, .. });
-    let accept = request.header("Accept").unwrap_or_default();
-    match accept::form(&accept, is_signed && settings.signing.is_some()) {
+    match accept::form(&request.accept(target), is_signed && settings.signing.is_some()) {
         Some(Form::Json) => Ok(AnswerForm::Json),
         Some(Form::Token) => Ok(AnswerForm::Token(audience)),
         None if settings.signing.is_none() => {
