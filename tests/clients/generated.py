@@ -14,7 +14,10 @@ KNOWN = {"wallet": SETTING["wallet"], "id": SETTING["id"], "prefix": "a", "shard
 description = json.loads(Path(SETTING["description"]).read_text())
 directory = tempfile.mkdtemp()
 generate = [str(Path(sys.executable).with_name("openapi-python-client")), "generate", "--meta", "none", "--path", SETTING["description"]]
-subprocess.run([*generate, "--output-path", f"{directory}/read_api"], check=True, capture_output=True)
+# A token's media type is none that the generator knows.
+Path(directory, "config.yml").write_text("content_type_overrides:\n  application/jwt: text/plain\n")
+generate += ["--config", f"{directory}/config.yml", "--output-path", f"{directory}/read_api"]
+subprocess.run(generate, check=True, capture_output=True)
 sys.path.insert(0, directory)
 client = importlib.import_module("read_api").Client(base_url=SETTING["url"], raise_on_unexpected_status=True, timeout=60)
 functions = {path.stem.replace("_", ""): path for path in Path(directory, "read_api/api").glob("*/*.py")}
