@@ -1,7 +1,7 @@
 // For Node, where `fetch` reads no files and there is no IndexedDB: `await init()` reads the wasm from beside this file, and
 // shards are kept in a folder.
 import { randomUUID } from "node:crypto";
-import { mkdir, open, readFile, readdir, rename, rm } from "node:fs/promises";
+import { mkdir, open, readFile, readdir, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import init from "./snapshot.js";
 
@@ -12,6 +12,7 @@ export default async function (source) {
 }
 
 const HEAD = "manifest";
+const HOUR = 3_600_000;
 
 /** Keeps shards in a folder, each in a file by its name; a crash at any time leaves the last manifest with all its shards. */
 export class FolderStore {
@@ -24,7 +25,9 @@ export class FolderStore {
 
   async read() {
     await mkdir(this.#folder, { recursive: true });
-    const shards = (await readdir(this.#folder)).filter((name) => /^[0-9a-f]{14}-[0-9a-f]{24}$/.test(name));
+    const names = await readdir(this.#folder);
+    const shards = names.filter((name) => /^[0-9a-f]{14}-[0-9a-f]{24}$/.test(name));
+    await Promise.all(names.filter((name) => name.endsWith(".new")).map((name) => this.#removeLeftOver(name)));
     const head = await this.#file(HEAD);
     if (head === undefined || head.length < 8) return { shards };
     return { manifest: head.subarray(8), fetchedAt: Number(head.readBigUInt64BE()), shards };
@@ -45,6 +48,13 @@ export class FolderStore {
     const { shards } = await this.read();
     const old = shards.filter((name) => !names.has(name));
     await Promise.all(old.map((name) => rm(join(this.#folder, name), { force: true })));
+  }
+
+  /** Removes what a crash left of a replacement; one that another program writes now is younger. */
+  async #removeLeftOver(name) {
+    const path = join(this.#folder, name);
+    const { mtimeMs = Infinity } = await stat(path).catch(() => ({}));
+    if (mtimeMs < Date.now() - HOUR) await rm(path, { force: true });
   }
 
   /** A file's bytes; undefined where there is none. */

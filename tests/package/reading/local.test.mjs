@@ -9,7 +9,7 @@
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, readdir, rm, utimes, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -202,7 +202,12 @@ test("a store that was damaged is mended by an update", async () => {
     const verdicts = await Promise.allSettled(WALLETS.map((wallet) => local.kya(wallet)));
     assert.ok(verdicts.some(({ reason }) => /damaged/.test(reason?.message)));
     assert.equal((await local.update()).shards, 1);
-    // Two programs at one folder.
+    const leftOver = join(folder, "a.new");
+    await writeFile(leftOver, "x");
+    await utimes(leftOver, 1, 1);
+    await new FolderStore(folder).read();
+    assert.ok(!(await readdir(folder)).includes("a.new"), "what a crash left is removed");
+    // Several programs at one folder.
     await Promise.all([1, 2, 3].map(() => new LocalKya({ ...options(), chainId: 31337 }).update()));
   } finally {
     await rm(folder, { recursive: true });
