@@ -7,3 +7,13 @@ export class RegistryError extends Error {
     this.status = status;
   }
 }
+
+/** A wasm module once it is ready; what fails says where to look. */
+export async function loaded(module) {
+  try {
+    return await module;
+  } catch (cause) {
+    const help = "copy the file or pass it to init, as the package's README says of your bundler under Bundlers";
+    throw new RegistryError(`The wasm module is not where it is looked for: ${help}`, "NOT_LOADED", 500, cause);
+  }
+}

@@ -51,7 +51,7 @@ interface Guard {
   ask(
     method: string,
     target: string,
-    headers: HeadersInit | Iterable<[string, string]>,
+    headers: ConstructorParameters<typeof Headers>[0] | Iterable<[string, string]>,
     content: Uint8Array,
   ): Promise<Admitted | Refused>;
 }
@@ -77,7 +77,7 @@ export class Gate implements Guard {
   ask(
     method: string,
     target: string,
-    headers: HeadersInit | Iterable<[string, string]>,
+    headers: ConstructorParameters<typeof Headers>[0] | Iterable<[string, string]>,
     content: Uint8Array,
   ): Promise<Admitted | Refused>;
 }
@@ -112,7 +112,7 @@ export class LocalGate implements Guard {
   ask(
     method: string,
     target: string,
-    headers: HeadersInit | Iterable<[string, string]>,
+    headers: ConstructorParameters<typeof Headers>[0] | Iterable<[string, string]>,
     content: Uint8Array,
   ): Promise<Admitted | Refused>;
 }

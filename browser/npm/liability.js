@@ -1,9 +1,11 @@
 // Who is liable: what a liable wallet signs (EIP-712), and the file of its domain. The checks are the core's (`acceptance.js`).
-import { readDomainFile } from "./acceptance.js";
-import { RegistryError } from "./error.js";
+import init, { readDomainFile } from "./acceptance.js";
+import { RegistryError, loaded } from "./error.js";
 
-export { checkAcceptance, default, initSync, readDomainFile } from "./acceptance.js";
+export { checkAcceptance, initSync, readDomainFile } from "./acceptance.js";
 export { RegistryError } from "./error.js";
+
+export default (source) => loaded(init(source));
 
 const DAY = 86_400;
 /** The largest file of a domain, in bytes. */
@@ -76,7 +78,7 @@ export async function fetchDomain(domain, { fetch: ask = globalThis.fetch, signa
   // Before anything is asked: a text with a slash or a port would name another address.
   readDomainFile('{"liable":[]}', domain, place);
   const url = `https://${domain}/.well-known/kya-liable.json`;
-  const response = await ask(url, { redirect: "error", credentials: "omit", referrerPolicy: "no-referrer", signal });
+  const response = await ask(url, { redirect: "manual", credentials: "omit", referrerPolicy: "no-referrer", signal });
   if (!response.ok) throw new RegistryError(`${url} answered ${response.status}`, "DOMAIN_UNAVAILABLE", 502);
   return readDomainFile(await capped(response), domain, place);
 }

@@ -1,6 +1,7 @@
 // For Node, where `fetch` reads no files and there is no IndexedDB: `await init()` reads the wasm from beside this file, and
 // shards are kept in a folder.
-import { mkdir, open, readFile, readdir, rename, rm } from "node:fs/promises";
+import { randomUUID } from "node:crypto";
+import { mkdir, open, readFile, readdir, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import init from "./snapshot.js";
 
@@ -11,6 +12,7 @@ export default async function (source) {
 }
 
 const HEAD = "manifest";
+const HOUR = 3_600_000;
 
 /** Keeps shards in a folder, each in a file by its name; a crash at any time leaves the last manifest with all its shards. */
 export class FolderStore {
@@ -23,9 +25,11 @@ export class FolderStore {
 
   async read() {
     await mkdir(this.#folder, { recursive: true });
-    const shards = (await readdir(this.#folder)).filter((name) => /^[0-9a-f]{14}-[0-9a-f]{24}$/.test(name));
+    const names = await readdir(this.#folder);
+    const shards = names.filter((name) => /^[0-9a-f]{14}-[0-9a-f]{24}$/.test(name));
+    await Promise.all(names.filter((name) => name.endsWith(".new")).map((name) => this.#removeLeftOver(name)));
     const head = await this.#file(HEAD);
-    if (head === undefined) return { shards };
+    if (head === undefined || head.length < 8) return { shards };
     return { manifest: head.subarray(8), fetchedAt: Number(head.readBigUInt64BE()), shards };
   }
 
@@ -42,7 +46,15 @@ export class FolderStore {
     time.writeBigUInt64BE(BigInt(fetchedAt));
     await this.#replace(HEAD, Buffer.concat([time, manifest]));
     const { shards } = await this.read();
-    await Promise.all(shards.filter((name) => !names.has(name)).map((name) => rm(join(this.#folder, name), { force: true })));
+    const old = shards.filter((name) => !names.has(name));
+    await Promise.all(old.map((name) => rm(join(this.#folder, name), { force: true })));
+  }
+
+  /** Removes what a crash left of a replacement; one that another program writes now is younger. */
+  async #removeLeftOver(name) {
+    const path = join(this.#folder, name);
+    const { mtimeMs = Infinity } = await stat(path).catch(() => ({}));
+    if (mtimeMs < Date.now() - HOUR) await rm(path, { force: true });
   }
 
   /** A file's bytes; undefined where there is none. */
@@ -55,16 +67,21 @@ export class FolderStore {
     }
   }
 
-  /** Replaces a file, atomically, once its bytes are on the disk. */
+  /** Replaces a file, atomically, once its bytes are on the disk. Another program may be at the same. */
   async #replace(name, bytes) {
-    const path = join(this.#folder, name);
-    const file = await open(`${path}.new`, "w");
+    const [path, fresh] = [name, `${randomUUID()}.new`].map((file) => join(this.#folder, file));
     try {
-      await file.writeFile(bytes);
-      await file.sync();
-    } finally {
-      await file.close();
+      const file = await open(fresh, "w");
+      try {
+        await file.writeFile(bytes);
+        await file.sync();
+      } finally {
+        await file.close();
+      }
+      await rename(fresh, path);
+    } catch (error) {
+      await rm(fresh, { force: true });
+      throw error;
     }
-    await rename(`${path}.new`, path);
   }
 }

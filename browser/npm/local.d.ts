@@ -52,6 +52,10 @@ export interface LocalKyaOptions {
   chain?: { kya(wallet: string, query: { block: number | bigint | string }): Promise<Kya> };
   /** What to reach the API with, instead of the global `fetch`. */
   fetch?: typeof globalThis.fetch;
+  /** How long a request may take: 30 if not given. */
+  timeoutSeconds?: number;
+  /** Ends requests and waits with its reason, and what `run` does. */
+  signal?: AbortSignal;
 }
 
 /** What an update took. */
@@ -103,10 +107,17 @@ export class LocalKya {
   run(options?: { everySeconds?: number; checkEverySeconds?: number; report?: (event: LocalKyaEvent) => void }): () => void;
 }
 
-/** The verdict on a wallet that the API is not told: it learns a range that about thirty agents or more share. */
+/**
+ * The verdict on a wallet that the API is not told. It learns a range of wallets: the first digits of a hash, so many that about
+ * thirty agents or more share it by the API's own count, and never more than `digitsMax`. Of a registry of fewer than 480 agents
+ * it learns nothing: all of the registry is fetched.
+ */
 export function kyaPrivately(
   wallet: string,
-  options: { api: string; fetch?: typeof globalThis.fetch },
+  options: Pick<LocalKyaOptions, "api" | "chainId" | "registry" | "fetch" | "timeoutSeconds" | "signal"> & {
+    /** 1 if not given: a sixteenth of all wallets. Each digit more is for a registry that you know to be sixteen times larger. */
+    digitsMax?: number;
+  },
 ): Promise<{
   verdict: Kya;
   /** The path that was asked for. */

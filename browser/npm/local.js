@@ -1,10 +1,10 @@
 // The registry held by a page or program itself: verdicts without a network, and private lookups by range. The rules are the
 // core's (`snapshot.js`); here are the requests, and where the bytes are kept.
-import { RegistryError } from "./error.js";
-import { Manifest, rangeOf, unregistered } from "./snapshot.js";
+import { RegistryError, loaded } from "./error.js";
+import init, { Manifest, rangeOf, unregistered } from "./snapshot.js";
 import { MemoryStore } from "./stores.js";
 
-export { default, initSync } from "./snapshot.js";
+export { initSync } from "./snapshot.js";
 export { RegistryError } from "./error.js";
 export { IndexedDbStore, MemoryStore } from "./stores.js";
 
@@ -14,8 +14,15 @@ const BUNDLE_MAX = 32;
 const RECENT_BYTES = 8 * 1024 * 1024;
 /** The most manifests that an update fetches, where each took so long that its verdicts are old already. */
 const ROUNDS_MAX = 3;
-/** The longest wait for the API's rate limit, in seconds. */
+/** The longest wait for the API's rate limit, in seconds, and how often a request is repeated after one. */
 const WAIT_MAX = 60;
+const REPEATS_MAX = 5;
+/** The longest duration of a request, in seconds. */
+const TIMEOUT = 30;
+/** The fewest agents that a range of one digit is asked for of: about thirty share it then. */
+const RANGES_FROM = 480;
+
+export default (source) => loaded(init(source));
 
 export class LocalKya {
   #options;
@@ -32,10 +39,8 @@ export class LocalKya {
   /** How many wallets were asked for since the last spot check, and a random one of them. */
   #sample = { asked: 0, wallet: undefined };
 
-  constructor({ api, chainId, registry, maxAgeSeconds = 60, maxBlockAgeSeconds = Infinity, store, chain, fetch }) {
-    if (!/^https?:\/\//.test(api)) throw invalid("api", "must begin with https:// or http://");
-    const ask = fetch ?? globalThis.fetch.bind(globalThis);
-    this.#options = { api: api.replace(/\/+$/, ""), chainId, registry, maxAgeSeconds, maxBlockAgeSeconds, chain, fetch: ask };
+  constructor({ maxAgeSeconds = 60, maxBlockAgeSeconds = Infinity, store, ...options }) {
+    this.#options = { ...options, ...service(options), maxAgeSeconds, maxBlockAgeSeconds };
     this.#store = store ?? new MemoryStore();
   }
 
@@ -43,33 +48,46 @@ export class LocalKya {
   get ageSeconds() {
     if (this.#current === undefined) return undefined;
     const { manifest, fetchedAt, receivedAt } = this.#current;
+    // How long it was kept, no clock can tell that was set back meanwhile.
+    if (receivedAt === undefined && Date.now() < fetchedAt) return Infinity;
     // The API's clock is not believed beyond the time of receipt, nor this computer's where it was set back.
     const byClock = Date.now() - Math.min(manifest.confirmedAt, fetchedAt);
     const byTimer = receivedAt === undefined ? 0 : performance.now() - receivedAt;
     return Math.max(byClock, byTimer, 0) / 1000;
   }
 
+  /** The time that verdicts are judged at: this computer's, but never earlier than what the manifest states and has passed since. */
+  #now({ manifest, receivedAt }) {
+    const passed = receivedAt === undefined ? 0 : performance.now() - receivedAt;
+    return Math.max(Date.now(), Math.floor(Math.max(manifest.blockTime, manifest.confirmedAt) + passed));
+  }
+
   /** Reads what the store holds. The other methods wait for it. */
   open() {
-    this.#opened ??= this.#open();
+    this.#opened ??= this.#open().catch((error) => {
+      // The next call tries again.
+      this.#opened = undefined;
+      throw error;
+    });
     return this.#opened;
   }
 
   async #open() {
     const { manifest: bytes, fetchedAt, shards } = await this.#store.read();
-    if (bytes === undefined) return void (this.#stored = new Set(shards));
-    const manifest = new Manifest(bytes);
-    // The store of another registry is begun anew.
-    if (this.#isOther(manifest)) return;
     this.#stored = new Set(shards);
-    this.#current = { manifest, fetchedAt, receivedAt: undefined };
+    const manifest = bytes === undefined ? undefined : readable(bytes);
+    // A store that is damaged or of another version goes on with its shards, each of which is checked; that of another
+    // registry is begun anew.
+    if (manifest === undefined || !Number.isSafeInteger(fetchedAt)) return;
+    if (this.#isOther(manifest)) this.#stored = new Set();
+    else this.#current = { manifest, fetchedAt, receivedAt: undefined };
   }
 
   async kya(wallet) {
     await this.open();
     this.#sample.asked += 1;
     if (Math.random() * this.#sample.asked < 1) this.#sample.wallet = wallet;
-    return this.#verdict(wallet, () => Date.now());
+    return this.#verdict(wallet, () => this.#now(this.#current));
   }
 
   /** The verdict at the time that `clock` gives for the manifest. */
@@ -81,7 +99,7 @@ export class LocalKya {
       const bytes = await this.#shard(manifest, name);
       // An update meanwhile may have replaced the shard, and time has passed.
       if (this.#usable() !== manifest) continue;
-      if (bytes === undefined) throw stale(undefined);
+      if (bytes === undefined) throw stale("a part was lost or damaged, and the next update fetches it");
       const verdict = manifest.verdict(name, bytes, wallet, clock(manifest));
       if (verdict === undefined) throw new RegistryError("Only the chain can tell", "ASK_CHAIN", 503);
       return verdict;
@@ -91,10 +109,12 @@ export class LocalKya {
   /** The manifest, if verdicts may be given from it now. */
   #usable() {
     const age = this.ageSeconds;
-    if (age === undefined || age > this.#options.maxAgeSeconds) throw stale(age);
+    if (age === undefined) throw stale("there is nothing yet");
+    if (age === Infinity) throw stale("this computer's clock was set back");
+    const ofBlock = (this.#now(this.#current) - this.#current.manifest.blockTime) / 1000;
+    if (age > this.#options.maxAgeSeconds) throw stale(`${Math.floor(age)} s`);
+    if (ofBlock > this.#options.maxBlockAgeSeconds) throw stale(`${Math.floor(ofBlock)} s`);
     const { manifest } = this.#current;
-    const ofBlock = (Date.now() - manifest.blockTime) / 1000;
-    if (ofBlock > this.#options.maxBlockAgeSeconds) throw stale(ofBlock);
     return manifest;
   }
 
@@ -179,17 +199,16 @@ export class LocalKya {
 
   /** The bytes of an answer; asks again after a while where the rate limit is used up. */
   async #ask(path, update) {
-    for (;;) {
+    for (let repeats = 0; ; repeats += 1) {
       update.requests += 1;
-      const response = await request(this.#options, path);
-      if (response.status !== 429) {
-        if (!response.ok) throw await refusal(response);
-        const bytes = new Uint8Array(await response.arrayBuffer());
+      const { status, headers, bytes } = await request(this.#options, path);
+      if (status === 200) {
         update.bytes += bytes.length;
         return bytes;
       }
-      const seconds = Number(response.headers.get("retry-after") ?? WAIT_MAX) || 1;
-      await new Promise((resume) => setTimeout(resume, Math.min(Math.max(seconds, 1), WAIT_MAX) * 1000));
+      if (status !== 429 || repeats === REPEATS_MAX) throw refusal(status, bytes);
+      const seconds = Number(headers.get("retry-after") ?? WAIT_MAX) || 1;
+      await waiting(Math.min(Math.max(seconds, 1), WAIT_MAX) * 1000, this.#options.signal);
     }
   }
 
@@ -209,8 +228,8 @@ export class LocalKya {
     const proved = await chain.kya(asked, { block: held.asOf.blockNumber });
     if (provable(held) === provable(proved)) return { agrees: true, wallet: asked };
     // What the API itself proves now, to be kept: it contradicts what it handed out, or has changed since.
-    const response = await request(this.#options, `/api/v1/kya/${asked}?evidence=1`).catch(() => undefined);
-    const evidence = response?.ok ? await response.text() : undefined;
+    const answer = await request(this.#options, `/api/v1/kya/${asked}?evidence=1`).catch(() => undefined);
+    const evidence = answer?.status === 200 ? text(answer.bytes) : undefined;
     return { agrees: false, wallet: asked, block: manifest.block, held, chain: proved, evidence };
   }
 
@@ -232,7 +251,9 @@ export class LocalKya {
     if (checkEverySeconds !== undefined) {
       stops.push(repeat(checkEverySeconds, async () => report({ checked: await this.spotCheck() }), report));
     }
-    return () => stops.forEach((stop) => stop());
+    const stop = () => stops.forEach((stop) => stop());
+    this.#options.signal?.addEventListener("abort", stop, { once: true });
+    return stop;
   }
 }
 
@@ -240,17 +261,27 @@ export class LocalKya {
 const agentsOf = new Map();
 
 export async function kyaPrivately(asked, options) {
-  const [wallet, { api }] = [String(asked), options];
-  const fetch = options.fetch ?? globalThis.fetch.bind(globalThis);
+  const [wallet, { digitsMax = 1, signal }] = [String(asked), options];
+  const place = { ...service(options), signal };
+  const { api } = place;
+  // What is no wallet is refused before anything is asked.
+  rangeOf(wallet, 0);
   const ask = async (path) => {
-    const response = await request({ api: api.replace(/\/+$/, ""), fetch }, path);
-    if (!response.ok) throw await refusal(response);
-    return response.json();
+    const { status, bytes } = await request(place, path);
+    if (status !== 200) throw refusal(status, bytes);
+    return JSON.parse(text(bytes));
   };
-  const sent = async () => {
-    if (!agentsOf.has(api)) agentsOf.set(api, (await ask("/api/v1/stats")).totalAgents);
-    return `/api/v1/kya/range/${rangeOf(wallet, agentsOf.get(api))}`;
+  const agents = async () => {
+    if (!agentsOf.has(api)) agentsOf.set(api, Number((await ask("/api/v1/stats")).totalAgents));
+    return agentsOf.get(api);
   };
+  const sent = async () => `/api/v1/kya/range/${rangeOf(wallet, await agents()).slice(0, digitsMax)}`;
+  if ((await agents()) < RANGES_FROM) {
+    // Even a range of one digit would be shared by too few: all of the registry is fetched, which names none.
+    const whole = new LocalKya({ ...options, signal });
+    const { agents: shared } = await whole.update();
+    return { verdict: await whole.kya(wallet), sent: "/api/v1/snapshot", shared };
+  }
   const first = await sent();
   try {
     return verdictOf(wallet, await ask(first), first);
@@ -259,7 +290,7 @@ export async function kyaPrivately(asked, options) {
     // The registry has grown since it was counted: ranges are smaller now.
     agentsOf.delete(api);
     const second = await sent();
-    if (second === first) throw error;
+    if (second === first) throw invalid("digitsMax", `leaves too large a range for this service: ${error.message}`);
     return verdictOf(wallet, await ask(second), second);
   }
 }
@@ -292,18 +323,62 @@ function shardsOf(bundle, names) {
   return shards;
 }
 
-async function request({ api, fetch }, path) {
+/** Where the API is, and how it is asked. */
+function service({ api, fetch, timeoutSeconds = TIMEOUT }) {
+  if (!/^https?:\/\//.test(api)) throw invalid("api", "must begin with https:// or http://");
+  return { api: api.replace(/\/+$/, ""), fetch: fetch ?? globalThis.fetch.bind(globalThis), timeoutSeconds };
+}
+
+/** The whole answer, within the time limit. A redirect is none; Workers know no `redirect: "error"`. */
+async function request({ api, fetch, timeoutSeconds, signal }, path) {
+  const limits = [AbortSignal.timeout(timeoutSeconds * 1000), signal].filter((limit) => limit !== undefined);
+  const limit = AbortSignal.any(limits);
+  const exchange = async () => {
+    const response = await fetch(api + path, { redirect: "manual", signal: limit });
+    const { status, headers, type } = response;
+    if (type === "opaqueredirect" || (status >= 300 && status < 400)) throw new TypeError("a redirect");
+    return { status, headers, bytes: new Uint8Array(await response.arrayBuffer()) };
+  };
   try {
-    return await fetch(api + path, { redirect: "error" });
+    return await Promise.race([exchange(), aborted(limit)]);
   } catch (cause) {
+    signal?.throwIfAborted();
     throw new RegistryError("The API cannot be reached", "UNREACHABLE", 503, cause);
   }
 }
 
+/** Rejects once the signal is aborted. */
+function aborted(signal) {
+  return new Promise((_, reject) => {
+    if (signal.aborted) reject(signal.reason);
+    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+  });
+}
+
+async function waiting(milliseconds, signal) {
+  const wait = new Promise((resume) => setTimeout(resume, milliseconds));
+  await Promise.race([wait, ...(signal === undefined ? [] : [aborted(signal)])]);
+}
+
 /** The error that the API answers with. */
-async function refusal(response) {
-  const { error = `Status ${response.status}`, code = "UNREACHABLE" } = await response.json().catch(() => ({}));
-  return new RegistryError(error, code, response.status);
+function refusal(status, bytes) {
+  try {
+    const { error, code } = JSON.parse(text(bytes));
+    return new RegistryError(error ?? `Status ${status}`, code ?? "UNREACHABLE", status);
+  } catch {
+    return new RegistryError(`Status ${status}`, "UNREACHABLE", status);
+  }
+}
+
+const text = (bytes) => new TextDecoder().decode(bytes);
+
+/** A store's manifest; undefined where it is damaged, or of a version that this one does not read. */
+function readable(bytes) {
+  try {
+    return new Manifest(bytes);
+  } catch {
+    return undefined;
+  }
 }
 
 /** The part of a verdict that the chain tells of one block, as text. */
@@ -332,8 +407,7 @@ function pick(list) {
   return list[Math.floor(Math.random() * list.length)];
 }
 
-function stale(age) {
-  const what = age === undefined ? "there is nothing yet" : `${Math.floor(age)} s`;
+function stale(what) {
   return new RegistryError(`What is held of the registry is too old: ${what}`, "STALE", 503);
 }
 

@@ -18,7 +18,7 @@ use registry_fetch::{RpcPost, body::BodyReader, endpoint_headers, round_trip};
 use serde_json::value::RawValue;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
-use web_sys::{AbortSignal, RequestRedirect};
+use web_sys::AbortSignal;
 
 /// The name in documents of a chain that is reached through a wallet. Otherwise it is the first endpoint's
 /// host.
@@ -90,9 +90,8 @@ async fn post(
     signal: &AbortSignal,
 ) -> Result<RpcReply, Failure> {
     let headers = endpoint_headers(endpoint).map_err(|_| Failure::Unreachable)?;
-    let (url, redirect, reader) = (endpoint.url.as_str(), RequestRedirect::Error, BodyReader::Default);
-    let (status, body) =
-        RpcPost { fetch, url, headers: &headers, redirect, reader }.send(batch, signal).await?;
+    let post = RpcPost { fetch, url: &endpoint.url, headers: &headers, reader: BodyReader::Default };
+    let (status, body) = post.send(batch, signal).await?;
     Ok(RpcReply { endpoint: batch.endpoint, status, body })
 }
 

@@ -5,29 +5,27 @@ use std::rc::Rc;
 use edge_shared::unix_millis;
 use futures_util::FutureExt as _;
 use registry_core::{
-    api::accept::{self, Form},
+    api::accept::EVENTS_TYPE,
     api::acceptance::{JudgedVerdict, Judgement, PresentedAcceptance},
-    api::download::Download,
     api::error::Error,
     api::mcp,
-    api::route::{KYA_BODY_BYTES_MAX, Route},
+    api::route::Route,
     eth::timestamp::Timestamp,
     host::rate_limit::{ClientKey, RateLimitVerdict},
     liability,
     registry::{changes::Since, error_code::Code},
     token::Audience,
 };
-use worker::{Context, Env, event, js_sys::Reflect, web_sys};
+use worker::{Context, Env, event, web_sys};
 
 use crate::{
-    body,
     cache::{self, Request, RequestContext},
     connection::Connection,
-    http::{self, Content, Delivery, EVENTS_TYPE, JSON_TYPE, Target},
+    http::{self, Content, Delivery, JSON_TYPE, Target},
+    incoming::{AnswerForm, Incoming, READY, Resource, as_stream, check_post, form_of},
     index::{IndexClient, IndexResponse},
     limiter,
     log::{self, Record},
-    pages::{self, Page},
     settings::{Settings, Signing},
     stream::{self, events::Events, slot::StreamSlot},
     token,
@@ -97,62 +95,17 @@ async fn respond(
         Ok(Payload::Message(reply)) => (reply.status, http::message(reply.status, &reply.body, &delivery)?),
         Err(error) => {
             let status = status(&error, record.route);
-            let response = http::failure(&error, status, &delivery)?;
+            let body = match record.route {
+                mcp::PATH => mcp::refused(request.call.get(), status, &error).body,
+                _ => error.body(),
+            };
+            let response = http::failure(&error, status, &body, &delivery)?;
             record.error = error.code().name();
             (status, response)
         }
     };
     record.write(status, unix_millis());
     Ok(response)
-}
-
-/// A request. It is the runtime's own type and not the library's, which takes unknown methods for GET and
-/// converts more than is needed.
-struct Incoming<'a> {
-    request: &'a web_sys::Request,
-    headers: web_sys::Headers,
-}
-
-impl<'a> Incoming<'a> {
-    fn new(request: &'a web_sys::Request) -> Self {
-        Self { headers: request.headers(), request }
-    }
-
-    fn header(&self, name: &str) -> Option<String> {
-        self.headers.get(name).ok().flatten()
-    }
-
-    /// Whether the client takes a body in gzip. What it accepts is beside the request: the header that a
-    /// Worker sees is Cloudflare's own.
-    fn takes_gzip(&self) -> bool {
-        let of_client = Reflect::get(self.request, &"cf".into())
-            .and_then(|cf| Reflect::get(&cf, &"clientAcceptEncoding".into()))
-            .ok()
-            .and_then(|accepted| accepted.as_string());
-        let accepted = of_client.or_else(|| self.header("Accept-Encoding"));
-        accepted.is_some_and(|accepted| accept::names(&accepted, "gzip"))
-    }
-
-    /// The key of the rate limit. Only headers are trusted that Cloudflare sets and clients cannot.
-    fn client(&self) -> ClientKey {
-        ClientKey::of(self.header("CF-Connecting-IP").as_deref(), || self.header("CF-Worker"))
-    }
-}
-
-/// The resource of a request.
-enum Resource {
-    /// A static page.
-    Page(&'static Page),
-    /// Whether this code runs at all.
-    Live,
-    /// The keys that verdicts are signed with.
-    Keys,
-    /// An answer to a client of MCP that takes no data.
-    Message(mcp::Reply),
-    /// A client of MCP calls a tool, which a route answers.
-    Tool(mcp::Call),
-    /// A request that is rate-limited, and answered from the chain or the index.
-    Counted(Request),
 }
 
 /// A successful answer.
@@ -170,77 +123,6 @@ impl From<Content> for Payload {
     fn from(content: Content) -> Self {
         Self::Document(Rc::new(content))
     }
-}
-
-/// The published keys, where verifiers look for them.
-const KEYS: &str = "/.well-known/jwks.json";
-
-/// `/readyz`, where every error means that the service is not ready.
-const READY: &str = "/readyz";
-
-impl Resource {
-    /// The resource of a request. A body is read only where the path takes one.
-    async fn parse(request: &Incoming<'_>, method: &str, target: &Target) -> Result<Self, Error> {
-        match method {
-            "GET" | "HEAD" => Self::parse_get(target),
-            "POST" if target.path() == mcp::PATH => {
-                let body = body::read(request.request, mcp::MESSAGE_BYTES_MAX).await?;
-                let headers = mcp::Headers {
-                    version: request.header("MCP-Protocol-Version"),
-                    method: request.header("Mcp-Method"),
-                    name: request.header("Mcp-Name"),
-                };
-                Ok(match mcp::Message::parse(&headers, &body) {
-                    mcp::Message::Answered(reply) => Self::Message(reply),
-                    mcp::Message::Call(call) => Self::Tool(call),
-                })
-            }
-            "POST" => {
-                check_post(target)?;
-                let body = body::read(request.request, KYA_BODY_BYTES_MAX).await?;
-                Route::parse_post(target.path_and_query(), &body)
-                    .map(|route| Self::Counted(Request::Api(route)))
-            }
-            // Where POST is taken, the error of a GET says which body.
-            _ => check_post(target).and_then(|()| Self::parse_get(target)),
-        }
-    }
-
-    fn parse_get(target: &Target) -> Result<Self, Error> {
-        let path = target.path();
-        if let Some(page) = pages::find(path) {
-            return Ok(Self::Page(page));
-        }
-        match path {
-            mcp::PATH => Err(Error::PostOnly("one JSON-RPC message of the Model Context Protocol")),
-            "/livez" => Ok(Self::Live),
-            KEYS => Ok(Self::Keys),
-            READY => Ok(Self::Counted(Request::Ready)),
-            _ if let Some(download) = Download::parse(target.path_and_query()) => {
-                download.map(|download| Self::Counted(Request::Download(download)))
-            }
-            _ => Route::parse(target.path_and_query()).map(|route| Self::Counted(Request::Api(route))),
-        }
-    }
-
-    const fn name(&self) -> &'static str {
-        match self {
-            Self::Page(page) => page.path,
-            Self::Live => "/livez",
-            Self::Keys => KEYS,
-            Self::Message(_) | Self::Tool(_) => mcp::PATH,
-            Self::Counted(Request::Ready) => READY,
-            Self::Counted(Request::Download(download)) => download.pattern(),
-            Self::Counted(Request::Api(route)) => route.pattern(),
-            // Routes become streams later.
-            Self::Counted(Request::Events(_)) => "/api/v1/changes",
-        }
-    }
-}
-
-/// Whether a path takes POST.
-fn check_post(target: &Target) -> Result<(), Error> {
-    if target.path() == mcp::PATH { Ok(()) } else { Route::check_post(target.path_and_query()) }
 }
 
 /// Whether the answers of a route are verdicts, or changes of them.
@@ -266,11 +148,18 @@ async fn answer(request: &Incoming<'_>, env: &Env, context: Context, record: &mu
         Ok(target) => target,
         Err(error) => return (Err(error), None),
     };
+    if target.path() == mcp::PATH {
+        record.route = mcp::PATH;
+        let origin = request.header("Origin");
+        if Settings::of(env).is_ok_and(|settings| !settings.takes_mcp_of(origin.as_deref())) {
+            return (Ok(Payload::Message(mcp::forbidden())), None);
+        }
+    }
     let resource = Resource::parse(request, &record.method, &target).await;
     if let Ok(resource) = &resource {
         record.route = resource.name();
     }
-    let question = match resource {
+    let resource = match resource {
         // These need no settings, or no limit.
         Ok(Resource::Page(page)) => return (page.content(env, &target, now).await.map(Payload::from), None),
         Ok(Resource::Live) => {
@@ -278,34 +167,87 @@ async fn answer(request: &Incoming<'_>, env: &Env, context: Context, record: &mu
         }
         Ok(Resource::Keys) => return (keys(env, now), None),
         Ok(Resource::Message(reply)) => return (Ok(Payload::Message(reply)), None),
-        Ok(Resource::Tool(call)) => Ok((Request::Api(call.route.clone()), Some(call))),
-        Ok(Resource::Counted(counted)) => as_stream(request, counted).map(|counted| (counted, None)),
-        Err(error) => Err(error),
+        resource => resource,
     };
     let settings = match Settings::of(env) {
         Ok(settings) => settings,
         Err(error) => return (Err(error), None),
     };
-    let client = request.client();
-    let question = question.and_then(|(counted, call)| match call {
-        Some(call) => Ok((counted, AnswerForm::Tool(call))),
-        None => form_of(request, &settings, &target, &counted).map(|form| (counted, form)),
-    });
-    let (counted, form) = match question {
-        Ok(question) => question,
-        // A request that is refused before it costs anything is not charged.
-        Err(error) => return (Err(error), limiter::peek(&settings.limits, &client, now)),
+    let index = IndexClient::of(&settings.shared, env).map(Rc::new);
+    let origin = target.origin().into();
+    let context = RequestContext { settings, runtime: Rc::new(context), origin, index, signer: None };
+    let question = match resource {
+        Ok(Resource::Batch(messages)) => {
+            return batch(request, env, &context, messages, record).boxed_local().await;
+        }
+        Ok(Resource::Tool(call)) => Ok((Request::Api(call.route.clone()), AnswerForm::Tool(call))),
+        Ok(Resource::Counted(counted)) => as_stream(request, &target, counted).and_then(|counted| {
+            form_of(request, &context.settings, &target, &counted).map(|form| (counted, form))
+        }),
+        // The others are answered above.
+        Ok(_) => Err(Error::NotFound),
+        Err(error) => Err(error),
     };
-    let acceptance = acceptance_of(request, &settings, &counted, now).filter(|_| !form.is_tool());
+    match question {
+        Ok((counted, form)) => admitted(request, env, context, counted, form, record).await,
+        // A request that is refused before it costs anything is not charged.
+        Err(error) => (Err(error), limiter::peek(&context.settings.limits, &request.client(), now)),
+    }
+}
+
+/// The answers to the messages of a batch, each of which counts by itself.
+async fn batch(
+    request: &Incoming<'_>,
+    env: &Env,
+    context: &RequestContext,
+    messages: Vec<mcp::Message>,
+    record: &mut Record,
+) -> RatedAnswer {
+    let (mut replies, mut rated) = (Vec::new(), None);
+    for message in messages {
+        let call = match message {
+            mcp::Message::Call(call) => call,
+            mcp::Message::Answered(reply) => {
+                replies.push(reply);
+                continue;
+            }
+            mcp::Message::Batch(_) => continue,
+        };
+        let (counted, form) = (Request::Api(call.route.clone()), AnswerForm::Tool(call.clone()));
+        let (answer, verdict) = admitted(request, env, context.clone(), counted, form, record).await;
+        rated = verdict.or(rated);
+        match answer {
+            Ok(Payload::Message(reply)) => replies.push(reply),
+            // A tool's answer has no other form.
+            Ok(_) => {}
+            Err(error) => {
+                record.error = error.code().name();
+                replies.push(mcp::refused(Some(&call), error.status(), &error));
+            }
+        }
+    }
+    (Ok(Payload::Message(mcp::Reply::of_batch(replies))), rated)
+}
+
+/// The answer to a request that counts against the client's limit, where that admits it.
+async fn admitted(
+    request: &Incoming<'_>,
+    env: &Env,
+    context: RequestContext,
+    counted: Request,
+    form: AnswerForm,
+    record: &mut Record,
+) -> RatedAnswer {
+    let now = Timestamp::from_millis(record.started_at);
+    let (settings, client) = (&context.settings, request.client());
+    let acceptance = acceptance_of(request, settings, &counted, now).filter(|_| !form.is_tool());
     let cost = counted.cost().saturating_add(u32::from(acceptance.is_some()));
-    let verdict = limiter::charge(&settings, env, &context, &client, now, cost).await;
+    let verdict = limiter::charge(settings, env, &context.runtime, &client, now, cost).await;
     if verdict.is_some_and(|verdict| !verdict.admitted) {
         return (Err(Error::RateLimited), verdict);
     }
-    let index = IndexClient::of(&settings.shared, env).map(Rc::new);
-    let origin = target.origin().into();
     let signer = acceptance.as_ref().and_then(PresentedAcceptance::signer);
-    let context = RequestContext { settings, runtime: Rc::new(context), origin, index, signer };
+    let context = RequestContext { signer, ..context };
     // Boxed, it is a function of its own: V8 takes megabytes to optimize a long one that is polled again and
     // again.
     let payload = match counted {
@@ -313,22 +255,6 @@ async fn answer(request: &Incoming<'_>, env: &Env, context: Context, record: &mu
         counted => payload(context, counted, form, acceptance, record).boxed_local(),
     };
     (payload.await, verdict)
-}
-
-/// What a client gets.
-enum AnswerForm {
-    /// The document.
-    Json,
-    /// The verdict as a token.
-    Token(Option<Audience>),
-    /// The document as the result of a tool.
-    Tool(mcp::Call),
-}
-
-impl AnswerForm {
-    const fn is_tool(&self) -> bool {
-        matches!(self, Self::Tool(_))
-    }
 }
 
 /// The acceptance of a request for the verdict on one wallet, checked as far as that takes no reads.
@@ -452,41 +378,4 @@ async fn signed(
     let registry = context.settings.registry.as_deref().unwrap_or_default();
     let audience = audience.as_ref().map(Audience::as_str);
     token::sign(signing, verdict, judged, registry, audience, now).await.map(Payload::from)
-}
-
-/// The request; one for a stream where it asks for changes and accepts events.
-fn as_stream(request: &Incoming<'_>, counted: Request) -> Result<Request, Error> {
-    match counted {
-        Request::Api(Route::Changes { since, liable: None, .. })
-            if request.header("Accept").is_some_and(|accept| accept::names(&accept, EVENTS_TYPE)) =>
-        {
-            stream::events::begin(request.header("Last-Event-ID").as_deref(), since).map(Request::Events)
-        }
-        counted => Ok(counted),
-    }
-}
-
-/// The form that a request accepts: JSON, or a token in its place.
-fn form_of(
-    request: &Incoming<'_>,
-    settings: &Settings,
-    target: &Target,
-    counted: &Request,
-) -> Result<AnswerForm, Error> {
-    let Request::Api(route @ (Route::Kya { .. } | Route::KyaList { .. } | Route::Evidence(_))) = counted
-    else {
-        return Ok(AnswerForm::Json);
-    };
-    let audience = Route::audience(target.path_and_query())?;
-    // A verdict of another time would be one that has ended; a list and a proof are no statement on a wallet.
-    let is_signed = matches!(route, Route::Kya { block: None, .. });
-    let accept = request.header("Accept").unwrap_or_default();
-    match accept::form(&accept, is_signed && settings.signing.is_some()) {
-        Some(Form::Json) => Ok(AnswerForm::Json),
-        Some(Form::Token) => Ok(AnswerForm::Token(audience)),
-        None if settings.signing.is_none() => {
-            Err(Error::NotAcceptable("this service signs no verdicts, as VERDICT_KEYS is not set"))
-        }
-        None => Err(Error::NotAcceptable("only the verdict on one wallet at the newest block is signed")),
-    }
 }

@@ -34,9 +34,6 @@ const COMMON: &str = concat!(
 /// The media type of every answer of the API.
 pub(crate) const JSON_TYPE: &str = "application/json";
 
-/// The media type of a stream of server-sent events.
-pub(crate) const EVENTS_TYPE: &str = "text/event-stream";
-
 /// A request's URL, as text: a URL library would add 160 KB of domain-name tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
@@ -357,8 +354,13 @@ pub(crate) fn message(status: u16, body: &str, delivery: &Delivery<'_>) -> Resul
     head.response(status, Some(body.as_bytes()).filter(|body| !body.is_empty()))
 }
 
-/// An error's body with this status.
-pub(crate) fn failure(error: &Error, status: u16, delivery: &Delivery<'_>) -> Result<web_sys::Response> {
+/// The body of an error with this status.
+pub(crate) fn failure(
+    error: &Error,
+    status: u16,
+    body: &str,
+    delivery: &Delivery<'_>,
+) -> Result<web_sys::Response> {
     let mut head = Head::common();
     head.set("Content-Type", JSON_TYPE);
     head.set("Cache-Control", "no-store");
@@ -373,7 +375,7 @@ pub(crate) fn failure(error: &Error, status: u16, delivery: &Delivery<'_>) -> Re
         }
     }
     head.deliver(delivery);
-    head.response(status, Some(error.body().as_bytes()))
+    head.response(status, Some(body.as_bytes()))
 }
 
 /// Whether `If-None-Match` names the entity tag (RFC 9110 section 13.1.2: weak comparison, a list, or `*`).

@@ -10,6 +10,7 @@ mod cache;
 mod chain;
 mod connection;
 mod http;
+mod incoming;
 mod index;
 mod limiter;
 mod log;

@@ -22,6 +22,9 @@ pub(crate) const RATE_BINDING: &str = "CLIENT_RATE";
 /// The binding of the KV store that counts are shared through.
 pub(crate) const KV_BINDING: &str = "RATE_COUNTERS";
 
+/// The rule of `MCP_ORIGINS`.
+const ORIGINS_RULE: &str = "must be origins as browsers write them, separated by commas";
+
 /// The default limit of a /48 of IPv6, in limits of one client.
 const CLIENTS_OF_A_SITE: u32 = 10;
 
@@ -42,6 +45,8 @@ pub(crate) struct Settings {
     pub(crate) streams: LeaseLimits,
     /// How verdicts are signed; `None` where they are not.
     pub(crate) signing: Option<Signing>,
+    /// The origins whose pages `/mcp` answers; empty where it answers all.
+    mcp_origins: Vec<Audience>,
     /// What verdicts are about (CAIP-10), `eip155:<chain>:<registry>`; `None` where the chain is not configured.
     pub(crate) registry: Option<String>,
 }
@@ -103,6 +108,12 @@ impl Settings {
         SETTINGS.with(|settings| settings.get_or_init(parsed).clone())
     }
 
+    /// Whether `/mcp` answers a request with this `Origin`. Programs send none.
+    pub(crate) fn takes_mcp_of(&self, origin: Option<&str>) -> bool {
+        let known = |origin: &str| self.mcp_origins.iter().any(|known| known.as_str() == origin);
+        self.mcp_origins.is_empty() || origin.is_none_or(known)
+    }
+
     /// Checks that the Worker has the binding of its limiter.
     fn check_limiter(&self, is_bound: &dyn Fn(&str) -> bool) -> Result<(), Error> {
         let needed = match self.limiter_mode {
@@ -124,6 +135,9 @@ impl Settings {
                 per_instance: variables.number("CHANGES_STREAMS_PER_INSTANCE", 500)? as usize,
             },
             signing: signing(variables, shared.chain_id)?,
+            mcp_origins: variables.parsed("MCP_ORIGINS", Vec::new(), ORIGINS_RULE, |text| {
+                text.split(',').map(|origin| Audience::parse(origin.trim())).collect()
+            })?,
             registry: shared.chain_id.map(|chain| format!("eip155:{chain}:{:#x}", shared.registry)),
             shared,
         })

@@ -20,9 +20,8 @@ use crate::{
     settings::Signing,
 };
 
-/// How long the published keys may be cached, in seconds. A new key is published for longer than that before
-/// it signs.
-const KEYS_MAX_AGE: u32 = 300;
+/// How long the published keys may be cached, in seconds: so much longer is a key taken that was removed.
+const KEYS_MAX_AGE: u32 = 60;
 
 thread_local! {
     /// The key that signs, once it is imported. Settings and with them the keys are those of the instance.

@@ -20,7 +20,7 @@ use worker::{
     Delay,
     js_sys::{Object, Reflect},
     wasm_bindgen::JsValue,
-    web_sys::{AbortController, AbortSignal, RequestRedirect},
+    web_sys::{AbortController, AbortSignal},
 };
 
 use crate::{settings::WorkerSettings, unix_millis};
@@ -156,7 +156,6 @@ pub async fn post(endpoints: &[RpcEndpoint], batch: &Batch) -> Result<RpcReply, 
         fetch: &registry_fetch::global(),
         url: &endpoint.url,
         headers: &headers,
-        redirect: RequestRedirect::Manual,
         reader: BodyReader::Byob,
     };
     let exchange = async |signal: &AbortSignal| post.send(batch, signal).await;

@@ -26,7 +26,7 @@ use worker::{
 pub const INDEX_BINDING: &str = "REGISTRY_INDEX";
 
 /// All settings of both Workers, which have the same variables.
-const NAMES: [&str; 26] = [
+const NAMES: [&str; 27] = [
     "REGISTRY_ADDRESS",
     "RPC_URL",
     "CHAIN_ID",
@@ -46,6 +46,7 @@ const NAMES: [&str; 26] = [
     "INDEX_LOCATION_HINT",
     "VERDICT_KEYS",
     "VERDICT_ISSUER",
+    "MCP_ORIGINS",
     "KYA_SOURCE",
     "CHANGES_STREAM_SECONDS",
     "INDEX_SELF_CONTAINED_CODE",

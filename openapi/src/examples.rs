@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use alloy_primitives::{Address, B256, U256, address, b256};
 use openapi::Schemas;
 use registry_core::{
-    api::accept::JWT_TYPE,
+    api::accept::{EVENTS_TYPE, JWT_TYPE},
     api::error::Error,
     api::health::{Health, Ready, ServiceStatus},
     api::route::{CHANGES_LIMIT_DEFAULT, HISTORY_LIMIT_DEFAULT, KYA_BODY_BYTES_MAX},
@@ -38,13 +38,8 @@ use serde_json::{Value, json};
 
 /// The content of each operation's 200, by the operation's id.
 pub(crate) fn answers(schemas: &mut Schemas) -> BTreeMap<&'static str, Value> {
-    let verdict = json!({ "anyOf": [schemas.of::<Kya>(), schemas.of::<Evidence>()] });
     let token =
         json!({ "type": "string", "pattern": "^[A-Za-z0-9_-]+\\.[A-Za-z0-9_-]+\\.[A-Za-z0-9_-]{86}$" });
-    let wallet = json!({
-        "application/json": { "schema": verdict, "example": kya(WALLET) },
-        JWT_TYPE: { "schema": token },
-    });
     let agents = json!({ "anyOf": [schemas.of::<AgentPage>(), schemas.of::<AgentList>()] });
     let agents = json!({ "application/json": { "schema": agents, "examples": {
         "page": { "value": page() },
@@ -53,7 +48,9 @@ pub(crate) fn answers(schemas: &mut Schemas) -> BTreeMap<&'static str, Value> {
     let stats = Stats { total_agents: U256::from(3), registry_address: REGISTRY, chain: CHAIN.to_owned() };
     let health = Health { status: "ok", registry: REGISTRY, rpc: CHAIN.to_owned() };
     BTreeMap::from([
-        ("checkWallet", wallet),
+        ("checkWallet", schemas.answer(&kya(WALLET))),
+        ("getToken", json!({ JWT_TYPE: { "schema": token } })),
+        ("getEvidence", json!({ "application/json": { "schema": schemas.of::<Evidence>() } })),
         ("checkWallets", schemas.answer(&kya_list())),
         ("checkRange", schemas.answer(&kya_range())),
         ("getSnapshot", binary()),
@@ -69,6 +66,7 @@ pub(crate) fn answers(schemas: &mut Schemas) -> BTreeMap<&'static str, Value> {
         ("listRevenue", schemas.answer(&RevenueHistory::of(&reports(), 0, 100))),
         ("getTotalRevenue", schemas.answer(&RevenueAggregate::of(&reports()))),
         ("listChanges", schemas.answer(&changes())),
+        ("streamChanges", json!({ EVENTS_TYPE: { "schema": { "type": "string" }, "example": event() } })),
         ("getStats", schemas.answer(&stats)),
         ("getDetailedStats", schemas.answer(&in_full(scan().detailed_stats(now())))),
         ("getHealth", schemas.answer(&health)),
@@ -307,6 +305,16 @@ fn history() -> AgentHistory {
         next: None,
         as_of: INDEXED_AT,
     }
+}
+
+/// The first event of a stream.
+fn event() -> String {
+    let ChangeList { data, .. } = changes();
+    let of = |change: &Change| {
+        let data = in_full(serde_json::to_string(change).map_err(|_| Error::NotFound));
+        format!("event: change\nid: {}\ndata: {data}\n\n", change.cursor)
+    };
+    data.first().map(of).unwrap_or_default()
 }
 
 /// A registration, and a suspension an hour later.

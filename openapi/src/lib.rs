@@ -27,7 +27,7 @@ impl Default for Schemas {
             settings.definitions_path = "/components/schemas".into();
             settings.meta_schema = None;
         });
-        Self(settings.with_transform(WithoutWidths).into_generator())
+        Self(settings.with_transform(WithoutWidths).with_transform(ClosedSets).into_generator())
     }
 }
 
@@ -56,6 +56,31 @@ impl Transform for WithoutWidths {
     fn transform(&mut self, schema: &mut Schema) {
         if schema.get("format").and_then(Value::as_str).is_some_and(|format| format.starts_with("uint")) {
             schema.remove("format");
+        }
+        transform_subschemas(self, schema);
+    }
+}
+
+/// Writes a choice of constants as an enumeration, the words about each beside it: generators of clients make a
+/// union of types of the choice.
+#[derive(Clone, Debug)]
+struct ClosedSets;
+
+impl Transform for ClosedSets {
+    fn transform(&mut self, schema: &mut Schema) {
+        let choices = schema.get("oneOf").and_then(Value::as_array);
+        let constant = |choice: &Value| {
+            let values = choice.get("enum").cloned().or_else(|| Some(json!([choice.get("const")?])))?;
+            let about = choice.get("description").cloned().unwrap_or_else(|| "".into());
+            Some(values.as_array()?.iter().map(|value| (value.clone(), about.clone())).collect())
+        };
+        let set: Option<Vec<Vec<_>>> = choices.and_then(|choices| choices.iter().map(constant).collect());
+        if let Some(set) = set {
+            let (values, about): (Vec<_>, Vec<_>) = set.into_iter().flatten().unzip();
+            schema.remove("oneOf");
+            schema.insert("type".to_owned(), "string".into());
+            schema.insert("enum".to_owned(), values.into());
+            schema.insert("x-enum-descriptions".to_owned(), about.into());
         }
         transform_subschemas(self, schema);
     }
@@ -137,6 +162,15 @@ pub fn dangling(description: &Value) -> Vec<String> {
 #[must_use]
 pub fn text(description: &Value) -> String {
     // A tree of strings, numbers and maps with string keys: serialization has nothing to fail on.
-    let text = serde_json::to_string_pretty(description).unwrap_or_default();
-    text.replace(&format!("\"{UINT256_MAX}\""), UINT256_MAX_DIGITS) + "\n"
+    in_digits(&serde_json::to_string_pretty(description).unwrap_or_default()) + "\n"
+}
+
+/// A part of a description in one line.
+#[must_use]
+pub fn compact(part: &Value) -> String {
+    in_digits(&part.to_string())
+}
+
+fn in_digits(text: &str) -> String {
+    text.replace(&format!("\"{UINT256_MAX}\""), UINT256_MAX_DIGITS)
 }

@@ -21,9 +21,11 @@ const PAGE = {
     import initEvidence, { verifyEvidence } from "./evidence.js";
     import init, * as registry from "./index.js";
     import initLocal, * as local from "./local.js";
+    import { signRequest } from "./sign.js";
     await Promise.all([init(), initEvidence(), initLocal()]);
     window.registry = registry;
     window.local = local;
+    window.signRequest = signRequest;
     window.verifyEvidence = verifyEvidence;
     document.title = "ready";`,
 };
@@ -43,6 +45,9 @@ async function files(request, response) {
   response.end(PAGE[name] ?? (await readFile(new URL(name, PACKAGE))));
 }
 
+/** Serves the page for as long as `body` runs. */
+export const servingThePage = (body) => serving(files, body);
+
 /**
  * Opens the page, whose `window.registry` is the package, and holds it to what pages of this project may do.
  *
@@ -50,7 +55,7 @@ async function files(request, response) {
  * @param {(page: import("playwright-core").Page, wallet: BrowserWallet) => Promise<void>} body
  */
 export function inAPage(options, body) {
-  return serving(files, async (url) => {
+  return servingThePage(async (url) => {
     const context = await (await sharedBrowser()).newContext();
     try {
       const guard = new Guard();

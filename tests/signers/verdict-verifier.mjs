@@ -1,25 +1,18 @@
-// Verifies verdicts with npm jose, as a service would: a POST with a token gets 200 and its claims, or 401 and the
-// reason. Keys are fetched when they are older than MAX_AGE_MS, and never because a token names an unknown one.
+// Verifies verdicts with the sample for npm jose of docs/signed-verdicts.md: prints for each token its claims, or the error.
 //
-// node verdict-verifier.mjs JWKS_URL ISSUER AUDIENCE MAX_AGE_MS
+// node verdict-verifier.mjs JWKS_URL KEYID REGISTRY TOKEN...
 
-import { createServer } from "node:http";
-import { createRemoteJWKSet, jwtVerify } from "jose";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 
-const [jwks, issuer, audience, cacheMaxAge] = process.argv.slice(2);
-const options = { cacheMaxAge: Number(cacheMaxAge), cooldownDuration: Number.MAX_SAFE_INTEGER };
-const keys = createRemoteJWKSet(new URL(jwks), options);
-
-const server = createServer(async (request, response) => {
-  let token = "";
-  for await (const piece of request) token += piece;
-  try {
-    const expected = { issuer, audience, typ: "kya-verdict+jwt", algorithms: ["ES256"], clockTolerance: 5 };
-    const { payload } = await jwtVerify(token, keys, { ...expected, requiredClaims: ["exp"] });
-    response.end(JSON.stringify(payload));
-  } catch (error) {
-    response.statusCode = 401;
-    response.end(error.code ?? String(error));
-  }
-});
-server.listen(0, "127.0.0.1", () => console.log(`listening on http://127.0.0.1:${server.address().port}`));
+const [jwks, keyid, registry, ...tokens] = process.argv.slice(2);
+const [root, documented] = [join(import.meta.dirname, "../.."), "https://kya.example/.well-known/jwks.json"];
+const [, sample] = readFileSync(join(root, "docs/signed-verdicts.md"), "utf8").match(/```js\n(.*?)```/s);
+// Within the repository, where its imports are found.
+const directory = mkdtempSync(join(root, "target/sample-"));
+const module = join(directory, "sample.mjs");
+writeFileSync(module, sample.replace(documented, jwks));
+const { admitted } = await import(module);
+rmSync(directory, { recursive: true });
+const verify = (token) => admitted(token, keyid, registry).catch(({ code, message }) => ({ error: code ?? message }));
+console.log(JSON.stringify(await Promise.all(tokens.map(verify))));

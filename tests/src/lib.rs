@@ -20,6 +20,7 @@ pub mod http;
 pub mod keyholders;
 pub mod ledger;
 pub mod load;
+pub mod npm;
 pub mod ops;
 pub mod postgres;
 pub mod process;

@@ -168,6 +168,7 @@ pub async fn verdict_verifier(
     keys: &str,
     issuer: &str,
     audience: &str,
+    registry: &str,
     service: &str,
 ) -> Result<(Process, String)> {
     let filter = block(&read("docs/signed-verdicts.md")?, "## How to verify it", "yaml")?;
@@ -177,6 +178,7 @@ pub async fn verdict_verifier(
         &[
             ("https://kya.example", issuer),
             ("https://api.example", audience),
+            ("eip155:8453:0x2efab5b3bef49e56a6ce1dcb1a39ef63c312ea23", registry),
             (GATE, keys),
             ("cache_duration: 300s", "cache_duration: 1s"),
         ],

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::process::Command;
 
 use crate::process::output;
-use crate::{python, repo};
+use crate::{npm, python, repo};
 
 #[derive(Debug, Clone)]
 pub struct ForeignClient {
@@ -57,6 +57,19 @@ pub async fn node(name: &str, arguments: &[&str]) -> Result<Value> {
 pub async fn python(name: &str, arguments: &[&str]) -> Result<Value> {
     let python = python::programs("signers").await?.join("python");
     printed(Command::new(python).arg(script(name)).args(arguments)).await
+}
+
+/// Runs a program of `tests/clients`, whose packages are installed where they are missing: a Python one by the
+/// ending of its name, else with Node; the JSON that it prints.
+pub async fn client(name: &str, arguments: &[&str]) -> Result<Value> {
+    let program = match name.strip_suffix(".py") {
+        Some(_) => python::programs("clients").await?.join("python"),
+        None => "node".into(),
+    };
+    let script = npm::installed("clients").await?.join(name);
+    let mut command = Command::from(repo::command(program));
+    command.arg(script).args(arguments).env("NO_PROXY", "*").kill_on_drop(true);
+    printed(&mut command).await
 }
 
 /// Runs a program to its end; the JSON that it prints.

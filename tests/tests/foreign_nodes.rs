@@ -8,7 +8,6 @@
 //! 3. `/readyz` tells what the node gives; evidence is there exactly where proofs are.
 //! 4. A registration without gas is executed, or the relayer refuses to start with the reason.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use alloy::primitives::{Address, Bytes, U256};
@@ -21,10 +20,10 @@ use e2e::daemon::{Daemon, DaemonOptions};
 use e2e::deploy::{Deployment, create_from, gas_price, provider};
 use e2e::process::{Process, Spawn, eventually, free_port, output};
 use e2e::relay::{Desk, attest, register};
-use e2e::repo;
 use e2e::seed::{registration_call, report, suspension, wallet};
 use e2e::stage::IndexWorker;
 use e2e::worker::{Worker, WorkerOptions};
+use e2e::{npm, repo};
 use registry_core::eth::abi::IAgentRegistry;
 use registry_core::forward::domain;
 use serde_json::{Value, json};
@@ -54,27 +53,9 @@ struct Node {
     _anvil: Option<Anvil>,
 }
 
-/// Where the nodes are, once they are installed.
-async fn nodes() -> PathBuf {
-    static INSTALLED: OnceCell<()> = OnceCell::const_new();
-    let directory = repo::root().join("tests/nodes");
-    let time = |name: &str| std::fs::metadata(directory.join(name)).and_then(|file| file.modified()).ok();
-    let install = async || {
-        let installed = time("node_modules/.package-lock.json");
-        if installed.is_none() || installed < time("package-lock.json") {
-            // What they would compile at installation, they also have in JavaScript.
-            let mut npm = tokio::process::Command::from(repo::command("npm"));
-            npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(&directory);
-            output(&mut npm).await.unwrap();
-        }
-    };
-    INSTALLED.get_or_init(install).await;
-    directory
-}
-
 /// Starts a node on an empty chain.
 async fn start(kind: Kind) -> (Process, String) {
-    let (nodes, port) = (nodes().await, free_port().unwrap().to_string());
+    let (nodes, port) = (npm::installed("nodes").await.unwrap(), free_port().unwrap().to_string());
     let spawn = Spawn::new("node", "node").env("HARDHAT_DISABLE_TELEMETRY_PROMPT", "true");
     let spawn = match kind {
         Kind::Edr => spawn
@@ -119,7 +100,7 @@ async fn deploy_contracts(url: &str) -> Result<[Address; 3], String> {
 
 /// The contracts, compiled to what an old chain runs, at the addresses that they have elsewhere.
 async fn deploy_for_berlin(url: &str) -> [Address; 3] {
-    let compile = nodes().await.join("compile.mjs");
+    let compile = npm::installed("nodes").await.unwrap().join("compile.mjs");
     let mut node = tokio::process::Command::from(repo::command("node"));
     let codes = output(node.arg(compile).args(["berlin", "AgentRegistry", "Multicall3"])).await.unwrap();
     let codes: Value = serde_json::from_slice(&codes).unwrap();

@@ -8,6 +8,11 @@ use std::process::ExitCode;
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    // What others wrote.
+    if let Err(error) = e2e::npm::installed("clients").await {
+        println!("{error:#}");
+        return ExitCode::FAILURE;
+    }
     // The tests that compare page and Worker over the whole registry run while no agent registers.
     e2e::browser::main(&["tests/package/reading", "tests/package/writing"]).await
 }

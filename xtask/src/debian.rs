@@ -36,6 +36,9 @@ pub(crate) const POSTGRES: Package =
 /// The server that gates share their nonces through.
 pub(crate) const REDIS: Package = package("redis-server", &["redis-server", "--version"]);
 
+/// The other engine.
+pub(crate) const FIREFOX: Package = package("firefox-esr", &["firefox-esr", "--version"]);
+
 /// The browser of the browser tests, which define where they look for it.
 pub(crate) const CHROMIUM: Package = Package {
     otherwise: "; where CHROMIUM_BIN is set, it has to name one that starts",

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use crate::build::{core_inputs, print_size, strip};
 use crate::fingerprint::{Stamp, lock};
@@ -95,6 +95,20 @@ pub(crate) fn wasm() -> impl Iterator<Item = PathBuf> {
     MODULES.iter().map(|module| root().join("browser/pkg").join(module.file()))
 }
 
+/// Rewrites the declarations of `init` without the types of the DOM library, which programs for Node do not have.
+fn declare_without_dom(module: &Module, package: &Path) -> Result<()> {
+    fs::remove_file(package.join(format!("{}.d.ts", module.file())))?;
+    let file = package.join(format!("{}.d.ts", module.name));
+    let text = fs::read_to_string(&file)?;
+    let (before, exports) = text.split_once("export interface InitOutput {").context("InitOutput")?;
+    let (_, after) = exports.split_once("\n}\n").context("the end of InitOutput")?;
+    let text =
+        format!("{before}/** The exports of the wasm module. */\nexport type InitOutput = object;\n{after}");
+    let text =
+        text.replace("RequestInfo | URL | Response | BufferSource | WebAssembly.Module", "string | object");
+    Ok(fs::write(file, text.replace("BufferSource | WebAssembly.Module", "object"))?)
+}
+
 fn compile(module: &Module, package: &Path) -> Result<()> {
     let build = ["build", "--package", module.crate_name, "--target", WASM_TARGET, "--profile", PROFILE];
     run(without_paths(&mut cargo()).args(build))?;
@@ -103,6 +117,7 @@ fn compile(module: &Module, package: &Path) -> Result<()> {
         .args(["--target", "web", "--out-name", module.name, "--out-dir"])
         .arg(package)
         .arg(target_dir().join(WASM_TARGET).join(PROFILE).join(compiled)))?;
+    declare_without_dom(module, package)?;
     let wasm = package.join(module.file());
     // Small functions with one caller stay where they are: inlined, they compress 2 KiB worse.
     let options = ["-Oz", "--converge", "--one-caller-inline-max-function-size", "20", "--debuginfo"];

@@ -17,9 +17,10 @@ use crate::summary::{Summary, Tally, count};
 use crate::{build, debian, explorer, programs, setup};
 
 /// The Debian packages that end-to-end tests need.
-const NEEDED: [(&str, &debian::Package); 11] = [
+const NEEDED: [(&str, &debian::Package); 12] = [
     ("explorer", &debian::CHROMIUM),
     ("package", &debian::CHROMIUM),
+    ("package", &debian::FIREFOX),
     ("deployment", &debian::NGINX),
     ("deployment", &debian::SYSTEMD),
     ("relayer", &debian::POSTGRES),

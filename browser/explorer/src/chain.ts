@@ -50,9 +50,9 @@ function once<A extends unknown[], T>(load: (...args: A) => Promise<T>): (...arg
   };
 }
 
-/** The bundler's loader makes a module the address of its file; the types speak of what is inside. */
-function address(module: unknown): URL {
-  return new URL((module as { default: string }).default, import.meta.url);
+/** Where a module is, as the bundler's loader has it. */
+function address(module: { default: string }): URL {
+  return new URL(module.default, import.meta.url);
 }
 
 /** A source of chain data other than the API. */

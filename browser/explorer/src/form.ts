@@ -20,13 +20,16 @@ export interface Form<Name extends string> {
   bind(name: Name): Bound;
   /** The text as typed. */
   values: Readonly<Record<Name, string>>;
-  /** The text without space around it. */
+  /** The text, trimmed. */
   text(name: Name): string;
   /** Sets the text to a function of the current one. */
   fill(name: Name, change: (before: string) => string): void;
   /** Checks all fields and moves to the first that needs attention. True if none does. */
   check(): boolean;
 }
+
+/** A text without space around it, and without the invisible marks that come along where an address is copied. */
+export const trimmed = (text: string): string => text.replace(/^[\s\p{Cf}]+|[\s\p{Cf}]+$/gu, "");
 
 /** A form. Its fields begin with these texts and are checked in their order. */
 export function useForm<Name extends string>(
@@ -36,7 +39,7 @@ export function useForm<Name extends string>(
   const [values, setValues] = useState(initial);
   const [faults, setFaults] = useState<Partial<Record<Name, string>>>({});
   const inputs = useRef(new Map<Name, Input>());
-  const text = (name: Name): string => values[name].trim();
+  const text = (name: Name): string => trimmed(values[name]);
   const fill = (name: Name, change: (before: string) => string): void =>
     setValues((before) => ({ ...before, [name]: change(before[name]) }));
   return {

@@ -104,9 +104,6 @@ pub struct RpcPost<'a> {
     pub url: &'a str,
     /// The headers: a `Headers`, or a plain object of texts.
     pub headers: &'a JsValue,
-    /// What becomes of redirects, which must not be followed: they would carry the key in the URL's path
-    /// somewhere else. Browsers know `Error`, Workers only `Manual`.
-    pub redirect: RequestRedirect,
     /// How the reply's body is read.
     pub reader: BodyReader,
 }
@@ -128,7 +125,8 @@ impl RpcPost<'_> {
         init.set_method("POST");
         init.set_headers(self.headers);
         init.set_body(&batch.body.as_str().into());
-        init.set_redirect(self.redirect);
+        // A redirect would carry the key in the URL's path somewhere else. Workers know no `Error`.
+        init.set_redirect(RequestRedirect::Manual);
         init.set_signal(Some(signal));
         let response = response(self.fetch, self.url, &init).await?;
         let status = response.status()?;

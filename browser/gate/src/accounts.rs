@@ -23,7 +23,6 @@ use registry_core::{
 };
 use registry_fetch::{RpcPost, body::BodyReader, endpoint_headers, get, round_trip};
 use wasm_bindgen::prelude::*;
-use web_sys::RequestRedirect;
 
 use crate::{
     cache::{Cache, Cached},
@@ -294,14 +293,7 @@ impl RpcHost for Host<'_> {
         let AccountReader { chain, fetch, .. } = self.reader;
         let endpoint = chain.endpoints.get(batch.endpoint).ok_or(Failure::Unreachable)?;
         let headers = endpoint_headers(endpoint).map_err(|_| Failure::Unreachable)?;
-        let post = RpcPost {
-            fetch,
-            url: &endpoint.url,
-            headers: &headers,
-            // The one of both that Workers know.
-            redirect: RequestRedirect::Manual,
-            reader: BodyReader::Default,
-        };
+        let post = RpcPost { fetch, url: &endpoint.url, headers: &headers, reader: BodyReader::Default };
         let (status, body) = round_trip(batch, async |signal| post.send(batch, signal).await).await?;
         Ok(RpcReply { endpoint: batch.endpoint, status, body })
     }

@@ -3,6 +3,9 @@
 /// The media type of a signed verdict (RFC 7519, section 10.3.1).
 pub const JWT_TYPE: &str = "application/jwt";
 
+/// The media type of a stream of server-sent events.
+pub const EVENTS_TYPE: &str = "text/event-stream";
+
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {

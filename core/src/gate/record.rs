@@ -323,7 +323,7 @@ impl AdmissionRecord {
     ) -> Result<Option<ProvedAcceptance>, RecordError> {
         let contradiction = |rule| Err(RecordError::Contradiction(rule));
         let Some(registry) = &self.registry else { return Ok(None) };
-        if claims.registry.as_ref().is_some_and(|claimed| claimed != registry) {
+        if claims.registry.as_ref() != Some(registry) {
             return contradiction("the verdict is of another registry than the record");
         }
         let claimed = claims.liability;

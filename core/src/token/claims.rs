@@ -1,5 +1,7 @@
 //! What a verdict token claims.
 
+use core::net::{Ipv4Addr, Ipv6Addr};
+
 use alloy_primitives::{Address, B256};
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +13,7 @@ use crate::{
     registry::liability::Liability,
 };
 
-/// The longest host of an audience in bytes, port included: a host name has at most 253.
+/// The longest host name in bytes.
 const HOST_BYTES: usize = 253;
 
 /// The claims of a verdict token. Times are unix seconds (RFC 7519, section 2).
@@ -165,22 +167,29 @@ impl VerdictClaims {
     }
 }
 
-/// The origin of a site, as browsers write it: `https://shop.example`, `http://127.0.0.1:8080`.
+/// The origin of a site, as browsers write it (URL standard): `https://shop.example`, `http://127.0.0.1:8080`.
+/// Sites compare it with their own, so that another spelling would never match.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Audience(String);
 
 impl Audience {
     /// The rule of [`parse`](Self::parse).
-    pub const RULE: &'static str =
-        "must be an origin as browsers write it, in lower case and without a path: https://shop.example";
+    pub const RULE: &'static str = "must be an origin as browsers write it, in lower case, without a path and the default port: \
+         https://shop.example";
 
     /// Reads an origin; `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
-        let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"))?;
-        let is_of_host =
-            |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-' | b'_' | b':' | b'[' | b']');
-        let begins = host.starts_with(|first: char| first == '[' || first.is_ascii_alphanumeric());
-        let is_origin = begins && host.bytes().all(is_of_host) && host.len() <= HOST_BYTES;
+        let (site, default_port) = match text.strip_prefix("https://") {
+            Some(site) => (site, 443),
+            None => (text.strip_prefix("http://")?, 80),
+        };
+        let end =
+            if site.starts_with('[') { site.find(']')? + 1 } else { site.find(':').unwrap_or(site.len()) };
+        let (host, port) = site.split_at_checked(end)?;
+        let is_port = |digits: &str| {
+            digits.parse().is_ok_and(|port: u16| port != default_port && port.to_string() == digits)
+        };
+        let is_origin = is_host(host) && (port.is_empty() || port.strip_prefix(':').is_some_and(is_port));
         is_origin.then(|| Self(text.to_owned()))
     }
 
@@ -188,6 +197,27 @@ impl Audience {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// Whether this is a host in its canonical spelling: a name in lower case, or an address.
+fn is_host(host: &str) -> bool {
+    if let Some(address) = host.strip_prefix('[').and_then(|address| address.strip_suffix(']')) {
+        // An address of IPv4 within one is spelt differently by browsers.
+        return !address.contains('.')
+            && address.parse::<Ipv6Addr>().is_ok_and(|parsed| parsed.to_string() == address);
+    }
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'))
+    };
+    // What ends in a number is read as an address.
+    let last = host.rsplit('.').next().unwrap_or_default();
+    let is_number = last.bytes().all(|byte| byte.is_ascii_digit())
+        || last.strip_prefix("0x").is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    host.len() <= HOST_BYTES
+        && host.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && host.split('.').all(is_label)
+        && (!is_number || host.parse::<Ipv4Addr>().is_ok())
 }
 
 #[cfg(test)]
@@ -285,16 +315,19 @@ mod tests {
 
     #[test]
     fn an_audience_is_an_origin_in_one_spelling() {
-        for good in
-            ["https://shop.example", "http://127.0.0.1:8080", "https://[::1]:8443", "https://a_b.example"]
-        {
+        let good = "https://shop.example http://127.0.0.1:8080 https://[::1]:8443 https://a_b.example \
+                    http://localhost https://shop.example:80 http://shop.example:443 https://xn--mnchen-3ya.example";
+        for good in good.split_whitespace() {
             assert_eq!(Audience::parse(good).unwrap().as_str(), good);
         }
         let long = format!("https://{}", "a".repeat(300));
         let bad = "shop.example https:// https://Shop.example https://shop.example/ https://shop.example/a * \
                    https://user@shop.example https://shop.example?x https://shop.example\" \
-                   https://.example ftp://shop.example";
-        for bad in bad.split(' ').chain(["", &long]) {
+                   https://.example ftp://shop.example https://shop.example:443 http://shop.example:80 \
+                   https://a:b:c https://[x https://[::1 https://[::1]x https://[0:0::1] https://[::ffff:1.2.3.4] \
+                   https://shop.example: https://shop.example:08443 https://shop.example:65536 https://a..b \
+                   https://shop.example. https://127.1 https://127.0.0.01 https://0x7f.0x1 https://256.0.0.1";
+        for bad in bad.split_whitespace().chain(["", &long]) {
             assert_eq!(Audience::parse(bad), None, "{bad}");
         }
     }

@@ -81,6 +81,19 @@ fn no_limit_for_clients_is_none_for_sites_either_unless_set() {
     assert_eq!((site.limits.client.requests, site.limits.site.requests), (0, 7));
 }
 
+#[test]
+fn mcp_answers_pages_of_the_operators_origins_alone_where_there_are_any() {
+    for (variables, origin, taken) in [
+        (&[][..], Some("https://any.example"), true),
+        (&[("MCP_ORIGINS", "https://a.example, http://b:8080")], Some("http://b:8080"), true),
+        (&[("MCP_ORIGINS", "https://a.example")], None, true),
+        (&[("MCP_ORIGINS", "https://a.example")], Some("https://b.example"), false),
+        (&[("MCP_ORIGINS", "https://a.example")], Some("null"), false),
+    ] {
+        assert_eq!(parse(variables).unwrap().takes_mcp_of(origin), taken, "{variables:?} {origin:?}");
+    }
+}
+
 /// RFC 7515, appendix A.3.
 const KEY: &str = r#"{"keys":[{"kty":"EC","crv":"P-256","kid":"a","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0","d":"jpsQnnGQmL-YBIffH1136cspYG6-0iY7X1fCE9-E9LI"}]}"#;
 
@@ -102,6 +115,7 @@ fn verdicts_are_signed_by_a_key_an_issuer_and_for_a_chain() {
         ),
         (vec![("VERDICT_KEYS", KEY)], "VERDICT_ISSUER is not set; where VERDICT_KEYS is set"),
         (vec![("VERDICT_KEYS", KEY), ("VERDICT_ISSUER", "s3cret")], "VERDICT_ISSUER must be an origin"),
+        (vec![("MCP_ORIGINS", "https://a.example,s3cret")], "MCP_ORIGINS must be origins"),
     ] {
         let Err(Error::Misconfigured(message)) = with(&variables) else { panic!("{variables:?}") };
         assert!(message.starts_with(rule) && !message.contains("s3cret"), "{message}");

@@ -203,7 +203,7 @@ fn keys(body: String) -> HttpResponse {
     let mut response = Response::new(Full::from(body));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/jwk-set+json"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=60"));
     response
 }
 

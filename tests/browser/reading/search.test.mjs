@@ -14,7 +14,7 @@ import { search, settled } from "../harness/views.mjs";
 const { kyoto, atlas } = stack.agents;
 
 scenario("a wallet leads to its verdict, in whatever case it is written", async ({ page, open }) => {
-  for (const wallet of [kyoto.wallet, kyoto.wallet.toLowerCase(), ` ${kyoto.wallet}\n`]) {
+  for (const wallet of [kyoto.wallet, kyoto.wallet.toLowerCase(), ` ${kyoto.wallet}\n`, `\u200b0X${kyoto.wallet.slice(2)}\u200e`]) {
     await open("#/");
     await search(page, wallet);
     const verdict = page.getByRole("status").filter({ hasText: "Provision" });

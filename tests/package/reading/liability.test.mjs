@@ -113,7 +113,7 @@ test("a domain's file is fetched from that domain alone, and its wallets have to
     withdrawn,
     notOurs: ["7"],
   });
-  assert.deepEqual(asked, [[`https://${domain}/.well-known/kya-liable.json`, "error", "omit"]]);
+  assert.deepEqual(asked, [[`https://${domain}/.well-known/kya-liable.json`, "manual", "omit"]]);
 
   const refused = (domain, response) =>
     fetchDomain(domain, { ...place, fetch: answering(response) }).catch((error) => error);

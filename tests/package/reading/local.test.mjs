@@ -3,18 +3,22 @@
 // 1. Verdicts are the Worker's without a network; what is too old is an error, and an update fetches only what is not there.
 // 2. They are there right after a restart: from a folder in Node, from IndexedDB in a page.
 // 3. An API that lies about one agent is caught by spot checks against the visitor's own endpoint.
-// 4. A private lookup sends a range, and never the wallet.
+// 4. A private lookup sends a range, and never the wallet; how small a range is the caller's rule.
+// 5. A clock that goes back or is behind makes nothing younger; a damaged store is mended; a service that is silent or leads
+//    elsewhere is an error in time.
 
 import assert from "node:assert/strict";
-import { mkdtemp, rm } from "node:fs/promises";
+import { execFile } from "node:child_process";
+import { mkdtemp, readFile, readdir, rm, utimes, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { promisify } from "node:util";
 
 import { concat, getBytes, keccak256, toBeHex } from "ethers";
 
 import { test } from "../../browser/harness/declared.mjs";
 import { inAPage } from "../page.mjs";
-import { FolderStore, LocalKya, OPTIONS, Registry, RegistryError, api, fetchOnce, kyaPrivately, stack, still } from "../setting.mjs";
+import { FolderStore, LocalKya, OPTIONS, Registry, RegistryError, api, fetchOnce, kyaPrivately, serving, stack, still } from "../setting.mjs";
 
 const NOBODY = "0x000000000000000000000000000000000000dEaD";
 const AGENTS = Object.values(stack.agents);
@@ -149,18 +153,137 @@ test("an API that lies about one agent is caught by spot checks", async () => {
   assert.equal(JSON.parse(found.evidence).verdict.decision, "provision", "what the API itself proves");
 });
 
-test("a private lookup sends a range and never the wallet", async () => {
-  const { asked, fetch } = noting();
-  await isTheWorkers(async (wallet) => {
-    const { verdict, sent, shared } = await kyaPrivately(wallet, { api: stack.snapshots, fetch });
-    assert.equal(sent, `/api/v1/kya/range/${keccak256(wallet).slice(2, 3)}`);
-    assert.equal(asked.at(-1), sent);
-    assert.ok(verdict.agent === null || shared > 0);
-    return verdict;
-  }, "TOO_LARGE");
-  assert.equal(asked.filter((path) => !path.includes("/range/")).length, 1, "the number of agents, once");
-  assert.ok(WALLETS.every((wallet) => !asked.join().toLowerCase().includes(wallet.slice(2).toLowerCase())));
-  await assert.rejects(kyaPrivately("0x12", { api: stack.snapshots, fetch }), code("INVALID_PARAMETER"));
+test("a private lookup never sends the wallet, and a range as large as the caller wants", async () => {
+  for (const [agents, digits] of [[0, 0], [480, 1], [99_999_999_999, 1]]) {
+    const { asked, fetch: ask } = noting();
+    // The count is asked for once of each API.
+    const api = `https://${agents}.example`;
+    const fetch = async (url, init) => {
+      const path = url.slice(api.length);
+      if (agents === 0 || path !== "/api/v1/stats") return ask(stack.snapshots + path, init);
+      asked.push(path);
+      return Response.json({ totalAgents: agents });
+    };
+    const options = { api, fetch };
+    await isTheWorkers(async (wallet) => {
+      const { verdict, sent, shared } = await kyaPrivately(wallet, options);
+      assert.ok(digits > 0 ? verdict.agent === null || shared > 0 : shared >= 30, `shared by ${shared}`);
+      const range = `/api/v1/kya/range/${keccak256(wallet).slice(2, 2 + digits)}`;
+      assert.equal(sent, digits > 0 ? range : "/api/v1/snapshot");
+      return verdict;
+    }, digits > 0 ? "TOO_LARGE" : "ASK_CHAIN");
+    assert.equal(asked.filter((path) => path.endsWith("/stats")).length, 1);
+    assert.ok(WALLETS.every((wallet) => !asked.join().toLowerCase().includes(wallet.slice(2).toLowerCase())));
+  }
+  await assert.rejects(kyaPrivately("0x12", { api: stack.snapshots, fetch: noNetwork }), code("INVALID_PARAMETER"));
+});
+
+test("a store that was damaged is mended by an update", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "local-kya-"));
+  try {
+    const options = () => ({ api: stack.snapshots, fetch: noting().fetch, store: new FolderStore(folder) });
+    await new LocalKya(options()).update();
+    const manifest = join(folder, "manifest");
+    const whole = await readFile(manifest);
+    const flipped = Buffer.from(whole);
+    flipped[whole.length >> 1] ^= 1;
+    const later = Buffer.from(whole);
+    later.writeBigUInt64BE(2n ** 63n);
+    for (const bytes of [whole.subarray(0, 4), Buffer.alloc(0), flipped, later, Buffer.from("another version of the format")]) {
+      await writeFile(manifest, bytes);
+      const local = new LocalKya(options());
+      await assert.rejects(local.kya(NOBODY), code("STALE"));
+      assert.equal((await local.update()).shards, 0, "the shards are kept");
+      await local.kya(NOBODY);
+    }
+    const [shard] = (await readdir(folder)).filter((name) => name !== "manifest");
+    await writeFile(join(folder, shard), "x");
+    const local = new LocalKya(options());
+    const verdicts = await Promise.allSettled(WALLETS.map((wallet) => local.kya(wallet)));
+    assert.ok(verdicts.some(({ reason }) => /damaged/.test(reason?.message)));
+    assert.equal((await local.update()).shards, 1);
+    const leftOver = join(folder, "a.new");
+    await writeFile(leftOver, "x");
+    await utimes(leftOver, 1, 1);
+    await new FolderStore(folder).read();
+    assert.ok(!(await readdir(folder)).includes("a.new"), "what a crash left is removed");
+    // Several programs at one folder.
+    await Promise.all([1, 2, 3].map(() => new LocalKya({ ...options(), chainId: 31337 }).update()));
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+});
+
+/** Runs a program on the package whose clock is so many days off, and is put there again by `shift(days)`; what it prints. */
+async function withClock(program, folder) {
+  const text = `
+    const [{ default: init, LocalKya, FolderStore }] = [await import(${JSON.stringify(new URL("../../../browser/pkg/local-node.js", import.meta.url))})];
+    const real = Date.now;
+    const shift = (days) => (Date.now = () => real() + days * 86_400_000);
+    await init();
+    const local = (options) => new LocalKya({ api: ${JSON.stringify(stack.snapshots)}, store: new FolderStore(${JSON.stringify(folder)}), ...options });
+    const told = async (local, wallet) => local.kya(wallet).then(({ decision }) => decision, ({ code }) => code);
+    ${program}`;
+  const { stdout } = await promisify(execFile)(process.execPath, ["--input-type=module", "--eval", text]);
+  return JSON.parse(stdout);
+}
+
+test("a clock that goes back or is behind makes nothing younger, and no attestation current", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "local-kya-"));
+  const { kyoto, forgetful } = stack.agents;
+  const lapsed = JSON.stringify(forgetful.wallet);
+  const good = JSON.stringify(kyoto.wallet);
+  try {
+    // Before a restart and after it; then a day, a month and a year behind while an update is made.
+    const found = await withClock(
+      `const [first, decisions] = [local(), []];
+       await first.update();
+       decisions.push(await told(first, ${good}), await told(first, ${lapsed}));
+       shift(-1);
+       decisions.push(await told(first, ${good}), await told(local(), ${good}), (await local().open(), "opened"));
+       for (const days of [-1, -30, -365]) {
+         shift(days);
+         const later = local();
+         await later.update();
+         decisions.push(await told(later, ${good}), await told(later, ${lapsed}));
+       }
+       shift(1);
+       const ahead = local();
+       decisions.push(await told(ahead, ${good}));
+       console.log(JSON.stringify(decisions));`,
+      folder,
+    );
+    const fresh = ["provision", "request_renewal"];
+    assert.deepEqual(found, [...fresh, "provision", "STALE", "opened", ...fresh, ...fresh, ...fresh, "STALE"]);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+});
+
+test("a service that is silent, or leads elsewhere, is an error in time, and a signal ends what is under way", async () => {
+  let asked = 0;
+  const elsewhere = (request, response) => {
+    asked += 1;
+    if (request.url.startsWith("/api/")) response.writeHead(302, { location: "/elsewhere" });
+    response.end("{}");
+  };
+  await serving(elsewhere, async (api) => {
+    for (const ask of [() => new LocalKya({ api }).update(), () => kyaPrivately(NOBODY, { api })]) {
+      asked = 0;
+      await assert.rejects(ask(), code("UNREACHABLE"));
+      assert.equal(asked, 1, "a redirect is not followed");
+    }
+  });
+  await serving(() => {}, async (api) => {
+    const silent = new LocalKya({ api, timeoutSeconds: 0.2 });
+    await assert.rejects(silent.update(), code("UNREACHABLE"));
+    await assert.rejects(silent.update(), code("UNREACHABLE"), "and so is the next");
+    const controller = new AbortController();
+    const ended = new LocalKya({ api, signal: controller.signal }).update();
+    const lookedUp = kyaPrivately(NOBODY, { api, signal: controller.signal });
+    controller.abort(new Error("ended"));
+    for (const waiting of [ended, lookedUp]) await assert.rejects(waiting, /ended/);
+  });
 });
 
 test("a page keeps the registry in IndexedDB", () =>

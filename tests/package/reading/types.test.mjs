@@ -1,7 +1,8 @@
 // The package's declarations tell the truth.
 //
 // 1. Real documents fit their types: no field is missing, none is too many, none is of another kind.
-// 2. What users write compiles, in strict mode and with the declarations themselves checked; what would fail does not.
+// 2. What users write compiles, in strict mode and with the declarations themselves checked, in programs for Node without the DOM
+//    library as well; what would fail does not.
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -17,9 +18,12 @@ import { OPTIONS, Registry, api, forwardRequest, stack } from "../setting.mjs";
 const path = (relative) => fileURLToPath(new URL(relative, import.meta.url));
 const FLAGS = "--noEmit --strict --target es2022 --module esnext --moduleResolution bundler --lib es2022,dom --types".split(" ");
 
+const TYPES = path("../../clients/node_modules/@types");
+const FOR_NODE = `--noEmit --strict --target es2022 --lib es2022 --typeRoots ${TYPES} --types node`.split(" ");
+
 /** What the compiler has to say about a file; `""` is nothing. */
-async function complaints(file) {
-  const compiler = promisify(execFile)(path("../../../node_modules/.bin/tsc"), [...FLAGS, "", file]);
+async function complaints(file, flags = [...FLAGS, ""]) {
+  const compiler = promisify(execFile)(path("../../../node_modules/.bin/tsc"), [...flags, file]);
   return compiler.then(() => "", (error) => error.stdout || error.message);
 }
 
@@ -86,4 +90,8 @@ function literal(value) {
 
 test("what users write compiles, and what would fail does not", async () => {
   assert.equal(await complaints(path("../usage.ts")), "");
+  for (const resolution of ["nodenext", "bundler"]) {
+    const modules = ["--module", resolution === "bundler" ? "esnext" : resolution, "--moduleResolution", resolution];
+    assert.equal(await complaints(path("../node.mts"), [...FOR_NODE, ...modules]), "", resolution);
+  }
 });

@@ -1,20 +1,21 @@
 //! Verdicts of the real Worker and the real gate as signed tokens, for the field's own verifiers.
 //!
-//! 1. npm jose, PyPI PyJWT and Envoy's `jwt_authn` accept a verdict of the Worker and one by its next key, and
-//!    refuse each that has ended, was signed by another key or changed, or has another algorithm, audience or
-//!    issuer.
+//! 1. The documented samples for npm jose, PyPI PyJWT, the crate jsonwebtoken and Envoy accept a verdict of the
+//!    Worker and one by its next key, and refuse each that has ended, was signed by another key or changed, has
+//!    another algorithm, audience, issuer, wallet, chain or registry, or does not admit.
 //! 2. The Worker signs for clients that name the media type, and publishes its keys; without keys it says so.
 //! 3. A gate signs with the keys that its file has now, and a file that it cannot use changes nothing.
 
 use e2e::anvil::{CHAIN_ID, wall_clock};
 use e2e::client::Client;
 use e2e::gate::{Gate, Service};
-use e2e::process::{Process, Spawn, wait_until};
+use e2e::process::wait_until;
 use e2e::reverse_proxies::{self, Kind};
 use e2e::seed::kya;
 use e2e::verdict_tokens::{key_file, key_set, kid, new_key, of_algorithm, signed, signing};
 use e2e::worker::{Worker, WorkerOptions};
 use e2e::{http, repo, signers};
+use registry_core::registry::kya::Decision;
 use registry_core::token::{Jws, KeySet, VerdictClaims};
 use serde_json::{Value, json};
 
@@ -46,29 +47,10 @@ async fn token(client: &Client, query: &str) -> String {
     answer.text
 }
 
-/// npm jose behind a port.
-struct Jose {
-    url: String,
-    http: reqwest::Client,
-    _process: Process,
-}
-
-impl Jose {
-    async fn start(keys: &str) -> Self {
-        let script = repo::root().join("tests/signers/verdict-verifier.mjs");
-        let spawn = Spawn::new("jose", "node").arg(script).args([keys, ISSUER, SITE, "1000"]);
-        let mut process = spawn.start().unwrap();
-        let url = process.announced("listening on ", WAIT).await.unwrap();
-        Self { url, http: http::client(WAIT), _process: process }
-    }
-
-    /// The claims, or the error's name.
-    async fn verify(&self, token: &str) -> Result<Value, String> {
-        let answer = self.http.post(&self.url).body(token.to_owned()).send().await.unwrap();
-        let (status, text) = (answer.status(), answer.text().await.unwrap());
-        if status == 200 { Ok(serde_json::from_str(&text).unwrap()) } else { Err(text) }
-    }
-}
+/// The documented sample for the crate.
+#[expect(unreachable_pub, reason = "as users write it")]
+#[path = "../../signers/verdict_verifier.rs"]
+mod rust_sample;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_verifier_accepts_a_verdict_and_none_that_is_another() {
@@ -90,6 +72,10 @@ async fn every_verifier_accepts_a_verdict_and_none_that_is_another() {
     let mut altered = of_worker.clone();
     altered.replace_range(place..=place, letter);
     let ended = changed(|claims| (claims.iat, claims.exp) = (wall_clock() - 180, wall_clock() - 120));
+    let of_another = changed(|claims| claims.sub = format!("eip155:{CHAIN_ID}:0x{:040x}", 7));
+    let of_another_chain = changed(|claims| claims.sub = claims.sub.replace("eip155:", "eip155:8"));
+    let of_another_registry =
+        changed(|claims| claims.registry = Some(format!("eip155:{CHAIN_ID}:0x{:040x}", 7)));
     let rows = [
         ("of the Worker", of_worker, true),
         ("of the next key", by(&next, &next, &claims), true),
@@ -102,27 +88,42 @@ async fn every_verifier_accepts_a_verdict_and_none_that_is_another() {
         ("no audience", token(&client, "").await, false),
         ("another issuer", by(&present, &present, &changed(|claims| claims.iss += ".other")), false),
         ("a changed letter", altered, false),
+        ("a denial", by(&present, &present, &changed(|claims| claims.decision = Decision::Deny)), false),
+        ("another wallet", by(&present, &present, &of_another), false),
+        ("another chain", by(&present, &present, &of_another_chain), false),
+        ("another registry", by(&present, &present, &of_another_registry), false),
+        ("no registry", by(&present, &present, &changed(|claims| claims.registry = None)), false),
     ];
     let keys = format!("{}{JWKS}", worker.url());
-    let jose = Jose::start(&keys).await;
+    let registry = claims.registry.clone().unwrap();
+    let mut arguments = vec![keys.as_str(), &claims.sub, &registry];
+    arguments.extend(rows.iter().map(|(_, token, _)| token.as_str()));
+    let jose = signers::node("verdict-verifier.mjs", &arguments).await.unwrap();
+    let pyjwt = signers::python("verify_verdicts.py", &arguments).await.unwrap();
+    let published = http::client(WAIT).get(&keys).send().await.unwrap().json().await.unwrap();
+    let page = std::fs::read_to_string(repo::root().join("docs/signed-verdicts.md")).unwrap();
+    assert!(page.contains(include_str!("../../signers/verdict_verifier.rs")), "the sample is documented");
     let service = Service::start().await.unwrap();
     let (_envoy, envoy) =
-        reverse_proxies::verdict_verifier(worker.url(), ISSUER, SITE, service.url()).await.unwrap();
-    let mut arguments = vec![keys.as_str(), ISSUER, SITE];
-    arguments.extend(rows.iter().map(|(_, token, _)| token.as_str()));
-    let printed = signers::python("verify_verdicts.py", &arguments).await.unwrap();
-    let claims = serde_json::to_value(&claims).unwrap();
-    for ((name, token, accepted), pyjwt) in rows.iter().zip(printed.as_array().unwrap()) {
-        let jose = jose.verify(token).await;
+        reverse_proxies::verdict_verifier(worker.url(), ISSUER, SITE, &registry, service.url())
+            .await
+            .unwrap();
+    for (index, (name, token, accepted)) in rows.iter().enumerate() {
+        let rust = rust_sample::admitted(token, &claims.sub, &registry, &published);
         let request = http::client(WAIT).get(&envoy).header("kya-verdict", token);
         let envoy = request.send().await.unwrap().status().as_u16();
-        let outcome = (jose.is_ok(), pyjwt["error"].is_null(), envoy == 200, service.take().len());
-        assert_eq!(outcome, (*accepted, *accepted, *accepted, usize::from(*accepted)), "{name}: {envoy}");
+        // Whose request it is, a gate before it says.
+        let is_anothers = matches!(*name, "another wallet" | "another chain");
+        let passed = *accepted || is_anothers;
+        assert_eq!((envoy == 200, service.take().len()), (passed, usize::from(passed)), "{name}: {envoy}");
+        assert!(passed || matches!(envoy, 401 | 403), "{name}: {envoy}");
+        for (verifier, verified) in [("jose", &jose[index]), ("PyJWT", &pyjwt[index])] {
+            assert_eq!(verified.get("error").is_none(), *accepted, "{verifier}, {name}: {verified}");
+        }
+        assert_eq!(rust.is_some(), *accepted, "jsonwebtoken, {name}");
         if *accepted {
-            assert_eq!((jose.unwrap(), pyjwt), (claims.clone(), &claims), "{name}");
-        } else {
-            // Envoy's word for another audience is 403.
-            assert!(matches!(envoy, 401 | 403), "{name}: {envoy}");
+            let claims = serde_json::to_value(&claims).unwrap();
+            assert_eq!([&jose[index], &pyjwt[index], &rust.unwrap()], [&claims; 3], "{name}");
         }
     }
     assert!(!worker.log().contains(present["d"].as_str().unwrap()), "no private part is logged");
@@ -166,7 +167,7 @@ async fn the_worker_signs_for_clients_that_name_the_media_type() {
 
     let published = client.get(JWKS).await;
     assert_eq!((published.status, published.header("content-type")), (200, "application/jwk-set+json"));
-    assert_eq!(published.header("cache-control"), "public, max-age=300");
+    assert_eq!(published.header("cache-control"), "public, max-age=60");
     assert!(KeySet::parse(&published.text).unwrap().find(&kid(&key)).is_some());
     assert!(!published.text.contains("\"d\""), "no private part is published");
     let unchanged = client.with("if-none-match", published.header("etag")).get(JWKS).await;

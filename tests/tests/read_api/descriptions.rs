@@ -3,9 +3,10 @@
 //! 1. The read API and the relayer, tested with requests generated from their descriptions: every check, every
 //!    phase, no finding.
 //! 2. What the catalog and the introduction link to is there.
-//! 3. The official MCP client calls each tool, of the revision without a handshake and of an earlier one, and
-//!    gets what the API answers. An error of the API is the tool's; one of the protocol has its code and status.
-//! 4. A call counts like the request that it stands for.
+//! 3. Clients of MCP that others wrote, of three generations and two languages, call each tool and get what the API
+//!    answers. An error of the API is the tool's; one of the protocol, or of the way, has its code and status.
+//! 4. A call counts like the request that it stands for, in a batch as well.
+//! 5. Generated clients call every operation of the read API and read its answers; the linter has nothing to say.
 
 use std::time::Duration;
 
@@ -142,7 +143,7 @@ async fn of_index(ask: impl AsyncFn() -> Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_official_mcp_client_calls_each_tool_and_gets_what_the_api_answers() {
+async fn each_client_of_mcp_calls_each_tool_and_gets_what_the_api_answers() {
     let (stage, showcase) = indexed().await;
     let (id, holder) = (showcase.id("kyoto"), wallet("kyoto").address().to_string());
     let agent = stage.client.get(&showcase.path("kyoto")).await.ok();
@@ -157,9 +158,16 @@ async fn the_official_mcp_client_calls_each_tool_and_gets_what_the_api_answers()
     ];
     let url = format!("{}/mcp", stage.worker.url());
     let asked: Vec<Value> = calls.iter().map(|(tool, arguments, _)| json!([tool, arguments])).collect();
-    for revision in [REVISION, "legacy"] {
+    for (script, revision) in [
+        ("mcp.mjs", REVISION),
+        ("mcp.mjs", "legacy"),
+        ("mcp.mjs", "@modelcontextprotocol/sdk"),
+        ("mcp.mjs", "mcp-sdk-2024"),
+        ("mcp_clients.py", "mcp"),
+        ("mcp_clients.py", "fastmcp"),
+    ] {
         let arguments = [&url, revision, &json!(asked).to_string()];
-        let printed = of_index(async || signers::node("mcp-client.mjs", &arguments).await.unwrap()).await;
+        let printed = of_index(async || signers::client(script, &arguments).await.unwrap()).await;
         assert_eq!(printed["server"]["name"], "agent-registry", "{revision}");
         assert_eq!(printed["tools"], json!(calls.each_ref().map(|(tool, ..)| tool)), "{revision}");
         for ((tool, _, path), result) in calls.iter().zip(printed["results"].as_array().unwrap()) {
@@ -206,7 +214,52 @@ async fn errors_of_the_api_are_the_tools_and_a_call_counts_like_its_request() {
         }
     }
     let get = client.send(Method::GET, "/mcp").await;
-    assert!(get.error(405).contains("JSON-RPC") && get.header("allow") == "POST, OPTIONS", "{get:?}");
-    client.post("/mcp", "text/plain", "{}").await.error(415);
-    client.post("/mcp", JSON, " ".repeat(16 * 1024 + 1)).await.error(413);
+    let message = get.json()["error"]["message"].to_string();
+    assert!(get.status == 405 && message.contains("JSON-RPC"), "{get:?}");
+    assert_eq!(get.header("allow"), "POST, OPTIONS");
+    // On the way: the API's status, an error of JSON-RPC.
+    let large = " ".repeat(16 * 1024 + 1);
+    for (media_type, body, status) in [("text/plain", "{}", 415), (JSON, &large, 413)] {
+        let refused = client.post("/mcp", media_type, body.to_owned()).await;
+        let error = &refused.json()["error"];
+        assert_eq!((refused.status, &error["code"]), (status, &json!(-32_000)), "{}", refused.text);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_is_answered_in_one_list_and_each_call_counts() {
+    let client = &indexed().await.0.client;
+    let call = |id, name: &str, arguments: Value| json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": name, "arguments": arguments } });
+    let batch = json!([
+        { "jsonrpc": "2.0", "id": 1, "method": "ping" },
+        { "jsonrpc": "2.0", "method": "notifications/initialized" },
+        call(2, "agent", json!({ "id": 1 })),
+        call(3, "verdict", json!({ "wallet": "0x12" })),
+        call(4, "lineage", json!({ "id": 1 })),
+    ]);
+    let send = async |client: Client| client.post("/mcp", JSON, batch.to_string()).await;
+    let answer = send(client.with("mcp-protocol-version", "2025-03-26")).await;
+    let told = answer.ok().as_array().unwrap().clone();
+    let results: Vec<_> =
+        told.iter().map(|reply| (reply["id"].as_u64().unwrap(), &reply["result"]["isError"])).collect();
+    let expected = [(1, &Value::Null), (2, &json!(false)), (3, &json!(true)), (4, &json!(false))];
+    assert_eq!(results, expected, "{told:?}");
+    assert_eq!(cost(client, send).await, 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn generated_clients_call_every_operation_and_read_its_answers() {
+    let (stage, showcase) = indexed().await;
+    let description = repo::root().join("edge-api/src/pages/openapi.json");
+    let cursor = stage.client.get("/api/v1/changes?since=now").await.ok()["next"].take();
+    let setting = json!({
+        "url": stage.worker.url(), "description": description, "wallet": wallet("kyoto").address().to_string(),
+        "id": showcase.id("kyoto"), "terminated": showcase.id("gone"), "cursor": cursor,
+    });
+    for script in ["generated.mjs", "generated.py"] {
+        let called = signers::client(script, &[&setting.to_string()]).await.unwrap();
+        println!("{script}: {called}");
+        assert_eq!((&called["problems"], &called["decision"]), (&json!([]), &json!("provision")), "{called}");
+        assert_eq!(called["status"], "Terminated", "{called}");
+    }
 }

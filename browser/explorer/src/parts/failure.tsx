@@ -48,7 +48,7 @@ function Countdown({ seconds, again }: { seconds: number; again: () => void }) {
     again();
   }, [isOver]);
   return (
-    <p class="countdown" aria-hidden="true">
+    <p class="countdown" aria-hidden="true" key={left}>
       Asking again in {duration(left)}.
     </p>
   );

@@ -23,5 +23,11 @@ export function Ago({ since }: { since: Timestamp }) {
   const then = Date.parse(since);
   // Its two largest units: from a day on a second changes nothing.
   const seconds = (useNow(then + DAY) - then) / 1_000;
-  return <span class="muted">{seconds < 0 ? "just now" : `${duration(seconds)} ago`}</span>;
+  const words = seconds < 0 ? "just now" : `${duration(seconds)} ago`;
+  // An element of its own for each text: a browser that translates the page has put other nodes in its place.
+  return (
+    <span class="muted" key={words}>
+      {words}
+    </span>
+  );
 }

@@ -3,6 +3,7 @@
 import { useRef, useState } from "preact/hooks";
 
 import { go, hrefTo } from "../router";
+import { trimmed } from "../form";
 import { Form } from "./form";
 
 export function Search() {
@@ -10,7 +11,7 @@ export function Search() {
   const [isRefused, setRefused] = useState(false);
   const input = useRef<HTMLInputElement>(null);
   const lookUp = (): void => {
-    const href = target(text.trim());
+    const href = target(trimmed(text));
     setRefused(href === undefined);
     if (href === undefined) input.current?.focus();
     else go(href);
@@ -49,7 +50,7 @@ export function Search() {
 
 /** Where a text leads: an id to its agent, a wallet to its verdict. The API judges checksums. */
 export function target(text: string): string | undefined {
-  if (/^0x[0-9a-f]{40}$/i.test(text)) return hrefTo(["wallet", text]);
+  if (/^0x[0-9a-f]{40}$/i.test(text)) return hrefTo(["wallet", `0x${text.slice(2)}`]);
   if (/^[0-9]{1,78}$/.test(text) && BigInt(text) > 0n) return hrefTo(["agent", BigInt(text)]);
   return undefined;
 }

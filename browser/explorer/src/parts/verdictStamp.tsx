@@ -61,14 +61,18 @@ function TimeLeft({ ends, again }: { ends: Timestamp; again: () => void }) {
   // While the API's clock is behind this one, its answer is still the old one.
   const [isAhead] = useState(() => moment > Date.now());
   const seconds = (moment - useNow(moment)) / 1_000;
-  const isOver = seconds <= 0;
+  const [isOver, left] = [seconds <= 0, duration(seconds)];
   useLayoutEffect(() => {
     if (isOver && isAhead) again();
   }, [isOver]);
   return (
     // Otherwise screen readers would read out every second.
     <p class="verdict-time" aria-live="off">
-      Attestation current until <Time at={ends} />, <strong class="left">{duration(seconds)}</strong> left.
+      Attestation current until <Time at={ends} />,{" "}
+      <strong class="left" key={left}>
+        {left}
+      </strong>{" "}
+      left.
     </p>
   );
 }

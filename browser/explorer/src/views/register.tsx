@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 
-import { addressRule, hashRule, optional, useForm } from "../form";
+import { addressRule, hashRule, optional, trimmed, useForm } from "../form";
 import { useSignal } from "../hooks";
 import { Check } from "../parts/check";
 import { Connector, type Signer } from "../parts/connector";
@@ -84,7 +84,7 @@ function RegistrationForm({ relayerUrl }: { relayerUrl: string }) {
         who="Creator"
         onConnected={(connected) => {
           setCreator(connected);
-          form.fill("agentWallet", (before) => before.trim() || connected.account);
+          form.fill("agentWallet", (before) => trimmed(before) || connected.account);
         }}
       />
       <h2>2. What is registered</h2>

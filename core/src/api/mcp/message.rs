@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
-    reply::{EARLIER, REVISION, Reply, quoted, versions},
+    reply::{BATCHING, EARLIER, Era, REVISION, Reply, quoted, versions},
     tools,
 };
 use crate::api::{error::Error, route::Route};
@@ -24,6 +24,11 @@ const INVALID_PARAMS: i32 = -32_602;
 const HEADER_MISMATCH: i32 = -32_020;
 /// MCP: a revision that this server does not speak.
 const UNSUPPORTED_VERSION: i32 = -32_022;
+/// JSON-RPC 2.0: an error of this server's own.
+const SERVER_ERROR: i32 = -32_000;
+
+/// The most messages of a batch.
+const BATCH_MAX: usize = 20;
 
 /// The request's headers that mirror its message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,15 +39,6 @@ pub struct Headers {
     pub method: Option<String>,
     /// `Mcp-Name`.
     pub name: Option<String>,
-}
-
-/// How a client speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Era {
-    /// Each request says its revision (2026-07-28 and later).
-    Stateless,
-    /// A handshake has said it (2025-11-25 and earlier).
-    Handshake,
 }
 
 /// A request.
@@ -64,9 +60,12 @@ pub(super) struct Params<'a> {
     name: Option<Cow<'a, str>>,
     #[serde(borrow)]
     arguments: Option<&'a RawValue>,
+    /// Where a list goes on: no list here has a second page.
+    #[serde(borrow)]
+    cursor: Option<&'a RawValue>,
     /// The revision that a handshake asks for.
     #[serde(borrow, rename = "protocolVersion")]
-    pub(super) version: Option<Cow<'a, str>>,
+    version: Option<Cow<'a, str>>,
 }
 
 /// What each request says of itself.
@@ -93,22 +92,25 @@ impl Refusal {
         Self { status, code, message: message.into(), data: String::new() }
     }
 
-    /// The answer to the request with this id.
-    pub(super) fn reply(self, id: &RawValue) -> Reply {
-        let id = format!(r#""id":{id},"#);
-        self.answer(&id)
+    /// A request that the API's own rules refuse before it is carried out.
+    pub(super) fn of_api(status: u16, error: &Error) -> Self {
+        let data = format!(r#"{{"code":{}}}"#, quoted(error.code().name()));
+        Self { data, ..Self::new(status, SERVER_ERROR, error.to_string()) }
     }
 
-    /// The answer to a body of which no id could be read.
-    pub(super) fn without_id(self) -> Reply {
-        self.answer("")
+    /// A request of a page that this server is not for.
+    pub(super) fn of_origin() -> Self {
+        Self::new(403, INVALID_REQUEST, "Invalid request: Origin is none that this server answers")
     }
 
-    fn answer(self, id: &str) -> Reply {
+    /// The answer to the request with this id; to none where its id could not be read.
+    pub(super) fn reply(self, id: Option<&RawValue>) -> Reply {
+        let id = id.map_or("null", RawValue::get);
         let Self { status, code, message, data } = self;
         let data = if data.is_empty() { data } else { format!(r#","data":{data}"#) };
         let message = quoted(&message);
-        let body = format!(r#"{{"jsonrpc":"2.0",{id}"error":{{"code":{code},"message":{message}{data}}}}}"#);
+        let body =
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}{data}}}}}"#);
         Reply { status, body }
     }
 }
@@ -128,6 +130,17 @@ fn is_object(json: &RawValue) -> bool {
 fn is_id(json: &RawValue) -> bool {
     let digits = json.get().strip_prefix('-').unwrap_or(json.get());
     json.get().starts_with('"') || digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The messages of a batch; `None` for a body that is none, or where the client's revision has none.
+pub(super) fn batch<'a>(headers: &Headers, body: &'a [u8]) -> Option<Result<Vec<&'a RawValue>, Refusal>> {
+    if headers.version.as_deref().is_some_and(|version| version > BATCHING) {
+        return None;
+    }
+    let messages: Vec<&RawValue> = serde_json::from_slice(body).ok()?;
+    let is_taken = (1..=BATCH_MAX).contains(&messages.len());
+    let message = "Invalid request: a batch must have 1 to 20 messages";
+    Some(if is_taken { Ok(messages) } else { Err(Refusal::new(400, INVALID_REQUEST, message)) })
 }
 
 impl<'a> Request<'a> {
@@ -202,6 +215,24 @@ impl<'a> Request<'a> {
             must_match("Mcp-Name", header.as_deref(), name.as_deref().unwrap_or_default())?;
         }
         Ok(Era::Stateless)
+    }
+
+    /// The revision that a handshake agrees on: the one asked for, else the newest.
+    pub(super) fn agreed(&self) -> Result<&'static str, Refusal> {
+        let missing =
+            || Refusal::new(200, INVALID_PARAMS, "Invalid params: protocolVersion must be a revision");
+        let asked = self.params.version.as_deref().ok_or_else(missing)?;
+        let [newest, ..] = EARLIER;
+        Ok(EARLIER.into_iter().find(|known| asked == *known).unwrap_or(newest))
+    }
+
+    /// Checks that a list is asked for from its beginning.
+    pub(super) fn begins_list(&self) -> Result<(), Refusal> {
+        let message = "Invalid params: cursor: the list has one page";
+        match self.params.cursor {
+            None => Ok(()),
+            Some(_) => Err(Refusal::new(200, INVALID_PARAMS, message)),
+        }
     }
 
     /// The route of a call; the inner error is for the model to read.

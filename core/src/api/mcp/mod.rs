@@ -13,7 +13,7 @@ mod tools;
 
 pub use message::Headers;
 pub use reply::Reply;
-pub use server::{Call, MESSAGE_BYTES_MAX, Message, PATH};
+pub use server::{Call, MESSAGE_BYTES_MAX, Message, PATH, forbidden, refused};
 
 #[cfg(test)]
 mod tests;

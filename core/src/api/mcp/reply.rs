@@ -5,11 +5,22 @@ use serde_json::value::RawValue;
 /// The revision without a handshake.
 pub(super) const REVISION: &str = "2026-07-28";
 /// The revisions that begin with `initialize`, the newest first.
-pub(super) const EARLIER: [&str; 3] = ["2025-11-25", "2025-06-18", "2025-03-26"];
+pub(super) const EARLIER: [&str; 4] = ["2025-11-25", "2025-06-18", BATCHING, "2024-11-05"];
+/// The last revision with batches, and the one of requests that name none.
+pub(super) const BATCHING: &str = "2025-03-26";
 
 /// The server, as it names itself.
 pub(super) const SERVER: &str =
     concat!(r#"{"name":"agent-registry","version":""#, env!("CARGO_PKG_VERSION"), r#""}"#);
+
+/// How a client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Era {
+    /// Each request says its revision (2026-07-28 and later).
+    Stateless,
+    /// A handshake has said it (2025-11-25 and earlier).
+    Handshake,
+}
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,13 +32,28 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// A result with these members.
-    pub(super) fn result(id: &RawValue, members: &str) -> Self {
-        let separator = if members.is_empty() { "" } else { "," };
-        let body = format!(
-            r#"{{"jsonrpc":"2.0","id":{id},"result":{{{members}{separator}"resultType":"complete","_meta":{{"io.modelcontextprotocol/serverInfo":{SERVER}}}}}}}"#
-        );
-        Self { status: 200, body }
+    /// A result with these members. Earlier revisions have no others: clients refuse a `ping` that has.
+    pub(super) fn result(era: Era, id: &RawValue, members: &str) -> Self {
+        let of_revision = match era {
+            Era::Handshake => String::new(),
+            Era::Stateless => format!(
+                r#","resultType":"complete","_meta":{{"io.modelcontextprotocol/serverInfo":{SERVER}}}"#
+            ),
+        };
+        Self {
+            status: 200,
+            body: format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{{members}{of_revision}}}}}"#),
+        }
+    }
+
+    /// The answer to a batch: those of its messages, in their order; none where all are notifications.
+    pub fn of_batch(replies: Vec<Self>) -> Self {
+        let bodies: Vec<String> =
+            replies.into_iter().map(|reply| reply.body).filter(|body| !body.is_empty()).collect();
+        if bodies.is_empty() {
+            return Self { status: 202, body: String::new() };
+        }
+        Self { status: 200, body: format!("[{}]", bodies.join(",")) }
     }
 }
 

@@ -3,8 +3,8 @@
 use serde_json::value::RawValue;
 
 use super::{
-    message::{self, Era, Headers, Refusal, Request},
-    reply::{EARLIER, Reply, SERVER, quoted, versions},
+    message::{self, Headers, Refusal, Request},
+    reply::{Era, Reply, SERVER, quoted, versions},
     tools,
 };
 use crate::api::{error::Error, route::Route};
@@ -15,7 +15,7 @@ pub const PATH: &str = "/mcp";
 pub const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 
 /// How long clients may keep what does not change.
-const KEPT: &str = r#""ttlMs":3600000,"cacheScope":"public""#;
+const KEPT: &str = r#","ttlMs":3600000,"cacheScope":"public""#;
 /// What it can do, and what a model uses it for.
 const ABILITIES: &str = concat!(
     r#""capabilities":{"tools":{}},"instructions":"Ask verdict before serving an agent: provision, "#,
@@ -30,12 +30,15 @@ pub enum Message {
     Answered(Reply),
     /// A route of the API answers it.
     Call(Call),
+    /// Each is done by itself, and [`Reply::of_batch`] is the answer. No batch has another in it.
+    Batch(Vec<Self>),
 }
 
 /// A call of a tool.
 #[derive(Clone, Debug)]
 pub struct Call {
     id: Box<RawValue>,
+    era: Era,
     /// The route that answers it.
     pub route: Route,
 }
@@ -43,33 +46,48 @@ pub struct Call {
 impl Message {
     /// Reads the body of a POST. What is wrong with it is told in the answer.
     pub fn parse(headers: &Headers, body: &[u8]) -> Self {
+        match message::batch(headers, body) {
+            None => Self::single(headers, body),
+            Some(Ok(messages)) => Self::Batch(
+                messages.iter().map(|message| Self::single(headers, message.get().as_bytes())).collect(),
+            ),
+            Some(Err(refusal)) => Self::Answered(refusal.reply(None)),
+        }
+    }
+
+    fn single(headers: &Headers, body: &[u8]) -> Self {
         match Request::parse(body) {
             Ok(Some(request)) => Self::of(&request, headers)
-                .unwrap_or_else(|refusal| Self::Answered(refusal.reply(request.id))),
+                .unwrap_or_else(|refusal| Self::Answered(refusal.reply(Some(request.id)))),
             // A notification: none has an effect.
             Ok(None) => Self::Answered(Reply { status: 202, body: String::new() }),
-            Err(refusal) => Self::Answered(refusal.without_id()),
+            Err(refusal) => Self::Answered(refusal.reply(None)),
         }
     }
 
     fn of(request: &Request<'_>, headers: &Headers) -> Result<Self, Refusal> {
-        let result = match (request.era(headers)?, request.method.as_ref()) {
+        let era = request.era(headers)?;
+        let result = match (era, request.method.as_ref()) {
             (Era::Stateless, "server/discover") => {
-                format!(r#""supportedVersions":{},{ABILITIES},{KEPT}"#, versions())
+                format!(r#""supportedVersions":{},{ABILITIES}{KEPT}"#, versions())
             }
             (Era::Handshake, "initialize") => {
-                let version = agreed(request.params.version.as_deref());
+                let version = request.agreed()?;
                 format!(r#""protocolVersion":"{version}","serverInfo":{SERVER},{ABILITIES}"#)
             }
             (Era::Handshake, "ping") => String::new(),
-            (_, "tools/list") => format!(r#""tools":{},{KEPT}"#, tools::DEFINITIONS),
+            (era, "tools/list") => {
+                request.begins_list()?;
+                let kept = if era == Era::Stateless { KEPT } else { "" };
+                format!(r#""tools":{}{kept}"#, tools::DEFINITIONS)
+            }
             (_, "tools/call") => match request.call()? {
-                Ok(route) => return Ok(Self::Call(Call { id: request.id.to_owned(), route })),
+                Ok(route) => return Ok(Self::Call(Call { id: request.id.to_owned(), era, route })),
                 Err(error) => failed(&error),
             },
             (era, method) => return Err(message::unknown_method(era, method)),
         };
-        Ok(Self::Answered(Reply::result(request.id, &result)))
+        Ok(Self::Answered(Reply::result(era, request.id, &result)))
     }
 }
 
@@ -78,13 +96,23 @@ impl Call {
     pub fn answered(&self, body: &[u8]) -> Reply {
         let body = core::str::from_utf8(body).unwrap_or("{}");
         let content = text(body);
-        Reply::result(&self.id, &format!(r#"{content},"structuredContent":{body},"isError":false"#))
+        Reply::result(self.era, &self.id, &format!(r#"{content},"structuredContent":{body},"isError":false"#))
     }
 
     /// The answer with an error of the API, for the model to read.
     pub fn failed(&self, error: &Error) -> Reply {
-        Reply::result(&self.id, &failed(error))
+        Reply::result(self.era, &self.id, &failed(error))
     }
+}
+
+/// The answer where the API's rules refuse a request with this status, a call of a tool or another.
+pub fn refused(call: Option<&Call>, status: u16, error: &Error) -> Reply {
+    Refusal::of_api(status, error).reply(call.map(|call| &*call.id))
+}
+
+/// The answer to a page of an origin that the operator does not serve.
+pub fn forbidden() -> Reply {
+    Refusal::of_origin().reply(None)
 }
 
 /// The result of a call that the API answers with an error.
@@ -95,10 +123,4 @@ fn failed(error: &Error) -> String {
 /// The content of a tool's result.
 fn text(text: &str) -> String {
     format!(r#""content":[{{"type":"text","text":{}}}]"#, quoted(text))
-}
-
-/// The revision of a handshake: the one asked for, else the newest.
-fn agreed(asked: Option<&str>) -> &'static str {
-    let [newest, ..] = EARLIER;
-    EARLIER.into_iter().find(|known| asked == Some(known)).unwrap_or(newest)
 }

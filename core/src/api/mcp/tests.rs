@@ -29,7 +29,7 @@ fn answered(headers: &Headers, message: &Value) -> (u16, Value) {
         Message::Answered(Reply { status, body }) => {
             (status, serde_json::from_str(&body).unwrap_or_default())
         }
-        Message::Call(call) => panic!("a call: {call:?}"),
+        other => panic!("no answer: {other:?}"),
     }
 }
 
@@ -77,6 +77,7 @@ fn a_server_says_what_it_speaks_and_which_tools_it_has() {
     let tools = body["result"]["tools"].as_array().unwrap();
     let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["verdict", "agent", "lineage", "search", "person", "changes"]);
+    assert!(tools.iter().all(|tool| tool["outputSchema"]["type"] == "object"));
 }
 
 #[test]
@@ -118,7 +119,7 @@ fn a_request_without_its_revision_or_of_another_one_is_refused_with_those_that_a
     let old = Headers { version: Some("1900-01-01".to_owned()), ..headers.clone() };
     let (status, body) = answered(&old, &message);
     assert_eq!((status, &body["error"]["code"]), (400, &(-32_022).into()));
-    let supported = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"];
+    let supported = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
     assert_eq!(body["error"]["data"], json!({ "supported": supported, "requested": "1900-01-01" }));
     for key in ["protocolVersion", "clientCapabilities"] {
         let (headers, mut message) = verdict();
@@ -133,13 +134,12 @@ fn what_is_no_request_is_refused_and_a_notification_accepted() {
     let headers = Headers::default();
     let text = |body: &str| match Message::parse(&headers, body.as_bytes()) {
         Message::Answered(Reply { status, body }) => (status, body),
-        Message::Call(call) => panic!("a call: {call:?}"),
+        other => panic!("no answer: {other:?}"),
     };
     for (body, code) in [
         ("", "-32700"),
         ("{", "-32700"),
         ("[]", "-32600"),
-        (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, "-32600"),
         (r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, "-32600"),
         (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, "-32600"),
         (r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, "-32600"),
@@ -147,7 +147,7 @@ fn what_is_no_request_is_refused_and_a_notification_accepted() {
         (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, "-32600"),
     ] {
         let (status, answer) = text(body);
-        assert!(status == 400 && answer.contains(code) && !answer.contains("\"id\""), "{body}: {answer}");
+        assert!(status == 400 && answer.contains(code) && answer.contains("\"id\":null"), "{body}: {answer}");
     }
     let notification = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
     assert_eq!(text(notification), (202, String::new()));
@@ -159,17 +159,80 @@ fn what_is_no_request_is_refused_and_a_notification_accepted() {
 fn clients_that_begin_with_a_handshake_get_the_same_tools() {
     let message = |method: &str, params: Value| json!({ "jsonrpc": "2.0", "id": "a", "method": method, "params": params });
     let bare = Headers::default();
-    for (asked, given) in [("2025-06-18", "2025-06-18"), ("2024-11-05", "2025-11-25")] {
+    for (asked, given) in
+        [("2025-06-18", "2025-06-18"), ("2024-11-05", "2024-11-05"), ("1900-01-01", "2025-11-25")]
+    {
         let begin = message("initialize", json!({ "protocolVersion": asked, "capabilities": {} }));
         let (status, body) = answered(&bare, &begin);
         assert_eq!((status, &body["result"]["protocolVersion"]), (200, &given.into()));
         assert_eq!(body["id"], "a");
     }
     let agreed = Headers { version: Some("2025-11-25".to_owned()), ..bare.clone() };
-    assert_eq!(answered(&agreed, &message("ping", json!({}))).0, 200);
+    // Nothing of the later revision: clients of these refuse members that an empty result does not have.
+    assert_eq!(answered(&agreed, &message("ping", json!({}))).1["result"], json!({}));
     let (_, body) = answered(&agreed, &message("tools/list", json!({})));
+    assert_eq!(body["result"].as_object().unwrap().len(), 1);
     assert_eq!(body["result"]["tools"].as_array().unwrap().len(), 6);
     let call = message("tools/call", json!({ "name": "agent", "arguments": { "id": 1 } }));
-    assert!(matches!(parse(&agreed, &call), Message::Call(_)));
-    assert_eq!(refusal(&agreed, &message("resources/list", json!({}))), (200, -32_601));
+    let Message::Call(call) = parse(&agreed, &call) else { panic!("no call") };
+    let called: Value = serde_json::from_str(&call.answered(b"{}").body).unwrap();
+    let members: Vec<&String> = called["result"].as_object().unwrap().keys().collect();
+    assert_eq!(members, ["content", "isError", "structuredContent"]);
+    for (method, params, code) in [
+        ("resources/list", json!({}), -32_601),
+        ("initialize", json!({}), -32_602),
+        ("tools/list", json!({ "cursor": "next" }), -32_602),
+    ] {
+        assert_eq!(refusal(&agreed, &message(method, params)), (200, code), "{method}");
+    }
+}
+
+#[test]
+fn a_batch_is_done_message_by_message_in_the_revisions_that_have_batches() {
+    let of = |version: Option<&str>, body: &str| {
+        let headers = Headers { version: version.map(str::to_owned), ..Headers::default() };
+        Message::parse(&headers, body.as_bytes())
+    };
+    let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    let call =
+        r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"agent","arguments":{"id":1}}}"#;
+    let notification = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+    for version in [None, Some("2025-03-26"), Some("2024-11-05")] {
+        let Message::Batch(messages) = of(version, &format!("[{ping},{notification},{call},7]")) else {
+            panic!("no batch: {version:?}")
+        };
+        let replies = messages.into_iter().map(|message| match message {
+            Message::Call(call) => call.answered(b"{}"),
+            Message::Answered(reply) => reply,
+            Message::Batch(_) => panic!("a batch in a batch"),
+        });
+        let Reply { status, body } = Reply::of_batch(replies.collect());
+        let replies: Vec<Value> = serde_json::from_str(&body).unwrap();
+        let told = replies.iter().map(|reply| (&reply["id"], reply["error"]["code"].as_i64()));
+        let expected = [(&json!(1), None), (&json!(2), None), (&Value::Null, Some(-32_600))];
+        assert_eq!((status, told.collect::<Vec<_>>()), (200, expected.to_vec()));
+    }
+    let nothing = vec![Reply { status: 202, body: String::new() }];
+    assert_eq!(Reply::of_batch(nothing).status, 202);
+    let many = format!("[{}{ping}]", format!("{ping},").repeat(20));
+    for (version, body) in [(None, "[]"), (None, &many), (Some("2025-06-18"), &format!("[{ping}]"))] {
+        let Message::Answered(Reply { status, body }) = of(version, body) else { panic!("{version:?}") };
+        assert!(status == 400 && body.contains("-32600"), "{version:?}: {body}");
+    }
+}
+
+#[test]
+fn what_the_api_refuses_on_the_way_is_an_error_of_json_rpc() {
+    let (headers, message) = verdict();
+    let Message::Call(call) = parse(&headers, &message) else { panic!("no call") };
+    for (call, status, error, id) in
+        [(Some(&call), 429, Error::RateLimited, json!(7)), (None, 413, Error::BodyTooLarge(1), Value::Null)]
+    {
+        let reply = refused(call, status, &error);
+        let body: Value = serde_json::from_str(&reply.body).unwrap();
+        assert_eq!((reply.status, &body["id"], &body["jsonrpc"]), (status, &id, &"2.0".into()));
+        let told = &body["error"];
+        assert_eq!((&told["code"], &told["data"]["code"]), (&(-32_000).into(), &error.code().name().into()));
+        assert_eq!(told["message"], error.to_string());
+    }
 }

@@ -104,6 +104,9 @@ fn text(arguments: &Arguments<'_>, field: &'static str) -> Result<Option<String>
         None | Some("null") => Ok(None),
         Some("true") if field == FLAG => Ok(Some("1".to_owned())),
         Some("false") if field == FLAG => Ok(Some("0".to_owned())),
+        Some(json) if field == FLAG && json.starts_with('"') => {
+            Err(Error::InvalidParameter { field, rule: "must be true or false" })
+        }
         Some(json) if json.starts_with(['[', '{']) => Err(Error::InvalidParameter { field, rule }),
         Some(json) if json.starts_with('"') => {
             serde_json::from_str(json).map(Some).map_err(|_| Error::InvalidParameter { field, rule })
@@ -178,6 +181,7 @@ mod tests {
             ("verdict", json!({}), "wallet: must be given"),
             ("verdict", json!({ "wallet": "../../agent/1" }), "wallet: "),
             ("verdict", json!({ "wallet": [WALLET] }), "wallet: must be a string"),
+            ("verdict", json!({ "wallet": WALLET, "history": "true" }), "history: must be true or false"),
             ("agent", json!({ "id": 1, "evidence": 1 }), "arguments: must be those"),
             ("agent", json!({ "id": 1.5 }), "id: "),
             ("agent", json!({ "id": "1?block=2" }), "id: "),

@@ -14,14 +14,32 @@ use super::{
     },
 };
 use crate::{
-    api::error::Error, eth::address, eth::as_of::BlockId, registry::agent::AgentId,
-    registry::cursor::SortKey, registry::kya::WalletInput, registry::liability::Basis, token::Audience,
+    api::accept::{EVENTS_TYPE, JWT_TYPE},
+    api::error::Error,
+    eth::address,
+    eth::as_of::BlockId,
+    registry::agent::AgentId,
+    registry::cursor::SortKey,
+    registry::kya::WalletInput,
+    registry::liability::Basis,
+    token::Audience,
 };
 
 /// What `POST /api/v1/kya` takes, and what else there is.
 const WALLETS: &str = "a body of the form {\"wallets\": [\"0x...\"]}, or GET /api/v1/kya/:wallet";
 
 impl Route {
+    /// The media type that the path of a request target stands for whatever `Accept` says, where there is one:
+    /// `/token/:wallet` and `/changes/stream` are in every other way `/kya/:wallet` and `/changes`.
+    pub fn media_type(target: &str) -> Option<&'static str> {
+        let (path, _) = target.split_once('?').unwrap_or((target, ""));
+        match path.strip_prefix("/api/v1/")? {
+            "changes/stream" => Some(EVENTS_TYPE),
+            form if form.starts_with("token/") => Some(JWT_TYPE),
+            _ => None,
+        }
+    }
+
     /// Parses a request target, such as `/api/v1/agents?page=2`. Unknown query parameters are ignored.
     ///
     /// # Errors
@@ -61,17 +79,17 @@ impl Route {
                 limit: count(query, "limit", 1..=REVENUE_LIMIT_MAX, REVENUE_LIMIT_DEFAULT)?,
             },
             (Some("revenue"), Some("aggregate"), None, _) => Self::RevenueAggregate,
-            (Some("changes"), None, ..) => Self::Changes {
+            (Some("changes"), None, ..) | (Some("changes"), Some("stream"), None, _) => Self::Changes {
                 since: since(query)?,
                 limit: count(query, "limit", 1..=CHANGES_LIMIT_MAX, CHANGES_LIMIT_DEFAULT)?,
                 liable: parameter(query, "liable")?.map(|text| address_of("liable", &text)).transpose()?,
             },
             (Some("kya"), None, ..) => return Err(Error::PostOnly(WALLETS)),
             (Some("kya"), Some("range"), Some(prefix), None) => Self::KyaRange(KyaPrefix::parse(prefix)?),
-            (Some("kya"), Some(address), None, _) => {
+            (Some(form @ ("kya" | "evidence" | "token")), Some(address), None, _) => {
                 // Most clients write a comma as `%2C`.
                 let address = decoded(address);
-                if address.contains(',') {
+                if address.contains(',') && form == "kya" {
                     return Self::kya_path(&address, block(query)?);
                 }
                 let (wallet, block, history) = (wallet(&address)?, block(query)?, flag(query, "history")?);
@@ -80,7 +98,7 @@ impl Route {
                         "must not be asked for together with block: the past is told at the newest block";
                     return Err(Error::InvalidParameter { field: "history", rule });
                 }
-                if !flag(query, "evidence")? {
+                if form != "evidence" && !flag(query, "evidence")? {
                     Self::Kya { wallet, block, history }
                 } else if block.is_none() && !history {
                     Self::Evidence(wallet)

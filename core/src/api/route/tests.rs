@@ -123,6 +123,17 @@ fn spellings_of_one_question_share_its_canonical_form() {
         assert_eq!(canonical(&format!("{KYA}{query}")), format!("{KYA}{expected}"));
     }
     assert_eq!(Route::parse(&format!("{KYA}?evidence=1")), Ok(Route::Evidence(Address::repeat_byte(0x11))));
+    // Each form of an answer has a path of its own.
+    let wallet = &KYA["/api/v1/kya/".len()..];
+    for (path, same, media_type) in [
+        (format!("evidence/{wallet}"), format!("kya/{wallet}?evidence=1"), None),
+        (format!("token/{wallet}?history=1"), format!("kya/{wallet}?history=1"), Some("application/jwt")),
+        ("changes/stream?since=now".to_owned(), "changes?since=now".to_owned(), Some("text/event-stream")),
+    ] {
+        let target = format!("/api/v1/{path}");
+        assert_eq!((canonical(&target), Route::media_type(&target)), (format!("/api/v1/{same}"), media_type));
+        assert_eq!(Route::media_type(&format!("/api/v1/{same}")), None);
+    }
     let upper = format!("0x{}", CHECKSUMMED[2..].to_uppercase());
     for wallet in [CHECKSUMMED, &CHECKSUMMED.to_lowercase(), &upper] {
         assert_eq!(canonical(&format!("/api/v1/kya/{wallet}")), format!("/api/v1/kya/{CHECKSUMMED}"));
