@@ -14,11 +14,14 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `store` | the SQL tables, and the one function a host implements |
-//! | `state` | progress, basis and checkpoints of an index |
+//! | `state` | the state of an index: what may be lost, and what may not |
+//! | `phase` | its phase: a pass over all agents, or rows of one block |
 //! | `coverage` | up to when the rows lack nothing |
 //! | `work` | one unit of upkeep: a slice of the fill, or a refresh |
 //! | `find_changes` | the query for what changed since the index's block |
 //! | `found` | what that query finds |
+//! | `canonical` | which known blocks are canonical |
+//! | `explained` | what storage roots at older blocks show of events |
 //! | `tip_proof` | whether events tell all changes |
 //! | `read_agents` | the queries for agents' state, through the lens and the getters |
 //! | `tables` | writes to agents and the sums kept of them |
@@ -56,11 +59,13 @@
 //! ```
 
 mod answers;
+mod canonical;
 mod changes;
 mod checkpoint;
 mod compliance_list;
 mod coverage;
 mod excerpt;
+mod explained;
 mod find_changes;
 mod found;
 mod history;
@@ -68,6 +73,7 @@ pub(crate) mod indexed_agent;
 mod liable;
 mod listing;
 mod open_lists;
+mod phase;
 mod progress;
 pub mod protocol;
 mod read_agents;
@@ -93,7 +99,7 @@ pub use reader::{Bounds, Index};
 pub(crate) use seen_events::wallet_events;
 pub(crate) use shard_range::{PLACE_BITS, place};
 pub use shard_range::{ShardRange, ShardVersion};
-pub use state::{Basis, Phase, SWEEP, State};
+pub use state::{Basis, Counters, SWEEP, State};
 pub use store::{SqlValue, Store, StoreError, StoreFault, prepare};
 pub use work::{Config, Work};
 

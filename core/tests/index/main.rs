@@ -28,7 +28,7 @@ mod store_failures;
 use common::{Logs, Proofs, Undeployed, prelude::*, random::Random, random::setting};
 use history::History;
 use indexed::{Failures, Indexed};
-use registry_core::{index::Phase, snapshot::Manifest};
+use registry_core::snapshot::Manifest;
 
 /// One history, and what is wrong with the index of it.
 fn live(seed: u64) -> Result<(), String> {
@@ -162,12 +162,12 @@ fn live(seed: u64) -> Result<(), String> {
             if random.once_in(2) {
                 lists.open(&index, now);
             }
-            if state.phase == Phase::Complete {
+            if state.is_complete() {
                 let changes = index.changes_come_to(&registry);
                 changes.map_err(|wrong| about(&index, &format!("changes at {}: {wrong}", block.number)))?;
             }
         }
-        if silent == 0 && !untrue && !is_late && state.unannounced > 0 {
+        if silent == 0 && !untrue && !is_late && state.counters.unannounced > 0 {
             return Err(about(&index, "distrusts events without a reason"));
         }
     }

@@ -1,6 +1,6 @@
 //! What the index promises, one by one.
 
-use registry_core::index::{Basis, IndexError, Phase, SqlValue, Store as _};
+use registry_core::index::{Basis, Counters, IndexError, SqlValue, Store as _};
 
 use crate::{
     Indexed,
@@ -28,7 +28,7 @@ fn a_refresh_after_a_hundred_changes_takes_four_round_trips_nine_calls_and_their
         assert!(is_cheap, "{:?}", index.node.log);
         index.is_right();
     }
-    assert_eq!((index.state().basis, index.state().unannounced), (Basis::StorageRoot, 0));
+    assert_eq!((index.state().basis(), index.state().counters), (Basis::StorageRoot, Counters::default()));
 }
 
 #[test]
@@ -69,15 +69,14 @@ fn a_contradicted_record_is_read_again_and_a_second_one_that_day_ends_all_answer
             index.idle();
             index.refresh();
             let state = index.state();
-            if state.phase != Phase::Complete {
-                assert_eq!((state.contradicted, state.as_of()), (Some(31), None), "slices of {slice}");
+            if !state.is_complete() {
+                assert_eq!((state.contradicted(), state.as_of()), (Some(31), None), "slices of {slice}");
             }
         }
         index.is_right();
         let state = index.state();
         let comparisons = lies as u64 - 1;
-        let expected = (None, comparisons, Phase::Complete);
-        assert_eq!((state.contradicted, state.comparisons, state.phase), expected, "{lies}");
+        assert_eq!((state.counters.comparisons, state.is_complete()), (comparisons, true), "{lies}");
     }
 }
 
@@ -97,7 +96,7 @@ fn where_some_machines_lag_the_index_is_of_a_block_that_all_have_and_of_the_newe
         let is_there = (0..50).any(|_| {
             let _ = index.work();
             let state = index.state();
-            state.phase == Phase::Complete && state.as_of().is_some_and(|block| block.hash == older.hash)
+            state.is_complete() && state.as_of().is_some_and(|block| block.hash == older.hash)
         });
         assert!(is_there, "{:?}", index.state());
         index.is_like(&older.registry, older.seconds + 1_000).unwrap();
@@ -132,7 +131,7 @@ fn an_index_that_is_being_filled_says_how_far_it_is() {
         index.work().unwrap();
     }
     // The indexes of the database are made one by one.
-    assert_eq!((index.state().phase, index.state().percent()), (Phase::CatchingUp, 99));
+    assert_eq!((index.state().is_complete(), index.state().percent()), (false, 99));
     index.catch_up().unwrap();
     assert_eq!(index.state().percent(), 100);
     index.is_right();
