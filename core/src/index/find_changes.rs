@@ -205,7 +205,7 @@ impl FindChanges {
     }
 
     /// Known blocks, by height: those that rows or slices were read at, as far as a reorg could have replaced them.
-    fn known(&self) -> Vec<Checkpoint> {
+    pub(super) fn known(&self) -> Vec<Checkpoint> {
         match &self.base {
             Base::Rows(rows) => {
                 let unsettled = rows.unsettled.map(|(block, _)| block);
@@ -344,19 +344,22 @@ impl FindChanges {
             let storage_root = version.map(|version| version.storage_root);
             Some(Explained { until: header, storage_root, completeness })
         };
+        let mut records = BTreeMap::new();
         let explained = match (told, version) {
             (Told::Needs(ids), _) => return Ok(FoundChanges::Named(ids)),
-            (Told::All, Some(_)) => {
-                let has_words = listed.events.iter().any(|event| event.agent.is_some());
-                whole(if has_words { Completeness::Words } else { Completeness::Roots })
+            (Told::All(proved), Some(_)) => {
+                let is_empty = proved.is_empty();
+                records = proved;
+                whole(if is_empty { Completeness::Roots } else { Completeness::Words })
             }
             (_, None) => whole(Completeness::Unproved),
             (told, Some(version)) => {
                 match self.roots(undone_since, &header, version).explained(view, &listed.events)? {
                     // Of a block with other events, roots do not show that one is missing.
-                    Some(explained) if told == Told::Less && explained.until.hash == header.hash => self
-                        .was_late
-                        .then_some(Explained { completeness: Completeness::Unproved, ..explained }),
+                    Some(explained) if matches!(told, Told::Less) && explained.until.hash == header.hash => {
+                        self.was_late
+                            .then_some(Explained { completeness: Completeness::Unproved, ..explained })
+                    }
                     explained => explained,
                 }
             }
@@ -393,6 +396,7 @@ impl FindChanges {
             newest: header,
             version: version.map(|(version, storage_root)| Version { storage_root, ..version }),
             completeness,
+            records,
             contradicted,
             undone_since,
             from: listed.from,

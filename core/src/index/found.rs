@@ -3,9 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{checkpoint::Checkpoint, phase::Version, state::KnownCode};
-use crate::chain::{
-    Header,
-    logs::{Announced, FoundLogs, Moment, merge_moment},
+use crate::{
+    chain::{
+        Header,
+        logs::{Announced, FoundLogs, Moment, merge_moment},
+    },
+    registry::row::Row,
 };
 
 /// The outcome of the search.
@@ -97,6 +100,8 @@ pub(super) struct Changed {
     /// The registry's version at `until`, if known.
     pub(super) version: Option<Version>,
     pub(super) completeness: Completeness,
+    /// The records that a proof has shown to have changed, as they are now.
+    pub(super) records: BTreeMap<u64, Row>,
     pub(super) contradicted: Option<Contradicted>,
     /// The newest canonical checkpoint, if a reorg replaced the index's block.
     pub(super) undone_since: Option<Checkpoint>,
@@ -124,6 +129,7 @@ impl Changed {
             newest: until,
             version,
             completeness,
+            records: BTreeMap::new(),
             contradicted: None,
             undone_since: None,
             from: until.number.saturating_add(1),

@@ -2,14 +2,16 @@
 //!
 //! ```text
 //!   find what changed --+--> nothing: done, and nothing is stored
-//!                       +--> agents --> plan --> read them --> store --> done
+//!                       +--> agents --> plan --+-> read them --> store --> done
+//!                       |                      +-> all proved --> store --> done
 //!                       +--> no event tells it: done, and for some seconds a late event is waited for
 //!                       +--> still none, no events, or a contradicted record --> a comparison of all agents
 //!                       +--> no known block is canonical --> the fill
 //! ```
 //!
-//! A refresh that finds nothing takes one round trip, a usual one four: the storage root, the events, the
-//! storage roots between them, and the agents.
+//! A refresh that finds nothing takes one round trip. One with attestations takes three: the storage root, the
+//! events, and the proof of the agents' words, which is all that has changed. Another takes four: storage roots
+//! between the events, and the agents.
 
 use std::{collections::BTreeSet, rc::Rc};
 
@@ -28,7 +30,7 @@ use crate::{
         phase::{Cause, Doubt, Late, Pass, Phase, Rows, Version},
         read_agents::{AGENTS, Agents, ReadAgents},
         seen_events::ListedEvents,
-        state::{Basis, DAY_MILLIS, Provable, SweepPlace, Trust},
+        state::{Basis, DAY_MILLIS, Provable, State, SweepPlace, Trust},
         store::{Store, one_number},
         tables::{self, AgentWriter},
     },
@@ -36,8 +38,10 @@ use crate::{
 
 /// A refill is quicker beyond this many changes, if they also exceed a share of 1 / [`LARGE_SHARE`] of the
 /// registry.
-const MANY_CHANGES: usize = 2_000;
+const MANY_CHANGES: u64 = 2_000;
 const LARGE_SHARE: u64 = 4;
+/// Changes that are stored in one piece of work: it is bounded in time. More are stored by a refill, slice by slice.
+const MOST_CHANGES: u64 = 20_000;
 /// Retries in search of changes, in addition to one failover per further endpoint.
 const RETRIES: u32 = 5;
 /// Milliseconds between two parts of the sweep.
@@ -151,7 +155,9 @@ impl Work {
                 self.find_on(run, |query| FindChanges { before: Some(before), ..query })
             }
             (FoundChanges::NotCanonical, _) => {
-                let below = run.query().block.number.saturating_sub(1);
+                // None of the known ones is.
+                let known = run.query().known();
+                let below = known.first().map_or(0, |first| first.number.saturating_sub(1));
                 let mut older = checkpoint::checkpoints(store, below)?;
                 let recent = self.state.phase.rows().map(|rows| rows.recent.as_slice()).unwrap_or_default();
                 older.extend(recent.iter().filter(|recent| recent.number <= below));
@@ -273,11 +279,15 @@ impl Work {
         expected.extend(changed.contradicted.map(Contradicted::id));
         if let Some(since) = changed.undone_since {
             // More are filled anew. After a fill at several blocks, nearly all may be of the last one.
-            let most = (total / LARGE_SHARE).max(MANY_CHANGES as u64) + 1;
+            let most = MANY_CHANGES.max(total / LARGE_SHARE).min(MOST_CHANGES) + 1;
             expected.extend(tables::written_since(store, since.number, most)?);
         }
-        if expected.len() > MANY_CHANGES && expected.len() as u64 > total / LARGE_SHARE {
+        let changes = expected.len() as u64;
+        if changes > MOST_CHANGES || changes > MANY_CHANGES.max(total / LARGE_SHARE) {
             return self.refill(store, true);
+        }
+        if !expected.is_empty() && expected.iter().all(|id| changed.records.contains_key(id)) {
+            return self.apply_proved(store, changed, expected, last);
         }
         let SweepPlace { last: swept, at } = self.state.sweep;
         let first = if swept >= total { 1 } else { swept + 1 };
@@ -299,6 +309,25 @@ impl Work {
             read_at: None,
         }));
         Ok(())
+    }
+
+    /// Stores changes that a proof has shown in full: no agent is read.
+    fn apply_proved(
+        &mut self,
+        store: &impl Store,
+        changed: Changed,
+        expected: BTreeSet<u64>,
+        last: u64,
+    ) -> Result<(), IndexError> {
+        let ids: Vec<u64> = expected.iter().copied().collect();
+        let entries = tables::find_all(store, &ids)?.into_iter();
+        let proved = |(id, entry)| Some((id, IndexedAgent { row: *changed.records.get(&id)?, ..entry }));
+        let entries = entries.filter_map(proved).collect();
+        let State { total, grace_seconds, .. } = self.state;
+        let head = RegistryHead { header: changed.until, total, grace_seconds };
+        let (expected, ids, swept) = (Rc::new(expected), Vec::new(), Vec::new());
+        let plan = RefreshPlan { changed, ids, expected, last, sweep: None, entries, swept, read_at: None };
+        self.apply(store, plan, head)
     }
 
     /// Reads the next planned agents, and first those that no event announced, and the sweep's.
