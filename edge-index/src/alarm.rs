@@ -50,9 +50,10 @@ impl RegistryIndex {
     }
 }
 
-/// When the next work is due: at once while agents are read, soon where an event is waited for, else before answers
-/// expire.
+/// When the next work is due: at once while agents are read or lapses are left, soon where an event is waited for,
+/// else before answers expire.
 pub(crate) fn due_at(state: &State, settings: &WorkerSettings) -> u64 {
     let before_expiry = state.read_at.saturating_add(cache_millis(settings) / 4 * 3);
-    state.retry_at().unwrap_or(if state.is_complete() { before_expiry } else { 0 })
+    let is_at_once = !state.is_complete() || state.has_more_lapses();
+    state.retry_at().unwrap_or(if is_at_once { 0 } else { before_expiry })
 }

@@ -202,6 +202,7 @@ impl RegistryIndex {
                 other => StoreError::Failed(other.to_string()),
             })?;
             self.is_prepared.set(true);
+            sql.warn_of_size();
         }
         Ok(sql)
     }

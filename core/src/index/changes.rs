@@ -34,6 +34,9 @@ use crate::{
 const SEARCHED: u64 = 10_000;
 /// Lapses held in memory at once.
 const ROWS: u64 = 1_000;
+/// Lapses after which a piece of work ends with those of the same second: any number of agents may have been
+/// attested at once.
+const LAPSES_AT_ONCE: usize = 20_000;
 
 /// An agent's standing, with attestations current from the second `current_from` on; `None` for an unreadable
 /// record.
@@ -225,8 +228,8 @@ impl<S: Store> ChangeLog<'_, S> {
         let current_from = (self.state.read_at / 1_000).saturating_sub(grace);
         let Some(before) = self.state.log.current_from.replace(current_from) else { return Ok(()) };
         let lapses = before <= current_from;
-        let (mut from, to) = if lapses { (before, current_from) } else { (current_from, before) };
-        let mut after = 0;
+        let (mut from, mut to) = if lapses { (before, current_from) } else { (current_from, before) };
+        let (mut after, mut found) = (0, 0);
         loop {
             // By status it would read and sort nearly all agents. 0 is Active, as the index's condition has
             // it.
@@ -253,6 +256,11 @@ impl<S: Store> ChangeLog<'_, S> {
             })?;
             if noted.is_empty() {
                 break;
+            }
+            found += noted.len();
+            if lapses && found >= LAPSES_AT_ONCE {
+                to = from.saturating_add(1);
+                self.state.log.current_from = Some(to);
             }
             self.write(noted)?;
         }

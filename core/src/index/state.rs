@@ -347,6 +347,13 @@ impl State {
         wallet_events(agent.events.last, agent.events.registered_in(), self.listed_after())
     }
 
+    /// Whether attestations have lapsed that the change log does not have yet: there are too many for one piece of
+    /// work.
+    pub fn has_more_lapses(&self) -> bool {
+        let current_from = (self.read_at / 1_000).saturating_sub(self.grace());
+        self.is_complete() && self.log.current_from.is_some_and(|before| before < current_from)
+    }
+
     /// Whether the chain has changes that are not in the rows yet: an event is waited for, or all agents
     /// are being compared. Answers are true of the rows' block.
     pub const fn awaits_changes(&self) -> bool {
