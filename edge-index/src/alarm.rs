@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use edge_shared::{settings::WorkerSettings, unix_millis};
-use registry_core::index::{Phase, State};
+use registry_core::index::State;
 use worker::{Result, console_warn};
 
 use crate::{
@@ -31,16 +31,16 @@ impl RegistryIndex {
         let storage = self.state.storage();
         let set = storage.get_alarm().await?.map(|at| u64::try_from(at).unwrap_or(0));
         let state = self.load(sql).map_err(failed)?;
-        let at = match (self.faults.pause(), state.phase) {
-            (Some(fault), _) => fault.until,
-            _ if !worked => now + RETRY_MILLIS,
+        let at = match self.faults.pause() {
+            Some(fault) => fault.until,
+            None if !worked => now + RETRY_MILLIS,
             // With a TTL of 0, each request reads.
-            (None, Phase::Complete) if cache_millis(settings) == 0 => return Ok(()),
-            (None, Phase::Complete) => refresh_at(&state, settings),
-            (None, Phase::Filling { .. } | Phase::CatchingUp | Phase::Comparing { .. }) => now,
+            None if state.is_complete() && cache_millis(settings) == 0 => return Ok(()),
+            None => due_at(&state, settings),
         };
+        let at = at.max(now);
         // One that is due and has not fired for a while is lost.
-        if set.is_some_and(|set| set > now.saturating_sub(RETRY_MILLIS) && set <= at.max(now)) {
+        if set.is_some_and(|set| set > now.saturating_sub(RETRY_MILLIS) && set <= at) {
             return Ok(());
         }
         let offset = Duration::from_millis(at.saturating_sub(now));
@@ -50,14 +50,10 @@ impl RegistryIndex {
     }
 }
 
-/// When to refresh: before answers expire, and soon where an event is waited for.
-fn refresh_at(state: &State, settings: &WorkerSettings) -> u64 {
-    if let Some(at) = state.retry_at() {
-        return at;
-    }
-    state.read_at.saturating_add(cache_millis(settings) / 4 * 3)
-}
-
-pub(crate) fn is_due(state: &State, settings: &WorkerSettings) -> bool {
-    cache_millis(settings) == 0 || refresh_at(state, settings) <= unix_millis()
+/// When the next work is due: at once while agents are read or lapses are left, soon where an event is waited for,
+/// else before answers expire.
+pub(crate) fn due_at(state: &State, settings: &WorkerSettings) -> u64 {
+    let before_expiry = state.read_at.saturating_add(cache_millis(settings) / 4 * 3);
+    let is_at_once = !state.is_complete() || state.has_more_lapses();
+    state.retry_at().unwrap_or(if is_at_once { 0 } else { before_expiry })
 }

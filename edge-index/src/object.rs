@@ -25,8 +25,8 @@ use registry_core::{
     chain::{Endpoints, QueryError, RunError},
     host::shared_reads::due_for_renewal,
     index::{
-        Excerpt, HistoryQuery, Index, IndexError, ListCursor, Phase, RowsBilled, SqlValue, State, Store,
-        StoreError, prepare,
+        Excerpt, HistoryQuery, Index, IndexError, ListCursor, RowsBilled, SqlValue, State, Store, StoreError,
+        prepare,
         protocol::{
             IndexAnswer, IndexQuestion, IndexRequest, NEVER, OTHER_VERSION_STATUS, PROTOCOL_VERSION,
             VERSION_HEADER, check_version,
@@ -202,6 +202,7 @@ impl RegistryIndex {
                 other => StoreError::Failed(other.to_string()),
             })?;
             self.is_prepared.set(true);
+            sql.warn_of_size();
         }
         Ok(sql)
     }
@@ -413,7 +414,7 @@ impl RegistryIndex {
                 Err(IndexError::Query(error)) => {
                     // What the work had stored is loaded. The times of a refresh that stored nothing are not.
                     let stored = self.load(sql)?;
-                    let is_same = (stored.began, stored.writes) == (state.began, state.writes);
+                    let is_same = (stored.began(), stored.writes) == (state.began(), state.writes);
                     let last = if is_same { state } else { Rc::clone(&stored) };
                     let is_usable = unix_millis() < last.read_at.saturating_add(usable);
                     return match stored.as_of() {
@@ -486,8 +487,7 @@ impl RegistryIndex {
 /// Whether a request for the manifest may look for changes. While all agents are compared, the alarm works; an
 /// event that is waited for is looked for when it is time.
 fn may_look(state: &State) -> bool {
-    let is_time = || state.retry_at().is_none_or(|at| at <= unix_millis());
-    state.phase == Phase::Complete && state.as_of().is_some() && is_time()
+    state.is_complete() && state.retry_at().is_none_or(|at| at <= unix_millis())
 }
 
 /// The TTL of answers, in milliseconds.

@@ -60,7 +60,7 @@ impl Snapshots {
     }
 
     fn shards(&self, sql: &Sql, state: &State) -> core::result::Result<Rc<Shards>, IndexError> {
-        let written = (state.began, state.writes);
+        let written = (state.began(), state.writes);
         if let Some((of, shards)) = &*self.0.borrow()
             && *of == written
         {

@@ -4,7 +4,7 @@ use std::{cell::Cell, rc::Rc};
 
 use registry_core::index::{IndexError, RowsBilled, SqlValue, Store, StoreError};
 use worker::{
-    SqlStorage, SqlStorageValue, Storage,
+    SqlStorage, SqlStorageValue, Storage, console_warn,
     wasm_bindgen::{self, JsCast as _, JsValue, prelude::wasm_bindgen},
 };
 
@@ -20,6 +20,10 @@ extern "C" {
     ) -> Result<(), JsValue>;
 }
 
+/// What an object's storage holds, and the part of it from which on it is told.
+const MOST_BYTES: u64 = 10_000_000_000;
+const WARNED_BYTES: u64 = MOST_BYTES / 10 * 8;
+
 /// The database of an object.
 pub(crate) struct Sql {
     sql: SqlStorage,
@@ -32,6 +36,14 @@ impl Sql {
     pub(crate) fn new(storage: &Storage, rows: Rc<Cell<RowsBilled>>) -> Self {
         let raw: &JsValue = storage.as_raw().as_ref();
         Self { sql: storage.sql(), storage: raw.clone().unchecked_into(), rows }
+    }
+
+    /// Logs a database that is near the end of what an object's storage holds. Beyond it nothing can be written.
+    pub(crate) fn warn_of_size(&self) {
+        let bytes = self.sql.database_size() as u64;
+        if bytes > WARNED_BYTES {
+            console_warn!("the index takes {bytes} bytes of the {MOST_BYTES} that an object's storage holds");
+        }
     }
 
     /// Runs `work` as one transaction. It is rolled back if the store fails: otherwise the platform would

@@ -9,14 +9,14 @@ use registry_core::{
     chain::{Batch, Endpoints, Failure, Step, Update},
     eth::timestamp::Timestamp,
     index::{
-        Config, IndexError, Phase, SWEEP, Work,
+        Config, IndexError, SWEEP, Work,
         protocol::{IndexAnswer, IndexQuestion},
         takeover,
     },
 };
 use worker::{Delay, console_warn};
 
-use crate::{alarm::is_due, garbage::let_v8_collect, object::RegistryIndex, sql::Sql};
+use crate::{alarm::due_at, garbage::let_v8_collect, object::RegistryIndex, sql::Sql};
 
 /// Agents in a slice of the fill, which is read at once. A larger slice takes more memory while it is read.
 const SLICE: u64 = 5_000;
@@ -79,7 +79,7 @@ impl RegistryIndex {
         settings: &WorkerSettings,
     ) -> core::result::Result<(), IndexError> {
         let state = self.load(sql)?;
-        if self.is_in_use(sql, settings)? && (state.phase != Phase::Complete || is_due(&state, settings)) {
+        if self.is_in_use(sql, settings)? && due_at(&state, settings) <= unix_millis() {
             self.work(sql, settings, &mut 0).boxed_local().await?;
         }
         Ok(())
@@ -92,8 +92,7 @@ impl RegistryIndex {
         number: u64,
         rpc_calls: &mut u32,
     ) -> core::result::Result<(), IndexError> {
-        let begins = self.load(sql)?.phase == Phase::Filling { next: 1 };
-        if begins && !self.take_over(sql, settings, number).boxed_local().await? {
+        if self.load(sql)?.is_empty() && !self.take_over(sql, settings, number).boxed_local().await? {
             return Ok(());
         }
         let began = unix_millis();

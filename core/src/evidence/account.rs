@@ -4,7 +4,11 @@
 use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
 use serde::Deserialize;
 
-use super::{Layout, layout::RecordLayout, partial_trie, rlp, trie};
+use super::{
+    Layout,
+    layout::{Field, RecordLayout},
+    partial_trie, rlp, trie,
+};
 use crate::registry::row::{Row, RowDetail};
 
 /// A contract's proved account, and the proved values of slots.
@@ -107,6 +111,19 @@ impl Layout {
             of_slot.fold(*word, |word, (field, number)| field.put(word, *number))
         };
         self.record.changing_slots().into_iter().zip(words).map(with).collect()
+    }
+
+    /// This record with the status and the attestation of these words of the
+    /// [`changing_slots`](Self::changing_slots); `None` for numbers that no record has.
+    pub(crate) fn row_with(&self, words: &[U256], row: &Row) -> Option<Row> {
+        let slots = self.record.changing_slots();
+        let number = |field: Field| {
+            let of_slot = slots.iter().zip(words).find(|(slot, _)| **slot == field.slot);
+            of_slot.map(|(_, word)| field.of(*word))
+        };
+        let status = u8::try_from(number(self.record.status)?).ok()?;
+        let last_attestation = u64::try_from(number(self.record.last_attestation)?).ok()?;
+        Some(Row { status, last_attestation, ..*row })
     }
 
     /// Whether the proved values of [`record_slots`](Self::record_slots) are those of this record.

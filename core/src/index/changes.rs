@@ -34,6 +34,9 @@ use crate::{
 const SEARCHED: u64 = 10_000;
 /// Lapses held in memory at once.
 const ROWS: u64 = 1_000;
+/// Lapses after which a piece of work ends with those of the same second: any number of agents may have been
+/// attested at once.
+const LAPSES_AT_ONCE: usize = 20_000;
 
 /// An agent's standing, with attestations current from the second `current_from` on; `None` for an unreadable
 /// record.
@@ -151,9 +154,9 @@ impl<S: Store> ChangeLog<'_, S> {
     pub(super) fn write(&mut self, noted: Vec<VerdictChange>) -> Result<(), StoreError> {
         let (mut rows, mut ends) = (Vec::with_capacity(noted.len()), BTreeMap::new());
         for VerdictChange { id, wallet, liable, from, to, number, seconds } in noted {
-            self.state.changes += 1;
+            self.state.log.changes += 1;
             rows.push([
-                self.state.changes.into(),
+                self.state.log.changes.into(),
                 id.into(),
                 SqlValue::Blob(wallet.to_vec()),
                 SqlValue::Blob(liable.to_vec()),
@@ -223,10 +226,10 @@ impl<S: Store> ChangeLog<'_, S> {
         let grace = self.state.grace();
         // Answers are as of then, too.
         let current_from = (self.state.read_at / 1_000).saturating_sub(grace);
-        let Some(before) = self.state.current_from.replace(current_from) else { return Ok(()) };
+        let Some(before) = self.state.log.current_from.replace(current_from) else { return Ok(()) };
         let lapses = before <= current_from;
-        let (mut from, to) = if lapses { (before, current_from) } else { (current_from, before) };
-        let mut after = 0;
+        let (mut from, mut to) = if lapses { (before, current_from) } else { (current_from, before) };
+        let (mut after, mut found) = (0, 0);
         loop {
             // By status it would read and sort nearly all agents. 0 is Active, as the index's condition has
             // it.
@@ -253,6 +256,11 @@ impl<S: Store> ChangeLog<'_, S> {
             })?;
             if noted.is_empty() {
                 break;
+            }
+            found += noted.len();
+            if lapses && found >= LAPSES_AT_ONCE {
+                to = from.saturating_add(1);
+                self.state.log.current_from = Some(to);
             }
             self.write(noted)?;
         }
@@ -284,14 +292,14 @@ pub(super) fn list(
 ) -> Result<ChangeList, IndexError> {
     let Some(at) = state.as_of() else { return Err(IndexError::Incomplete { percent: state.percent() }) };
     let oldest = one_number(store, "SELECT min(number) FROM changes", &[])?;
-    let oldest = oldest.map_or(state.changes, |first| first.saturating_sub(1));
-    let began = state.began;
+    let oldest = oldest.map_or(state.log.changes, |first| first.saturating_sub(1));
+    let began = state.log.began;
     let after = match since {
         Since::Oldest => oldest,
-        Since::Now => state.changes,
-        Since::Newest => state.changes.saturating_sub(limit).max(oldest),
+        Since::Now => state.log.changes,
+        Since::Newest => state.log.changes.saturating_sub(limit).max(oldest),
         Since::Cursor(cursor) => {
-            let mut logs = state.earlier_logs.iter().copied().chain([(began, state.changes)]);
+            let mut logs = state.log.earlier_logs.iter().copied().chain([(began, state.log.changes)]);
             let log = logs.find(|(log, _)| *log == cursor.began);
             if log.is_none_or(|(_, newest)| !(oldest..=newest).contains(&cursor.number)) {
                 return Err(IndexError::CursorExpired);
@@ -302,7 +310,7 @@ pub(super) fn list(
     let statement = "SELECT number, agent, wallet, liable, was, is_now, block, seconds FROM changes WHERE number > ?1 \
                      AND number <= ?2 AND (?3 IS NULL OR liable = ?3) ORDER BY number LIMIT ?4";
     // Of one wallet's changes a page may hold few, and still ends.
-    let until = liable.map_or(state.changes, |_| after.saturating_add(SEARCHED).min(state.changes));
+    let until = liable.map_or(state.log.changes, |_| after.saturating_add(SEARCHED).min(state.log.changes));
     let wallet = liable.map_or(SqlValue::Null, |liable| SqlValue::Blob(liable.to_vec()));
     let parameters = [after.into(), until.into(), wallet, limit.into()];
     let data = query(store, statement, &parameters, |row| {
@@ -324,5 +332,5 @@ pub(super) fn list(
     let is_full = data.len() as u64 == limit;
     let number = if liable.is_some() && !is_full { until } else { last };
     let next = Cursor { began, number };
-    Ok(ChangeList { limit, has_more: next.number < state.changes, data, next, as_of: at.into() })
+    Ok(ChangeList { limit, has_more: next.number < state.log.changes, data, next, as_of: at.into() })
 }

@@ -35,6 +35,13 @@ impl From<Header> for Checkpoint {
     }
 }
 
+impl From<Checkpoint> for Header {
+    fn from(block: Checkpoint) -> Self {
+        let Checkpoint { number, hash, seconds: timestamp, parent: parent_hash } = block;
+        Self { number, hash, parent_hash, timestamp }
+    }
+}
+
 /// Numbers and hashes as text.
 pub(super) mod text {
     use serde::{Deserialize, Deserializer, Serializer, de::Error as _};

@@ -34,8 +34,14 @@ pub(super) struct Coverage {
     complete_to: u64,
     /// Steps by events alone, the oldest first.
     steps: Vec<Step>,
-    /// The longest time that an event was late, in seconds.
-    late_seconds: u64,
+}
+
+/// How late events were, which is of the nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Lateness {
+    /// The longest time, in seconds.
+    seconds: u64,
     /// Steps so far, up to [`WATCHED`].
     watched: u32,
 }
@@ -54,14 +60,8 @@ struct Step {
 
 impl Coverage {
     /// All agents were read at a block that was the newest one then (unix milliseconds).
-    pub(super) fn begin(&mut self, read_at: u64) {
-        self.complete_to = read_at;
-        self.steps.clear();
-    }
-
-    /// Nothing is known of the rows.
-    pub(super) fn forget(&mut self) {
-        self.begin(0);
+    pub(super) const fn begun(read_at: u64) -> Self {
+        Self { complete_to: read_at, steps: Vec::new() }
     }
 
     /// The rows go from a block, which was the newest at `since`, to another one, which was at `read_at` (unix
@@ -72,8 +72,9 @@ impl Coverage {
         (to, read_at): (&Checkpoint, u64),
         is_proved: bool,
         asked_from: Option<u64>,
+        lateness: &mut Lateness,
     ) {
-        let late = self.may_be_late_seconds();
+        let late = lateness.may_be_seconds();
         let is_told = |step: &Step| {
             step.seconds.saturating_add(late) <= to.seconds
                 && asked_from.is_some_and(|first| first <= step.from.saturating_add(1))
@@ -88,7 +89,7 @@ impl Coverage {
                 _ => self.steps.push(step),
             }
         }
-        self.watched = self.watched.saturating_add(1).min(WATCHED);
+        lateness.watched = lateness.watched.saturating_add(1).min(WATCHED);
         self.complete_to = self.steps.first().map_or(read_at, |step| step.since);
     }
 
@@ -98,8 +99,8 @@ impl Coverage {
     }
 
     /// The time of a block, unix seconds, from which on events of the oldest step are asked for again.
-    pub(super) fn asks_again_at(&self) -> Option<u64> {
-        self.steps.first().map(|step| step.seconds.saturating_add(self.may_be_late_seconds()))
+    pub(super) fn asks_again_at(&self, lateness: Lateness) -> Option<u64> {
+        self.steps.first().map(|step| step.seconds.saturating_add(lateness.may_be_seconds()))
     }
 
     /// The height of the first block that may have events that are late.
@@ -111,24 +112,26 @@ impl Coverage {
     pub(super) fn is_open(&self) -> bool {
         !self.steps.is_empty()
     }
+}
 
+impl Lateness {
     /// Whether an event has been late.
-    pub(super) fn was_late(&self) -> bool {
-        self.late_seconds > 0
+    pub(super) const fn is_known(self) -> bool {
+        self.seconds > 0
     }
 
     /// Notes events that are told now, each by its height and fingerprint, and were not when events up to the
     /// height `asked_to` were asked for. `block_millis` is the time between two blocks.
-    pub(super) fn note_late(&mut self, late: &BTreeSet<u64>, asked_to: u64, block_millis: u64) {
+    pub(super) fn note(&mut self, late: &BTreeSet<u64>, asked_to: u64, block_millis: u64) {
         let Some(first) = late.first() else { return };
         let blocks = asked_to.saturating_sub(*first).saturating_add(1);
         let seconds = blocks.saturating_mul(block_millis).div_ceil(1_000);
-        self.late_seconds = self.late_seconds.max(seconds);
+        self.seconds = self.seconds.max(seconds);
     }
 
-    fn may_be_late_seconds(&self) -> u64 {
+    fn may_be_seconds(self) -> u64 {
         let least = if self.watched < WATCHED { LATE_AT_FIRST_SECONDS } else { LATE_MIN_SECONDS };
-        self.late_seconds.saturating_mul(2).clamp(least, LATE_MAX_SECONDS)
+        self.seconds.saturating_mul(2).clamp(least, LATE_MAX_SECONDS)
     }
 }
 
@@ -142,16 +145,19 @@ mod tests {
     }
 
     /// A step of so many blocks of 2 s to this one.
-    fn step(coverage: &mut Coverage, (from, to): (u64, u64), is_proved: bool) -> u64 {
-        let asked_from = coverage.first_late().unwrap_or(from + 1);
-        coverage.advance((from, from * 2_000), (&block(to), to * 2_000), is_proved, Some(asked_from));
+    fn step(
+        (coverage, lateness): (&mut Coverage, &mut Lateness),
+        (from, to): (u64, u64),
+        is_proved: bool,
+    ) -> u64 {
+        let asked_from = Some(coverage.first_late().unwrap_or(from + 1));
+        coverage.advance((from, from * 2_000), (&block(to), to * 2_000), is_proved, asked_from, lateness);
         coverage.complete_to / 2_000
     }
 
     #[test]
     fn a_step_by_events_alone_is_complete_once_they_are_asked_for_again_and_later_ones_do_not_prolong_it() {
-        let mut coverage = Coverage::default();
-        coverage.begin(100 * 2_000);
+        let (mut coverage, mut lateness) = (Coverage::begun(100 * 2_000), Lateness::default());
         let expected = [
             ((100, 105), true, 105),
             ((105, 110), false, 105),
@@ -164,26 +170,25 @@ mod tests {
             ((135, 140), true, 140),
         ];
         for (blocks, is_proved, complete_to) in expected {
-            assert_eq!(step(&mut coverage, blocks, is_proved), complete_to, "{blocks:?}");
+            assert_eq!(step((&mut coverage, &mut lateness), blocks, is_proved), complete_to, "{blocks:?}");
         }
         // Without events, nothing is told again.
-        step(&mut coverage, (140, 141), false);
-        coverage.advance((141, 282_000), (&block(200), 400_000), true, None);
+        step((&mut coverage, &mut lateness), (140, 141), false);
+        coverage.advance((141, 282_000), (&block(200), 400_000), true, None, &mut lateness);
         assert_eq!(coverage.complete_to, 280_000);
     }
 
     #[test]
     fn events_may_be_late_for_twice_the_longest_time_seen() {
-        let mut coverage = Coverage::default();
-        coverage.begin(1);
-        assert_eq!(coverage.may_be_late_seconds(), 20);
+        let (mut coverage, mut lateness) = (Coverage::begun(1), Lateness::default());
+        assert_eq!(lateness.may_be_seconds(), 20);
         for number in 0..40 {
-            step(&mut coverage, (number, number + 1), true);
+            step((&mut coverage, &mut lateness), (number, number + 1), true);
         }
-        assert_eq!(coverage.may_be_late_seconds(), 6);
+        assert_eq!(lateness.may_be_seconds(), 6);
         for (late, asked_to, expected) in [(50, 50, 6), (48, 51, 16), (40, 51, 40), (51, 51, 40)] {
-            coverage.note_late(&BTreeSet::from([late]), asked_to, 2_000);
-            assert_eq!(coverage.may_be_late_seconds(), expected, "{late} of {asked_to}");
+            lateness.note(&BTreeSet::from([late]), asked_to, 2_000);
+            assert_eq!(lateness.may_be_seconds(), expected, "{late} of {asked_to}");
         }
     }
 }

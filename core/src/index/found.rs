@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::state::{KnownCode, Version};
-use crate::chain::{
-    Header,
-    logs::{Announced, Moment},
+use super::{checkpoint::Checkpoint, phase::Version, state::KnownCode};
+use crate::{
+    chain::{
+        Header,
+        logs::{Announced, FoundLogs, Moment, merge_moment},
+    },
+    registry::row::Row,
 };
 
 /// The outcome of the search.
@@ -49,33 +52,59 @@ pub(super) struct Unexplained {
     pub(super) newest: Header,
 }
 
+/// Whether the events tell all changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Completeness {
+    /// Storage roots prove it.
+    Roots,
+    /// The words of agents' records alone prove it.
+    Words,
+    /// Nothing is known against it.
+    Unproved,
+    /// Storage roots show that they do not; they were gone by all the same.
+    Refuted,
+    /// They were not asked for.
+    Unasked,
+}
+
+impl Completeness {
+    pub(super) const fn is_proved(self) -> bool {
+        matches!(self, Self::Roots | Self::Words)
+    }
+}
+
+/// An agent without an event whose proved record is another one than its row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Contradicted {
+    /// Its event may be late or hidden.
+    Unannounced(u64),
+    /// There is no such event: its row was never true.
+    Untrue(u64),
+}
+
+impl Contradicted {
+    pub(super) const fn id(self) -> u64 {
+        match self {
+            Self::Unannounced(id) | Self::Untrue(id) => id,
+        }
+    }
+}
+
 /// What changed between the index's block and a later one.
 #[derive(Clone, Debug)]
 pub(super) struct Changed {
     /// The newest block up to which events tell all changes.
     pub(super) until: Header,
-    /// Seconds from that block to the newest.
-    pub(super) behind: u64,
-    /// The registry's version there, if known.
-    pub(super) version: Option<Version>,
-    /// It is proved that the events tell all changes.
-    pub(super) is_verified: bool,
-    /// The words of agents' records alone show it.
-    pub(super) proves_words: bool,
     /// The newest block.
     pub(super) newest: Header,
-    /// An agent without an event whose proved record is another one than its row: its event is late or hidden.
-    pub(super) contradicted: Option<u64>,
-    /// There is no such event: its row was never true.
-    pub(super) was_untrue: bool,
-    /// Storage roots show that they do not.
-    pub(super) is_incomplete: bool,
-    /// Events were not gone by.
-    pub(super) without_events: bool,
+    /// The registry's version at `until`, if known.
+    pub(super) version: Option<Version>,
+    pub(super) completeness: Completeness,
+    /// The records that a proof has shown to have changed, as they are now.
+    pub(super) records: BTreeMap<u64, Row>,
+    pub(super) contradicted: Option<Contradicted>,
     /// The newest canonical checkpoint, if a reorg replaced the index's block.
-    pub(super) undone_since: Option<u64>,
-    /// Its time, unix seconds.
-    pub(super) undone_seconds: u64,
+    pub(super) undone_since: Option<Checkpoint>,
     /// The first block of which events were asked for.
     pub(super) from: u64,
     /// Agents that had an event.
@@ -93,28 +122,55 @@ pub(super) struct Changed {
 }
 
 impl Changed {
-    /// Nothing, up to a block.
-    pub(super) fn until(until: Header) -> Self {
+    /// Nothing up to a block, as far as that is known without events.
+    pub(super) const fn until(until: Header, version: Option<Version>, completeness: Completeness) -> Self {
         Self {
             until,
-            behind: 0,
-            version: None,
-            is_verified: false,
-            proves_words: false,
             newest: until,
+            version,
+            completeness,
+            records: BTreeMap::new(),
             contradicted: None,
-            was_untrue: false,
-            is_incomplete: false,
-            without_events: false,
             undone_since: None,
-            undone_seconds: 0,
-            from: 0,
+            from: until.number.saturating_add(1),
             ids: BTreeSet::new(),
             events: Vec::new(),
             seen: BTreeSet::new(),
             moments: BTreeMap::new(),
             last_event: None,
             log_range: None,
+        }
+    }
+
+    /// Whether the agents were read without events.
+    pub(super) fn is_without_events(&self) -> bool {
+        self.completeness == Completeness::Unasked
+    }
+}
+
+/// The events that were listed.
+pub(super) struct Listed {
+    pub(super) events: Vec<Announced>,
+    pub(super) moments: BTreeMap<u64, Moment>,
+    /// The first block that they were asked for of.
+    pub(super) from: u64,
+    /// The last canonical block, if a reorg has undone later ones.
+    pub(super) undone_since: Option<Checkpoint>,
+    pub(super) last: Option<u64>,
+    pub(super) range: Option<u64>,
+}
+
+impl Listed {
+    pub(super) fn of(found: &FoundLogs, from: u64) -> Self {
+        let (events, moments) = (found.events.clone(), found.moments.clone());
+        Self { events, moments, from, undone_since: None, last: found.last, range: found.range }
+    }
+
+    pub(super) fn extend(&mut self, earlier: &FoundLogs, from: u64) {
+        self.from = from;
+        self.events.extend(&earlier.events);
+        for (id, moment) in &earlier.moments {
+            merge_moment(&mut self.moments, *id, *moment);
         }
     }
 }

@@ -4,9 +4,9 @@
 //! The root of the registry's storage is its version: as long as it stays the same, so do all rows, and a
 //! refresh is one round trip. Once it changes, events are hints, and state is the truth: an event only
 //! names an agent to read again ([`work`]); every row is what the registry's getters returned at the
-//! index's block. The words that the named agents' records had before, put back into the newest block's trie,
-//! have to give the root that was seen before: then nothing else has changed, whatever the node lists, and no
-//! old state is asked for ([`tip_proof`]). New agents are found by the registry's counter. A reorg needs no undo log: all agents
+//! index's block, or what a proof showed. The words that the named agents' records had before, put back into the newest block's trie,
+//! have to give the root that was seen before: then nothing else has changed, whatever the node lists, no old
+//! state is asked for, and no agent is read ([`tip_proof`]). New agents are found by the registry's counter. A reorg needs no undo log: all agents
 //! that changed after the last canonical checkpoint are read again. If no event tells a change of the root,
 //! the index waits for late events, and then compares all agents with its rows, once. Where there is no
 //! such root ([`Basis::Events`]), a slow sweep over all agents checks the events.
@@ -14,11 +14,14 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `store` | the SQL tables, and the one function a host implements |
-//! | `state` | progress, basis and checkpoints of an index |
+//! | `state` | the state of an index: what may be lost, and what may not |
+//! | `phase` | its phase: a pass over all agents, or rows of one block |
 //! | `coverage` | up to when the rows lack nothing |
 //! | `work` | one unit of upkeep: a slice of the fill, or a refresh |
 //! | `find_changes` | the query for what changed since the index's block |
 //! | `found` | what that query finds |
+//! | `canonical` | which known blocks are canonical |
+//! | `explained` | what storage roots at older blocks show of events |
 //! | `tip_proof` | whether events tell all changes |
 //! | `read_agents` | the queries for agents' state, through the lens and the getters |
 //! | `tables` | writes to agents and the sums kept of them |
@@ -56,11 +59,13 @@
 //! ```
 
 mod answers;
+mod canonical;
 mod changes;
 mod checkpoint;
 mod compliance_list;
 mod coverage;
 mod excerpt;
+mod explained;
 mod find_changes;
 mod found;
 mod history;
@@ -68,6 +73,7 @@ pub(crate) mod indexed_agent;
 mod liable;
 mod listing;
 mod open_lists;
+mod phase;
 mod progress;
 pub mod protocol;
 mod read_agents;
@@ -93,7 +99,7 @@ pub use reader::{Bounds, Index};
 pub(crate) use seen_events::wallet_events;
 pub(crate) use shard_range::{PLACE_BITS, place};
 pub use shard_range::{ShardRange, ShardVersion};
-pub use state::{Basis, Phase, SWEEP, State};
+pub use state::{Basis, Counters, SWEEP, State};
 pub use store::{SqlValue, Store, StoreError, StoreFault, prepare};
 pub use work::{Config, Work};
 

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::state::{Basis, Phase, SWEEP, State};
+use super::{
+    phase::Phase,
+    state::{Basis, Counters, SWEEP, State},
+};
 
 /// Agents that are read within a second or two.
 const FILLED_AT_ONCE: u64 = 5_000;
@@ -64,16 +67,15 @@ impl RowsBilled {
 impl State {
     /// Whether nothing proves the rows, by the last refresh; before the first one that says nothing.
     pub fn has_no_proofs(&self) -> bool {
-        let has_layout = self.code.is_none_or(|code| code.has_layout);
-        self.phase == Phase::Complete && !(has_layout && self.basis == Basis::StorageRoot)
+        self.is_complete() && !self.node.trust.proves_records()
     }
 
     /// Where there is no snapshot, the seconds after which it is worth asking for one again.
     pub const fn snapshot_retry_seconds(&self) -> u64 {
         match self.phase {
-            Phase::Filling { .. } | Phase::CatchingUp if self.total <= FILLED_AT_ONCE => 1,
+            Phase::Filling { .. } | Phase::CatchingUp { .. } if self.total <= FILLED_AT_ONCE => 1,
             // Its root is seen with the first refresh.
-            Phase::Complete if self.code.is_none() => 1,
+            Phase::Complete(_) if self.node.trust.code().is_none() => 1,
             _ => SNAPSHOT_RETRY_SECONDS,
         }
     }
@@ -83,7 +85,7 @@ impl State {
         if self.as_of().is_some() {
             return 100;
         }
-        let Some(next) = self.phase.next_slice() else { return 99 };
+        let Some(next) = self.phase.pass().and_then(|pass| pass.next) else { return 99 };
         let done = next.saturating_sub(1).saturating_mul(100).checked_div(self.total).unwrap_or(0);
         u8::try_from(done.min(99)).unwrap_or(99)
     }
@@ -91,17 +93,18 @@ impl State {
 
 impl From<&State> for Progress {
     fn from(state: &State) -> Self {
+        let Counters { unannounced, without_events, comparisons } = state.counters;
         Self {
             percent: state.percent(),
             total: state.total,
             block: state.as_of().map(|block| block.number),
-            basis: state.basis,
-            unannounced_changes: state.unannounced,
-            refreshes_without_events: state.without_events,
-            comparisons: state.comparisons,
-            is_comparing: matches!(state.phase, Phase::Comparing { .. }),
-            swept_agents: if state.basis == Basis::Events { SWEEP } else { 0 },
-            contradicted_agent: state.contradicted,
+            basis: state.basis(),
+            unannounced_changes: unannounced,
+            refreshes_without_events: without_events,
+            comparisons,
+            is_comparing: state.phase.cause().is_some(),
+            swept_agents: if state.basis() == Basis::Events { SWEEP } else { 0 },
+            contradicted_agent: state.contradicted(),
         }
     }
 }

@@ -23,6 +23,10 @@ use crate::{registry::lineage::MAX_LEVELS, registry::row::Row};
 /// The size beyond which a shard is split.
 const SHARD_BYTES_MAX: u64 = 64 * 1024;
 
+/// Agents and descendants whose shards are looked for one by one. More are in nearly all shards, and anybody may
+/// register below another agent: to find each of a million would take longer than one invocation may.
+const MOST_BELOW: u64 = 10_000;
+
 /// What one transaction changes in the shards.
 #[derive(Default)]
 pub(super) struct ShardChanges {
@@ -80,17 +84,23 @@ impl ShardChanges {
         for (start, (bits, bytes)) in sizes {
             split(store, (ShardRange { start, bits }, bytes), version)?;
         }
-        if !self.above.is_empty() {
-            let statement = "WITH RECURSIVE below (id, depth) AS (SELECT value, 0 FROM json_each(?1) UNION \
-                             SELECT agents.id, depth + 1 FROM below CROSS JOIN agents \
-                             WHERE agents.parent = unhex(printf('%016x', below.id)) AND depth < ?2) \
-                             UPDATE shards SET block = ?3, tag = ?4 WHERE start IN \
-                             (SELECT (SELECT start FROM shards AS own WHERE own.start <= agents.place \
-                             ORDER BY own.start DESC LIMIT 1) FROM below CROSS JOIN agents \
-                             WHERE agents.id = below.id AND depth > 0 AND agents.place IS NOT NULL)";
-            let levels = (MAX_LEVELS as u64 - 1).into();
-            store.execute(statement, &[ids_as_json(&self.above), levels, block, tag])?;
+        if self.above.is_empty() {
+            return Ok(());
         }
+        let statement = "WITH RECURSIVE below (id, depth) AS (SELECT value, 0 FROM json_each(?1) UNION \
+                         SELECT agents.id, depth + 1 FROM below CROSS JOIN agents \
+                         WHERE agents.parent = unhex(printf('%016x', below.id)) AND depth < ?2 LIMIT ?3) \
+                         SELECT (SELECT start FROM shards WHERE start <= agents.place ORDER BY start DESC LIMIT 1) \
+                         AS own, count(*) FROM below CROSS JOIN agents WHERE agents.id = below.id GROUP BY own";
+        let levels = (MAX_LEVELS as u64 - 1).into();
+        let parameters = [ids_as_json(&self.above), levels, MOST_BELOW.into()];
+        let own = query(store, statement, &parameters, |row| Ok((row.nullable()?, row.number()?)))?;
+        let are_all_known = own.iter().map(|(_, agents)| agents).sum::<u64>() < MOST_BELOW;
+        let starts: Vec<u64> = own.iter().filter_map(|(own, _)| u64::try_from((*own)?).ok()).collect();
+        let statement = "UPDATE shards SET block = ?1, tag = ?2 \
+                         WHERE NOT ?3 OR start IN (SELECT value FROM json_each(?4))";
+        let parameters = [block, tag, u64::from(are_all_known).into(), ids_as_json(&starts)];
+        store.execute(statement, &parameters)?;
         Ok(())
     }
 }

@@ -1,19 +1,5 @@
-//! The state of an index, and its progress as shown to clients.
-//!
-//! ```text
-//!            the last slice, of one alone
-//!   Filling ------------------------------> Complete <----+ a refresh
-//!    ^  ^ |                                  |  |  ^ |    |
-//!    |  | | the last slice of several        |  |  | +----+
-//!    |  | +----------> CatchingUp -----------|--|--+ what changed meanwhile is read again
-//!    |  +------------------+ no block left   |  v
-//!    +---------------------------------------+ Comparing
-//!      no known block is canonical any more     a change that no event tells: all agents are compared with
-//!                                               the rows; those that differ are read again: Complete
-//! ```
-//!
-//! Of a block, the registry's version that was seen there is a fact. Up to when the rows lack nothing is
-//! another one: [`Coverage`].
+//! The state of an index: its [phase](Phase), figures that rows have in each phase, the change log, which must not
+//! be lost, and what may be: it is learned again.
 
 use std::collections::BTreeSet;
 
@@ -22,70 +8,64 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     checkpoint::{Checkpoint, text},
-    coverage::Coverage,
+    coverage::{Coverage, Lateness},
     indexed_agent::IndexedAgent,
+    phase::{Cause, Doubt, LATE_LOGS_SECONDS, Late, Pass, Phase, Rows},
     seen_events::{ListedBlocks, wallet_events},
     store::{SqlValue, Store, StoreError, first_row},
 };
 use crate::{chain::Header, liability::WalletEvents};
 
-/// The phase of an index; the module's documentation draws the transitions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What proofs of a registry's storage show, by what is known of its code: each holds what those before it do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Phase {
-    /// Every agent is being read, from `next` on.
-    Filling {
-        /// The next id to read.
-        next: u64,
-    },
-    /// All agents were read at several blocks; what changed between them is read again.
-    CatchingUp,
-    /// All agents are of one block.
-    Complete,
-    /// All agents are of one block, and are compared with the chain's newest, because no event tells a
-    /// change.
-    Comparing {
-        /// The next id to compare; [`Phase::COMPARED`] once all are.
-        next: u64,
-    },
+pub(super) enum Provable {
+    Nothing,
+    /// Whether anything has changed: all state is in the registry's own storage.
+    Changes,
+    /// Records: their slots are known.
+    Records,
+    /// That events tell all changes: an attestation, a suspension and a reactivation have been seen to change
+    /// the record's words alone.
+    Events,
 }
 
-impl Phase {
-    /// In [`Phase::Comparing`]: all agents are compared.
-    pub(super) const COMPARED: u64 = u64::MAX;
-
-    /// Whether slices of agents are being read.
-    pub(super) const fn next_slice(self) -> Option<u64> {
-        match self {
-            Self::Comparing { next: Self::COMPARED } | Self::CatchingUp | Self::Complete => None,
-            Self::Filling { next } | Self::Comparing { next } => Some(next),
-        }
-    }
-}
-
-/// A registry's version: what it consists of at a block.
+/// A registry's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Version {
-    #[serde(with = "text")]
-    pub(super) storage_root: B256,
-    #[serde(with = "text")]
-    pub(super) code_hash: B256,
-}
-
-/// A registry's code, and what is known of its storage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub(super) struct KnownCode {
     #[serde(with = "text")]
     pub(super) hash: B256,
-    /// It keeps all state in its own storage.
-    pub(super) is_self_contained: bool,
-    /// The slots of its records are known.
-    pub(super) has_layout: bool,
-    /// A proof has shown that an attestation, a suspension or a reactivation changes the record's words alone.
-    #[serde(default)]
-    pub(super) proves_words: bool,
+    pub(super) shows: Provable,
+}
+
+/// What the last refresh went by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Trust {
+    /// Events alone, checked by a slow sweep; with the code that was last read, if any.
+    Events(Option<KnownCode>),
+    /// Proofs of what is provable of this code.
+    Proofs(KnownCode),
+}
+
+impl Default for Trust {
+    fn default() -> Self {
+        Self::Events(None)
+    }
+}
+
+impl Trust {
+    pub(super) const fn code(self) -> Option<KnownCode> {
+        match self {
+            Self::Events(code) => code,
+            Self::Proofs(code) => Some(code),
+        }
+    }
+
+    /// Whether records are proved.
+    pub(super) fn proves_records(self) -> bool {
+        matches!(self, Self::Proofs(code) if code.shows >= Provable::Records)
+    }
 }
 
 /// What an index rests on.
@@ -100,157 +80,143 @@ pub enum Basis {
     Events,
 }
 
-/// The state of an index. A refresh that finds nothing changed stores none: a host keeps the last state of a
-/// [`Work`](super::Work) in memory, and loads the stored one where it has none.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The log of changes. It must not be lost: clients have its cursors.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct State {
-    /// The phase.
-    pub phase: Phase,
-    /// How changes are found.
-    pub basis: Basis,
-    /// The block of all rows; in [`Phase::CatchingUp`] the oldest block of any row.
-    pub block: Option<Checkpoint>,
-    /// The number of agents at the last block read.
-    pub total: u64,
-    /// The registry's grace period in seconds.
-    #[serde(with = "text")]
-    pub grace_seconds: U256,
-    /// Unix milliseconds by the host's clock when [`Self::block`] was the newest.
-    pub read_at: u64,
-    /// Changes that no event announced.
-    pub unannounced: u64,
-    /// The next id of the sweep.
-    pub sweep: u64,
-    /// Completed sweeps over all agents.
-    pub sweeps: u64,
-    /// When the last part of the sweep was read, unix milliseconds.
-    pub(super) swept_at: u64,
-    /// Refreshes without usable events, which read every agent.
-    pub without_events: u64,
-    /// Comparisons of all agents with the rows.
-    pub comparisons: u64,
-    /// The comparison under way is for a change that no event tells.
-    pub(super) is_doubted: bool,
-    /// When the last comparison ended, unix milliseconds.
-    pub(super) compared_at: u64,
-    /// The last comparisons in a row that found no difference.
-    pub(super) fruitless: u32,
-    /// Events were gone by that do not tell all changes: a comparison is due once the pause after the last
-    /// one is over.
-    pub(super) owes_comparison: bool,
-    /// Agents found to differ by the comparison under way.
-    pub(super) differing: Vec<u64>,
-    /// The agent of which a proof contradicted the rows. They answer nothing until they have been compared.
-    pub contradicted: Option<u64>,
-    /// When a change was first found that no event tells, unix milliseconds.
-    pub(super) unexplained_since: Option<u64>,
-    /// Milliseconds for which an event is waited for before all agents are compared: twice as long after each
-    /// comparison of a day.
-    pub(super) patience_millis: u64,
-    /// The registry's version that was seen at [`Self::block`], if any. It is of the chain, and says nothing of
-    /// the rows.
-    pub(super) version: Option<Version>,
-    /// Up to when the rows lack nothing.
-    pub(super) coverage: Coverage,
-    /// The blocks whose events were listed.
-    pub(super) listed: ListedBlocks,
-    /// When a proof last contradicted a record, unix milliseconds.
-    pub(super) contradicted_at: u64,
-    /// The code that was last read.
-    pub(super) code: Option<KnownCode>,
-    /// Blocks of which the rows were, at least one of them two minutes older than the last.
-    pub(super) recent: Vec<Checkpoint>,
-    /// Blocks' heights and fingerprints of events that have been read, as far as they are asked for again.
-    #[serde(skip)]
-    pub(super) seen: BTreeSet<(u64, u64)>,
-    /// Those of the newest search, where its events did not tell all changes.
-    #[serde(skip)]
-    pub(super) awaited: BTreeSet<(u64, u64)>,
-    /// The first and the last height of blocks of which all events that were listed are in these two.
-    #[serde(skip)]
-    pub(super) asked: Option<(u64, u64)>,
-    /// When the last refresh asked again for events of before its block, by the chain's time.
-    #[serde(skip)]
-    pub(super) asked_again_at: u64,
-    /// The next agent to prove; 0 for any one.
-    #[serde(skip)]
-    pub(super) next_proved: u64,
-    /// When the last refresh found changes in the newest block that no event tells yet, unix milliseconds:
-    /// the rows are of an older one. `None` where it found none.
-    #[serde(skip)]
-    pub(super) lagging_at: Option<u64>,
-    /// Start of the change log in unix milliseconds; 0 before it starts.
-    pub began: u64,
+pub(super) struct Log {
+    /// When it began, unix milliseconds; 0 before it does.
+    pub(super) began: u64,
     /// The number of changes so far.
     pub(super) changes: u64,
     /// The logs that this one goes on from: when each began, and its number of changes then.
     pub(super) earlier_logs: Vec<(u64, u64)>,
     /// Attestations from this second on were current at the last comparison; `None` before the first.
     pub(super) current_from: Option<u64>,
-    /// The height of a block, not above [`Self::block`], that is known to have an event.
-    pub(super) canary: Option<u64>,
-    /// Blocks that the slices of this pass over all agents were read at, by height: one, unless its state was
-    /// gone before the last slice was read.
-    pub(super) pass: Vec<Checkpoint>,
-    /// Slices in a row that were answered at another block than the last of these; from [`PASS_MISSES`] on
-    /// its state passes for gone, and the next slice is read at the newest block.
-    pub(super) pass_misses: u32,
-    /// When the first of these slices was read, unix milliseconds.
-    pub(super) pass_began: u64,
-    /// Blocks per `eth_getLogs` that the node accepts, and the refreshes since that was detected.
-    pub(super) log_range: Option<(u64, u32)>,
-    /// How often agents have been written: as long as it stays the same, so do the shards.
-    pub writes: u64,
 }
 
-impl Default for State {
-    fn default() -> Self {
-        Self {
-            phase: Phase::Filling { next: 1 },
-            basis: Basis::Events,
-            block: None,
-            total: 0,
-            grace_seconds: U256::ZERO,
-            read_at: 0,
-            unannounced: 0,
-            sweep: 1,
-            sweeps: 0,
-            swept_at: 0,
-            without_events: 0,
-            comparisons: 0,
-            is_doubted: false,
-            compared_at: 0,
-            fruitless: 0,
-            owes_comparison: false,
-            differing: Vec::new(),
-            contradicted: None,
-            unexplained_since: None,
-            patience_millis: LATE_EVENT_MILLIS,
-            version: None,
-            coverage: Coverage::default(),
-            listed: ListedBlocks::default(),
-            contradicted_at: 0,
-            code: None,
-            recent: Vec::new(),
-            seen: BTreeSet::new(),
-            awaited: BTreeSet::new(),
-            asked: None,
-            asked_again_at: 0,
-            next_proved: 0,
-            lagging_at: None,
-            began: 0,
-            changes: 0,
-            earlier_logs: Vec::new(),
-            current_from: None,
-            canary: None,
-            pass: Vec::new(),
-            pass_misses: 0,
-            pass_began: 0,
-            log_range: None,
-            writes: 0,
-        }
+impl Log {
+    /// Goes on from the log of an earlier index. This is a new one, as the earlier index may go on, too.
+    pub(super) fn after(earlier: Self, now_millis: u64) -> Self {
+        let began = now_millis.max(earlier.began.saturating_add(1));
+        let ended = (earlier.began, earlier.changes);
+        Self { began, earlier_logs: [earlier.earlier_logs, vec![ended]].concat(), ..earlier }
     }
+}
+
+/// What was learned of the nodes; it may be lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct NodeFacts {
+    pub(super) trust: Trust,
+    /// The height of a block, not above the rows', that is known to have an event.
+    pub(super) canary: Option<u64>,
+    /// Blocks per `eth_getLogs` that the node accepts, and the refreshes since that was detected.
+    pub(super) log_range: Option<(u64, u32)>,
+    pub(super) lateness: Lateness,
+}
+
+/// How comparisons ended, which decides when there is another one; it may be lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Comparisons {
+    /// When the last one for a change that no event told ended, unix milliseconds.
+    pub(super) ended_at: u64,
+    /// The last ones in a row that found no difference.
+    pub(super) fruitless: u32,
+    /// Those of a day: after each, an event is waited for twice as long.
+    of_a_day: u32,
+    /// When a proof last contradicted a row, unix milliseconds.
+    pub(super) contradicted_at: u64,
+}
+
+impl Comparisons {
+    /// Notes the end of one for a change that no event told.
+    pub(super) fn end(&mut self, now_millis: u64, is_fruitless: bool) {
+        self.of_a_day = if self.is_of_today(now_millis) { self.of_a_day.saturating_add(1) } else { 1 };
+        self.ended_at = now_millis;
+        self.fruitless = if is_fruitless { self.fruitless.saturating_add(1) } else { 0 };
+    }
+
+    const fn is_of_today(&self, now_millis: u64) -> bool {
+        now_millis < self.ended_at.saturating_add(DAY_MILLIS)
+    }
+
+    /// Milliseconds for which an event is waited for before all agents are compared.
+    pub(super) fn patience_millis(&self, now_millis: u64) -> u64 {
+        let doublings = if self.is_of_today(now_millis) { self.of_a_day.min(8) } else { 0 };
+        (LATE_EVENT_MILLIS << doublings).min(LATE_LOGS_SECONDS * 1_000)
+    }
+
+    /// Whether it is too early for another one. Some that find no difference show that the registry changes in
+    /// ways that no agent is part of: then there are ever fewer of them.
+    pub(super) fn is_pausing(&self, now_millis: u64) -> bool {
+        let pause = (PAUSE_MIN_MILLIS << self.fruitless.min(20)).min(DAY_MILLIS);
+        self.fruitless >= FRUITLESS && now_millis < self.ended_at.saturating_add(pause)
+    }
+}
+
+/// Where the sweep is, which reads all agents again and again where nothing proves the rows; it may be lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct SweepPlace {
+    /// The last id that was read.
+    pub(super) last: u64,
+    /// When that was, unix milliseconds.
+    pub(super) at: u64,
+}
+
+/// What monitors are told; it may be lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Counters {
+    /// Changes that no event announced.
+    pub unannounced: u64,
+    /// Refreshes without usable events, which read every agent.
+    pub without_events: u64,
+    /// Comparisons of all agents with the rows.
+    pub comparisons: u64,
+}
+
+/// What was asked of events lately, in memory only: without it, more is asked again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// Heights and fingerprints of events that have been read, as far as they are asked for again.
+    pub(super) seen: BTreeSet<(u64, u64)>,
+    /// Those of the newest search, where its events did not tell all changes.
+    pub(super) awaited: BTreeSet<(u64, u64)>,
+    /// The first and the last height of blocks of which all events that were listed are in these two.
+    pub(super) blocks: Option<(u64, u64)>,
+    /// When a refresh last asked again for events of before its block, by the chain's time.
+    pub(super) again_at: u64,
+    /// The next agent to prove; 0 for any one.
+    pub(super) next_proved: u64,
+}
+
+/// The state of an index. A refresh that finds nothing changed stores none: a host keeps the last state of a
+/// [`Work`](super::Work) in memory, and loads the stored one where it has none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct State {
+    pub(super) phase: Phase,
+    /// The number of agents at the last block read.
+    pub total: u64,
+    /// The registry's grace period in seconds.
+    #[serde(with = "text")]
+    pub grace_seconds: U256,
+    /// Unix milliseconds by the host's clock when the rows' block was the newest.
+    pub read_at: u64,
+    /// How often agents have been written: as long as it stays the same, so do the shards.
+    pub writes: u64,
+    /// The blocks whose events were listed.
+    pub(super) listed: ListedBlocks,
+    pub(super) log: Log,
+    pub(super) node: NodeFacts,
+    pub(super) compared: Comparisons,
+    pub(super) sweep: SweepPlace,
+    /// What monitors are told.
+    pub counters: Counters,
+    #[serde(skip)]
+    pub(super) asked: Asked,
 }
 
 impl State {
@@ -271,8 +237,14 @@ impl State {
         if let Ok(state) = serde_json::from_str(text) {
             return Some(state);
         }
-        let mut fields = serde_json::to_value(Self::default()).ok()?;
-        for (name, value) in serde_json::from_str::<serde_json::Map<_, _>>(text).ok()? {
+        let stored: serde_json::Map<_, _> = serde_json::from_str(text).ok()?;
+        // Of the format before, the log's fields are the state's.
+        let log = serde_json::from_str(text).unwrap_or_default();
+        let mut fields = serde_json::to_value(Self { log, ..Self::default() }).ok()?;
+        let block = stored
+            .get("phase")
+            .and_then(|phase| Checkpoint::deserialize(phase.pointer("/complete/block")?).ok());
+        for (name, value) in stored {
             let mut with = fields.clone();
             with.as_object_mut()?.insert(name, value);
             if Self::deserialize(&with).is_ok() {
@@ -280,27 +252,21 @@ impl State {
             }
         }
         let mut state = Self::deserialize(fields).ok()?;
-        match state.block {
-            Some(_) if matches!(state.phase, Phase::Complete | Phase::Comparing { .. }) => {
-                state.compare(true)
-            }
-            _ => state.refill(false),
+        if let Some(block) = block {
+            state.phase = Phase::Complete(Rows::new(block, Coverage::default(), Vec::new()));
         }
-        state.coverage.forget();
+        match state.log.began {
+            0 => state.refill(false),
+            // All agents have been stored.
+            _ => state.compare(state.phase.cause().unwrap_or(Cause::Untold)),
+        }
         Some(state)
     }
 
-    /// Goes on from the change log of an earlier index. The log is a new one, as the earlier index may go on, too.
+    /// Goes on from the change log of an earlier index.
     pub(super) fn take_over(&mut self, earlier: Self, now_millis: u64) {
-        let Self { began, changes, earlier_logs, current_from, grace_seconds, total, .. } = earlier;
-        *self = Self { changes, earlier_logs, current_from, grace_seconds, total, ..Self::default() };
-        self.earlier_logs.push((began, changes));
-        self.began = now_millis.max(began.saturating_add(1));
-    }
-
-    /// The grace period in seconds, capped to the range of clocks.
-    pub(crate) fn grace(&self) -> u64 {
-        u64::try_from(self.grace_seconds).unwrap_or(u64::MAX)
+        let Self { log, grace_seconds, total, .. } = earlier;
+        *self = Self { log: Log::after(log, now_millis), grace_seconds, total, ..Self::default() };
     }
 
     pub(super) fn save(&self, store: &impl Store) -> Result<(), StoreError> {
@@ -309,28 +275,71 @@ impl State {
         store.execute(statement, &[SqlValue::Text(text)]).map(drop)
     }
 
+    /// The grace period in seconds, capped to the range of clocks.
+    pub(crate) fn grace(&self) -> u64 {
+        u64::try_from(self.grace_seconds).unwrap_or(u64::MAX)
+    }
+
+    /// When the change log began, unix milliseconds; 0 before it does.
+    pub const fn began(&self) -> u64 {
+        self.log.began
+    }
+
     /// The block of all answers; `None` while the rows are of different blocks, or contradicted.
-    pub fn as_of(&self) -> Option<Checkpoint> {
-        let is_whole = match self.phase {
-            Phase::Complete | Phase::Comparing { .. } => self.contradicted.is_none(),
-            Phase::Filling { .. } => self.pass.is_empty(),
-            Phase::CatchingUp => false,
-        };
-        self.block.filter(|_| is_whole)
+    pub const fn as_of(&self) -> Option<Checkpoint> {
+        match &self.phase {
+            Phase::Filling { before, .. } => *before,
+            Phase::CatchingUp { .. } | Phase::Comparing { cause: Cause::Contradicted(_), .. } => None,
+            Phase::Complete(rows) | Phase::Comparing { rows: Some(rows), .. } => Some(rows.block),
+            Phase::Comparing { rows: None, .. } => None,
+        }
+    }
+
+    /// Whether all agents are of one block, and are not being compared.
+    pub const fn is_complete(&self) -> bool {
+        matches!(self.phase, Phase::Complete(_))
+    }
+
+    /// Whether nothing has been read yet.
+    pub fn is_empty(&self) -> bool {
+        matches!(&self.phase, Phase::Filling { pass, .. } if pass.next == Some(1))
+    }
+
+    /// What the index rests on.
+    pub const fn basis(&self) -> Basis {
+        match self.node.trust {
+            Trust::Proofs(_) => Basis::StorageRoot,
+            Trust::Events(_) => Basis::Events,
+        }
+    }
+
+    /// The agent of which a proof contradicted the rows, while they answer nothing because of it.
+    pub const fn contradicted(&self) -> Option<u64> {
+        match self.phase.cause() {
+            Some(Cause::Contradicted(id)) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// The oldest block that rows are of, which events are searched for since, and when it was the newest one.
+    pub(super) fn base(&self) -> Option<(Checkpoint, u64)> {
+        match self.phase.pass() {
+            Some(pass) => pass.blocks.first().map(|first| (*first, pass.began)),
+            None => self.phase.rows().map(|rows| (rows.block, self.read_at)),
+        }
     }
 
     /// The storage root of the rows' block, and up to when the rows lack nothing (unix milliseconds). The layout
     /// says of the registry's code that a wallet without a live agent is not registered.
     pub(crate) fn vouched(&self) -> Option<(B256, u64)> {
-        let has_layout = self.code.is_some_and(|code| code.has_layout);
-        let is_vouched = has_layout && self.basis == Basis::StorageRoot && self.as_of().is_some();
-        let version = self.version.filter(|_| is_vouched)?;
-        Some((version.storage_root, self.coverage.complete_to()?))
+        let is_vouched = self.node.trust.proves_records() && self.contradicted().is_none();
+        let rows = self.phase.rows().filter(|_| is_vouched)?;
+        Some((rows.version?.storage_root, rows.coverage.complete_to()?))
     }
 
     /// The height after which events were listed without a gap, up to the rows' block.
     pub(crate) fn listed_after(&self) -> Option<u64> {
-        self.listed.after(self.block?.number)
+        self.listed.after(self.as_of()?.number)
     }
 
     /// What is known of the events by an agent's liable wallet, at the rows' block.
@@ -338,143 +347,106 @@ impl State {
         wallet_events(agent.events.last, agent.events.registered_in(), self.listed_after())
     }
 
+    /// Whether attestations have lapsed that the change log does not have yet: there are too many for one piece of
+    /// work.
+    pub fn has_more_lapses(&self) -> bool {
+        let current_from = (self.read_at / 1_000).saturating_sub(self.grace());
+        self.is_complete() && self.log.current_from.is_some_and(|before| before < current_from)
+    }
+
     /// Whether the chain has changes that are not in the rows yet: an event is waited for, or all agents
     /// are being compared. Answers are true of the rows' block.
     pub const fn awaits_changes(&self) -> bool {
-        self.lagging_at.is_some() || matches!(self.phase, Phase::Comparing { .. })
+        self.late().is_some() || self.phase.cause().is_some()
     }
 
-    /// The block that the next slice is read at, if the pass has one and its state is there.
-    pub(super) fn pass_header(&self) -> Option<Header> {
-        let last = self.pass.last().filter(|_| self.pass_misses < PASS_MISSES)?;
-        let Checkpoint { number, hash, seconds, parent } = *last;
-        Some(Header { number, hash, parent_hash: parent, timestamp: seconds })
+    /// The event that is waited for.
+    pub(super) const fn late(&self) -> Option<Late> {
+        match &self.phase {
+            Phase::CatchingUp { late, .. } => *late,
+            Phase::Complete(Rows { doubt: Doubt::Late(late), .. }) => Some(*late),
+            _ => None,
+        }
+    }
+
+    /// Notes that an event is waited for, and gives when its change was first found, unix milliseconds.
+    pub(super) fn wait_for_event(&mut self, now_millis: u64) -> u64 {
+        let since = self.late().map_or(now_millis, |late| late.since);
+        let waited = Late { since, asked_at: now_millis };
+        match &mut self.phase {
+            Phase::CatchingUp { late, .. } => *late = Some(waited),
+            Phase::Complete(rows) => rows.doubt = Doubt::Late(waited),
+            Phase::Filling { .. } | Phase::Comparing { .. } => {}
+        }
+        since
     }
 
     /// When to look again for an event that is waited for, unix milliseconds: after half the time waited so
     /// far.
     pub fn retry_at(&self) -> Option<u64> {
-        let at = self.lagging_at?;
-        let waited = at.saturating_sub(self.unexplained_since.unwrap_or(at));
-        Some(at.saturating_add((waited / 2).max(LATE_EVENT_PAUSE_MILLIS)))
+        let Late { since, asked_at } = self.late()?;
+        let waited = asked_at.saturating_sub(since);
+        Some(asked_at.saturating_add((waited / 2).max(LATE_EVENT_PAUSE_MILLIS)))
     }
 
     /// Starts a new fill. `trusted`: the stored rows may be served until the first slice is stored.
     pub(super) fn refill(&mut self, trusted: bool) {
-        let trusted = trusted && self.as_of().is_some();
-        self.phase = Phase::Filling { next: 1 };
-        self.pass.clear();
-        self.forget_blocks();
-        if !trusted {
-            self.block = None;
-        }
+        let before = self.as_of().filter(|_| trusted);
+        self.phase = Phase::Filling { pass: Pass::default(), before };
+        self.node.canary = None;
+        self.asked = Asked::default();
     }
 
     /// Starts a comparison of all agents with the rows.
-    pub(super) fn compare(&mut self, is_doubted: bool) {
-        self.is_doubted = is_doubted;
-        self.phase = Phase::Comparing { next: 1 };
-        self.owes_comparison = false;
-        self.pass.clear();
-        self.differing.clear();
-    }
-
-    /// Notes the end of a comparison for a change that no event told. Should it have been late, then the
-    /// next one has more time.
-    pub(super) fn wait_longer(&mut self, now_millis: u64) {
-        self.patience_millis = self.patience(now_millis).saturating_mul(2).min(LATE_EVENT_MAX_MILLIS);
-        self.compared_at = now_millis;
-    }
-
-    /// How long an event is waited for.
-    pub(super) fn patience(&self, now_millis: u64) -> u64 {
-        match now_millis >= self.compared_at.saturating_add(PATIENCE_MILLIS) {
-            true => LATE_EVENT_MILLIS,
-            false => self.patience_millis,
-        }
-    }
-
-    /// Notes that the rows are of this block, which was the newest at `read_at`.
-    pub(super) fn confirm(&mut self, block: Checkpoint, read_at: u64) {
-        self.block = Some(block);
-        self.read_at = read_at;
-        self.lagging_at = None;
-        self.unexplained_since = None;
-        self.recent.retain(|recent| recent.number < block.number);
-        if let [.., before, last] = self.recent.as_slice()
-            && last.seconds < before.seconds + RECENT_SECONDS
-        {
-            self.recent.pop();
-        }
-        self.recent.push(block);
-        while let [_, second, ..] = self.recent.as_slice()
-            && second.seconds + LATE_LOGS_SECONDS <= block.seconds
-        {
-            self.recent.remove(0);
-        }
+    pub(super) fn compare(&mut self, cause: Cause) {
+        let rows = match std::mem::take(&mut self.phase) {
+            Phase::Complete(rows) | Phase::Comparing { rows: Some(rows), .. } => Some(rows),
+            _ => None,
+        };
+        let rows = rows.map(|rows| Rows { doubt: Doubt::None, ..rows });
+        self.phase = Phase::Comparing { pass: Pass::default(), rows, cause };
     }
 
     /// Notes the events that a search up to this block has found, so that those of earlier blocks are known to
     /// have been late.
-    pub(super) fn note_lateness(&mut self, told: &BTreeSet<(u64, u64)>, (number, seconds): (u64, u64)) {
-        let (Some((first, last)), Some(block)) = (self.asked, self.block) else { return };
-        let is_new =
-            |event: &&(u64, u64)| event.1 != 0 && !self.seen.contains(event) && !self.awaited.contains(event);
+    pub(super) fn note_lateness(&mut self, told: &BTreeSet<(u64, u64)>, newest: &Header) {
+        let (Some((first, last)), Some((base, _))) = (self.asked.blocks, self.base()) else { return };
+        let Asked { seen, awaited, .. } = &self.asked;
+        let is_new = |event: &&(u64, u64)| event.1 != 0 && !seen.contains(event) && !awaited.contains(event);
         let asked = told.iter().filter(|(number, _)| (first..=last).contains(number));
         let late: BTreeSet<u64> = asked.filter(is_new).map(|(number, _)| *number).collect();
-        let base = self.recent.first().unwrap_or(&block);
-        let millis = seconds.saturating_sub(base.seconds).saturating_mul(1_000);
-        let blocks = number.saturating_sub(base.number).max(1);
-        self.coverage.note_late(&late, last, millis / blocks);
+        let base = self.phase.rows().and_then(|rows| rows.recent.first()).unwrap_or(&base);
+        let millis = newest.timestamp.saturating_sub(base.seconds).saturating_mul(1_000);
+        let blocks = newest.number.saturating_sub(base.number).max(1);
+        self.node.lateness.note(&late, last, millis / blocks);
     }
 
-    /// Forgets what is known of blocks: the rows are read anew.
-    fn forget_blocks(&mut self) {
-        (self.canary, self.version, self.asked) = (None, None, None);
-        self.coverage.forget();
-        self.recent.clear();
-        self.seen.clear();
-        self.awaited.clear();
-    }
-
-    /// The first block of which events are asked for. Those of blocks that may be listed late are asked for
-    /// again with each search; those of the two minutes before the rows' block once a minute, in which only
-    /// another one of an agent that had one could be late.
+    /// The first block of which events are asked for, where the rows are at least of this one. Those of blocks
+    /// that may be listed late are asked for again with each search; those of the two minutes before the rows'
+    /// block once a minute, in which only another one of an agent that had one could be late.
     pub(super) fn asks_from(&self, block: Checkpoint) -> u64 {
-        let asked_lately = block.seconds < self.asked_again_at.saturating_add(ASK_AGAIN_SECONDS);
-        let next = match self.version.is_some() && asked_lately {
-            true => block.number.saturating_add(1),
-            false => self.first_unsettled(block),
+        let Some(rows) = self.phase.rows() else { return block.number.saturating_add(1) };
+        let asked_lately = rows.block.seconds < self.asked.again_at.saturating_add(ASK_AGAIN_SECONDS);
+        let next = match rows.version.is_some() && asked_lately {
+            true => rows.block.number.saturating_add(1),
+            false => rows.first_unsettled(),
         };
-        self.coverage.first_late().map_or(next, |first| first.min(next))
-    }
-
-    /// The first block of which events may be missing: nodes list some late, of the two minutes before the rows'
-    /// block.
-    pub(super) fn first_unsettled(&self, block: Checkpoint) -> u64 {
-        let is_settled = |recent: &&Checkpoint| recent.seconds + LATE_LOGS_SECONDS <= block.seconds;
-        let settled = self.recent.iter().rev().find(is_settled).or(self.recent.first());
-        settled.map_or(block.number, |settled| settled.number.min(block.number)).saturating_add(1)
+        rows.coverage.first_late().map_or(next, |first| first.min(next))
     }
 }
 
-/// Milliseconds for which an event is waited for that tells a change of the storage root, at first and at
-/// most.
+/// Milliseconds for which an event is waited for that tells a change of the storage root, at first.
 const LATE_EVENT_MILLIS: u64 = 20_000;
-const LATE_EVENT_MAX_MILLIS: u64 = LATE_LOGS_SECONDS * 1_000;
 /// The shortest pause between two searches for it.
 const LATE_EVENT_PAUSE_MILLIS: u64 = 2_000;
-/// Milliseconds after a comparison from which on the next event is waited for as long as at first.
-const PATIENCE_MILLIS: u64 = 24 * 3_600_000;
-/// The age, by the chain's time, from which on a node is taken to list all events of a block.
-const LATE_LOGS_SECONDS: u64 = 120;
 /// Seconds, by the chain's time, for which events that have been read are not asked for again.
 const ASK_AGAIN_SECONDS: u64 = LATE_LOGS_SECONDS / 2;
-/// Seconds between two of [`State::recent`].
-const RECENT_SECONDS: u64 = 8;
-
-/// Slices in a row at another block than the pass's, after which the pass goes on at the newest block.
-pub(super) const PASS_MISSES: u32 = 3;
+/// Comparisons in a row that find no difference, after which there is a pause, twice as long each time.
+const FRUITLESS: u32 = 3;
+/// The shortest such pause; the longest is a day.
+const PAUSE_MIN_MILLIS: u64 = 20_000;
+/// Milliseconds after which a comparison or a contradicted row is the first one again.
+pub(super) const DAY_MILLIS: u64 = 24 * 3_600_000;
 
 /// Agents that the sweep reads at once.
 pub const SWEEP: u64 = 500;

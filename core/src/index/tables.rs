@@ -408,7 +408,7 @@ pub(super) fn differing(store: &impl Store, entries: &[(u64, IndexedAgent)]) -> 
 }
 
 /// The existing ones of these agents, with their sums.
-fn find_all(store: &impl Store, ids: &[u64]) -> Result<BTreeMap<u64, IndexedAgent>, StoreError> {
+pub(super) fn find_all(store: &impl Store, ids: &[u64]) -> Result<BTreeMap<u64, IndexedAgent>, StoreError> {
     let mut entries = records(store, ids)?;
     let reporting: Vec<u64> =
         entries.iter().filter(|(_, entry)| entry.full.reports > 0).map(|(id, _)| *id).collect();

@@ -63,7 +63,7 @@ pub fn part(store: &impl Store, place: PartKey) -> Result<Part, StoreError> {
             let state = first_row(store, "SELECT value FROM meta WHERE key = 'state'", &[])?;
             let content = state.map_or_else(|| Ok(String::new()), |mut row| row.text())?;
             // Before its first complete fill it has told nothing.
-            let next = State::read(&content).filter(|state| state.began > 0).map(|_| PartKey::Ends(0));
+            let next = State::read(&content).filter(|state| state.began() > 0).map(|_| PartKey::Ends(0));
             return Ok(Part { content, next });
         }
         PartKey::Ends(after) => (

@@ -20,7 +20,8 @@ const MOST_PROVED: usize = 256;
 /// Whether events tell all changes, as a proof at the newest block shows.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Told {
-    All,
+    /// These agents' records are now as given, and nothing else has changed.
+    All(BTreeMap<u64, Row>),
     /// Something has changed that they do not tell.
     Less,
     /// They change more of the storage, or the node has no proof.
@@ -54,7 +55,7 @@ impl TipProof<'_> {
         let Some(ids) = ids.collect::<Option<BTreeSet<u64>>>() else { return Ok(Told::Unknown) };
         let refuted = if self.may_refute { Told::Less } else { Told::Unknown };
         if ids.is_empty() {
-            return Ok(if self.seen == self.newest { Told::All } else { Told::Less });
+            return Ok(if self.seen == self.newest { Told::All(BTreeMap::new()) } else { Told::Less });
         }
         if ids.len() > MOST_PROVED {
             return Ok(Told::Unknown);
@@ -71,9 +72,13 @@ impl TipProof<'_> {
         let Some(account) = proved.filter(|account| account.storage_root == self.newest) else {
             return Ok(Told::Unknown);
         };
-        let words = account.values.chunks(of_agent).zip(rows);
-        let words: Vec<U256> = words.flat_map(|(words, row)| self.layout.words_with(words, row)).collect();
-        let before = account.root_with(&proof.proof, &key.slots, &words);
-        Ok(if before == Some(self.seen) { Told::All } else { refuted })
+        let words = account.values.chunks(of_agent).zip(&rows);
+        let before: Vec<U256> = words.flat_map(|(words, row)| self.layout.words_with(words, row)).collect();
+        if account.root_with(&proof.proof, &key.slots, &before) != Some(self.seen) {
+            return Ok(refuted);
+        }
+        let words = ids.into_iter().zip(account.values.chunks(of_agent).zip(rows));
+        let now = words.map(|(id, (words, row))| Some((id, self.layout.row_with(words, row)?)));
+        Ok(now.collect::<Option<_>>().map_or(Told::Unknown, Told::All))
     }
 }

@@ -48,6 +48,8 @@ pub(crate) struct Quirks {
     /// Logs of the newest so many blocks are not listed yet.
     pub(crate) late_logs: u64,
     pub(crate) times_logs: bool,
+    /// Each log is listed twice.
+    pub(crate) doubles_logs: bool,
     pub(crate) changes_logs: Option<fn(&mut Value)>,
     pub(crate) headers_from: u64,
     /// The error for older headers; without one their result is `null`.

@@ -162,26 +162,40 @@ fn an_id_that_a_reorganisation_gives_to_another_wallet_is_taken_from_the_first()
 
 #[test]
 fn an_end_that_a_reorg_moves_to_another_block_has_the_block_and_time_of_that_one() {
-    for times_logs in [true, false] {
+    // With another change, or with the same root; found at once, or two minutes later.
+    for (times_logs, is_other, later) in
+        [(true, true, 0), (false, true, 0), (true, false, 0), (false, false, 0), (true, false, 4)]
+    {
         let (mut index, since) = begun();
         index.node.quirks.times_logs = times_logs;
         let parent = index.history.number();
-        // With another change: the same root says that nothing has changed.
         let revoke = |index: &mut Indexed| {
-            index.mine_with_events(&[5, 6], |registry, seconds| {
+            let events = if is_other { vec![5, 6] } else { vec![5] };
+            index.mine_with_events(&events, |registry, seconds| {
                 registry.agents[4].status = 2;
-                registry.agents[5].lastAttestation = seconds;
+                if is_other {
+                    registry.agents[5].lastAttestation = seconds;
+                }
             });
-            index.refresh();
+            index.newest().seconds
         };
         revoke(&mut index);
+        index.refresh();
         index.history.blocks.retain(|number, _| *number <= parent);
         index.idle();
-        revoke(&mut index);
-        let (change, block) = (only(&index, since), index.newest().seconds);
-        assert_eq!((change.block_number, change.time.seconds()), (parent + 2, block));
+        let block = revoke(&mut index);
+        (0..later).for_each(|_| index.idle());
+        index.refresh();
+        for _ in 0..later * 2 {
+            index.idle();
+            index.now += 20;
+            index.refresh();
+        }
+        let change = only(&index, since);
+        assert_eq!((change.block_number, change.time.seconds()), (parent + 2, block), "{later} later");
         let ends = index.database.execute("SELECT id, seconds FROM ends", &[]).unwrap();
         assert_eq!(ends, [[SqlValue::Integer(5), block.into()]]);
+        index.is_right();
     }
 }
 

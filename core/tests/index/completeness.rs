@@ -1,7 +1,7 @@
 //! Up to when the rows lack nothing, on nodes that prove their newest block alone and a registry that is never
 //! quiet: blocks of 2 s with changes in each of them, and a refresh every 15 s.
 
-use registry_core::index::Phase;
+use registry_core::index::Counters;
 
 use crate::{
     Indexed,
@@ -80,7 +80,7 @@ fn where_every_block_has_a_change_the_newest_block_alone_proves_that_nothing_is_
         index.is_right();
     }
     let state = index.state();
-    assert_eq!((state.comparisons, state.unannounced, state.phase), (0, 0, Phase::Complete));
+    assert_eq!((state.counters, state.is_complete()), (Counters::default(), true));
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn where_each_refresh_has_registrations_the_rows_lack_nothing_but_a_few_seconds_
         assert!(age <= if round < 34 { 50 } else { 30 }, "round {round}: {age} s");
         index.is_right();
     }
-    assert_eq!((index.state().comparisons, index.state().unannounced), (0, 0));
+    assert_eq!(index.state().counters, Counters::default());
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn a_change_that_a_block_with_other_events_hides_is_found_within_a_minute() {
     }
     assert!(index.newest().seconds <= before + 64, "{:?}", index.state());
     index.is_right();
-    assert!(index.state().unannounced > 0);
+    assert!(index.state().counters.unannounced > 0);
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn where_events_are_listed_late_the_snapshot_goes_on_and_no_agents_are_compared_
             let age = refresh(&mut index, round, |_, _| ());
             assert!(age.is_some_and(|age| age < 60), "{blocks} blocks, round {round}: {age:?}");
         }
-        assert!(index.state().comparisons <= 1, "{:?}", index.state());
+        assert!(index.state().counters.comparisons <= 1, "{:?}", index.state());
         index.node.quirks.late_logs = 0;
         for round in 0..6 {
             refresh(&mut index, round, |_, _| ());

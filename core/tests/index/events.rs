@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use registry_core::index::{Basis, Phase};
+use registry_core::index::{Basis, Counters};
 
 use crate::{
     Indexed,
@@ -47,7 +47,7 @@ fn an_event_that_is_hidden_for_good_is_found_by_the_root_and_all_agents_are_read
         index.attest(7, 1);
         index.attest_silently(33, 2);
         index.attest(8, 1);
-        for _ in 0..12 {
+        for _ in 0..14 {
             index.idle();
             index.now += 8;
             index.refresh();
@@ -55,8 +55,8 @@ fn an_event_that_is_hidden_for_good_is_found_by_the_root_and_all_agents_are_read
         }
         index.is_right();
         let state = index.state();
-        assert_eq!((state.basis, state.phase), (Basis::StorageRoot, Phase::Complete));
-        assert_eq!((state.comparisons, state.unannounced), (1, 2), "slices of {slice}");
+        assert_eq!((state.basis(), state.is_complete()), (Basis::StorageRoot, true));
+        assert_eq!((state.counters.comparisons, state.counters.unannounced), (1, 2), "slices of {slice}");
         index.idle();
         index.node.log.clear();
         index.refresh();
@@ -77,8 +77,8 @@ fn logs_that_were_pruned_are_missed_by_an_event_that_is_known() {
             index.node.quirks.logs = logs;
             index.refresh();
             let state = index.state();
-            let expected = (Basis::StorageRoot, 1, Phase::Complete);
-            assert_eq!((state.basis, state.without_events, state.phase), expected);
+            let expected = (Basis::StorageRoot, 1, true);
+            assert_eq!((state.basis(), state.counters.without_events, state.is_complete()), expected);
             index.is_right();
             // Later ones are listed: the one that is gone for good is not asked for any more.
             index.node.quirks.logs = Logs::From(index.history.number() + 1);
@@ -91,7 +91,7 @@ fn logs_that_were_pruned_are_missed_by_an_event_that_is_known() {
                 index.refresh();
                 index.is_right();
             }
-            assert_eq!(index.state().without_events, 1, "{proofs:?}, {logs:?}");
+            assert_eq!(index.state().counters.without_events, 1, "{proofs:?}, {logs:?}");
         }
     }
 }
@@ -107,13 +107,13 @@ fn logs_that_were_pruned_are_missed_between_two_comparisons_as_well() {
         index.now += 45;
         index.refresh();
     }
-    let before = index.state();
+    let before = index.state().counters;
     assert!((3..15).contains(&before.comparisons), "ever less often: {}", before.comparisons);
     index.attest(7, 1);
     index.node.quirks.logs = Logs::Empty;
     index.now += 1;
     index.refresh();
-    let after = index.state();
+    let after = index.state().counters;
     assert_eq!(after.comparisons, before.comparisons + 1);
     assert_eq!(after.without_events, before.without_events + 1);
     index.is_right();
@@ -127,7 +127,7 @@ fn events_that_no_header_vouches_for_are_not_relied_on() {
     // Some machine behind the node's address has not got the block, and lists no events of it.
     index.node.quirks.logs = Logs::Empty;
     index.refresh();
-    assert_eq!((index.state().without_events, index.state().unannounced), (1, 0));
+    assert_eq!(index.state().counters, Counters { without_events: 1, comparisons: 1, unannounced: 0 });
     index.is_right();
 }
 
@@ -140,7 +140,7 @@ fn a_cap_on_ranges_is_found_by_halving_once_and_kept_to() {
         index.node.log.clear();
         index.refresh();
         assert!(trips.contains(&index.node.round_trips()), "{round}: {:?}", index.node.log);
-        assert_eq!(index.state().without_events, 0);
+        assert_eq!(index.state().counters.without_events, 0);
         index.is_right();
         // Events of the two minutes before the rows' block are asked for again: here that has none.
         (0..7).for_each(|_| index.idle());
@@ -156,7 +156,7 @@ fn a_cap_that_takes_more_calls_than_reading_all_agents_is_not_kept_to() {
     index.attest(3, 1);
     index.node.log.clear();
     index.refresh();
-    assert_eq!((index.state().without_events, index.state().phase), (1, Phase::Complete));
+    assert_eq!((index.state().counters.without_events, index.state().is_complete()), (1, true));
     let calls = index.node.log.iter().flatten().filter(|(method, _)| method == "eth_getLogs").count();
     assert!(calls < 20, "{calls}");
     index.is_right();
@@ -176,7 +176,7 @@ fn small_batches_and_logs_a_block_behind_cost_no_events() {
             index.now += 45;
             index.refresh();
         }
-        assert_eq!((index.state().without_events, index.state().unannounced), (0, 0), "{quirks:?}");
+        assert_eq!(index.state().counters, Counters::default(), "{quirks:?}");
         index.node.quirks = Quirks::default();
         index.now += 45;
         index.refresh();

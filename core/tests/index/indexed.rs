@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::BTreeMap};
 
 use registry_core::{
     api::{document::Document, question::LateExcerpt},
-    index::{Bounds, Config, Excerpt, Index, IndexError, Phase, State, Work},
+    index::{Bounds, Config, Excerpt, Index, IndexError, State, Work},
     registry::agent::{Agent, AgentId, Fetched, Status},
     registry::changes::{ChangeList, Cursor, Since, Standing},
     registry::kya::Decision,
@@ -70,7 +70,7 @@ impl Indexed {
     pub(crate) fn filled_with(history: History, sweep: u64) -> Self {
         let mut index = Self::new(history, 100_000, sweep);
         index.work().unwrap();
-        assert_eq!(index.state().phase, Phase::Complete);
+        assert!(index.state().is_complete());
         index
     }
 
@@ -252,7 +252,7 @@ impl Indexed {
             // Late events are waited for.
             self.now += 30;
             let (state, newest) = (self.state(), self.newest().hash);
-            if state.phase == Phase::Complete && state.as_of().is_some_and(|block| block.hash == newest) {
+            if state.is_complete() && state.as_of().is_some_and(|block| block.hash == newest) {
                 self.node.quirks.lags = lags;
                 return Ok(());
             }

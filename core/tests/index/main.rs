@@ -3,7 +3,7 @@
 //! An index that says that it is complete answers byte for byte as a scan at its block; events only save work. Its
 //! lists in chunks, its snapshot's verdicts and its changes are held against the same histories.
 //!
-//! `INDEX_HISTORIES` sets how many histories there are (60), `INDEX_SEED` the first.
+//! `INDEX_HISTORIES` sets how many histories there are (250, which take a minute), `INDEX_SEED` the first.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod agent_history;
@@ -28,10 +28,10 @@ mod store_failures;
 use common::{Logs, Proofs, Undeployed, prelude::*, random::Random, random::setting};
 use history::History;
 use indexed::{Failures, Indexed};
-use registry_core::{index::Phase, snapshot::Manifest};
+use registry_core::snapshot::Manifest;
 
-/// One history, and what is wrong with the index of it.
-fn live(seed: u64) -> Result<(), String> {
+/// One history, and what is wrong with the index of it; of `ONCE_WRONG`, as it was then.
+fn live(seed: u64, is_old: bool) -> Result<(), String> {
     let mut random = Random(seed);
     let agents = random.below(14);
     let history = History::new(agents, &mut random);
@@ -72,6 +72,14 @@ fn live(seed: u64) -> Result<(), String> {
     });
     if random.once_in(6) {
         quirks.lags = Some((3 + random.below(4) as usize, 1 + random.below(3)));
+    }
+    let (mut second, mut more) = (second, Random(seed ^ 0xd0b1e));
+    if !is_old && more.once_in(6) {
+        quirks.doubles_logs = true;
+    }
+    if let Some((second, _)) = second.as_mut().filter(|_| !is_old && more.once_in(2)) {
+        // It lags behind the first one.
+        second.lags = Some((1 + more.below(2) as usize, 1 + more.below(3)));
     }
     let lies = if random.once_in(4) { 3 } else { 0 };
     let slice = random.pick(&[1_000, 1_000, 3, 5]);
@@ -162,12 +170,12 @@ fn live(seed: u64) -> Result<(), String> {
             if random.once_in(2) {
                 lists.open(&index, now);
             }
-            if state.phase == Phase::Complete {
+            if state.is_complete() {
                 let changes = index.changes_come_to(&registry);
                 changes.map_err(|wrong| about(&index, &format!("changes at {}: {wrong}", block.number)))?;
             }
         }
-        if silent == 0 && !untrue && !is_late && state.unannounced > 0 {
+        if silent == 0 && !untrue && !is_late && state.counters.unannounced > 0 {
             return Err(about(&index, "distrusts events without a reason"));
         }
     }
@@ -201,8 +209,10 @@ const ONCE_WRONG: [u64; 15] =
 #[test]
 fn any_history_is_indexed_as_it_is_scanned() {
     let first = setting("INDEX_SEED", 1);
-    let histories = first..first + setting("INDEX_HISTORIES", 60);
-    for seed in ONCE_WRONG.into_iter().chain(histories) {
-        live(seed).unwrap_or_else(|wrong| panic!("{wrong}"));
+    let histories = first..first + setting("INDEX_HISTORIES", 250);
+    for (seed, is_old) in
+        ONCE_WRONG.map(|seed| (seed, true)).into_iter().chain(histories.map(|seed| (seed, false)))
+    {
+        live(seed, is_old).unwrap_or_else(|wrong| panic!("{wrong}"));
     }
 }

@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 
 use registry_core::{
     eth::abi::RevenueReport,
-    index::{Basis, Excerpt, IndexError, LIST_IN_MEMORY_MAX},
+    index::{Basis, Excerpt, IndexError, LIST_IN_MEMORY_MAX, SqlValue, Store as _},
     registry::kya::WalletInput,
+    snapshot::ShardEntry,
 };
 
 use crate::{
     Indexed,
     common::{STATUSES, prelude::*, record, report},
+    snapshot,
 };
 
 /// People who are liable for agents, where there are as many.
@@ -66,7 +68,7 @@ fn steps(agents: u64) -> [(&'static str, u64); 3] {
     index.database.steps.take();
     change(&mut index, 601, 100);
     let (refresh, state) = (index.database.steps.take(), index.state());
-    assert_eq!((state.basis, state.without_events), (Basis::StorageRoot, 0));
+    assert_eq!((state.basis(), state.counters.without_events), (Basis::StorageRoot, 0));
     index.document("/api/v1/stats/detailed", index.now).unwrap();
     let stats = index.database.steps.take();
     index.open_list(index.now, 300).unwrap();
@@ -78,6 +80,42 @@ fn steps(agents: u64) -> [(&'static str, u64); 3] {
 fn a_refresh_the_counts_after_it_and_a_chunk_of_a_list_take_as_much_work_at_any_size() {
     for ((what, few), (_, many)) in steps(1_000).into_iter().zip(steps(20_000)) {
         assert!(many < few * 3 / 2, "{what}: {few} steps of SQLite's machine, {many} of 20,000 agents");
+    }
+}
+
+#[test]
+fn a_suspension_takes_as_much_work_however_many_descendants_it_is_told_of() {
+    let [few, many] = [12_000, 36_000].map(|agents| {
+        let mut index = large(agents);
+        index.work().unwrap();
+        let before = snapshot::manifest(&index).unwrap();
+        index.mine(|registry, _| registry.agents[0].status = 1);
+        index.show();
+        index.database.steps.take();
+        index.work().unwrap();
+        let steps = index.database.steps.take();
+        let after = snapshot::manifest(&index).unwrap();
+        let is_same = |entry: &ShardEntry| after.shards().contains(entry);
+        assert!(!before.shards().iter().any(is_same), "each shard has a descendant");
+        steps
+    });
+    assert!(many < few * 3 / 2, "{few} steps of SQLite's machine, {many} of 36,000 agents");
+}
+
+#[test]
+fn attestations_that_lapse_together_are_told_in_as_many_pieces_as_that_takes() {
+    let mut registry = PlainRegistry::with_agents(0);
+    registry.agents.extend(
+        (0..30_000)
+            .map(|number| AgentRecord { lastAttestation: NOW + number / 6_000, ..record(number + 1, 0) }),
+    );
+    let mut index = Indexed::of(registry);
+    index.now += 100 + index.newest().registry.grace_seconds.unwrap();
+    for (told, has_more) in [(24_000, true), (30_000, false), (30_000, false)] {
+        index.idle();
+        index.refresh();
+        let noted = index.database.execute("SELECT count(*) FROM changes", &[]).unwrap();
+        assert_eq!((&noted[0][0], index.state().has_more_lapses()), (&SqlValue::Integer(told), has_more));
     }
 }
 

@@ -19,15 +19,27 @@ use crate::{
     index::{
         IndexError,
         checkpoint::{self, Checkpoint},
+        coverage::Coverage,
+        phase::{Cause, Pass, Phase, Rows},
         read_agents::{Agents, ReadSlice},
         seen_events::ListedEvents,
         shards,
-        state::Phase,
         store::{Store, missing_indexes},
         tables::{AgentWriter, differing},
         takeover,
     },
 };
+
+/// Which slice is stored.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Slice {
+    /// One of several, and not the last one.
+    OneOf,
+    /// The last one of several.
+    Last,
+    /// The only one.
+    Whole,
+}
 
 /// Differing agents beyond which a new fill is quicker.
 const MOST_DIFFERING: usize = 20_000;
@@ -35,10 +47,12 @@ const MOST_DIFFERING: usize = 20_000;
 const AT_ONCE: usize = 1_250;
 
 impl Work {
-    pub(super) fn read_slice(&mut self, first: u64) {
+    /// Reads the next slice of the pass over all agents.
+    pub(super) fn read_slice(&mut self, pass: &Pass) {
+        let first = pass.next.unwrap_or(1);
         let query = ReadSlice { registry: self.config.registry, first, most: self.config.slice };
         let run = self.run(query, self.config.limits);
-        let run = match self.state.pass_header() {
+        let run = match pass.header() {
             Some(header) => run.at(header),
             None => run,
         };
@@ -46,64 +60,64 @@ impl Work {
     }
 
     pub(super) fn take_slice(&mut self, store: &impl Store, mut read: Agents) -> Result<(), IndexError> {
-        let phase = self.state.phase;
-        let Some(next) = phase.next_slice() else { return Ok(()) };
-        let compares = matches!(phase, Phase::Comparing { .. });
+        let Some(mut pass) = self.state.phase.pass().cloned() else { return Ok(()) };
+        let Some(next) = pass.next else { return Ok(()) };
         let checkpoint = Checkpoint::from(read.head.header);
         let is_older =
-            |block: Checkpoint| checkpoint.number < block.number && checkpoint.seconds <= block.seconds;
-        if self.state.pass.last().is_some_and(|last| last.number > checkpoint.number)
-            || (compares && self.state.block.is_some_and(is_older))
+            |block: &Checkpoint| checkpoint.number < block.number && checkpoint.seconds <= block.seconds;
+        if pass.blocks.last().is_some_and(|last| last.number > checkpoint.number)
+            || self.state.phase.rows().is_some_and(|rows| is_older(&rows.block))
         {
             // The node lags behind the one that answered before.
             if self.leaves_endpoint() {
-                self.read_slice(next);
+                self.read_slice(&pass);
                 return Ok(());
             }
             return Err(RunError::BlockUnavailable.into());
         }
-        if self.state.pass_header().is_some_and(|pinned| pinned.hash != checkpoint.hash) {
+        if pass.header().is_some_and(|pinned| pinned.hash != checkpoint.hash) {
             // Another endpoint was asked, or the block's state is gone.
-            self.state.pass_misses += 1;
+            if let Some(pass) = self.state.phase.pass_mut() {
+                pass.misses += 1;
+            }
             self.state.save(store)?;
             return Err(RunError::BlockUnavailable.into());
         }
         let last = next.saturating_add(read.entries.len() as u64).saturating_sub(1);
         let is_last = last >= read.head.total;
-        let is_whole = is_last && next == 1;
-        if self.state.pass.is_empty() {
-            self.state.pass_began = self.now_millis;
+        if pass.blocks.is_empty() {
+            pass.began = self.now_millis;
         }
-        if !compares || is_whole {
-            self.store_slice(store, &mut read, checkpoint, (is_last, is_whole))?;
-        } else {
-            for entries in read.entries.chunks(AT_ONCE) {
-                self.state.differing.extend(differing(store, entries)?);
-            }
-        }
-        if is_whole {
+        let compares = self.state.phase.cause().is_some();
+        if is_last && next == 1 {
+            self.store_slice(store, &mut read, checkpoint, Slice::Whole)?;
             checkpoint::keep_checkpoint(store, checkpoint, compares.then_some(checkpoint.number))?;
-            self.state.coverage.begin(self.now_millis);
-            self.complete(store, (checkpoint, None), self.now_millis)?;
+            let recent = self.state.phase.rows().map(|rows| rows.recent.clone()).unwrap_or_default();
+            let rows = Rows::new(checkpoint, Coverage::begun(self.now_millis), recent);
+            self.complete(store, rows, self.now_millis)?;
             return Ok(self.state.save(store)?);
         }
-        let state = &mut self.state;
-        state.pass.push(checkpoint);
-        state.pass.dedup();
-        state.pass_misses = 0;
-        state.phase = match (compares, is_last) {
-            (false, false) => Phase::Filling { next: last + 1 },
-            (true, false) => Phase::Comparing { next: last + 1 },
-            (true, true) => Phase::Comparing { next: Phase::COMPARED },
-            (false, true) => {
-                state.block = state.pass.first().copied();
-                Phase::CatchingUp
+        if compares {
+            for entries in read.entries.chunks(AT_ONCE) {
+                pass.differing.extend(differing(store, entries)?);
             }
-        };
-        if state.differing.len() > MOST_DIFFERING {
-            return self.refill(store, true);
+            if pass.differing.len() > MOST_DIFFERING {
+                return self.refill(store, true);
+            }
+        } else {
+            let slice = if is_last { Slice::Last } else { Slice::OneOf };
+            self.store_slice(store, &mut read, checkpoint, slice)?;
         }
-        state.save(store)?;
+        pass.blocks.push(checkpoint);
+        pass.blocks.dedup();
+        pass.misses = 0;
+        pass.next = (!is_last).then_some(last + 1);
+        self.state.phase = match std::mem::take(&mut self.state.phase) {
+            Phase::Comparing { rows, cause, .. } => Phase::Comparing { pass, rows, cause },
+            _ if is_last => Phase::CatchingUp { pass, late: None },
+            _ => Phase::Filling { pass, before: None },
+        };
+        self.state.save(store)?;
         if is_last && !self.is_without_indexes(store)? {
             self.find(store)?;
         }
@@ -112,7 +126,7 @@ impl Work {
 
     /// Whether the first fill has stored all agents, and their SQL indexes are not all made.
     pub(super) fn is_without_indexes(&self, store: &impl Store) -> Result<bool, IndexError> {
-        Ok(self.state.phase == Phase::CatchingUp && !missing_indexes(store)?.is_empty())
+        Ok(matches!(self.state.phase, Phase::CatchingUp { .. }) && !missing_indexes(store)?.is_empty())
     }
 
     /// Makes so many of the SQL indexes that are missing, and with the last one the shards as of this block.
@@ -138,20 +152,20 @@ impl Work {
         store: &impl Store,
         read: &mut Agents,
         checkpoint: Checkpoint,
-        (is_last, is_whole): (bool, bool),
+        slice: Slice,
     ) -> Result<(), IndexError> {
         let comparison = self.comparison();
         let version = self.shard_version(checkpoint);
         let announced = self.announced.clone();
-        let is_fill = matches!(self.state.phase, Phase::Filling { .. });
-        if is_fill && self.state.pass.is_empty() {
+        let is_fill = self.state.phase.cause().is_none();
+        if is_fill && self.state.phase.pass().is_some_and(|pass| pass.blocks.is_empty()) {
             self.state.listed.begin(checkpoint.number);
         }
         let events = || match is_fill {
             true => ListedEvents::of_fill(),
             false => ListedEvents::later_of(announced.clone()),
         };
-        if is_whole {
+        if slice == Slice::Whole {
             self.make_indexes(store, usize::MAX, checkpoint)?;
         }
         let has_shards = missing_indexes(store)?.is_empty();
@@ -163,33 +177,29 @@ impl Work {
         let mut changed = 0;
         for entries in read.entries.chunks_mut(AT_ONCE) {
             let mut changes = changes();
-            let ids = changes.put(entries, !is_whole)?;
+            let ids = changes.put(entries, slice != Slice::Whole)?;
             changed += ids.iter().filter(|id| !self.announced.contains(id)).count() as u64;
             noted.extend(changes.finish()?);
         }
-        if is_last {
+        if slice != Slice::OneOf {
             let mut changes = changes();
             changes.end_at(read.head.total)?;
             noted.extend(changes.finish()?);
             takeover::end(store)?;
         }
         self.change_log(store, checkpoint).write(noted)?;
-        if matches!(self.state.phase, Phase::Comparing { .. }) {
-            self.end_comparison(changed);
-        }
+        self.end_comparison(changed);
         (self.state.total, self.state.grace_seconds) = (read.head.total, read.head.grace_seconds);
         Ok(())
     }
 
-    /// Counts a comparison that found so many changes without events.
+    /// Counts a comparison that ends, if there is one, and found so many changes without events.
     pub(super) fn end_comparison(&mut self, changed: u64) {
-        let state = &mut self.state;
-        state.comparisons += 1;
-        if state.is_doubted {
-            state.wait_longer(self.now_millis);
-            state.unannounced += changed;
-            let is_fruitless = changed == 0 && state.contradicted.is_none();
-            state.fruitless = if is_fruitless { state.fruitless.saturating_add(1) } else { 0 };
+        let Some(cause) = self.state.phase.cause() else { return };
+        self.state.counters.comparisons += 1;
+        if cause != Cause::NoEvents {
+            self.state.counters.unannounced += changed;
+            self.state.compared.end(self.now_millis, changed == 0 && cause == Cause::Untold);
         }
     }
 }

@@ -24,9 +24,10 @@ use super::{
     changes::{ChangeLog, Comparison},
     checkpoint::Checkpoint,
     find_changes::FindChanges,
+    phase::{Cause, Doubt, Pass, Phase, Rows},
     read_agents::{ReadAgents, ReadSlice},
     shard_range::ShardVersion,
-    state::{Phase, State, Version},
+    state::State,
     store::Store,
     tables,
 };
@@ -131,13 +132,14 @@ impl Work {
             elapsed_ms: 0,
             run_began_ms: 0,
         };
-        if work.state.phase == Phase::Complete && work.state.owes_comparison && !work.is_pausing() {
-            work.state.compare(true);
+        let is_owed = work.state.phase.rows().is_some_and(|rows| rows.doubt == Doubt::Owed);
+        if is_owed && !work.state.compared.is_pausing(now_millis) {
+            work.state.compare(Cause::Untold);
         }
-        match work.state.phase.next_slice() {
-            Some(next) => work.read_slice(next),
-            None if work.is_without_indexes(store)? => work.stage = Stage::Index,
-            None => work.find(store)?,
+        match work.state.phase.pass().cloned() {
+            Some(pass) if pass.next.is_some() => work.read_slice(&pass),
+            _ if work.is_without_indexes(store)? => work.stage = Stage::Index,
+            _ => work.find(store)?,
         }
         Ok(work)
     }
@@ -166,7 +168,7 @@ impl Work {
             match std::mem::replace(&mut self.stage, Stage::Done) {
                 Stage::Done => return Ok(Step::Done(())),
                 Stage::Index => {
-                    if let Some(at) = self.state.block {
+                    if let Some((at, _)) = self.state.base() {
                         self.make_indexes(store, 1, at)?;
                     }
                 }
@@ -247,35 +249,25 @@ impl Work {
     /// Compares all agents with the rows, because no events tell what has changed, or what has changed between
     /// a pass's slices of several blocks.
     fn go_without_events(&mut self, store: &impl Store) -> Result<(), IndexError> {
-        self.state.without_events += 1;
+        self.state.counters.without_events += 1;
         // The node has no event of that block any more, or never had.
-        self.state.canary = None;
-        if self.state.phase == Phase::CatchingUp {
-            // The rows are of no block that they can be compared as.
-            self.state.block = None;
-        }
-        self.compare(store, self.state.is_doubted && matches!(self.state.phase, Phase::Comparing { .. }))
+        self.state.node.canary = None;
+        self.compare(store, self.state.phase.cause().unwrap_or(Cause::NoEvents))
     }
 
-    /// Compares all agents with the rows. `doubts`: a change was found that no event tells.
-    fn compare(&mut self, store: &impl Store, doubts: bool) -> Result<(), IndexError> {
-        self.state.compare(doubts);
+    /// Compares all agents with the rows.
+    fn compare(&mut self, store: &impl Store, cause: Cause) -> Result<(), IndexError> {
+        self.state.compare(cause);
         self.state.save(store)?;
-        self.read_slice(1);
+        self.read_slice(&Pass::default());
         Ok(())
     }
 
     fn refill(&mut self, store: &impl Store, trusted: bool) -> Result<(), IndexError> {
         self.state.refill(trusted);
         self.state.save(store)?;
-        self.read_slice(1);
+        self.read_slice(&Pass::default());
         Ok(())
-    }
-
-    /// Whether a late event has been waited for long enough.
-    fn has_waited(&self) -> bool {
-        let patience = self.state.patience(self.now_millis);
-        self.state.unexplained_since.is_some_and(|since| self.now_millis >= since.saturating_add(patience))
     }
 
     /// Starts over after a reorg.
@@ -287,25 +279,16 @@ impl Work {
         self.find(store)
     }
 
-    /// All rows are of this block, the newest one at `read_at`, and of this version of the registry.
-    fn complete(
-        &mut self,
-        store: &impl Store,
-        (block, version): (Checkpoint, Option<Version>),
-        read_at: u64,
-    ) -> Result<(), IndexError> {
-        self.state.phase = Phase::Complete;
-        self.state.version = version;
-        self.state.contradicted = None;
-        // A block that was the newest later than that was no newer one.
-        let read_at = read_at.max(self.state.read_at.min(self.now_millis));
-        self.state.confirm(block, read_at);
-        self.state.pass.clear();
-        self.state.differing.clear();
-        let oldest = self.state.recent.first().map_or(block.number, |recent| recent.number);
+    /// All agents are stored as these rows, whose block was the newest one at `read_at`.
+    fn complete(&mut self, store: &impl Store, rows: Rows, read_at: u64) -> Result<(), IndexError> {
+        let block = rows.block;
+        let oldest = rows.recent.first().map_or(block.number, |recent| recent.number);
         tables::forget_written(store, oldest)?;
-        if self.state.began == 0 {
-            self.state.began = self.now_millis;
+        self.state.phase = Phase::Complete(rows);
+        // A block that was the newest later than that was no newer one.
+        self.state.read_at = read_at.max(self.state.read_at.min(self.now_millis));
+        if self.state.log.began == 0 {
+            self.state.log.began = self.now_millis;
         }
         Ok(self.change_log(store, block).move_on()?)
     }
@@ -313,7 +296,7 @@ impl Work {
     /// Compares verdicts, once there is a complete fill.
     fn comparison(&self) -> Option<Comparison> {
         let grace_seconds = self.state.grace();
-        self.state.current_from.map(|current_from| Comparison { current_from, grace_seconds })
+        self.state.log.current_from.map(|current_from| Comparison { current_from, grace_seconds })
     }
 
     /// The version of the shards that change with rows of this block, which are about to be written.

@@ -2,14 +2,16 @@
 //!
 //! ```text
 //!   find what changed --+--> nothing: done, and nothing is stored
-//!                       +--> agents --> plan --> read them --> store --> done
+//!                       +--> agents --> plan --+-> read them --> store --> done
+//!                       |                      +-> all proved --> store --> done
 //!                       +--> no event tells it: done, and for some seconds a late event is waited for
 //!                       +--> still none, no events, or a contradicted record --> a comparison of all agents
 //!                       +--> no known block is canonical --> the fill
 //! ```
 //!
-//! A refresh that finds nothing takes one round trip, a usual one four: the storage root, the events, the
-//! storage roots between them, and the agents.
+//! A refresh that finds nothing takes one round trip. One with attestations takes three: the storage root, the
+//! events, and the proof of the agents' words, which is all that has changed. Another takes four: storage roots
+//! between the events, and the agents.
 
 use std::{collections::BTreeSet, rc::Rc};
 
@@ -19,12 +21,16 @@ use crate::{
     index::{
         IndexError,
         checkpoint::{self, Checkpoint},
-        find_changes::{ExpectedRecord, FindChanges, LOG_RANGE_REFRESHES, RegistryHead},
-        found::{Changed, Found, FoundChanges, Unexplained},
+        coverage::Coverage,
+        find_changes::{
+            Base, Events, ExpectedRecord, FindChanges, LOG_RANGE_REFRESHES, RegistryHead, SeenRows,
+        },
+        found::{Changed, Completeness, Contradicted, Found, FoundChanges, Unexplained},
         indexed_agent::IndexedAgent,
+        phase::{Cause, Doubt, Late, Pass, Phase, Rows, Version},
         read_agents::{AGENTS, Agents, ReadAgents},
         seen_events::ListedEvents,
-        state::{Basis, PASS_MISSES, Phase, State},
+        state::{Basis, DAY_MILLIS, Provable, State, SweepPlace, Trust},
         store::{Store, one_number},
         tables::{self, AgentWriter},
     },
@@ -32,17 +38,12 @@ use crate::{
 
 /// A refill is quicker beyond this many changes, if they also exceed a share of 1 / [`LARGE_SHARE`] of the
 /// registry.
-const MANY_CHANGES: usize = 2_000;
+const MANY_CHANGES: u64 = 2_000;
 const LARGE_SHARE: u64 = 4;
+/// Changes that are stored in one piece of work: it is bounded in time. More are stored by a refill, slice by slice.
+const MOST_CHANGES: u64 = 20_000;
 /// Retries in search of changes, in addition to one failover per further endpoint.
 const RETRIES: u32 = 5;
-/// Comparisons in a row that find no difference, after which there is a pause, twice as long each time.
-const FRUITLESS: u32 = 3;
-/// The shortest and the longest such pause.
-const COMPARISON_PAUSE_MIN_MILLIS: u64 = 20_000;
-const COMPARISON_PAUSE_MILLIS: u64 = 24 * 3_600_000;
-/// Milliseconds after a contradicted record from which on another one counts as the first.
-const CONTRADICTED_MILLIS: u64 = 24 * 3_600_000;
 /// Milliseconds between two parts of the sweep.
 const SWEEP_PAUSE_MILLIS: u64 = 300_000;
 
@@ -66,69 +67,64 @@ pub(super) struct RefreshPlan {
 impl Work {
     /// Starts the search for what changed.
     pub(super) fn find(&mut self, store: &impl Store) -> Result<(), IndexError> {
-        let state = &self.state;
-        let compares = matches!(state.phase, Phase::Comparing { .. });
-        // What is compared is of the slices' blocks, not of the rows'.
-        let begun = state.pass.first().copied().filter(|_| compares);
-        let Some(block) = begun.or(state.block) else {
-            self.read_slice(1);
+        let Some((block, _)) = self.state.base() else {
+            self.read_slice(&Pass::default());
             return Ok(());
         };
-        let is_whole = state.phase == Phase::Complete;
         // Between comparisons that found nothing, events are gone by even where they do not tell all changes.
-        let trusts_events = is_whole && self.is_pausing();
-        let records = if is_whole && !trusts_events { self.records_to_prove(store)? } else { Vec::new() };
+        let is_trusting = self.state.is_complete() && self.state.compared.is_pausing(self.now_millis);
+        let records = if is_trusting { Vec::new() } else { self.records_to_prove(store)? };
         let state = &self.state;
+        let base = match &state.phase {
+            Phase::Complete(rows) => Base::Rows(SeenRows {
+                version: rows.version,
+                unsettled: rows.unsettled(),
+                records,
+                asks_at: rows.coverage.asks_again_at(state.node.lateness),
+                is_open: rows.coverage.is_open(),
+            }),
+            phase => {
+                let pass = phase.pass().cloned().unwrap_or_default();
+                let pinned = pass.header().filter(|_| pass.blocks.len() == 1);
+                Base::Slices { blocks: pass.blocks, pinned }
+            }
+        };
         let query = FindChanges {
             registry: self.config.registry,
             layout: self.config.layout,
             self_contained_code: self.config.self_contained_code,
             block,
-            version: state.version.filter(|_| is_whole),
-            code: state.code,
-            records,
+            base,
+            events: if is_trusting { Events::Trusted } else { Events::Checked },
+            code: state.node.trust.code(),
             total: state.total,
-            from: state.asks_from(state.block.unwrap_or(block)),
-            seen: state.seen.clone(),
-            asks_at: state.coverage.asks_again_at().filter(|_| is_whole),
-            is_open: state.coverage.is_open(),
-            was_late: state.coverage.was_late(),
+            from: state.asks_from(block),
+            seen: state.asked.seen.clone(),
+            was_late: state.node.lateness.is_known(),
             before: None,
-            pass: if is_whole { Vec::new() } else { state.pass.clone() },
             older: None,
-            pinned: state.pass_header().filter(|_| state.pass.len() == 1 && !is_whole),
-            known_event: state.canary,
-            log_range: state.log_range,
-            without_events: false,
-            trusts_events,
+            known_event: state.node.canary,
+            log_range: state.node.log_range,
         };
         let limits = Limits { retries: RETRIES, ..self.config.limits };
         self.stage = Stage::Find(Box::new(self.run(query, limits)));
         Ok(())
     }
 
-    /// Whether it is too early for another comparison. Some that find no difference show that the registry
-    /// changes in ways that no agent is part of: then there are ever fewer of them.
-    pub(super) fn is_pausing(&self) -> bool {
-        let State { fruitless, compared_at, .. } = &self.state;
-        let pause = (COMPARISON_PAUSE_MIN_MILLIS << fruitless.min(&20)).min(COMPARISON_PAUSE_MILLIS);
-        *fruitless >= FRUITLESS && self.now_millis < compared_at.saturating_add(pause)
-    }
-
     /// The next records to prove, in the order of their ids.
     fn records_to_prove(&mut self, store: &impl Store) -> Result<Vec<ExpectedRecord>, IndexError> {
         let (total, proved) = (self.state.total, self.config.proved);
-        let has_layout = self.state.code.is_some_and(|code| code.has_layout);
-        if self.state.basis != Basis::StorageRoot || !has_layout || total == 0 || proved == 0 {
+        let is_provable = self.state.is_complete() && self.state.node.trust.proves_records();
+        if !is_provable || total == 0 || proved == 0 {
             return Ok(Vec::new());
         }
-        let first = match self.state.next_proved {
+        let first = match self.state.asked.next_proved {
             0 => 1 + self.now_millis % total,
             next if next > total => 1,
             next => next,
         };
         let last = total.min(first.saturating_add(proved).saturating_sub(1));
-        self.state.next_proved = last + 1;
+        self.state.asked.next_proved = last + 1;
         let ids: Vec<u64> = (first..=last).collect();
         let records = tables::records(store, &ids)?.into_iter();
         let records = records.filter(|(_, entry)| entry.flaws() == 0);
@@ -142,77 +138,90 @@ impl Work {
         found: Found,
     ) -> Result<(), IndexError> {
         let Found { version, code, changes } = found;
-        let basis = if version.is_some() { Basis::StorageRoot } else { Basis::Events };
-        let is_news = self.state.basis != basis || code.is_some();
-        self.state.basis = basis;
-        self.state.code = code.or(self.state.code);
-        let compares = matches!(self.state.phase, Phase::Comparing { .. });
-        match changes {
-            FoundChanges::Nothing(header) => {
-                let version = version.or(self.state.version);
-                let is_first = self.state.version != version;
-                self.state.version = version;
-                self.stay(store, Checkpoint::from(header), is_news || is_first)
-            }
-            FoundChanges::Named(ids) => {
+        let trust = match (version, code.or(self.state.node.trust.code())) {
+            (Some(_), Some(code)) => Trust::Proofs(code),
+            (_, code) => Trust::Events(code),
+        };
+        let is_news = std::mem::replace(&mut self.state.node.trust, trust) != trust;
+        let cause = self.state.phase.cause();
+        let is_pinned = matches!(run.query().base, Base::Slices { pinned: Some(_), .. });
+        match (changes, cause) {
+            (FoundChanges::Nothing(header), _) => self.stay(store, header.into(), version, is_news),
+            (FoundChanges::Named(ids), _) => {
                 let ids: Vec<u64> = ids.into_iter().collect();
                 let before = tables::records(store, &ids)?.into_iter();
                 let before = before.filter(|(_, entry)| entry.row.record_is_readable());
                 let before = before.map(|(id, entry)| (id, entry.row)).collect();
-                let run = run.go_on(|query| FindChanges { before: Some(before), ..query });
-                self.stage = Stage::Find(Box::new(run));
-                Ok(())
+                self.find_on(run, |query| FindChanges { before: Some(before), ..query })
             }
-            FoundChanges::NotCanonical => {
-                let below = run.query().block.number.saturating_sub(1);
+            (FoundChanges::NotCanonical, _) => {
+                // None of the known ones is.
+                let known = run.query().known();
+                let below = known.first().map_or(0, |first| first.number.saturating_sub(1));
                 let mut older = checkpoint::checkpoints(store, below)?;
-                older.extend(self.state.recent.iter().filter(|recent| recent.number <= below));
+                let recent = self.state.phase.rows().map(|rows| rows.recent.as_slice()).unwrap_or_default();
+                older.extend(recent.iter().filter(|recent| recent.number <= below));
                 older.sort_unstable_by_key(|checkpoint| std::cmp::Reverse(checkpoint.number));
                 older.dedup();
-                let run = run.go_on(|query| FindChanges { older: Some(older), ..query });
-                self.stage = Stage::Find(Box::new(run));
-                Ok(())
+                self.find_on(run, |query| FindChanges { older: Some(older), ..query })
             }
             // The rows, or what they are compared with, are at least of the slices' block.
-            ref missing @ (FoundChanges::NoEvents | FoundChanges::Unexplained(_))
-                if run.query().pinned.is_some() =>
-            {
-                self.state.without_events += u64::from(matches!(missing, FoundChanges::NoEvents));
-                let run = run.go_on(|query| FindChanges { without_events: true, ..query });
-                self.stage = Stage::Find(Box::new(run));
-                Ok(())
+            (missing @ (FoundChanges::NoEvents | FoundChanges::Unexplained(_)), _) if is_pinned => {
+                self.state.counters.without_events += u64::from(matches!(missing, FoundChanges::NoEvents));
+                self.find_on(run, |query| FindChanges { events: Events::Ignored, ..query })
             }
-            FoundChanges::NoEvents => self.go_without_events(store),
+            (FoundChanges::NoEvents, _) => self.go_without_events(store),
             // Slices of several blocks, and no event tells what lies between them.
-            FoundChanges::Unexplained(_) if compares => self.compare(store, self.state.is_doubted),
-            FoundChanges::AnotherChain if compares => self.compare(store, self.state.is_doubted),
-            FoundChanges::AnotherChain => self.refill(store, false),
-            FoundChanges::Unexplained(Unexplained { ids, seen, newest }) => {
+            (FoundChanges::Unexplained(_) | FoundChanges::AnotherChain, Some(cause)) => {
+                self.compare(store, cause)
+            }
+            (FoundChanges::AnotherChain, None) => self.refill(store, false),
+            (FoundChanges::Unexplained(Unexplained { ids, seen, newest }), None) => {
                 self.announced = ids;
-                self.state.note_lateness(&seen, (newest.number, newest.timestamp));
+                self.state.note_lateness(&seen, &newest);
+                let asked = &mut self.state.asked;
                 let first = seen.first().map_or(newest.number, |(number, _)| *number);
-                let first = self.state.asked.map_or(first, |(asked, _)| asked);
-                self.state.asked = Some((first, newest.number));
-                self.state.awaited = seen;
-                if self.state.coverage.was_late() && !run.query().was_late {
+                asked.blocks = Some((asked.blocks.map_or(first, |(first, _)| first), newest.number));
+                asked.awaited = seen;
+                if self.state.node.lateness.is_known() && !run.query().was_late {
                     // As they were before, which says little.
                     return self.find(store);
                 }
                 self.wait_for_events(store)
             }
-            FoundChanges::Changed(changed) => self.plan(store, *changed),
+            (FoundChanges::Changed(changed), _) => self.plan(store, *changed),
         }
     }
 
+    /// Goes on with a search.
+    fn find_on(
+        &mut self,
+        run: Box<Run<FindChanges>>,
+        query: impl FnOnce(FindChanges) -> FindChanges,
+    ) -> Result<(), IndexError> {
+        self.stage = Stage::Find(Box::new(run.go_on(query)));
+        Ok(())
+    }
+
     /// The rows are also of a later block.
-    fn stay(&mut self, store: &impl Store, block: Checkpoint, is_news: bool) -> Result<(), IndexError> {
-        let (changes, waited) = (self.state.changes, self.state.unexplained_since.is_some());
-        let before = (self.state.block.map_or(block.number, |block| block.number), self.state.read_at);
-        self.state.coverage.advance(before, (&block, self.now_millis), true, None);
-        self.state.listed.skip(before.0, block.number);
-        self.state.confirm(block, self.now_millis);
+    fn stay(
+        &mut self,
+        store: &impl Store,
+        block: Checkpoint,
+        version: Option<Version>,
+        mut is_news: bool,
+    ) -> Result<(), IndexError> {
+        let state = &mut self.state;
+        let Phase::Complete(rows) = &mut state.phase else { return Ok(()) };
+        let (changes, before) = (state.log.changes, (rows.block.number, state.read_at));
+        is_news |= version.is_some() && rows.version != version || matches!(rows.doubt, Doubt::Late(_));
+        rows.version = version.or(rows.version);
+        rows.coverage.advance(before, (&block, self.now_millis), true, None, &mut state.node.lateness);
+        rows.confirm(block);
+        state.listed.skip(before.0, block.number);
+        state.read_at = self.now_millis;
         self.change_log(store, block).move_on()?;
-        if is_news || waited || self.state.changes != changes {
+        if is_news || self.state.log.changes != changes {
             self.state.save(store)?;
         }
         Ok(())
@@ -220,16 +229,12 @@ impl Work {
 
     /// The registry has changed, and no event tells how: it may be late. The rows stay those of their block.
     fn wait_for_events(&mut self, store: &impl Store) -> Result<(), IndexError> {
-        self.state.lagging_at = Some(self.now_millis);
-        if self.has_waited() {
-            if self.state.phase == Phase::CatchingUp {
-                // The rows are of no block that they can be compared as.
-                self.state.block = None;
-            }
-            return self.compare(store, true);
+        let is_first = self.state.late().is_none();
+        let since = self.state.wait_for_event(self.now_millis);
+        if self.now_millis >= since.saturating_add(self.state.compared.patience_millis(self.now_millis)) {
+            return self.compare(store, Cause::Untold);
         }
-        if self.state.unexplained_since.is_none() {
-            self.state.unexplained_since = Some(self.now_millis);
+        if is_first {
             self.state.save(store)?;
         }
         Ok(())
@@ -240,23 +245,22 @@ impl Work {
     fn doubt(
         &mut self,
         store: &impl Store,
-        id: u64,
-        (is_mended, was_untrue): (bool, bool),
+        contradicted: Contradicted,
+        is_mended: bool,
     ) -> Result<(), IndexError> {
-        self.state.unannounced += u64::from(is_mended);
-        if was_untrue {
-            let next = self.state.contradicted_at.saturating_add(CONTRADICTED_MILLIS);
-            self.state.contradicted_at = self.now_millis;
-            if !is_mended || self.now_millis < next {
-                self.state.contradicted = Some(id);
-                return self.compare(store, true);
+        self.state.counters.unannounced += u64::from(is_mended);
+        if let Contradicted::Untrue(id) = contradicted {
+            let last = std::mem::replace(&mut self.state.compared.contradicted_at, self.now_millis);
+            if !is_mended || self.now_millis < last.saturating_add(DAY_MILLIS) {
+                return self.compare(store, Cause::Contradicted(id));
             }
         }
         Ok(self.state.save(store)?)
     }
 
     fn note_log_range(&mut self, found: Option<u64>) {
-        self.state.log_range = match (found, self.state.log_range) {
+        let log_range = &mut self.state.node.log_range;
+        *log_range = match (found, *log_range) {
             (Some(range), _) => Some((range, 0)),
             (None, Some((range, refreshes))) if refreshes < LOG_RANGE_REFRESHES => {
                 Some((range, refreshes + 1))
@@ -271,20 +275,25 @@ impl Work {
         let total = self.state.total;
         let last = one_number(store, "SELECT max(id) FROM agents", &[])?.unwrap_or(0);
         let mut expected = changed.ids.clone();
-        expected.extend(&self.state.differing);
-        expected.extend(changed.contradicted);
+        expected.extend(self.state.phase.pass().iter().flat_map(|pass| &pass.differing));
+        expected.extend(changed.contradicted.map(Contradicted::id));
         if let Some(since) = changed.undone_since {
             // More are filled anew. After a fill at several blocks, nearly all may be of the last one.
-            let most = (total / LARGE_SHARE).max(MANY_CHANGES as u64) + 1;
-            expected.extend(tables::written_since(store, since, most)?);
+            let most = MANY_CHANGES.max(total / LARGE_SHARE).min(MOST_CHANGES) + 1;
+            expected.extend(tables::written_since(store, since.number, most)?);
         }
-        if expected.len() > MANY_CHANGES && expected.len() as u64 > total / LARGE_SHARE {
+        let changes = expected.len() as u64;
+        if changes > MOST_CHANGES || changes > MANY_CHANGES.max(total / LARGE_SHARE) {
             return self.refill(store, true);
         }
-        let first = if self.state.sweep > total { 1 } else { self.state.sweep };
-        let is_due = self.now_millis >= self.state.swept_at.saturating_add(SWEEP_PAUSE_MILLIS)
-            && self.state.basis == Basis::Events
-            && self.state.phase == Phase::Complete;
+        if !expected.is_empty() && expected.iter().all(|id| changed.records.contains_key(id)) {
+            return self.apply_proved(store, changed, expected, last);
+        }
+        let SweepPlace { last: swept, at } = self.state.sweep;
+        let first = if swept >= total { 1 } else { swept + 1 };
+        let is_due = self.now_millis >= at.saturating_add(SWEEP_PAUSE_MILLIS)
+            && self.state.basis() == Basis::Events
+            && self.state.is_complete();
         let sweep = (is_due && total > 0 && self.config.sweep > 0)
             .then(|| (first, total.min(first.saturating_add(self.config.sweep).saturating_sub(1))));
         let swept = |id: &u64| sweep.is_some_and(|(first, last)| (first..=last).contains(id));
@@ -302,15 +311,37 @@ impl Work {
         Ok(())
     }
 
+    /// Stores changes that a proof has shown in full: no agent is read.
+    fn apply_proved(
+        &mut self,
+        store: &impl Store,
+        changed: Changed,
+        expected: BTreeSet<u64>,
+        last: u64,
+    ) -> Result<(), IndexError> {
+        let ids: Vec<u64> = expected.iter().copied().collect();
+        let entries = tables::find_all(store, &ids)?.into_iter();
+        let proved = |(id, entry)| Some((id, IndexedAgent { row: *changed.records.get(&id)?, ..entry }));
+        let entries = entries.filter_map(proved).collect();
+        let State { total, grace_seconds, .. } = self.state;
+        let head = RegistryHead { header: changed.until, total, grace_seconds };
+        let (expected, ids, swept) = (Rc::new(expected), Vec::new(), Vec::new());
+        let plan = RefreshPlan { changed, ids, expected, last, sweep: None, entries, swept, read_at: None };
+        self.apply(store, plan, head)
+    }
+
     /// Reads the next planned agents, and first those that no event announced, and the sweep's.
     fn read_agents(&mut self, mut plan: Box<RefreshPlan>) {
         let rest = plan.ids.split_off(plan.ids.len().min(AGENTS));
         let ids = std::mem::replace(&mut plan.ids, rest);
         let is_first = plan.read_at.is_none();
         let newest = plan.changed.until;
-        let since = plan.changed.undone_since.or(self.state.block.map(|block| block.number));
-        let since = since.unwrap_or(u64::MAX).min(newest.number);
-        let since = self.state.pass.last().map_or(since, |slice| slice.number.max(since));
+        // Not older than what is stored, or compared.
+        let rows = self.state.phase.rows().map(|rows| rows.block).or(self.state.base().map(|(base, _)| base));
+        let since = plan.changed.undone_since.or(rows);
+        let since = since.map_or(u64::MAX, |since| since.number).min(newest.number);
+        let last = self.state.phase.pass().and_then(|pass| pass.blocks.last());
+        let since = last.map_or(since, |slice| slice.number.max(since));
         let query = ReadAgents {
             registry: self.config.registry,
             ids: ids.into(),
@@ -330,9 +361,9 @@ impl Work {
         read: Option<Agents>,
     ) -> Result<(), IndexError> {
         let Some(mut read) = read else {
-            if plan.changed.without_events {
+            if let (true, Some(pass)) = (plan.changed.is_without_events(), self.state.phase.pass_mut()) {
                 // The state of the pass's block may be gone.
-                self.state.pass_misses = PASS_MISSES;
+                pass.misses = Pass::MISSES;
             }
             return self.restart(store);
         };
@@ -356,140 +387,130 @@ impl Work {
         read_at: RegistryHead,
     ) -> Result<(), IndexError> {
         let RefreshPlan { changed, expected, last, sweep, mut entries, mut swept, .. } = plan;
-        let Changed {
-            until,
-            behind,
-            version,
-            is_verified,
-            proves_words,
-            newest,
-            contradicted,
-            was_untrue,
-            is_incomplete,
-            without_events,
-            undone_since,
-            undone_seconds,
-            from,
-            ids,
-            events,
-            seen,
-            moments,
-            last_event,
-            ..
-        } = changed;
         let RegistryHead { header, total, grace_seconds } = read_at;
         let checkpoint = Checkpoint::from(header);
-        let asks_again = self.state.block.is_none_or(|block| from <= self.state.first_unsettled(block));
+        let Some((base, base_read_at)) = self.state.base() else { return Ok(()) };
+        let (rows, pass) = (self.state.phase.rows().cloned(), self.state.phase.pass().cloned());
+        let (is_without_events, undone_since) = (changed.is_without_events(), changed.undone_since);
         let unannounced: Vec<u64> =
             entries.iter().map(|(id, _)| *id).filter(|id| *id > last && !expected.contains(id)).collect();
         if unannounced.len() >= AGENTS {
             return self.refill(store, true);
         }
+        let compares = self.state.phase.cause().is_some();
+        let undone = undone_since.map(|since| (since.number, since.seconds));
+        let listed = ListedEvents::of(&changed.events, changed.ids.clone(), checkpoint.number, undone)
+            .of_comparison(compares);
         let version_of_shards = self.shard_version(checkpoint);
-        let compares = matches!(self.state.phase, Phase::Comparing { .. });
-        let undone = undone_since.map(|number| (number, undone_seconds));
-        let listed =
-            ListedEvents::of(&events, ids.clone(), checkpoint.number, undone).of_comparison(compares);
-        let mut changes =
-            AgentWriter::new(store, version_of_shards, self.comparison(), moments.clone(), listed);
-        let changed = changes.put(&mut entries, false)?;
-        let swept = changes.put(&mut swept, false)?;
-        changes.end_at(total)?;
-        let noted = changes.finish()?;
+        let mut writer =
+            AgentWriter::new(store, version_of_shards, self.comparison(), changed.moments.clone(), listed);
+        let written = writer.put(&mut entries, false)?;
+        let swept = writer.put(&mut swept, false)?;
+        writer.end_at(total)?;
+        let noted = writer.finish()?;
         self.change_log(store, checkpoint).write(noted)?;
         if let Some(undone) = undone {
-            let same = entries.iter().map(|(id, _)| *id).filter(|id| !changed.contains(id));
-            let moved: Vec<_> = same.filter_map(|id| Some((id, *moments.get(&id)?))).collect();
+            let same = entries.iter().map(|(id, _)| *id).filter(|id| !written.contains(id));
+            let moved: Vec<_> = same.filter_map(|id| Some((id, *changed.moments.get(&id)?))).collect();
             self.change_log(store, checkpoint).move_undone(undone, &moved)?;
         }
-        if undone_since.is_none() && !without_events {
-            self.state.unannounced += unannounced.len() as u64;
-        }
-        if compares {
-            let told = |id: &&u64| !ids.contains(id) && !unannounced.contains(id);
-            self.end_comparison(changed.iter().filter(told).count() as u64);
-        }
+        let told = |id: &&u64| !changed.ids.contains(id) && !unannounced.contains(id);
+        self.end_comparison(written.iter().filter(told).count() as u64);
         let is_surprise = |id: &u64| !expected.contains(id) && *id <= last;
         let surprises: Vec<u64> = swept.into_iter().filter(is_surprise).collect();
-        let before = match self.state.pass.first() {
-            Some(slice) => (slice.number, self.state.pass_began),
-            None => (self.state.block.map_or(until.number, |block| block.number), self.state.read_at),
-        };
-        let before = undone_since.map_or(before, |since| (since.min(before.0), before.1));
+
         let state = &mut self.state;
         if undone_since.is_none() {
-            state.note_lateness(&seen, (newest.number, newest.timestamp));
+            state.note_lateness(&changed.seen, &changed.newest);
+            let few = if is_without_events { 0 } else { unannounced.len() };
+            state.counters.unannounced += few as u64;
         }
-        state.unannounced += surprises.len() as u64;
+        state.counters.unannounced += surprises.len() as u64;
         (state.total, state.grace_seconds) = (total, grace_seconds);
         if let Some((_, last)) = sweep {
-            state.swept_at = self.now_millis;
-            state.sweeps += u64::from(last >= total);
-            state.sweep = if last >= total { 1 } else { last + 1 };
+            state.sweep = SweepPlace { last, at: self.now_millis };
         }
-        let canary = last_event.filter(|number| *number <= checkpoint.number).or(state.canary);
-        state.canary = canary.filter(|number| undone_since.is_none_or(|since| *number <= since));
-        // Blocks of a fill's slices are kept only during that fill.
-        let since = match state.phase {
-            Phase::CatchingUp => None,
-            _ => Some(undone_since.unwrap_or(checkpoint.number)),
-        };
+        let canary = changed.last_event.filter(|number| *number <= checkpoint.number).or(state.node.canary);
+        state.node.canary = canary.filter(|number| undone_since.is_none_or(|since| *number <= since.number));
+        if let (Completeness::Words, Trust::Proofs(code)) = (changed.completeness, &mut state.node.trust) {
+            code.shows = Provable::Events;
+        }
+        let asks_again = rows.as_ref().is_none_or(|rows| changed.from <= rows.first_unsettled());
+
+        let mut recent = rows.as_ref().map(|rows| rows.recent.clone()).unwrap_or_default();
         if let Some(since) = undone_since {
-            state.recent.retain(|recent| recent.number <= since);
+            recent.retain(|recent| recent.number <= since.number);
         }
-        if state.recent.is_empty() {
+        if recent.is_empty() {
             // Events since the first slice, or since the last canonical block, may still be late.
-            let begun = match (state.pass.first(), undone_since) {
-                (Some(slice), _) => Some(*slice),
-                (None, Some(since)) => checkpoint::checkpoints(store, since)?.first().copied(),
+            recent.extend(match (&pass, undone_since) {
+                (Some(_), _) => Some(base),
+                (None, Some(since)) => checkpoint::checkpoints(store, since.number)?.first().copied(),
                 (None, None) => None,
-            };
-            state.recent.extend(begun);
+            });
         }
-        checkpoint::keep_checkpoint(store, checkpoint, since)?;
-        let version = version.filter(|_| header.hash == until.hash);
-        if let (true, Some(code)) = (proves_words, &mut state.code) {
-            code.proves_words = true;
-        }
-        let read_at = match without_events {
+        // Blocks of a fill's slices are kept only during that fill.
+        let kept = undone_since.map_or(checkpoint.number, |since| since.number);
+        let is_filled = pass.is_some() && !compares;
+        checkpoint::keep_checkpoint(store, checkpoint, (!is_filled).then_some(kept))?;
+
+        let start = undone_since.map_or(base.number, |since| since.number.min(base.number));
+        let behind = changed.newest.timestamp.saturating_sub(changed.until.timestamp);
+        let read_at = match is_without_events {
             // The block was the newest one then.
-            true => state.pass_began,
+            true => base_read_at,
             false => self.now_millis.saturating_sub(behind.saturating_mul(1_000)),
         };
-        if !state.pass.is_empty() {
+        let mut coverage = match &pass {
             // All agents were read at this block.
-            state.coverage.begin(state.pass_began);
+            Some(pass) => Coverage::begun(pass.began),
+            None => rows.as_ref().map(|rows| rows.coverage.clone()).unwrap_or_default(),
+        };
+        if !is_without_events {
+            match changed.from > changed.until.number {
+                true => state.listed.skip(start, checkpoint.number),
+                false => state.listed.list(changed.from, checkpoint.number),
+            }
+            let (step, is_proved) = ((start, base_read_at), changed.completeness.is_proved());
+            let lateness = &mut state.node.lateness;
+            coverage.advance(step, (&checkpoint, read_at), is_proved, Some(changed.from), lateness);
         }
-        if from > until.number && !without_events {
-            state.listed.skip(before.0, checkpoint.number);
-        } else if !without_events {
-            state.listed.list(from, checkpoint.number);
+        let is_owed = rows.as_ref().is_some_and(|rows| rows.doubt == Doubt::Owed);
+        let is_moved = undone_since.is_some() || !written.is_empty();
+        let rows = Rows {
+            version: changed.version.filter(|_| header.hash == changed.until.hash),
+            unsettled: if is_moved { Some(checkpoint) } else { rows.and_then(|rows| rows.unsettled) },
+            doubt: match () {
+                () if is_owed || changed.completeness == Completeness::Refuted => Doubt::Owed,
+                () if behind > 0 => Doubt::Late(Late { since: self.now_millis, asked_at: self.now_millis }),
+                () => Doubt::None,
+            },
+            ..Rows::new(checkpoint, coverage, recent)
+        };
+        self.complete(store, rows, read_at)?;
+        self.note_asked(&changed, checkpoint, asks_again);
+        if let Some(surprise) = surprises.first() {
+            return self.compare(store, Cause::Contradicted(*surprise));
         }
-        if !without_events {
-            state.coverage.advance(before, (&checkpoint, read_at), is_verified, Some(from));
+        match changed.contradicted {
+            Some(contradicted) => self.doubt(store, contradicted, written.contains(&contradicted.id())),
+            None => Ok(self.state.save(store)?),
         }
-        self.complete(store, (checkpoint, version), read_at)?;
+    }
+
+    /// Notes what events were asked for, and read, up to this block of the rows.
+    fn note_asked(&mut self, changed: &Changed, block: Checkpoint, asks_again: bool) {
+        let first_unsettled = self.state.phase.rows().map_or(block.number, Rows::first_unsettled);
+        let asked = &mut self.state.asked;
         if asks_again {
-            self.state.asked_again_at = checkpoint.seconds;
+            asked.again_at = block.seconds;
         }
         // The agents may have been read at an older block than the events.
-        let unsettled = self.state.first_unsettled(checkpoint)..=checkpoint.number;
-        self.state.seen.retain(|(number, _)| *number < from);
-        self.state.seen.extend(seen);
-        self.state.seen.retain(|(number, _)| unsettled.contains(number));
-        self.state.awaited.clear();
-        let asked_from = self.state.asked.map_or(from, |(first, _)| first.min(from));
-        let asked_from = asked_from.max(*unsettled.start());
-        self.state.asked = (!without_events).then_some((asked_from, checkpoint.number));
-        self.state.lagging_at = (behind > 0).then_some(self.now_millis);
-        self.state.owes_comparison |= is_incomplete;
-        if !surprises.is_empty() {
-            self.state.contradicted = surprises.first().copied();
-            return self.compare(store, true);
-        }
-        if let Some(id) = contradicted {
-            return self.doubt(store, id, (changed.contains(&id), was_untrue));
-        }
-        Ok(self.state.save(store)?)
+        asked.seen.retain(|(number, _)| *number < changed.from);
+        asked.seen.extend(&changed.seen);
+        asked.seen.retain(|(number, _)| (first_unsettled..=block.number).contains(number));
+        asked.awaited.clear();
+        let from = asked.blocks.map_or(changed.from, |(first, _)| first.min(changed.from));
+        asked.blocks = (!changed.is_without_events()).then_some((from.max(first_unsettled), block.number));
     }
 }

@@ -1,0 +1,235 @@
+//! The phase of an index, and what is of it alone.
+//!
+//! ```text
+//!            the last slice, of one alone
+//!   Filling ------------------------------> Complete <----+ a refresh
+//!    ^  ^ |                                  |  |  ^ |    |
+//!    |  | | the last slice of several        |  |  | +----+
+//!    |  | +----------> CatchingUp -----------|--|--+ what changed meanwhile is read again
+//!    |  +------------------+ no block left   |  v
+//!    +---------------------------------------+ Comparing
+//!      no known block is canonical any more     a change that no event tells: all agents are compared with
+//!                                               the rows; those that differ are read again: Complete
+//! ```
+
+use alloy_primitives::B256;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    checkpoint::{Checkpoint, text},
+    coverage::Coverage,
+};
+use crate::chain::Header;
+
+/// The age, by the chain's time, from which on a node is taken to list all events of a block.
+pub(super) const LATE_LOGS_SECONDS: u64 = 120;
+/// Seconds between two of [`Rows::recent`].
+const RECENT_SECONDS: u64 = 8;
+
+/// The phase of an index; the module's documentation draws the transitions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Phase {
+    /// Every agent is being read and stored.
+    Filling {
+        pass: Pass,
+        /// The block of rows of before, which answer until the first slice is stored.
+        before: Option<Checkpoint>,
+    },
+    /// All agents were read at several blocks; what changed between them is read again.
+    CatchingUp { pass: Pass, late: Option<Late> },
+    /// All rows are of one block.
+    Complete(Rows),
+    /// All agents are compared with the chain's newest.
+    Comparing {
+        pass: Pass,
+        /// `None` where the rows are of several blocks.
+        rows: Option<Rows>,
+        cause: Cause,
+    },
+}
+
+impl Default for Phase {
+    fn default() -> Self {
+        Self::Filling { pass: Pass::default(), before: None }
+    }
+}
+
+impl Phase {
+    /// The pass over all agents, unless all rows are of one block.
+    pub(super) const fn pass(&self) -> Option<&Pass> {
+        match self {
+            Self::Complete(_) => None,
+            Self::Filling { pass, .. } | Self::CatchingUp { pass, .. } | Self::Comparing { pass, .. } => {
+                Some(pass)
+            }
+        }
+    }
+
+    pub(super) const fn pass_mut(&mut self) -> Option<&mut Pass> {
+        match self {
+            Self::Complete(_) => None,
+            Self::Filling { pass, .. } | Self::CatchingUp { pass, .. } | Self::Comparing { pass, .. } => {
+                Some(pass)
+            }
+        }
+    }
+
+    /// The rows, if they are all of one block, whether or not that is in doubt.
+    pub(super) const fn rows(&self) -> Option<&Rows> {
+        match self {
+            Self::Complete(rows) | Self::Comparing { rows: Some(rows), .. } => Some(rows),
+            _ => None,
+        }
+    }
+
+    /// Why all agents are being compared, if they are.
+    pub(super) const fn cause(&self) -> Option<Cause> {
+        match self {
+            Self::Comparing { cause, .. } => Some(*cause),
+            _ => None,
+        }
+    }
+}
+
+/// Rows that are all of one block.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Rows {
+    pub(super) block: Checkpoint,
+    /// The registry's version that was seen at this block, if any. It is of the chain, and says nothing of the
+    /// rows.
+    #[serde(default)]
+    pub(super) version: Option<Version>,
+    /// Up to when the rows lack nothing.
+    pub(super) coverage: Coverage,
+    /// Blocks of which the rows were, at least one of them two minutes older than the last.
+    #[serde(default)]
+    pub(super) recent: Vec<Checkpoint>,
+    /// The last block that changed the rows, until it is known to be canonical two minutes later.
+    #[serde(default)]
+    pub(super) unsettled: Option<Checkpoint>,
+    #[serde(default)]
+    pub(super) doubt: Doubt,
+}
+
+/// What is known against rows of one block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Doubt {
+    #[default]
+    None,
+    /// The chain has changes that no event tells yet.
+    Late(Late),
+    /// Events were gone by that do not tell all changes: a comparison is due once the pause after the last
+    /// one is over.
+    Owed,
+}
+
+/// An event that is waited for, in unix milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Late {
+    /// When its change was first found.
+    pub(super) since: u64,
+    /// When it was last asked for.
+    pub(super) asked_at: u64,
+}
+
+/// Why all agents are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Cause {
+    /// There were no events to go by.
+    NoEvents,
+    /// A change was found that no event tells.
+    Untold,
+    /// A proof contradicted the row of this agent. The rows answer nothing until they have been compared.
+    Contradicted(u64),
+}
+
+/// A pass over all agents, slice by slice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Pass {
+    /// The next id to read; `None` once all are read.
+    pub(super) next: Option<u64>,
+    /// The blocks of the slices by height: one, unless its state was gone before the last slice was read.
+    pub(super) blocks: Vec<Checkpoint>,
+    /// Slices in a row that were answered at another block than the last of these; from [`MISSES`](Self::MISSES)
+    /// on its state passes for gone, and the next slice is read at the newest block.
+    pub(super) misses: u32,
+    /// When the first slice was read, unix milliseconds.
+    pub(super) began: u64,
+    /// Agents that differ from their rows.
+    pub(super) differing: Vec<u64>,
+}
+
+impl Default for Pass {
+    fn default() -> Self {
+        Self { next: Some(1), blocks: Vec::new(), misses: 0, began: 0, differing: Vec::new() }
+    }
+}
+
+impl Pass {
+    /// Slices in a row at another block, after which a pass goes on at the newest one.
+    pub(super) const MISSES: u32 = 3;
+
+    /// The block that the next slice is read at, if there is one and its state is there.
+    pub(super) fn header(&self) -> Option<Header> {
+        self.blocks.last().filter(|_| self.misses < Self::MISSES).map(|block| (*block).into())
+    }
+}
+
+/// A registry's version: what it consists of at a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Version {
+    #[serde(with = "text")]
+    pub(super) storage_root: B256,
+    #[serde(with = "text")]
+    pub(super) code_hash: B256,
+}
+
+impl Rows {
+    /// Rows of this block, and before of the recent ones.
+    pub(super) fn new(block: Checkpoint, coverage: Coverage, recent: Vec<Checkpoint>) -> Self {
+        let mut rows = Self { block, version: None, coverage, recent, unsettled: None, doubt: Doubt::None };
+        rows.confirm(block);
+        rows
+    }
+
+    /// The last block that changed the rows, unless it is known to be settled, and whether it has to be.
+    pub(super) fn unsettled(&self) -> Option<(Checkpoint, bool)> {
+        self.unsettled.map(|block| (block, block.seconds + LATE_LOGS_SECONDS <= self.block.seconds))
+    }
+
+    /// Notes that the rows are of this block, too, and that their blocks are canonical.
+    pub(super) fn confirm(&mut self, block: Checkpoint) {
+        self.unsettled = self.unsettled().filter(|(_, is_due)| !is_due).map(|(block, _)| block);
+        self.block = block;
+        if matches!(self.doubt, Doubt::Late(_)) {
+            self.doubt = Doubt::None;
+        }
+        self.recent.retain(|recent| recent.number < block.number);
+        if let [.., before, last] = self.recent.as_slice()
+            && last.seconds < before.seconds + RECENT_SECONDS
+        {
+            self.recent.pop();
+        }
+        self.recent.push(block);
+        while let [_, second, ..] = self.recent.as_slice()
+            && second.seconds + LATE_LOGS_SECONDS <= block.seconds
+        {
+            self.recent.remove(0);
+        }
+    }
+
+    /// The first block of which events may be missing: nodes list some late, of the two minutes before the rows'
+    /// block.
+    pub(super) fn first_unsettled(&self) -> u64 {
+        let Self { block, recent, .. } = self;
+        let is_settled = |recent: &&Checkpoint| recent.seconds + LATE_LOGS_SECONDS <= block.seconds;
+        let settled = recent.iter().rev().find(is_settled).or(recent.first());
+        settled.map_or(block.number, |settled| settled.number.min(block.number)).saturating_add(1)
+    }
+}
