@@ -23,32 +23,29 @@ use alloy::signers::local::PrivateKeySigner;
 use alloy::sol_types::SolCall;
 use futures_util::FutureExt as _;
 use proptest::test_runner::TestCaseError;
-use registry_core::forward::{Rules, domain};
+use registry_core::forward::Rules;
 use relayer_daemon::budget::share::{Allowance, Shares};
 use relayer_daemon::chain::Receipt;
-use relayer_daemon::daemon::fleet::{Keeper, MakeSender};
+use relayer_daemon::daemon::assembly::{Assembly, DaemonParts};
+use relayer_daemon::daemon::check::CheckedKey;
+use relayer_daemon::daemon::fleet::Keeper;
 use relayer_daemon::gas::fees::Market;
+use relayer_daemon::gas::no_op_limit;
 use relayer_daemon::metrics::Metrics;
 use relayer_daemon::outcome::{BlockHeads, ErrorCode, Failure, RelayOutcome};
 use relayer_daemon::process::clock::{Clock, SharedClock};
-use relayer_daemon::relay::backoff::SharedBackoff;
 use relayer_daemon::relay::fleet::follow;
 use relayer_daemon::relay::functions::{RegistryFunction, RelayedFunctions};
-use relayer_daemon::relay::gas_price::GasPrice;
-use relayer_daemon::relay::inflight::Inflight;
 use relayer_daemon::relay::policy::SharedPolicy;
 use relayer_daemon::relay::policy::decision::DecisionClient;
 use relayer_daemon::relay::rate_limits::RateLimits;
-use relayer_daemon::relay::{Reads, Relayer};
-use relayer_daemon::sender::accounts::Accounts;
+use relayer_daemon::relay::{Relayer, Terms};
+use relayer_daemon::sender::SpendingLimits;
 use relayer_daemon::sender::lease::Lease;
 use relayer_daemon::sender::receipt_reader::Contracts;
-use relayer_daemon::sender::signing::Wallet;
-use relayer_daemon::sender::{Parts, Sender, SpendingLimits};
-use relayer_daemon::store::control::SharedOrders;
 use relayer_daemon::store::{DaemonId, RelayRecord, Retention, Store, StoreFaults};
 use tokio::runtime::Builder;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -213,93 +210,48 @@ impl Simulation {
             None => store,
         });
         let (world, paused) = (Arc::clone(&self.world), is_paused);
-        let node = ModelNode { world, dead: Arc::clone(&dead), daemon, paused };
-        let node = Arc::new(node);
-        let clock: SharedClock = Arc::clone(&self.clock) as SharedClock;
-        let metrics = Metrics::new().unwrap();
+        let node = Arc::new(ModelNode { world, dead: Arc::clone(&dead), daemon, paused });
         let spending = SpendingLimits { max_fee: FEE_CAP, daily_wei: self.budget };
         let (stop, stopping) = watch::channel(false);
-        let (events_in, mut events) = mpsc::unbounded_channel();
-        let (room, has_room) = watch::channel(());
-        let (block, _) = watch::channel(Instant::now());
-        let contracts = Contracts { forwarder: FORWARDER, registry: REGISTRY };
-        let orders = SharedOrders::default();
-        let make: MakeSender<ModelNode> = {
-            let (keys, node, store) = (self.keys.clone(), Arc::clone(&node), Arc::clone(&store));
-            let (clock, metrics, orders) = (clock.clone(), metrics.clone(), orders.clone());
-            Arc::new(move |account, lease| {
-                let key = keys.iter().find(|key| key.address() == account)?.clone();
-                Some(Arc::new(Sender::new(Parts {
-                    node: Arc::clone(&node),
-                    store: Arc::clone(&store),
-                    wallet: Wallet::new(key, CHAIN_ID, FORWARDER),
-                    lease,
-                    contracts,
-                    spending,
-                    orders: orders.clone(),
-                    max_pending: MAX_PENDING,
-                    room: room.clone(),
-                    block: block.clone(),
-                    clock: clock.clone(),
-                    metrics: metrics.clone(),
-                    events: events_in.clone(),
-                })))
-            })
+        let key = |key: &PrivateKeySigner| CheckedKey {
+            signer: key.clone().into(),
+            has_code: false,
+            unsigned: None,
         };
-        let own = self.world.accounts.iter().filter(|_| !is_fleet);
-        let senders: Vec<Arc<Sender<ModelNode>>> =
-            own.filter_map(|account| make(*account, Lease::forever())).collect();
-        let relayer = Arc::new(Relayer {
+        let assembly = Assembly::new(DaemonParts {
             chain: Arc::clone(&node),
+            chain_id: CHAIN_ID,
+            contracts: Contracts { forwarder: FORWARDER, registry: REGISTRY },
             store: Arc::clone(&store),
-            domain: domain(CHAIN_ID, FORWARDER),
-            rules: Rules { registry: REGISTRY, max_gas: 1_000_000 },
+            keys: self.keys.iter().map(key).collect(),
+            no_op_gas: no_op_limit(0),
+            max_pending: MAX_PENDING,
+            max_queue: 1_000,
+            terms: Terms {
+                rules: Rules { registry: REGISTRY, max_gas: 1_000_000 },
+                functions: RelayedFunctions::new(RegistryFunction::ALL.to_vec()),
+                spending,
+                // All requests come from one address here.
+                allowance: Allowance {
+                    limit_wei: spending.daily_wei,
+                    shares: Shares { signer: 100, without_key: 100, client: 100, network: 100 },
+                },
+                has_l1_fee: false,
+                patience: Duration::from_secs(120),
+            },
             limits: RateLimits::new(0, 0, 0, 0),
             policy: Arc::new(SharedPolicy::load(None).unwrap()),
             decisions: DECISIONS.clone(),
-            functions: RelayedFunctions::new(RegistryFunction::ALL.to_vec()),
-            reads: Reads::default(),
-            spending,
-            // All requests come from one address here.
-            allowance: Allowance {
-                limit_wei: spending.daily_wei,
-                shares: Shares { signer: 100, without_key: 100, client: 100, network: 100 },
-            },
-            gas_price: GasPrice::default(),
-            has_l1_fee: false,
-            wallet: Wallet::new(self.keys[0].clone(), CHAIN_ID, FORWARDER),
-            inflight: Inflight::new(1_000),
-            clock: clock.clone(),
-            metrics: metrics.clone(),
-            accounts: Accounts::new(senders.clone(), has_room),
-            configured: self.world.accounts.clone(),
-            orders,
-            checks: Relayer::check_permits(self.keys.len()),
-            backoff: SharedBackoff::default(),
-            patience: Duration::from_secs(120),
+            clock: Arc::clone(&self.clock) as SharedClock,
+            metrics: Metrics::new().unwrap(),
             stopping: stopping.clone(),
             draining: stopping.clone(),
         });
-        for sender in &senders {
-            let in_flight = sender.recover().await.ok()?;
-            for relay in in_flight {
-                relayer.takes_over(&relay);
-            }
-        }
-        let now = self.clock.now();
-        if !is_fleet {
-            let unsent = store.run(move |store| store.unsent(now)).await.ok()?;
-            unsent.into_iter().for_each(|relay| relayer.resume(relay));
-        }
-        let listening = tokio::spawn({
-            let relayer = Arc::clone(&relayer);
-            async move {
-                while let Some(event) = events.recv().await {
-                    relayer.on_event(event).await;
-                }
-            }
-        });
-        let mut tasks = vec![listening];
+        let assembly = assembly.unwrap();
+        assembly.recover().await.ok()?;
+        let (relayer, make) = (Arc::clone(&assembly.relayer), Arc::clone(&assembly.make));
+        let senders = assembly.senders.clone();
+        let mut tasks = vec![assembly.listen()];
         tasks.extend(senders.into_iter().map(|sender| tokio::spawn(sender.run(stopping.clone()))));
         if is_fleet {
             tasks.push(tokio::spawn(follow(Arc::clone(&relayer), stopping.clone())));

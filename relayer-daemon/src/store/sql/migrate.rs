@@ -9,7 +9,7 @@ use alloy::primitives::{Address, B256};
 
 use super::{
     Store,
-    engine::{Db, Row, Value, all, column, first, unsigned, values},
+    engine::{Db, Value, column, each, single, values},
 };
 use crate::store::{StoreError, migration::Migration};
 
@@ -35,7 +35,7 @@ macro_rules! table {
             name: $name,
             read: concat!(
                 "SELECT ", $place, " AS place", $(", ", $column,)+ " FROM ", $name,
-                " WHERE ", $place, " > ?1 ORDER BY ", $place, " LIMIT ?2"
+                " WHERE ", $place, " > $1 ORDER BY ", $place, " LIMIT $2"
             ),
             write: concat!("INSERT INTO ", $name, " (", table!(@list $($column),+), ") VALUES (", $parameters, ")"),
             count: concat!("SELECT count(*) AS rows FROM ", $name),
@@ -50,48 +50,48 @@ const TABLES: [Table; 9] = [
     table!("relays" by "rowid", ["id", "signer", "forward_nonce", "deadline", "calldata", "l1_fee_wei", "reserved_wei",
         "state", "error_code", "error_detail", "error_retry", "tx_hash", "block_number", "gas_used", "agent_id",
         "created_at", "finished_at", "client", "expected_gas", "api_key", "sponsored_gas", "is_told"],
-        "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22", &[21]),
+        "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22", &[21]),
     table!("archive" by "rowid", ["id", "state", "error_code", "error_detail", "error_retry", "tx_hash", "block_number",
         "gas_used", "agent_id", "finished_at", "finality", "hashes"],
-        "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12", &[]),
+        "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12", &[]),
     table!("webhook_events" by "sequence", ["sequence", "id", "api_key", "relay", "body", "created_at", "expires_at",
         "attempts", "due_at", "ended_at", "was_delivered"],
-        "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11", &[10]),
-    table!("operations" by "sequence", ["at", "operator", "command", "argument", "result"], "?1, ?2, ?3, ?4, ?5", &[]),
+        "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11", &[10]),
+    table!("operations" by "sequence", ["at", "operator", "command", "argument", "result"], "$1, $2, $3, $4, $5", &[]),
     // These have a row for each paying key, customer or order.
     Table {
         name: "budget",
-        read: "SELECT only_row AS place, only_row, opened_at, settled_wei FROM budget WHERE only_row > ?1 LIMIT ?2",
-        write: "INSERT INTO budget (only_row, opened_at, settled_wei) VALUES (?1, ?2, ?3)
+        read: "SELECT only_row AS place, only_row, opened_at, settled_wei FROM budget WHERE only_row > $1 LIMIT $2",
+        write: "INSERT INTO budget (only_row, opened_at, settled_wei) VALUES ($1, $2, $3)
                 ON CONFLICT (only_row) DO UPDATE SET opened_at = excluded.opened_at, settled_wei = excluded.settled_wei",
         count: "SELECT count(*) AS rows FROM budget WHERE opened_at IS NOT NULL OR settled_wei <> '0'",
         booleans: &[],
     },
     Table {
         name: "spending",
-        read: "SELECT 0 AS place, party, settled_wei FROM spending WHERE ?1 < 0 AND ?2 > 0",
-        write: "INSERT INTO spending (party, settled_wei) VALUES (?1, ?2)",
+        read: "SELECT 0 AS place, party, settled_wei FROM spending WHERE $1 < 0 AND $2 > 0",
+        write: "INSERT INTO spending (party, settled_wei) VALUES ($1, $2)",
         count: "SELECT count(*) AS rows FROM spending",
         booleans: &[],
     },
     Table {
         name: "key_gas",
-        read: "SELECT 0 AS place, api_key, opened_at, used FROM key_gas WHERE ?1 < 0 AND ?2 > 0",
-        write: "INSERT INTO key_gas (api_key, opened_at, used) VALUES (?1, ?2, ?3)",
+        read: "SELECT 0 AS place, api_key, opened_at, used FROM key_gas WHERE $1 < 0 AND $2 > 0",
+        write: "INSERT INTO key_gas (api_key, opened_at, used) VALUES ($1, $2, $3)",
         count: "SELECT count(*) AS rows FROM key_gas",
         booleans: &[],
     },
     Table {
         name: "archived_nonces",
-        read: "SELECT 0 AS place, account, highest FROM archived_nonces WHERE ?1 < 0 AND ?2 > 0",
-        write: "INSERT INTO archived_nonces (account, highest) VALUES (?1, ?2)",
+        read: "SELECT 0 AS place, account, highest FROM archived_nonces WHERE $1 < 0 AND $2 > 0",
+        write: "INSERT INTO archived_nonces (account, highest) VALUES ($1, $2)",
         count: "SELECT count(*) AS rows FROM archived_nonces",
         booleans: &[],
     },
     Table {
         name: "control",
-        read: "SELECT 0 AS place, name, subject, since, number FROM control WHERE ?1 < 0 AND ?2 > 0",
-        write: "INSERT INTO control (name, subject, since, number) VALUES (?1, ?2, ?3, ?4)",
+        read: "SELECT 0 AS place, name, subject, since, number FROM control WHERE $1 < 0 AND $2 > 0",
+        write: "INSERT INTO control (name, subject, since, number) VALUES ($1, $2, $3, $4)",
         count: "SELECT count(*) AS rows FROM control",
         booleans: &[],
     },
@@ -102,16 +102,16 @@ const NONCES: Table = Table {
     name: "nonces",
     read: "SELECT account, nonce, relay, state, mined_hash, mined_block, mined_block_hash, mined_at, finality, paid_wei,
                is_second
-           FROM nonces WHERE (account, nonce) > (?1, ?2) ORDER BY account, nonce LIMIT ?3",
+           FROM nonces WHERE (account, nonce) > ($1, $2) ORDER BY account, nonce LIMIT $3",
     write: "INSERT INTO nonces (account, nonce, relay, state, mined_hash, mined_block, mined_block_hash, mined_at, finality,
-                paid_wei, is_second) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                paid_wei, is_second) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
     count: "SELECT count(*) AS rows FROM nonces",
     booleans: &[10],
 };
 
 /// The transactions, which refer to nonces.
 const TRANSACTIONS: Table = table!("transactions" by "rowid", ["hash", "account", "nonce", "purpose", "raw",
-    "max_fee_wei", "tip_wei", "gas_limit", "created_at"], "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9", &[]);
+    "max_fee_wei", "tip_wei", "gas_limit", "created_at"], "$1, $2, $3, $4, $5, $6, $7, $8, $9", &[]);
 
 impl Store {
     /// Copies the journal `source`, which no daemon uses, into this empty one. One that was copied before is left
@@ -140,12 +140,10 @@ impl Store {
                 }
             }
             // What is written next comes after what was copied.
-            let next = target.dialect(
-                "SELECT 1",
-                "SELECT setval(pg_get_serial_sequence('webhook_events', 'sequence'),
-                     greatest(1, (SELECT max(sequence) FROM webhook_events)))",
-            );
-            target.query(next, values![])?;
+            target
+                .statements()
+                .next_sequence
+                .map_or(Ok(()), |next| target.query(next, values![]).map(drop))?;
             Ok(Migration::Copied(rows))
         })
     }
@@ -153,12 +151,12 @@ impl Store {
     /// The mark of this journal, which is made with the first question.
     fn migration_mark(&self) -> Result<[u8; 16], StoreError> {
         self.write(|db| {
-            let query = "SELECT subject FROM control WHERE name = ?1";
-            if let Some(mark) = first(db, query, values![MARK], |row| column(row, "subject"))? {
+            let query = "SELECT subject FROM control WHERE name = $1";
+            if let Some(mark) = single(db, query, values![MARK])? {
                 return Ok(mark);
             }
             let mark = alloy::primitives::FixedBytes::<16>::random().0;
-            let write = "INSERT INTO control (name, subject, since, number) VALUES (?1, ?2, ?3, 0)";
+            let write = "INSERT INTO control (name, subject, since, number) VALUES ($1, $2, $3, 0)";
             db.run(write, values![MARK, mark, db.now_ms()?.div_euclid(1_000)])?;
             Ok(mark)
         })
@@ -167,20 +165,16 @@ impl Store {
 
 /// Why nothing is copied, if so.
 fn look(source: &Store, target: &Db, mark: &[u8; 16]) -> Result<Option<Migration>, StoreError> {
-    let query = "SELECT subject FROM control WHERE name = ?1";
-    let marks = all(target, query, values![MARK], |row| column::<Vec<u8>>(row, "subject"))?;
+    let marks: Vec<Vec<u8>> = each(target, "SELECT subject FROM control WHERE name = $1", values![MARK])?;
     if marks.iter().any(|other| other == mark) {
         return Ok(Some(Migration::Already));
     }
     let pending = "SELECT id FROM relays WHERE state = 'pending'";
-    let id = |row: &Row| Ok(B256::from(column::<[u8; 32]>(row, "id")?));
-    let open = source.read(|db| all(db, pending, values![], id))?;
-    if let Some(both) = all(target, pending, values![], id)?.into_iter().find(|id| open.contains(id)) {
+    let open: Vec<B256> = source.read(|db| each(db, pending, values![]))?;
+    if let Some(both) = each(target, pending, values![])?.into_iter().find(|id| open.contains(id)) {
         return Ok(Some(Migration::OpenInBoth(both)));
     }
-    let query = "SELECT DISTINCT account FROM nonces";
-    let account = |row: &Row| Ok(Address::from(column::<[u8; 20]>(row, "account")?));
-    let accounts = all(target, query, values![], account)?;
+    let accounts: Vec<Address> = each(target, "SELECT DISTINCT account FROM nonces", values![])?;
     if let Some(account) = accounts.first() {
         return Ok(Some(Migration::HasAccount(*account)));
     }
@@ -193,12 +187,11 @@ fn look(source: &Store, target: &Db, mark: &[u8; 16]) -> Result<Option<Migration
 }
 
 fn count(db: &Db, table: &Table) -> Result<u64, StoreError> {
-    let query = table.count;
-    Ok(first(db, query, values![], |row| unsigned(row, "rows"))?.unwrap_or_default())
+    Ok(single(db, table.count, values![])?.unwrap_or_default())
 }
 
 fn copy(source: &Store, target: &Db, table: &Table) -> Result<u64, StoreError> {
-    let (mut place, mut copied) = (-1, 0);
+    let (mut place, mut copied) = (-1_i64, 0);
     loop {
         let rows = source.read(|db| db.query(table.read, values![place, STEP]))?;
         let Some(last) = rows.last() else { return Ok(copied) };
