@@ -1,12 +1,16 @@
 //! The daemon without HTTP in a failing world: pipeline, sender and store against a model of the chain.
 
 pub mod chain;
+mod database;
 mod fleet;
 mod gaps;
 mod invariants;
 pub mod node;
 pub mod ops;
 mod panics;
+#[allow(dead_code, unreachable_pub, reason = "the end-to-end tests use it too")]
+#[path = "../../../tests/src/postgres.rs"]
+mod postgres_server;
 mod requests;
 mod several_accounts;
 pub mod strategies;
@@ -43,6 +47,7 @@ use relayer_daemon::relay::{Relayer, Terms};
 use relayer_daemon::sender::SpendingLimits;
 use relayer_daemon::sender::lease::Lease;
 use relayer_daemon::sender::receipt_reader::Contracts;
+use relayer_daemon::store::control::Order;
 use relayer_daemon::store::{DaemonId, RelayRecord, Retention, Store, StoreFaults};
 use tokio::runtime::Builder;
 use tokio::sync::watch;
@@ -50,6 +55,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use self::chain::{FORWARDER, GWEI, ModelChain};
+use self::database::Database;
 use self::node::{Lost, ModelNode, World};
 use self::ops::{Op, requests};
 use self::requests::{body, identify};
@@ -94,6 +100,9 @@ struct Life {
 pub struct Simulation {
     pub world: Arc<World>,
     pub store: Arc<Store>,
+    database: Database,
+    /// Whether the replica lags behind.
+    lags: bool,
     clock: Arc<TestClock>,
     keys: Vec<PrivateKeySigner>,
     budget: u128,
@@ -109,6 +118,7 @@ pub struct Simulation {
     sent: HashMap<u8, Vec<Vec<u8>>>,
     told: Arc<Mutex<BTreeMap<B256, RelayOutcome>>>,
     disk_was_full: bool,
+    was_abandoned: bool,
     clock_was_set: bool,
     /// Whether answers came so late that a block may have been compared with a branch that is gone.
     answers_were_late: bool,
@@ -118,13 +128,15 @@ pub struct Simulation {
 pub struct Setup {
     /// More than one are a fleet.
     pub daemons: usize,
+    /// Whether a fleet's database is Postgres.
+    pub is_postgres: bool,
     pub accounts: u8,
     pub budget: u128,
     pub seed: u64,
 }
 
 /// One daemon with one account, and a budget without a limit.
-pub const SINGLE: Setup = Setup { daemons: 1, accounts: 1, budget: u128::MAX, seed: 7 };
+pub const SINGLE: Setup = Setup { daemons: 1, is_postgres: false, accounts: 1, budget: u128::MAX, seed: 7 };
 
 pub const fn with_budget(gwei: u128) -> Setup {
     Setup { budget: gwei * GWEI, ..SINGLE }
@@ -153,13 +165,13 @@ pub fn history(setup: Setup, ops: impl AsRef<[Op]>, check: impl FnOnce(&Simulati
 }
 
 impl Simulation {
-    async fn new(Setup { daemons, accounts, budget, seed }: Setup) -> Self {
-        let store = if daemons > 1 {
+    async fn new(Setup { daemons, is_postgres, accounts, budget, seed }: Setup) -> Self {
+        let (store, database) = if daemons > 1 {
             let database_clock = Arc::new(AtomicI64::new(0));
             fleet::tick(Arc::clone(&database_clock));
-            Store::in_memory_of_a_fleet(database_clock).unwrap()
+            Database::shared(is_postgres, database_clock)
         } else {
-            Store::in_memory().unwrap()
+            (Store::in_memory().unwrap(), Database::Alone)
         };
         let store = Arc::new(store);
         let key = |index| PrivateKeySigner::from_bytes(&B256::repeat_byte(0x77 + index)).unwrap();
@@ -170,6 +182,8 @@ impl Simulation {
         let mut simulation = Self {
             world,
             store,
+            database,
+            lags: false,
             clock: Arc::new(clock),
             keys,
             budget,
@@ -181,6 +195,7 @@ impl Simulation {
             sent: HashMap::new(),
             told: Arc::default(),
             disk_was_full: false,
+            was_abandoned: false,
             lowest_base_fee: GWEI,
             clock_was_set: false,
             answers_were_late: false,
@@ -282,6 +297,13 @@ impl Simulation {
     pub fn given<const N: usize>(&self) -> [u64; N] {
         let next = |index| self.store.next_nonce(self.account(index as u8)).unwrap().unwrap_or_default();
         std::array::from_fn(next)
+    }
+
+    /// Has all daemons read the operator's orders.
+    fn follow_orders(&self) {
+        for life in self.living() {
+            life.relayer.orders.replace(self.store.orders().unwrap());
+        }
     }
 
     /// Tells the daemon whether this account has code, as the monitor does.

@@ -82,17 +82,19 @@ impl Store {
     /// # Errors
     /// [`StoreError::Engine`].
     pub fn in_memory() -> Result<Self, StoreError> {
-        let (writer, open) = memory()?;
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let (writer, open) =
+            memory(format!("file:/store-{}?vfs=memdb", NEXT.fetch_add(1, Ordering::Relaxed)))?;
         Self::start(writer, open)
     }
 
     /// A store in memory that several daemons share, for tests: what Postgres has for a fleet, with a clock
-    /// that counts milliseconds.
+    /// that counts milliseconds. `uri` is SQLite's name for it.
     ///
     /// # Errors
     /// [`StoreError::Engine`].
-    pub fn in_memory_of_a_fleet(clock: Arc<AtomicI64>) -> Result<Self, StoreError> {
-        let (writer, open) = memory()?;
+    pub fn in_memory_of_a_fleet(uri: &str, clock: Arc<AtomicI64>) -> Result<Self, StoreError> {
+        let (writer, open) = memory(uri.to_owned())?;
         let writer = Sqlite::writer(writer)?.of_a_fleet(Arc::clone(&clock));
         writer.make_fleet()?;
         let open = move || -> Result<Box<dyn Engine>, StoreError> {
@@ -188,12 +190,11 @@ impl Store {
     }
 }
 
-/// A new store in memory: its connection that writes, and what opens another.
-fn memory()
--> Result<(Connection, impl Fn() -> rusqlite::Result<Connection> + Send + Sync + 'static), StoreError> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    // Connections of one process that open the same name share it.
-    let uri = format!("file:/store-{}?vfs=memdb", NEXT.fetch_add(1, Ordering::Relaxed));
+/// A new store in memory: its connection that writes, and what opens another. Connections of one process that open the
+/// same name share it.
+fn memory(
+    uri: String,
+) -> Result<(Connection, impl Fn() -> rusqlite::Result<Connection> + Send + Sync + 'static), StoreError> {
     let open = move || Connection::open_with_flags(&uri, OpenFlags::default() | OpenFlags::SQLITE_OPEN_URI);
     Ok((open()?, open))
 }

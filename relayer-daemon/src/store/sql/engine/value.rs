@@ -143,6 +143,11 @@ impl Row {
         &self.values
     }
 
+    /// Its columns, each with its value.
+    pub(in super::super) fn columns(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.names.iter().map(String::as_str).zip(&self.values)
+    }
+
     /// A row of these columns.
     pub(super) const fn new(names: Arc<[String]>, values: Vec<Value>) -> Self {
         Self { names, values }

@@ -89,6 +89,11 @@ pub(in super::super) struct Frequent {
     pub(in super::super) settle: &'static str,
 }
 
+/// A new relay with the daemon that runs it.
+const INSERT_FOR_HOLDER: &str = "
+INSERT INTO relays (id, signer, forward_nonce, deadline, calldata, created_at, client, holder)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING";
+
 /// The standings of some relays; $2 and $3 are an account and a nonce. Of an executed rival with a block that is
 /// gone (-1) nothing is known.
 macro_rules! standing {

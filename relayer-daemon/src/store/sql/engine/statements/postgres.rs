@@ -1,6 +1,6 @@
 //! Postgres's words. Locks are taken in the order of [`super::super::super::locks`].
 
-use super::{Frequent, Locks, Statements, standing};
+use super::{Frequent, INSERT_FOR_HOLDER, Locks, Statements, standing};
 
 /// The statements of a fleet.
 pub(in super::super::super) const POSTGRES: Statements = Statements {
@@ -146,9 +146,7 @@ WITH given AS (
 )
 SELECT relay FROM ended",
     }),
-    insert_relay: "
-INSERT INTO relays (id, signer, forward_nonce, deadline, calldata, created_at, client, holder)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING",
+    insert_relay: INSERT_FOR_HOLDER,
     standing: standing!("holder", "id = ANY ($1)"),
     charge_rate: "
 INSERT INTO rates VALUES ($1, $2 + coalesce($4, CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)))

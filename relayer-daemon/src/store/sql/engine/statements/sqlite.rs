@@ -1,6 +1,6 @@
 //! SQLite's words. `INDEXED BY`: its planner takes an account's nonces for few.
 
-use super::{Statements, standing};
+use super::{INSERT_FOR_HOLDER, Statements, standing};
 
 /// The statements of a daemon that is alone.
 pub(in super::super::super) const SQLITE: Statements = Statements {
@@ -50,10 +50,5 @@ AND mined_block = $2 AND mined_block_hash = $3 AND finality < $4 AND mined_at <=
 };
 
 /// The statements of a fleet's tests, with the columns of a fleet.
-pub(in super::super::super) const FLEET_ON_SQLITE: Statements = Statements {
-    insert_relay: "
-INSERT INTO relays (id, signer, forward_nonce, deadline, calldata, created_at, client, holder)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING",
-    standing: standing!("holder", "id = $1"),
-    ..SQLITE
-};
+pub(in super::super::super) const FLEET_ON_SQLITE: Statements =
+    Statements { insert_relay: INSERT_FOR_HOLDER, standing: standing!("holder", "id = $1"), ..SQLITE };
