@@ -47,45 +47,34 @@ pub(in super::super) struct Statements {
     pub(in super::super) next_sequence: Option<&'static str>,
 }
 
-/// What locks rows until the transaction ends.
+/// What locks rows until the transaction ends; [`super::super::locks`] says what for.
 #[derive(Debug)]
 pub(in super::super) struct Locks {
-    /// A lease, alone.
     pub(in super::super) lease: &'static str,
-    /// A daemon's leases, alone.
     pub(in super::super) leases_of: &'static str,
-    /// A relay.
     pub(in super::super) relay: &'static str,
-    /// Several relays.
     pub(in super::super) relays: &'static str,
-    /// Relays, and all that wait with the signer and the forwarder nonce of one of them.
     pub(in super::super) requests: &'static str,
-    /// The same after the account's lease, which is shared with other such writes.
     pub(in super::super) lease_and_requests: &'static str,
-    /// The pending relays that an account has in flight.
     pub(in super::super) relays_of: &'static str,
-    /// Those of some relays that no other transaction has locked.
     pub(in super::super) free_relays: &'static str,
-    /// Makes the row of a key's gas.
+    /// Makes the row of a key's gas that `key` locks.
     pub(in super::super) make_key: &'static str,
-    /// A key's gas.
     pub(in super::super) key: &'static str,
-    /// The budget.
     pub(in super::super) budget: &'static str,
 }
 
-/// The writes of a fleet that each relay needs, one message each. Each does the usual case, or nothing.
+/// The writes of a fleet that each relay needs, one message each. Each does the usual case, or nothing;
+/// [`super::super::frequent`] runs them.
 #[derive(Debug)]
 pub(in super::super) struct Frequent {
     /// Writes a relay that is not known.
     pub(in super::super) accept: &'static str,
-    /// Reserves what the budget and the shares of the relay's parties allow, while a window is open. The relay is
-    /// locked before the budget, and the budget has not changed since the sums were read.
+    /// The relay is locked before the budget, and the budget has not changed since the sums were read.
     pub(in super::super) reserve: &'static str,
-    /// Writes the first transactions of relays' nonces: all of them, or none.
+    /// Writes all that are given, or none.
     pub(in super::super) record: &'static str,
-    /// Settles nonces of relays that were executed, are pending, and have no API key, while a window is open: their
-    /// outcomes, and what was paid, to the budget and all parties. Returns those relays.
+    /// Of relays that were executed, are pending, and have no API key, while a window is open. Returns those relays.
     pub(in super::super) settle: &'static str,
 }
 
