@@ -46,7 +46,7 @@ proptest! {
         accounts in 1_u8..4,
         seed in any::<u64>(),
     ) {
-        simulate(Setup { daemons: 1, accounts, budget, seed }, async |simulation| simulation.play(ops).await)?;
+        simulate(Setup { accounts, budget, seed, ..SINGLE }, async |simulation| simulation.play(ops).await)?;
     }
 }
 
@@ -62,7 +62,25 @@ proptest! {
         accounts in 1_u8..4,
         seed in any::<u64>(),
     ) {
-        simulate(Setup { daemons, accounts, budget, seed }, async |simulation| simulation.play(ops).await)?;
+        let setup = Setup { daemons, is_postgres: false, accounts, budget, seed };
+        simulate(setup, async |simulation| simulation.play(ops).await)?;
+    }
+}
+
+#[cfg(feature = "postgres")]
+proptest! {
+    #![proptest_config(strategies::config(10))]
+
+    #[test]
+    fn daemons_that_share_a_postgres_database_execute_each_request_once_at_most_and_nothing_is_lost(
+        ops in prop::collection::vec(strategies::fleet_op(), 1..60),
+        budget in strategies::budget(),
+        daemons in 2_usize..4,
+        accounts in 1_u8..4,
+        seed in any::<u64>(),
+    ) {
+        let setup = Setup { daemons, is_postgres: true, accounts, budget, seed };
+        simulate(setup, async |simulation| simulation.play(ops).await)?;
     }
 }
 

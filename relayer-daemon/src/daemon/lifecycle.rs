@@ -21,14 +21,13 @@ use std::{
     time::Duration,
 };
 
-use alloy::primitives::Address;
 use anyhow::{Context as _, anyhow, bail};
 use futures_util::FutureExt as _;
-use registry_core::forward::{Rules, domain};
+use registry_core::forward::Rules;
 use rustix::process::{Resource, getrlimit};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
-    sync::{Notify, mpsc, watch},
+    sync::{Notify, watch},
     task::{JoinHandle, JoinSet},
     time::Instant,
 };
@@ -37,10 +36,11 @@ use crate::{
     budget::share::Allowance,
     chain::Chain,
     daemon::{
+        assembly::{Assembly, DaemonParts},
         check::{self, CheckMode, Checked},
         control::Controller,
         ctl,
-        fleet::{Keeper, MakeSender},
+        fleet::Keeper,
         monitor,
         settings::Settings,
     },
@@ -58,15 +58,12 @@ use crate::{
         shutdown::{ShutdownSignal, stopped},
     },
     relay::{
-        Reads, Relayer, backoff::SharedBackoff, fleet, functions::RelayedFunctions, gas_price::GasPrice,
-        inflight::Inflight, policy::decision::DecisionClient, rate_limits::RateLimits,
+        Relayer, Terms, fleet, functions::RelayedFunctions, policy::decision::DecisionClient,
+        rate_limits::RateLimits,
     },
-    sender::{
-        Parts, Sender, SpendingLimits, accounts::Accounts, lease::Lease, receipt_reader::Contracts,
-        signing::Wallet,
-    },
+    sender::{Sender, SpendingLimits, lease::Lease, receipt_reader::Contracts},
     signer::TxSigner,
-    store::{Retention, control::SharedOrders, retention},
+    store::{Retention, retention},
     telemetry::{Exporter, SpanQueue},
     webhooks::{self, Deliverer, DeliveryClient},
 };
@@ -208,55 +205,24 @@ impl Daemon {
 
         let (stop, stopping) = watch::channel(false);
         let (draining, drain) = watch::channel(false);
-        let (events_in, mut events) = mpsc::unbounded_channel();
-        let (room, has_room) = watch::channel(());
-        let (block, _) = watch::channel(Instant::now());
         let spending =
             SpendingLimits { max_fee: settings.max_fee_per_gas.0, daily_wei: settings.daily_gas_budget.0 };
-        let contracts = Contracts { forwarder: chain.forwarder, registry: chain.registry };
-        let configured: Vec<Address> = keys.iter().map(|key| key.signer.address()).collect();
-        let any_key = keys.first().context("no key")?.signer.clone();
-        let wallet = Wallet::new(any_key, chain_id, chain.forwarder).with_no_op_gas(no_op_gas);
-        let orders = SharedOrders::default();
-        orders.replace(store.run(|store| store.orders()).await?);
-        let make: MakeSender<Chain> = {
-            let (node, store, clock, metrics) =
-                (Arc::clone(&chain), Arc::clone(&store), clock.clone(), metrics.clone());
-            let (max_pending, orders) = (settings.max_pending_per_key, orders.clone());
-            Arc::new(move |account, lease| {
-                let key = keys.iter().find(|key| key.signer.address() == account)?;
-                let signer = key.signer.clone();
-                let sender = Sender::new(Parts {
-                    node: Arc::clone(&node),
-                    store: Arc::clone(&store),
-                    wallet: Wallet::new(signer, chain_id, node.forwarder).with_no_op_gas(no_op_gas),
-                    lease,
-                    contracts,
-                    spending,
-                    orders: orders.clone(),
-                    max_pending,
-                    room: room.clone(),
-                    block: block.clone(),
-                    clock: clock.clone(),
-                    metrics: metrics.clone(),
-                    events: events_in.clone(),
-                });
-                sender.saw_code(key.has_code);
-                if let Some(why) = &key.unsigned {
-                    sender.signer_failed(why);
-                }
-                Some(Arc::new(sender))
-            })
-        };
-        // In a fleet the accounts come with their leases.
-        let is_shared = store.is_shared();
-        let own = configured.iter().filter(|_| !is_shared);
-        let senders: Vec<Arc<Sender<Chain>>> =
-            own.filter_map(|account| make(*account, Lease::forever())).collect();
-        let relayer = Arc::new(Relayer {
-            domain: domain(chain_id, chain.forwarder),
-            rules: Rules { registry: chain.registry, max_gas: settings.max_request_gas },
-            functions: RelayedFunctions::new(settings.relayed_functions.clone()),
+        let assembly = Assembly::new(DaemonParts {
+            chain_id,
+            contracts: Contracts { forwarder: chain.forwarder, registry: chain.registry },
+            store: Arc::clone(&store),
+            keys,
+            no_op_gas,
+            max_pending: settings.max_pending_per_key,
+            max_queue: settings.max_queue,
+            terms: Terms {
+                rules: Rules { registry: chain.registry, max_gas: settings.max_request_gas },
+                functions: RelayedFunctions::new(settings.relayed_functions.clone()),
+                spending,
+                allowance: Allowance { limit_wei: spending.daily_wei, shares: settings.budget_shares() },
+                has_l1_fee,
+                patience: settings.relay_retry,
+            },
             limits: RateLimits::new(
                 settings.rate_limit_per_ip,
                 settings.rate_limit_per_signer,
@@ -265,40 +231,14 @@ impl Daemon {
             ),
             policy: Arc::clone(&policy),
             decisions: DecisionClient::new().context("no client of the decision webhook")?,
-            spending,
-            allowance: Allowance { limit_wei: spending.daily_wei, shares: settings.budget_shares() },
-            gas_price: GasPrice::default(),
-            has_l1_fee,
-            wallet,
-            inflight: Inflight::new(settings.max_queue),
-            reads: Reads::default(),
             clock: clock.clone(),
             metrics: metrics.clone(),
-            accounts: Accounts::new(senders.clone(), has_room),
-            checks: Relayer::check_permits(configured.len()),
-            configured: configured.clone(),
-            orders,
-            backoff: SharedBackoff::default(),
-            patience: settings.relay_retry,
             stopping: stopping.clone(),
             draining: drain,
-            chain: Arc::clone(&chain),
-            store: Arc::clone(&store),
-        });
-
-        // Recovery comes first: no request is accepted before every stored nonce is accounted for.
-        let now = clock.now();
-        for sender in &senders {
-            let recovered = sender.recover().await;
-            let in_flight = recovered
-                .with_context(|| format!("journal not recovered for account {}", sender.account()))?;
-            in_flight.iter().for_each(|relay| relayer.takes_over(relay));
-        }
-        if !is_shared {
-            for relay in store.run(move |store| store.unsent(now)).await? {
-                relayer.resume(relay);
-            }
-        }
+            chain,
+        })?;
+        assembly.recover().await?;
+        let (relayer, is_shared) = (Arc::clone(&assembly.relayer), store.is_shared());
 
         let readiness = RelayerReadiness::default();
         // Without HTTP and a collector these tasks only wait for the end.
@@ -307,10 +247,11 @@ impl Daemon {
         let duty = if is_shared { Lease::until(Instant::now(), 0) } else { Lease::forever() };
         let sender = if is_shared {
             tokio::spawn(fleet::follow(Arc::clone(&relayer), stopping.clone()));
-            let keeper = Keeper::new(Arc::clone(&relayer), make, &configured, duty.clone());
+            let make = Arc::clone(&assembly.make);
+            let keeper = Keeper::new(Arc::clone(&relayer), make, &relayer.configured, duty.clone());
             tokio::spawn(keeper.run(stopping.clone()))
         } else {
-            tokio::spawn(run_all(senders, stopping.clone()))
+            tokio::spawn(run_all(assembly.senders.clone(), stopping.clone()))
         };
         let monitor = tokio::spawn(monitor::run(Arc::clone(&relayer), readiness.clone(), stopping.clone()));
         let retention = Retention::of_days(settings.journal_retention_days);
@@ -325,14 +266,7 @@ impl Daemon {
         let webhooks = tokio::spawn(webhooks::run(deliverer, stopping.clone()));
         let pruner =
             tokio::spawn(retention::run(store, retention, clock, move || duty.is_valid(), stopping.clone()));
-        let events = tokio::spawn({
-            let relayer = Arc::clone(&relayer);
-            async move {
-                while let Some(event) = events.recv().await {
-                    relayer.on_event(event).await;
-                }
-            }
-        });
+        let events = assembly.listen();
         Ok(Self {
             relayer,
             readiness,

@@ -1,5 +1,6 @@
 //! The daemon as the operator sees it: settings, the checks before the start, `serve` and `drain`.
 
+pub mod assembly;
 pub mod check;
 mod control;
 pub mod ctl;

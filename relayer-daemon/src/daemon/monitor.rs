@@ -100,7 +100,7 @@ async fn look_for_code(relayer: &Relayer) {
 /// Whether less is left of the budget than the cheapest relay costs at this base fee. Reservations do not
 /// count: they may be given back.
 async fn is_budget_spent(relayer: &Relayer, base_fee: u128) -> bool {
-    let (limit, now) = (relayer.spending.daily_wei, relayer.clock.now());
+    let (limit, now) = (relayer.terms.spending.daily_wei, relayer.clock.now());
     let Ok(budget) = relayer.store.run(move |store| store.budget(limit, now)).await else { return false };
     let left = limit.saturating_sub(budget.window.settled_wei);
     left < u128::from(gas::CHEAPEST_RELAY).saturating_mul(base_fee.max(1))

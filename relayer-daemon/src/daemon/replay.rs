@@ -15,8 +15,8 @@ use crate::{
     store::{Store, events::Replay, files::StoreFiles},
 };
 
-/// The pause between two steps.
-const PAUSE: Duration = Duration::from_millis(20);
+/// The pause between two steps: the database is others' for most of the time.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// The arguments of `replay`: the events to deliver once more, and the daemon's settings.
 #[derive(Debug, Clone, Args)]

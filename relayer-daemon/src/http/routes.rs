@@ -83,7 +83,7 @@ pub type FactsCache = BriefCache<(), (Budget, Option<u64>)>;
 impl App {
     /// The budget, and since when the oldest relay is pending.
     async fn facts(&self) -> Result<(Budget, Option<u64>), Failure> {
-        let (limit, now) = (self.relayer.spending.daily_wei, self.relayer.clock.now());
+        let (limit, now) = (self.relayer.terms.spending.daily_wei, self.relayer.clock.now());
         let read = move |store: &Store| Ok((store.budget(limit, now)?, store.oldest_pending()?));
         self.store.run(read).await.map_err(store_failed)
     }
@@ -133,7 +133,7 @@ pub fn routes(app: Arc<App>) -> impl Filter<Extract = (Response,), Error = Infal
         chain_id: app.chain_id,
         registry: app.relayer.chain.registry,
         forwarder: app.relayer.chain.forwarder,
-        max_gas: app.relayer.rules.max_gas,
+        max_gas: app.relayer.terms.rules.max_gas,
     })
     .into();
     let with_app = warp::any().map(move || Arc::clone(&app));
@@ -349,7 +349,7 @@ async fn status(app: &App, client: IpAddr) -> Result<Response, Failure> {
         limits: shapes::LimitsBody {
             per_ip_per_hour: relayer.limits.per_ip.count(),
             per_signer_per_hour: relayer.limits.per_signer.count(),
-            max_request_gas: relayer.rules.max_gas,
+            max_request_gas: relayer.terms.rules.max_gas,
             max_body_bytes: MAX_BODY,
         },
         queue: shapes::QueueBody {

@@ -2,6 +2,11 @@
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+/// Number of relays that are checked against the chain at the same time, besides [`CHECKS_OF_ACCOUNT`].
+const CONCURRENT_CHECKS: usize = 16;
+/// Additional concurrent checks for each account: a block makes room for as many relays.
+const CHECKS_OF_ACCOUNT: usize = 16;
+
 /// The permits.
 #[derive(Debug)]
 pub struct CheckPermits {
@@ -17,8 +22,9 @@ pub struct CheckPermit<'a> {
 }
 
 impl CheckPermits {
-    /// So many permits.
-    pub(super) fn new(count: usize) -> Self {
+    /// Those of a daemon with so many accounts.
+    pub fn for_accounts(accounts: usize) -> Self {
+        let count = CONCURRENT_CHECKS.saturating_add(accounts.saturating_mul(CHECKS_OF_ACCOUNT));
         Self { all: Semaphore::new(count), without_key: Semaphore::new(count.div_ceil(2)) }
     }
 
@@ -37,9 +43,9 @@ mod tests {
 
     #[test]
     fn relays_without_a_key_that_wait_leave_half_of_the_checks_to_those_with_one() {
-        let permits = CheckPermits::new(4);
+        let permits = CheckPermits::for_accounts(0);
         let _held =
-            [true, true].map(|is_shared| permits.acquire(is_shared).now_or_never().flatten().unwrap());
+            [(); CONCURRENT_CHECKS / 2].map(|()| permits.acquire(true).now_or_never().flatten().unwrap());
         assert!(permits.acquire(true).now_or_never().is_none());
         let with_key = permits.acquire(false).now_or_never().flatten();
         assert!(with_key.is_some());

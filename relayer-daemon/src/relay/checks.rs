@@ -92,7 +92,7 @@ impl<C: ChainNode> Relayer<C> {
             position.wait_for_predecessor(&self.inflight, relay.id, look).await;
             let is_shared = relay.client.is_some() && self.policy.current().without_key_share() < 100;
             let permit = self.checks.acquire(is_shared).await.ok_or(Failure::of(ErrorCode::ShuttingDown))?;
-            self.rules.check_terms(&execute.req, self.clock.now()).map_err(Failure::from)?;
+            self.terms.rules.check_terms(&execute.req, self.clock.now()).map_err(Failure::from)?;
             let prices = self.prices(relay, gas_limit).await?;
             if self.chain.verify(&execute).await? {
                 let gas = self.simulate(prices.account, &relay.calldata, gas_limit).await?;
@@ -122,7 +122,7 @@ impl<C: ChainNode> Relayer<C> {
 
     /// The budget and its shares, by the policy in force.
     fn allowance(&self) -> Allowance {
-        let mut allowance = self.allowance;
+        let mut allowance = self.terms.allowance;
         allowance.shares.without_key = self.policy.current().without_key_share();
         allowance
     }
@@ -151,7 +151,7 @@ impl<C: ChainNode> Relayer<C> {
     async fn prices(&self, relay: &NewRelay, gas_limit: u64) -> Result<Prices, CheckError> {
         let (account, market) = tokio::join!(self.funded_account(), self.chain.market());
         let (account, market) = (account?, market?);
-        let fees = Fees::initial(&market, self.spending.max_fee)
+        let fees = Fees::initial(&market, self.terms.spending.max_fee)
             .ok_or(Failure::of(ErrorCode::NetworkFeesTooHigh))?;
         self.gas_price.saw(fees.max_fee);
         let l1_fee_wei = self.l1_fee(relay, gas_limit, fees).await?;
@@ -200,7 +200,7 @@ impl<C: ChainNode> Relayer<C> {
 
     /// The highest L1 data fee to expect: a quarter is added, since it moves with L1's market.
     async fn l1_fee(&self, relay: &NewRelay, gas_limit: u64, fees: Fees) -> Result<u128, CheckError> {
-        if !self.has_l1_fee {
+        if !self.terms.has_l1_fee {
             return Ok(0);
         }
         let fee = self.chain.l1_fee(self.wallet.draft(relay.calldata.clone(), gas_limit, fees)).await?;

@@ -19,6 +19,8 @@ use crate::{
 
 /// Interval at which the store is asked for relays that other daemons have ended.
 const FOLLOW: Duration = Duration::from_millis(250);
+/// One look in so many is made although this daemon runs all that it has in flight.
+const RARELY: u32 = 8;
 
 impl<C: ChainNode> Relayer<C> {
     /// Puts the relays that come right before this one ahead of it, also those at other daemons.
@@ -55,10 +57,13 @@ impl<C: ChainNode> Relayer<C> {
     /// account of another one has carried out, as after a reorg that undid both transactions of a relay. What
     /// this daemon itself ends is in the store a moment before it is ended here: it is left alone when it is
     /// seen for the first time. `seen` are those of the last look.
-    async fn look_at_ended(&self, seen: &mut HashSet<B256>) -> Result<(), StoreError> {
+    async fn look_at_ended(&self, round: u32, seen: &mut HashSet<B256>) -> Result<(), StoreError> {
         let stored = self.inflight.stored();
         if stored.is_empty() {
             seen.clear();
+            return Ok(());
+        }
+        if seen.is_empty() && !round.is_multiple_of(RARELY) && stored.iter().all(|(_, is_here)| *is_here) {
             return Ok(());
         }
         let read = move |store: &Store| {
@@ -124,12 +129,12 @@ impl<C: ChainNode> Relayer<C> {
 /// Follows other daemons' relays until shutdown.
 pub async fn follow<C: ChainNode>(relayer: Arc<Relayer<C>>, mut stop: ShutdownSignal) {
     let mut seen = HashSet::new();
-    loop {
+    for round in (0..=u32::MAX).cycle() {
         tokio::select! {
             () = tokio::time::sleep(FOLLOW) => {}
             () = stopped(&mut stop) => return,
         }
-        if let Err(error) = relayer.look_at_ended(&mut seen).await {
+        if let Err(error) = relayer.look_at_ended(round, &mut seen).await {
             tracing::debug!(%error, "other daemons' relays not read");
         }
     }

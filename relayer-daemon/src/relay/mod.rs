@@ -60,10 +60,22 @@ use crate::{
     },
 };
 
-/// Number of relays that are checked against the chain at the same time, besides [`CHECKS_OF_ACCOUNT`].
-const CONCURRENT_CHECKS: usize = 16;
-/// Additional concurrent checks for each account: a block makes room for as many relays.
-const CHECKS_OF_ACCOUNT: usize = 16;
+/// What is asked of requests, and what they may cost.
+#[derive(Debug)]
+pub struct Terms {
+    /// The core's rules.
+    pub rules: Rules,
+    /// The relayed functions of the registry.
+    pub functions: RelayedFunctions,
+    /// The spending limits.
+    pub spending: SpendingLimits,
+    /// The budget and its shares.
+    pub allowance: Allowance,
+    /// True if the chain charges an L1 data fee.
+    pub has_l1_fee: bool,
+    /// Time that an accepted relay waits while endpoints or the disk fail.
+    pub patience: Duration,
+}
 
 /// The pipeline with all it needs. `C` is the chain: the real one, or a test's model of it.
 #[derive(Debug)]
@@ -74,24 +86,16 @@ pub struct Relayer<C = Chain> {
     pub store: Arc<Store>,
     /// The forwarder's EIP-712 domain.
     pub domain: Eip712Domain,
-    /// The core's rules for requests.
-    pub rules: Rules,
-    /// The relayed functions of the registry.
-    pub functions: RelayedFunctions,
+    /// The terms of all requests.
+    pub terms: Terms,
     /// The sponsorship policy.
     pub policy: Arc<SharedPolicy>,
     /// The client of the decision webhook.
     pub decisions: DecisionClient,
     /// The rate limits.
     pub limits: RateLimits,
-    /// The spending limits.
-    pub spending: SpendingLimits,
-    /// The budget and its shares.
-    pub allowance: Allowance,
     /// The last seen price of gas.
     pub gas_price: GasPrice,
-    /// True if the chain charges an L1 data fee.
-    pub has_l1_fee: bool,
     /// The wallet of one of the accounts, used here only for drafts.
     pub wallet: Wallet,
     /// The relays in flight.
@@ -112,8 +116,6 @@ pub struct Relayer<C = Chain> {
     pub checks: CheckPermits,
     /// The backoff that relays share while the chain or the store fails.
     pub backoff: SharedBackoff,
-    /// Time that an accepted relay waits while endpoints or the disk fail.
-    pub patience: Duration,
     /// Set at shutdown.
     pub stopping: ShutdownSignal,
     /// Set while the daemon drains: it accepts nothing new, and finishes what it has.
@@ -145,13 +147,6 @@ pub struct AcceptedRelay {
     pub has_key: bool,
 }
 
-impl Relayer {
-    /// The permits for so many accounts.
-    pub fn check_permits(accounts: usize) -> CheckPermits {
-        CheckPermits::new(CONCURRENT_CHECKS.saturating_add(accounts.saturating_mul(CHECKS_OF_ACCOUNT)))
-    }
-}
-
 impl<C: ChainNode> Relayer<C> {
     /// The checks that need no chain, in the documented order. A relay that passes is stored and started.
     /// `authorization` is the request's header of this name.
@@ -168,8 +163,8 @@ impl<C: ChainNode> Relayer<C> {
             // Guesses of keys are charged too.
             without => self.limit_client(&client).and(without),
         }?;
-        self.rules.check_call(&signed.request)?;
-        self.functions.check(&signed.request.data)?;
+        self.terms.rules.check_call(&signed.request)?;
+        self.terms.functions.check(&signed.request.data)?;
         let id = signed.authenticate(&self.domain).map_err(registry_core::forward::Refusal::Signature)?;
         policy.check(key.as_deref(), &signed.request)?;
         // A copy still joins a relay in flight.
@@ -269,7 +264,7 @@ impl<C: ChainNode> Relayer<C> {
             self.charge_signer(&request.from).await?;
         }
         let now = self.clock.now();
-        self.rules.check_terms(&request, now)?;
+        self.terms.rules.check_terms(&request, now)?;
         self.decide(&policy, id, key.as_deref(), &request).await?;
 
         affordable?;
@@ -337,7 +332,7 @@ impl<C: ChainNode> Relayer<C> {
                 continue;
             }
             if let Err((failure, wait)) = self.backoff.pass() {
-                if self.inflight.blocked(relay.id) >= self.patience {
+                if self.inflight.blocked(relay.id) >= self.terms.patience {
                     break failure;
                 }
                 if !self.sleep(wait).await {
@@ -373,7 +368,7 @@ impl<C: ChainNode> Relayer<C> {
                 Err(CheckError::Lost) => return self.lost(relay.id),
                 Err(CheckError::Unavailable(failure)) => {
                     self.backoff.failed(RelayStep::Check, failure.clone());
-                    if self.inflight.blocked(relay.id) >= self.patience {
+                    if self.inflight.blocked(relay.id) >= self.terms.patience {
                         break failure;
                     }
                     tracing::warn!(relay = %relay.id, reason = failure.message(), "waits and tries again");

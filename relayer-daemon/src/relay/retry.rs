@@ -39,7 +39,7 @@ impl<C: ChainNode> Relayer<C> {
             self.backoff.failed(RelayStep::Send, failure.clone());
         }
         let blocked = self.inflight.blocked(id);
-        if blocked >= self.patience {
+        if blocked >= self.terms.patience {
             return self.drop_relay(id, failure).await;
         }
         tracing::warn!(relay = %id, reason = failure.message(), "not sent, waits and tries again");

@@ -10,6 +10,8 @@ use std::{
 };
 
 use alloy::primitives::{Address, B256};
+use clap::{Subcommand, ValueEnum};
+use registry_core::eth::{address, timestamp::Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::DaemonId;
@@ -18,43 +20,85 @@ use crate::outcome::RelayOutcome;
 /// Milliseconds after which a daemon that has not reported counts as gone.
 pub const SILENT_MS: i64 = 15_000;
 
-/// An order of the operator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// An order of the operator, as on the command line and as the store has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Subcommand)]
 #[serde(tag = "command", rename_all = "camelCase")]
 pub enum Order {
-    /// Accept no new relays.
+    /// Accept no new relays: POST /relay answers 503 INTAKE_PAUSED; relays in hand go on
     Pause,
-    /// Accept relays again.
+    /// Accept relays again
     Resume,
-    /// Give an account no more relays.
+    /// Give an account no more relays
     Cordon {
-        /// The account.
+        /// The account
+        #[arg(value_parser = account)]
         account: Address,
     },
-    /// Give an account relays again.
+    /// Give an account relays again
     Uncordon {
-        /// The account.
+        /// The account
+        #[arg(value_parser = account)]
         account: Address,
     },
-    /// End a relay without executing it.
+    /// End a relay without executing it: one that was sent is replaced by a no-op
     Cancel {
-        /// Its id.
+        /// The relay's id
+        #[arg(value_parser = relay)]
         relay: B256,
     },
-    /// Give up what an account has in flight whose key is gone.
+    /// Give up what an account has in flight whose key is lost, stolen or closed: other accounts carry its relays
     Abandon {
-        /// The account.
+        /// The account
+        #[arg(value_parser = account)]
         account: Address,
     },
-    /// Read the policy file again.
+    /// Have every daemon read its policy file again, with its API keys and webhook secrets
     Reload,
-    /// List the accounts.
+    /// List accounts and daemons
     Keys,
-    /// Write out relays that have ended.
+    /// Write out the relays that have ended, with key, signer, gas, cost and outcome
     Export {
-        /// From this time on, unix seconds.
+        /// Those that ended from this time on: unix seconds, or a date or time (UTC)
+        #[arg(long, value_parser = time, default_value = "0")]
         since: u64,
+        /// The format
+        #[arg(long, default_value = "csv")]
+        format: ExportFormat,
     },
+}
+
+/// A format of exported relays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+pub enum ExportFormat {
+    /// A line of names, and one for each relay.
+    Csv,
+    /// A JSON object in each line.
+    Jsonl,
+}
+
+/// Reads an account's address.
+///
+/// # Errors
+/// The rule that it breaks.
+pub fn account(text: &str) -> Result<Address, &'static str> {
+    let rule = "must be 0x and 40 hexadecimal digits, with a right checksum if in mixed case";
+    address::parse(text).map_err(|_| rule)
+}
+
+fn relay(text: &str) -> Result<B256, &'static str> {
+    text.parse().map_err(|_| "must be 0x and 64 hexadecimal digits")
+}
+
+/// Reads a time, unix seconds.
+///
+/// # Errors
+/// The rule that it breaks.
+pub fn time(text: &str) -> Result<u64, &'static str> {
+    let date = || Timestamp::parse(text).or_else(|| Timestamp::parse(&format!("{text}T00:00:00.000Z")));
+    text.parse()
+        .ok()
+        .or_else(|| Some(date()?.seconds()))
+        .ok_or("must be unix seconds, a date as 2026-01-31, or a time as 2026-01-31T00:00:00.000Z")
 }
 
 impl Order {
@@ -81,7 +125,7 @@ impl Order {
                 account.to_string()
             }
             Self::Cancel { relay } => relay.to_string(),
-            Self::Export { since } => since.to_string(),
+            Self::Export { since, .. } => since.to_string(),
         }
     }
 }
@@ -258,5 +302,19 @@ impl ExportedRelay {
             or_empty(self.code.as_deref()),
         ]
         .join(",")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_that_are_wrong_are_told_with_their_rule() {
+        assert_eq!(time("1767225600"), time("2026-01-01"));
+        assert_eq!(time("2026-01-01T00:00:00.000Z"), Ok(1_767_225_600));
+        assert!(time("yesterday").unwrap_err().contains("unix seconds"));
+        assert!(account("0x12").unwrap_err().contains("40 hexadecimal digits"));
+        assert!(relay("0x12").unwrap_err().contains("64 hexadecimal digits"));
     }
 }

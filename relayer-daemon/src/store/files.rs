@@ -32,9 +32,7 @@ impl StoreFiles {
             key_locks,
         }
     }
-}
 
-impl StoreFiles {
     /// All locks, in the order in which they are taken.
     pub fn locks(&self) -> impl Iterator<Item = &PathBuf> {
         self.key_locks.iter().chain([&self.store_lock])

@@ -39,6 +39,9 @@ pub enum StoreError {
     /// The database does not answer.
     #[error("journal: the database does not answer: {0}")]
     Unreachable(String),
+    /// Another write held a row for too long: nothing was written.
+    #[error("journal: another write held a row for too long")]
+    Locked,
     /// Another daemon of the fleet has the account by now.
     #[error("journal: another daemon holds the account")]
     Fenced,
@@ -88,9 +91,10 @@ pub enum StoreError {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self::of(match error {
-            StoreError::Unreachable(_) | StoreError::Fenced | StoreError::HeldElsewhere => {
-                ErrorCode::StoreUnavailable
-            }
+            StoreError::Unreachable(_)
+            | StoreError::Locked
+            | StoreError::Fenced
+            | StoreError::HeldElsewhere => ErrorCode::StoreUnavailable,
             StoreError::NonceUsed => ErrorCode::InvalidSignatureOrNonce,
             _ => ErrorCode::JournalFailed,
         })

@@ -6,7 +6,11 @@
 
 mod delivery;
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures_util::future::join_all;
 use tokio::task::JoinSet;
@@ -35,6 +39,9 @@ const POLL: Duration = Duration::from_millis(500);
 const GIVE_UP_ROUNDS: u64 = 120;
 /// Number of events of one key that are delivered at once.
 const BATCH: usize = 16;
+/// The pause of a key's deliveries after a batch of which its receiver took nothing: a dead one, with however many
+/// events, costs others little.
+const REST: Duration = Duration::from_secs(1);
 /// The pause after the first failed attempt, seconds; it doubles with each further one.
 const FIRST_PAUSE: u64 = 5;
 /// The longest pause, seconds.
@@ -60,10 +67,13 @@ pub struct Deliverer {
 /// Delivers until shutdown. What is being delivered then is delivered once more after the next start.
 pub async fn run(deliverer: Deliverer, mut stop: ShutdownSignal) {
     let mut busy: HashSet<String> = HashSet::new();
-    let mut batches: JoinSet<String> = JoinSet::new();
+    let mut resting: HashMap<String, Instant> = HashMap::new();
+    let mut batches: JoinSet<(String, bool)> = JoinSet::new();
     for round in 0_u64.. {
         let policy = deliverer.policy.current();
-        for (key, target) in policy.webhooks().filter(|(key, _)| !busy.contains(*key)).collect::<Vec<_>>() {
+        resting.retain(|_, until| Instant::now() < *until);
+        let is_free = |key: &str| !busy.contains(key) && !resting.contains_key(key);
+        for (key, target) in policy.webhooks().filter(|(key, _)| is_free(key)).collect::<Vec<_>>() {
             if !deliverer.duty.is_valid() {
                 break;
             }
@@ -72,8 +82,8 @@ pub async fn run(deliverer: Deliverer, mut stop: ShutdownSignal) {
                 busy.insert(key.to_owned());
                 let (deliverer, key, target) = (deliverer.clone(), key.to_owned(), target.clone());
                 batches.spawn(async move {
-                    deliverer.deliver(&key, &target, due).await;
-                    key
+                    let has_worked = deliverer.deliver(&key, &target, due).await;
+                    (key, has_worked)
                 });
             }
         }
@@ -83,8 +93,11 @@ pub async fn run(deliverer: Deliverer, mut stop: ShutdownSignal) {
         deliverer.observe().await;
         tokio::select! {
             () = stopped(&mut stop) => return,
-            Some(Ok(key)) = batches.join_next() => {
+            Some(Ok((key, has_worked))) = batches.join_next() => {
                 busy.remove(&key);
+                if !has_worked {
+                    resting.insert(key, Instant::now() + REST);
+                }
             }
             () = tokio::time::sleep(POLL) => {}
         }
@@ -103,11 +116,12 @@ impl Deliverer {
         }
     }
 
-    async fn deliver(&self, key: &str, target: &WebhookTarget, due: Vec<WebhookEvent>) {
-        join_all(due.into_iter().map(|event| self.deliver_one(key, target, event))).await;
+    /// Delivers some events at once. Returns whether the receiver has taken any.
+    async fn deliver(&self, key: &str, target: &WebhookTarget, due: Vec<WebhookEvent>) -> bool {
+        join_all(due.into_iter().map(|event| self.deliver_one(key, target, event))).await.contains(&true)
     }
 
-    async fn deliver_one(&self, key: &str, target: &WebhookTarget, event: WebhookEvent) {
+    async fn deliver_one(&self, key: &str, target: &WebhookTarget, event: WebhookEvent) -> bool {
         let span = tracing::info_span!(target: SPANS, "webhook.deliver", "otel.kind" = "client", key, event = event.id, relay = %event.relay);
         let sent = self.client.send(target, &event, self.clock.now()).instrument(span).await;
         let now = self.clock.now();
@@ -126,6 +140,7 @@ impl Deliverer {
             // It is delivered once more.
             tracing::error!(key, %error, "delivery not written down");
         }
+        result == DeliveryResult::Delivered
     }
 
     /// Gives up events that are over and whose key has no webhook any more.

@@ -1,12 +1,16 @@
 //! The daemon without HTTP in a failing world: pipeline, sender and store against a model of the chain.
 
 pub mod chain;
+mod database;
 mod fleet;
 mod gaps;
 mod invariants;
 pub mod node;
 pub mod ops;
 mod panics;
+#[allow(dead_code, unreachable_pub, reason = "the end-to-end tests use it too")]
+#[path = "../../../tests/src/postgres.rs"]
+mod postgres_server;
 mod requests;
 mod several_accounts;
 pub mod strategies;
@@ -23,36 +27,35 @@ use alloy::signers::local::PrivateKeySigner;
 use alloy::sol_types::SolCall;
 use futures_util::FutureExt as _;
 use proptest::test_runner::TestCaseError;
-use registry_core::forward::{Rules, domain};
+use registry_core::forward::Rules;
 use relayer_daemon::budget::share::{Allowance, Shares};
 use relayer_daemon::chain::Receipt;
-use relayer_daemon::daemon::fleet::{Keeper, MakeSender};
+use relayer_daemon::daemon::assembly::{Assembly, DaemonParts};
+use relayer_daemon::daemon::check::CheckedKey;
+use relayer_daemon::daemon::fleet::Keeper;
 use relayer_daemon::gas::fees::Market;
+use relayer_daemon::gas::no_op_limit;
 use relayer_daemon::metrics::Metrics;
 use relayer_daemon::outcome::{BlockHeads, ErrorCode, Failure, RelayOutcome};
 use relayer_daemon::process::clock::{Clock, SharedClock};
-use relayer_daemon::relay::backoff::SharedBackoff;
 use relayer_daemon::relay::fleet::follow;
 use relayer_daemon::relay::functions::{RegistryFunction, RelayedFunctions};
-use relayer_daemon::relay::gas_price::GasPrice;
-use relayer_daemon::relay::inflight::Inflight;
 use relayer_daemon::relay::policy::SharedPolicy;
 use relayer_daemon::relay::policy::decision::DecisionClient;
 use relayer_daemon::relay::rate_limits::RateLimits;
-use relayer_daemon::relay::{Reads, Relayer};
-use relayer_daemon::sender::accounts::Accounts;
+use relayer_daemon::relay::{Relayer, Terms};
+use relayer_daemon::sender::SpendingLimits;
 use relayer_daemon::sender::lease::Lease;
 use relayer_daemon::sender::receipt_reader::Contracts;
-use relayer_daemon::sender::signing::Wallet;
-use relayer_daemon::sender::{Parts, Sender, SpendingLimits};
-use relayer_daemon::store::control::SharedOrders;
+use relayer_daemon::store::control::Order;
 use relayer_daemon::store::{DaemonId, RelayRecord, Retention, Store, StoreFaults};
 use tokio::runtime::Builder;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use self::chain::{FORWARDER, GWEI, ModelChain};
+use self::database::Database;
 use self::node::{Lost, ModelNode, World};
 use self::ops::{Op, requests};
 use self::requests::{body, identify};
@@ -97,6 +100,9 @@ struct Life {
 pub struct Simulation {
     pub world: Arc<World>,
     pub store: Arc<Store>,
+    database: Database,
+    /// Whether the replica lags behind.
+    lags: bool,
     clock: Arc<TestClock>,
     keys: Vec<PrivateKeySigner>,
     budget: u128,
@@ -112,6 +118,7 @@ pub struct Simulation {
     sent: HashMap<u8, Vec<Vec<u8>>>,
     told: Arc<Mutex<BTreeMap<B256, RelayOutcome>>>,
     disk_was_full: bool,
+    was_abandoned: bool,
     clock_was_set: bool,
     /// Whether answers came so late that a block may have been compared with a branch that is gone.
     answers_were_late: bool,
@@ -121,13 +128,15 @@ pub struct Simulation {
 pub struct Setup {
     /// More than one are a fleet.
     pub daemons: usize,
+    /// Whether a fleet's database is Postgres.
+    pub is_postgres: bool,
     pub accounts: u8,
     pub budget: u128,
     pub seed: u64,
 }
 
 /// One daemon with one account, and a budget without a limit.
-pub const SINGLE: Setup = Setup { daemons: 1, accounts: 1, budget: u128::MAX, seed: 7 };
+pub const SINGLE: Setup = Setup { daemons: 1, is_postgres: false, accounts: 1, budget: u128::MAX, seed: 7 };
 
 pub const fn with_budget(gwei: u128) -> Setup {
     Setup { budget: gwei * GWEI, ..SINGLE }
@@ -156,13 +165,13 @@ pub fn history(setup: Setup, ops: impl AsRef<[Op]>, check: impl FnOnce(&Simulati
 }
 
 impl Simulation {
-    async fn new(Setup { daemons, accounts, budget, seed }: Setup) -> Self {
-        let store = if daemons > 1 {
+    async fn new(Setup { daemons, is_postgres, accounts, budget, seed }: Setup) -> Self {
+        let (store, database) = if daemons > 1 {
             let database_clock = Arc::new(AtomicI64::new(0));
             fleet::tick(Arc::clone(&database_clock));
-            Store::in_memory_of_a_fleet(database_clock).unwrap()
+            Database::shared(is_postgres, database_clock)
         } else {
-            Store::in_memory().unwrap()
+            (Store::in_memory().unwrap(), Database::Alone)
         };
         let store = Arc::new(store);
         let key = |index| PrivateKeySigner::from_bytes(&B256::repeat_byte(0x77 + index)).unwrap();
@@ -173,6 +182,8 @@ impl Simulation {
         let mut simulation = Self {
             world,
             store,
+            database,
+            lags: false,
             clock: Arc::new(clock),
             keys,
             budget,
@@ -184,6 +195,7 @@ impl Simulation {
             sent: HashMap::new(),
             told: Arc::default(),
             disk_was_full: false,
+            was_abandoned: false,
             lowest_base_fee: GWEI,
             clock_was_set: false,
             answers_were_late: false,
@@ -213,93 +225,48 @@ impl Simulation {
             None => store,
         });
         let (world, paused) = (Arc::clone(&self.world), is_paused);
-        let node = ModelNode { world, dead: Arc::clone(&dead), daemon, paused };
-        let node = Arc::new(node);
-        let clock: SharedClock = Arc::clone(&self.clock) as SharedClock;
-        let metrics = Metrics::new().unwrap();
+        let node = Arc::new(ModelNode { world, dead: Arc::clone(&dead), daemon, paused });
         let spending = SpendingLimits { max_fee: FEE_CAP, daily_wei: self.budget };
         let (stop, stopping) = watch::channel(false);
-        let (events_in, mut events) = mpsc::unbounded_channel();
-        let (room, has_room) = watch::channel(());
-        let (block, _) = watch::channel(Instant::now());
-        let contracts = Contracts { forwarder: FORWARDER, registry: REGISTRY };
-        let orders = SharedOrders::default();
-        let make: MakeSender<ModelNode> = {
-            let (keys, node, store) = (self.keys.clone(), Arc::clone(&node), Arc::clone(&store));
-            let (clock, metrics, orders) = (clock.clone(), metrics.clone(), orders.clone());
-            Arc::new(move |account, lease| {
-                let key = keys.iter().find(|key| key.address() == account)?.clone();
-                Some(Arc::new(Sender::new(Parts {
-                    node: Arc::clone(&node),
-                    store: Arc::clone(&store),
-                    wallet: Wallet::new(key, CHAIN_ID, FORWARDER),
-                    lease,
-                    contracts,
-                    spending,
-                    orders: orders.clone(),
-                    max_pending: MAX_PENDING,
-                    room: room.clone(),
-                    block: block.clone(),
-                    clock: clock.clone(),
-                    metrics: metrics.clone(),
-                    events: events_in.clone(),
-                })))
-            })
+        let key = |key: &PrivateKeySigner| CheckedKey {
+            signer: key.clone().into(),
+            has_code: false,
+            unsigned: None,
         };
-        let own = self.world.accounts.iter().filter(|_| !is_fleet);
-        let senders: Vec<Arc<Sender<ModelNode>>> =
-            own.filter_map(|account| make(*account, Lease::forever())).collect();
-        let relayer = Arc::new(Relayer {
+        let assembly = Assembly::new(DaemonParts {
             chain: Arc::clone(&node),
+            chain_id: CHAIN_ID,
+            contracts: Contracts { forwarder: FORWARDER, registry: REGISTRY },
             store: Arc::clone(&store),
-            domain: domain(CHAIN_ID, FORWARDER),
-            rules: Rules { registry: REGISTRY, max_gas: 1_000_000 },
+            keys: self.keys.iter().map(key).collect(),
+            no_op_gas: no_op_limit(0),
+            max_pending: MAX_PENDING,
+            max_queue: 1_000,
+            terms: Terms {
+                rules: Rules { registry: REGISTRY, max_gas: 1_000_000 },
+                functions: RelayedFunctions::new(RegistryFunction::ALL.to_vec()),
+                spending,
+                // All requests come from one address here.
+                allowance: Allowance {
+                    limit_wei: spending.daily_wei,
+                    shares: Shares { signer: 100, without_key: 100, client: 100, network: 100 },
+                },
+                has_l1_fee: false,
+                patience: Duration::from_secs(120),
+            },
             limits: RateLimits::new(0, 0, 0, 0),
             policy: Arc::new(SharedPolicy::load(None).unwrap()),
             decisions: DECISIONS.clone(),
-            functions: RelayedFunctions::new(RegistryFunction::ALL.to_vec()),
-            reads: Reads::default(),
-            spending,
-            // All requests come from one address here.
-            allowance: Allowance {
-                limit_wei: spending.daily_wei,
-                shares: Shares { signer: 100, without_key: 100, client: 100, network: 100 },
-            },
-            gas_price: GasPrice::default(),
-            has_l1_fee: false,
-            wallet: Wallet::new(self.keys[0].clone(), CHAIN_ID, FORWARDER),
-            inflight: Inflight::new(1_000),
-            clock: clock.clone(),
-            metrics: metrics.clone(),
-            accounts: Accounts::new(senders.clone(), has_room),
-            configured: self.world.accounts.clone(),
-            orders,
-            checks: Relayer::check_permits(self.keys.len()),
-            backoff: SharedBackoff::default(),
-            patience: Duration::from_secs(120),
+            clock: Arc::clone(&self.clock) as SharedClock,
+            metrics: Metrics::new().unwrap(),
             stopping: stopping.clone(),
             draining: stopping.clone(),
         });
-        for sender in &senders {
-            let in_flight = sender.recover().await.ok()?;
-            for relay in in_flight {
-                relayer.takes_over(&relay);
-            }
-        }
-        let now = self.clock.now();
-        if !is_fleet {
-            let unsent = store.run(move |store| store.unsent(now)).await.ok()?;
-            unsent.into_iter().for_each(|relay| relayer.resume(relay));
-        }
-        let listening = tokio::spawn({
-            let relayer = Arc::clone(&relayer);
-            async move {
-                while let Some(event) = events.recv().await {
-                    relayer.on_event(event).await;
-                }
-            }
-        });
-        let mut tasks = vec![listening];
+        let assembly = assembly.unwrap();
+        assembly.recover().await.ok()?;
+        let (relayer, make) = (Arc::clone(&assembly.relayer), Arc::clone(&assembly.make));
+        let senders = assembly.senders.clone();
+        let mut tasks = vec![assembly.listen()];
         tasks.extend(senders.into_iter().map(|sender| tokio::spawn(sender.run(stopping.clone()))));
         if is_fleet {
             tasks.push(tokio::spawn(follow(Arc::clone(&relayer), stopping.clone())));
@@ -330,6 +297,13 @@ impl Simulation {
     pub fn given<const N: usize>(&self) -> [u64; N] {
         let next = |index| self.store.next_nonce(self.account(index as u8)).unwrap().unwrap_or_default();
         std::array::from_fn(next)
+    }
+
+    /// Has all daemons read the operator's orders.
+    fn follow_orders(&self) {
+        for life in self.living() {
+            life.relayer.orders.replace(self.store.orders().unwrap());
+        }
     }
 
     /// Tells the daemon whether this account has code, as the monitor does.

@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::{MutexGuard, PoisonError};
 
+use alloy::consensus::transaction::SignerRecoverable as _;
 use alloy::consensus::{Transaction as _, TxEnvelope};
 use alloy::eips::eip2718::Decodable2718;
 use registry_core::eth::abi::IForwarder::{self, executeCall};
@@ -49,6 +50,8 @@ pub struct World {
     /// To check that a transaction was stored before it was sent.
     store: Arc<Store>,
     pub accounts: Vec<Address>,
+    /// Whether a failover has lost commits: of what was written down some is not there.
+    pub lost_commits: AtomicBool,
 }
 
 impl World {
@@ -61,6 +64,7 @@ impl World {
             calls: AtomicUsize::new(0),
             store,
             accounts,
+            lost_commits: AtomicBool::new(false),
         })
     }
 
@@ -264,8 +268,12 @@ impl ChainNode for ModelNode {
             executeCall::abi_decode(envelope.input()).ok().map(|call| (call.req.from, call.req.nonce));
         let was_paused = self.call().await;
         let hash = *envelope.tx_hash();
-        let account = self.world.journalled_by(envelope.nonce(), hash).expect("sent before journalled");
-        if !was_paused {
+        let has_lost = self.world.lost_commits.load(Ordering::Relaxed);
+        let account = match self.world.journalled_by(envelope.nonce(), hash) {
+            None if has_lost => envelope.recover_signer().unwrap(),
+            account => account.expect("sent before journalled"),
+        };
+        if !was_paused && !has_lost {
             let holder = self.daemon.as_ref().and_then(|_| self.world.holder(account));
             assert_eq!(holder, self.daemon, "sent without a lease of {account}");
         }
@@ -283,7 +291,7 @@ impl ChainNode for ModelNode {
 
         let lost = self.world.faults().lost.pop_front();
         let mut chain = self.world.chain();
-        chain.inspect(&sent, was_paused);
+        chain.inspect(&sent, was_paused || has_lost);
         let verdict = match lost {
             Some(Lost::Transaction) => BroadcastVerdict::Unknown,
             Some(Lost::Answer) => {

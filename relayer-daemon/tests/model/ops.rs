@@ -45,6 +45,11 @@ pub enum Op {
     Pause(u8, bool),
     /// Whether one daemon's writes fail: its leases end, and others go on.
     Cut(u8, bool),
+    /// From now on the database's replica gets nothing more; a failover loses what was committed since.
+    Lag,
+    Failover,
+    /// The operator gives up what an account has in flight, which is cordoned from now on.
+    Abandon(u8),
     Unwilling(bool),
     Revert,
     /// The node calls every relay's transaction invalid.
@@ -194,6 +199,26 @@ impl Simulation {
             Op::Cut(index, cut) => {
                 self.disk_was_full |= cut;
                 self.disk_full[usize::from(index) % self.lives.len()].store(cut, Ordering::Relaxed);
+            }
+            Op::Lag => {
+                self.database.lag();
+                self.lags = true;
+            }
+            Op::Failover if self.lags => {
+                self.world.lost_commits.store(true, Ordering::Relaxed);
+                self.database.fail_over();
+            }
+            Op::Failover => {}
+            Op::Abandon(index) => {
+                let account = self.account(index);
+                // One account is left to send from.
+                if account != self.world.accounts[0] {
+                    self.was_abandoned = true;
+                    for order in [Order::Cordon { account }, Order::Abandon { account }] {
+                        self.store.order(order, "model").unwrap();
+                    }
+                    self.follow_orders();
+                }
             }
             Op::Unwilling(unwilling) => self.world.chain().unwilling = unwilling,
             Op::ClockStep(minutes) => {

@@ -3,7 +3,7 @@
 use alloy::primitives::aliases::U48;
 use alloy::signers::SignerSync as _;
 use registry_core::eth::abi::{ForwardRequest, IAgentRegistry};
-use registry_core::forward::SignedRequest;
+use registry_core::forward::{SignedRequest, domain};
 use serde_json::json;
 
 use super::*;

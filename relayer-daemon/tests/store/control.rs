@@ -3,7 +3,7 @@
 use super::{Journal, Shared};
 use crate::prelude::*;
 use relayer_daemon::outcome::ErrorCode::Cancelled;
-use relayer_daemon::store::control::{DaemonReport, Effect, ExportedRelay, Order};
+use relayer_daemon::store::control::{DaemonReport, Effect, ExportFormat, ExportedRelay, Order};
 use relayer_daemon::store::{DaemonId, Payer, Sendable};
 
 const ALICE: &str = "alice (uid 7) at db1";
@@ -31,7 +31,7 @@ fn an_order_is_in_force_until_its_opposite_a_second_one_changes_nothing_and_each
         (Order::Reload, Effect::Number(2)),
         (Order::Abandon { account }, Effect::Already),
         (Order::Keys, Effect::Done),
-        (Order::Export { since: 5 }, Effect::Done),
+        (Order::Export { since: 5, format: ExportFormat::Csv }, Effect::Done),
     ] {
         assert_eq!(order(&store, given), effect, "{given:?}");
     }

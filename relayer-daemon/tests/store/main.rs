@@ -57,7 +57,7 @@ mod sqlite {
     use std::{
         sync::{
             Arc,
-            atomic::{AtomicI64, Ordering},
+            atomic::{AtomicI64, AtomicU32, Ordering},
         },
         time::Duration,
     };
@@ -86,8 +86,10 @@ mod sqlite {
 
     impl Shared {
         fn new() -> Self {
+            static NEXT: AtomicU32 = AtomicU32::new(0);
+            let uri = format!("file:/shared-{}?vfs=memdb", NEXT.fetch_add(1, Ordering::Relaxed));
             let clock = Arc::new(AtomicI64::new(1_000_000));
-            Self { store: Store::in_memory_of_a_fleet(Arc::clone(&clock)).unwrap(), clock }
+            Self { store: Store::in_memory_of_a_fleet(&uri, Arc::clone(&clock)).unwrap(), clock }
         }
 
         fn pass(&self, time: Duration) {

@@ -3,6 +3,7 @@
 use super::{Journal, Postgres, SERVER, schema};
 use crate::prelude::*;
 use relayer_daemon::store::events::DeliveryResult;
+use relayer_daemon::store::{DaemonId, Identity};
 use std::net::TcpListener;
 use std::time::Instant;
 
@@ -27,6 +28,42 @@ fn a_server_that_crashes_loses_nothing_and_is_used_again_once_it_is_back() {
     }
     assert!(store.relay(relay(1).id).unwrap().is_some());
     assert_eq!(store.accept(&relay(2), NOW).unwrap(), Accepted::Pending);
+}
+
+#[test]
+fn a_write_that_waits_too_long_for_a_row_has_written_nothing_and_is_no_commit_of_unknown_outcome() {
+    let url = SERVER.schema();
+    let store = Store::connect(&url).unwrap().of_daemon(DaemonId("a".into()));
+    let shares = Shares { signer: 100, without_key: 100, client: 100, network: 100 };
+    let allowance = Allowance { limit_wei: 1_000, shares };
+    let cost = ExpectedCost { wei: 9, gas: 9, l1_fee_wei: 0, least_wei: 1, no_op_wei: 0 };
+    let identity = Identity { chain_id: 1, genesis: None, forwarder: ACCOUNT };
+    let reserve = |number| store.reserve_share(id(number), &cost, &allowance, NOW).map(|reserved| reserved.denial);
+    // One fails with its COMMIT, one in a statement that commits by itself.
+    let bind = || store.bind(&Identity { genesis: Some(id(9)), ..identity });
+    store.bind(&identity).unwrap();
+    for number in [1, 2] {
+        store.accept(&relay(number), NOW).unwrap();
+    }
+    reserve(1).unwrap();
+    let schema = schema(&url);
+    let sessions = format!("FROM pg_stat_activity WHERE query LIKE '%{schema}.budget%pg_sleep%' AND pid <> pg_backend_pid()");
+    thread::scope(|threads| {
+        threads.spawn(|| SERVER.try_sql(&format!("SELECT * FROM {schema}.budget, {schema}.identity FOR UPDATE; SELECT pg_sleep(60)")));
+        let began = Instant::now();
+        while SERVER.sql(&format!("SELECT count(*) {sessions} AND wait_event = 'PgSleep'")) == "0" {
+            assert!(began.elapsed() < Duration::from_secs(20), "no row is locked");
+            thread::sleep(Duration::from_millis(20));
+        }
+        let bound = threads.spawn(bind);
+        assert_eq!(reserve(2), Err(StoreError::Locked));
+        assert_eq!(bound.join().unwrap(), Err(StoreError::Locked));
+        SERVER.sql(&format!("SELECT pg_terminate_backend(pid) {sessions}"));
+    });
+    assert_eq!(store.doubts(), 0);
+    assert_eq!(store.identity().unwrap(), Some(identity));
+    bind().unwrap();
+    assert_eq!(reserve(2), Ok(None));
 }
 
 #[test]

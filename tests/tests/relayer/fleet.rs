@@ -30,7 +30,7 @@ impl Fleet {
     }
 
     /// The same so far from the database, and what its daemons send there.
-    async fn at(daemons: usize, accounts: usize, delay: Duration) -> (Self, Arc<Passed>) {
+    pub(crate) async fn at(daemons: usize, accounts: usize, delay: Duration) -> (Self, Arc<Passed>) {
         let postgres = Postgres::start(&[]);
         let (mut url, mut passed) = (postgres.schema(), Arc::default());
         if !delay.is_zero() {
@@ -96,6 +96,30 @@ async fn insist(clients: &[RelayClient], request: &Signed) {
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
+}
+
+/// Posts so many requests a second, to the daemons in turns, until all are executed; the times that half of them and
+/// 95 % took at most.
+pub(crate) async fn paced(clients: &[RelayClient], requests: &[Signed], per_second: u64) -> [Duration; 2] {
+    let began = Instant::now();
+    let mut took = join_all(requests.iter().enumerate().map(async |(turn, request)| {
+        let due = began + Duration::from_secs(1) * turn as u32 / per_second as u32;
+        tokio::time::sleep(due.saturating_duration_since(Instant::now())).await;
+        let posted = Instant::now();
+        insist(from_ref(&clients[turn % clients.len()]), request).await;
+        posted.elapsed()
+    }))
+    .await;
+    took.sort_unstable();
+    [50, 95].map(|percent| took[(took.len() - 1) * percent / 100])
+}
+
+pub(crate) async fn leases_lost(clients: &[RelayClient]) -> f64 {
+    let mut lost = 0.0;
+    for client in clients {
+        lost += client.metric("relayer_leases_lost_total").await;
+    }
+    lost
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -185,21 +209,8 @@ async fn a_stream_of_a_fleet_that_is_far_from_its_database_is_executed_and_no_le
         let (first, stream) = requests.split_at(clients.len());
         join_all(clients.iter().zip(first).map(|(client, request)| insist(from_ref(client), request))).await;
         let (before, began) = (passed.counts(), Instant::now());
-        let mut took = join_all(stream.iter().enumerate().map(async |(turn, request)| {
-            let due = began + Duration::from_secs(1) * turn as u32 / per_second as u32;
-            tokio::time::sleep(due.saturating_duration_since(Instant::now())).await;
-            let posted = Instant::now();
-            insist(from_ref(&clients[turn % clients.len()]), request).await;
-            posted.elapsed()
-        }))
-        .await;
-        let (all, after) = (began.elapsed(), passed.counts());
-        took.sort_unstable();
-        let mut lost = 0.0;
-        for client in &clients {
-            lost += client.metric("relayer_leases_lost_total").await;
-        }
-        let [p50, p95] = [50, 95].map(|percent| took[(took.len() - 1) * percent / 100]);
+        let [p50, p95] = paced(&clients, stream, per_second).await;
+        let (all, after, lost) = (began.elapsed(), passed.counts(), leases_lost(&clients).await);
         let [messages, waits] = [0, 1].map(|index| (after[index] - before[index]) as f64 / relays as f64);
         println!(
             "{delay:?} each way: {:.1} relays a second of {per_second}, executed within {p50:.0?} (p50), {p95:.0?} (p95), \

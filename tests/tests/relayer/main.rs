@@ -15,6 +15,7 @@ mod keyholders;
 mod limits;
 mod load;
 mod outages;
+mod parties;
 mod policy;
 mod rpc;
 mod secrets;

@@ -2,26 +2,15 @@
 
 use std::{io::Write as _, process::ExitCode, sync::Arc};
 
-use clap::ValueEnum;
-
 use crate::store::{
     Store,
-    control::{ExportedRelay, Order},
+    control::{ExportFormat, ExportedRelay, Order},
 };
-
-/// The format of an export.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ExportFormat {
-    /// Comma-separated values, with the names of the columns in the first line.
-    Csv,
-    /// A JSON object a line.
-    Jsonl,
-}
 
 /// Writes the relays to standard output, in the order of their ends.
 pub(super) async fn run(store: &Arc<Store>, since: u64, format: ExportFormat) -> anyhow::Result<ExitCode> {
     let operator = super::own_operator();
-    store.run(move |store| store.order(Order::Export { since }, &operator)).await?;
+    store.run(move |store| store.order(Order::Export { since, format }, &operator)).await?;
     let mut out = std::io::stdout();
     if format == ExportFormat::Csv {
         writeln!(out, "{}", ExportedRelay::CSV_HEADER)?;

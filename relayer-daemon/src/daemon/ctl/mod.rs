@@ -10,20 +10,23 @@ mod socket;
 
 use std::{fs, path::PathBuf, process::ExitCode, sync::Arc};
 
-use alloy::primitives::{Address, B256};
+use alloy::primitives::Address;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use registry_core::eth::{address, timestamp::Timestamp};
+use registry_core::eth::timestamp::Timestamp;
 use serde_json::json;
 use tokio::sync::Notify;
 
 use self::desk::{Answer, Desk};
-pub use self::{export::ExportFormat, socket::ControlSocket};
+pub use self::socket::ControlSocket;
 use super::{check, replay::files, settings::Settings};
 use crate::{
     process::{instance::host, lock::ProcessLock, shutdown::ShutdownSignal},
     relay::Relayer,
-    store::{DaemonId, Store, control::Order},
+    store::{
+        DaemonId, Store,
+        control::{ExportFormat, Order, account, time},
+    },
 };
 
 /// The arguments of `ctl`: the order, and the daemon's settings.
@@ -53,54 +56,15 @@ pub struct AbandonArgs {
 
 impl From<AbandonArgs> for CtlArgs {
     fn from(AbandonArgs { settings, account }: AbandonArgs) -> Self {
-        Self { settings, json: false, command: CtlCommand::Abandon { account } }
+        Self { settings, json: false, command: CtlCommand::Order(Order::Abandon { account }) }
     }
 }
 
-/// An order on the command line.
+/// What `ctl` does.
 #[derive(Debug, Clone, Subcommand)]
 enum CtlCommand {
-    /// Accept no new relays: POST /relay answers 503 INTAKE_PAUSED; relays in hand go on
-    Pause,
-    /// Accept relays again
-    Resume,
-    /// Give an account no more relays
-    Cordon {
-        /// The account
-        #[arg(value_parser = account)]
-        account: Address,
-    },
-    /// Give an account relays again
-    Uncordon {
-        /// The account
-        #[arg(value_parser = account)]
-        account: Address,
-    },
-    /// End a relay without executing it: one that was sent is replaced by a no-op
-    Cancel {
-        /// The relay's id
-        #[arg(value_parser = relay)]
-        relay: B256,
-    },
-    /// Give up what an account has in flight whose key is lost, stolen or closed: other accounts carry its relays
-    Abandon {
-        /// The account
-        #[arg(value_parser = account)]
-        account: Address,
-    },
-    /// Have every daemon read its policy file again, with its API keys and webhook secrets
-    Reload,
-    /// List accounts and daemons
-    Keys,
-    /// Write out the relays that have ended, with key, signer, gas, cost and outcome
-    Export {
-        /// Those that ended from this time on: unix seconds, or a date or time (UTC)
-        #[arg(long, value_parser = time, default_value = "0")]
-        since: u64,
-        /// The format
-        #[arg(long, default_value = "csv")]
-        format: ExportFormat,
-    },
+    #[command(flatten)]
+    Order(Order),
     /// List the orders that were given: when, by which user, with which result
     Log {
         /// Those given from this time on: unix seconds, or a date or time (UTC)
@@ -130,18 +94,11 @@ impl AbandonArgs {
 pub async fn run(args: &CtlArgs) -> anyhow::Result<ExitCode> {
     let settings = &args.settings;
     let order = match args.command {
-        CtlCommand::Pause => Order::Pause,
-        CtlCommand::Resume => Order::Resume,
-        CtlCommand::Cordon { account } => Order::Cordon { account },
-        CtlCommand::Uncordon { account } => Order::Uncordon { account },
-        CtlCommand::Cancel { relay } => Order::Cancel { relay },
-        CtlCommand::Abandon { account } => Order::Abandon { account },
-        CtlCommand::Reload => Order::Reload,
-        CtlCommand::Keys => Order::Keys,
-        CtlCommand::Export { since, format } => {
+        CtlCommand::Order(Order::Export { since, format }) => {
             let format = if args.json { ExportFormat::Jsonl } else { format };
             return export::run(&open(settings).await?, since, format).await;
         }
+        CtlCommand::Order(order) => order,
         CtlCommand::Log { since } => return log(&open(settings).await?, since, args.json).await,
     };
     let answer = match socket::ask(&settings.control_socket(), &order).await? {
@@ -247,34 +204,12 @@ impl Settings {
     }
 }
 
-fn account(text: &str) -> Result<Address, &'static str> {
-    let rule = "must be 0x and 40 hexadecimal digits, with a right checksum if in mixed case";
-    address::parse(text).map_err(|_| rule)
-}
-
-fn relay(text: &str) -> Result<B256, &'static str> {
-    text.parse().map_err(|_| "must be 0x and 64 hexadecimal digits")
-}
-
-fn time(text: &str) -> Result<u64, &'static str> {
-    let date = || Timestamp::parse(text).or_else(|| Timestamp::parse(&format!("{text}T00:00:00.000Z")));
-    text.parse()
-        .ok()
-        .or_else(|| Some(date()?.seconds()))
-        .ok_or("must be unix seconds, a date as 2026-01-31, or a time as 2026-01-31T00:00:00.000Z")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn arguments_that_are_wrong_are_told_with_their_rule() {
-        assert_eq!(time("1767225600"), time("2026-01-01"));
-        assert_eq!(time("2026-01-01T00:00:00.000Z"), Ok(1_767_225_600));
-        assert!(time("yesterday").unwrap_err().contains("unix seconds"));
-        assert!(account("0x12").unwrap_err().contains("40 hexadecimal digits"));
-        assert!(relay("0x12").unwrap_err().contains("64 hexadecimal digits"));
+    fn an_operator_is_told_by_name_and_id_and_machine() {
         assert!(operator(0).starts_with("root (uid 0) at "));
         assert!(operator(u32::MAX - 7).starts_with("uid 4294967288 at "));
     }

@@ -9,7 +9,11 @@ use std::sync::{
 use alloy::primitives::B256;
 use tokio::sync::watch;
 
-use super::{Store, engine::Db, fleet, locks};
+use super::{
+    Store,
+    engine::{Db, statements::Frequent},
+    fleet, locks,
+};
 use crate::store::{DaemonId, Payer, StoreError};
 
 /// How many operations block a thread at most: fewer than the runtime has, so that leases find one.
@@ -82,12 +86,13 @@ impl Store {
         self.leases.as_ref().ok_or(StoreError::ReadOnly)?.run(work)
     }
 
-    /// A write of one statement that is right whatever else is written at that moment.
+    /// A write of one statement that is right whatever else is written at that moment: where several transactions
+    /// write at once the connections that read run it, too.
     pub(super) fn write_single<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Db) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        if !self.has_single_writes {
+        if self.statements.frequent.is_none() {
             return self.write(work);
         }
         self.may_write()?;
@@ -104,8 +109,8 @@ impl Store {
     }
 
     /// The daemon of a fleet, where the database has the statements of its frequent writes.
-    pub(super) fn frequent(&self) -> Option<&DaemonId> {
-        self.daemon.as_ref().filter(|_| self.has_single_writes)
+    pub(super) fn frequent(&self) -> Option<(&DaemonId, &'static Frequent)> {
+        self.daemon.as_ref().zip(self.statements.frequent.as_ref())
     }
 
     /// A read of one statement.

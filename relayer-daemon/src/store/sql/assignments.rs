@@ -3,7 +3,7 @@
 use alloy::primitives::{Address, B256};
 
 use super::{
-    engine::{Db, Row, all, column, first, text, unsigned, values},
+    engine::{Db, Row, all, column, first, text, values},
     relays,
 };
 use crate::{
@@ -12,39 +12,34 @@ use crate::{
 };
 
 pub(super) fn open_of(db: &Db, relay: &B256) -> Result<Vec<(Address, u64)>, StoreError> {
-    let query = "SELECT account, nonce FROM nonces WHERE relay = ?1 AND state = 'open'";
-    all(db, query, values![relay.0], |row| {
-        Ok((column::<[u8; 20]>(row, "account")?.into(), unsigned(row, "nonce")?))
-    })
+    let query = "SELECT account, nonce FROM nonces WHERE relay = $1 AND state = 'open'";
+    all(db, query, values![relay], |row| Ok((column(row, "account")?, column(row, "nonce")?)))
 }
 
 pub(super) fn block(row: &Row) -> Result<BlockId, StoreError> {
-    let hash = column::<[u8; 32]>(row, "mined_block_hash")?.into();
-    Ok(BlockId { number: unsigned(row, "mined_block")?, hash })
+    Ok(BlockId { number: column(row, "mined_block")?, hash: column(row, "mined_block_hash")? })
 }
 
 pub(super) fn mined_nonce(db: &Db, account: &Address, row: &Row) -> Result<MinedNonce, StoreError> {
     Ok(MinedNonce {
         assignment: assignment(db, account, column(row, "nonce")?)?,
-        inclusion: Inclusion { tx_hash: column::<[u8; 32]>(row, "mined_hash")?.into(), block: block(row)? },
+        inclusion: Inclusion { tx_hash: column(row, "mined_hash")?, block: block(row)? },
     })
 }
 
-pub(super) fn assignment(db: &Db, account: &Address, nonce: i64) -> Result<NonceAssignment, StoreError> {
-    let key = values![account.0.0, nonce];
-    let query = "SELECT relays.* FROM nonces JOIN relays ON relays.id = nonces.relay WHERE account = ?1 AND nonce = ?2";
+pub(super) fn assignment(db: &Db, account: &Address, nonce: u64) -> Result<NonceAssignment, StoreError> {
+    let key = values![account, nonce];
+    let query = "SELECT relays.* FROM nonces JOIN relays ON relays.id = nonces.relay WHERE account = $1 AND nonce = $2";
     let relay = first(db, query, key, relays::terms)?;
-    let query = "SELECT * FROM transactions WHERE account = ?1 AND nonce = ?2 ORDER BY rowid";
-    let transactions = all(db, query, key, signed_transaction)?;
-    Ok(NonceAssignment { nonce: nonce.cast_unsigned(), relay, transactions })
-}
-
-fn signed_transaction(row: &Row) -> Result<SignedTransaction, StoreError> {
-    Ok(SignedTransaction {
-        hash: column::<[u8; 32]>(row, "hash")?.into(),
-        raw: column::<Vec<u8>>(row, "raw")?.into(),
-        fees: Fees { max_fee: text(row, "max_fee_wei")?, tip: text(row, "tip_wei")? },
-        gas_limit: unsigned(row, "gas_limit")?,
-        purpose: text(row, "purpose")?,
-    })
+    let query = "SELECT * FROM transactions WHERE account = $1 AND nonce = $2 ORDER BY rowid";
+    let transactions = all(db, query, key, |row| {
+        Ok(SignedTransaction {
+            hash: column(row, "hash")?,
+            raw: column(row, "raw")?,
+            fees: Fees { max_fee: column(row, "max_fee_wei")?, tip: column(row, "tip_wei")? },
+            gas_limit: column(row, "gas_limit")?,
+            purpose: text(row, "purpose")?,
+        })
+    })?;
+    Ok(NonceAssignment { nonce, relay, transactions })
 }

@@ -1,11 +1,11 @@
 //! The budget's window, and the reservations of relays and gaps.
 
-use alloy::primitives::B256;
+use alloy::primitives::{Address, B256};
 
 use super::{
-    assignments,
-    engine::{Db, Row, Value, column, first, text, values},
-    locks,
+    Store, assignments,
+    engine::{Db, Row, Value, column, single, values},
+    frequent, locks,
     relays::{self, Rival},
 };
 use crate::{
@@ -13,13 +13,92 @@ use crate::{
         Budget, Window,
         share::{self, Allowance, BudgetUsage, Party},
     },
-    store::{DaemonId, ExpectedCost, Reservation, StoreError},
+    outcome::RelayOutcome,
+    store::{ExpectedCost, NewRelay, Reservation, StoreError},
 };
 
+impl Store {
+    /// The budget as it stands at `now`.
+    pub fn budget(&self, limit_wei: u128, now: u64) -> Result<Budget, StoreError> {
+        self.read(|db| Ok(Usage::read(db, Vec::new(), None, now)?.budget(limit_wei)))
+    }
+
+    /// Replaces the reservation of a relay in flight. Returns whether the budget allows the difference.
+    pub fn reserve(&self, id: B256, wei: u128, limit_wei: u128, now: u64) -> Result<bool, StoreError> {
+        self.write_about(id, move |db| reserve(db, &id, wei, limit_wei, now))
+    }
+
+    /// What is known of a relay, as [`Store::outcome`] tells it, and whether the budget and the shares of its
+    /// parties would allow it `wei` more, where the cheapest relay costs `least_wei`.
+    pub fn look_up(
+        &self,
+        relay: &NewRelay,
+        wei: u128,
+        least_wei: u128,
+        allowance: &Allowance,
+        now: u64,
+    ) -> Result<(Option<Option<RelayOutcome>>, Reservation), StoreError> {
+        let parties: Vec<Party> = Party::of(relay.signer, relay.client).collect();
+        self.read_single(|db| {
+            let queries = [(relays::OUTCOME, values![relay.id]), (USED, &keys(&parties)[..])];
+            let mut rows = db.queries(&queries)?.into_iter();
+            let known = rows.next().unwrap_or_default().first().map(relays::outcome).transpose()?;
+            let used = Usage::of(db, &rows.next().unwrap_or_default(), parties, None, now)?;
+            Ok((known, used.check(wei, least_wei, 0, allowance)))
+        })
+    }
+
+    /// Replaces the reservation of a pending relay if the budget and the shares of its parties allow that. Fails
+    /// with [`StoreError::NonceUsed`] if another request has used its forwarder nonce, whatever a node says that
+    /// has not heard of that.
+    pub fn reserve_share(
+        &self,
+        id: B256,
+        cost: &ExpectedCost,
+        allowance: &Allowance,
+        now: u64,
+    ) -> Result<Reservation, StoreError> {
+        if let Some((daemon, statements)) = self.frequent() {
+            let _turn = self.frequent_writes.turn_to_reserve();
+            let reserve = |db: &Db| frequent::reserve(db, statements, &id, daemon, cost, allowance, now);
+            if let Some(reservation) = self.write_committing(reserve)? {
+                return Ok(reservation);
+            }
+        }
+        let (ExpectedCost { wei, gas, l1_fee_wei, least_wei, no_op_wei }, allowance) = (*cost, *allowance);
+        let daemon = self.daemon.clone();
+        self.write(move |db| {
+            locks::relay(db, &id)?;
+            let relay = relays::standing(db, &id, None)?.ok_or(StoreError::Missing("relay"))?;
+            relay.must_be_held_by(daemon.as_ref())?;
+            if relay.rival == Some(Rival::Executed) {
+                return Err(StoreError::NonceUsed);
+            }
+            locks::budget(db)?;
+            let parties = Party::of(relay.signer, relay.client).collect();
+            let usage = Usage::read(db, parties, Some(&id), now)?;
+            let checked = usage.check(wei, least_wei, no_op_wei, &allowance);
+            if checked.denial.is_some() {
+                return Ok(checked);
+            }
+            db.run(
+                "UPDATE relays SET reserved_wei = $4, l1_fee_wei = $2, expected_gas = $3 WHERE id = $1",
+                values![id, l1_fee_wei, gas, wei],
+            )?;
+            let window = usage.window.used(now, 0);
+            if usage.window.opened_at.is_none() {
+                write_window(db, &usage, window)?;
+            }
+            let reserved_wei = usage.reserved_wei.saturating_add(wei);
+            Ok(Reservation { denial: None, budget: Budget { window, reserved_wei, ..checked.budget } })
+        })
+    }
+}
+
+/// Replaces the reservation of a relay, if the budget allows the difference. Returns whether it does.
 pub(super) fn reserve(tx: &Db, id: &B256, wei: u128, limit_wei: u128, now: u64) -> Result<bool, StoreError> {
-    let query = "SELECT reserved_wei FROM relays WHERE id = ?1";
-    let before = first(tx, query, values![id.0], |row| text::<u128>(row, "reserved_wei"))?;
-    let before = before.ok_or(StoreError::Missing("relay"))?;
+    let before: u128 = single(tx, "SELECT reserved_wei FROM relays WHERE id = $1", values![id])?
+        .ok_or(StoreError::Missing("relay"))?;
     let allowed = allow(tx, wei.saturating_sub(before), limit_wei, now)?;
     if allowed {
         set_reserved(tx, id, wei)?;
@@ -55,7 +134,7 @@ pub(super) fn charge(tx: &Db, relay: Option<&B256>, wei: u128, now: u64) -> Resu
     let spent: Vec<[Value; 2]> = usage
         .parties
         .iter()
-        .map(|(party, used)| [key(*party).into(), used.settled_wei.saturating_add(wei).to_string().into()])
+        .map(|(party, used)| [key(*party).into(), used.settled_wei.saturating_add(wei).into()])
         .collect();
     /// All parties of a request at once, or one.
     macro_rules! upsert {
@@ -68,52 +147,19 @@ pub(super) fn charge(tx: &Db, relay: Option<&B256>, wei: u128, now: u64) -> Resu
         };
     }
     if spent.len() == PARTIES {
-        return tx.run(upsert!("(?1, ?2), (?3, ?4), (?5, ?6), (?7, ?8)"), &spent.concat());
+        return tx.run(upsert!("($1, $2), ($3, $4), ($5, $6), ($7, $8)"), &spent.concat());
     }
-    spent.iter().try_for_each(|row| tx.run(upsert!("(?1, ?2)"), row))
-}
-
-pub(super) fn reserve_share(
-    tx: &Db,
-    id: &B256,
-    daemon: Option<&DaemonId>,
-    cost: &ExpectedCost,
-    allowance: &Allowance,
-    now: u64,
-) -> Result<Reservation, StoreError> {
-    locks::relay(tx, id)?;
-    let relay = relays::standing(tx, id, None, daemon.is_some())?.ok_or(StoreError::Missing("relay"))?;
-    relay.must_be_held_by(daemon)?;
-    if relay.rival == Some(Rival::Executed) {
-        return Err(StoreError::NonceUsed);
-    }
-    locks::budget(tx)?;
-    let usage = Usage::read(tx, Party::of(relay.signer, relay.client).collect(), Some(id), now)?;
-    let checked = usage.check(cost.wei, cost.least_wei, cost.no_op_wei, allowance);
-    if checked.denial.is_some() {
-        return Ok(checked);
-    }
-    let ExpectedCost { wei, gas, l1_fee_wei, .. } = *cost;
-    tx.run(
-        "UPDATE relays SET reserved_wei = ?4, l1_fee_wei = ?2, expected_gas = ?3 WHERE id = ?1",
-        values![id.0, l1_fee_wei.to_string(), gas.cast_signed(), wei.to_string()],
-    )?;
-    let window = usage.window.used(now, 0);
-    if usage.window.opened_at.is_none() {
-        write_window(tx, &usage, window)?;
-    }
-    let reserved_wei = usage.reserved_wei.saturating_add(wei);
-    Ok(Reservation { denial: None, budget: Budget { window, reserved_wei, ..checked.budget } })
+    spent.iter().try_for_each(|row| tx.run(upsert!("($1, $2)"), row))
 }
 
 /// The most parties that a request has.
 const PARTIES: usize = 4;
 
 /// What parties were charged; the window; what is reserved by pending relays, and by gaps that are not filled.
-pub(super) const USED: &str = "SELECT party, settled_wei AS wei, CAST(NULL AS BIGINT) AS opened_at,
+const USED: &str = "SELECT party, settled_wei AS wei, CAST(NULL AS BIGINT) AS opened_at,
          CAST(NULL AS BYTEA) AS id, CAST(NULL AS BYTEA) AS signer, CAST(NULL AS BYTEA) AS client,
          CAST(NULL AS BYTEA) AS account, CAST(NULL AS BIGINT) AS nonce
-     FROM spending WHERE party IN (?1, ?2, ?3, ?4)
+     FROM spending WHERE party IN ($1, $2, $3, $4)
      UNION ALL SELECT NULL, settled_wei, opened_at, NULL, NULL, NULL, NULL, NULL FROM budget
      UNION ALL SELECT NULL, reserved_wei, NULL, id, signer, client, NULL, NULL FROM relays
          WHERE state = 'pending' AND reserved_wei <> '0'
@@ -121,14 +167,14 @@ pub(super) const USED: &str = "SELECT party, settled_wei AS wei, CAST(NULL AS BI
          WHERE state = 'open' AND relay IS NULL";
 
 /// The parameters of [`USED`].
-pub(super) fn keys(parties: &[Party]) -> Vec<Value> {
+fn keys(parties: &[Party]) -> Vec<Value> {
     let mut keys: Vec<Option<Vec<u8>>> = parties.iter().map(|party| Some(key(*party))).collect();
     keys.resize(PARTIES, None);
     keys.into_iter().map(Value::from).collect()
 }
 
 /// The budget's use, in all and by some parties.
-pub(super) struct Usage {
+struct Usage {
     window: Window,
     /// Reserved, but for the own relay.
     reserved_wei: u128,
@@ -144,7 +190,7 @@ impl Usage {
     }
 
     /// The use as rows of [`USED`] tell it.
-    pub(super) fn of(
+    fn of(
         db: &Db,
         rows: &[Row],
         parties: Vec<Party>,
@@ -154,11 +200,11 @@ impl Usage {
         let parties = parties.into_iter().map(|party| (party, BudgetUsage::default())).collect();
         let mut usage = Self { window: Window::default(), reserved_wei: 0, own_wei: 0, parties };
         for row in rows {
-            let wei: u128 = text(row, "wei")?;
+            let wei: u128 = column(row, "wei")?;
             if let Some(of) = column::<Option<Vec<u8>>>(row, "party")? {
                 let known = usage.parties.iter_mut().find(|(party, _)| key(*party) == of);
                 known.into_iter().for_each(|(_, used)| used.settled_wei = wei);
-            } else if let Some(id) = column::<Option<[u8; 32]>>(row, "id")? {
+            } else if let Some(id) = column::<Option<B256>>(row, "id")? {
                 if own.is_some_and(|own| *own == id) {
                     usage.own_wei = wei;
                     continue;
@@ -170,13 +216,12 @@ impl Usage {
                         used.reserved_wei = used.reserved_wei.saturating_add(wei);
                     }
                 }
-            } else if let Some(account) = column::<Option<[u8; 20]>>(row, "account")? {
+            } else if let Some(account) = column::<Option<Address>>(row, "account")? {
                 // The dearest of its no-ops.
-                let gap = assignments::assignment(db, &account.into(), column(row, "nonce")?)?.expected_wei();
+                let gap = assignments::assignment(db, &account, column(row, "nonce")?)?.expected_wei();
                 usage.reserved_wei = usage.reserved_wei.saturating_add(gap);
             } else {
-                let opened_at = column::<Option<i64>>(row, "opened_at")?.map(i64::cast_unsigned);
-                usage.window = Window { opened_at, settled_wei: wei }.at(now);
+                usage.window = Window { opened_at: column(row, "opened_at")?, settled_wei: wei }.at(now);
             }
         }
         if usage.window.opened_at.is_none() {
@@ -193,13 +238,7 @@ impl Usage {
 
     /// What the budget and the parties' shares say to a reservation of `wei`, where the cheapest relay costs
     /// `least_wei` and `no_op_wei` must fit beside it.
-    pub(super) fn check(
-        &self,
-        wei: u128,
-        least_wei: u128,
-        no_op_wei: u128,
-        allowance: &Allowance,
-    ) -> Reservation {
+    fn check(&self, wei: u128, least_wei: u128, no_op_wei: u128, allowance: &Allowance) -> Reservation {
         let total = BudgetUsage { settled_wei: self.window.settled_wei, reserved_wei: self.reserved_wei };
         let used: Vec<_> = self.parties.iter().map(|(party, used)| (party.kind(), *used)).collect();
         let denial = share::check(allowance, wei, least_wei, no_op_wei, total, &used).err();
@@ -218,14 +257,9 @@ fn key(party: Party) -> Vec<u8> {
     [vec![kind], address].concat()
 }
 
-pub(super) fn at(db: &Db, limit_wei: u128, now: u64) -> Result<Budget, StoreError> {
-    Ok(Usage::read(db, Vec::new(), None, now)?.budget(limit_wei))
-}
-
 /// Sets a relay's reservation.
 pub(super) fn set_reserved(tx: &Db, id: &B256, wei: u128) -> Result<(), StoreError> {
-    tx.run("UPDATE relays SET reserved_wei = ?2 WHERE id = ?1", values![id.0, wei.to_string()])?;
-    Ok(())
+    tx.run("UPDATE relays SET reserved_wei = $2 WHERE id = $1", values![id, wei])
 }
 
 /// Writes the window. If it was not open before, what parties have spent is of an earlier one.
@@ -234,9 +268,8 @@ fn write_window(tx: &Db, before: &Usage, window: Window) -> Result<(), StoreErro
         tx.run("DELETE FROM spending", values![])?;
     }
     tx.run(
-        "INSERT INTO budget (only_row, opened_at, settled_wei) VALUES (1, ?1, ?2)
-         ON CONFLICT (only_row) DO UPDATE SET opened_at = ?1, settled_wei = ?2",
-        values![window.opened_at.map(u64::cast_signed), window.settled_wei.to_string()],
-    )?;
-    Ok(())
+        "INSERT INTO budget (only_row, opened_at, settled_wei) VALUES (1, $1, $2)
+         ON CONFLICT (only_row) DO UPDATE SET opened_at = $1, settled_wei = $2",
+        values![window.opened_at, window.settled_wei],
+    )
 }

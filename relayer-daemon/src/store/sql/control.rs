@@ -6,13 +6,13 @@ use alloy::primitives::{Address, B256};
 
 use super::{
     Store, assignments, ending,
-    engine::{Db, Row, all, column, first, unsigned, values},
+    engine::{Db, Row, all, column, first, single, values},
     locks, relays,
 };
 use crate::{
     outcome::{ErrorCode, Failure, RelayOutcome},
     store::{
-        DaemonId, StoreError,
+        StoreError,
         control::{AccountRecord, DaemonReport, Effect, ExportedRelay, Operation, Order, Orders, SILENT_MS},
         fleet::WEBHOOKS,
         stats::StoreStats,
@@ -44,10 +44,10 @@ impl Store {
             let effect = carry_out(db, order, is_shared)?;
             let now = seconds(db)?;
             db.run(
-                "INSERT INTO operations (at, operator, command, argument, result) VALUES (?1, ?2, ?3, ?4, ?5)",
+                "INSERT INTO operations (at, operator, command, argument, result) VALUES ($1, $2, $3, $4, $5)",
                 values![now, operator.as_str(), order.name(), order.argument(), effect.to_string()],
             )?;
-            db.run("DELETE FROM operations WHERE at < ?1", values![now.saturating_sub(KEPT)])?;
+            db.run("DELETE FROM operations WHERE at < $1", values![now.saturating_sub(KEPT)])?;
             Ok(effect)
         })
     }
@@ -57,12 +57,12 @@ impl Store {
         let rows = self.read_single(|db| db.query("SELECT * FROM control", values![]))?;
         let mut orders = Orders::default();
         for row in &rows {
-            let since = unsigned(row, "since")?;
+            let since = column(row, "since")?;
             match column::<String>(row, "name")?.as_str() {
                 PAUSED => orders.paused_since = Some(since),
-                CORDONED => drop(orders.cordoned.insert(column::<[u8; 20]>(row, "subject")?.into(), since)),
-                CANCEL => drop(orders.cancelled.insert(column::<[u8; 32]>(row, "subject")?.into())),
-                RELOAD => orders.reload = unsigned(row, "number")?,
+                CORDONED => drop(orders.cordoned.insert(column(row, "subject")?, since)),
+                CANCEL => drop(orders.cancelled.insert(column(row, "subject")?)),
+                RELOAD => orders.reload = column(row, "number")?,
                 // Of a later version.
                 _ => {}
             }
@@ -72,9 +72,8 @@ impl Store {
 
     /// The orders that were given from `since` on, oldest first: at most the newest thousand.
     pub fn operations(&self, since: u64) -> Result<Vec<Operation>, StoreError> {
-        let query = "SELECT * FROM operations WHERE at >= ?1 ORDER BY sequence DESC LIMIT ?2";
-        let mut found =
-            self.read_single(|db| all(db, query, values![since.cast_signed(), LISTED], operation))?;
+        let query = "SELECT * FROM operations WHERE at >= $1 ORDER BY sequence DESC LIMIT $2";
+        let mut found = self.read_single(|db| all(db, query, values![since, LISTED], operation))?;
         found.reverse();
         Ok(found)
     }
@@ -97,7 +96,7 @@ impl Store {
         self.write_leases(move |db| {
             let now = db.now_ms()?;
             db.run(
-                "INSERT INTO daemon_reports VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+                "INSERT INTO daemon_reports VALUES ($1, $2, $3, $4, $5, $6, $7)
                  ON CONFLICT (daemon) DO UPDATE SET policy = excluded.policy, reload = excluded.reload,
                      fault = excluded.fault, reported_at = excluded.reported_at",
                 values![
@@ -105,12 +104,12 @@ impl Store {
                     report.host,
                     report.policy,
                     report.settings,
-                    report.reload.cast_signed(),
+                    report.reload,
                     report.fault,
                     now
                 ],
             )?;
-            let gone = "DELETE FROM daemon_reports WHERE reported_at < ?1";
+            let gone = "DELETE FROM daemon_reports WHERE reported_at < $1";
             db.run(gone, values![now.saturating_sub(4 * SILENT_MS)])
         })
     }
@@ -119,21 +118,21 @@ impl Store {
     pub fn withdraw_report(&self, daemon: &str) -> Result<(), StoreError> {
         let daemon = daemon.to_owned();
         self.write_leases(move |db| {
-            db.run("DELETE FROM daemon_reports WHERE daemon = ?1", values![daemon.as_str()])
+            db.run("DELETE FROM daemon_reports WHERE daemon = $1", values![daemon.as_str()])
         })
     }
 
     /// What daemons say of themselves that have not been silent.
     pub fn reports(&self) -> Result<Vec<DaemonReport>, StoreError> {
         self.read(|db| {
-            let query = "SELECT * FROM daemon_reports WHERE reported_at > ?1 ORDER BY host, daemon";
+            let query = "SELECT * FROM daemon_reports WHERE reported_at > $1 ORDER BY host, daemon";
             all(db, query, values![db.now_ms()?.saturating_sub(SILENT_MS)], |row| {
                 Ok(DaemonReport {
                     daemon: column(row, "daemon")?,
                     host: column(row, "host")?,
                     policy: column(row, "policy")?,
                     settings: column(row, "settings")?,
-                    reload: unsigned(row, "reload")?,
+                    reload: column(row, "reload")?,
                     fault: column(row, "fault")?,
                 })
             })
@@ -147,14 +146,13 @@ impl Store {
             let mut accounts = BTreeMap::new();
             let query = "SELECT account, count(*) AS open FROM nonces WHERE state = 'open' GROUP BY account";
             for row in &db.query(query, values![])? {
-                record(&mut accounts, account(row)?).open_nonces = unsigned(row, "open")?;
+                record(&mut accounts, column(row, "account")?).open_nonces = column(row, "open")?;
             }
             if is_shared {
                 let query =
-                    "SELECT account, CASE WHEN expires_at > ?1 THEN holder END AS holder FROM account_leases";
+                    "SELECT account, CASE WHEN expires_at > $1 THEN holder END AS holder FROM account_leases";
                 for row in &db.query(query, values![db.now_ms()?])? {
-                    let holder = column::<Option<String>>(row, "holder")?;
-                    record(&mut accounts, account(row)?).holder = holder.map(|id| DaemonId(id.into()));
+                    record(&mut accounts, column(row, "account")?).holder = column(row, "holder")?;
                 }
             }
             accounts.remove(&WEBHOOKS);
@@ -172,22 +170,22 @@ impl Store {
         let (from, id) = after.map_or((since, Vec::new()), |(at, id)| (at, id.to_vec()));
         let query = "SELECT ended.*, nonces.account, nonces.mined_hash, nonces.paid_wei
              FROM (SELECT id, signer, api_key, state, error_code, tx_hash, gas_used, created_at, finished_at
-                 FROM relays WHERE finished_at >= ?1 AND (finished_at > ?1 OR id > ?2)
-                 ORDER BY finished_at, id LIMIT ?3) AS ended
+                 FROM relays WHERE finished_at >= $1 AND (finished_at > $1 OR id > $2)
+                 ORDER BY finished_at, id LIMIT $3) AS ended
              LEFT JOIN nonces ON nonces.relay = ended.id ORDER BY finished_at, id";
         self.read_single(|db| {
             let mut ended: Vec<ExportedRelay> = Vec::new();
-            for row in &db.query(query, values![from.cast_signed(), id, STEP])? {
-                let relay: B256 = column::<[u8; 32]>(row, "id")?.into();
+            for row in &db.query(query, values![from, id, STEP])? {
+                let relay: B256 = column(row, "id")?;
                 if ended.last().is_none_or(|last| last.relay != relay) {
                     ended.push(exported(row, relay)?);
                 }
                 let Some(last) = ended.last_mut() else { continue };
-                let paid = column::<Option<String>>(row, "paid_wei")?.unwrap_or_default();
-                last.paid_wei = last.paid_wei.saturating_add(paid.parse().unwrap_or_default());
-                let mined = column::<Option<[u8; 32]>>(row, "mined_hash")?.map(B256::from);
+                let paid: Option<u128> = column(row, "paid_wei")?;
+                last.paid_wei = last.paid_wei.saturating_add(paid.unwrap_or_default());
+                let mined: Option<B256> = column(row, "mined_hash")?;
                 if mined.is_some() && (last.account.is_none() || mined == last.tx_hash) {
-                    last.account = column::<Option<[u8; 20]>>(row, "account")?.map(Address::from);
+                    last.account = column(row, "account")?;
                 }
             }
             Ok(ended)
@@ -201,7 +199,7 @@ fn record(accounts: &mut BTreeMap<Address, AccountRecord>, account: Address) -> 
 
 fn operation(row: &Row) -> Result<Operation, StoreError> {
     Ok(Operation {
-        at: unsigned(row, "at")?,
+        at: column(row, "at")?,
         operator: column(row, "operator")?,
         command: column(row, "command")?,
         argument: column(row, "argument")?,
@@ -213,20 +211,16 @@ fn exported(row: &Row, relay: B256) -> Result<ExportedRelay, StoreError> {
     Ok(ExportedRelay {
         relay,
         key: column(row, "api_key")?,
-        signer: column::<[u8; 20]>(row, "signer")?.into(),
+        signer: column(row, "signer")?,
         account: None,
-        tx_hash: column::<Option<[u8; 32]>>(row, "tx_hash")?.map(B256::from),
-        gas_used: column::<Option<i64>>(row, "gas_used")?.map(i64::cast_unsigned),
+        tx_hash: column(row, "tx_hash")?,
+        gas_used: column(row, "gas_used")?,
         paid_wei: 0,
-        accepted_at: unsigned(row, "created_at")?,
-        ended_at: unsigned(row, "finished_at")?,
+        accepted_at: column(row, "created_at")?,
+        ended_at: column(row, "finished_at")?,
         outcome: column(row, "state")?,
         code: column(row, "error_code")?,
     })
-}
-
-fn account(row: &Row) -> Result<Address, StoreError> {
-    Ok(column::<[u8; 20]>(row, "account")?.into())
 }
 
 fn seconds(db: &Db) -> Result<i64, StoreError> {
@@ -243,13 +237,12 @@ fn carry_out(db: &Db, order: Order, is_shared: bool) -> Result<Effect, StoreErro
         Order::Abandon { account } => abandon(db, account, is_shared)?,
         Order::Reload => {
             db.run(
-                "INSERT INTO control (name, subject, since, number) VALUES (?1, ?2, ?3, 1) ON CONFLICT (name, subject)
+                "INSERT INTO control (name, subject, since, number) VALUES ($1, $2, $3, 1) ON CONFLICT (name, subject)
                  DO UPDATE SET number = control.number + 1, since = excluded.since",
                 values![RELOAD, Vec::<u8>::new(), seconds(db)?],
             )?;
-            let query = "SELECT number FROM control WHERE name = ?1";
-            let number = first(db, query, values![RELOAD], |row| unsigned(row, "number"))?;
-            Effect::Number(number.unwrap_or_default())
+            let query = "SELECT number FROM control WHERE name = $1";
+            Effect::Number(single(db, query, values![RELOAD])?.unwrap_or_default())
         }
         Order::Keys | Order::Export { .. } => Effect::Done,
     })
@@ -257,14 +250,14 @@ fn carry_out(db: &Db, order: Order, is_shared: bool) -> Result<Effect, StoreErro
 
 fn put(db: &Db, name: &str, subject: &[u8]) -> Result<Effect, StoreError> {
     let changed = db.execute(
-        "INSERT INTO control (name, subject, since, number) VALUES (?1, ?2, ?3, 0) ON CONFLICT DO NOTHING",
+        "INSERT INTO control (name, subject, since, number) VALUES ($1, $2, $3, 0) ON CONFLICT DO NOTHING",
         values![name, subject, seconds(db)?],
     )?;
     Ok(if changed > 0 { Effect::Done } else { Effect::Already })
 }
 
 fn remove(db: &Db, name: &str, subject: &[u8]) -> Result<Effect, StoreError> {
-    let sql = "DELETE FROM control WHERE name = ?1 AND subject = ?2";
+    let sql = "DELETE FROM control WHERE name = $1 AND subject = $2";
     let changed = db.execute(sql, values![name, subject])?;
     Ok(if changed > 0 { Effect::Done } else { Effect::Already })
 }
@@ -274,7 +267,7 @@ fn cancel(db: &Db, relay: B256) -> Result<Effect, StoreError> {
     let now = seconds(db)?;
     locks::relay(db, &relay)?;
     db.run(
-        "DELETE FROM control WHERE name = ?1 AND since < ?2
+        "DELETE FROM control WHERE name = $1 AND since < $2
          AND NOT EXISTS (SELECT 1 FROM relays WHERE id = subject AND state = 'pending')",
         values![CANCEL, now.saturating_sub(CANCELLED)],
     )?;
@@ -299,29 +292,29 @@ fn cancel(db: &Db, relay: B256) -> Result<Effect, StoreError> {
 fn abandon(db: &Db, account: Address, is_shared: bool) -> Result<Effect, StoreError> {
     if is_shared {
         locks::lease(db, &account)?;
-        let query = "SELECT account FROM account_leases WHERE account = ?1 AND holder IS NOT NULL AND expires_at > ?2";
-        let is_held = !db.query(query, values![account.0.0, db.now_ms()?])?.is_empty();
-        let query = "SELECT since FROM control WHERE name = ?1 AND subject = ?2";
+        let query = "SELECT account FROM account_leases WHERE account = $1 AND holder IS NOT NULL AND expires_at > $2";
+        let is_held = !db.query(query, values![account, db.now_ms()?])?.is_empty();
+        let query = "SELECT since FROM control WHERE name = $1 AND subject = $2";
         if is_held && db.query(query, values![CORDONED, account.as_slice()])?.is_empty() {
             return Ok(Effect::Held);
         }
         locks::relays_of(db, &account)?;
-        let query = "SELECT nonce FROM nonces WHERE account = ?1 AND state = 'open'";
-        if db.query(query, values![account.0.0])?.is_empty() {
+        let query = "SELECT nonce FROM nonces WHERE account = $1 AND state = 'open'";
+        if db.query(query, values![account])?.is_empty() {
             return Ok(Effect::Already);
         }
         db.run(
-            "UPDATE account_leases SET holder = NULL, expires_at = 0, epoch = epoch + 1 WHERE account = ?1",
-            values![account.0.0],
+            "UPDATE account_leases SET holder = NULL, expires_at = 0, epoch = epoch + 1 WHERE account = $1",
+            values![account],
         )?;
         db.run(
             "UPDATE relays SET holder = NULL WHERE state = 'pending' AND id IN
-                 (SELECT relay FROM nonces WHERE account = ?1 AND state = 'open')",
-            values![account.0.0],
+                 (SELECT relay FROM nonces WHERE account = $1 AND state = 'open')",
+            values![account],
         )?;
     }
-    let lost = "UPDATE nonces SET state = 'lost' WHERE account = ?1 AND state = 'open'";
-    Ok(match db.execute(lost, values![account.0.0])? {
+    let lost = "UPDATE nonces SET state = 'lost' WHERE account = $1 AND state = 'open'";
+    Ok(match db.execute(lost, values![account])? {
         0 => Effect::Already,
         nonces => Effect::GivenUp(nonces),
     })

@@ -3,13 +3,38 @@
 use alloy::primitives::B256;
 
 use super::{
-    engine::{Db, values},
-    events, key_gas,
+    Store, budget,
+    engine::{Db, single, values},
+    events, fleet, key_gas,
 };
 use crate::{
     outcome::RelayOutcome,
     store::{StoreError, events::EventKind},
 };
+
+impl Store {
+    /// Ends a pending relay for which nothing was mined, and gives its reservation back. A relay that has
+    /// ended by the late receipt of a nonce given up as lost stays as it is.
+    pub fn finish_unsent(&self, id: B256, outcome: &RelayOutcome, now: u64) -> Result<(), StoreError> {
+        let (outcome, in_fleet) = (outcome.clone(), self.is_shared());
+        self.write_about(id, move |db| {
+            if in_fleet {
+                fleet::must_have_no_nonce(db, &id)?;
+            }
+            let query = "SELECT state = 'pending' FROM relays WHERE id = $1";
+            if single(db, query, values![id])?.ok_or(StoreError::Missing("relay"))? {
+                finish(db, &id, &outcome, now)?;
+                // Where no transaction was signed the calldata may be large, and cost its client nothing.
+                db.run(
+                    "UPDATE relays SET calldata = $2
+                     WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id)",
+                    values![id, Vec::<u8>::new()],
+                )?;
+            }
+            budget::close_if_unused(db, now)
+        })
+    }
+}
 
 /// Writes how a relay ended, and gives its reservation back.
 pub(super) fn finish(tx: &Db, id: &B256, outcome: &RelayOutcome, now: u64) -> Result<(), StoreError> {
@@ -20,32 +45,21 @@ pub(super) fn finish(tx: &Db, id: &B256, outcome: &RelayOutcome, now: u64) -> Re
         key_gas::charge(tx, &sponsor.key, mined.map_or(0, |mined| mined.gas_used), now)?;
     }
     tx.run(
-        "UPDATE relays SET state = ?2, error_code = ?3, error_detail = ?4, error_retry = ?5,
-             tx_hash = ?6, block_number = ?7, gas_used = ?8, agent_id = ?9, finished_at = ?10, reserved_wei = '0'
-         WHERE id = ?1",
+        "UPDATE relays SET state = $2, error_code = $3, error_detail = $4, error_retry = $5,
+             tx_hash = $6, block_number = $7, gas_used = $8, agent_id = $9, finished_at = $10, reserved_wei = '0'
+         WHERE id = $1",
         values![
-            id.0,
+            id,
             outcome.state(),
             failure.map(|failure| failure.code.name()),
             failure.and_then(|failure| failure.detail.as_deref()),
-            failure.and_then(|failure| failure.retry_after).map(u64::cast_signed),
-            mined.map(|mined| mined.tx_hash.0),
-            mined.map(|mined| mined.block_number.cast_signed()),
-            mined.map(|mined| mined.gas_used.cast_signed()),
-            agent_id.map(|id| id.to_be_bytes::<32>()),
-            now.cast_signed(),
+            failure.and_then(|failure| failure.retry_after),
+            mined.map(|mined| mined.tx_hash),
+            mined.map(|mined| mined.block_number),
+            mined.map(|mined| mined.gas_used),
+            agent_id,
+            now,
         ],
     )?;
     if sponsor.is_some() { events::note(tx, id, EventKind::of(outcome), now) } else { Ok(()) }
-}
-
-/// Frees the calldata of a relay that no transaction was signed for: it may be large, and cost its client
-/// nothing.
-pub(super) fn forget_calldata(tx: &Db, id: &B256) -> Result<(), StoreError> {
-    tx.execute(
-        "UPDATE relays SET calldata = ?2
-         WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id)",
-        values![id.0, Vec::<u8>::new()],
-    )?;
-    Ok(())
 }

@@ -9,7 +9,7 @@ use alloy::primitives::B256;
 
 use super::{
     Store,
-    engine::{Db, Row, all, column, first, unsigned, values},
+    engine::{Db, Row, all, column, single, values},
     locks, relays,
 };
 use crate::store::{
@@ -18,23 +18,32 @@ use crate::store::{
 };
 
 /// How many events one step of pruning or of a replay takes at most.
-const STEP: i64 = 64;
+const STEP: u64 = 64;
 
 /// The operations on events; as with the others, each is atomic, and durable when it returns.
 impl Store {
     /// The events of an API key that are due at `now`, at most `count`.
     pub fn due_events(&self, key: &str, now: u64, count: usize) -> Result<Vec<WebhookEvent>, StoreError> {
-        self.read_single(|db| due(db, key, now, count))
+        let query =
+            "SELECT * FROM webhook_events WHERE api_key = $1 AND due_at <= $2 ORDER BY due_at LIMIT $3";
+        self.read_single(|db| all(db, query, values![key, now, count as u64], event))
     }
 
     /// When the oldest event that is neither delivered nor given up was written.
     pub fn oldest_open_event(&self) -> Result<Option<u64>, StoreError> {
-        self.read_single(oldest_open)
+        let query = "SELECT created_at FROM webhook_events
+             WHERE due_at IS NOT NULL AND created_at >= 0 ORDER BY created_at LIMIT 1";
+        self.read_single(|db| single(db, query, values![]))
     }
 
     /// Some of the events whose time is over, each with its API key.
     pub fn overdue_events(&self, now: u64) -> Result<Vec<(String, WebhookEvent)>, StoreError> {
-        self.read_single(|db| overdue(db, now))
+        // A replay gives an old event a new time.
+        let query = "SELECT * FROM webhook_events
+             WHERE due_at IS NOT NULL AND created_at >= 0 AND created_at < $1 AND expires_at < $2
+             ORDER BY created_at LIMIT $3";
+        let chosen = values![now.saturating_sub(TRIED_SECONDS), now, STEP];
+        self.read_single(|db| all(db, query, chosen, |row| Ok((column(row, "api_key")?, event(row)?))))
     }
 
     /// Writes how an attempt to deliver an event ended. After its end the relay's next event is due.
@@ -44,8 +53,22 @@ impl Store {
         result: DeliveryResult,
         now: u64,
     ) -> Result<(), StoreError> {
-        let event = event.clone();
-        self.write(move |db| attempted(db, &event, result, now))
+        let (relay, sequence) = (event.relay, event.sequence);
+        self.write(move |db| {
+            locks::relay(db, &relay)?;
+            if let DeliveryResult::Retry(at) = result {
+                return db.run(
+                    "UPDATE webhook_events SET due_at = $2, attempts = attempts + 1
+                     WHERE sequence = $1 AND due_at IS NOT NULL",
+                    values![sequence, at],
+                );
+            }
+            db.run(
+                "UPDATE webhook_events SET due_at = NULL, ended_at = $2, was_delivered = $3 WHERE sequence = $1",
+                values![sequence, now, result == DeliveryResult::Delivered],
+            )?;
+            make_due(db, &relay, now)
+        })
     }
 
     /// Has events delivered once more, each with its id: a few of them, after those of the step before. Returns
@@ -56,143 +79,80 @@ impl Store {
         after: Option<EventPlace>,
         now: u64,
     ) -> Result<(usize, Option<EventPlace>), StoreError> {
-        let chosen = replay.clone();
-        self.write(move |db| self::replay(db, &chosen, after, now))
+        let Replay { key, relay, since, given_up_only } = replay.clone();
+        let from = after.unwrap_or(EventPlace { created_at: since, sequence: 0 });
+        let query = "SELECT sequence, relay, created_at FROM webhook_events
+             WHERE api_key = $1 AND created_at >= $2 AND created_at <= $5 AND (created_at > $2 OR sequence > $6)
+             AND ended_at IS NOT NULL AND relay = coalesce($3, relay) AND (NOT $4 OR NOT was_delivered)
+             ORDER BY created_at, sequence LIMIT $7";
+        self.write(move |db| {
+            let chosen = values![&key, from.created_at, relay, given_up_only, now, from.sequence, STEP];
+            let found: Vec<(EventPlace, B256)> = all(db, query, chosen, |row| {
+                let (created_at, sequence) = (column(row, "created_at")?, column(row, "sequence")?);
+                Ok((EventPlace { created_at, sequence }, column(row, "relay")?))
+            })?;
+            let relays: BTreeSet<B256> = found.iter().map(|(_, relay)| *relay).collect();
+            locks::relays(db, &relays.iter().copied().collect::<Vec<_>>())?;
+            for (EventPlace { sequence, .. }, _) in &found {
+                db.run(
+                    "UPDATE webhook_events SET ended_at = NULL, was_delivered = FALSE, attempts = 0, expires_at = $2
+                     WHERE sequence = $1",
+                    values![*sequence, now.saturating_add(TRIED_SECONDS)],
+                )?;
+            }
+            relays.iter().try_for_each(|relay| make_due(db, relay, now))?;
+            let next = found.last().map(|(place, _)| *place).filter(|_| found.len() as u64 == STEP);
+            Ok((found.len(), next))
+        })
     }
 }
 
 /// Writes an event, if the relay's API key has a webhook.
 pub(super) fn note(tx: &Db, relay: &B256, kind: EventKind, now: u64) -> Result<(), StoreError> {
-    let query = "SELECT api_key FROM relays WHERE id = ?1 AND api_key IS NOT NULL AND is_told";
-    let Some(key) = first(tx, query, values![relay.0], |row| column::<String>(row, "api_key"))? else {
-        return Ok(());
-    };
+    let query = "SELECT api_key FROM relays WHERE id = $1 AND api_key IS NOT NULL AND is_told";
+    let Some(key) = single::<String>(tx, query, values![relay])? else { return Ok(()) };
     let outcome = relays::stored_outcome(tx, relay)?.flatten();
     let (id, body) = events::make(kind, *relay, outcome.as_ref(), now)?;
     tx.run(
-"INSERT INTO webhook_events (id, api_key, relay, body, created_at, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-values![
-        id,
-        key,
-        relay.0,
-        body,
-        now.cast_signed(),
-        now.saturating_add(TRIED_SECONDS).cast_signed()
-    ],
-)?;
+        "INSERT INTO webhook_events (id, api_key, relay, body, created_at, expires_at)
+         VALUES ($1, $2, $3, $4, $5, $6)",
+        values![id, key, relay, body, now, now.saturating_add(TRIED_SECONDS)],
+    )?;
     make_due(tx, relay, now)
 }
 
 /// Makes the oldest open event of a relay due, and no other.
 fn make_due(tx: &Db, relay: &B256, now: u64) -> Result<(), StoreError> {
     tx.run(
-        "UPDATE webhook_events INDEXED BY webhook_events_open SET due_at = CASE WHEN due_at IS NULL THEN CAST(?2 AS BIGINT) END
-         WHERE relay = ?1 AND ended_at IS NULL AND (due_at IS NULL) = (sequence = (
-             SELECT min(sequence) FROM webhook_events INDEXED BY webhook_events_open
-             WHERE relay = ?1 AND ended_at IS NULL))",
-        values![relay.0, now.cast_signed()],
-    )?;
-    Ok(())
-}
-
-fn due(db: &Db, key: &str, now: u64, count: usize) -> Result<Vec<WebhookEvent>, StoreError> {
-    let query = "SELECT * FROM webhook_events INDEXED BY webhook_events_due
-         WHERE api_key = ?1 AND due_at <= ?2 ORDER BY due_at LIMIT ?3";
-    all(db, query, values![key, now.cast_signed(), count as i64], event)
-}
-
-fn overdue(db: &Db, now: u64) -> Result<Vec<(String, WebhookEvent)>, StoreError> {
-    // A replay gives an old event a new time.
-    let query = "SELECT * FROM webhook_events INDEXED BY webhook_events_waiting
-         WHERE due_at IS NOT NULL AND created_at >= 0 AND created_at < ?1 AND expires_at < ?2
-         ORDER BY created_at LIMIT ?3";
-    let created_before = now.saturating_sub(TRIED_SECONDS).cast_signed();
-    all(db, query, values![created_before, now.cast_signed(), STEP], |row| {
-        Ok((column(row, "api_key")?, event(row)?))
-    })
+        "UPDATE webhook_events SET due_at = CASE WHEN due_at IS NULL THEN CAST($2 AS BIGINT) END
+         WHERE relay = $1 AND ended_at IS NULL AND (due_at IS NULL) = (sequence = (
+             SELECT min(sequence) FROM webhook_events WHERE relay = $1 AND ended_at IS NULL))",
+        values![relay, now],
+    )
 }
 
 fn event(row: &Row) -> Result<WebhookEvent, StoreError> {
     Ok(WebhookEvent {
-        sequence: unsigned(row, "sequence")?,
+        sequence: column(row, "sequence")?,
         id: column(row, "id")?,
-        relay: column::<[u8; 32]>(row, "relay")?.into(),
+        relay: column(row, "relay")?,
         body: column(row, "body")?,
         attempts: column(row, "attempts")?,
-        expires_at: unsigned(row, "expires_at")?,
+        expires_at: column(row, "expires_at")?,
     })
-}
-
-fn oldest_open(db: &Db) -> Result<Option<u64>, StoreError> {
-    let query = "SELECT created_at FROM webhook_events INDEXED BY webhook_events_waiting
-         WHERE due_at IS NOT NULL AND created_at >= 0 ORDER BY created_at LIMIT 1";
-    first(db, query, values![], |row| unsigned(row, "created_at"))
-}
-
-fn attempted(tx: &Db, event: &WebhookEvent, result: DeliveryResult, now: u64) -> Result<(), StoreError> {
-    locks::relay(tx, &event.relay)?;
-    let sequence = event.sequence.cast_signed();
-    if let DeliveryResult::Retry(at) = result {
-        tx.run(
-"UPDATE webhook_events SET due_at = ?2, attempts = attempts + 1 WHERE sequence = ?1 AND due_at IS NOT NULL",
-values![sequence, at.cast_signed()],
-)?;
-        return Ok(());
-    }
-    tx.run(
-        "UPDATE webhook_events SET due_at = NULL, ended_at = ?2, was_delivered = ?3 WHERE sequence = ?1",
-        values![sequence, now.cast_signed(), result == DeliveryResult::Delivered],
-    )?;
-    make_due(tx, &event.relay, now)
-}
-
-fn replay(
-    tx: &Db,
-    replay: &Replay,
-    after: Option<EventPlace>,
-    now: u64,
-) -> Result<(usize, Option<EventPlace>), StoreError> {
-    let query = "SELECT sequence, relay, created_at FROM webhook_events INDEXED BY webhook_events_key
-         WHERE api_key = ?1 AND created_at >= ?2 AND created_at <= ?5 AND (created_at > ?2 OR sequence > ?6)
-         AND ended_at IS NOT NULL AND relay = coalesce(?3, relay) AND (NOT ?4 OR NOT was_delivered)
-         ORDER BY created_at, sequence LIMIT ?7";
-    let relay = replay.relay.map(|id| id.0);
-    let from = after.unwrap_or(EventPlace { created_at: replay.since, sequence: 0 });
-    let (since, sequence) = (from.created_at.cast_signed(), from.sequence.cast_signed());
-    let chosen = values![&replay.key, since, relay, replay.given_up_only, now.cast_signed(), sequence, STEP];
-    let found = all(tx, query, chosen, |row| {
-        let place =
-            EventPlace { created_at: unsigned(row, "created_at")?, sequence: unsigned(row, "sequence")? };
-        Ok((place, column::<[u8; 32]>(row, "relay")?))
-    })?;
-    let relays: BTreeSet<B256> = found.iter().map(|(_, relay)| B256::from(*relay)).collect();
-    locks::relays(tx, &relays.iter().copied().collect::<Vec<_>>())?;
-    for (EventPlace { sequence, .. }, _) in &found {
-        tx.run(
-            "UPDATE webhook_events SET ended_at = NULL, was_delivered = FALSE, attempts = 0, expires_at = ?2
-             WHERE sequence = ?1",
-            values![sequence.cast_signed(), now.saturating_add(TRIED_SECONDS).cast_signed()],
-        )?;
-    }
-    for relay in &relays {
-        make_due(tx, relay, now)?;
-    }
-    let next = found.last().map(|(place, _)| *place).filter(|_| found.len() == STEP as usize);
-    Ok((found.len(), next))
 }
 
 /// Deletes old events, whether or not they were delivered.
 pub(super) fn forget(tx: &Db, created_before: i64, now: u64) -> Result<usize, StoreError> {
-    let query = "SELECT sequence, relay, ended_at IS NULL AS is_open FROM webhook_events INDEXED BY webhook_events_age
-         WHERE created_at < ?1 ORDER BY created_at LIMIT ?2";
-    let old = all(tx, query, values![created_before, STEP], |row| {
-        let relay: [u8; 32] = column(row, "relay")?;
-        Ok((column::<i64>(row, "sequence")?, B256::from(relay), column::<bool>(row, "is_open")?))
+    let query = "SELECT sequence, relay, ended_at IS NULL AS is_open FROM webhook_events
+         WHERE created_at < $1 ORDER BY created_at LIMIT $2";
+    let old: Vec<(u64, B256, bool)> = all(tx, query, values![created_before, STEP], |row| {
+        Ok((column(row, "sequence")?, column(row, "relay")?, column(row, "is_open")?))
     })?;
     let open: Vec<B256> = old.iter().filter(|(.., is_open)| *is_open).map(|(_, relay, _)| *relay).collect();
     locks::relays(tx, &open)?;
     for (sequence, relay, is_open) in &old {
-        tx.run("DELETE FROM webhook_events WHERE sequence = ?1", values![*sequence])?;
+        tx.run("DELETE FROM webhook_events WHERE sequence = $1", values![*sequence])?;
         if *is_open {
             make_due(tx, relay, now)?;
         }

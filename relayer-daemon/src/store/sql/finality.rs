@@ -6,76 +6,114 @@
 use alloy::primitives::{Address, B256};
 
 use super::{
-    assignments,
-    engine::{Db, all, column, first, values},
+    Store, assignments,
+    engine::{Db, all, each, first, single, values},
     events, locks,
 };
 use crate::{
     outcome::{BlockHeads, Finality},
-    store::{BlockId, MinedNonce, StoreError, events::EventKind},
+    store::{BlockId, MinedNonce, Payer, StoreError, events::EventKind},
 };
 
-/// What `nonces.finality` says, but for 0 and what it is set to by [`doubt`] and [`give_up`].
-const fn finality(level: i64) -> Finality {
-    match level {
-        3 => Finality::Finalized,
-        2 => Finality::Safe,
-        _ => Finality::Latest,
+impl Store {
+    /// The blocks of mined nonces that were not compared with the chain yet, lowest first, at most `count`.
+    pub fn unchecked_blocks(&self, account: Address, count: usize) -> Result<Vec<BlockId>, StoreError> {
+        let query = "SELECT DISTINCT mined_block, mined_block_hash FROM nonces
+             WHERE account = $1 AND state = 'mined' AND finality = 0 ORDER BY mined_block LIMIT $2";
+        self.read_single(|db| all(db, query, values![account, count as u64], assignments::block))
+    }
+
+    /// The highest block that is not final and was found on the chain. While it is on the chain, so are all
+    /// those below it that were found there.
+    pub fn anchor(&self, account: Address) -> Result<Option<BlockId>, StoreError> {
+        let query = "SELECT mined_block, mined_block_hash FROM nonces
+             WHERE account = $1 AND state = 'mined' AND finality IN (1, 2) ORDER BY mined_block DESC LIMIT 1";
+        self.read_single(|db| first(db, query, values![account], assignments::block))
+    }
+
+    /// The mined nonces of a block that was not found on the chain, at most `count`.
+    pub fn nonces_of(
+        &self,
+        account: Address,
+        block: &BlockId,
+        count: usize,
+    ) -> Result<Vec<MinedNonce>, StoreError> {
+        let chosen = values![account, block.number, block.hash, count as u64];
+        self.read(|db| {
+            let query = db.statements().nonces_of_block;
+            all(db, query, chosen, |row| assignments::mined_nonce(db, &account, row))
+        })
+    }
+
+    /// Writes that these blocks were found on the chain.
+    pub fn checked(&self, payer: impl Into<Payer>, blocks: &[BlockId]) -> Result<(), StoreError> {
+        let (payer, blocks) = (payer.into(), blocks.to_vec());
+        self.write_for(payer, move |db| {
+            for block in &blocks {
+                db.run(db.statements().checked, values![payer.account, block.number, block.hash])?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Has all blocks that are not final compared with the chain once more.
+    pub fn doubt(&self, payer: impl Into<Payer>) -> Result<(), StoreError> {
+        let payer = payer.into();
+        self.write_for(payer, move |db| db.run(db.statements().doubt, values![payer.account]))
+    }
+
+    /// Compares a mined nonce's block no more: it is gone, and what became of the nonce cannot be known.
+    pub fn give_up(&self, payer: impl Into<Payer>, nonce: u64) -> Result<(), StoreError> {
+        let payer = payer.into();
+        let sql = "UPDATE nonces SET finality = -1 WHERE account = $1 AND nonce = $2 AND state = 'mined' AND finality = 0";
+        self.write_for(payer, move |db| db.run(sql, values![payer.account, nonce]))
+    }
+
+    /// The blocks that these heads make safe or final and that were found on the chain, lowest first, at most
+    /// `count`.
+    pub fn promotable(
+        &self,
+        account: Address,
+        heads: &BlockHeads,
+        now: u64,
+        count: usize,
+    ) -> Result<Vec<BlockId>, StoreError> {
+        let [(safe_level, safe), (final_level, finalized)] = levels(heads);
+        let query = "SELECT DISTINCT mined_block, mined_block_hash FROM nonces
+             WHERE account = $1 AND state = 'mined' AND finality IN (1, 2) AND mined_block <= $2 AND mined_at <= $3
+             AND (finality < $4 OR (mined_block <= $5 AND finality < $6)) ORDER BY mined_block LIMIT $7";
+        let (highest, by) = (safe.max(finalized), mined_by(heads, now));
+        let chosen = values![account, highest, by, safe_level, finalized, final_level, count as u64];
+        self.read_single(|db| all(db, query, chosen, assignments::block))
+    }
+
+    /// Makes these blocks safe or final, as the heads say.
+    pub fn promote(
+        &self,
+        payer: impl Into<Payer>,
+        heads: &BlockHeads,
+        blocks: &[BlockId],
+        now: u64,
+    ) -> Result<(), StoreError> {
+        let (payer, heads, blocks) = (payer.into(), *heads, blocks.to_vec());
+        self.write_for(payer, move |db| {
+            for block in &blocks {
+                for (level, _) in levels(&heads).into_iter().filter(|(_, head)| block.number <= *head) {
+                    let chosen =
+                        values![payer.account, block.number, block.hash, level, mined_by(&heads, now)];
+                    let kind = if level == 3 { EventKind::Finalized } else { EventKind::Safe };
+                    let told: Vec<B256> = each(db, db.statements().told_of_level, chosen)?;
+                    locks::relays(db, &told)?;
+                    told.iter().try_for_each(|relay| events::note(db, relay, kind, now))?;
+                    db.run(db.statements().promote, chosen)?;
+                }
+            }
+            Ok(())
+        })
     }
 }
 
-pub(super) fn unchecked_blocks(db: &Db, account: &Address, count: usize) -> Result<Vec<BlockId>, StoreError> {
-    let query = "SELECT DISTINCT mined_block, mined_block_hash FROM nonces INDEXED BY nonces_unchecked
-         WHERE account = ?1 AND state = 'mined' AND finality = 0 ORDER BY mined_block LIMIT ?2";
-    all(db, query, values![account.0.0, count as i64], assignments::block)
-}
-
-pub(super) fn anchor(db: &Db, account: &Address) -> Result<Option<BlockId>, StoreError> {
-    let query = "SELECT mined_block, mined_block_hash FROM nonces INDEXED BY nonces_checked
-         WHERE account = ?1 AND state = 'mined' AND finality IN (1, 2) ORDER BY mined_block DESC LIMIT 1";
-    first(db, query, values![account.0.0], assignments::block)
-}
-
-pub(super) fn nonces_of(
-    db: &Db,
-    account: &Address,
-    block: &BlockId,
-    count: usize,
-) -> Result<Vec<MinedNonce>, StoreError> {
-    let query = "SELECT * FROM nonces INDEXED BY nonces_unchecked WHERE account = ?1 AND state = 'mined' AND finality = 0
-         AND mined_block = ?2 AND mined_block_hash = ?3 LIMIT ?4";
-    let params = values![account.0.0, block.number.cast_signed(), block.hash.0, count as i64];
-    all(db, query, params, |row| assignments::mined_nonce(db, account, row))
-}
-
-pub(super) fn checked(tx: &Db, account: &Address, blocks: &[BlockId]) -> Result<(), StoreError> {
-    for block in blocks {
-        tx.run(
-"UPDATE nonces INDEXED BY nonces_unchecked SET finality = 1 WHERE account = ?1 AND state = 'mined' AND finality = 0
-             AND mined_block = ?2 AND mined_block_hash = ?3",
-values![account.0.0, block.number.cast_signed(), block.hash.0],
-)?;
-    }
-    Ok(())
-}
-
-pub(super) fn doubt(tx: &Db, account: &Address) -> Result<(), StoreError> {
-    tx.run(
-"UPDATE nonces INDEXED BY nonces_checked SET finality = 0 WHERE account = ?1 AND state = 'mined' AND finality IN (1, 2)",
-values![account.0.0],
-)?;
-    Ok(())
-}
-
-pub(super) fn give_up(tx: &Db, account: &Address, nonce: u64) -> Result<(), StoreError> {
-    tx.run(
-"UPDATE nonces SET finality = -1 WHERE account = ?1 AND nonce = ?2 AND state = 'mined' AND finality = 0",
-values![account.0.0, nonce.cast_signed()],
-)?;
-    Ok(())
-}
-
-/// The levels that heads give, each with the highest block that has it.
+/// The levels of `nonces.finality` that heads give, each with the highest block that has it.
 const fn levels(heads: &BlockHeads) -> [(i64, u64); 2] {
     [(2, heads.safe), (3, heads.finalized)]
 }
@@ -89,66 +127,19 @@ const fn mined_by(heads: &BlockHeads, now: u64) -> i64 {
     }
 }
 
-pub(super) fn promotable(
-    db: &Db,
-    account: &Address,
-    heads: &BlockHeads,
-    now: u64,
-    count: usize,
-) -> Result<Vec<BlockId>, StoreError> {
-    let [(safe_level, safe), (final_level, finalized)] = levels(heads);
-    let query = "SELECT DISTINCT mined_block, mined_block_hash FROM nonces INDEXED BY nonces_checked
-         WHERE account = ?1 AND state = 'mined' AND finality IN (1, 2) AND mined_block <= ?2 AND mined_at <= ?3
-         AND (finality < ?4 OR (mined_block <= ?5 AND finality < ?6)) ORDER BY mined_block LIMIT ?7";
-    let params = values![
-        account.0.0,
-        safe.max(finalized).cast_signed(),
-        mined_by(heads, now),
-        safe_level,
-        finalized.cast_signed(),
-        final_level,
-        count as i64
-    ];
-    all(db, query, params, assignments::block)
-}
-
-pub(super) fn promote(
-    tx: &Db,
-    account: &Address,
-    heads: &BlockHeads,
-    blocks: &[BlockId],
-    now: u64,
-) -> Result<(), StoreError> {
-    for block in blocks {
-        for (level, _) in levels(heads).into_iter().filter(|(_, head)| block.number <= *head) {
-            let params =
-                values![account.0.0, block.number.cast_signed(), block.hash.0, level, mined_by(heads, now)];
-            let told = "SELECT relays.id AS id FROM nonces INDEXED BY nonces_checked JOIN relays ON relays.id = nonces.relay
-                 WHERE account = ?1 AND nonces.state = 'mined' AND finality IN (1, 2) AND mined_block = ?2
-                 AND mined_block_hash = ?3 AND finality < ?4 AND mined_at <= ?5 AND is_told AND mined_hash = tx_hash";
-            let kind = if level == 3 { EventKind::Finalized } else { EventKind::Safe };
-            let told = all(tx, told, params, |row| Ok(column::<[u8; 32]>(row, "id")?.into()))?;
-            locks::relays(tx, &told)?;
-            for relay in told {
-                events::note(tx, &relay, kind, now)?;
-            }
-            tx.run("UPDATE nonces INDEXED BY nonces_checked SET finality = ?4 WHERE account = ?1 AND state = 'mined' AND finality IN (1, 2)
-                 AND mined_block = ?2 AND mined_block_hash = ?3 AND finality < ?4 AND mined_at <= ?5", params)?;
-        }
-    }
-    Ok(())
-}
-
 /// How final the transaction is that ended a relay; `None` if none did.
 pub(super) fn of_relay(db: &Db, id: &B256) -> Result<Option<Finality>, StoreError> {
     for query in [
         "SELECT finality FROM nonces JOIN relays ON nonces.relay = relays.id
-         WHERE relays.id = ?1 AND mined_hash = tx_hash",
-        "SELECT finality FROM archive WHERE id = ?1 AND tx_hash IS NOT NULL
-         AND NOT EXISTS (SELECT 1 FROM relays WHERE id = ?1)",
+         WHERE relays.id = $1 AND mined_hash = tx_hash",
+        "SELECT finality FROM archive WHERE id = $1 AND tx_hash IS NOT NULL
+         AND NOT EXISTS (SELECT 1 FROM relays WHERE id = $1)",
     ] {
-        if let Some(level) = first(db, query, values![id.0], |row| column(row, "finality"))? {
-            return Ok(Some(finality(level)));
+        match single::<i64>(db, query, values![id])? {
+            Some(3) => return Ok(Some(Finality::Finalized)),
+            Some(2) => return Ok(Some(Finality::Safe)),
+            Some(_) => return Ok(Some(Finality::Latest)),
+            None => {}
         }
     }
     Ok(None)

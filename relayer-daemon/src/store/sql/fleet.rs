@@ -9,7 +9,7 @@ use alloy::primitives::{Address, B256, U256};
 
 use super::{
     Store, assignments, budget,
-    engine::{Db, Row, all, column, first, unsigned, values},
+    engine::{Db, all, column, each, single, values},
     locks, relays,
 };
 use crate::store::{
@@ -54,20 +54,19 @@ impl Store {
         self.write_leases(move |db| {
             locks::lease(db, &payer.account)?;
             must_hold_account(db, &daemon, &payer)?;
-            let free = "UPDATE account_leases SET holder = NULL, expires_at = 0 WHERE account = ?1";
-            db.run(free, values![payer.account.0.0])
+            let free = "UPDATE account_leases SET holder = NULL, expires_at = 0 WHERE account = $1";
+            db.run(free, values![payer.account])
         })
     }
 
     /// Leaves the fleet: all that this daemon holds is free at once.
     pub fn leave(&self) -> Result<(), StoreError> {
-        let DaemonId(id) = self.must_be_of_a_fleet()?;
+        let daemon = self.must_be_of_a_fleet()?;
         self.write_leases(move |db| {
-            let held = "SELECT account FROM account_leases WHERE holder = ?1 ORDER BY account FOR UPDATE";
-            db.lock(held, values![id.as_ref()])?;
-            let free = "UPDATE account_leases SET holder = NULL, expires_at = 0 WHERE holder = ?1";
-            db.run(free, values![id.as_ref()])?;
-            db.run("DELETE FROM daemons WHERE id = ?1", values![id.as_ref()])
+            locks::leases_of(db, &daemon)?;
+            let free = "UPDATE account_leases SET holder = NULL, expires_at = 0 WHERE holder = $1";
+            db.run(free, values![&daemon])?;
+            db.run("DELETE FROM daemons WHERE id = $1", values![&daemon])
         })
     }
 
@@ -98,79 +97,47 @@ impl Store {
     pub fn hand_over(&self, id: B256, now: u64) -> Result<(), StoreError> {
         self.write_about(id, move |db| {
             must_have_no_nonce(db, &id)?;
-            db.run("UPDATE relays SET holder = NULL WHERE id = ?1", values![id.0])?;
+            db.run("UPDATE relays SET holder = NULL WHERE id = $1", values![id])?;
             budget::set_reserved(db, &id, 0)?;
             budget::close_if_unused(db, now)
         })
     }
 
-    /// The relays that have not ended.
-    pub fn pending(&self) -> Result<HashSet<B256>, StoreError> {
-        let query = "SELECT id FROM relays WHERE state = 'pending'";
-        self.read_single(|db| Ok(all(db, query, values![], relay_id)?.into_iter().collect()))
-    }
-
     /// The pending relays that come right before this one: of those with the same forwarder nonce all that are
     /// sent, and those accepted earlier; of those with the nonce before, which other daemons hold.
     pub fn ahead_of(&self, relay: &NewRelay) -> Result<Vec<(B256, U256)>, StoreError> {
-        let DaemonId(daemon) = self.must_be_of_a_fleet()?;
+        let daemon = self.must_be_of_a_fleet()?;
         let (nonce, before) = (relay.forward_nonce, relay.forward_nonce.checked_sub(U256::ONE));
         let query =
-            "SELECT id, forward_nonce FROM relays WHERE signer = ?1 AND state = 'pending' AND id <> ?2
-             AND ((forward_nonce = ?4 AND (holder IS NULL OR holder <> ?3))
-                 OR (forward_nonce = ?5 AND (rowid < (SELECT rowid FROM relays WHERE id = ?2)
+            "SELECT id, forward_nonce FROM relays WHERE signer = $1 AND state = 'pending' AND id <> $2
+             AND ((forward_nonce = $4 AND (holder IS NULL OR holder <> $3))
+                 OR (forward_nonce = $5 AND (rowid < (SELECT rowid FROM relays WHERE id = $2)
                      OR EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id AND state = 'open'))))
              ORDER BY rowid";
-        let terms = values![
-            relay.signer.0.0,
-            relay.id.0,
-            daemon.as_ref(),
-            before.map(|before| before.to_be_bytes::<32>()),
-            nonce.to_be_bytes::<32>(),
-        ];
+        let terms = values![relay.signer, relay.id, &daemon, before, nonce];
         self.read_single(|db| {
-            all(db, query, terms, |row| {
-                Ok((relay_id(row)?, U256::from_be_bytes(column::<[u8; 32]>(row, "forward_nonce")?)))
-            })
+            all(db, query, terms, |row| Ok((column(row, "id")?, column(row, "forward_nonce")?)))
         })
     }
 
     /// The forwarder nonces of a signer's pending relays.
     pub fn pending_nonces(&self, signer: Address) -> Result<BTreeSet<U256>, StoreError> {
-        let query = "SELECT forward_nonce FROM relays WHERE signer = ?1 AND state = 'pending'";
-        let nonces = self.read_single(|db| {
-            all(db, query, values![signer.0.0], |row| column::<[u8; 32]>(row, "forward_nonce"))
-        })?;
-        Ok(nonces.into_iter().map(U256::from_be_bytes).collect())
+        let query = "SELECT forward_nonce FROM relays WHERE signer = $1 AND state = 'pending'";
+        Ok(self.read_single(|db| each(db, query, values![signer]))?.into_iter().collect())
     }
 
     /// Charges a party one request of `per_hour`, whichever daemon it came to. The inner error is how many
     /// seconds to wait; nothing was charged then.
     pub fn charge_rate(&self, party: String, per_hour: u32) -> Result<Result<(), u64>, StoreError> {
-        /// Charges by this clock if the bucket, which is empty again at `full_at`, has room for one more.
-        macro_rules! charge {
-            ($now:literal) => {
-                concat!(
-                    "INSERT INTO rates VALUES (?1, ?2 + ",
-                    $now,
-                    ") ON CONFLICT (party) DO UPDATE SET full_at = CASE
-                         WHEN rates.full_at > excluded.full_at - ?2 THEN rates.full_at + ?2 ELSE excluded.full_at END
-                     WHERE rates.full_at - excluded.full_at + 2 * ?2 <= ?3 RETURNING party"
-                )
-            };
-        }
         let gap = HOUR / i64::from(per_hour.max(1));
         self.write_single(move |db| {
-            let charge = db.dialect(
-                charge!("?4"),
-                charge!("coalesce(?4, CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT))"),
-            );
+            let charge = db.statements().charge_rate;
             if !db.query(charge, values![&party, gap, HOUR, db.own_clock()])?.is_empty() {
                 return Ok(Ok(()));
             }
-            let query = "SELECT full_at FROM rates WHERE party = ?1";
-            let full_at = first(db, query, values![&party], |row| column::<i64>(row, "full_at"))?;
-            let wait = full_at.unwrap_or_default().saturating_add(gap) - HOUR - db.now_ms()?;
+            let query = "SELECT full_at FROM rates WHERE party = $1";
+            let full_at: i64 = single(db, query, values![&party])?.unwrap_or_default();
+            let wait = full_at.saturating_add(gap) - HOUR - db.now_ms()?;
             Ok(Err(wait.max(1).cast_unsigned().div_ceil(1_000)))
         })
     }
@@ -181,12 +148,11 @@ impl Store {
             let now = db.now_ms()?;
             let daemons = members(db, now)?.len();
             let query =
-                "SELECT account, holder FROM account_leases WHERE holder IS NOT NULL AND expires_at > ?1";
-            let holders = all(db, query, values![now], |row| {
-                Ok((account(row)?, DaemonId(column::<String>(row, "holder")?.into())))
-            })?;
-            let query = "SELECT count(*) AS pending FROM relays WHERE state = 'pending'";
-            let pending = first(db, query, values![], |row| unsigned(row, "pending"))?.unwrap_or_default();
+                "SELECT account, holder FROM account_leases WHERE holder IS NOT NULL AND expires_at > $1";
+            let holders: Vec<(Address, DaemonId)> =
+                all(db, query, values![now], |row| Ok((column(row, "account")?, column(row, "holder")?)))?;
+            let query = "SELECT count(*) FROM relays WHERE state = 'pending'";
+            let pending = single(db, query, values![])?.unwrap_or_default();
             Ok(FleetRecord { daemons, holders: holders.into_iter().collect(), pending })
         })
     }
@@ -196,21 +162,12 @@ impl Store {
     }
 }
 
-fn account(row: &Row) -> Result<Address, StoreError> {
-    Ok(column::<[u8; 20]>(row, "account")?.into())
-}
-
-fn relay_id(row: &Row) -> Result<B256, StoreError> {
-    Ok(column::<[u8; 32]>(row, "id")?.into())
-}
-
 /// The daemons that live, each with its accounts.
 fn members(db: &Db, now: i64) -> Result<BTreeMap<DaemonId, BTreeSet<Address>>, StoreError> {
     let query =
-        "SELECT daemon, account FROM daemon_keys JOIN daemons ON daemons.id = daemon WHERE expires_at > ?1";
-    let keys = all(db, query, values![now], |row| {
-        Ok((DaemonId(column::<String>(row, "daemon")?.into()), account(row)?))
-    })?;
+        "SELECT daemon, account FROM daemon_keys JOIN daemons ON daemons.id = daemon WHERE expires_at > $1";
+    let keys: Vec<(DaemonId, Address)> =
+        all(db, query, values![now], |row| Ok((column(row, "daemon")?, column(row, "account")?)))?;
     let mut members: BTreeMap<DaemonId, BTreeSet<Address>> = BTreeMap::new();
     for (daemon, account) in keys {
         members.entry(daemon).or_default().insert(account);
@@ -225,36 +182,30 @@ struct Lease {
     expires_at: i64,
 }
 
-fn lease(row: &Row) -> Result<(Address, Lease), StoreError> {
-    let holder = column::<Option<String>>(row, "holder")?.map(|id| DaemonId(id.into()));
-    let (epoch, expires_at) = (unsigned(row, "epoch")?, column(row, "expires_at")?);
-    Ok((account(row)?, Lease { holder, epoch, expires_at }))
-}
-
 fn beat(db: &Db, daemon: &DaemonId, accounts: &[Address], renounce: bool) -> Result<Beat, StoreError> {
     let now = db.now_ms()?;
     let until = now.saturating_add(i64::try_from(LEASE.as_millis()).unwrap_or(i64::MAX));
-    let DaemonId(id) = daemon;
     db.run(
-        "INSERT INTO daemons VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at",
-        values![id.as_ref(), until],
+        "INSERT INTO daemons VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at",
+        values![daemon, until],
     )?;
-    for account in accounts {
-        let key = values![id.as_ref(), account.0.0];
-        db.run("INSERT INTO daemon_keys VALUES (?1, ?2) ON CONFLICT DO NOTHING", key)?;
-    }
     // Of the dead nothing is needed but the leases they had. Others may be deleting them.
-    let dead = db.dialect(
-        "DELETE FROM daemons WHERE expires_at <= ?1",
-        "DELETE FROM daemons WHERE id IN (SELECT id FROM daemons WHERE expires_at <= ?1 FOR UPDATE SKIP LOCKED)",
-    );
-    db.run(dead, values![now])?;
+    db.run(db.statements().delete_daemons, values![now])?;
+    let mut members = members(db, now)?;
+    let known = members.entry(daemon.clone()).or_default();
+    for account in accounts.iter().filter(|account| known.insert(**account)) {
+        db.run("INSERT INTO daemon_keys VALUES ($1, $2) ON CONFLICT DO NOTHING", values![daemon, account])?;
+    }
 
-    let leases: BTreeMap<Address, Lease> =
-        all(db, "SELECT * FROM account_leases", values![], lease)?.into_iter().collect();
+    // What is not another's by now stays this daemon's until the transaction ends.
+    db.run("UPDATE account_leases SET expires_at = $2 WHERE holder = $1", values![daemon, until])?;
+    let leases = all(db, "SELECT * FROM account_leases", values![], |row| {
+        let (holder, epoch) = (column(row, "holder")?, column(row, "epoch")?);
+        Ok((column(row, "account")?, Lease { holder, epoch, expires_at: column(row, "expires_at")? }))
+    })?;
+    let leases: BTreeMap<Address, Lease> = leases.into_iter().collect();
     let valid = leases.iter().filter(|(_, lease)| lease.expires_at > now);
     let holders = valid.filter_map(|(account, lease)| Some((*account, lease.holder.clone()?))).collect();
-    let members = members(db, now)?;
     let assigned = assign(&members, &holders);
 
     let mut beat = Beat { daemons: members.len(), ..Beat::default() };
@@ -266,27 +217,26 @@ fn beat(db: &Db, daemon: &DaemonId, accounts: &[Address], renounce: bool) -> Res
             continue;
         }
         let before = lease.map_or(0, |lease| lease.epoch);
-        let epoch = before.saturating_add(u64::from(!is_ours || renounce));
-        if epoch > before {
+        let mut epoch = before;
+        if !is_ours || renounce {
+            epoch = before.saturating_add(1);
             locks::lease(db, account)?;
-        }
-        // Another one may have taken it meanwhile.
-        let taken = db.execute(
-            "INSERT INTO account_leases VALUES (?1, ?2, ?3, ?4) ON CONFLICT (account) DO UPDATE
-             SET holder = excluded.holder, epoch = excluded.epoch, expires_at = excluded.expires_at
-             WHERE account_leases.epoch = ?5",
-            values![account.0.0, id.as_ref(), epoch.cast_signed(), until, before.cast_signed()],
-        )?;
-        if taken == 0 {
-            continue;
-        }
-        if epoch > before {
+            // Another one may have taken it meanwhile.
+            let taken = db.execute(
+                "INSERT INTO account_leases VALUES ($1, $2, $3, $4) ON CONFLICT (account) DO UPDATE
+                 SET holder = excluded.holder, epoch = excluded.epoch, expires_at = excluded.expires_at
+                 WHERE account_leases.epoch = $5",
+                values![account, daemon, epoch, until, before],
+            )?;
+            if taken == 0 {
+                continue;
+            }
             // What the account has in flight is this daemon's to end now.
             locks::relays_of(db, account)?;
             db.run(
-                "UPDATE relays SET holder = ?2 WHERE state = 'pending'
-                 AND id IN (SELECT relay FROM nonces WHERE account = ?1 AND state = 'open')",
-                values![account.0.0, id.as_ref()],
+                "UPDATE relays SET holder = $2 WHERE state = 'pending'
+                 AND id IN (SELECT relay FROM nonces WHERE account = $1 AND state = 'open')",
+                values![account, daemon],
             )?;
         }
         beat.held.push(HeldLease {
@@ -304,14 +254,14 @@ fn orphans(
     known: &HashSet<B256>,
     mut room: Room,
 ) -> Result<Vec<B256>, StoreError> {
-    let query = "SELECT id, signer, holder = ?2 AS is_ours FROM relays WHERE state = 'pending'
+    let query = "SELECT id, signer, holder = $2 AS is_ours FROM relays WHERE state = 'pending'
          AND NOT EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id AND state = 'open')
-         AND (holder IS NULL OR holder = ?2
-             OR NOT EXISTS (SELECT 1 FROM daemons WHERE daemons.id = holder AND expires_at > ?1))
+         AND (holder IS NULL OR holder = $2
+             OR NOT EXISTS (SELECT 1 FROM daemons WHERE daemons.id = holder AND expires_at > $1))
          ORDER BY created_at, rowid";
-    let found = all(db, query, values![db.now_ms()?, daemon.0.as_ref()], |row| {
-        let is_ours = column::<Option<bool>>(row, "is_ours")?.unwrap_or_default();
-        Ok((relay_id(row)?, column::<[u8; 20]>(row, "signer")?.into(), is_ours))
+    let found: Vec<(B256, Address, bool)> = all(db, query, values![db.now_ms()?, daemon], |row| {
+        let is_ours: Option<bool> = column(row, "is_ours")?;
+        Ok((column(row, "id")?, column(row, "signer")?, is_ours.unwrap_or_default()))
     })?;
     let orphans = found
         .into_iter()
@@ -326,8 +276,8 @@ pub(super) fn take_relay_of(
     account: &Address,
     nonce: u64,
 ) -> Result<(), StoreError> {
-    let query = "SELECT relay AS id FROM nonces WHERE account = ?1 AND nonce = ?2 AND relay IS NOT NULL";
-    let relay = first(db, query, values![account.0.0, nonce.cast_signed()], relay_id)?;
+    let query = "SELECT relay FROM nonces WHERE account = $1 AND nonce = $2 AND relay IS NOT NULL";
+    let relay: Option<B256> = single(db, query, values![account, nonce])?;
     relay.map_or(Ok(()), |relay| relays::take(db, daemon, &relay))
 }
 
@@ -337,21 +287,17 @@ pub(super) fn take_relay_of(
 /// # Errors
 /// [`StoreError::Fenced`] if the account was given to another daemon, or to this one anew.
 pub(super) fn must_hold_account(db: &Db, daemon: &DaemonId, payer: &Payer) -> Result<(), StoreError> {
-    let query = db.dialect(
-        "SELECT epoch FROM account_leases WHERE account = ?1 AND holder = ?2",
-        "SELECT epoch FROM account_leases WHERE account = ?1 AND holder = ?2 FOR KEY SHARE",
-    );
-    let held = values![payer.account.0.0, daemon.0.as_ref()];
-    let epoch = first(db, query, held, |row| unsigned(row, "epoch"))?;
+    let held = values![payer.account, daemon];
+    let epoch: Option<u64> = single(db, db.statements().hold_lease, held)?;
     if epoch.is_some() && epoch == payer.epoch { Ok(()) } else { Err(StoreError::Fenced) }
 }
 
 /// # Errors
 /// [`StoreError::HeldElsewhere`] if another daemon runs the relay, or any may take it.
 pub(super) fn must_hold_relay(db: &Db, daemon: &DaemonId, id: &B256) -> Result<(), StoreError> {
-    let query = "SELECT holder FROM relays WHERE id = ?1";
-    let holder = first(db, query, values![id.0], |row| column::<Option<String>>(row, "holder"))?;
-    let is_ours = holder.ok_or(StoreError::Missing("relay"))?.as_deref() == Some(daemon.0.as_ref());
+    let holder: Option<DaemonId> = single(db, "SELECT holder FROM relays WHERE id = $1", values![id])?
+        .ok_or(StoreError::Missing("relay"))?;
+    let is_ours = holder.as_ref() == Some(daemon);
     if is_ours { Ok(()) } else { Err(StoreError::HeldElsewhere) }
 }
 
@@ -364,5 +310,5 @@ pub(super) fn must_have_no_nonce(db: &Db, id: &B256) -> Result<(), StoreError> {
 
 /// Deletes the rates of parties that have made no request for an hour.
 pub(super) fn forget_rates(db: &Db) -> Result<(), StoreError> {
-    db.run("DELETE FROM rates WHERE full_at <= ?1", values![db.now_ms()?])
+    db.run("DELETE FROM rates WHERE full_at <= $1", values![db.now_ms()?])
 }

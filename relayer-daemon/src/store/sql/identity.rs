@@ -4,7 +4,7 @@ use alloy::primitives::B256;
 
 use super::{
     Store,
-    engine::{Db, column, first, unsigned, values},
+    engine::{Db, column, first, values},
 };
 use crate::store::{Identity, StoreError};
 
@@ -39,13 +39,13 @@ fn bind(tx: &Db, identity: &Identity) -> Result<(), StoreError> {
     if let Some(owner) = owner(tx)? {
         must_be(&owner, identity)?;
         if owner.genesis.is_none() {
-            tx.run("UPDATE identity SET genesis = ?1", values![genesis.0])?;
+            tx.run("UPDATE identity SET genesis = $1", values![genesis])?;
         }
         return Ok(());
     }
     let bound = tx.execute(
-        "INSERT INTO identity (only_row, chain_id, genesis, forwarder) VALUES (1, ?1, ?2, ?3) ON CONFLICT DO NOTHING",
-        values![chain_id.cast_signed(), genesis.0, forwarder.0.0],
+        "INSERT INTO identity (only_row, chain_id, genesis, forwarder) VALUES (1, $1, $2, $3) ON CONFLICT DO NOTHING",
+        values![*chain_id, genesis, forwarder],
     )?;
     // Another daemon may have come first.
     if bound > 0 { Ok(()) } else { verify(tx, identity) }
@@ -54,9 +54,9 @@ fn bind(tx: &Db, identity: &Identity) -> Result<(), StoreError> {
 fn owner(db: &Db) -> Result<Option<Identity>, StoreError> {
     first(db, "SELECT * FROM identity", values![], |row| {
         Ok(Identity {
-            chain_id: unsigned(row, "chain_id")?,
-            genesis: Some(column::<[u8; 32]>(row, "genesis")?.into()).filter(|genesis| *genesis != UNKNOWN),
-            forwarder: column::<[u8; 20]>(row, "forwarder")?.into(),
+            chain_id: column(row, "chain_id")?,
+            genesis: Some(column(row, "genesis")?).filter(|genesis| *genesis != UNKNOWN),
+            forwarder: column(row, "forwarder")?,
         })
     })
 }

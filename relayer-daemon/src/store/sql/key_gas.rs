@@ -5,23 +5,23 @@
 use alloy::primitives::B256;
 
 use super::{
-    engine::{Db, column, first, unsigned, values},
+    engine::{Db, column, first, single, values},
     locks,
 };
 use crate::{budget::WINDOW_SECONDS, store::StoreError};
 
 /// The most that a key's relays in flight may use, without this one.
 pub(super) fn in_flight(db: &Db, key: &str, without: &B256) -> Result<u64, StoreError> {
-    let query = "SELECT CAST(coalesce(sum(sponsored_gas), 0) AS BIGINT) AS gas FROM relays INDEXED BY relays_sponsored
-         WHERE state = 'pending' AND api_key = ?1 AND id <> ?2";
-    Ok(first(db, query, values![key, without.0], |row| unsigned(row, "gas"))?.unwrap_or_default())
+    let query = "SELECT CAST(coalesce(sum(sponsored_gas), 0) AS BIGINT) FROM relays
+         WHERE state = 'pending' AND api_key = $1 AND id <> $2";
+    Ok(single(db, query, values![key, without])?.unwrap_or_default())
 }
 
 /// When a key's window opened, and the gas used in it; `None` if none is open.
 pub(super) fn window(db: &Db, key: &str, now: u64) -> Result<Option<(u64, u64)>, StoreError> {
-    let query = "SELECT opened_at, used FROM key_gas WHERE api_key = ?1";
-    let window =
-        first(db, query, values![key], |row| Ok((unsigned(row, "opened_at")?, unsigned(row, "used")?)))?;
+    let query = "SELECT opened_at, used FROM key_gas WHERE api_key = $1";
+    let window: Option<(u64, u64)> =
+        first(db, query, values![key], |row| Ok((column(row, "opened_at")?, column(row, "used")?)))?;
     // A clock that was set back does not keep a window open for longer than its length.
     Ok(window
         .map(|(opened, used)| (opened.min(now), used))
@@ -36,8 +36,8 @@ pub(super) fn charge(tx: &Db, key: &str, gas: u64, now: u64) -> Result<(), Store
     locks::key(tx, key)?;
     let (opened, used) = window(tx, key, now)?.unwrap_or((now, 0));
     tx.run(
-        "INSERT INTO key_gas VALUES (?1, ?2, ?3) ON CONFLICT (api_key) DO UPDATE SET opened_at = ?2, used = ?3",
-        values![key, opened.cast_signed(), used.saturating_add(gas).cast_signed()],
+        "INSERT INTO key_gas VALUES ($1, $2, $3) ON CONFLICT (api_key) DO UPDATE SET opened_at = $2, used = $3",
+        values![key, opened, used.saturating_add(gas)],
     )
 }
 
@@ -47,8 +47,8 @@ pub(super) fn refund(tx: &Db, Sponsor { key, charged }: &Sponsor) -> Result<(), 
         return Ok(());
     }
     tx.run(
-        "UPDATE key_gas SET used = CASE WHEN used > ?2 THEN used - ?2 ELSE 0 END WHERE api_key = ?1",
-        values![key, charged.cast_signed()],
+        "UPDATE key_gas SET used = CASE WHEN used > $2 THEN used - $2 ELSE 0 END WHERE api_key = $1",
+        values![key, *charged],
     )
 }
 
@@ -63,8 +63,8 @@ pub(super) struct Sponsor {
 /// The key that sponsors a relay, if one does.
 pub(super) fn sponsor(db: &Db, id: &B256) -> Result<Option<Sponsor>, StoreError> {
     let query =
-        "SELECT api_key, coalesce(gas_used, 0) AS gas FROM relays WHERE id = ?1 AND api_key IS NOT NULL";
-    first(db, query, values![id.0], |row| {
-        Ok(Sponsor { key: column(row, "api_key")?, charged: unsigned(row, "gas")? })
+        "SELECT api_key, coalesce(gas_used, 0) AS gas FROM relays WHERE id = $1 AND api_key IS NOT NULL";
+    first(db, query, values![id], |row| {
+        Ok(Sponsor { key: column(row, "api_key")?, charged: column(row, "gas")? })
     })
 }

@@ -1,22 +1,177 @@
-//! Nonces, the transactions signed for them, and what mining them cost.
+//! Nonces, and the transactions signed for them.
 
-use alloy::primitives::{Address, B256, Bytes};
+use alloy::primitives::{Address, B256};
 
 use super::{
-    assignments, budget, ending,
-    engine::{Db, all, column, first, text, unsigned, values},
-    events, key_gas, locks,
+    Store, assignments, budget,
+    engine::{Db, all, each, first, single, values},
+    frequent, locks,
     relays::{self, Standing},
 };
-use crate::{
-    outcome::RelayOutcome,
-    store::{
-        DaemonId, MinedNonce, NewRelay, NewTransaction, NonceAssignment, RelayTerms, Sendable,
-        SendableRelays, Settlement, SignedTransaction, StoreError, events::EventKind,
-    },
+use crate::store::{
+    DaemonId, MinedNonce, NewTransaction, NonceAssignment, Payer, Sendable, SendableRelays,
+    SignedTransaction, StoreError,
 };
 
-pub(super) fn record(
+/// How many lost nonces a restart looks up again.
+const LOST: i64 = 64;
+
+impl Store {
+    /// Writes signed transactions, and with a nonce's first one its assignment: all of them or none. It must
+    /// return before any of them is sent; if it fails, none of them may be sent. A relay gets no second nonce
+    /// while one is open, of whatever account, and none while another request with its signer and forwarder
+    /// nonce has an open one or was executed: [`StoreError::InFlight`].
+    pub fn record(
+        &self,
+        payer: impl Into<Payer>,
+        transactions: &[NewTransaction],
+        now: u64,
+    ) -> Result<(), StoreError> {
+        let payer = payer.into();
+        if let Some((daemon, statements)) = self.frequent() {
+            let record = |db: &Db| frequent::record(db, statements, &payer, daemon, transactions, now);
+            if self.write_committing(record)? {
+                return Ok(());
+            }
+        }
+        let (transactions, daemon) = (transactions.to_vec(), self.daemon.clone());
+        self.write_for(payer, move |db| record(db, &payer.account, daemon.as_ref(), &transactions, now))
+    }
+
+    /// Writes a relay's next transaction for a nonce that it has, if the budget allows the relay `wei` in all.
+    /// Returns whether it does; if not, nothing is written. In a fleet the account's lease is enough: another
+    /// daemon may run the relay, because of a second nonce of another account.
+    pub fn record_replacement(
+        &self,
+        payer: impl Into<Payer>,
+        relay: B256,
+        replacement: &NewTransaction,
+        wei: u128,
+        limit_wei: u128,
+        now: u64,
+    ) -> Result<bool, StoreError> {
+        let (payer, replacement) = (payer.into(), [replacement.clone()]);
+        self.write_for(payer, move |db| {
+            locks::relay(db, &relay)?;
+            let allowed = budget::reserve(db, &relay, wei, limit_wei, now)?;
+            if allowed {
+                record(db, &payer.account, None, &replacement, now)?;
+            }
+            Ok(allowed)
+        })
+    }
+
+    /// Writes a no-op that fills a gap, and may cost `extra_wei` more than the gap's earlier no-ops, if the
+    /// budget allows that. Returns whether it does; if not, nothing is written.
+    pub fn record_gap(
+        &self,
+        payer: impl Into<Payer>,
+        no_op: &NewTransaction,
+        extra_wei: u128,
+        limit_wei: u128,
+        now: u64,
+    ) -> Result<bool, StoreError> {
+        let (payer, no_op) = (payer.into(), [no_op.clone()]);
+        self.write_for(payer, move |db| {
+            let allowed = budget::allow(db, extra_wei, limit_wei, now)?;
+            if allowed {
+                record(db, &payer.account, None, &no_op, now)?;
+            }
+            Ok(allowed)
+        })
+    }
+
+    /// One more than the highest nonce ever assigned; `None` if none was.
+    pub fn next_nonce(&self, account: Address) -> Result<Option<u64>, StoreError> {
+        self.read_single(|db| next(db, &account))
+    }
+
+    /// Which of these relays may be given a nonce, and what [`Store::next_nonce`] says of the account.
+    pub fn sendable(&self, account: Address, relays: &[B256]) -> Result<SendableRelays, StoreError> {
+        self.read_single(|db| {
+            let (mut known, highest) = relays::standings(db, relays, Some(&account), None)?;
+            let sendable = relays.iter().map(|id| Ok((*id, sendable(db, id, known.remove(id))?)));
+            let sendable = sendable.collect::<Result<_, StoreError>>()?;
+            let next = highest.map_or_else(|| next(db, &account), |it| Ok(Some(it.saturating_add(1))))?;
+            Ok((sendable, next))
+        })
+    }
+
+    /// The nonces not seen mined, lowest first.
+    pub fn open_nonces(&self, account: Address) -> Result<Vec<NonceAssignment>, StoreError> {
+        let query = "SELECT nonce FROM nonces WHERE account = $1 AND state = 'open' ORDER BY nonce";
+        self.read(|db| {
+            let nonces: Vec<u64> = each(db, query, values![account])?;
+            nonces.into_iter().map(|nonce| assignments::assignment(db, &account, nonce)).collect()
+        })
+    }
+
+    /// The nonces of a relay that are not seen mined, of all accounts.
+    pub fn open_nonces_of(&self, relay: B256) -> Result<Vec<(Address, u64)>, StoreError> {
+        self.read_single(|db| assignments::open_of(db, &relay))
+    }
+
+    /// The accounts with nonces not seen mined.
+    pub fn accounts_with_open_nonces(&self) -> Result<Vec<Address>, StoreError> {
+        let query = "SELECT DISTINCT account FROM nonces WHERE state = 'open'";
+        self.read_single(|db| each(db, query, values![]))
+    }
+
+    /// Everything ever signed for a nonce.
+    pub fn assignment(&self, account: Address, nonce: u64) -> Result<NonceAssignment, StoreError> {
+        self.read(|db| assignments::assignment(db, &account, nonce))
+    }
+
+    /// A nonce that was seen mined; `None` if it was not, or a reorg undid it.
+    pub fn mined(&self, account: Address, nonce: u64) -> Result<Option<MinedNonce>, StoreError> {
+        let query = "SELECT * FROM nonces WHERE account = $1 AND nonce = $2 AND state = 'mined'";
+        self.read(|db| {
+            first(db, query, values![account, nonce], |row| assignments::mined_nonce(db, &account, row))
+        })
+    }
+
+    /// The nonces from `nonce` on that were seen mined, lowest first, at most `count`.
+    pub fn mined_from(
+        &self,
+        account: Address,
+        nonce: u64,
+        count: usize,
+    ) -> Result<Vec<MinedNonce>, StoreError> {
+        let query = "SELECT * FROM nonces WHERE account = $1 AND nonce >= $2 AND state = 'mined' ORDER BY nonce LIMIT $3";
+        let chosen = values![account, nonce, count as u64];
+        self.read(|db| all(db, query, chosen, |row| assignments::mined_nonce(db, &account, row)))
+    }
+
+    /// The newest nonces given up as lost, a bounded number: their receipts may be late.
+    pub fn lost(&self, account: Address) -> Result<Vec<u64>, StoreError> {
+        let query =
+            "SELECT nonce FROM nonces WHERE account = $1 AND state = 'lost' ORDER BY nonce DESC LIMIT $2";
+        self.read_single(|db| each(db, query, values![account, LOST]))
+    }
+
+    /// The highest nonce seen mined.
+    pub fn highest_mined(&self, account: Address) -> Result<Option<u64>, StoreError> {
+        let query =
+            "SELECT nonce FROM nonces WHERE account = $1 AND state = 'mined' ORDER BY nonce DESC LIMIT 1";
+        self.read_single(|db| single(db, query, values![account]))
+    }
+
+    /// Marks a nonce as used by a foreign transaction: ours can never be mined.
+    pub fn lose(&self, payer: impl Into<Payer>, nonce: u64) -> Result<(), StoreError> {
+        let payer = payer.into();
+        let sql = "UPDATE nonces SET state = 'lost' WHERE account = $1 AND nonce = $2";
+        self.write_for(payer, move |db| db.run(sql, values![payer.account, nonce]))
+    }
+
+    /// Whether all nonces from `from` to below `to` are ours: if so, the pending transactions are.
+    pub fn explains(&self, account: Address, from: u64, to: u64) -> Result<bool, StoreError> {
+        let query = "SELECT count(*) FROM nonces WHERE account = $1 AND nonce >= $2 AND nonce < $3 AND state <> 'lost'";
+        let ours: Option<u64> = self.read_single(|db| single(db, query, values![account, from, to]))?;
+        Ok(ours == Some(to.saturating_sub(from)))
+    }
+}
+
+fn record(
     tx: &Db,
     account: &Address,
     daemon: Option<&DaemonId>,
@@ -27,8 +182,8 @@ pub(super) fn record(
     locks::requests(tx, &relays)?;
     for NewTransaction { nonce, relay, transaction } in transactions {
         if let Some(relay) = relay {
-            let standing = relays::standing(tx, relay, Some((account, *nonce)), daemon.is_some())?
-                .ok_or(StoreError::Missing("relay"))?;
+            let standing = relays::standing(tx, relay, Some((account, *nonce)))?;
+            let standing = standing.ok_or(StoreError::Missing("relay"))?;
             // With this nonce already it is a replacement: the account's lease is enough.
             if !standing.has_this_nonce {
                 standing.must_be_held_by(daemon)?;
@@ -48,36 +203,21 @@ pub(super) fn record(
             }
         }
         tx.run(
-            "INSERT INTO nonces (account, nonce, relay, state) VALUES (?1, ?2, ?3, 'open')
-             ON CONFLICT (account, nonce) DO UPDATE SET relay = ?3, state = 'open', is_second = FALSE
+            "INSERT INTO nonces (account, nonce, relay, state) VALUES ($1, $2, $3, 'open')
+             ON CONFLICT (account, nonce) DO UPDATE SET relay = $3, state = 'open', is_second = FALSE
              WHERE nonces.state = 'lost'",
-            values![account.0.0, nonce.cast_signed(), relay.map(|id| id.0)],
+            values![account, *nonce, relay.as_ref()],
         )?;
         insert_transaction(tx, account, *nonce, transaction, now)?;
     }
     Ok(())
 }
 
-pub(super) fn all_sendable(
-    db: &Db,
-    account: &Address,
-    relays: &[B256],
-) -> Result<SendableRelays, StoreError> {
-    let (mut standings, highest) = match relays::standings(db, account, relays)? {
-        Some((standings, Some(highest))) => (standings, Some(highest.saturating_add(1))),
-        known => (known.map(|(standings, _)| standings).unwrap_or_default(), next(db, account)?),
-    };
-    let sendable = relays.iter().map(|id| Ok((*id, sendable(db, id, standings.remove(id))?)));
-    Ok((sendable.collect::<Result<_, StoreError>>()?, highest))
-}
-
 /// Whether a relay may be given a nonce; `known` is its standing, where it was read.
 fn sendable(db: &Db, relay: &B256, mut known: Option<Standing>) -> Result<Sendable, StoreError> {
     // Each statement is a transaction of its own: a relay may be reopened between two of them.
     loop {
-        let standing =
-            known.take().map_or_else(|| relays::standing(db, relay, None, false), |it| Ok(Some(it)))?;
-        match standing.filter(|standing| standing.is_pending) {
+        match known.filter(|standing| standing.is_pending) {
             Some(standing) if standing.has_nonce => return Ok(Sendable::InFlight),
             Some(standing) if standing.rival.is_none() => return Ok(Sendable::Yes),
             Some(_) => return Ok(Sendable::NotNext),
@@ -85,13 +225,13 @@ fn sendable(db: &Db, relay: &B256, mut known: Option<Standing>) -> Result<Sendab
         }
         match relays::stored_outcome(db, relay)? {
             Some(Some(outcome)) => return Ok(Sendable::Ended(outcome)),
-            Some(None) => {}
+            Some(None) => known = relays::standing(db, relay, None)?,
             None => return Ok(Sendable::NotNext),
         }
     }
 }
 
-fn insert_transaction(
+pub(super) fn insert_transaction(
     tx: &Db,
     account: &Address,
     nonce: u64,
@@ -100,222 +240,22 @@ fn insert_transaction(
 ) -> Result<(), StoreError> {
     tx.run(
         "INSERT INTO transactions (hash, account, nonce, purpose, raw, max_fee_wei, tip_wei, gas_limit, created_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING",
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING",
         values![
-            transaction.hash.0,
-            account.0.0,
-            nonce.cast_signed(),
-            transaction.purpose.name(),
-            transaction.raw.to_vec(),
-            transaction.fees.max_fee.to_string(),
-            transaction.fees.tip.to_string(),
-            transaction.gas_limit.cast_signed(),
-            now.cast_signed()
-        ],
-    )?;
-    Ok(())
-}
-
-pub(super) fn next(db: &Db, account: &Address) -> Result<Option<u64>, StoreError> {
-    let query = "SELECT max(nonce) AS highest FROM nonces WHERE account = ?1";
-    let highest = first(db, query, values![account.0.0], |row| column::<Option<i64>>(row, "highest"))?;
-    Ok(highest.flatten().map(|nonce| nonce.cast_unsigned().saturating_add(1)))
-}
-
-pub(super) fn open(db: &Db, account: &Address) -> Result<Vec<NonceAssignment>, StoreError> {
-    let query = "SELECT nonce FROM nonces WHERE account = ?1 AND state = 'open' ORDER BY nonce";
-    all(db, query, values![account.0.0], |row| assignments::assignment(db, account, column(row, "nonce")?))
-}
-
-pub(super) fn accounts_with_open(db: &Db) -> Result<Vec<Address>, StoreError> {
-    let query = "SELECT DISTINCT account FROM nonces WHERE state = 'open'";
-    all(db, query, values![], |row| Ok(column::<[u8; 20]>(row, "account")?.into()))
-}
-
-pub(super) fn mined(db: &Db, account: &Address, nonce: u64) -> Result<Option<MinedNonce>, StoreError> {
-    let query = "SELECT * FROM nonces WHERE account = ?1 AND nonce = ?2 AND state = 'mined'";
-    first(db, query, values![account.0.0, nonce.cast_signed()], |row| {
-        assignments::mined_nonce(db, account, row)
-    })
-}
-
-pub(super) fn mined_from(
-    db: &Db,
-    account: &Address,
-    nonce: u64,
-    count: usize,
-) -> Result<Vec<MinedNonce>, StoreError> {
-    let query =
-        "SELECT * FROM nonces WHERE account = ?1 AND nonce >= ?2 AND state = 'mined' ORDER BY nonce LIMIT ?3";
-    let params = values![account.0.0, nonce.cast_signed(), count as i64];
-    all(db, query, params, |row| assignments::mined_nonce(db, account, row))
-}
-
-/// How many lost nonces a restart looks up again.
-const LOST: i64 = 64;
-
-pub(super) fn lost(db: &Db, account: &Address) -> Result<Vec<u64>, StoreError> {
-    let query = "SELECT nonce FROM nonces WHERE account = ?1 AND state = 'lost' ORDER BY nonce DESC LIMIT ?2";
-    all(db, query, values![account.0.0, LOST], |row| unsigned(row, "nonce"))
-}
-
-pub(super) fn highest_mined(db: &Db, account: &Address) -> Result<Option<u64>, StoreError> {
-    let query = "SELECT nonce FROM nonces WHERE account = ?1 AND state = 'mined' ORDER BY nonce DESC LIMIT 1";
-    first(db, query, values![account.0.0], |row| unsigned(row, "nonce"))
-}
-
-pub(super) fn settle(
-    tx: &Db,
-    account: &Address,
-    settlement: &Settlement,
-    now: u64,
-) -> Result<Option<RelayOutcome>, StoreError> {
-    let Settlement { assignment, inclusion, paid_wei, .. } = settlement;
-    let nonce = assignment.nonce.cast_signed();
-    let relay = assignment.relay.as_ref().map(|relay| &relay.id);
-    relay.map_or(Ok(()), |relay| locks::relay(tx, relay))?;
-    // After a reorg a nonce is settled again: only the difference is charged.
-    let before = match charged(tx, account, nonce)? {
-        Some(before) => before,
-        None => {
-            restore(tx, account, assignment, now)?;
-            0
-        }
-    };
-    tx.run(
-        "UPDATE nonces SET state = 'mined', mined_hash = ?3, mined_block = ?4, paid_wei = ?5, mined_at = ?6,
-             mined_block_hash = ?7, finality = 0
-         WHERE account = ?1 AND nonce = ?2",
-        values![
-            account.0.0,
+            transaction.hash,
+            account,
             nonce,
-            inclusion.tx_hash.0,
-            inclusion.block.number.cast_signed(),
-            (*paid_wei).max(before).to_string(),
-            now.cast_signed(),
-            inclusion.block.hash.0,
+            transaction.purpose.name(),
+            &transaction.raw,
+            transaction.fees.max_fee,
+            transaction.fees.tip,
+            transaction.gas_limit,
+            now,
         ],
-    )?;
-    let decided = match (relay, &settlement.outcome) {
-        (Some(relay), Some(outcome)) if decides(tx, relay, outcome, assignment)? => {
-            ending::finish(tx, relay, outcome, now)?;
-            Some(outcome.clone())
-        }
-        _ => None,
-    };
-    budget::charge(tx, relay, paid_wei.saturating_sub(before), now)?;
-    Ok(decided)
+    )
 }
 
-/// Whether a nonce that was just settled decides its relay's outcome.
-///
-/// A relay has several nonces if the first was given up as lost, or was cancelled before the client sent the
-/// request again and a reorg then undid the cancellation. The executing one counts, whichever comes first.
-fn decides(
-    tx: &Db,
-    relay: &B256,
-    outcome: &RelayOutcome,
-    settled: &NonceAssignment,
-) -> Result<bool, StoreError> {
-    const fn weight(outcome: &RelayOutcome) -> u8 {
-        match outcome {
-            RelayOutcome::Dropped { .. } => 0,
-            RelayOutcome::Reverted { .. } => 1,
-            RelayOutcome::Executed { .. } => 2,
-        }
-    }
-    if !matches!(outcome, RelayOutcome::Executed { .. }) && !assignments::open_of(tx, relay)?.is_empty() {
-        return Ok(false);
-    }
-    let known = relays::stored_outcome(tx, relay)?.flatten();
-    Ok(match &known {
-        // The client was told that it may send the request again: a late receipt that says no more than that
-        // changes nothing.
-        Some(RelayOutcome::Dropped { .. }) => !outcome.is_repeatable(),
-        Some(known @ (RelayOutcome::Executed { mined, .. } | RelayOutcome::Reverted { mined, .. })) => {
-            let is_of_this_nonce = settled.transactions.iter().any(|own| own.hash == mined.tx_hash);
-            is_of_this_nonce || weight(outcome) > weight(known)
-        }
-        None => true,
-    })
-}
-
-/// What a nonce was charged so far; `None` if it is not stored.
-fn charged(tx: &Db, account: &Address, nonce: i64) -> Result<Option<u128>, StoreError> {
-    let query = "SELECT paid_wei FROM nonces WHERE account = ?1 AND nonce = ?2";
-    first(tx, query, values![account.0.0, nonce], |row| text(row, "paid_wei"))
-}
-
-/// Writes a nonce again that the file has lost and the chain has.
-fn restore(tx: &Db, account: &Address, assignment: &NonceAssignment, now: u64) -> Result<(), StoreError> {
-    let NonceAssignment { nonce, relay, transactions } = assignment;
-    tracing::error!(nonce, relay = ?relay.map(|relay| relay.id), "mined, but not in the journal: written anew");
-    if let Some(RelayTerms { id, signer, forward_nonce, deadline, .. }) = *relay {
-        let relay = NewRelay { id, signer, forward_nonce, deadline, calldata: Bytes::new(), client: None };
-        relays::insert(tx, &relay, None, now)?;
-    }
-    tx.run(
-        "INSERT INTO nonces (account, nonce, relay, state, is_second) VALUES (?1, ?2, ?3, 'open', TRUE)",
-        values![account.0.0, nonce.cast_signed(), relay.map(|relay| relay.id.0)],
-    )?;
-    transactions.iter().try_for_each(|transaction| insert_transaction(tx, account, *nonce, transaction, now))
-}
-
-pub(super) fn reopen(
-    tx: &Db,
-    account: &Address,
-    nonce: u64,
-    expected_wei: u128,
-    now: u64,
-) -> Result<bool, StoreError> {
-    let nonce = nonce.cast_signed();
-    let paid = charged(tx, account, nonce)?.ok_or(StoreError::Missing("nonce"))?;
-    let query = "SELECT relay FROM nonces WHERE account = ?1 AND nonce = ?2";
-    let relay =
-        first(tx, query, values![account.0.0, nonce], |row| column::<Option<[u8; 32]>>(row, "relay"))?;
-    relay.flatten().map_or(Ok(()), |id| locks::relay(tx, &id.into()))?;
-    tx.run(
-        "UPDATE nonces SET state = 'open', mined_hash = NULL, mined_block = NULL, mined_block_hash = NULL, finality = 0,
-             is_second = EXISTS (SELECT 1 FROM nonces AS other WHERE other.relay = nonces.relay AND other.state = 'open'
-                 AND (other.account, other.nonce) <> (nonces.account, nonces.nonce))
-         WHERE account = ?1 AND nonce = ?2",
-        values![account.0.0, nonce],
-    )?;
-    let Some(id) = relay.flatten() else { return Ok(false) };
-    if !is_undone(tx, id, account, nonce)? {
-        return Ok(false);
-    }
-    if let Some(sponsor) = key_gas::sponsor(tx, &id.into())? {
-        key_gas::refund(tx, &sponsor)?;
-    }
-    relays::reopen(tx, &id.into())?;
-    budget::set_reserved(tx, &id.into(), expected_wei.saturating_sub(paid))?;
-    events::note(tx, &id.into(), EventKind::Reorganised, now)?;
-    Ok(true)
-}
-
-/// Whether undoing this nonce undoes its relay's outcome. It does not if another nonce's transaction has
-/// decided it: a relay has two nonces if the first was given up as lost.
-fn is_undone(tx: &Db, id: [u8; 32], account: &Address, nonce: i64) -> Result<bool, StoreError> {
-    let query = "SELECT tx_hash IS NULL
-             OR tx_hash IN (SELECT hash FROM transactions WHERE account = ?2 AND nonce = ?3) AS is_undone
-         FROM relays WHERE id = ?1";
-    let is_undone = first(tx, query, values![id, account.0.0, nonce], |row| column(row, "is_undone"))?;
-    is_undone.ok_or(StoreError::Missing("relay"))
-}
-
-pub(super) fn lose(tx: &Db, account: &Address, nonce: u64) -> Result<(), StoreError> {
-    tx.run(
-        "UPDATE nonces SET state = 'lost' WHERE account = ?1 AND nonce = ?2",
-        values![account.0.0, nonce.cast_signed()],
-    )?;
-    Ok(())
-}
-
-pub(super) fn explains(db: &Db, account: &Address, from: u64, to: u64) -> Result<bool, StoreError> {
-    let query = "SELECT count(*) AS ours FROM nonces
-         WHERE account = ?1 AND nonce >= ?2 AND nonce < ?3 AND state <> 'lost'";
-    let range = values![account.0.0, from.cast_signed(), to.cast_signed()];
-    let ours = first(db, query, range, |row| unsigned(row, "ours"))?;
-    Ok(ours == Some(to.saturating_sub(from)))
+fn next(db: &Db, account: &Address) -> Result<Option<u64>, StoreError> {
+    let highest = single(db, "SELECT max(nonce) FROM nonces WHERE account = $1", values![account])?;
+    Ok(highest.flatten().map(|nonce: u64| nonce.saturating_add(1)))
 }

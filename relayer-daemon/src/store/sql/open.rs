@@ -11,9 +11,11 @@ use std::{
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::Semaphore;
 
+#[cfg(feature = "postgres")]
+use super::engine::{postgres::Postgres, postgres_server::Server, statements::POSTGRES};
 use super::{
     Store, StoreFaults, access,
-    engine::{Engine, Sqlite, connections::Connections, writer::Writer},
+    engine::{Engine, Sqlite, connections::Connections, statements::SQLITE, writer::Writer},
 };
 use crate::store::{DaemonId, StoreError};
 
@@ -34,6 +36,14 @@ impl std::fmt::Debug for Opener {
 impl Opener {
     fn sqlite(open: impl Fn() -> rusqlite::Result<Connection> + Send + Sync + 'static) -> Self {
         Self { open: Arc::new(move || Ok(Box::new(Sqlite::reader(open()?)?))), count: 1 }
+    }
+
+    #[cfg(feature = "postgres")]
+    fn postgres(server: Arc<Server>, clock: Option<Arc<AtomicI64>>, count: usize) -> Self {
+        Self {
+            open: Arc::new(move || Ok(Box::new(Postgres::new(Arc::clone(&server), clock.clone())))),
+            count,
+        }
     }
 
     fn readers(&self) -> Result<Arc<Connections>, StoreError> {
@@ -72,21 +82,23 @@ impl Store {
     /// # Errors
     /// [`StoreError::Engine`].
     pub fn in_memory() -> Result<Self, StoreError> {
-        let (writer, open) = memory()?;
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let (writer, open) =
+            memory(format!("file:/store-{}?vfs=memdb", NEXT.fetch_add(1, Ordering::Relaxed)))?;
         Self::start(writer, open)
     }
 
     /// A store in memory that several daemons share, for tests: what Postgres has for a fleet, with a clock
-    /// that counts milliseconds.
+    /// that counts milliseconds. `uri` is SQLite's name for it.
     ///
     /// # Errors
     /// [`StoreError::Engine`].
-    pub fn in_memory_of_a_fleet(clock: Arc<AtomicI64>) -> Result<Self, StoreError> {
-        let (writer, open) = memory()?;
-        let writer = Sqlite::writer(writer)?.with_clock(Arc::clone(&clock));
+    pub fn in_memory_of_a_fleet(uri: &str, clock: Arc<AtomicI64>) -> Result<Self, StoreError> {
+        let (writer, open) = memory(uri.to_owned())?;
+        let writer = Sqlite::writer(writer)?.of_a_fleet(Arc::clone(&clock));
         writer.make_fleet()?;
         let open = move || -> Result<Box<dyn Engine>, StoreError> {
-            Ok(Box::new(Sqlite::reader(open()?)?.with_clock(Arc::clone(&clock))))
+            Ok(Box::new(Sqlite::reader(open()?)?.of_a_fleet(Arc::clone(&clock))))
         };
         let open = Opener { open: Arc::new(open), count: 1 };
         Ok(Self::of(Some(Writer::start(Box::new(writer))?), open.readers()?, open))
@@ -103,38 +115,40 @@ impl Store {
     /// Opens the store in the Postgres database that `url` names, and makes it if it is not there.
     #[cfg(feature = "postgres")]
     pub fn connect(url: &str) -> Result<Self, StoreError> {
-        use super::engine::{postgres::Postgres, postgres_server::Server};
+        Self::connect_by(url, None)
+    }
+
+    /// The same with a test's clock, which counts milliseconds.
+    #[cfg(feature = "postgres")]
+    pub fn connect_with_clock(url: &str, clock: Arc<AtomicI64>) -> Result<Self, StoreError> {
+        Self::connect_by(url, Some(clock))
+    }
+
+    #[cfg(feature = "postgres")]
+    fn connect_by(url: &str, clock: Option<Arc<AtomicI64>>) -> Result<Self, StoreError> {
         /// Connections for reading.
         const READERS: usize = 4;
         /// Connections for writing.
         const WRITERS: usize = 4;
         let server = Arc::new(Server::new(url)?);
         let connects = server.connects();
-        Postgres::new(Arc::clone(&server)).migrate()?;
-        let open = Arc::new(move || -> Result<Box<dyn Engine>, StoreError> {
-            Ok(Box::new(Postgres::new(Arc::clone(&server))))
-        });
-        let open = Opener { open, count: READERS };
+        Postgres::new(Arc::clone(&server), None).migrate()?;
+        let open = Opener::postgres(server, clock, READERS);
         let writer = |count| Ok::<_, StoreError>(Writer::on(open.connections(count)?));
         let (writer, leases) = (writer(WRITERS)?, writer(1)?);
         let store = Self::of(Some(writer), open.readers()?, open);
-        Ok(Self { leases: Some(Arc::new(leases)), has_single_writes: true, connects, ..store })
+        Ok(Self { leases: Some(Arc::new(leases)), statements: &POSTGRES, connects, ..store })
     }
 
     /// Opens the store in the Postgres database that `url` names for reading; `None` if there is none yet.
     #[cfg(feature = "postgres")]
     pub fn connect_read_only(url: &str) -> Result<Option<Self>, StoreError> {
-        use super::engine::{postgres::Postgres, postgres_server::Server};
         let server = Arc::new(Server::new(url)?);
-        let reader = Postgres::new(Arc::clone(&server));
-        if !reader.is_store()? {
+        if !Postgres::new(Arc::clone(&server), None).is_store()? {
             return Ok(None);
         }
-        let open = Arc::new(move || -> Result<Box<dyn Engine>, StoreError> {
-            Ok(Box::new(Postgres::new(Arc::clone(&server))))
-        });
-        let open = Opener { open, count: 1 };
-        Ok(Some(Self::of(None, Arc::new(Connections::new(vec![Box::new(reader)])), open)))
+        let open = Opener::postgres(server, None, 1);
+        Ok(Some(Self::of(None, open.readers()?, open)))
     }
 
     fn of(writer: Option<Writer>, readers: Arc<Connections>, open: Opener) -> Self {
@@ -146,7 +160,7 @@ impl Store {
             writer,
             leases,
             readers,
-            has_single_writes: false,
+            statements: &SQLITE,
             open,
             permits,
             frequent_writes: Arc::default(),
@@ -176,12 +190,11 @@ impl Store {
     }
 }
 
-/// A new store in memory: its connection that writes, and what opens another.
-fn memory()
--> Result<(Connection, impl Fn() -> rusqlite::Result<Connection> + Send + Sync + 'static), StoreError> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    // Connections of one process that open the same name share it.
-    let uri = format!("file:/store-{}?vfs=memdb", NEXT.fetch_add(1, Ordering::Relaxed));
+/// A new store in memory: its connection that writes, and what opens another. Connections of one process that open the
+/// same name share it.
+fn memory(
+    uri: String,
+) -> Result<(Connection, impl Fn() -> rusqlite::Result<Connection> + Send + Sync + 'static), StoreError> {
     let open = move || Connection::open_with_flags(&uri, OpenFlags::default() | OpenFlags::SQLITE_OPEN_URI);
     Ok((open()?, open))
 }

@@ -59,7 +59,8 @@ fn traced(path: &Path, statements: &Statements) -> Connection {
     db
 }
 
-/// A journal with a long history: relays that were executed, nonces that were lost, relays that are archived.
+/// A journal with a long history: relays that were executed, nonces that were lost, relays that are archived, events
+/// that were delivered.
 fn aged(path: &Path) {
     drop(Store::open(path).unwrap());
     let sql = format!(
@@ -71,7 +72,9 @@ fn aged(path: &Path) {
          INSERT INTO transactions (hash, account, nonce, purpose, raw, max_fee_wei, tip_wei, gas_limit, created_at)
              SELECT randomblob(32), x'{account}', n, 'relay', x'', '1', '1', 1, n FROM n;
          INSERT INTO archive (id, state, tx_hash, block_number, gas_used, finished_at, hashes)
-             SELECT randomblob(32), 'executed', zeroblob(32), n, n, n, zeroblob(32) FROM n;",
+             SELECT randomblob(32), 'executed', zeroblob(32), n, n, n, zeroblob(32) FROM n;
+         INSERT INTO webhook_events (id, api_key, relay, body, created_at, expires_at, ended_at, was_delivered)
+             SELECT 'evt', 'acme', randomblob(32), '{{}}', n, n, n, TRUE FROM n;",
         account = "aa".repeat(20),
     );
     let db = Connection::open(path).unwrap();

@@ -1,17 +1,44 @@
-//! Relays, from acceptance to their end.
+//! Relays, as they are read, and what changes them in several operations.
 
-use std::{collections::HashMap, net::IpAddr};
+use std::{
+    collections::{HashMap, HashSet},
+    net::IpAddr,
+};
 
-use alloy::primitives::{Address, B256, U256};
+use alloy::primitives::{Address, B256};
 
 use super::{
-    engine::{Db, Row, Value, all, column, first, text, unsigned, values},
-    locks,
+    Store,
+    engine::{Db, Row, Value, column, each, first, single, text, values},
 };
 use crate::{
     outcome::{Failure, MinedTransaction, RelayOutcome},
-    store::{Accepted, DaemonId, NewRelay, RelayTerms, StoreError},
+    store::{DaemonId, NewRelay, RelayTerms, StoreError},
 };
+
+impl Store {
+    /// How a relay ended; `None` if it is not known, `Some(None)` while it is pending.
+    pub fn outcome(&self, id: B256) -> Result<Option<Option<RelayOutcome>>, StoreError> {
+        self.read_single(|db| stored_outcome(db, &id))
+    }
+
+    /// A relay as it was accepted, to run it again.
+    pub fn accepted(&self, id: B256) -> Result<Option<NewRelay>, StoreError> {
+        self.read_single(|db| accepted(db, &id))
+    }
+
+    /// When the oldest pending relay was accepted.
+    pub fn oldest_pending(&self) -> Result<Option<u64>, StoreError> {
+        let query = "SELECT min(created_at) FROM relays WHERE state = 'pending'";
+        Ok(self.read_single(|db| single(db, query, values![]))?.flatten())
+    }
+
+    /// The relays that have not ended.
+    pub fn pending(&self) -> Result<HashSet<B256>, StoreError> {
+        let query = "SELECT id FROM relays WHERE state = 'pending'";
+        Ok(self.read_single(|db| each(db, query, values![]))?.into_iter().collect())
+    }
+}
 
 /// What another request with a relay's signer and forwarder nonce has become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,86 +49,22 @@ pub(super) enum Rival {
     InFlight,
 }
 
-/// Accepts a relay, for a daemon of a fleet unless another one runs it already.
-pub(super) fn accept(
-    tx: &Db,
-    relay: &NewRelay,
-    daemon: Option<&DaemonId>,
-    now: u64,
-) -> Result<Accepted, StoreError> {
-    let is_over = |outcome: &RelayOutcome| !outcome.is_repeatable() || outcome.is_cancelled();
-    if let Some(outcome) = stored_outcome(tx, &relay.id)?.flatten().filter(is_over) {
-        return Ok(Accepted::Finished(outcome));
-    }
-    if insert(tx, relay, daemon, now)? {
-        return Ok(Accepted::Pending);
-    }
-    locks::relay(tx, &relay.id)?;
-    if is_elsewhere(tx, &relay.id, daemon)? {
-        return Ok(Accepted::Elsewhere);
-    }
-    // It may have ended meanwhile.
-    let known = stored_outcome(tx, &relay.id)?.ok_or(StoreError::Missing("relay"))?;
-    if let Some(outcome) = known.filter(is_over) {
-        return Ok(Accepted::Finished(outcome));
-    }
-    reopen(tx, &relay.id)?;
-    // The new sender is charged for it.
-    tx.run(
-        "UPDATE relays SET client = ?2, calldata = ?3, api_key = NULL, sponsored_gas = 0, is_told = FALSE
-         WHERE id = ?1",
-        values![relay.id.0, relay.client.map(address), relay.calldata.to_vec()],
-    )?;
-    daemon.map_or(Ok(()), |daemon| take(tx, daemon, &relay.id))?;
-    Ok(Accepted::Pending)
-}
-
-/// Whether a relay is pending that another daemon of the fleet runs, or may take.
-pub(super) fn is_elsewhere(db: &Db, id: &B256, daemon: Option<&DaemonId>) -> Result<bool, StoreError> {
-    let Some(daemon) = daemon else { return Ok(false) };
-    let query = "SELECT holder FROM relays WHERE id = ?1 AND state = 'pending'";
-    let holder = first(db, query, values![id.0], |row| column::<Option<String>>(row, "holder"))?;
-    Ok(holder.is_some_and(|holder| holder.as_deref() != Some(daemon.0.as_ref())))
-}
-
 /// Gives a pending relay to a daemon.
 pub(super) fn take(db: &Db, daemon: &DaemonId, id: &B256) -> Result<(), StoreError> {
-    let take = "UPDATE relays SET holder = ?2 WHERE id = ?1 AND state = 'pending'";
-    db.run(take, values![id.0, daemon.0.as_ref()])
+    db.run("UPDATE relays SET holder = $2 WHERE id = $1 AND state = 'pending'", values![id, daemon])
 }
 
-/// Writes a relay that this daemon of a fleet runs, if the store does not know it. Returns whether that is so.
-pub(super) fn insert_new(tx: &Db, relay: &NewRelay, daemon: &DaemonId, now: u64) -> Result<bool, StoreError> {
-    /// Postgres takes parameters that are selected for text.
-    macro_rules! insert {
-        ($values:literal) => {
-            concat!(
-                "INSERT INTO relays (id, signer, forward_nonce, deadline, calldata, created_at, client, holder) SELECT ",
-                $values,
-                " WHERE NOT EXISTS (SELECT 1 FROM archive WHERE id = ?1) ON CONFLICT DO NOTHING"
-            )
-        };
-    }
-    let insert = tx.dialect(
-        insert!("?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8"),
-        insert!(
-            "CAST(?1 AS BYTEA), CAST(?2 AS BYTEA), CAST(?3 AS BYTEA), CAST(?4 AS BIGINT), CAST(?5 AS BYTEA),
-             CAST(?6 AS BIGINT), CAST(?7 AS BYTEA), ?8"
-        ),
-    );
-    let inserted = tx.execute(insert, &[&columns(relay, now)[..], values![daemon.0.as_ref()]].concat())?;
-    Ok(inserted > 0)
-}
-
-fn columns(relay: &NewRelay, now: u64) -> [Value; 7] {
+/// The columns of a new relay.
+pub(super) fn columns(relay: &NewRelay, daemon: Option<&DaemonId>, now: u64) -> [Value; 8] {
     [
-        relay.id.0.into(),
-        relay.signer.0.0.into(),
-        relay.forward_nonce.to_be_bytes::<32>().into(),
-        relay.deadline.cast_signed().into(),
-        relay.calldata.to_vec().into(),
-        now.cast_signed().into(),
+        relay.id.into(),
+        relay.signer.into(),
+        relay.forward_nonce.into(),
+        relay.deadline.into(),
+        (&relay.calldata).into(),
+        now.into(),
         relay.client.map(address).into(),
+        daemon.into(),
     ]
 }
 
@@ -112,20 +75,7 @@ pub(super) fn insert(
     daemon: Option<&DaemonId>,
     now: u64,
 ) -> Result<bool, StoreError> {
-    let columns = columns(relay, now);
-    let inserted = match daemon {
-        None => tx.execute(
-            "INSERT INTO relays (id, signer, forward_nonce, deadline, calldata, created_at, client)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING",
-            &columns,
-        ),
-        Some(daemon) => tx.execute(
-            "INSERT INTO relays (id, signer, forward_nonce, deadline, calldata, created_at, client, holder)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING",
-            &[&columns[..], values![daemon.0.as_ref()]].concat(),
-        ),
-    }?;
-    Ok(inserted > 0)
+    Ok(tx.execute(tx.statements().insert_relay, &columns(relay, daemon, now))? > 0)
 }
 
 /// Makes a relay pending again.
@@ -133,27 +83,20 @@ pub(super) fn reopen(tx: &Db, id: &B256) -> Result<(), StoreError> {
     tx.run(
         "UPDATE relays SET state = 'pending', error_code = NULL, error_detail = NULL, error_retry = NULL,
              tx_hash = NULL, block_number = NULL, gas_used = NULL, agent_id = NULL, finished_at = NULL
-         WHERE id = ?1",
-        values![id.0],
-    )?;
-    Ok(())
-}
-
-/// Whether a relay has not ended yet; `None` if it is not stored.
-pub(super) fn is_pending(db: &Db, id: &B256) -> Result<Option<bool>, StoreError> {
-    let query = "SELECT state = 'pending' AS is_pending FROM relays WHERE id = ?1";
-    first(db, query, values![id.0], |row| column(row, "is_pending"))
+         WHERE id = $1",
+        values![id],
+    )
 }
 
 /// The hashes of a relay's transactions, oldest first, without those that are archived.
 pub(super) fn hashes(db: &Db, id: &B256) -> Result<Vec<B256>, StoreError> {
     let query = "SELECT hash FROM transactions JOIN nonces USING (account, nonce)
-         WHERE relay = ?1 ORDER BY transactions.rowid";
-    all(db, query, values![id.0], |row| Ok(column::<[u8; 32]>(row, "hash")?.into()))
+         WHERE relay = $1 ORDER BY transactions.rowid";
+    each(db, query, values![id])
 }
 
 pub(super) fn accepted(db: &Db, id: &B256) -> Result<Option<NewRelay>, StoreError> {
-    first(db, "SELECT * FROM relays WHERE id = ?1", values![id.0], new_relay)
+    first(db, "SELECT * FROM relays WHERE id = $1", values![id], new_relay)
 }
 
 /// What decides whether a relay may reserve, and be given a nonce.
@@ -161,7 +104,7 @@ pub(super) struct Standing {
     /// Whether it has not ended.
     pub(super) is_pending: bool,
     /// The daemon that runs it; `None` also where the store has one daemon alone.
-    pub(super) holder: Option<String>,
+    pub(super) holder: Option<DaemonId>,
     /// `request.from`.
     pub(super) signer: Address,
     /// The client, where it is known.
@@ -174,43 +117,13 @@ pub(super) struct Standing {
     pub(super) rival: Option<Rival>,
 }
 
-/// The standings of several relays, and the highest nonce of an account.
-type Standings = (HashMap<B256, Standing>, Option<u64>);
-
 impl Standing {
     /// # Errors
     /// [`StoreError::HeldElsewhere`] if it is not this daemon of a fleet that runs the relay.
     pub(super) fn must_be_held_by(&self, daemon: Option<&DaemonId>) -> Result<(), StoreError> {
-        match daemon {
-            Some(daemon) if self.holder.as_deref() != Some(daemon.0.as_ref()) => {
-                Err(StoreError::HeldElsewhere)
-            }
-            _ => Ok(()),
-        }
+        let is_held = daemon.is_none_or(|daemon| self.holder.as_ref() == Some(daemon));
+        if is_held { Ok(()) } else { Err(StoreError::HeldElsewhere) }
     }
-}
-
-/// The standings of some relays. Of an executed rival with a block that is gone (-1) nothing is known.
-macro_rules! standing {
-    ($holder:literal, $highest:literal, $relays:literal) => {
-        concat!(
-            "SELECT id, state = 'pending' AS is_pending, signer, client, ",
-            $holder,
-            " AS holder, ",
-            $highest,
-            " AS highest,
-             EXISTS (SELECT 1 FROM nonces WHERE relay = own.id AND state = 'open') AS has_nonce,
-             EXISTS (SELECT 1 FROM nonces WHERE account = ?2 AND nonce = ?3 AND relay = own.id AND state = 'open')
-                 AS has_this_nonce,
-             (SELECT other.state = 'pending' FROM relays AS other JOIN nonces ON nonces.relay = other.id
-              WHERE other.signer = own.signer AND other.forward_nonce = own.forward_nonce AND other.id <> own.id
-              AND ((other.state = 'pending' AND nonces.state = 'open')
-                  OR (other.state IN ('executed', 'reverted') AND mined_hash = other.tx_hash AND finality >= 0))
-              ORDER BY 1 LIMIT 1) AS is_rival_pending
-         FROM relays AS own WHERE ",
-            $relays
-        )
-    };
 }
 
 /// The standing of a relay, and whether it has this nonce; `None` if it is not stored.
@@ -218,93 +131,76 @@ pub(super) fn standing(
     db: &Db,
     id: &B256,
     nonce: Option<(&Address, u64)>,
-    in_fleet: bool,
 ) -> Result<Option<Standing>, StoreError> {
-    let query = if in_fleet {
-        standing!("holder", "NULL", "id = ?1")
-    } else {
-        standing!("CAST(NULL AS TEXT)", "NULL", "id = ?1")
-    };
-    let (account, nonce) = nonce.map(|(account, nonce)| (account.0.0, nonce.cast_signed())).unzip();
-    first(db, query, values![id.0, account, nonce], read_standing)
+    let (account, nonce) = nonce.unzip();
+    Ok(standings(db, &[*id], account, nonce)?.0.remove(id))
 }
 
-/// The standings of several relays in one question, and the highest nonce of an account; `None` where the database
-/// knows no lists.
-pub(super) fn standings(db: &Db, account: &Address, ids: &[B256]) -> Result<Option<Standings>, StoreError> {
-    if !db.has_row_locks() {
-        return Ok(None);
-    }
-    let query = standing!("holder", "(SELECT max(nonce) FROM nonces WHERE account = ?2)", "id = ANY (?1)");
+/// The standings of those relays that are stored, and the highest nonce of an account, where one is.
+pub(super) fn standings(
+    db: &Db,
+    ids: &[B256],
+    account: Option<&Address>,
+    nonce: Option<u64>,
+) -> Result<(HashMap<B256, Standing>, Option<u64>), StoreError> {
+    let knows_lists = db.statements().locks.is_some();
+    let groups: Vec<Value> =
+        if knows_lists { vec![Value::ids(ids)] } else { ids.iter().map(Value::from).collect() };
     let (mut standings, mut highest) = (HashMap::new(), None);
-    for row in &db.query(query, values![Value::ids(ids), account.0.0, Value::Null])? {
-        highest = column::<Option<i64>>(row, "highest")?.map(i64::cast_unsigned);
-        standings.insert(column::<[u8; 32]>(row, "id")?.into(), read_standing(row)?);
+    for group in groups {
+        for row in &db.query(db.statements().standing, values![group, account, nonce])? {
+            let (signer, client) = sender_of(row)?;
+            let rival = column::<Option<bool>>(row, "is_rival_pending")?;
+            let standing = Standing {
+                is_pending: column(row, "is_pending")?,
+                holder: column(row, "holder")?,
+                signer,
+                client,
+                has_nonce: column(row, "has_nonce")?,
+                has_this_nonce: column(row, "has_this_nonce")?,
+                rival: rival.map(|is_pending| if is_pending { Rival::InFlight } else { Rival::Executed }),
+            };
+            highest = column(row, "highest")?;
+            standings.insert(column(row, "id")?, standing);
+        }
     }
-    Ok(Some((standings, highest)))
-}
-
-fn read_standing(row: &Row) -> Result<Standing, StoreError> {
-    let (signer, client) = sender_of(row)?;
-    let rival = column::<Option<bool>>(row, "is_rival_pending")?;
-    Ok(Standing {
-        is_pending: column(row, "is_pending")?,
-        holder: column(row, "holder")?,
-        signer,
-        client,
-        has_nonce: column(row, "has_nonce")?,
-        has_this_nonce: column(row, "has_this_nonce")?,
-        rival: rival.map(|is_pending| if is_pending { Rival::InFlight } else { Rival::Executed }),
-    })
-}
-
-pub(super) fn unsent(db: &Db) -> Result<Vec<NewRelay>, StoreError> {
-    let query = "SELECT * FROM relays WHERE state = 'pending'
-         AND NOT EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id AND state = 'open')
-         ORDER BY created_at, rowid";
-    all(db, query, values![], new_relay)
-}
-
-pub(super) fn oldest_pending(db: &Db) -> Result<Option<u64>, StoreError> {
-    let query = "SELECT min(created_at) AS oldest FROM relays WHERE state = 'pending'";
-    let oldest = first(db, query, values![], |row| column::<Option<i64>>(row, "oldest"))?;
-    Ok(oldest.flatten().map(i64::cast_unsigned))
+    Ok((standings, highest))
 }
 
 /// The sender's view of a relay, from a row that has the relay's columns.
 pub(super) fn terms(row: &Row) -> Result<RelayTerms, StoreError> {
-    let relay = new_relay(row)?;
     Ok(RelayTerms {
-        id: relay.id,
-        signer: relay.signer,
-        forward_nonce: relay.forward_nonce,
-        deadline: relay.deadline,
-        l1_fee_wei: text(row, "l1_fee_wei")?,
-        expected_gas: column::<Option<i64>>(row, "expected_gas")?.map(i64::cast_unsigned),
+        id: column(row, "id")?,
+        signer: column(row, "signer")?,
+        forward_nonce: column(row, "forward_nonce")?,
+        deadline: column(row, "deadline")?,
+        l1_fee_wei: column(row, "l1_fee_wei")?,
+        expected_gas: column(row, "expected_gas")?,
     })
 }
 
-fn new_relay(row: &Row) -> Result<NewRelay, StoreError> {
+/// A relay as it was accepted, from such a row.
+pub(super) fn new_relay(row: &Row) -> Result<NewRelay, StoreError> {
+    let (signer, client) = sender_of(row)?;
     Ok(NewRelay {
-        id: column::<[u8; 32]>(row, "id")?.into(),
-        signer: column::<[u8; 20]>(row, "signer")?.into(),
-        forward_nonce: U256::from_be_bytes(column::<[u8; 32]>(row, "forward_nonce")?),
-        deadline: unsigned(row, "deadline")?,
-        calldata: column::<Vec<u8>>(row, "calldata")?.into(),
-        client: sender_of(row)?.1,
+        id: column(row, "id")?,
+        signer,
+        forward_nonce: column(row, "forward_nonce")?,
+        deadline: column(row, "deadline")?,
+        calldata: column(row, "calldata")?,
+        client,
     })
 }
 
 /// A relay's signer, and its client where that is known; `None` for an unknown relay.
 pub(super) fn sender(db: &Db, id: &B256) -> Result<Option<(Address, Option<IpAddr>)>, StoreError> {
-    first(db, "SELECT signer, client FROM relays WHERE id = ?1", values![id.0], sender_of)
+    first(db, "SELECT signer, client FROM relays WHERE id = $1", values![id], sender_of)
 }
 
 /// The same from a row.
 pub(super) fn sender_of(row: &Row) -> Result<(Address, Option<IpAddr>), StoreError> {
     let client = column::<Option<[u8; 16]>>(row, "client")?;
-    let client = client.map(|bytes| IpAddr::V6(bytes.into()).to_canonical());
-    Ok((column::<[u8; 20]>(row, "signer")?.into(), client))
+    Ok((column(row, "signer")?, client.map(|bytes| IpAddr::V6(bytes.into()).to_canonical())))
 }
 
 /// The stored form of an address; IPv4 is mapped into IPv6.
@@ -317,43 +213,37 @@ pub(super) const fn address(address: IpAddr) -> [u8; 16] {
 
 /// `None`: unknown relay; `Some(None)`: pending.
 pub(super) fn stored_outcome(db: &Db, id: &B256) -> Result<Option<Option<RelayOutcome>>, StoreError> {
-    first(db, OUTCOME, values![id.0], outcome)
+    first(db, OUTCOME, values![id], outcome)
 }
 
 /// A relay's outcome. Of one that is also archived the last word is not there.
 pub(super) const OUTCOME: &str =
     "SELECT state, error_code, error_detail, error_retry, tx_hash, block_number, gas_used, agent_id
-             FROM relays WHERE id = ?1
+             FROM relays WHERE id = $1
          UNION ALL SELECT state, error_code, error_detail, error_retry, tx_hash, block_number, gas_used, agent_id
-             FROM archive WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM relays WHERE id = ?1)";
+             FROM archive WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM relays WHERE id = $1)";
 
 /// `None` while it is pending.
 pub(super) fn outcome(row: &Row) -> Result<Option<RelayOutcome>, StoreError> {
-    let state: String = column(row, "state")?;
-    Ok(Some(match state.as_str() {
+    let mined = || -> Result<_, StoreError> {
+        Ok(MinedTransaction {
+            tx_hash: column(row, "tx_hash")?,
+            block_number: column(row, "block_number")?,
+            gas_used: column(row, "gas_used")?,
+        })
+    };
+    let failure = || -> Result<_, StoreError> {
+        Ok(Failure {
+            code: text(row, "error_code")?,
+            detail: column(row, "error_detail")?,
+            retry_after: column(row, "error_retry")?,
+        })
+    };
+    Ok(Some(match column::<String>(row, "state")?.as_str() {
         "pending" => return Ok(None),
-        "executed" => {
-            let agent_id = column::<Option<[u8; 32]>>(row, "agent_id")?.map(U256::from_be_bytes);
-            RelayOutcome::Executed { mined: mined(row)?, agent_id }
-        }
-        "reverted" => RelayOutcome::Reverted { mined: mined(row)?, failure: failure(row)? },
-        "dropped" => RelayOutcome::Dropped { failure: failure(row)? },
+        "executed" => RelayOutcome::Executed { mined: mined()?, agent_id: column(row, "agent_id")? },
+        "reverted" => RelayOutcome::Reverted { mined: mined()?, failure: failure()? },
+        "dropped" => RelayOutcome::Dropped { failure: failure()? },
         _ => return Err(StoreError::Corrupt("state")),
     }))
-}
-
-fn mined(row: &Row) -> Result<MinedTransaction, StoreError> {
-    Ok(MinedTransaction {
-        tx_hash: column::<[u8; 32]>(row, "tx_hash")?.into(),
-        block_number: unsigned(row, "block_number")?,
-        gas_used: unsigned(row, "gas_used")?,
-    })
-}
-
-fn failure(row: &Row) -> Result<Failure, StoreError> {
-    Ok(Failure {
-        code: text(row, "error_code")?,
-        detail: column(row, "error_detail")?,
-        retry_after: column::<Option<i64>>(row, "error_retry")?.map(i64::cast_unsigned),
-    })
 }

@@ -10,155 +10,126 @@
 use alloy::primitives::{Address, B256};
 
 use super::{
-    engine::{Db, Row, all, column, first, unsigned, values},
-    events, finality, relays,
+    Store,
+    engine::{Db, Value, all, column, each, single, values},
+    events, finality, fleet, relays,
 };
 use crate::{
     budget::WINDOW_SECONDS,
     store::{RelayRecord, Retention, StoreError},
 };
 
-/// A query of rows that no other write has locked, and that are then locked.
-macro_rules! free {
-    ($db:ident, $query:literal) => {
-        $db.dialect($query, concat!($query, " FOR UPDATE SKIP LOCKED"))
-    };
-}
-
 /// How many relays, or nonces without one, each kind of pruning takes at most in one step.
 const STEP: i64 = 64;
 /// How many of an account's newest nonces stay whole: more than any reorg undoes.
 const NEWEST: i64 = 256;
 
-pub(super) fn prune(tx: &Db, retention: &Retention, now: u64) -> Result<usize, StoreError> {
-    let before = |seconds: u64| now.saturating_sub(seconds).cast_signed();
-    let mut pruned = forget_unsent(tx, before(WINDOW_SECONDS))?;
-    pruned += forget_clients(tx, before(WINDOW_SECONDS))?;
-    pruned += archive(tx, before(retention.whole_seconds))?;
-    pruned += forget_gaps(tx, before(retention.whole_seconds))?;
-    pruned += forget_archived(tx, before(retention.archive_seconds))?;
-    pruned += events::forget(tx, before(retention.whole_seconds), now)?;
-    Ok(pruned)
-}
+impl Store {
+    /// One small step of pruning: relays without any transaction go a day after their end; others are
+    /// archived, and later deleted, as `retention` says. [`Store::relay`] and [`Store::accept`] know archived
+    /// relays; their nonces are gone, except the newest of each account. Returns the number of pruned rows; 0
+    /// means that nothing is due.
+    pub fn prune(&self, retention: &Retention, now: u64) -> Result<usize, StoreError> {
+        let (Retention { whole_seconds, archive_seconds }, is_shared) = (*retention, self.is_shared());
+        let [day, whole, archived] = [WINDOW_SECONDS, whole_seconds, archive_seconds]
+            .map(|seconds| now.saturating_sub(seconds).cast_signed());
+        self.write(move |db| {
+            if is_shared {
+                fleet::forget_rates(db)?;
+            }
+            let mut pruned = db.execute(FORGET_UNSENT, values![day, STEP])?;
+            pruned += db.execute(FORGET_CLIENTS, values![day, STEP])?;
+            pruned += archive(db, whole)?;
+            pruned += forget_gaps(db, whole)?;
+            pruned += db.execute(FORGET_ARCHIVED, values![archived, STEP])?;
+            pruned += events::forget(db, whole, now)?;
+            Ok(pruned)
+        })
+    }
 
-pub(super) fn archived_nonce(db: &Db, account: &Address) -> Result<Option<u64>, StoreError> {
-    let query = "SELECT highest FROM archived_nonces WHERE account = ?1";
-    first(db, query, values![account.0.0], |row| unsigned(row, "highest"))
+    /// The highest nonce deleted with its archived relay: no nonce up to it is a gap.
+    pub fn archived_nonce(&self, account: Address) -> Result<Option<u64>, StoreError> {
+        let query = "SELECT highest FROM archived_nonces WHERE account = $1";
+        self.read_single(|db| single(db, query, values![account]))
+    }
+
+    /// What is known of a relay, archived or not.
+    pub fn relay(&self, id: B256) -> Result<Option<RelayRecord>, StoreError> {
+        self.read(|db| {
+            let Some(outcome) = relays::stored_outcome(db, &id)? else { return Ok(None) };
+            let mut hashes = archived_hashes(db, &id)?;
+            hashes.extend(relays::hashes(db, &id)?);
+            Ok(Some(RelayRecord { outcome, finality: finality::of_relay(db, &id)?, hashes }))
+        })
+    }
 }
 
 /// The hashes of an archived relay, oldest first.
-pub(super) fn archived_hashes(db: &Db, id: &B256) -> Result<Vec<B256>, StoreError> {
-    let query = "SELECT hashes FROM archive WHERE id = ?1";
-    let hashes: Vec<u8> = first(db, query, values![id.0], |row| column(row, "hashes"))?.unwrap_or_default();
+fn archived_hashes(db: &Db, id: &B256) -> Result<Vec<B256>, StoreError> {
+    let hashes: Option<Vec<u8>> = single(db, "SELECT hashes FROM archive WHERE id = $1", values![id])?;
+    let hashes = hashes.unwrap_or_default();
     if !hashes.len().is_multiple_of(B256::len_bytes()) {
         return Err(StoreError::Corrupt("hashes"));
     }
     Ok(hashes.chunks_exact(B256::len_bytes()).map(B256::from_slice).collect())
 }
 
-/// What is known of a relay, archived or not.
-pub(super) fn record(db: &Db, id: &B256) -> Result<Option<RelayRecord>, StoreError> {
-    let Some(outcome) = relays::stored_outcome(db, id)? else { return Ok(None) };
-    let mut all = archived_hashes(db, id)?;
-    all.extend(relays::hashes(db, id)?);
-    let finality = finality::of_relay(db, id)?;
-    Ok(Some(RelayRecord { outcome, finality, hashes: all }))
-}
-
 /// Deletes relays without any transaction.
-fn forget_unsent(tx: &Db, ended_before: i64) -> Result<usize, StoreError> {
-    tx.execute(
-        "DELETE FROM relays WHERE state = 'dropped' AND finished_at < ?1 AND id IN (
-             SELECT id FROM relays WHERE state = 'dropped' AND finished_at < ?1
-             AND NOT EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id)
-             ORDER BY finished_at LIMIT ?2)",
-        values![ended_before, STEP],
-    )
-}
+const FORGET_UNSENT: &str = "DELETE FROM relays WHERE state = 'dropped' AND finished_at < $1 AND id IN (
+         SELECT id FROM relays WHERE state = 'dropped' AND finished_at < $1
+         AND NOT EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id)
+         ORDER BY finished_at LIMIT $2)";
 
 /// Deletes the addresses of clients: they count for the shares of one window.
-fn forget_clients(tx: &Db, ended_before: i64) -> Result<usize, StoreError> {
-    tx.execute(
-        "UPDATE relays SET client = NULL WHERE finished_at < ?1 AND id IN (
-             SELECT id FROM relays INDEXED BY relays_clients
-             WHERE client IS NOT NULL AND finished_at < ?1 ORDER BY finished_at LIMIT ?2)",
-        values![ended_before, STEP],
-    )
-}
+const FORGET_CLIENTS: &str = "UPDATE relays SET client = NULL WHERE finished_at < $1 AND id IN (
+         SELECT id FROM relays WHERE client IS NOT NULL AND finished_at < $1 ORDER BY finished_at LIMIT $2)";
+
+/// Deletes archived relays: from now on only the forwarder's nonce refuses copies.
+const FORGET_ARCHIVED: &str = "DELETE FROM archive
+     WHERE id IN (SELECT id FROM archive WHERE finished_at < $1 ORDER BY finished_at LIMIT $2)";
 
 /// Archives relays that have ended together with all their nonces.
 fn archive(tx: &Db, ended_before: i64) -> Result<usize, StoreError> {
-    let query = free!(
-        tx,
-        "SELECT id FROM relays WHERE finished_at < ?1
-         AND EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id)
-         AND NOT EXISTS (
-             SELECT 1 FROM nonces AS own WHERE own.relay = relays.id AND (own.state = 'open'
-             OR own.nonce > (SELECT max(nonce) FROM nonces WHERE account = own.account) - ?2))
-         ORDER BY finished_at LIMIT ?3"
-    );
-    let due = all(tx, query, values![ended_before, NEWEST, STEP], |row| column::<[u8; 32]>(row, "id"))?;
-    for id in due.iter().copied() {
+    let due: Vec<B256> = each(tx, tx.statements().to_archive, values![ended_before, NEWEST, STEP])?;
+    for id in &due {
         // A dropped relay that was sent again much later is in the archive already.
-        let mut hashes = archived_hashes(tx, &id.into())?;
-        hashes.extend(relays::hashes(tx, &id.into())?);
+        let mut hashes = archived_hashes(tx, id)?;
+        hashes.extend(relays::hashes(tx, id)?);
         tx.run(
             "INSERT INTO archive (id, state, error_code, error_detail, error_retry, tx_hash, block_number, gas_used,
                  agent_id, finished_at, finality, hashes)
              SELECT id, state, error_code, error_detail, error_retry, tx_hash, block_number, gas_used, agent_id,
-                 finished_at, coalesce((SELECT finality FROM nonces WHERE relay = ?1 AND mined_hash = tx_hash), 0), ?2
-             FROM relays WHERE id = ?1
+                 finished_at, coalesce((SELECT finality FROM nonces WHERE relay = $1 AND mined_hash = tx_hash), 0), $2
+             FROM relays WHERE id = $1
              ON CONFLICT (id) DO UPDATE SET state = excluded.state, error_code = excluded.error_code,
                  error_detail = excluded.error_detail, error_retry = excluded.error_retry, tx_hash = excluded.tx_hash,
                  block_number = excluded.block_number, gas_used = excluded.gas_used, agent_id = excluded.agent_id,
                  finished_at = excluded.finished_at, finality = excluded.finality, hashes = excluded.hashes",
             values![id, hashes.concat()],
         )?;
-        for nonce in all(tx, "SELECT account, nonce FROM nonces WHERE relay = ?1", values![id], key)? {
-            forget_nonce(tx, nonce)?;
-        }
-        tx.run("DELETE FROM relays WHERE id = ?1", values![id])?;
+        forget_nonces(tx, "SELECT account, nonce FROM nonces WHERE relay = $1", values![id])?;
+        tx.run("DELETE FROM relays WHERE id = $1", values![id])?;
     }
     Ok(due.len())
 }
 
 /// Deletes nonces without a relay: gaps that were filled.
 fn forget_gaps(tx: &Db, ended_before: i64) -> Result<usize, StoreError> {
-    let query = free!(
-        tx,
-        "SELECT account, nonce FROM nonces AS gap WHERE relay IS NULL AND state <> 'open'
-         AND nonce <= (SELECT max(nonce) FROM nonces WHERE account = gap.account) - ?2
-         AND NOT EXISTS (SELECT 1 FROM transactions
-             WHERE account = gap.account AND nonce = gap.nonce AND (created_at >= ?1 OR gap.mined_at >= ?1))
-         LIMIT ?3"
-    );
-    let due = all(tx, query, values![ended_before, NEWEST, STEP], key)?;
-    for nonce in &due {
-        forget_nonce(tx, *nonce)?;
+    forget_nonces(tx, tx.statements().old_gaps, values![ended_before, NEWEST, STEP])
+}
+
+fn forget_nonces(tx: &Db, query: &'static str, chosen: &[Value]) -> Result<usize, StoreError> {
+    let nonces: Vec<(Address, u64)> =
+        all(tx, query, chosen, |row| Ok((column(row, "account")?, column(row, "nonce")?)))?;
+    for (account, nonce) in &nonces {
+        let key = values![account, *nonce];
+        tx.run("DELETE FROM transactions WHERE account = $1 AND nonce = $2", key)?;
+        tx.run("DELETE FROM nonces WHERE account = $1 AND nonce = $2", key)?;
+        tx.run(
+            "INSERT INTO archived_nonces VALUES ($1, $2)
+             ON CONFLICT (account) DO UPDATE SET highest = excluded.highest WHERE excluded.highest > archived_nonces.highest",
+            key,
+        )?;
     }
-    Ok(due.len())
-}
-
-fn key(row: &Row) -> Result<([u8; 20], i64), StoreError> {
-    Ok((column(row, "account")?, column(row, "nonce")?))
-}
-
-fn forget_nonce(tx: &Db, (account, nonce): ([u8; 20], i64)) -> Result<(), StoreError> {
-    let key = values![account, nonce];
-    tx.run("DELETE FROM transactions WHERE account = ?1 AND nonce = ?2", key)?;
-    tx.run("DELETE FROM nonces WHERE account = ?1 AND nonce = ?2", key)?;
-    tx.run(
-        "INSERT INTO archived_nonces VALUES (?1, ?2)
-         ON CONFLICT (account) DO UPDATE SET highest = excluded.highest WHERE excluded.highest > archived_nonces.highest",
-        key,
-    )?;
-    Ok(())
-}
-
-/// Deletes archived relays: from now on only the forwarder's nonce refuses copies.
-fn forget_archived(tx: &Db, ended_before: i64) -> Result<usize, StoreError> {
-    tx.execute(
-        "DELETE FROM archive WHERE id IN (SELECT id FROM archive WHERE finished_at < ?1 ORDER BY finished_at LIMIT ?2)",
-        values![ended_before, STEP],
-    )
+    Ok(nonces.len())
 }

@@ -1,9 +1,7 @@
 //! The two engines behind one set of queries: SQLite, in a file of this daemon alone, and Postgres, which a
 //! fleet shares.
 //!
-//! Queries are written once, in what both engines understand, with `?1` for a parameter. SQLite's hints
-//! (`INDEXED BY`) are left out for Postgres. Values are of four types, and `rowid` orders rows by insertion in
-//! both.
+//! Most statements are in words of both; [`statements`] has those that are not. Values are of four types.
 
 pub(super) mod connections;
 #[cfg(feature = "postgres")]
@@ -16,14 +14,16 @@ pub(super) mod postgres_server;
 mod postgres_tls;
 mod sqlite;
 mod sqlite_format;
+pub(super) mod statements;
 pub(super) mod value;
 pub(super) mod writer;
 
+use self::statements::Statements;
 use crate::store::StoreError;
 
 pub(super) use self::{
     sqlite::Sqlite,
-    value::{Row, Value, all, column, first, text, unsigned, values},
+    value::{Row, Value, all, column, each, first, single, text, values},
 };
 
 /// A connection with an open transaction: what queries run on.
@@ -31,6 +31,9 @@ pub(super) type Db = dyn Engine;
 
 /// A connection.
 pub(super) trait Engine: Send {
+    /// The statements that it has in its own words.
+    fn statements(&self) -> &'static Statements;
+
     /// Runs a statement. Returns how many rows it has changed.
     fn execute(&self, sql: &'static str, values: &[Value]) -> Result<usize, StoreError>;
 
@@ -40,26 +43,8 @@ pub(super) trait Engine: Send {
         self.execute(sql, values).map(drop)
     }
 
-    /// Of a statement in two dialects the one that this engine has: the first is SQLite's.
-    fn dialect(&self, sqlite: &'static str, postgres: &'static str) -> &'static str {
-        let _ = postgres;
-        sqlite
-    }
-
     /// All rows that a query finds.
     fn query(&self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>, StoreError>;
-
-    /// Whether several transactions write at once, which lock rows, and statements take lists.
-    fn has_row_locks(&self) -> bool {
-        false
-    }
-
-    /// Locks the rows that a query finds until the transaction ends, where several transactions write at once. What
-    /// is asked after this sees what the rows' last writer has committed.
-    fn lock(&self, sql: &'static str, values: &[Value]) -> Result<(), StoreError> {
-        let _ = (sql, values);
-        Ok(())
-    }
 
     /// Several queries, which a database behind a network gets together.
     fn queries(&self, queries: &[(&'static str, &[Value])]) -> Result<Vec<Vec<Row>>, StoreError> {
@@ -102,9 +87,7 @@ pub(super) trait Engine: Send {
     fn probe(&self) -> Result<(), StoreError>;
 
     /// The database's clock where statements have none, milliseconds.
-    fn own_clock(&self) -> Option<i64> {
-        None
-    }
+    fn own_clock(&self) -> Option<i64>;
 
     /// The time by the database's clock, milliseconds: one clock for all daemons of a fleet.
     fn now_ms(&self) -> Result<i64, StoreError>;

@@ -10,7 +10,10 @@
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -25,6 +28,7 @@ use tokio_postgres::{
 use super::{
     Engine, Row, Value, postgres_format,
     postgres_server::{ANSWER, Server},
+    statements::{POSTGRES, Statements},
 };
 use crate::store::StoreError;
 
@@ -40,6 +44,10 @@ const MIGRATES: &str = "SELECT pg_advisory_xact_lock(hashtextextended('relayer '
 impl From<tokio_postgres::Error> for StoreError {
     fn from(error: tokio_postgres::Error) -> Self {
         let Some(refused) = error.as_db_error() else { return Self::Unreachable(error.to_string()) };
+        // It ends a statement before any COMMIT: the transaction is undone, and the session goes on.
+        if *refused.code() == SqlState::LOCK_NOT_AVAILABLE {
+            return Self::Locked;
+        }
         // Its own text has the statement's values.
         let text = format!("{} ({})", refused.message(), refused.code().code());
         if is_away(refused.code()) { Self::Unreachable(text) } else { Self::Engine(text) }
@@ -47,16 +55,11 @@ impl From<tokio_postgres::Error> for StoreError {
 }
 
 /// Whether an error says that the server cannot do anything for us now: it is stopping or starting, has no
-/// room, is no primary any more, or has waited for too long.
+/// room, or is no primary any more.
 fn is_away(code: &SqlState) -> bool {
     let classes = ["08", "53", "57"];
     classes.iter().any(|class| code.code().starts_with(class))
-        || [
-            SqlState::READ_ONLY_SQL_TRANSACTION,
-            SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
-            SqlState::LOCK_NOT_AVAILABLE,
-        ]
-        .contains(code)
+        || [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT].contains(code)
 }
 
 /// What is known of a connection's transaction.
@@ -122,13 +125,15 @@ struct Prepared {
 /// A connection that is made when it is first used, and again after it was lost.
 pub(in super::super) struct Postgres {
     server: Arc<Server>,
+    /// A test's clock, milliseconds; `None` for the server's.
+    clock: Option<Arc<AtomicI64>>,
     session: RefCell<Option<Session>>,
     failed_at: Cell<Option<Instant>>,
 }
 
 impl Postgres {
-    pub(in super::super) const fn new(server: Arc<Server>) -> Self {
-        Self { server, session: RefCell::new(None), failed_at: Cell::new(None) }
+    pub(in super::super) const fn new(server: Arc<Server>, clock: Option<Arc<AtomicI64>>) -> Self {
+        Self { server, clock, session: RefCell::new(None), failed_at: Cell::new(None) }
     }
 
     /// Brings the database's format up to date.
@@ -172,7 +177,7 @@ impl Postgres {
         };
         let before = session(self)?;
         self.rollback()?;
-        let other = Self::new(Arc::clone(&self.server));
+        let other = Self::new(Arc::clone(&self.server), None);
         session(&other)?;
         let after = session(self)?;
         self.rollback()?;
@@ -266,7 +271,7 @@ impl Postgres {
         if let Some(prepared) = session.statements.borrow().get(sql) {
             return Ok(prepared.clone());
         }
-        let statement = self.server.wait(ANSWER, session.client.prepare(&translated(sql)))?;
+        let statement = self.server.wait(ANSWER, session.client.prepare(sql))?;
         let names = statement.columns().iter().map(|column| column.name().to_owned()).collect();
         let prepared = Prepared { statement, names };
         session.statements.borrow_mut().insert(sql, prepared.clone());
@@ -286,8 +291,10 @@ impl Postgres {
             let messages = prepared.iter().zip(statements);
             let messages = messages.map(|(prepared, (_, values))| message(prepared.clone(), values.to_vec()));
             let messages = messages.chain(last.map(Message::from)).collect();
-            let answered = self.ask_all(session, messages, ANSWER).inspect_err(|_| {
-                session.statements.borrow_mut().clear();
+            let answered = self.ask_all(session, messages, ANSWER).inspect_err(|error| {
+                if *error != StoreError::Locked {
+                    session.statements.borrow_mut().clear();
+                }
             })?;
             if last.is_some() {
                 session.transaction.set(Transaction::None);
@@ -305,25 +312,6 @@ fn rows((prepared, answered): (Prepared, Answered)) -> Result<Vec<Row>, StoreErr
         Ok(Row::new(Arc::clone(&prepared.names), values.map_err(|_| StoreError::Corrupt("row"))?))
     };
     found.into_iter().map(read).collect()
-}
-
-/// A query as Postgres has it: `$1` for `?1`, and no hints.
-fn translated(sql: &str) -> String {
-    let mut words = sql.split(' ');
-    let mut kept = Vec::new();
-    while let Some(word) = words.next() {
-        if word == "INDEXED" {
-            // `BY`, and the index, which may end its line.
-            let _ = words.next();
-            if let Some((_, rest)) = words.next().and_then(|index| index.split_once('\n')) {
-                kept.push("\n");
-                kept.push(rest);
-            }
-        } else {
-            kept.push(word);
-        }
-    }
-    kept.join(" ").replace('?', "$")
 }
 
 impl ToSql for Value {
@@ -376,6 +364,10 @@ fn parameters(values: &[Value]) -> Vec<&(dyn ToSql + Sync)> {
 }
 
 impl Engine for Postgres {
+    fn statements(&self) -> &'static Statements {
+        &POSTGRES
+    }
+
     fn execute(&self, sql: &'static str, values: &[Value]) -> Result<usize, StoreError> {
         match self.answers(&[(sql, values)], Message::Statement, None)?.pop() {
             Some((_, Answered::Changed(rows))) => Ok(usize::try_from(rows).unwrap_or(usize::MAX)),
@@ -389,18 +381,6 @@ impl Engine for Postgres {
             session.unsent.borrow_mut().push(statement);
             Ok(())
         })
-    }
-
-    fn has_row_locks(&self) -> bool {
-        true
-    }
-
-    fn lock(&self, sql: &'static str, values: &[Value]) -> Result<(), StoreError> {
-        self.run(sql, values)
-    }
-
-    fn dialect(&self, _: &'static str, postgres: &'static str) -> &'static str {
-        postgres
     }
 
     fn query(&self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>, StoreError> {
@@ -456,21 +436,15 @@ impl Engine for Postgres {
         postgres_format::rewrite_version(self)
     }
 
+    fn own_clock(&self) -> Option<i64> {
+        self.clock.as_ref().map(|clock| clock.load(Ordering::Relaxed))
+    }
+
     fn now_ms(&self) -> Result<i64, StoreError> {
+        if let Some(now) = self.own_clock() {
+            return Ok(now);
+        }
         let query = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT) AS now";
         super::first(self, query, &[], |row| super::column(row, "now"))?.ok_or(StoreError::Missing("clock"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn queries_are_translated() {
-        let select = translated("SELECT a FROM t INDEXED BY t_a WHERE a = ?1 LIMIT ?2");
-        assert_eq!(select, "SELECT a FROM t WHERE a = $1 LIMIT $2");
-        let lines = translated("UPDATE t INDEXED BY t_a\n    SET a = ?1");
-        assert!(lines.split_whitespace().eq("UPDATE t SET a = $1".split(' ')), "{lines}");
     }
 }

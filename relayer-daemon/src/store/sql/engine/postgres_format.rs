@@ -46,7 +46,7 @@ pub(super) fn migrate(db: &Postgres) -> Result<(), StoreError> {
     let before = before.map_or(0, |(version, _)| version);
     for (version, migration) in (1..).zip(MIGRATIONS).filter(|(version, _)| *version > before) {
         db.batch(migration)?;
-        db.execute("UPDATE format SET version = ?1", values![version])?;
+        db.execute("UPDATE format SET version = $1", values![version])?;
     }
     Ok(())
 }

@@ -1,11 +1,13 @@
 //! The Postgres server: its hosts, what is said when connecting, and what drives the connections.
 
 use std::{
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
-    thread,
+    task::{Context, Poll, Wake},
+    thread::{self, Thread},
     time::Duration,
 };
 
@@ -98,7 +100,8 @@ impl Server {
         limit: Duration,
         answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, StoreError> {
-        let answered = self.runtime.block_on(async { timeout(limit, answer).await });
+        let _timers = self.runtime.enter();
+        let answered = block_on(timeout(limit, answer));
         answered.map_err(|_| StoreError::Unreachable("no answer".to_owned()))?.map_err(Into::into)
     }
 
@@ -136,6 +139,24 @@ impl Server {
         };
         client.batch_execute(SESSION).await?;
         Ok(client)
+    }
+}
+
+/// Blocks this thread, of whatever runtime, until another has made the future ready.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(thread::current())).into();
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        thread::park();
     }
 }
 

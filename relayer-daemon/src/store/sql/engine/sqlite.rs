@@ -10,11 +10,14 @@ use std::{
 };
 
 use rusqlite::{
-    Connection, OpenFlags, params_from_iter,
+    Connection, OpenFlags, Statement,
     types::{ToSql, ToSqlOutput, ValueRef},
 };
 
-use super::{Engine, Row, Savepoint, Value, sqlite_format};
+use super::{
+    Engine, Row, Savepoint, Value, sqlite_format,
+    statements::{FLEET_ON_SQLITE, SQLITE, Statements},
+};
 use crate::store::StoreError;
 
 /// How long to wait for another process's lock.
@@ -29,6 +32,7 @@ impl From<rusqlite::Error> for StoreError {
 /// A connection to an SQLite file.
 pub(in super::super) struct Sqlite {
     db: Connection,
+    statements: &'static Statements,
     /// A test's clock, milliseconds; `None` for the machine's.
     clock: Option<Arc<AtomicI64>>,
 }
@@ -41,27 +45,26 @@ impl Sqlite {
         db.pragma_update(None, "journal_mode", "WAL")?;
         db.pragma_update(None, "synchronous", "FULL")?;
         db.pragma_update(None, "foreign_keys", true)?;
-        Ok(Self { db, clock: None })
+        Ok(Self::raw(db))
     }
 
     /// A connection that reads.
     pub(in super::super) fn reader(db: Connection) -> Result<Self, StoreError> {
         db.busy_timeout(BUSY_TIMEOUT)?;
         db.pragma_update(None, "query_only", true)?;
-        Ok(Self { db, clock: None })
+        Ok(Self::raw(db))
     }
 
     /// A connection to a file that another process may be writing; `None` if the file is empty.
     pub(in super::super) fn beside_a_writer(path: &Path) -> Result<Option<Self>, StoreError> {
         let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         db.busy_timeout(BUSY_TIMEOUT)?;
-        Ok((!sqlite_format::is_empty(&db)?).then_some(Self { db, clock: None }))
+        Ok((!sqlite_format::is_empty(&db)?).then(|| Self::raw(db)))
     }
 
     /// A connection as it is.
-    #[cfg(test)]
     pub(super) const fn raw(db: Connection) -> Self {
-        Self { db, clock: None }
+        Self { db, statements: &SQLITE, clock: None }
     }
 
     /// Makes the tables of a fleet, for tests of fleets.
@@ -69,10 +72,20 @@ impl Sqlite {
         Ok(self.db.execute_batch(include_str!("sqlite_fleet.sql"))?)
     }
 
-    /// The same connection with this clock, which counts milliseconds.
-    pub(in super::super) fn with_clock(self, clock: Arc<AtomicI64>) -> Self {
-        Self { clock: Some(clock), ..self }
+    /// The same connection to the tables of a fleet, with this clock, which counts milliseconds.
+    pub(in super::super) fn of_a_fleet(self, clock: Arc<AtomicI64>) -> Self {
+        Self { statements: &FLEET_ON_SQLITE, clock: Some(clock), ..self }
     }
+}
+
+/// Gives a statement's parameters their values: `$1` is the first one, wherever it stands.
+fn bind(statement: &mut Statement<'_>, values: &[Value]) -> Result<(), StoreError> {
+    for index in 1..=statement.parameter_count() {
+        let number = statement.parameter_name(index).and_then(|name| name.strip_prefix('$')?.parse().ok());
+        let value = number.and_then(|number: usize| values.get(number.checked_sub(1)?));
+        statement.raw_bind_parameter(index, value.ok_or(StoreError::Missing("parameter"))?)?;
+    }
+    Ok(())
 }
 
 impl ToSql for Value {
@@ -101,15 +114,22 @@ fn value(stored: ValueRef<'_>) -> Result<Value, StoreError> {
 }
 
 impl Engine for Sqlite {
+    fn statements(&self) -> &'static Statements {
+        self.statements
+    }
+
     fn execute(&self, sql: &'static str, values: &[Value]) -> Result<usize, StoreError> {
-        Ok(self.db.prepare_cached(sql)?.execute(params_from_iter(values))?)
+        let mut statement = self.db.prepare_cached(sql)?;
+        bind(&mut statement, values)?;
+        Ok(statement.raw_execute()?)
     }
 
     fn query(&self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>, StoreError> {
         let mut statement = self.db.prepare_cached(sql)?;
         let names: Arc<[String]> = statement.column_names().map(str::to_owned).collect();
         let mut found = Vec::new();
-        let mut rows = statement.query(params_from_iter(values))?;
+        bind(&mut statement, values)?;
+        let mut rows = statement.raw_query();
         while let Some(row) = rows.next()? {
             let values =
                 (0..names.len()).map(|index| value(row.get_ref(index)?)).collect::<Result<_, _>>()?;

@@ -2,10 +2,10 @@
 
 use std::{str::FromStr, sync::Arc};
 
-use alloy::primitives::B256;
+use alloy::primitives::{Address, B256, Bytes, U256};
 
 use super::Db;
-use crate::store::StoreError;
+use crate::store::{DaemonId, StoreError};
 
 /// A value that an engine stores.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,28 +22,37 @@ pub(in super::super) enum Value {
 impl Value {
     /// The ids of relays.
     pub(in super::super) fn ids(ids: &[B256]) -> Self {
-        Self::Array(ids.iter().map(|id| id.0.into()).collect())
+        Self::Array(ids.iter().map(Self::from).collect())
     }
 }
 
 macro_rules! into_value {
-    ($($type:ty => $make:expr;)*) => {
+    ($($type:ty: $value:ident => $make:expr;)*) => {
         $(impl From<$type> for Value {
-            fn from(value: $type) -> Self {
-                ($make)(value)
+            fn from($value: $type) -> Self {
+                $make
             }
         })*
     };
 }
 
 into_value! {
-    i64 => Self::Integer;
-    bool => Self::Bool;
-    String => Self::Text;
-    &String => |text: &String| Self::Text(text.clone());
-    &str => |text: &str| Self::Text(text.to_owned());
-    Vec<u8> => Self::Blob;
-    &[u8] => |bytes: &[u8]| Self::Blob(bytes.to_vec());
+    i64: integer => Self::Integer(integer);
+    u64: integer => Self::Integer(integer.cast_signed());
+    u128: integer => Self::Text(integer.to_string());
+    bool: bool => Self::Bool(bool);
+    String: text => Self::Text(text);
+    &String: text => Self::Text(text.clone());
+    &str: text => Self::Text(text.to_owned());
+    &DaemonId: id => Self::Text(id.0.as_ref().to_owned());
+    Vec<u8>: bytes => Self::Blob(bytes);
+    &[u8]: bytes => Self::Blob(bytes.to_vec());
+    &Bytes: bytes => Self::Blob(bytes.to_vec());
+    U256: number => number.to_be_bytes::<32>().into();
+    B256: hash => hash.0.into();
+    &B256: hash => hash.0.into();
+    Address: address => address.0.0.into();
+    &Address: address => address.0.0.into();
 }
 
 impl<const N: usize> From<[u8; N]> for Value {
@@ -72,16 +81,30 @@ pub(in super::super) trait FromValue: Sized {
     fn from_value(value: &Value) -> Option<Self>;
 }
 
-impl FromValue for i64 {
-    fn from_value(value: &Value) -> Option<Self> {
-        if let Value::Integer(integer) = value { Some(*integer) } else { None }
-    }
+macro_rules! from_value {
+    ($($type:ty: $value:pat => $read:expr;)*) => {
+        $(impl FromValue for $type {
+            fn from_value(value: &Value) -> Option<Self> {
+                if let $value = value { $read } else { None }
+            }
+        })*
+    };
 }
 
-impl FromValue for u32 {
-    fn from_value(value: &Value) -> Option<Self> {
-        i64::from_value(value)?.try_into().ok()
-    }
+from_value! {
+    i64: Value::Integer(integer) => Some(*integer);
+    u32: Value::Integer(integer) => (*integer).try_into().ok();
+    // 64 bits, which they store signed.
+    u64: Value::Integer(integer) => Some(integer.cast_unsigned());
+    // More than they have.
+    u128: Value::Text(text) => text.parse().ok();
+    String: Value::Text(text) => Some(text.clone());
+    DaemonId: Value::Text(text) => Some(Self(text.as_str().into()));
+    Vec<u8>: Value::Blob(bytes) => Some(bytes.clone());
+    Bytes: Value::Blob(bytes) => Some(bytes.clone().into());
+    U256: Value::Blob(bytes) => Some(Self::from_be_bytes::<32>(bytes.as_slice().try_into().ok()?));
+    B256: Value::Blob(bytes) => bytes.as_slice().try_into().ok();
+    Address: Value::Blob(bytes) => bytes.as_slice().try_into().ok();
 }
 
 impl FromValue for bool {
@@ -92,18 +115,6 @@ impl FromValue for bool {
             Value::Integer(integer) => Some(*integer != 0),
             _ => None,
         }
-    }
-}
-
-impl FromValue for String {
-    fn from_value(value: &Value) -> Option<Self> {
-        if let Value::Text(text) = value { Some(text.clone()) } else { None }
-    }
-}
-
-impl FromValue for Vec<u8> {
-    fn from_value(value: &Value) -> Option<Self> {
-        if let Value::Blob(bytes) = value { Some(bytes.clone()) } else { None }
     }
 }
 
@@ -132,6 +143,11 @@ impl Row {
         &self.values
     }
 
+    /// Its columns, each with its value.
+    pub(in super::super) fn columns(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.names.iter().map(String::as_str).zip(&self.values)
+    }
+
     /// A row of these columns.
     pub(super) const fn new(names: Arc<[String]>, values: Vec<Value>) -> Self {
         Self { names, values }
@@ -158,18 +174,35 @@ pub(in super::super) fn all<T>(
     db.query(sql, values)?.iter().map(read).collect()
 }
 
-/// A column of a type that the engines have.
+/// A column.
 pub(in super::super) fn column<T: FromValue>(row: &Row, name: &'static str) -> Result<T, StoreError> {
     let value = row.names.iter().zip(&row.values).find(|(column, _)| *column == name);
     value.and_then(|(_, value)| T::from_value(value)).ok_or(StoreError::Corrupt(name))
 }
 
-/// A column of a type that they lack, stored as text.
+/// A column of another type, stored as text.
 pub(in super::super) fn text<T: FromStr>(row: &Row, name: &'static str) -> Result<T, StoreError> {
     column::<String>(row, name)?.parse().map_err(|_| StoreError::Corrupt(name))
 }
 
-/// An unsigned 64-bit column, which they store signed.
-pub(in super::super) fn unsigned(row: &Row, name: &'static str) -> Result<u64, StoreError> {
-    Ok(column::<i64>(row, name)?.cast_unsigned())
+/// The first column of the first row that a query finds.
+pub(in super::super) fn single<T: FromValue>(
+    db: &Db,
+    sql: &'static str,
+    values: &[Value],
+) -> Result<Option<T>, StoreError> {
+    db.query(sql, values)?.first().map(only).transpose()
+}
+
+/// The first column of all rows that a query finds.
+pub(in super::super) fn each<T: FromValue>(
+    db: &Db,
+    sql: &'static str,
+    values: &[Value],
+) -> Result<Vec<T>, StoreError> {
+    db.query(sql, values)?.iter().map(only).collect()
+}
+
+fn only<T: FromValue>(row: &Row) -> Result<T, StoreError> {
+    row.values.first().and_then(T::from_value).ok_or(StoreError::Corrupt("only one"))
 }

@@ -197,12 +197,16 @@ fn end(db: &Db, writes: usize, doubts: &AtomicU64) -> Result<(), StoreError> {
     // SQLite rolls the whole transaction back on some errors, a full disk among them; COMMIT then fails too.
     db.commit().map_err(|error| {
         tracing::error!(%error, writes, "journal not committed");
-        if !matches!(error, StoreError::Unreachable(_)) {
-            return StoreError::NotCommitted;
+        match error {
+            StoreError::Unreachable(_) => {
+                // Before the callers hear of it.
+                doubts.fetch_add(1, Ordering::Release);
+                error
+            }
+            // A statement before COMMIT has failed.
+            StoreError::Locked => error,
+            _ => StoreError::NotCommitted,
         }
-        // Before the callers hear of it.
-        doubts.fetch_add(1, Ordering::Release);
-        error
     })
 }
 
@@ -250,7 +254,7 @@ mod tests {
     }
 
     fn insert(writer: &Writer, n: i64) -> Result<(), StoreError> {
-        writer.run(move |db| db.execute("INSERT INTO t VALUES (?1, NULL)", values![n]).map(drop))
+        writer.run(move |db| db.execute("INSERT INTO t VALUES ($1, NULL)", values![n]).map(drop))
     }
 
     fn rows(writer: &Writer) -> Vec<i64> {
@@ -264,7 +268,7 @@ mod tests {
             let writer = start();
             // A write that succeeds and makes the commit of its batch fail.
             let uncommittable = |n: i64| {
-                writer.run(move |db| db.execute("INSERT INTO t VALUES (?1, -1)", values![n]).map(drop))
+                writer.run(move |db| db.execute("INSERT INTO t VALUES ($1, -1)", values![n]).map(drop))
             };
             let insert = |n: i64| match failing {
                 Some(every) if n % every == 0 => uncommittable(n),
@@ -309,7 +313,7 @@ mod tests {
         has_started.recv().unwrap();
         let insert_now = |n: i64, is_full: bool| {
             let insert = move |db: &Db| {
-                db.execute("INSERT INTO t VALUES (?1, NULL)", values![n])?;
+                db.execute("INSERT INTO t VALUES ($1, NULL)", values![n])?;
                 // What SQLite does where the disk is full.
                 if is_full { db.rollback() } else { Ok(()) }
             };

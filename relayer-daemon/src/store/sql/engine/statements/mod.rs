@@ -1,0 +1,108 @@
+//! The statements that SQLite and Postgres do not have in the same words: a file for each, of one shape.
+//!
+//! All others stand beside the code that runs them, in words of both: `$1` for a parameter, and `rowid` for the
+//! order of insertion.
+
+#[cfg(feature = "postgres")]
+mod postgres;
+mod sqlite;
+
+#[cfg(feature = "postgres")]
+pub(in super::super) use self::postgres::POSTGRES;
+pub(in super::super) use self::sqlite::{FLEET_ON_SQLITE, SQLITE};
+
+/// The statements of a database. Their parameters are described where they are used.
+#[derive(Debug)]
+pub(in super::super) struct Statements {
+    /// What locks rows; `None` where one transaction writes at a time.
+    pub(in super::super) locks: Option<Locks>,
+    /// The frequent writes of a fleet; `None` where it has the general way alone.
+    pub(in super::super) frequent: Option<Frequent>,
+    /// A new relay.
+    pub(in super::super) insert_relay: &'static str,
+    /// The standing of a relay; of several where the database knows lists.
+    pub(in super::super) standing: &'static str,
+    /// Charges a rate by the database's clock, or by $4, if the bucket, which is empty again at `full_at`, has room
+    /// for one more.
+    pub(in super::super) charge_rate: &'static str,
+    /// The epoch of a lease, which does not end before the transaction.
+    pub(in super::super) hold_lease: &'static str,
+    /// Daemons that are gone, but for those that another transaction is deleting.
+    pub(in super::super) delete_daemons: &'static str,
+    /// Relays that are to be archived, and that no other transaction has locked.
+    pub(in super::super) to_archive: &'static str,
+    /// Nonces without a relay that are to be deleted, and that no other transaction has locked.
+    pub(in super::super) old_gaps: &'static str,
+    /// The mined nonces of a block that is not compared with the chain.
+    pub(in super::super) nonces_of_block: &'static str,
+    /// Has a block's nonces found on the chain.
+    pub(in super::super) checked: &'static str,
+    /// Has all blocks compared again that are not final.
+    pub(in super::super) doubt: &'static str,
+    /// The relays of a block whose webhooks are told of a level.
+    pub(in super::super) told_of_level: &'static str,
+    /// Has a block's nonces at a level.
+    pub(in super::super) promote: &'static str,
+    /// Has events that are written after a migration come behind those that were copied.
+    pub(in super::super) next_sequence: Option<&'static str>,
+}
+
+/// What locks rows until the transaction ends; [`super::super::locks`] says what for.
+#[derive(Debug)]
+pub(in super::super) struct Locks {
+    pub(in super::super) lease: &'static str,
+    pub(in super::super) leases_of: &'static str,
+    pub(in super::super) relay: &'static str,
+    pub(in super::super) relays: &'static str,
+    pub(in super::super) requests: &'static str,
+    pub(in super::super) lease_and_requests: &'static str,
+    pub(in super::super) relays_of: &'static str,
+    pub(in super::super) free_relays: &'static str,
+    /// Makes the row of a key's gas that `key` locks.
+    pub(in super::super) make_key: &'static str,
+    pub(in super::super) key: &'static str,
+    pub(in super::super) budget: &'static str,
+}
+
+/// The writes of a fleet that each relay needs, one message each. Each does the usual case, or nothing;
+/// [`super::super::frequent`] runs them.
+#[derive(Debug)]
+pub(in super::super) struct Frequent {
+    /// Writes a relay that is not known.
+    pub(in super::super) accept: &'static str,
+    /// The relay is locked before the budget, and the budget has not changed since the sums were read.
+    pub(in super::super) reserve: &'static str,
+    /// Writes all that are given, or none.
+    pub(in super::super) record: &'static str,
+    /// Of relays that were executed, are pending, and have no API key, while a window is open. Returns those relays.
+    pub(in super::super) settle: &'static str,
+}
+
+/// A new relay with the daemon that runs it.
+const INSERT_FOR_HOLDER: &str = "
+INSERT INTO relays (id, signer, forward_nonce, deadline, calldata, created_at, client, holder)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING";
+
+/// The standings of some relays; $2 and $3 are an account and a nonce. Of an executed rival with a block that is
+/// gone (-1) nothing is known.
+macro_rules! standing {
+    ($holder:literal, $relays:literal) => {
+        concat!(
+            "SELECT id, state = 'pending' AS is_pending, signer, client, ",
+            $holder,
+            " AS holder,
+             (SELECT max(nonce) FROM nonces WHERE account = $2) AS highest,
+             EXISTS (SELECT 1 FROM nonces WHERE relay = own.id AND state = 'open') AS has_nonce,
+             EXISTS (SELECT 1 FROM nonces WHERE account = $2 AND nonce = $3 AND relay = own.id AND state = 'open')
+                 AS has_this_nonce,
+             (SELECT other.state = 'pending' FROM relays AS other JOIN nonces ON nonces.relay = other.id
+              WHERE other.signer = own.signer AND other.forward_nonce = own.forward_nonce AND other.id <> own.id
+              AND ((other.state = 'pending' AND nonces.state = 'open')
+                  OR (other.state IN ('executed', 'reverted') AND mined_hash = other.tx_hash AND finality >= 0))
+              ORDER BY 1 LIMIT 1) AS is_rival_pending
+         FROM relays AS own WHERE ",
+            $relays
+        )
+    };
+}
+use standing;

@@ -1,0 +1,184 @@
+//! What mining a nonce means for its relay and the budget, and what a reorganisation undoes of it.
+
+use alloy::primitives::{Address, B256, Bytes};
+
+use super::{
+    Store, assignments, budget, ending,
+    engine::{Db, single, values},
+    events, fleet, frequent, key_gas, locks, nonces, relays,
+};
+use crate::{
+    outcome::RelayOutcome,
+    store::{NewRelay, NonceAssignment, Payer, RelayTerms, Settlement, StoreError, events::EventKind},
+};
+
+impl Store {
+    /// Settles a nonce mined by our transaction: ends its relay, and charges the budget the price paid in
+    /// place of the reservation. A nonce or relay that is missing (lost by a disk or a backup) is written
+    /// anew from the settlement, and the log says so. Returns the relay's outcome if this nonce decides it: a
+    /// relay with several nonces goes on while one is open, unless it was executed.
+    pub fn settle(
+        &self,
+        payer: impl Into<Payer>,
+        settlement: &Settlement,
+        now: u64,
+    ) -> Result<Option<RelayOutcome>, StoreError> {
+        let payer = payer.into();
+        if let Some((daemon, statements)) = self.frequent() {
+            let write = |settle: &frequent::Settle<'_>| self.write_committing(settle);
+            if self.frequent_writes.settle(payer, statements, daemon, settlement, now, write)? {
+                return Ok(settlement.outcome.clone());
+            }
+        }
+        let settlement = settlement.clone();
+        self.write_for(payer, move |db| settle(db, &payer.account, &settlement, now))
+    }
+
+    /// Reopens a mined nonce that a reorg undid: its relay is pending again, and its expected cost above what
+    /// it was charged is reserved, even beyond the limit, because it cannot be called back. A relay that
+    /// another nonce of its own has executed stays as it is. Returns whether the nonce's relay is pending
+    /// now.
+    pub fn reopen(
+        &self,
+        payer: impl Into<Payer>,
+        nonce: u64,
+        expected_wei: u128,
+        now: u64,
+    ) -> Result<bool, StoreError> {
+        let (payer, daemon) = (payer.into(), self.daemon.clone());
+        self.write_for(payer, move |db| {
+            let is_pending = reopen(db, &payer.account, nonce, expected_wei, now)?;
+            if let Some(daemon) = daemon.filter(|_| is_pending) {
+                fleet::take_relay_of(db, &daemon, &payer.account, nonce)?;
+            }
+            Ok(is_pending)
+        })
+    }
+}
+
+fn settle(
+    tx: &Db,
+    account: &Address,
+    settlement: &Settlement,
+    now: u64,
+) -> Result<Option<RelayOutcome>, StoreError> {
+    let Settlement { assignment, inclusion, paid_wei, .. } = settlement;
+    let relay = assignment.relay.as_ref().map(|relay| &relay.id);
+    relay.map_or(Ok(()), |relay| locks::relay(tx, relay))?;
+    // After a reorg a nonce is settled again: only the difference is charged.
+    let before = match charged(tx, account, assignment.nonce)? {
+        Some(before) => before,
+        None => {
+            restore(tx, account, assignment, now)?;
+            0
+        }
+    };
+    tx.run(
+        "UPDATE nonces SET state = 'mined', mined_hash = $3, mined_block = $4, paid_wei = $5, mined_at = $6,
+             mined_block_hash = $7, finality = 0
+         WHERE account = $1 AND nonce = $2",
+        values![
+            account,
+            assignment.nonce,
+            inclusion.tx_hash,
+            inclusion.block.number,
+            (*paid_wei).max(before),
+            now,
+            inclusion.block.hash,
+        ],
+    )?;
+    let decided = match (relay, &settlement.outcome) {
+        (Some(relay), Some(outcome)) if decides(tx, relay, outcome, assignment)? => {
+            ending::finish(tx, relay, outcome, now)?;
+            Some(outcome.clone())
+        }
+        _ => None,
+    };
+    budget::charge(tx, relay, paid_wei.saturating_sub(before), now)?;
+    Ok(decided)
+}
+
+/// Whether a nonce that was just settled decides its relay's outcome.
+///
+/// A relay has several nonces if the first was given up as lost, or was cancelled before the client sent the
+/// request again and a reorg then undid the cancellation. The executing one counts, whichever comes first.
+fn decides(
+    tx: &Db,
+    relay: &B256,
+    outcome: &RelayOutcome,
+    settled: &NonceAssignment,
+) -> Result<bool, StoreError> {
+    const fn weight(outcome: &RelayOutcome) -> u8 {
+        match outcome {
+            RelayOutcome::Dropped { .. } => 0,
+            RelayOutcome::Reverted { .. } => 1,
+            RelayOutcome::Executed { .. } => 2,
+        }
+    }
+    if !matches!(outcome, RelayOutcome::Executed { .. }) && !assignments::open_of(tx, relay)?.is_empty() {
+        return Ok(false);
+    }
+    let known = relays::stored_outcome(tx, relay)?.flatten();
+    Ok(match &known {
+        // The client was told that it may send the request again: a late receipt that says no more than that
+        // changes nothing.
+        Some(RelayOutcome::Dropped { .. }) => !outcome.is_repeatable(),
+        Some(known @ (RelayOutcome::Executed { mined, .. } | RelayOutcome::Reverted { mined, .. })) => {
+            let is_of_this_nonce = settled.transactions.iter().any(|own| own.hash == mined.tx_hash);
+            is_of_this_nonce || weight(outcome) > weight(known)
+        }
+        None => true,
+    })
+}
+
+/// What a nonce was charged so far; `None` if it is not stored.
+fn charged(tx: &Db, account: &Address, nonce: u64) -> Result<Option<u128>, StoreError> {
+    single(tx, "SELECT paid_wei FROM nonces WHERE account = $1 AND nonce = $2", values![account, nonce])
+}
+
+/// Writes a nonce again that the file has lost and the chain has.
+fn restore(tx: &Db, account: &Address, assignment: &NonceAssignment, now: u64) -> Result<(), StoreError> {
+    let NonceAssignment { nonce, relay, transactions } = assignment;
+    tracing::error!(nonce, relay = ?relay.map(|relay| relay.id), "mined, but not in the journal: written anew");
+    if let Some(RelayTerms { id, signer, forward_nonce, deadline, .. }) = *relay {
+        let relay = NewRelay { id, signer, forward_nonce, deadline, calldata: Bytes::new(), client: None };
+        relays::insert(tx, &relay, None, now)?;
+    }
+    tx.run(
+        "INSERT INTO nonces (account, nonce, relay, state, is_second) VALUES ($1, $2, $3, 'open', TRUE)",
+        values![account, *nonce, relay.map(|relay| relay.id)],
+    )?;
+    transactions
+        .iter()
+        .try_for_each(|transaction| nonces::insert_transaction(tx, account, *nonce, transaction, now))
+}
+
+fn reopen(tx: &Db, account: &Address, nonce: u64, expected_wei: u128, now: u64) -> Result<bool, StoreError> {
+    let key = values![account, nonce];
+    let paid = charged(tx, account, nonce)?.ok_or(StoreError::Missing("nonce"))?;
+    let relay: Option<B256> =
+        single(tx, "SELECT relay FROM nonces WHERE account = $1 AND nonce = $2", key)?.flatten();
+    relay.map_or(Ok(()), |id| locks::relay(tx, &id))?;
+    tx.run(
+        "UPDATE nonces SET state = 'open', mined_hash = NULL, mined_block = NULL, mined_block_hash = NULL, finality = 0,
+             is_second = EXISTS (SELECT 1 FROM nonces AS other WHERE other.relay = nonces.relay AND other.state = 'open'
+                 AND (other.account, other.nonce) <> (nonces.account, nonces.nonce))
+         WHERE account = $1 AND nonce = $2",
+        key,
+    )?;
+    let Some(id) = relay else { return Ok(false) };
+    // The outcome stays if another nonce's transaction has decided it: a relay has two nonces if the first was given
+    // up as lost.
+    let query = "SELECT tx_hash IS NULL OR tx_hash IN (SELECT hash FROM transactions WHERE account = $2 AND nonce = $3)
+         FROM relays WHERE id = $1";
+    if !single::<bool>(tx, query, values![id, account, nonce])?.ok_or(StoreError::Missing("relay"))? {
+        return Ok(false);
+    }
+    if let Some(sponsor) = key_gas::sponsor(tx, &id)? {
+        key_gas::refund(tx, &sponsor)?;
+    }
+    relays::reopen(tx, &id)?;
+    budget::set_reserved(tx, &id, expected_wei.saturating_sub(paid))?;
+    events::note(tx, &id, EventKind::Reorganised, now)?;
+    Ok(true)
+}
