@@ -36,7 +36,9 @@ impl Rpc {
 
     /// The endpoints' scheme and host, for messages.
     pub fn labels(&self) -> String {
-        self.chain.rpc.iter().map(|url| public_origin(url.as_str())).collect::<Vec<_>>().join(", ")
+        let labels: Vec<String> = self.chain.rpc.iter().map(|url| public_origin(url.as_str())).collect();
+        let which = if labels.len() > 1 { "one of " } else { "" };
+        format!("{which}{}", labels.join(", "))
     }
 
     /// The same endpoints, each by itself.
