@@ -83,7 +83,7 @@ function hasContent({ headers, httpVersionMajor, readableDidRead, readableEnded 
   return httpVersionMajor > 1 && (readableDidRead || !readableEnded);
 }
 
-/** The lines of Node's headers whose names are none of the gate's. */
+/** The lines of Node's headers with names that are none of the gate's. */
 function ofOthers(lines) {
   const kept = [];
   for (let at = 0; at < lines.length; at += 2) {

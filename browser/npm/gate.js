@@ -76,7 +76,7 @@ class Guard {
     return this.tooLong(method, target, headers);
   }
 
-  /** The admission of a request whose content is not known, and so its signature: under a policy that only observes. */
+  /** The admission of a request without its content, and so without its signature: under a policy that only observes. */
   async observed(method, target, headers) {
     const unsigned = linesOf(headers).filter(([name]) => !SIGNATURE.includes(name.toLowerCase()));
     const result = await this.ask(method, target, unsigned, new Uint8Array());

@@ -45,8 +45,8 @@ impl Sources {
     }
 }
 
-/// Checks a configuration against its chain and its source of verdicts. Returns also these, with the files of the
-/// domains, where the chain is reachable.
+/// Checks a configuration against its chain and its source of verdicts. Returns also these, with the files of
+/// the domains, where the chain is reachable.
 ///
 /// # Errors
 /// If no HTTP client can be built.

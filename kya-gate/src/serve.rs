@@ -64,8 +64,8 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What decides about requests, by these settings and what the sources know. Changes of verdicts, of keys and of the
-/// files of domains are not followed yet.
+/// What decides about requests, by these settings and what the sources know. Changes of verdicts, of keys and
+/// of the files of domains are not followed yet.
 ///
 /// # Errors
 /// If Redis is configured and does not answer, or the keys or the file of records cannot be opened.

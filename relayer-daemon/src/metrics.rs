@@ -8,7 +8,7 @@ use prometheus::{
     IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
-/// Defines [`Metrics`]: for each metric its field, name, meaning, and where it has them its buckets and labels.
+/// Defines [`Metrics`]: for each metric its field, name and meaning, then its buckets and labels, if any.
 macro_rules! metrics {
     ($($name:ident: $kind:ident = $metric:literal, $help:literal $(in $buckets:ident)? $(by [$($label:literal),+])?;)*) => {
         /// Every metric of the daemon. What to alert on is in the README.

@@ -1,4 +1,5 @@
-// Verifies verdicts with the sample for npm jose of docs/signed-verdicts.md: prints for each token its claims, or the error.
+// Verifies verdicts with the sample for npm jose of docs/signed-verdicts.md: prints for each token its claims,
+// or the error.
 //
 // node verdict-verifier.mjs JWKS_URL KEYID REGISTRY TOKEN...
 

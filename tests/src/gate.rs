@@ -179,7 +179,8 @@ impl Service {
     }
 }
 
-/// What a gate is asked, byte by byte: it refuses what it is asked below `/gate/`, and reads each connection to its end.
+/// What a gate is asked, byte by byte: it refuses what it is asked below `/gate/`, and reads each connection
+/// to its end.
 #[derive(Debug)]
 pub struct RawGate {
     url: String,

@@ -1,5 +1,5 @@
-//! How much strangers can have read: a bound on the reads of one request, and on those of all per second; and for
-//! how long. Proxies and the npm package wait six seconds for a gate.
+//! How much strangers can have read: a bound on the reads of one request, and on those of all per second; and
+//! for how long. Proxies and the npm package wait six seconds for a gate.
 
 use crate::{
     chain::{Freshness, Limits},
@@ -9,7 +9,8 @@ use crate::{
 /// Milliseconds that the read API has for a verdict.
 pub const API_TIMEOUT_MS: u32 = 4_000;
 
-/// The limits of a gate's query at `now`, to endpoints with a block of the last `max_head_age_seconds`; 0 takes any.
+/// The limits of a gate's query at `now`, to endpoints with a block of the last `max_head_age_seconds`; 0
+/// takes any.
 pub fn limits(now: Timestamp, max_head_age_seconds: u64) -> Limits {
     let freshness =
         (max_head_age_seconds > 0).then_some(Freshness { now, max_age_seconds: max_head_age_seconds });

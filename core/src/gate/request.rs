@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// A target in origin form, which one in absolute form stands for (RFC 9112, section 3.2.2): the authority that it
-/// names is not the service's to choose by, no more than `Host`. Others are returned as they are.
+/// A target in origin form, which one in absolute form stands for (RFC 9112, section 3.2.2): the authority
+/// that it names is not the service's to choose by, no more than `Host`. Others are returned as they are.
 pub fn origin_form(target: &str) -> Cow<'_, str> {
     let after = |scheme: &str| {
         let is_scheme = target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));

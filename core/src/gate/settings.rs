@@ -241,7 +241,8 @@ fn ensure(holds: bool, setting: &str, rule: impl Into<String>) -> Result<(), Set
     if holds { Ok(()) } else { Err(SettingError::new(setting, rule)) }
 }
 
-/// A list of what alone is served; empty where the setting is missing. One that lost its last entry would serve all.
+/// A list of what alone is served; empty where the setting is missing. One that lost its last entry would
+/// serve all.
 fn named<T>(setting: &str, list: Option<Vec<T>>) -> Result<Vec<T>, SettingError> {
     let is_empty = list.as_ref().is_some_and(Vec::is_empty);
     ensure(!is_empty, setting, "must name at least one: without this setting all are served")?;

@@ -76,8 +76,8 @@ impl VerdictAgent {
         self.acceptance.as_ref().map(|acceptance| Timestamp::from_seconds(acceptance.not_after))
     }
 
-    /// `told` is the liability that a read API tells, beside the record. `None` where they contradict one another.
-    /// An acceptance that the API saw is none that this gate's request presents.
+    /// `told` is the liability that a read API tells, beside the record. `None` where they contradict one
+    /// another. An acceptance that the API saw is none that this gate's request presents.
     pub(super) fn new(record: PinnedRecord, scope: &str, told: Option<Liability>) -> Option<Self> {
         let (creator, liable) = (record.creator, record.haftungsperson);
         let is_registered = creator == liable;

@@ -7,9 +7,10 @@
 //!                         +----------------------------------------------------------------------/
 //! ```
 //!
-//! hyper refuses a request line with bytes that no URI has, by an answer of its own that neither a client nor an
-//! operator can read. Bytes of the proxy's request lines that clients write are therefore masked on their way to
-//! hyper, which is given a target of the same length; and what hyper refuses still is answered by the gate.
+//! hyper refuses a request line with bytes that no URI has, by an answer of its own that neither a client nor
+//! an operator can read. Bytes of the proxy's request lines that clients write are therefore masked on their
+//! way to hyper, which is given a target of the same length; and what hyper refuses still is answered by the
+//! gate.
 
 use std::{
     io, mem,
@@ -63,7 +64,7 @@ impl Heads {
     pub(super) fn parsed(&self, uri: &Uri) -> Option<String> {
         self.phase.store(BUSY, Ordering::Relaxed);
         let line = mem::take(&mut *self.line());
-        let target = line.split(|byte| *byte == b' ').nth(1)?;
+        let target = target(&line)?;
         let seen = uri.path_and_query()?.as_str().bytes();
         let is_masked = target.iter().any(|byte| masked(*byte) != *byte);
         let is_same = is_masked && target.iter().map(|byte| masked(*byte)).eq(seen);
@@ -85,6 +86,11 @@ impl Heads {
     }
 }
 
+/// The target of a request line.
+pub(super) fn target(line: &[u8]) -> Option<&[u8]> {
+    line.split(|byte| *byte == b' ').nth(1)
+}
+
 /// A byte of a target as hyper takes it. Also that of a fragment, which hyper would cut off.
 const fn masked(byte: u8) -> u8 {
     match byte {
@@ -93,7 +99,7 @@ const fn masked(byte: u8) -> u8 {
     }
 }
 
-/// A connection whose heads are watched.
+/// A connection that watches the heads it receives.
 pub(super) struct Watched<S> {
     stream: S,
     heads: Arc<Heads>,
@@ -102,7 +108,7 @@ pub(super) struct Watched<S> {
     is_in_line: bool,
     /// The last bytes received.
     tail: [u8; 4],
-    /// `None` at strangers', whose heads are not looked at.
+    /// `None` on connections of strangers: their request lines are not looked at.
     unparsed: Option<Unparsed>,
     /// The rest of an answer in place of hyper's own.
     replaced: Option<Bytes>,

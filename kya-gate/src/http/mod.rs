@@ -67,6 +67,27 @@ pub struct App {
 
 type HttpResponse = Response<Full<Bytes>>;
 
+/// What a proxy asks by the target of its request.
+struct Asked<'a> {
+    purpose: Purpose,
+    /// The policy's name.
+    policy: &'a str,
+    /// What follows that.
+    rest: &'a str,
+}
+
+impl<'a> Asked<'a> {
+    /// `None` where the target asks for no decision.
+    fn of(target: &'a str) -> Option<Self> {
+        let (purpose, asked) = match target.strip_prefix("/gate/") {
+            Some(asked) => (Purpose::Admission, asked),
+            None => (Purpose::Explanation, target.strip_prefix("/refusal/")?),
+        };
+        let (policy, rest) = asked.split_at(asked.find(['/', '?']).unwrap_or(asked.len()));
+        Some(Self { purpose, policy, rest })
+    }
+}
+
 impl App {
     /// The answer to one request of this peer, with this target in place of the one that hyper parsed.
     pub async fn respond(
@@ -77,11 +98,8 @@ impl App {
     ) -> HttpResponse {
         let parsed = || request.uri().path_and_query().map_or("/", |target| target.as_str()).to_owned();
         let target = target.unwrap_or_else(parsed);
-        if let Some(asked) = target.strip_prefix("/gate/") {
-            return self.decide(peer, asked, request, Purpose::Admission).await;
-        }
-        if let Some(asked) = target.strip_prefix("/refusal/") {
-            return self.decide(peer, asked, request, Purpose::Explanation).await;
+        if let Some(asked) = Asked::of(&target) {
+            return self.decide(peer, asked, request).await;
         }
         match target.as_str() {
             "/.well-known/erc8128" => discovery(self.discovery.clone()),
@@ -103,17 +121,10 @@ impl App {
         }
     }
 
-    /// Decides about the request that `asked`, a policy with anything behind it, is about.
-    async fn decide(
-        &self,
-        peer: SocketAddr,
-        asked: &str,
-        request: Request<Incoming>,
-        purpose: Purpose,
-    ) -> HttpResponse {
-        let end = asked.find(['/', '?']).unwrap_or(asked.len());
-        let (name, rest) = asked.split_at(end);
-        let policy = self.policies.get(name);
+    /// Decides about the request that the proxy asks about.
+    async fn decide(&self, peer: SocketAddr, asked: Asked<'_>, request: Request<Incoming>) -> HttpResponse {
+        let Asked { purpose, policy, rest } = asked;
+        let policy = self.policies.get(policy);
         // Before anything of it is read.
         if !self.is_proxy(peer.ip()) {
             return self.misconfigured(policy, Misconfigured::Stranger, peer);
@@ -142,8 +153,7 @@ impl App {
             return to_http(self.gate.concluded(policy, Some(&request), &unread.into()));
         }
         let mut response = to_http(self.gate.decided(policy, &request, purpose, now()).await.1);
-        // A policy that decides refuses these. Envoy alone passes them on beside the gate's own.
-        if policy.observe && self.proxy.target == TargetSource::Path {
+        if self.passes_lookalikes(policy) {
             let names = parts.headers.keys().map(HeaderName::as_str).filter(|name| is_lookalike(name));
             let names: Vec<&str> = names.collect();
             if let (Ok(names), false) = (HeaderValue::from_str(&names.join(",")), names.is_empty()) {
@@ -153,20 +163,25 @@ impl App {
         response
     }
 
-    /// The answer to a request of the proxy that hyper does not parse, by its request line; `None` where that asks
-    /// for no policy.
+    /// The answer to a request of the proxy that hyper does not parse, by its request line; `None` where that
+    /// asks for no policy.
     fn answer_unparsed(&self, line: &[u8], fault: RequestFault) -> Option<GateAnswer> {
-        let target = String::from_utf8_lossy(line.split(|byte| *byte == b' ').nth(1)?);
-        let asked = target.strip_prefix("/gate/").or_else(|| target.strip_prefix("/refusal/"))?;
-        let policy = self.policies.get(asked.split(['/', '?']).next()?)?;
+        let target = String::from_utf8_lossy(heads::target(line)?);
+        let Asked { purpose, policy, .. } = Asked::of(&target)?;
+        let policy = self.policies.get(policy)?;
         let outcome = Outcome::Faulty(fault);
-        if target.starts_with("/refusal/") {
+        if purpose == Purpose::Explanation {
             return Some(outcome.answer_unread(&policy.links));
         }
         let answer = self.gate.concluded(policy, None, &outcome);
         // Which of its headers Envoy would have to remove is not known.
-        let is_unsafe = policy.observe && self.proxy.target == TargetSource::Path;
-        Some(if is_unsafe { outcome.answer_unread(&policy.links) } else { answer })
+        Some(if self.passes_lookalikes(policy) { outcome.answer_unread(&policy.links) } else { answer })
+    }
+
+    /// Whether headers that a service may read as the gate's are passed on: a policy that decides refuses
+    /// them, and Envoy alone passes them on beside the gate's own.
+    fn passes_lookalikes(&self, policy: &RoutePolicy) -> bool {
+        policy.observe && self.proxy.target == TargetSource::Path
     }
 
     /// Whether the reverse proxy asks from this address.

@@ -3,19 +3,19 @@
 
 mod domains;
 mod nonces;
+mod proxy;
 
 use std::{
     collections::BTreeMap,
     env, fs,
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use alloy_primitives::{Address, B256, keccak256};
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use host_kit::ConfigFault;
-use ipnet::IpNet;
 use registry_core::{
     eth::multicall,
     gate::{Dialect, Links, Origin, PolicyTable, Shared, discovery_document, policies},
@@ -29,6 +29,8 @@ pub use domains::DomainSettings;
 use domains::DomainsTable;
 use nonces::RedisTable;
 pub use nonces::{NonceSettings, RedisSettings};
+use proxy::ProxyTable;
+pub use proxy::{ContentSource, ProxySettings, TargetSource};
 pub use registry_core::gate::RoutePolicy;
 
 /// A validated configuration.
@@ -76,38 +78,6 @@ pub struct RecordSettings {
     /// Whether each line has the proof of its verdict.
     #[serde(default)]
     pub evidence: bool,
-}
-
-/// How the reverse proxy says what it was asked.
-#[derive(Debug, Clone)]
-pub struct ProxySettings {
-    /// The networks that it asks from.
-    pub networks: Vec<IpNet>,
-    /// Where the original target is.
-    pub target: TargetSource,
-    /// The header with the original method; the request's own method where there is none.
-    pub method_header: Option<String>,
-    /// What the proxy does with the content.
-    pub content: ContentSource,
-}
-
-/// Where the original target is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TargetSource {
-    /// Behind the policy in the path: Envoy.
-    Path,
-    /// In this header: nginx, Caddy.
-    Header(String),
-}
-
-/// What the proxy does with the content.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ContentSource {
-    /// It passes it on: Envoy with `with_request_body`.
-    Passed,
-    /// It keeps it. This header says whether there is any: empty or `0` means none. Without a header,
-    /// requests other than GET and HEAD count as ones with content.
-    Withheld(Option<String>),
 }
 
 /// The chain of the accounts.
@@ -193,17 +163,6 @@ struct File {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct ProxyTable {
-    networks: Option<Vec<String>>,
-    target: String,
-    method_header: Option<String>,
-    #[serde(default)]
-    content_passed: bool,
-    content_header: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct ChainTable {
     id: u64,
     #[serde(default)]
@@ -259,10 +218,6 @@ fn default_dialects() -> Vec<Dialect> {
     Dialect::ALL.to_vec()
 }
 
-fn default_networks() -> Vec<IpNet> {
-    vec![IpNet::from(IpAddr::from([127, 0, 0, 1]))]
-}
-
 impl Settings {
     /// Reads a file, and RPC endpoints from the environment where the file names none.
     ///
@@ -294,14 +249,8 @@ impl Settings {
         for key in ["listen", "proxy"] {
             ensure!(!table.contains_key(key), "{key}: means nothing inside a service");
         }
-        // What no proxy stands in front of: the target and the content are the request's own.
-        let proxy = ProxySettings {
-            networks: default_networks(),
-            target: TargetSource::Path,
-            method_header: None,
-            content: ContentSource::Passed,
-        };
-        Self::validated(text, from_toml(text)?, SocketAddr::from(([127, 0, 0, 1], 0)), proxy, rpc)
+        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self::validated(text, from_toml(text)?, listen, ProxySettings::embedded(), rpc)
     }
 
     /// Parses a file's text. `rpc` is the value of `KYA_GATE_RPC_URL`.
@@ -377,53 +326,6 @@ impl Settings {
     }
 }
 
-impl ProxyTable {
-    fn validated(self) -> anyhow::Result<ProxySettings> {
-        let target = match self.target.as_str() {
-            "path" => TargetSource::Path,
-            header => TargetSource::Header(header_name("proxy.target", header)?),
-        };
-        let method_header =
-            self.method_header.map(|name| header_name("proxy.method-header", &name)).transpose()?;
-        if matches!(target, TargetSource::Header(_)) && method_header.is_none() {
-            bail!("proxy.method-header: is needed where the target is in a header");
-        }
-        let content_header =
-            self.content_header.map(|name| header_name("proxy.content-header", &name)).transpose()?;
-        ensure!(
-            !self.content_passed || content_header.is_none(),
-            "proxy.content-header: means nothing where content-passed is true"
-        );
-        let networks = match self.networks {
-            None => default_networks(),
-            Some(networks) => networks.iter().map(|text| network(text)).collect::<anyhow::Result<_>>()?,
-        };
-        ensure!(!networks.is_empty(), "proxy.networks: at least one is needed");
-        let content =
-            if self.content_passed { ContentSource::Passed } else { ContentSource::Withheld(content_header) };
-        Ok(ProxySettings { networks, target, method_header, content })
-    }
-}
-
-/// A network of peers, whose addresses are IPv4 where they can be; an address alone is a network of one.
-fn network(text: &str) -> anyhow::Result<IpNet> {
-    let address = || text.parse::<IpAddr>().ok().map(IpNet::from);
-    let network = text.parse().ok().or_else(address);
-    let rule = "must be an address or a network, such as 127.0.0.1/32";
-    let network = network.with_context(|| format!("proxy.networks: {text:?} {rule}"))?;
-    let network = match (network.addr().to_canonical(), network.prefix_len().checked_sub(96)) {
-        (IpAddr::V4(address), Some(length)) if !matches!(network, IpNet::V4(_)) => {
-            IpNet::new(IpAddr::V4(address), length)?
-        }
-        (IpAddr::V4(_), None) if !matches!(network, IpNet::V4(_)) => {
-            bail!("proxy.networks: {text} has IPv4 addresses and others: name each network")
-        }
-        _ => network,
-    };
-    ensure!(network.prefix_len() > 0, "proxy.networks: {text} would believe every client");
-    Ok(network)
-}
-
 impl ChainTable {
     fn validated(self, variable: Option<&str>) -> anyhow::Result<ChainSettings> {
         ensure!(self.id > 0, "chain.id: must be at least 1");
@@ -493,12 +395,6 @@ fn policy_hashes(text: &str) -> anyhow::Result<BTreeMap<String, B256>> {
 /// Reads TOML. Errors quote nothing of it.
 fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, ConfigFault> {
     toml::from_str(text).map_err(|error| ConfigFault::new(text, error.span(), error.message()))
-}
-
-/// A header's name in lower case.
-fn header_name(field: &str, name: &str) -> anyhow::Result<String> {
-    let name = hyper::header::HeaderName::from_bytes(name.as_bytes());
-    Ok(name.with_context(|| format!("{field}: must be the name of a header"))?.as_str().to_owned())
 }
 
 #[cfg(test)]

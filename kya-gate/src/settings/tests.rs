@@ -1,4 +1,5 @@
 use super::*;
+use ipnet::IpNet;
 use registry_core::{gate::Posture, registry::kya::Decision};
 
 const MINIMAL: &str = r#"

@@ -150,8 +150,8 @@ impl<N: ChainNode> Assembly<N> {
         Ok(Self { relayer, make, senders, events })
     }
 
-    /// Accounts for every stored nonce, and runs the relays again that have none, before any request is accepted. In a
-    /// fleet that comes with the leases.
+    /// Accounts for every stored nonce, and runs the relays again that have none, before any request is
+    /// accepted. In a fleet that comes with the leases.
     ///
     /// # Errors
     /// Those of the store and the chain.

@@ -57,10 +57,10 @@ struct Running {
 }
 
 impl<N: ChainNode> Keeper<N> {
-    /// A keeper for these accounts, which holds no lease yet. `duty` is the lease of the webhooks.
-    pub fn new(relayer: Arc<Relayer<N>>, make: MakeSender<N>, accounts: &[Address], duty: Lease) -> Self {
+    /// A keeper for the relayer's accounts, which holds no lease yet. `duty` is the lease of the webhooks.
+    pub fn new(relayer: Arc<Relayer<N>>, make: MakeSender<N>, duty: Lease) -> Self {
         let doubts = relayer.store.doubts();
-        let accounts = accounts.iter().copied().chain([WEBHOOKS]).collect();
+        let accounts = relayer.configured.iter().copied().chain([WEBHOOKS]).collect();
         let (running, ending) = (BTreeMap::new(), BTreeMap::new());
         Self { relayer, make, accounts, duty, running, ending, doubts, beat_at: None }
     }

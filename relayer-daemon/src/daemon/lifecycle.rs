@@ -248,7 +248,7 @@ impl Daemon {
         let sender = if is_shared {
             tokio::spawn(fleet::follow(Arc::clone(&relayer), stopping.clone()));
             let make = Arc::clone(&assembly.make);
-            let keeper = Keeper::new(Arc::clone(&relayer), make, &relayer.configured, duty.clone());
+            let keeper = Keeper::new(Arc::clone(&relayer), make, duty.clone());
             tokio::spawn(keeper.run(stopping.clone()))
         } else {
             tokio::spawn(run_all(assembly.senders.clone(), stopping.clone()))

@@ -20,7 +20,7 @@ use crate::{
 /// Interval at which the store is asked for relays that other daemons have ended.
 const FOLLOW: Duration = Duration::from_millis(250);
 /// One look in so many is made although this daemon runs all that it has in flight.
-const RARELY: u32 = 8;
+const RARELY: u64 = 8;
 
 impl<C: ChainNode> Relayer<C> {
     /// Puts the relays that come right before this one ahead of it, also those at other daemons.
@@ -57,7 +57,7 @@ impl<C: ChainNode> Relayer<C> {
     /// account of another one has carried out, as after a reorg that undid both transactions of a relay. What
     /// this daemon itself ends is in the store a moment before it is ended here: it is left alone when it is
     /// seen for the first time. `seen` are those of the last look.
-    async fn look_at_ended(&self, round: u32, seen: &mut HashSet<B256>) -> Result<(), StoreError> {
+    async fn look_at_ended(&self, round: u64, seen: &mut HashSet<B256>) -> Result<(), StoreError> {
         let stored = self.inflight.stored();
         if stored.is_empty() {
             seen.clear();
@@ -129,7 +129,7 @@ impl<C: ChainNode> Relayer<C> {
 /// Follows other daemons' relays until shutdown.
 pub async fn follow<C: ChainNode>(relayer: Arc<Relayer<C>>, mut stop: ShutdownSignal) {
     let mut seen = HashSet::new();
-    for round in (0..=u32::MAX).cycle() {
+    for round in 0_u64.. {
         tokio::select! {
             () = tokio::time::sleep(FOLLOW) => {}
             () = stopped(&mut stop) => return,

@@ -46,7 +46,8 @@ pub enum Order {
         #[arg(value_parser = relay)]
         relay: B256,
     },
-    /// Give up what an account has in flight whose key is lost, stolen or closed: other accounts carry its relays
+    /// Give up what an account has in flight whose key is lost, stolen or closed: other accounts carry its
+    /// relays
     Abandon {
         /// The account
         #[arg(value_parser = account)]

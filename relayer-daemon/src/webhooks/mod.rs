@@ -6,11 +6,7 @@
 
 mod delivery;
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use tokio::task::JoinSet;
@@ -39,8 +35,8 @@ const POLL: Duration = Duration::from_millis(500);
 const GIVE_UP_ROUNDS: u64 = 120;
 /// Number of events of one key that are delivered at once.
 const BATCH: usize = 16;
-/// The pause of a key's deliveries after a batch of which its receiver took nothing: a dead one, with however many
-/// events, costs others little.
+/// The pause of a key's deliveries after a batch of which its receiver took nothing: a dead one, with however
+/// many events, costs others little.
 const REST: Duration = Duration::from_secs(1);
 /// The pause after the first failed attempt, seconds; it doubles with each further one.
 const FIRST_PAUSE: u64 = 5;
@@ -67,13 +63,10 @@ pub struct Deliverer {
 /// Delivers until shutdown. What is being delivered then is delivered once more after the next start.
 pub async fn run(deliverer: Deliverer, mut stop: ShutdownSignal) {
     let mut busy: HashSet<String> = HashSet::new();
-    let mut resting: HashMap<String, Instant> = HashMap::new();
-    let mut batches: JoinSet<(String, bool)> = JoinSet::new();
+    let mut batches: JoinSet<String> = JoinSet::new();
     for round in 0_u64.. {
         let policy = deliverer.policy.current();
-        resting.retain(|_, until| Instant::now() < *until);
-        let is_free = |key: &str| !busy.contains(key) && !resting.contains_key(key);
-        for (key, target) in policy.webhooks().filter(|(key, _)| is_free(key)).collect::<Vec<_>>() {
+        for (key, target) in policy.webhooks().filter(|(key, _)| !busy.contains(*key)).collect::<Vec<_>>() {
             if !deliverer.duty.is_valid() {
                 break;
             }
@@ -82,8 +75,10 @@ pub async fn run(deliverer: Deliverer, mut stop: ShutdownSignal) {
                 busy.insert(key.to_owned());
                 let (deliverer, key, target) = (deliverer.clone(), key.to_owned(), target.clone());
                 batches.spawn(async move {
-                    let has_worked = deliverer.deliver(&key, &target, due).await;
-                    (key, has_worked)
+                    if !deliverer.deliver(&key, &target, due).await {
+                        tokio::time::sleep(REST).await;
+                    }
+                    key
                 });
             }
         }
@@ -93,11 +88,8 @@ pub async fn run(deliverer: Deliverer, mut stop: ShutdownSignal) {
         deliverer.observe().await;
         tokio::select! {
             () = stopped(&mut stop) => return,
-            Some(Ok((key, has_worked))) = batches.join_next() => {
+            Some(Ok(key)) = batches.join_next() => {
                 busy.remove(&key);
-                if !has_worked {
-                    resting.insert(key, Instant::now() + REST);
-                }
             }
             () = tokio::time::sleep(POLL) => {}
         }

@@ -1,5 +1,5 @@
-//! The database that the daemons of a history share: in memory, or Postgres; and its failover to a replica that lags
-//! behind, which loses what was committed since.
+//! The database that the daemons of a history share: in memory, or Postgres; and its failover to a replica
+//! that lags behind, which loses what was committed since.
 
 use std::cell::RefCell;
 
@@ -8,7 +8,8 @@ use rusqlite::Connection;
 use super::postgres_server::Postgres;
 use super::*;
 
-/// The tables that a replica has, in an order in which each row finds those that it refers to; and their order.
+/// The tables that a replica has, in an order in which each row finds those that it refers to; and their
+/// order.
 const TABLES: [(&str, &str); 12] = [
     ("relays", "rowid"),
     ("nonces", "nonce"),
@@ -45,6 +46,7 @@ impl Database {
     /// An empty database for several daemons, with this clock.
     pub fn shared(is_postgres: bool, clock: Arc<AtomicI64>) -> (Store, Self) {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
+        #[cfg(feature = "postgres")]
         if is_postgres {
             let url = URL.with_borrow_mut(|url| url.get_or_insert_with(|| SERVER.schema()).clone());
             let schema = url.split_once("search_path%3D").unwrap().1.to_owned();

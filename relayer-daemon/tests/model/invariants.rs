@@ -93,7 +93,8 @@ impl Simulation {
         let stored = |(id, _): &(&B256, _)| self.store.relay(**id).unwrap().is_some();
         for (id, (signer, nonce)) in self.requests.iter().chain(self.hung_up.iter().filter(stored)) {
             let carried = now.carried(*signer, *nonce);
-            // What another account was told to carry may be in flight of the one before: that is one paid revert.
+            // What another account was told to carry may be in flight of the one before: that is one paid
+            // revert.
             if !chain.reorganised && !self.was_abandoned && !has_lost {
                 prop_assert!(carried <= 1, "paid for {} times", carried);
             }

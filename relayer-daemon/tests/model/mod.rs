@@ -271,7 +271,7 @@ impl Simulation {
         if is_fleet {
             tasks.push(tokio::spawn(follow(Arc::clone(&relayer), stopping.clone())));
             let duty = Lease::until(Instant::now(), 0);
-            let keeper = Keeper::new(Arc::clone(&relayer), make, &self.world.accounts, duty);
+            let keeper = Keeper::new(Arc::clone(&relayer), make, duty);
             tasks.push(tokio::spawn(keeper.run(stopping)));
         }
         Some(Life { relayer, dead, paused: pause, stop, tasks })

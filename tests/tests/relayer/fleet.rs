@@ -98,8 +98,8 @@ async fn insist(clients: &[RelayClient], request: &Signed) {
     }
 }
 
-/// Posts so many requests a second, to the daemons in turns, until all are executed; the times that half of them and
-/// 95 % took at most.
+/// Posts so many requests a second, to the daemons in turns, until all are executed; the times that half of
+/// them and 95 % took at most.
 pub(crate) async fn paced(clients: &[RelayClient], requests: &[Signed], per_second: u64) -> [Duration; 2] {
     let began = Instant::now();
     let mut took = join_all(requests.iter().enumerate().map(async |(turn, request)| {

@@ -1,9 +1,9 @@
-//! No party of a fleet holds up another's relays: not a stranger with bad signatures, not a customer whose receiver is
-//! dead, and not a replay. That statements read what was asked for, however much there is, is in
+//! No party of a fleet holds up another's relays: not a stranger with bad signatures, not a customer whose
+//! receiver is dead, and not a replay. That statements read what was asked for, however much there is, is in
 //! `relayer-daemon/tests/store/server.rs`.
 //!
-//! `FLOOD_SECONDS=30 FLOOD_PER_SECOND=400` and `EVENTS=100000 EVENTS_RELAYS=200` make them the long runs, which hold the
-//! figures, too; with `--nocapture` they are printed.
+//! `FLOOD_SECONDS=30 FLOOD_PER_SECOND=400` and `EVENTS=100000 EVENTS_RELAYS=200` make them the long runs,
+//! which hold the figures, too; with `--nocapture` they are printed.
 
 use std::env;
 
@@ -81,7 +81,8 @@ async fn events_of_a_dead_receiver_and_their_replay_hold_up_no_other_customers_r
     // Each connection prepares its statements once.
     stream("first").await;
     let [before, _] = stream("without events").await;
-    // Four events a relay: delivered ones, and a fifth as many of which the first is due, and that were given up.
+    // Four events a relay: delivered ones, and a fifth as many of which the first is due, and that were given
+    // up.
     let write_events = |count: u64, due: &str, ended: &str, was_delivered: bool| {
         fleet.postgres.sql(&format!(
             "INSERT INTO s0.webhook_events

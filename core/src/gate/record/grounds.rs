@@ -11,8 +11,9 @@ use crate::liability::{Acceptance, Basis};
 pub struct Grounds<'a> {
     /// The policy's name.
     pub policy: &'a str,
-    /// The registry that the verdict is of, as [`AdmissionRecord::registry`] has it, and the hash of the policy;
-    /// `None` in version 1.
+    /// The registry that the verdict is of, as
+    /// [`AdmissionRecord::registry`](super::AdmissionRecord::registry) has it, and the hash of the policy; `None`
+    /// in version 1.
     pub registry: Option<(&'a str, B256)>,
     /// What ties the liable wallet to the agent, where one is registered.
     pub basis: Option<Basis>,
@@ -29,12 +30,12 @@ pub struct Grounds<'a> {
 }
 
 impl Grounds<'_> {
-    /// The id of the admission: the Keccak-256 of these texts joined by line feeds, of which only the last one has
-    /// some. Hashes and signatures are `0x` and hex digits, and what there is none of is empty.
+    /// The id of the admission: the Keccak-256 of these texts joined by line feeds, of which only the last
+    /// one has some. Hashes and signatures are `0x` and hex digits, and what there is none of is empty.
     ///
     /// 1. The policy.
-    /// 2. Since version 2: the registry, the policy's hash, the basis, the acceptance's EIP-712 digest, and its
-    ///    signature.
+    /// 2. Since version 2: the registry, the policy's hash, the basis, the acceptance's EIP-712 digest, and
+    ///    its signature.
     /// 3. `key` or `code`, the wallet's signature, the Keccak-256 of the evidence, the base.
     pub fn id(&self) -> B256 {
         let account = match self.account {

@@ -1,7 +1,7 @@
 //! The acceptance of relays, and the API keys that sponsor them.
 //!
-//! A relay in flight counts to its key with the most gas that it may use, one that has ended with what it used. A day
-//! is a window of 24 hours that opens with its first use, as the budget's does.
+//! A relay in flight counts to its key with the most gas that it may use, one that has ended with what it
+//! used.
 
 use alloy::primitives::B256;
 

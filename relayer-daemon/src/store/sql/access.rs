@@ -86,13 +86,13 @@ impl Store {
         self.leases.as_ref().ok_or(StoreError::ReadOnly)?.run(work)
     }
 
-    /// A write of one statement that is right whatever else is written at that moment: where several transactions
-    /// write at once the connections that read run it, too.
+    /// A write of one statement that is right whatever else is written at that moment: where several
+    /// transactions write at once the connections that read run it, too.
     pub(super) fn write_single<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Db) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        if self.statements.frequent.is_none() {
+        if self.frequent.is_none() {
             return self.write(work);
         }
         self.may_write()?;
@@ -110,7 +110,7 @@ impl Store {
 
     /// The daemon of a fleet, where the database has the statements of its frequent writes.
     pub(super) fn frequent(&self) -> Option<(&DaemonId, &'static Frequent)> {
-        self.daemon.as_ref().zip(self.statements.frequent.as_ref())
+        self.daemon.as_ref().zip(self.frequent)
     }
 
     /// A read of one statement.

@@ -48,9 +48,9 @@ impl Store {
         })
     }
 
-    /// Replaces the reservation of a pending relay if the budget and the shares of its parties allow that. Fails
-    /// with [`StoreError::NonceUsed`] if another request has used its forwarder nonce, whatever a node says that
-    /// has not heard of that.
+    /// Replaces the reservation of a pending relay if the budget and the shares of its parties allow that.
+    /// Fails with [`StoreError::NonceUsed`] if another request has used its forwarder nonce, whatever a node
+    /// says that has not heard of that.
     pub fn reserve_share(
         &self,
         id: B256,

@@ -269,18 +269,6 @@ fn orphans(
     Ok(orphans.map(|(id, ..)| id).take(STEP).collect())
 }
 
-/// Takes the relay of a nonce.
-pub(super) fn take_relay_of(
-    db: &Db,
-    daemon: &DaemonId,
-    account: &Address,
-    nonce: u64,
-) -> Result<(), StoreError> {
-    let query = "SELECT relay FROM nonces WHERE account = $1 AND nonce = $2 AND relay IS NOT NULL";
-    let relay: Option<B256> = single(db, query, values![account, nonce])?;
-    relay.map_or(Ok(()), |relay| relays::take(db, daemon, &relay))
-}
-
 /// Holds until the transaction ends: a lease changes hands only once nothing is written under it any more. A
 /// renewal waits for nothing.
 ///

@@ -1,5 +1,5 @@
-//! The writes of a fleet that each relay needs: one message for a write, or for those of several relays, and one
-//! wait.
+//! The writes of a fleet that each relay needs: one message for a write, or for those of several relays, and
+//! one wait.
 //!
 //! Each does the usual case alone, or nothing: then [`super`]'s general way decides, which knows all cases.
 

@@ -8,9 +8,9 @@
 //! | `key_gas` | an acceptance on the key's limit, a charge to the key | the key's gas of the day |
 //! | `budget` | what reserves, charges, or closes the window | the budget and its shares |
 //!
-//! A write locks them in this order, and several relays in that of their signers and nonces: no two writes wait for
-//! each other. A lock comes before the read that relies upon it, which sees what the row's last writer has committed.
-//! On a file, which has one writer, nothing is locked.
+//! A write locks them in this order, and several relays in that of their signers and nonces: no two writes
+//! wait for each other. A lock comes before the read that relies upon it, which sees what the row's last
+//! writer has committed. On a file, which has one writer, nothing is locked.
 
 use alloy::primitives::{Address, B256};
 
@@ -46,8 +46,8 @@ pub(super) fn requests(db: &Db, ids: &[B256]) -> Result<(), StoreError> {
     lock(db, |locks| locks.requests, &[Value::ids(ids)])
 }
 
-/// The same after the account's lease, which is shared with other such writes, in one message. Nothing is locked where
-/// the daemon does not have this lease.
+/// The same after the account's lease, which is shared with other such writes, in one message. Nothing is
+/// locked where the daemon does not have this lease.
 pub(super) fn lease_and_requests(
     db: &Db,
     account: &Address,

@@ -5,11 +5,12 @@
 
 use std::{ops::Range, sync::Arc};
 
-use alloy::primitives::{Address, B256};
+use alloy::primitives::Address;
 
 use super::{
     Store,
     engine::{Db, Row, Value, each, single, values},
+    relays,
 };
 use crate::store::{StoreError, migration::Migration};
 
@@ -114,10 +115,8 @@ fn look(source: &Store, target: &Db, mark: &[u8; 16]) -> Result<Option<Migration
     if marks.iter().any(|other| other == mark) {
         return Ok(Some(Migration::Already));
     }
-    let pending = "SELECT id FROM relays WHERE state = 'pending'";
-    let open: Vec<B256> = source.read(|db| each(db, pending, values![]))?;
-    if let Some(both) = each(target, pending, values![])?.into_iter().find(|id| open.contains(id)) {
-        return Ok(Some(Migration::OpenInBoth(both)));
+    if let Some(both) = relays::pending(target)?.intersection(&source.pending()?).next() {
+        return Ok(Some(Migration::OpenInBoth(*both)));
     }
     let accounts: Vec<Address> = each(target, "SELECT DISTINCT account FROM nonces", values![])?;
     if let Some(account) = accounts.first() {

@@ -34,7 +34,7 @@ use tokio::sync::Semaphore;
 
 pub use self::access::StoreFaults;
 use self::{
-    engine::{connections::Connections, statements::Statements, writer::Writer},
+    engine::{connections::Connections, statements::Frequent, writer::Writer},
     open::Opener,
 };
 use super::{DaemonId, StoreError};
@@ -47,8 +47,8 @@ pub struct Store {
     /// What writes leases: the same, or a connection of their own.
     leases: Option<Arc<Writer>>,
     readers: Arc<Connections>,
-    /// The database's own statements.
-    statements: &'static Statements,
+    /// The statements of a fleet's frequent writes; `None` where the database has none, or is only read.
+    frequent: Option<&'static Frequent>,
     /// Bounds what blocks a thread.
     permits: Arc<Semaphore>,
     /// The frequent writes that wait for one another.

@@ -38,9 +38,9 @@ impl Store {
         self.write_for(payer, move |db| record(db, &payer.account, daemon.as_ref(), &transactions, now))
     }
 
-    /// Writes a relay's next transaction for a nonce that it has, if the budget allows the relay `wei` in all.
-    /// Returns whether it does; if not, nothing is written. In a fleet the account's lease is enough: another
-    /// daemon may run the relay, because of a second nonce of another account.
+    /// Writes a relay's next transaction for a nonce that it has, if the budget allows the relay `wei` in
+    /// all. Returns whether it does; if not, nothing is written. In a fleet the account's lease is enough:
+    /// another daemon may run the relay, because of a second nonce of another account.
     pub fn record_replacement(
         &self,
         payer: impl Into<Payer>,
@@ -50,14 +50,9 @@ impl Store {
         limit_wei: u128,
         now: u64,
     ) -> Result<bool, StoreError> {
-        let (payer, replacement) = (payer.into(), [replacement.clone()]);
-        self.write_for(payer, move |db| {
+        self.record_if(payer.into(), replacement, now, move |db| {
             locks::relay(db, &relay)?;
-            let allowed = budget::reserve(db, &relay, wei, limit_wei, now)?;
-            if allowed {
-                record(db, &payer.account, None, &replacement, now)?;
-            }
-            Ok(allowed)
+            budget::reserve(db, &relay, wei, limit_wei, now)
         })
     }
 
@@ -71,11 +66,22 @@ impl Store {
         limit_wei: u128,
         now: u64,
     ) -> Result<bool, StoreError> {
-        let (payer, no_op) = (payer.into(), [no_op.clone()]);
+        self.record_if(payer.into(), no_op, now, move |db| budget::allow(db, extra_wei, limit_wei, now))
+    }
+
+    /// Writes a transaction that is no relay's first one, if the budget allows it. Returns whether it does.
+    fn record_if(
+        &self,
+        payer: Payer,
+        transaction: &NewTransaction,
+        now: u64,
+        allow: impl FnOnce(&Db) -> Result<bool, StoreError> + Send + 'static,
+    ) -> Result<bool, StoreError> {
+        let transaction = [transaction.clone()];
         self.write_for(payer, move |db| {
-            let allowed = budget::allow(db, extra_wei, limit_wei, now)?;
+            let allowed = allow(db)?;
             if allowed {
-                record(db, &payer.account, None, &no_op, now)?;
+                record(db, &payer.account, None, &transaction, now)?;
             }
             Ok(allowed)
         })

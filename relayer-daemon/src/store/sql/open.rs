@@ -137,7 +137,7 @@ impl Store {
         let writer = |count| Ok::<_, StoreError>(Writer::on(open.connections(count)?));
         let (writer, leases) = (writer(WRITERS)?, writer(1)?);
         let store = Self::of(Some(writer), open.readers()?, open);
-        Ok(Self { leases: Some(Arc::new(leases)), statements: &POSTGRES, connects, ..store })
+        Ok(Self { leases: Some(Arc::new(leases)), frequent: POSTGRES.frequent.as_ref(), connects, ..store })
     }
 
     /// Opens the store in the Postgres database that `url` names for reading; `None` if there is none yet.
@@ -160,7 +160,7 @@ impl Store {
             writer,
             leases,
             readers,
-            statements: &SQLITE,
+            frequent: SQLITE.frequent.as_ref(),
             open,
             permits,
             frequent_writes: Arc::default(),
@@ -190,8 +190,8 @@ impl Store {
     }
 }
 
-/// A new store in memory: its connection that writes, and what opens another. Connections of one process that open the
-/// same name share it.
+/// A new store in memory: its connection that writes, and what opens another. Connections of one process that
+/// open the same name share it.
 fn memory(
     uri: String,
 ) -> Result<(Connection, impl Fn() -> rusqlite::Result<Connection> + Send + Sync + 'static), StoreError> {

@@ -59,8 +59,8 @@ fn traced(path: &Path, statements: &Statements) -> Connection {
     db
 }
 
-/// A journal with a long history: relays that were executed, nonces that were lost, relays that are archived, events
-/// that were delivered.
+/// A journal with a long history: relays that were executed, nonces that were lost, relays that are archived,
+/// events that were delivered.
 fn aged(path: &Path) {
     drop(Store::open(path).unwrap());
     let sql = format!(

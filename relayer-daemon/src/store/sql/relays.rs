@@ -35,9 +35,13 @@ impl Store {
 
     /// The relays that have not ended.
     pub fn pending(&self) -> Result<HashSet<B256>, StoreError> {
-        let query = "SELECT id FROM relays WHERE state = 'pending'";
-        Ok(self.read_single(|db| each(db, query, values![]))?.into_iter().collect())
+        self.read_single(pending)
     }
+}
+
+/// The relays that have not ended.
+pub(super) fn pending(db: &Db) -> Result<HashSet<B256>, StoreError> {
+    Ok(each(db, "SELECT id FROM relays WHERE state = 'pending'", values![])?.into_iter().collect())
 }
 
 /// What another request with a relay's signer and forwarder nonce has become.

@@ -5,7 +5,7 @@ use alloy::primitives::{Address, B256, Bytes};
 use super::{
     Store, assignments, budget, ending,
     engine::{Db, single, values},
-    events, fleet, frequent, key_gas, locks, nonces, relays,
+    events, frequent, key_gas, locks, nonces, relays,
 };
 use crate::{
     outcome::RelayOutcome,
@@ -47,11 +47,11 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let (payer, daemon) = (payer.into(), self.daemon.clone());
         self.write_for(payer, move |db| {
-            let is_pending = reopen(db, &payer.account, nonce, expected_wei, now)?;
-            if let Some(daemon) = daemon.filter(|_| is_pending) {
-                fleet::take_relay_of(db, &daemon, &payer.account, nonce)?;
+            let reopened = reopen(db, &payer.account, nonce, expected_wei, now)?;
+            if let Some((daemon, relay)) = daemon.zip(reopened) {
+                relays::take(db, &daemon, &relay)?;
             }
-            Ok(is_pending)
+            Ok(reopened.is_some())
         })
     }
 }
@@ -153,7 +153,14 @@ fn restore(tx: &Db, account: &Address, assignment: &NonceAssignment, now: u64) -
         .try_for_each(|transaction| nonces::insert_transaction(tx, account, *nonce, transaction, now))
 }
 
-fn reopen(tx: &Db, account: &Address, nonce: u64, expected_wei: u128, now: u64) -> Result<bool, StoreError> {
+/// Returns the nonce's relay, if that is pending now.
+fn reopen(
+    tx: &Db,
+    account: &Address,
+    nonce: u64,
+    expected_wei: u128,
+    now: u64,
+) -> Result<Option<B256>, StoreError> {
     let key = values![account, nonce];
     let paid = charged(tx, account, nonce)?.ok_or(StoreError::Missing("nonce"))?;
     let relay: Option<B256> =
@@ -166,13 +173,13 @@ fn reopen(tx: &Db, account: &Address, nonce: u64, expected_wei: u128, now: u64) 
          WHERE account = $1 AND nonce = $2",
         key,
     )?;
-    let Some(id) = relay else { return Ok(false) };
-    // The outcome stays if another nonce's transaction has decided it: a relay has two nonces if the first was given
-    // up as lost.
+    let Some(id) = relay else { return Ok(None) };
+    // The outcome stays if another nonce's transaction has decided it: a relay has two nonces if the first
+    // was given up as lost.
     let query = "SELECT tx_hash IS NULL OR tx_hash IN (SELECT hash FROM transactions WHERE account = $2 AND nonce = $3)
          FROM relays WHERE id = $1";
     if !single::<bool>(tx, query, values![id, account, nonce])?.ok_or(StoreError::Missing("relay"))? {
-        return Ok(false);
+        return Ok(None);
     }
     if let Some(sponsor) = key_gas::sponsor(tx, &id)? {
         key_gas::refund(tx, &sponsor)?;
@@ -180,5 +187,5 @@ fn reopen(tx: &Db, account: &Address, nonce: u64, expected_wei: u128, now: u64) 
     relays::reopen(tx, &id)?;
     budget::set_reserved(tx, &id, expected_wei.saturating_sub(paid))?;
     events::note(tx, &id, EventKind::Reorganised, now)?;
-    Ok(true)
+    Ok(Some(id))
 }

@@ -1,7 +1,7 @@
 //! The statements that SQLite and Postgres do not have in the same words: a file for each, of one shape.
 //!
-//! All others stand beside the code that runs them, in words of both: `$1` for a parameter, and `rowid` for the
-//! order of insertion.
+//! All others stand beside the code that runs them, in words of both: `$1` for a parameter, and `rowid` for
+//! the order of insertion. What differs in a few words stands here once.
 
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -22,8 +22,8 @@ pub(in super::super) struct Statements {
     pub(in super::super) insert_relay: &'static str,
     /// The standing of a relay; of several where the database knows lists.
     pub(in super::super) standing: &'static str,
-    /// Charges a rate by the database's clock, or by $4, if the bucket, which is empty again at `full_at`, has room
-    /// for one more.
+    /// Charges a rate by the database's clock, or by $4, if the bucket, which is empty again at `full_at`,
+    /// has room for one more.
     pub(in super::super) charge_rate: &'static str,
     /// The epoch of a lease, which does not end before the transaction.
     pub(in super::super) hold_lease: &'static str,
@@ -74,7 +74,8 @@ pub(in super::super) struct Frequent {
     pub(in super::super) reserve: &'static str,
     /// Writes all that are given, or none.
     pub(in super::super) record: &'static str,
-    /// Of relays that were executed, are pending, and have no API key, while a window is open. Returns those relays.
+    /// Of relays that were executed, are pending, and have no API key, while a window is open. Returns those
+    /// relays.
     pub(in super::super) settle: &'static str,
 }
 
@@ -83,8 +84,8 @@ const INSERT_FOR_HOLDER: &str = "
 INSERT INTO relays (id, signer, forward_nonce, deadline, calldata, created_at, client, holder)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING";
 
-/// The standings of some relays; $2 and $3 are an account and a nonce. Of an executed rival with a block that is
-/// gone (-1) nothing is known.
+/// The standings of some relays; $2 and $3 are an account and a nonce. Of an executed rival with a block that
+/// is gone (-1) nothing is known.
 macro_rules! standing {
     ($holder:literal, $relays:literal) => {
         concat!(
@@ -106,3 +107,79 @@ macro_rules! standing {
     };
 }
 use standing;
+
+/// The statements that differ in a few words: the time, what locks rows, or the index that SQLite is to use.
+macro_rules! alike {
+    (charge_rate, $now:literal) => {
+        concat!(
+            "INSERT INTO rates VALUES ($1, $2 + ",
+            $now,
+            ") ON CONFLICT (party) DO UPDATE
+             SET full_at = CASE WHEN rates.full_at > excluded.full_at - $2
+                 THEN rates.full_at + $2 ELSE excluded.full_at END
+             WHERE rates.full_at - excluded.full_at + 2 * $2 <= $3 RETURNING party"
+        )
+    };
+    (to_archive, $lock:literal) => {
+        concat!(
+            "SELECT id FROM relays WHERE finished_at < $1
+             AND EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id)
+             AND NOT EXISTS (
+                 SELECT 1 FROM nonces AS own WHERE own.relay = relays.id AND (own.state = 'open'
+                 OR own.nonce > (SELECT max(nonce) FROM nonces WHERE account = own.account) - $2))
+             ORDER BY finished_at LIMIT $3",
+            $lock
+        )
+    };
+    (old_gaps, $lock:literal) => {
+        concat!(
+            "SELECT account, nonce FROM nonces AS gap WHERE relay IS NULL AND state <> 'open'
+             AND nonce <= (SELECT max(nonce) FROM nonces WHERE account = gap.account) - $2
+             AND NOT EXISTS (SELECT 1 FROM transactions WHERE account = gap.account AND nonce = gap.nonce
+                 AND (created_at >= $1 OR gap.mined_at >= $1))
+             LIMIT $3",
+            $lock
+        )
+    };
+    (nonces_of_block, $index:literal) => {
+        concat!(
+            "SELECT * FROM nonces",
+            $index,
+            " WHERE account = $1 AND state = 'mined' AND finality = 0
+             AND mined_block = $2 AND mined_block_hash = $3 LIMIT $4"
+        )
+    };
+    (checked, $index:literal) => {
+        concat!(
+            "UPDATE nonces",
+            $index,
+            " SET finality = 1 WHERE account = $1 AND state = 'mined' AND finality = 0
+             AND mined_block = $2 AND mined_block_hash = $3"
+        )
+    };
+    (doubt, $index:literal) => {
+        concat!(
+            "UPDATE nonces",
+            $index,
+            " SET finality = 0 WHERE account = $1 AND state = 'mined' AND finality IN (1, 2)"
+        )
+    };
+    (told_of_level, $index:literal) => {
+        concat!(
+            "SELECT relays.id AS id FROM nonces",
+            $index,
+            " JOIN relays ON relays.id = nonces.relay
+             WHERE account = $1 AND nonces.state = 'mined' AND finality IN (1, 2) AND mined_block = $2
+             AND mined_block_hash = $3 AND finality < $4 AND mined_at <= $5 AND is_told AND mined_hash = tx_hash"
+        )
+    };
+    (promote, $index:literal) => {
+        concat!(
+            "UPDATE nonces",
+            $index,
+            " SET finality = $4 WHERE account = $1 AND state = 'mined' AND finality IN (1, 2)
+             AND mined_block = $2 AND mined_block_hash = $3 AND finality < $4 AND mined_at <= $5"
+        )
+    };
+}
+use alike;

@@ -1,6 +1,6 @@
 //! Postgres's words. Locks are taken in the order of [`super::super::super::locks`].
 
-use super::{Frequent, INSERT_FOR_HOLDER, Locks, Statements, standing};
+use super::{Frequent, INSERT_FOR_HOLDER, Locks, Statements, alike, standing};
 
 /// The statements of a fleet.
 pub(in super::super::super) const POSTGRES: Statements = Statements {
@@ -148,44 +148,20 @@ SELECT relay FROM ended",
     }),
     insert_relay: INSERT_FOR_HOLDER,
     standing: standing!("holder", "id = ANY ($1)"),
-    charge_rate: "
-INSERT INTO rates VALUES ($1, $2 + coalesce($4, CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)))
-ON CONFLICT (party) DO UPDATE
-SET full_at = CASE WHEN rates.full_at > excluded.full_at - $2 THEN rates.full_at + $2 ELSE excluded.full_at END
-WHERE rates.full_at - excluded.full_at + 2 * $2 <= $3 RETURNING party",
+    charge_rate: alike!(
+        charge_rate,
+        "coalesce($4, CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT))"
+    ),
     hold_lease: "SELECT epoch FROM account_leases WHERE account = $1 AND holder = $2 FOR KEY SHARE",
     delete_daemons: "
 DELETE FROM daemons WHERE id IN (SELECT id FROM daemons WHERE expires_at <= $1 FOR UPDATE SKIP LOCKED)",
-    to_archive: "
-SELECT id FROM relays WHERE finished_at < $1
-AND EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id)
-AND NOT EXISTS (
-    SELECT 1 FROM nonces AS own WHERE own.relay = relays.id AND (own.state = 'open'
-    OR own.nonce > (SELECT max(nonce) FROM nonces WHERE account = own.account) - $2))
-ORDER BY finished_at LIMIT $3 FOR UPDATE SKIP LOCKED",
-    old_gaps: "
-SELECT account, nonce FROM nonces AS gap WHERE relay IS NULL AND state <> 'open'
-AND nonce <= (SELECT max(nonce) FROM nonces WHERE account = gap.account) - $2
-AND NOT EXISTS (SELECT 1 FROM transactions
-    WHERE account = gap.account AND nonce = gap.nonce AND (created_at >= $1 OR gap.mined_at >= $1))
-LIMIT $3 FOR UPDATE SKIP LOCKED",
-    nonces_of_block: "
-SELECT * FROM nonces WHERE account = $1 AND state = 'mined' AND finality = 0
-AND mined_block = $2 AND mined_block_hash = $3 LIMIT $4",
-    checked: "
-UPDATE nonces SET finality = 1 WHERE account = $1 AND state = 'mined' AND finality = 0
-AND mined_block = $2 AND mined_block_hash = $3",
-    doubt: "
-UPDATE nonces SET finality = 0
-WHERE account = $1 AND state = 'mined' AND finality IN (1, 2)",
-    told_of_level: "
-SELECT relays.id AS id FROM nonces JOIN relays ON relays.id = nonces.relay
-WHERE account = $1 AND nonces.state = 'mined' AND finality IN (1, 2) AND mined_block = $2
-AND mined_block_hash = $3 AND finality < $4 AND mined_at <= $5 AND is_told AND mined_hash = tx_hash",
-    promote: "
-UPDATE nonces SET finality = $4
-WHERE account = $1 AND state = 'mined' AND finality IN (1, 2)
-AND mined_block = $2 AND mined_block_hash = $3 AND finality < $4 AND mined_at <= $5",
+    to_archive: alike!(to_archive, " FOR UPDATE SKIP LOCKED"),
+    old_gaps: alike!(old_gaps, " FOR UPDATE SKIP LOCKED"),
+    nonces_of_block: alike!(nonces_of_block, ""),
+    checked: alike!(checked, ""),
+    doubt: alike!(doubt, ""),
+    told_of_level: alike!(told_of_level, ""),
+    promote: alike!(promote, ""),
     next_sequence: Some(
         "SELECT setval(pg_get_serial_sequence('webhook_events', 'sequence'),
              greatest(1, (SELECT max(sequence) FROM webhook_events)))",
