@@ -19,7 +19,7 @@ const TESTS: &str = "tests";
 const RELAYER: &str = "relayer";
 /// End-to-end tests that mostly wait, for chains of their own and for one another, and how many run at a
 /// time.
-const WAITING: [(&str, &str); 2] = [(RELAYER, "6"), ("read_api", "4")];
+const WAITING: [(&str, &str); 3] = [(RELAYER, "6"), ("read_api", "4"), ("index_worker", "3")];
 
 /// A test program as cargo describes it.
 #[derive(Debug, PartialEq, Eq)]

@@ -27,7 +27,7 @@ use e2e::story::DAY;
 use e2e::worker::WorkerOptions;
 use registry_core::eth::abi::IAgentRegistry;
 use serde_json::Value;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit};
 
 const WAIT: Duration = Duration::from_secs(120);
 /// The agents of the chain when it begins: these, and those of one person after them.
@@ -41,8 +41,10 @@ const DETAILED: &str = "/api/v1/stats/detailed";
 /// Answered by the index alone.
 const NEWEST: &str = "/api/v1/agents?sort=-id&limit=1";
 
-/// The stage that most tests use, one after another. A test that fails leaves none to the next one.
-static STAGE: Mutex<Option<Indexed>> = Mutex::const_new(None);
+/// The stages that tests use, one after another. A test that fails leaves none to the next one.
+static STAGES: [Mutex<Option<Indexed>>; 3] = [const { Mutex::const_new(None) }; 3];
+/// One permit for each of these stages.
+static FREE: Semaphore = Semaphore::const_new(STAGES.len());
 
 struct Indexed {
     stage: Stage,
@@ -51,24 +53,29 @@ struct Indexed {
     now: WorkerOptions,
 }
 
-/// The stage, while a test has it.
-struct Turn(MutexGuard<'static, Option<Indexed>>);
+/// A stage, while a test has it.
+struct Turn {
+    stage: MutexGuard<'static, Option<Indexed>>,
+    // Given back after the stage.
+    _permit: SemaphorePermit<'static>,
+}
 
 impl Turn {
-    /// Takes the stage, with these settings beside the usual ones.
+    /// Takes a stage, with these settings beside the usual ones.
     async fn with(settings: impl Fn(WorkerOptions) -> WorkerOptions) -> Self {
-        let mut slot = STAGE.lock().await;
-        if slot.is_none() {
+        let permit = FREE.acquire().await.unwrap();
+        let mut stage = STAGES.iter().find_map(|stage| stage.try_lock().ok()).unwrap();
+        if stage.is_none() {
             let mut usual = WorkerOptions::default();
             let options = |options: WorkerOptions| {
                 usual = options.var("CHAIN_ID", CHAIN_ID).var("INDEX", "durable-object");
                 settings(usual.clone())
             };
-            let stage = Stage::indexed(chain().await, options).await.unwrap();
+            let started = Stage::indexed(chain().await, options).await.unwrap();
             let now = settings(usual.clone());
-            *slot = Some(Indexed { stage, usual, now });
+            *stage = Some(Indexed { stage: started, usual, now });
         }
-        let mut turn = Self(slot);
+        let mut turn = Self { stage, _permit: permit };
         // Before a restart: a Worker is not ready without the chain.
         turn.proxy.heal();
         turn.restart_unless(settings).await;
@@ -77,7 +84,7 @@ impl Turn {
 
     /// Starts both Workers again, if they have other settings than these.
     async fn restart_unless(&mut self, settings: impl Fn(WorkerOptions) -> WorkerOptions) {
-        let indexed = self.0.as_mut().unwrap();
+        let indexed = self.stage.as_mut().unwrap();
         let wanted = settings(indexed.usual.clone());
         if wanted.vars != indexed.now.vars {
             let vars = wanted.vars.clone();
@@ -91,20 +98,20 @@ impl Deref for Turn {
     type Target = Stage;
 
     fn deref(&self) -> &Stage {
-        &self.0.as_ref().unwrap().stage
+        &self.stage.as_ref().unwrap().stage
     }
 }
 
 impl DerefMut for Turn {
     fn deref_mut(&mut self) -> &mut Stage {
-        &mut self.0.as_mut().unwrap().stage
+        &mut self.stage.as_mut().unwrap().stage
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            *self.0 = None;
+            *self.stage = None;
         }
     }
 }
