@@ -188,6 +188,8 @@ pub struct State {
     pub(super) earlier_logs: Vec<(u64, u64)>,
     /// Attestations from this second on were current at the last comparison; `None` before the first.
     pub(super) current_from: Option<u64>,
+    /// The time of the block that what ties liable wallets to agents was last compared at.
+    pub(super) basis_at: u64,
     /// The height of a block, not above [`Self::block`], that is known to have an event.
     pub(super) canary: Option<u64>,
     /// Blocks that the slices of this pass over all agents were read at, by height: one, unless its state was
@@ -243,6 +245,7 @@ impl Default for State {
             changes: 0,
             earlier_logs: Vec::new(),
             current_from: None,
+            basis_at: 0,
             canary: None,
             pass: Vec::new(),
             pass_misses: 0,

@@ -6,6 +6,7 @@ use std::{cell::RefCell, collections::BTreeMap};
 use registry_core::{
     api::{document::Document, question::LateExcerpt},
     index::{Bounds, Config, Excerpt, Index, IndexError, Phase, State, Work},
+    liability::Basis,
     registry::agent::{Agent, AgentId, Fetched, Status},
     registry::changes::{ChangeList, Cursor, Since, Standing},
     registry::kya::Decision,
@@ -34,7 +35,7 @@ pub(crate) struct Indexed {
     pub(crate) dies_after: Option<u64>,
     pub(crate) now: u64,
     /// Standings as the changes list them, and how far they have been read.
-    standings: Option<(Cursor, BTreeMap<u64, Standing>)>,
+    pub(crate) standings: Option<(Cursor, BTreeMap<u64, Standing>)>,
     /// Shards that a host has fetched.
     pub(crate) shelf: RefCell<snapshot::Shelf>,
 }
@@ -274,7 +275,8 @@ impl Indexed {
                 Status::Active | Status::Suspended => Decision::RequestRenewal,
                 Status::Revoked | Status::Terminated => Decision::Deny,
             };
-            Standing { status, decision }
+            let basis = liability::of_record(self, agent)["basis"].as_str().and_then(Basis::from_name);
+            Standing { status, decision, basis }.listed()
         };
         let expected: BTreeMap<u64, Standing> = (1..).zip(registry.agents.iter().map(standing)).collect();
         let Some((mut cursor, mut standings)) = self.standings.take() else {
@@ -285,10 +287,11 @@ impl Indexed {
             let list = self.changes(Since::Cursor(cursor), 3).unwrap();
             for change in &list.data {
                 let id = change.agent_id.0.to::<u64>();
-                if standings.get(&id) != change.from.as_ref() || change.from == change.to {
+                let (from, to) = (change.from.map(Standing::listed), change.to.map(Standing::listed));
+                if standings.get(&id) != from.as_ref() || from == to {
                     return Err(format!("{change:?} of {:?}", standings.get(&id)));
                 }
-                match change.to {
+                match to {
                     Some(to) => standings.insert(id, to),
                     None => standings.remove(&id),
                 };

@@ -23,7 +23,8 @@ export function ChangesView() {
     <>
       <Heading title="Changes" />
       <p class="lead">
-        Registered, suspended, lapsed, attested again: every change of what a provider does about a wallet.
+        Registered, suspended, lapsed, attested again: every change of what a provider does about a wallet, and of what ties
+        its liable wallet to it.
       </p>
       <Answered<[ChangeList]>
         paths={["/api/v1/changes?since=newest&limit=20"]}
@@ -124,6 +125,14 @@ function Verdict({ standing }: { standing: Standing | null }) {
   return (
     <>
       <Badge status={standing.status} /> {DECISIONS[standing.decision]}
+      {standing.basis !== undefined && (
+        <>
+          {" "}
+          <span class="basis" data-basis={standing.basis}>
+            {standing.basis}
+          </span>
+        </>
+      )}
     </>
   );
 }

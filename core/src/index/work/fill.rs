@@ -18,6 +18,7 @@ use crate::{
     chain::RunError,
     index::{
         IndexError,
+        changes::Comparison,
         checkpoint::{self, Checkpoint},
         read_agents::{Agents, ReadSlice},
         seen_events::ListedEvents,
@@ -140,13 +141,13 @@ impl Work {
         checkpoint: Checkpoint,
         (is_last, is_whole): (bool, bool),
     ) -> Result<(), IndexError> {
-        let comparison = self.comparison();
         let version = self.shard_version(checkpoint);
         let announced = self.announced.clone();
         let is_fill = matches!(self.state.phase, Phase::Filling { .. });
         if is_fill && self.state.pass.is_empty() {
             self.state.listed.begin(checkpoint.number);
         }
+        let comparison = Comparison::of(&self.state, checkpoint.number);
         let events = || match is_fill {
             true => ListedEvents::of_fill(),
             false => ListedEvents::later_of(announced.clone()),

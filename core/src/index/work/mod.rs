@@ -21,7 +21,7 @@ use refresh::RefreshPlan;
 
 use super::{
     IndexError,
-    changes::{ChangeLog, Comparison},
+    changes::ChangeLog,
     checkpoint::Checkpoint,
     find_changes::FindChanges,
     read_agents::{ReadAgents, ReadSlice},
@@ -308,12 +308,6 @@ impl Work {
             self.state.began = self.now_millis;
         }
         Ok(self.change_log(store, block).move_on()?)
-    }
-
-    /// Compares verdicts, once there is a complete fill.
-    fn comparison(&self) -> Option<Comparison> {
-        let grace_seconds = self.state.grace();
-        self.state.current_from.map(|current_from| Comparison { current_from, grace_seconds })
     }
 
     /// The version of the shards that change with rows of this block, which are about to be written.

@@ -18,6 +18,7 @@ use crate::{
     chain::{Limits, Run},
     index::{
         IndexError,
+        changes::Comparison,
         checkpoint::{self, Checkpoint},
         find_changes::{ExpectedRecord, FindChanges, LOG_RANGE_REFRESHES, RegistryHead},
         found::{Changed, Found, FoundChanges, Unexplained},
@@ -390,8 +391,18 @@ impl Work {
         let undone = undone_since.map(|number| (number, undone_seconds));
         let listed =
             ListedEvents::of(&events, ids.clone(), checkpoint.number, undone).of_comparison(compares);
-        let mut changes =
-            AgentWriter::new(store, version_of_shards, self.comparison(), moments.clone(), listed);
+        let before = match self.state.pass.first() {
+            Some(slice) => (slice.number, self.state.pass_began),
+            None => (self.state.block.map_or(until.number, |block| block.number), self.state.read_at),
+        };
+        let before = undone_since.map_or(before, |since| (since.min(before.0), before.1));
+        if from > until.number && !without_events {
+            self.state.listed.skip(before.0, checkpoint.number);
+        } else if !without_events {
+            self.state.listed.list(from, checkpoint.number);
+        }
+        let comparison = Comparison::of(&self.state, checkpoint.number);
+        let mut changes = AgentWriter::new(store, version_of_shards, comparison, moments.clone(), listed);
         let changed = changes.put(&mut entries, false)?;
         let swept = changes.put(&mut swept, false)?;
         changes.end_at(total)?;
@@ -411,11 +422,6 @@ impl Work {
         }
         let is_surprise = |id: &u64| !expected.contains(id) && *id <= last;
         let surprises: Vec<u64> = swept.into_iter().filter(is_surprise).collect();
-        let before = match self.state.pass.first() {
-            Some(slice) => (slice.number, self.state.pass_began),
-            None => (self.state.block.map_or(until.number, |block| block.number), self.state.read_at),
-        };
-        let before = undone_since.map_or(before, |since| (since.min(before.0), before.1));
         let state = &mut self.state;
         if undone_since.is_none() {
             state.note_lateness(&seen, (newest.number, newest.timestamp));
@@ -459,11 +465,6 @@ impl Work {
         if !state.pass.is_empty() {
             // All agents were read at this block.
             state.coverage.begin(state.pass_began);
-        }
-        if from > until.number && !without_events {
-            state.listed.skip(before.0, checkpoint.number);
-        } else if !without_events {
-            state.listed.list(from, checkpoint.number);
         }
         if !without_events {
             state.coverage.advance(before, (&checkpoint, read_at), is_verified, Some(from));
