@@ -56,14 +56,15 @@ pub(crate) struct Current {
 #[derive(Debug)]
 struct Slot {
     extent: Extent,
-    /// A hash of its bytes as they were when this process checked their seal. The disk is not believed later, either.
+    /// A hash of its bytes as they were when this process checked their seal. The disk is not believed later,
+    /// either.
     checked: OnceLock<u64>,
 }
 
 impl Current {
-    /// The time by this computer's clock, unix milliseconds, where that was not set back since the receipt; else
-    /// by what has passed since then. `None` if the clock is behind a receipt by another process: how much time has
-    /// passed is not known.
+    /// The time by this computer's clock, unix milliseconds, where that was not set back since the receipt;
+    /// else by what has passed since then. `None` if the clock is behind a receipt by another process: how
+    /// much time has passed is not known.
     pub(crate) fn time(&self, clock: u64) -> Option<u64> {
         match self.received {
             None => (clock >= self.fetched_at).then_some(clock),

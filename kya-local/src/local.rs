@@ -108,8 +108,8 @@ impl LocalKya {
         found?.ok_or(Error::AskChain)
     }
 
-    /// The age that a verdict would have now; `None` while nothing is held yet, and where this computer's clock was
-    /// set back since a process before this one fetched it.
+    /// The age that a verdict would have now; `None` while nothing is held yet, and where this computer's
+    /// clock was set back since a process before this one fetched it.
     pub fn age(&self) -> Option<Duration> {
         self.holding.current(|current| Some(current.age(current.time(now_millis())?))).flatten()
     }
@@ -139,8 +139,8 @@ impl LocalKya {
     }
 
     /// Fetches the manifest and the shards that have changed. Verdicts go by them once all are here; an
-    /// update that fails or is dropped leaves them as they were, and the next one goes on where it ended. Where
-    /// the API's rate limit is used up, it waits, up to three times for one request.
+    /// update that fails or is dropped leaves them as they were, and the next one goes on where it ended.
+    /// Where the API's rate limit is used up, it waits, up to three times for one request.
     ///
     /// # Errors
     ///

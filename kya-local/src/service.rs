@@ -34,8 +34,8 @@ pub(crate) struct Received {
     pub(crate) sent: u64,
 }
 
-/// A client that follows no redirect. TLS computes with what the program has chosen for the whole process, or else
-/// with ring, which is chosen for this client alone.
+/// A client that follows no redirect. TLS computes with what the program has chosen for the whole process, or
+/// else with ring, which is chosen for this client alone.
 pub(crate) fn client() -> Result<Client, Error> {
     let provider = CryptoProvider::get_default().cloned();
     let provider = provider.unwrap_or_else(|| Arc::new(rustls::crypto::ring::default_provider()));

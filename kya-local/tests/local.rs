@@ -2,7 +2,8 @@
 //!
 //! 1. Verdicts are given without the service, and right after a restart; an unregistered wallet has one, too.
 //! 2. An update fetches only what changed, and an interrupted one goes on where it ended.
-//! 3. In place of a verdict that is too old there is an error, whatever the clocks of the API and of this computer say.
+//! 3. In place of a verdict that is too old there is an error, whatever the clocks of the API and of this
+//!    computer say.
 //! 4. Bytes that are not the manifest's, of another registry, or lost by the disk give no verdict.
 //! 5. One file has one holder. Where the rate limit is used up, an update waits, and not for ever.
 //! 6. `run` updates, and reports spot checks that get no answer.

@@ -1,6 +1,8 @@
-//! What a liable person signs: `kya accept` an agent's registration, `kya domain` that a domain is the person's own.
+//! What a liable person signs: `kya accept` an agent's registration, `kya domain` that a domain is the
+//! person's own.
 //!
-//! Documents are printed on standard output, everything else on standard error. docs/liable-person.md says where they go.
+//! Documents are printed on standard output, everything else on standard error. docs/liable-person.md says
+//! where they go.
 
 use std::{
     collections::BTreeSet,
@@ -336,8 +338,8 @@ fn rpc(arguments: &Accept) -> Result<Rpc> {
     Ok(Rpc::new(client, chain, Metrics::new()?))
 }
 
-/// The record, a line for each member that an acceptance pins. Texts of others are quoted, so that no line of them
-/// reads as one of these.
+/// The record, a line for each member that an acceptance pins. Texts of others are quoted, so that no line of
+/// them reads as one of these.
 fn shown(agent: &KyaAgent, signer: &SignerArguments) -> String {
     let id = agent.agent_id.0;
     format!(
