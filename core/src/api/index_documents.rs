@@ -8,7 +8,8 @@ use crate::{
 };
 
 impl<S: Store> Index<'_, S> {
-    /// The answer of a route that is [indexed](Route::is_indexed), as of `now` and not earlier than its block.
+    /// The answer of a route that is [indexed](Route::is_indexed), as of `now` and not earlier than its
+    /// block.
     ///
     /// # Errors
     ///

@@ -131,7 +131,8 @@ impl Scan {
         }
     }
 
-    /// The answer of a route [about the registry](Route::is_about_registry), as of `now` and not earlier than its block.
+    /// The answer of a route [about the registry](Route::is_about_registry), as of `now` and not earlier than
+    /// its block.
     ///
     /// # Errors
     ///

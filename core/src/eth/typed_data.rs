@@ -10,8 +10,8 @@ use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
 use super::json;
 
-/// The second parameter of `eth_signTypedData_v4` for a message `M`, in which integers that a double may not hold
-/// are decimal strings, so that the payload survives `JSON.stringify`.
+/// The second parameter of `eth_signTypedData_v4` for a message `M`, in which integers that a double may not
+/// hold are decimal strings, so that the payload survives `JSON.stringify`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TypedData<M> {

@@ -231,8 +231,8 @@ impl<S: Store> ChangeLog<'_, S> {
         write(self.store, statement, &ends)
     }
 
-    /// Gives changes and ends of agents whose records are the same after a reorg the blocks of their events in
-    /// place of those that the reorg has undone: the blocks after the one of this height and time.
+    /// Gives changes and ends of agents whose records are the same after a reorg the blocks of their events
+    /// in place of those that the reorg has undone: the blocks after the one of this height and time.
     pub(super) fn move_undone(
         &self,
         (since, seconds): (u64, u64),
@@ -260,9 +260,9 @@ impl<S: Store> ChangeLog<'_, S> {
         write(self.store, unknown, &moved)
     }
 
-    /// Advances the moments of comparison to those of the rows: attestations lapse, or are current again after
-    /// a longer grace period, and liable wallets have attested long ago. Deletes changes and lists past their
-    /// TTL.
+    /// Advances the moments of comparison to those of the rows: attestations lapse, or are current again
+    /// after a longer grace period, and liable wallets have attested long ago. Deletes changes and lists past
+    /// their TTL.
     pub(super) fn move_on(&mut self) -> Result<(), StoreError> {
         let grace = self.state.grace();
         // Answers are as of then, too.
@@ -293,8 +293,8 @@ impl<S: Store> ChangeLog<'_, S> {
         open_lists::close_forgotten(self.store, self.now)
     }
 
-    /// Notes the agents with a time between two, by the order of the statement's index: the time of something that
-    /// lapses after so many seconds.
+    /// Notes the agents with a time between two, by the order of the statement's index: the time of something
+    /// that lapses after so many seconds.
     fn note_lapses(
         &mut self,
         statement: &str,

@@ -49,8 +49,8 @@ impl IndexedAgent {
         entry
     }
 
-    /// When the liable wallet last attested or reported revenue, and the height of the block with the registration, as far
-    /// as that is told: nothing where the registration itself is the liable wallet's.
+    /// When the liable wallet last attested or reported revenue, and the height of the block with the
+    /// registration, as far as that is told: nothing where the registration itself is the liable wallet's.
     pub(crate) fn told_events(&self) -> (u64, u64) {
         let is_registered = self.row.creator == self.full.haftungsperson;
         if is_registered { (0, 0) } else { (self.events.last, self.events.registered_in()) }

@@ -163,8 +163,8 @@ impl Facts {
         Ok(Self::Known { agent, former })
     }
 
-    /// The verdict on the wallet at `now`, or at the time up to which the manifest lacks no change where that is
-    /// later, as of the manifest's block; `None` where only the chain can tell.
+    /// The verdict on the wallet at `now`, or at the time up to which the manifest lacks no change where that
+    /// is later, as of the manifest's block; `None` where only the chain can tell.
     pub fn verdict(self, wallet: Address, manifest: &Manifest, now: Timestamp) -> Option<Kya> {
         let Self::Known { agent, former } = self else { return None };
         let now = now.max(Timestamp::from_millis(manifest.confirmed_at));
