@@ -1,6 +1,6 @@
 //! A verdict as the gate judges it, and what is found of its agent's liable wallet.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use alloy_primitives::{Address, B256, keccak256};
 
@@ -76,8 +76,8 @@ impl VerdictAgent {
         self.acceptance.as_ref().map(|acceptance| Timestamp::from_seconds(acceptance.not_after))
     }
 
-    /// `told` is the liability that a read API tells, beside the record. `None` where they contradict one another.
-    /// An acceptance that the API saw is none that this gate's request presents.
+    /// `told` is the liability that a read API tells, beside the record. `None` where they contradict one
+    /// another. An acceptance that the API saw is none that this gate's request presents.
     pub(super) fn new(record: PinnedRecord, scope: &str, told: Option<Liability>) -> Option<Self> {
         let (creator, liable) = (record.creator, record.haftungsperson);
         let is_registered = creator == liable;
@@ -206,8 +206,17 @@ impl Verdict {
         })
     }
 
-    /// Whether the verdict still holds, by its own times.
-    pub fn holds_at(&self, now: Timestamp) -> bool {
+    /// The clock's time, or the time of the verdict's block and what has passed since it was read, where the
+    /// clock is behind that.
+    pub(super) fn time(&self, now: Timestamp, since_read: Duration) -> Timestamp {
+        let block_time = self.as_of.block_timestamp.unwrap_or_default().as_millis();
+        let passed = u64::try_from(since_read.as_millis()).unwrap_or(u64::MAX);
+        now.max(Timestamp::from_millis(block_time.saturating_add(passed)))
+    }
+
+    /// Whether a verdict that was read so long ago still holds, by its own times.
+    pub fn holds_at(&self, now: Timestamp, since_read: Duration) -> bool {
+        let now = self.time(now, since_read);
         self.compliant_until.is_none_or(|until| now.seconds() <= until.seconds())
     }
 }

@@ -6,7 +6,8 @@ use std::fs;
 
 use registry_core::{
     index::{IndexError, SqlValue, Store as _, StoreError, prepare, takeover},
-    registry::changes::{Cursor, Since},
+    liability::Basis,
+    registry::changes::{Cursor, Since, Standing},
 };
 use serde_json::Value;
 
@@ -47,6 +48,8 @@ impl Indexed {
     pub(crate) fn is_released(&mut self) {
         for statement in [
             "UPDATE meta SET value = '11' WHERE key = 'version'",
+            "UPDATE changes SET was = was & 7, is_now = is_now & 7",
+            "DROP INDEX IF EXISTS agents_by_event",
             "ALTER TABLE agents DROP COLUMN events",
             "ALTER TABLE changes DROP COLUMN liable",
         ] {
@@ -55,6 +58,13 @@ impl Indexed {
         self.now += 1;
         self.database = taken_over(&self.database, self.now);
         self.kept = None;
+        // Of the events before it knows nothing.
+        if let Some((_, standings, _)) = &mut self.standings {
+            let forget = |standing: &mut Standing| {
+                standing.basis = standing.basis.filter(|basis| *basis == Basis::Registered);
+            };
+            standings.values_mut().for_each(forget);
+        }
     }
 }
 
