@@ -18,10 +18,13 @@ use registry_core::{
 thread_local! {
     /// What this instance knows of its endpoints: which one answers, and on which chain.
     static ENDPOINTS: RefCell<Option<Endpoints>> = const { RefCell::new(None) };
-    /// What probes have found of each endpoint's node.
-    static PROBED: RefCell<Vec<NodeFeatures>> = const { RefCell::new(Vec::new()) };
+    /// What probes have found of each endpoint's node, and from when on they ask again for what it lacked, unix
+    /// milliseconds.
+    static PROBED: RefCell<(Vec<NodeFeatures>, u64)> = const { RefCell::new((Vec::new(), 0)) };
 }
 
+/// Milliseconds after which a node is asked again for what it lacked.
+const AGAIN_MILLIS: u64 = 60_000;
 /// Milliseconds that an endpoint has for a batch of a probe.
 const PROBE_MILLIS: u32 = 1_000;
 /// The longest reply to one: a header with the hashes of its transactions.
@@ -29,13 +32,17 @@ const PROBE_BYTES: usize = 1 << 20;
 
 /// What the endpoints' nodes give, in their order. What is not known of one yet is asked of it.
 pub(crate) async fn node_features(settings: &WorkerSettings, rpc_calls: &mut u32) -> Vec<NodeFeatures> {
-    let count = settings.rpc.len();
-    let mut known = PROBED.with_borrow(Clone::clone);
-    known.resize_with(count, NodeFeatures::default);
+    let now = unix_millis();
+    let (mut known, mut again_at) = PROBED.with_borrow(Clone::clone);
+    known.resize_with(settings.rpc.len(), NodeFeatures::default);
+    if now >= again_at {
+        known = known.into_iter().map(NodeFeatures::given).collect();
+        again_at = now.saturating_add(AGAIN_MILLIS);
+    }
     let probes = known.iter().enumerate().map(|(endpoint, known)| probe(settings, endpoint, *known));
     let (probed, posts): (Vec<NodeFeatures>, Vec<u32>) = join_all(probes).await.into_iter().unzip();
     *rpc_calls += posts.iter().sum::<u32>();
-    PROBED.set(probed.clone());
+    PROBED.set((probed.clone(), again_at));
     let found: Vec<NodeFeatures> = ENDPOINTS
         .with_borrow(|known| known.as_ref().map(|known| known.features().collect()))
         .unwrap_or_default();

@@ -89,6 +89,12 @@ pub async fn run(settings: &Settings) -> anyhow::Result<(CheckReport, Option<Sou
     }
     let is_reachable = source.is_ok();
     report.add("source", source);
+    // One that answers hides the others.
+    if is_reachable && settings.chain.rpc.len() > 1 {
+        for silent in accounts.silent_endpoints(now()).await {
+            report.warn("source", silent);
+        }
+    }
     if let KyaSource::Api { follow_changes, .. } = settings.kya.source {
         report.tick(
             "changes",

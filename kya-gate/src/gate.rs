@@ -11,14 +11,18 @@ use registry_core::{
     eth::timestamp::Timestamp,
     gate::{
         AccountState, AdmissionRecord, Allowance, DecisionStep, GateAnswer, Grounds, NonceStep, Outcome,
-        Request, RoutePolicy, Spending, Subject, Unavailable, VerifiedBy,
+        RefusalCode, Request, RoutePolicy, Spending, Subject, Unavailable, VerifiedBy,
     },
 };
+use tokio::time::timeout;
 
 use crate::{
     domains::Domains, kya::AccountReader, metrics::Metrics, nonces::NonceStore, records::Records,
     refusals::Refusals, signer::Signer,
 };
+
+/// How long a decision may take: proxies and the npm package wait for six seconds.
+const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Decides about requests.
 #[derive(Debug)]
@@ -120,6 +124,18 @@ impl Gate {
     }
 
     async fn decide(
+        &self,
+        policy: &RoutePolicy,
+        request: &Request<'_>,
+        purpose: Purpose,
+        now: Timestamp,
+    ) -> Outcome {
+        let decision = self.decide_in_time(policy, request, purpose, now);
+        let late = |_| Outcome::Refused(RefusalCode::SignatureVerificationUnavailable);
+        timeout(DEADLINE, decision).await.unwrap_or_else(late)
+    }
+
+    async fn decide_in_time(
         &self,
         policy: &RoutePolicy,
         request: &Request<'_>,

@@ -2,20 +2,22 @@
 
 use host_kit::native::RpcClient;
 use registry_core::{
-    chain::{Freshness, Limits, Query, Run},
+    chain::{Query, Run},
     eth::{
         redact::{Redactor, public_origin},
         rpc::endpoint::RpcEndpoint,
         timestamp::Timestamp,
     },
+    gate::limits,
 };
-use reqwest::Client;
+use reqwest::{Client, Url};
 
 use crate::{metrics::Metrics, settings::ChainSettings};
 
 /// The RPC endpoints of one chain.
 #[derive(Debug)]
 pub struct Rpc {
+    http: Client,
     client: RpcClient,
     chain: ChainSettings,
     redactor: Redactor,
@@ -24,17 +26,25 @@ pub struct Rpc {
 
 impl Rpc {
     /// The endpoints of this chain.
-    pub fn new(client: Client, chain: ChainSettings, metrics: Metrics) -> Self {
+    pub fn new(http: Client, chain: ChainSettings, metrics: Metrics) -> Self {
         // The settings have HTTP URLs alone, each of which is an endpoint.
         let endpoints = chain.rpc.iter().filter_map(|url| RpcEndpoint::parse(url.as_str())).collect();
         let secrets = chain.rpc.iter().flat_map(|url| [Some(url.as_str()), url.host_str()]).flatten();
-        let (client, redactor) = (RpcClient::new(client, endpoints, chain.id), Redactor::new(secrets));
-        Self { client, redactor, chain, metrics }
+        let (client, redactor) = (RpcClient::new(http.clone(), endpoints, chain.id), Redactor::new(secrets));
+        Self { http, client, redactor, chain, metrics }
     }
 
     /// The endpoints' scheme and host, for messages.
     pub fn labels(&self) -> String {
-        self.chain.rpc.iter().map(|url| public_origin(url.as_str())).collect::<Vec<_>>().join(", ")
+        let labels: Vec<String> = self.chain.rpc.iter().map(|url| public_origin(url.as_str())).collect();
+        let which = if labels.len() > 1 { "one of " } else { "" };
+        format!("{which}{}", labels.join(", "))
+    }
+
+    /// The same endpoints, each by itself.
+    pub fn each(&self) -> impl Iterator<Item = Self> {
+        let alone = |url: &Url| ChainSettings { rpc: vec![url.clone()], ..self.chain.clone() };
+        self.chain.rpc.iter().map(move |url| Self::new(self.http.clone(), alone(url), self.metrics.clone()))
     }
 
     /// The answer to a query at `now`. An endpoint that is stuck at an old block counts as failed.
@@ -45,9 +55,8 @@ impl Rpc {
     where
         Q::Error: std::fmt::Display,
     {
-        let max_age_seconds = self.chain.max_head_age_seconds;
-        let freshness = (max_age_seconds > 0).then_some(Freshness { now, max_age_seconds });
-        let run = Run::new(query, self.chain.multicall3, Limits { freshness, ..Limits::default() });
+        let limits = limits(now, self.chain.max_head_age_seconds);
+        let run = Run::new(query, self.chain.multicall3, limits);
         let count = |replied: bool| {
             let result = if replied { "ok" } else { "failed" };
             self.metrics.round_trips.with_label_values(&["chain", result]).inc();

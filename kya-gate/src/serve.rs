@@ -6,14 +6,14 @@ use anyhow::{Context as _, bail};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
-    sync::{Mutex, watch},
+    sync::watch,
 };
 
 use crate::{
     check::{self, Sources},
     domains,
     gate::Gate,
-    http::{self, App, ContentReader},
+    http::{self, App, ContentReader, Readiness},
     kya,
     nonces::NonceStore,
     records::Records,
@@ -46,7 +46,9 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     let discovery = settings.discovery_document();
     let (proxy, policies) = (settings.proxy, settings.policies);
     let contents = ContentReader::default();
-    let app = App { gate, proxy, contents, policies, discovery, readiness: Mutex::new(None) };
+    let words = format!("{}: the checks before the start passed", gate.accounts.registry());
+    let readiness = Readiness::new(Ok(words));
+    let app = App { gate, proxy, contents, policies, discovery, readiness };
     let server = tokio::spawn(http::serve(listener, Arc::new(app), stopping));
     tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "listening");
     let mut out = std::io::stdout();

@@ -74,6 +74,8 @@ const options = ["--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--p
 const again = spawn("redis-server", options, { stdio: "ignore" });
 for (const gate of gates) await admitted(gate);
 printed.before = await Promise.all(gates.map((gate) => outcome(gate, before)));
+const never = { spend: () => new Promise(() => {}) };
+printed.never = await outcome(new LocalGate({ settings, policy: "api", nonces: never }), await signed());
 again.kill();
 await once(again, "exit");
 

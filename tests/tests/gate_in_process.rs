@@ -221,6 +221,7 @@ async fn of_many_copies_over_two_instances_one_is_admitted() -> Result<()> {
         ("ofDaemon", json!(["nonce_reused", "nonce_reused"])),
         ("full", json!(["nonce_store_full", "nonce_store_full"])),
         ("away", json!(["nonce_store_unavailable", "nonce_store_unavailable"])),
+        ("never", json!("nonce_store_unavailable")),
         ("before", json!(["signed_before_start", "signed_before_start"])),
         ("copiesInWorkerd", one),
         ("object", json!(["spent", "spent", "reused", true, "reused", true])),

@@ -14,12 +14,12 @@ use futures_util::future::join;
 use host_kit::{RpcHost, RpcReply, drive};
 use js_sys::{Date, Function};
 use registry_core::{
-    chain::{
-        Batch, Endpoints, Failure, Freshness, Halt, Limits, Query, QueryError, Run, SignerCode, SignerQuery,
-        Update, View,
-    },
+    chain::{Batch, Endpoints, Failure, Halt, Query, QueryError, Run, SignerCode, SignerQuery, Update, View},
     eth::{as_of::BlockId, redact::Redactor, rpc::endpoint::RpcEndpoint, timestamp::Timestamp},
-    gate::{AccountFacts, AccountQuery, AccountState, Allowance, ApiTerms, Attempt, ReadRate, Verdict},
+    gate::{
+        API_TIMEOUT_MS, AccountFacts, AccountQuery, AccountState, Allowance, ApiTerms, Attempt, ReadRate,
+        Verdict, limits,
+    },
 };
 use registry_fetch::{RpcPost, body::BodyReader, endpoint_headers, get, round_trip};
 use wasm_bindgen::prelude::*;
@@ -28,9 +28,6 @@ use crate::{
     cache::{Cache, Cached},
     settings::{ChainSettings, KyaSettings},
 };
-
-/// How long the read API may take for a verdict, in milliseconds.
-const API_TIMEOUT_MS: u32 = 5_000;
 
 /// Accounts and verdicts, read and cached.
 pub(crate) struct AccountReader {
@@ -189,9 +186,7 @@ impl AccountReader {
     }
 
     async fn ask(&self, query: Asked, now: Timestamp) -> Option<Told> {
-        let max_age_seconds = self.chain.max_head_age_seconds;
-        let freshness = (max_age_seconds > 0).then_some(Freshness { now, max_age_seconds });
-        let limits = Limits { freshness, ..Limits::default() };
+        let limits = limits(now, self.chain.max_head_age_seconds);
         let run = Run::new(query, self.chain.multicall3, limits).over(self.endpoints.borrow().clone());
         let answer = drive(run, &mut Host { reader: self, began: Date::now() }).await;
         answer

@@ -15,16 +15,24 @@ mod settings;
 use std::collections::BTreeMap;
 
 use alloy_primitives::hex;
+use futures_util::future::{Either, select};
+use gloo_timers::future::TimeoutFuture;
 use js_sys::{Array, Date, Function, Promise};
 use registry_core::{
     eth::timestamp::Timestamp,
-    gate::{Allowance, Attempt, Content, DecisionStep, GateAnswer, Outcome, Request, RoutePolicy, Spending},
+    gate::{
+        Allowance, Attempt, Content, DecisionStep, GateAnswer, Outcome, Request, RoutePolicy, Spending,
+        origin_form,
+    },
 };
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
 
 use accounts::AccountReader;
 use settings::{GateSettings, NonceSettings};
+
+/// Milliseconds that a store of nonces may take.
+const STORE_TIMEOUT_MS: u32 = 3_000;
 
 #[wasm_bindgen]
 extern "C" {
@@ -64,7 +72,7 @@ impl Received {
         while let (Some(name), Some(value)) = (lines.next(), lines.next()) {
             fields.push((name.to_ascii_lowercase(), value));
         }
-        Self { method, target, fields }
+        Self { method, target: origin_form(&target).into_owned(), fields }
     }
 }
 
@@ -186,7 +194,14 @@ async fn spend(nonces: &NonceStore, attempt: &Attempt, now: Timestamp) -> Spendi
     let keep_millis = attempt.nonce_seconds(now.seconds()).saturating_mul(1_000);
     let spent = nonces.spend(&hex::encode(attempt.nonce_key()), attempt.created as f64, keep_millis as f64);
     let spent = match spent {
-        Ok(answer) => JsFuture::from(Promise::resolve(&answer)).await,
+        // A store that never answers is one that is away.
+        Ok(answer) => {
+            let answer = JsFuture::from(Promise::resolve(&answer));
+            match select(answer, TimeoutFuture::new(STORE_TIMEOUT_MS)).await {
+                Either::Left((answer, _)) => answer,
+                Either::Right(_) => return Spending::Unavailable,
+            }
+        }
         thrown => thrown,
     };
     match spent.ok().and_then(|answer| answer.as_string()).as_deref() {

@@ -15,15 +15,17 @@ use crate::{
 /// Agents or calls per `eth_call` after the second time-out.
 const MOST_WORK_AFTER_TIME_OUTS: u64 = 32;
 
-/// Milliseconds after which a run begins with the first endpoint again.
-const FIRST_AGAIN_MILLIS: u64 = 60_000;
+/// Milliseconds after which a run begins with the first endpoint again, and one asks again for what nodes lacked.
+const AGAIN_MILLIS: u64 = 60_000;
 
 /// What a host keeps of its RPC endpoints between runs: plain data without URLs. An endpoint is identified by
 /// its index in the operator's list, from 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoints {
     /// One per endpoint, at least one.
-    traits: Vec<NodeLimits>,
+    traits: Vec<NodeTraits>,
+    /// What of these was found since the last update.
+    found: Vec<NodeTraits>,
     preferred: usize,
     /// The preferred endpoint at the last update.
     published: usize,
@@ -31,6 +33,10 @@ pub struct Endpoints {
     first_again_at: u64,
     /// The next run begins with the first endpoint.
     tries_first: bool,
+    /// From when on a run asks anew for what nodes were found to lack, unix milliseconds.
+    anew_at: u64,
+    /// The next run does.
+    asks_anew: bool,
     /// The chain that all endpoints have to be on.
     chain_id: Option<u64>,
 }
@@ -38,58 +44,75 @@ pub struct Endpoints {
 /// What a run learned since its last update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
-    traits: Vec<NodeLimits>,
+    traits: Vec<NodeTraits>,
     /// The endpoint before and after failover.
     switch: Option<(usize, usize)>,
 }
 
-/// Limits of a node. Each is detected once and kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NodeLimits {
-    /// Accepts no block hash as a parameter (EIP-1898): reads by number worked where one by hash failed.
-    pub(super) by_number: bool,
-    /// Has answered a read that was pinned by hash.
-    pub(super) takes_hashes: bool,
-    /// Whether contracts see the chain's own block numbers; `None` until compared. Those of Arbitrum and Orbit
-    /// chains see another chain's, and hashes that are no blocks'.
+/// What is known of a node; `None` where it has not shown it. The last answer or refusal counts, and what a node
+/// was found to lack is asked of it again a minute later ([`Endpoints::for_run`]): the refusal may have passed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct NodeTraits {
+    /// Has answered a read that was pinned by hash (EIP-1898). False: reads by number worked where one by hash
+    /// failed.
+    pub(super) takes_hashes: Option<bool>,
+    /// Whether contracts see the chain's own block numbers. Those of Arbitrum and Orbit chains see another
+    /// chain's, and hashes that are no blocks'.
     pub(super) sees_own_blocks: Option<bool>,
     /// How agents are walked.
-    pub(super) method: Method,
-    /// JSON-RPC requests per batch.
-    pub(super) requests_per_batch: usize,
+    pub(super) method: Option<Method>,
+    /// The most JSON-RPC requests per batch.
+    pub(super) requests_per_batch: Option<usize>,
+    /// Requests of the largest batch of which it has answered any.
+    pub(super) answered_requests: Option<usize>,
     /// Agents or calls per `eth_call` that it answers in time.
-    pub(super) work_per_call: u64,
-    /// Serves no proofs.
-    pub(super) no_proofs: bool,
+    pub(super) work_per_call: Option<u64>,
+    /// Serves proofs of its newest block.
+    pub(super) proofs: Option<bool>,
+    /// Serves logs.
+    pub(super) logs: Option<bool>,
     /// Is on the expected chain.
-    pub(super) knows_chain: bool,
+    pub(super) knows_chain: Option<bool>,
 }
 
-impl Default for NodeLimits {
-    fn default() -> Self {
+impl NodeTraits {
+    /// These, and `older` where these are not known.
+    fn or(self, older: Self) -> Self {
         Self {
-            by_number: false,
-            takes_hashes: false,
-            sees_own_blocks: None,
-            method: Method::default(),
-            requests_per_batch: usize::MAX,
-            work_per_call: u64::MAX,
-            no_proofs: false,
-            knows_chain: false,
+            takes_hashes: self.takes_hashes.or(older.takes_hashes),
+            sees_own_blocks: self.sees_own_blocks.or(older.sees_own_blocks),
+            method: self.method.or(older.method),
+            requests_per_batch: self.requests_per_batch.or(older.requests_per_batch),
+            answered_requests: self.answered_requests.or(older.answered_requests),
+            work_per_call: self.work_per_call.or(older.work_per_call),
+            proofs: self.proofs.or(older.proofs),
+            logs: self.logs.or(older.logs),
+            knows_chain: self.knows_chain.or(older.knows_chain),
         }
     }
-}
 
-impl NodeLimits {
-    fn merge(&mut self, other: Self) {
-        self.by_number |= other.by_number;
-        self.takes_hashes |= other.takes_hashes;
-        self.sees_own_blocks = self.sees_own_blocks.or(other.sees_own_blocks);
-        self.work_per_call = self.work_per_call.min(other.work_per_call);
-        self.no_proofs |= other.no_proofs;
-        self.knows_chain |= other.knows_chain;
-        self.method = self.method.max(other.method);
-        self.requests_per_batch = self.requests_per_batch.min(other.requests_per_batch);
+    /// Those that are not `known` already.
+    fn news(self, known: Self) -> Self {
+        fn new<T: PartialEq>(found: Option<T>, known: Option<T>) -> Option<T> {
+            if found == known { None } else { found }
+        }
+        Self {
+            takes_hashes: new(self.takes_hashes, known.takes_hashes),
+            sees_own_blocks: new(self.sees_own_blocks, known.sees_own_blocks),
+            method: new(self.method, known.method),
+            requests_per_batch: new(self.requests_per_batch, known.requests_per_batch),
+            answered_requests: new(self.answered_requests, known.answered_requests),
+            work_per_call: new(self.work_per_call, known.work_per_call),
+            proofs: new(self.proofs, known.proofs),
+            logs: new(self.logs, known.logs),
+            knows_chain: new(self.knows_chain, known.knows_chain),
+        }
+    }
+
+    /// What remains known where the node is asked anew for what it may lack.
+    fn anew(self) -> Self {
+        let Self { sees_own_blocks, work_per_call, knows_chain, .. } = self;
+        Self { sees_own_blocks, work_per_call, knows_chain, ..Self::default() }
     }
 }
 
@@ -97,12 +120,16 @@ impl Endpoints {
     /// `count` endpoints (at least one) on the chain `chain_id`. `None` accepts any chain, which is safe only
     /// for a single endpoint: several might be on different chains.
     pub fn new(count: usize, chain_id: Option<u64>) -> Self {
+        let unknown = vec![NodeTraits::default(); count.max(1)];
         Self {
-            traits: vec![NodeLimits::default(); count.max(1)],
+            found: unknown.clone(),
+            traits: unknown,
             preferred: 0,
             published: 0,
             first_again_at: 0,
             tries_first: false,
+            anew_at: 0,
+            asks_anew: false,
             chain_id,
         }
     }
@@ -116,18 +143,26 @@ impl Endpoints {
     #[must_use]
     pub(crate) fn begin(self) -> Self {
         let preferred = if self.tries_first { 0 } else { self.preferred };
-        Self { published: self.preferred, preferred, tries_first: false, ..self }
+        let known = |traits: NodeTraits| if self.asks_anew { traits.anew() } else { traits };
+        let traits: Vec<NodeTraits> = self.traits.iter().copied().map(known).collect();
+        let found = vec![NodeTraits::default(); traits.len()];
+        let published = self.preferred;
+        Self { traits, found, published, preferred, tries_first: false, asks_anew: false, ..self }
     }
 
     /// The copy for a run that begins now (unix milliseconds). The operator's order is one of preference: while
     /// another endpoint than the first is preferred, one run a minute begins with the first, and where that
-    /// answers, it is preferred again.
+    /// answers, it is preferred again. One run a minute finds out anew what the nodes lack.
     pub fn for_run(&mut self, now: u64) -> Self {
         let is_due = now >= self.first_again_at;
         if is_due || self.preferred == 0 {
-            self.first_again_at = now.saturating_add(FIRST_AGAIN_MILLIS);
+            self.first_again_at = now.saturating_add(AGAIN_MILLIS);
         }
-        Self { tries_first: is_due && self.preferred > 0, ..self.clone() }
+        let asks_anew = now >= self.anew_at;
+        if asks_anew {
+            self.anew_at = now.saturating_add(AGAIN_MILLIS);
+        }
+        Self { tries_first: is_due && self.preferred > 0, asks_anew, ..self.clone() }
     }
 
     /// What this copy learned since the last update. Each failover is reported once: repeated, it would undo
@@ -135,7 +170,8 @@ impl Endpoints {
     pub(crate) fn update(&mut self) -> Update {
         let left = std::mem::replace(&mut self.published, self.preferred);
         let switch = (left != self.preferred).then_some((left, self.preferred));
-        Update { traits: self.traits.clone(), switch }
+        let unknown = vec![NodeTraits::default(); self.traits.len()];
+        Update { traits: std::mem::replace(&mut self.found, unknown), switch }
     }
 
     /// Prefers the next endpoint: this one lags behind another that answered before.
@@ -146,9 +182,10 @@ impl Endpoints {
     /// What runs have found out of each endpoint, in the operator's order.
     pub fn features(&self) -> impl Iterator<Item = NodeFeatures> {
         self.traits.iter().map(|traits| NodeFeatures {
-            block_hash: if traits.by_number { Some(false) } else { traits.takes_hashes.then_some(true) },
-            proofs: traits.no_proofs.then_some(false),
-            batch: (traits.requests_per_batch == 1).then_some(false),
+            block_hash: traits.takes_hashes,
+            proofs: traits.proofs,
+            logs: traits.logs,
+            batch: traits.requests_per_batch.map(|requests| requests > 1),
             ..NodeFeatures::default()
         })
     }
@@ -165,8 +202,16 @@ impl Endpoints {
         {
             self.preferred = preferred;
         }
-        for (known, found) in self.traits.iter_mut().zip(&update.traits) {
-            known.merge(*found);
+        for (endpoint, found) in update.traits.iter().enumerate() {
+            self.learn(endpoint, *found);
+        }
+    }
+
+    /// Keeps what was found of an endpoint.
+    fn learn(&mut self, endpoint: usize, traits: NodeTraits) {
+        if let (Some(known), Some(found)) = (self.traits.get_mut(endpoint), self.found.get_mut(endpoint)) {
+            let news = traits.news(*known);
+            (*known, *found) = (news.or(*known), news.or(*found));
         }
     }
 }
@@ -190,8 +235,8 @@ struct EndpointHealth {
     tries_numbers: bool,
     /// What it answers by number does not tell its block.
     numbers_fail: bool,
-    /// It gave an error that may be about anything in a request.
-    is_unclear: bool,
+    /// It gave an error that was taken for a passing one: a second one is about the request.
+    has_refused: bool,
     /// Batches of few requests that were not answered in time.
     time_outs: u32,
     /// Agents or calls per `eth_call`, after larger calls timed out.
@@ -217,21 +262,18 @@ impl Rotation {
         self.known.preferred
     }
 
-    pub(super) fn traits(&self) -> NodeLimits {
+    pub(super) fn traits(&self) -> NodeTraits {
         self.known.traits.get(self.current()).copied().unwrap_or_default()
     }
 
-    /// Records limits of the current endpoint.
-    pub(super) fn update_traits(&mut self, change: impl FnOnce(&mut NodeLimits)) {
-        let current = self.current();
-        if let Some(traits) = self.known.traits.get_mut(current) {
-            change(traits);
-        }
+    /// Keeps what the current endpoint has shown.
+    pub(super) fn learn(&mut self, traits: NodeTraits) {
+        self.known.learn(self.current(), traits);
     }
 
     /// Whether reads of an endpoint are pinned by number instead of by hash.
     pub(super) fn pins_by_number(&self, endpoint: usize) -> bool {
-        self.known.traits.get(endpoint).is_some_and(|traits| traits.by_number)
+        self.known.traits.get(endpoint).is_some_and(|traits| traits.takes_hashes == Some(false))
             || self.health.get(endpoint).is_some_and(|health| health.tries_numbers)
     }
 
@@ -255,20 +297,20 @@ impl Rotation {
 
     /// Whether reads of the current endpoint are to be pinned by hash alone: it took one, or no number serves.
     pub(super) fn needs_hashes(&self) -> bool {
-        self.traits().takes_hashes
+        self.traits().takes_hashes == Some(true)
             || self.health.get(self.current()).is_some_and(|health| health.numbers_fail)
     }
 
-    /// Whether the current endpoint has given an unclear error in this run.
-    pub(super) fn is_unclear(&self) -> bool {
-        self.health.get(self.current()).is_some_and(|health| health.is_unclear)
+    /// Whether the current endpoint has given an error in this run that was taken for a passing one.
+    pub(super) fn has_refused(&self) -> bool {
+        self.health.get(self.current()).is_some_and(|health| health.has_refused)
     }
 
-    /// Records an unclear error of the current endpoint.
-    pub(super) fn was_unclear(&mut self) {
+    /// Records such an error of the current endpoint.
+    pub(super) fn refused(&mut self) {
         let current = self.current();
         if let Some(health) = self.health.get_mut(current) {
-            health.is_unclear = true;
+            health.has_refused = true;
         }
     }
 
@@ -280,17 +322,26 @@ impl Rotation {
     /// Keeps how the current endpoint was asked, because it has answered.
     pub(super) fn learn_answer(&mut self, by_hash: bool, is_pinned: bool) {
         let by_number = !by_hash && is_pinned && self.pins_by_number(self.current());
-        let work = self.work_per_call();
-        self.update_traits(|traits| {
-            traits.takes_hashes |= by_hash;
-            traits.by_number |= by_number;
-            traits.work_per_call = work;
-        });
+        let takes_hashes = (by_hash || by_number).then_some(by_hash);
+        let work_per_call = Some(self.work_per_call());
+        self.learn(NodeTraits { takes_hashes, work_per_call, ..NodeTraits::default() });
+    }
+
+    /// Keeps that the current endpoint has answered so many requests of a batch.
+    pub(super) fn learn_batch(&mut self, answered: usize, requests: usize) {
+        if answered == 0 {
+            return;
+        }
+        let known = self.traits();
+        let limit = known.requests_per_batch.or((answered > 1).then_some(usize::MAX));
+        let answered = known.answered_requests.unwrap_or_default().max(requests);
+        let (requests_per_batch, answered_requests) = (limit, Some(answered));
+        self.learn(NodeTraits { requests_per_batch, answered_requests, ..NodeTraits::default() });
     }
 
     /// The current limit of agents or calls per `eth_call`.
     pub(super) fn work_per_call(&self) -> u64 {
-        let known = self.traits().work_per_call;
+        let known = self.traits().work_per_call.unwrap_or(u64::MAX);
         self.health
             .get(self.current())
             .and_then(|health| health.work_per_call)
@@ -397,13 +448,13 @@ impl Rotation {
     /// Compares the current endpoint's chain id with the expected one.
     pub(super) fn check_chain(&mut self, found: Option<u64>) -> Result<(), RunError> {
         self.compare_chain(found)?;
-        self.update_traits(|traits| traits.knows_chain = true);
+        self.learn(NodeTraits { knows_chain: Some(true), ..NodeTraits::default() });
         Ok(())
     }
 
     /// Whether the current endpoint is known to be on the expected chain, if any is expected.
     pub(super) fn knows_chain(&self) -> bool {
-        self.known.chain_id.is_none() || self.traits().knows_chain
+        self.known.chain_id.is_none() || self.traits().knows_chain == Some(true)
     }
 
     fn compare_chain(&self, found: Option<u64>) -> Result<(), RunError> {

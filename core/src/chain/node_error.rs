@@ -3,22 +3,26 @@
 //!
 //! | | header | one call | several calls | suspect | direct call | agents |
 //! |---|---|---|---|---|---|---|
-//! | revert | end | end | cut | too heavy | reverted | cut |
+//! | revert | end | end | cut | too heavy | reverted | next method, if any; cut |
 //! | split; smaller batch, of one request | end | too heavy | cut | too heavy | too heavy | cut |
 //! | smaller batch, of several requests | halve the batch | ← | ← | ← | ← | ← |
 //! | pin by number | pin by number; end if by number | ← | ← | ← | ← | ← |
 //! | repin | repin | ← | ← | ← | ← | ← |
 //! | retry | retry | ← | ← | ← | ← | ← |
 //! | unclear | retry, the second time as give up | ← | ← | ← | ← | ← |
-//! | give up | pin by number if by hash; end, or retry a transient HTTP status | ← | ← | ← | ← | next method, if any |
+//! | give up | end, or retry a transient HTTP status | ← | ← | ← | ← | next method, if any |
 //!
-//! Calls with an account among them run a lens as well: giving up, they go on with the next method, too. Any
-//! error may mean that a node takes no hashes (EIP-1898), until it has answered a read by hash.
+//! Calls with an account among them run a lens as well: they go on with the next method where agents do.
+//!
+//! Words alone tell little of what a node lacks. Before the table's row counts, other ways to ask are tried where
+//! they are possible. Any error of a read by hash, of those to retry the second, may mean that the node takes no
+//! hashes (EIP-1898), until it has answered one: pin by number. An error for a whole batch, or for each of its
+//! requests, may be about its size, until one as large was answered: halve the batch.
 
 use super::batch::Job;
 use crate::eth::rpc::{
     ErrorPayload,
-    read_error::{Action, classify, is_unclear},
+    read_error::{Action, classify, is_unclear, names_no_cause},
 };
 
 /// The kind of request that failed.
@@ -74,12 +78,14 @@ pub(super) struct ErrorContext {
     pub(super) requests: usize,
     /// One error for the whole batch, without a request's id.
     pub(super) is_for_all: bool,
+    /// No request of the batch has a result, and the node has answered none of this size.
+    pub(super) may_be_batch: bool,
     /// The calls were pinned by block hash.
     pub(super) by_hash: bool,
     /// They were, and the node may not take hashes.
     pub(super) tries_numbers: bool,
-    /// The node gave an unclear error before.
-    pub(super) was_unclear: bool,
+    /// The node gave an error before that was taken for a passing one.
+    pub(super) has_refused: bool,
     /// The query is about a certain block.
     pub(super) is_at_block: bool,
     /// The request runs a contract that is not deployed, and there is another method of doing so.
@@ -92,23 +98,32 @@ pub(super) fn recovery(error: &ErrorPayload, asked: RequestKind, context: ErrorC
         status,
         requests,
         is_for_all,
+        may_be_batch,
         by_hash,
         tries_numbers,
-        was_unclear,
+        has_refused,
         is_at_block,
         runs_lens,
     } = context;
     let is_unclear = is_unclear(error);
+    let may_pass = may_pass(status);
     match (classify(error), asked) {
-        (Action::Retry, _) if is_unclear && was_unclear && tries_numbers => Recovery::PinByNumber,
-        (Action::Retry, _) if is_unclear && was_unclear && !is_for_all && runs_lens => Recovery::NextMethod,
         (Action::SmallerBatch, _) if requests > 1 => Recovery::HalveBatch,
         // An error for a whole batch may be caused by its size.
         (Action::Split, _) if is_for_all && requests > 1 => Recovery::HalveBatch,
-        (Action::GiveUp, _) if is_for_all && requests > 1 && !may_pass(status) && !is_denied(status) => {
+        (Action::GiveUp, _) if is_for_all && requests > 1 && (!may_pass || has_refused) => {
             Recovery::HalveBatch
         }
+        (Action::Repin, _) => Recovery::Repin,
+        (Action::Retry, _) if !has_refused => Recovery::Retry,
+        (_, _) if tries_numbers => Recovery::PinByNumber,
+        (Action::Retry, _) if (is_for_all || may_be_batch) && requests > 1 && names_no_cause(error) => {
+            Recovery::HalveBatch
+        }
+        (Action::GiveUp, _) if may_be_batch => Recovery::HalveBatch,
+        (Action::PinByNumber, _) if by_hash => Recovery::PinByNumber,
         (Action::Revert, RequestKind::Direct) => Recovery::Reverted,
+        (Action::Revert, _) if runs_lens => Recovery::NextMethod,
         (Action::Revert, RequestKind::Header | RequestKind::OneCall) => Recovery::End,
         (
             Action::Revert | Action::Split | Action::SmallerBatch,
@@ -116,13 +131,11 @@ pub(super) fn recovery(error: &ErrorPayload, asked: RequestKind, context: ErrorC
         ) => Recovery::Cut,
         (Action::Split | Action::SmallerBatch, RequestKind::Header) => Recovery::End,
         (Action::Revert | Action::Split | Action::SmallerBatch, _) => Recovery::TooHeavy,
-        (Action::PinByNumber, _) if by_hash => Recovery::PinByNumber,
-        (Action::Repin, _) => Recovery::Repin,
-        (Action::Retry, _) if is_unclear && was_unclear && is_at_block => Recovery::End,
+        (Action::Retry, _) if is_unclear && !is_for_all && runs_lens => Recovery::NextMethod,
+        (Action::Retry, _) if is_unclear && is_at_block => Recovery::End,
         (Action::Retry, _) => Recovery::Retry,
-        (Action::GiveUp, _) if tries_numbers && !is_denied(status) => Recovery::PinByNumber,
         (Action::GiveUp, _) if !is_for_all && runs_lens => Recovery::NextMethod,
-        (Action::GiveUp, _) if may_pass(status) => Recovery::Retry,
+        (Action::GiveUp, _) if may_pass => Recovery::Retry,
         (Action::PinByNumber | Action::GiveUp, _) => Recovery::End,
     }
 }
@@ -132,14 +145,14 @@ pub(super) const fn may_pass(status: u16) -> bool {
     matches!(status, 408 | 425 | 429 | 500..)
 }
 
-/// Whether a status without JSON-RPC may be about the size of a batch, or about batches at all.
-pub(super) const fn is_about_the_batch(status: u16) -> bool {
-    matches!(status, 400..500) && !may_pass(status) && !is_denied(status)
+/// Whether a status says that the endpoint is busy or not reached, whatever the request.
+pub(super) const fn is_overload(status: u16) -> bool {
+    may_pass(status) && !matches!(status, 500 | 501)
 }
 
-/// Whether a status denies access, whatever the request.
-const fn is_denied(status: u16) -> bool {
-    matches!(status, 401..=403)
+/// Whether a status without JSON-RPC may be about the size of a batch, or about batches at all.
+pub(super) const fn is_about_the_batch(status: u16) -> bool {
+    matches!(status, 400 | 403..=499 | 501) && !matches!(status, 408 | 425 | 429)
 }
 
 #[cfg(test)]
@@ -158,9 +171,10 @@ mod tests {
         status: 200,
         requests: 1,
         is_for_all: false,
+        may_be_batch: false,
         by_hash: true,
         tries_numbers: false,
-        was_unclear: false,
+        has_refused: false,
         is_at_block: false,
         runs_lens: false,
     };
@@ -182,11 +196,19 @@ mod tests {
         let busy = ErrorContext { status: 503, ..ALONE };
         let account = ErrorContext { runs_lens: true, ..ALONE };
         let hashed = ErrorContext { tries_numbers: true, ..ALONE };
-        let again = ErrorContext { was_unclear: true, ..ALONE };
+        let again = ErrorContext { has_refused: true, ..ALONE };
+        let tries_numbers = ErrorContext { tries_numbers: true, ..again };
         let too_much = [End, TooHeavy, Cut, TooHeavy, TooHeavy, Cut];
         for (message, context, recoveries) in [
-            ("execution reverted", several, [End, End, Cut, TooHeavy, Reverted, Cut]),
+            ("execution reverted", several, [End, End, Cut, TooHeavy, Reverted, NextMethod]),
+            (
+                "execution reverted",
+                account,
+                [NextMethod, NextMethod, NextMethod, NextMethod, Reverted, NextMethod],
+            ),
+            ("execution reverted", hashed, [PinByNumber; 6]),
             ("out of gas", several, too_much),
+            ("out of gas", hashed, [PinByNumber; 6]),
             ("batch too large", ALONE, too_much),
             ("batch too large", several, [HalveBatch; 6]),
             ("cannot unmarshal object", ALONE, [PinByNumber; 6]),
@@ -199,13 +221,15 @@ mod tests {
             ("no such method", hashed, [PinByNumber; 6]),
             ("invalid opcode", several, [Retry; 6]),
             ("invalid opcode", again, [Retry, Retry, Retry, Retry, Retry, NextMethod]),
-            ("invalid opcode", ErrorContext { tries_numbers: true, ..again }, [PinByNumber; 6]),
+            ("invalid opcode", tries_numbers, [PinByNumber; 6]),
             (
                 "invalid opcode",
                 ErrorContext { is_at_block: true, ..again },
                 [End, End, End, End, End, NextMethod],
             ),
-            ("rate limit", ErrorContext { tries_numbers: true, ..again }, [Retry; 6]),
+            ("rate limit", hashed, [Retry; 6]),
+            ("rate limit", again, [Retry; 6]),
+            ("rate limit", tries_numbers, [PinByNumber; 6]),
         ] {
             assert_eq!(row(message, context), recoveries, "{message}, {context:?}");
         }
@@ -214,12 +238,23 @@ mod tests {
     #[test]
     fn an_error_for_a_whole_batch_may_be_about_its_size() {
         let whole = ErrorContext { requests: 3, is_for_all: true, ..ALONE };
-        for message in ["out of gas", "no such method"] {
-            assert_eq!(row(message, whole), [Recovery::HalveBatch; 6], "{message}");
-        }
-        let denied = ErrorContext { status: 401, ..whole };
-        assert_eq!(row("no such method", denied), [Recovery::End; 6], "access is denied");
+        let again = ErrorContext { has_refused: true, ..whole };
         let busy = ErrorContext { status: 503, ..whole };
-        assert_eq!(row("no such method", busy), [Recovery::Retry; 6]);
+        // Under each request's id, where the node has answered no batch of this size.
+        let each = ErrorContext { requests: 3, may_be_batch: true, ..ALONE };
+        for (message, context, recovery) in [
+            ("out of gas", whole, Recovery::HalveBatch),
+            ("no such method", whole, Recovery::HalveBatch),
+            ("no such method", ErrorContext { status: 401, ..whole }, Recovery::HalveBatch),
+            ("no such method", busy, Recovery::Retry),
+            ("no such method", ErrorContext { has_refused: true, ..busy }, Recovery::HalveBatch),
+            ("invalid opcode", whole, Recovery::Retry),
+            ("invalid opcode", again, Recovery::HalveBatch),
+            ("rate limit", again, Recovery::Retry),
+            ("no such method", each, Recovery::HalveBatch),
+            ("no such method", ErrorContext { tries_numbers: true, ..each }, Recovery::PinByNumber),
+        ] {
+            assert_eq!(row(message, context), [recovery; 6], "{message}, {context:?}");
+        }
     }
 }

@@ -54,6 +54,19 @@ impl NodeFeatures {
         }
     }
 
+    /// Those that the node gives: what it refused may have been refused for the moment.
+    #[must_use]
+    pub fn given(self) -> Self {
+        let is_given = |found: Option<bool>| found.filter(|works| *works);
+        Self {
+            block_hash: is_given(self.block_hash),
+            proofs: is_given(self.proofs),
+            logs: is_given(self.logs),
+            finalized: is_given(self.finalized),
+            batch: is_given(self.batch),
+        }
+    }
+
     /// Whether all are known.
     pub const fn are_known(&self) -> bool {
         self.block_hash.is_some()

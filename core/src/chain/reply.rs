@@ -10,7 +10,7 @@ use super::{
     block::{Header, HeaderOf},
     error::RunError,
     marker::Marker,
-    node_error::{ErrorContext, Recovery, RequestKind, is_about_the_batch, may_pass, recovery},
+    node_error::{ErrorContext, Recovery, RequestKind, is_about_the_batch, is_overload, may_pass, recovery},
     view::CallResult,
     walk::WalkKey,
 };
@@ -23,7 +23,7 @@ use crate::{
     eth::multicall::{self, CallOutcome},
     eth::rpc::{
         self, BadReply, ErrorPayload,
-        read_error::{Action, classify, is_timeout, is_unclear},
+        read_error::{Action, classify, is_timeout},
         revert::Revert,
     },
     registry::revenue::RevenueAggregate,
@@ -71,6 +71,10 @@ pub(super) struct ParsedReply {
     pub(super) by_number: bool,
     /// The node does not support the method of walking agents.
     pub(super) lacks_method: bool,
+    /// Requests that have a result.
+    pub(super) answered: usize,
+    /// The method by which agents were walked.
+    pub(super) used_method: Option<Method>,
     /// The node's limit of requests per batch.
     pub(super) requests_per_batch: Option<usize>,
     /// The reply shows at least how to ask next.
@@ -79,8 +83,10 @@ pub(super) struct ParsedReply {
     pub(super) passing: Option<RunError>,
     /// The node has run out of time.
     pub(super) timed_out: bool,
-    /// An error may be about anything in its request.
-    pub(super) is_unclear: bool,
+    /// An error was taken for a passing one.
+    pub(super) is_refused: bool,
+    /// The node could not execute a call.
+    pub(super) is_too_much: bool,
 }
 
 /// A reply being parsed.
@@ -88,6 +94,8 @@ struct ReplyParser<'a> {
     in_flight: &'a InFlight,
     status: u16,
     requests: usize,
+    /// Of several requests, each that was answered has an error, and the node may take no such batch.
+    may_be_batch: bool,
     multicall3: Address,
     node: NodeFacts,
     parsed: ParsedReply,
@@ -98,8 +106,10 @@ struct ReplyParser<'a> {
 pub(super) struct NodeFacts {
     /// It has answered reads that were pinned by hash.
     pub(super) takes_hashes: bool,
-    /// It gave an unclear error before.
-    pub(super) was_unclear: bool,
+    /// It gave an error before that was taken for a passing one.
+    pub(super) has_refused: bool,
+    /// Requests of the largest batch of which it has answered any.
+    pub(super) answered_requests: usize,
     /// Contracts see another chain's blocks.
     pub(super) sees_other_blocks: bool,
     /// It is asked about a certain block.
@@ -117,14 +127,16 @@ impl ParsedReply {
         let requests = in_flight.requests();
         let ids: Vec<u64> = (0..requests as u64).collect();
         let status = reply.status;
-        let mut parser =
-            ReplyParser { in_flight, status, requests, multicall3, node, parsed: Self::default() };
+        let (may_be_batch, parsed) = (false, Self::default());
+        let mut parser = ReplyParser { in_flight, status, requests, may_be_batch, multicall3, node, parsed };
         match rpc::decode(reply.body, &ids) {
             Ok(mut outcomes) => parser.outcomes(&mut outcomes)?,
             Err(BadReply::Refused(error)) => parser.refusal(&error)?,
             Err(BadReply::Malformed) => {
+                let may_be_batch = is_about_the_batch(status) || (node.has_refused && !is_overload(status));
+                parser.parsed.is_refused = !is_overload(status);
                 match status {
-                    status if requests > 1 && is_about_the_batch(status) => parser.parsed.halve(requests),
+                    _ if requests > 1 && may_be_batch => parser.parsed.halve(requests),
                     200..300 => parser.parsed.passing = Some(RunError::Malformed),
                     status if may_pass(status) => parser.parsed.passing = Some(RunError::Http(status)),
                     status => return Err(RunError::Http(status)),
@@ -137,7 +149,7 @@ impl ParsedReply {
 
     /// The batch was too large, or batches are not supported: half as many requests, down to one.
     fn halve(&mut self, requests: usize) {
-        self.requests_per_batch = Some(requests / 2);
+        self.requests_per_batch = Some((requests / 2).max(1));
         self.progress = true;
     }
 }
@@ -145,6 +157,8 @@ impl ParsedReply {
 impl ReplyParser<'_> {
     fn outcomes(&mut self, outcomes: &mut BTreeMap<u64, rpc::RpcResult<'_>>) -> Result<(), RunError> {
         let in_flight = self.in_flight;
+        self.parsed.answered = outcomes.values().filter(|outcome| outcome.is_ok()).count();
+        self.may_be_batch = self.parsed.answered == 0 && self.requests > self.node.answered_requests.max(1);
         for (id, of) in (0..).zip(&in_flight.headers) {
             if let Some(outcome) = outcomes.remove(&id) {
                 self.header(*of, outcome)?;
@@ -221,6 +235,7 @@ impl ReplyParser<'_> {
                 // The first agent gets all available gas, so an empty slice is a walk beyond the end.
                 Some(slice) => {
                     let marker = self.seen(slice.marker);
+                    self.parsed.used_method = Some(self.in_flight.method);
                     self.push(JobResult::Walk(key.clone(), *span, slice), Some(marker));
                 }
                 // The node ignored the state override, or returned something else altogether.
@@ -382,14 +397,15 @@ impl ReplyParser<'_> {
         let by_hash = self.in_flight.by_hash;
         let (status, requests) = (self.status, self.requests);
         let tries_numbers = by_hash && !self.node.takes_hashes;
-        let NodeFacts { was_unclear, is_at_block, .. } = self.node;
+        let NodeFacts { has_refused, is_at_block, .. } = self.node;
         ErrorContext {
             status,
             requests,
             is_for_all: false,
+            may_be_batch: self.may_be_batch,
             by_hash,
             tries_numbers,
-            was_unclear,
+            has_refused,
             is_at_block,
             runs_lens: false,
         }
@@ -400,6 +416,8 @@ impl ReplyParser<'_> {
     }
 
     fn apply(&mut self, recovery: Recovery, job: Option<&Job>, error: &ErrorPayload) -> Result<(), RunError> {
+        self.parsed.is_too_much |=
+            matches!(recovery, Recovery::Cut | Recovery::TooHeavy | Recovery::Reverted);
         match (recovery, job) {
             (Recovery::Cut, Some(Job::Walk(key, span))) => {
                 self.parsed.refused.push((key.clone(), *span));
@@ -435,7 +453,7 @@ impl ReplyParser<'_> {
                     Recovery::Repin => self.parsed.lacks_block = true,
                     _ => {
                         self.parsed.timed_out |= is_timeout(error);
-                        self.parsed.is_unclear |= is_unclear(error);
+                        self.parsed.is_refused = true;
                         self.parsed.passing = Some(RunError::node(error));
                     }
                 }

@@ -81,7 +81,7 @@ pub struct Links {
 /// An HTTP answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GateAnswer {
-    /// The status: 200, 400, 401, 403, 413 or 503.
+    /// The status: 200, 400, 401, 403, 413, 431 or 503.
     pub status: u16,
     /// The headers, with names in lower case.
     pub headers: Vec<(&'static str, String)>,

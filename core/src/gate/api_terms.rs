@@ -5,6 +5,9 @@ use alloy_primitives::Address;
 use super::verdict::Verdict;
 use crate::eth::timestamp::Timestamp;
 
+/// How far the clocks of chain and gate may differ, in seconds.
+const SKEW: u64 = 60;
+
 /// How long the API's own caches may keep a verdict, in seconds.
 const API_TTL: u64 = 60;
 
@@ -22,7 +25,8 @@ impl ApiTerms {
     pub const LONGEST_ANSWER: usize = 1 << 20;
 
     /// Answers about `registry`, `eip155:<chain>:<registry>` with the address in lower case, whose block is at
-    /// most `max_head_age_seconds` older than the API's own caches allow; 0 accepts any age.
+    /// most `max_head_age_seconds` older than the API's own caches allow, and not of a minute from now; 0 accepts
+    /// any time.
     pub const fn new(registry: String, max_head_age_seconds: u64) -> Self {
         let max_age_seconds = match max_head_age_seconds {
             0 => 0,
@@ -57,6 +61,9 @@ impl ApiTerms {
         let age = now.seconds().saturating_sub(read_at);
         if self.max_age_seconds > 0 && age > self.max_age_seconds {
             return Err(format!("a verdict of a block that is {age} seconds old"));
+        }
+        if self.max_age_seconds > 0 && read_at > now.seconds().saturating_add(SKEW) {
+            return Err("a verdict of a block that is yet to come".to_owned());
         }
         Ok(verdict)
     }

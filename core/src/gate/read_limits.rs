@@ -1,4 +1,21 @@
-//! How much strangers can have read: a bound on the reads of one request, and on those of all per second.
+//! How much strangers can have read: a bound on the reads of one request, and on those of all per second; and for
+//! how long. Proxies and the npm package wait six seconds for a gate.
+
+use crate::{
+    chain::{Freshness, Limits},
+    eth::timestamp::Timestamp,
+};
+
+/// Milliseconds that the read API has for a verdict.
+pub const API_TIMEOUT_MS: u32 = 4_000;
+
+/// The limits of a gate's query at `now`, to endpoints with a block of the last `max_head_age_seconds`; 0 takes any.
+pub fn limits(now: Timestamp, max_head_age_seconds: u64) -> Limits {
+    let freshness =
+        (max_head_age_seconds > 0).then_some(Freshness { now, max_age_seconds: max_head_age_seconds });
+    // One endpoint that hangs leaves time for the next one.
+    Limits { timeout_ms: 2_500, deadline_ms: 4_500, freshness, ..Limits::default() }
+}
 
 /// The reads of accounts that one request may cause, whatever the number of its signatures.
 const READS_OF_A_REQUEST: u32 = 2;

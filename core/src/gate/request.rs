@@ -1,5 +1,36 @@
 //! A request as the client sent it, without the connection it came by.
 
+use std::borrow::Cow;
+
+/// A target in origin form, which one in absolute form stands for (RFC 9112, section 3.2.2): the authority that it
+/// names is not the service's to choose by, no more than `Host`. Others are returned as they are.
+pub fn origin_form(target: &str) -> Cow<'_, str> {
+    let after = |scheme: &str| {
+        let is_scheme = target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+        is_scheme.then(|| target.get(scheme.len()..)).flatten()
+    };
+    let rest = match after("http://").or_else(|| after("https://")) {
+        None => target,
+        Some(rest) => {
+            let (authority, rest) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+            if authority.is_empty() || !authority.bytes().all(is_host) {
+                return Cow::Borrowed(target);
+            }
+            rest
+        }
+    };
+    match rest {
+        "" if !target.is_empty() => Cow::Borrowed("/"),
+        rest if rest.starts_with('?') => Cow::Owned(format!("/{rest}")),
+        rest => Cow::Borrowed(rest),
+    }
+}
+
+/// A byte of a host and its port.
+const fn is_host(byte: u8) -> bool {
+    matches!(byte, b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'-' | b'.' | b'_' | b':' | b'[' | b']')
+}
+
 /// An HTTP request whose signature is verified. All text is raw: nothing is decoded or normalised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
@@ -52,7 +83,6 @@ impl Origin {
             _ => return None,
         };
         let authority = authority.strip_suffix(own_port).unwrap_or(authority);
-        let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
         let is_valid = !authority.is_empty() && authority.bytes().all(is_host);
         is_valid.then(|| Self { scheme, authority: authority.to_owned() })
     }
@@ -136,6 +166,27 @@ mod tests {
         }
         for text in ["", "api.example", "ftp://a", "https://", "https://a/", "https://a/b", "https://u@a"] {
             assert_eq!(Origin::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_target_in_absolute_form_stands_for_its_path_and_query() {
+        for (target, origin_form_of_it) in [
+            ("http://api.example/items?a=http://b/", "/items?a=http://b/"),
+            ("HTTPS://api.example:8443//a", "//a"),
+            ("http://[::1]", "/"),
+            ("http://api.example?a=b", "/?a=b"),
+            ("?a=b", "/?a=b"),
+            ("http://", "http://"),
+            ("http:///items", "http:///items"),
+            ("http://u@api.example/items", "http://u@api.example/items"),
+            ("http://a\\b/items", "http://a\\b/items"),
+            ("/http://api.example/items", "/http://api.example/items"),
+            ("ftp://api.example/items", "ftp://api.example/items"),
+            ("*", "*"),
+            ("", ""),
+        ] {
+            assert_eq!(origin_form(target), origin_form_of_it, "{target}");
         }
     }
 

@@ -24,6 +24,10 @@ pub enum RequestFault {
     AmbiguousTarget,
     /// The request asks for another protocol.
     UpgradeNotAllowed,
+    /// The head of the request is not one that the host can parse.
+    MalformedRequest,
+    /// The head has more fields or bytes than the host reads.
+    HeadTooLong,
     /// The content is longer than the host reads.
     ContentTooLong,
     /// The content did not arrive, or not in time.
@@ -36,10 +40,11 @@ impl RequestFault {
         self.into()
     }
 
-    /// The HTTP status: 400 or 413.
+    /// The HTTP status: 400, 413 or 431.
     pub const fn status(self) -> u16 {
         match self {
             Self::ContentTooLong => 413,
+            Self::HeadTooLong => 431,
             _ => 400,
         }
     }
@@ -59,6 +64,10 @@ impl RequestFault {
             Self::UpgradeNotAllowed => {
                 "Connections are not upgraded here: send neither Upgrade nor HTTP2-Settings."
             }
+            Self::MalformedRequest => {
+                "The request's head cannot be read here: it has bytes that HTTP does not allow."
+            }
+            Self::HeadTooLong => "The request's target or headers are more or longer than are read here.",
             Self::ContentTooLong => "The content is longer than is read here.",
             Self::ContentIncomplete => "The content did not arrive in time: send the request again.",
         }

@@ -84,8 +84,7 @@ pub struct PolicyTable {
     accounts: Accounts,
     #[serde(default)]
     replayable: Replayable,
-    #[serde(default)]
-    wallets: Vec<Address>,
+    wallets: Option<Vec<Address>>,
     #[serde(default)]
     liable: LiableTable,
     #[serde(default)]
@@ -113,8 +112,7 @@ enum Replayable {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WalletsTable {
-    #[serde(default)]
-    allow: Vec<Address>,
+    allow: Option<Vec<Address>>,
     #[serde(default)]
     deny: Vec<Address>,
 }
@@ -123,19 +121,18 @@ struct WalletsTable {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct LiableTable {
-    #[serde(default)]
-    allow: Vec<Address>,
+    allow: Option<Vec<Address>>,
     #[serde(default)]
     deny: Vec<Address>,
-    #[serde(default)]
-    domains: Vec<String>,
+    domains: Option<Vec<String>>,
     basis: Option<Vec<Basis>>,
     attested_days: Option<u64>,
 }
 
 impl LiableTable {
     fn validated(self, domains: &[DomainName]) -> Result<(Wallets, Option<LiabilityRule>), SettingError> {
-        for wallet in &self.allow {
+        let allow = named("liable.allow", self.allow)?;
+        for wallet in &allow {
             let rule = format!("{wallet} is a contract that calls for anyone, and proves no consent");
             ensure(!PUBLIC_EXECUTORS.contains(wallet), "liable.allow", rule)?;
         }
@@ -145,7 +142,7 @@ impl LiableTable {
             "liable.attested-days",
             format!("must be from 1 to {LONGEST_ATTESTED_DAYS}"),
         )?;
-        let names_persons = !self.allow.is_empty() || !domains.is_empty();
+        let names_persons = !allow.is_empty() || !domains.is_empty();
         let basis = self.basis.or_else(|| names_persons.then(|| LiabilityRule::DEFAULT.to_vec()));
         ensure(
             basis.as_ref().is_none_or(|basis| !basis.is_empty()),
@@ -158,7 +155,7 @@ impl LiableTable {
             "needs liable.allow, liable.domains or liable.basis",
         )?;
         let rule = basis.map(|basis| LiabilityRule { basis, attested_seconds: days * 86_400 });
-        Ok((Wallets { allow: self.allow, deny: self.deny }, rule))
+        Ok((Wallets { allow, deny: self.deny }, rule))
     }
 }
 
@@ -244,6 +241,13 @@ fn ensure(holds: bool, setting: &str, rule: impl Into<String>) -> Result<(), Set
     if holds { Ok(()) } else { Err(SettingError::new(setting, rule)) }
 }
 
+/// A list of what alone is served; empty where the setting is missing. One that lost its last entry would serve all.
+fn named<T>(setting: &str, list: Option<Vec<T>>) -> Result<Vec<T>, SettingError> {
+    let is_empty = list.as_ref().is_some_and(Vec::is_empty);
+    ensure(!is_empty, setting, "must name at least one: without this setting all are served")?;
+    Ok(list.unwrap_or_default())
+}
+
 /// Whether a policy's name needs no encoding in a path.
 fn is_name(name: &str) -> bool {
     let is_plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
@@ -251,7 +255,7 @@ fn is_name(name: &str) -> bool {
 }
 
 impl PolicyTable {
-    fn validated(self, name: &str, shared: &Shared<'_>) -> Result<RoutePolicy, SettingError> {
+    fn validated(mut self, name: &str, shared: &Shared<'_>) -> Result<RoutePolicy, SettingError> {
         let origin = match &self.origin {
             Some(text) => Origin::parse(text)
                 .ok_or_else(|| SettingError::new("origin", "must be a scheme and a host"))?,
@@ -272,7 +276,7 @@ impl PolicyTable {
             )?;
         }
         ensure(
-            self.routes.is_empty() || self.origin.is_none(),
+            self.routes.is_empty() || origin == *shared.origin,
             "routes",
             "are listed for the gate's own origin, and this policy has another",
         )?;
@@ -287,7 +291,7 @@ impl PolicyTable {
             let is_path = path != "default" && is_route(path);
             ensure(is_path, "websocket-paths", format!("{path:?} must be a path, or a path and /*"))?;
         }
-        let domains = shared.domains(&self.liable.domains)?;
+        let domains = shared.domains(&named("liable.domains", self.liable.domains.take())?)?;
         let (liable, liability) = self.liable.validated(&domains)?;
         Ok(RoutePolicy {
             name: name.to_owned(),
@@ -309,7 +313,7 @@ impl PolicyTable {
                     Replayable::Unsupported => WithoutNonce::Unknown,
                     Replayable::Elsewhere => WithoutNonce::ElsewhereOnly,
                 },
-                principals: self.wallets,
+                principals: named("wallets", self.wallets)?,
             },
             registry: shared.registry,
             agents: AgentPolicy {
@@ -317,7 +321,10 @@ impl PolicyTable {
                 liable,
                 domains,
                 liability,
-                creators: self.creators.into(),
+                creators: Wallets {
+                    allow: named("creators.allow", self.creators.allow)?,
+                    deny: self.creators.deny,
+                },
                 remaining_seconds: self.remaining_seconds,
             },
             observe: self.observe,
@@ -332,10 +339,4 @@ fn is_route(text: &str) -> bool {
     let path = text.strip_suffix("/*").unwrap_or(text);
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"*?#".contains(&byte);
     text == "default" || (text.starts_with('/') && path.bytes().all(is_plain))
-}
-
-impl From<WalletsTable> for Wallets {
-    fn from(table: WalletsTable) -> Self {
-        Self { allow: table.allow, deny: table.deny }
-    }
 }

@@ -64,6 +64,8 @@ pub(crate) struct Host {
     pub(crate) nodes: Vec<Node>,
     pub(crate) known: Endpoints,
     pub(crate) limits: Limits,
+    /// When runs begin, unix milliseconds.
+    pub(crate) now: u64,
     /// Milliseconds the last question took.
     pub(crate) took: u32,
 }
@@ -72,7 +74,7 @@ impl Host {
     pub(crate) fn new(nodes: impl IntoIterator<Item = Node>) -> Self {
         let nodes: Vec<Node> = nodes.into_iter().collect();
         let known = Endpoints::new(nodes.len(), Some(CHAIN_ID));
-        Self { nodes, known, limits: Limits { walk_ms: 0, ..Limits::default() }, took: 0 }
+        Self { nodes, known, limits: Limits { walk_ms: 0, ..Limits::default() }, now: 0, took: 0 }
     }
 
     /// The answer, or why no endpoint gave one.
@@ -82,7 +84,8 @@ impl Host {
 
     /// The answer, or any error.
     pub(crate) fn answer(&mut self, target: &str) -> Result<Value, Error> {
-        let mut run = Run::new(question(target), CANONICAL_ADDRESS, self.limits).over(self.known.clone());
+        let known = self.known.for_run(self.now);
+        let mut run = Run::new(question(target), CANONICAL_ADDRESS, self.limits).over(known);
         self.took = 0;
         loop {
             run.passed(self.took);

@@ -205,6 +205,11 @@ impl Node {
 
     fn answers(&mut self, batch: &Batch, requests: &[Value]) -> Vec<u8> {
         if self.quirks.batch_limit.is_some_and(|limit| requests.len() > limit) {
+            if let Some((code, message)) = self.quirks.batch_refusal {
+                let error = || Err(json!({"code": code, "message": message}));
+                let refusals = requests.iter().map(|request| response(&request["id"], error()));
+                return Value::from_iter(refusals).to_string().into_bytes();
+            }
             let refusal = match self.quirks.refuses_by_id {
                 true => json!([response(&requests[0]["id"], Err(batch_too_large()))]),
                 false => response(&Value::Null, Err(batch_too_large())),
@@ -345,6 +350,9 @@ impl Node {
                 return refusal(-32601, "the method eth_getLogs does not exist/is not available".into());
             }
             Logs::Blocks(most) if to - from + 1 > most => {
+                if let Some((code, message)) = self.quirks.range_refusal {
+                    return Err(json!({"code": code, "message": message}));
+                }
                 return refusal(-32005, format!("query exceeds max block range {most}"));
             }
             Logs::Empty => u64::MAX,

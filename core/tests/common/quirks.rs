@@ -23,6 +23,8 @@ pub(crate) struct Quirks {
     pub(crate) sees_other_blocks: bool,
     /// The error for a block without state, or beyond the newest, and its data.
     pub(crate) state_refusal: Option<(i64, &'static str, Value)>,
+    /// The error under each request's id of a refused batch.
+    pub(crate) batch_refusal: Option<(i64, &'static str)>,
     /// The status of a refused batch, which has no JSON then.
     pub(crate) batch_status: Option<u16>,
     /// Agents in a call that are answered in time.
@@ -32,6 +34,8 @@ pub(crate) struct Quirks {
     /// A block is mined after so many posts.
     pub(crate) posts_per_block: Option<usize>,
     pub(crate) proof_refusal: Option<(i64, &'static str)>,
+    /// The error for a range of too many blocks.
+    pub(crate) range_refusal: Option<(i64, &'static str)>,
     /// Logs of the newest block are refused, with a range that ends there.
     pub(crate) logs_behind: bool,
     /// How often a pinned block is "not found".
@@ -74,6 +78,8 @@ pub(crate) enum Undeployed {
     Refused,
     /// It runs both, and does not know an opcode of them.
     InvalidOpcode,
+    /// The same, told as a revert.
+    Reverted,
 }
 
 /// How a node serves logs.

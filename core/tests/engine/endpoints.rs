@@ -1,12 +1,12 @@
 //! Failover between several RPC endpoints, with the faults of [`Fault`] and a clock that only the test moves.
 
 use proptest::prelude::*;
-use registry_core::{chain::Freshness, registry::error_code::Code};
+use registry_core::{chain::Freshness, chain::NodeFeatures, registry::error_code::Code};
 
 use crate::common::host::{
     Host, at_block, blocks, chain_of, failing, finish, good, node_with, of_block, on_chain, with_faults,
 };
-use crate::common::{Fault, prelude::*, random::cases, record};
+use crate::common::{Fault, Undeployed, prelude::*, random::cases, record};
 
 const ONE_ROUND: &str = "/api/v1/agents?limit=100";
 const TWO_ROUNDS: &str = "/api/v1/agents/compliance";
@@ -48,18 +48,41 @@ fn a_failing_endpoint_is_left_at_once_and_the_next_is_kept() {
 #[test]
 fn the_first_endpoint_is_tried_again_by_one_run_a_minute_and_is_preferred_again_where_it_answers() {
     let mut host = Host::new([failing(Fault::Status(503)), good(), good()]);
-    assert_eq!(host.known.for_run(0).preferred(), 0);
     host.ask(ONE_ROUND).unwrap();
     assert_eq!(host.known.preferred(), 1);
     for (now, is_well, preferred) in
         [(59_999, true, 1), (60_000, false, 1), (119_999, true, 1), (120_000, true, 0)]
     {
         host.nodes[0] = if is_well { good() } else { failing(Fault::Status(503)) };
-        host.known = host.known.for_run(now);
+        host.now = now;
         host.posts();
         host.ask(ONE_ROUND).unwrap();
         let asked = host.posts()[0];
         assert_eq!((host.known.preferred(), asked), (preferred, u32::from(now % 60_000 == 0)), "{now}");
+    }
+}
+
+#[test]
+fn what_a_node_lacked_is_asked_of_it_again_by_one_run_a_minute() {
+    let of_hash: fn(NodeFeatures) -> Option<bool> = |node| node.block_hash;
+    for (lacks, feature) in [
+        (Quirks { hash_refusal: Some((-32000, "upstream connect error")), ..Quirks::default() }, of_hash),
+        (Quirks { batch_limit: Some(1), ..Quirks::default() }, |node| node.batch),
+        (Quirks { undeployed: Undeployed::Reverted, ..Quirks::default() }, |_| None),
+    ] {
+        let mut host = Host::new([good()]);
+        for (now, is_refused, works) in
+            [(0, true, false), (59_999, false, false), (60_000, false, true), (60_001, false, true)]
+        {
+            let quirks = if is_refused { lacks.clone() } else { Quirks::default() };
+            host.nodes[0].quirks = Quirks { signs_records: true, ..quirks };
+            host.now = now;
+            host.posts();
+            assert_eq!(blocks(&host.ask(TWO_ROUNDS).unwrap()), of_block(CHAIN_ID, 100));
+            let found = feature(host.known.features().next().unwrap());
+            assert!(found.is_none_or(|found| found == works), "{now}: {found:?}, {lacks:?}");
+            assert!(!works || host.posts()[0] == 2, "{now}, {lacks:?}");
+        }
     }
 }
 

@@ -18,6 +18,11 @@ fn nodes_in_words_of_their_own_give_the_answers_of_a_good_node() {
     let hashes = |code, words| Quirks { hash_refusal: Some((code, words)), ..Quirks::default() };
     let batches =
         |limit, status| Quirks { batch_limit: Some(limit), batch_status: Some(status), ..Quirks::default() };
+    let each = |limit, code, words| Quirks {
+        batch_limit: Some(limit),
+        batch_refusal: Some((code, words)),
+        ..Quirks::default()
+    };
     let rows = [
         // EIP-1898 refused.
         ("ganache 7.9", hashes(-32700, "Cannot wrap a \"object\" as a json-rpc type")),
@@ -27,12 +32,23 @@ fn nodes_in_words_of_their_own_give_the_answers_of_a_good_node() {
         ("geth 1.9", hashes(-32602, "invalid argument 1: json: cannot unmarshal object into Go value")),
         ("Cosmos", hashes(-32000, "header not found")),
         ("QuickNode's proxy", hashes(-32603, "Internal error")),
+        ("as a limit", hashes(-32005, "limit exceeded")),
+        ("as unavailable", hashes(-32000, "temporarily unavailable")),
+        ("as a revert", hashes(3, "execution reverted")),
+        ("as too much work", hashes(-32000, "out of gas")),
         // Batches refused.
         ("no batches", batches(1, 400)),
         ("no batches, as not found", batches(1, 404)),
         ("dRPC's free tier", batches(3, 400)),
+        ("denied", batches(1, 403)),
+        ("not implemented", batches(1, 501)),
+        ("failed", batches(2, 500)),
+        ("no JSON", batches(1, 200)),
+        ("under each id", each(1, -32000, "over the max batch")),
+        ("more than two under each id", each(2, -32000, "over the max batch")),
         // EDR before Shanghai: no PUSH0.
         ("EDR", Quirks { undeployed: Undeployed::InvalidOpcode, ..Quirks::default() }),
+        ("Hedera", Quirks { undeployed: Undeployed::Reverted, ..Quirks::default() }),
         ("Arbitrum", Quirks { sees_other_blocks: true, ..Quirks::default() }),
         ("Arbitrum by number", Quirks { sees_other_blocks: true, no_eip1898: true, ..Quirks::default() }),
     ];
@@ -81,7 +97,15 @@ fn a_block_without_state_is_404_in_the_words_of_any_node() {
             }
         }
     }
-    // What fails at any block says nothing of this one.
+    // What fails once, or at any block, says nothing of this one.
+    for target in at_blocks() {
+        for (code, words) in [(-32000, "upstream connect error"), (-32602, "EOF"), (3, "execution reverted")]
+        {
+            let mut node = node(3);
+            node.quirks.outcomes = vec![("eth_call", 1, Err(json!({"code": code, "message": words})))];
+            assert_eq!(node.ask(&target).unwrap()["asOf"]["blockNumber"], 90, "{words}");
+        }
+    }
     let mut node = node(3);
     let refusal = Err(json!({"code": -32601, "message": "the method eth_call does not exist"}));
     node.quirks.outcomes = vec![("eth_call", u32::MAX, refusal)];

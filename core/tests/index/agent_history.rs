@@ -256,6 +256,18 @@ fn an_answer_takes_a_bounded_number_of_calls_and_where_that_is_too_few_it_says_f
         let known_from = first["fromBlock"].as_u64().unwrap();
         assert!((HEAD - 95 * 1_000..HEAD).contains(&known_from), "{known_from}");
     }
+    // A node may refuse long ranges in any words: BSC's, geth's and Base's public ones.
+    for words in [
+        (-32005, "limit exceeded"),
+        (-32000, "query timeout exceeded"),
+        (-32002, "request timed out"),
+        (-32011, "no backend is currently healthy to serve traffic"),
+    ] {
+        let mut index = life_with(Logs::Blocks(50_000));
+        index.node.quirks.range_refusal = Some(words);
+        let (events, first) = all(&mut index, 100);
+        assert_eq!((names(&events), &first["complete"]), (LIFE.to_vec(), &json!(true)), "{words:?}");
+    }
     // Later pages say the same.
     let mut index = life_with(Logs::Blocks(1_000));
     report(&mut index.node, 4_950_000, 3);
@@ -312,6 +324,9 @@ fn a_node_without_the_events_is_found_out_and_the_answer_says_why_it_is_not_comp
             assert_eq!((names(&events), first.get("fromBlock")), (expected.to_vec(), None), "{logs:?}");
         }
     }
+    let mut index = life();
+    index.node.quirks.outcomes = vec![("eth_getLogs", u32::MAX, Ok(Value::Null))];
+    assert_eq!(page(&mut index, "")["incompleteBecause"], "NO_LOGS");
     // A node that forgot the registration between two pages.
     let mut index = life();
     let first = page(&mut index, "?limit=3");

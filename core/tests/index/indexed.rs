@@ -248,6 +248,7 @@ impl Indexed {
         for round in 0..200 {
             if round == 100 {
                 self.node.quirks.lags = None;
+                self.second.iter_mut().for_each(|(second, _)| second.lags = None);
             }
             last = self.work();
             // Late events are waited for.

@@ -1,10 +1,4 @@
-//! HTTP connections: accepted, timed out, and let finish at the end.
-//!
-//! ```text
-//!   accepted --> idle --first byte--> head --its end--> busy --answered--> idle
-//!                  \                   /|
-//!                   +-- evicted ------+ +--late--> closed
-//! ```
+//! HTTP connections: accepted, evicted, and let finish at the end.
 //!
 //! There is a place for each new connection, whatever those are doing that are there: where all places are
 //! taken, the one that has waited longest without asking anything is evicted, strangers before the proxy.
@@ -12,29 +6,29 @@
 use std::{
     collections::BTreeMap,
     convert::Infallible,
-    io,
-    pin::Pin,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU8, Ordering},
-    },
-    task::{Context, Poll},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use hyper::{server::conn::http1, service::service_fn};
+use hyper::{
+    Request,
+    body::{Body as _, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::graceful::GracefulShutdown,
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     sync::{Notify, watch},
-    time::{Instant, Sleep, sleep_until},
 };
 
-use super::{App, RECEIVE_TIMEOUT};
+use super::{
+    App,
+    heads::{Heads, Unparsed, Watched},
+};
 
 /// How long a connection may be idle: proxies keep theirs for a minute.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
@@ -44,6 +38,8 @@ const GRACE: Duration = Duration::from_secs(3);
 const CONNECTIONS: usize = 4_096;
 /// The longest head of a request: a field of 16 KiB is refused by its limit, and not by this one.
 const HEAD_BYTES: usize = 128 * 1024;
+/// The most header lines of a request: servers behind proxies take as many, or fewer.
+const HEAD_LINES: usize = 1_000;
 
 /// Serves until `stop` turns true, then lets answers in progress finish.
 pub async fn serve(listener: TcpListener, app: Arc<App>, mut stop: watch::Receiver<bool>) {
@@ -62,16 +58,22 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, mut stop: watch::Receiv
         };
         // Answers are small: waiting for more of them would only delay them.
         let _ = stream.set_nodelay(true);
-        let (app, place) = (Arc::clone(&app), Arc::new(places.enter(app.is_proxy(peer.ip())).await));
-        let (phase, evicted) = (Arc::default(), Arc::clone(&place.evicted));
-        let stream = TokioIo::new(HeadTimed::new(stream, Arc::clone(&phase)));
-        let service = service_fn(move |request| {
-            let (app, place, phase) = (Arc::clone(&app), Arc::clone(&place), Arc::clone(&phase));
+        let (app, is_proxy) = (Arc::clone(&app), app.is_proxy(peer.ip()));
+        let place = Arc::new(places.enter(is_proxy).await);
+        let (heads, evicted) = (Arc::<Heads>::default(), Arc::clone(&place.evicted));
+        let unparsed = Arc::clone(&app);
+        let unparsed = is_proxy
+            .then(|| Box::new(move |line: &[u8], fault| unparsed.answer_unparsed(line, fault)) as Unparsed);
+        let stream = TokioIo::new(Watched::new(stream, Arc::clone(&heads), unparsed));
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (app, place, heads) = (Arc::clone(&app), Arc::clone(&place), Arc::clone(&heads));
             async move {
-                phase.store(BUSY, Ordering::Relaxed);
+                let target = heads.parsed(request.uri());
+                // The content of the proxy's request ends where its next head begins.
+                let is_known_end = is_proxy && !request.body().is_end_stream();
                 place.is_busy();
-                let answer = app.respond(peer, request).await;
-                phase.store(IDLE, Ordering::Relaxed);
+                let answer = app.respond(peer, target, request).await;
+                heads.answered(is_known_end);
                 place.waits();
                 Ok::<_, Infallible>(answer)
             }
@@ -80,6 +82,7 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, mut stop: watch::Receiv
             .timer(TokioTimer::new())
             .header_read_timeout(IDLE_TIMEOUT)
             .max_buf_size(HEAD_BYTES)
+            .max_headers(HEAD_LINES)
             .serve_connection(stream, service);
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
@@ -210,96 +213,9 @@ impl Drop for Place {
     }
 }
 
-/// Nothing is received.
-const IDLE: u8 = 0;
-/// A head is received.
-const HEAD: u8 = 1;
-/// A request is answered; its content is timed elsewhere.
-const BUSY: u8 = 2;
-
-/// A connection that fails once a head takes too long.
-#[derive(Debug)]
-struct HeadTimed<S> {
-    stream: S,
-    phase: Arc<AtomicU8>,
-    late: Pin<Box<Sleep>>,
-}
-
-impl<S> HeadTimed<S> {
-    fn new(stream: S, phase: Arc<AtomicU8>) -> Self {
-        Self { stream, phase, late: Box::pin(sleep_until(Instant::now())) }
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for HeadTimed<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if read.is_ready() && buffer.filled().len() > before {
-            let begun = self.phase.compare_exchange(IDLE, HEAD, Ordering::Relaxed, Ordering::Relaxed);
-            if begun.is_ok() {
-                self.late.as_mut().reset(Instant::now() + RECEIVE_TIMEOUT);
-            }
-        }
-        if self.phase.load(Ordering::Relaxed) == HEAD && self.late.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Err(io::Error::new(
-                io::ErrorKind::TimedOut,
-                "a head that did not end in time",
-            )));
-        }
-        read
-    }
-}
-
-impl AsyncWrite for HeadTimed<TcpStream> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
-
-    #[tokio::test(start_paused = true)]
-    async fn a_head_has_a_time_from_its_first_byte_on() {
-        let (mut client, server) = duplex(64);
-        let (phase, mut byte) = (Arc::default(), [0; 1]);
-        let mut stream = HeadTimed::new(server, Arc::clone(&phase));
-        let idle = tokio::time::timeout(RECEIVE_TIMEOUT * 2, stream.read_exact(&mut byte)).await;
-        assert!(idle.is_err(), "an idle connection is not late");
-        client.write_all(b"GE").await.unwrap();
-        stream.read_exact(&mut byte).await.unwrap();
-        stream.read_exact(&mut byte).await.unwrap();
-        let begun = Instant::now();
-        // A byte now and then does not help.
-        let trickle = async {
-            loop {
-                tokio::time::sleep(RECEIVE_TIMEOUT / 4).await;
-                client.write_all(b"T").await.unwrap();
-            }
-        };
-        let reading = async { while stream.read_exact(&mut byte).await.is_ok() {} };
-        tokio::select! { () = trickle => {}, () = reading => {} }
-        assert_eq!(begun.elapsed(), RECEIVE_TIMEOUT);
-    }
 
     #[tokio::test]
     async fn a_new_connection_has_a_place_and_those_with_a_request_keep_theirs() {

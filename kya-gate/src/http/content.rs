@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::Body;
 use registry_core::gate::{Outcome, RequestFault, Unavailable};
@@ -17,6 +17,8 @@ use super::RECEIVE_TIMEOUT;
 const LONGEST: usize = 8 << 20;
 /// The bytes of all contents that are held at once.
 const MEMORY: usize = 32 << 20;
+/// The least bytes that a content without a length has room for beyond those received.
+const STEP: usize = 16 << 10;
 
 /// Reads contents.
 #[derive(Debug)]
@@ -55,7 +57,7 @@ impl ContentReader {
                 // still sending might not see the answer.
                 if let Ok(data) = frame.into_data()
                     && refusal.is_none()
-                    && let Err(refused) = content.add(&data, &self.memory)
+                    && let Err(refused) = content.add(&data, body.size_hint().exact(), &self.memory)
                 {
                     (content, refusal) = (Gathered::default(), Some(refused));
                 }
@@ -65,7 +67,7 @@ impl ContentReader {
         let whole = timeout(self.limit, whole).await;
         let whole = whole.unwrap_or(Err(Unread::Incomplete));
         refusal.map_or(whole, Err)?;
-        Ok(PassedContent { bytes: content.bytes.freeze(), _memory: content.memory })
+        Ok(PassedContent { bytes: content.bytes.into(), _memory: content.memory })
     }
 }
 
@@ -93,21 +95,29 @@ impl From<Unread> for Outcome {
 /// A content, as far as it was received.
 #[derive(Debug, Default)]
 struct Gathered {
-    bytes: BytesMut,
+    bytes: Vec<u8>,
     memory: Option<OwnedSemaphorePermit>,
 }
 
 impl Gathered {
-    fn add(&mut self, data: &[u8], memory: &Arc<Semaphore>) -> Result<(), Unread> {
-        if self.bytes.len() + data.len() > LONGEST {
+    /// `rest` is how many bytes follow, where that is known.
+    fn add(&mut self, data: &[u8], rest: Option<u64>, memory: &Arc<Semaphore>) -> Result<(), Unread> {
+        let length = self.bytes.len() + data.len();
+        if length > LONGEST {
             return Err(Unread::TooLong);
         }
-        let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        let taken = Arc::clone(memory).try_acquire_many_owned(length);
-        let taken = taken.map_err(|_| Unread::MemoryFull)?;
-        match &mut self.memory {
-            Some(memory) => memory.merge(taken),
-            None => self.memory = Some(taken),
+        if length > self.bytes.capacity() {
+            let rest =
+                rest.map_or((length / 8).max(STEP), |rest| usize::try_from(rest).unwrap_or(usize::MAX));
+            let capacity = length.saturating_add(rest).min(LONGEST);
+            let taken = u32::try_from(capacity - self.bytes.capacity()).unwrap_or(u32::MAX);
+            let taken = Arc::clone(memory).try_acquire_many_owned(taken);
+            let taken = taken.map_err(|_| Unread::MemoryFull)?;
+            match &mut self.memory {
+                Some(memory) => memory.merge(taken),
+                None => self.memory = Some(taken),
+            }
+            self.bytes.reserve_exact(capacity - self.bytes.len());
         }
         self.bytes.extend_from_slice(data);
         Ok(())
@@ -135,6 +145,15 @@ mod tests {
         let whole = contents.read(Full::new(Bytes::from("content"))).await.unwrap();
         assert_eq!((&whole.bytes[..], contents.memory.available_permits()), (&b"content"[..], MEMORY - 7));
         drop(whole);
+        // What is held is what was taken, also where the length is not known.
+        let mut content = Gathered::default();
+        for _ in 0..100 {
+            content.add(&[7; 3_000], None, &contents.memory).unwrap();
+            let taken = MEMORY - contents.memory.available_permits();
+            let length = content.bytes.len();
+            assert!(content.bytes.capacity() == taken && taken <= length + (length / 8).max(STEP), "{taken}");
+        }
+        drop(content);
 
         let too_long = contents.read(unfinished(9, 1 << 20)).await.unwrap_err();
         assert_eq!(too_long, Unread::TooLong);

@@ -10,7 +10,9 @@
 
 mod connections;
 mod content;
+mod heads;
 mod original;
+mod readiness;
 
 use std::{
     collections::BTreeMap,
@@ -24,27 +26,27 @@ use http_body_util::Full;
 use hyper::{
     Request, Response, StatusCode,
     body::Incoming,
-    header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue},
+    header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue},
 };
 use registry_core::{
     eth::timestamp::Timestamp,
-    gate::{GateAnswer, Links, Outcome, RoutePolicy, Unavailable},
+    gate::{GateAnswer, Links, Outcome, RequestFault, RoutePolicy, Unavailable, is_lookalike},
 };
-use tokio::sync::Mutex;
 
 use crate::{
     gate::{Gate, Purpose},
-    settings::{ContentSource, ProxySettings},
+    settings::{ContentSource, ProxySettings, TargetSource},
 };
 pub use connections::serve;
 pub use content::ContentReader;
 use content::PassedContent;
 use original::{Misconfigured, Original};
+pub use readiness::Readiness;
 
 /// How long a head may take from its first byte on, and a content.
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long an answer of `/readyz` is given again.
-const READINESS_HOLDS: Duration = Duration::from_secs(5);
+/// The header of an answer with the headers that Envoy then removes from a request that is served.
+const ENVOY_REMOVES: &str = "x-envoy-auth-headers-to-remove";
 
 /// What answers requests.
 #[derive(Debug)]
@@ -59,16 +61,22 @@ pub struct App {
     pub policies: BTreeMap<String, RoutePolicy>,
     /// The document of `/.well-known/erc8128`.
     pub discovery: String,
-    /// The last probe of chain, API and the store of nonces.
-    pub readiness: Mutex<Option<(tokio::time::Instant, Result<String, String>)>>,
+    /// Whether chain, API and the store of nonces answer.
+    pub readiness: Readiness,
 }
 
 type HttpResponse = Response<Full<Bytes>>;
 
 impl App {
-    /// The answer to one request of this peer.
-    pub async fn respond(self: Arc<Self>, peer: SocketAddr, request: Request<Incoming>) -> HttpResponse {
-        let target = request.uri().path_and_query().map_or("/", |target| target.as_str()).to_owned();
+    /// The answer to one request of this peer, with this target in place of the one that hyper parsed.
+    pub async fn respond(
+        self: Arc<Self>,
+        peer: SocketAddr,
+        target: Option<String>,
+        request: Request<Incoming>,
+    ) -> HttpResponse {
+        let parsed = || request.uri().path_and_query().map_or("/", |target| target.as_str()).to_owned();
+        let target = target.unwrap_or_else(parsed);
         if let Some(asked) = target.strip_prefix("/gate/") {
             return self.decide(peer, asked, request, Purpose::Admission).await;
         }
@@ -78,7 +86,7 @@ impl App {
         match target.as_str() {
             "/.well-known/erc8128" => discovery(self.discovery.clone()),
             "/livez" => text(StatusCode::OK, "ok\n".to_owned()),
-            "/readyz" => match self.ready().await {
+            "/readyz" => match self.readiness.or_else(self.gate.probe(now())).await {
                 Ok(words) => text(StatusCode::OK, format!("{words}\n")),
                 Err(words) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{words}\n")),
             },
@@ -133,7 +141,32 @@ impl App {
         if let Some(unread) = unread.filter(|_| !policy.observe) {
             return to_http(self.gate.concluded(policy, Some(&request), &unread.into()));
         }
-        to_http(self.gate.decided(policy, &request, purpose, now()).await.1)
+        let mut response = to_http(self.gate.decided(policy, &request, purpose, now()).await.1);
+        // A policy that decides refuses these. Envoy alone passes them on beside the gate's own.
+        if policy.observe && self.proxy.target == TargetSource::Path {
+            let names = parts.headers.keys().map(HeaderName::as_str).filter(|name| is_lookalike(name));
+            let names: Vec<&str> = names.collect();
+            if let (Ok(names), false) = (HeaderValue::from_str(&names.join(",")), names.is_empty()) {
+                response.headers_mut().insert(ENVOY_REMOVES, names);
+            }
+        }
+        response
+    }
+
+    /// The answer to a request of the proxy that hyper does not parse, by its request line; `None` where that asks
+    /// for no policy.
+    fn answer_unparsed(&self, line: &[u8], fault: RequestFault) -> Option<GateAnswer> {
+        let target = String::from_utf8_lossy(line.split(|byte| *byte == b' ').nth(1)?);
+        let asked = target.strip_prefix("/gate/").or_else(|| target.strip_prefix("/refusal/"))?;
+        let policy = self.policies.get(asked.split(['/', '?']).next()?)?;
+        let outcome = Outcome::Faulty(fault);
+        if target.starts_with("/refusal/") {
+            return Some(outcome.answer_unread(&policy.links));
+        }
+        let answer = self.gate.concluded(policy, None, &outcome);
+        // Which of its headers Envoy would have to remove is not known.
+        let is_unsafe = policy.observe && self.proxy.target == TargetSource::Path;
+        Some(if is_unsafe { outcome.answer_unread(&policy.links) } else { answer })
     }
 
     /// Whether the reverse proxy asks from this address.
@@ -158,18 +191,6 @@ impl App {
             Some(policy) => self.gate.concluded(policy, None, &outcome),
             None => outcome.answer_unread(&Links::default()),
         })
-    }
-
-    /// Whether chain, API and the store of nonces answer.
-    async fn ready(&self) -> Result<String, String> {
-        // Probes wait for one another: many cause one round trip.
-        let mut last = self.readiness.lock().await;
-        if let Some((_, words)) = last.as_ref().filter(|(at, _)| at.elapsed() < READINESS_HOLDS) {
-            return words.clone();
-        }
-        let words = self.gate.probe(now()).await;
-        *last = Some((tokio::time::Instant::now(), words.clone()));
-        words
     }
 }
 

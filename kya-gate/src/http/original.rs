@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use hyper::HeaderMap;
-use registry_core::gate::{Content, Origin, Request};
+use registry_core::gate::{Content, Origin, Request, origin_form};
 
 use crate::settings::{ContentSource, ProxySettings, TargetSource};
 
@@ -50,10 +50,12 @@ impl<'a> Original<'a> {
     ) -> Result<Self, Misconfigured> {
         let target = match &proxy.target {
             TargetSource::Path if rest.is_empty() => "/".into(),
-            // A query of the origin itself: its path is empty.
-            TargetSource::Path if rest.starts_with('?') => format!("/{rest}").into(),
-            TargetSource::Path => rest.into(),
-            TargetSource::Header(name) => single(headers, name).ok_or(Misconfigured::Target)?,
+            TargetSource::Path => origin_form(rest),
+            TargetSource::Header(name) => match single(headers, name).ok_or(Misconfigured::Target)? {
+                Cow::Borrowed(target) => origin_form(target),
+                // What is no text is well-formed in no form.
+                target => target,
+            },
         };
         let method = match &proxy.method_header {
             None => method.into(),
@@ -143,6 +145,11 @@ mod tests {
         }
         assert_eq!(read(&envoy, "", &HeaderMap::new()).unwrap().target, "/");
         assert_eq!(read(&envoy, "?a=b", &HeaderMap::new()).unwrap().target, "/?a=b");
+        let nginx = proxy("x-uri", ContentSource::Withheld(None));
+        for (target, origin_form) in [("?a=b", "/?a=b"), ("http://api.example/items", "/items")] {
+            let headers = headers(&[("x-uri", target), ("x-method", "GET")]);
+            assert_eq!(read(&nginx, "/", &headers).unwrap().target, origin_form);
+        }
     }
 
     #[test]
@@ -162,7 +169,7 @@ mod tests {
     fn what_a_client_wrote_is_refused_as_its_own_and_not_as_the_proxys() {
         let nginx = proxy("x-uri", ContentSource::Withheld(None));
         let origin = Origin::parse("https://api.example").unwrap();
-        for target in [&b"/caf\xe9"[..], "/m\u{fc}nchen".as_bytes(), b"http://a/", b"a", b""] {
+        for target in [&b"/caf\xe9"[..], "/m\u{fc}nchen".as_bytes(), b"http://u@a/", b"a", b""] {
             let mut headers = headers(&[("x-method", "GET")]);
             headers.append("x-uri", HeaderValue::from_bytes(target).unwrap());
             let original = read(&nginx, "/", &headers).unwrap();

@@ -9,14 +9,14 @@ use alloy_primitives::Address;
 use host_kit::native::read_body;
 use registry_core::{
     eth::{redact::public_origin, timestamp::Timestamp},
-    gate::{ApiTerms, Verdict},
+    gate::{API_TIMEOUT_MS, ApiTerms, Verdict},
 };
-use reqwest::{Client, Response, Url, header};
+use reqwest::{Client, Response, StatusCode, Url, header};
 
 use crate::{metrics::Metrics, settings::Settings};
 
 /// How long the API may take for a verdict.
-const TIMEOUT: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_millis(API_TIMEOUT_MS as u64);
 
 /// The read API.
 #[derive(Debug, Clone)]
@@ -51,7 +51,7 @@ impl Api {
         let url = self.endpoint(&format!("kya/{wallet}"));
         let without_url = |error: reqwest::Error| error.without_url().to_string();
         let response = self.client.get(url).timeout(TIMEOUT).send().await.map_err(without_url)?;
-        if !response.status().is_success() {
+        if response.status() != StatusCode::OK {
             return Err(format!("status {}", response.status()));
         }
         self.check_registry(&response)?;
@@ -65,8 +65,10 @@ impl Api {
     /// # Errors
     /// What it is about.
     pub(super) fn check_registry(&self, response: &Response) -> Result<(), String> {
-        let header = response.headers().get(ApiTerms::REGISTRY_HEADER);
-        self.terms.check_registry(header.and_then(|value| value.to_str().ok()))
+        let values = response.headers().get_all(ApiTerms::REGISTRY_HEADER).iter();
+        // Several lines are one value, and name no registry.
+        let values: Vec<&str> = values.map(|value| value.to_str().unwrap_or_default()).collect();
+        self.terms.check_registry(Some(values.join(", ").as_str()).filter(|_| !values.is_empty()))
     }
 
     /// Opens the stream of changes behind `last`, or of those from now on.

@@ -29,6 +29,7 @@ use std::{
 };
 
 use alloy_primitives::{Address, B256, U256, keccak256};
+use futures_util::future::join_all;
 use lru::LruCache;
 use registry_core::{
     chain::{SignerCode, SignerQuery},
@@ -296,6 +297,16 @@ impl AccountReader {
                 facts.kya.as_ref().map(Verdict::from).ok_or_else(|| "the registry gave none".to_owned())
             }
         }
+    }
+
+    /// The endpoints that do not answer by themselves, and why not.
+    pub async fn silent_endpoints(&self, now: Timestamp) -> Vec<String> {
+        let query = || AccountQuery { account: Address::ZERO, signed: None, registry: None, now };
+        let ask = async |rpc: Rpc| {
+            let answer = rpc.ask(query(), now).await;
+            answer.err().map(|error| format!("{}: {error}", rpc.labels()))
+        };
+        join_all(self.rpc.each().map(ask)).await.into_iter().flatten().collect()
     }
 
     /// Whether chain and source answer, in a word for each.

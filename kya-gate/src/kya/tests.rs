@@ -54,8 +54,8 @@ impl FakeApi {
 
     fn answer(&self, body: Body) -> Response<Body> {
         let mut response = Response::new(body);
-        if let Some(registry) = self.about.borrow().0 {
-            response.headers_mut().insert("kya-registry", registry.parse().unwrap());
+        for registry in self.about.borrow().0.into_iter().flat_map(|registries| registries.split('\n')) {
+            response.headers_mut().append("kya-registry", registry.parse().unwrap());
         }
         response
     }
@@ -104,6 +104,13 @@ async fn a_verdict_of_the_api_is_of_the_configured_registry_and_of_now() {
         (Some(REGISTRY), NOW - 120, ""),
         (Some(REGISTRY), NOW - 121, "a block that is 121 seconds old"),
         (Some(REGISTRY), 1_577_836_800, "seconds old"),
+        (Some(REGISTRY), NOW + 60, ""),
+        (Some(REGISTRY), NOW + 61, "yet to come"),
+        (
+            Some("eip155:8453:0x00000000000000000000000000000000000000aa\neip155:1:0xaa"),
+            NOW,
+            "aa, eip155:1:0xaa,",
+        ),
         (Some("eip155:84532:0x00000000000000000000000000000000000000aa"), NOW, "about eip155:84532:"),
         (
             Some("eip155:8453:0x00000000000000000000000000000000000000ab"),

@@ -274,6 +274,22 @@ mod tests {
         }
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_chain_that_hangs_is_said_so_before_a_proxy_gives_up() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let settings = SETTINGS.replace("127.0.0.1:1", &silent.local_addr().unwrap().to_string());
+        let gate = EmbeddedGate::start(Settings::parse_embedded(&settings, None).unwrap()).await.unwrap();
+        let guard = gate.layer("observed").unwrap().longest_content(8);
+        let mut service = Router::new()
+            .fallback(async |outcome: Extension<Outcome>| format!("{:?}", outcome.0))
+            .layer(guard);
+        let began = tokio::time::Instant::now();
+        let response = service.call(signed(AxumBody::from("longer than 8"))).await.unwrap();
+        let content = response.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(content, format!("{:?}", Outcome::Refused(UNREAD)));
+        assert!(began.elapsed() < std::time::Duration::from_secs(6), "{:?}", began.elapsed());
+    }
+
     #[tokio::test]
     async fn a_request_with_two_readings_reaches_no_handler() {
         for (name, value) in [("kya_wallet", "0x1"), ("connection", "close, KYA-Liable"), ("upgrade", "h2c")]

@@ -18,9 +18,10 @@
 //!
 //! The server is asked by a write, which is what nonces are: one that has become a replica (`READONLY`), that is
 //! loading, or that lost the right to write answers every read. A new connection then finds the server that the
-//! name leads to now. A full server alone is no reason to leave it.
+//! name leads to now. A full server alone is no reason to leave it: it only is not ready.
 
 use std::{
+    mem,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -68,6 +69,8 @@ struct Server {
     history: History,
     /// Signatures from before this unix second may have been admitted without this server's knowledge.
     began: i64,
+    /// It has no room: the last write was refused for that.
+    is_full: bool,
 }
 
 /// Names what a server has written since it began: its process, and its replication id, which is a new one
@@ -139,7 +142,11 @@ impl SharedNonces {
     /// # Errors
     /// That it does not.
     pub fn probe(&self) -> Result<(), String> {
-        self.server().map(drop).ok_or_else(|| "nonces: Redis takes no writes".to_owned())
+        match self.server() {
+            Some(server) if server.is_full => Err("nonces: Redis is full".to_owned()),
+            Some(_) => Ok(()),
+            None => Err("nonces: Redis takes no writes".to_owned()),
+        }
     }
 
     fn server(&self) -> Option<Server> {
@@ -171,7 +178,7 @@ impl Drop for SharedNonces {
 async fn keep(client: Client, probe: String, sender: watch::Sender<Option<Server>>, doubted: Arc<Notify>) {
     loop {
         let Some(server) = sender.borrow().clone() else { return };
-        let error = until_broken(server.connection.clone(), &probe, &doubted).await;
+        let error = until_broken(server.connection.clone(), &probe, &sender, &doubted).await;
         tracing::warn!(%error, "Redis takes no writes: no request is admitted");
         sender.send_replace(None);
         let next = loop {
@@ -187,23 +194,32 @@ async fn keep(client: Client, probe: String, sender: watch::Sender<Option<Server
 }
 
 /// Returns why the connection is of no more use.
-async fn until_broken(mut connection: MultiplexedConnection, probe: &str, doubted: &Notify) -> RedisError {
+async fn until_broken(
+    mut connection: MultiplexedConnection,
+    probe: &str,
+    sender: &watch::Sender<Option<Server>>,
+    doubted: &Notify,
+) -> RedisError {
     loop {
         // The time without a doubt passes, or there is one.
         let _ = timeout(PROBE_EVERY, doubted.notified()).await;
-        if let Err(error) = write(&mut connection, probe).await {
-            return error;
-        }
+        let now_full = match is_full_at_write(&mut connection, probe).await {
+            Ok(is_full) => is_full,
+            Err(error) => return error,
+        };
+        sender.send_if_modified(|server| {
+            server.as_mut().is_some_and(|server| mem::replace(&mut server.is_full, now_full) != now_full)
+        });
     }
 }
 
-/// Tries a write. A full server is well: it refuses nonces, and takes them again once it has room.
-async fn write(connection: &mut MultiplexedConnection, key: &str) -> RedisResult<()> {
+/// Tries a write. A server that has no room for it takes nonces again once it has.
+async fn is_full_at_write(connection: &mut MultiplexedConnection, key: &str) -> RedisResult<bool> {
     let mut set = cmd("SET");
     set.arg(key).arg("").arg("PX").arg(1_000);
     match bounded(TIMEOUT, set.query_async::<()>(connection)).await {
         Err(error) if !is_full(&error) => Err(error),
-        _ => Ok(()),
+        written => Ok(written.is_err()),
     }
 }
 
@@ -219,7 +235,7 @@ fn client(settings: &RedisSettings) -> anyhow::Result<Client> {
 /// Connects to a server that takes writes. `before` is the last one.
 async fn connect(client: &Client, probe: &str, before: Option<&Server>) -> anyhow::Result<Server> {
     let (mut connection, info) = open(client).await?;
-    write(&mut connection, probe).await.context("Redis: a write")?;
+    let is_full = is_full_at_write(&mut connection, probe).await.context("Redis: a write")?;
     let history = History::of(&info);
     let uptime: i64 = info.text("uptime_in_seconds")?.parse().context("Redis: uptime_in_seconds")?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs().cast_signed();
@@ -229,7 +245,7 @@ async fn connect(client: &Client, probe: &str, before: Option<&Server>) -> anyho
         Some(_) => now + 1,
         None => now - uptime + 1,
     };
-    Ok(Server { connection, history, began })
+    Ok(Server { connection, history, began, is_full })
 }
 
 async fn open(client: &Client) -> anyhow::Result<(MultiplexedConnection, Info)> {
@@ -273,7 +289,8 @@ pub async fn inspect(settings: &RedisSettings) -> anyhow::Result<String> {
             "Redis forgets keys when it is full: its maxmemory-policy is {policy}, and has to be noeviction"
         );
     }
-    write(&mut connection, &format!("{}probe", settings.prefix)).await.context("Redis: a write")?;
+    let probe = format!("{}probe", settings.prefix);
+    is_full_at_write(&mut connection, &probe).await.context("Redis: a write")?;
     Ok(format!("in Redis at {}, under {}", client.get_connection_info().addr(), settings.prefix))
 }
 
@@ -363,7 +380,8 @@ mod tests {
         let mut server = nonces.server.clone();
         let changed = timeout(Duration::from_secs(10), server.wait_for(|server| server.is_some() == is_up));
         changed.await.unwrap().unwrap();
-        assert_eq!(nonces.probe().is_ok(), is_up);
+        let is_full = server.borrow().as_ref().is_some_and(|server| server.is_full);
+        assert_eq!(nonces.probe().is_ok(), is_up && !is_full);
     }
 
     #[tokio::test]
@@ -395,6 +413,12 @@ mod tests {
         fake.answer_writes(Some("-OOM command not allowed when used memory > 'maxmemory'."));
         becomes(&nonces, true).await;
         assert_eq!(nonces.spend(&attempt("n", now + 90), now).await, Spending::Full);
+        assert_eq!(nonces.probe(), Err("nonces: Redis is full".to_owned()));
+        let connections = *fake.connections.borrow();
+        fake.answer_writes(Some("+OK"));
+        let mut server = nonces.server.clone();
+        server.wait_for(|server| server.as_ref().is_some_and(|server| !server.is_full)).await.unwrap();
+        assert_eq!((nonces.probe(), *fake.connections.borrow()), (Ok(()), connections));
         // One that was a replica meanwhile may have lost what it had.
         fake.answer_writes(Some("-READONLY"));
         becomes(&nonces, false).await;

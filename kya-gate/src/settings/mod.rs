@@ -7,7 +7,7 @@ mod nonces;
 use std::{
     collections::BTreeMap,
     env, fs,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -194,8 +194,7 @@ struct File {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct ProxyTable {
-    #[serde(default = "default_networks")]
-    networks: Vec<IpNet>,
+    networks: Option<Vec<String>>,
     target: String,
     method_header: Option<String>,
     #[serde(default)]
@@ -261,7 +260,7 @@ fn default_dialects() -> Vec<Dialect> {
 }
 
 fn default_networks() -> Vec<IpNet> {
-    vec![IpNet::from(std::net::IpAddr::from([127, 0, 0, 1]))]
+    vec![IpNet::from(IpAddr::from([127, 0, 0, 1]))]
 }
 
 impl Settings {
@@ -395,14 +394,34 @@ impl ProxyTable {
             !self.content_passed || content_header.is_none(),
             "proxy.content-header: means nothing where content-passed is true"
         );
-        ensure!(!self.networks.is_empty(), "proxy.networks: at least one is needed");
-        for network in &self.networks {
-            ensure!(network.prefix_len() > 0, "proxy.networks: {network} would believe every client");
-        }
+        let networks = match self.networks {
+            None => default_networks(),
+            Some(networks) => networks.iter().map(|text| network(text)).collect::<anyhow::Result<_>>()?,
+        };
+        ensure!(!networks.is_empty(), "proxy.networks: at least one is needed");
         let content =
             if self.content_passed { ContentSource::Passed } else { ContentSource::Withheld(content_header) };
-        Ok(ProxySettings { networks: self.networks, target, method_header, content })
+        Ok(ProxySettings { networks, target, method_header, content })
     }
+}
+
+/// A network of peers, whose addresses are IPv4 where they can be; an address alone is a network of one.
+fn network(text: &str) -> anyhow::Result<IpNet> {
+    let address = || text.parse::<IpAddr>().ok().map(IpNet::from);
+    let network = text.parse().ok().or_else(address);
+    let rule = "must be an address or a network, such as 127.0.0.1/32";
+    let network = network.with_context(|| format!("proxy.networks: {text:?} {rule}"))?;
+    let network = match (network.addr().to_canonical(), network.prefix_len().checked_sub(96)) {
+        (IpAddr::V4(address), Some(length)) if !matches!(network, IpNet::V4(_)) => {
+            IpNet::new(IpAddr::V4(address), length)?
+        }
+        (IpAddr::V4(_), None) if !matches!(network, IpNet::V4(_)) => {
+            bail!("proxy.networks: {text} has IPv4 addresses and others: name each network")
+        }
+        _ => network,
+    };
+    ensure!(network.prefix_len() > 0, "proxy.networks: {text} would believe every client");
+    Ok(network)
 }
 
 impl ChainTable {

@@ -38,6 +38,25 @@ fn a_short_file_suffices() {
     assert_eq!(settings.nonces, NonceSettings::Memory { capacity: 1_000_000 });
     assert_eq!(settings.kya.cached, Duration::from_secs(60));
     assert!(settings.signing.is_none() && settings.records.is_none());
+    // The policy's own origin may be the gate's, written out.
+    let routes = "[policy.api]\norigin = \"https://API.example:443\"\nroutes = [\"default\"]";
+    let settings = Settings::parse(&MINIMAL.replace("[policy.api]", routes), None).unwrap();
+    assert_eq!(settings.policies["api"].routes, ["default"]);
+}
+
+#[test]
+fn a_network_is_one_of_addresses_as_peers_have_them() {
+    for (network, peers) in [
+        ("10.0.0.7", "10.0.0.7/32"),
+        ("::1", "::1/128"),
+        ("::ffff:127.0.0.1/128", "127.0.0.1/32"),
+        ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
+        ("10.0.0.0/8", "10.0.0.0/8"),
+    ] {
+        let text = MINIMAL.replace("method-header", &format!("networks = [\"{network}\"]\nmethod-header"));
+        let networks = Settings::parse(&text, None).unwrap().proxy.networks;
+        assert_eq!(networks, [peers.parse::<IpNet>().unwrap()], "{network}");
+    }
 }
 
 #[test]
@@ -114,6 +133,22 @@ fn every_mistake_is_named_with_its_place() {
         ("allow = [\"provision\"]", "allow = [\"provision\"]\nliable.basis = []", "must name what counts"),
         (
             "allow = [\"provision\"]",
+            "allow = [\"provision\"]\nwallets = []",
+            "api: wallets: must name at least one",
+        ),
+        ("allow = [\"provision\"]", "allow = [\"provision\"]\nliable.allow = []", "liable.allow: must name"),
+        (
+            "allow = [\"provision\"]",
+            "allow = [\"provision\"]\nliable.domains = []",
+            "liable.domains: must name",
+        ),
+        (
+            "allow = [\"provision\"]",
+            "allow = [\"provision\"]\ncreators.allow = []",
+            "creators.allow: must name",
+        ),
+        (
+            "allow = [\"provision\"]",
             "allow = [\"provision\"]\nliable.allow = [\"0xcA11bde05977b3631167028862bE2a173976CA11\"]",
             "calls for anyone",
         ),
@@ -140,6 +175,13 @@ fn every_mistake_is_named_with_its_place() {
         ("method-header = \"X-Original-Method\"", "", "proxy.method-header: is needed"),
         ("target = \"X-Original-URI\"", "target = \"X Original\"", "proxy.target: must be the name"),
         ("method-header", "networks = [\"0.0.0.0/0\"]\nmethod-header", "believe every client"),
+        ("method-header", "networks = [\"::ffff:0:0/96\"]\nmethod-header", "believe every client"),
+        (
+            "method-header",
+            "networks = [\"::ffff:10.0.0.0/95\"]\nmethod-header",
+            "proxy.networks: ::ffff:10.0.0.0/95",
+        ),
+        ("method-header", "networks = [\"proxy\"]\nmethod-header", "must be an address or a network"),
         ("registry = \"0x00000000000000000000000000000000000000aa\"", "", "kya.registry: is needed"),
         ("registry =", "follow-changes = true\nregistry =", "kya.follow-changes"),
         ("id = 8453", "id = 0", "chain.id"),
@@ -176,8 +218,8 @@ fn records_need_keys_and_their_evidence_a_registry() {
     let text = MINIMAL.replace("[kya]", tables);
     let records = Settings::parse(&text, None).unwrap().records.unwrap();
     assert_eq!((records.file.as_path(), records.evidence), (Path::new("a"), true));
-    let hash = keccak256(r#"{"allow":["provision"],"liable":{"allow":[],"deny":[]}}"#);
-    let table = text.replace("[policy.api]", "[policy.api]\nliable = { deny = [], allow = [] }");
+    let hash = keccak256(r#"{"allow":["provision"],"liable":{"deny":[]},"routes":[]}"#);
+    let table = text.replace("[policy.api]", "[policy.api]\nroutes = []\nliable = { deny = [] }");
     assert_eq!(Settings::parse(&table, None).unwrap().policy_hashes["api"], hash);
     let with_api = text.replace("[kya]\nregistry", "[kya]\napi = \"https://a.example\"\nregistry");
     assert!(error(&with_api, None).contains("records.evidence: needs the registry itself"));

@@ -285,8 +285,10 @@ async fn check_says_what_is_wrong_and_serve_does_not_start_with_it() {
     let silent = configuration_at(Kind::Envoy, &silent).await;
     let other = right.replace(&registry, "0x00000000000000000000000000000000000000aa");
     let contract = format!("{right}liable.allow = [\"{registry}\"]\n");
+    let second_silent = right.replace("rpc = [", "rpc = [\"http://127.0.0.1:1\", ");
     for (text, is_good, words) in [
         (&right, true, "✓ policy"),
+        (&second_silent, true, "! source    http://127.0.0.1:1: RPC endpoint unreachable"),
         (&right, true, "http://api.example, Provision"),
         (&contract, true, "which has code: make sure"),
         (&silent, false, "✗ source"),

@@ -88,7 +88,7 @@ async fn events_of_a_dead_receiver_and_their_replay_hold_up_no_other_customers_r
                  (id, api_key, relay, body, created_at, expires_at, due_at, ended_at, was_delivered)
              SELECT 'evt', 'dead', sha256(int8send(n / 4 + {count})), '{{}}', now.s, now.s + 86400, {due}, {ended}, {was_delivered}
              FROM generate_series(0, {count} - 1) AS n,
-                 (SELECT CAST(extract(epoch FROM now()) AS BIGINT) AS s) AS now"
+                 (SELECT CAST(floor(extract(epoch FROM now())) AS BIGINT) AS s) AS now"
         ));
     };
     write_events(events, "NULL", "now.s", true);

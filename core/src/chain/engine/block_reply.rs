@@ -11,6 +11,7 @@ use crate::{
     chain::{
         batch::{Failure, Reply},
         block::Header,
+        endpoints::NodeTraits,
         error::{QueryError, RunError},
         logs::{BlockRequest, LogWalk, LogsQuery},
         node_error::is_about_the_batch,
@@ -90,8 +91,11 @@ impl Engine {
             Err(BadReply::Malformed) if reply.status == 200 => return self.fault(RunError::Malformed, false),
             Err(BadReply::Malformed) => return self.fault(RunError::Http(reply.status), false),
         };
+        let answered = outcomes.values().filter(|outcome| outcome.is_ok()).count();
+        let may_be_batch = answered == 0 && self.may_be_too_many(requests.len());
+        self.rotation.learn_batch(answered, requests.len());
         let (mut headers, mut absent, mut logs, mut roots) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let (mut lags, mut malformed, mut refusal) = (false, false, None);
+        let (mut lags, mut malformed, mut refusal, mut unserved) = (false, false, None, Vec::new());
         for (id, request) in (0..).zip(requests) {
             match (*request, outcomes.remove(&id)) {
                 (_, None) => {}
@@ -117,6 +121,7 @@ impl Engine {
                     let root = outcome.ok().and_then(|text| serde_json::from_str::<StorageRoot>(text).ok());
                     roots.push(((contract, number), root.map(|root| root.storage_hash)));
                 }
+                (BlockRequest::Logs { walk, .. }, Some(Ok("null"))) => unserved.push(walk),
                 (BlockRequest::Logs { walk, range }, Some(Ok(text))) => logs.push((walk, range, text)),
                 // A range's refusal is more specific than a header's.
                 (BlockRequest::Logs { .. }, Some(Err(error))) => refusal = Some(error),
@@ -127,7 +132,15 @@ impl Engine {
         if lags || (!absent.is_empty() && !vouched) {
             return self.repin();
         }
-        let brought = !headers.is_empty() || !absent.is_empty() || !logs.is_empty() || !roots.is_empty();
+        self.lacks_logs(unserved.iter().copied());
+        if !logs.is_empty() {
+            self.rotation.learn(NodeTraits { logs: Some(true), ..NodeTraits::default() });
+        }
+        let brought = !unserved.is_empty()
+            || !headers.is_empty()
+            || !absent.is_empty()
+            || !logs.is_empty()
+            || !roots.is_empty();
         let blocks = &mut self.view.blocks;
         blocks.headers.extend(headers.into_iter().map(|(number, header)| (number, Some(header))));
         blocks.headers.extend(absent.into_iter().map(|number| (number, None)));
@@ -136,6 +149,13 @@ impl Engine {
             malformed |= !blocks.walk_mut(walk).is_some_and(|walk| walk.take(range, text));
         }
         match refusal {
+            // The first time, it may pass.
+            Some(error) if may_be_batch && self.idle_rounds > 0 && classify(&error) == Action::GiveUp => {
+                self.ask_for_less(requests, 1, RunError::node(&error))
+            }
+            Some(error) if may_be_batch && classify(&error) == Action::GiveUp => {
+                self.fault(RunError::node(&error), false)
+            }
             Some(error) => self.refuse_blocks(requests, &error, reply.status),
             None if malformed => self.fault(RunError::Malformed, false),
             None if brought => Ok(()),
@@ -186,18 +206,20 @@ impl Engine {
         // Some nodes use -32005 for both too many requests and too many blocks.
         let message = error.message.to_ascii_lowercase();
         let names_range = ["range", "result", "block", "log"].iter().any(|word| message.contains(word));
+        let is_busy = status == 429 || error.code == 429;
         match classify(error) {
             Action::SmallerBatch if requests.len() > 1 => {
                 self.ask_for_less(requests, 1, RunError::node(error))
             }
-            Action::Retry if !(has_logs && names_range) => self.fault(RunError::node(error), false),
+            // Nodes refuse long ranges in any words: the second time it is that.
+            Action::Retry if !has_logs || is_busy || (!names_range && self.idle_rounds == 0) => {
+                self.fault(RunError::node(error), false)
+            }
             _ if matches!(status, 429 | 500..) && self.idle_rounds == 0 => {
                 self.fault(RunError::node(error), false)
             }
             _ if error.code == -32601 && has_logs => {
-                for walk in walks(requests) {
-                    self.view.blocks.walk_mut(walk).map(LogWalk::refuse);
-                }
+                self.lacks_logs(walks(requests));
                 Ok(())
             }
             _ if has_logs => {
@@ -205,6 +227,14 @@ impl Engine {
                 Ok(())
             }
             _ => self.fault(RunError::node(error), false),
+        }
+    }
+
+    /// The node serves no logs.
+    fn lacks_logs(&mut self, walks: impl Iterator<Item = usize>) {
+        for walk in walks {
+            self.view.blocks.walk_mut(walk).map(LogWalk::refuse);
+            self.rotation.learn(NodeTraits { logs: Some(false), ..NodeTraits::default() });
         }
     }
 

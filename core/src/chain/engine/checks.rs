@@ -8,6 +8,7 @@ use crate::{
     chain::{
         batch::{Failure, InFlight, Job},
         block::{Header, ReadBlock},
+        endpoints::NodeTraits,
         error::{QueryError, RunError},
         marker::Marker,
         reply::{NodeFacts, ParsedReply},
@@ -62,12 +63,19 @@ impl Engine {
         self.fault(error, false)
     }
 
+    /// Whether a batch of so many requests may be refused for their number: the current endpoint has answered
+    /// none of that size.
+    pub(super) fn may_be_too_many(&self, requests: usize) -> bool {
+        requests > 1 && requests > self.rotation.traits().answered_requests.unwrap_or_default()
+    }
+
     /// What is known of the current endpoint's node.
     pub(super) fn node(&self) -> NodeFacts {
         let traits = self.rotation.traits();
         NodeFacts {
             takes_hashes: self.rotation.needs_hashes(),
-            was_unclear: self.rotation.is_unclear(),
+            has_refused: self.rotation.has_refused(),
+            answered_requests: traits.answered_requests.unwrap_or_default(),
             is_at_block: self.asked.is_some(),
             sees_other_blocks: traits.sees_own_blocks == Some(false),
         }
@@ -99,7 +107,7 @@ impl Engine {
         };
         let sees_own = parsed.markers.iter().find_map(|marker| header.is_seen_by_contracts(marker));
         if sees_own.is_some() {
-            self.rotation.update_traits(|traits| traits.sees_own_blocks = sees_own);
+            self.rotation.learn(NodeTraits { sees_own_blocks: sees_own, ..NodeTraits::default() });
         }
         sees_own == Some(false)
     }

@@ -12,7 +12,7 @@ use block_reply::BlockReader;
 use super::{
     batch::{self, Batch, Failure, InFlight, Job, Limits, PendingCall, Reply},
     block::{Header, ReadBlock},
-    endpoints::{Endpoints, Rotation, Update},
+    endpoints::{Endpoints, NodeTraits, Rotation, Update},
     error::{QueryError, RunError},
     hedge::MAX_HEDGED_BYTES,
     marker::Marker,
@@ -48,8 +48,10 @@ pub(crate) struct Engine {
     requests_per_batch: usize,
     /// Batches are answered in part: the header does not come with each.
     is_short: bool,
-    /// The error of a block asked about, while the newest block is tried.
+    /// The error of a block asked about, while the same batch is tried at the newest block.
     probe: Option<RunError>,
+    /// That worked: the next such error is about the block.
+    works_at_newest: bool,
     rounds: u32,
     calls: usize,
     /// Rounds without progress.
@@ -85,6 +87,7 @@ impl Engine {
             queue: Vec::new(),
             in_flight: None,
             probe: None,
+            works_at_newest: false,
             is_short: false,
             rounds: 0,
             calls: 0,
@@ -223,6 +226,7 @@ impl Engine {
         }
         let stepping_back = matches!(self.block, ReadBlock::SteppingBack { .. });
         let (by_hash, before) = (in_flight.by_hash, self.progress());
+        let (method, requests) = (in_flight.method, in_flight.requests());
         let checked = ParsedReply::of(&in_flight, reply, self.multicall3, self.node()).and_then(|parsed| {
             parsed.markers.iter().try_for_each(|marker| self.check(marker))?;
             self.check_block(&parsed, &in_flight)?;
@@ -230,8 +234,12 @@ impl Engine {
         });
         let parsed = match (checked, self.probe.take()) {
             (Ok(parsed), None) => parsed,
+            (Err(RunError::Node { message, .. }), None) if self.works_at_newest => {
+                self.take_back(in_flight.into_jobs());
+                return self.fault(RunError::NoState { message }, true);
+            }
             (Err(error @ RunError::Node { .. }), None) if self.asked.is_some() => {
-                // The node may lack the state of that block alone, and say so in any words.
+                // The node may lack the state of that block alone, and say so in any words, or it failed once.
                 self.take_back(in_flight.into_jobs());
                 self.probe = Some(error);
                 return Ok(());
@@ -240,13 +248,13 @@ impl Engine {
                 let works = outcome.as_ref().is_ok_and(|parsed| {
                     !parsed.results.is_empty() || (in_flight.jobs.is_empty() && !parsed.headers.is_empty())
                 });
-                let error = match (probe, outcome) {
-                    (Some(RunError::Node { message, .. }), _) if works => RunError::NoState { message },
-                    (Some(error), _) | (None, Err(error)) => error,
-                    (None, Ok(_)) => RunError::Stalled,
-                };
                 self.take_back(in_flight.into_jobs());
-                return self.fault(error, true);
+                self.works_at_newest = works && probe.is_some();
+                if self.works_at_newest {
+                    return Ok(());
+                }
+                let stalled = || outcome.err().unwrap_or(RunError::Stalled);
+                return self.fault(probe.unwrap_or_else(stalled), true);
             }
         };
         if self.sees_other_blocks(&parsed) {
@@ -260,8 +268,10 @@ impl Engine {
             }
         }
         let tells_block = |marker: &Marker| marker.parent.is_some() || marker.seconds.is_some();
-        let is_trial = self.block.pin().is_some() && !by_hash && !self.rotation.traits().by_number;
-        if is_trial && !parsed.markers.is_empty() && !parsed.markers.iter().any(tells_block) {
+        let is_silent = !parsed.markers.is_empty() && !parsed.markers.iter().any(tells_block);
+        let is_by_number = self.rotation.traits().takes_hashes == Some(false);
+        let is_trial = self.block.pin().is_some() && !by_hash && !is_by_number;
+        if is_trial && (is_silent || parsed.is_too_much) {
             self.rotation.leave_numbers();
             self.take_back(parsed.results.into_iter().map(|marked| marked.result.into_job()));
             return Ok(());
@@ -273,16 +283,15 @@ impl Engine {
         } else if !parsed.results.is_empty() {
             self.rotation.learn_answer(by_hash, !self.block.is_open());
         }
-        if parsed.is_unclear {
-            self.rotation.was_unclear();
+        if parsed.is_refused {
+            self.rotation.refused();
         }
-        self.rotation.update_traits(|traits| {
-            if let Some(method) = traits.method.next().filter(|_| parsed.lacks_method) {
-                traits.method = method;
-            }
-            if let Some(requests) = parsed.requests_per_batch {
-                traits.requests_per_batch = requests.max(1);
-            }
+        self.works_at_newest &= parsed.answered == 0;
+        self.rotation.learn_batch(parsed.answered, requests);
+        self.rotation.learn(NodeTraits {
+            method: if parsed.lacks_method { method.next() } else { parsed.used_method },
+            requests_per_batch: parsed.requests_per_batch,
+            ..NodeTraits::default()
         });
         if parsed.by_number && self.block.pin().is_some_and(|pin| pin.source != self.rotation.current()) {
             // A number is not the same block at every endpoint.
@@ -350,7 +359,7 @@ impl Engine {
 
     /// The current limit of JSON-RPC requests per batch.
     fn most_requests(&self) -> usize {
-        self.requests_per_batch.min(self.rotation.traits().requests_per_batch).max(1)
+        self.requests_per_batch.min(self.rotation.traits().requests_per_batch.unwrap_or(usize::MAX)).max(1)
     }
 
     /// A number that grows whenever a reply adds a result.
@@ -375,6 +384,7 @@ impl Engine {
         if self.rotation.current() == before {
             return;
         }
+        self.works_at_newest = false;
         let by_number = |endpoint| self.rotation.pins_by_number(endpoint);
         if self.block.pin().is_none() || by_number(before) || by_number(self.rotation.current()) {
             self.restart();

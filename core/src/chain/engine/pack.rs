@@ -5,7 +5,7 @@ use crate::{
     chain::{
         batch::{self, InFlight, Job, Limits, PendingCall},
         block::{HeaderOf, ReadBlock},
-        endpoints::NodeLimits,
+        endpoints::NodeTraits,
         error::{QueryError, RunError},
         lens::Method,
         view::CallResult,
@@ -96,13 +96,13 @@ impl Engine {
     /// Packs queued work into a batch; what does not fit stays queued.
     #[inline(never)]
     pub(in crate::chain) fn pack(&mut self) -> InFlight {
-        let NodeLimits { method, sees_own_blocks, .. } = self.rotation.traits();
+        let NodeTraits { method, sees_own_blocks, .. } = self.rotation.traits();
+        let method = method.unwrap_or_default();
         let by_number = self.rotation.pins_by_number(self.rotation.current());
         let most = self.most_requests();
         let asked_for = std::mem::take(&mut self.wants_header);
         let is_probe = self.probe.is_some();
         let wants_header = match self.block {
-            _ if is_probe => true,
             ReadBlock::Newest { .. } if self.is_proof_of_newest() && self.queue.is_empty() => false,
             // A header shows once whether contracts see the chain's own blocks. Where they do not, nothing else
             // names the block.
@@ -116,15 +116,16 @@ impl Engine {
             }
             ReadBlock::Asked(_) | ReadBlock::SteppingBack { .. } => true,
         };
-        let headers = match self.block {
+        let mut headers = match self.block {
             _ if !wants_header => Vec::new(),
-            _ if is_probe => vec![HeaderOf::Newest],
             ReadBlock::Pinned(pin) => vec![HeaderOf::Block(BlockId::Number(pin.header.number))],
             block => block.headers(most),
         };
+        if let Some(header) = headers.first_mut().filter(|_| is_probe) {
+            *header = HeaderOf::Newest;
+        }
         // A node that accepts one request per batch gets the header alone, and all calls are pinned to it.
         let room = match self.block {
-            _ if is_probe => most - 1,
             ReadBlock::SteppingBack { .. } => 0,
             ReadBlock::Asked(BlockId::Hash(_)) if by_number => 0,
             ReadBlock::Newest { .. } if sees_own_blocks == Some(false) => 0,

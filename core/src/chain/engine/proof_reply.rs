@@ -5,6 +5,7 @@ use crate::{
     chain::{
         batch::Reply,
         block::Header,
+        endpoints::NodeTraits,
         error::{QueryError, RunError},
         node_error::{is_about_the_batch, may_pass},
         proof::{BLOCK, PROOF, PendingProof, ProofBlock, ProofKey, ProofParts},
@@ -46,7 +47,7 @@ impl Engine {
     /// Starts a proof. A node that is known to serve none is not asked where the query can do without.
     pub(super) fn want_proof(&mut self, key: ProofKey) {
         match key.parts {
-            ProofParts::Newest | ProofParts::Pinned if self.rotation.traits().no_proofs => {
+            ProofParts::Newest | ProofParts::Pinned if self.rotation.traits().proofs == Some(false) => {
                 self.view.proofs.push((key, None));
             }
             _ => self.view.pending_proof = Some(PendingProof::new(key, self.rotation.knows_chain())),
@@ -91,6 +92,13 @@ impl Engine {
                 return self.fault(error, false);
             }
         };
+        let answered = outcomes.values().filter(|outcome| outcome.is_ok()).count();
+        self.rotation.learn_batch(answered, ids.len());
+        if answered == 0 && self.may_be_too_many(ids.len()) {
+            // The same error for each: it may be the batch that is refused.
+            self.halve_proof(ids.len());
+            return Ok(());
+        }
         let pins = self.is_proof_of_newest();
         let Some(mut wanted) = self.view.pending_proof.take() else { return Ok(()) };
         let (mut refusal, mut malformed) = (None, false);
@@ -133,6 +141,7 @@ impl Engine {
                 return self.prove_newest(false, "it answers the proof of another block".to_owned());
             }
             self.rotation.learn_answer(by_hash, !pins);
+            self.rotation.learn(NodeTraits { proofs: Some(true), ..NodeTraits::default() });
             self.view.proofs.push((wanted.key, Some(proof)));
             return Ok(());
         }
@@ -152,24 +161,20 @@ impl Engine {
         error: &ErrorPayload,
     ) -> Result<(), QueryError> {
         let may_be_hash = by_hash && self.rotation.may_try_numbers();
-        let (is_unclear, was_unclear) = (is_unclear(error), self.rotation.is_unclear());
-        let is_refused = !is_unclear || was_unclear;
+        let (is_unclear, has_refused) = (is_unclear(error), self.rotation.has_refused());
+        let is_refused = !is_unclear || has_refused;
         match classify(error) {
             Action::SmallerBatch if requests > 1 => self.halve_proof(requests),
-            Action::PinByNumber | Action::GiveUp | Action::Retry
-                if may_be_hash && is_refused && !may_pass(status) =>
-            {
+            Action::Repin if self.repins == 0 => return self.repin(),
+            action if action != Action::Repin && may_be_hash && is_refused && !may_pass(status) => {
                 self.rotation.try_numbers(true);
                 if self.block.pin().is_some_and(|pin| pin.source != self.rotation.current()) {
                     // A number is not the same block at every endpoint.
                     self.restart();
                 }
             }
-            Action::Repin if self.repins == 0 => return self.repin(),
-            Action::Retry if !is_unclear || !was_unclear => {
-                if is_unclear {
-                    self.rotation.was_unclear();
-                }
+            Action::Retry if !is_unclear || !has_refused => {
+                self.rotation.refused();
                 return self.fault(RunError::node(error), false);
             }
             Action::GiveUp if may_pass(status) => return self.fault(RunError::node(error), false),
@@ -179,7 +184,8 @@ impl Engine {
     }
 
     fn halve_proof(&mut self, requests: usize) {
-        self.rotation.update_traits(|traits| traits.requests_per_batch = (requests / 2).max(1));
+        let requests_per_batch = Some((requests / 2).max(1));
+        self.rotation.learn(NodeTraits { requests_per_batch, ..NodeTraits::default() });
     }
 
     /// The node does not prove the block: many prove the newest alone (reth by default, erigon). Then block and
@@ -189,7 +195,8 @@ impl Engine {
         let is_optional = pending.key.parts == ProofParts::Newest;
         let is_last = of_newest || self.asked.is_some() || self.proofs_of_newest >= PROOFS_OF_NEWEST;
         if is_last {
-            self.rotation.update_traits(|traits| traits.no_proofs |= of_newest);
+            let proofs = of_newest.then_some(false);
+            self.rotation.learn(NodeTraits { proofs, ..NodeTraits::default() });
             if is_optional {
                 self.view.proofs.push((pending.key, None));
                 return Ok(());

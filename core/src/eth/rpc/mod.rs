@@ -13,14 +13,14 @@ pub mod provider;
 pub mod read_error;
 pub mod revert;
 
-use std::{borrow::Cow, collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt};
 
 use alloy_json_rpc::Id;
 pub use alloy_json_rpc::{ErrorPayload, PartiallySerializedRequest as Request};
 use alloy_primitives::{Address, B256};
 use serde::{
     Deserialize, Deserializer,
-    de::{Error as _, SeqAccess, Visitor},
+    de::{SeqAccess, Visitor},
 };
 use serde_json::value::RawValue;
 
@@ -40,16 +40,25 @@ pub(crate) fn get_proof(id: u64, contract: Address, slots: &[B256], block: &str)
     request(id, "eth_getProof", format!(r#"["{contract:#x}",[{}],{block}]"#, slots.join(",")))
 }
 
-/// [`ErrorPayload`] as nodes and proxies send it: any member may be missing.
-#[derive(Deserialize)]
-#[serde(remote = "ErrorPayload")]
-struct LenientError {
-    #[serde(default)]
-    code: i64,
-    #[serde(default)]
-    message: Cow<'static, str>,
-    #[serde(default)]
-    data: Option<Box<RawValue>>,
+/// [`ErrorPayload`] as nodes and proxies send it: any member may be missing or of another type, and any JSON may
+/// be in the error's place.
+fn lenient_error(text: &str) -> ErrorPayload {
+    #[derive(Deserialize)]
+    struct Members<'a> {
+        #[serde(borrow, default)]
+        code: Option<&'a RawValue>,
+        #[serde(borrow, default)]
+        message: Option<&'a RawValue>,
+        #[serde(default)]
+        data: Option<Box<RawValue>>,
+    }
+    let text_of = |json: &str| serde_json::from_str(json).unwrap_or_else(|_| json.to_owned());
+    let Ok(Members { code, message, data }) = serde_json::from_str(text) else {
+        return ErrorPayload { code: 0, message: text_of(text).into(), data: None };
+    };
+    let code = code.and_then(|code| code.get().trim_matches('"').parse().ok()).unwrap_or_default();
+    let message = message.map(|message| text_of(message.get())).unwrap_or_default();
+    ErrorPayload { code, message: message.into(), data }
 }
 
 /// The outcome of one request: the result as JSON text, or the node's error.
@@ -87,7 +96,7 @@ pub fn decode<'a>(body: &'a [u8], ids: &[u64]) -> Result<BTreeMap<u64, RpcResult
         let mut deserializer = serde_json::Deserializer::from_str(text);
         deserializer.deserialize_seq(&mut replies).and_then(|()| deserializer.end())
     } else {
-        serde_json::from_str(text).and_then(|response| replies.take(response, true))
+        serde_json::from_str(text).map(|response| replies.take(response, true))
     };
     if read.is_err() {
         return Err(BadReply::Malformed);
@@ -108,10 +117,10 @@ struct Replies<'ids, 'a> {
 }
 
 impl<'a> Replies<'_, 'a> {
-    fn take(&mut self, response: LenientResponse<'a>, lone: bool) -> serde_json::Result<()> {
+    fn take(&mut self, response: LenientResponse<'a>, lone: bool) {
         // Requests have numbers as ids; some proxies quote them.
         let id = response.id.and_then(|id| id.get().trim_matches('"').parse().ok());
-        let Some(result) = response.result()? else { return Ok(()) };
+        let Some(result) = response.result() else { return };
         match (id.filter(|id| self.ids.contains(id)), result) {
             (Some(id), result) => {
                 self.results.insert(id, result);
@@ -123,7 +132,6 @@ impl<'a> Replies<'_, 'a> {
             (None, Err(error)) => self.stray = Some(error),
             (None, Ok(_)) => {}
         }
-        Ok(())
     }
 }
 
@@ -136,7 +144,7 @@ impl<'a> Visitor<'a> for &mut Replies<'_, 'a> {
 
     fn visit_seq<A: SeqAccess<'a>>(self, mut responses: A) -> Result<(), A::Error> {
         while let Some(response) = responses.next_element()? {
-            self.take(response, false).map_err(A::Error::custom)?;
+            self.take(response, false);
         }
         Ok(())
     }
@@ -158,19 +166,11 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 }
 
 impl<'a> LenientResponse<'a> {
-    fn result(&self) -> serde_json::Result<Option<RpcResult<'a>>> {
-        let error = match self.error.map(RawValue::get).filter(|error| *error != "null") {
-            // Some proxies put a bare string where the error object belongs.
-            Some(text) if text.starts_with('"') => {
-                Some(ErrorPayload { code: 0, message: serde_json::from_str(text)?, data: None })
-            }
-            Some(object) => Some(LenientError::deserialize(&mut serde_json::Deserializer::from_str(object))?),
-            None => None,
-        };
-        Ok(match (error, self.result) {
-            (Some(error), _) => Some(Err(error)),
-            (None, result) => result.map(|result| Ok(result.get())),
-        })
+    fn result(&self) -> Option<RpcResult<'a>> {
+        match self.error.map(RawValue::get).filter(|error| *error != "null") {
+            Some(error) => Some(Err(lenient_error(error))),
+            None => self.result.map(|result| Ok(result.get())),
+        }
     }
 }
 
@@ -199,14 +199,21 @@ mod tests {
     }
 
     #[test]
-    fn errors_without_a_code_or_an_object_are_errors() {
-        for error in
-            [r#"{"message":"slow down"}"#, r#"{"message":"slow down","data":null}"#, r#""slow down""#]
-        {
+    fn errors_of_any_form_are_errors() {
+        for (error, code, message) in [
+            (r#"{"message":"slow down"}"#, 0, "slow down"),
+            (r#"{"message":"slow down","data":null}"#, 0, "slow down"),
+            (r#""slow down""#, 0, "slow down"),
+            (r#"{"code":"-32602","message":"no"}"#, -32602, "no"),
+            (r#"{"code":"EBUSY","message":null}"#, 0, ""),
+            (r#"{"code":-32000,"message":{"en":"no"}}"#, -32000, r#"{"en":"no"}"#),
+            ("-32000", 0, "-32000"),
+            ("true", 0, "true"),
+        ] {
             let body = format!(r#"[{{"id":1,"error":{error}}},{{"id":2,"result":7}}]"#);
             assert_eq!(results(&body, &[1, 2]), [(1, None), (2, Some("7"))]);
             let error = decode(body.as_bytes(), &[1]).unwrap().remove(&1).unwrap().unwrap_err();
-            assert_eq!((error.code, &*error.message, error.data.is_none()), (0, "slow down", true));
+            assert_eq!((error.code, &*error.message, error.data.is_none()), (code, message, true));
         }
     }
 

@@ -134,6 +134,11 @@ pub(crate) fn is_unclear(error: &ErrorPayload) -> bool {
     }
 }
 
+/// Whether an error does not say what of its request is refused.
+pub(crate) fn names_no_cause(error: &ErrorPayload) -> bool {
+    phrase(error).is_none_or(|(phrase, _)| phrase == INTERNAL)
+}
+
 /// Whether the node ran out of time: less work may be done in time.
 pub(crate) fn is_timeout(error: &ErrorPayload) -> bool {
     phrase(error).is_some_and(|(phrase, _)| ["timeout", "timed out", "deadline exceeded"].contains(&phrase))

@@ -25,6 +25,9 @@ impl Node {
             let message = "Error: VM Exception while processing transaction: invalid opcode";
             return Err(json!({"code": -32603, "message": message}));
         }
+        if undeployed == Undeployed::Reverted && is_lens {
+            return Err(json!({"code": 3, "message": "execution reverted"}));
+        }
         let Some(to) = params[0]["to"].as_str() else {
             if undeployed != Undeployed::Creation {
                 return refusal("missing value for required argument: to");

@@ -1,0 +1,342 @@
+//! The heads of requests between a connection and hyper: timed, whole, and never without an answer.
+//!
+//! ```text
+//!   idle --first byte--> head --hyper parsed it--> busy --answered--> idle
+//!                         ^  \                          \
+//!                         |   +--late--> closed         +--with the beginning of another head--> rest
+//!                         +----------------------------------------------------------------------/
+//! ```
+//!
+//! hyper refuses a request line with bytes that no URI has, by an answer of its own that neither a client nor an
+//! operator can read. Bytes of the proxy's request lines that clients write are therefore masked on their way to
+//! hyper, which is given a target of the same length; and what hyper refuses still is answered by the gate.
+
+use std::{
+    io, mem,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU8, Ordering},
+    },
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Buf as _, Bytes};
+use hyper::Uri;
+use registry_core::gate::{GateAnswer, RequestFault};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::{Instant, Sleep, sleep_until},
+};
+
+use super::RECEIVE_TIMEOUT;
+
+/// Nothing is received.
+const IDLE: u8 = 0;
+/// A head is received.
+const HEAD: u8 = 1;
+/// A request is answered; its content is timed elsewhere.
+const BUSY: u8 = 2;
+/// A part of the next head was received with the last request.
+const REST: u8 = 3;
+
+/// The most bytes of a request line that are kept: hyper takes no longer URI.
+const LINE_BYTES: usize = 1 << 16;
+/// What a head ends with.
+const END: [u8; 4] = *b"\r\n\r\n";
+
+/// Answers a request of the proxy that hyper refuses, by its request line; `None` leaves hyper's answer.
+pub(super) type Unparsed = Box<dyn Fn(&[u8], RequestFault) -> Option<GateAnswer> + Send>;
+
+/// What connection and service know of a connection's heads.
+#[derive(Debug, Default)]
+pub(super) struct Heads {
+    phase: AtomicU8,
+    /// The last bytes received end no head.
+    has_rest: AtomicBool,
+    /// The request line that is not parsed yet, as received. Empty at strangers'.
+    line: Mutex<Vec<u8>>,
+}
+
+impl Heads {
+    /// A request was parsed. Returns its target as received, where it was masked.
+    pub(super) fn parsed(&self, uri: &Uri) -> Option<String> {
+        self.phase.store(BUSY, Ordering::Relaxed);
+        let line = mem::take(&mut *self.line());
+        let target = line.split(|byte| *byte == b' ').nth(1)?;
+        let seen = uri.path_and_query()?.as_str().bytes();
+        let is_masked = target.iter().any(|byte| masked(*byte) != *byte);
+        let is_same = is_masked && target.iter().map(|byte| masked(*byte)).eq(seen);
+        is_same.then(|| String::from_utf8_lossy(target).into_owned())
+    }
+
+    /// The request was answered. `is_known_end` where nothing is received beyond it.
+    pub(super) fn answered(&self, is_known_end: bool) {
+        let has_rest = self.has_rest.load(Ordering::Relaxed) && !is_known_end;
+        self.phase.store(if has_rest { REST } else { IDLE }, Ordering::Relaxed);
+    }
+
+    fn goes_on(&self, from: u8, to: u8) -> bool {
+        self.phase.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    fn line(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A byte of a target as hyper takes it. Also that of a fragment, which hyper would cut off.
+const fn masked(byte: u8) -> u8 {
+    match byte {
+        b'"' | b'#' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' | 0x80.. => b'_',
+        byte => byte,
+    }
+}
+
+/// A connection whose heads are watched.
+pub(super) struct Watched<S> {
+    stream: S,
+    heads: Arc<Heads>,
+    late: Pin<Box<Sleep>>,
+    /// A request line is received.
+    is_in_line: bool,
+    /// The last bytes received.
+    tail: [u8; 4],
+    /// `None` at strangers', whose heads are not looked at.
+    unparsed: Option<Unparsed>,
+    /// The rest of an answer in place of hyper's own.
+    replaced: Option<Bytes>,
+}
+
+impl<S> Watched<S> {
+    pub(super) fn new(stream: S, heads: Arc<Heads>, unparsed: Option<Unparsed>) -> Self {
+        let late = Box::pin(sleep_until(Instant::now()));
+        Self { stream, heads, late, is_in_line: false, tail: END, unparsed, replaced: None }
+    }
+
+    /// Looks at what was received.
+    fn received(&mut self, bytes: &mut [u8]) {
+        if self.heads.goes_on(IDLE, HEAD) {
+            self.late.as_mut().reset(Instant::now() + RECEIVE_TIMEOUT);
+            self.is_in_line = self.unparsed.is_some();
+            self.heads.line().clear();
+        }
+        if self.is_in_line {
+            self.is_in_line = mask(&mut self.heads.line(), bytes);
+        }
+        for byte in bytes.iter().skip(bytes.len().saturating_sub(self.tail.len())) {
+            self.tail.rotate_left(1);
+            self.tail[3] = *byte;
+        }
+        self.heads.has_rest.store(self.tail != END, Ordering::Relaxed);
+    }
+
+    /// The answer in place of one that hyper writes by itself.
+    fn in_place_of(&self, written: &[u8]) -> Option<Bytes> {
+        let fault = match written.get(..12)? {
+            b"HTTP/1.0 400" | b"HTTP/1.1 400" => RequestFault::MalformedRequest,
+            b"HTTP/1.0 414" | b"HTTP/1.1 414" | b"HTTP/1.0 431" | b"HTTP/1.1 431" => {
+                RequestFault::HeadTooLong
+            }
+            _ => return None,
+        };
+        // The gate's own refusals have content.
+        if !String::from_utf8_lossy(written).contains("\r\ncontent-length: 0\r\n") {
+            return None;
+        }
+        let line = mem::take(&mut *self.heads.line());
+        self.unparsed.as_ref()?(&line, fault).map(|answer| Bytes::from(text(&answer)))
+    }
+}
+
+/// Keeps what is received of a request line, and masks its target. Returns whether the line goes on.
+fn mask(line: &mut Vec<u8>, bytes: &mut [u8]) -> bool {
+    for byte in bytes {
+        match *byte {
+            // Empty lines before a request line are none.
+            b'\r' | b'\n' if line.is_empty() => continue,
+            b'\n' => return false,
+            _ => {}
+        }
+        if line.len() < LINE_BYTES {
+            line.push(*byte);
+        }
+        // Methods have some of these bytes, too.
+        if masked(*byte) != *byte && line.iter().take(32).any(|byte| *byte == b' ') {
+            *byte = masked(*byte);
+        }
+    }
+    true
+}
+
+/// An answer after which the connection is closed.
+fn text(answer: &GateAnswer) -> String {
+    let mut text = format!("HTTP/1.1 {} \r\nconnection: close\r\n", answer.status);
+    for (name, value) in &answer.headers {
+        text.push_str(&format!("{name}: {value}\r\n"));
+    }
+    text.push_str(&format!("content-length: {}\r\n\r\n{}", answer.body.len(), answer.body));
+    text
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let (this, before) = (self.get_mut(), buffer.filled().len());
+        if this.heads.goes_on(REST, HEAD) {
+            this.late.as_mut().reset(Instant::now() + RECEIVE_TIMEOUT);
+        }
+        let read = Pin::new(&mut this.stream).poll_read(context, buffer);
+        if let Some(bytes) = buffer.filled_mut().get_mut(before..).filter(|bytes| !bytes.is_empty()) {
+            this.received(bytes);
+        }
+        if this.heads.phase.load(Ordering::Relaxed) == HEAD && this.late.as_mut().poll(context).is_ready() {
+            let words = "a head that did not end in time";
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, words)));
+        }
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        if this.replaced.is_none() && this.unparsed.is_some() {
+            this.replaced = this.in_place_of(bytes);
+        }
+        let Some(rest) = &mut this.replaced else {
+            return Pin::new(&mut this.stream).poll_write(context, bytes);
+        };
+        while !rest.is_empty() {
+            let written = ready!(Pin::new(&mut this.stream).poll_write(context, rest))?;
+            rest.advance(written);
+        }
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::Full;
+    use hyper::{Request, Response, body::Incoming, server::conn::http1, service::service_fn};
+    use hyper_util::rt::TokioIo;
+    use registry_core::gate::{Links, Outcome};
+    use std::convert::Infallible;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_has_a_time_from_its_first_byte_on() {
+        let (mut client, server) = duplex(64);
+        let mut byte = [0; 1];
+        let mut stream = Watched::new(server, Arc::default(), None);
+        let idle = tokio::time::timeout(RECEIVE_TIMEOUT * 2, stream.read_exact(&mut byte)).await;
+        assert!(idle.is_err(), "an idle connection is not late");
+        client.write_all(b"GE").await.unwrap();
+        stream.read_exact(&mut byte).await.unwrap();
+        stream.read_exact(&mut byte).await.unwrap();
+        let begun = Instant::now();
+        // A byte now and then does not help.
+        let trickle = async {
+            loop {
+                tokio::time::sleep(RECEIVE_TIMEOUT / 4).await;
+                client.write_all(b"T").await.unwrap();
+            }
+        };
+        let reading = async { while stream.read_exact(&mut byte).await.is_ok() {} };
+        tokio::select! { () = trickle => {}, () = reading => {} }
+        assert_eq!(begun.elapsed(), RECEIVE_TIMEOUT);
+    }
+
+    /// The client's end of a connection to the proxy's port: the service says the target that it sees.
+    fn connection() -> DuplexStream {
+        let (client, server) = duplex(1 << 20);
+        let heads = Arc::<Heads>::default();
+        let unparsed = |line: &[u8], fault| {
+            let answer = Outcome::Faulty(fault).answer_unread(&Links::default());
+            line.starts_with(b"GET /gate/api").then_some(answer)
+        };
+        let stream = Watched::new(server, Arc::clone(&heads), Some(Box::new(unparsed)));
+        let service = service_fn(move |request: Request<Incoming>| {
+            let target = heads.parsed(request.uri()).unwrap_or_else(|| request.uri().to_string());
+            heads.answered(false);
+            async { Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(target)))) }
+        });
+        let connection = http1::Builder::new()
+            .keep_alive(true)
+            .max_headers(1_000)
+            .max_buf_size(128 * 1024)
+            .serve_connection(TokioIo::new(stream), service);
+        tokio::spawn(connection);
+        client
+    }
+
+    async fn answers(requests: &[u8]) -> (String, std::time::Duration) {
+        let (mut client, begun) = (connection(), Instant::now());
+        client.write_all(requests).await.unwrap();
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).await.unwrap();
+        (String::from_utf8(answer).unwrap(), begun.elapsed())
+    }
+
+    #[tokio::test]
+    async fn what_hyper_refuses_is_answered_in_words_and_a_clients_target_is_read_as_it_is() {
+        let request = |target: &[u8], lines: &str| {
+            let end = format!(" HTTP/1.1\r\nhost: a\r\n{lines}connection: close\r\n\r\n");
+            [b"GET ", target, end.as_bytes()].concat()
+        };
+        for target in
+            ["/gate/api/items?q=\"x\"<>", "/gate/api/<a>^`{|}\\#b", "/gate/api/m\u{fc}nchen?caf\u{e9}"]
+        {
+            let (answer, _) = answers(&request(target.as_bytes(), "")).await;
+            assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with(target), "{target}: {answer}");
+        }
+        let (answer, _) = answers(&request(b"/gate/api?q=\xff", "")).await;
+        assert!(answer.ends_with("/gate/api?q=\u{fffd}"), "{answer}");
+        let lines = "a: b\r\n";
+        let (answer, _) = answers(&request(b"/gate/api", &lines.repeat(900))).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let (long, control) = (format!("a: {}\r\n", "b".repeat(300_000)), "a: b\x01c\r\n");
+        for (target, lines, status, words) in [
+            ("/gate/api", &*lines.repeat(1_000), "431", "head_too_long"),
+            ("/gate/api", &*long, "431", "head_too_long"),
+            ("/gate/api", control, "400", "malformed_request"),
+            ("/gate/api\x01", "", "400", "malformed_request"),
+            ("/elsewhere", control, "400", "content-length: 0"),
+        ] {
+            let (answer, _) = answers(&request(target.as_bytes(), lines)).await;
+            let is_so = answer.starts_with(&format!("HTTP/1.1 {status}")) && answer.contains(words);
+            assert!(is_so, "{target}: {answer}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_that_begins_with_the_one_before_has_no_more_time() {
+        let (answer, took) = answers(b"GET /a HTTP/1.1\r\nhost: a\r\n\r\nGET /b HTTP/1.1\r\nhos").await;
+        assert!(answer.ends_with("/a") && took == RECEIVE_TIMEOUT, "{took:?}: {answer}");
+        let whole = b"GET /a HTTP/1.1\r\nhost: a\r\n\r\n";
+        let mut idle = connection();
+        idle.write_all(whole).await.unwrap();
+        tokio::time::sleep(RECEIVE_TIMEOUT * 2).await;
+        idle.write_all(whole).await.unwrap();
+        let mut answers = vec![0; 64];
+        let (mut seen, mut text) = (0, String::new());
+        while seen < 2 {
+            let read = idle.read(&mut answers).await.unwrap();
+            text.push_str(std::str::from_utf8(&answers[..read]).unwrap());
+            assert!(read > 0, "{text}");
+            seen = text.matches("\r\n\r\n/a").count();
+        }
+    }
+}
