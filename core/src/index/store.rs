@@ -163,10 +163,11 @@ const INDEXES: [&str; 11] = [
 
 /// The format of the tables, which is part of the [name](super::protocol::object_name) of their object: one more
 /// with each change, in an object of its own.
-pub(super) const FORMAT: &str = "12";
+pub(super) const FORMAT: &str = "13";
 
-/// The format before, which an index [takes over](super::takeover) from.
-pub(super) const EARLIER_FORMAT: &str = "11";
+/// The formats before, the latest first, which an index [takes over](super::takeover) from: the latest lacks an
+/// index of agents, and the other also the columns of events and of the changes' liable wallets.
+pub(super) const EARLIER_FORMATS: [&str; 2] = ["12", "11"];
 
 /// Creates the tables, in one transaction of the host. Has to be called before any other use of a store.
 ///

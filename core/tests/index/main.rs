@@ -108,7 +108,7 @@ fn live(seed: u64, is_old: bool) -> Result<(), String> {
     let mut releases = Random(seed ^ 0x1de);
     for _ in 0..6 + random.below(10) {
         if releases.once_in(20) && index.state().as_of().is_some() {
-            index.is_released();
+            index.is_released(11 + releases.below(2));
             lists = compliance_list::Lists::default();
         }
         if releases.once_in(8) {
