@@ -137,7 +137,7 @@ impl RegistryIndex {
         let settings = WorkerSettings::of(&self.env).map_err(|error| error.to_string())?;
         let own = settings.index_name().unwrap_or_default();
         if let IndexQuestion::Takeover(key) = question
-            && settings.earlier_index_name().as_ref() == Some(&object)
+            && settings.earlier_index_names().is_some_and(|names| names.contains(&object))
         {
             return self.part(key);
         }

@@ -11,7 +11,7 @@ use registry_core::{
     index::{
         Config, IndexError, SWEEP, Work,
         protocol::{IndexAnswer, IndexQuestion},
-        takeover,
+        takeover::{self, Part},
     },
 };
 use worker::{Delay, console_warn};
@@ -112,7 +112,7 @@ impl RegistryIndex {
         }
     }
 
-    /// Takes some parts over from the index of the earlier format; whether there are none left.
+    /// Takes some parts over from the latest index of an earlier format; whether there are none left.
     async fn take_over(
         &self,
         sql: &Sql,
@@ -122,15 +122,18 @@ impl RegistryIndex {
         for _ in 0..takeover::PARTS_AT_ONCE {
             let Some(place) = takeover::next(sql)? else { return Ok(true) };
             self.lease.set(WorkLease { number, until: unix_millis() + PART_MILLIS });
-            let answer = match IndexObject::earlier(settings, &self.env) {
-                Some(earlier) => earlier.ask(IndexQuestion::Takeover(place)).await,
-                None => return Ok(true),
-            };
+            let mut answer = Ok(IndexAnswer::Part(Part::default()));
+            for earlier in IndexObject::earlier(settings, &self.env) {
+                answer = earlier.ask(IndexQuestion::Takeover(place)).await;
+                if !matches!(&answer, Ok(IndexAnswer::Part(part)) if part.is_empty()) {
+                    break;
+                }
+            }
             if self.lease.get().number != number {
                 return Ok(false);
             }
             let Ok(IndexAnswer::Part(part)) = answer else {
-                console_warn!("the index of the earlier format does not answer");
+                console_warn!("an index of an earlier format does not answer");
                 match sql.transaction(|| Ok(takeover::is_awaited(sql, unix_millis())?))? {
                     true => return Err(IndexError::Incomplete { percent: 0 }),
                     false => continue,

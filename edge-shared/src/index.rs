@@ -32,9 +32,10 @@ impl IndexObject {
         Self::named(settings.index_name()?, settings, env)
     }
 
-    /// The object of an index of the earlier format.
-    pub fn earlier(settings: &WorkerSettings, env: &Env) -> Option<Self> {
-        Self::named(settings.earlier_index_name()?, settings, env)
+    /// The objects of indexes of earlier formats, the latest first.
+    pub fn earlier(settings: &WorkerSettings, env: &Env) -> Vec<Self> {
+        let names = settings.earlier_index_names().into_iter().flatten();
+        names.filter_map(|name| Self::named(name, settings, env)).collect()
     }
 
     fn named(name: String, settings: &WorkerSettings, env: &Env) -> Option<Self> {

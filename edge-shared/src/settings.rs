@@ -13,7 +13,7 @@ use registry_core::{
         rpc::endpoint::{RpcEndpoint, parse_list},
     },
     evidence::Layout,
-    index::protocol::{earlier_object_name, object_name},
+    index::protocol::{earlier_object_names, object_name},
     snapshot::Identity,
 };
 use worker::{
@@ -234,9 +234,9 @@ impl WorkerSettings {
         self.chain_id.map(|chain_id| object_name(chain_id, self.registry))
     }
 
-    /// The name of the object of an index of the earlier format.
-    pub fn earlier_index_name(&self) -> Option<String> {
-        self.chain_id.map(|chain_id| earlier_object_name(chain_id, self.registry))
+    /// The names of the objects of indexes of earlier formats, the latest first.
+    pub fn earlier_index_names(&self) -> Option<[String; 2]> {
+        self.chain_id.map(|chain_id| earlier_object_names(chain_id, self.registry))
     }
 
     /// The seconds between two polls of a stream of changes: ten, or fewer where the TTL of verdicts is

@@ -8,10 +8,19 @@ use registry_core::{api, snapshot::SnapshotError};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The local copy is too old for a verdict, or nothing is held yet. An update mends it.
-    #[error("what is held of the registry is too old: {}", age.map_or("there is nothing yet".to_owned(), |age| format!("{} s", age.as_secs())))]
+    #[error("what is held of the registry is too old: {}", age.map_or("there is nothing, or it is of a time to come".to_owned(), |age| format!("{} s", age.as_secs())))]
     Stale {
-        /// Its age; `None` while nothing is held yet.
+        /// Its age; `None` while nothing is held yet, and where this computer's clock was set back since it
+        /// came.
         age: Option<Duration>,
+    },
+    /// The API offers an older block than the one held, which verdicts go on with while it is not too old.
+    #[error("the service went back from block {held} to block {offered}")]
+    WentBack {
+        /// The block held.
+        held: u64,
+        /// The block offered.
+        offered: u64,
     },
     /// The snapshot does not hold all of this wallet, such as a scope that is too long for the index: ask the
     /// API or the chain.

@@ -7,12 +7,10 @@
 use std::{
     collections::{HashMap, HashSet},
     fs::{File, TryLockError},
+    hash::{BuildHasher as _, RandomState},
     os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
-    sync::{
-        PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
     time::{Duration, Instant},
 };
 
@@ -32,6 +30,7 @@ pub(crate) struct Holding {
     data: File,
     head: PathBuf,
     held: RwLock<Held>,
+    hasher: RandomState,
 }
 
 /// The content of the files. A lookup keeps it locked while it reads: places of shards that it no longer
@@ -57,17 +56,29 @@ pub(crate) struct Current {
 #[derive(Debug)]
 struct Slot {
     extent: Extent,
-    /// Its bytes have been checked as a whole by this process.
-    is_checked: AtomicBool,
+    /// A hash of its bytes as they were when this process checked their seal. The disk is not believed later,
+    /// either.
+    checked: OnceLock<u64>,
 }
 
 impl Current {
-    /// Its age at `now`, unix milliseconds. The API's clock is not believed beyond the time of receipt, nor
-    /// this computer's where it was set back.
-    pub(crate) fn age(&self, now: u64) -> Duration {
+    /// The time by this computer's clock, unix milliseconds, where that was not set back since the receipt;
+    /// else by what has passed since then. `None` if the clock is behind a receipt by another process: how
+    /// much time has passed is not known.
+    pub(crate) fn time(&self, clock: u64) -> Option<u64> {
+        match self.received {
+            None => (clock >= self.fetched_at).then_some(clock),
+            Some(received) => {
+                let passed = u64::try_from(received.elapsed().as_millis()).unwrap_or(u64::MAX);
+                Some(clock.max(self.fetched_at.saturating_add(passed)))
+            }
+        }
+    }
+
+    /// Its age at a [time](Self::time). The API's clock is not believed beyond the time of receipt.
+    pub(crate) fn age(&self, time: u64) -> Duration {
         let confirmed = self.manifest.confirmed_at.min(self.fetched_at);
-        let by_clock = Duration::from_millis(now.saturating_sub(confirmed));
-        by_clock.max(self.received.map_or(Duration::ZERO, |received| received.elapsed()))
+        Duration::from_millis(time.saturating_sub(confirmed))
     }
 }
 
@@ -90,26 +101,26 @@ impl Holding {
             Some(space) if found.manifest.as_ref().is_none_or(is_own) => (found, space),
             _ => Default::default(),
         };
-        let slot = |(entry, extent)| (entry, Slot { extent, is_checked: AtomicBool::new(false) });
+        let slot = |(entry, extent)| (entry, Slot { extent, checked: OnceLock::new() });
         let current = found.manifest;
         let current = current.map(|(manifest, fetched_at)| Current { manifest, fetched_at, received: None });
         let held = Held { current, shards: found.shards.into_iter().map(slot).collect() };
-        Ok((Self { identity, data, head, held: RwLock::new(held) }, space))
+        Ok((Self { identity, data, head, held: RwLock::new(held), hasher: RandomState::new() }, space))
     }
 
-    /// Looks up a wallet in its shard, with the shard's manifest, if that is `usable`.
+    /// Looks up a wallet in its shard, with the shard's manifest, at the time at which that is `usable`.
     pub(crate) fn look_up<T>(
         &self,
         wallet: Address,
-        usable: impl FnOnce(&Current) -> Result<(), Error>,
-        then: impl FnOnce(Facts, &Manifest) -> T,
+        usable: impl FnOnce(&Current) -> Result<u64, Error>,
+        then: impl FnOnce(Facts, &Manifest, u64) -> T,
     ) -> Result<T, Error> {
         let held = self.read();
         let current = held.current.as_ref().ok_or(Error::Stale { age: None })?;
-        usable(current)?;
+        let time = usable(current)?;
         let entry = current.manifest.shard_of(wallet).ok_or(SnapshotError::Damaged)?;
         match self.shard(&held, entry).and_then(|shard| Ok(shard.find(wallet)?)) {
-            Ok(facts) => Ok(then(facts, &current.manifest)),
+            Ok(facts) => Ok(then(facts, &current.manifest, time)),
             Err(error) => {
                 drop(held);
                 self.forget(entry, &error);
@@ -133,11 +144,16 @@ impl Holding {
         let slot = held.shards.get(&entry).ok_or(SnapshotError::Damaged)?;
         let mut bytes = vec![0; slot.extent.length as usize];
         self.data.read_exact_at(&mut bytes, slot.extent.offset)?;
-        if slot.is_checked.load(Ordering::Relaxed) {
-            return Ok(Shard::reopen(bytes, entry)?);
+        let hash = self.hasher.hash_one(&bytes);
+        if let Some(checked) = slot.checked.get() {
+            return if *checked == hash {
+                Ok(Shard::reopen(bytes, entry)?)
+            } else {
+                Err(SnapshotError::Damaged.into())
+            };
         }
         let shard = Shard::parse(bytes, &self.identity, entry)?;
-        slot.is_checked.store(true, Ordering::Relaxed);
+        slot.checked.get_or_init(|| hash);
         Ok(shard)
     }
 
@@ -169,7 +185,7 @@ impl Holding {
             space.give_back(extent);
             return Err(error.into());
         }
-        let slot = Slot { extent, is_checked: AtomicBool::new(true) };
+        let slot = Slot { extent, checked: self.hasher.hash_one(bytes).into() };
         self.write().shards.insert(entry, slot);
         Ok(())
     }

@@ -32,6 +32,8 @@ const BUNDLES_A_SAVE: u32 = 16;
 const ROUNDS_MAX: u32 = 3;
 /// The longest wait for the API's rate limit before it is asked again.
 const WAIT_MAX: Duration = Duration::from_secs(60);
+/// The most such waits for one request.
+const WAITS_MAX: u32 = 3;
 
 /// The registry, held in a file. It is shared by reference or in an `Arc`: all methods take `&self`.
 #[derive(Debug)]
@@ -96,40 +98,53 @@ impl LocalKya {
     /// [`Error::Stale`] in place of a verdict that is too old; [`Error::AskChain`];
     /// [`Error::Snapshot`] or [`Error::File`] where the disk lost a shard, which the next update mends.
     pub fn kya(&self, wallet: Address) -> Result<Kya, Error> {
-        let now = now_millis();
-        let usable = |current: &Current| self.check_age(current, now);
-        let at = Timestamp::from_millis(now);
-        let found =
-            self.holding.look_up(wallet, usable, |facts, manifest| facts.verdict(wallet, manifest, at));
+        let usable = |current: &Current| self.usable_at(current);
+        let found = self.holding.look_up(wallet, usable, |facts, manifest, time| {
+            facts.verdict(wallet, manifest, Timestamp::from_millis(time))
+        });
         if self.checker.is_some() {
             self.sample.note(wallet);
         }
         found?.ok_or(Error::AskChain)
     }
 
-    /// The age that a verdict would have now; `None` while nothing is held yet.
+    /// The age that a verdict would have now; `None` while nothing is held yet, and where this computer's
+    /// clock was set back since a process before this one fetched it.
     pub fn age(&self) -> Option<Duration> {
-        self.holding.current(|current| current.age(now_millis()))
+        self.holding.current(|current| Some(current.age(current.time(now_millis())?))).flatten()
     }
 
-    fn check_age(&self, current: &Current, now: u64) -> Result<(), Error> {
-        let age = current.age(now);
+    /// The time at which verdicts are given, unix milliseconds, if what is held is not too old for them.
+    fn usable_at(&self, current: &Current) -> Result<u64, Error> {
+        let time = current.time(now_millis()).ok_or(Error::Stale { age: None })?;
+        let age = current.age(time);
         let block = current.manifest.as_of.block_timestamp.as_millis();
-        let of_block = Duration::from_millis(now.saturating_sub(block));
+        let of_block = Duration::from_millis(time.saturating_sub(block));
         let is_old_block = self.options.max_block_age.is_some_and(|max| of_block > max);
         match age > self.options.max_age || is_old_block {
             true => Err(Error::Stale { age: Some(if is_old_block { of_block } else { age }) }),
-            false => Ok(()),
+            false => Ok(time),
         }
     }
 
+    /// Fails where an older block is offered than the one that is held and not too old.
+    fn check_advance(&self, offered: &Manifest) -> Result<(), Error> {
+        let went_back = self.holding.current(|current| {
+            let (held, offered) = (current.manifest.as_of, offered.as_of);
+            let is_older =
+                (offered.block_number, offered.block_timestamp) < (held.block_number, held.block_timestamp);
+            (is_older && self.usable_at(current).is_ok()).then_some((held.block_number, offered.block_number))
+        });
+        went_back.flatten().map_or(Ok(()), |(held, offered)| Err(Error::WentBack { held, offered }))
+    }
+
     /// Fetches the manifest and the shards that have changed. Verdicts go by them once all are here; an
-    /// update that fails or is dropped leaves them as they were, and the next one goes on where it ended. It
-    /// waits while the API's rate limit is used up.
+    /// update that fails or is dropped leaves them as they were, and the next one goes on where it ended.
+    /// Where the API's rate limit is used up, it waits, up to three times for one request.
     ///
     /// # Errors
     ///
-    /// [`Error::Unreachable`], [`Error::Refused`], [`Error::Snapshot`], [`Error::File`].
+    /// [`Error::Unreachable`], [`Error::Refused`], [`Error::WentBack`], [`Error::Snapshot`], [`Error::File`].
     pub async fn update(&self) -> Result<UpdateStats, Error> {
         let mut space = self.space.lock().await;
         let mut update = UpdateStats::default();
@@ -149,6 +164,7 @@ impl LocalKya {
             if manifest.identity != self.holding.identity() {
                 return Err(SnapshotError::Another.into());
             }
+            self.check_advance(&manifest)?;
             let missing = self.holding.missing(&manifest);
             self.fetch_shards(space, update, &missing).await?;
             if self.holding.missing(&manifest).is_empty() {
@@ -195,6 +211,7 @@ impl LocalKya {
 
     /// Asks the API, again after a while where its rate limit is used up.
     async fn ask(&self, update: &mut UpdateStats, wanted: Wanted<'_>) -> Result<Received, Error> {
+        let mut waits = 0;
         loop {
             update.requests += 1;
             let received = match wanted {
@@ -202,7 +219,8 @@ impl LocalKya {
                 Wanted::Shards(entries) => self.service.bundle(entries).await,
             };
             match received {
-                Err(Error::Refused { status: 429, retry_after }) => {
+                Err(Error::Refused { status: 429, retry_after }) if waits < WAITS_MAX => {
+                    waits += 1;
                     sleep(retry_after.unwrap_or(WAIT_MAX).clamp(Duration::from_secs(1), WAIT_MAX)).await;
                 }
                 received => {
@@ -221,9 +239,9 @@ impl LocalKya {
     /// evidence; those of [`kya`](Self::kya).
     pub async fn spot_check(&self, wallet: Address) -> Result<SpotCheck, Error> {
         let checker = self.checker.as_ref().ok_or(Error::Option("spot_checks is not set"))?;
-        let now = now_millis();
-        let usable = |current: &Current| self.check_age(current, now);
-        let held = self.holding.look_up(wallet, usable, |facts, manifest| facts.provable(wallet, manifest));
+        let usable = |current: &Current| self.usable_at(current);
+        let held =
+            self.holding.look_up(wallet, usable, |facts, manifest, _| facts.provable(wallet, manifest));
         checker.check(held?.ok_or(Error::AskChain)?).await
     }
 

@@ -1,7 +1,7 @@
 //! The read API's client: manifests, and shards in bundles. Nothing that it sends depends on who is asked
 //! for.
 
-use std::{io::Read as _, time::Duration};
+use std::{io::Read as _, sync::Arc, time::Duration};
 
 use flate2::read::GzDecoder;
 use host_kit::native::read_body;
@@ -11,6 +11,8 @@ use reqwest::{
     header::{ACCEPT_ENCODING, CONTENT_ENCODING, RETRY_AFTER},
     redirect::Policy,
 };
+use rustls::{ClientConfig, crypto::CryptoProvider};
+use rustls_platform_verifier::BuilderVerifierExt;
 
 use crate::error::Error;
 
@@ -32,12 +34,18 @@ pub(crate) struct Received {
     pub(crate) sent: u64,
 }
 
-/// A client that follows no redirect. Where the program has not chosen what TLS computes with, it is ring.
+/// A client that follows no redirect. TLS computes with what the program has chosen for the whole process, or
+/// else with ring, which is chosen for this client alone.
 pub(crate) fn client() -> Result<Client, Error> {
-    // An error says that the program has chosen.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = Client::builder().timeout(TIMEOUT).redirect(Policy::none()).build();
-    client.map_err(unreachable)
+    let provider = CryptoProvider::get_default().cloned();
+    let provider = provider.unwrap_or_else(|| Arc::new(rustls::crypto::ring::default_provider()));
+    let tls = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(BuilderVerifierExt::with_platform_verifier)
+        .map_err(|error| Error::Unreachable(error.to_string()))?
+        .with_no_client_auth();
+    let client = Client::builder().timeout(TIMEOUT).redirect(Policy::none()).tls_backend_preconfigured(tls);
+    client.build().map_err(unreachable)
 }
 
 impl Service {

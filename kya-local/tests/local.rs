@@ -2,9 +2,10 @@
 //!
 //! 1. Verdicts are given without the service, and right after a restart; an unregistered wallet has one, too.
 //! 2. An update fetches only what changed, and an interrupted one goes on where it ended.
-//! 3. In place of a verdict that is too old there is an error, whatever the clocks of the API say.
+//! 3. In place of a verdict that is too old there is an error, whatever the clocks of the API and of this
+//!    computer say.
 //! 4. Bytes that are not the manifest's, of another registry, or lost by the disk give no verdict.
-//! 5. One file has one holder. Where the rate limit is used up, an update waits.
+//! 5. One file has one holder. Where the rate limit is used up, an update waits, and not for ever.
 //! 6. `run` updates, and reports spot checks that get no answer.
 //! 7. A copy of an earlier version (`tests/fixtures/3ad2b3d/local`) answers without a service.
 
@@ -20,6 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use alloy_primitives::keccak256;
 use common::{BUNDLES, Fault, MANIFESTS, Registry, Service, now_millis, wallet};
 use kya_local::{Address, Decision, Error, Event, LocalKya, Options, SpotChecks};
 use registry_core::registry::{agent::Status, kya::Registration};
@@ -202,6 +204,57 @@ async fn what_is_too_old_is_no_verdict_whatever_the_api_says_of_its_time() {
     becomes_stale(&local).await;
 }
 
+/// The head as it would have been written had the manifest come so much later.
+fn received_later(head: &Path, millis: u64) {
+    let mut bytes = fs::read(head).unwrap();
+    let fetched_at = u64::from_be_bytes(bytes[5..13].try_into().unwrap()) + millis;
+    bytes[5..13].copy_from_slice(&fetched_at.to_be_bytes());
+    let content = bytes.len() - 8;
+    let checksum = keccak256(&bytes[..content]);
+    bytes[content..].copy_from_slice(&checksum[..8]);
+    fs::write(head, bytes).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_was_set_back_makes_nothing_younger_and_no_lapsed_agent_compliant() {
+    let (service, directory, local) = held().await;
+    drop(local);
+    received_later(&directory.path().join("registry.kya.head"), 3_600_000);
+    let local = LocalKya::open(service.options(&directory)).unwrap();
+    let kya = |local: &LocalKya| local.kya(wallet(1)).map(|verdict| verdict.decision);
+    assert!(matches!(kya(&local), Err(Error::Stale { age: None })));
+    assert_eq!(local.age(), None);
+    local.update().await.unwrap();
+    assert_eq!(kya(&local).unwrap(), Decision::Provision);
+    // Eight days behind the chain, or behind the service: attestations have lapsed.
+    for (of_chain, of_service) in [(true, false), (false, true)] {
+        let ahead = 8 * 86_400_000;
+        service.state().registry.ahead_millis = if of_chain { ahead } else { 0 };
+        service.state().confirmed_at = of_service.then(|| now_millis() + ahead);
+        service.state().registry.toggle([2, 3].into_iter());
+        local.update().await.unwrap();
+        let verdict = local.kya(wallet(1)).unwrap();
+        assert_eq!(verdict.decision, Decision::RequestRenewal);
+        assert!(verdict.checked_at.as_millis() >= now_millis() + ahead - 60_000);
+        assert!(local.age().unwrap() < common::PATIENCE);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_goes_back_is_told_and_its_older_block_not_adopted_while_the_newer_one_is_not_too_old()
+{
+    let (service, directory, local) = held().await;
+    service.state().registry.toggle([5].into_iter());
+    local.update().await.unwrap();
+    service.state().registry = Registry::new(AGENTS, 7);
+    let refused = local.update().await;
+    assert!(matches!(refused, Err(Error::WentBack { held: 2, offered: 1 })), "{refused:?}");
+    assert_eq!(local.kya(wallet(5)).unwrap().decision, Decision::RequestRenewal);
+    drop(local);
+    let local = LocalKya::open(Options { max_age: Duration::ZERO, ..service.options(&directory) }).unwrap();
+    assert_eq!(local.update().await.unwrap().block, 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn swapped_changed_and_foreign_bytes_are_refused_and_verdicts_stay() {
     let (service, directory, local) = held().await;
@@ -231,16 +284,23 @@ async fn a_shard_that_the_disk_lost_gives_no_verdict_and_is_fetched_again() {
     let (service, directory, local) = held().await;
     drop(local);
     let file = directory.path().join("registry.kya");
-    let mut bytes = fs::read(&file).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
-    fs::write(&file, bytes).unwrap();
+    let flip = |part: usize| {
+        let mut bytes = fs::read(&file).unwrap();
+        let place = bytes.len() / part;
+        bytes[place] ^= 1;
+        fs::write(&file, bytes).unwrap();
+    };
+    flip(2);
     let local = LocalKya::open(service.options(&directory)).unwrap();
-    let lost = |id: &u64| matches!(local.kya(wallet(*id)), Err(Error::Snapshot(SnapshotError::Damaged)));
-    let lost = (1..=AGENTS).filter(lost).count();
-    assert!((1..100).contains(&lost), "{lost}");
-    assert_eq!(local.update().await.unwrap().shards, 1);
-    is_the_services(&local, &service);
+    // The second time, after all bytes were found to be right.
+    for _ in 0..2 {
+        let lost = |id: &u64| matches!(local.kya(wallet(*id)), Err(Error::Snapshot(SnapshotError::Damaged)));
+        let lost = (1..=AGENTS).filter(lost).count();
+        assert!((1..100).contains(&lost), "{lost}");
+        assert_eq!(local.update().await.unwrap().shards, 1);
+        is_the_services(&local, &service);
+        flip(4);
+    }
 
     // Without its head, or with half of it, the file is begun anew.
     drop(local);
@@ -264,6 +324,21 @@ async fn a_file_has_one_holder_and_a_used_up_rate_limit_is_waited_for() {
     assert_eq!((update.shards, update.requests), (SHARDS, 6));
     assert!(began.elapsed() >= Duration::from_secs(1));
     is_the_services(&local, &service);
+    service.asked();
+    service.state().faults =
+        (0..9).map(|number| ((MANIFESTS, number), Fault::Status(429, "Retry-After: 1\r\n"))).collect();
+    let updating = tokio::time::timeout(common::PATIENCE, local.update());
+    assert!(matches!(updating.await.unwrap(), Err(Error::Refused { status: 429, .. })));
+    assert_eq!(service.asked().len(), 4);
+}
+
+#[tokio::test]
+async fn nothing_is_chosen_for_the_whole_process() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("registry.kya");
+    let local = LocalKya::open(Options::new("https://127.0.0.1:1", 1, Address::ZERO, file)).unwrap();
+    assert!(matches!(local.update().await, Err(Error::Unreachable(_))));
+    assert!(rustls::crypto::CryptoProvider::get_default().is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]

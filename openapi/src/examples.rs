@@ -27,7 +27,7 @@ use registry_core::{
     registry::cursor::AgentCursor,
     registry::history::{AgentEvent, AgentHistory, HistoryEvent},
     registry::kya::{Kya, KyaItem, KyaList, KyaRange},
-    registry::liability::Liability,
+    registry::liability::{Basis, Liability},
     registry::liable::{ByBasis, Lapse, Liable},
     registry::lineage::{self, LineageNode, Member},
     registry::page::{AgentList, AgentPage, Page},
@@ -330,8 +330,8 @@ fn changes() -> ChangeList {
         block_number: AS_OF.block_number - (NOW - seconds) / 2,
         time: Timestamp::from_seconds(seconds),
     };
-    let active = Some(Standing::new(Status::Active, true));
-    let stopped = Some(Standing::new(Status::Suspended, true));
+    let active = Some(Standing::new(Status::Active, true, Some(Basis::Named)));
+    let stopped = Some(Standing::new(Status::Suspended, true, Some(Basis::Named)));
     ChangeList {
         limit: CHANGES_LIMIT_DEFAULT,
         data: vec![

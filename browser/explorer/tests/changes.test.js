@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { reasonOf } from "../src/change";
 import { begin, MOST, step } from "../src/feed";
 
-const standing = (status, decision = "request_renewal") => ({ status, decision });
+const standing = (status, decision = "request_renewal", basis = "named") => ({ status, decision, basis });
 const active = standing("Active", "provision");
 const lapsed = standing("Active");
 const suspended = standing("Suspended");
@@ -30,6 +30,8 @@ test("a change is called by what happened to the agent", () => {
     [active, suspended, "Suspended"],
     [suspended, active, "Active again"],
     [suspended, lapsed, "Active again"],
+    [lapsed, standing("Active", "request_renewal", "attested"), "Liable wallet attested"],
+    [standing("Active", "provision", "attested"), active, "Liability: attested, now named"],
     [suspended, revoked, "Revoked"],
     [active, standing("Terminated", "deny"), "Terminated"],
     [revoked, suspended, "Revoked: undone by a reorganisation"],

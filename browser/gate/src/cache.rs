@@ -1,6 +1,6 @@
 //! Verdicts, and which accounts have code: the least recently used are forgotten first.
 
-use std::{cell::RefCell, num::NonZeroUsize, sync::Arc};
+use std::{cell::RefCell, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use alloy_primitives::Address;
 use lru::LruCache;
@@ -44,14 +44,16 @@ impl Cache {
         let mut wallets = self.wallets.borrow_mut();
         let Some(entry) = wallets.get(&wallet) else { return Cached::default() };
         // A clock that was set back makes no entry younger than it is.
-        let holds = |since: Timestamp| {
-            now.as_millis().checked_sub(since.as_millis()).is_some_and(|age| age < self.cached_ms)
+        let age = |since: Timestamp| {
+            let age = now.as_millis().checked_sub(since.as_millis()).filter(|age| *age < self.cached_ms);
+            age.map(Duration::from_millis)
         };
+        let verdict = entry.verdict.as_ref();
         let verdict =
-            entry.verdict.as_ref().filter(|(verdict, since)| holds(*since) && verdict.holds_at(now));
+            verdict.filter(|(verdict, since)| age(*since).is_some_and(|age| verdict.holds_at(now, age)));
         Cached {
             verdict: verdict.map(|(verdict, _)| Arc::clone(verdict)),
-            has_code: entry.code.filter(|(_, since)| holds(*since)).map(|(has_code, _)| has_code),
+            has_code: entry.code.filter(|(_, since)| age(*since).is_some()).map(|(has_code, _)| has_code),
         }
     }
 

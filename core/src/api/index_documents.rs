@@ -8,16 +8,15 @@ use crate::{
 };
 
 impl<S: Store> Index<'_, S> {
-    /// The answer of a route that is [indexed](Route::is_indexed), as of `now`.
+    /// The answer of a route that is [indexed](Route::is_indexed), as of `now` and not earlier than its
+    /// block.
     ///
     /// # Errors
     ///
     /// [`IndexError::Incomplete`] where the rows are not all of one block, [`IndexError::Uncovered`] for a
     /// route that only the chain answers, and the errors that the chain's answer would be.
     pub fn document(&self, route: &Route, now: Timestamp) -> Result<Document, IndexError> {
-        if self.state.as_of().is_none() {
-            return Err(IndexError::Incomplete { percent: self.state.percent() });
-        }
+        let now = self.not_before_its_block(now)?;
         Ok(match route {
             Route::DetailedStats => Document::of(self.detailed_stats(now)?, route),
             Route::Agents { page, status: Some(status) } => {

@@ -37,6 +37,8 @@ pub struct Scan {
     pub(crate) recent: Vec<RecentRegistration>,
     /// One row for each agent, by ascending id from 1.
     rows: Arc<Rows>,
+    /// The block's time, which no clock that is behind is gone by.
+    block_time: Timestamp,
 }
 
 /// Reads the whole registry.
@@ -56,8 +58,8 @@ impl Query for ScanQuery {
         let registry = Registry { view, address: self.registry };
         // The first rows come along with the count.
         let first = registry.rows(1, Detail::Revenue, None);
-        let (total, grace) = (registry.total(), registry.grace_period());
-        let (total, grace) = (total?, grace?);
+        let (total, grace, as_of) = (registry.total(), registry.grace_period(), view.as_of());
+        let (total, grace, as_of) = (total?, grace?, as_of?);
         let total = u64::try_from(total)
             .ok()
             .filter(|total| *total <= MAX_AGENTS)
@@ -71,7 +73,8 @@ impl Query for ScanQuery {
             // The rows name the unreadable agents.
             .filter_map(|record| record.ok().map(|agent| RecentRegistration::from(&agent)))
             .collect();
-        Ok(Scan::of((self.registry, self.chain.clone()), total, grace, recent, rows).map_err(Halt::Error)?)
+        let scan = Scan::of((self.registry, self.chain.clone()), total, grace, recent, rows);
+        Ok(Scan { block_time: as_of.block_timestamp, ..scan.map_err(Halt::Error)? })
     }
 }
 
@@ -101,7 +104,8 @@ impl Scan {
         if rows.len() as u64 != total || rows.iter().any(|(_, row)| row.is_unread()) {
             return Err(RunError::Malformed.into());
         }
-        Ok(Self { registry, chain, grace_seconds, recent, rows: Arc::clone(rows) })
+        let block_time = Timestamp::default();
+        Ok(Self { registry, chain, grace_seconds, recent, rows: Arc::clone(rows), block_time })
     }
 
     /// A scan of these agents, by ascending id from 1, and their reports.
@@ -117,15 +121,24 @@ impl Scan {
         slice.take_sums(RevenueAggregate::of(reports));
         let mut rows = Rows::starting_at(1);
         rows.fold(1, slice);
-        Self { registry, chain, grace_seconds, recent, rows: Arc::new(rows) }
+        Self {
+            registry,
+            chain,
+            grace_seconds,
+            recent,
+            rows: Arc::new(rows),
+            block_time: Timestamp::default(),
+        }
     }
 
-    /// The answer of a route [about the registry](Route::is_about_registry), as of `now`.
+    /// The answer of a route [about the registry](Route::is_about_registry), as of `now` and not earlier than
+    /// its block.
     ///
     /// # Errors
     ///
     /// [`QueryError::UnknownStatus`] where the registry gave one, [`Error::NotFound`] for another route.
     pub fn document(&self, route: &Route, now: Timestamp) -> Result<Document, Error> {
+        let now = now.max(self.block_time);
         Ok(match route {
             Route::DetailedStats => Document::of(self.detailed_stats(now)?, route),
             Route::Agents { page, status: Some(status) } => {

@@ -12,3 +12,4 @@ pub mod rpc;
 pub(crate) mod schema;
 pub(crate) mod spelled;
 pub mod timestamp;
+pub mod typed_data;

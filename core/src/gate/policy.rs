@@ -1,5 +1,7 @@
 //! Which agents a route serves, once a signature has shown which wallet asks.
 
+use std::time::Duration;
+
 use alloy_primitives::Address;
 
 use super::verdict::{DomainWord, Verdict, VerdictAgent};
@@ -138,7 +140,7 @@ impl AgentPolicy {
 
     /// Whether each rule holds for a verdict at this time, in the order in which they decide.
     pub fn findings(&self, verdict: &Verdict, now: Timestamp) -> [(PolicyRule, bool); 5] {
-        let agent = verdict.agent.as_ref();
+        let (agent, now) = (verdict.agent.as_ref(), verdict.time(now, Duration::ZERO));
         let has_domain = agent.is_some_and(|agent| agent.domains != DomainWord::Silent);
         let serves_all = self.liable.allow.is_empty() && self.domains.is_empty();
         let serves_liable = self.liable.serve(agent.map(|agent| agent.liable), serves_all || has_domain);
@@ -150,7 +152,7 @@ impl AgentPolicy {
             (Decision::Provision, None) => u64::MAX,
             _ => 0,
         };
-        let lasts = verdict.holds_at(now) && remaining >= self.remaining_seconds;
+        let lasts = verdict.holds_at(now, Duration::ZERO) && remaining >= self.remaining_seconds;
         [
             (PolicyRule::Decision, self.allow.contains(&verdict.decision)),
             (PolicyRule::Liable, serves_liable),

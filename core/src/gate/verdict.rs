@@ -1,6 +1,6 @@
 //! A verdict as the gate judges it, and what is found of its agent's liable wallet.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use alloy_primitives::{Address, B256, keccak256};
 
@@ -206,8 +206,17 @@ impl Verdict {
         })
     }
 
-    /// Whether the verdict still holds, by its own times.
-    pub fn holds_at(&self, now: Timestamp) -> bool {
+    /// The clock's time, or the time of the verdict's block and what has passed since it was read, where the
+    /// clock is behind that.
+    pub(super) fn time(&self, now: Timestamp, since_read: Duration) -> Timestamp {
+        let block_time = self.as_of.block_timestamp.unwrap_or_default().as_millis();
+        let passed = u64::try_from(since_read.as_millis()).unwrap_or(u64::MAX);
+        now.max(Timestamp::from_millis(block_time.saturating_add(passed)))
+    }
+
+    /// Whether a verdict that was read so long ago still holds, by its own times.
+    pub fn holds_at(&self, now: Timestamp, since_read: Duration) -> bool {
+        let now = self.time(now, since_read);
         self.compliant_until.is_none_or(|until| now.seconds() <= until.seconds())
     }
 }

@@ -14,12 +14,14 @@
 use std::collections::BTreeMap;
 
 use alloy_primitives::{Address, U256};
+use strum::VariantArray as _;
 
 use super::{
     IndexError, State,
     checkpoint::Checkpoint,
     indexed_agent::IndexedAgent,
     open_lists,
+    seen_events::{SeenEvents, wallet_events},
     store::{Columns, SqlValue, Store, StoreError, of_ids, one_number, ordered, query, write},
 };
 use crate::{
@@ -28,6 +30,7 @@ use crate::{
     registry::agent::{AgentId, Status},
     registry::changes::{Change, ChangeList, Cursor, KEPT_SECONDS, Since, Standing},
     registry::kya::Decision,
+    registry::liability::{ATTESTED_SECONDS, Basis, Liability},
 };
 
 /// Changes that a page of one wallet's is searched in.
@@ -38,23 +41,55 @@ const ROWS: u64 = 1_000;
 /// attested at once.
 const LAPSES_AT_ONCE: usize = 20_000;
 
-/// An agent's standing, with attestations current from the second `current_from` on; `None` for an unreadable
-/// record.
-fn standing(entry: &IndexedAgent, current_from: u64) -> Option<Standing> {
-    let status = entry.status()?;
-    Some(Standing::new(status, entry.row.last_attestation >= current_from))
+/// The moments as of which agents are compared.
+#[derive(Clone, Copy, Debug)]
+struct AsOf {
+    /// Attestations are current from this second on.
+    current_from: u64,
+    /// The block time at which the basis of a liability is judged.
+    basis_at: u64,
+    /// The height after which events were listed.
+    listed_after: Option<u64>,
+}
+
+impl AsOf {
+    /// An agent's standing; `None` for an unreadable record.
+    fn standing(self, entry: &IndexedAgent) -> Option<Standing> {
+        let (status, person) = (entry.status()?, entry.full.haftungsperson);
+        Some(self.of(status, entry.row.last_attestation, (entry.row.creator, person), entry.events))
+    }
+
+    fn of(
+        self,
+        status: Status,
+        attested: u64,
+        (creator, person): (Address, Address),
+        events: SeenEvents,
+    ) -> Standing {
+        let events = wallet_events(events.last, events.registered_in(), self.listed_after);
+        let liability = Liability::of_wallets(creator, person, None).with_events(events, self.basis_at);
+        Standing::new(status, attested >= self.current_from, Some(liability.basis))
+    }
 }
 
 /// As a number; NULL for `None`.
 fn value(standing: Option<Standing>) -> SqlValue {
-    let Some(Standing { status, decision }) = standing else { return SqlValue::Null };
-    SqlValue::Integer(status as i64 * 2 + i64::from(matches!(decision, Decision::Provision)))
+    let Some(Standing { status, decision, basis }) = standing else { return SqlValue::Null };
+    let basis = basis.map_or(0, |basis| basis as i64 + 1);
+    SqlValue::Integer(basis * 8 + status as i64 * 2 + i64::from(matches!(decision, Decision::Provision)))
 }
 
 fn read_standing(value: Option<i64>) -> Result<Option<Standing>, StoreError> {
     let Some(number) = value else { return Ok(None) };
-    let status = u8::try_from(number / 2).ok().and_then(Status::from_number);
-    Ok(Some(Standing::new(status.ok_or_else(StoreError::corrupt)?, number % 2 == 1)))
+    let status = u8::try_from(number % 8 / 2).ok().and_then(Status::from_number);
+    let basis = usize::try_from(number / 8).map_err(|_| StoreError::corrupt())?;
+    let basis = basis.checked_sub(1).and_then(|basis| Basis::VARIANTS.get(basis)).copied();
+    Ok(Some(Standing::new(status.ok_or_else(StoreError::corrupt)?, number % 2 == 1, basis)))
+}
+
+/// Whether they differ in more than what is known.
+fn is_change(from: Option<Standing>, to: Option<Standing>) -> bool {
+    from.map(Standing::listed) != to.map(Standing::listed)
 }
 
 /// A change to be stored.
@@ -73,11 +108,18 @@ pub(super) struct VerdictChange {
 /// Compares records as of the previous refresh.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Comparison {
-    pub(super) current_from: u64,
-    pub(super) grace_seconds: u64,
+    as_of: AsOf,
+    grace_seconds: u64,
 }
 
 impl Comparison {
+    /// As of the previous refresh, for rows of this height; `None` before the first complete fill.
+    pub(super) fn of(state: &State, height: u64) -> Option<Self> {
+        let (basis_at, listed_after) = (state.log.basis_at, state.listed.after(height));
+        let as_of = AsOf { current_from: state.log.current_from?, basis_at, listed_after };
+        Some(Self { as_of, grace_seconds: state.grace() })
+    }
+
     /// The changes between two records of an agent. `moment` is its last event that changed a status.
     pub(super) fn compare(
         self,
@@ -86,7 +128,7 @@ impl Comparison {
         after: Option<&IndexedAgent>,
         moment: Option<Moment>,
     ) -> Vec<VerdictChange> {
-        let of = |entry: Option<&IndexedAgent>| entry.and_then(|entry| standing(entry, self.current_from));
+        let of = |entry: Option<&IndexedAgent>| entry.and_then(|entry| self.as_of.standing(entry));
         let (from, to) = (of(before), of(after));
         let wallets = |entry: Option<&IndexedAgent>| {
             entry.map(|entry| (entry.row.wallet, entry.full.haftungsperson)).unwrap_or_default()
@@ -95,39 +137,39 @@ impl Comparison {
         let note =
             |from, to, number, seconds| VerdictChange { id, wallet, liable, from, to, number, seconds };
         if let (Some(before), Some(after)) = (before, after)
-            && before.row.wallet != after.row.wallet
+            && wallets(Some(before)) != wallets(Some(after))
         {
-            // A wallet never changes: the first registration was undone by a reorg, and another one has its
+            // Its wallets never change: the first registration was undone by a reorg, and another one has its
             // id.
             let undone = VerdictChange { wallet: was, liable: was_liable, ..note(from, None, None, None) };
             let number = moment.map(|moment| moment.number);
             let registered = note(None, to, number, Some(after.row.registered_at));
             return [undone, registered].into_iter().filter(|noted| noted.from != noted.to).collect();
         }
-        if from == to {
-            let lapsed = match (before, after, to) {
-                (Some(before), Some(after), Some(Standing { decision: Decision::Provision, .. })) => {
-                    self.lapses_at(before).filter(|end| *end <= after.row.last_attestation).zip(Some(after))
-                }
-                _ => None,
-            };
+        if let (Some(before), Some(after)) = (before, after)
+            && let (Some(from), Some(to)) = (from, to)
+            && (from.decision, to.decision) == (Decision::Provision, Decision::Provision)
+            && let Some(end) = self.lapses_at(before).filter(|end| *end <= after.row.last_attestation)
+        {
             // It lapsed and was renewed between two refreshes.
-            return lapsed.map_or_else(Vec::new, |(end, after)| {
-                let expired = to.map(|to| Standing::new(to.status, false));
-                vec![
-                    note(to, expired, None, Some(end)),
-                    note(expired, to, None, Some(after.row.last_attestation)),
-                ]
-            });
+            let expired = Some(Standing::new(from.status, false, from.basis));
+            return vec![
+                note(Some(from), expired, None, Some(end)),
+                note(expired, Some(to), None, Some(after.row.last_attestation)),
+            ];
+        }
+        if !is_change(from, to) {
+            return Vec::new();
         }
         let (number, seconds) = match (from, to, after) {
             (None, Some(_), Some(after)) => {
                 (moment.map(|moment| moment.number), Some(after.row.registered_at))
             }
-            // An attestation, unless one was undone.
+            // An attestation or a report, unless one was undone.
             (Some(from), Some(to), Some(after)) if from.status == to.status => {
-                let renewed = to.decision == Decision::Provision;
-                (None, renewed.then_some(after.row.last_attestation))
+                let renewed = (to.decision == Decision::Provision).then_some(after.row.last_attestation);
+                let tied = (to.basis == Some(Basis::Attested)).then_some(after.events.last);
+                (None, if from.decision == to.decision { tied } else { renewed })
             }
             _ => (moment.map(|moment| moment.number), moment.and_then(|moment| moment.seconds)),
         };
@@ -167,7 +209,8 @@ impl<S: Store> ChangeLog<'_, S> {
                 self.now.into(),
             ]);
             let exact = seconds.or((number == Some(self.at.number)).then_some(self.at.seconds));
-            let has_ended = |standing: Option<Standing>| standing.is_some_and(|it| it.status.has_ended());
+            let status = |standing: Option<Standing>| standing.map(|standing| standing.status);
+            let has_ended = |it| status(it).is_some_and(Status::has_ended) && status(from) != status(to);
             if has_ended(from) {
                 // The end was undone, or is replaced.
                 ends.insert(id, None);
@@ -191,8 +234,8 @@ impl<S: Store> ChangeLog<'_, S> {
         write(self.store, statement, &ends)
     }
 
-    /// Gives changes and ends of agents whose records are the same after a reorg the blocks of their events in
-    /// place of those that the reorg has undone: the blocks after the one of this height and time.
+    /// Gives changes and ends of agents whose records are the same after a reorg the blocks of their events
+    /// in place of those that the reorg has undone: the blocks after the one of this height and time.
     pub(super) fn move_undone(
         &self,
         (since, seconds): (u64, u64),
@@ -209,7 +252,7 @@ impl<S: Store> ChangeLog<'_, S> {
         let statement = format!(
             "UPDATE changes SET block = moved.block, seconds = coalesce(moved.seconds, changes.seconds) {of} \
              changes.agent = moved.id AND changes.number IN (SELECT max(number) FROM changes \
-             WHERE noted >= {seconds} AND block > {since} GROUP BY agent)"
+             WHERE noted >= {seconds} AND block > {since} AND was & 6 IS NOT is_now & 6 GROUP BY agent)"
         );
         write(self.store, &statement, &moved)?;
         let statement =
@@ -220,53 +263,90 @@ impl<S: Store> ChangeLog<'_, S> {
         write(self.store, unknown, &moved)
     }
 
-    /// Advances the moment of comparison to that of the rows: attestations lapse, or are current again after
-    /// a longer grace period. Deletes changes and lists past their TTL.
+    /// Advances the moments of comparison to those of the rows: attestations lapse, or are current again
+    /// after a longer grace period, and liable wallets have attested long ago. Of very many lapses, it advances
+    /// as far as they are noted. Deletes changes and lists past their TTL.
     pub(super) fn move_on(&mut self) -> Result<(), StoreError> {
         let grace = self.state.grace();
         // Answers are as of then, too.
         let current_from = (self.state.read_at / 1_000).saturating_sub(grace);
-        let Some(before) = self.state.log.current_from.replace(current_from) else { return Ok(()) };
-        let lapses = before <= current_from;
-        let (mut from, mut to) = if lapses { (before, current_from) } else { (current_from, before) };
-        let (mut after, mut found) = (0, 0);
-        loop {
-            // By status it would read and sort nearly all agents. 0 is Active, as the index's condition has
-            // it.
-            let statement = "SELECT id, attested, wallet, person FROM agents INDEXED BY active_agents_by_attestation \
-                             WHERE status = 0 AND attested < ?1 AND (attested, id) > (?2, ?3) \
-                             ORDER BY attested, id LIMIT ?4";
-            let parameters = [ordered(to), ordered(from), after.into(), ROWS.into()];
+        let basis_was_at = std::mem::replace(&mut self.state.log.basis_at, self.at.seconds);
+        let Some(was_from) = self.state.log.current_from.replace(current_from) else { return Ok(()) };
+        let mut most = LAPSES_AT_ONCE;
+        let listed_after = self.state.listed_after();
+        let as_of = |current_from, basis_at| AsOf { current_from, basis_at, listed_after };
+        let (before, between) = (as_of(was_from, basis_was_at), as_of(current_from, basis_was_at));
+        // By status it would read and sort nearly all agents. 0 is Active, as the index's condition has it.
+        let statement = "SELECT id, attested, status, attested, creator, person, events, wallet \
+                         FROM agents INDEXED BY active_agents_by_attestation \
+                         WHERE status = 0 AND attested < ?1 AND (attested, id) > (?2, ?3) \
+                         ORDER BY attested, id LIMIT ?4";
+        let current_from =
+            self.note_lapses(statement, (was_from, current_from), (before, between), grace, &mut most)?;
+        self.state.log.current_from = Some(current_from);
+        let [between, after] = [basis_was_at, self.at.seconds].map(|at| as_of(current_from, at));
+        let [was_from, from] =
+            [basis_was_at, self.at.seconds].map(|at| at.saturating_sub(ATTESTED_SECONDS).max(1));
+        let statement = "SELECT id, substr(events, 1, 8), status, attested, creator, person, events, wallet \
+                         FROM agents INDEXED BY agents_by_event WHERE creator <> person \
+                         AND events >= x'0000000000000001' AND substr(events, 1, 8) < ?1 \
+                         AND substr(events, 1, 8) >= ?2 AND (substr(events, 1, 8) > ?2 OR id > ?3) \
+                         ORDER BY substr(events, 1, 8), id LIMIT ?4";
+        let moments = (was_from, from);
+        let from = self.note_lapses(statement, moments, (between, after), ATTESTED_SECONDS, &mut most)?;
+        self.state.log.basis_at = from.saturating_add(ATTESTED_SECONDS).min(self.at.seconds);
+        let outdated = self.now.saturating_sub(KEPT_SECONDS);
+        self.store.execute("DELETE FROM changes WHERE noted < ?1", &[outdated.into()])?;
+        open_lists::close_forgotten(self.store, self.now)
+    }
+
+    /// Notes the agents with a time between two, by the order of the statement's index: the time of something
+    /// that lapses after so many seconds. After the `most` lapses that are left to this piece of work, it ends with
+    /// those of the same second. Gives the time up to which all are noted.
+    fn note_lapses(
+        &mut self,
+        statement: &str,
+        (was_from, is_from): (u64, u64),
+        (before, after): (AsOf, AsOf),
+        lapse_seconds: u64,
+        most: &mut usize,
+    ) -> Result<u64, StoreError> {
+        let (at, now, lapses) = (self.at.seconds, self.now, was_from <= is_from);
+        let (from, mut to) = (was_from.min(is_from), was_from.max(is_from));
+        let mut last = (from, 0);
+        while from < to {
+            let parameters = [ordered(to), ordered(last.0), last.1.into(), ROWS.into()];
             let noted = query(self.store, statement, &parameters, |row| {
-                let (id, attested) = (row.number()?, u64::from_be_bytes(row.array()?));
-                let (wallet, liable) = (row.array::<20>()?.into(), row.array::<20>()?.into());
-                (from, after) = (attested, id);
-                let lapse = attested.saturating_add(grace).saturating_add(1);
-                let standing = |current| Some(Standing::new(Status::Active, current));
+                let (id, begun) = (row.number()?, u64::from_be_bytes(row.array()?));
+                last = (begun, id);
+                let status = u8::try_from(row.integer()?).ok().and_then(Status::from_number);
+                let attested = u64::from_be_bytes(row.array()?);
+                let wallets: [Address; 2] = [row.array::<20>()?.into(), row.array::<20>()?.into()];
+                let (events, [creator, liable]) = (SeenEvents::unpack(row.nullable_blob()?)?, wallets);
+                let standing =
+                    |as_of: AsOf| status.map(|status| as_of.of(status, attested, (creator, liable), events));
+                let lapse = begun.saturating_add(lapse_seconds).saturating_add(1).min(now);
                 Ok(VerdictChange {
                     id,
-                    wallet,
+                    wallet: row.array::<20>()?.into(),
                     liable,
-                    from: standing(lapses),
-                    to: standing(!lapses),
+                    from: standing(before),
+                    to: standing(after),
                     number: None,
                     // A different grace period would have changed the second.
-                    seconds: Some(if lapses { lapse.min(self.now) } else { self.at.seconds }),
+                    seconds: Some(if lapses { lapse } else { at }),
                 })
             })?;
             if noted.is_empty() {
                 break;
             }
-            found += noted.len();
-            if lapses && found >= LAPSES_AT_ONCE {
-                to = from.saturating_add(1);
-                self.state.log.current_from = Some(to);
+            *most = most.saturating_sub(noted.len());
+            if lapses && *most == 0 {
+                to = last.0.saturating_add(1);
             }
-            self.write(noted)?;
+            self.write(noted.into_iter().filter(|noted| is_change(noted.from, noted.to)).collect())?;
         }
-        let outdated = self.now.saturating_sub(KEPT_SECONDS);
-        self.store.execute("DELETE FROM changes WHERE noted < ?1", &[outdated.into()])?;
-        open_lists::close_forgotten(self.store, self.now)
+        Ok(if lapses { to } else { is_from })
     }
 }
 

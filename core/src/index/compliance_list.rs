@@ -190,9 +190,7 @@ impl<S: Store> Index<'_, S> {
     /// [`IndexError::Incomplete`] if the rows are of different blocks, [`IndexError::Busy`] if too many lists
     /// are open, and the errors of the list in one piece.
     pub fn open_list(&self, now: Timestamp, clock: u64, most: u64) -> Result<ListChunk, IndexError> {
-        if self.state.as_of().is_none() {
-            return Err(IndexError::Incomplete { percent: self.state.percent() });
-        }
+        let now = self.not_before_its_block(now)?;
         self.check_statuses()?;
         close_forgotten(self.store, clock / 1_000)?;
         if one_number(self.store, "SELECT count(*) FROM lists", &[])?.unwrap_or(0) >= OPEN_LISTS {

@@ -19,7 +19,7 @@ pub(super) const PACKED_BYTES: usize = 98;
 pub(super) fn shard_bytes(entry: &IndexedAgent) -> u64 {
     match entry.status().is_some_and(Status::has_ended) {
         true => 52,
-        false => 119 + entry.full.scope.len() as u64,
+        false => 108 + entry.full.scope.len() as u64,
     }
 }
 
@@ -47,6 +47,13 @@ impl IndexedAgent {
         let mut entry = Self { row, full, events: SeenEvents::default() };
         entry.sort_sums();
         entry
+    }
+
+    /// When the liable wallet last attested or reported revenue, and the height of the block with the
+    /// registration, as far as that is told: nothing where the registration itself is the liable wallet's.
+    pub(crate) fn told_events(&self) -> (u64, u64) {
+        let is_registered = self.row.creator == self.full.haftungsperson;
+        if is_registered { (0, 0) } else { (self.events.last, self.events.registered_in()) }
     }
 
     /// Sorts the sums.

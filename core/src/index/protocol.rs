@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     progress::{Progress, RowsBilled},
-    store::{FORMAT, StoreFault},
+    store::{EARLIER_FORMATS, FORMAT, StoreFault},
     takeover::{Part, PartKey},
 };
 
@@ -88,7 +88,7 @@ pub enum IndexQuestion {
         /// Whether the object may ask the chain first.
         refresh: bool,
     },
-    /// A part of an index of the earlier format, to the object of its [name](earlier_object_name).
+    /// A part of an index of the earlier format, to an object of its [names](earlier_object_names).
     Takeover(PartKey),
     /// The manifest of the registry's snapshot, answered as its own bytes with the [`SNAPSHOT_HEADER`].
     Manifest,
@@ -156,9 +156,13 @@ pub fn object_name(chain_id: u64, registry: Address) -> String {
     format!("{chain_id}/{registry}/{FORMAT}")
 }
 
-/// The name of the object with tables of the format before.
-pub fn earlier_object_name(chain_id: u64, registry: Address) -> String {
-    format!("{chain_id}/{registry}")
+/// The names of the objects with tables of the formats before, the latest first. The first of them had no format in
+/// its name.
+pub fn earlier_object_names(chain_id: u64, registry: Address) -> [String; 2] {
+    EARLIER_FORMATS.map(|format| match format {
+        "11" => format!("{chain_id}/{registry}"),
+        _ => format!("{chain_id}/{registry}/{format}"),
+    })
 }
 
 #[cfg(test)]

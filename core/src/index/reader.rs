@@ -88,6 +88,13 @@ impl<'a, S: Store> Index<'a, S> {
         self.counts(CountKind::Status)?.into_iter().map(read).collect()
     }
 
+    /// The later one of a time and that of the rows' block.
+    pub(crate) fn not_before_its_block(&self, now: Timestamp) -> Result<Timestamp, IndexError> {
+        let incomplete = || IndexError::Incomplete { percent: self.state.percent() };
+        let block = self.state.as_of().ok_or_else(incomplete)?;
+        Ok(now.max(Timestamp::from_seconds(block.seconds)))
+    }
+
     /// Attestations from this second on are current.
     pub(super) fn oldest_current(&self, now: Timestamp) -> u64 {
         now.seconds().saturating_sub(self.state.grace())

@@ -106,10 +106,9 @@ impl ShardChanges {
 }
 
 /// What a shard holds of an agent.
-fn facts(entry: &IndexedAgent) -> (Row, Address, &str, [u64; 2]) {
+fn facts(entry: &IndexedAgent) -> (Row, Address, &str, (u64, u64)) {
     let row = Row { history_is_readable: true, generation: 0, ..entry.row };
-    let events = [entry.events.last, entry.events.registered_in()];
-    (row, entry.full.haftungsperson, &entry.full.scope, events)
+    (row, entry.full.haftungsperson, &entry.full.scope, entry.told_events())
 }
 
 fn read_bits(row: &mut Columns) -> Result<u8, StoreError> {

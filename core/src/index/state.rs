@@ -92,6 +92,8 @@ pub(super) struct Log {
     pub(super) earlier_logs: Vec<(u64, u64)>,
     /// Attestations from this second on were current at the last comparison; `None` before the first.
     pub(super) current_from: Option<u64>,
+    /// The time of the block that what ties liable wallets to agents was last compared at.
+    pub(super) basis_at: u64,
 }
 
 impl Log {
@@ -235,7 +237,7 @@ impl State {
     /// read, the rows are kept, and compared.
     pub(super) fn read(text: &str) -> Option<Self> {
         if let Ok(state) = serde_json::from_str(text) {
-            return Some(state);
+            return Some(Self::with_basis_at(state));
         }
         let stored: serde_json::Map<_, _> = serde_json::from_str(text).ok()?;
         // Of the format before, the log's fields are the state's.
@@ -260,7 +262,16 @@ impl State {
             // All agents have been stored.
             _ => state.compare(state.phase.cause().unwrap_or(Cause::Untold)),
         }
-        Some(state)
+        Some(state.with_basis_at())
+    }
+
+    /// The same, with a log that says nothing of when ties to agents were compared going on from the rows' block.
+    fn with_basis_at(mut self) -> Self {
+        let block = self.phase.rows().map(|rows| rows.block).or(self.as_of());
+        if let (0, Some(block)) = (self.log.basis_at, block) {
+            self.log.basis_at = block.seconds;
+        }
+        self
     }
 
     /// Goes on from the change log of an earlier index.
@@ -347,11 +358,14 @@ impl State {
         wallet_events(agent.events.last, agent.events.registered_in(), self.listed_after())
     }
 
-    /// Whether attestations have lapsed that the change log does not have yet: there are too many for one piece of
-    /// work.
+    /// Whether attestations have lapsed, or are too old to tie liable wallets to agents, that the change log does
+    /// not have yet: there are too many for one piece of work.
     pub fn has_more_lapses(&self) -> bool {
         let current_from = (self.read_at / 1_000).saturating_sub(self.grace());
-        self.is_complete() && self.log.current_from.is_some_and(|before| before < current_from)
+        let (Phase::Complete(rows), Some(before)) = (&self.phase, self.log.current_from) else {
+            return false;
+        };
+        before < current_from || self.log.basis_at < rows.block.seconds
     }
 
     /// Whether the chain has changes that are not in the rows yet: an event is waited for, or all agents

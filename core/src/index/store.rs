@@ -146,7 +146,7 @@ const TABLES: [&str; 15] = [
 
 /// The SQL indexes of agents. They are made once all agents are stored, one in each piece of work: to add their
 /// entries agent by agent takes ten times as long.
-const INDEXES: [&str; 10] = [
+const INDEXES: [&str; 11] = [
     "CREATE INDEX agents_by_place ON agents (place, wallet, id, size)",
     "CREATE INDEX agents_by_status ON agents (status)",
     "CREATE INDEX agents_by_attestation ON agents (attested)",
@@ -157,14 +157,17 @@ const INDEXES: [&str; 10] = [
     "CREATE INDEX agents_by_generation ON agents (generation)",
     "CREATE INDEX active_agents_by_attestation ON agents (attested) WHERE status = 0",
     "CREATE INDEX agents_with_flaws ON agents (flaws) WHERE flaws > 0",
+    "CREATE INDEX agents_by_event ON agents (substr(events, 1, 8)) \
+     WHERE creator <> person AND events >= x'0000000000000001'",
 ];
 
 /// The format of the tables, which is part of the [name](super::protocol::object_name) of their object: one more
 /// with each change, in an object of its own.
-pub(super) const FORMAT: &str = "12";
+pub(super) const FORMAT: &str = "13";
 
-/// The format before, which an index [takes over](super::takeover) from.
-pub(super) const EARLIER_FORMAT: &str = "11";
+/// The formats before, the latest first, which an index [takes over](super::takeover) from: the latest lacks an
+/// index of agents, and the other also the columns of events and of the changes' liable wallets.
+pub(super) const EARLIER_FORMATS: [&str; 2] = ["12", "11"];
 
 /// Creates the tables, in one transaction of the host. Has to be called before any other use of a store.
 ///

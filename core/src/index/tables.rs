@@ -188,7 +188,7 @@ impl<'a, S: Store> AgentWriter<'a, S> {
         self.replaced.push(id);
         let columns = entry.columns(id);
         match before.map(|before| before.columns(id)) {
-            // Of the SQL indexes, only those by attestation and by status have other entries.
+            // Of the SQL indexes, only those by attestation, by event and by status have other entries.
             Some(before) if unchanging(&before) == unchanging(&columns) => {
                 let [id, _, status, attested, .., record, events] = columns;
                 match before {

@@ -1,4 +1,4 @@
-//! What an index takes over from the one of the release before, with tables of another format: its change
+//! What an index takes over from the latest one of an earlier release, with tables of another format: its change
 //! log, so that cursors go on, when agents ended, and the agents' records, so that the changes since its last
 //! refresh are told. All else is read from the chain.
 //!
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     indexed_agent::{IndexedAgent, PACKED_BYTES},
     state::State,
-    store::{Columns, EARLIER_FORMAT, SqlValue, Store, StoreError, first_row, format_of, one_number, query},
+    store::{Columns, EARLIER_FORMATS, SqlValue, Store, StoreError, first_row, format_of, one_number, query},
 };
 
 /// Rows in a part: less than a megabyte.
@@ -40,7 +40,7 @@ pub enum PartKey {
     Records(u64),
 }
 
-/// A part of an index of the earlier format.
+/// A part of an index of an earlier format.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// The state, or rows as JSON; empty where there is no such index.
@@ -49,23 +49,30 @@ pub struct Part {
     next: Option<PartKey>,
 }
 
-/// Reads a part from the store of an index of the earlier format. Nothing is written.
+impl Part {
+    /// Whether there is no such index, or none that has ever told a change.
+    pub const fn is_empty(&self) -> bool {
+        self.content.is_empty()
+    }
+}
+
+/// Reads a part from the store of an index of an earlier format. Nothing is written.
 ///
 /// # Errors
 ///
 /// [`StoreError`].
 pub fn part(store: &impl Store, place: PartKey) -> Result<Part, StoreError> {
-    if format_of(store)?.as_deref() != Some(EARLIER_FORMAT) {
+    let Some(format) = format_of(store)?.filter(|format| EARLIER_FORMATS.contains(&format.as_str())) else {
+        return Ok(Part::default());
+    };
+    let state = first_row(store, "SELECT value FROM meta WHERE key = 'state'", &[])?;
+    let state = state.map_or_else(|| Ok(String::new()), |mut row| row.text())?;
+    // Before its first complete fill it has told nothing.
+    if State::read(&state).is_none_or(|state| state.began() == 0) {
         return Ok(Part::default());
     }
     let (after, rows) = match place {
-        PartKey::State => {
-            let state = first_row(store, "SELECT value FROM meta WHERE key = 'state'", &[])?;
-            let content = state.map_or_else(|| Ok(String::new()), |mut row| row.text())?;
-            // Before its first complete fill it has told nothing.
-            let next = State::read(&content).filter(|state| state.began() > 0).map(|_| PartKey::Ends(0));
-            return Ok(Part { content, next });
-        }
+        PartKey::State => return Ok(Part { content: state, next: Some(PartKey::Ends(0)) }),
         PartKey::Ends(after) => (
             after,
             "SELECT json_group_array(json_array(id, seconds)), max(id), count(*) \
@@ -73,8 +80,18 @@ pub fn part(store: &impl Store, place: PartKey) -> Result<Part, StoreError> {
         ),
         PartKey::Changes(after) => (
             after,
-            "SELECT json_group_array(json_array(number, agent, hex(wallet), was, is_now, block, seconds, noted)), \
-             max(number), count(*) FROM (SELECT * FROM changes WHERE number > ?1 ORDER BY number LIMIT ?2)",
+            match format.as_str() {
+                "11" => {
+                    "SELECT json_group_array(json_array(number, agent, hex(wallet), was, is_now, block, seconds, \
+                     noted, NULL)), max(number), count(*) \
+                     FROM (SELECT * FROM changes WHERE number > ?1 ORDER BY number LIMIT ?2)"
+                }
+                _ => {
+                    "SELECT json_group_array(json_array(number, agent, hex(wallet), was, is_now, block, seconds, \
+                     noted, hex(liable))), max(number), count(*) \
+                     FROM (SELECT * FROM changes WHERE number > ?1 ORDER BY number LIMIT ?2)"
+                }
+            },
         ),
         PartKey::Records(after) => (
             after,
@@ -134,9 +151,9 @@ pub fn take(store: &impl Store, place: PartKey, part: Part, now_millis: u64) -> 
             "INSERT OR REPLACE INTO ends (id, seconds) SELECT value->>0, value->>1 FROM json_each(?1)"
         }
         PartKey::Changes(_) => {
-            "INSERT OR REPLACE INTO changes (number, agent, wallet, was, is_now, block, seconds, noted) \
-             SELECT value->>0, value->>1, unhex(value->>2), value->>3, value->>4, value->>5, value->>6, value->>7 \
-             FROM json_each(?1)"
+            "INSERT OR REPLACE INTO changes (number, agent, wallet, was, is_now, block, seconds, noted, liable) \
+             SELECT value->>0, value->>1, unhex(value->>2), value->>3, value->>4, value->>5, value->>6, value->>7, \
+             nullif(unhex(value->>8), x'') FROM json_each(?1)"
         }
         PartKey::Records(_) => {
             "INSERT OR REPLACE INTO earlier (first, records) SELECT value->>0, unhex(value->>1) FROM json_each(?1)"

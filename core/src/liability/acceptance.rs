@@ -10,6 +10,7 @@ use crate::{
         json,
         members::{FirstError, Members},
         spelled::Spelled,
+        typed_data::TypedData,
     },
     registry::liability::PinnedRecord,
 };
@@ -62,6 +63,25 @@ pub struct Acceptance {
     /// The signature: 65 bytes of a wallet without code, any of one with code.
     #[serde(with = "json::Data")]
     pub signature: Bytes,
+}
+
+/// An acceptance as the message that wallets show.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Message<'a> {
+    agent_id: DecimalId,
+    #[serde(with = "json::Checksummed")]
+    creator: Address,
+    #[serde(with = "json::Checksummed")]
+    agent_wallet: Address,
+    #[serde(with = "json::Checksummed")]
+    haftungsperson: Address,
+    registered_at: u64,
+    operational_scope: &'a str,
+    #[serde(with = "json::Hash")]
+    terms_hash: B256,
+    not_before: u64,
+    not_after: u64,
 }
 
 /// An agent's id as a string of decimal digits.
@@ -156,20 +176,22 @@ impl Acceptance {
         Base64UrlUnpadded::encode_string(self.to_json().as_bytes())
     }
 
-    /// What the liable wallet signs, of an agent with this scope.
+    /// The payload of `eth_signTypedData_v4` that has the liable wallet sign this, of an agent with this scope.
     #[must_use]
-    pub fn message(&self, operational_scope: &str) -> LiabilityAcceptance {
-        LiabilityAcceptance {
-            agentId: self.agent_id.0,
+    pub fn typed_data(&self, operational_scope: &str) -> String {
+        let message = Message {
+            agent_id: self.agent_id,
             creator: self.creator,
-            agentWallet: self.agent_wallet,
+            agent_wallet: self.agent_wallet,
             haftungsperson: self.haftungsperson,
-            registeredAt: self.registered_at,
-            operationalScope: operational_scope.to_owned(),
-            termsHash: self.terms_hash,
-            notBefore: self.not_before,
-            notAfter: self.not_after,
-        }
+            registered_at: self.registered_at,
+            operational_scope,
+            terms_hash: self.terms_hash,
+            not_before: self.not_before,
+            not_after: self.not_after,
+        };
+        let domain = signed::domain(self.chain_id, self.registry);
+        json::text(&TypedData::new::<LiabilityAcceptance>(&domain, message), 2_048)
     }
 
     /// The EIP-712 digest, which identifies the acceptance.

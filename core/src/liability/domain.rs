@@ -3,12 +3,17 @@
 use std::{collections::BTreeSet, fmt};
 
 use alloy_primitives::{Address, B256, Bytes, U256};
+use serde::Serialize;
 
 use super::{
     acceptance::{Acceptance, DecimalId},
     signed::{self, LiableDomain, Moment, Problem},
 };
-use crate::eth::members::{FirstError, MemberError, Members};
+use crate::eth::{
+    json,
+    members::{FirstError, MemberError, Members},
+    typed_data::TypedData,
+};
 
 /// The path of the file.
 pub const WELL_KNOWN: &str = "/.well-known/kya-liable.json";
@@ -95,6 +100,15 @@ impl LiableWallet {
         wallet
     }
 
+    /// The payload of `eth_signTypedData_v4` that has the wallet sign for a domain.
+    #[must_use]
+    pub fn typed_data(&self, domain: &DomainName) -> String {
+        let (domain, not_before, not_after) = (domain.as_str(), self.not_before, self.not_after);
+        let message = Message { haftungsperson: self.wallet, domain, not_before, not_after };
+        let separator = signed::domain(self.chain_id, self.registry);
+        json::text(&TypedData::new::<LiableDomain>(&separator, message), 1_024)
+    }
+
     /// The EIP-712 digest that the wallet signs for a domain.
     #[must_use]
     pub fn digest(&self, domain: &DomainName) -> B256 {
@@ -124,6 +138,17 @@ impl LiableWallet {
     pub fn check_signature(&self, domain: &DomainName) -> Result<(), Problem> {
         signed::check_signer(self.digest(domain), &self.signature, self.wallet)
     }
+}
+
+/// A wallet's word for a domain as the message that wallets show.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Message<'a> {
+    #[serde(with = "json::Checksummed")]
+    haftungsperson: Address,
+    domain: &'a str,
+    not_before: u64,
+    not_after: u64,
 }
 
 /// The file of a domain.

@@ -13,6 +13,7 @@ use crate::{
     registry::agent::{AgentId, Status},
     registry::cursor,
     registry::kya::Decision,
+    registry::liability::Basis,
 };
 
 /// The retention of changes in seconds: 30 days.
@@ -83,7 +84,7 @@ impl fmt::Display for Since {
     }
 }
 
-/// The status and decision of a verdict on an agent.
+/// The status and decision of a verdict on an agent, and what ties the liable wallet to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Standing {
@@ -92,18 +93,28 @@ pub struct Standing {
     /// What a provider does about its wallet: `provision` while the agent is Active and its attestation
     /// current, `deny` once it has ended, otherwise `request_renewal`.
     pub decision: Decision,
+    /// What ties the liable wallet to the agent, as far as the index has seen events. A change between `named` and
+    /// `unknown` is one of what is known, and not listed. Absent in changes from before it was kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub basis: Option<Basis>,
 }
 
 impl Standing {
-    /// The standing of an agent with this status.
-    pub const fn new(status: Status, attestation_current: bool) -> Self {
+    /// The standing of an agent with this status and basis.
+    pub const fn new(status: Status, attestation_current: bool, basis: Option<Basis>) -> Self {
         // The wallet of an ended agent is no longer registered.
         let is_compliant = matches!(status, Status::Active) && attestation_current;
-        Self { status, decision: Decision::of(!status.has_ended(), is_compliant) }
+        Self { status, decision: Decision::of(!status.has_ended(), is_compliant), basis }
+    }
+
+    /// What a change is one of: `named` and `unknown` both say that the liable wallet did nothing that was seen.
+    #[must_use]
+    pub fn listed(self) -> Self {
+        Self { basis: self.basis.filter(|basis| !matches!(basis, Basis::Named | Basis::Unknown)), ..self }
     }
 }
 
-/// One change of a verdict.
+/// One change of a verdict, or of what ties the liable wallet to the agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -196,7 +207,7 @@ mod tests {
             wallet: Address::repeat_byte(0x11),
             liable: Address::repeat_byte(0x22),
             from: None,
-            to: Some(Standing::new(Status::Active, true)),
+            to: Some(Standing::new(Status::Active, true, Some(Basis::Named))),
             block_number: 9,
             time: Timestamp::from_seconds(5),
         };

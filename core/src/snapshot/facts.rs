@@ -20,6 +20,14 @@ use crate::{
 /// Bits of a record's first byte.
 const HAS_AGENT: u8 = 1;
 const ASK_CHAIN: u8 = 2;
+/// Two bits: what ties the agent to its parent.
+const PARENT_BASIS: u8 = 4;
+/// The liable wallet's last event is the last attestation.
+const ATTESTED: u8 = 0x10;
+/// Its time less that of the last attestation follows.
+const ATTESTED_APART: u8 = 0x20;
+/// The block of the registration follows.
+const REGISTERED_IN: u8 = 0x40;
 /// What ties agents to their parents, as a record numbers it from 1 on.
 const PARENT_BASES: [ParentBasis; 3] = [ParentBasis::Registered, ParentBasis::Named, ParentBasis::Unknown];
 
@@ -88,8 +96,21 @@ impl Facts {
         let (Ok(scope), true) = (scope, ancestors < MAX_LEVELS && former.len() <= FORMER_SHOWN + 1) else {
             return bytes.push(ASK_CHAIN);
         };
-        bytes.push(if agent.is_some() { HAS_AGENT } else { 0 });
+        if agent.is_none() {
+            bytes.push(0);
+        }
         if let Some(agent) = agent {
+            // Nothing more is told than what has room.
+            let apart = i32::try_from(agent.attested_at.wrapping_sub(agent.last_attestation).cast_signed());
+            let apart = apart.ok().filter(|_| agent.attested_at > 0);
+            let registered_in = u32::try_from(agent.registered_in).ok().filter(|block| *block > 0);
+            let parent = agent.parent_basis.map_or(0, |basis| basis as u8 + 1) * PARENT_BASIS;
+            let attested = match apart {
+                None => 0,
+                Some(0) => ATTESTED,
+                Some(_) => ATTESTED_APART,
+            };
+            bytes.push(HAS_AGENT | parent | attested | registered_in.map_or(0, |_| REGISTERED_IN));
             bytes.extend(agent.id.to_be_bytes());
             bytes.extend(agent.parent.to_be_bytes());
             bytes.extend(agent.creator);
@@ -97,9 +118,8 @@ impl Facts {
             bytes.push(agent.status as u8);
             bytes.extend(agent.registered_at.to_be_bytes());
             bytes.extend(agent.last_attestation.to_be_bytes());
-            bytes.extend(agent.attested_at.to_be_bytes());
-            bytes.extend(agent.registered_in.to_be_bytes());
-            bytes.push(agent.parent_basis.map_or(0, |basis| basis as u8 + 1));
+            bytes.extend(apart.filter(|apart| *apart != 0).into_iter().flat_map(i32::to_be_bytes));
+            bytes.extend(registered_in.into_iter().flat_map(u32::to_be_bytes));
             bytes.push(u8::try_from(ancestors).unwrap_or(u8::MAX));
             for (id, status) in &agent.inactive_ancestors {
                 bytes.extend(id.to_be_bytes());
@@ -119,13 +139,18 @@ impl Facts {
 
     /// Reads a record of a file in this version of the format.
     pub(super) fn decode(bytes: &mut Bytes<'_>, format: u8) -> Result<Self, SnapshotError> {
-        let has_agent = match bytes.byte()? {
+        let agent_bits = match format {
+            WITHOUT_LIABILITY => 0,
+            _ => (3 * PARENT_BASIS) | ATTESTED | ATTESTED_APART | REGISTERED_IN,
+        };
+        let agent = match bytes.byte()? {
             ASK_CHAIN => return Ok(Self::AskChain),
-            HAS_AGENT => true,
-            0 => false,
+            0 => None,
+            bits if bits & !agent_bits == HAS_AGENT => {
+                Some(Box::new(LiveAgent::decode(bytes, bits, format)?))
+            }
             _ => return Err(SnapshotError::Damaged),
         };
-        let agent = has_agent.then(|| LiveAgent::decode(bytes, format)).transpose()?.map(Box::new);
         let count = usize::from(bytes.byte()?);
         if count > FORMER_SHOWN + 1 {
             return Err(SnapshotError::Damaged);
@@ -138,9 +163,11 @@ impl Facts {
         Ok(Self::Known { agent, former })
     }
 
-    /// The verdict on the wallet at `now`, as of the manifest's block; `None` where only the chain can tell.
+    /// The verdict on the wallet at `now`, or at the time up to which the manifest lacks no change where that
+    /// is later, as of the manifest's block; `None` where only the chain can tell.
     pub fn verdict(self, wallet: Address, manifest: &Manifest, now: Timestamp) -> Option<Kya> {
         let Self::Known { agent, former } = self else { return None };
+        let now = now.max(Timestamp::from_millis(manifest.confirmed_at));
         let time = Timestamp::from_seconds;
         let ancestors = agent.iter().flat_map(|agent| &agent.inactive_ancestors);
         let ancestors =
@@ -182,21 +209,22 @@ impl LiveAgent {
         wallet_events(self.attested_at, self.registered_in, manifest.listed_after)
     }
 
-    fn decode(bytes: &mut Bytes<'_>, format: u8) -> Result<Self, SnapshotError> {
+    fn decode(bytes: &mut Bytes<'_>, bits: u8, format: u8) -> Result<Self, SnapshotError> {
         let (id, parent) = (bytes.u64()?, bytes.u64()?);
         let (creator, haftungsperson) = (bytes.address()?, bytes.address()?);
         let status_of_agent = status(bytes)?;
         let (registered_at, last_attestation) = (bytes.u64()?, bytes.u64()?);
-        let (attested_at, registered_in, parent_basis) = match format {
-            WITHOUT_LIABILITY => (0, 0, (parent != 0).then_some(&ParentBasis::Unknown)),
-            _ => (
-                bytes.u64()?,
-                bytes.u64()?,
-                match bytes.byte()? {
-                    0 => None,
-                    number => Some(PARENT_BASES.get(usize::from(number) - 1).ok_or(SnapshotError::Damaged)?),
-                },
-            ),
+        let attested_at = match bits & (ATTESTED | ATTESTED_APART) {
+            0 => 0,
+            ATTESTED => last_attestation,
+            ATTESTED_APART => last_attestation.wrapping_add_signed(bytes.u32()?.cast_signed().into()),
+            _ => return Err(SnapshotError::Damaged),
+        };
+        let registered_in = if bits & REGISTERED_IN == 0 { 0 } else { bytes.u32()?.into() };
+        let parent_basis = match bits / PARENT_BASIS % 4 {
+            0 if format == WITHOUT_LIABILITY => (parent != 0).then_some(ParentBasis::Unknown),
+            0 => None,
+            number => PARENT_BASES.get(usize::from(number) - 1).copied(),
         };
         let count = usize::from(bytes.byte()?);
         if count >= MAX_LEVELS {
@@ -219,7 +247,7 @@ impl LiveAgent {
             inactive_ancestors,
             attested_at,
             registered_in,
-            parent_basis: parent_basis.copied(),
+            parent_basis,
             scope,
         })
     }

@@ -111,6 +111,7 @@ fn known(read: &ShardRows, agents: &[(u64, &IndexedAgent)]) -> Option<Facts> {
         if agent.is_some() || entry.full.scope.len() >= CUT_SCOPE_BYTES {
             return None;
         }
+        let (attested_at, registered_in) = entry.told_events();
         agent = Some(Box::new(LiveAgent {
             id,
             parent: row.parent,
@@ -120,8 +121,8 @@ fn known(read: &ShardRows, agents: &[(u64, &IndexedAgent)]) -> Option<Facts> {
             registered_at: row.registered_at,
             last_attestation: row.last_attestation,
             inactive_ancestors: inactive_ancestors(&read.rows, row.parent)?,
-            attested_at: entry.events.last,
-            registered_in: entry.events.registered_in(),
+            attested_at,
+            registered_in,
             parent_basis: parent_basis(&entry.row, read.rows.get(&row.parent)),
             scope: entry.full.scope.clone(),
         }));

@@ -6,6 +6,7 @@ use std::{cell::RefCell, collections::BTreeMap};
 use registry_core::{
     api::{document::Document, question::LateExcerpt},
     index::{Bounds, Config, Excerpt, Index, IndexError, State, Work},
+    liability::Basis,
     registry::agent::{Agent, AgentId, Fetched, Status},
     registry::changes::{ChangeList, Cursor, Since, Standing},
     registry::kya::Decision,
@@ -33,8 +34,8 @@ pub(crate) struct Indexed {
     /// Replies after which the next work dies.
     pub(crate) dies_after: Option<u64>,
     pub(crate) now: u64,
-    /// Standings as the changes list them, and how far they have been read.
-    standings: Option<(Cursor, BTreeMap<u64, Standing>)>,
+    /// Standings as the changes list them, how far they have been read, and when.
+    pub(crate) standings: Option<(Cursor, BTreeMap<u64, Standing>, u64)>,
     /// Shards that a host has fetched.
     pub(crate) shelf: RefCell<snapshot::Shelf>,
 }
@@ -275,21 +276,28 @@ impl Indexed {
                 Status::Active | Status::Suspended => Decision::RequestRenewal,
                 Status::Revoked | Status::Terminated => Decision::Deny,
             };
-            Standing { status, decision }
+            let basis = liability::of_record(self, agent)["basis"].as_str().and_then(Basis::from_name);
+            Standing { status, decision, basis }.listed()
         };
         let expected: BTreeMap<u64, Standing> = (1..).zip(registry.agents.iter().map(standing)).collect();
-        let Some((mut cursor, mut standings)) = self.standings.take() else {
-            self.standings = Some((self.changes(Since::Now, 1).unwrap().next, expected));
+        let read = self.standings.take().filter(|(cursor, _, at)| {
+            // Changes are kept for thirty days.
+            let is_expired = self.changes(Since::Cursor(*cursor), 1) == Err(IndexError::CursorExpired);
+            !is_expired || self.now <= at + 30 * 86_400
+        });
+        let Some((mut cursor, mut standings, _)) = read else {
+            self.standings = Some((self.changes(Since::Now, 1).unwrap().next, expected, self.now));
             return Ok(());
         };
         loop {
             let list = self.changes(Since::Cursor(cursor), 3).unwrap();
             for change in &list.data {
                 let id = change.agent_id.0.to::<u64>();
-                if standings.get(&id) != change.from.as_ref() || change.from == change.to {
+                let (from, to) = (change.from.map(Standing::listed), change.to.map(Standing::listed));
+                if standings.get(&id) != from.as_ref() || from == to {
                     return Err(format!("{change:?} of {:?}", standings.get(&id)));
                 }
-                match change.to {
+                match to {
                     Some(to) => standings.insert(id, to),
                     None => standings.remove(&id),
                 };
@@ -302,7 +310,7 @@ impl Indexed {
         if standings != expected {
             return Err(format!("the changes come to {standings:?}\nnot {expected:?}"));
         }
-        self.standings = Some((cursor, standings));
+        self.standings = Some((cursor, standings, self.now));
         Ok(())
     }
 

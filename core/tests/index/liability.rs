@@ -2,8 +2,13 @@
 
 use registry_core::{
     eth::abi::IAgentRegistry::AgentRegistered,
-    liability::WalletEvents,
-    registry::{agent::Agent, changes::Since},
+    index::Store as _,
+    liability::{Basis, WalletEvents},
+    registry::{
+        agent::Agent,
+        changes::{Since, Standing},
+        kya::Decision,
+    },
     snapshot::{Facts, Identity, LiveAgent, Shard, Shards, shard},
 };
 
@@ -102,7 +107,9 @@ pub(crate) fn is_as_listed(index: &Indexed) -> Result<(), String> {
             return Err(format!("agent {id} at {}: {said:?}, and the chain {times:?}", block.number));
         }
     }
-    for (agent, events) in live_agents(index) {
+    // The others' basis does not rest on events.
+    let has_events = |(agent, _): &(LiveAgent, WalletEvents)| agent.creator != agent.haftungsperson;
+    for (agent, events) in live_agents(index).into_iter().filter(has_events) {
         let wallet = agents[agent.id as usize - 1].agentWallet;
         let excerpt = index.excerpt(&[wallet]).wallet_events(agent.id);
         if excerpt != Some(events) {
@@ -189,20 +196,71 @@ fn a_node_that_has_pruned_its_events_leaves_what_it_cannot_list_unknown() {
     is_as_listed(&index).unwrap();
 }
 
-#[test]
-fn changes_name_the_liable_wallet() {
-    let mut index = Indexed::filled(6, 0);
-    let id = register(&mut index);
-    index.now += 1_000_000;
+/// A block with this time, and a refresh then.
+fn idle_until(index: &mut Indexed, seconds: u64) {
     index.idle();
+    index.history.edit(|mined| mined.seconds = seconds);
+    index.now = seconds;
     index.refresh();
-    let changes = index.read(|index| index.changes(Since::Oldest, 100)).unwrap().data;
-    let agents = index.agents();
-    assert!(changes.iter().any(|change| change.agent_id == id.into() && change.from.is_none()));
-    assert!(changes.iter().any(|change| change.agent_id == id.into() && change.from.is_some()));
-    for change in changes {
-        let agent = &agents[usize::try_from(change.agent_id.0).unwrap() - 1];
-        assert_eq!((change.wallet, change.liable), (agent.agentWallet, agent.haftungsperson));
+}
+
+#[test]
+fn a_change_of_basis_is_a_change_at_its_second_and_names_the_liable_wallet() {
+    for proofs in [Proofs::All, Proofs::Unsupported] {
+        let mut index = Indexed::filled(6, 0);
+        index.node.quirks.proofs = proofs;
+        let mut since = index.read(|index| index.changes(Since::Now, 1)).unwrap().next;
+        let id = register(&mut index);
+        let agent = index.agents()[id as usize - 1].clone();
+        let mut reported = |index: &Indexed| {
+            let list = index.read(|index| index.changes(Since::Cursor(since), 100)).unwrap();
+            since = list.next;
+            let own = list.data.into_iter().filter(|change| change.agent_id == id.into());
+            let told = own.map(|change| {
+                assert_eq!((change.wallet, change.liable), (agent.agentWallet, agent.haftungsperson));
+                let words = |standing: Standing| (standing.decision, standing.basis.unwrap());
+                (change.from.map(words), change.to.map(words), change.time.seconds())
+            });
+            let told: Vec<_> = told.collect();
+            let expected = of_record(index, &agent)["basis"].clone();
+            assert!(told.last().is_none_or(|(_, to, _)| json!(to.unwrap().1.name()) == expected));
+            told
+        };
+        let (current, lapsed) = (Decision::Provision, Decision::RequestRenewal);
+        let named = Some((current, Basis::Named));
+        assert_eq!(reported(&index), [(None, named, agent.registeredAt)], "{proofs:?}");
+        attest(&mut index, id, false);
+        index.refresh();
+        assert_eq!(reported(&index), [], "by another wallet");
+        // Undone by a reorg, and made again.
+        let kept = index.history.blocks.clone();
+        let attested = Some((current, Basis::Attested));
+        let at = attest(&mut index, id, true);
+        index.refresh();
+        assert_eq!(reported(&index), [(named, attested, at)]);
+        index.history.blocks = kept;
+        (0..3).for_each(|_| index.idle());
+        index.refresh();
+        let [(from, Some((_, basis)), _)] = reported(&index)[..] else { panic!() };
+        assert!(from == attested && basis != Basis::Attested);
+        let at = attest(&mut index, id, true);
+        index.refresh();
+        let [(_, to, seconds)] = reported(&index)[..] else { panic!() };
+        assert_eq!((to, seconds), (attested, at));
+
+        idle_until(&mut index, at + 90 * 86_400);
+        let grace_over = (attested, Some((lapsed, Basis::Attested)), at + 7 * 86_400 + 1);
+        assert_eq!(reported(&index), [grace_over], "the last second of 90 days");
+        // Restarted with a state from before the basis was compared, and seen an hour late.
+        index.kept = None;
+        let forget = "UPDATE meta SET value = json_remove(value, '$.log.basisAt') WHERE key = 'state'";
+        index.database.execute(forget, &[]).unwrap();
+        idle_until(&mut index, at + 90 * 86_400 + 3_600);
+        let [(from, Some((decision, basis)), seconds)] = reported(&index)[..] else { panic!() };
+        assert_eq!((from, decision), (grace_over.1, lapsed));
+        assert_eq!((basis != Basis::Attested, seconds), (true, at + 90 * 86_400 + 1));
+        idle_until(&mut index, at + 100 * 86_400);
+        assert_eq!(reported(&index), []);
     }
 }
 

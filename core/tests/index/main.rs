@@ -108,8 +108,14 @@ fn live(seed: u64, is_old: bool) -> Result<(), String> {
     let mut releases = Random(seed ^ 0x1de);
     for _ in 0..6 + random.below(10) {
         if releases.once_in(20) && index.state().as_of().is_some() {
-            index.is_released();
+            index.is_released(11 + releases.below(2));
             lists = compliance_list::Lists::default();
+        }
+        if releases.once_in(8) {
+            // For six weeks nothing happens.
+            index.history.mine(0, &mut random);
+            index.history.edit(|mined| mined.seconds += 4_000_000);
+            index.now = index.now.max(index.newest().seconds);
         }
         match random.below(8) {
             0 => {

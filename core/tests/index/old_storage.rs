@@ -6,7 +6,8 @@ use std::fs;
 
 use registry_core::{
     index::{IndexError, SqlValue, Store as _, StoreError, prepare, takeover},
-    registry::changes::{Cursor, Since},
+    liability::Basis,
+    registry::changes::{Cursor, Since, Standing},
 };
 use serde_json::Value;
 
@@ -43,18 +44,29 @@ pub(crate) fn taken_over(earlier: &Database, now: u64) -> Database {
 }
 
 impl Indexed {
-    /// Another release begins, with an index in an object of its own.
-    pub(crate) fn is_released(&mut self) {
-        for statement in [
-            "UPDATE meta SET value = '11' WHERE key = 'version'",
-            "ALTER TABLE agents DROP COLUMN events",
-            "ALTER TABLE changes DROP COLUMN liable",
-        ] {
+    /// Another release begins, with an index in an object of its own beside one of this format.
+    pub(crate) fn is_released(&mut self, format: u64) {
+        let of_both: &[&str] = &[
+            "UPDATE changes SET was = was & 7, is_now = is_now & 7",
+            "DROP INDEX IF EXISTS agents_by_event",
+        ];
+        let of_11: &[&str] =
+            &["ALTER TABLE agents DROP COLUMN events", "ALTER TABLE changes DROP COLUMN liable"];
+        let version = format!("UPDATE meta SET value = '{format}' WHERE key = 'version'");
+        let of_format = if format == 11 { of_11 } else { &[] };
+        for statement in [version.as_str()].iter().chain(of_both).chain(of_format) {
             self.database.execute(statement, &[]).unwrap();
         }
         self.now += 1;
         self.database = taken_over(&self.database, self.now);
         self.kept = None;
+        // Of the events before it knows nothing.
+        if let Some((_, standings, _)) = &mut self.standings {
+            let forget = |standing: &mut Standing| {
+                standing.basis = standing.basis.filter(|basis| *basis == Basis::Registered);
+            };
+            standings.values_mut().for_each(forget);
+        }
     }
 }
 
@@ -115,6 +127,17 @@ fn an_index_that_3ad2b3d_wrote_is_left_as_it_is_and_its_cursors_lead_to_what_cha
     assert_eq!(since(&index, began, 3), Err(IndexError::CursorExpired));
     let next = later.next;
     assert!(next.began > began && since(&index, next.began, next.number).unwrap().data.is_empty());
+    // Of format 12, the release before keeps the liable wallets of its changes, too.
+    let indexes = "SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND sql LIKE '%ON agents %'";
+    let of_liable = |index: &Indexed| {
+        let rows = "SELECT number, agent, wallet, liable, was & 7, is_now & 7, block, seconds FROM changes";
+        (index.database.execute(rows, &[]).unwrap(), index.database.execute(indexes, &[]).unwrap())
+    };
+    let before = of_liable(&index);
+    assert!(before.0.iter().any(|row| matches!(row[3], SqlValue::Blob(_))), "{before:?}");
+    index.is_released(12);
+    index.catch_up().unwrap();
+    assert_eq!(of_liable(&index), before);
     // Nothing there to take over, and no answer for ten minutes, which an index has to go on from.
     let empty = Database::restored("");
     let begun = [Database::new(), Database::new()];

@@ -153,6 +153,31 @@ fn an_index_that_is_being_filled_says_how_far_it_is() {
     index.is_right();
 }
 
+#[test]
+fn a_clock_that_is_behind_the_chain_makes_no_lapsed_agent_compliant() {
+    let mut index = Indexed::filled(10, 0);
+    index.mine(|registry, seconds| {
+        registry.agents[4].lastAttestation = seconds - registry.grace_seconds.unwrap() - 60;
+        registry.agents[4].status = 0;
+    });
+    index.refresh();
+    let (at, AgentRecord { agentWallet, haftungsperson, .. }) =
+        (index.newest().seconds, index.agents()[4].clone());
+    let [list, stats] = ["agents/compliance", "stats/detailed"].map(|path| format!("/api/v1/{path}"));
+    let person = format!("/api/v1/liable/{haftungsperson}");
+    for target in [&list, &stats, &person, "/api/v1/agents?compliant=true"] {
+        let [behind, right] = [at - 3_600, at].map(|now| index.document(target, now).unwrap());
+        assert_eq!(behind, right, "{target}");
+    }
+    for target in [&list, &stats, "/api/v1/agent/5", &format!("/api/v1/kya/{agentWallet}")] {
+        let [behind, right] = [at - 3_600, at].map(|now| {
+            let now = Timestamp::from_seconds(now);
+            index.node.run(Question { now, ..question(target) }).unwrap()
+        });
+        assert_eq!(behind, right, "{target} from the chain");
+    }
+}
+
 /// The verdict on an agent's wallet, with what the index knows of it, and how many round trips it took.
 pub(crate) fn verdict(index: &mut Indexed, of: &AgentRecord) -> (Value, usize) {
     let excerpt = index.excerpt(&[of.agentWallet]);

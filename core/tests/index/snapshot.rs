@@ -92,7 +92,9 @@ pub(crate) fn is_like(index: &Indexed, registry: &PlainRegistry, now: u64) -> Re
         return Err(format!("the snapshot holds {held} wallets"));
     }
     let scan = registry.scan();
-    let (mut node, now) = (Node::new(registry.clone()), Timestamp::from_seconds(now));
+    // It judges no earlier than what it confirms, and the node no earlier than its block.
+    let now = Timestamp::from_seconds(now.max(NOW)).max(Timestamp::from_millis(manifest.confirmed_at));
+    let mut node = Node::new(registry.clone());
     for agents in registry.agents.chunks(KYA_BODY_MAX) {
         let wallets = agents.iter().map(|agent| WalletInput::Wallet(agent.agentWallet)).collect();
         let route = Route::kya_list(wallets, None).unwrap();

@@ -1,8 +1,12 @@
-//! What a liable person signs: `kya accept` an agent's registration, `kya domain` that a domain is the person's own.
+//! What a liable person signs: `kya accept` an agent's registration, `kya domain` that a domain is the
+//! person's own.
 //!
-//! Documents are printed on standard output, everything else on standard error. docs/liable-person.md says where they go.
+//! Documents are printed on standard output, everything else on standard error. docs/liable-person.md says
+//! where they go.
 
 use std::{
+    collections::BTreeSet,
+    fs,
     io::{self, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -10,7 +14,7 @@ use std::{
 };
 
 use alloy_primitives::{Address, B256, Bytes, keccak256};
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use clap::{Args, Parser};
 use k256::ecdsa::SigningKey;
 use kya_gate::{
@@ -24,11 +28,11 @@ use registry_core::{
     chain::SignerQuery,
     eth::{address, multicall, timestamp::Timestamp},
     gate::AccountQuery,
-    liability::{Acceptance, DecimalId, DomainName, LiableWallet},
+    liability::{Acceptance, DecimalId, DomainName, LiableWallet, MAX_HEADER_BYTES, Moment},
     registry::kya::KyaAgent,
 };
 use reqwest::{Client, Url};
-use serde_json::json;
+use serde_json::{Value, json};
 
 const DAY: u64 = 86_400;
 
@@ -42,7 +46,7 @@ enum Command {
     Domain(Domain),
 }
 
-/// The registry, and the liable wallet's key.
+/// The registry, and how the liable wallet signs: by a key in a file, or in two steps with any wallet.
 #[derive(Debug, Args)]
 struct SignerArguments {
     /// The chain's id.
@@ -51,9 +55,91 @@ struct SignerArguments {
     /// The registry.
     #[arg(long, value_name = "0x...", value_parser = address::parse)]
     registry: Address,
+    #[command(flatten)]
+    means: Means,
+    /// The wallet's signature of what --signed names.
+    #[arg(long, value_name = "0x...", requires = "signed")]
+    signature: Option<Bytes>,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct Means {
     /// The file with the liable wallet's private key in hex digits, which others must not be able to read.
     #[arg(long, value_name = "FILE")]
-    key: PathBuf,
+    key: Option<PathBuf>,
+    /// Sign nothing: print what any wallet signs by eth_signTypedData_v4 (EIP-712).
+    #[arg(long)]
+    typed_data: bool,
+    /// The file with what --typed-data printed, which the wallet has signed.
+    #[arg(long, value_name = "FILE", requires = "signature")]
+    signed: Option<PathBuf>,
+}
+
+impl SignerArguments {
+    fn key(&self) -> Result<Option<Key>> {
+        self.means.key.as_deref().map(Key::read).transpose()
+    }
+
+    /// What was signed elsewhere.
+    fn signed(&self) -> Result<Option<Signed>> {
+        let Some(file) = &self.means.signed else { return Ok(None) };
+        let name = file.display();
+        let text = fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
+        let typed = serde_json::from_str(&text).with_context(|| format!("{name} is no JSON"))?;
+        Ok(Some(Signed { typed, signature: self.signature.clone().unwrap_or_default() }))
+    }
+
+    /// What is signed is `typed`, and its digest: the signature, or `None` where it is only printed.
+    fn sign(&self, typed: &str, digest: B256) -> Result<Option<Bytes>> {
+        if let Some(key) = self.key()? {
+            return key.sign(digest).map(Some);
+        }
+        let Some(Signed { typed: found, signature }) = self.signed()? else { return Ok(None) };
+        if let Some(member) = difference(&found, &serde_json::from_str(typed)?) {
+            bail!("{member} of what was signed differs from the record and from the arguments");
+        }
+        Ok(Some(signature))
+    }
+}
+
+/// Typed data that was signed elsewhere.
+struct Signed {
+    typed: Value,
+    signature: Bytes,
+}
+
+impl Signed {
+    /// A member of the message that is a number.
+    fn number(&self, name: &str) -> Result<u64> {
+        let number = self.member(name).and_then(Value::as_u64);
+        number.with_context(|| format!("message.{name} of what was signed is no number"))
+    }
+
+    fn member(&self, name: &str) -> Option<&Value> {
+        self.typed.get("message")?.get(name)
+    }
+}
+
+/// The signature of a wallet without code, of which some number the two keys from 0, as verifiers take it.
+fn of_key(signature: &Bytes) -> Bytes {
+    match signature.split_last() {
+        Some((last @ (0 | 1), rest)) if rest.len() == 64 => [rest, &[27 + last]].concat().into(),
+        _ => signature.clone(),
+    }
+}
+
+/// The path of a member that two values differ in.
+fn difference(one: &Value, other: &Value) -> Option<String> {
+    if let (Value::Object(one), Value::Object(other)) = (one, other) {
+        let names: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+        return names.into_iter().find_map(|name| {
+            let below =
+                difference(one.get(name).unwrap_or(&Value::Null), other.get(name).unwrap_or(&Value::Null))?;
+            Some(if below.is_empty() { name.clone() } else { format!("{name}.{below}") })
+        });
+    }
+    (one != other).then(String::new)
 }
 
 #[derive(Debug, Args)]
@@ -89,6 +175,9 @@ struct Domain {
     domain: String,
     #[command(flatten)]
     signer: SignerArguments,
+    /// The wallet, which a key in a file tells by itself. One with code has its own tools to sign with.
+    #[arg(long, value_name = "0x...", value_parser = address::parse, conflicts_with = "key")]
+    wallet: Option<Address>,
     /// For how many days, 366 at most.
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u64).range(1..=366))]
     days: u64,
@@ -122,7 +211,7 @@ async fn main() -> ExitCode {
 
 async fn accept(arguments: &Accept) -> Result<String> {
     let Accept { signer, .. } = arguments;
-    let (key, now) = (Key::read(&signer.key)?, now());
+    let (key, signed, now) = (signer.key()?, signer.signed()?, now());
     let rpc = rpc(arguments)?;
     let query = |account, registry| AccountQuery { account, signed: None, registry, now };
     let wallet = arguments.agent_wallet;
@@ -131,10 +220,23 @@ async fn accept(arguments: &Accept) -> Result<String> {
     let agent = kya.agent.with_context(|| format!("no agent is registered for the wallet {wallet}"))?;
     eprint!("{}", shown(&agent, signer));
     let liable = agent.haftungsperson;
-    ensure!(key.address == liable, "the key is of {}, and the liable wallet is {liable}", key.address);
-    // A verifier compares it with the time of its block, too.
-    let not_before = now.min(kya.as_of.block_timestamp).seconds();
-    let not_after = not_before + arguments.days * DAY;
+    if let Some(Key { address, .. }) = &key {
+        ensure!(*address == liable, "the key is of {address}, and the liable wallet is {liable}");
+    }
+    let block_time = kya.as_of.block_timestamp;
+    let (not_before, not_after, terms_hash) = match &signed {
+        Some(signed) => {
+            let (not_before, not_after) = (signed.number("notBefore")?, signed.number("notAfter")?);
+            let terms =
+                signed.member("termsHash").and_then(Value::as_str).and_then(|terms| terms.parse().ok());
+            (not_before, not_after, terms.context("message.termsHash of what was signed is no hash")?)
+        }
+        None => {
+            // A verifier compares it with the time of its block, too.
+            let not_before = now.min(block_time).seconds();
+            (not_before, not_before + arguments.days * DAY, arguments.terms_hash)
+        }
+    };
     let unsigned = Acceptance {
         chain_id: signer.chain,
         registry: signer.registry,
@@ -143,50 +245,74 @@ async fn accept(arguments: &Accept) -> Result<String> {
         agent_wallet: agent.agent_wallet,
         haftungsperson: liable,
         registered_at: agent.registered_at.seconds(),
-        terms_hash: arguments.terms_hash,
+        terms_hash,
         not_before,
         not_after,
         signature: Bytes::new(),
     };
-    eprintln!("valid       until {}, {} days", Timestamp::from_seconds(not_after), arguments.days);
-    eprintln!("terms       {}", arguments.terms_hash);
-    ensure!(arguments.yes || is_confirmed(&agent)?, "nothing was signed");
-    let signature = key.sign(unsigned.digest(&agent.operational_scope))?;
-    let acceptance = Acceptance { signature, ..unsigned };
-    let query = SignerQuery {
-        block: None,
-        ..SignerQuery::of(&acceptance, keccak256(&agent.operational_scope), kya.as_of.block_number)
-    };
+    let moment = Moment { now: now.seconds(), block_time: block_time.seconds() };
+    let problem = |problem| anyhow!("the acceptance does not hold: {problem}");
+    unsigned.check_time(moment).map_err(problem)?;
+    eprintln!("valid       until {}", Timestamp::from_seconds(not_after));
+    eprintln!("terms       {terms_hash}");
+    ensure!(key.is_none() || arguments.yes || is_confirmed(&agent)?, "nothing was signed");
+    let scope = &agent.operational_scope;
+    let typed = unsigned.typed_data(scope);
+    let Some(signature) = signer.sign(&typed, unsigned.digest(scope))? else { return Ok(typed) };
+    let mut acceptance = Acceptance { signature, ..unsigned };
+    let query =
+        SignerQuery { block: None, ..SignerQuery::of(&acceptance, keccak256(scope), kya.as_of.block_number) };
     let code = rpc.ask(query, now).await.map_err(|error| anyhow!(error))?;
-    code.check(&acceptance, keccak256(&agent.operational_scope))
-        .map_err(|_| anyhow!("the liable wallet has code, which does not accept its key's signature"))?;
-    Ok(if arguments.header { acceptance.to_header() } else { acceptance.to_json() })
+    if !code.has_code {
+        acceptance.signature = of_key(&acceptance.signature);
+    }
+    code.check(&acceptance, keccak256(scope)).map_err(|_| match code.has_code {
+        true => anyhow!("the liable wallet has code, which does not accept this signature"),
+        false => anyhow!("the signature is not the liable wallet's: 65 bytes, low s, v 27 or 28"),
+    })?;
+    let header = acceptance.to_header();
+    ensure!(
+        header.len() <= MAX_HEADER_BYTES,
+        "the signature makes a header of more than {MAX_HEADER_BYTES} bytes"
+    );
+    Ok(if arguments.header { header } else { acceptance.to_json() })
 }
 
 fn domain(arguments: &Domain) -> Result<String> {
     let Domain { signer, .. } = arguments;
-    let (key, now) = (Key::read(&signer.key)?, now().seconds());
+    let (key, signed, now) = (signer.key()?, signer.signed()?, now().seconds());
     let name = DomainName::parse(&arguments.domain);
     let name = name.with_context(|| format!("the domain {}", DomainName::RULE))?;
+    let (not_before, not_after) = match &signed {
+        Some(signed) => (signed.number("notBefore")?, signed.number("notAfter")?),
+        None => (now, now + arguments.days * DAY),
+    };
+    let wallet = arguments.wallet.or(key.map(|key| key.address)).context("--wallet has to be given")?;
     let unsigned = LiableWallet {
         chain_id: signer.chain,
         registry: signer.registry,
-        wallet: key.address,
-        not_before: now,
-        not_after: now + arguments.days * DAY,
+        wallet,
+        not_before,
+        not_after,
         signature: Bytes::new(),
         legal_name: arguments.legal_name.clone(),
         lei: arguments.lei.clone(),
     };
+    let typed = unsigned.typed_data(&name);
+    let Some(signature) = signer.sign(&typed, unsigned.digest(&name))? else { return Ok(typed) };
+    let liable = LiableWallet { signature: of_key(&signature), ..unsigned };
+    let checked =
+        liable.check_time(Moment { now, block_time: now }).and_then(|()| liable.check_signature(&name));
+    checked.map_err(|problem| anyhow!("the entry of {wallet} does not hold: {problem}"))?;
     let mut entry = json!({
-        "chainId": unsigned.chain_id,
-        "registry": unsigned.registry,
-        "wallet": unsigned.wallet,
-        "notBefore": unsigned.not_before,
-        "notAfter": unsigned.not_after,
-        "signature": key.sign(unsigned.digest(&name))?,
+        "chainId": liable.chain_id,
+        "registry": liable.registry,
+        "wallet": wallet,
+        "notBefore": not_before,
+        "notAfter": not_after,
+        "signature": liable.signature,
     });
-    let claims = [("legalName", &unsigned.legal_name), ("lei", &unsigned.lei)];
+    let claims = [("legalName", &liable.legal_name), ("lei", &liable.lei)];
     for (member, claim) in claims.into_iter().filter_map(|(member, claim)| Some((member, claim.as_ref()?))) {
         if let Some(entry) = entry.as_object_mut() {
             entry.insert(member.to_owned(), json!(claim));
@@ -212,8 +338,8 @@ fn rpc(arguments: &Accept) -> Result<Rpc> {
     Ok(Rpc::new(client, chain, Metrics::new()?))
 }
 
-/// The record, a line for each member that an acceptance pins. Texts of others are quoted, so that no line of them
-/// reads as one of these.
+/// The record, a line for each member that an acceptance pins. Texts of others are quoted, so that no line of
+/// them reads as one of these.
 fn shown(agent: &KyaAgent, signer: &SignerArguments) -> String {
     let id = agent.agent_id.0;
     format!(

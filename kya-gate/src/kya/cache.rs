@@ -91,8 +91,9 @@ impl Cache {
         let verdict = entry
             .verdict
             .as_ref()
-            .filter(|(verdict, since)| since.elapsed() < verdicts_hold && verdict.holds_at(now));
-        let age = verdict.filter(|_| !is_followed).map(|(_, since)| since.elapsed());
+            .map(|(verdict, since)| (verdict, since.elapsed()))
+            .filter(|(verdict, age)| *age < verdicts_hold && verdict.holds_at(now, *age));
+        let age = verdict.filter(|_| !is_followed).map(|(_, age)| age);
         Cached {
             fresh_for: self.cached.saturating_sub(age.unwrap_or_default()),
             verdict: verdict.map(|(verdict, _)| Arc::clone(verdict)),

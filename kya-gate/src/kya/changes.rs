@@ -226,7 +226,7 @@ mod tests {
         };
         for (to, decision, reason) in [
             ("null", Decision::Deny, Some(Reason::NotRegistered)),
-            (r#"{"status":"Active","decision":"provision"}"#, Decision::Provision, None),
+            (r#"{"status":"Active","decision":"provision","basis":"attested"}"#, Decision::Provision, None),
             (
                 r#"{"status":"Active","decision":"request_renewal"}"#,
                 Decision::RequestRenewal,

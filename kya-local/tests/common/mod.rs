@@ -42,6 +42,8 @@ pub(crate) fn wallet(id: u64) -> Address {
 pub(crate) struct Registry {
     bits: u8,
     pub(crate) block: u64,
+    /// By how much the chain's clock is ahead of this computer's.
+    pub(crate) ahead_millis: u64,
     statuses: Vec<Status>,
     /// The ids of each shard's agents, and the block of its last change.
     shards: Vec<(Vec<u64>, u64)>,
@@ -51,7 +53,7 @@ impl Registry {
     pub(crate) fn new(agents: u64, bits: u8) -> Self {
         let shards = vec![(Vec::new(), 1); 1 << bits];
         let statuses = vec![Status::Active; agents as usize + 1];
-        let mut registry = Self { bits, block: 1, statuses, shards };
+        let mut registry = Self { bits, block: 1, ahead_millis: 0, statuses, shards };
         for id in 1..=agents {
             let shard = registry.shard_of(wallet(id));
             registry.shards[shard].0.push(id);
@@ -90,7 +92,7 @@ impl Registry {
 
     /// The manifest, confirmed at that unix millisecond.
     pub(crate) fn manifest(&self, confirmed_at: u64) -> Vec<u8> {
-        let block_timestamp = Timestamp::from_millis(now_millis());
+        let block_timestamp = Timestamp::from_millis(now_millis() + self.ahead_millis);
         let as_of = AsOf { block_number: self.block, block_timestamp, parent_hash: B256::repeat_byte(7) };
         let entries = (0..self.shards.len()).map(|shard| self.entry(shard)).collect();
         let root = B256::repeat_byte(8);

@@ -35,8 +35,9 @@ async fn a_client_that_polls_gets_each_change_once() {
     let mut cursor = changes_from_now(&client).await;
     let id = register(&stage.chain, "polled", "polled", 0).await;
     let registered = change(&client, &mut cursor).await;
-    let provision = json!({ "status": "Active", "decision": "provision" });
-    let renew = json!({ "status": "Suspended", "decision": "request_renewal" });
+    let basis = registered["to"]["basis"].clone();
+    let provision = json!({ "status": "Active", "decision": "provision", "basis": basis });
+    let renew = json!({ "status": "Suspended", "decision": "request_renewal", "basis": basis });
     assert_eq!((&registered["agentId"], &registered["from"]), (&json!(id), &Value::Null));
     assert_eq!(registered["to"], provision);
     suspend(&stage.chain, id).await;

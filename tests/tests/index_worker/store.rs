@@ -178,47 +178,52 @@ fn remove(file: &Path) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_with_other_tables_leaves_the_earlier_object_and_goes_on_from_its_changes() {
     let mut stage = Turn::with(|options| options.ttl(1)).await;
-    let id = register(&stage.chain, "released", "released", 0).await;
-    is_listed(&stage, id).await;
-    let cursor = changes_from_now(&stage.client).await;
-    stage.kill_index();
-    // As if the release before had written what is stored, in the object of its name.
+    is_listed(&stage, register(&stage.chain, "before", "before", 0).await).await;
     let own = PathBuf::from(stored(&stage, "agents").path().unwrap());
-    let [earlier] = <[PathBuf; 1]>::try_from(others(&own)).unwrap();
-    stored(&stage, "agents").execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
-    remove(&earlier);
-    fs::copy(&own, &earlier).unwrap();
-    remove(&own);
-    let database = Connection::open(&earlier).unwrap();
-    database
-        .execute_batch(
-            "UPDATE meta SET value = '11' WHERE key = 'version'; DROP TABLE earlier; \
-             ALTER TABLE agents DROP COLUMN events; ALTER TABLE changes DROP COLUMN liable;",
-        )
-        .unwrap();
-    let before = dump(&database);
-    let alarm = "INSERT OR REPLACE INTO _cf_ALARM (actor_id, scheduled_time, actor_name) \
+    // Of each of the two earlier formats, in an object of either name: the first that has rows is taken over from.
+    let both = <[PathBuf; 2]>::try_from(others(&own)).unwrap();
+    for (earlier, (wallet, is_first)) in both.into_iter().zip([("of 11", true), ("of 12", false)]) {
+        let id = register(&stage.chain, wallet, wallet, 0).await;
+        is_listed(&stage, id).await;
+        let cursor = changes_from_now(&stage.client).await;
+        stage.kill_index();
+        // As if the release before had written what is stored, in the object of its name.
+        stored(&stage, "agents").execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+        remove(&earlier);
+        fs::copy(&own, &earlier).unwrap();
+        remove(&own);
+        let database = Connection::open(&earlier).unwrap();
+        let of_12 = "DROP INDEX agents_by_event; DROP TABLE earlier; \
+                     UPDATE meta SET value = '12' WHERE key = 'version';";
+        let of_11 = "UPDATE meta SET value = '11' WHERE key = 'version'; \
+                     ALTER TABLE agents DROP COLUMN events; ALTER TABLE changes DROP COLUMN liable;";
+        database.execute_batch(of_12).unwrap();
+        if is_first {
+            database.execute_batch(of_11).unwrap();
+        }
+        let before = dump(&database);
+        let alarm = "INSERT OR REPLACE INTO _cf_ALARM (actor_id, scheduled_time, actor_name) \
                  SELECT ?2, scheduled_time, actor_name FROM _cf_ALARM WHERE actor_id = ?1";
-    stored(&stage, "_cf_ALARM").execute(alarm, [name(&own), name(&earlier)]).unwrap();
-    suspend(&stage.chain, id).await;
-    stage.restart_index().await.unwrap();
-    only_changed(&stage, &cursor, id).await;
-    let statement = "SELECT status FROM agents WHERE id = ?1";
-    let status = |database: &Connection| {
-        database.query_row(statement, [id.cast_signed()], |row| row.get::<_, i64>(0)).unwrap()
-    };
-    assert_eq!(
-        (status(&Connection::open(&own).unwrap()), status(&database)),
-        (1, 0),
-        "in an object of its own"
-    );
-    rests(&stage, &earlier).await;
-    assert_eq!(dump(&database), before, "should the earlier release be deployed again, it finds its own");
-    // The tests share the stage.
-    stage.kill_index();
-    remove(&earlier);
-    stage.restart_index().await.unwrap();
-    stage.index_found().await.unwrap();
+        stored(&stage, "_cf_ALARM").execute(alarm, [name(&own), name(&earlier)]).unwrap();
+        suspend(&stage.chain, id).await;
+        stage.restart_index().await.unwrap();
+        only_changed(&stage, &cursor, id).await;
+        let statement = "SELECT status FROM agents WHERE id = ?1";
+        let status = |database: &Connection| {
+            database.query_row(statement, [id.cast_signed()], |row| row.get::<_, i64>(0)).unwrap()
+        };
+        assert_eq!(
+            (status(&Connection::open(&own).unwrap()), status(&database)),
+            (1, 0),
+            "in an object of its own"
+        );
+        rests(&stage, &earlier).await;
+        assert_eq!(dump(&database), before, "should the earlier release be deployed again, it finds its own");
+        stage.kill_index();
+        remove(&earlier);
+        stage.restart_index().await.unwrap();
+        stage.index_found().await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,34 +1,43 @@
 //! Agents of a liable person: any stranger can name one.
 //!
-//! 1. A stranger registers an agent that names Acme as liable, and attests: it is refused where `liable.allow` names
-//!    Acme's wallet or `liable.domains` its domain. Agents that Acme registered, attested for or accepted are admitted,
-//!    with the basis in header, token and record.
-//! 2. What Acme's file withdraws or disowns is refused, whatever else is known of it, and so are all agents once the
-//!    file has lost the wallet.
+//! 1. A stranger registers an agent that names Acme as liable, and attests: it is refused where
+//!    `liable.allow` names Acme's wallet or `liable.domains` its domain. Agents that Acme registered,
+//!    attested for or accepted are admitted, with the basis in header, token and record.
+//! 2. What Acme's file withdraws or disowns is refused, whatever else is known of it, and so are all agents
+//!    once the file has lost the wallet.
 //! 3. Requests with acceptances that do not hold are refused, and cause one read of the liable wallet's code.
-//! 4. `kya accept` and `kya domain` sign what a gate takes; `check --explain` tells what each rule finds.
+//! 4. The read API takes an acceptance for the one answer to its request.
+//! 5. `kya accept` and `kya domain` sign what a gate takes, with a key in a file or by any wallet's
+//!    `eth_signTypedData_v4`; `check --explain` tells what each rule finds.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use alloy::hex;
-use alloy::primitives::{Address, B256, U256};
+use alloy::primitives::{Address, B256, Bytes};
+use alloy::rpc::types::TransactionRequest;
+use alloy::sol_types::SolCall;
 use e2e::anvil::{CHAIN_ID, dev_account, dev_key, wall_clock};
 use e2e::chain::Chain;
 use e2e::gate::{Gate, ORIGIN, kya};
 use e2e::hooks::{Receiver, Reply};
 use e2e::process::wait_until;
 use e2e::proxy::Proxy;
+use e2e::relay::{Desk, REQUEST_GAS, attest};
 use e2e::reverse_proxies::Kind;
-use e2e::seed::{chain_of_one, registration_call, wallet};
+use e2e::seed::{self, chain_of_one, registration_call, wallet};
 use e2e::signed_requests::RawAnswer;
 use e2e::tls::{Authority, TlsFront};
 use e2e::verdict_tokens::{key_file, key_set, new_key, signing};
 use e2e::verifier;
-use registry_core::eth::abi::IAgentRegistry::{attestComplianceCall, registerAgentCall};
+use e2e::worker::{Worker, WorkerOptions};
+use registry_core::eth::abi::IAgentRegistry::registerAgentCall;
+use registry_core::eth::abi::IForwarder::executeCall;
+use registry_core::forward::SignedRequest;
 use registry_core::liability::Acceptance;
 use registry_core::token::{Jws, KeySet};
 use serde_json::{Value, json};
@@ -39,7 +48,7 @@ const ACME: usize = 1;
 const STRANGER: usize = 2;
 
 /// The agents that name Acme as liable, in the order of their ids, and who registers them.
-const AGENTS: [(&str, usize); 7] = [
+const AGENTS: [(&str, usize); 9] = [
     ("impostor", STRANGER),
     ("registered", ACME),
     ("attested", STRANGER),
@@ -47,6 +56,8 @@ const AGENTS: [(&str, usize); 7] = [
     ("listed", STRANGER),
     ("withdrawn", STRANGER),
     ("disowned", STRANGER),
+    ("relayed registration", ACME),
+    ("relayed attestation", STRANGER),
 ];
 
 fn id(agent: &str) -> u64 {
@@ -59,23 +70,83 @@ async fn chain() -> Chain {
     for (name, creator) in AGENTS {
         let call = registration_call(id(name), wallet(name).address(), "guarded", 0);
         let call = registerAgentCall { haftungsperson: dev_account(ACME), ..call };
-        chain.send(dev_account(creator), call).await.unwrap();
+        match name {
+            "relayed registration" => relay(&chain, 0, &call).await,
+            _ => drop(chain.send(dev_account(creator), call).await.unwrap()),
+        }
     }
+    relay(&chain, 1, &attest(id("relayed attestation"))).await;
     for (by, agent) in [(STRANGER, "impostor"), (ACME, "attested"), (ACME, "disowned")] {
-        let call = attestComplianceCall { agentId: U256::from(id(agent)) };
-        chain.send(dev_account(by), call).await.unwrap();
+        chain.send(dev_account(by), attest(id(agent))).await.unwrap();
     }
     chain
 }
 
-/// Runs `kya` with Acme's key.
+/// Sends a call that Acme has signed, as the stranger, through the forwarder.
+async fn relay(chain: &Chain, nonce: u64, call: &impl SolCall) {
+    let SignedRequest { request, signature } = Desk::of(chain).request(&dev_key(ACME), nonce, call).signed;
+    let execute = executeCall { req: request, signature };
+    let transaction = TransactionRequest::default()
+        .from(dev_account(STRANGER))
+        .to(chain.contracts.forwarder)
+        .gas_limit(2 * REQUEST_GAS)
+        .input(Bytes::from(execute.abi_encode()).into());
+    assert!(chain.node.execute(transaction).await.unwrap().status());
+}
+
+/// Runs `kya` for the chain's registry.
+async fn run(chain: &Chain, command: &[&str]) -> Result<String, String> {
+    let (registry, chain_id) = (chain.contracts.registry.to_string(), CHAIN_ID.to_string());
+    let place = ["--registry", &registry, "--chain", &chain_id];
+    kya(&[command, &place].concat()).await.map_err(|error| format!("{error:#}"))
+}
+
+/// The same with Acme's key.
 async fn signed(directory: &Path, chain: &Chain, command: &[&str]) -> String {
     let file = directory.join("acme.key");
     fs::write(&file, hex::encode(dev_key(ACME).to_bytes())).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    let (registry, chain_id) = (chain.contracts.registry.to_string(), CHAIN_ID.to_string());
-    let place = ["--registry", &registry, "--chain", &chain_id, "--key", file.to_str().unwrap()];
-    kya(&[command, &place].concat()).await.unwrap()
+    run(chain, &[command, &["--key", file.to_str().unwrap()]].concat()).await.unwrap()
+}
+
+/// The same in two steps, with a wallet that signs typed data in between: the node, which has Acme's key.
+/// What was changed in between is refused by name.
+async fn signed_by_wallet(directory: &Path, chain: &Chain, command: &[&str], changed: [&str; 2]) -> String {
+    let printed = run(chain, &[command, &["--typed-data"]].concat()).await.unwrap();
+    let typed: Value = serde_json::from_str(&printed).unwrap();
+    let asked = json!([dev_account(ACME), typed]);
+    let signature: String = chain.node.request("eth_signTypedData_v4", asked).await.unwrap();
+    let file = directory.join("typed.json");
+    let taken = async |text: &str, signature: &str| {
+        fs::write(&file, text).unwrap();
+        let signed = ["--signed", file.to_str().unwrap(), "--signature", signature];
+        run(chain, &[command, &signed].concat()).await
+    };
+    for (text, signature, words) in [
+        (&*printed, &*signature.replace(&signature[4..8], "0000"), "signature"),
+        (
+            &printed.replacen(&chain.contracts.registry.to_string(), &Address::ZERO.to_string(), 1),
+            &signature,
+            "domain.verifyingContract of what was signed differs",
+        ),
+        (
+            &printed.replacen("AgentLiability", "Other", 1),
+            &signature,
+            "domain.name of what was signed differs",
+        ),
+        (&printed.replacen(changed[0], changed[1], 1), &signature, "message."),
+        (&printed.replacen("\"notAfter\":1", "\"notAfter\":9", 1), &signature, "notAfter"),
+        ("[]", &signature, "message.notBefore of what was signed is no number"),
+    ] {
+        let refused = taken(text, signature).await.unwrap_err();
+        assert!(refused.contains(words), "{words}: {refused}");
+    }
+    // Some wallets number the keys of a signature from 0.
+    let (rest, last) = signature.split_at(signature.len() - 2);
+    let from_zero = format!("{rest}{:02x}", u8::from_str_radix(last, 16).unwrap() - 27);
+    let taken = [taken(&printed, &from_zero).await.unwrap(), taken(&printed, &signature).await.unwrap()];
+    assert_eq!(taken[0], taken[1]);
+    taken.into_iter().next().unwrap()
 }
 
 /// An acceptance of an agent, by `kya accept`.
@@ -138,9 +209,18 @@ async fn an_impostor_is_refused_and_the_liable_persons_own_agents_are_admitted_b
     let acme: Address = dev_account(ACME);
     let (gate, text) = gate(&chain, directory, &format!("liable.allow = [\"{acme}\"]\n")).await;
     assert_not_proved(&asked(&gate, "impostor", None).await, None);
-    assert_admitted(&asked(&gate, "registered", None).await, "registered");
-    assert_admitted(&asked(&gate, "attested", None).await, "attested");
-    let header = accepted(directory, &chain, "header").await;
+    for (agent, basis) in [
+        ("registered", "registered"),
+        ("relayed registration", "registered"),
+        ("attested", "attested"),
+        ("relayed attestation", "attested"),
+    ] {
+        assert_admitted(&asked(&gate, agent, None).await, basis);
+    }
+    let (agent, rpc) = (wallet("header").address().to_string(), chain.node.url());
+    let command = ["accept", &agent, "--rpc", rpc];
+    let header = signed_by_wallet(directory, &chain, &command, ["guarded", "unguarded"]).await;
+    let header = Acceptance::from_json(&header).unwrap();
     assert_eq!(header.not_after - header.not_before, 30 * 86_400);
     assert_not_proved(&asked(&gate, "header", None).await, None);
     assert_admitted(&asked(&gate, "header", Some(&header)).await, "accepted");
@@ -151,7 +231,7 @@ async fn an_impostor_is_refused_and_the_liable_persons_own_agents_are_admitted_b
 
     let records = fs::read_to_string(directory.join("admissions.jsonl")).unwrap();
     let bases = records.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["basis"].clone());
-    assert_eq!(bases.collect::<Vec<_>>(), ["registered", "attested", "accepted"]);
+    assert_eq!(bases.collect::<Vec<_>>(), ["registered", "registered", "attested", "attested", "accepted"]);
     let keys = KeySet::parse(&fs::read_to_string(directory.join("keys.json")).unwrap()).unwrap();
     fs::write(directory.join("jwks.json"), keys.published()).unwrap();
     let [records, jwks] =
@@ -160,7 +240,7 @@ async fn an_impostor_is_refused_and_the_liable_persons_own_agents_are_admitted_b
     let digest = digest(&header);
     for (line, words) in [
         (0, format!("liable {acme} (registered)")),
-        (2, format!("liable {acme} (accepted by its key, {digest:#x}")),
+        (4, format!("liable {acme} (accepted by its key, {digest:#x}")),
     ] {
         assert!(right && said[line].contains(&words), "{words}: {said:?}");
     }
@@ -185,7 +265,9 @@ async fn a_domains_file_accepts_and_overrules_until_it_loses_the_wallet() {
     for agent in ["header", "listed", "withdrawn", "disowned"] {
         documents.insert(agent, accepted(directory, &chain, agent).await);
     }
-    let entry = signed(directory, &chain, &["domain", "acme.example", "--legal-name", "Acme GmbH"]).await;
+    let acme = dev_account(ACME).to_string();
+    let command = ["domain", "acme.example", "--legal-name", "Acme GmbH", "--wallet", &acme];
+    let entry = signed_by_wallet(directory, &chain, &command, ["acme.example", "acme.evil"]).await;
     let entry: Value = serde_json::from_str(&entry).unwrap();
     let file = json!({
         "liable": [entry],
@@ -227,7 +309,6 @@ async fn a_domains_file_accepts_and_overrules_until_it_loses_the_wallet() {
 
     let listed = wallet("listed").address().to_string();
     let explained = Gate::explain(&text, &listed).await.unwrap();
-    let acme = dev_account(ACME);
     for words in [
         format!(
             "✓ domain    acme.example: {acme} (\"Acme GmbH\" by its own word); 3 acceptances, 1 withdrawn, 1 agents not its own"
@@ -256,6 +337,51 @@ async fn a_domains_file_accepts_and_overrules_until_it_loses_the_wallet() {
     wait_until("the new wallet", WAIT, async || gate.metric(waiting).await == Some(1.0)).await;
     assert_refused(&asked(&gate, "registered", None).await, 403, "agent_not_allowed");
     assert!(gate.log().contains("the domain's file has a new wallet"), "{}", gate.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_api_takes_an_acceptance_for_the_one_answer_to_its_request() {
+    let (chain, directory) = (chain().await, tempfile::tempdir().unwrap());
+    let proxy = Proxy::start(chain.node.url()).await.unwrap();
+    let options = WorkerOptions::new(proxy.url(), chain.contracts.registry).var("CHAIN_ID", CHAIN_ID);
+    let options = options.var("RATE_LIMIT_PER_MINUTE", 100);
+    let options = options.var("VERDICT_KEYS", key_set(&[&new_key().await.unwrap()]));
+    let worker = Worker::start(options.var("VERDICT_ISSUER", ISSUER)).await.unwrap();
+    let (client, path) = (worker.client(), seed::kya("header"));
+    let plain = client.get(&path).await;
+    let expected = json!({ "wallet": dev_account(ACME).to_string(), "basis": "unknown" });
+    assert_eq!(plain.ok()["liability"], expected);
+
+    let header = accepted(directory.path(), &chain, "header").await;
+    let other = accepted(directory.path(), &chain, "listed").await;
+    let over = Acceptance { not_after: wall_clock() - 100, not_before: wall_clock() - 200, ..header.clone() };
+    let forged = Acceptance { signature: other.signature.clone(), ..header.clone() };
+    proxy.reset();
+    for (number, presented, basis, problem) in [
+        (1, header.to_header(), "accepted", Value::Null),
+        (2, other.to_header(), "unknown", json!("agentWallet")),
+        (3, over.to_header(), "unknown", json!("time")),
+        (4, forged.to_header(), "unknown", json!("signature")),
+        (5, "*".to_owned(), "unknown", json!("header")),
+    ] {
+        // Each time another client, so that no window matters.
+        let client = client.at(Ipv4Addr::new(10, 0, 0, number)).with("liability-acceptance", &presented);
+        let answer = client.get(&path).await;
+        let mut verdict = answer.ok();
+        let problem_told = verdict.as_object_mut().unwrap().remove("acceptanceProblem").unwrap_or_default();
+        assert_eq!((&problem_told, &verdict["liability"]["basis"]), (&problem, &json!(basis)));
+        verdict["liability"]["basis"] = json!("unknown");
+        assert_eq!(verdict, plain.ok(), "nothing else of the verdict is another");
+        assert_eq!(answer.header("cache-control"), "no-store");
+        assert_eq!(answer.number("x-ratelimit-remaining"), 98);
+        assert!(!worker.log().contains(&presented) || presented == "*");
+    }
+    assert_eq!(proxy.calls("eth_call"), 1, "whether the liable wallet has code");
+    let token = client.with("liability-acceptance", &header.to_header()).with("accept", "application/jwt");
+    let claims = Jws::parse(&token.get(&path).await.text).unwrap().claims;
+    assert_eq!(claims.liability.unwrap().basis.name(), "accepted");
+    let again = client.get(&path).await;
+    assert_eq!((again.header("x-cache"), again.ok()), ("HIT", plain.ok()));
 }
 
 #[tokio::test(flavor = "multi_thread")]

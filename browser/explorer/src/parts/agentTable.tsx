@@ -15,6 +15,15 @@ export interface Column<Agent> {
   cell: (agent: Agent) => ComponentChildren;
 }
 
+/** What ties a liable wallet to an agent, in one word. */
+export function BasisWord({ basis }: { basis: Liability["basis"] }) {
+  return (
+    <span class="basis" data-basis={basis}>
+      {basis}
+    </span>
+  );
+}
+
 /** All columns, by name. */
 export const COLUMNS = {
   agent: { head: "Agent", cell: ({ agentId }: { agentId: Integer }) => <AgentLink id={agentId} /> },
@@ -22,11 +31,7 @@ export const COLUMNS = {
   compliant: { head: "Compliant", cell: ({ isCompliant }: { isCompliant: boolean }) => (isCompliant ? "Yes" : "No") },
   basis: {
     head: "Basis",
-    cell: ({ liability }: { liability: Liability }) => (
-      <span class="basis" data-basis={liability.basis}>
-        {liability.basis}
-      </span>
-    ),
+    cell: ({ liability: { basis } }: { liability: Liability }) => <BasisWord basis={basis} />,
   },
   registered: {
     head: "Registered",

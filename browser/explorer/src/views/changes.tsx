@@ -9,6 +9,7 @@ import { follow, type Heard } from "../follow";
 import { counted, sentences } from "../format";
 import { WalletLink } from "../parts/address";
 import { AgentLink, Badge } from "../parts/agent";
+import { BasisWord } from "../parts/agentTable";
 import { announce } from "../parts/announcer";
 import { Answered } from "../parts/answer";
 import { Failure, sentence } from "../parts/failure";
@@ -23,7 +24,8 @@ export function ChangesView() {
     <>
       <Heading title="Changes" />
       <p class="lead">
-        Registered, suspended, lapsed, attested again: every change of what a provider does about a wallet.
+        Registered, suspended, lapsed, attested again: every change of what a provider does about a wallet, and of what
+        ties its liable wallet to it.
       </p>
       <Answered<[ChangeList]>
         paths={["/api/v1/changes?since=newest&limit=20"]}
@@ -123,7 +125,8 @@ function Verdict({ standing }: { standing: Standing | null }) {
   if (standing === null) return <span class="muted">Not registered</span>;
   return (
     <>
-      <Badge status={standing.status} /> {DECISIONS[standing.decision]}
+      <Badge status={standing.status} /> {DECISIONS[standing.decision]}{" "}
+      {standing.basis !== undefined && <BasisWord basis={standing.basis} />}
     </>
   );
 }

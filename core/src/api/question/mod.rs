@@ -135,11 +135,11 @@ impl Question {
 
     fn agent(&self, registry: &Registry<'_>, id: AgentId) -> Result<AgentDetail, Halt> {
         let (grace, children) = (registry.grace_period(), registry.children(id.0));
-        let as_of = self.route.block().map(|_| registry.view.as_of());
+        let as_of = registry.view.as_of();
         let agent = registry.agent(id)?;
-        let (grace, children, as_of) = (grace?, children?, as_of.transpose()?);
-        let now = as_of.map_or(self.now, |as_of| as_of.block_timestamp);
-        let compliance = Compliance::of(&agent, children.total, grace, now);
+        let (grace, children, as_of) = (grace?, children?, as_of?);
+        let compliance = Compliance::of(&agent, children.total, grace, self.time_of(as_of));
+        let as_of = self.route.block().map(|_| as_of);
         Ok(AgentDetail {
             liability: Liability::of_record(&agent),
             agent,
@@ -217,9 +217,10 @@ impl Question {
         }
     }
 
-    /// The time at which compliance is judged.
+    /// The time at which compliance is judged: the block's, or the host's clock where that is not behind it.
     fn time_of(&self, as_of: AsOf) -> Timestamp {
-        if self.route.block().is_some() { as_of.block_timestamp } else { self.now }
+        let block_time = as_of.block_timestamp;
+        if self.route.block().is_some() { block_time } else { self.now.max(block_time) }
     }
 }
 

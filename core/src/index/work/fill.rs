@@ -18,6 +18,7 @@ use crate::{
     chain::RunError,
     index::{
         IndexError,
+        changes::Comparison,
         checkpoint::{self, Checkpoint},
         coverage::Coverage,
         phase::{Cause, Pass, Phase, Rows},
@@ -154,13 +155,13 @@ impl Work {
         checkpoint: Checkpoint,
         slice: Slice,
     ) -> Result<(), IndexError> {
-        let comparison = self.comparison();
         let version = self.shard_version(checkpoint);
         let announced = self.announced.clone();
         let is_fill = self.state.phase.cause().is_none();
         if is_fill && self.state.phase.pass().is_some_and(|pass| pass.blocks.is_empty()) {
             self.state.listed.begin(checkpoint.number);
         }
+        let comparison = Comparison::of(&self.state, checkpoint.number);
         let events = || match is_fill {
             true => ListedEvents::of_fill(),
             false => ListedEvents::later_of(announced.clone()),

@@ -21,7 +21,7 @@ use refresh::RefreshPlan;
 
 use super::{
     IndexError,
-    changes::{ChangeLog, Comparison},
+    changes::ChangeLog,
     checkpoint::Checkpoint,
     find_changes::FindChanges,
     phase::{Cause, Doubt, Pass, Phase, Rows},
@@ -291,12 +291,6 @@ impl Work {
             self.state.log.began = self.now_millis;
         }
         Ok(self.change_log(store, block).move_on()?)
-    }
-
-    /// Compares verdicts, once there is a complete fill.
-    fn comparison(&self) -> Option<Comparison> {
-        let grace_seconds = self.state.grace();
-        self.state.log.current_from.map(|current_from| Comparison { current_from, grace_seconds })
     }
 
     /// The version of the shards that change with rows of this block, which are about to be written.

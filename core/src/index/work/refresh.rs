@@ -20,6 +20,7 @@ use crate::{
     chain::{Limits, Run},
     index::{
         IndexError,
+        changes::Comparison,
         checkpoint::{self, Checkpoint},
         coverage::Coverage,
         find_changes::{
@@ -402,8 +403,16 @@ impl Work {
         let listed = ListedEvents::of(&changed.events, changed.ids.clone(), checkpoint.number, undone)
             .of_comparison(compares);
         let version_of_shards = self.shard_version(checkpoint);
+        let start = undone_since.map_or(base.number, |since| since.number.min(base.number));
+        if !is_without_events {
+            match changed.from > changed.until.number {
+                true => self.state.listed.skip(start, checkpoint.number),
+                false => self.state.listed.list(changed.from, checkpoint.number),
+            }
+        }
+        let comparison = Comparison::of(&self.state, checkpoint.number);
         let mut writer =
-            AgentWriter::new(store, version_of_shards, self.comparison(), changed.moments.clone(), listed);
+            AgentWriter::new(store, version_of_shards, comparison, changed.moments.clone(), listed);
         let written = writer.put(&mut entries, false)?;
         let swept = writer.put(&mut swept, false)?;
         writer.end_at(total)?;
@@ -454,7 +463,6 @@ impl Work {
         let is_filled = pass.is_some() && !compares;
         checkpoint::keep_checkpoint(store, checkpoint, (!is_filled).then_some(kept))?;
 
-        let start = undone_since.map_or(base.number, |since| since.number.min(base.number));
         let behind = changed.newest.timestamp.saturating_sub(changed.until.timestamp);
         let read_at = match is_without_events {
             // The block was the newest one then.
@@ -467,10 +475,6 @@ impl Work {
             None => rows.as_ref().map(|rows| rows.coverage.clone()).unwrap_or_default(),
         };
         if !is_without_events {
-            match changed.from > changed.until.number {
-                true => state.listed.skip(start, checkpoint.number),
-                false => state.listed.list(changed.from, checkpoint.number),
-            }
             let (step, is_proved) = ((start, base_read_at), changed.completeness.is_proved());
             let lateness = &mut state.node.lateness;
             coverage.advance(step, (&checkpoint, read_at), is_proved, Some(changed.from), lateness);

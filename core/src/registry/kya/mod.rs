@@ -154,8 +154,9 @@ impl KyaAgent {
 }
 
 impl Kya {
-    /// The verdict on `wallet` at `now`. `agent` is its live agent at the block `as_of`. The past is unknown
-    /// until [`with_past`](Self::with_past).
+    /// The verdict on `wallet` at `now`, and not earlier than its block: a clock that is behind makes no lapsed
+    /// agent compliant. `agent` is its live agent at the block `as_of`. The past is unknown until
+    /// [`with_past`](Self::with_past).
     pub fn of(
         wallet: Address,
         agent: Option<Agent>,
@@ -163,6 +164,7 @@ impl Kya {
         now: Timestamp,
         as_of: AsOf,
     ) -> Self {
+        let now = now.max(as_of.block_timestamp);
         let compliance = agent.as_ref().map(|agent| Compliance::of(agent, U256::ZERO, grace_seconds, now));
         let is_compliant = compliance.is_some_and(|compliance| compliance.is_compliant());
         let valid_until =
