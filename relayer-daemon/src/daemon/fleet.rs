@@ -20,7 +20,7 @@ use crate::{
     relay::{Relayer, inflight::Runner},
     sender::{Sender, lease::Lease},
     store::{
-        Payer,
+        Payer, Store,
         fleet::{BEAT, Beat, LEASE, MARGIN, WEBHOOKS},
     },
 };
@@ -46,6 +46,8 @@ pub struct Keeper<N> {
     /// The number of failed commits when the leases were last taken as good.
     doubts: u64,
     beat_at: Option<Instant>,
+    /// Until when the last beat said that this daemon lives, by the database's clock.
+    alive_until: Option<i64>,
 }
 
 /// A lease with the task of its sender.
@@ -62,7 +64,7 @@ impl<N: ChainNode> Keeper<N> {
         let doubts = relayer.store.doubts();
         let accounts = relayer.configured.iter().copied().chain([WEBHOOKS]).collect();
         let (running, ending) = (BTreeMap::new(), BTreeMap::new());
-        Self { relayer, make, accounts, duty, running, ending, doubts, beat_at: None }
+        Self { relayer, make, accounts, duty, running, ending, doubts, beat_at: None, alive_until: None }
     }
 
     /// Keeps the leases until shutdown; then gives them back.
@@ -101,10 +103,12 @@ impl<N: ChainNode> Keeper<N> {
         let doubts = self.relayer.store.doubts();
         // A failed commit may have written or not: every sender starts anew from the store.
         let renounce = doubts != self.doubts;
-        let accounts = self.accounts.clone();
-        match self.relayer.store.run_at_once(move |store| store.beat(&accounts, renounce)).await {
+        let (accounts, alive_until) = (self.accounts.clone(), self.alive_until);
+        let beat = move |store: &Store| store.beat(&accounts, renounce, alive_until);
+        match self.relayer.store.run_at_once(beat).await {
             Ok(beat) => {
                 self.doubts = doubts;
+                self.alive_until = Some(beat.alive_until);
                 self.follow(beat, asked + LEASE - MARGIN).await;
             }
             Err(error) => tracing::error!(%error, "leases not renewed"),
@@ -116,7 +120,8 @@ impl<N: ChainNode> Keeper<N> {
         self.relayer.metrics.fleet_daemons.set(i64::try_from(beat.daemons).unwrap_or(i64::MAX));
         let held: BTreeMap<Address, _> = beat.held.iter().map(|held| (held.payer.account, *held)).collect();
         let is_over = |running: &Running| {
-            held.get(&running.payer.account).is_none_or(|held| held.payer != running.payer)
+            let held = held.get(&running.payer.account);
+            beat.has_lost || held.is_none_or(|held| held.payer != running.payer)
         };
         let over: Vec<Address> = self
             .running
@@ -199,10 +204,19 @@ impl<N: ChainNode> Keeper<N> {
         }
     }
 
-    /// Takes over relays that no living daemon runs.
+    /// Takes over relays that no living daemon runs. Without an account it hands over those that it does not run
+    /// itself and has by the store, as after a failover that lost an earlier handing over.
     async fn claim(&self) {
         let relayer = &self.relayer;
-        if !relayer.accounts.has_lease() || *relayer.draining.borrow() {
+        if !relayer.accounts.has_lease() {
+            let known = relayer.inflight.run_here();
+            let left = relayer.store.run(move |store| store.left_with(known)).await;
+            for id in left.unwrap_or_default() {
+                relayer.hand_over(id).await;
+            }
+            return;
+        }
+        if *relayer.draining.borrow() {
             return;
         }
         let (known, room) = (relayer.inflight.run_here(), relayer.inflight.room());

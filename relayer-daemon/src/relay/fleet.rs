@@ -37,13 +37,17 @@ impl<C: ChainNode> Relayer<C> {
 
     /// Gives a relay that was not sent to whichever daemon can send it, and follows it. Returns whether that
     /// is done.
-    pub(super) async fn hand_over(&self, id: B256) -> bool {
+    pub async fn hand_over(&self, id: B256) -> bool {
         let now = self.clock.now();
         match self.store.run(move |store| store.hand_over(id, now)).await {
             // It is another's already.
             Ok(()) | Err(StoreError::HeldElsewhere) => {
                 tracing::info!(relay = %id, "handed over: no account is this daemon's to send from");
                 self.inflight.set_runner(id, Runner::Elsewhere);
+                true
+            }
+            Err(StoreError::Missing("relay")) => {
+                self.lost(id);
                 true
             }
             Err(error) => {
@@ -54,9 +58,9 @@ impl<C: ChainNode> Relayer<C> {
     }
 
     /// Ends the relays that other daemons have ended: those they run, and those of this daemon that an
-    /// account of another one has carried out, as after a reorg that undid both transactions of a relay. What
-    /// this daemon itself ends is in the store a moment before it is ended here: it is left alone when it is
-    /// seen for the first time. `seen` are those of the last look.
+    /// account of another one has carried out, as after a reorg that undid both transactions of a relay. So end
+    /// those that the store has lost. What this daemon itself ends is in the store a moment before it is ended
+    /// here: it is left alone when it is seen for the first time. `seen` are those of the last look.
     async fn look_at_ended(&self, round: u64, seen: &mut HashSet<B256>) -> Result<(), StoreError> {
         let stored = self.inflight.stored();
         if stored.is_empty() {
@@ -68,18 +72,17 @@ impl<C: ChainNode> Relayer<C> {
         }
         let read = move |store: &Store| {
             let pending = store.pending()?;
-            let mut ended: Vec<(B256, bool, RelayOutcome)> = Vec::new();
-            for (id, is_here) in stored.into_iter().filter(|(id, _)| !pending.contains(id)) {
-                ended.extend(store.outcome(id)?.flatten().map(|outcome| (id, is_here, outcome)));
-            }
-            Ok(ended)
+            let over = stored.into_iter().filter(|(id, _)| !pending.contains(id));
+            over.map(|(id, is_here)| Ok((id, is_here, store.outcome(id)?))).collect::<Result<Vec<_>, _>>()
         };
         let before = std::mem::take(seen);
         for (id, is_here, outcome) in self.store.run(read).await? {
-            if is_here && !before.contains(&id) {
-                seen.insert(id);
-            } else {
-                self.ended_elsewhere(id, outcome);
+            match outcome {
+                // Accepted or reopened since the first of these reads.
+                Some(None) => {}
+                _ if is_here && !before.contains(&id) => drop(seen.insert(id)),
+                Some(Some(outcome)) => self.ended_elsewhere(id, outcome),
+                None => self.lost(id),
             }
         }
         Ok(())

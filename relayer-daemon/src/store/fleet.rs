@@ -65,6 +65,10 @@ pub struct Beat {
     pub held: Vec<HeldLease>,
     /// The number of living daemons.
     pub daemons: usize,
+    /// Until when this daemon lives without another beat, by the database's clock.
+    pub alive_until: i64,
+    /// True if the store has lost commits: also an epoch may be one that was there before.
+    pub has_lost: bool,
 }
 
 /// The fleet as it is.

@@ -64,7 +64,8 @@ impl Database {
         (store, Self::Memory(Mutex::new(connection)))
     }
 
-    fn run(&self, sql: &str) {
+    /// Runs statements in a transaction.
+    pub fn run(&self, sql: &str) {
         match self {
             Self::Alone => {}
             Self::Memory(connection) => {

@@ -67,3 +67,47 @@ fn of_two_requests_with_one_nonce_one_is_sent_though_a_dropped_one_came_again_wh
     let ended = simulate(Setup { accounts: 2, ..PAIR }, test).unwrap();
     assert_eq!((ended.executed(), ended.given::<2>().iter().sum::<u64>()), (1, 1), "both were sent");
 }
+
+/// A failover to a replica that lags behind, of relays that had come this far when it got its last write.
+#[test]
+fn what_a_failover_has_lost_ends_and_holds_up_nothing_that_is_posted_later() {
+    for (accounts, lost) in [
+        // Accepted by one daemon, and followed by the other.
+        (2, vec![NoNonces(true), Lag, Request(0), Repeat(0), Wait(5), Failover, NoNonces(false)]),
+        // Accepted, also by a daemon without an account, which hands it over.
+        (1, vec![NoNonces(true), Lag, Request(0), Failover, NoNonces(false)]),
+        (1, vec![NoNonces(true), Repeat(1), Lag, Request(0), Failover, NoNonces(false)]),
+        // In the pool, and executed while nothing of that reached the replica.
+        (2, vec![Request(0), Wait(10), Lag, Mine(5), Wait(60), Failover]),
+        // Given a nonce meanwhile.
+        (2, vec![NoNonces(true), Request(0), Wait(5), Lag, NoNonces(false), Wait(60), Failover]),
+    ] {
+        println!("{lost:?}");
+        let test = async |simulation: &mut Simulation| {
+            simulation.play([Wait(150)]).await;
+            simulation.play(lost).await;
+            simulation.play([Wait(100), Mine(8), Wait(100), Mine(8), Wait(100)]).await;
+            assert!(simulation.is_quiet(), "something is waited for");
+            simulation.play([Request(1), Wait(20), Mine(8), Wait(50)]).await;
+            assert!(simulation.executed() > 0);
+        };
+        simulate(Setup { accounts, ..PAIR }, test).unwrap();
+    }
+    // Before either daemon has an account.
+    let lost = [Request(0), Request(2), Lag, Request(0), Request(0), Failover];
+    history(Setup { seed: 12_543, ..PAIR }, lost, |_| {});
+}
+
+/// As after a failover that lost that it was handed over.
+#[test]
+fn a_relay_that_a_daemon_without_an_account_has_by_the_store_is_sent_by_another() {
+    let test = async |simulation: &mut Simulation| {
+        simulation.play([Wait(150), NoNonces(true), Request(0), Wait(5)]).await;
+        let idle = simulation.living().find(|life| !life.relayer.accounts.has_lease()).unwrap();
+        let idle = idle.relayer.store.daemon().unwrap().0.clone();
+        simulation.database.run(&format!("UPDATE relays SET holder = '{idle}'"));
+        simulation.play([NoNonces(false), Wait(100), Mine(8), Wait(50)]).await;
+        assert!(simulation.is_executed(simulation.only()));
+    };
+    simulate(PAIR, test).unwrap();
+}

@@ -76,7 +76,7 @@ impl Simulation {
         let chain = self.world.chain();
         let now = chain.now();
         prop_assert!(self.store.accounts_with_open_nonces().unwrap().is_empty(), "a nonce is stuck");
-        prop_assert!(self.is_quiet(), "a client waits for ever");
+        prop_assert!(self.is_quiet(), "a client waits for ever: {:?}", self.waited_for());
         for account in self.world.accounts.iter().copied() {
             let next = self.store.next_nonce(account).unwrap().unwrap_or_default();
             let mined = now.mined(account);
@@ -141,5 +141,11 @@ impl Simulation {
             prop_assert!(now.paid() <= self.budget, "overspent");
         }
         Ok(())
+    }
+
+    /// What is in flight at each daemon, with whether it runs it, and how it has ended by the store.
+    fn waited_for(&self) -> Vec<(B256, bool, Option<Option<RelayOutcome>>)> {
+        let stored = self.living().flat_map(|life| life.relayer.inflight.stored());
+        stored.map(|(id, is_here)| (id, is_here, self.store.outcome(id).unwrap())).collect()
     }
 }

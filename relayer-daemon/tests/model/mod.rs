@@ -340,7 +340,8 @@ impl Simulation {
     }
 
     pub fn is_executed(&self, id: B256) -> bool {
-        matches!(self.record(id).outcome, Some(RelayOutcome::Executed { .. }))
+        let record = self.store.relay(id).unwrap();
+        record.is_some_and(|record| matches!(record.outcome, Some(RelayOutcome::Executed { .. })))
     }
 
     pub fn executed(&self) -> usize {

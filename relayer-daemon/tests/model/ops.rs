@@ -207,6 +207,7 @@ impl Simulation {
             Op::Failover if self.lags => {
                 self.world.lost_commits.store(true, Ordering::Relaxed);
                 self.database.fail_over();
+                self.follow_orders();
             }
             Op::Failover => {}
             Op::Abandon(index) => {

@@ -53,24 +53,17 @@ pub fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What can happen to a fleet: it, or a daemon that dies, stands still, or cannot write any more. With
-/// `MODEL_FAILOVERS` also accounts that are abandoned, and failovers that lose commits.
-pub fn fleet_op() -> BoxedStrategy<Op> {
-    let usual = prop_oneof![
+/// What can happen to a fleet: it, or a daemon that dies, stands still, or cannot write any more; an account that
+/// is abandoned; a failover that loses commits.
+pub fn fleet_op() -> impl Strategy<Value = Op> {
+    prop_oneof![
         20 => op(),
         2 => (0_u8..3).prop_map(Op::Kill),
         2 => (0_u8..3, any::<bool>()).prop_map(|(daemon, paused)| Op::Pause(daemon, paused)),
         2 => (0_u8..3, any::<bool>()).prop_map(|(daemon, cut)| Op::Cut(daemon, cut)),
         2 => (100_u16..200).prop_map(Op::Wait),
-    ];
-    if env::var("MODEL_FAILOVERS").is_err() {
-        return usual.boxed();
-    }
-    prop_oneof![
-        28 => usual,
         1 => (0_u8..3).prop_map(Op::Abandon),
         1 => Just(Op::Lag),
         1 => Just(Op::Failover),
     ]
-    .boxed()
 }

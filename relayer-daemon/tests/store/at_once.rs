@@ -16,7 +16,7 @@ fn fleet() -> Vec<(Store, Payer)> {
     let url = SERVER.schema();
     let daemon = |account: Address| {
         let store = Store::connect(&url).unwrap().of_daemon(DaemonId(account.to_string().into()));
-        let beat = store.beat(&[account], false).unwrap();
+        let beat = store.beat(&[account], false, None).unwrap();
         (store, beat.held[0].payer)
     };
     ACCOUNTS.map(daemon).into()

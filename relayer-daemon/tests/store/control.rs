@@ -79,7 +79,7 @@ fn a_cancelled_relay_gets_no_nonce_and_is_not_accepted_again_and_one_that_was_se
 fn an_account_is_abandoned_once_it_is_cordoned_or_no_daemon_holds_it_and_its_relays_go_to_others() {
     let shared = Shared::new();
     let [one, two] = ["one", "two"].map(|id| shared.store.of_daemon(DaemonId(id.into())));
-    let held = one.beat(&[ACCOUNT], false).unwrap().held;
+    let held = one.beat(&[ACCOUNT], false, None).unwrap().held;
     let payer: Payer = held[0].payer;
     one.accept(&relay(1), NOW).unwrap();
     one.record(payer, &[signed(0, Some(1), 0xa)], NOW).unwrap();
@@ -90,7 +90,7 @@ fn an_account_is_abandoned_once_it_is_cordoned_or_no_daemon_holds_it_and_its_rel
     order(&two, Order::Cordon { account });
     assert_eq!(order(&two, Order::Abandon { account }), Effect::GivenUp(1));
     assert_eq!(one.lose(payer, 0), Err(StoreError::Fenced), "nothing goes on under the lease as it was");
-    assert_eq!(one.beat(&[ACCOUNT], false).unwrap().held[0].payer, Payer { epoch: Some(3), ..payer });
+    assert_eq!(one.beat(&[ACCOUNT], false, None).unwrap().held[0].payer, Payer { epoch: Some(3), ..payer });
     assert_eq!(order(&two, Order::Abandon { account }), Effect::Already);
     assert_eq!(two.sendable(ACCOUNT, &[id(1)]).unwrap().0, [(id(1), Sendable::Yes)]);
     let room = relayer_daemon::store::fleet::Room { places: 9, per_signer: 9, ..Default::default() };

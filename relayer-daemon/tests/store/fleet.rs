@@ -36,7 +36,7 @@ fn one_account_each(shared: &Shared) -> ((Store, Payer), (Store, Payer)) {
 }
 
 fn beat(store: &Store) -> Vec<(Address, u64)> {
-    let Beat { held, .. } = store.beat(&ACCOUNTS, false).unwrap();
+    let Beat { held, .. } = store.beat(&ACCOUNTS, false, None).unwrap();
     held.into_iter().map(|held| (held.payer.account, held.payer.epoch.unwrap())).collect()
 }
 
@@ -59,10 +59,10 @@ fn an_account_has_one_holder_and_passes_on_when_its_lease_has_ended() {
 }
 
 #[test]
-fn a_daemon_that_joins_gets_its_share_once_given_back_and_renounced_leases_have_new_epochs() {
+fn a_daemon_that_joins_gets_its_share_once_given_back_and_leases_renounced_or_lost_have_new_epochs() {
     let shared = Shared::new();
     let (a, b) = two_daemons(&shared);
-    let held = a.beat(&ACCOUNTS, true).unwrap().held;
+    let held = a.beat(&ACCOUNTS, true, None).unwrap().held;
     let wanted: Vec<_> = held.iter().map(|held| (held.payer, held.is_wanted)).collect();
     assert_eq!(wanted, [(payer(FIRST, 2), true), (payer(SECOND, 2), false)], "renounced: new epochs");
     assert_eq!(a.lose(payer(FIRST, 1), 0), Err(StoreError::Fenced), "also for the same daemon");
@@ -71,6 +71,12 @@ fn a_daemon_that_joins_gets_its_share_once_given_back_and_renounced_leases_have_
     assert_eq!(beat(&a), [(FIRST, 2)]);
     b.leave().unwrap();
     assert_eq!(beat(&a), [(FIRST, 2), (SECOND, 4)], "a daemon that leaves is replaced at once");
+    let known = a.beat(&ACCOUNTS, false, None).unwrap().alive_until;
+    for (known, epochs) in [(known, [2, 4]), (known - 1, [2, 4]), (i64::MAX, [3, 5])] {
+        let Beat { held, has_lost, .. } = a.beat(&ACCOUNTS, false, Some(known)).unwrap();
+        assert_eq!(held.iter().map(|held| held.payer.epoch.unwrap()).collect::<Vec<_>>(), epochs);
+        assert_eq!(has_lost, epochs == [3, 5], "a beat that is not there any more was lost");
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ fn a_relay_of_a_fleet_takes_few_messages_to_the_database() {
     let server = Postgres::start(&["fsync=off"]);
     let (url, passed) = server.behind_a_network(&server.schema(), Duration::ZERO);
     let store = Store::connect(&url).unwrap().of_daemon(DaemonId("a".into()));
-    store.beat(&[ACCOUNT], false).unwrap();
+    store.beat(&[ACCOUNT], false, None).unwrap();
     let payer = Payer { account: ACCOUNT, epoch: Some(1) };
     let shares = Shares { signer: 100, without_key: 100, client: 100, network: 100 };
     let allowance = Allowance { limit_wei: u128::MAX / 2, shares };

@@ -14,7 +14,7 @@ async fn what_is_refused_has_its_code_and_its_words_and_is_not_paid_for() {
     let good = stage.registration("alice");
     let suspend = IAgentRegistry::suspendAgentCall { agentId: U256::ONE, reason: "test".to_owned() };
     let forged = stage.desk.sign(&agent("mallory"), good.signed.request.clone()).body();
-    let asked = stage.proxy.posts();
+    let asked = stage.asked();
     let target = "Relayer only forwards to the registry contract";
     let function = "Relayer does not forward this function of the registry";
     for (body, status, code, message) in [
@@ -25,7 +25,7 @@ async fn what_is_refused_has_its_code_and_its_words_and_is_not_paid_for() {
     ] {
         client.post_relay(body.to_string()).await.refused(status, code, message);
     }
-    assert_eq!(stage.proxy.posts(), asked, "the chain was asked");
+    assert_eq!(stage.asked(), asked, "the chain was asked");
 
     let reactivate = IAgentRegistry::reactivateAgentCall { agentId: U256::ONE };
     let mismatch = stage.desk.registration(&alice, 1_000);

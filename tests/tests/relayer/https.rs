@@ -18,7 +18,7 @@ async fn a_relay_goes_over_https_and_what_is_wrong_with_a_connection_is_said() {
     stage.audit(&client).await;
     daemon.kill();
 
-    let asked = stage.proxy.posts();
+    let asked = stage.asked();
     let untrusted = TlsFront::start(&other, upstream).await.unwrap();
     let misnamed = TlsFront::start_as(&authority, "rpc.example", 4000, upstream).await.unwrap();
     let expired = TlsFront::start_as(&authority, "localhost", 2001, upstream).await.unwrap();
@@ -37,7 +37,7 @@ async fn a_relay_goes_over_https_and_what_is_wrong_with_a_connection_is_said() {
         if let Some(fault) = fault {
             stage.proxy.inject(Rule::any(fault));
         } else {
-            assert_eq!(stage.proxy.posts(), asked, "something was sent before {expected}");
+            assert_eq!(stage.asked(), asked, "something was sent before {expected}");
         }
         let options = stage.options.clone().var("RPC_URL", url).var("RPC_TIMEOUT_SECONDS", timeout);
         let (is_good, printed) = options.check().await.unwrap();

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use alloy::consensus::TxEnvelope;
 use alloy::eips::eip2718::Decodable2718 as _;
 use e2e::client::Answer;
-use e2e::proxy::Proxy;
+use e2e::proxy::{Post, Proxy};
 use e2e::relay::Desk;
 use e2e::seed::wallet;
 use tokio::task::JoinHandle;
@@ -120,6 +120,21 @@ impl Stage {
 
     pub(crate) async fn gas_costs(&self, wei: u128) {
         self.chain.node.command("anvil_setNextBlockBaseFeePerGas", json!([U256::from(wei)])).await.unwrap();
+    }
+
+    /// The posts to the node but those of an idle daemon's rounds: the head, and each account's balance and count.
+    pub(crate) fn asked(&self) -> Vec<Value> {
+        let is_of_round = |post: &Post| {
+            let about = &post.body["params"][0];
+            match post.body["method"].as_str() {
+                Some("eth_getBlockByNumber") => about == "latest",
+                Some("eth_getBalance" | "eth_getTransactionCount") => {
+                    self.accounts.iter().any(|account| *about == json!(account))
+                }
+                _ => false,
+            }
+        };
+        self.proxy.log().into_iter().filter(|post| !is_of_round(post)).map(|post| post.body).collect()
     }
 
     /// Every transaction that was sent through the proxy, in order, repetitions left out.

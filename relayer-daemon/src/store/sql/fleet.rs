@@ -42,10 +42,16 @@ impl Store {
 
     /// Tells the fleet that this daemon lives and has keys of these accounts. Renews the leases it has, and
     /// takes those that are free and its to take. With `renounce` the leases get new epochs: nothing that was
-    /// in progress may go on with them.
-    pub fn beat(&self, accounts: &[Address], renounce: bool) -> Result<Beat, StoreError> {
+    /// in progress may go on with them. So they do where the last beat, which wrote `alive_until`, is not there
+    /// any more, as after a failover that lost commits.
+    pub fn beat(
+        &self,
+        accounts: &[Address],
+        renounce: bool,
+        alive_until: Option<i64>,
+    ) -> Result<Beat, StoreError> {
         let (daemon, accounts) = (self.must_be_of_a_fleet()?, accounts.to_vec());
-        self.write_leases(move |db| beat(db, &daemon, &accounts, renounce))
+        self.write_leases(move |db| beat(db, &daemon, &accounts, renounce, alive_until))
     }
 
     /// Gives an account back.
@@ -91,6 +97,16 @@ impl Store {
             budget::close_if_unused(db, now)?;
             Ok(claimed)
         })
+    }
+
+    /// The pending relays without a nonce that this daemon has by the store, and that are not in `known`.
+    pub fn left_with(&self, known: HashSet<B256>) -> Result<Vec<B256>, StoreError> {
+        let daemon = self.must_be_of_a_fleet()?;
+        let query = "SELECT id FROM relays WHERE state = 'pending' AND holder = $1
+             AND NOT EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id AND state = 'open')";
+        let mut held: Vec<B256> = self.read_single(|db| each(db, query, values![&daemon]))?;
+        held.retain(|id| !known.contains(id));
+        Ok(held)
     }
 
     /// Gives a relay without a nonce to whichever daemon takes it.
@@ -162,15 +178,16 @@ impl Store {
     }
 }
 
-/// The daemons that live, each with its accounts.
-fn members(db: &Db, now: i64) -> Result<BTreeMap<DaemonId, BTreeSet<Address>>, StoreError> {
-    let query =
-        "SELECT daemon, account FROM daemon_keys JOIN daemons ON daemons.id = daemon WHERE expires_at > $1";
-    let keys: Vec<(DaemonId, Address)> =
-        all(db, query, values![now], |row| Ok((column(row, "daemon")?, column(row, "account")?)))?;
-    let mut members: BTreeMap<DaemonId, BTreeSet<Address>> = BTreeMap::new();
-    for (daemon, account) in keys {
-        members.entry(daemon).or_default().insert(account);
+/// The daemons that live, each with its accounts and until when it lives.
+fn members(db: &Db, now: i64) -> Result<BTreeMap<DaemonId, (BTreeSet<Address>, i64)>, StoreError> {
+    let query = "SELECT daemon, account, expires_at FROM daemon_keys JOIN daemons ON daemons.id = daemon
+         WHERE expires_at > $1";
+    let keys: Vec<(DaemonId, Address, i64)> = all(db, query, values![now], |row| {
+        Ok((column(row, "daemon")?, column(row, "account")?, column(row, "expires_at")?))
+    })?;
+    let mut members: BTreeMap<DaemonId, (BTreeSet<Address>, i64)> = BTreeMap::new();
+    for (daemon, account, until) in keys {
+        members.entry(daemon).or_insert((BTreeSet::new(), until)).0.insert(account);
     }
     Ok(members)
 }
@@ -182,8 +199,24 @@ struct Lease {
     expires_at: i64,
 }
 
-fn beat(db: &Db, daemon: &DaemonId, accounts: &[Address], renounce: bool) -> Result<Beat, StoreError> {
+fn beat(
+    db: &Db,
+    daemon: &DaemonId,
+    accounts: &[Address],
+    renounce: bool,
+    alive_until: Option<i64>,
+) -> Result<Beat, StoreError> {
     let now = db.now_ms()?;
+    let members = members(db, now)?;
+    let stored = members.get(daemon).map(|(_, until)| *until);
+    // Not another value: a beat without an answer may have been written.
+    let has_lost = alive_until.is_some_and(|until| stored.is_none_or(|stored| stored < until));
+    if has_lost {
+        tracing::warn!("this daemon's last beat is over or lost: its accounts start anew from the store");
+    }
+    let renounce = renounce || has_lost;
+    let mut members: BTreeMap<DaemonId, BTreeSet<Address>> =
+        members.into_iter().map(|(daemon, (accounts, _))| (daemon, accounts)).collect();
     let until = now.saturating_add(i64::try_from(LEASE.as_millis()).unwrap_or(i64::MAX));
     db.run(
         "INSERT INTO daemons VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at",
@@ -191,7 +224,6 @@ fn beat(db: &Db, daemon: &DaemonId, accounts: &[Address], renounce: bool) -> Res
     )?;
     // Of the dead nothing is needed but the leases they had. Others may be deleting them.
     db.run(db.statements().delete_daemons, values![now])?;
-    let mut members = members(db, now)?;
     let known = members.entry(daemon.clone()).or_default();
     for account in accounts.iter().filter(|account| known.insert(**account)) {
         db.run("INSERT INTO daemon_keys VALUES ($1, $2) ON CONFLICT DO NOTHING", values![daemon, account])?;
@@ -208,7 +240,7 @@ fn beat(db: &Db, daemon: &DaemonId, accounts: &[Address], renounce: bool) -> Res
     let holders = valid.filter_map(|(account, lease)| Some((*account, lease.holder.clone()?))).collect();
     let assigned = assign(&members, &holders);
 
-    let mut beat = Beat { daemons: members.len(), ..Beat::default() };
+    let mut beat = Beat { daemons: members.len(), alive_until: until, has_lost, held: Vec::new() };
     for account in accounts {
         let lease = leases.get(account);
         let is_ours = lease.is_some_and(|lease| lease.holder.as_ref() == Some(daemon));
