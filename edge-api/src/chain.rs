@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use edge_shared::{
-    chain::{FetchHost, limits, post},
+    chain::{FetchHost, KnownEndpoints, limits, post},
     settings::WorkerSettings,
     unix_millis,
 };
@@ -11,13 +11,12 @@ use futures_util::future::join_all;
 use host_kit::drive;
 use registry_core::{
     api::error::Error,
-    chain::{Batch, Endpoints, NodeFeatures, NodeProbe, Query, Reply, Run, Update},
+    chain::{Batch, NodeFeatures, NodeProbe, Query, Reply, Run, Update},
     eth::timestamp::Timestamp,
 };
 
 thread_local! {
-    /// What this instance knows of its endpoints: which one answers, and on which chain.
-    static ENDPOINTS: RefCell<Option<Endpoints>> = const { RefCell::new(None) };
+    static ENDPOINTS: KnownEndpoints = const { KnownEndpoints::new() };
     /// What probes have found of each endpoint's node, and from when on they ask again for what it lacked, unix
     /// milliseconds.
     static PROBED: RefCell<(Vec<NodeFeatures>, u64)> = const { RefCell::new((Vec::new(), 0)) };
@@ -43,10 +42,10 @@ pub(crate) async fn node_features(settings: &WorkerSettings, rpc_calls: &mut u32
     let (probed, posts): (Vec<NodeFeatures>, Vec<u32>) = join_all(probes).await.into_iter().unzip();
     *rpc_calls += posts.iter().sum::<u32>();
     PROBED.set((probed.clone(), again_at));
-    let found: Vec<NodeFeatures> = ENDPOINTS
-        .with_borrow(|known| known.as_ref().map(|known| known.features().collect()))
-        .unwrap_or_default();
-    let found = found.into_iter().chain(core::iter::repeat(NodeFeatures::default()));
+    let found = ENDPOINTS
+        .with(KnownEndpoints::features)
+        .into_iter()
+        .chain(core::iter::repeat(NodeFeatures::default()));
     found.zip(probed).map(|(found, probed)| found.or(probed)).collect()
 }
 
@@ -74,14 +73,9 @@ pub(crate) async fn ask<Q: Query>(
 where
     Error: From<Q::Error>,
 {
-    let endpoints = ENDPOINTS.with_borrow_mut(|known| {
-        let new = || Endpoints::new(settings.rpc.len(), settings.chain_id);
-        known.get_or_insert_with(new).for_run(unix_millis())
-    });
+    let endpoints = ENDPOINTS.with(|known| known.for_run(settings, unix_millis()));
     let run = Run::new(query, settings.multicall3, limits(settings, now)).over(endpoints);
-    let merge = |update: &Update| {
-        ENDPOINTS.with_borrow_mut(|known| known.as_mut().map(|known| known.merge(update)));
-    };
+    let merge = |update: &Update| ENDPOINTS.with(|known| known.merge(update));
     let mut host = FetchHost { settings, began: unix_millis(), rpc_calls, merge: &merge };
     drive(run, &mut host).await.map_err(|error| Error::from(error).redacted(&settings.redactor))
 }

@@ -199,13 +199,24 @@ fn kya_source(variables: &Variables<'_>, index: IndexMode) -> Result<KyaSource, 
 }
 
 fn signing(variables: &Variables<'_>, chain_id: Option<u64>) -> Result<Option<Signing>, Error> {
-    let Some(keys) = variables.text("VERDICT_KEYS") else { return Ok(None) };
-    let keys = KeySet::parse(&keys).and_then(|keys| keys.signer().map(|_| ()).map(|()| keys));
-    let keys = keys.map_err(|error| misconfigured("VERDICT_KEYS", error))?;
     let issuer =
         variables.parsed("VERDICT_ISSUER", None, Audience::RULE, |text| Audience::parse(text).map(Some))?;
     let needed =
-        |name, what| misconfigured(name, format_args!("is not set; where VERDICT_KEYS is set, it is {what}"));
+        |name, by, what| misconfigured(name, format_args!("is not set; where {by} is set, it is {what}"));
+    let keys = match (variables.text("VERDICT_KEYS"), &issuer) {
+        (Some(keys), _) => keys,
+        (None, None) => return Ok(None),
+        (None, Some(_)) => {
+            return Err(needed(
+                "VERDICT_KEYS",
+                "VERDICT_ISSUER",
+                "the secret with the keys that sign verdicts",
+            ));
+        }
+    };
+    let keys = KeySet::parse(&keys).and_then(|keys| keys.signer().map(|_| ()).map(|()| keys));
+    let keys = keys.map_err(|error| misconfigured("VERDICT_KEYS", error))?;
+    let needed = |name, what| needed(name, "VERDICT_KEYS", what);
     let issuer = issuer.ok_or_else(|| needed("VERDICT_ISSUER", "the origin that signs verdicts"))?;
     let chain_id = chain_id.ok_or_else(|| needed("CHAIN_ID", "the chain of the wallets"))?;
     Ok(Some(Signing { keys, issuer: issuer.as_str().to_owned(), chain_id }))

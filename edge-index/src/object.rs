@@ -15,14 +15,14 @@ use std::{
 };
 
 use alloy_primitives::Address;
-use edge_shared::{chain::FetchHost, index::warn_of_other_version, settings::WorkerSettings, unix_millis};
+use edge_shared::{chain, index::warn_of_other_version, settings::WorkerSettings, unix_millis};
 use futures_util::FutureExt as _;
 use host_kit::drive;
 use registry_core::{
     api::document::Document,
     api::index_documents,
     api::route::{CacheScope, Route},
-    chain::{Endpoints, QueryError, RunError},
+    chain::{QueryError, RunError},
     host::shared_reads::due_for_renewal,
     index::{
         Excerpt, HistoryQuery, Index, IndexError, ListCursor, RowsBilled, SqlValue, State, Store, StoreError,
@@ -63,7 +63,7 @@ pub struct RegistryIndex {
     pub(crate) state: worker::State,
     pub(crate) env: Env,
     /// What is known of the endpoints; not worth storing.
-    pub(crate) endpoints: RefCell<Option<Endpoints>>,
+    pub(crate) endpoints: chain::KnownEndpoints,
     /// The state after the last step, which is that of the rows.
     pub(crate) kept: RefCell<Option<Rc<State>>>,
     is_prepared: Cell<bool>,
@@ -85,7 +85,7 @@ impl DurableObject for RegistryIndex {
         Self {
             state,
             env,
-            endpoints: RefCell::default(),
+            endpoints: chain::KnownEndpoints::new(),
             kept: RefCell::default(),
             is_prepared: Cell::new(false),
             lease: Cell::default(),
@@ -440,9 +440,9 @@ impl RegistryIndex {
         for _ in 0..HISTORY_RESTARTS {
             let config = config(settings, unix_millis());
             let query = HistoryQuery::new(sql, &state, settings.registry, page)?;
-            let run = query.run(&config, self.endpoints(settings));
-            let merge = |update: &_| self.merge(update);
-            let mut host = FetchHost { settings, began, rpc_calls: &mut *rpc_calls, merge: &merge };
+            let run = query.run(&config, self.endpoints.for_run(settings, unix_millis()));
+            let merge = |update: &_| self.endpoints.merge(update);
+            let mut host = chain::FetchHost { settings, began, rpc_calls: &mut *rpc_calls, merge: &merge };
             match drive(run, &mut host).await {
                 // The block has been reorged out: a refresh comes first, whatever the TTL.
                 Err(QueryError::BlockNotAvailable(_)) => {

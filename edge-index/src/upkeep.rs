@@ -6,7 +6,7 @@ use edge_shared::{chain, index::IndexObject, settings::WorkerSettings, unix_mill
 use futures_util::FutureExt as _;
 use host_kit::{RpcHost, RpcReply, take};
 use registry_core::{
-    chain::{Batch, Endpoints, Failure, Step, Update},
+    chain::{Batch, Failure, Step, Update},
     eth::timestamp::Timestamp,
     index::{
         Config, IndexError, SWEEP, Work,
@@ -97,7 +97,8 @@ impl RegistryIndex {
         }
         let began = unix_millis();
         let kept = Some((*self.load(sql)?).clone());
-        let mut work = Work::begin(sql, kept, config(settings, began), self.endpoints(settings), began)?;
+        let endpoints = self.endpoints.for_run(settings, began);
+        let mut work = Work::begin(sql, kept, config(settings, began), endpoints, began)?;
         let mut host = LeasedHost { object: self, settings, began, number, rpc_calls };
         loop {
             work.passed(host.elapsed_ms());
@@ -144,19 +145,6 @@ impl RegistryIndex {
         }
         Ok(takeover::next(sql)?.is_none())
     }
-
-    /// Merges what a run has learned of the endpoints.
-    pub(crate) fn merge(&self, update: &Update) {
-        if let Some(known) = self.endpoints.borrow_mut().as_mut() {
-            known.merge(update);
-        }
-    }
-
-    /// What is known of the endpoints.
-    pub(crate) fn endpoints(&self, settings: &WorkerSettings) -> Endpoints {
-        let mut known = self.endpoints.borrow_mut();
-        known.get_or_insert_with(|| Endpoints::new(settings.rpc.len(), settings.chain_id)).clone()
-    }
 }
 
 /// The host of a piece of work, which holds the lease for as long as each round trip may take.
@@ -185,7 +173,7 @@ impl RpcHost for LeasedHost<'_> {
     }
 
     fn merge(&mut self, update: impl FnOnce() -> Update) {
-        self.object.merge(&update());
+        self.object.endpoints.merge(&update());
     }
 }
 

@@ -10,7 +10,7 @@ use futures_util::{
 use host_kit::{RpcHost, RpcReply};
 use registry_core::{
     chain::{
-        Batch, Failure, Freshness, Limits, Reply, Update,
+        Batch, Endpoints, Failure, Freshness, Limits, NodeFeatures, Reply, Update,
         hedge::{self, Hedging, Racer},
     },
     eth::{rpc::endpoint::RpcEndpoint, timestamp::Timestamp},
@@ -28,6 +28,33 @@ use crate::{settings::WorkerSettings, unix_millis};
 thread_local! {
     /// How long this instance's requests take, and what extra ones they have paid for.
     static HEDGING: RefCell<Hedging> = RefCell::default();
+}
+
+/// What an instance of a Worker knows of its endpoints: which one answers, on which chain, and how.
+#[derive(Default)]
+pub struct KnownEndpoints(RefCell<Option<Endpoints>>);
+
+impl KnownEndpoints {
+    /// Nothing is known.
+    pub const fn new() -> Self {
+        Self(RefCell::new(None))
+    }
+
+    /// The copy for a run that begins now, unix milliseconds ([`Endpoints::for_run`]).
+    pub fn for_run(&self, settings: &WorkerSettings, now: u64) -> Endpoints {
+        let new = || Endpoints::new(settings.rpc.len(), settings.chain_id);
+        self.0.borrow_mut().get_or_insert_with(new).for_run(now)
+    }
+
+    /// Merges what a run has learned.
+    pub fn merge(&self, update: &Update) {
+        self.0.borrow_mut().iter_mut().for_each(|known| known.merge(update));
+    }
+
+    /// What runs have found out of each endpoint.
+    pub fn features(&self) -> Vec<NodeFeatures> {
+        self.0.borrow().iter().flat_map(Endpoints::features).collect()
+    }
 }
 
 /// The limits of a run.
@@ -191,4 +218,46 @@ fn headers(endpoint: &RpcEndpoint) -> Result<Object, JsValue> {
         Reflect::set(&headers, &"Authorization".into(), &authorization.into())?;
     }
     Ok(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloy_primitives::Address;
+    use registry_core::{
+        chain::{Halt, Query, QueryError, Run, Step, View},
+        eth::abi::IAgentRegistry::nextAgentIdCall,
+    };
+
+    use super::*;
+    use crate::settings::Variables;
+
+    struct Count;
+
+    impl Query for Count {
+        type Output = ();
+        type Error = QueryError;
+
+        fn resolve(&self, view: &View) -> Result<(), Halt> {
+            view.call(Address::ZERO, &nextAgentIdCall {}).map(drop).map_err(Halt::from)
+        }
+    }
+
+    #[test]
+    fn what_an_endpoint_lacked_is_asked_of_it_again_by_one_run_a_minute() {
+        let registry = format!("{:#x}", Address::repeat_byte(1));
+        let variable = |name: &str| (name == "REGISTRY_ADDRESS").then(|| registry.clone());
+        let settings = WorkerSettings::parse(&Variables(&variable)).unwrap();
+        let known = KnownEndpoints::new();
+        for (now, is_batch) in [(0, true), (1, false), (59_999, false), (60_000, true), (60_001, false)] {
+            let mut run = Run::new(Count, settings.multicall3, Limits::default());
+            run = run.over(known.for_run(&settings, now));
+            let Ok(Step::Send(batch)) = run.step() else { panic!() };
+            assert_eq!(batch.body.starts_with('['), is_batch, "{now}");
+            if is_batch {
+                run.feed(Reply { status: 400, body: b"no batches" }).unwrap();
+                known.merge(&run.update());
+            }
+            assert_eq!(known.features()[0].batch, Some(false));
+        }
+    }
 }

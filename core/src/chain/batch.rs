@@ -230,6 +230,16 @@ impl InFlight {
             + self.jobs.iter().map(|sent| sent.job.requests()).sum::<usize>()
     }
 
+    /// Agents or calls of the largest request.
+    pub(super) fn most_work(&self) -> u64 {
+        let work = |sent: &SentJob| match &sent.job {
+            Job::Calls(calls) => calls.len() as u64,
+            Job::Suspect(_) | Job::Direct(_) => 1,
+            Job::Walk(_, span) => span.count,
+        };
+        self.jobs.iter().map(work).max().unwrap_or_default()
+    }
+
     /// Bytes of the reply as expected, generously. Logs may be of any size.
     pub(super) fn expected_bytes(&self) -> usize {
         const HEADER: usize = 2_000;

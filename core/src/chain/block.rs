@@ -27,6 +27,7 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use super::marker::Marker;
 use crate::{
     eth::as_of::{AsOf, BlockId},
+    eth::spelled,
     eth::timestamp::Timestamp,
 };
 
@@ -262,11 +263,8 @@ impl ReadBlock {
     }
 }
 
-/// A JSON-RPC quantity.
 fn quantity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    let digits = text.strip_prefix("0x").ok_or_else(|| D::Error::custom("no 0x"))?;
-    u64::from_str_radix(digits, 16).map_err(D::Error::custom)
+    spelled::quantity(&String::deserialize(deserializer)?).ok_or_else(|| D::Error::custom("no quantity"))
 }
 
 /// A 32-byte hash.

@@ -14,6 +14,8 @@ use crate::{
 
 /// Agents or calls per `eth_call` after the second time-out.
 const MOST_WORK_AFTER_TIME_OUTS: u64 = 32;
+/// Agents or calls in an `eth_call` that are no reason for a time-out.
+const FEW_CALLS: u64 = 8;
 
 /// Milliseconds after which a run begins with the first endpoint again, and one asks again for what nodes lacked.
 const AGAIN_MILLIS: u64 = 60_000;
@@ -67,6 +69,8 @@ pub(super) struct NodeTraits {
     pub(super) answered_requests: Option<usize>,
     /// Agents or calls per `eth_call` that it answers in time.
     pub(super) work_per_call: Option<u64>,
+    /// More of them, to be tried because less time may be needed than before.
+    pub(super) work_to_try: Option<u64>,
     /// Serves proofs of its newest block.
     pub(super) proofs: Option<bool>,
     /// Serves logs.
@@ -85,6 +89,7 @@ impl NodeTraits {
             requests_per_batch: self.requests_per_batch.or(older.requests_per_batch),
             answered_requests: self.answered_requests.or(older.answered_requests),
             work_per_call: self.work_per_call.or(older.work_per_call),
+            work_to_try: self.work_to_try.or(older.work_to_try),
             proofs: self.proofs.or(older.proofs),
             logs: self.logs.or(older.logs),
             knows_chain: self.knows_chain.or(older.knows_chain),
@@ -103,6 +108,7 @@ impl NodeTraits {
             requests_per_batch: new(self.requests_per_batch, known.requests_per_batch),
             answered_requests: new(self.answered_requests, known.answered_requests),
             work_per_call: new(self.work_per_call, known.work_per_call),
+            work_to_try: None,
             proofs: new(self.proofs, known.proofs),
             logs: new(self.logs, known.logs),
             knows_chain: new(self.knows_chain, known.knows_chain),
@@ -111,8 +117,9 @@ impl NodeTraits {
 
     /// What remains known where the node is asked anew for what it may lack.
     fn anew(self) -> Self {
-        let Self { sees_own_blocks, work_per_call, knows_chain, .. } = self;
-        Self { sees_own_blocks, work_per_call, knows_chain, ..Self::default() }
+        let Self { sees_own_blocks, knows_chain, .. } = self;
+        let work_to_try = self.work_per_call.map(|work| work.saturating_mul(4));
+        Self { sees_own_blocks, work_to_try, knows_chain, ..Self::default() }
     }
 }
 
@@ -341,22 +348,28 @@ impl Rotation {
 
     /// The current limit of agents or calls per `eth_call`.
     pub(super) fn work_per_call(&self) -> u64 {
-        let known = self.traits().work_per_call.unwrap_or(u64::MAX);
+        let NodeTraits { work_per_call, work_to_try, .. } = self.traits();
+        let known = work_per_call.or(work_to_try).unwrap_or(u64::MAX);
         self.health
             .get(self.current())
             .and_then(|health| health.work_per_call)
             .map_or(known, |work| work.min(known))
     }
 
-    /// The current endpoint did not answer calls in time. The first time is the endpoint's fault; from the second
-    /// time on, calls are smaller: true.
-    pub(super) fn time_out(&mut self) -> bool {
-        let (current, work) = (self.current(), self.work_per_call());
+    /// The current endpoint did not answer in time calls of which the largest holds so many agents or calls. The
+    /// first time is the endpoint's fault; from the second time on, calls are smaller: true.
+    pub(super) fn time_out(&mut self, sent: u64) -> bool {
+        let (current, work) = (self.current(), self.work_per_call().min(sent));
         let Some(health) = self.health.get_mut(current) else { return false };
         health.time_outs += 1;
-        let is_smaller = health.time_outs > 1 && work > 1;
+        let few = if health.work_per_call.is_some() { 1 } else { FEW_CALLS };
+        let is_smaller = health.time_outs > 1 && work > few;
         if is_smaller {
-            health.work_per_call = Some((work.min(MOST_WORK_AFTER_TIME_OUTS * 4) / 4).max(1));
+            let smaller = (work.min(MOST_WORK_AFTER_TIME_OUTS * 4) / 4).max(1);
+            health.work_per_call = Some(smaller);
+            // The next run need not find that out, even if this one ends without an answer.
+            let work_per_call = Some(smaller.max(FEW_CALLS));
+            self.learn(NodeTraits { work_per_call, ..NodeTraits::default() });
         }
         is_smaller
     }

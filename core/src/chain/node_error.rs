@@ -5,6 +5,7 @@
 //! |---|---|---|---|---|---|---|
 //! | revert | end | end | cut | too heavy | reverted | next method, if any; cut |
 //! | split; smaller batch, of one request | end | too heavy | cut | too heavy | too heavy | cut |
+//! | smaller batch, of one request that is too long itself | end | too heavy | cut | too heavy | too heavy | next method, if any; cut |
 //! | smaller batch, of several requests | halve the batch | ← | ← | ← | ← | ← |
 //! | pin by number | pin by number; end if by number | ← | ← | ← | ← | ← |
 //! | repin | repin | ← | ← | ← | ← | ← |
@@ -22,7 +23,7 @@
 use super::batch::Job;
 use crate::eth::rpc::{
     ErrorPayload,
-    read_error::{Action, classify, is_unclear, names_no_cause},
+    read_error::{Action, classify, is_long_request, is_timeout, is_unclear, names_no_cause},
 };
 
 /// The kind of request that failed.
@@ -107,8 +108,16 @@ pub(super) fn recovery(error: &ErrorPayload, asked: RequestKind, context: ErrorC
     } = context;
     let is_unclear = is_unclear(error);
     let may_pass = may_pass(status);
-    match (classify(error), asked) {
+    let action = match classify(error) {
+        // RFC 9110: the content of the request is too large.
+        action if status == 413 && action != Action::Split => Action::SmallerBatch,
+        action => action,
+    };
+    match (action, asked) {
         (Action::SmallerBatch, _) if requests > 1 => Recovery::HalveBatch,
+        (Action::SmallerBatch, _) if runs_lens && (status == 413 || is_long_request(error)) => {
+            Recovery::NextMethod
+        }
         // An error for a whole batch may be caused by its size.
         (Action::Split, _) if is_for_all && requests > 1 => Recovery::HalveBatch,
         (Action::GiveUp, _) if is_for_all && requests > 1 && (!may_pass || has_refused) => {
@@ -116,7 +125,7 @@ pub(super) fn recovery(error: &ErrorPayload, asked: RequestKind, context: ErrorC
         }
         (Action::Repin, _) => Recovery::Repin,
         (Action::Retry, _) if !has_refused => Recovery::Retry,
-        (_, _) if tries_numbers => Recovery::PinByNumber,
+        (_, _) if tries_numbers && !is_timeout(error) => Recovery::PinByNumber,
         (Action::Retry, _) if (is_for_all || may_be_batch) && requests > 1 && names_no_cause(error) => {
             Recovery::HalveBatch
         }
@@ -211,6 +220,14 @@ mod tests {
             ("out of gas", hashed, [PinByNumber; 6]),
             ("batch too large", ALONE, too_much),
             ("batch too large", several, [HalveBatch; 6]),
+            ("payload too big", several, [HalveBatch; 6]),
+            ("payload too big", ALONE, [End, TooHeavy, Cut, TooHeavy, TooHeavy, NextMethod]),
+            (
+                "no",
+                ErrorContext { status: 413, ..ALONE },
+                [End, TooHeavy, Cut, TooHeavy, TooHeavy, NextMethod],
+            ),
+            ("request timed out", tries_numbers, [Retry; 6]),
             ("cannot unmarshal object", ALONE, [PinByNumber; 6]),
             ("cannot unmarshal object", numbered, [End; 6]),
             ("header not found", several, [Repin; 6]),

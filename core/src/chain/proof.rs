@@ -9,7 +9,7 @@ use alloy_primitives::{Address, B256, hex, keccak256};
 use serde::Deserialize;
 
 use super::batch;
-use crate::eth::rpc;
+use crate::eth::{rpc, spelled};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProofKey {
@@ -114,7 +114,7 @@ impl PendingProof {
         self.results.insert(id, result.to_owned());
         match id {
             BLOCK | PROOF => result.starts_with('{'),
-            CODE => result.starts_with("\"0x"),
+            CODE => result.strip_prefix('"').is_some_and(|text| spelled::hex_digits(text).is_some()),
             _ => chain_id(result).is_some(),
         }
     }
@@ -160,6 +160,5 @@ impl Proof {
 }
 
 fn chain_id(result: &str) -> Option<u64> {
-    let digits = result.strip_prefix("\"0x")?.strip_suffix('"')?;
-    u64::from_str_radix(digits, 16).ok()
+    spelled::quantity(result.strip_prefix('"')?.strip_suffix('"')?)
 }

@@ -26,6 +26,7 @@ use crate::{
         read_error::{Action, classify, is_timeout},
         revert::Revert,
     },
+    eth::spelled::hex_digits,
     registry::revenue::RevenueAggregate,
     registry::row::{Row, RowDetail},
 };
@@ -132,6 +133,10 @@ impl ParsedReply {
         match rpc::decode(reply.body, &ids) {
             Ok(mut outcomes) => parser.outcomes(&mut outcomes)?,
             Err(BadReply::Refused(error)) => parser.refusal(&error)?,
+            Err(BadReply::Malformed) if status == 413 && requests == 1 => {
+                let message = "request entity too large".into();
+                parser.refusal(&ErrorPayload { code: 413, message, data: None })?;
+            }
             Err(BadReply::Malformed) => {
                 let may_be_batch = is_about_the_batch(status) || (node.has_refused && !is_overload(status));
                 parser.parsed.is_refused = !is_overload(status);
@@ -145,6 +150,14 @@ impl ParsedReply {
             }
         }
         Ok(parser.parsed)
+    }
+
+    /// Whether a gateway gave up on the node: no request has a result.
+    pub(super) fn is_gateway_timeout(reply: Reply<'_>, requests: usize) -> bool {
+        let ids: Vec<u64> = (0..requests as u64).collect();
+        let has_result =
+            || rpc::decode(reply.body, &ids).is_ok_and(|found| found.values().any(Result::is_ok));
+        matches!(reply.status, 504 | 524) && !has_result()
     }
 
     /// The batch was too large, or batches are not supported: half as many requests, down to one.
@@ -438,6 +451,12 @@ impl ReplyParser<'_> {
                 let revert = Revert::from_error(error).unwrap_or_default();
                 self.push_call(call, CallResult::Reverted(revert), None);
             }
+            // Each call of a chunk may fail: the chunk itself never reverts.
+            (Recovery::End, Some(Job::Calls(_)))
+                if !self.node.is_at_block && Revert::from_error(error).is_some() =>
+            {
+                return Err(RunError::NoMulticall(self.multicall3));
+            }
             // No other job reaches these.
             (Recovery::End | Recovery::Cut | Recovery::TooHeavy | Recovery::Reverted, _) => {
                 return Err(RunError::node(error));
@@ -466,6 +485,5 @@ impl ReplyParser<'_> {
 
 /// The bytes of an `eth_call` result.
 fn call_result(result: &str) -> Option<Bytes> {
-    let digits = result.strip_prefix("\"0x")?.strip_suffix('"')?;
-    hex::decode(digits).ok().map(Bytes::from)
+    hex::decode(hex_digits(result.strip_prefix('"')?.strip_suffix('"')?)?).ok().map(Bytes::from)
 }

@@ -6,6 +6,16 @@ use serde::{Serialize as _, Serializer};
 
 use super::address;
 
+/// The digits behind `0x`. Nodes' own values may have `0X`.
+pub(crate) fn hex_digits(text: &str) -> Option<&str> {
+    text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"))
+}
+
+/// A JSON-RPC quantity.
+pub(crate) fn quantity(text: &str) -> Option<u64> {
+    u64::from_str_radix(hex_digits(text)?, 16).ok()
+}
+
 /// A type with one spelling.
 pub(crate) trait Spelled: Default {
     /// The rule of the spelling, as errors state it.
@@ -49,7 +59,7 @@ impl Spelled for Bytes {
     }
 
     fn read(text: &str) -> Option<Self> {
-        hex::decode(text.strip_prefix("0x")?).ok().map(Self::from)
+        hex::decode(hex_digits(text)?).ok().map(Self::from)
     }
 }
 
@@ -64,7 +74,7 @@ macro_rules! spelled_quantity {
             }
 
             fn read(text: &str) -> Option<Self> {
-                Self::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+                Self::from_str_radix(hex_digits(text)?, 16).ok()
             }
         }
     )*};

@@ -14,6 +14,7 @@ use registry_core::{
             AgentReactivated, AgentRegistered, AgentRevoked, AgentSuspended, ComplianceAttested,
             RevenueReported,
         },
+        IMulticall3::aggregate3Call,
         IRegistryLens::walkCall,
     },
     eth::multicall::CANONICAL_ADDRESS,
@@ -157,9 +158,8 @@ impl Node {
         });
         self.log.push(noted.collect());
         let ok = |body: Vec<u8>| (Ok((200, body)), 10);
-        if self.quirks.posts_per_block.is_some_and(|posts| self.log.len().is_multiple_of(posts)) {
-            self.block += 1;
-        }
+        let mines = self.quirks.posts_per_block.is_some_and(|posts| self.log.len().is_multiple_of(posts));
+        self.block += u64::from(mines);
         let (reply, took) = match self.faults.pop_front() {
             None => ok(self.answers(batch, &requests)),
             Some(Fault::Slow(time)) => (Ok((200, self.answers(batch, &requests))), time),
@@ -189,12 +189,16 @@ impl Node {
         {
             return (Ok((status, b"batches are not allowed".to_vec())), took);
         }
-        if self
-            .quirks
-            .most_in_time
-            .is_some_and(|most| requests.iter().any(|request| agents_in(request) > most))
-        {
-            return (Err(Failure::TimedOut), batch.timeout_ms);
+        if let Some((_, reply)) = self.quirks.longest_body.filter(|(most, _)| batch.body.len() > *most) {
+            return (Ok((413, reply.into())), took);
+        }
+        let agents = self.registry.agents.len() as u64;
+        let is_late = |most| requests.iter().any(|request| work_in(request, agents) > most);
+        if self.quirks.most_in_time.is_some_and(is_late) {
+            return match self.quirks.late {
+                Some((status, reply)) => (Ok((status, reply.into())), 3_000),
+                None => (Err(Failure::TimedOut), batch.timeout_ms),
+            };
         }
         match (&reply, self.quirks.logs) {
             _ if took >= batch.timeout_ms => (Err(Failure::TimedOut), batch.timeout_ms),
@@ -471,11 +475,12 @@ impl Node {
     }
 }
 
-/// How many agents a request walks over.
-fn agents_in(request: &Value) -> u64 {
+/// How many of these agents a request walks over, or how many calls it makes.
+fn work_in(request: &Value, agents: u64) -> u64 {
     let data = request["params"][0]["data"].as_str().unwrap_or_default();
     let data = hex::decode(data).unwrap_or_default();
-    walkCall::abi_decode(&data).map_or(0, |walk| walk.count.to())
+    let agents = walkCall::abi_decode(&data).map(|walk| agents.min(walk.count.to()));
+    agents.or_else(|_| aggregate3Call::abi_decode(&data).map(|it| it.calls.len() as u64 - 4)).unwrap_or(0)
 }
 
 fn is_beyond(block: &Value, newest: u64) -> bool {

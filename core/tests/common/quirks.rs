@@ -27,8 +27,12 @@ pub(crate) struct Quirks {
     pub(crate) batch_refusal: Option<(i64, &'static str)>,
     /// The status of a refused batch, which has no JSON then.
     pub(crate) batch_status: Option<u16>,
-    /// Agents in a call that are answered in time.
+    /// Agents or calls of an `eth_call` that are answered in time.
     pub(crate) most_in_time: Option<u64>,
+    /// What a gateway answers in place of those that are not; nothing by default.
+    pub(crate) late: Option<(u16, &'static str)>,
+    /// Bytes of the longest body, and what a gateway answers to a longer one, with status 413.
+    pub(crate) longest_body: Option<(usize, &'static str)>,
     /// A block that was replaced: its hash, and the number of the canonical one with the same parent.
     pub(crate) replaced: Option<(B256, u64)>,
     /// A block is mined after so many posts.

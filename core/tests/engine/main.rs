@@ -193,6 +193,13 @@ fn without_multicall3_or_registry_the_error_names_the_address() {
     let error = run.feed(Reply { status: 200, body: br#"[{"id":1,"result":"0x"}]"# }).unwrap_err();
     assert_eq!(error, RunError::NoMulticall(CANONICAL_ADDRESS).into());
 
+    // Another contract is there.
+    let mut other = node(3);
+    let reverted = Err(json!({"code": 3, "message": "execution reverted", "data": "0x"}));
+    other.quirks.outcomes = vec![("eth_call", u32::MAX, reverted)];
+    let error = other.ask("/api/v1/stats").unwrap_err();
+    assert_eq!(error, RunError::NoMulticall(CANONICAL_ADDRESS).into());
+
     let elsewhere = Question { registry: Address::ZERO, ..question("/api/v1/stats") };
     let mut node = node(0);
     let error = node.run(elsewhere).unwrap_err();

@@ -4,7 +4,7 @@
 use registry_core::registry::error_code::Code;
 
 use crate::common::host::{Host, good, node_with};
-use crate::common::{Undeployed, pinned, prelude::*};
+use crate::common::{Undeployed, host::read, pinned, prelude::*, run};
 use crate::{LIST, all, node, quirky};
 
 /// A route at a block by number, and one at a block by hash.
@@ -140,15 +140,76 @@ fn a_block_that_was_replaced_is_not_taken_for_the_one_of_its_number() {
 
 #[test]
 fn a_call_that_is_not_answered_in_time_is_made_smaller_and_its_size_is_kept() {
-    let slow = Quirks { most_in_time: Some(40), ..Quirks::default() };
-    let mut host = Host::new([Node { quirks: slow, ..node(100) }]);
-    let expected = node(100).ask(LIST).unwrap();
-    assert_eq!(host.answer(LIST).unwrap(), expected);
-    assert!(host.took < 9_000, "two time-outs: {} ms", host.took);
-    assert_eq!(host.answer(LIST).unwrap(), expected);
-    assert!(host.took < 100, "none: {} ms", host.took);
-    // A gateway's time-out is one, too.
-    let mut host =
-        Host::new([crate::common::host::with_faults([(); 2].map(|()| crate::common::Fault::Status(504)))]);
-    assert_eq!(host.answer(LIST).unwrap()["total"], 12);
+    let geth = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32002,"message":"request timed out"}}"#;
+    for (agents, most, first_time_outs, late) in [
+        (100, 40, 2, None),
+        // The first smaller call may walk over 32 agents.
+        (12, 8, 3, None),
+        // A gateway's time-out is one, too.
+        (12, 8, 3, Some((504, "<html>"))),
+        (12, 8, 3, Some((504, r#"{"message":"Endpoint request timed out"}"#))),
+        (12, 8, 3, Some((524, r#"{"error":"Gateway Timeout"}"#))),
+        (12, 8, 3, Some((504, geth))),
+        (12, 8, 3, Some((200, geth))),
+    ] {
+        let quirks = Quirks { most_in_time: Some(most), late, ..Quirks::default() };
+        let slow = Node { quirks, ..node(agents) };
+        let expected = node(agents).ask(LIST).unwrap();
+        for others in 0..=u32::from(late.is_some()) {
+            let mut host = Host::new(vec![slow.clone(); 1 + others as usize]);
+            // A minute later, a larger call is tried.
+            for (now, time_outs) in [(0, first_time_outs), (1, 0), (60_000, 2), (60_001, 0)] {
+                host.now = now;
+                let answer =
+                    host.answer(LIST).unwrap_or_else(|error| panic!("{late:?}, {others}, {now}: {error}"));
+                assert_eq!(answer, expected, "{late:?}");
+                let each = late.map_or(4_000, |_| 3_000);
+                let most_ms = 800 + each * if time_outs > 0 { time_outs + others } else { 0 };
+                assert!(host.took < most_ms, "{late:?}, {others}, {now}: {} ms", host.took);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_request_that_is_too_long_is_sent_in_pieces_or_in_another_way() {
+    let json = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Payload too big"}}"#;
+    // The lens is too long for the second one.
+    for (undeployed, most) in [(Undeployed::Refused, 10_000), (Undeployed::Override, 4_000)] {
+        for (target, words) in all().flat_map(|target| [(target, "<html>"), (target, json)]) {
+            let quirks = Quirks { undeployed, longest_body: Some((most, words)), ..Quirks::default() };
+            let mut long = Node { quirks, ..node(12) };
+            let limits = Limits { rounds: 1_000, ..Limits::default() };
+            let answer = long.ask_within(target, limits);
+            let answer = answer.unwrap_or_else(|error| panic!("{target}, {most}: {error}"));
+            assert_eq!(answer, node(12).ask(target).unwrap(), "{target}, {most}, {words}");
+        }
+    }
+}
+
+#[test]
+fn answers_in_other_spellings_are_read_and_the_first_one_that_is_left_out_is_asked_for_alone() {
+    let changes: [fn(&mut Vec<Value>); 3] = [
+        |answers| {
+            answers.iter_mut().for_each(|answer| {
+                let text = answer.to_string().replace("\"0x", "\"0X");
+                *answer = serde_json::from_str(&text).unwrap();
+            });
+        },
+        |answers| answers.iter_mut().for_each(|answer| answer["id"] = json!(answer["id"].as_f64())),
+        |answers| drop(answers.drain(..answers.len().min(2) - 1)),
+    ];
+    for (which, change) in changes.iter().enumerate() {
+        for target in all().map(str::to_owned).chain(at_blocks()) {
+            let mut node = node(12);
+            let expected = node.clone().ask(&target).unwrap();
+            let answer = drive(run(&target), |batch| {
+                let mut answers = crate::common::requests(str::from_utf8(&node.post(batch).1).unwrap());
+                change(&mut answers);
+                (200, crate::common::reply_of(&batch.body, answers))
+            });
+            let answer = answer.unwrap_or_else(|error| panic!("{which}, {target}: {error}"));
+            assert_eq!(read(answer), expected, "{which}, {target}");
+        }
+    }
 }

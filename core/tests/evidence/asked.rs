@@ -108,16 +108,23 @@ fn what_a_node_gets_wrong_for_good_is_an_error_of_its_own_or_another_endpoints_t
         assert!(evidence::verify(&document, &recorded.expected()).is_ok());
     }
 
-    // Another block's proof, another header, another chain's name.
+    // Another header, another block's header or proof, another chain's name: the endpoint is ruled out.
     let (mut header, mut proof) = (recorded.block.clone(), recorded.proof.clone());
     header["stateRoot"] = json!(B256::repeat_byte(1));
     proof["accountProof"][0] = json!("0xc0");
-    for (method, result) in
-        [("eth_getBlockByHash", header), ("eth_getProof", proof), ("eth_chainId", json!("0x1"))]
-    {
-        let error = ask(&recorded, always(method, Ok(result)), 1).unwrap_err();
-        let is_expected = matches!(error, Error::Evidence(_) | Error::Query(QueryError::Run(_)));
-        assert!(is_expected, "{method}: {error}");
+    let mut other = recorded.block.clone();
+    other["hash"] = json!(B256::repeat_byte(1));
+    for (method, result) in [
+        ("eth_getBlockByHash", header),
+        ("eth_getBlockByHash", other),
+        ("eth_getProof", proof),
+        ("eth_chainId", json!("0x1")),
+    ] {
+        let wrong = always(method, Ok(result));
+        let error = ask(&recorded, wrong.clone(), 1).unwrap_err();
+        assert!(matches!(error, Error::Query(QueryError::Run(_))), "{method}: {error}");
+        let document = ask(&recorded, wrong, 2).unwrap_or_else(|error| panic!("{method}: {error}"));
+        assert!(evidence::verify(&document, &recorded.expected()).is_ok());
     }
 }
 

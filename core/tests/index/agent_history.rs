@@ -377,6 +377,12 @@ fn what_was_not_asked_for_is_no_part_of_an_answer() {
         let refused = try_page(&mut index, "/api/v1/agent/1/history");
         assert!(matches!(refused, Err(IndexError::Query(_))), "{number}: {refused:?}");
     }
+    // The header of another number.
+    let mut index = life();
+    let other = crate::common::header(5, [B256::repeat_byte(5), B256::ZERO], 9);
+    index.node.quirks.outcomes = vec![("eth_getBlockByNumber", u32::MAX, Ok(other))];
+    let refused = try_page(&mut index, "/api/v1/agent/1/history").unwrap_err();
+    assert!(refused.to_string().contains("at another block than asked"), "{refused}");
 }
 
 #[test]

@@ -103,7 +103,6 @@ fn verdicts_are_signed_by_a_key_an_issuer_and_for_a_chain() {
     let chain = [("CHAIN_ID", "8453"), ("RPC_URL", "https://rpc.example")];
     let with = |variables: &[(&str, &str)]| parse(&[&chain[..], variables].concat());
     assert!(parse(&[]).unwrap().signing.is_none());
-    assert!(with(&[issuer]).unwrap().signing.is_none(), "without a key");
     let signing = with(&[("VERDICT_KEYS", KEY), issuer]).unwrap().signing.unwrap();
     assert_eq!((signing.issuer.as_str(), signing.chain_id), ("https://kya.example", 8453));
     let public = KEY.replace("\"d\"", "\"e\"");
@@ -114,6 +113,8 @@ fn verdicts_are_signed_by_a_key_an_issuer_and_for_a_chain() {
             "VERDICT_KEYS key 1: signs, so that it needs its d",
         ),
         (vec![("VERDICT_KEYS", KEY)], "VERDICT_ISSUER is not set; where VERDICT_KEYS is set"),
+        (vec![issuer], "VERDICT_KEYS is not set; where VERDICT_ISSUER is set"),
+        (vec![("VERDICT_ISSUER", "s3cret")], "VERDICT_ISSUER must be an origin"),
         (vec![("VERDICT_KEYS", KEY), ("VERDICT_ISSUER", "s3cret")], "VERDICT_ISSUER must be an origin"),
         (vec![("MCP_ORIGINS", "https://a.example,s3cret")], "MCP_ORIGINS must be origins"),
     ] {

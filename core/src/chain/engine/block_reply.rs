@@ -101,6 +101,9 @@ impl Engine {
                 (_, None) => {}
                 (BlockRequest::Header { number, may_lack }, Some(Ok(text))) => {
                     match serde_json::from_str::<Option<Header>>(text) {
+                        Ok(Some(header)) if header.number != number => {
+                            return self.fault(RunError::OtherBlock, true);
+                        }
                         Ok(Some(header)) if number == pinned.number && header.hash != pinned.hash => {
                             return self.leave_block();
                         }

@@ -25,12 +25,7 @@ impl Engine {
         error: RunError,
     ) -> Result<(), QueryError> {
         let requests = in_flight.requests();
-        let large = match failure {
-            Failure::Unreachable => false,
-            Failure::TimedOut => requests > FEW_REQUESTS,
-            Failure::TooLarge => requests > 1,
-        };
-        let is_proof = !in_flight.proof.is_empty();
+        let (is_proof, work) = (!in_flight.proof.is_empty(), in_flight.most_work());
         let jobs: Vec<Job> = in_flight.into_jobs().collect();
         let before = self.rotation.current();
         if failure == Failure::TooLarge && self.rotation.try_another_size() {
@@ -41,7 +36,7 @@ impl Engine {
         if failure == Failure::TooLarge && is_proof {
             return Err(QueryError::TooHeavy { function: "eth_getProof" });
         }
-        if large {
+        if failure == Failure::TooLarge && requests > 1 {
             self.take_back(jobs);
             self.requests_per_batch = requests / 2;
             return Ok(());
@@ -50,13 +45,27 @@ impl Engine {
             jobs.into_iter().for_each(|job| self.cut(job));
             return Ok(());
         }
-        let has_calls = !jobs.is_empty();
         self.take_back(jobs);
-        if failure == Failure::TimedOut
-            && has_calls
-            && self.rotation.time_out()
-            && self.rotation.others() == 0
-        {
+        if failure == Failure::TimedOut {
+            return self.timed_out(requests, work, error);
+        }
+        self.fault(error, false)
+    }
+
+    /// The current endpoint ran out of time: a large batch is halved, and calls are smaller from the second time
+    /// on. `work` is that of the largest call, 0 without any.
+    pub(super) fn timed_out(
+        &mut self,
+        requests: usize,
+        work: u64,
+        error: RunError,
+    ) -> Result<(), QueryError> {
+        if requests > FEW_REQUESTS {
+            self.requests_per_batch = requests / 2;
+            return Ok(());
+        }
+        // Where each endpoint has had its chance, a smaller call is worth a try of its own.
+        if work > 0 && self.rotation.time_out(work) && self.idle_rounds > self.rotation.others() {
             self.rotation.note(error, false);
             return Ok(());
         }

@@ -220,13 +220,12 @@ impl Engine {
             return self.feed_proof(&in_flight.proof, in_flight.by_hash, reply);
         }
         // A gateway's time-out.
-        if matches!(reply.status, 504 | 524) && !reply.body.starts_with(b"{") && !reply.body.starts_with(b"[")
-        {
+        if ParsedReply::is_gateway_timeout(reply, in_flight.requests()) {
             return self.no_reply(in_flight, Failure::TimedOut, RunError::Http(reply.status));
         }
         let stepping_back = matches!(self.block, ReadBlock::SteppingBack { .. });
         let (by_hash, before) = (in_flight.by_hash, self.progress());
-        let (method, requests) = (in_flight.method, in_flight.requests());
+        let (method, requests, work) = (in_flight.method, in_flight.requests(), in_flight.most_work());
         let checked = ParsedReply::of(&in_flight, reply, self.multicall3, self.node()).and_then(|parsed| {
             parsed.markers.iter().try_for_each(|marker| self.check(marker))?;
             self.check_block(&parsed, &in_flight)?;
@@ -336,10 +335,15 @@ impl Engine {
         if parsed.progress || parsed.lacks_method || pinned || self.progress() > before {
             return Ok(());
         }
-        if parsed.timed_out {
-            self.rotation.time_out();
+        match parsed.passing {
+            Some(error) if parsed.timed_out => self.timed_out(requests, work, error),
+            // What a reply leaves out is asked for in a smaller batch, in the end alone.
+            None if requests > 1 => {
+                self.requests_per_batch = requests / 2;
+                Ok(())
+            }
+            passing => self.fault(passing.unwrap_or(RunError::Stalled), false),
         }
-        self.fault(parsed.passing.unwrap_or(RunError::Stalled), false)
     }
 
     /// Records that the last batch has no reply; an error if no endpoint is left to ask.

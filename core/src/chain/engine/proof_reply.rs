@@ -56,7 +56,7 @@ impl Engine {
 
     /// Pins the newest block, which this header came with the proof of.
     fn pin_newest(&mut self, result: &str) -> Result<bool, RunError> {
-        let Ok(header) = serde_json::from_str::<Header>(result) else { return Ok(false) };
+        let Some(header) = header(result) else { return Ok(false) };
         if let Some(freshness) = self.limits.freshness {
             let seconds = freshness.now.seconds().saturating_sub(header.timestamp);
             if seconds > freshness.max_age_seconds {
@@ -102,6 +102,7 @@ impl Engine {
         let pins = self.is_proof_of_newest();
         let Some(mut wanted) = self.view.pending_proof.take() else { return Ok(()) };
         let (mut refusal, mut malformed) = (None, false);
+        let pinned = self.block.pin().map(|pin| pin.header);
         for (id, outcome) in outcomes {
             match outcome {
                 Ok(result) if id == BLOCK && pins => match self.pin_newest(result) {
@@ -120,7 +121,18 @@ impl Engine {
                     self.view.pending_proof = Some(wanted);
                     return self.repin();
                 }
-                Ok(result) => malformed |= !wanted.take(id, result),
+                Ok(result) => {
+                    let named = Some(result).filter(|_| id == BLOCK).and_then(header).zip(pinned);
+                    if named.is_some_and(|(named, pinned)| named.hash != pinned.hash) {
+                        self.view.pending_proof = Some(wanted.again());
+                        return if by_hash {
+                            self.fault(RunError::OtherBlock, true)
+                        } else {
+                            self.leave_block()
+                        };
+                    }
+                    malformed |= !wanted.take(id, result);
+                }
                 Err(error) => refusal = Some(error),
             }
         }
@@ -135,7 +147,12 @@ impl Engine {
                 self.view.pending_proof = Some(wanted.again());
                 return self.fault(error, true);
             }
-            if self.proofs_of_newest > 0 && !proof.is_of_its_block() {
+            let is_evidence = wanted.key.parts == ProofParts::Evidence;
+            if (self.proofs_of_newest > 0 || is_evidence) && !proof.is_of_its_block() {
+                if self.proofs_of_newest == 0 {
+                    self.view.pending_proof = Some(wanted.again());
+                    return self.fault(RunError::OtherBlock, true);
+                }
                 // A block was mined between the two.
                 self.view.pending_proof = Some(wanted);
                 return self.prove_newest(false, "it answers the proof of another block".to_owned());
@@ -215,4 +232,9 @@ impl Engine {
         self.view.pending_proof = Some(PendingProof::new(key, self.rotation.knows_chain()));
         Ok(())
     }
+}
+
+/// A block's header, from its JSON.
+fn header(text: &str) -> Option<Header> {
+    serde_json::from_str(text).ok()
 }

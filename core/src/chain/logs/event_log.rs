@@ -5,7 +5,7 @@ use alloy_primitives::{Address, B256, U256, hex};
 use alloy_sol_types::{SolEvent, SolType};
 use serde::Deserialize;
 
-use super::hint::{Topics, quantity};
+use super::hint::Topics;
 use crate::{
     eth::abi::{
         self,
@@ -14,6 +14,7 @@ use crate::{
             ComplianceAttested, RevenueReported,
         },
     },
+    eth::spelled::quantity,
     registry::agent::AgentId,
     registry::history::AgentEvent,
 };

@@ -10,9 +10,12 @@ use serde::{
     de::{SeqAccess, Visitor},
 };
 
-use crate::eth::abi::IAgentRegistry::{
-    AgentReactivated, AgentRegistered, AgentRevoked, AgentSuspended, AgentTerminated, ComplianceAttested,
-    RevenueReported,
+use crate::eth::{
+    abi::IAgentRegistry::{
+        AgentReactivated, AgentRegistered, AgentRevoked, AgentSuspended, AgentTerminated, ComplianceAttested,
+        RevenueReported,
+    },
+    spelled::quantity,
 };
 
 /// Events with the agent as their first topic.
@@ -246,8 +249,4 @@ impl<'de> Deserialize<'de> for Topics {
 
         deserializer.deserialize_seq(Visit)
     }
-}
-
-pub(crate) fn quantity(text: &str) -> Option<u64> {
-    u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }

@@ -118,8 +118,9 @@ struct Replies<'ids, 'a> {
 
 impl<'a> Replies<'_, 'a> {
     fn take(&mut self, response: LenientResponse<'a>, lone: bool) {
-        // Requests have numbers as ids; some proxies quote them.
-        let id = response.id.and_then(|id| id.get().trim_matches('"').parse().ok());
+        // Requests have numbers as ids; some proxies quote them, or write them as fractions.
+        let number = |id: &str| id.strip_suffix(".0").unwrap_or(id).parse().ok();
+        let id = response.id.and_then(|id| number(id.get().trim_matches('"')));
         let Some(result) = response.result() else { return };
         match (id.filter(|id| self.ids.contains(id)), result) {
             (Some(id), result) => {
@@ -194,7 +195,7 @@ mod tests {
     #[test]
     fn shuffled_short_and_quoted_batches_are_matched_by_id() {
         let body =
-            r#"[{"id":"3","result":"c"},{"id":1,"result":"a"},{"id":9,"result":"?"},{"jsonrpc":"2.0"}]"#;
+            r#"[{"id":"3","result":"c"},{"id":1.0,"result":"a"},{"id":9,"result":"?"},{"jsonrpc":"2.0"}]"#;
         assert_eq!(results(body, &[1, 2, 3]), [(1, Some("\"a\"")), (3, Some("\"c\""))]);
     }
 

@@ -70,6 +70,7 @@ const TABLE: &[(&str, Action)] = &[
     ("calls in batch request", Action::SmallerBatch), // proxyd, -32014
     ("requests in batch", Action::SmallerBatch), // hosted endpoints
     ("request entity too large", Action::SmallerBatch), // nginx, HTTP 413
+    ("payload too", Action::SmallerBatch),     // bodies too large for proxies written in Rust and Node
     // Too much work in one request.
     ("out of gas", Action::Split),
     ("outofgas", Action::Split),             // anvil, reth
@@ -137,6 +138,12 @@ pub(crate) fn is_unclear(error: &ErrorPayload) -> bool {
 /// Whether an error does not say what of its request is refused.
 pub(crate) fn names_no_cause(error: &ErrorPayload) -> bool {
     phrase(error).is_none_or(|(phrase, _)| phrase == INTERNAL)
+}
+
+/// Whether the request itself is too long, and not what it takes to answer it.
+pub(crate) fn is_long_request(error: &ErrorPayload) -> bool {
+    const PHRASES: [&str; 3] = ["request is too big", "request entity too large", "payload too"];
+    phrase(error).is_some_and(|(phrase, _)| PHRASES.contains(&phrase))
 }
 
 /// Whether the node ran out of time: less work may be done in time.
