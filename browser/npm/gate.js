@@ -21,6 +21,9 @@ const OF_A_CONNECTION = new Set([
   "upgrade",
 ]);
 
+/** Those of them that decide, which `fetch` does not send: the gate is told under other names. */
+const TOLD = ["connection", "trailer", "upgrade"];
+
 const passedOn = (headers) => new Headers([...headers].filter(([name]) => !OF_A_CONNECTION.has(name)));
 
 function problem(status, title, reason, detail) {
@@ -111,7 +114,9 @@ export class Gate extends Guard {
 
   async ask(method, target, headers, content) {
     if (content.length > this.longestContent) return this.tooLong(method, target, headers);
-    const asked = passedOn(new Headers(headers));
+    const received = new Headers(headers);
+    const asked = passedOn(received);
+    for (const name of TOLD) asked.set(`x-original-${name}`, received.get(name) ?? "");
     // `fetch` says it of the content that it sends, and takes no other word for it.
     if (asked.get("content-length") !== String(content.length)) asked.delete("content-length");
     asked.set("x-original-method", method);
@@ -128,7 +133,7 @@ export class Gate extends Guard {
     }
     const { status } = answer;
     // A gate's answer has all of its headers, whatever it says.
-    if (![200, 400, 401, 403, 413, 503].includes(status) || !OUTPUT.every(([name]) => answer.headers.has(name))) {
+    if (![200, 400, 401, 403, 413, 431, 503].includes(status) || !OUTPUT.every(([name]) => answer.headers.has(name))) {
       return unavailable(`what answers is no gate: ${status}`);
     }
     if (status === 200) return admission((name) => answer.headers.get(name));

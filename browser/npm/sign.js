@@ -23,12 +23,15 @@ export async function signRequest(request, { address, chainId, signMessage, vali
   const headers = new Headers(request.headers);
   // Not by `request.body`, which Firefox does not have.
   const mayHaveContent = !["GET", "HEAD"].includes(request.method);
-  const content = new Uint8Array(mayHaveContent ? await request.clone().arrayBuffer() : 0);
-  if (content.length > 0) {
-    const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", content));
-    headers.set("content-digest", `sha-256=:${base64(digest)}:`);
+  if (mayHaveContent) {
+    const content = await request.clone().arrayBuffer();
+    // Of no content, too: not every proxy tells its gate that there is none.
+    if (content.byteLength > 0 || !headers.has("content-digest")) {
+      const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", content));
+      headers.set("content-digest", `sha-256=:${base64(digest)}:`);
+    }
   }
-  // Both are signed whenever they are sent, be there content or not.
+  // Both are signed whenever they are sent.
   for (const name of ["content-digest", "content-type"]) {
     if (headers.has(name)) values.push([name, headers.get(name)]);
   }

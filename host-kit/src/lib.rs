@@ -2,7 +2,7 @@
 //! mean; a host has the network and the clock.
 //!
 //! [`drive`] runs a query to its end on any [`RpcHost`], native or compiled to wasm. With the feature `native`
-//! there is such a host over reqwest, and size-capped body reading. [`ConfigFault`] says what is wrong with a
+//! there is such a host over reqwest, size-capped body reading, and [`parse_network`]. [`ConfigFault`] says what is wrong with a
 //! configuration file, and [`CheckReport`] what the checks before a daemon's start have found.
 
 mod check_report;
@@ -10,7 +10,11 @@ mod config_file;
 mod drive;
 #[cfg(feature = "native")]
 pub mod native;
+#[cfg(feature = "native")]
+mod networks;
 
 pub use check_report::CheckReport;
 pub use config_file::{ConfigFault, without_values};
 pub use drive::{BatchSource, RpcHost, RpcReply, drive, take};
+#[cfg(feature = "native")]
+pub use networks::parse_network;

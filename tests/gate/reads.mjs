@@ -61,8 +61,8 @@ const long = "x".repeat(100);
 const post = { method: "POST", target: "/orders", content: long };
 printed.long = [];
 for (const policy of ["api", "observed"]) {
-  const { method, target, lines, content } = await signed({ ...post, policy });
   const gate = new LocalGate({ settings, policy, longestContent: 99 });
+  const { method, target, lines, content } = await signed({ ...post, policy });
   const headers = policy === "observed" ? [...lines, ["kya-wallet", "0x1"], ["KYA_Liable", "me"]] : lines;
   const result = await gate.admit(new Request(origin + target, { method, headers, body: content }));
   if (result.admitted)

@@ -156,8 +156,7 @@ async function outcomes(framework, gate) {
 }
 
 await init();
-const longestContent = 200_000;
-const gateOf = (policy = "api") =>
+const gateOf = (policy = "api", longestContent = 200_000) =>
   gateUrl.startsWith("http")
     ? new Gate({ url: gateUrl, policy, longestContent })
     : new LocalGate({ settings: gateUrl, policy, longestContent });
@@ -255,17 +254,32 @@ logging.all("*", async (context) => context.text(await context.req.text()));
 const logged = await listening(http.createServer(inFetch((request) => logging.fetch(request))));
 printed.logged = (await send(logged, "POST", "/orders", await ordered("hello"), "hello")).body;
 
-// Content that is longer than what the daemon reads, and than what this gate does.
-const about = async (policy, longestContent, length) => {
-  const gate = gateUrl.startsWith("http")
-    ? new Gate({ url: gateUrl, policy, longestContent })
-    : new LocalGate({ settings: gateUrl, policy, longestContent });
-  const { admitted, response } = await gate.ask("POST", "/orders", json, new Uint8Array(length));
+// Content that is longer than what the daemon reads, and than what this gate does; and a head.
+const about = async (policy, longestContent, length, headers = json) => {
+  const { admitted, response } = await gateOf(policy, longestContent).ask(
+    "POST",
+    "/orders",
+    headers,
+    new Uint8Array(length),
+  );
   return admitted ? 200 : [response.status, (await response.json()).reason];
 };
 printed.long = [
   await about("api", 9 << 20, (8 << 20) + 1),
   await about("api", 10, 20),
   await about("observed", 10, 20),
+  await about(
+    "api",
+    10,
+    0,
+    Array.from({ length: 1_001 }, (_, at) => [`x-${at}`, "a"]),
+  ),
 ];
+
+// No content has a digest, too, where a request may have some.
+printed.digested = [];
+for (const method of ["GET", "HEAD", "POST", "DELETE"]) {
+  const { headers } = await sign(new Request(origin, { method }));
+  if (headers.has("content-digest")) printed.digested.push(method);
+}
 process.stdout.write(JSON.stringify(printed), () => process.exit(0));

@@ -60,7 +60,11 @@ impl Draft {
         let (origin, nonce) = (Origin::parse(&self.origin).expect("an origin"), hex::encode(B256::random()));
         let fields: Vec<(&str, &[u8])> =
             self.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
-        let content = Content::Whole(self.body.as_bytes());
+        // As clients of others do: no digest of no content.
+        let content = match self.body.as_str() {
+            "" => Content::Withheld { is_empty: true },
+            body => Content::Whole(body.as_bytes()),
+        };
         let request =
             Request { method: &self.method, origin: &origin, target: &self.target, fields: &fields, content };
         let account = Account { chain, address };

@@ -332,7 +332,7 @@ async fn services_by_each_framework_admit_what_is_signed_and_read_the_gates_head
         assert_eq!(printed["parsed"], json!([[500, true], [500, true]]));
         assert_eq!(
             printed["http2"],
-            json!([[200, "hello"], [401, "content_digest_required"], [200, ""]]),
+            json!([[200, "hello"], [401, "bad_content_digest"], [200, ""]]),
             "{gate}"
         );
         let whole = json!([200, "3000000 bytes", []]);
@@ -340,9 +340,10 @@ async fn services_by_each_framework_admit_what_is_signed_and_read_the_gates_head
         assert_eq!((&printed["many"], &printed["logged"]), (&json!(200), &json!("hello")), "{gate}");
         // The daemon's own limit is 8 MiB.
         let is_daemon = gate == daemon.url();
-        let own =
-            if is_daemon { json!([413, "content_too_long"]) } else { json!([401, "signature_missing"]) };
-        assert_eq!(printed["long"], json!([own, [413, "content_too_long"], 200]));
+        let own = |refusal| if is_daemon { refusal } else { json!([401, "signature_missing"]) };
+        let [content, head] = [json!([413, "content_too_long"]), json!([431, "head_too_long"])];
+        assert_eq!(printed["long"], json!([own(content.clone()), content, 200, own(head)]));
+        assert_eq!(printed["digested"], json!(["POST", "DELETE"]));
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     Ok(())

@@ -59,7 +59,8 @@ pub struct Unsigned {
 
 impl Unsigned {
     /// What is to be signed for a request of the `tagged` dialect: scheme, authority, method, path and query,
-    /// and the digest and the type of its content. `None` where one of them has a value that cannot be
+    /// and the digest and the type of its content. No content has a digest, too, except for GET and HEAD: not
+    /// every proxy tells its gate that there is none. `None` where one of them has a value that cannot be
     /// signed, or the nonce is not of visible ASCII characters and spaces, without quotes and backslashes.
     pub fn new(request: &Request<'_>, terms: &SigningTerms<'_>) -> Option<Self> {
         let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
@@ -67,7 +68,10 @@ impl Unsigned {
             return None;
         }
         let digest = match request.content {
-            Content::Whole(content) if !content.is_empty() && !request.has(digest::FIELD) => {
+            Content::Whole(content)
+                if !request.has(digest::FIELD)
+                    && (!content.is_empty() || !matches!(request.method, "GET" | "HEAD")) =>
+            {
                 Some(format!("sha-256=:{}:", Base64::encode_string(&Sha256::digest(content))))
             }
             _ => None,
@@ -95,7 +99,7 @@ impl Unsigned {
     }
 
     /// The headers that make the request a signed one, with names in lower case: `content-digest` where the
-    /// request has content and no digest of it, `signature-input` and `signature`.
+    /// request needs a digest and has none, `signature-input` and `signature`.
     pub fn headers(self, signature: &[u8]) -> Vec<(&'static str, String)> {
         let digest = self.digest.map(|digest| (digest::FIELD, digest));
         let signature = Base64::encode_string(signature);

@@ -33,7 +33,9 @@ fn what_is_signed_is_admitted_with_content_and_without() {
     let account = terms("").account;
     for (method, target, fields, content, count, expected) in [
         ("GET", "/items?view=full", [].as_slice(), "", 2, Ok(account)),
-        ("GET", "/", &[], "", 2, Ok(account)),
+        ("HEAD", "/", &[], "", 2, Ok(account)),
+        // Not every proxy tells its gate that there is no content: it has a digest, too.
+        ("DELETE", "/orders/7", &[], "", 3, Ok(account)),
         ("POST", "/orders", &json, r#"{"amount":"100"}"#, 3, Ok(account)),
         ("POST", "/orders", &own, "hello world", 2, Err(RefusalCode::BadContentDigest)),
     ] {

@@ -10,12 +10,7 @@ use std::{
     time::Duration,
 };
 
-use hyper::{
-    Request,
-    body::{Body as _, Incoming},
-    server::conn::http1,
-    service::service_fn,
-};
+use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::graceful::GracefulShutdown,
@@ -68,12 +63,12 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, mut stop: watch::Receiv
         let service = service_fn(move |request: Request<Incoming>| {
             let (app, place, heads) = (Arc::clone(&app), Arc::clone(&place), Arc::clone(&heads));
             async move {
-                let target = heads.parsed(request.uri());
-                // The content of the proxy's request ends where its next head begins.
-                let is_known_end = is_proxy && !request.body().is_end_stream();
+                let target = heads.parsed(&request);
                 place.is_busy();
-                let answer = app.respond(peer, target, request).await;
-                heads.answered(is_known_end);
+                let (parts, mut content) = request.into_parts();
+                let request = Request::from_parts(parts, &mut content);
+                let mut answer = app.respond(peer, target, request).await;
+                heads.answered(&content, &mut answer);
                 place.waits();
                 Ok::<_, Infallible>(answer)
             }

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   idle --first byte--> head --hyper parsed it--> busy --answered--> idle
-//!                         ^  \                          \
-//!                         |   +--late--> closed         +--with the beginning of another head--> rest
-//!                         +----------------------------------------------------------------------/
+//!                        ^  \                       \  \
+//!                        |   +--late--> closed       \  +--before its content ended--> closing
+//!                        +--with the next head begun--+
 //! ```
 //!
 //! hyper refuses a request line with bytes that no URI has, by an answer of its own that neither a client nor
@@ -15,15 +15,16 @@
 use std::{
     io, mem,
     pin::Pin,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU8, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, ready},
 };
 
 use bytes::{Buf as _, Bytes};
-use hyper::Uri;
+use hyper::{
+    Request, Response,
+    body::Body,
+    header::{CONNECTION, HeaderValue},
+};
 use registry_core::gate::{GateAnswer, RequestFault};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -31,15 +32,6 @@ use tokio::{
 };
 
 use super::RECEIVE_TIMEOUT;
-
-/// Nothing is received.
-const IDLE: u8 = 0;
-/// A head is received.
-const HEAD: u8 = 1;
-/// A request is answered; its content is timed elsewhere.
-const BUSY: u8 = 2;
-/// A part of the next head was received with the last request.
-const REST: u8 = 3;
 
 /// The most bytes of a request line that are kept: hyper takes no longer URI.
 const LINE_BYTES: usize = 1 << 16;
@@ -51,38 +43,88 @@ pub(super) type Unparsed = Box<dyn Fn(&[u8], RequestFault) -> Option<GateAnswer>
 
 /// What connection and service know of a connection's heads.
 #[derive(Debug, Default)]
-pub(super) struct Heads {
-    phase: AtomicU8,
-    /// The last bytes received end no head.
-    has_rest: AtomicBool,
+pub(super) struct Heads(Mutex<Received>);
+
+/// What was received, and what for.
+#[derive(Debug, Default)]
+struct Received {
+    phase: Phase,
     /// The request line that is not parsed yet, as received. Empty at strangers'.
-    line: Mutex<Vec<u8>>,
+    line: Vec<u8>,
+    /// The last bytes.
+    tail: [u8; 4],
+}
+
+/// What a connection receives.
+#[derive(Debug, Default, Clone, Copy)]
+enum Phase {
+    /// Nothing, until the next head begins.
+    #[default]
+    Idle,
+    /// A head, until then at the latest.
+    Head { until: Instant, is_in_line: bool },
+    /// A request is answered; its content is timed elsewhere.
+    Busy { has_content: bool },
+    /// What is left of a content: hyper closes the connection.
+    Closing,
 }
 
 impl Heads {
     /// A request was parsed. Returns its target as received, where it was masked.
-    pub(super) fn parsed(&self, uri: &Uri) -> Option<String> {
-        self.phase.store(BUSY, Ordering::Relaxed);
-        let line = mem::take(&mut *self.line());
+    pub(super) fn parsed<B: Body>(&self, request: &Request<B>) -> Option<String> {
+        let mut received = self.received();
+        received.phase = Phase::Busy { has_content: !request.body().is_end_stream() };
+        let line = mem::take(&mut received.line);
         let target = target(&line)?;
-        let seen = uri.path_and_query()?.as_str().bytes();
+        let seen = request.uri().path_and_query()?.as_str().bytes();
         let is_masked = target.iter().any(|byte| masked(*byte) != *byte);
         let is_same = is_masked && target.iter().map(|byte| masked(*byte)).eq(seen);
         is_same.then(|| String::from_utf8_lossy(target).into_owned())
     }
 
-    /// The request was answered. `is_known_end` where nothing is received beyond it.
-    pub(super) fn answered(&self, is_known_end: bool) {
-        let has_rest = self.has_rest.load(Ordering::Relaxed) && !is_known_end;
-        self.phase.store(if has_rest { REST } else { IDLE }, Ordering::Relaxed);
+    /// The request was answered, when this was left of its content. What is left may come at any time: no head
+    /// can be told from it, and the answer is the connection's last.
+    pub(super) fn answered<B>(&self, left: &impl Body, answer: &mut Response<B>) {
+        let mut received = self.received();
+        let Received { phase, tail, .. } = &mut *received;
+        *phase = match *phase {
+            _ if !left.is_end_stream() => {
+                answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                Phase::Closing
+            }
+            Phase::Busy { has_content: false } if *tail != END => Phase::head(false),
+            _ => Phase::Idle,
+        };
     }
 
-    fn goes_on(&self, from: u8, to: u8) -> bool {
-        self.phase.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    fn received(&self) -> MutexGuard<'_, Received> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    fn line(&self) -> MutexGuard<'_, Vec<u8>> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+impl Received {
+    /// Takes the next bytes, and masks those of a request line if it `is_masked`.
+    fn take(&mut self, bytes: &mut [u8], is_masked: bool) {
+        if matches!(self.phase, Phase::Idle) && !bytes.is_empty() {
+            self.phase = Phase::head(is_masked);
+            self.line.clear();
+        }
+        if let Phase::Head { is_in_line, .. } = &mut self.phase
+            && *is_in_line
+        {
+            *is_in_line = mask(&mut self.line, bytes);
+        }
+        for byte in bytes.iter().skip(bytes.len().saturating_sub(self.tail.len())) {
+            self.tail.rotate_left(1);
+            self.tail[3] = *byte;
+        }
+    }
+}
+
+impl Phase {
+    /// A head begins.
+    fn head(is_in_line: bool) -> Self {
+        Self::Head { until: Instant::now() + RECEIVE_TIMEOUT, is_in_line }
     }
 }
 
@@ -104,10 +146,6 @@ pub(super) struct Watched<S> {
     stream: S,
     heads: Arc<Heads>,
     late: Pin<Box<Sleep>>,
-    /// A request line is received.
-    is_in_line: bool,
-    /// The last bytes received.
-    tail: [u8; 4],
     /// `None` on connections of strangers: their request lines are not looked at.
     unparsed: Option<Unparsed>,
     /// The rest of an answer in place of hyper's own.
@@ -117,24 +155,7 @@ pub(super) struct Watched<S> {
 impl<S> Watched<S> {
     pub(super) fn new(stream: S, heads: Arc<Heads>, unparsed: Option<Unparsed>) -> Self {
         let late = Box::pin(sleep_until(Instant::now()));
-        Self { stream, heads, late, is_in_line: false, tail: END, unparsed, replaced: None }
-    }
-
-    /// Looks at what was received.
-    fn received(&mut self, bytes: &mut [u8]) {
-        if self.heads.goes_on(IDLE, HEAD) {
-            self.late.as_mut().reset(Instant::now() + RECEIVE_TIMEOUT);
-            self.is_in_line = self.unparsed.is_some();
-            self.heads.line().clear();
-        }
-        if self.is_in_line {
-            self.is_in_line = mask(&mut self.heads.line(), bytes);
-        }
-        for byte in bytes.iter().skip(bytes.len().saturating_sub(self.tail.len())) {
-            self.tail.rotate_left(1);
-            self.tail[3] = *byte;
-        }
-        self.heads.has_rest.store(self.tail != END, Ordering::Relaxed);
+        Self { stream, heads, late, unparsed, replaced: None }
     }
 
     /// The answer in place of one that hyper writes by itself.
@@ -150,7 +171,7 @@ impl<S> Watched<S> {
         if !String::from_utf8_lossy(written).contains("\r\ncontent-length: 0\r\n") {
             return None;
         }
-        let line = mem::take(&mut *self.heads.line());
+        let line = mem::take(&mut self.heads.received().line);
         self.unparsed.as_ref()?(&line, fault).map(|answer| Bytes::from(text(&answer)))
     }
 }
@@ -192,17 +213,19 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let (this, before) = (self.get_mut(), buffer.filled().len());
-        if this.heads.goes_on(REST, HEAD) {
-            this.late.as_mut().reset(Instant::now() + RECEIVE_TIMEOUT);
-        }
         let read = Pin::new(&mut this.stream).poll_read(context, buffer);
-        if let Some(bytes) = buffer.filled_mut().get_mut(before..).filter(|bytes| !bytes.is_empty()) {
-            this.received(bytes);
+        let mut received = this.heads.received();
+        received.take(buffer.filled_mut().get_mut(before..).unwrap_or_default(), this.unparsed.is_some());
+        if let Phase::Head { until, .. } = received.phase {
+            if this.late.deadline() != until {
+                this.late.as_mut().reset(until);
+            }
+            if this.late.as_mut().poll(context).is_ready() {
+                let words = "a head that did not end in time";
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, words)));
+            }
         }
-        if this.heads.phase.load(Ordering::Relaxed) == HEAD && this.late.as_mut().poll(context).is_ready() {
-            let words = "a head that did not end in time";
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, words)));
-        }
+        drop(received);
         read
     }
 }
@@ -236,10 +259,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 mod tests {
     use super::*;
     use http_body_util::Full;
-    use hyper::{Request, Response, body::Incoming, server::conn::http1, service::service_fn};
+    use hyper::{body::Incoming, server::conn::http1, service::service_fn};
     use hyper_util::rt::TokioIo;
     use registry_core::gate::{Links, Outcome};
-    use std::convert::Infallible;
+    use std::{convert::Infallible, time::Duration};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 
     #[tokio::test(start_paused = true)]
@@ -275,9 +298,17 @@ mod tests {
         };
         let stream = Watched::new(server, Arc::clone(&heads), Some(Box::new(unparsed)));
         let service = service_fn(move |request: Request<Incoming>| {
-            let target = heads.parsed(request.uri()).unwrap_or_else(|| request.uri().to_string());
-            heads.answered(false);
-            async { Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(target)))) }
+            let heads = Arc::clone(&heads);
+            async move {
+                let target = heads.parsed(&request).unwrap_or_else(|| request.uri().to_string());
+                if !request.body().is_end_stream() {
+                    // Long enough for the content to come, which is not read.
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                let mut answer = Response::new(Full::new(Bytes::from(target)));
+                heads.answered(request.body(), &mut answer);
+                Ok::<_, Infallible>(answer)
+            }
         });
         let connection = http1::Builder::new()
             .keep_alive(true)
@@ -288,7 +319,7 @@ mod tests {
         client
     }
 
-    async fn answers(requests: &[u8]) -> (String, std::time::Duration) {
+    async fn answers(requests: &[u8]) -> (String, Duration) {
         let (mut client, begun) = (connection(), Instant::now());
         client.write_all(requests).await.unwrap();
         let mut answer = Vec::new();
@@ -324,6 +355,21 @@ mod tests {
             let (answer, _) = answers(&request(target.as_bytes(), lines)).await;
             let is_so = answer.starts_with(&format!("HTTP/1.1 {status}")) && answer.contains(words);
             assert!(is_so, "{target}: {answer}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_of_a_content_behind_its_answer_is_no_head() {
+        for content in ["GET /\"b\" HTTP/1.1\r\nhost: a\r\n\r\n", "GET /b HTTP"] {
+            let mut client = connection();
+            let head = format!("POST /a HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n", content.len());
+            client.write_all(head.as_bytes()).await.unwrap();
+            tokio::task::yield_now().await;
+            client.write_all(content.as_bytes()).await.unwrap();
+            let (begun, mut answer) = (Instant::now(), String::new());
+            client.read_to_string(&mut answer).await.unwrap();
+            let is_last = answer.contains("connection: close\r\n") && answer.ends_with("/a");
+            assert!(is_last && begun.elapsed() < RECEIVE_TIMEOUT, "{:?}: {answer}", begun.elapsed());
         }
     }
 

@@ -25,7 +25,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{
     Request, Response, StatusCode,
-    body::Incoming,
+    body::Body,
     header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue},
 };
 use registry_core::{
@@ -94,7 +94,7 @@ impl App {
         self: Arc<Self>,
         peer: SocketAddr,
         target: Option<String>,
-        request: Request<Incoming>,
+        request: Request<impl Body<Data = Bytes> + Unpin>,
     ) -> HttpResponse {
         let parsed = || request.uri().path_and_query().map_or("/", |target| target.as_str()).to_owned();
         let target = target.unwrap_or_else(parsed);
@@ -122,7 +122,12 @@ impl App {
     }
 
     /// Decides about the request that the proxy asks about.
-    async fn decide(&self, peer: SocketAddr, asked: Asked<'_>, request: Request<Incoming>) -> HttpResponse {
+    async fn decide(
+        &self,
+        peer: SocketAddr,
+        asked: Asked<'_>,
+        request: Request<impl Body<Data = Bytes> + Unpin>,
+    ) -> HttpResponse {
         let Asked { purpose, policy, rest } = asked;
         let policy = self.policies.get(policy);
         // Before anything of it is read.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use hyper::HeaderMap;
+use hyper::{HeaderMap, header::HeaderValue};
 use registry_core::gate::{Content, Origin, Request, origin_form};
 
 use crate::settings::{ContentSource, ProxySettings, TargetSource};
@@ -63,17 +63,21 @@ impl<'a> Original<'a> {
         };
         let content = match &proxy.content {
             ContentSource::Passed => body.map_or(Content::Withheld { is_empty: false }, Content::Whole),
-            ContentSource::Withheld(None) => {
-                Content::Withheld { is_empty: matches!(method.as_ref(), "GET" | "HEAD") }
-            }
-            ContentSource::Withheld(Some(name)) => {
-                let values = headers.get_all(name.as_str());
-                let is_empty = values.iter().all(|value| matches!(value.as_bytes(), b"" | b"0"));
+            ContentSource::Withheld(header) => {
+                let said = header.iter().flat_map(|name| headers.get_all(name.as_str()));
+                let mut said = said.map(HeaderValue::as_bytes).filter(|value| !value.is_empty()).peekable();
+                let is_empty = match said.peek() {
+                    Some(_) => said.all(|value| value == b"0"),
+                    None => matches!(method.as_ref(), "GET" | "HEAD"),
+                };
                 Content::Withheld { is_empty }
             }
         };
         // hyper keeps the order of a field's lines, which is all that counts, and writes names in lower case.
-        let fields = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        let lines = || headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+        let told = lines().filter(|(_, value)| !value.is_empty());
+        let told = told.filter_map(|(name, value)| Some((of_connection(name)?, value)));
+        let fields = lines().chain(told).collect();
         Ok(Self { method, target, fields, content })
     }
 
@@ -89,6 +93,17 @@ impl<'a> Original<'a> {
     }
 }
 
+/// The header of a client's connection that one of the npm package's questions tells: `fetch` sends no such
+/// header itself. No client gains by telling one, as they only make requests that are refused.
+fn of_connection(name: &str) -> Option<&'static str> {
+    match name {
+        "x-original-connection" => Some("connection"),
+        "x-original-trailer" => Some("trailer"),
+        "x-original-upgrade" => Some("upgrade"),
+        _ => None,
+    }
+}
+
 /// The value of a header that is there once.
 fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<Cow<'a, str>> {
     let mut values = headers.get_all(name).iter();
@@ -99,7 +114,6 @@ fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<Cow<'a, str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hyper::header::HeaderValue;
     use registry_core::gate::{RequestFault, RequestRules};
 
     fn proxy(target: &str, content: ContentSource) -> ProxySettings {
@@ -179,6 +193,24 @@ mod tests {
     }
 
     #[test]
+    fn what_belonged_to_the_clients_connection_is_told_under_another_name() {
+        let package = proxy("x-uri", ContentSource::Passed);
+        let origin = Origin::parse("https://api.example").unwrap();
+        for (line, fault) in [
+            (("x-original-connection", "close"), Ok(())),
+            (("x-original-upgrade", ""), Ok(())),
+            (("x-original-connection", "close, KYA-Wallet"), Err(RequestFault::ReservedHeader)),
+            (("x-original-trailer", "kya_liable"), Err(RequestFault::ReservedHeader)),
+            (("x-original-upgrade", "h2c"), Err(RequestFault::UpgradeNotAllowed)),
+        ] {
+            let headers = headers(&[("x-uri", "/"), ("x-method", "GET"), line]);
+            let original = read(&package, "/", &headers).unwrap();
+            let checked = RequestRules::default().check(&original.as_request(&origin));
+            assert_eq!(checked, fault, "{line:?}");
+        }
+    }
+
+    #[test]
     fn withheld_content_is_empty_only_where_that_is_known() {
         let content = |content: ContentSource, pairs: &[(&'static str, &'static str)]| {
             let headers = headers(pairs);
@@ -186,18 +218,23 @@ mod tests {
             original.unwrap().content == Content::Withheld { is_empty: true }
         };
         let said = || ContentSource::Withheld(Some("x-content".to_owned()));
-        for (pairs, is_empty) in [
-            (vec![("x-uri", "/"), ("x-method", "POST")], true),
-            (vec![("x-uri", "/"), ("x-method", "POST"), ("x-content", "")], true),
-            (vec![("x-uri", "/"), ("x-method", "POST"), ("x-content", "0")], true),
-            (vec![("x-uri", "/"), ("x-method", "GET"), ("x-content", "17")], false),
-            (vec![("x-uri", "/"), ("x-method", "GET"), ("x-content", "chunked")], false),
+        for (method, lines, is_empty) in [
+            ("POST", ["0"].as_slice(), true),
+            ("POST", &["00"], false),
+            ("POST", &["0", "17"], false),
+            ("GET", &["17"], false),
+            ("GET", &["chunked"], false),
         ] {
+            let lines = lines.iter().map(|line| ("x-content", *line));
+            let pairs: Vec<_> = [("x-uri", "/"), ("x-method", method)].into_iter().chain(lines).collect();
             assert_eq!(content(said(), &pairs), is_empty, "{pairs:?}");
         }
+        // What is not said is by the method: no proxy has to say it of a GET.
         for (method, is_empty) in [("GET", true), ("HEAD", true), ("POST", false), ("DELETE", false)] {
             let pairs = [("x-uri", "/"), ("x-method", method)];
             assert_eq!(content(ContentSource::Withheld(None), &pairs), is_empty, "{method}");
+            assert_eq!(content(said(), &pairs), is_empty, "{method}");
+            assert_eq!(content(said(), &[pairs[0], pairs[1], ("x-content", "")]), is_empty, "{method}");
         }
     }
 }

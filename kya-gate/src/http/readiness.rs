@@ -28,9 +28,10 @@ impl Readiness {
         &self,
         probe: impl Future<Output = Result<String, String>>,
     ) -> Result<String, String> {
+        // Before the last words are read: what another probe says until then is among them.
+        let probing = self.probes.try_acquire();
         let (at, last) = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Ok(_probing) = self.probes.try_acquire() else { return last };
-        if at.is_some_and(|at| at.elapsed() < HOLDS) {
+        if probing.is_err() || at.is_some_and(|at| at.elapsed() < HOLDS) {
             return last;
         }
         let words = probe.await;

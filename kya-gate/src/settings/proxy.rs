@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use anyhow::{Context as _, bail, ensure};
+use host_kit::parse_network;
 use ipnet::IpNet;
 use serde::Deserialize;
 
@@ -33,7 +34,7 @@ pub enum TargetSource {
 pub enum ContentSource {
     /// It passes it on: Envoy with `with_request_body`.
     Passed,
-    /// It keeps it. This header says whether there is any: empty or `0` means none. Without a header,
+    /// It keeps it. This header says whether there is any: `0` means none. Where it is empty or missing,
     /// requests other than GET and HEAD count as ones with content.
     Withheld(Option<String>),
 }
@@ -81,7 +82,10 @@ impl ProxyTable {
         );
         let networks = match self.networks {
             None => default_networks(),
-            Some(networks) => networks.iter().map(|text| network(text)).collect::<anyhow::Result<_>>()?,
+            Some(networks) => {
+                let parsed = networks.iter().map(|text| parse_network("proxy.networks", text));
+                parsed.collect::<Result<_, _>>().map_err(anyhow::Error::msg)?
+            }
         };
         ensure!(!networks.is_empty(), "proxy.networks: at least one is needed");
         let content =
@@ -92,24 +96,6 @@ impl ProxyTable {
 
 fn default_networks() -> Vec<IpNet> {
     vec![IpNet::from(IpAddr::from([127, 0, 0, 1]))]
-}
-
-/// A network of peers; its addresses are IPv4 where they can be. An address alone is a network of one.
-fn network(text: &str) -> anyhow::Result<IpNet> {
-    let address = || text.parse::<IpAddr>().ok().map(IpNet::from);
-    let network = text.parse().ok().or_else(address);
-    let rule = "must be an address or a network, such as 127.0.0.1/32";
-    let mut network = network.with_context(|| format!("proxy.networks: {text:?} {rule}"))?;
-    if let IpNet::V6(mapped) = network
-        && let Some(address) = mapped.addr().to_ipv4_mapped()
-    {
-        let length = mapped.prefix_len().checked_sub(96);
-        let rule = "has IPv4 addresses and others: name each network";
-        let length = length.with_context(|| format!("proxy.networks: {text} {rule}"))?;
-        network = IpNet::new(IpAddr::V4(address), length)?;
-    }
-    ensure!(network.prefix_len() > 0, "proxy.networks: {text} would believe every client");
-    Ok(network)
 }
 
 /// A header's name in lower case.

@@ -46,18 +46,10 @@ fn a_short_file_suffices() {
 }
 
 #[test]
-fn a_network_is_one_of_addresses_as_peers_have_them() {
-    for (network, peers) in [
-        ("10.0.0.7", "10.0.0.7/32"),
-        ("::1", "::1/128"),
-        ("::ffff:127.0.0.1/128", "127.0.0.1/32"),
-        ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
-        ("10.0.0.0/8", "10.0.0.0/8"),
-    ] {
-        let text = MINIMAL.replace("method-header", &format!("networks = [\"{network}\"]\nmethod-header"));
-        let networks = Settings::parse(&text, None).unwrap().proxy.networks;
-        assert_eq!(networks, [peers.parse::<IpNet>().unwrap()], "{network}");
-    }
+fn networks_are_those_of_peers() {
+    let text = MINIMAL.replace("method-header", "networks = [\"::ffff:127.0.0.1/128\"]\nmethod-header");
+    let networks = Settings::parse(&text, None).unwrap().proxy.networks;
+    assert_eq!(networks, ["127.0.0.1/32".parse::<IpNet>().unwrap()]);
 }
 
 #[test]
@@ -175,14 +167,7 @@ fn every_mistake_is_named_with_its_place() {
         ("[policy.api]", "[policy.\"a/b\"]", "policy.a/b: a name"),
         ("method-header = \"X-Original-Method\"", "", "proxy.method-header: is needed"),
         ("target = \"X-Original-URI\"", "target = \"X Original\"", "proxy.target: must be the name"),
-        ("method-header", "networks = [\"0.0.0.0/0\"]\nmethod-header", "believe every client"),
-        ("method-header", "networks = [\"::ffff:0:0/96\"]\nmethod-header", "believe every client"),
-        (
-            "method-header",
-            "networks = [\"::ffff:10.0.0.0/95\"]\nmethod-header",
-            "proxy.networks: ::ffff:10.0.0.0/95",
-        ),
-        ("method-header", "networks = [\"proxy\"]\nmethod-header", "must be an address or a network"),
+        ("method-header", "networks = [\"0.0.0.0/0\"]\nmethod-header", "proxy.networks: \"0.0.0.0/0\" would"),
         ("registry = \"0x00000000000000000000000000000000000000aa\"", "", "kya.registry: is needed"),
         ("registry =", "follow-changes = true\nregistry =", "kya.follow-changes"),
         ("id = 8453", "id = 0", "chain.id"),

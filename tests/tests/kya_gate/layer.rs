@@ -35,9 +35,9 @@ async fn a_signed_request_reaches_the_handler_with_its_wallet_and_its_own_conten
     let open = get("/livez").unsigned().send(&url).await.unwrap();
     assert_eq!(open.status, 200, "a route behind the layer is open");
 
+    let daemon = Gate::start(&configuration(Kind::Envoy).await).await.unwrap();
     let request = Draft::post(ORIGIN, "/orders", r#"{"amount":"100"}"#).sign(&good(), CHAIN_ID);
     let changed = request.clone().carrying(r#"{"amount":"900"}"#, true);
-    let daemon = Gate::start(&configuration(Kind::Envoy).await).await.unwrap();
     let (changed, refusal) = (changed.send(&url).await.unwrap(), ask(&daemon, &changed).await);
     assert_refused(&changed, 401, "bad_content_digest");
     assert_eq!(changed.body, refusal.body);

@@ -340,6 +340,7 @@ async fn targets_and_contents_arrive_as_they_were_signed(stage: &Stage) {
         let expected = if stage.kind == Kind::Envoy { (401, 0) } else { (200, 1) };
         assert_eq!(stage.outcome(&other).await, expected, "chunked: {chunked}");
     }
+    requests_without_content_are_admitted_and_none_hides_any(stage).await;
     // Longer than what a proxy takes for a subrequest; Envoy's filter says how much it passes on.
     let long = Draft::post(ORIGIN, "/orders", &"x".repeat(20 << 20));
     let is_passed_on = stage.kind == Kind::Envoy;
@@ -349,10 +350,52 @@ async fn targets_and_contents_arrive_as_they_were_signed(stage: &Stage) {
     assert_eq!(denied, if is_passed_on { (413, 0) } else { (403, 0) });
 }
 
+/// The digest of no content, as this project's clients send it.
+const OF_NOTHING: (&str, &str) = ("content-digest", "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:");
+
+async fn requests_without_content_are_admitted_and_none_hides_any(stage: &Stage) {
+    let (is_caddy, is_envoy) = (stage.kind.is_caddy(), stage.kind == Kind::Envoy);
+    // OPTIONS is a preflight here.
+    for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] {
+        let draft = Draft { method: method.to_owned(), ..get("/orders/7") };
+        let is_read = matches!(method, "GET" | "HEAD");
+        let (yes, no) = ((200, 1), (401, 0));
+        for (header, http_1, http_2) in [
+            (Some(("content-length", "0")), true, true),
+            (Some(OF_NOTHING), true, true),
+            // Not said: HTTP/1.1 without a length has none, which Caddy does not tell.
+            (None, is_read || !is_caddy, is_read || is_envoy),
+        ] {
+            let draft = header.map_or(draft.clone(), |(name, value)| draft.clone().header(name, value));
+            let signed = || draft.clone().sign(&good(), CHAIN_ID);
+            let expected = |is_admitted| if is_admitted { yes } else { no };
+            assert_eq!(stage.outcome(&signed()).await, expected(http_1), "{method} {header:?}");
+            let outcomes = stage.outcomes_over_http_2(signed).await;
+            assert_eq!(outcomes, [expected(http_2); 2], "{method} {header:?}");
+        }
+        // The content of a GET without a length is seen by Envoy, and by nginx over HTTP/1.1.
+        let is_seen = !is_read || is_envoy;
+        for name in ["X-Original-Content", "X-Other"] {
+            let hidden = || draft.clone().header(name, "0").sign(&good(), CHAIN_ID).carrying("hidden", true);
+            if is_seen || !is_caddy {
+                assert_eq!(stage.outcome(&hidden()).await, no, "{method} {name}");
+            }
+            if is_seen {
+                assert_eq!(stage.outcomes_over_http_2(hidden).await, [no; 2], "{method} {name}");
+            }
+        }
+        let announced = draft.sign(&good(), CHAIN_ID).carrying("announced", false);
+        assert_eq!(stage.outcome(&announced).await, no, "{method}");
+        assert_eq!(stage.outcomes_over_http_2(|| announced.clone()).await, [no; 2], "{method}");
+    }
+}
+
 async fn behind(kind: Kind) {
     let stage = Stage::start(kind).await;
     no_header_of_a_client_is_taken_for_anothers(&stage).await;
     targets_and_contents_arrive_as_they_were_signed(&stage).await;
+    let log = stage.front.process.log();
+    assert!(!log.to_lowercase().contains("deprecated"), "{log}");
     every_kind_of_request_has_its_status(stage).await;
 }
 
