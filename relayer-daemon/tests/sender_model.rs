@@ -210,23 +210,30 @@ fn confirmations_hold_up_neither_sends_nor_receipts() {
 
 #[test]
 fn the_pool_never_holds_more_than_it_may_and_what_waits_is_priced_when_it_is_sent() {
-    let mut ops = vec![Unwilling(true)];
-    ops.extend((0..SIGNERS).map(Request));
-    ops.extend([Wait(50)].repeat(3));
-    let test = async |simulation: &mut Simulation| {
-        simulation.play(ops).await;
-        assert_eq!(simulation.world.chain().pool(), MAX_PENDING, "in the pool");
-        let waits = |id: &B256| simulation.record(*id).hashes.is_empty();
-        let waiting: Vec<B256> = simulation.requests.keys().copied().filter(waits).collect();
-        assert_eq!(waiting.len(), usize::from(SIGNERS) - MAX_PENDING);
-        // The market rises ninefold while they wait.
-        simulation.play([BaseFee(90), Unwilling(false), Wait(30)]).await;
-        simulation.play([Mine(8), Wait(20)].repeat(5)).await;
-        for id in waiting {
-            assert_eq!(simulation.record(id).hashes.len(), 1, "offered too little at first");
-        }
-    };
-    simulate(SINGLE, test).unwrap();
+    // The market stays as it is, or rises ninefold while they wait.
+    for base_fee in [10, 90] {
+        let test = async |simulation: &mut Simulation| {
+            let wait = [vec![Unwilling(true)], (0..SIGNERS).map(Request).collect(), vec![Wait(40)]];
+            simulation.play(wait.concat()).await;
+            assert_eq!(simulation.world.chain().pool(), MAX_PENDING, "in the pool");
+            let waits = |id: &B256| simulation.record(*id).hashes.is_empty();
+            let waiting: Vec<B256> = simulation.requests.keys().copied().filter(waits).collect();
+            assert_eq!(waiting.len(), usize::from(SIGNERS) - MAX_PENDING);
+            let writes = |simulation: &Simulation| simulation.store.stats().unwrap().0.counts()[1];
+            let before = writes(simulation);
+            simulation.play([BaseFee(base_fee), Unwilling(false), Wait(30), Mine(8), Wait(20)]).await;
+            if base_fee == 10 {
+                // Before blocks are compared.
+                let least = 1 + MAX_PENDING as u64;
+                assert_eq!(writes(simulation) - before, least, "its nonce, and the ends of the others");
+            }
+            simulation.play([Mine(8), Wait(20)].repeat(4)).await;
+            for id in waiting {
+                assert_eq!(simulation.record(id).hashes.len(), 1, "offered too little at first");
+            }
+        };
+        simulate(SINGLE, test).unwrap();
+    }
 }
 
 #[test]

@@ -157,8 +157,12 @@ impl<N: ChainNode> Sender<N> {
     async fn reprice(&self, job: SendJob, market: &Market) -> Result<SendJob, Failure> {
         let fees = Fees::initial(market, self.parts.spending.max_fee)
             .ok_or(Failure::of(ErrorCode::NetworkFeesTooHigh))?;
+        let reserved_wei = job.expected_wei();
         let job = SendJob { fees, head: market.head, ..job };
         let wei = job.expected_wei();
+        if wei <= reserved_wei {
+            return Ok(job);
+        }
         // As with the first reservation, a no-op for a gap below must fit beside it.
         let limit = self.parts.spending.daily_wei.saturating_sub(self.parts.wallet.no_op_wei(fees));
         let (id, now) = (job.relay.id, self.parts.clock.now());

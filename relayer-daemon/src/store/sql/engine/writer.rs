@@ -153,9 +153,7 @@ fn run(db: &Db, writes: &mpsc::Receiver<Write>, doubts: &AtomicU64, stats: &Stor
     while let Ok(first) = writes.recv() {
         let batch: Vec<Write> =
             std::iter::once(first).chain(writes.try_iter().take(LARGEST_BATCH - 1)).collect();
-        let (begun, count) = (Instant::now(), batch.len());
-        commit(db, batch, doubts);
-        stats.committed(count, begun.elapsed());
+        commit(db, batch, doubts, stats);
     }
 }
 
@@ -172,7 +170,8 @@ fn in_transaction<T>(
 }
 
 /// Runs a batch of writes in one transaction, commits it, and sends the results.
-fn commit(db: &Db, batch: Vec<Write>, doubts: &AtomicU64) {
+fn commit(db: &Db, batch: Vec<Write>, doubts: &AtomicU64, stats: &StoreStats) {
+    let began = Instant::now();
     let begun = db.begin();
     // An error of a write that is alone undoes the transaction: it needs no savepoint.
     let is_alone = begun.is_ok() && batch.len() == 1;
@@ -187,6 +186,8 @@ fn commit(db: &Db, batch: Vec<Write>, doubts: &AtomicU64) {
         Ok(()) => end(db, answers.len(), doubts),
     };
     roll_back(db);
+    // Before the callers hear of it.
+    stats.committed(answers.len(), began.elapsed());
     for answer in answers {
         answer(committed.clone());
     }
