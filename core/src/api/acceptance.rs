@@ -173,22 +173,12 @@ mod tests {
     use super::*;
     use crate::{
         eth::as_of::AsOf,
-        liability::DecimalId,
-        registry::{agent::Agent, fixture, kya::Kya},
+        liability::fixture::{self, agent},
+        registry::{agent::Agent, kya::Kya},
     };
-    use alloy_primitives::Bytes;
-    use k256::ecdsa::SigningKey;
 
     const NOW: u64 = 1_790_000_000;
     const REGISTRY: Address = Address::repeat_byte(9);
-
-    fn key() -> SigningKey {
-        SigningKey::from_slice(&[7; 32]).unwrap()
-    }
-
-    fn agent() -> Agent {
-        Agent { haftungsperson: Address::from_private_key(&key()), ..fixture::agent(11) }
-    }
 
     fn verdict(agent: Option<Agent>, block_time: u64) -> String {
         let as_of = AsOf { block_timestamp: Timestamp::from_seconds(block_time), ..AsOf::default() };
@@ -198,25 +188,7 @@ mod tests {
     }
 
     fn acceptance(change: impl FnOnce(&mut Acceptance)) -> Acceptance {
-        let agent = agent();
-        let mut acceptance = Acceptance {
-            chain_id: 5,
-            registry: REGISTRY,
-            agent_id: DecimalId(agent.agent_id.0),
-            creator: agent.creator,
-            agent_wallet: agent.agent_wallet,
-            haftungsperson: agent.haftungsperson,
-            registered_at: agent.registered_at.seconds(),
-            terms_hash: B256::ZERO,
-            not_before: NOW - 100,
-            not_after: NOW + 100,
-            signature: Bytes::new(),
-        };
-        change(&mut acceptance);
-        let digest = acceptance.digest(&agent.operational_scope);
-        let (signature, id) = key().sign_prehash_recoverable(digest.as_slice()).unwrap();
-        acceptance.signature = [&signature.to_bytes()[..], &[27 + id.to_byte()]].concat().into();
-        acceptance
+        fixture::acceptance((5, REGISTRY), NOW, change)
     }
 
     fn read(header: &str) -> PresentedAcceptance {

@@ -277,44 +277,16 @@ impl Acceptance {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::{agent::Agent, fixture};
+    use crate::liability::fixture::{self, agent};
     use alloy_primitives::address;
-    use k256::ecdsa::SigningKey;
 
     const CHAIN: u64 = 8_453;
     const REGISTRY: Address = address!("2EFaB5B3BEf49E56a6Ce1dcB1A39EF63C312EA23");
     const NOW: u64 = 1_790_000_100;
     const MOMENT: Moment = Moment { now: NOW, block_time: NOW };
 
-    fn key() -> SigningKey {
-        SigningKey::from_slice(&[7; 32]).unwrap()
-    }
-
-    fn agent() -> Agent {
-        Agent { haftungsperson: Address::from_private_key(&key()), ..fixture::agent(11) }
-    }
-
-    /// An acceptance of the agent, with a change that is signed.
     fn signed(change: impl FnOnce(&mut Acceptance)) -> Acceptance {
-        let agent = agent();
-        let mut acceptance = Acceptance {
-            chain_id: CHAIN,
-            registry: REGISTRY,
-            agent_id: DecimalId(agent.agent_id.0),
-            creator: agent.creator,
-            agent_wallet: agent.agent_wallet,
-            haftungsperson: agent.haftungsperson,
-            registered_at: agent.registered_at.seconds(),
-            terms_hash: B256::ZERO,
-            not_before: NOW - 100,
-            not_after: NOW + 100,
-            signature: Bytes::new(),
-        };
-        change(&mut acceptance);
-        let digest = acceptance.digest(&agent.operational_scope);
-        let (signature, id) = key().sign_prehash_recoverable(digest.as_slice()).unwrap();
-        acceptance.signature = [&signature.to_bytes()[..], &[27 + id.to_byte()]].concat().into();
-        acceptance
+        fixture::acceptance((CHAIN, REGISTRY), NOW, change)
     }
 
     /// What a verifier that has the record finds.

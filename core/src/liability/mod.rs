@@ -7,6 +7,8 @@
 
 mod acceptance;
 mod domain;
+#[cfg(test)]
+pub(crate) mod fixture;
 mod signed;
 
 pub use crate::registry::liability::{

@@ -5,7 +5,7 @@ use k256::ecdsa::SigningKey;
 
 use super::*;
 use crate::{
-    liability::{DecimalId, Liability},
+    liability::{DecimalId, Liability, fixture::signed},
     token::{Stated, StatedAt, Terms, compact, signing_input},
 };
 
@@ -87,10 +87,7 @@ fn acceptance(change: impl FnOnce(&mut Acceptance)) -> Acceptance {
         signature: Bytes::new(),
     };
     change(&mut acceptance);
-    let key = SigningKey::from_slice(B256::with_last_byte(1).as_slice()).unwrap();
-    let (signature, id) = key.sign_prehash_recoverable(acceptance.digest(SCOPE).as_slice()).unwrap();
-    acceptance.signature = [&signature.to_bytes()[..], &[27 + id.to_byte()]].concat().into();
-    acceptance
+    signed(acceptance, SCOPE, &SigningKey::from_slice(B256::with_last_byte(1).as_slice()).unwrap())
 }
 
 const SCOPE: &str = "Sweeps the warehouse";

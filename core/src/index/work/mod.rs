@@ -11,13 +11,14 @@
 //! The store changes only while a result is applied. If the host makes each [`Work::step`] a transaction,
 //! work that is aborted starts again from a consistent state.
 
+mod changed;
 mod fill;
 mod refresh;
 
 use std::collections::BTreeSet;
 
 use alloy_primitives::{Address, B256};
-use refresh::RefreshPlan;
+use changed::RefreshPlan;
 
 use super::{
     IndexError,
