@@ -66,7 +66,7 @@ scenario("what happens on the chain appears while the page is open, the newest o
   const status = page.locator("main").getByRole("status");
   assert.match(await status.innerText(), /^Live: /);
   const { id, wallet } = await registered(page);
-  const suspended = ["Suspended", "Active Provision", "Suspended Ask for renewal", await act(id, "suspend")];
+  const suspended = ["Suspended", "Active Provision registered", "Suspended Ask for renewal registered", await act(id, "suspend")];
   await appears(async () => assert.deepEqual((await rowsOf(page, id))[0]?.slice(1, 5), suspended));
   const heard = await page.evaluate(() => window.heard);
   // Others may have changed something in the same moment.
@@ -77,7 +77,7 @@ scenario("what happens on the chain appears while the page is open, the newest o
   assert.match(await status.innerText(), /^Paused: /);
   const shown = await page.getByRole("table", { name: "Changes" }).innerText();
   const asked = front.apiRequests.length;
-  const active = ["Active again", "Suspended Ask for renewal", "Active Provision", await act(id, "reactivate")];
+  const active = ["Active again", "Suspended Ask for renewal registered", "Active Provision registered", await act(id, "reactivate")];
   const resume = page.getByRole("button", { name: "Resume" });
   assert.ok(await resume.evaluate((button) => button === document.activeElement), "the button stays where it is");
   assert.equal(await page.getByRole("table", { name: "Changes" }).innerText(), shown);
@@ -86,7 +86,7 @@ scenario("what happens on the chain appears while the page is open, the newest o
   await appears(async () => {
     const rows = await rowsOf(page, id);
     assert.deepEqual(rows.slice(0, 2).map((row) => row.slice(1, 5)), [active, suspended]);
-    assert.deepEqual(rows.slice(2).map((row) => row.slice(1, 4)), [["Registered", "Not registered", "Active Provision"]]);
+    assert.deepEqual(rows.slice(2).map((row) => row.slice(1, 4)), [["Registered", "Not registered", "Active Provision registered"]]);
     assert.ok(rows.every((row) => row[5] === wallet));
   });
   await page.getByRole("link", { name: `Agent ${id}` }).first().click();
