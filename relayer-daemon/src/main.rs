@@ -49,7 +49,7 @@ enum Command {
     Replay(ReplayArgs),
     /// Give an order: pause, resume, cordon, uncordon, cancel, abandon, reload, keys, export, log
     Ctl(CtlArgs),
-    /// Give up what an account has in flight whose key is lost, stolen or closed: other accounts carry its relays
+    /// Give up what an account with a lost, stolen or closed key has in flight: other accounts carry its relays
     Abandon(AbandonArgs),
     /// Move the journal of a stopped daemon from its file to a Postgres database
     Migrate(MigrateArgs),

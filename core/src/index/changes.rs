@@ -234,7 +234,7 @@ impl<S: Store> ChangeLog<'_, S> {
         write(self.store, statement, &ends)
     }
 
-    /// Gives changes and ends of agents whose records are the same after a reorg the blocks of their events
+    /// Gives changes and ends of agents with the same record after a reorg the blocks of their events
     /// in place of those that the reorg has undone: the blocks after the one of this height and time.
     pub(super) fn move_undone(
         &self,

@@ -71,6 +71,13 @@ pub fn part(store: &impl Store, place: PartKey) -> Result<Part, StoreError> {
     if State::read(&state).is_none_or(|state| state.began() == 0) {
         return Ok(Part::default());
     }
+    // Format 11 has no such column.
+    let liable = if format == "11" { "NULL" } else { "hex(liable)" };
+    let changes = format!(
+        "SELECT json_group_array(json_array(number, agent, hex(wallet), was, is_now, block, seconds, noted, \
+         {liable})), max(number), count(*) \
+         FROM (SELECT * FROM changes WHERE number > ?1 ORDER BY number LIMIT ?2)"
+    );
     let (after, rows) = match place {
         PartKey::State => return Ok(Part { content: state, next: Some(PartKey::Ends(0)) }),
         PartKey::Ends(after) => (
@@ -78,21 +85,7 @@ pub fn part(store: &impl Store, place: PartKey) -> Result<Part, StoreError> {
             "SELECT json_group_array(json_array(id, seconds)), max(id), count(*) \
              FROM (SELECT id, seconds FROM ends WHERE id > ?1 ORDER BY id LIMIT ?2)",
         ),
-        PartKey::Changes(after) => (
-            after,
-            match format.as_str() {
-                "11" => {
-                    "SELECT json_group_array(json_array(number, agent, hex(wallet), was, is_now, block, seconds, \
-                     noted, NULL)), max(number), count(*) \
-                     FROM (SELECT * FROM changes WHERE number > ?1 ORDER BY number LIMIT ?2)"
-                }
-                _ => {
-                    "SELECT json_group_array(json_array(number, agent, hex(wallet), was, is_now, block, seconds, \
-                     noted, hex(liable))), max(number), count(*) \
-                     FROM (SELECT * FROM changes WHERE number > ?1 ORDER BY number LIMIT ?2)"
-                }
-            },
-        ),
+        PartKey::Changes(after) => (after, changes.as_str()),
         PartKey::Records(after) => (
             after,
             "SELECT json_array(json_array(min(id), group_concat(hex(substr(record, 1, ?3)), ''))), max(id), count(*) \

@@ -9,13 +9,8 @@ use alloy_sol_types::{SolCall, SolEvent};
 use registry_core::{
     api::{document::Document, error::Error, question::Question, route::Route, scan::Scan},
     chain::{Batch, Failure, Limits, Query, Run, drive},
-    eth::abi::{
-        IAgentRegistry::{
-            AgentReactivated, AgentRegistered, AgentRevoked, AgentSuspended, ComplianceAttested,
-            RevenueReported,
-        },
-        IMulticall3::aggregate3Call,
-        IRegistryLens::walkCall,
+    eth::abi::IAgentRegistry::{
+        AgentReactivated, AgentRegistered, AgentRevoked, AgentSuspended, ComplianceAttested, RevenueReported,
     },
     eth::multicall::CANONICAL_ADDRESS,
 };
@@ -193,7 +188,7 @@ impl Node {
             return (Ok((413, reply.into())), took);
         }
         let agents = self.registry.agents.len() as u64;
-        let is_late = |most| requests.iter().any(|request| work_in(request, agents) > most);
+        let is_late = |most| requests.iter().any(|request| calls::work_in(request, agents) > most);
         if self.quirks.most_in_time.is_some_and(is_late) {
             return match self.quirks.late {
                 Some((status, reply)) => (Ok((status, reply.into())), 3_000),
@@ -473,14 +468,6 @@ impl Node {
         }
         hash(self.chain_id, number)
     }
-}
-
-/// How many of these agents a request walks over, or how many calls it makes.
-fn work_in(request: &Value, agents: u64) -> u64 {
-    let data = request["params"][0]["data"].as_str().unwrap_or_default();
-    let data = hex::decode(data).unwrap_or_default();
-    let agents = walkCall::abi_decode(&data).map(|walk| agents.min(walk.count.to()));
-    agents.or_else(|_| aggregate3Call::abi_decode(&data).map(|it| it.calls.len() as u64 - 4)).unwrap_or(0)
 }
 
 fn is_beyond(block: &Value, newest: u64) -> bool {

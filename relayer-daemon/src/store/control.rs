@@ -46,7 +46,7 @@ pub enum Order {
         #[arg(value_parser = relay)]
         relay: B256,
     },
-    /// Give up what an account has in flight whose key is lost, stolen or closed: other accounts carry its
+    /// Give up what an account with a lost, stolen or closed key has in flight: other accounts carry its
     /// relays
     Abandon {
         /// The account

@@ -1,5 +1,5 @@
-//! No party of a fleet holds up another's relays: not a stranger with bad signatures, not a customer whose
-//! receiver is dead, and not a replay. That statements read what was asked for, however much there is, is in
+//! No party of a fleet holds up another's relays: not a stranger with bad signatures, not a customer with a
+//! dead receiver, and not a replay. That statements read what was asked for, however much there is, is in
 //! `relayer-daemon/tests/store/server.rs`.
 //!
 //! `FLOOD_SECONDS=30 FLOOD_PER_SECOND=400` and `EVENTS=100000 EVENTS_RELAYS=200` make them the long runs,

@@ -183,3 +183,12 @@ impl Node {
 fn out_of_gas() -> Value {
     json!({"code": -32000, "message": "out of gas"})
 }
+
+/// How many of these agents a request walks over, or how many calls it makes.
+pub(super) fn work_in(request: &Value, agents: u64) -> u64 {
+    let data = request["params"][0]["data"].as_str().unwrap_or_default();
+    let data = hex::decode(data).unwrap_or_default();
+    let agents = walkCall::abi_decode(&data).map(|walk| agents.min(walk.count.to()));
+    let calls = || IMulticall3::aggregate3Call::abi_decode(&data).map(|it| it.calls.len() as u64 - 4);
+    agents.or_else(|_| calls()).unwrap_or(0)
+}

@@ -162,7 +162,7 @@ impl Store {
     pub fn fleet(&self) -> Result<FleetRecord, StoreError> {
         self.read(|db| {
             let now = db.now_ms()?;
-            let daemons = members(db, now)?.len();
+            let daemons = members(living(db, now)?).len();
             let query =
                 "SELECT account, holder FROM account_leases WHERE holder IS NOT NULL AND expires_at > $1";
             let holders: Vec<(Address, DaemonId)> =
@@ -178,18 +178,21 @@ impl Store {
     }
 }
 
-/// The daemons that live, each with its accounts and until when it lives.
-fn members(db: &Db, now: i64) -> Result<BTreeMap<DaemonId, (BTreeSet<Address>, i64)>, StoreError> {
+/// The accounts of each daemon that lives, and until when it lives without another beat.
+fn living(db: &Db, now: i64) -> Result<Vec<(DaemonId, Address, i64)>, StoreError> {
     let query = "SELECT daemon, account, expires_at FROM daemon_keys JOIN daemons ON daemons.id = daemon
          WHERE expires_at > $1";
-    let keys: Vec<(DaemonId, Address, i64)> = all(db, query, values![now], |row| {
+    all(db, query, values![now], |row| {
         Ok((column(row, "daemon")?, column(row, "account")?, column(row, "expires_at")?))
-    })?;
-    let mut members: BTreeMap<DaemonId, (BTreeSet<Address>, i64)> = BTreeMap::new();
-    for (daemon, account, until) in keys {
-        members.entry(daemon).or_insert((BTreeSet::new(), until)).0.insert(account);
+    })
+}
+
+fn members(living: Vec<(DaemonId, Address, i64)>) -> BTreeMap<DaemonId, BTreeSet<Address>> {
+    let mut members: BTreeMap<DaemonId, BTreeSet<Address>> = BTreeMap::new();
+    for (daemon, account, _) in living {
+        members.entry(daemon).or_default().insert(account);
     }
-    Ok(members)
+    members
 }
 
 /// A lease as it is stored.
@@ -207,16 +210,14 @@ fn beat(
     alive_until: Option<i64>,
 ) -> Result<Beat, StoreError> {
     let now = db.now_ms()?;
-    let members = members(db, now)?;
-    let stored = members.get(daemon).map(|(_, until)| *until);
+    let living = living(db, now)?;
+    let stored = living.iter().find(|(id, ..)| id == daemon).map(|(.., until)| *until);
     // Not another value: a beat without an answer may have been written.
     let has_lost = alive_until.is_some_and(|until| stored.is_none_or(|stored| stored < until));
     if has_lost {
         tracing::warn!("this daemon's last beat is over or lost: its accounts start anew from the store");
     }
     let renounce = renounce || has_lost;
-    let mut members: BTreeMap<DaemonId, BTreeSet<Address>> =
-        members.into_iter().map(|(daemon, (accounts, _))| (daemon, accounts)).collect();
     let until = now.saturating_add(i64::try_from(LEASE.as_millis()).unwrap_or(i64::MAX));
     db.run(
         "INSERT INTO daemons VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at",
@@ -224,6 +225,7 @@ fn beat(
     )?;
     // Of the dead nothing is needed but the leases they had. Others may be deleting them.
     db.run(db.statements().delete_daemons, values![now])?;
+    let mut members = members(living);
     let known = members.entry(daemon.clone()).or_default();
     for account in accounts.iter().filter(|account| known.insert(**account)) {
         db.run("INSERT INTO daemon_keys VALUES ($1, $2) ON CONFLICT DO NOTHING", values![daemon, account])?;
