@@ -130,25 +130,32 @@ impl PendingProof {
     }
 }
 
+/// The state root of a block as the node returned it.
+pub(super) fn state_root(block: &str) -> Option<B256> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Block {
+        state_root: String,
+    }
+    serde_json::from_str(block).ok().and_then(|block: Block| block.state_root.parse().ok())
+}
+
+/// Whether a proof, as the node returned it, begins at this state root; `None` if it is not read.
+pub(super) fn begins_at(state_root: B256, proof: &str) -> Option<bool> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Nodes<'a> {
+        #[serde(borrow)]
+        account_proof: Vec<&'a str>,
+    }
+    let Nodes { account_proof } = serde_json::from_str(proof).ok()?;
+    Some(keccak256(hex::decode(account_proof.first()?).ok()?) == state_root)
+}
+
 impl Proof {
     /// Whether the proof begins at the state root of its block. One that is not read counts as such.
     pub(super) fn is_of_its_block(&self) -> bool {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Block {
-            state_root: String,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Nodes<'a> {
-            #[serde(borrow)]
-            account_proof: Vec<&'a str>,
-        }
-        let root =
-            serde_json::from_str(&self.block).ok().and_then(|block: Block| block.state_root.parse().ok());
-        let nodes: Option<Nodes<'_>> = serde_json::from_str(&self.proof).ok();
-        let first = nodes.and_then(|nodes| hex::decode(nodes.account_proof.first()?).ok());
-        root.zip(first).is_none_or(|(root, first): (B256, _)| keccak256(first) == root)
+        state_root(&self.block).and_then(|root| begins_at(root, &self.proof)).unwrap_or(true)
     }
 
     /// Whether it answers a request for these parts: evidence has all of them.

@@ -265,7 +265,8 @@ impl Node {
                         let (code, message) = self.quirks.proof_refusal.unwrap_or(window);
                         Err(json!({"code": code, "message": message}))
                     }
-                    _ => {
+                    proofs => {
+                        let number = if proofs == Proofs::IgnoringBlocks { self.block } else { number };
                         let slots: Vec<B256> = serde_json::from_value(request["params"][1].clone()).unwrap();
                         Ok(proofs::proof(&self.registry_at(number), &slots))
                     }

@@ -110,6 +110,8 @@ pub(crate) enum Proofs {
     #[default]
     All,
     Newest,
+    /// Whatever block is asked for, of the newest.
+    IgnoringBlocks,
     Unsupported,
 }
 

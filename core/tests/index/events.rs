@@ -7,6 +7,7 @@ use registry_core::index::{Basis, Counters};
 use crate::{
     Indexed,
     common::{Logs, Proofs, Quirks, number_of},
+    snapshot,
 };
 
 #[test]
@@ -116,6 +117,33 @@ fn logs_that_were_pruned_are_missed_between_two_comparisons_as_well() {
     let after = index.state().counters;
     assert_eq!(after.comparisons, before.comparisons + 1);
     assert_eq!(after.without_events, before.without_events + 1);
+    index.is_right();
+}
+
+#[test]
+fn proofs_of_another_block_than_the_one_asked_for_prove_nothing_of_it() {
+    let mut index = Indexed::filled(40, 0);
+    index.attest(3, 1);
+    index.refresh();
+    // Events are lost, and agents are read anew, in slices, while they go on changing: nothing is vouched for
+    // that is not so.
+    (index.node.quirks.logs, index.node.quirks.proofs) = (Logs::Empty, Proofs::IgnoringBlocks);
+    index.config.slice = 10;
+    index.attest(5, 1);
+    index.show();
+    for replies in 2..12 {
+        index.dies_after = Some(replies);
+        index.work().unwrap();
+        let read_at = index.state().read_at;
+        if snapshot::manifest(&index).is_ok_and(|manifest| manifest.confirmed_at == read_at) {
+            index.is_right_at_its_block();
+        }
+        index.now += 1;
+        index.attest(1 + replies, 1);
+        index.show();
+    }
+    index.dies_after = None;
+    index.catch_up().unwrap();
     index.is_right();
 }
 

@@ -190,7 +190,7 @@ fn live(seed: u64, is_old: bool) -> Result<(), String> {
     let is_found = match proofs {
         Proofs::All => index.history.hidden == 0,
         Proofs::Newest => index.history.silent == 0 && !untrue,
-        Proofs::Unsupported => true,
+        Proofs::IgnoringBlocks | Proofs::Unsupported => true,
     };
     if sweep > 0 && slice == 1_000 && is_found {
         let total = index.newest().registry.agents.len() as u64;

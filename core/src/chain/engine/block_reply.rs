@@ -15,6 +15,7 @@ use crate::{
         error::{QueryError, RunError},
         logs::{BlockRequest, LogWalk, LogsQuery},
         node_error::is_about_the_batch,
+        proof::{begins_at, state_root},
     },
     eth::rpc::{
         self, BadReply, ErrorPayload,
@@ -107,7 +108,10 @@ impl Engine {
                         Ok(Some(header)) if number == pinned.number && header.hash != pinned.hash => {
                             return self.leave_block();
                         }
-                        Ok(Some(header)) => headers.push((number, header)),
+                        Ok(Some(header)) => {
+                            headers.push((number, header));
+                            self.view.blocks.state_roots.insert(number, state_root(text));
+                        }
                         Ok(None) if may_lack => absent.push(number),
                         Ok(None) => lags = true,
                         Err(_) => malformed = true,
@@ -119,10 +123,16 @@ impl Engine {
                     absent.push(number);
                 }
                 (BlockRequest::Header { .. }, Some(Err(error))) => refusal = refusal.or(Some(error)),
-                // A node keeps the state of some blocks only: another answer than a root is that it has none.
+                // A node keeps the state of some blocks only: another answer than that block's root is that it
+                // has none.
                 (BlockRequest::StorageRoot { contract, number }, Some(outcome)) => {
-                    let root = outcome.ok().and_then(|text| serde_json::from_str::<StorageRoot>(text).ok());
-                    roots.push(((contract, number), root.map(|root| root.storage_hash)));
+                    let root = outcome.ok().and_then(|proof| {
+                        // Its header stands before it.
+                        let state_root = self.view.blocks.state_roots.get(&number).copied()??;
+                        let StorageRoot { storage_hash } = serde_json::from_str(proof).ok()?;
+                        begins_at(state_root, proof)?.then_some(storage_hash)
+                    });
+                    roots.push(((contract, number), root));
                 }
                 (BlockRequest::Logs { walk, .. }, Some(Ok("null"))) => unserved.push(walk),
                 (BlockRequest::Logs { walk, range }, Some(Ok(text))) => logs.push((walk, range, text)),

@@ -240,6 +240,8 @@ pub(super) struct Blocks {
     pub(super) headers: BTreeMap<u64, Option<Header>>,
     /// Storage roots by contract and height; `None` if the node has pruned it.
     pub(super) roots: BTreeMap<(Address, u64), Option<B256>>,
+    /// The state roots that headers name, by height.
+    pub(super) state_roots: BTreeMap<u64, Option<B256>>,
     walks: Vec<LogWalk>,
     /// Missing storage roots.
     wanted_roots: BTreeSet<(Address, u64)>,
@@ -293,10 +295,13 @@ impl Blocks {
             .wanted_headers
             .iter()
             .map(|(number, may_lack)| BlockRequest::Header { number: *number, may_lack: *may_lack });
-        let roots = self
-            .wanted_roots
-            .iter()
-            .map(|(contract, number)| BlockRequest::StorageRoot { contract: *contract, number: *number });
+        // A root counts with its block's header.
+        let roots = self.wanted_roots.iter().flat_map(|&(contract, number)| {
+            let is_asked =
+                self.wanted_headers.contains_key(&number) || self.state_roots.contains_key(&number);
+            let header = (!is_asked).then_some(BlockRequest::Header { number, may_lack: true });
+            header.into_iter().chain([BlockRequest::StorageRoot { contract, number }])
+        });
         let logs = self.wanted_walks.iter().filter_map(|place| Some((*place, self.walks.get(*place)?)));
         let logs = logs.flat_map(|(walk, logs)| {
             let ranges = if logs.is_first_range { 1 } else { usize::MAX };
