@@ -171,6 +171,10 @@ impl LogWalk {
             self.found.logs.extend(logs);
         } else {
             let Ok(hints) = serde_json::from_str::<Hints>(text) else { return false };
+            let is_asked = |number| number == 0 || (range.0..=range.1).contains(&number);
+            if !hints.events.iter().all(|event| is_asked(event.number)) {
+                return false;
+            }
             self.found.is_any |= hints.is_any;
             self.found.last = self.found.last.max(hints.last);
             self.found.events.extend(hints.events);
