@@ -72,7 +72,7 @@ pub(crate) fn run_all(arguments: &[String]) -> Result<ExitCode> {
     Ok(summary.finish())
 }
 
-/// Checks and compiles what runs natively.
+/// Checks and compiles what runs natively, and tests what is compiled by itself.
 fn native(summary: &mut Summary, sources: &Sources, runs_programs: bool) -> Vec<Compiled> {
     summary.step("formatting", None, || check(cargo().args(["fmt", "--all", "--check"])));
     summary.step("clippy", Some(sources.fingerprint(&["."])), || {
@@ -91,6 +91,17 @@ fn native(summary: &mut Summary, sources: &Sources, runs_programs: bool) -> Vec<
             Ok(Tally::CHECK)
         });
     }
+    // While the modules' last steps leave a core idle. Alone, as the Workers are built: a common build would
+    // unify their features with the other packages'.
+    for package in ["edge-api", "edge-shared"] {
+        let inputs = sources.fingerprint(&["core", "host-kit", "browser/fetch", "edge-shared", package]);
+        summary.step(&format!("unit tests: {package}"), Some(inputs), || {
+            count(cargo().args(["test", "--no-fail-fast", "-p", package, "--lib"]), &mut stdout())
+        });
+    }
+    summary.step("examples in the documentation", Some(sources.fingerprint(&["."])), || {
+        count(cargo().args(["all-test", "--doc"]), &mut stdout())
+    });
     compiled
 }
 
@@ -145,16 +156,6 @@ fn tests(summary: &mut Summary, sources: &Sources, compiled: Vec<Compiled>) -> R
     let programs = Program::all(compiled, sources)?;
     let (end_to_end, lower): (Vec<_>, Vec<_>) = programs.iter().partition(|program| program.is_end_to_end());
     summary.side_by_side(LANES_OF_LOWER, &lower, Program::step, Program::run);
-    // Alone, as the Workers are built: a common build would unify their features with the other packages'.
-    for package in ["edge-api", "edge-shared"] {
-        let inputs = sources.fingerprint(&["core", "host-kit", "browser/fetch", "edge-shared", package]);
-        summary.step(&format!("unit tests: {package}"), Some(inputs), || {
-            count(cargo().args(["test", "--no-fail-fast", "-p", package, "--lib"]), &mut stdout())
-        });
-    }
-    summary.step("examples in the documentation", Some(sources.fingerprint(&["."])), || {
-        count(cargo().args(["all-test", "--doc"]), &mut stdout())
-    });
     let (alone, mut together): (Vec<_>, Vec<_>) =
         end_to_end.into_iter().partition(|program| program.name() == UNDER_LOAD);
     together.sort_by_key(|program| {
