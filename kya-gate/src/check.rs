@@ -1,6 +1,6 @@
 //! The checks before the start: `check` prints them, `serve` does not start without them.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use registry_core::{gate::Fetched, liability::WELL_KNOWN};
 
@@ -161,13 +161,17 @@ async fn look_at_domains(domains: &Domains, report: &mut CheckReport) {
             let now = if counted.contains(&entry.wallet) { "" } else { " (not now)" };
             format!("{}{}{now}", entry.wallet, claimed.collect::<String>())
         });
-        let wallets: Vec<String> = wallets.collect();
-        let wallets = if wallets.is_empty() { "no wallet".to_owned() } else { wallets.join(", ") };
+        let wallets: BTreeSet<String> = wallets.collect();
+        let wallets: Vec<String> = wallets.into_iter().collect();
         let (accepted, withdrawn, disowned) =
             (file.acceptances.len(), file.withdrawn.len(), file.not_ours.len());
-        report.tick(
-            "domain",
-            format!("{label}: {wallets}; {accepted} acceptances, {withdrawn} withdrawn, {disowned} agents not its own"),
-        );
+        let said = format!("{accepted} acceptances, {withdrawn} withdrawn, {disowned} agents not its own");
+        match wallets.is_empty() {
+            true => report.warn(
+                "domain",
+                format!("{label}: no wallet of this chain and registry that has signed for it; {said}"),
+            ),
+            false => report.tick("domain", format!("{label}: {}; {said}", wallets.join(", "))),
+        }
     }
 }

@@ -26,10 +26,13 @@ pub async fn run(settings: &Settings, sources: &Sources, wallet: Address) -> any
         let (verdict, listed) = domains.told(&policy.agents, Some(Arc::clone(&read)), now);
         let mut verdict = verdict.as_ref().map_or_else(|| Verdict::clone(&read), |told| Verdict::clone(told));
         let mut problem = None;
-        if let Some(listed) = listed {
+        for listed in listed.into_iter().rev().filter(|_| policy.agents.counts(Basis::Accepted)) {
             match accepted(&verdict, listed, wallet, policy, sources, now).await {
-                Ok(accepted) => verdict = accepted,
-                Err(error) => problem = Some(error),
+                Ok(accepted) => {
+                    (verdict, problem) = (accepted, None);
+                    break;
+                }
+                Err(error) => problem = problem.or(Some(error)),
             }
         }
         if let Some(query) = policy.attested_query(&verdict, now)

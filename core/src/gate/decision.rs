@@ -62,6 +62,9 @@ pub enum Spending {
     Unavailable,
 }
 
+/// Acceptances of domains' files that are verified for one request: a file may list many with broken signatures.
+const LISTED_TRIES: u8 = 8;
+
 /// A candidate that needs its account read.
 #[derive(Debug)]
 pub struct AccountStep<'a> {
@@ -94,8 +97,9 @@ struct Judging<'a> {
     attempt: Attempt,
     state: AccountState,
     verdict: Arc<Verdict>,
-    /// The acceptance that a domain's file has of its agent, until it is looked at.
-    listed: Option<Acceptance>,
+    /// The acceptances that domains' files have of its agent, the next one last, and how many may still be verified.
+    listed: Vec<Acceptance>,
+    tries: u8,
 }
 
 /// A candidate that is admitted if its nonce is spent.
@@ -176,15 +180,15 @@ impl<'a> AccountStep<'a> {
     /// Goes on with what is known of its account: `state` is `None` where the chain did not say, or was not
     /// asked, and `verdict` where its source did not give one.
     pub fn answer(self, state: Option<AccountState>, verdict: Option<Arc<Verdict>>) -> DecisionStep<'a> {
-        self.answer_with(state, verdict, None)
+        self.answer_with(state, verdict, Vec::new())
     }
 
-    /// The same with an acceptance that a domain's file has of the agent.
+    /// The same with the acceptances that domains' files have of the agent, of which the last one is tried first.
     pub fn answer_with(
         self,
         state: Option<AccountState>,
         verdict: Option<Arc<Verdict>>,
-        listed: Option<Acceptance>,
+        listed: Vec<Acceptance>,
     ) -> DecisionStep<'a> {
         let Self { candidates, attempt } = self;
         let Some(state) = state else {
@@ -197,14 +201,17 @@ impl<'a> AccountStep<'a> {
             return DecisionStep::Done(Outcome::Unavailable(Unavailable::KyaUnavailable));
         };
         let word = verdict.agent.as_ref().map(|agent| agent.domains);
-        let judging = Judging { candidates, attempt, state, verdict, listed };
+        let judging = Judging { candidates, attempt, state, verdict, listed, tries: LISTED_TRIES };
+        // Where it does not count, an acceptance would hide what does.
+        let counts = judging.candidates.policy.agents.counts(Basis::Accepted);
         match (word, &judging.candidates.acceptance) {
             (None, _) => judging.conclude(None),
             (Some(DomainWord::Disowned), _) => judging.judge(Some(Problem::Member("notOurs".into()))),
+            _ if !counts => judging.conclude(None),
             (_, None) => judging.try_listed(None),
             (_, Some(value)) => {
                 let presented = Acceptance::from_header(value);
-                judging.try_acceptance(presented, None)
+                judging.try_presented(presented)
             }
         }
     }
@@ -240,30 +247,32 @@ impl Verdict {
 }
 
 impl<'a> Judging<'a> {
-    /// Goes on with an acceptance, checked but for its signature. `before` is the problem of the one before it.
-    fn try_acceptance(
-        self,
-        acceptance: Result<Acceptance, Problem>,
-        before: Option<Problem>,
-    ) -> DecisionStep<'a> {
-        let checked = acceptance.and_then(|acceptance| Ok((self.check(&acceptance)?, acceptance)));
-        match checked {
+    /// Goes on with the acceptance that the request presents, checked but for its signature.
+    fn try_presented(self, presented: Result<Acceptance, Problem>) -> DecisionStep<'a> {
+        match presented.and_then(|acceptance| Ok((self.check(&acceptance)?, acceptance))) {
             Ok((scope_hash, acceptance)) => DecisionStep::Acceptance(AcceptanceStep {
                 judging: self,
                 acceptance,
                 scope_hash,
-                problem: before,
+                problem: None,
             }),
-            Err(problem) => self.try_listed(before.or(Some(problem))),
+            Err(problem) => self.try_listed(Some(problem)),
         }
     }
 
-    /// Goes on with the acceptance that a domain's file has, if there is one left to look at.
-    fn try_listed(mut self, problem: Option<Problem>) -> DecisionStep<'a> {
-        match self.listed.take() {
-            Some(listed) => self.try_acceptance(Ok(listed), problem),
-            None => self.conclude(problem),
+    /// Goes on with the next acceptance of a domain's file that is one of this registration.
+    fn try_listed(mut self, mut problem: Option<Problem>) -> DecisionStep<'a> {
+        while let (Some(listed), 1..) = (self.listed.pop(), self.tries) {
+            match self.check(&listed) {
+                Ok(scope_hash) => {
+                    self.tries -= 1;
+                    let step = AcceptanceStep { judging: self, acceptance: listed, scope_hash, problem };
+                    return DecisionStep::Acceptance(step);
+                }
+                Err(wrong) => problem = problem.or(Some(wrong)),
+            }
         }
+        self.conclude(problem)
     }
 
     /// Checks an acceptance of the agent but for its signature. Gives the hash of the agent's scope.

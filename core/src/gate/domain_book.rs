@@ -8,6 +8,7 @@
 //! ```
 //!
 //! A file that is gone (404, 410) takes all its wallets with it. One that comes back is known: its wallets are new.
+//! What a domain has withdrawn or disowned of a wallet holds until a file that binds the wallet again says otherwise.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,6 +25,10 @@ use crate::{
     eth::timestamp::Timestamp,
     liability::{Acceptance, DomainFile, DomainName, LiableWallet, Moment},
 };
+
+/// The wallets of a domain of which it is known what was said against their agents: those that it binds, and the last
+/// ones that it bound before.
+const MOST_WALLETS: usize = 1_024;
 
 /// Seconds for which the last good file counts while no other can be fetched.
 const KEPT_SECONDS: u64 = 86_400;
@@ -50,6 +55,17 @@ struct KnownDomain {
     /// A file was read before.
     is_known: bool,
     file: Option<KnownFile>,
+    /// What it says against agents of the wallets that it binds, and last said of those that it once bound.
+    against: BTreeMap<Address, Against>,
+}
+
+/// What a domain says against agents of a wallet.
+#[derive(Clone, Debug, Default)]
+struct Against {
+    /// When a file last bound the wallet.
+    bound_at: u64,
+    withdrawn: Arc<BTreeSet<B256>>,
+    not_ours: Arc<BTreeSet<U256>>,
 }
 
 #[derive(Clone, Debug)]
@@ -57,8 +73,6 @@ struct KnownFile {
     read_at: u64,
     wallets: BTreeMap<Address, BoundWallet>,
     acceptances: BTreeMap<U256, Vec<Acceptance>>,
-    withdrawn: BTreeSet<B256>,
-    not_ours: BTreeSet<U256>,
 }
 
 #[derive(Clone, Debug)]
@@ -128,22 +142,23 @@ impl DomainBook {
         for acceptance in file.acceptances {
             acceptances.entry(acceptance.agent_id.0).or_default().push(acceptance);
         }
-        let (withdrawn, not_ours) = (file.withdrawn, file.not_ours);
         known.is_known = true;
-        known.file = Some(KnownFile { read_at: now, wallets, acceptances, withdrawn, not_ours });
+        known.note_against(wallets.keys(), Arc::new(file.withdrawn), Arc::new(file.not_ours), now);
+        known.file = Some(KnownFile { read_at: now, wallets, acceptances });
         new
     }
 
-    /// What the files say of an agent under a policy, and an acceptance that one of them has of it.
+    /// What the files say of an agent under a policy, and the acceptances that they have of it now, the one that lasts
+    /// longest as the last.
     pub fn word(
         &self,
         policy: &AgentPolicy,
         agent: &VerdictAgent,
         now: Timestamp,
-    ) -> (DomainWord, Option<Acceptance>) {
+    ) -> (DomainWord, Vec<Acceptance>) {
         let (now, id) = (now.seconds(), agent.id.parse().unwrap_or(U256::MAX));
-        if self.files_of(agent.liable).any(|file| file.not_ours.contains(&id)) {
-            return (DomainWord::Disowned, None);
+        if self.against(agent.liable).any(|against| against.not_ours.contains(&id)) {
+            return (DomainWord::Disowned, Vec::new());
         }
         let mut domains = policy.domains.iter().filter_map(|name| self.domains.get(name)?.file.as_ref());
         let is_named = domains.any(|file| file.counts(agent.liable, now));
@@ -152,18 +167,17 @@ impl DomainBook {
                 && acceptance.creator == agent.creator
                 && acceptance.check_time(Moment { now, block_time: now }).is_ok()
         };
-        let listed = self
-            .files_of(agent.liable)
-            .filter(|file| file.is_fresh(now))
-            .flat_map(|file| file.acceptances.get(&id).into_iter().flatten())
-            .filter(is_of_record)
-            .max_by_key(|acceptance| acceptance.not_after);
-        (if is_named { DomainWord::Named } else { DomainWord::Silent }, listed.cloned())
+        let files = self.domains.values().filter_map(|known| known.file.as_ref());
+        let files = files.filter(|file| file.is_fresh(now) && file.wallets.contains_key(&agent.liable));
+        let listed = files.flat_map(|file| file.acceptances.get(&id).into_iter().flatten());
+        let mut listed: Vec<Acceptance> = listed.filter(is_of_record).cloned().collect();
+        listed.sort_by_key(|acceptance| acceptance.not_after);
+        (if is_named { DomainWord::Named } else { DomainWord::Silent }, listed)
     }
 
     /// Whether a domain of this liable wallet has withdrawn the acceptance with this digest.
     pub fn has_withdrawn(&self, liable: Address, digest: B256) -> bool {
-        self.files_of(liable).any(|file| file.withdrawn.contains(&digest))
+        self.against(liable).any(|against| against.withdrawn.contains(&digest))
     }
 
     /// A domain's wallets at this time; `None` where no file counts.
@@ -174,10 +188,42 @@ impl DomainBook {
         Some(DomainState { counted, waiting })
     }
 
-    /// The last files that bind this wallet, however old they are: what they say against it holds until the next.
-    fn files_of(&self, wallet: Address) -> impl Iterator<Item = &KnownFile> {
-        let files = self.domains.values().filter_map(|known| known.file.as_ref());
-        files.filter(move |file| file.wallets.contains_key(&wallet))
+    /// What domains say against agents of this wallet, however old it is.
+    fn against(&self, wallet: Address) -> impl Iterator<Item = &Against> {
+        self.domains.values().filter_map(move |known| known.against.get(&wallet))
+    }
+}
+
+impl KnownDomain {
+    /// Takes in what a file says against agents: of the wallets that it binds, nothing else any more; of those that were
+    /// bound before, that as well.
+    fn note_against<'a>(
+        &mut self,
+        bound: impl Iterator<Item = &'a Address>,
+        withdrawn: Arc<BTreeSet<B256>>,
+        not_ours: Arc<BTreeSet<U256>>,
+        now: u64,
+    ) {
+        let said = Against { bound_at: now, withdrawn, not_ours };
+        let bound: BTreeMap<Address, Against> = bound.map(|wallet| (*wallet, said.clone())).collect();
+        for (_, before) in self.against.iter_mut().filter(|(wallet, _)| !bound.contains_key(*wallet)) {
+            add(&mut before.withdrawn, &said.withdrawn);
+            add(&mut before.not_ours, &said.not_ours);
+        }
+        self.against.extend(bound);
+        while self.against.len() > MOST_WALLETS {
+            let oldest = self.against.iter().min_by_key(|(_, against)| against.bound_at);
+            let Some(oldest) = oldest.map(|(wallet, _)| *wallet) else { return };
+            self.against.remove(&oldest);
+        }
+    }
+}
+
+/// Adds what is new, if the set does not become too large to keep.
+fn add<T: Copy + Ord>(set: &mut Arc<BTreeSet<T>>, more: &BTreeSet<T>) {
+    const MOST: usize = 16_384;
+    if set.len() + more.len() <= MOST && !more.is_subset(set) {
+        Arc::make_mut(set).extend(more);
     }
 }
 
@@ -311,6 +357,29 @@ mod tests {
     }
 
     #[test]
+    fn what_a_domain_has_closed_is_opened_by_no_loss_of_the_wallet() {
+        let digest = |number| B256::repeat_byte(number);
+        let said = |digests: &[u8], agents: &[u64]| DomainFile {
+            withdrawn: digests.iter().map(|number| digest(*number)).collect(),
+            not_ours: agents.iter().copied().map(U256::from).collect(),
+            ..DomainFile::default()
+        };
+        let first = || (NOW, Fetched::File(said(&[5], &[7]), vec![entry(ACME)]));
+        for (next, disowned, withdrawn) in [
+            (Fetched::Gone, true, [true, false]),
+            (Fetched::File(said(&[], &[]), vec![]), true, [true, false]),
+            (Fetched::File(said(&[6], &[]), vec![]), true, [true, true]),
+            (Fetched::File(said(&[6], &[]), vec![entry(OTHER)]), true, [true, true]),
+            // Bound again, it is the domain's to say.
+            (Fetched::File(said(&[6], &[8]), vec![entry(ACME)]), false, [false, true]),
+        ] {
+            let book = book([first(), (NOW + 1, next.clone())]);
+            assert_eq!(word(&book, ACME, NOW + 2) == DomainWord::Disowned, disowned, "{next:?}");
+            assert_eq!([5, 6].map(|number| book.has_withdrawn(ACME, digest(number))), withdrawn, "{next:?}");
+        }
+    }
+
+    #[test]
     fn two_domains_of_one_wallet_serve_it_each_under_its_own_policy() {
         let mut book = DomainBook::new([name("acme.example"), name("acme.test")]);
         let at = Timestamp::from_seconds;
@@ -331,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn the_acceptance_of_a_file_that_lasts_longest_is_given() {
+    fn the_acceptances_of_a_file_are_given_and_the_one_that_lasts_longest_is_tried_first() {
         let acceptance = |agent: u64, not_after| Acceptance {
             chain_id: 1,
             registry: Address::ZERO,
@@ -351,8 +420,9 @@ mod tests {
         let listed = |wallet, now| {
             let (_, listed) =
                 book.word(&AgentPolicy::default(), &agent(wallet), Timestamp::from_seconds(now));
-            listed.map(|listed| listed.not_after - NOW)
+            listed.iter().map(|listed| listed.not_after - NOW).collect::<Vec<_>>()
         };
-        assert_eq!((listed(ACME, NOW), listed(ACME, NOW + 6), listed(OTHER, NOW)), (Some(5), None, None));
+        assert_eq!(listed(ACME, NOW), [1, 5]);
+        assert_eq!((listed(ACME, NOW + 6), listed(OTHER, NOW)), (vec![], vec![]));
     }
 }

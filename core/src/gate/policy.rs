@@ -138,6 +138,11 @@ impl AgentPolicy {
         broken.map_or(Ok(()), |(rule, _)| Err(rule.denial()))
     }
 
+    /// Whether this basis is one of those that count, where the policy has a rule of it.
+    pub fn counts(&self, basis: Basis) -> bool {
+        self.liability.as_ref().is_none_or(|rule| rule.basis.contains(&basis))
+    }
+
     /// Whether each rule holds for a verdict at this time, in the order in which they decide.
     pub fn findings(&self, verdict: &Verdict, now: Timestamp) -> [(PolicyRule, bool); 5] {
         let (agent, now) = (verdict.agent.as_ref(), verdict.time(now, Duration::ZERO));

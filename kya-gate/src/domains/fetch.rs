@@ -78,7 +78,9 @@ impl Fetcher {
             }
             if error.is_timeout() { "no answer in time".to_owned() } else { cause.to_string() }
         };
-        let request = self.0.get(format!("https://{domain}{WELL_KNOWN}"));
+        // Without it, a server may answer in any coding.
+        let request =
+            self.0.get(format!("https://{domain}{WELL_KNOWN}")).header("accept-encoding", "identity");
         let response = request.send().await.map_err(failed)?;
         match response.status() {
             StatusCode::OK => {}

@@ -77,17 +77,18 @@ impl Domains {
         fetched
     }
 
-    /// A verdict with what the files say of its agent under a policy, and an acceptance that one of them has.
+    /// A verdict with what the files say of its agent under a policy, and the acceptances that they have of it, the first
+    /// to try as the last.
     pub fn told(
         &self,
         policy: &AgentPolicy,
         verdict: Option<Arc<Verdict>>,
         now: Timestamp,
-    ) -> (Option<Arc<Verdict>>, Option<Acceptance>) {
+    ) -> (Option<Arc<Verdict>>, Vec<Acceptance>) {
         let Some((verdict, agent)) =
             verdict.as_ref().and_then(|verdict| Some((verdict, verdict.agent.as_ref()?)))
         else {
-            return (verdict, None);
+            return (verdict, Vec::new());
         };
         let (word, listed) = self.book().word(policy, agent, now);
         let is_same = agent.domains == word;

@@ -245,6 +245,14 @@ async fn an_impostor_is_refused_and_the_liable_persons_own_agents_are_admitted_b
         assert!(right && said[line].contains(&words), "{words}: {said:?}");
     }
 
+    // Where `accepted` does not count, an acceptance hides nothing that does.
+    let own = tempfile::tempdir().unwrap();
+    let policy = format!("liable.allow = [\"{acme}\"]\nliable.basis = [\"registered\", \"attested\"]\n");
+    let (strict, _) = self::gate(&chain, own.path(), &policy).await;
+    let registered = accepted(directory, &chain, "registered").await;
+    assert_admitted(&asked(&strict, "registered", Some(&registered)).await, "registered");
+    assert_not_proved(&asked(&strict, "header", Some(&header)).await, None);
+
     let impostor = wallet("impostor").address().to_string();
     let explained = Gate::explain(&text, &impostor).await.unwrap();
     for words in [
@@ -269,9 +277,23 @@ async fn a_domains_file_accepts_and_overrules_until_it_loses_the_wallet() {
     let command = ["domain", "acme.example", "--legal-name", "Acme GmbH", "--wallet", &acme];
     let entry = signed_by_wallet(directory, &chain, &command, ["acme.example", "acme.evil"]).await;
     let entry: Value = serde_json::from_str(&entry).unwrap();
+    // None of these, each of which lasts longer, hides the one that holds.
+    let changes: [fn(&mut Acceptance); 4] = [
+        |other| other.chain_id += 1,
+        |other| other.registry = Address::ZERO,
+        |other| other.registered_at += 1,
+        |other| other.not_after += 1,
+    ];
+    let others = changes.map(|change| {
+        let mut other = documents["listed"].clone();
+        other.not_after += 1;
+        change(&mut other);
+        other
+    });
+    let listed = ["listed", "withdrawn", "disowned"].map(|agent| &documents[agent]);
     let file = json!({
         "liable": [entry],
-        "acceptances": [documents["listed"], documents["withdrawn"], documents["disowned"]],
+        "acceptances": listed.into_iter().chain(&others).collect::<Vec<_>>(),
         "withdrawn": [digest(&documents["withdrawn"])],
         "notOurs": [id("disowned").to_string()],
     });
@@ -311,7 +333,7 @@ async fn a_domains_file_accepts_and_overrules_until_it_loses_the_wallet() {
     let explained = Gate::explain(&text, &listed).await.unwrap();
     for words in [
         format!(
-            "✓ domain    acme.example: {acme} (\"Acme GmbH\" by its own word); 3 acceptances, 1 withdrawn, 1 agents not its own"
+            "✓ domain    acme.example: {acme} (\"Acme GmbH\" by its own word); 7 acceptances, 1 withdrawn, 1 agents not its own"
         ),
         format!("policy.api: {listed} is served"),
         format!("the liable wallet is {acme}: its domain is among liable.domains"),
