@@ -115,6 +115,7 @@ fn modules(summary: &mut Summary, sources: &Sources, runs_programs: bool) {
         ("clippy, browser package: snapshot", "registry-browser-snapshot", page.to_vec()),
         ("clippy, browser package: liability", "registry-browser-liability", page.to_vec()),
         ("clippy, browser package: gate", "registry-browser-gate", page.to_vec()),
+        ("clippy, browser package: key", "registry-browser-key", page.to_vec()),
     ] {
         // One by one: a common build would unify their features.
         summary.step(name, of(&directories), || {
