@@ -32,7 +32,7 @@ async function connected() {
 function inspector() {
   const program = fileURLToPath(new URL("node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js", import.meta.url));
   const ask = async (method, ...more) => {
-    const options = ["--cli", "--quiet", "--format", "json", "--protocol-era", "auto", "--transport", "http", "--method", method, ...more];
+    const options = ["--cli", "--quiet", "--protocol-era", "auto", "--transport", "http", "--method", method, ...more];
     const { stdout } = await promisify(execFile)(process.execPath, [program, ...options, url]);
     return JSON.parse(stdout);
   };
