@@ -17,8 +17,9 @@ use crate::summary::{Summary, Tally, count};
 use crate::{build, debian, explorer, programs, setup};
 
 /// The Debian packages that end-to-end tests need.
-const NEEDED: [(&str, &debian::Package); 12] = [
+const NEEDED: [(&str, &debian::Package); 13] = [
     ("explorer", &debian::CHROMIUM),
+    ("explorer", &debian::FIREFOX),
     ("package", &debian::CHROMIUM),
     ("package", &debian::FIREFOX),
     ("deployment", &debian::NGINX),
