@@ -99,7 +99,11 @@ export class LocalKya {
    * @throws RegistryError with the code STALE in place of a verdict that is too old, ASK_CHAIN where only the chain can tell
    */
   kya(wallet: string): Promise<Kya>;
-  /** Fetches the manifest and the shards that have changed. One that fails leaves verdicts as they were; the next goes on. */
+  /**
+   * Fetches the manifest and the shards that have changed. One that fails leaves verdicts as they were; the next goes on.
+   *
+   * @throws RegistryError with the code WENT_BACK where an older block is offered than one that is held and not too old
+   */
   update(): Promise<SnapshotUpdate>;
   /** Compares a verdict with the chain's at the same block: a wallet asked for since the last check, or a random one. */
   spotCheck(wallet?: string): Promise<SpotCheck>;

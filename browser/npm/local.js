@@ -157,6 +157,7 @@ export class LocalKya {
       const bytes = await this.#ask("/api/v1/snapshot", update);
       const [manifest, fetchedAt, receivedAt] = [new Manifest(bytes), Date.now(), performance.now()];
       if (this.#isOther(manifest)) throw new RegistryError("The snapshot of another registry", "INVALID_SNAPSHOT", 502);
+      this.#checkAdvance(manifest);
       const names = manifest.names();
       const missing = names.filter((name) => !this.#stored.has(name));
       await this.#fetchShards(manifest, missing, update);
@@ -175,6 +176,19 @@ export class LocalKya {
     // Without one the API has had newer shards each time: the next update goes on.
     if (!adopted) throw new RegistryError("The API has other shards by now", "NOT_FOUND", 404);
     return update;
+  }
+
+  /** Fails where an older block is offered than the one that is held and not too old. */
+  #checkAdvance(offered) {
+    const held = this.#current?.manifest;
+    if (held === undefined || offered.block > held.block) return;
+    if (offered.block === held.block && offered.blockTime >= held.blockTime) return;
+    try {
+      this.#usable();
+    } catch {
+      return;
+    }
+    throw new RegistryError(`The API went back from block ${held.block} to block ${offered.block}`, "WENT_BACK", 502);
   }
 
   /** Fetches these shards, as far as the API still has these versions of them. */

@@ -1,5 +1,10 @@
 // The official SDKs as clients of MCP: `node mcp.mjs URL CLIENT CALLS`. CLIENT is a revision without a handshake or `legacy`, for the
-// SDK's second version; or a package of its first version. CALLS is JSON, `[[tool, arguments], ...]`. Prints what it got.
+// SDK's second version; a package of its first version; or `inspector`, the official inspector's command line. CALLS is JSON,
+// `[[tool, arguments], ...]`. Prints what it got.
+
+import { execFile } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 
 const [url, name, calls] = process.argv.slice(2);
 const about = { name: "end-to-end", version: "1.0.0" };
@@ -23,9 +28,25 @@ async function connected() {
   return client;
 }
 
-const client = await connected();
+/** The inspector as a client: a process a call. */
+function inspector() {
+  const program = fileURLToPath(new URL("node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js", import.meta.url));
+  const ask = async (method, ...more) => {
+    const options = ["--cli", "--quiet", "--protocol-era", "auto", "--transport", "http", "--method", method, ...more];
+    const { stdout } = await promisify(execFile)(process.execPath, [program, ...options, url]);
+    return JSON.parse(stdout);
+  };
+  return {
+    getServerVersion: async () => (await ask("initialize")).serverInfo,
+    listTools: () => ask("tools/list"),
+    callTool: ({ name, arguments: args }) => ask("tools/call", "--tool-name", name, "--tool-args-json", JSON.stringify(args)),
+    close() {},
+  };
+}
+
+const client = name === "inspector" ? inspector() : await connected();
 const { tools } = await client.listTools();
 const results = [];
 for (const [name, args] of JSON.parse(calls)) results.push(await client.callTool({ name, arguments: args }));
-console.log(JSON.stringify({ server: client.getServerVersion(), tools: tools.map(({ name }) => name), results }));
+console.log(JSON.stringify({ server: await client.getServerVersion(), tools: tools.map(({ name }) => name), results }));
 await client.close();

@@ -1,5 +1,5 @@
-//! The browser package: `browser/`, `browser/evidence/`, `browser/liability/`, `browser/snapshot/` and `browser/gate/`
-//! compiled, bound with wasm-bindgen, optimised for size, and laid out for npm.
+//! The browser package: `browser/`, and `evidence`, `liability`, `snapshot`, `gate` and `key` below it, compiled,
+//! bound with wasm-bindgen, optimised for size, and laid out for npm.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,12 +23,13 @@ const fn module(title: &'static str, crate_name: &'static str, name: &'static st
     Module { title, crate_name, name, size_limit: kib * 1024 }
 }
 
-const MODULES: [Module; 5] = [
+const MODULES: [Module; 6] = [
     module("Browser package: wasm", "registry-browser", "registry", 228),
     module("Browser package, evidence: wasm", "registry-browser-evidence", "evidence", 80),
     module("Browser package, snapshot: wasm", "registry-browser-snapshot", "snapshot", 60),
     module("Browser package, liability: wasm", "registry-browser-liability", "acceptance", 90),
     module("Browser package, gate: wasm", "registry-browser-gate", "decision", 250),
+    module("Browser package, key: wasm", "registry-browser-key", "key", 60),
 ];
 
 impl Module {
@@ -56,6 +57,7 @@ pub(crate) fn build() -> Result<()> {
         "evidence",
         "fetch",
         "gate",
+        "key",
         "liability",
         "snapshot",
         "values",

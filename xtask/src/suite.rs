@@ -17,8 +17,9 @@ use crate::summary::{Summary, Tally, count};
 use crate::{build, debian, explorer, programs, setup};
 
 /// The Debian packages that end-to-end tests need.
-const NEEDED: [(&str, &debian::Package); 12] = [
+const NEEDED: [(&str, &debian::Package); 13] = [
     ("explorer", &debian::CHROMIUM),
+    ("explorer", &debian::FIREFOX),
     ("package", &debian::CHROMIUM),
     ("package", &debian::FIREFOX),
     ("deployment", &debian::NGINX),
@@ -126,6 +127,7 @@ fn modules(summary: &mut Summary, sources: &Sources, runs_programs: bool) {
         ("clippy, browser package: snapshot", "registry-browser-snapshot", page.to_vec()),
         ("clippy, browser package: liability", "registry-browser-liability", page.to_vec()),
         ("clippy, browser package: gate", "registry-browser-gate", page.to_vec()),
+        ("clippy, browser package: key", "registry-browser-key", page.to_vec()),
     ] {
         // One by one: a common build would unify their features.
         summary.step(name, of(&directories), || {

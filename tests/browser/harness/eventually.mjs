@@ -2,8 +2,8 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 
-/** How often a condition is looked at again, in milliseconds. */
-const POLL = 20;
+/** How soon a condition is looked at again, in milliseconds: at first, and at most after a while, for looking takes the processor. */
+const [SOON, LATER] = [20, 250];
 
 /** How long a condition may take, in milliseconds: more than anything takes on a busy machine. */
 const PATIENCE = 20_000;
@@ -18,12 +18,12 @@ const PATIENCE = 20_000;
  */
 export async function eventually(probe, patience = PATIENCE) {
   const deadline = performance.now() + patience;
-  for (;;) {
+  for (let pause = SOON; ; pause = Math.min(pause * 1.2, LATER)) {
     try {
       return await probe();
     } catch (error) {
       if (performance.now() >= deadline) throw error;
     }
-    await delay(POLL);
+    await delay(pause);
   }
 }

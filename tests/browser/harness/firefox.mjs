@@ -1,5 +1,6 @@
 // The machine's Firefox, headless and with a profile of its own, by WebDriver BiDi: the other engine, for what it could know otherwise.
 
+import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -8,7 +9,8 @@ import { join } from "node:path";
 import WebSocket from "ws";
 
 /**
- * Opens a page in Firefox, and runs `body` with what evaluates an expression in it: its value, once it is settled, as JSON.
+ * Opens a page in Firefox, and runs `body` with what evaluates an expression in it: its value, once it is settled, as JSON. What
+ * pages write to the console as errors, and throw, fails the test.
  *
  * @param {string} url
  * @param {(evaluate: (expression: string) => Promise<unknown>) => Promise<void>} body
@@ -33,7 +35,13 @@ export async function inFirefox(url, body) {
         });
         socket.send(JSON.stringify({ id: own, method, params }));
       });
+    const errors = [];
+    socket.on("message", (text) => {
+      const { method, params } = JSON.parse(text);
+      if (method === "log.entryAdded" && params.level === "error") errors.push(params.text);
+    });
     await send("session.new", { capabilities: {} });
+    await send("session.subscribe", { events: ["log.entryAdded"] });
     const { contexts } = await send("browsingContext.getTree", {});
     const [{ context }] = contexts;
     await send("browsingContext.navigate", { context, url, wait: "complete" });
@@ -43,6 +51,7 @@ export async function inFirefox(url, body) {
       if (evaluated.type !== "success") throw new Error(evaluated.exceptionDetails.text);
       return JSON.parse(evaluated.result.value ?? "null");
     });
+    assert.deepEqual(errors, [], "what the page did besides");
     socket.close();
   } finally {
     const over = new Promise((resolve) => browser.once("exit", resolve));

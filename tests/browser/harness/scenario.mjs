@@ -93,7 +93,8 @@ async function takeVisitor({ wallet: presentation, alone, viewport = { width: 12
   const visitor = (alone ? undefined : idle.get(presentation).pop()) ?? (await newVisitor(presentation));
   visitor.wallet.renew();
   await visitor.page.setViewportSize(viewport);
-  await visitor.page.emulateMedia({ colorScheme });
+  // Nothing on its way from one look to the other: nothing to wait for.
+  await visitor.page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
   return visitor;
 }
 

@@ -50,9 +50,10 @@ scenario("every answer agrees with the visitor's own RPC", async (scene) => {
   }
 });
 
-for (const [wallet, answers] of [["window.ethereum", Object.entries(ANSWERS)], ["EIP-6963", Object.entries(ANSWERS).slice(0, 2)]]) {
+// Where the core asks is all that differs.
+for (const wallet of ["window.ethereum", "EIP-6963"]) {
   scenario(`answers agree with a wallet in ${wallet}`, { wallet }, async (scene) => {
-    for (const [name, hash] of answers) {
+    for (const [name, hash] of Object.entries(ANSWERS).slice(0, 3)) {
       const asked = scene.wallet.asked.length;
       const { outcome, text } = await verified(scene, hash);
       assert.equal(outcome, "agreement", `${name}: ${text}`);

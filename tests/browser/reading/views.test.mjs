@@ -6,7 +6,8 @@
 // 2. Nothing scrolls sideways at 360, 768 or 1280 px.
 // 3. Nothing jumps while it loads: the cumulative layout shift stays below 0.1, on a phone and on a desktop.
 // 4. It asks no other server than its own until the visitor names one.
-// 5. Every run leaves pictures of every view at these widths, in both themes, in `target/screenshots`; with
+// 5. What ties a liable wallet to an agent can be read on a phone, whichever it is: on the agent's page, and on the person's.
+// 6. Every run leaves pictures of every view on a phone and on a desktop, in both themes, in `target/screenshots`; with
 //    `UPDATE_SCREENSHOTS=1` the README's are renewed.
 
 import assert from "node:assert/strict";
@@ -17,6 +18,7 @@ import { join } from "node:path";
 
 import { DOCS, PICTURES } from "../harness/pictures.mjs";
 import { scenario } from "../harness/scenario.mjs";
+import { stack } from "../harness/stack.mjs";
 import { settled, visit, VIEWS, widths } from "../harness/views.mjs";
 
 const [DESKTOP, TABLET, PHONE] = [1280, 768, 360];
@@ -41,39 +43,76 @@ mkdirSync(PICTURES, { recursive: true });
 
 for (const view of VIEWS) {
   scenario(`${view.name} is accessible, keeps to its width and place, and is pictured`, { faults: view.faults }, async (scene) => {
-    const { page, front, guard, devtools } = scene;
+    const { page, front, guard } = scene;
     if (view.before || view.after) await arrive(scene, view);
     else for (const width of [PHONE, DESKTOP]) await loadInPlace(scene, view, width);
     for (const width of [DESKTOP, TABLET, PHONE]) {
       await page.setViewportSize({ width, height: 800 });
       if (view.fitsOnce) await arrive(scene, view);
-      const [whole, shown] = await widths(page);
-      assert.ok(whole <= shown, `${whole} px in a window of ${shown}`);
-      for (const colorScheme of ["light", "dark"]) {
-        await page.emulateMedia({ colorScheme });
-        await page.evaluate(stillness);
-        if (width !== TABLET) assert.deepEqual(await findings(page, RULES[colorScheme]), [], `${width} px, ${colorScheme}`);
-        const { data } = await devtools.send("Page.captureScreenshot", { captureBeyondViewport: true, optimizeForSpeed: true });
-        await writeFile(join(PICTURES, `${view.name}-${width}-${colorScheme}.png`), data, "base64");
-      }
+      await looksRight(scene, view.name, width);
     }
     if (!view.before) assert.deepEqual([...guard.origins], [front.url]);
   });
 }
 
+const BASES = ["accepted", "registered", "attested", "named", "unknown"];
+
+scenario("each basis can be read on a phone, in both themes", { viewport: { width: PHONE, height: 800 } }, async (scene) => {
+  const { page, front } = scene;
+  const { atlas, harbour } = stack.agents;
+  for (const [name, bases, hash] of [
+    ...BASES.map((basis) => [`agent-${basis}`, [basis], `#/agent/${atlas.id}`]),
+    ["liable-each-basis", BASES, `#/liable/${harbour.person}`],
+  ]) {
+    front.on(/\/(agent|liable)\//, { rewrite: (body) => withBases(body, bases) });
+    await arrive(scene, { hash });
+    const shown = await page.locator("[data-basis]").evaluateAll((all) => all.map(({ dataset }) => dataset.basis));
+    assert.deepEqual(new Set(shown), new Set(bases), name);
+    await looksRight(scene, name, PHONE);
+  }
+});
+
+/** An answer in which the agents have these bases, in turn. */
+function withBases(body, bases) {
+  let agents = 0;
+  return body.replace(/"basis":"[a-z]+"(,"attestedAt":"[^"]+")?/g, () => {
+    const basis = bases[agents++ % bases.length];
+    return `"basis":"${basis}"${basis === "attested" ? ',"attestedAt":"2026-07-01T12:00:00.000Z"' : ""}`;
+  });
+}
+
+/** Holds the page to its width; on a phone and on a desktop to axe's rules in both themes, where it is pictured, too. */
+async function looksRight({ page, devtools }, name, width) {
+  const [whole, shown] = await widths(page);
+  assert.ok(whole <= shown, `${name}: ${whole} px in a window of ${shown}`);
+  if (width === TABLET) return;
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    assert.deepEqual(await findings(page, RULES[colorScheme]), [], `${name}: ${width} px, ${colorScheme}`);
+    const { data } = await devtools.send("Page.captureScreenshot", { captureBeyondViewport: true, optimizeForSpeed: true });
+    await writeFile(join(PICTURES, `${name}-${width}-${colorScheme}.png`), data, "base64");
+  }
+}
+
 /** Visits a view in a new document. */
 async function arrive(scene, view) {
-  await scene.page.goto("about:blank");
+  await leave(scene);
   await visit(scene, view);
 }
 
+/** Leaves the page, so that the same address is a new document. */
+async function leave({ page }) {
+  if (page.url() !== "about:blank") await page.goto("about:blank");
+}
+
 /** Loads a view in a window of this width, where nothing jumps. */
-async function loadInPlace({ page, front, open }, view, width) {
+async function loadInPlace(scene, view, width) {
+  const { page, front, open } = scene;
   await page.setViewportSize({ width, height: 800 });
   // The answers come when the page has been painted without them, as over a slow network.
   let release;
   front.on(/^\/api\//, { hold: new Promise((done) => (release = done)) });
-  await page.goto("about:blank");
+  await leave(scene);
   await open(view.hash);
   await page.locator("main h1").waitFor();
   await page.evaluate(observeShifts);
@@ -95,11 +134,6 @@ function observeShifts() {
 /** Runs in the page: the sum, once two frames have painted what came last. */
 function shiftSoFar() {
   return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => done(window.shifts), 0))));
-}
-
-/** Runs in the page: waits until colours on their way from one theme to the other have arrived. */
-function stillness() {
-  return Promise.allSettled(document.getAnimations().map((animation) => animation.finished));
 }
 
 /** axe's findings, a line each. */

@@ -2,11 +2,11 @@
 //
 // 1. In a Worker every entry starts by itself, and reaches chain and API.
 // 2. In a page that a bundler makes, as the package's README says of each; otherwise the error says where to look.
-// 3. Its manifest has nothing that publint objects to.
+// 3. publint and are-the-types-wrong object to nothing but that it has ES modules alone.
 
 import assert from "node:assert/strict";
 import { copyFile, cp, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 import { build } from "esbuild";
@@ -15,10 +15,10 @@ import { Miniflare, convertV4MiniflareOptions } from "miniflare";
 import { sharedBrowser } from "../../browser/harness/chromium.mjs";
 import { test } from "../../browser/harness/declared.mjs";
 import { commonDirectory, modulesOf } from "../../workerd/modules.mjs";
+import { PACKAGE, packed } from "../installed.mjs";
 import { OPTIONS, serving, stack } from "../setting.mjs";
 
 const CLIENTS = fileURLToPath(new URL("../../clients/", import.meta.url));
-const PACKAGE = fileURLToPath(new URL("../../../browser/pkg/", import.meta.url));
 const { wallet } = stack.agents.kyoto;
 
 /** Runs `body` with the folder of a project that has the package installed. */
@@ -26,7 +26,10 @@ async function inAProject(files, body) {
   const root = await mkdtemp(join(CLIENTS, "node_modules/.project-"));
   try {
     await cp(PACKAGE, join(root, "node_modules/agent-registry"), { recursive: true });
-    for (const [name, text] of Object.entries(files)) await writeFile(join(root, name), text);
+    for (const [name, text] of Object.entries(files)) {
+      await mkdir(dirname(join(root, name)), { recursive: true });
+      await writeFile(join(root, name), text);
+    }
     return await body(root);
   } finally {
     await rm(root, { recursive: true });
@@ -84,6 +87,32 @@ const FILES = {
   "main.js": asked("init()"),
   "imported.js": asked("init({ module_or_path: wasm })", 'import wasm from "agent-registry/registry_bg.wasm";'),
   "copied.js": asked('init({ module_or_path: "registry_bg.wasm" })'),
+  // Next's. Its compiler takes no JSX under `node_modules`.
+  "next.config.mjs": `export default { serverExternalPackages: ["agent-registry"], turbopack: { root: ${JSON.stringify(CLIENTS)} } };`,
+  "verdict.js": `
+    import init, { Registry } from "agent-registry";
+    export default async () => {
+      await init();
+      return (await new Registry(${JSON.stringify(OPTIONS)}).kya("${wallet}")).decision;
+    };`,
+  "app/layout.js": `
+    import { createElement } from "react";
+    export default ({ children }) => createElement("html", null, createElement("body", null, children));`,
+  "app/page.js": `
+    import { createElement } from "react";
+    import verdict from "../verdict.js";
+    import Own from "./own.js";
+    export const dynamic = "force-dynamic";
+    export default async () => createElement(Own, { served: await verdict() });`,
+  "app/own.js": `
+    "use client";
+    import { useEffect } from "react";
+    import verdict from "../verdict.js";
+    export default function Own({ served }) {
+      useEffect(() => {
+        verdict().catch(({ code, message }) => code ?? message).then((own) => (document.title = served + ", " + own));
+      }, [served]);
+    }`,
 };
 const TYPES = { html: "text/html", js: "text/javascript", wasm: "application/wasm" };
 
@@ -126,8 +155,14 @@ test("in a page each bundler needs what the README says of it, and without it th
   assert.deepEqual(found.map(([name, title]) => [name, title]), found.map(([name, , expected]) => [name, expected]));
 });
 
-test("its manifest has nothing that publint objects to", async () => {
-  const { publint } = await import("../../clients/bundlers.mjs");
+test("publint and are-the-types-wrong object to nothing but that it has ES modules alone", async () => {
+  const { checkPackage, createPackageFromTarballData, publint } = await import("../../clients/bundlers.mjs");
   const { messages } = await publint({ pkgDir: PACKAGE, level: "warning", pack: false });
   assert.deepEqual(messages, []);
+  await packed(async (_directory, { path }) => {
+    const { problems } = await checkPackage(createPackageFromTarballData(new Uint8Array(await readFile(path))));
+    // `require` of Node 22 takes them; the resolution of Node 10 knows no `exports`.
+    const isOfModules = ({ kind, resolutionKind }) => kind === "CJSResolvesToESM" || (kind === "NoResolution" && resolutionKind === "node10");
+    assert.deepEqual(problems.filter((problem) => !isOfModules(problem)), []);
+  });
 });

@@ -4,7 +4,8 @@
 // 2. They are there right after a restart: from a folder in Node, from IndexedDB in a page.
 // 3. An API that lies about one agent is caught by spot checks against the visitor's own endpoint.
 // 4. A private lookup sends a range, and never the wallet; how small a range is the caller's rule.
-// 5. A clock that goes back or is behind makes nothing younger; a damaged store is mended; a service that is silent or leads
+// 5. A service that goes back to an older block is told, and that block adopted only in place of one that is too old.
+// 6. A clock that goes back or is behind makes nothing younger; a damaged store is mended; a service that is silent or leads
 //    elsewhere is an error in time.
 
 import assert from "node:assert/strict";
@@ -110,6 +111,13 @@ test("bytes that were changed are refused, and an interrupted update goes on", a
   await isTheWorkers((wallet) => local.kya(wallet));
 });
 
+/** Seals bytes of a snapshot anew, in place. */
+function sealed(bytes) {
+  const content = concat([toBeHex(31337, 8), stack.registry, bytes.subarray(0, -8)]);
+  bytes.set(getBytes(keccak256(content)).subarray(0, 8), bytes.length - 8);
+  return bytes;
+}
+
 /** A bundle in which the wallet's agent has another status, and all seals say that all is well. */
 function withALie(bundle, wallet) {
   for (let begin = 0; begin < bundle.length; ) {
@@ -121,8 +129,7 @@ function withALie(bundle, wallet) {
     const at = starts.find((start) => Buffer.compare(shard.subarray(start, start + 20), getBytes(wallet)) === 0);
     if (at === undefined) continue;
     shard[view.getUint32(at + 20) + 57] ^= 1;
-    const sealed = concat([toBeHex(31337, 8), stack.registry, shard.subarray(0, -8)]);
-    shard.set(getBytes(keccak256(sealed)).subarray(0, 8), length - 8);
+    sealed(shard);
   }
   return bundle;
 }
@@ -209,6 +216,33 @@ test("a store that was damaged is mended by an update", async () => {
     assert.ok(!(await readdir(folder)).includes("a.new"), "what a crash left is removed");
     // Several programs at one folder.
     await Promise.all([1, 2, 3].map(() => new LocalKya({ ...options(), chainId: 31337 }).update()));
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+});
+
+/** A manifest of a later block, with the same shards. */
+function later(manifest, blocks) {
+  const view = new DataView(manifest.buffer, manifest.byteOffset, manifest.length);
+  view.setBigUint64(33, view.getBigUint64(33) + BigInt(blocks));
+  // Of each shard it has how many blocks ago that changed.
+  for (let at = 150; at < manifest.length - 8; at += 9) view.setUint32(at, view.getUint32(at) + blocks);
+  return sealed(manifest);
+}
+
+test("an older block is told, and adopted only in place of one that is too old", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "local-kya-"));
+  try {
+    let blocks = 1_000;
+    const { fetch } = noting((bytes, path) => (path === "/api/v1/snapshot" && blocks > 0 ? later(bytes, blocks) : bytes));
+    const open = (more) => new LocalKya({ api: stack.snapshots, fetch, store: new FolderStore(folder), ...more });
+    const local = open();
+    const { block } = await local.update();
+    blocks = 0;
+    await assert.rejects(local.update(), code("WENT_BACK"));
+    await assert.rejects(open().update(), code("WENT_BACK"), "after a restart, too");
+    assert.equal((await local.kya(NOBODY)).asOf.blockNumber, block);
+    assert.ok((await open({ maxAgeSeconds: 0 }).update()).block < block);
   } finally {
     await rm(folder, { recursive: true });
   }

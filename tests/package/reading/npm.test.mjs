@@ -1,29 +1,26 @@
-// The package as npm has it: packed, installed elsewhere, imported by its name.
+// The package as npm has it: packed, installed elsewhere, imported by its name in Node, Deno and Bun.
 
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
-import { mkdtemp, readFile, readdir, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
 
 import { test } from "../../browser/harness/declared.mjs";
+import { PACKAGE, installed, run } from "../installed.mjs";
 import { OPTIONS, stack } from "../setting.mjs";
 
-const run = promisify(execFile);
-const PACKAGE = fileURLToPath(new URL("../../../browser/pkg", import.meta.url));
+/** A program that an npm package has for this machine. */
+async function binary(scope, path) {
+  const folder = fileURLToPath(new URL(`../../clients/node_modules/${scope}/`, import.meta.url));
+  const [machine] = (await readdir(folder)).sort();
+  return join(folder, machine, path);
+}
 
-test("packed and installed it is imported by its name, whole and of the crate's version", async () => {
-  const directory = await mkdtemp(join(tmpdir(), "npm-"));
-  try {
-    const { stdout } = await run("npm", ["pack", "--json", "--pack-destination", directory], { cwd: PACKAGE });
-    const [packed] = JSON.parse(stdout);
-    assert.deepEqual(packed.files.map(({ path }) => path).sort(), (await readdir(PACKAGE)).sort());
+test("packed and installed it is imported by its name in Node, Deno and Bun, whole and of the crate's version", () =>
+  installed(async (directory, { files, version }) => {
+    assert.deepEqual(files.map(({ path }) => path).sort(), (await readdir(PACKAGE)).sort());
     const manifest = await readFile(new URL("../../../Cargo.toml", import.meta.url), "utf8");
-    assert.equal(packed.version, /^version = "(.+)"$/m.exec(manifest)[1]);
-
-    await run("npm", ["install", "--offline", "--no-audit", "--no-fund", join(directory, packed.filename)], { cwd: directory });
+    assert.equal(version, /^version = "(.+)"$/m.exec(manifest)[1]);
     const program = `
       import init, { Registry, RegistryError } from "agent-registry";
       import initEvidence, { verifyEvidence } from "agent-registry/evidence";
@@ -44,9 +41,15 @@ test("packed and installed it is imported by its name, whole and of the crate's 
       const gated = await new LocalGate({ settings, policy: "api" }).admit(new Request("https://a.example"));
       console.log(JSON.stringify([gated.response.status, checked.problem, agent.agentId, ...[error, refused].flatMap((e) => [e instanceof RegistryError, e.code])]));
     `;
-    const answer = await run(process.execPath, ["--input-type=module", "--eval", program], { cwd: directory });
-    assert.deepEqual(JSON.parse(answer.stdout), [401, "header", stack.agents.kyoto.id, true, "AGENT_NOT_FOUND", true, "INVALID_EVIDENCE"]);
-  } finally {
-    await rm(directory, { recursive: true });
-  }
-});
+    await writeFile(join(directory, "program.mjs"), program);
+    const runtimes = [
+      [process.execPath],
+      [await binary("@deno", "deno"), "run", "--no-prompt", "--allow-read", "--allow-net", "--allow-env"],
+      [await binary("@oven", "bin/bun")],
+    ];
+    for (const [runtime, ...options] of runtimes) {
+      const { stdout } = await run(runtime, [...options, "program.mjs"], { cwd: directory });
+      const expected = [401, "header", stack.agents.kyoto.id, true, "AGENT_NOT_FOUND", true, "INVALID_EVIDENCE"];
+      assert.deepEqual(JSON.parse(stdout), expected, runtime);
+    }
+  }));

@@ -163,6 +163,7 @@ async fn each_client_of_mcp_calls_each_tool_and_gets_what_the_api_answers() {
         ("mcp.mjs", "legacy"),
         ("mcp.mjs", "@modelcontextprotocol/sdk"),
         ("mcp.mjs", "mcp-sdk-2024"),
+        ("mcp.mjs", "inspector"),
         ("mcp_clients.py", "mcp"),
         ("mcp_clients.py", "fastmcp"),
     ] {

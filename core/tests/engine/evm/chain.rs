@@ -21,6 +21,7 @@ type Evm = MainnetEvm<Context<BlockEnv, TxEnv, CfgEnv, Database, Journal<Databas
 pub(crate) struct EvmChain {
     evm: Evm,
     pub(crate) registry: Address,
+    forwarder: Address,
     pub(crate) now: u64,
     /// The most gas of an `eth_call`.
     pub(crate) gas_cap: u64,
@@ -32,7 +33,7 @@ pub(crate) struct EvmChain {
 }
 
 impl EvmChain {
-    /// Registry, forwarder and Multicall3; actor 0 owns the registry.
+    /// Registry and Multicall3; actor 0 owns the registry, which trusts actor 9 as its forwarder.
     pub(crate) fn deploy() -> Self {
         let mut database = Database::new(EmptyDB::default());
         let code = Bytecode::new_raw(artifact("Multicall3", "deployedBytecode"));
@@ -45,6 +46,7 @@ impl EvmChain {
         let mut chain = Self {
             evm,
             registry: Address::ZERO,
+            forwarder: actor(9),
             now: NOW,
             gas_cap: 50_000_000,
             undeployed: Undeployed::Override,
@@ -52,9 +54,8 @@ impl EvmChain {
             reply_bytes: 0,
             number: 1,
         };
-        let forwarder = chain.create(artifact("Forwarder", "bytecode"));
         let mut registry = artifact("AgentRegistry", "bytecode").to_vec();
-        registry.extend(forwarder.into_word());
+        registry.extend(chain.forwarder.into_word());
         chain.registry = chain.create(registry.into());
         chain
     }
@@ -75,12 +76,23 @@ impl EvmChain {
         self.apply(&Op::register(1, wallet, 0, "")).unwrap();
     }
 
-    /// Calls the registry in a block of its own; what it reverted with.
-    fn transact(&mut self, by: Address, data: Vec<u8>) -> Result<(), String> {
+    /// Calls the registry in a block of its own, directly and through the forwarder in turn; what it
+    /// reverted with.
+    /// Events name the signer in both cases.
+    fn transact(&mut self, by: Address, mut data: Vec<u8>) -> Result<(), String> {
         self.number += 1;
-        let tx = self.transaction(by, TxKind::Call(self.registry), data.into());
+        let is_relayed = self.number.is_multiple_of(2);
+        if is_relayed {
+            // ERC-2771: from its trusted forwarder the registry takes the last 20 bytes for the sender.
+            data.extend(by);
+        }
+        let sender = if is_relayed { self.forwarder } else { by };
+        let tx = self.transaction(sender, TxKind::Call(self.registry), data.into());
         match self.evm.transact_commit(tx).unwrap() {
-            ExecutionResult::Success { .. } => Ok(()),
+            ExecutionResult::Success { logs, .. } => {
+                assert!(logs.iter().all(|log| log.topics().contains(&by.into_word())), "{by}: {logs:?}");
+                Ok(())
+            }
             ExecutionResult::Revert { output, .. } => Err(Revert::abi_decode(&output).unwrap().reason),
             halt => panic!("{halt:?}"),
         }

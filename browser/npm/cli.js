@@ -1,0 +1,191 @@
+#!/usr/bin/env node
+// `npx agent-registry COMMAND`: an agent without ETH registers, attests, and signs requests. The rules are the core's, in wasm; here
+// are files, arguments and requests.
+import { open, readFile } from "node:fs/promises";
+import { parseArgs } from "node:util";
+import { RegistryError } from "./error.js";
+import initKey, { Key } from "./key.js";
+import init, { Registry, attestCompliance, checkRequest, keccak256, registerAgent } from "./node.js";
+import { signRequest } from "./sign.js";
+
+const USAGE = `Usage: npx agent-registry COMMAND
+
+  register --relayer URL --key FILE --constitution FILE --capabilities FILE --scope TEXT
+           [--liable WALLET] [--parent ID] [--self-modifying]
+      registers the key's wallet as an agent; its liable person is WALLET, or itself
+  attest ID --relayer URL --key FILE
+      attests for an agent, as its creator, its wallet or its liable person
+  sign URL --key FILE --chain ID [--method NAME] [--data TEXT] [--header "NAME: VALUE"]... [--send]
+      prints the request's headers with its signature; or sends it, and prints the answer
+  status WALLET (--api URL | --rpc URL --registry ADDRESS)
+      prints the verdict on a wallet; the exit status is 0 for "provision", and otherwise 3
+
+FILE of --key has a private key in 64 hexadecimal digits, and is readable by its owner alone (mode 600):
+  (umask 077; openssl rand -hex 32 > agent.key)
+Calls cost no ETH: the relayer sends them. Exit status: 1 what was asked for failed, 2 the command is wrong.`;
+
+/** Gas that the forwarder gives a call. */
+const GAS = { register: 900_000, attest: 150_000 };
+/** How long a relay is waited for, and how often it is asked for, in milliseconds. */
+const [PATIENCE, PAUSE] = [120_000, 1_000];
+/** The longest duration of a request, in milliseconds. */
+const TIMEOUT = 60_000;
+
+const COMMANDS = {
+  register: {
+    needs: ["relayer", "key", "constitution", "capabilities", "scope"],
+    options: { liable: {}, parent: {}, "self-modifying": { type: "boolean" } },
+    async run({ scope, liable, parent = 0, "self-modifying": selfModifying = false, ...options }) {
+      const key = await keyOf(options);
+      const [constitution, capabilities] = await Promise.all([options.constitution, options.capabilities].map(textOf));
+      const registration = {
+        haftungsperson: liable ?? key.address,
+        agentWallet: key.address,
+        constitutionHash: keccak256(constitution),
+        capabilityHash: keccak256(capabilities),
+        operationalScope: scope,
+        parentAgentId: parent,
+        selfModifying,
+      };
+      const { agentId, txHash } = await relayed(options.relayer, key, registerAgent(registration), GAS.register);
+      print({ agentId, wallet: key.address, haftungsperson: registration.haftungsperson, txHash });
+    },
+  },
+  attest: {
+    takes: "the agent's id",
+    needs: ["relayer", "key"],
+    async run({ relayer, ...options }, agentId) {
+      const { txHash } = await relayed(relayer, await keyOf(options), attestCompliance(agentId), GAS.attest);
+      print({ agentId: Number(agentId), txHash });
+    },
+  },
+  sign: {
+    takes: "a URL",
+    needs: ["key", "chain"],
+    options: { method: {}, data: {}, header: { multiple: true }, send: { type: "boolean" } },
+    async run({ chain, data, method = data === undefined ? "GET" : "POST", header = [], send, ...options }, url) {
+      const key = await keyOf(options);
+      const headers = header.map((line) => /^([^:]+):\s*(.*)$/.exec(line)?.slice(1) ?? wrong(`--header ${line}: NAME: VALUE`));
+      const account = { address: key.address, chainId: chain, signMessage: (message) => key.signMessage(message) };
+      const signed = await signRequest(new Request(url, { method, headers, body: data }), account);
+      if (!send) {
+        for (const [name, value] of signed.headers) console.log(`${name}: ${value}`);
+        return;
+      }
+      const answer = await fetch(signed, { redirect: "manual", signal: AbortSignal.timeout(TIMEOUT) });
+      console.error(`HTTP ${answer.status}`);
+      console.log(await answer.text());
+      if (!answer.ok) process.exitCode = 1;
+    },
+  },
+  status: {
+    takes: "a wallet",
+    options: { api: {}, rpc: {}, registry: {} },
+    async run({ api, rpc, registry }, wallet) {
+      if (api === undefined && (rpc === undefined || registry === undefined)) wrong("status needs --api, or --rpc and --registry");
+      const verdict = await (api === undefined
+        ? new Registry({ rpc, registry }).kya(wallet)
+        : ask(`${base(api)}/api/v1/kya/${encodeURIComponent(wallet)}`));
+      print(verdict);
+      if (verdict.decision !== "provision") process.exitCode = 3;
+    },
+  },
+};
+
+/** A command that cannot be carried out as it is written. */
+class Misuse extends Error {}
+
+function wrong(message) {
+  throw new Misuse(message);
+}
+
+const base = (url) => url.replace(/\/+$/, "");
+
+const print = (value) =>
+  console.log(JSON.stringify(value, (_, member) => (typeof member === "bigint" ? String(member) : member), 2));
+
+/** The key in a file that nobody but its owner may read. */
+async function keyOf({ key: path }) {
+  const file = await open(path);
+  try {
+    const { mode } = await file.stat();
+    // Windows has no such modes.
+    if (process.platform !== "win32" && (mode & 0o077) !== 0) wrong(`${path} may be read by others: chmod 600 ${path}`);
+    return new Key(await file.readFile("utf8"));
+  } finally {
+    await file.close();
+  }
+}
+
+/** A file's text, which has its bytes' hash: not one that is no UTF-8. */
+async function textOf(path) {
+  const bytes = await readFile(path);
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    return wrong(`${path} is no text in UTF-8`);
+  }
+}
+
+/** The document of a good answer, or the error that a bad one carries. */
+async function ask(url, init) {
+  let answer;
+  try {
+    answer = await fetch(url, { redirect: "error", signal: AbortSignal.timeout(TIMEOUT), ...init });
+  } catch (cause) {
+    throw new RegistryError(`${url} cannot be reached: ${cause.cause?.message ?? cause.message}`, "UNREACHABLE", 503, cause);
+  }
+  const document = await answer.json().catch(() => ({}));
+  if (answer.ok) return document;
+  throw new RegistryError(document.error ?? `${url} answers ${answer.status}`, document.code ?? "UNREACHABLE", answer.status);
+}
+
+/** Signs a call of the registry, has it relayed, and waits until it is executed; the relayer's answer. */
+async function relayed(url, key, data, gas) {
+  const relayer = base(url);
+  const [{ chainId, verifyingContract: forwarder }, { registry }, { next: nonce }] = await Promise.all(
+    ["domain", "status", `nonce/${key.address}`].map((path) => ask(`${relayer}/${path}`)),
+  );
+  const request = { from: key.address, to: registry, value: 0, gas, nonce, deadline: 0, data };
+  const rules = { chainId, forwarder, registry };
+  const signed = { request, signature: key.signRequest(request, rules) };
+  const id = checkRequest(signed, rules);
+  const init = { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(signed) };
+  for (let answer = await ask(`${relayer}/relay`, init), began = Date.now(); ; answer = await ask(`${relayer}/relay/${id}`)) {
+    const { state = answer.txHash === undefined ? "pending" : "executed", error } = answer;
+    if (state === "executed") return answer;
+    if (state !== "pending") throw new RegistryError(`The relay is ${state}: ${error}`, "RELAY_FAILED", 502);
+    if (Date.now() - began > PATIENCE) throw new RegistryError(`Still pending: GET ${relayer}/relay/${id}`, "PENDING", 504);
+    await new Promise((resume) => setTimeout(resume, PAUSE));
+  }
+}
+
+async function main([name, ...words]) {
+  const command = Object.hasOwn(COMMANDS, name ?? "") ? COMMANDS[name] : wrong(name === undefined ? "which command?" : `no command ${name}`);
+  const { takes, needs = [], options = {}, run } = command;
+  const known = Object.entries({ ...Object.fromEntries(needs.map((name) => [name, {}])), ...options });
+  let parsed;
+  try {
+    parsed = parseArgs({
+      args: words,
+      options: Object.fromEntries(known.map(([name, option]) => [name, { type: "string", ...option }])),
+      allowPositionals: true,
+    });
+  } catch ({ message }) {
+    wrong(message);
+  }
+  const { values, positionals } = parsed;
+  if (positionals.length !== (takes === undefined ? 0 : 1)) wrong(takes === undefined ? `${name} takes options alone` : `${name} takes ${takes}`);
+  const missing = needs.filter((option) => values[option] === undefined);
+  if (missing.length > 0) wrong(`${name} needs ${missing.map((option) => `--${option}`).join(", ")}`);
+  await Promise.all([init(), initKey({ module_or_path: await readFile(new URL("./key_bg.wasm", import.meta.url)) })]);
+  await run(values, ...positionals);
+}
+
+try {
+  if (["help", "--help", "-h"].includes(process.argv[2])) console.log(USAGE);
+  else await main(process.argv.slice(2));
+} catch (error) {
+  console.error(error instanceof Misuse ? `${error.message}\n\n${USAGE}` : `${error.code ?? "Error"}: ${error.message}`);
+  process.exitCode = error instanceof Misuse ? 2 : 1;
+}

@@ -1,0 +1,88 @@
+// The package's command line, `npx agent-registry`.
+//
+// 1. From nothing to a request that the gate admits: a key, `register`, `attest`, `sign`, and `status` by the chain and by the API.
+// 2. A key that others may read, a key that is none, and a command that is wrong are refused, and nothing of a key is told.
+
+import assert from "node:assert/strict";
+import { randomBytes } from "node:crypto";
+import { chmod, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+
+import { keccak256, toUtf8Bytes } from "ethers";
+
+import { test } from "../../browser/harness/declared.mjs";
+import { eventually } from "../../browser/harness/eventually.mjs";
+import { installed, run } from "../installed.mjs";
+import { OPTIONS, Registry, stack } from "../setting.mjs";
+
+test("from nothing to admitted by npx, with a key that its owner alone may read", () =>
+  installed(async (directory) => {
+    const npx = async (...words) => {
+      const told = run("npx", ["--offline", "agent-registry", ...words], { cwd: directory });
+      return told.then(
+        ({ stdout, stderr }) => ({ code: 0, stdout, stderr }),
+        ({ code, stdout, stderr }) => ({ code, stdout, stderr }),
+      );
+    };
+    const done = async (...words) => {
+      const { code, stdout, stderr } = await npx(...words);
+      assert.equal(code, 0, stdout + stderr);
+      return JSON.parse(stdout);
+    };
+    const secret = randomBytes(32).toString("hex");
+    await writeFile(join(directory, "agent.key"), `${secret}\n`, { mode: 0o600 });
+    await writeFile(join(directory, "constitution.md"), "Tut, was verabredet ist.\n");
+    await writeFile(join(directory, "capabilities.json"), '{"tools":["invoice"]}');
+    const key = ["--key", "agent.key"];
+    const relayer = ["--relayer", stack.relayer, ...key];
+    const documents = ["--constitution", "constitution.md", "--capabilities", "capabilities.json"];
+    const register = ["register", ...relayer, ...documents, "--scope", "Signs from a shell — ページ"];
+    const sign = ["sign", `${stack.guarded}/orders?view=full`, ...key, "--chain", "31337", "--data", "two loaves"];
+    const asText = ["--header", "content-type: text/plain"];
+
+    const refused = await npx(...sign, ...asText, "--send");
+    assert.equal(refused.code, 1);
+    assert.match(refused.stdout, /kya_not_allowed/);
+
+    const { agentId, wallet } = await done(...register);
+    const { agent } = await new Registry(OPTIONS).agent(agentId);
+    const hashes = ["Tut, was verabredet ist.\n", '{"tools":["invoice"]}'].map((text) => keccak256(toUtf8Bytes(text)));
+    assert.deepEqual([agent.agentWallet, agent.haftungsperson, agent.operationalScope], [wallet, wallet, "Signs from a shell — ページ"]);
+    assert.deepEqual([agent.constitutionHash, agent.capabilityHash], hashes);
+    const again = await npx(...register);
+    assert.equal(again.code, 1, again.stdout);
+    assert.match(again.stderr, /already registered/);
+
+    assert.equal((await done("attest", String(agentId), ...relayer)).agentId, agentId);
+    const verdict = await done("status", wallet, "--rpc", stack.rpc, "--registry", stack.registry);
+    assert.deepEqual([verdict.decision, verdict.agent.agentId], ["provision", agentId]);
+    assert.equal((await done("status", stack.agents.kyoto.wallet, "--api", `${stack.worker}/`)).decision, "provision");
+    assert.equal((await npx("status", stack.agents.paused.wallet, "--api", stack.worker)).code, 3);
+    // The gate keeps what it knew of the wallet for a while.
+    await eventually(async () => {
+      const { stdout } = await npx(...sign, ...asText, "--send");
+      assert.match(stdout, new RegExp(`served ${wallet}.*: two loaves`, "i"));
+    });
+    const { stdout } = await npx(...sign, ...asText);
+    const headers = [...stdout.trim().split("\n").map((line) => line.split(/: (.*)/).slice(0, 2))];
+    const sent = await fetch(sign[1], { method: "POST", headers, body: "two loaves" });
+    assert.equal(sent.status, 200, await sent.text());
+
+    for (const [words, code, message] of [
+      [["sign", ...sign.slice(1), "--key", "open.key"], 2, /open\.key may be read by others: chmod 600 open\.key/],
+      [["attest", "1", "--relayer", stack.relayer, "--key", "short.key"], 1, /Invalid key: must be a secp256k1 key/],
+      [["attest", "1", "--relayer", stack.silentRpc, ...key], 1, /UNREACHABLE: .*cannot be reached/],
+      [["attest", ...relayer], 2, /attest takes the agent's id/],
+      [["attest", "1", ...key], 2, /attest needs --relayer/],
+      [["attest", "1", ...relayer, "--private-key", secret], 2, /--private-key/],
+      [["deploy"], 2, /no command deploy/],
+    ]) {
+      await writeFile(join(directory, "open.key"), secret);
+      await chmod(join(directory, "open.key"), 0o640);
+      await writeFile(join(directory, "short.key"), secret.slice(1), { mode: 0o600 });
+      const failed = await npx(...words);
+      assert.deepEqual([failed.code, failed.stdout], [code, ""], failed.stderr);
+      assert.match(failed.stderr, message);
+      assert.ok(!failed.stderr.includes(secret.slice(1)), failed.stderr);
+    }
+  }));
