@@ -1,5 +1,5 @@
-"""An agent's signed requests (ERC-8128), by http-message-signatures and eth-account: sends a GET with a query and a
-POST with content, and prints what came back.
+"""An agent's signed requests (ERC-8128), by http-message-signatures and eth-account, and by this project's package with
+httpx and requests: sends a GET with a query and a POST with content, and prints what came back.
 
 python signed_requests.py ORIGIN CHAIN_ID PRIVATE_KEY
 """
@@ -13,6 +13,9 @@ import time
 import urllib.error
 import urllib.request
 
+import httpx
+import requests
+from agent_registry import httpx_auth, requests_auth
 from eth_account import Account
 from eth_account.messages import encode_defunct
 from http_message_signatures import HTTPMessageSigner, HTTPSignatureAlgorithm
@@ -77,5 +80,16 @@ def outcome(client: str, request: Request) -> dict:
     return {"client": client, "method": request.method, "status": status, "body": text}
 
 
+def by_package() -> list[dict]:
+    outcomes = []
+    for client, auth in [(httpx, httpx_auth), (requests, requests_auth)]:
+        agent = auth.AgentAuth(ACCOUNT, int(CHAIN))
+        for method, target, json_content in [("GET", "/items?view=full&b=%20", None), ("POST", "/orders", {"amount": "1€"})]:
+            answer = client.request(method, ORIGIN + target, json=json_content, auth=agent)
+            name = f"agent-registry, {client.__name__}"
+            outcomes.append({"client": name, "method": method, "status": answer.status_code, "body": answer.text})
+    return outcomes
+
+
 ORDER = Request("POST", "/orders", b'{"amount":"100"}', {"Content-Type": "application/json"})
-print(json.dumps([send(Request("GET", "/items?view=full", b"", {})), send(ORDER), by_hand()]))
+print(json.dumps([send(Request("GET", "/items?view=full", b"", {})), send(ORDER), by_hand(), *by_package()]))

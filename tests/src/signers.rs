@@ -53,10 +53,17 @@ pub async fn node(name: &str, arguments: &[&str]) -> Result<Value> {
     printed(Command::new("node").arg(script(name)).args(arguments)).await
 }
 
-/// Runs a program of `tests/signers` with Python and its libraries; the JSON that it prints.
+/// Runs a program of `tests/signers` with Python, its libraries and this project's own; the JSON that it prints.
 pub async fn python(name: &str, arguments: &[&str]) -> Result<Value> {
-    let python = python::programs("signers").await?.join("python");
-    printed(Command::new(python).arg(script(name)).args(arguments)).await
+    printed(with_package().await?.arg(script(name)).args(arguments)).await
+}
+
+/// Python that finds the package of `python/`, and no proxy.
+pub async fn with_package() -> Result<Command> {
+    let mut python = Command::new(python::programs("signers").await?.join("python"));
+    python.env("PYTHONPATH", repo::root().join("python/src")).env("NO_PROXY", "*");
+    python.env("PYTHONDONTWRITEBYTECODE", "1").kill_on_drop(true);
+    Ok(python)
 }
 
 /// Runs a program of `tests/clients`, whose packages are installed where they are missing: a Python one by the

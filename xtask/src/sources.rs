@@ -56,7 +56,7 @@ impl Sources {
         self.of(|file| {
             let is_read = match file.rsplit_once('.') {
                 Some((_, "rs")) => false,
-                Some((_, "md")) => end_to_end && file.contains('/'),
+                Some((_, "md")) => end_to_end && (file.contains('/') || file == "README.md"),
                 _ => end_to_end || !(file.starts_with("tests/") || file.starts_with("browser/")),
             };
             is_read && !(is_relayer && OF_WORKERS.iter().any(|start| file.starts_with(start)))

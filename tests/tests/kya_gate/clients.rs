@@ -1,8 +1,8 @@
 //! Requests that the field's own libraries sign, over HTTP through nginx and the gate.
 //!
 //! npm `@slicekit/erc8128` and crate `erc8128` (the earlier draft), npm `http-message-signatures` with viem, PyPI
-//! `http-message-signatures` with eth-account, and eth-account alone (the draft of August 2026) are admitted. So is
-//! a request that npm `web-bot-auth` signed as well, and never by that signature alone. What the gate asks of each
+//! `http-message-signatures` with eth-account, eth-account alone, and this project's Python package (the draft of
+//! August 2026) are admitted. So is a request that npm `web-bot-auth` signed as well, and never by that signature alone. What the gate asks of each
 //! route is at `/.well-known/erc8128`. What the package signs is in `gate_in_process`.
 
 use alloy::hex;
@@ -81,9 +81,9 @@ async fn what_the_fields_libraries_sign_is_admitted() -> Result<()> {
         assert_eq!(*status, expected, "{client}, {method}: {body}\n{}", gate.log());
         assert!(body.contains(words), "{client}, {method}: {body}");
     }
-    assert_eq!(outcomes.len(), 13);
+    assert_eq!(outcomes.len(), 17);
     let reached = service.take();
-    assert_eq!(reached.len(), 11, "a refused request reaches no service");
+    assert_eq!(reached.len(), 15, "a refused request reaches no service");
     let admitted = [agent.address().to_checksum(None)];
     assert!(reached.iter().all(|request| request.values("kya-wallet") == admitted));
 

@@ -1,6 +1,6 @@
 //! Verdicts of the real Worker and the real gate as signed tokens, for the field's own verifiers.
 //!
-//! 1. The documented samples for npm jose, PyPI PyJWT, the crate jsonwebtoken and Envoy accept a verdict of
+//! 1. The documented samples for npm jose, this project's Python package, the crate jsonwebtoken and Envoy accept a verdict of
 //!    the Worker and one by its next key, and refuse each that has ended, was signed by another key or
 //!    changed, has another algorithm, audience, issuer, wallet, chain or registry, or does not admit.
 //! 2. The Worker signs for clients that name the media type, and publishes its keys; without keys it says so.
@@ -54,6 +54,8 @@ mod rust_sample;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_verifier_accepts_a_verdict_and_none_that_is_another() {
+    // A token lives for a minute, which an installation may exceed.
+    signers::with_package().await.unwrap();
     let [present, next, stranger] =
         [new_key().await.unwrap(), new_key().await.unwrap(), new_key().await.unwrap()];
     let worker = worker(&[&present, &next]).await;
@@ -117,7 +119,7 @@ async fn every_verifier_accepts_a_verdict_and_none_that_is_another() {
         let passed = *accepted || is_anothers;
         assert_eq!((envoy == 200, service.take().len()), (passed, usize::from(passed)), "{name}: {envoy}");
         assert!(passed || matches!(envoy, 401 | 403), "{name}: {envoy}");
-        for (verifier, verified) in [("jose", &jose[index]), ("PyJWT", &pyjwt[index])] {
+        for (verifier, verified) in [("jose", &jose[index]), ("Python", &pyjwt[index])] {
             assert_eq!(verified.get("error").is_none(), *accepted, "{verifier}, {name}: {verified}");
         }
         assert_eq!(rust.is_some(), *accepted, "jsonwebtoken, {name}");

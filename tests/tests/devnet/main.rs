@@ -6,6 +6,9 @@
 //! 3. A taken port is named in one line, and nothing is started.
 //! 4. `deploy-contracts` prints settings that work; its key comes from the environment and goes nowhere.
 
+mod docs;
+mod python_package;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{TcpListener, TcpStream};

@@ -1,0 +1,61 @@
+"""`python -m agent_registry sign` prints the headers of a signed request, for `curl -H @-`; `verify` reads a verdict's
+token from standard input and prints its claims, or why it does not admit, with status 1."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from eth_account import Account
+
+from .signing import sign
+from .verdicts import NotAdmitted, verify
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m agent_registry", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    signing = commands.add_parser("sign")
+    signing.add_argument("--key", type=Path, required=True, help="file with the wallet's private key, in hex digits")
+    signing.add_argument("--chain", type=int, required=True, help="chain id")
+    signing.add_argument("--method", default="GET")
+    signing.add_argument("--content-type")
+    signing.add_argument("--content", type=Path, help="file with the content")
+    signing.add_argument("url")
+    verifying = commands.add_parser("verify")
+    for option in ("keys", "issuer", "audience", "keyid", "registry"):
+        verifying.add_argument(f"--{option}", required=True)
+    given = parser.parse_args()
+    if given.command == "sign":
+        return print_headers(given)
+    try:
+        claims = verify(
+            sys.stdin.read().strip(),
+            given.keys,
+            issuer=given.issuer,
+            audience=given.audience,
+            keyid=given.keyid,
+            registry=given.registry,
+        )
+    except NotAdmitted as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(json.dumps(claims))
+    return 0
+
+
+def print_headers(given: argparse.Namespace) -> int:
+    if given.key.stat().st_mode & 0o077:
+        print(f"{given.key}: others can read it; chmod 600", file=sys.stderr)
+        return 1
+    account = Account.from_key(given.key.read_text().strip())
+    headers = {"content-type": given.content_type} if given.content_type else {}
+    content = given.content.read_bytes() if given.content else b""
+    signed = sign(given.method, given.url, account, given.chain, headers=headers, content=content)
+    for name, value in {**headers, **signed}.items():
+        print(f"{name}: {value}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+"""Registering and attesting through a relayer, which pays for it: the agent signs, by EIP-712, and needs no ETH."""
+
+import json
+import time
+import urllib.error
+import urllib.request
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from eth_abi.abi import encode
+from eth_utils.crypto import keccak
+
+TYPES = {
+    "ForwardRequest": [
+        {"name": "from", "type": "address"},
+        {"name": "to", "type": "address"},
+        {"name": "value", "type": "uint256"},
+        {"name": "gas", "type": "uint256"},
+        {"name": "nonce", "type": "uint256"},
+        {"name": "deadline", "type": "uint48"},
+        {"name": "data", "type": "bytes"},
+    ]
+}
+REGISTER = "registerAgent(address,address,bytes32,bytes32,string,uint256,bool)"
+ATTEST = "attestCompliance(uint256)"
+
+
+class TypedDataSigner(Protocol):
+    """An account of eth-account, or anything that signs typed data as it does."""
+
+    @property
+    def address(self) -> str: ...
+
+    def sign_typed_data(self, domain_data: Any, message_types: Any, message_data: Any, /) -> Any: ...
+
+
+class RelayError(Exception):
+    """The relayer refused, or the call failed on chain; `code` is the relayer's, where it named one."""
+
+    def __init__(self, message: str, code: str | None = None):
+        super().__init__(message)
+        self.code = code
+
+
+class Relayer:
+    """A relayer, and the chain and registry that are meant: one that serves others is refused before anything is
+    signed. `timeout` bounds the wait for a block, in seconds."""
+
+    def __init__(self, url: str, *, chain_id: int, registry: str, timeout: float = 120):
+        self.url, self.chain_id, self.registry, self.timeout = url.rstrip("/"), chain_id, registry, timeout
+
+    def register(
+        self,
+        agent: TypedDataSigner,
+        *,
+        liable: str,
+        scope: str,
+        constitution: bytes,
+        capabilities: bytes,
+        parent: int = 0,
+        self_modifying: bool = False,
+    ) -> int:
+        """Registers the wallet `agent` as an agent for which `liable` is named; the agent's id.
+
+        `constitution` and `capabilities` are the documents' bytes: their Keccak-256 goes on chain, so keep them.
+        After a `RelayError` of the code TIMEOUT look at the registry before you call this again: each call that is
+        carried out registers a further agent.
+        """
+        hashes = [keccak(constitution), keccak(capabilities)]
+        types = REGISTER[REGISTER.index("(") + 1 : -1].split(",")
+        values = [liable, agent.address, *hashes, scope, parent, self_modifying]
+        executed = self.relay(agent, keccak(text=REGISTER)[:4] + encode(types, values), gas=900_000)
+        return int(executed["agentId"])
+
+    def attest(self, signer: TypedDataSigner, agent_id: int) -> dict[str, Any]:
+        """Attests for an agent: by its liable wallet, its creator or its own. It lasts for the registry's grace
+        period, which is seven days by default."""
+        return self.relay(signer, keccak(text=ATTEST)[:4] + encode(["uint256"], [agent_id]), gas=150_000)
+
+    def relay(self, signer: TypedDataSigner, data: bytes, *, gas: int) -> dict[str, Any]:
+        """Signs a call of the registry and has it carried out; the relayer's answer once it is in a block."""
+        domain, status = self._ask("/domain"), self._ask("/status")
+        if domain["chainId"] != self.chain_id or status["registry"].lower() != self.registry.lower():
+            raise RelayError(f"{self.url} serves chain {domain['chainId']} and registry {status['registry']}")
+        message = {
+            "from": signer.address,
+            "to": self.registry,
+            "value": 0,
+            "gas": gas,
+            "nonce": self._ask(f"/nonce/{quote(signer.address)}")["next"],
+            "deadline": int(time.time()) + 600,
+            "data": data,
+        }
+        domain = {name: domain[name] for name in ("name", "version", "chainId", "verifyingContract")}
+        signed = signer.sign_typed_data(domain, TYPES, message)
+        request = {**message, "data": "0x" + data.hex()}
+        ends = time.monotonic() + self.timeout
+        try:
+            answer = self._ask("/relay", {"request": request, "signature": "0x" + bytes(signed.signature).hex()})
+        except RelayError as error:
+            if error.code != "TIMEOUT":
+                raise
+            # Whether it has arrived, its digest tells.
+            answer = self._ask("/relay/0x" + bytes(signed.message_hash).hex())
+        while answer.get("state") == "pending":
+            if time.monotonic() > ends:
+                raise RelayError(f"relay {answer['id']} is still pending: see {self.url}/relay/{answer['id']}", "TIMEOUT")
+            time.sleep(0.5)
+            answer = self._ask(f"/relay/{quote(answer['id'])}?wait=latest")
+        if answer.get("state", "executed") != "executed":
+            raise RelayError(answer.get("error", answer["state"]), answer.get("code"))
+        return answer
+
+    def _ask(self, path: str, body: object = None) -> dict[str, Any]:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data, {"content-type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=self.timeout) as answer:
+                return dict(json.load(answer))
+        except urllib.error.HTTPError as error:
+            try:
+                problem = dict(json.load(error))
+            except ValueError:
+                problem = {}
+            raise RelayError(problem.get("error", f"HTTP status {error.code}"), problem.get("code")) from error
+        except OSError as error:
+            raise RelayError(f"{self.url} does not answer: {error}", "TIMEOUT") from error

@@ -1,0 +1,145 @@
+"""What needs no other side: the vector of ERC-8128, what clients send, what is refused before it is signed. Services
+that admit these requests, and tokens of a real issuer, are in the end-to-end tests."""
+
+import time
+import unittest
+
+import httpx
+import jwt
+import requests
+from cryptography.hazmat.primitives.asymmetric import ec
+from eth_account import Account
+
+from agent_registry import NotAdmitted, RelayError, Relayer, sign, verify
+from agent_registry.httpx_auth import AgentAuth as HttpxAuth
+from agent_registry.requests_auth import AgentAuth as RequestsAuth
+
+ACCOUNT = Account.from_key((1).to_bytes(32, "big"))
+URL = "https://api.example/items?view=full"
+DIGEST = "sha-256=:k6I5cakU5erL8KjSUVTNownDwccvu5kU1Hxg88toFYg=:"
+CONTENT = b'{"hello":"world"}'
+
+
+class Signing(unittest.TestCase):
+    def test_the_vector_of_the_erc(self) -> None:
+        # It lists the digest before the type, as here; the order that is received decides.
+        signed = sign(
+            "POST",
+            URL,
+            ACCOUNT,
+            1,
+            headers={"Content-Type": "application/json"},
+            content=CONTENT,
+            nonce="EjRWeJCrze8BI0VniavN7w",
+            now=1_700_000_000,
+        )
+        self.assertEqual(signed["content-digest"], DIGEST)
+        self.assertEqual(
+            signed["signature"],
+            "request=:/BpEToskxkMJ65uRmaNUPiBwbwwg6z3CxEDJJwEYREIx1Hwn85Z1L8XlRpILGx4q80yeiNugYzaUsVPWiPcB0Bs=:",
+        )
+        self.assertIn(';expires=1700000060;nonce="EjRWeJCrze8BI0VniavN7w";keyid="eip155:1:0x7e5f', signed["signature-input"])
+
+    def test_what_is_signed_depends_on_what_is_sent(self) -> None:
+        for method, headers, content, expected in [
+            ("GET", {}, b"", ()),
+            ("GET", {"content-type": "text/plain"}, b"", ("content-type",)),
+            ("DELETE", {}, b"", ("content-digest",)),
+            ("POST", {"Content-Digest": "of other content"}, b"", ("content-digest",)),
+        ]:
+            with self.subTest(method=method, headers=headers):
+                signed = sign(method, URL, ACCOUNT, 1, headers=headers, content=content)
+                components = ("@scheme", "@authority", "@method", "@path", "@query", *expected)
+                fields = " ".join(f'"{name}"' for name in components)
+                self.assertTrue(signed["signature-input"].startswith(f"request=({fields});"), signed)
+                self.assertEqual("content-digest" in signed, method == "DELETE")
+        first, second = (sign("GET", URL, ACCOUNT, 1)["signature"] for _ in range(2))
+        self.assertNotEqual(first, second, "a nonce of its own")
+
+    def test_equal_urls_are_signed_alike(self) -> None:
+        signature = {"signer": ACCOUNT, "chain_id": 1, "nonce": "a", "now": 0}
+        expected = sign("GET", "https://api.example/", **signature)
+        for url, headers in [
+            ("https://API.example:443", {}),
+            ("https://user:word@api.example/?#part", {}),
+            ("https://10.0.0.1/", {"Host": "api.example"}),
+        ]:
+            self.assertEqual(sign("GET", url, headers=headers, **signature), expected, url)
+        other = sign("GET", "https://api.example:8443/", **signature)
+        self.assertNotEqual(other, expected)
+
+    def test_what_would_be_signed_wrongly_is_refused(self) -> None:
+        for words, change in [
+            ("nonce", {"nonce": 'a";tag="other'}),
+            ("nonce", {"nonce": "a\nb"}),
+            ("nonce", {"nonce": "ä"}),
+            ("nonce", {"nonce": ""}),
+            ("chain_id", {"chain_id": 0}),
+            ("valid_seconds", {"valid_seconds": 0}),
+            ("url", {"url": "https://api.example/ä"}),
+            ("url", {"url": "https://api.example/a\nb"}),
+            ("url", {"url": "/items"}),
+        ]:
+            with self.subTest(**change), self.assertRaisesRegex(ValueError, words):
+                sign(**{"method": "GET", "url": URL, "signer": ACCOUNT, "chain_id": 1, **change})
+
+    def test_both_clients_send_what_was_signed(self) -> None:
+        client = httpx.Client(auth=HttpxAuth(ACCOUNT, 1), transport=httpx.MockTransport(lambda _: httpx.Response(200)))
+        of_httpx = client.post(URL, content=CONTENT).request
+        of_requests = requests.Request("POST", URL, data=CONTENT.decode(), auth=RequestsAuth(ACCOUNT, 1)).prepare()
+        for sent, content in [(of_httpx, of_httpx.content), (of_requests, of_requests.body)]:
+            self.assertEqual((sent.headers["content-digest"], content), (DIGEST, CONTENT))
+            self.assertIn(";expires=", sent.headers["signature-input"])
+        with self.assertRaisesRegex(TypeError, "stream"):
+            requests.Request("POST", URL, data=iter([b"a"]), auth=RequestsAuth(ACCOUNT, 1)).prepare()
+
+
+class Verifying(unittest.TestCase):
+    def test_a_saved_key_set_verifies_and_keys_out_of_reach_say_nothing_of_the_token(self) -> None:
+        key = ec.generate_private_key(ec.SECP256R1())
+        jwk = {**jwt.algorithms.ECAlgorithm.to_jwk(key.public_key(), as_dict=True), "kid": "a", "alg": "ES256"}
+        expected = {
+            "issuer": "https://kya.example",
+            "audience": "https://shop.example",
+            "keyid": "eip155:1:0x01",
+            "registry": "eip155:1:0x02",
+        }
+        now = int(time.time())
+        claims = {
+            "iss": expected["issuer"],
+            "aud": expected["audience"],
+            "sub": expected["keyid"],
+            "registry": expected["registry"],
+            "iat": now,
+            "exp": now + 60,
+            "decision": "provision",
+            "reasons": [],
+        }
+        token = jwt.encode(claims, key, "ES256", {"kid": "a", "typ": "kya-verdict+jwt"})
+        saved = jwt.PyJWKSet.from_dict({"keys": [jwk]})
+        self.assertEqual(verify(token, saved, **expected), claims)
+        plain = jwt.encode(claims, key, "ES256", {"kid": "a"})
+        with self.assertRaisesRegex(NotAdmitted, "typ"):
+            verify(plain, saved, **expected)
+        with self.assertRaises(jwt.PyJWKClientConnectionError):
+            verify(token, "http://127.0.0.1:9/jwks.json", **expected)
+        for name in expected:
+            with self.subTest(name), self.assertRaisesRegex(TypeError, name):
+                verify(token, saved, **{**expected, name: None})
+
+
+class Relaying(unittest.TestCase):
+    def test_nothing_is_signed_for_another_chain_or_registry(self) -> None:
+        registry = "0x" + "11" * 20
+
+        class Served(Relayer):
+            def _ask(self, path: str, body: object = None) -> dict[str, object]:
+                return {"/domain": {"chainId": 1}, "/status": {"registry": registry}}[path]
+
+        for chain_id, other in [(2, registry), (1, "0x" + "22" * 20)]:
+            with self.assertRaisesRegex(RelayError, "serves chain 1"):
+                Served("http://relayer.example", chain_id=chain_id, registry=other).attest(None, 7)
+
+
+if __name__ == "__main__":
+    unittest.main()
