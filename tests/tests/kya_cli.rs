@@ -2,7 +2,8 @@
 //!
 //! 1. From nothing to a registered and attested agent whose signed request is admitted: six commands.
 //! 2. Killed at each step and repeated, `register`, `attest` and `terminate` do nothing twice, through a relayer and with gas.
-//! 3. `attest --watch` keeps an agent from lapsing over nine days and kills, attests once a period, and never
+//! 3. `register --at URL --then` goes from a refusal to an admission, and knows nothing but the URL and a key.
+//! 4. `attest --watch` keeps an agent from lapsing over nine days and kills, attests once a period, and never
 //!    for an agent that only names the same liable wallet.
 
 use std::fs;
@@ -15,6 +16,7 @@ use e2e::anvil::{AnvilOptions, dev_account};
 use e2e::chain::Chain;
 use e2e::daemon::Daemon;
 use e2e::guarded::Guarded;
+use e2e::hooks::{Receiver, Reply};
 use e2e::http;
 use e2e::kya::{Ended, Kya};
 use e2e::process::{Process, eventually};
@@ -141,6 +143,41 @@ async fn six_commands_lead_from_nothing_to_an_admitted_agent_with_an_attested_li
     fs::write(scene.user.path("open.key"), "01".repeat(32)).unwrap();
     let open = scene.run(&["attest", "1", "--key", "open.key"], Way::Relayed).await;
     assert!(open.errors.contains("chmod 600"), "{open:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_alone_leads_to_an_admission() {
+    let scene = Scene::start().await;
+    let contracts = scene.chain.contracts;
+    // What the read API says of a wallet that is not registered.
+    let api = Receiver::start().await.unwrap();
+    let unknown = json!({ "isRegistered": false }).to_string();
+    api.answer_by(move |_| Reply { body: unknown.clone(), ..Reply::status(200) });
+    let discovery = format!(
+        "discovery = {{ forwarder = \"{}\", relayers = [\"{}\"], read-apis = [\"{}\"] }}",
+        contracts.forwarder,
+        scene.relayer.url(),
+        api.url(),
+    );
+    let guarded = Guarded::telling(0, &scene.chain, &discovery).await.unwrap();
+    let items = format!("{}/items", guarded.url());
+    let refused = http::client(WAIT).get(&items).send().await.unwrap();
+    assert_eq!(refused.status(), 401);
+    let refused: Value = refused.json().await.unwrap();
+    assert_eq!(refused["discovery"], "/.well-known/agent-registry", "{refused}");
+    let agent = scene.key("agent.key").await;
+    let liable = scene.key("liable.key").await.to_string();
+    // Another registry than the one that is asked for is refused before anything is sent.
+    let command = register("agent.key", &liable);
+    let other = [&command[..], &["--at", &items, "--registry", &liable]].concat();
+    let other = scene.user.run(&other).await.unwrap().with(1);
+    assert!(other["error"].as_str().unwrap().contains("the service is for the registry"), "{other}");
+    let registered =
+        scene.user.run(&[&command[..], &["--at", &items, "--then"]].concat()).await.unwrap().ok();
+    assert_eq!(registered["answer"]["status"], 200, "{registered}");
+    let served = registered["answer"]["body"].as_str().unwrap();
+    assert!(served.starts_with(&format!("served {agent}")), "{registered}");
+    assert_eq!(scene.chain.total().await.unwrap(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
