@@ -43,12 +43,12 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     let follower = settings.kya.follows_changes().then(follow);
     let watcher = gate.signer.clone().map(|signer| tokio::spawn(signer::watch(signer, stopping.clone())));
     let domains = tokio::spawn(domains::follow(Arc::clone(&gate.domains), stopping.clone()));
-    let discovery = settings.discovery_document();
+    let (discovery, registry) = (settings.discovery_document(), settings.registry_document());
     let (proxy, policies) = (settings.proxy, settings.policies);
     let contents = ContentReader::default();
     let words = format!("{}: the checks before the start passed", gate.accounts.registry());
     let readiness = Readiness::new(Ok(words));
-    let app = App { gate, proxy, contents, policies, discovery, readiness };
+    let app = App { gate, proxy, contents, policies, discovery, registry, readiness };
     let server = tokio::spawn(http::serve(listener, Arc::new(app), stopping));
     tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "listening");
     let mut out = std::io::stdout();
@@ -78,5 +78,17 @@ pub async fn gate(settings: &Settings, sources: Sources) -> anyhow::Result<Gate>
     let records = settings.records.as_ref().map(Records::open).transpose()?;
     let (refusals, log_wallets) = (Refusals::default(), settings.log_wallets);
     let policy_hashes = settings.policy_hashes.clone();
-    Ok(Gate { accounts, domains, nonces, refusals, signer, records, policy_hashes, metrics, log_wallets })
+    let names_registry = settings.discovery.is_some();
+    Ok(Gate {
+        accounts,
+        domains,
+        nonces,
+        refusals,
+        signer,
+        records,
+        policy_hashes,
+        metrics,
+        log_wallets,
+        names_registry,
+    })
 }

@@ -38,7 +38,7 @@ pub struct Contradiction {
     pub held: Kya,
     /// The chain's verdict.
     pub proved: Kya,
-    /// The evidence document that proves it, to be kept: `evidence verify` reads it.
+    /// The evidence document that proves it, to be kept: `kya verify evidence` reads it.
     pub evidence: String,
 }
 

@@ -7,28 +7,18 @@
 mod directory;
 
 use std::{
-    env, fs,
-    io::{self, Write as _},
-    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    env,
     path::{Path, PathBuf},
 };
 
-use alloy::{primitives::B256, signers::local::PrivateKeySigner};
-use serde_json::{Map, Value};
+use alloy::signers::local::PrivateKeySigner;
+use host_kit::keys::{CREDENTIALS, KeyFileError, open_keystore, parse_key, private_file};
 use thiserror::Error;
 
 /// Names of the variables, one of which must give the keys.
 pub(crate) const SOURCES: [&str; 4] =
     ["RELAYER_KEY", "RELAYER_KEY_FILE", "RELAYER_KEYSTORE", "RELAYER_KEYS_DIR"];
 const PASSWORD_FILE: &str = "RELAYER_KEYSTORE_PASSWORD_FILE";
-/// The variable with the directory of systemd's `LoadCredential`, which only the service can enter.
-const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
-
-/// Permission bits that a private file must not have: any for group or others.
-const NOT_PRIVATE: u32 = 0o077;
-/// The same for a credential of systemd: from version 254 on an access control list lets the service's user
-/// read it, and the list's mask shows as the group's bits. The group itself cannot read.
-const NOT_PRIVATE_CREDENTIAL: u32 = 0o037;
 
 /// The reason why there is no key. Names the variable or file, never its content.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -48,21 +38,9 @@ pub enum KeyLoadError {
     /// A keystore without its password.
     #[error("a keystore needs RELAYER_KEYSTORE_PASSWORD_FILE")]
     NoPassword,
-    /// A file that cannot be read.
-    #[error("{0} cannot be read: {1}")]
-    Unreadable(PathBuf, std::io::ErrorKind),
-    /// A file that others may read.
-    #[error("{0} can be read by group or others: chmod 600 it")]
-    Exposed(PathBuf),
-    /// Not 32 bytes of hex, or no valid key.
-    #[error("{0} does not hold a private key (32 bytes of hex)")]
-    Invalid(String),
-    /// A file that is no keystore of a known form.
-    #[error("{0} is no keystore (Web3 secret storage, version 3)")]
-    NoKeystore(PathBuf),
-    /// A keystore that another password opens.
-    #[error("{0} has another password")]
-    WrongPassword(PathBuf),
+    /// A file that gives none.
+    #[error(transparent)]
+    File(#[from] KeyFileError),
     /// A directory without a key.
     #[error("{0} holds no key: put one file in it for each")]
     Empty(PathBuf),
@@ -95,95 +73,32 @@ fn load_one(var: impl Fn(&str) -> Option<String>) -> Result<PrivateKeySigner, Ke
     }
     let [key, file, keystore, _] = SOURCES.map(&var);
     if let Some(key) = key {
-        return parse(&key).ok_or_else(|| KeyLoadError::Invalid("RELAYER_KEY".to_owned()));
+        return parse_key(&key).ok_or_else(|| KeyFileError::Invalid("RELAYER_KEY".to_owned()).into());
     }
     if let Some(path) = file.map(PathBuf::from) {
-        return parse(&private_file(&path, &var)?)
-            .ok_or_else(|| KeyLoadError::Invalid(path.display().to_string()));
+        return parse_key(&private_file(&path, &var)?)
+            .ok_or_else(|| KeyFileError::Invalid(path.display().to_string()).into());
     }
     if let Some(path) = keystore.map(PathBuf::from) {
-        return open_keystore(path, &var);
+        return with_password(&path, &var);
     }
     Err(KeyLoadError::Missing)
 }
 
-fn open_keystore(
-    path: PathBuf,
+/// The key in a keystore, by the password of the variable's file.
+fn with_password(
+    path: &Path,
     var: impl Fn(&str) -> Option<String>,
 ) -> Result<PrivateKeySigner, KeyLoadError> {
     let password = var(PASSWORD_FILE).ok_or(KeyLoadError::NoPassword)?;
-    let password = private_file(Path::new(&password), &var)?;
-    let password = password.trim_end_matches(['\r', '\n']);
-    let text =
-        fs::read_to_string(&path).map_err(|error| KeyLoadError::Unreadable(path.clone(), error.kind()))?;
-    let mut keystore: Map<String, Value> =
-        serde_json::from_str(&text).map_err(|_| KeyLoadError::NoKeystore(path.clone()))?;
-    // ethers writes this member in upper case.
-    let decrypted = match keystore.remove("Crypto") {
-        Some(crypto) => {
-            keystore.insert("crypto".to_owned(), crypto);
-            let copy = TemporaryFile::new(&Value::Object(keystore).to_string())
-                .map_err(|error| KeyLoadError::Unreadable(path.clone(), error.kind()))?;
-            PrivateKeySigner::decrypt_keystore(&copy.0, password)
-        }
-        None => PrivateKeySigner::decrypt_keystore(&path, password),
-    };
-    decrypted.map_err(|error| {
-        // Of the errors of a keystore only this one is about the password.
-        let is_password = error.to_string().contains("Mac Mismatch");
-        if is_password { KeyLoadError::WrongPassword(path) } else { KeyLoadError::NoKeystore(path) }
-    })
-}
-
-/// A private file, deleted when dropped: keystores are decrypted from files only. It holds what the keystore
-/// itself holds.
-struct TemporaryFile(PathBuf);
-
-impl TemporaryFile {
-    fn new(content: &str) -> io::Result<Self> {
-        let path = env::temp_dir().join(format!("relayer-keystore-{:x}", B256::random()));
-        let mut options = fs::OpenOptions::new();
-        options.write(true).create_new(true).mode(0o600).open(&path)?.write_all(content.as_bytes())?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for TemporaryFile {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
-fn parse(text: &str) -> Option<PrivateKeySigner> {
-    let key: B256 = text.trim().parse().ok()?;
-    PrivateKeySigner::from_bytes(&key).ok()
-}
-
-/// The content of a file with a secret: only its owner can read it.
-///
-/// # Errors
-/// [`KeyLoadError`], free of secrets.
-pub(crate) fn secret_file(path: &Path) -> Result<String, KeyLoadError> {
-    private_file(path, |name| env::var(name).ok())
-}
-
-/// The content of a file that only its owner can read.
-fn private_file(path: &Path, var: impl Fn(&str) -> Option<String>) -> Result<String, KeyLoadError> {
-    let unreadable = |error: std::io::Error| KeyLoadError::Unreadable(path.to_owned(), error.kind());
-    let mode = fs::metadata(path).map_err(unreadable)?.permissions().mode();
-    let is_credential =
-        var(CREDENTIALS).is_some_and(|directory| path.parent() == Some(Path::new(&directory)));
-    if mode & (if is_credential { NOT_PRIVATE_CREDENTIAL } else { NOT_PRIVATE }) != 0 {
-        return Err(KeyLoadError::Exposed(path.to_owned()));
-    }
-    fs::read_to_string(path).map_err(unreadable)
+    Ok(open_keystore(path, &private_file(Path::new(&password), &var)?)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloy::primitives::{Address, address};
-    use std::collections::HashMap;
+    use alloy::primitives::{Address, B256, address};
+    use std::{collections::HashMap, fs, os::unix::fs::PermissionsExt as _};
 
     const KEY: &str = "0x5125fcf8ffe430ef5dd26e76cbd7478e444e2153bfc39779b9196b2a83b773da";
     const ADDRESS: Address = address!("D9d5aF831afD4Df6ce4d6f8063cBDf32Cb9A17a0");
@@ -210,7 +125,7 @@ mod tests {
         }
         for bad in ["0x12", "hunter2", &"00".repeat(32), &"ff".repeat(32)] {
             let error = load_from(&[("RELAYER_KEY", bad)]).unwrap_err();
-            assert_eq!(error, KeyLoadError::Invalid("RELAYER_KEY".to_owned()));
+            assert_eq!(error, KeyFileError::Invalid("RELAYER_KEY".to_owned()).into());
             assert!(!error.to_string().contains(bad));
         }
         assert_eq!(load_from(&[]), Err(KeyLoadError::Missing));
@@ -233,14 +148,18 @@ mod tests {
             (&dir, 0o460, false),
         ] {
             let path = file(dir.path(), &format!("{mode:o}"), &format!("{KEY}\n"), mode);
-            let expected =
-                |is_good| if is_good { Ok(ADDRESS) } else { Err(KeyLoadError::Exposed(path.clone().into())) };
+            let expected = |is_good| {
+                if is_good { Ok(ADDRESS) } else { Err(KeyFileError::Exposed(path.clone().into()).into()) }
+            };
             let variable = ("RELAYER_KEY_FILE", &*path);
             assert_eq!(load_from(&[variable, credentials]), expected(is_good), "{mode:o}");
             assert_eq!(load_from(&[variable]), expected(mode == 0o600), "{mode:o} without systemd");
         }
         let missing = dir.path().join("missing").display().to_string();
-        assert!(matches!(load_from(&[("RELAYER_KEY_FILE", &missing)]), Err(KeyLoadError::Unreadable(..))));
+        assert!(matches!(
+            load_from(&[("RELAYER_KEY_FILE", &missing)]),
+            Err(KeyLoadError::File(KeyFileError::Unreadable(..)))
+        ));
     }
 
     #[test]
@@ -255,7 +174,7 @@ mod tests {
         let wrong = file(dir.path(), "wrong", "guess", 0o600);
         let with = |password: &str| load_from(&[("RELAYER_KEYSTORE", &keystore), (PASSWORD_FILE, password)]);
         assert_eq!(with(&right), Ok(ADDRESS));
-        assert!(matches!(with(&wrong), Err(KeyLoadError::WrongPassword(_))));
+        assert!(matches!(with(&wrong), Err(KeyLoadError::File(KeyFileError::WrongPassword(_)))));
         assert_eq!(load_from(&[("RELAYER_KEYSTORE", &keystore)]), Err(KeyLoadError::NoPassword));
         // As ethers writes it, and what is none.
         let text = fs::read_to_string(&keystore).unwrap();
@@ -263,6 +182,6 @@ mod tests {
         let none = file(dir.path(), "none", "{\"version\": 3}", 0o600);
         let open = |path: &str| load_from(&[("RELAYER_KEYSTORE", path), (PASSWORD_FILE, &right)]);
         assert_eq!(open(&ethers), Ok(ADDRESS));
-        assert!(matches!(open(&none), Err(KeyLoadError::NoKeystore(_))));
+        assert!(matches!(open(&none), Err(KeyLoadError::File(KeyFileError::NoKeystore(_)))));
     }
 }

@@ -16,7 +16,7 @@ use base64ct::{Base64, Encoding as _};
 use ring::{digest, hmac};
 use subtle::ConstantTimeEq as _;
 
-use crate::keys::{self, KeyLoadError};
+use host_kit::keys::{KeyFileError, secret_file};
 
 /// The header with the timestamp and the signature of a webhook, and of the answer to one.
 pub const SIGNATURE: &str = "x-relayer-signature";
@@ -53,9 +53,9 @@ impl WebhookSecret {
     /// The secret in a private file; `None` if it is too short.
     ///
     /// # Errors
-    /// [`KeyLoadError`]: the file cannot be read, or others can read it.
-    pub fn from_file(path: &Path) -> Result<Option<Self>, KeyLoadError> {
-        let text = keys::secret_file(path)?;
+    /// [`KeyFileError`]: the file cannot be read, or others can read it.
+    pub fn from_file(path: &Path) -> Result<Option<Self>, KeyFileError> {
+        let text = secret_file(path)?;
         Ok(Self::new(text.trim_end_matches(['\r', '\n']).as_bytes()))
     }
 

@@ -107,12 +107,6 @@ pub async fn ask_twice(arguments: &[String]) -> Result<String> {
     Ok(String::from_utf8(output(Command::new(program).args(arguments)).await?)?)
 }
 
-/// Runs the liable person's program `kya`; what it printed.
-pub async fn kya(arguments: &[&str]) -> Result<String> {
-    let program = program::compiled(["--bin", "kya"])?;
-    Ok(String::from_utf8(output(Command::new(program).args(arguments)).await?)?.trim().to_owned())
-}
-
 /// Starts the gate's axum example, a service with the gate in its own process, on any free port; returns its
 /// address.
 pub async fn start_example(configuration: &str) -> Result<(Process, String)> {

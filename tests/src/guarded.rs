@@ -27,6 +27,11 @@ pub struct Guarded {
 impl Guarded {
     /// Starts it on a local port, 0 for any free one, for the agents of a local chain.
     pub async fn start(port: u16, chain: &Chain) -> Result<Self> {
+        Self::telling(port, chain, "").await
+    }
+
+    /// The same, with more of the gate's configuration.
+    pub async fn telling(port: u16, chain: &Chain, more: &str) -> Result<Self> {
         let (listener, url) = listen(port).await?;
         // A local chain makes blocks on demand, and its agents change while one looks on.
         let settings = format!(
@@ -35,6 +40,7 @@ impl Guarded {
             chain = {{ id = 31337, rpc = ["{rpc}"], max-head-age-seconds = 0 }}
             kya = {{ registry = "{registry}", cache-seconds = 2 }}
             policy.dev = {{ allow = ["provision"], routes = ["default"] }}
+            {more}
             "#,
             rpc = chain.node.url(),
             registry = chain.contracts.registry,
@@ -44,8 +50,9 @@ impl Guarded {
             .route("/items", get(async |agent: Extension<Subject>| served(&agent, "your items")))
             .route("/orders", post(async |agent: Extension<Subject>, order: String| served(&agent, &order)))
             .layer(gate.layer("dev")?);
-        let document = gate.discovery_document();
+        let (document, registry) = (gate.discovery_document(), gate.registry_document().unwrap_or_default());
         let app = guarded.route("/.well-known/erc8128", get(async || document));
+        let app = app.route("/.well-known/agent-registry", get(async || registry));
         // The explorer's pages may ask it.
         let app = app.layer(from_fn(open_to_pages));
         Ok(Self { url, _server: serve(listener, app) })

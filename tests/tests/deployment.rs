@@ -73,8 +73,10 @@ fn systemd_accepts_every_line_of_the_unit_files() {
         count += 1;
     }
     assert_eq!(count, 3);
-    for name in ["relayer-daemon", "kya-gate"] {
-        let file = format!("{name}.service");
+    for (name, service) in
+        [("relayer-daemon", "relayer-daemon"), ("kya-gate", "kya-gate"), ("kya", "kya-attest")]
+    {
+        let file = format!("{service}.service");
         let unit = fs::read_to_string(repo::root().join(name).join("systemd").join(&file)).unwrap();
         let verify = |unit: &str| {
             let path = directory.path().join(&file);

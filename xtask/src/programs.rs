@@ -162,7 +162,7 @@ struct Started {
 impl Started {
     fn read() -> Result<Self> {
         let target = run::target_dir().join("debug");
-        let programs = ["relayer-daemon", "kya-gate", "evidence", "devnet", "examples/axum"];
+        let programs = ["relayer-daemon", "kya", "kya-gate", "devnet", "examples/axum"];
         let programs = all_of(programs.into_iter().map(|name| target.join(name)))?;
         Ok(Self { programs, workers: all_of(build::outputs().into_iter())? })
     }

@@ -80,7 +80,7 @@ fn native(summary: &mut Summary, sources: &Sources, runs_programs: bool) -> Vec<
         check(cargo().args(["all-clippy", "--all-targets", "--", "-D", "warnings"]))
     });
     // The documentation's commands name one package each, whose dependencies have fewer features then.
-    for package in ["kya-gate", "kya-local", "registry-evidence"] {
+    for package in ["kya", "kya-gate", "kya-local"] {
         summary.step(&format!("{package} by itself"), Some(sources.fingerprint(&["."])), || {
             check(cargo().args(["check", "--quiet", "-p", package, "--all-targets"]))
         });
@@ -149,7 +149,7 @@ fn modules(summary: &mut Summary, sources: &Sources, runs_programs: bool) {
         run(command(node_tool("forge")).arg("build").current_dir(root().join("contracts")))?;
         check(command("node").args(["contracts/artifacts.mjs", "--check"]))
     });
-    let published = ["core", "evidence", "kya-gate", "kya-local", "host-kit", "browser"];
+    let published = ["core", "kya", "kya-gate", "kya-local", "host-kit", "browser"];
     summary.step("packages to publish", of(&published), packages);
 }
 
@@ -192,8 +192,7 @@ fn purity() -> Result<Tally> {
 
 /// Packs what a release publishes: the crates, and the npm package that `build` has left in `browser/pkg`.
 fn packages() -> Result<Tally> {
-    let crates =
-        ["registry-core", "registry-evidence", "host-kit", "kya-local", "kya-gate"].map(|name| ["-p", name]);
+    let crates = ["registry-core", "host-kit", "kya", "kya-local", "kya-gate"].map(|name| ["-p", name]);
     run(cargo().args(["package", "--quiet", "--no-verify", "--allow-dirty"]).args(crates.as_flattened()))?;
     check(command("npm").args(["pack", "--dry-run"]).current_dir(root().join("browser/pkg")))
 }

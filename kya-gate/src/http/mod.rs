@@ -5,6 +5,7 @@
 //! | `/gate/<policy>`, any method, anything behind it | 200 admits; 400, 401, 403 and 503 refuse |
 //! | `/refusal/<policy>` | the refusal again, with its body: for nginx, which keeps none. It never admits |
 //! | `/.well-known/erc8128` | what routes ask of signatures |
+//! | `/.well-known/agent-registry` | the registry and the way to it, where `[discovery]` is configured |
 //! | `/.well-known/jwks.json` | the keys that verdicts are signed with |
 //! | `/livez`, `/readyz`, `/metrics` | monitoring |
 
@@ -34,7 +35,7 @@ use registry_core::{
 };
 
 use crate::{
-    gate::{Gate, Purpose},
+    gate::{Gate, Purpose, REGISTRY_DOCUMENT},
     settings::{ContentSource, ProxySettings, TargetSource},
 };
 pub use connections::serve;
@@ -61,6 +62,8 @@ pub struct App {
     pub policies: BTreeMap<String, RoutePolicy>,
     /// The document of `/.well-known/erc8128`.
     pub discovery: String,
+    /// The document of `/.well-known/agent-registry`.
+    pub registry: Option<String>,
     /// Whether chain, API and the store of nonces answer.
     pub readiness: Readiness,
 }
@@ -103,6 +106,10 @@ impl App {
         }
         match target.as_str() {
             "/.well-known/erc8128" => discovery(self.discovery.clone()),
+            REGISTRY_DOCUMENT => match &self.registry {
+                Some(document) => discovery(document.clone()),
+                None => text(StatusCode::NOT_FOUND, "there is no [discovery]\n".to_owned()),
+            },
             "/livez" => text(StatusCode::OK, "ok\n".to_owned()),
             "/readyz" => match self.readiness.or_else(self.gate.probe(now())).await {
                 Ok(words) => text(StatusCode::OK, format!("{words}\n")),

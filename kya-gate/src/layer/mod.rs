@@ -102,6 +102,12 @@ impl EmbeddedGate {
         self.shared.settings.discovery_document()
     }
 
+    /// The document that the service may have at `/.well-known/agent-registry`, as JSON; `None` without
+    /// `[discovery]`.
+    pub fn registry_document(&self) -> Option<String> {
+        self.shared.settings.registry_document()
+    }
+
     /// The gate's metrics, for Prometheus.
     pub fn metrics(&self) -> String {
         self.shared.gate.metrics.text()

@@ -1,6 +1,7 @@
 //! The configuration file: TOML, read as a whole and validated field by field. The README describes each
 //! field.
 
+mod discovery;
 mod domains;
 mod nonces;
 mod proxy;
@@ -25,6 +26,7 @@ use registry_core::{
 use serde::{Deserialize, de::DeserializeOwned};
 use url::Url;
 
+pub use discovery::DiscoverySettings;
 pub use domains::DomainSettings;
 use domains::DomainsTable;
 use nonces::RedisTable;
@@ -54,6 +56,8 @@ pub struct Settings {
     pub log_wallets: bool,
     /// How the files of domains are fetched.
     pub domains: DomainSettings,
+    /// What programs are told of the registry; `None` where they are told nothing.
+    pub discovery: Option<DiscoverySettings>,
     /// The policies by name.
     pub policies: BTreeMap<String, RoutePolicy>,
     /// The hash of each policy's table: the Keccak-256 of its JSON, with members sorted by name and no white space.
@@ -157,6 +161,7 @@ struct File {
     dialects: Vec<Dialect>,
     #[serde(default)]
     liable: DomainsTable,
+    discovery: Option<DiscoverySettings>,
     #[serde(default)]
     policy: BTreeMap<String, PolicyTable>,
 }
@@ -308,12 +313,18 @@ impl Settings {
             nonces: NonceSettings::validated(file.nonces, file.redis)?,
             log_wallets: file.log_wallets,
             domains: file.liable.validated()?,
+            discovery: file.discovery.map(DiscoverySettings::validated).transpose()?,
         })
     }
 
     /// The chain and the registry that verdicts are of: `eip155:<chain>:<registry>`, the address in lower case.
     pub fn registry(&self) -> String {
         format!("eip155:{}:{:#x}", self.chain.id, self.kya.registry)
+    }
+
+    /// The document for `/.well-known/agent-registry`; `None` without `[discovery]`.
+    pub fn registry_document(&self) -> Option<String> {
+        Some(self.discovery.as_ref()?.document(self.chain.id, self.kya.registry))
     }
 
     /// The document for `/.well-known/erc8128`.

@@ -12,14 +12,14 @@ use std::{
 
 use alloy::{primitives::Address, signers::local::PrivateKeySigner};
 
-use super::{CREDENTIALS, KeyLoadError, open_keystore, parse, private_file};
+use super::{CREDENTIALS, KeyFileError, KeyLoadError, parse_key, private_file, with_password};
 
 /// The keys of a directory, by the names of their files.
 pub(super) fn load(
     dir: &Path,
     var: impl Fn(&str) -> Option<String>,
 ) -> Result<Vec<PrivateKeySigner>, KeyLoadError> {
-    let unreadable = |error: std::io::Error| KeyLoadError::Unreadable(dir.to_owned(), error.kind());
+    let unreadable = |error: std::io::Error| KeyFileError::Unreadable(dir.to_owned(), error.kind());
     let is_of_systemd = var(CREDENTIALS).is_some_and(|credentials| Path::new(&credentials) == dir);
     let prefix: &[u8] = if is_of_systemd { b"keys_" } else { b"" };
     let mut paths = Vec::new();
@@ -46,9 +46,9 @@ pub(super) fn load(
 fn key(path: &Path, var: impl Fn(&str) -> Option<String>) -> Result<PrivateKeySigner, KeyLoadError> {
     let text = private_file(path, &var)?;
     if text.trim_start().starts_with('{') {
-        return open_keystore(path.to_owned(), var);
+        return with_password(path, var);
     }
-    parse(&text).ok_or_else(|| KeyLoadError::Invalid(path.display().to_string()))
+    parse_key(&text).ok_or_else(|| KeyFileError::Invalid(path.display().to_string()).into())
 }
 
 #[cfg(test)]
@@ -111,10 +111,10 @@ mod tests {
         let second = put(&path, "2", &hex_key(1));
         assert_eq!(addresses(&path), Err(KeyLoadError::Twice(first, second.clone())));
         put(&path, "2", "hunter2");
-        assert_eq!(addresses(&path), Err(KeyLoadError::Invalid(second.display().to_string())));
+        assert_eq!(addresses(&path), Err(KeyFileError::Invalid(second.display().to_string()).into()));
         file(&path, "2", "hunter2", 0o640);
-        assert_eq!(addresses(&path), Err(KeyLoadError::Exposed(second)));
+        assert_eq!(addresses(&path), Err(KeyFileError::Exposed(second).into()));
         let missing = path.join("missing");
-        assert!(matches!(addresses(&missing), Err(KeyLoadError::Unreadable(..))));
+        assert!(matches!(addresses(&missing), Err(KeyLoadError::File(KeyFileError::Unreadable(..)))));
     }
 }

@@ -173,9 +173,11 @@ look around in a browser, with this chain and relayer in its settings once you s
 
   {worker_url}/#/settings?rpc={chain_url}&relayer={relayer_url}
 
-or be an agent without ETH that registers and attests:
+or be an agent without ETH that registers and attests (docs/kya.md):
 
-  cargo run -p relayer-daemon --example register
+  cargo run -p kya -- key agent.key
+  cargo run -p kya -- register --key agent.key --rpc {chain_url} --relayer {relayer_url} --liable {liable} \
+    --scope Invoices --constitution docs/agent/constitution.json --capabilities docs/agent/capabilities.json
 
 or be an agent that the guarded service admits, by the field's own libraries (a bot's signature alone is refused):
 
@@ -189,6 +191,7 @@ Ctrl-C stops everything.
         worker_url = worker.url(),
         relayer_url = relayer.url(),
         guarded_url = guarded.url(),
+        liable = seed::wallet("person").address(),
         agent_key = hex::encode_prefixed(seed::wallet("kyoto").to_bytes()),
         relayed = RELAYED.len(),
         logs = logs.map_or_else(|| "not kept on a free port".to_owned(), |logs| logs.display().to_string()),

@@ -23,8 +23,9 @@ use alloy::rpc::types::TransactionRequest;
 use alloy::sol_types::SolCall;
 use e2e::anvil::{CHAIN_ID, dev_account, dev_key, wall_clock};
 use e2e::chain::Chain;
-use e2e::gate::{Gate, ORIGIN, kya};
+use e2e::gate::{Gate, ORIGIN};
 use e2e::hooks::{Receiver, Reply};
+use e2e::kya;
 use e2e::process::wait_until;
 use e2e::proxy::Proxy;
 use e2e::relay::{Desk, REQUEST_GAS, attest};
@@ -33,7 +34,6 @@ use e2e::seed::{self, chain_of_one, registration_call, wallet};
 use e2e::signed_requests::RawAnswer;
 use e2e::tls::{Authority, TlsFront};
 use e2e::verdict_tokens::{key_file, key_set, new_key, signing};
-use e2e::verifier;
 use e2e::worker::{Worker, WorkerOptions};
 use registry_core::eth::abi::IAgentRegistry::registerAgentCall;
 use registry_core::eth::abi::IForwarder::executeCall;
@@ -98,7 +98,7 @@ async fn relay(chain: &Chain, nonce: u64, call: &impl SolCall) {
 async fn run(chain: &Chain, command: &[&str]) -> Result<String, String> {
     let (registry, chain_id) = (chain.contracts.registry.to_string(), CHAIN_ID.to_string());
     let place = ["--registry", &registry, "--chain", &chain_id];
-    kya(&[command, &place].concat()).await.map_err(|error| format!("{error:#}"))
+    kya::printed(&[command, &place].concat()).await.map_err(|error| format!("{error:#}"))
 }
 
 /// The same with Acme's key.
@@ -236,7 +236,7 @@ async fn an_impostor_is_refused_and_the_liable_persons_own_agents_are_admitted_b
     fs::write(directory.join("jwks.json"), keys.published()).unwrap();
     let [records, jwks] =
         ["admissions.jsonl", "jwks.json"].map(|file| directory.join(file).display().to_string());
-    let (right, said) = verifier::run(&["verify-admission", &records, "--keys", &jwks]).await.unwrap();
+    let (right, said) = kya::verify(&["record", &records, "--keys", &jwks]).await.unwrap();
     let digest = digest(&header);
     for (line, words) in [
         (0, format!("liable {acme} (registered)")),

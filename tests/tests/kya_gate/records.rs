@@ -1,7 +1,7 @@
 //! Records of admissions, written by the real gate and verified without it.
 //!
 //! 1. A record is verified by viem and jose alone, and with one byte changed it is not.
-//! 2. `evidence verify-admission` says who asked for what, that the wallet signed it, and what the registry
+//! 2. `kya verify record` says who asked for what, that the wallet signed it, and what the registry
 //!    said at which block, proved by the block's hash.
 //! 3. No admission without its record, and no record without its admission.
 
@@ -16,7 +16,7 @@ use e2e::reverse_proxies::Kind;
 use e2e::seed::{registration_call, wallet};
 use e2e::signed_requests::{Draft, RawAnswer, Signed};
 use e2e::verdict_tokens::{key_file, key_set, new_key, signing};
-use e2e::{http, signers, verifier};
+use e2e::{http, kya, signers};
 use registry_core::token::{Jws, KeySet};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -65,11 +65,11 @@ impl Recorded {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// What `evidence verify-admission` says of this file by these keys: whether all is right, and its lines.
+    /// What `kya verify record` says of this file by these keys: whether all is right, and its lines.
     async fn verify(&self, records: &Path, keys: &str, more: &[&str]) -> (bool, Vec<String>) {
         let keys = self.path(keys);
-        let arguments = ["verify-admission", records.to_str().unwrap(), "--keys", keys.to_str().unwrap()];
-        verifier::run(&[&arguments, more].concat()).await.unwrap()
+        let arguments = ["record", records.to_str().unwrap(), "--keys", keys.to_str().unwrap()];
+        kya::verify(&[&arguments, more].concat()).await.unwrap()
     }
 }
 

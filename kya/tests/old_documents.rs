@@ -20,8 +20,8 @@ fn read(name: &str) -> String {
 
 /// The program's output where every proof is right.
 fn verified(command: &str, file: &str, options: &[&str]) -> Vec<String> {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_evidence"));
-    let output = program.args([command, &path(file)]).args(options).output().unwrap();
+    let mut program = Command::new(env!("CARGO_BIN_EXE_kya"));
+    let output = program.args(["verify", command, &path(file)]).args(options).output().unwrap();
     let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
     assert!(output.status.success(), "{file}: {text}");
     text.lines().map(str::to_owned).collect()
@@ -35,13 +35,13 @@ fn evidence_and_records_of_admissions_prove_what_they_did() {
     let (hash, keys) = (hash.unwrap(), path("jwks.json"));
     for (file, decision) in [("evidence.kyoto.json", "provision"), ("evidence.nobody.json", "deny")] {
         let options = ["--block-hash", hash, "--chain-id", "31337", "--registry", registry];
-        let said = verified("verify", file, &options);
+        let said = verified("evidence", file, &options);
         assert!(said[0].starts_with(&format!("proved: {decision} for wallet 0x")), "{said:?}");
     }
-    let records = verified("verify-admission", "admissions.jsonl", &["--keys", &keys]);
+    let records = verified("record", "admissions.jsonl", &["--keys", &keys]);
     assert!(records.len() == 2 && records[1].contains("POST http://api.example/orders"), "{records:?}");
     let proved = ["--keys", &keys, "--block-hash", hash, "--registry", registry];
-    let records = verified("verify-admission", "admissions.evidence.jsonl", &proved);
+    let records = verified("record", "admissions.evidence.jsonl", &proved);
     assert!(records.len() == 1 && records[0].contains("proved against the hash"), "{records:?}");
 }
 

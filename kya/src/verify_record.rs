@@ -1,11 +1,11 @@
-//! `evidence verify-admission records.jsonl --keys jwks.json`: verifies the records of a gate, line by line.
+//! `kya verify record records.jsonl --keys jwks.json`: verifies the records of a gate, line by line.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _},
     path::PathBuf,
 };
 
-use alloy_primitives::{Address, B256};
+use alloy::primitives::{Address, B256};
 use registry_core::{
     eth::{address, timestamp::Timestamp},
     gate::{Admission, AdmissionRecord, ProvedAcceptance, Trusted, VerifiedBy},
@@ -13,11 +13,11 @@ use registry_core::{
 };
 use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
 
-use crate::{MAX_BYTES, open, read};
+use crate::verify::{MAX_BYTES, open, read};
 
-/// The arguments of `verify-admission`.
+/// Which records, by which keys.
 #[derive(Debug, clap::Args)]
-pub(crate) struct VerifyAdmission {
+pub struct VerifyRecord {
     /// The file of records, a line each; - is standard input.
     file: PathBuf,
     /// The issuer's published keys, a JWK set, from a source you trust: the one saved from
@@ -41,7 +41,7 @@ pub(crate) struct VerifyAdmission {
 }
 
 /// Verifies the records, and says of each what it shows; whether all of them are right.
-pub(crate) fn verify(arguments: &VerifyAdmission, mut say: impl FnMut(String)) -> Result<bool, String> {
+pub(crate) fn verify(arguments: &VerifyRecord, mut say: impl FnMut(String)) -> Result<bool, String> {
     let (file, records) = (arguments.keys.display(), arguments.file.display());
     let keys = KeySet::parse(&read(&arguments.keys)?).map_err(|error| format!("{file}: {error}"))?;
     let trusted = Trusted {
@@ -127,6 +127,6 @@ fn shown(admission: &Admission, trusted: &Trusted<'_>) -> String {
     )
 }
 
-fn is_signed(key: &Key, text: &str, signature: &[u8; 64]) -> bool {
+pub(crate) fn is_signed(key: &Key, text: &str, signature: &[u8; 64]) -> bool {
     UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, key.point()).verify(text.as_bytes(), signature).is_ok()
 }

@@ -18,8 +18,8 @@ fn document() -> (String, String) {
 }
 
 fn verify(arguments: &[&str], document: &str) -> Output {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_evidence"))
-        .args(["verify", "-"])
+    let mut program = Command::new(env!("CARGO_BIN_EXE_kya"))
+        .args(["verify", "evidence", "-"])
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -76,7 +76,8 @@ fn what_is_refused_is_refused_with_the_reason() {
 
 #[test]
 fn a_file_that_is_not_there_is_named() {
-    let program = Command::new(env!("CARGO_BIN_EXE_evidence")).args(["verify", "nowhere.json"]).output();
+    let program =
+        Command::new(env!("CARGO_BIN_EXE_kya")).args(["verify", "evidence", "nowhere.json"]).output();
     let (status, line) = said(&program.unwrap());
     assert_eq!(status, 1);
     assert!(line.starts_with("refused: cannot open nowhere.json"), "{line}");

@@ -1,0 +1,165 @@
+//! `kya attest`: says that agents comply, once, or whenever it is due.
+
+use std::{io::Write as _, net::SocketAddr};
+
+use alloy::{primitives::U256, sol_types::SolCall as _};
+use clap::Args;
+use registry_core::eth::{
+    abi::{AgentRecord, IAgentRegistry::attestComplianceCall},
+    timestamp::Timestamp,
+};
+use registry_core::registry::agent::Status;
+use serde_json::json;
+
+use crate::{
+    place::{Place, PlaceOptions},
+    report::{Exit, Failure, Report, Result},
+    signer::{KeyOptions, Signer},
+    submit::{Caller, Executed, SendOptions, Settled},
+    watch,
+};
+
+/// The gas of an attestation.
+pub(crate) const GAS: u64 = 150_000;
+
+/// Attest for the agents of these ids, and with --watch again whenever it is due
+#[derive(Clone, Debug, Args)]
+pub struct Attest {
+    /// The agents' ids: those that you answer for. A list that others can add to is no source of them.
+    #[arg(required = true)]
+    pub ids: Vec<U256>,
+    #[command(flatten)]
+    pub(crate) place: PlaceOptions,
+    #[command(flatten)]
+    pub(crate) key: KeyOptions,
+    #[command(flatten)]
+    pub(crate) send: SendOptions,
+    /// Attest without asking, also as a liable wallet for agents that others have registered.
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Stay, and attest at a random time in the last third of each grace period.
+    #[arg(long, requires = "rpc")]
+    watch: bool,
+    /// Where Prometheus reads metrics.
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "watch")]
+    pub(crate) metrics: Option<SocketAddr>,
+    /// How often the records are read.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) every: u64,
+}
+
+impl Attest {
+    /// Attests for all of the agents.
+    ///
+    /// # Errors
+    /// The key may not attest for one of them, or the registry refuses.
+    pub async fn run(&self) -> Result<Report> {
+        let (signer, place) = (self.key.signer()?, self.place.resolve().await?);
+        let mut records = Vec::new();
+        for id in &self.ids {
+            let record = place.record(*id).await?;
+            let record = record.ok_or_else(|| Failure::refused(format!("there is no agent {id}")))?;
+            may_attest(&record, &signer)?;
+            eprint!("{}", shown(&place, &record));
+            self.confirmed(&record, &signer)?;
+            records.push(record);
+        }
+        if self.watch {
+            return watch::run(self, &place, &signer, records).await;
+        }
+        let (mut lines, mut documents) = (Vec::new(), Vec::new());
+        for record in &records {
+            let id = record.agentId;
+            let (caller, data) = (Caller::new(&place, &signer, &self.send).await?, call(id));
+            let executed = match caller.resume(&data).await? {
+                Some((Settled::Executed(executed), _)) => Some(executed),
+                Some((Settled::Lost, at)) if is_attested_since(&place, id, at).await? => None,
+                _ => Some(caller.execute(data, GAS).await?),
+            };
+            lines.push(match &executed {
+                Some(executed) => format!("Attested for agent {id}: {}.", executed.text()),
+                None => format!("Attested for agent {id} already, by an earlier run of this command."),
+            });
+            documents.push(
+                json!({ "agentId": id.to_string(), "transaction": executed.as_ref().map(Executed::json) }),
+            );
+            // Told before it is forgotten: a kill in between tells it twice, and sends nothing twice.
+            if self.ids.len() > 1 {
+                eprintln!("{}", lines.last().map_or("", String::as_str));
+            }
+            caller.told()?;
+        }
+        lines.push("An attestation holds for the registry's grace period, 7 days by default.".to_owned());
+        Ok(Report::done(lines.join("\n"), json!({ "attested": documents })))
+    }
+
+    /// A liable wallet that attests ties itself to the agent: not to one that a stranger has registered, by mistake.
+    fn confirmed(&self, record: &AgentRecord, signer: &Signer) -> Result<()> {
+        let by = signer.address();
+        let is_stranger = by == record.haftungsperson && by != record.creator && by != record.agentWallet;
+        if !is_stranger || self.yes {
+            return Ok(());
+        }
+        typed(&record.agentId, "You will stand behind this agent, which others have registered")
+    }
+}
+
+/// Asks for an id on the terminal.
+pub(crate) fn typed(id: &U256, words: &str) -> Result<()> {
+    let asked = || -> std::io::Result<String> {
+        eprint!("{words}. Type its id to go on: ");
+        std::io::stderr().flush()?;
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line)?;
+        Ok(line)
+    };
+    match asked().is_ok_and(|line| line.trim() == id.to_string()) {
+        true => Ok(()),
+        false => {
+            Err(Failure { exit: Exit::NotConfirmed, text: "nothing was done: not confirmed".to_owned() })
+        }
+    }
+}
+
+pub(crate) fn call(id: U256) -> Vec<u8> {
+    attestComplianceCall { agentId: id }.abi_encode()
+}
+
+/// Checks who may attest: the registry asks for the same.
+fn may_attest(record: &AgentRecord, signer: &Signer) -> Result<()> {
+    let (by, id) = (signer.address(), record.agentId);
+    let status = Status::from_number(record.status);
+    if status != Some(Status::Active) {
+        let status = status.map_or("of an unknown status", Status::name);
+        return Err(Failure::refused(format!("agent {id} is {status}: only Active agents can be attested")));
+    }
+    match [record.agentWallet, record.creator, record.haftungsperson].contains(&by) {
+        true => Ok(()),
+        false => Err(Failure::refused(format!(
+            "{by} is neither wallet nor creator nor liable wallet of agent {id}"
+        ))),
+    }
+}
+
+/// Whether an agent was attested at or after this time, by any of those who may; clocks may differ by minutes.
+async fn is_attested_since(place: &Place, id: U256, at: u64) -> Result<bool> {
+    Ok(place.record(id).await?.is_some_and(|record| record.lastAttestation + 300 >= at))
+}
+
+/// A record, a line for each member. Texts of others are quoted, so that no line of them reads as one of these.
+pub(crate) fn shown(place: &Place, record: &AgentRecord) -> String {
+    let status = Status::from_number(record.status).map_or("unknown", Status::name);
+    format!(
+        "chain       {}\nregistry    {}\nagent       {}, {status}\nwallet      {}\ncreator     {}\nliable      {}\n\
+         registered  {}\nattested    {}\nscope       {:?}\n",
+        place.chain,
+        place.registry,
+        record.agentId,
+        record.agentWallet,
+        record.creator,
+        record.haftungsperson,
+        Timestamp::from_seconds(record.registeredAt),
+        Timestamp::from_seconds(record.lastAttestation),
+        record.operationalScope,
+    )
+}

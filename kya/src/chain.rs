@@ -1,0 +1,211 @@
+//! What is read of a chain and sent to it: plain JSON-RPC to one endpoint. Core queries go through
+//! [`Node::ask`].
+
+use std::time::Duration;
+
+use alloy::{
+    primitives::{Address, B256, Bytes, U64, U256},
+    sol_types::SolCall,
+};
+use host_kit::native::{RpcClient, read_body};
+use registry_core::{
+    chain::{Query, Run},
+    eth::{
+        abi,
+        redact::{Redactor, public_origin},
+        rpc::{ErrorPayload, endpoint::RpcEndpoint, revert::Revert},
+    },
+    gate::limits,
+};
+use reqwest::{Client, header::AUTHORIZATION};
+use serde::Deserialize;
+use serde_json::{Value, json, value::RawValue};
+
+use crate::report::{Failure, Result};
+
+/// The largest answer that is read, in bytes.
+const LARGEST_ANSWER: usize = 4 << 20;
+
+/// An HTTP client that follows no redirects.
+///
+/// # Errors
+/// None can be built.
+pub fn client() -> Result<Client> {
+    Client::builder()
+        .connect_timeout(Duration::from_secs(5))
+        .timeout(Duration::from_secs(130))
+        .redirect(reqwest::redirect::Policy::none())
+        .build()
+        .map_err(|_| Failure::refused("no HTTP client can be built"))
+}
+
+/// An RPC endpoint of one chain.
+#[derive(Debug)]
+pub struct Node {
+    client: Client,
+    endpoint: RpcEndpoint,
+    queries: RpcClient,
+    multicall3: Address,
+    redactor: Redactor,
+    /// The chain's id.
+    pub chain: u64,
+}
+
+/// A block.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Block {
+    /// Its number.
+    pub number: U64,
+    /// Its time in unix seconds.
+    pub timestamp: U64,
+    /// The base fee of its gas.
+    #[serde(default)]
+    pub base_fee_per_gas: U256,
+}
+
+/// The part of a receipt that is used here.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Receipt {
+    /// 1 where the call succeeded.
+    pub status: U64,
+    /// Its block.
+    pub block_number: U64,
+    /// Its events.
+    pub logs: Vec<Log>,
+}
+
+/// An event.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Log {
+    /// The contract.
+    pub address: Address,
+    /// The event, and its indexed arguments.
+    pub topics: Vec<B256>,
+}
+
+impl Node {
+    /// The endpoint, which has to be on the chain where one is given.
+    ///
+    /// # Errors
+    /// It does not answer, or is on another chain.
+    pub async fn connect(url: &str, chain: Option<u64>, multicall3: Address) -> Result<Self> {
+        let endpoint = RpcEndpoint::parse(url);
+        let endpoint = endpoint.ok_or_else(|| Failure::refused("--rpc has to be an http or https URL"))?;
+        let (client, redactor) = (client()?, Redactor::new([url]));
+        let queries = RpcClient::new(client.clone(), vec![endpoint.clone()], chain.unwrap_or_default());
+        let mut node = Self { client, endpoint, queries, multicall3, redactor, chain: 0 };
+        let id: U64 = node.read("eth_chainId", json!([])).await?;
+        node.chain = id.to();
+        if let Some(chain) = chain.filter(|chain| *chain != node.chain) {
+            let found = node.chain;
+            return Err(Failure::refused(format!("the RPC endpoint is on chain {found}, not on {chain}")));
+        }
+        node.queries = RpcClient::new(node.client.clone(), vec![node.endpoint.clone()], node.chain);
+        Ok(node)
+    }
+
+    /// The answer to a query of the core.
+    ///
+    /// # Errors
+    /// The query's, without the endpoint's secrets.
+    pub async fn ask<Q: Query>(&self, query: Q) -> Result<Q::Output>
+    where
+        Q::Error: std::fmt::Display,
+    {
+        // A record has no setters: an old block shows the same.
+        let run = Run::new(query, self.multicall3, limits(crate::now(), 0));
+        let answer = self.queries.ask(run, |_| {}).await;
+        answer.map_err(|error| Failure::try_again(self.redactor.clean(&error.to_string())))
+    }
+
+    /// The result of a method.
+    ///
+    /// # Errors
+    /// There is no answer, or an error.
+    pub async fn request(&self, method: &str, params: Value) -> Result<Result<Value, ErrorPayload>> {
+        let silent = |_| {
+            let origin = public_origin(&self.endpoint.url);
+            Failure::try_again(format!("the RPC endpoint {origin} does not answer"))
+        };
+        let question = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+        let mut request = self.client.post(&self.endpoint.url).header("content-type", "application/json");
+        if let Some(authorization) = &self.endpoint.authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        let response =
+            request.body(question).timeout(Duration::from_secs(15)).send().await.map_err(silent)?;
+        let body = read_body(response, LARGEST_ANSWER).await.map_err(silent)?.unwrap_or_default();
+        #[derive(Deserialize)]
+        struct Answer {
+            result: Option<Box<RawValue>>,
+            error: Option<ErrorPayload>,
+        }
+        let answer: Option<Answer> = serde_json::from_slice(&body).ok();
+        match answer {
+            Some(Answer { error: Some(error), .. }) => Ok(Err(error)),
+            Some(Answer { result, .. }) => {
+                let result = result.and_then(|result| serde_json::from_str(result.get()).ok());
+                Ok(Ok(result.unwrap_or_default()))
+            }
+            None => Err(Failure::try_again(format!("the RPC endpoint's answer to {method} is no JSON-RPC"))),
+        }
+    }
+
+    /// The result of a method that only reads.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn read<T: for<'a> Deserialize<'a>>(&self, method: &str, params: Value) -> Result<T> {
+        let failed = |why: &str| {
+            Failure::try_again(format!("the RPC endpoint refused {method}: {}", self.redactor.clean(why)))
+        };
+        let result = self.request(method, params).await?.map_err(|error| failed(&error.message))?;
+        serde_json::from_value(result).map_err(|_| failed("its answer cannot be read"))
+    }
+
+    /// What a function of a contract returns now, or why it reverts.
+    ///
+    /// # Errors
+    /// There is no answer, or the contract is none of this kind.
+    pub async fn call<C: SolCall>(&self, to: Address, call: &C) -> Result<Result<C::Return, Revert>> {
+        let params = json!([{ "to": to, "data": Bytes::from(call.abi_encode()) }, "latest"]);
+        let data = match self.request("eth_call", params).await? {
+            Ok(data) => data,
+            Err(error) => {
+                return Revert::from_error(&error).map(Err).ok_or_else(|| {
+                    Failure::try_again(format!("eth_call: {}", self.redactor.clean(&error.message)))
+                });
+            }
+        };
+        let data: Bytes = serde_json::from_value(data).unwrap_or_default();
+        let returned = abi::decode_returns::<C>(&data);
+        returned.map(Ok).map_err(|_| Failure::refused(format!("{to} is no contract with {}", C::SIGNATURE)))
+    }
+
+    /// The block of a tag.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn block(&self, tag: &str) -> Result<Block> {
+        self.read("eth_getBlockByNumber", json!([tag, false])).await
+    }
+
+    /// The receipt of a transaction; `None` while it is not mined.
+    ///
+    /// # Errors
+    /// There is no answer.
+    pub async fn receipt(&self, hash: B256) -> Result<Option<Receipt>> {
+        self.read("eth_getTransactionReceipt", json!([hash])).await
+    }
+
+    /// The number of an account's transactions at this tag.
+    ///
+    /// # Errors
+    /// There is no answer.
+    pub async fn transaction_count(&self, account: Address, tag: &str) -> Result<u64> {
+        let count: U64 = self.read("eth_getTransactionCount", json!([account, tag])).await?;
+        Ok(count.to())
+    }
+}

@@ -1,0 +1,161 @@
+//! What was signed and sent, and has not been settled yet: one file for each signer and registry, written before
+//! anything is sent. A command that was killed finds it again and sends the very same bytes, so that nothing is
+//! carried out twice. The file is locked meanwhile: two commands of one signer take turns.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::Write as _,
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use alloy::primitives::{Address, B256, Bytes};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::report::{Failure, Result};
+
+/// How long another command of the same signer is waited for.
+const PATIENCE: Duration = Duration::from_secs(150);
+
+/// A call that was signed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pending {
+    /// The call of the registry.
+    pub call: Bytes,
+    /// When it was signed, in unix seconds.
+    pub at: u64,
+    /// How it was sent.
+    pub sent: Sent,
+}
+
+/// How a call was sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Sent {
+    /// As a signed request, to a relayer.
+    Relay {
+        /// The relayer's URL.
+        relayer: String,
+        /// The request's EIP-712 digest.
+        id: B256,
+        /// What was posted.
+        body: Value,
+    },
+    /// As a transaction of the signer's own.
+    Transaction {
+        /// Its hash.
+        hash: B256,
+        /// Its nonce.
+        nonce: u64,
+        /// Its bytes.
+        raw: Bytes,
+    },
+}
+
+/// The journal of one signer at one registry, locked.
+#[derive(Debug)]
+pub struct Journal {
+    file: PathBuf,
+    _lock: File,
+}
+
+impl Journal {
+    /// Opens it, and waits while another command of the signer holds it.
+    ///
+    /// # Errors
+    /// It cannot be opened, or is held for too long.
+    pub async fn open(directory: &Path, chain: u64, registry: Address, signer: Address) -> Result<Self> {
+        let failed = |error: std::io::Error| {
+            Failure::refused(format!("the state directory {}: {error}", directory.display()))
+        };
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
+        let file = directory.join(format!("{chain}-{registry:#x}-{signer:#x}.json"));
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create(true).truncate(false).mode(0o600);
+        let lock = options.open(file.with_extension("lock")).map_err(failed)?;
+        let began = tokio::time::Instant::now();
+        loop {
+            match lock.try_lock() {
+                Ok(()) => return Ok(Self { file, _lock: lock }),
+                Err(TryLockError::WouldBlock) if began.elapsed() < PATIENCE => {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                Err(TryLockError::WouldBlock) => {
+                    return Err(Failure::try_again("another kya command of this key is still running"));
+                }
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+            }
+        }
+    }
+
+    /// What has not been settled.
+    ///
+    /// # Errors
+    /// The file cannot be read. Nothing may be sent then: it may name a call in flight.
+    pub fn pending(&self) -> Result<Option<Pending>> {
+        let bytes = match fs::read(&self.file) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(self.failed(&error)),
+        };
+        serde_json::from_slice(&bytes).map(Some).map_err(|error| self.failed(&error))
+    }
+
+    /// Writes what is about to be sent, to stay over a power cut.
+    ///
+    /// # Errors
+    /// It cannot be written: nothing may be sent.
+    pub fn keep(&self, pending: &Pending) -> Result<()> {
+        let temporary = self.file.with_extension("tmp");
+        let write = || -> std::io::Result<()> {
+            let mut options = OpenOptions::new();
+            let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+            file.write_all(&serde_json::to_vec(pending)?)?;
+            file.sync_all()?;
+            fs::rename(&temporary, &self.file)?;
+            self.file.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
+        };
+        write().map_err(|error| self.failed(&error))
+    }
+
+    /// Forgets what was settled and told.
+    ///
+    /// # Errors
+    /// The file cannot be removed.
+    pub fn settled(&self) -> Result<()> {
+        match fs::remove_file(&self.file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(self.failed(&error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn failed(&self, error: &dyn std::fmt::Display) -> Failure {
+        Failure::refused(format!("{}: {error}", self.file.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_kept_is_found_until_it_is_settled_and_a_file_that_is_none_stops_everything() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || Journal::open(directory.path(), 1, Address::ZERO, Address::repeat_byte(1));
+        let journal = open().await.unwrap();
+        assert_eq!(journal.pending().unwrap(), None);
+        let sent = Sent::Transaction { hash: B256::ZERO, nonce: 3, raw: Bytes::from_static(b"raw") };
+        let pending = Pending { call: Bytes::from_static(b"call"), at: 7, sent };
+        journal.keep(&pending).unwrap();
+        drop(journal);
+        let journal = open().await.unwrap();
+        assert_eq!(journal.pending().unwrap(), Some(pending));
+        journal.settled().unwrap();
+        journal.settled().unwrap();
+        assert_eq!(journal.pending().unwrap(), None);
+        fs::write(&journal.file, "{").unwrap();
+        assert!(journal.pending().is_err());
+    }
+}

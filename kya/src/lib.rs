@@ -1,0 +1,42 @@
+//! What an agent and its liable person do with the registry, as one program: `kya register`, `attest`,
+//! `status`, `sign`, `accept`, `domain`, `verify`, `terminate`. docs/kya.md describes it.
+//!
+//! | modules | what they are |
+//! |---|---|
+//! | [`report`] | what a command says, and the program's exit status |
+//! | [`signer`], [`chain`], [`relayer`], [`discovery`] | keys; what is read of a chain; the relayer; what a service says of its registry |
+//! | [`journal`], [`submit`] | what was sent and not settled yet; a call of the registry, carried out once |
+//! | [`place`] | the registry and the way to it, by options and discovery |
+//! | [`register`], [`attest`], [`watch`], [`status`], [`sign`], [`terminate`], [`key`] | the agent's commands |
+//! | [`accept`], [`domain`], [`verify`] | the liable person's; what anyone verifies offline |
+
+pub mod accept;
+pub mod attest;
+pub mod chain;
+pub mod discovery;
+pub mod domain;
+pub mod journal;
+pub mod key;
+pub mod place;
+pub mod register;
+pub mod relayer;
+pub mod report;
+pub mod sign;
+pub mod signer;
+pub mod status;
+pub mod submit;
+pub mod terminate;
+pub mod typed;
+pub mod verify;
+mod verify_record;
+pub mod watch;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use registry_core::eth::timestamp::Timestamp;
+
+/// The machine's time.
+pub fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}

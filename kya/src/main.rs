@@ -1,0 +1,85 @@
+//! `kya`: an agent's and a liable person's companion. docs/kya.md describes it.
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+use clap_complete::Shell;
+use kya::{
+    accept, attest, domain, key, register,
+    report::{Report, Result},
+    sign, status, terminate, verify,
+};
+
+/// An agent's and a liable person's companion: registers, attests, signs requests, accepts, verifies.
+///
+/// Exit status: 0 done, 1 refused or not so, 2 wrong arguments, 3 try again later, 4 sent and not settled yet
+/// (repeat the command: nothing is sent twice), 5 not confirmed.
+#[derive(Debug, Parser)]
+#[command(name = "kya", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+    /// Print one JSON document for programs.
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant)] // one of them, once
+enum Command {
+    Key(key::NewKey),
+    Register(register::Register),
+    Attest(attest::Attest),
+    Status(status::Status),
+    Sign(sign::Sign),
+    Accept(accept::Accept),
+    Domain(domain::Domain),
+    #[command(subcommand)]
+    Verify(verify::Verify),
+    Terminate(terminate::Terminate),
+    /// Print the completions of a shell
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    // The only provider compiled in; a second call, which cannot happen, would change nothing.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let Arguments { command, json } = Arguments::parse();
+    let exit = match run(command).await {
+        Ok(report) => {
+            println!("{}", if json { report.json.to_string() } else { report.text });
+            report.exit
+        }
+        Err(failure) => {
+            if json {
+                println!("{}", failure.json());
+            }
+            eprintln!("kya: {failure}");
+            failure.exit
+        }
+    };
+    ExitCode::from(exit as u8)
+}
+
+async fn run(command: Command) -> Result<Report> {
+    match command {
+        Command::Key(arguments) => arguments.run(),
+        Command::Register(arguments) => arguments.run().await,
+        Command::Attest(arguments) => arguments.run().await,
+        Command::Status(arguments) => arguments.run().await,
+        Command::Sign(arguments) => arguments.run().await,
+        Command::Accept(arguments) => accept::run(&arguments).await,
+        Command::Domain(arguments) => domain::run(&arguments).await,
+        Command::Verify(command) => Ok(verify::run(&command)),
+        Command::Terminate(arguments) => arguments.run().await,
+        Command::Completions { shell } => {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "kya", &mut text);
+            Ok(Report::document(String::from_utf8_lossy(&text).into_owned()))
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The registry, and the way to it: by options, or by what a service says of itself.
+
+use alloy::primitives::{Address, U256};
+use clap::Args;
+use registry_core::eth::{
+    abi::{
+        AgentRecord,
+        IAgentRegistry::{getAgentByWalletCall, getAgentCall},
+    },
+    address, multicall,
+};
+use reqwest::Url;
+use serde_json::Value;
+
+use crate::{
+    chain::Node,
+    discovery::{self, Document},
+    relayer::Relayer,
+    report::{Failure, Result},
+};
+
+/// Which registry, and where it is read.
+#[derive(Clone, Debug, Args)]
+pub struct PlaceOptions {
+    /// A service for agents, or a read API: everything that is not given comes from its discovery document.
+    #[arg(long, value_name = "URL")]
+    pub at: Option<Url>,
+    /// The chain's id.
+    #[arg(long, value_name = "ID")]
+    pub chain: Option<u64>,
+    /// The registry.
+    #[arg(long, value_name = "0x...", value_parser = address::parse)]
+    pub registry: Option<Address>,
+    /// An RPC endpoint of the chain. One with a key belongs into the environment.
+    #[arg(long, value_name = "URL", env = "KYA_RPC_URL", hide_env_values = true)]
+    pub rpc: Option<String>,
+    /// A read API, which is asked where there is no RPC endpoint.
+    #[arg(long, value_name = "URL")]
+    pub api: Option<Url>,
+    /// The gasless relayer.
+    #[arg(long, value_name = "URL")]
+    pub relayer: Option<Url>,
+    /// Multicall3 of the chain.
+    #[arg(long, value_name = "0x...", value_parser = address::parse, default_value_t = multicall::CANONICAL_ADDRESS)]
+    pub multicall3: Address,
+}
+
+/// A registry and the way to it.
+#[derive(Debug)]
+pub struct Place {
+    /// The chain's id.
+    pub chain: u64,
+    /// The registry.
+    pub registry: Address,
+    /// The relayer, where there is one.
+    pub relayer: Option<Relayer>,
+    /// Where records are read.
+    pub reader: Reader,
+    /// What the service said of itself, where it was asked.
+    pub document: Option<Document>,
+}
+
+/// Where records are read.
+#[derive(Debug)]
+pub enum Reader {
+    /// The chain.
+    Node(Node),
+    /// A read API, at this origin.
+    Api(Url),
+}
+
+impl PlaceOptions {
+    /// The place that the options name.
+    ///
+    /// # Errors
+    /// Something is missing, does not answer, or contradicts something else.
+    pub async fn resolve(&self) -> Result<Place> {
+        let document = match &self.at {
+            Some(url) => Some(discovery::find(url).await?),
+            None => None,
+        };
+        let said = document.as_ref();
+        let first = |urls: &[Url]| urls.first().cloned();
+        let relayer = self.relayer.clone().or_else(|| first(&said?.relayers));
+        let relayer = relayer.as_ref().map(Relayer::new).transpose()?;
+        let terms = match &relayer {
+            Some(relayer) if said.is_none() && (self.chain.is_none() || self.registry.is_none()) => {
+                Some(relayer.terms().await?)
+            }
+            _ => None,
+        };
+        let chain =
+            agreed("chain", self.chain, said.map(|said| said.chain_id), terms.map(|terms| terms.chain))?;
+        let registry = agreed(
+            "registry",
+            self.registry,
+            said.map(|said| said.registry),
+            terms.map(|terms| terms.registry),
+        )?;
+        let api = self.api.clone().or_else(|| first(&said?.read_apis));
+        let reader = match (&self.rpc, api) {
+            (Some(rpc), _) => Reader::Node(Node::connect(rpc, Some(chain), self.multicall3).await?),
+            (None, Some(api)) => Reader::Api(api),
+            (None, None) => {
+                return Err(Failure::refused("nowhere to read the registry: give --rpc, --api or --at"));
+            }
+        };
+        Ok(Place { chain, registry, relayer, reader, document })
+    }
+}
+
+/// What the options say, which a service's document must not contradict.
+fn agreed<T: PartialEq + std::fmt::Display>(
+    name: &str,
+    given: Option<T>,
+    document: Option<T>,
+    relayer: Option<T>,
+) -> Result<T> {
+    match (given, document, relayer) {
+        (Some(given), Some(said), _) if given != said => Err(Failure::refused(format!(
+            "the service is for the {name} {said}, and not for {given}, which --{name} asks for"
+        ))),
+        (Some(value), ..) | (None, Some(value), _) | (None, None, Some(value)) => Ok(value),
+        (None, None, None) => {
+            Err(Failure::refused(format!("which {name}? Give --{name}, --at or --relayer")))
+        }
+    }
+}
+
+impl Place {
+    /// The RPC endpoint, where there is one.
+    pub const fn node(&self) -> Option<&Node> {
+        match &self.reader {
+            Reader::Node(node) => Some(node),
+            Reader::Api(_) => None,
+        }
+    }
+
+    /// The record of a wallet's agent; `None` where none is registered.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn record_of(&self, wallet: Address) -> Result<Option<AgentRecord>> {
+        match &self.reader {
+            Reader::Node(node) => {
+                let found = node.call(self.registry, &getAgentByWalletCall { wallet }).await?;
+                found.map_or_else(
+                    |revert| not_found(revert, "No agent registered for this wallet"),
+                    |it| Ok(Some(it)),
+                )
+            }
+            Reader::Api(api) => {
+                let Some(kya) = discovery::api(api, &format!("kya/{wallet}")).await? else { return Ok(None) };
+                let (registered, id) = (kya.get("isRegistered"), kya.pointer("/agent/agentId"));
+                match (registered, id.and_then(Value::as_u64)) {
+                    (Some(Value::Bool(true)), Some(id)) => self.record(U256::from(id)).await,
+                    (Some(Value::Bool(false)), _) => Ok(None),
+                    _ => Err(Failure::try_again("the read API gives no verdict")),
+                }
+            }
+        }
+    }
+
+    /// The record of an agent; `None` where there is no agent of this id.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn record(&self, id: U256) -> Result<Option<AgentRecord>> {
+        match &self.reader {
+            Reader::Node(node) => {
+                let found = node.call(self.registry, &getAgentCall { agentId: id }).await?;
+                found.map_or_else(|revert| not_found(revert, "Agent not found"), |it| Ok(Some(it)))
+            }
+            Reader::Api(api) => {
+                let Some(agent) = discovery::api(api, &format!("agent/{id}")).await? else { return Ok(None) };
+                let record = agent.get("agent").and_then(from_api);
+                let unread = || Failure::try_again("the read API's record cannot be read");
+                record.map(Some).ok_or_else(unread)
+            }
+        }
+    }
+}
+
+fn not_found<T>(revert: registry_core::eth::rpc::revert::Revert, words: &str) -> Result<Option<T>> {
+    match revert.message.as_deref() == Some(words) {
+        true => Ok(None),
+        false => Err(Failure::refused(format!("the registry refuses: {revert}"))),
+    }
+}
+
+/// A record as the read API writes it.
+fn from_api(agent: &Value) -> Option<AgentRecord> {
+    let text = |name: &str| agent.get(name)?.as_str();
+    let number = |name: &str| agent.get(name)?.as_u64();
+    let seconds = |name: &str| Some(registry_core::eth::timestamp::Timestamp::parse(text(name)?)?.seconds());
+    let statuses = registry_core::registry::agent::Status::ALL.iter();
+    let status = statuses.map(|status| status.name()).position(|name| Some(name) == text("status"))?;
+    Some(AgentRecord {
+        agentId: U256::from(number("agentId")?),
+        creator: text("creator")?.parse().ok()?,
+        haftungsperson: text("haftungsperson")?.parse().ok()?,
+        agentWallet: text("agentWallet")?.parse().ok()?,
+        constitutionHash: text("constitutionHash")?.parse().ok()?,
+        capabilityHash: text("capabilityHash")?.parse().ok()?,
+        operationalScope: text("operationalScope")?.to_owned(),
+        parentAgentId: U256::from(number("parentAgentId")?),
+        generation: U256::from(number("generation")?),
+        selfModifying: agent.get("selfModifying")?.as_bool()?,
+        registeredAt: seconds("registeredAt")?,
+        lastAttestation: seconds("lastAttestation")?,
+        lastRevenueReport: seconds("lastRevenueReport").unwrap_or_default(),
+        status: u8::try_from(status).ok()?,
+    })
+}

@@ -1,0 +1,232 @@
+//! `kya register`: puts an agent on the registry, once.
+
+use std::{fs, path::PathBuf};
+
+use alloy::{
+    primitives::{Address, B256, U256, keccak256},
+    sol_types::SolCall as _,
+};
+use clap::Args;
+use registry_core::eth::{
+    abi::{AgentRecord, IAgentRegistry::registerAgentCall},
+    address,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    place::PlaceOptions,
+    report::{Failure, Report, Result},
+    sign::{self, Sign},
+    signer::{KeyOptions, Signer},
+    submit::{Caller, Executed, SendOptions, Settled},
+};
+
+/// Put an agent on the registry: its liable wallet, its documents' hashes, its scope
+#[derive(Clone, Debug, Args)]
+pub struct Register {
+    #[command(flatten)]
+    place: PlaceOptions,
+    #[command(flatten)]
+    key: KeyOptions,
+    #[command(flatten)]
+    send: SendOptions,
+    /// The wallet of the person who is liable for the agent, whom this command does not ask: they attest
+    /// (`kya attest`) or accept (`kya accept`).
+    #[arg(long, value_name = "0x...", value_parser = address::parse)]
+    liable: Address,
+    /// The agent's own wallet, where it is not the key's.
+    #[arg(long, value_name = "0x...", value_parser = address::parse)]
+    wallet: Option<Address>,
+    /// What the agent does, in a sentence.
+    #[arg(long, value_name = "TEXT")]
+    scope: String,
+    /// The agent's constitution. The Keccak-256 of its bytes goes to the registry: keep the file.
+    #[arg(long, value_name = "FILE")]
+    constitution: PathBuf,
+    /// The agent's capability manifest; likewise.
+    #[arg(long, value_name = "FILE")]
+    capabilities: PathBuf,
+    /// The agent that made this one.
+    #[arg(long, value_name = "ID", default_value_t)]
+    parent: U256,
+    /// The agent changes its own code or constitution.
+    #[arg(long)]
+    self_modifying: bool,
+    /// Then send the request that --at names once more, signed by the agent, and print its answer.
+    #[arg(long, requires = "at")]
+    then: bool,
+}
+
+impl Register {
+    /// Registers the agent, unless it is registered with the same values.
+    ///
+    /// # Errors
+    /// The wallet is registered with other values, or the registry refuses.
+    pub async fn run(&self) -> Result<Report> {
+        let (signer, call) = (self.key.signer()?, self.call()?);
+        let call = registerAgentCall { agentWallet: self.wallet.unwrap_or(signer.address()), ..call };
+        let place = self.place.resolve().await?;
+        let caller = Caller::new(&place, &signer, &self.send).await?;
+        let data = call.abi_encode();
+        let executed = match caller.resume(&data).await? {
+            Some((Settled::Executed(executed), _)) => Some(executed),
+            // What is registered decides.
+            _ => match place.record_of(call.agentWallet).await? {
+                Some(record) => {
+                    agreed(&record, &call)?;
+                    return self
+                        .reported(&signer, place.chain, &call, record.agentId.saturating_to(), None)
+                        .await;
+                }
+                None => {
+                    let gas = 700_000 + 1_500 * call.operationalScope.len() as u64;
+                    let executed = caller.execute(data, gas).await.map_err(|failure| match place.node() {
+                        // A read API may hold its answer from before for a minute.
+                        None if failure.text.contains("Wallet already registered") => Failure::try_again(
+                            "the wallet is registered already, which the read API does not show yet: repeat this in a minute",
+                        ),
+                        _ => failure,
+                    })?;
+                    Some(executed)
+                }
+            },
+        };
+        let id = executed.as_ref().and_then(|executed| executed.agent);
+        let id =
+            id.ok_or_else(|| Failure::try_again("registered, and the id is not known: repeat the command"))?;
+        let report = self.reported(&signer, place.chain, &call, id, executed.as_ref()).await?;
+        caller.told()?;
+        Ok(report)
+    }
+
+    /// The call, without the agent's wallet.
+    fn call(&self) -> Result<registerAgentCall> {
+        let hash = |file: &PathBuf| -> Result<B256> {
+            let bytes = fs::read(file);
+            bytes.map(keccak256).map_err(|error| Failure::refused(format!("{}: {error}", file.display())))
+        };
+        Ok(registerAgentCall {
+            haftungsperson: self.liable,
+            agentWallet: Address::ZERO,
+            constitutionHash: hash(&self.constitution)?,
+            capabilityHash: hash(&self.capabilities)?,
+            operationalScope: self.scope.clone(),
+            parentAgentId: self.parent,
+            selfModifying: self.self_modifying,
+        })
+    }
+
+    async fn reported(
+        &self,
+        signer: &Signer,
+        chain: u64,
+        call: &registerAgentCall,
+        id: u64,
+        executed: Option<&Executed>,
+    ) -> Result<Report> {
+        let (wallet, liable) = (call.agentWallet, call.haftungsperson);
+        let done = match executed {
+            Some(executed) => format!("Registered: agent {id}, wallet {wallet}, by {}.", executed.text()),
+            None => format!("Registered already, with the same values: agent {id}, wallet {wallet}."),
+        };
+        let next = match liable == signer.address() {
+            true if liable == wallet => {
+                "The agent names itself as liable: no other person stands behind it.".to_owned()
+            }
+            true => format!("The liable wallet {liable} has registered it itself."),
+            false => format!(
+                "{liable} is only named as liable until it acts itself: kya attest {id} --key LIABLE, or kya accept {wallet}."
+            ),
+        };
+        let keep =
+            "The registration counts as the first attestation; keep it current with kya attest --watch.";
+        let mut report = Report::done(
+            format!("{done}\n{next}\n{keep}"),
+            json!({
+                "agentId": id, "wallet": wallet, "haftungsperson": liable, "chainId": chain,
+                "constitutionHash": call.constitutionHash, "capabilityHash": call.capabilityHash,
+                "already": executed.is_none(), "transaction": executed.map(Executed::json),
+            }),
+        );
+        if let (true, Some(url)) = (self.then, &self.place.at) {
+            let answer = sign::send(&Sign::get(url.clone()), signer, chain).await?;
+            report.text = format!("{}\n{}", report.text, answer.text);
+            if let Value::Object(members) = &mut report.json {
+                members.insert("answer".to_owned(), answer.json);
+            }
+            report.exit = answer.exit;
+        }
+        Ok(report)
+    }
+}
+
+/// Checks that a record has the values of a call: it has no setters.
+fn agreed(record: &AgentRecord, call: &registerAgentCall) -> Result<()> {
+    let differs = [
+        ("the liable wallet", record.haftungsperson == call.haftungsperson),
+        ("the constitution's hash", record.constitutionHash == call.constitutionHash),
+        ("the capability manifest's hash", record.capabilityHash == call.capabilityHash),
+        ("the scope", record.operationalScope == call.operationalScope),
+        ("the parent", record.parentAgentId == call.parentAgentId),
+        ("self-modifying", record.selfModifying == call.selfModifying),
+    ];
+    let names: Vec<&str> =
+        differs.into_iter().filter(|(_, is_same)| !is_same).map(|(name, _)| name).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let (id, wallet, names) = (record.agentId, record.agentWallet, names.join(", "));
+    Err(Failure::refused(format!(
+        "the wallet {wallet} is registered as agent {id}, with other values: {names}. A record cannot be changed: end it with \
+         kya terminate {id}, or register another wallet"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_with_another_value_is_refused_by_its_name() {
+        let call = registerAgentCall {
+            haftungsperson: Address::repeat_byte(1),
+            agentWallet: Address::repeat_byte(2),
+            constitutionHash: keccak256("a"),
+            capabilityHash: keccak256("b"),
+            operationalScope: "c".to_owned(),
+            parentAgentId: U256::ZERO,
+            selfModifying: false,
+        };
+        let record = AgentRecord {
+            agentId: U256::from(7),
+            creator: Address::ZERO,
+            haftungsperson: call.haftungsperson,
+            agentWallet: call.agentWallet,
+            constitutionHash: call.constitutionHash,
+            capabilityHash: call.capabilityHash,
+            operationalScope: "c".to_owned(),
+            parentAgentId: U256::ZERO,
+            generation: U256::ZERO,
+            selfModifying: false,
+            registeredAt: 1,
+            lastAttestation: 1,
+            lastRevenueReport: 0,
+            status: 0,
+        };
+        agreed(&record, &call).unwrap();
+        for (other, name) in [
+            (registerAgentCall { haftungsperson: Address::ZERO, ..call.clone() }, "the liable wallet"),
+            (registerAgentCall { constitutionHash: B256::ZERO, ..call.clone() }, "the constitution's hash"),
+            (
+                registerAgentCall { capabilityHash: B256::ZERO, ..call.clone() },
+                "the capability manifest's hash",
+            ),
+            (registerAgentCall { operationalScope: "d".to_owned(), ..call.clone() }, "the scope"),
+            (registerAgentCall { parentAgentId: U256::ONE, ..call.clone() }, "the parent"),
+            (registerAgentCall { selfModifying: true, ..call.clone() }, "self-modifying"),
+        ] {
+            let refused = agreed(&record, &other).unwrap_err().text;
+            assert!(refused.contains(&format!("other values: {name}. ")), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The gasless relayer's HTTP interface, as a client sees it.
+
+use alloy::primitives::{Address, B256};
+use host_kit::native::read_body;
+use reqwest::{Client, Response, StatusCode, Url};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::{
+    chain::client,
+    report::{Failure, Result},
+};
+
+/// The largest answer that is read, in bytes.
+const LARGEST_ANSWER: usize = 1 << 20;
+
+/// A relayer.
+#[derive(Clone, Debug)]
+pub struct Relayer {
+    client: Client,
+    url: String,
+}
+
+/// What a relayer works for.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// The chain's id.
+    pub chain: u64,
+    /// The forwarder, the contract of the EIP-712 domain.
+    pub forwarder: Address,
+    /// The registry.
+    pub registry: Address,
+    /// The most gas of an inner call.
+    pub max_gas: u64,
+}
+
+/// What became of a relay.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Relay {
+    /// `pending`, `executed`, `reverted` or `dropped`.
+    pub state: String,
+    /// The transaction.
+    pub tx_hash: Option<B256>,
+    /// Its block.
+    pub block_number: Option<u64>,
+    /// `latest`, `safe` or `finalized`.
+    pub finality: Option<String>,
+    /// Blocks from its own to the newest.
+    #[serde(default)]
+    pub confirmations: u64,
+    /// The agent that was registered.
+    pub agent_id: Option<u64>,
+    /// Why it was not executed.
+    pub error: Option<String>,
+    /// The stable name of that.
+    pub code: Option<String>,
+}
+
+/// An answer that is no success.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// The HTTP status.
+    pub status: u16,
+    /// The stable name.
+    pub code: String,
+    /// In words for people.
+    pub error: String,
+}
+
+impl Refusal {
+    /// As a failure: one that a later request may not meet is to be tried again.
+    pub fn failure(&self) -> Failure {
+        let Self { status, code, error } = self;
+        let text = format!("the relayer refused: {error} ({code}, HTTP {status})");
+        match status {
+            408 | 429 | 500.. => Failure::try_again(text),
+            _ => Failure::refused(text),
+        }
+    }
+}
+
+impl Relayer {
+    /// The relayer at this URL.
+    ///
+    /// # Errors
+    /// No client can be built.
+    pub fn new(url: &Url) -> Result<Self> {
+        Ok(Self { client: client()?, url: url.as_str().trim_end_matches('/').to_owned() })
+    }
+
+    /// Its URL, without a slash at the end.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// What it works for.
+    ///
+    /// # Errors
+    /// It does not say.
+    pub async fn terms(&self) -> Result<Terms> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Limits {
+            max_request_gas: u64,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Status {
+            chain_id: u64,
+            registry: Address,
+            forwarder: Address,
+            limits: Limits,
+        }
+        let Status { chain_id, registry, forwarder, limits } = self.get("/status").await?;
+        Ok(Terms { chain: chain_id, forwarder, registry, max_gas: limits.max_request_gas })
+    }
+
+    /// The nonce to sign the next request with: relays in flight are counted.
+    ///
+    /// # Errors
+    /// It does not say.
+    pub async fn next_nonce(&self, signer: Address) -> Result<u64> {
+        #[derive(Deserialize)]
+        struct Nonce {
+            next: u64,
+        }
+        let Nonce { next } = self.get(&format!("/nonce/{signer}")).await?;
+        Ok(next)
+    }
+
+    /// What became of a relay, once it is this final or the relayer has waited as long as it does; `None` where
+    /// it knows of none.
+    ///
+    /// # Errors
+    /// It does not say.
+    pub async fn relay(&self, id: B256, finality: &str) -> Result<Option<Relay>> {
+        let path = format!("/relay/{id}?wait={finality}");
+        match self.answer(self.client.get(format!("{}{path}", self.url)).send().await).await? {
+            Ok(relay) => Ok(Some(relay)),
+            Err(Refusal { status: 404, .. }) => Ok(None),
+            Err(refusal) => Err(refusal.failure()),
+        }
+    }
+
+    /// Sends a signed request.
+    ///
+    /// # Errors
+    /// There is no answer: the relayer may have taken it.
+    pub async fn send(&self, body: &Value) -> Result<Result<Value, Refusal>> {
+        let request = self.client.post(format!("{}/relay", self.url));
+        let request = request.header("content-type", "application/json").body(body.to_string());
+        self.answer(request.send().await).await
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+        let answer = self.answer(self.client.get(format!("{}{path}", self.url)).send().await).await?;
+        answer.map_err(|refusal| refusal.failure())
+    }
+
+    async fn answer<T: DeserializeOwned>(
+        &self,
+        response: reqwest::Result<Response>,
+    ) -> Result<Result<T, Refusal>> {
+        let silent = |_| Failure::try_again(format!("the relayer {} does not answer", self.url));
+        let response = response.map_err(silent)?;
+        let status = response.status();
+        let body = read_body(response, LARGEST_ANSWER).await.map_err(silent)?.unwrap_or_default();
+        if matches!(status, StatusCode::OK | StatusCode::ACCEPTED)
+            && let Ok(answer) = serde_json::from_slice(&body)
+        {
+            return Ok(Ok(answer));
+        }
+        let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        Ok(Err(Refusal { status: status.as_u16(), code: text("code"), error: text("error") }))
+    }
+}

@@ -1,0 +1,90 @@
+//! What a command says: lines for people, one JSON document for programs, and an exit status.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+/// The exit status of the program. 2 is that of wrong arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Done; or what was asked holds.
+    Done = 0,
+    /// Refused, or it does not hold: a repetition would not change that.
+    Refused = 1,
+    /// Nothing was done, or what was begun is kept: repeat the command later.
+    TryAgain = 3,
+    /// Sent, and its end is not known yet: repeat the command, which sends nothing twice.
+    Pending = 4,
+    /// It was not confirmed.
+    NotConfirmed = 5,
+}
+
+/// What a command says.
+#[derive(Debug)]
+pub struct Report {
+    /// Lines for people; or the one document that was asked for.
+    pub text: String,
+    /// The same for programs.
+    pub json: Value,
+    /// The exit status.
+    pub exit: Exit,
+}
+
+impl Report {
+    /// Done, in these words.
+    pub fn done(text: impl Into<String>, json: Value) -> Self {
+        Self { text: text.into(), json, exit: Exit::Done }
+    }
+
+    /// A document that is the same for people and programs.
+    pub fn document(text: String) -> Self {
+        let json = serde_json::from_str(&text).unwrap_or_else(|_| Value::String(text.clone()));
+        Self::done(text, json)
+    }
+}
+
+/// Why a command did not do what was asked.
+#[derive(Debug)]
+pub struct Failure {
+    /// The exit status.
+    pub exit: Exit,
+    /// In words for people.
+    pub text: String,
+}
+
+impl Failure {
+    /// A repetition would not change it.
+    pub fn refused(text: impl Into<String>) -> Self {
+        Self { exit: Exit::Refused, text: text.into() }
+    }
+
+    /// It may go better later.
+    pub fn try_again(text: impl Into<String>) -> Self {
+        Self { exit: Exit::TryAgain, text: text.into() }
+    }
+
+    /// It was sent.
+    pub fn pending(text: impl Into<String>) -> Self {
+        Self { exit: Exit::Pending, text: text.into() }
+    }
+
+    /// The document for programs.
+    pub fn json(&self) -> Value {
+        json!({ "error": self.text, "exit": self.exit as u8 })
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self::refused(format!("{error:#}"))
+    }
+}
+
+/// The result of a command or a part of one.
+pub type Result<T, E = Failure> = std::result::Result<T, E>;

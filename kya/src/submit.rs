@@ -1,0 +1,451 @@
+//! A call of the registry, carried out once: signed, kept in the journal, sent, and settled. A command that is
+//! repeated after a kill finds the journal, and sends the very same bytes again or nothing.
+
+use std::{path::PathBuf, time::Duration};
+
+use alloy::{
+    consensus::{SignableTransaction as _, TxEip1559, TxEnvelope},
+    eips::{eip2718::Encodable2718 as _, eip2930::AccessList},
+    primitives::{Address, B256, Bytes, TxKind, U64, U256, aliases::U48},
+    sol_types::SolEvent as _,
+};
+use clap::{Args, ValueEnum};
+use registry_core::{
+    eth::{abi::IAgentRegistry::AgentRegistered, rpc::revert::Revert},
+    forward::{ForwardRequest, SignedRequest, TypedData, domain},
+};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    chain::Node,
+    journal::{Journal, Pending, Sent},
+    place::Place,
+    relayer::{Refusal, Relay, Relayer},
+    report::{Exit, Failure, Result},
+    signer::Signer,
+};
+
+/// How long a signed request is valid: a relayer cannot keep it for later.
+const REQUEST_VALID: u64 = 3_600;
+/// A repetition of a command within this time of the call is about that call, and later about a new one.
+const REPETITION: u64 = 3_600;
+/// The fee for the block's producer where the node has no opinion.
+const PRIORITY_FEE: u128 = 1_000_000_000;
+
+/// How far a result has to be from being undone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Finality {
+    /// Mined.
+    #[default]
+    Latest,
+    /// In the chain's safe block.
+    Safe,
+    /// In the chain's finalized block.
+    Finalized,
+}
+
+impl Finality {
+    const fn tag(self) -> &'static str {
+        match self {
+            Self::Latest => "latest",
+            Self::Safe => "safe",
+            Self::Finalized => "finalized",
+        }
+    }
+}
+
+/// How a call is sent, and for what is waited.
+#[derive(Clone, Debug, Args)]
+pub struct SendOptions {
+    /// Send a transaction of the key's own, which pays its gas, in place of a relayer's.
+    #[arg(long, conflicts_with = "relayer", requires = "rpc")]
+    pub direct: bool,
+    /// Wait until the result is this final.
+    #[arg(long, value_enum, default_value_t)]
+    pub finality: Finality,
+    /// Wait for so many blocks, the result's own counted.
+    #[arg(long, value_name = "BLOCKS", default_value_t = 1)]
+    pub confirmations: u64,
+    /// Give up waiting after so many seconds. Nothing is lost then: repeat the command.
+    #[arg(long, value_name = "SECONDS", default_value_t = 180)]
+    pub timeout: u64,
+    /// The directory for what is in flight.
+    #[arg(long, value_name = "DIR", env = "KYA_STATE_DIR", default_value_os_t = state_directory())]
+    pub state: PathBuf,
+}
+
+fn state_directory() -> PathBuf {
+    let var = |name| std::env::var_os(name).map(PathBuf::from);
+    // systemd's own, the user's own, or beside the user's files.
+    var("STATE_DIRECTORY")
+        .or_else(|| Some(var("XDG_STATE_HOME")?.join("kya")))
+        .or_else(|| Some(var("HOME")?.join(".local/state/kya")))
+        .unwrap_or_else(|| ".kya".into())
+}
+
+/// A call that was carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Executed {
+    /// The transaction.
+    pub transaction: B256,
+    /// Its block.
+    pub block: u64,
+    /// Blocks from its own to the newest.
+    pub confirmations: u64,
+    /// The agent that it registered.
+    pub agent: Option<u64>,
+    /// Whether an earlier run of the command had sent it.
+    pub is_repeated: bool,
+}
+
+impl Executed {
+    /// In words.
+    pub fn text(&self) -> String {
+        let Self { transaction, block, confirmations, is_repeated, .. } = self;
+        let earlier = if *is_repeated { ", sent by an earlier run of this command" } else { "" };
+        format!("transaction {transaction} in block {block}, {confirmations} confirmations{earlier}")
+    }
+
+    /// For programs.
+    pub fn json(&self) -> Value {
+        json!({
+            "txHash": self.transaction, "blockNumber": self.block, "confirmations": self.confirmations,
+            "repeated": self.is_repeated,
+        })
+    }
+}
+
+/// What became of a call that was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// It was carried out.
+    Executed(Executed),
+    /// It was not, and will not be.
+    Failed(String),
+    /// Its nonce was used by something else, or its time is over: what the chain says decides.
+    Lost,
+}
+
+/// Makes calls of the registry for one signer.
+#[derive(Debug)]
+pub struct Caller<'a> {
+    place: &'a Place,
+    signer: &'a Signer,
+    options: &'a SendOptions,
+    journal: Journal,
+}
+
+impl<'a> Caller<'a> {
+    /// Waits until no other command of this signer is at work.
+    ///
+    /// # Errors
+    /// The journal cannot be opened.
+    pub async fn new(place: &'a Place, signer: &'a Signer, options: &'a SendOptions) -> Result<Self> {
+        let journal = Journal::open(&options.state, place.chain, place.registry, signer.address()).await?;
+        Ok(Self { place, signer, options, journal })
+    }
+
+    /// Settles what an earlier run has sent. If that was this very call, and not long ago, its end and when it
+    /// was signed.
+    ///
+    /// # Errors
+    /// It is not settled yet.
+    pub async fn resume(&self, call: &[u8]) -> Result<Option<(Settled, u64)>> {
+        let Some(pending) = self.journal.pending()? else { return Ok(None) };
+        let is_this = pending.call[..] == *call && crate::now().seconds() <= pending.at + REPETITION;
+        let settled = match self.settle(&pending, false).await? {
+            Settled::Executed(executed) => Settled::Executed(Executed { is_repeated: true, ..executed }),
+            other => other,
+        };
+        if !(is_this && matches!(settled, Settled::Executed(_))) {
+            self.journal.settled()?;
+        }
+        Ok(is_this.then_some((settled, pending.at)))
+    }
+
+    /// Carries out a call, of which nothing is in flight.
+    ///
+    /// # Errors
+    /// It is refused, fails, or is not settled yet: then the journal has it.
+    pub async fn execute(&self, call: Vec<u8>, gas: u64) -> Result<Executed> {
+        for _ in 0..2 {
+            let pending = self.signed(call.clone().into(), gas).await?;
+            self.journal.keep(&pending)?;
+            crash_point("before_send");
+            match self.settle(&pending, true).await {
+                Ok(Settled::Executed(executed)) => {
+                    crash_point("before_report");
+                    return Ok(executed);
+                }
+                Ok(Settled::Failed(why)) => {
+                    self.journal.settled()?;
+                    return Err(Failure::refused(why));
+                }
+                // Another program of this key was faster.
+                Ok(Settled::Lost) => self.journal.settled()?,
+                Err(failure) => return Err(failure),
+            }
+        }
+        Err(Failure::try_again("the key's nonce was used by something else: repeat the command"))
+    }
+
+    /// Forgets what was carried out, once that was told.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub fn told(&self) -> Result<()> {
+        self.journal.settled()
+    }
+
+    async fn signed(&self, call: Bytes, gas: u64) -> Result<Pending> {
+        let at = crate::now().seconds();
+        let sent = match &self.place.relayer {
+            Some(relayer) if !self.options.direct => self.relayed(relayer, &call, gas, at).await?,
+            _ => self.transaction(&call).await?,
+        };
+        Ok(Pending { call, at, sent })
+    }
+
+    async fn relayed(&self, relayer: &Relayer, call: &Bytes, gas: u64, now: u64) -> Result<Sent> {
+        let (place, from) = (self.place, self.signer.address());
+        let terms = relayer.terms().await?;
+        if (terms.chain, terms.registry) != (place.chain, place.registry) {
+            let (chain, registry) = (terms.chain, terms.registry);
+            return Err(Failure::refused(format!(
+                "the relayer {} is for the registry {registry} of chain {chain}, not for {} of chain {}",
+                relayer.url(),
+                place.registry,
+                place.chain,
+            )));
+        }
+        let time = match place.node() {
+            Some(node) => now.max(node.block("latest").await?.timestamp.to()),
+            None => now,
+        };
+        let request = ForwardRequest {
+            from,
+            to: place.registry,
+            value: U256::ZERO,
+            gas: U256::from(gas.min(terms.max_gas)),
+            nonce: U256::from(relayer.next_nonce(from).await?),
+            deadline: U48::from(time + REQUEST_VALID),
+            data: call.clone(),
+        };
+        let domain = domain(terms.chain, terms.forwarder);
+        let typed = serde_json::to_string(&TypedData::of(&request, &domain)).unwrap_or_default();
+        let mut signed = SignedRequest { request, signature: Bytes::new() };
+        let id = signed.digest(&domain);
+        signed.signature = self.signer.typed_data(&typed, id).await?;
+        let request = &signed.request;
+        let body = json!({
+            "request": {
+                "from": request.from, "to": request.to, "value": "0", "gas": request.gas.to_string(),
+                "nonce": request.nonce.to_string(), "deadline": request.deadline.to_string(), "data": request.data,
+            },
+            "signature": signed.signature,
+        });
+        Ok(Sent::Relay { relayer: relayer.url().to_owned(), id, body })
+    }
+
+    async fn transaction(&self, call: &Bytes) -> Result<Sent> {
+        let (node, from, to) = (self.node()?, self.signer.address(), self.place.registry);
+        let asked = json!([{ "from": from, "to": to, "data": call }]);
+        let gas: U64 = match node.request("eth_estimateGas", asked).await? {
+            Ok(gas) => serde_json::from_value(gas).unwrap_or_default(),
+            Err(error) => {
+                return Err(match Revert::from_error(&error) {
+                    Some(revert) => Failure::refused(format!("the registry refuses: {revert}")),
+                    None => Failure::try_again(format!("the gas cannot be estimated: {}", error.message)),
+                });
+            }
+        };
+        let base_fee: u128 = node.block("latest").await?.base_fee_per_gas.saturating_to();
+        let tip: Result<U256> = node.read("eth_maxPriorityFeePerGas", json!([])).await;
+        let tip = tip.map_or(PRIORITY_FEE, |tip| tip.saturating_to());
+        let nonce = node.transaction_count(from, "pending").await?;
+        let mut transaction = TxEip1559 {
+            chain_id: self.place.chain,
+            nonce,
+            gas_limit: gas.to::<u64>() * 5 / 4,
+            max_fee_per_gas: base_fee.saturating_mul(2).saturating_add(tip),
+            max_priority_fee_per_gas: tip,
+            to: TxKind::Call(to),
+            value: U256::ZERO,
+            access_list: AccessList::default(),
+            input: call.clone(),
+        };
+        let signature = self.signer.transaction(&mut transaction).await?;
+        let envelope = TxEnvelope::from(transaction.into_signed(signature));
+        Ok(Sent::Transaction { hash: *envelope.tx_hash(), nonce, raw: envelope.encoded_2718().into() })
+    }
+
+    fn node(&self) -> Result<&Node> {
+        self.place
+            .node()
+            .ok_or_else(|| Failure::refused("without a relayer an RPC endpoint is needed: --rpc"))
+    }
+
+    /// Waits until a call is settled, and sends it where it is not known: with `is_new` at once.
+    async fn settle(&self, pending: &Pending, is_new: bool) -> Result<Settled> {
+        let until = Instant::now() + Duration::from_secs(self.options.timeout);
+        let (mut pause, mut sends, mut missing) = (Duration::from_millis(100), is_new, 0_u32);
+        let mut trouble = None;
+        loop {
+            let step = match &pending.sent {
+                Sent::Relay { relayer, id, body } => {
+                    let relayer = self.relayer(relayer)?;
+                    self.settle_relay(&relayer, *id, body, &mut sends).await
+                }
+                Sent::Transaction { hash, nonce, raw } => {
+                    self.settle_transaction(*hash, *nonce, raw, &mut sends, &mut missing).await
+                }
+            };
+            match step {
+                Ok(Some(settled)) => return Ok(settled),
+                Ok(None) => {}
+                Err(failure) if failure.exit == Exit::TryAgain => trouble = Some(failure.text),
+                Err(failure) => return Err(failure),
+            }
+            if Instant::now() >= until {
+                let why = trouble.unwrap_or_else(|| "it is not as final yet as asked".to_owned());
+                return Err(Failure::pending(format!("sent, and not settled ({why}): repeat the command")));
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_secs(2));
+        }
+    }
+
+    fn relayer(&self, url: &str) -> Result<Relayer> {
+        let url = url.parse().map_err(|_| Failure::refused("the journal names no relayer's URL"))?;
+        Relayer::new(&url)
+    }
+
+    async fn settle_relay(
+        &self,
+        relayer: &Relayer,
+        id: B256,
+        body: &Value,
+        sends: &mut bool,
+    ) -> Result<Option<Settled>> {
+        if *sends {
+            match relayer.send(body).await? {
+                Ok(_) => {}
+                Err(Refusal { code, .. })
+                    if matches!(
+                        code.as_str(),
+                        "ALREADY_RELAYED" | "DEADLINE_PASSED" | "INVALID_SIGNATURE_OR_NONCE"
+                    ) =>
+                {
+                    // It may have been carried out meanwhile.
+                    let known = relayer.relay(id, "latest").await?;
+                    return Ok(Some(known.and_then(|relay| self.ended(&relay)).unwrap_or(Settled::Lost)));
+                }
+                Err(refusal) => {
+                    let failure = refusal.failure();
+                    // The relayer has said that it did not take the request.
+                    return match failure.exit {
+                        Exit::Refused => Ok(Some(Settled::Failed(failure.text))),
+                        _ => Err(failure),
+                    };
+                }
+            }
+            *sends = false;
+            crash_point("after_send");
+        }
+        match relayer.relay(id, self.options.finality.tag()).await? {
+            Some(relay) => Ok(self.ended(&relay)),
+            None => {
+                *sends = true;
+                Ok(None)
+            }
+        }
+    }
+
+    /// `None` while the relay goes on, or is not final enough.
+    fn ended(&self, relay: &Relay) -> Option<Settled> {
+        match (relay.state.as_str(), relay.tx_hash, relay.block_number) {
+            ("executed", Some(transaction), Some(block)) => {
+                let finality = Finality::from_str(relay.finality.as_deref()?, true).ok()?;
+                let is_final =
+                    finality >= self.options.finality && relay.confirmations >= self.options.confirmations;
+                let executed = Executed {
+                    transaction,
+                    block,
+                    confirmations: relay.confirmations,
+                    agent: relay.agent_id,
+                    is_repeated: false,
+                };
+                is_final.then_some(Settled::Executed(executed))
+            }
+            ("reverted", ..) if matches!(relay.code.as_deref(), Some("SUPERSEDED" | "FORWARDER_REFUSED")) => {
+                Some(Settled::Lost)
+            }
+            ("reverted" | "dropped", ..) => {
+                let why = relay.error.as_deref().unwrap_or("no reason given");
+                Some(Settled::Failed(format!("the relay was {}: {why}", relay.state)))
+            }
+            _ => None,
+        }
+    }
+
+    async fn settle_transaction(
+        &self,
+        hash: B256,
+        nonce: u64,
+        raw: &Bytes,
+        sends: &mut bool,
+        missing: &mut u32,
+    ) -> Result<Option<Settled>> {
+        let node = self.node()?;
+        if let Some(receipt) = node.receipt(hash).await? {
+            if receipt.status.is_zero() {
+                return Ok(Some(Settled::Failed(format!("the transaction {hash} was mined and reverted"))));
+            }
+            let block = receipt.block_number.to::<u64>();
+            let head: u64 = node.block("latest").await?.number.to();
+            let confirmations = (head + 1).saturating_sub(block);
+            let finality = self.options.finality;
+            let is_final =
+                finality == Finality::Latest || node.block(finality.tag()).await?.number.to::<u64>() >= block;
+            let agent = receipt.logs.iter().find_map(|log| registered(log, self.place.registry));
+            let executed = Executed { transaction: hash, block, confirmations, agent, is_repeated: false };
+            let is_settled = is_final && confirmations >= self.options.confirmations;
+            return Ok(is_settled.then_some(Settled::Executed(executed)));
+        }
+        // Some nodes have the new count before the receipt.
+        if node.transaction_count(self.signer.address(), "latest").await? > nonce {
+            *missing += 1;
+            return Ok((*missing > 5).then_some(Settled::Lost));
+        }
+        // Again and again: nodes forget.
+        if let Err(error) = node.request("eth_sendRawTransaction", json!([raw])).await?
+            && *sends
+        {
+            let text = error.message.to_ascii_lowercase();
+            if !["known", "imported", "nonce too low"].iter().any(|word| text.contains(word)) {
+                return Ok(Some(Settled::Failed(format!(
+                    "the node refuses the transaction: {}",
+                    error.message
+                ))));
+            }
+        }
+        *sends = false;
+        crash_point("after_send");
+        Ok(None)
+    }
+}
+
+/// The agent of an event of a registration.
+fn registered(log: &crate::chain::Log, registry: Address) -> Option<u64> {
+    let id = *log.topics.get(1)?;
+    let is_one = log.address == registry && log.topics.first() == Some(&AgentRegistered::SIGNATURE_HASH);
+    is_one.then(|| U256::from_be_bytes(id.0).saturating_to())
+}
+
+/// A point at which a build with debug assertions dies where `KYA_CRASH_AT` names it. A release reads nothing.
+pub fn crash_point(name: &str) {
+    if cfg!(debug_assertions) && std::env::var("KYA_CRASH_AT").is_ok_and(|point| point == name) {
+        std::process::abort();
+    }
+}

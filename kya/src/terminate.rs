@@ -1,0 +1,69 @@
+//! `kya terminate`: ends an agent for good.
+
+use alloy::{primitives::U256, sol_types::SolCall as _};
+use clap::Args;
+use registry_core::{eth::abi::IAgentRegistry::terminateSelfCall, registry::agent::Status};
+use serde_json::json;
+
+use crate::{
+    attest::{shown, typed},
+    place::PlaceOptions,
+    report::{Failure, Report, Result},
+    signer::KeyOptions,
+    submit::{Caller, Executed, SendOptions, Settled},
+};
+
+/// The gas of the call.
+const GAS: u64 = 200_000;
+
+/// End an agent for good: its wallet is free again
+#[derive(Clone, Debug, Args)]
+pub struct Terminate {
+    /// The agent's id.
+    id: U256,
+    #[command(flatten)]
+    place: PlaceOptions,
+    #[command(flatten)]
+    key: KeyOptions,
+    #[command(flatten)]
+    send: SendOptions,
+    /// End it without asking.
+    #[arg(long)]
+    yes: bool,
+}
+
+impl Terminate {
+    /// Ends the agent, unless it has ended.
+    ///
+    /// # Errors
+    /// It is not confirmed, or the registry refuses.
+    pub async fn run(&self) -> Result<Report> {
+        let (signer, place, id) = (self.key.signer()?, self.place.resolve().await?, self.id);
+        let caller = Caller::new(&place, &signer, &self.send).await?;
+        let data = terminateSelfCall { agentId: id }.abi_encode();
+        let executed = match caller.resume(&data).await? {
+            Some((Settled::Executed(executed), _)) => Some(executed),
+            _ => {
+                let record = place.record(id).await?;
+                let record = record.ok_or_else(|| Failure::refused(format!("there is no agent {id}")))?;
+                eprint!("{}", shown(&place, &record));
+                match Status::from_number(record.status) {
+                    Some(status) if status.has_ended() => None,
+                    _ => {
+                        if !self.yes {
+                            typed(&id, "This agent will end for good")?;
+                        }
+                        Some(caller.execute(data, GAS).await?)
+                    }
+                }
+            }
+        };
+        let done = match &executed {
+            Some(executed) => format!("Ended agent {id}: {}.", executed.text()),
+            None => format!("Agent {id} has ended already."),
+        };
+        let json = json!({ "agentId": id.to_string(), "transaction": executed.as_ref().map(Executed::json) });
+        caller.told()?;
+        Ok(Report::done(format!("{done} Its wallet can be registered again."), json))
+    }
+}

@@ -1,0 +1,114 @@
+//! What a liable person signs as typed data (EIP-712): by a key, or in two steps with any wallet.
+
+use std::{collections::BTreeSet, fs, path::PathBuf};
+
+use alloy::primitives::{Address, B256, Bytes};
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use registry_core::eth::address;
+use serde_json::Value;
+
+use crate::{
+    report::Result,
+    signer::{KeyOptions, Signer},
+};
+
+/// The registry, and how the liable wallet signs: by a key, or in two steps with any wallet.
+#[derive(Debug, Args)]
+pub(crate) struct SignerArguments {
+    /// The chain's id.
+    #[arg(long, value_name = "ID")]
+    pub(crate) chain: u64,
+    /// The registry.
+    #[arg(long, value_name = "0x...", value_parser = address::parse)]
+    pub(crate) registry: Address,
+    #[command(flatten)]
+    key: KeyOptions,
+    #[command(flatten)]
+    means: Means,
+    /// The wallet's signature of what --signed names.
+    #[arg(long, value_name = "0x...", requires = "signed")]
+    signature: Option<Bytes>,
+}
+
+#[derive(Debug, Args)]
+#[group(multiple = false, conflicts_with = "key source")]
+struct Means {
+    /// Sign nothing: print what any wallet signs by eth_signTypedData_v4 (EIP-712).
+    #[arg(long)]
+    typed_data: bool,
+    /// The file with what --typed-data printed, which the wallet has signed.
+    #[arg(long, value_name = "FILE", requires = "signature")]
+    signed: Option<PathBuf>,
+}
+
+impl SignerArguments {
+    pub(crate) fn key(&self) -> Result<Option<Signer>> {
+        let is_given = !self.means.typed_data && self.means.signed.is_none();
+        is_given.then(|| self.key.signer()).transpose()
+    }
+
+    /// What was signed elsewhere.
+    pub(crate) fn signed(&self) -> Result<Option<Signed>> {
+        let Some(file) = &self.means.signed else { return Ok(None) };
+        let name = file.display();
+        let text = fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
+        let typed = serde_json::from_str(&text).with_context(|| format!("{name} is no JSON"))?;
+        Ok(Some(Signed { typed, signature: self.signature.clone().unwrap_or_default() }))
+    }
+
+    /// What is signed is `typed`, and its digest: the signature, or `None` where it is only printed.
+    pub(crate) async fn sign(&self, typed: &str, digest: B256) -> Result<Option<Bytes>> {
+        if let Some(key) = self.key()? {
+            return key.typed_data(typed, digest).await.map(Some);
+        }
+        let Some(Signed { typed: found, signature }) = self.signed()? else { return Ok(None) };
+        let wanted = serde_json::from_str(typed).unwrap_or_default();
+        if let Some(member) = difference(&found, &wanted) {
+            return Err(anyhow!(
+                "{member} of what was signed differs from the record and from the arguments"
+            )
+            .into());
+        }
+        Ok(Some(signature))
+    }
+}
+
+/// Typed data that was signed elsewhere.
+pub(crate) struct Signed {
+    typed: Value,
+    signature: Bytes,
+}
+
+impl Signed {
+    /// A member of the message that is a number.
+    pub(crate) fn number(&self, name: &str) -> Result<u64> {
+        let number = self.member(name).and_then(Value::as_u64);
+        Ok(number.with_context(|| format!("message.{name} of what was signed is no number"))?)
+    }
+
+    pub(crate) fn member(&self, name: &str) -> Option<&Value> {
+        self.typed.get("message")?.get(name)
+    }
+}
+
+/// The signature of a wallet without code, of which some number the two keys from 0, as verifiers take it.
+pub(crate) fn of_key(signature: &Bytes) -> Bytes {
+    match signature.split_last() {
+        Some((last @ (0 | 1), rest)) if rest.len() == 64 => [rest, &[27 + last]].concat().into(),
+        _ => signature.clone(),
+    }
+}
+
+/// The path of a member that two values differ in.
+fn difference(one: &Value, other: &Value) -> Option<String> {
+    if let (Value::Object(one), Value::Object(other)) = (one, other) {
+        let names: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+        return names.into_iter().find_map(|name| {
+            let below =
+                difference(one.get(name).unwrap_or(&Value::Null), other.get(name).unwrap_or(&Value::Null))?;
+            Some(if below.is_empty() { name.clone() } else { format!("{name}.{below}") })
+        });
+    }
+    (one != other).then(String::new)
+}

@@ -1,0 +1,250 @@
+//! `kya verify`: what services, gates and liable persons have said, verified without a network.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::PathBuf,
+};
+
+use alloy::primitives::{Address, B256, keccak256};
+use clap::Subcommand;
+use registry_core::{
+    eth::{address, timestamp::Timestamp},
+    evidence::{self, Expected, Layout, Verified},
+    liability::{Acceptance, Moment},
+    registry::liability::Basis,
+    token::{Jws, KeySet},
+};
+use serde_json::json;
+
+use crate::{
+    report::{Exit, Report},
+    verify_record::{self, VerifyRecord, is_signed},
+};
+
+/// The largest document read, in bytes: several times what the largest evidence is.
+pub(crate) const MAX_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Verify without a network: exit status 0 where all is right, 1 where it is not
+#[derive(Debug, Subcommand)]
+pub enum Verify {
+    /// A document of `/kya/:wallet?evidence=1`: does it prove its verdict?
+    Evidence(VerifyEvidence),
+    /// A gate's records of admissions, a line each
+    Record(VerifyRecord),
+    /// A verdict token
+    Token(VerifyToken),
+    /// A liable person's acceptance, by the key of a wallet without code
+    Acceptance(VerifyAcceptance),
+}
+
+/// Which token, by which keys.
+#[derive(Debug, clap::Args)]
+pub struct VerifyToken {
+    /// The token's file; - is standard input.
+    file: PathBuf,
+    /// The issuer's published keys, a JWK set, from a source you trust.
+    #[arg(long, value_name = "FILE")]
+    keys: PathBuf,
+    /// The origin that the token has to be for.
+    #[arg(long, value_name = "ORIGIN")]
+    audience: Option<String>,
+    /// The issuer that has to have signed it.
+    #[arg(long)]
+    issuer: Option<String>,
+    /// The time to judge by, in unix seconds; now, where it is not given.
+    #[arg(long, value_name = "SECONDS")]
+    at: Option<u64>,
+}
+
+/// Which acceptance.
+#[derive(Debug, clap::Args)]
+pub struct VerifyAcceptance {
+    /// The document's file; - is standard input.
+    file: PathBuf,
+    /// The operational scope of the agent's record, which the wallet signed and the document does not have.
+    #[arg(long, value_name = "TEXT")]
+    scope: String,
+    /// The time to judge by, in unix seconds; now, where it is not given.
+    #[arg(long, value_name = "SECONDS")]
+    at: Option<u64>,
+}
+
+/// Verifies, and says what it shows.
+pub fn run(command: &Verify) -> Report {
+    let mut lines = Vec::new();
+    let verified = match command {
+        Verify::Evidence(arguments) => evidence(arguments).map(|line| {
+            lines.push(line);
+            true
+        }),
+        Verify::Record(arguments) => verify_record::verify(arguments, |line| lines.push(line)),
+        Verify::Token(arguments) => token(arguments).map(|line| {
+            lines.push(line);
+            true
+        }),
+        Verify::Acceptance(arguments) => acceptance(arguments).map(|line| {
+            lines.push(line);
+            true
+        }),
+    };
+    let is_right = verified.unwrap_or_else(|reason| {
+        lines.push(format!("refused: {reason}"));
+        false
+    });
+    let exit = if is_right { Exit::Done } else { Exit::Refused };
+    Report { exit, ..Report::done(lines.join("\n"), json!({ "right": is_right, "lines": lines })) }
+}
+
+fn token(arguments: &VerifyToken) -> Result<String, String> {
+    let keys = KeySet::parse(&read(&arguments.keys)?);
+    let keys = keys.map_err(|error| format!("{}: {error}", arguments.keys.display()))?;
+    let text = read(&arguments.file)?;
+    let token = Jws::parse(text.trim()).map_err(|error| format!("it {error}"))?;
+    let key = keys.find(&token.kid).ok_or_else(|| format!("there is no key {}", token.kid))?;
+    if !is_signed(key, token.signing_input, &token.signature) {
+        return Err(format!("the key {} did not sign this", token.kid));
+    }
+    let claims = &token.claims;
+    let now = arguments.at.unwrap_or_else(|| crate::now().seconds());
+    if now > claims.exp {
+        return Err(format!("it has expired at {}", Timestamp::from_seconds(claims.exp)));
+    }
+    for (name, wanted, found) in [
+        ("audience", &arguments.audience, claims.aud.as_deref()),
+        ("issuer", &arguments.issuer, Some(claims.iss.as_str())),
+    ] {
+        if let Some(wanted) = wanted.as_deref().filter(|wanted| Some(*wanted) != found) {
+            return Err(format!("its {name} is {}, not {wanted}", found.unwrap_or("not stated")));
+        }
+    }
+    let decision = serde_json::to_value(claims.decision).unwrap_or_default();
+    let (decision, liability) = (decision.as_str().unwrap_or_default(), claims.liability.as_ref());
+    let liable = liability.map(|it| format!(", liable {} ({})", it.wallet, it.basis.name()));
+    Ok(format!(
+        "signed: {decision} for {}{} at block {}, by the word of {} until {}",
+        claims.sub,
+        liable.unwrap_or_default(),
+        claims.as_of.block_number,
+        claims.iss,
+        Timestamp::from_seconds(claims.exp),
+    ))
+}
+
+fn acceptance(arguments: &VerifyAcceptance) -> Result<String, String> {
+    let name = arguments.file.display();
+    let acceptance = Acceptance::from_json(read(&arguments.file)?.trim());
+    let acceptance = acceptance.map_err(|problem| format!("{name}: {problem}"))?;
+    let now = arguments.at.unwrap_or_else(|| crate::now().seconds());
+    let checked = acceptance.check_time(Moment { now, block_time: now });
+    let checked = checked.and_then(|()| acceptance.check_signature_of(keccak256(&arguments.scope)));
+    checked.map_err(|problem| format!("the acceptance does not hold: {problem}"))?;
+    let Acceptance { agent_id, haftungsperson, agent_wallet, registry, chain_id, not_after, .. } =
+        &acceptance;
+    Ok(format!(
+        "signed: {haftungsperson} accepts agent {agent_id}, wallet {agent_wallet}, of registry {registry} on chain {chain_id}, until \
+         {}; whether this is the registry's record, the chain says",
+        Timestamp::from_seconds(*not_after)
+    ))
+}
+
+/// Which document, and what it has to be about.
+#[derive(Debug, clap::Args)]
+pub struct VerifyEvidence {
+    /// The document's file; - is standard input.
+    file: PathBuf,
+    /// The block's hash, from a source you trust. Without it the document only agrees with itself.
+    #[arg(long, value_name = "0x...")]
+    block_hash: Option<B256>,
+    /// The chain's id that the document has to name; no proof covers it.
+    #[arg(long, value_name = "ID")]
+    chain_id: Option<u64>,
+    /// The registry that the document has to be about.
+    #[arg(long, value_name = "0x...", value_parser = address::parse)]
+    registry: Option<Address>,
+    /// The forwarder that the registry's code has to trust: by it others than a transaction's sender can be an
+    /// agent's creator.
+    #[arg(long, value_name = "0x...", value_parser = address::parse)]
+    forwarder: Option<Address>,
+    /// The wallet that the document has to be about.
+    #[arg(long, value_name = "0x...", value_parser = address::parse)]
+    wallet: Option<Address>,
+    /// For a registry of other code than this project's: the file with the layout that you vouch for, as in
+    /// the setting EVIDENCE_LAYOUT.
+    #[arg(long, value_name = "FILE")]
+    layout: Option<PathBuf>,
+}
+
+fn evidence(arguments: &VerifyEvidence) -> Result<String, String> {
+    let layout = match &arguments.layout {
+        Some(file) => Some(
+            Layout::parse(&read(file)?).map_err(|rule| format!("{}: the layout {rule}", file.display()))?,
+        ),
+        None => None,
+    };
+    let expected = Expected {
+        block_hash: arguments.block_hash,
+        chain_id: arguments.chain_id,
+        registry: arguments.registry,
+        wallet: arguments.wallet,
+        forwarder: arguments.forwarder,
+        layout,
+    };
+    let verified = evidence::verify(&read(&arguments.file)?, &expected).map_err(|error| error.to_string())?;
+    Ok(line(&verified, &expected))
+}
+
+/// One line about what the document proves, and which source has to be trusted for it.
+fn line(verified: &Verified, expected: &Expected) -> String {
+    let Verified { verdict, block, registry, chain_id, forwarder: _ } = verified;
+    let decision = serde_json::to_value(verdict.decision).unwrap_or_default();
+    let (decision, wallet) = (decision.as_str().unwrap_or_default(), verdict.wallet);
+    let liable = liable(verified, expected);
+    let subject = format!("{decision} for wallet {wallet}{liable} at registry {registry}");
+    let hash = block.hash;
+    let block = format!("block {} of {}", block.number, verdict.as_of.block_timestamp);
+    let chain = match expected.chain_id {
+        Some(_) => format!("chain {chain_id}"),
+        None => format!("chain {chain_id} by the document's word"),
+    };
+    match expected.block_hash {
+        Some(_) => format!("proved: {subject}, against {block} ({chain}) whose hash {hash:#x} you gave"),
+        None => format!(
+            "consistent: {subject}, by {block} ({chain}); proved only if a source you trust gives this block the hash \
+             {hash:#x} (--block-hash)"
+        ),
+    }
+}
+
+/// The liable wallet, and what ties it to the agent.
+fn liable(Verified { verdict, forwarder, .. }: &Verified, expected: &Expected) -> String {
+    let Some(liability) = &verdict.liability else { return String::new() };
+    let (wallet, basis) = (liability.wallet, liability.basis.name());
+    let trusted = match (forwarder, liability.basis) {
+        (_, basis) if basis != Basis::Registered => String::new(),
+        _ if expected.registry.or(expected.forwarder).is_some() => String::new(),
+        (Some(forwarder), _) => {
+            format!(" if you trust the forwarder {forwarder} of its code: --registry or --forwarder")
+        }
+        (None, _) => " if you trust its code's forwarder, if it has one: --registry".to_owned(),
+    };
+    format!(", liable {wallet} ({basis}{trusted}),")
+}
+
+pub(crate) fn read(file: &PathBuf) -> Result<String, String> {
+    let name = file.display();
+    let source = open(file)?;
+    let mut text = String::new();
+    let read = source.take(MAX_BYTES + 1).read_to_string(&mut text);
+    let bytes = read.map_err(|error| format!("cannot read {name}: {error}"))?;
+    if bytes as u64 > MAX_BYTES { Err(format!("{name} is larger than {MAX_BYTES} bytes")) } else { Ok(text) }
+}
+
+pub(crate) fn open(file: &PathBuf) -> Result<Box<dyn Read>, String> {
+    let name = file.display();
+    Ok(if file.as_os_str() == "-" {
+        Box::new(io::stdin())
+    } else {
+        Box::new(File::open(file).map_err(|error| format!("cannot open {name}: {error}"))?)
+    })
+}

@@ -1,0 +1,268 @@
+//! `kya attest --watch`: attests for each agent at a random time in the last third of its grace period. All
+//! state is the chain's, and the journal's: a restart changes nothing.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use alloy::primitives::{Address, U256, keccak256};
+use prometheus::{Encoder as _, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
+use registry_core::{
+    eth::{
+        abi::{AgentRecord, IAgentRegistry::attestationGracePeriodCall},
+        timestamp::Timestamp,
+    },
+    registry::agent::Status,
+};
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    signal::unix::{SignalKind, signal},
+    time::{Instant, timeout},
+};
+
+use crate::{
+    attest::{self, Attest},
+    place::Place,
+    report::{Exit, Failure, Report, Result},
+    signer::Signer,
+    submit::{Caller, Settled},
+};
+
+/// The longest pause between two attempts for one agent.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3_600);
+
+/// What is told of the agents.
+#[derive(Debug, Clone)]
+struct Metrics {
+    registry: Registry,
+    attested: IntGaugeVec,
+    expires: IntGaugeVec,
+    due: IntGaugeVec,
+    attempts: IntCounterVec,
+}
+
+impl Metrics {
+    fn new() -> prometheus::Result<Self> {
+        let registry = Registry::new();
+        let gauge = |name: &str, help: &str| {
+            let gauge = IntGaugeVec::new(Opts::new(name, help), &["agent"])?;
+            registry.register(Box::new(gauge.clone()))?;
+            prometheus::Result::Ok(gauge)
+        };
+        let attested = gauge("kya_attested_seconds", "Time of the last attestation, unix seconds")?;
+        let expires =
+            gauge("kya_attestation_expires_seconds", "Last second of the grace period, unix seconds")?;
+        let due = gauge("kya_attestation_due_seconds", "When the next attestation is made, unix seconds")?;
+        let opts =
+            Opts::new("kya_attempts_total", "Attempts to attest; unread: the record could not be read");
+        let attempts = IntCounterVec::new(opts, &["agent", "result"])?;
+        registry.register(Box::new(attempts.clone()))?;
+        Ok(Self { registry, attested, expires, due, attempts })
+    }
+
+    fn text(&self) -> Vec<u8> {
+        let mut text = Vec::new();
+        // Writing to memory does not fail.
+        let _ = TextEncoder::new().encode(&self.registry.gather(), &mut text);
+        text
+    }
+}
+
+/// An agent that is watched.
+#[derive(Debug, Default)]
+struct Watched {
+    failures: u32,
+    not_before: Option<Instant>,
+}
+
+impl Watched {
+    /// Another attempt later: after `first`, and twice as long after each further failure.
+    fn failed(&mut self, first: Duration) {
+        let pause = first.saturating_mul(1 << self.failures.min(16)).min(LONGEST_PAUSE.max(first));
+        self.failures += 1;
+        self.not_before = Some(Instant::now() + pause);
+    }
+
+    fn is_paused(&self) -> bool {
+        self.not_before.is_some_and(|at| Instant::now() < at)
+    }
+}
+
+/// When an attestation is made: at a time in the last third of the grace period that only the last attestation
+/// and the signer decide, so that a restart does not draw again. Its last quarter is left for failures.
+pub fn due(last_attestation: u64, grace: u64, id: U256, signer: Address) -> u64 {
+    let third = grace / 3;
+    let drawn =
+        keccak256([&id.to_be_bytes::<32>()[..], &last_attestation.to_be_bytes(), signer.as_slice()].concat());
+    let drawn = U256::from_be_bytes(drawn.0) % U256::from((third * 3 / 4).max(1));
+    last_attestation + (grace - third) + drawn.saturating_to::<u64>()
+}
+
+/// Watches until it is ended, or no agent is left.
+///
+/// # Errors
+/// What it needs to begin is missing, or no agent is left.
+pub async fn run(
+    options: &Attest,
+    place: &Place,
+    signer: &Signer,
+    records: Vec<AgentRecord>,
+) -> Result<Report> {
+    let metrics = Metrics::new().map_err(|error| Failure::refused(error.to_string()))?;
+    if let Some(address) = options.metrics {
+        let listener = TcpListener::bind(address).await;
+        let listener = listener.map_err(|error| Failure::refused(format!("--metrics {address}: {error}")))?;
+        let address = listener.local_addr().unwrap_or(address);
+        eprintln!("metrics on http://{address}/metrics");
+        tokio::spawn(serve(listener, metrics.clone()));
+    }
+    let ended = |kind| signal(kind).map_err(|error| Failure::refused(error.to_string()));
+    let (mut interrupt, mut terminate) = (ended(SignalKind::interrupt())?, ended(SignalKind::terminate())?);
+    let mut agents: BTreeMap<U256, Watched> =
+        records.iter().map(|record| (record.agentId, Watched::default())).collect();
+    eprintln!("watching {} agents", agents.len());
+    loop {
+        let round = async {
+            let mut over = Vec::new();
+            for (id, watched) in &mut agents {
+                if watched.is_paused() {
+                    continue;
+                }
+                match looked_after(options, place, signer, *id, &metrics).await {
+                    Ok(true) => *watched = Watched::default(),
+                    Ok(false) => over.push(*id),
+                    Err(failure) => {
+                        watched.failed(Duration::from_secs(options.every));
+                        eprintln!("agent {id}: {failure}");
+                    }
+                }
+            }
+            for id in over {
+                eprintln!("agent {id} has ended: it is not watched any longer");
+                agents.remove(&id);
+            }
+            tokio::time::sleep(Duration::from_secs(options.every)).await;
+        };
+        tokio::select! {
+            () = round => {}
+            _ = interrupt.recv() => break,
+            _ = terminate.recv() => break,
+        }
+        if agents.is_empty() {
+            return Err(Failure { exit: Exit::Refused, text: "no agent is left to attest for".to_owned() });
+        }
+    }
+    Ok(Report::done("Ended.", json!({ "ended": true })))
+}
+
+/// Reads an agent's record, and attests where that is due; false where the agent has ended.
+async fn looked_after(
+    options: &Attest,
+    place: &Place,
+    signer: &Signer,
+    id: U256,
+    metrics: &Metrics,
+) -> Result<bool> {
+    let name = id.to_string();
+    let count = |result: &str| metrics.attempts.with_label_values(&[name.as_str(), result]).inc();
+    let read = async {
+        let caller = Caller::new(place, signer, &options.send).await?;
+        let resumed = caller.resume(&attest::call(id)).await?;
+        if let Some((Settled::Executed(_), _)) = resumed {
+            caller.told()?;
+        }
+        let node = place.node().ok_or_else(|| Failure::refused("--watch needs --rpc"))?;
+        let grace = node.call(place.registry, &attestationGracePeriodCall {}).await?;
+        let grace = grace.map_err(|revert| Failure::refused(format!("the registry refuses: {revert}")))?;
+        let record = place.record(id).await?;
+        let record = record.ok_or_else(|| Failure::try_again("the registry does not know it"))?;
+        // A chain that stands still does not stop time, and a clock that is slow does not, either.
+        let time = crate::now().seconds().max(node.block("latest").await?.timestamp.to());
+        Ok((caller, grace.saturating_to::<u64>(), record, time))
+    };
+    let (caller, grace, record, time) = read.await.inspect_err(|_: &Failure| count("unread"))?;
+    let (last, at) = (record.lastAttestation, due(record.lastAttestation, grace, id, signer.address()));
+    let set = |gauge: &IntGaugeVec, value: u64| {
+        gauge.with_label_values(&[name.as_str()]).set(i64::try_from(value).unwrap_or(i64::MAX));
+    };
+    set(&metrics.attested, last);
+    set(&metrics.expires, last + grace);
+    set(&metrics.due, at);
+    match Status::from_number(record.status) {
+        Some(Status::Active) => {}
+        Some(Status::Suspended) => {
+            count("suspended");
+            return Err(Failure::try_again("is Suspended: nothing can be attested"));
+        }
+        _ => return Ok(false),
+    }
+    if time < at {
+        return Ok(true);
+    }
+    let executed = caller.execute(attest::call(id), attest::GAS).await.inspect_err(|_| count("failed"))?;
+    count("attested");
+    eprintln!("agent {id}: attested, {}; before that at {}", executed.text(), Timestamp::from_seconds(last));
+    caller.told()?;
+    Ok(true)
+}
+
+async fn serve(listener: TcpListener, metrics: Metrics) {
+    loop {
+        if let Ok((stream, _)) = listener.accept().await {
+            let metrics = metrics.clone();
+            // A client that says nothing does not stay.
+            tokio::spawn(async move {
+                let _ = timeout(Duration::from_secs(10), answer(stream, &metrics)).await;
+            });
+        }
+    }
+}
+
+async fn answer(mut stream: TcpStream, metrics: &Metrics) -> std::io::Result<()> {
+    let mut head = Vec::new();
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        if head.len() > 8_192 || stream.read_buf(&mut head).await? == 0 {
+            return Ok(());
+        }
+    }
+    let (status, body) = match head.starts_with(b"GET /metrics ") {
+        true => ("200 OK", metrics.text()),
+        false => ("404 Not Found", b"not found\n".to_vec()),
+    };
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: text/plain; version=0.0.4\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(&[head.as_bytes(), &body].concat()).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attestation_is_due_in_the_last_third_and_leaves_time_for_failures() {
+        let (grace, mut seen) = (604_800, BTreeMap::new());
+        for id in 0..1_000_u64 {
+            let at = due(1_000_000, grace, U256::from(id), Address::repeat_byte(7));
+            assert_eq!(at, due(1_000_000, grace, U256::from(id), Address::repeat_byte(7)), "not drawn again");
+            let within = at - 1_000_000 - (grace - grace / 3);
+            assert!(within < grace / 4, "{within}");
+            *seen.entry(within / 10_000).or_insert(0_u32) += 1;
+        }
+        assert!(seen.len() >= 15 && seen.values().all(|count| *count < 120), "spread: {seen:?}");
+        assert_eq!(due(10, 0, U256::ZERO, Address::ZERO), 10, "no grace period: at once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_are_retried_later_and_later_up_to_an_hour() {
+        let mut watched = Watched::default();
+        for seconds in [300, 600, 1_200, 2_400, 3_600, 3_600] {
+            watched.failed(Duration::from_secs(300));
+            tokio::time::advance(Duration::from_secs(seconds - 1)).await;
+            assert!(watched.is_paused(), "{seconds}");
+            tokio::time::advance(Duration::from_secs(1)).await;
+            assert!(!watched.is_paused(), "{seconds}");
+        }
+    }
+}

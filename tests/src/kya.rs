@@ -1,0 +1,102 @@
+//! The program `kya`, as its users run it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use crate::process::Spawn;
+use crate::program;
+
+/// A user of the program: a directory with keys and documents, and the state of what is in flight.
+pub struct Kya {
+    program: PathBuf,
+    directory: TempDir,
+}
+
+/// How the program ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// The exit status; `None` where it was killed.
+    pub status: Option<i32>,
+    /// What it printed on standard output.
+    pub text: String,
+    /// And on standard error.
+    pub errors: String,
+}
+
+impl Ended {
+    /// The document of a command that ended well.
+    pub fn ok(&self) -> Value {
+        self.with(0)
+    }
+
+    /// The document of a command that ended with this status.
+    pub fn with(&self, status: i32) -> Value {
+        assert_eq!(self.status, Some(status), "{self:?}");
+        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
+    }
+}
+
+impl Kya {
+    pub fn new() -> Result<Self> {
+        let directory = tempfile::tempdir()?;
+        fs::write(directory.path().join("constitution.md"), "We do as we are told, and say when we do not.")?;
+        fs::write(directory.path().join("capabilities.json"), r#"{"tools":["invoice"]}"#)?;
+        Ok(Self { program: program::compiled(["--bin", "kya"])?, directory })
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn state(&self) -> PathBuf {
+        self.path("state")
+    }
+
+    /// Runs a command in the user's directory.
+    pub async fn run(&self, arguments: &[&str]) -> Result<Ended> {
+        self.dying_at("", arguments).await
+    }
+
+    /// The same, dying at this point.
+    pub async fn dying_at(&self, point: &str, arguments: &[&str]) -> Result<Ended> {
+        let mut command = Command::new(&self.program);
+        command.arg("--json").args(arguments).current_dir(self.directory.path());
+        command.env("KYA_STATE_DIR", self.state()).env("KYA_CRASH_AT", point).kill_on_drop(true);
+        let output = command.output().await?;
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).context("text");
+        Ok(Ended { status: output.status.code(), text: text(output.stdout)?, errors: text(output.stderr)? })
+    }
+
+    /// A command that stays, dying at this point.
+    pub fn spawn(&self, point: &str, arguments: &[&str]) -> Spawn {
+        let spawn = Spawn::new("kya", &self.program).args(arguments).dir(self.directory.path());
+        spawn.env("KYA_STATE_DIR", self.state()).env("KYA_CRASH_AT", point)
+    }
+}
+
+/// Runs a command of a liable person's; what it printed.
+pub async fn printed(arguments: &[&str]) -> Result<String> {
+    let (ended, text) = run(Path::new("."), arguments).await?;
+    ensure!(ended, "{text}");
+    Ok(text.trim().to_owned())
+}
+
+/// Verifies something: whether all of it is right, and the lines that were printed.
+pub async fn verify(arguments: &[&str]) -> Result<(bool, Vec<String>)> {
+    let (is_right, text) = run(Path::new("."), &[&["verify"], arguments].concat()).await?;
+    Ok((is_right, text.lines().map(str::to_owned).collect()))
+}
+
+/// Whether it ended well, and then its output; else its errors, too.
+async fn run(directory: &Path, arguments: &[&str]) -> Result<(bool, String)> {
+    let program = program::compiled(["--bin", "kya"])?;
+    let output = Command::new(program).args(arguments).current_dir(directory).output().await?;
+    let is_good = output.status.success();
+    let errors = if is_good { Vec::new() } else { output.stderr };
+    Ok((is_good, String::from_utf8([output.stdout, errors].concat())?))
+}

@@ -1,0 +1,310 @@
+//! The program `kya` over a real chain, relayer and guarded service.
+//!
+//! 1. From nothing to a registered and attested agent whose signed request is admitted: six commands.
+//! 2. Killed at each step and repeated, `register`, `attest` and `terminate` do nothing twice, through a relayer and with gas.
+//! 3. `register --at URL --then` goes from a refusal to an admission, and knows nothing but the URL and a key.
+//! 4. `attest --watch` keeps an agent from lapsing over nine days and kills, attests once a period, and never
+//!    for an agent that only names the same liable wallet.
+
+use std::fs;
+use std::net::TcpListener;
+use std::time::Duration;
+
+use alloy::primitives::{Address, U256, uint};
+use alloy::sol_types::SolEvent as _;
+use e2e::anvil::{AnvilOptions, dev_account};
+use e2e::chain::Chain;
+use e2e::daemon::Daemon;
+use e2e::guarded::Guarded;
+use e2e::hooks::{Receiver, Reply};
+use e2e::http;
+use e2e::kya::{Ended, Kya};
+use e2e::process::{Process, eventually};
+use e2e::seed;
+use registry_core::eth::abi::IAgentRegistry::{
+    ComplianceAttested, getAgentCall, isRegisteredAndCompliantCall, registerAgentCall,
+};
+use serde_json::{Value, json};
+
+const ETHER: U256 = uint!(1_000_000_000_000_000_000_U256);
+/// How long anything may take on a busy machine.
+const WAIT: Duration = Duration::from_secs(60);
+const HOUR: u64 = 3_600;
+/// The registry's grace period.
+const GRACE: u64 = 7 * 24 * HOUR;
+
+struct Scene {
+    chain: Chain,
+    relayer: Daemon,
+    user: Kya,
+}
+
+impl Scene {
+    async fn start() -> Self {
+        let chain = Chain::start(AnvilOptions::default()).await.unwrap();
+        let key = seed::wallet("relayer");
+        chain.node.set_balance(key.address(), ETHER).await.unwrap();
+        let relayer = Daemon::start(&chain.daemon(&key)).await.unwrap();
+        Self { chain, relayer, user: Kya::new().unwrap() }
+    }
+
+    /// A command with the place: the registry, an RPC endpoint, and the relayer or gas.
+    fn at<'a>(&'a self, command: &[&'a str], way: Way) -> Vec<&'a str> {
+        let place = ["--rpc", self.chain.node.url(), "--relayer", self.relayer.url()];
+        let place = match way {
+            Way::Relayed => place.to_vec(),
+            Way::Read => place[..2].to_vec(),
+            Way::Direct => [&place[..2], &["--direct"]].concat(),
+        };
+        [command, &place].concat()
+    }
+
+    async fn run(&self, command: &[&str], way: Way) -> Ended {
+        let registry = self.chain.contracts.registry.to_string();
+        let here = [&self.at(command, way), &["--registry", &registry, "--chain", "31337"][..]].concat();
+        self.user.run(&here).await.unwrap()
+    }
+
+    /// The same, killed at this point.
+    async fn killed(&self, point: &str, command: &[&str], way: Way) {
+        let registry = self.chain.contracts.registry.to_string();
+        let here = [&self.at(command, way), &["--registry", &registry, "--chain", "31337"][..]].concat();
+        let ended = self.user.dying_at(point, &here).await.unwrap();
+        assert_eq!(ended.status, None, "{point}: {ended:?}");
+    }
+
+    async fn key(&self, name: &str) -> Address {
+        self.user.run(&["key", name]).await.unwrap().ok()["address"].as_str().unwrap().parse().unwrap()
+    }
+
+    /// The attestations for an agent: their time, oldest first.
+    async fn attestations(&self, agent: u64) -> Vec<u64> {
+        let filter = json!([{
+            "fromBlock": "0x0", "address": self.chain.contracts.registry,
+            "topics": [ComplianceAttested::SIGNATURE_HASH, format!("{agent:#066x}")],
+        }]);
+        let logs: Vec<Value> = self.chain.node.request("eth_getLogs", filter).await.unwrap();
+        let time = |log: &Value| u64::from_str_radix(log["data"].as_str()?.trim_start_matches("0x"), 16).ok();
+        logs.iter().map(|log| time(log).unwrap()).collect()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Through the relayer.
+    Relayed,
+    /// With gas of the key's own.
+    Direct,
+    /// Nothing is sent.
+    Read,
+}
+
+/// The command that registers a key's own wallet.
+fn register<'a>(key: &'a str, liable: &'a str) -> Vec<&'a str> {
+    let documents = ["--constitution", "constitution.md", "--capabilities", "capabilities.json"];
+    [&["register", "--key", key, "--liable", liable, "--scope", "Invoices 🥐"][..], &documents].concat()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn six_commands_lead_from_nothing_to_an_admitted_agent_with_an_attested_liable_wallet() {
+    let scene = Scene::start().await;
+    let guarded = Guarded::start(0, &scene.chain).await.unwrap();
+    let agent = scene.key("agent.key").await;
+    let liable = scene.key("liable.key").await.to_string();
+    let registered = scene.run(&register("agent.key", &liable), Way::Relayed).await.ok();
+    assert_eq!((&registered["agentId"], &registered["already"]), (&json!(1), &json!(false)), "{registered}");
+    let attested = scene.run(&["attest", "1", "--key", "liable.key", "--yes"], Way::Relayed).await.ok();
+    assert_eq!(attested["attested"][0]["agentId"], "1", "{attested}");
+    let status = scene.run(&["status", &agent.to_string()], Way::Read).await.ok();
+    assert_eq!((&status["basis"], &status["isCompliant"]), (&json!("attested"), &json!(true)), "{status}");
+    let items = format!("{}/items", guarded.url());
+    let signed = ["sign", "GET", &items, "--key", "agent.key", "--chain", "31337", "--send"];
+    let answer = scene.user.run(&signed).await.unwrap().ok();
+    assert!(answer["body"].as_str().unwrap().starts_with(&format!("served {agent}")), "{answer}");
+
+    // What is repeated is said to be done, and what contradicts the record is refused.
+    let again = scene.run(&register("agent.key", &liable), Way::Relayed).await.ok();
+    assert_eq!((&again["agentId"], &again["already"]), (&json!(1), &json!(true)), "{again}");
+    let other = scene.run(&register("agent.key", &agent.to_string()), Way::Relayed).await;
+    assert!(
+        other.with(1)["error"].as_str().unwrap().contains("other values: the liable wallet"),
+        "{other:?}"
+    );
+    let unsigned = scene.run(&["attest", "1"], Way::Relayed).await;
+    assert!(unsigned.with(1)["error"].as_str().unwrap().contains("--key"), "{unsigned:?}");
+    // A liable wallet is asked before it stands behind what others registered.
+    let unasked = scene.run(&["attest", "1", "--key", "liable.key"], Way::Relayed).await;
+    assert_eq!(unasked.status, Some(5), "{unasked:?}");
+    assert!(unasked.errors.contains("scope       \"Invoices 🥐\""), "{unasked:?}");
+    // Without a relayer, and without gas.
+    let poor = scene.run(&["attest", "1", "--key", "agent.key"], Way::Direct).await;
+    assert_eq!(poor.status, Some(1), "{poor:?}");
+    // Keys are private, and not on the command line.
+    fs::write(scene.user.path("open.key"), "01".repeat(32)).unwrap();
+    let open = scene.run(&["attest", "1", "--key", "open.key"], Way::Relayed).await;
+    assert!(open.errors.contains("chmod 600"), "{open:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_alone_leads_to_an_admission() {
+    let scene = Scene::start().await;
+    let contracts = scene.chain.contracts;
+    // What the read API says of a wallet that is not registered.
+    let api = Receiver::start().await.unwrap();
+    let unknown = json!({ "isRegistered": false }).to_string();
+    api.answer_by(move |_| Reply { body: unknown.clone(), ..Reply::status(200) });
+    let discovery = format!(
+        "discovery = {{ forwarder = \"{}\", relayers = [\"{}\"], read-apis = [\"{}\"] }}",
+        contracts.forwarder,
+        scene.relayer.url(),
+        api.url(),
+    );
+    let guarded = Guarded::telling(0, &scene.chain, &discovery).await.unwrap();
+    let items = format!("{}/items", guarded.url());
+    let refused = http::client(WAIT).get(&items).send().await.unwrap();
+    assert_eq!(refused.status(), 401);
+    let refused: Value = refused.json().await.unwrap();
+    assert_eq!(refused["discovery"], "/.well-known/agent-registry", "{refused}");
+    let agent = scene.key("agent.key").await;
+    let liable = scene.key("liable.key").await.to_string();
+    // Another registry than the one that is asked for is refused before anything is sent.
+    let command = register("agent.key", &liable);
+    let other = [&command[..], &["--at", &items, "--registry", &liable]].concat();
+    let other = scene.user.run(&other).await.unwrap().with(1);
+    assert!(other["error"].as_str().unwrap().contains("the service is for the registry"), "{other}");
+    let registered =
+        scene.user.run(&[&command[..], &["--at", &items, "--then"]].concat()).await.unwrap().ok();
+    assert_eq!(registered["answer"]["status"], 200, "{registered}");
+    let served = registered["answer"]["body"].as_str().unwrap();
+    assert!(served.starts_with(&format!("served {agent}")), "{registered}");
+    assert_eq!(scene.chain.total().await.unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_at_each_step_and_repeated_nothing_is_done_twice() {
+    let scene = Scene::start().await;
+    let liable = scene.key("liable.key").await.to_string();
+    let mut agents = 0;
+    for way in [Way::Relayed, Way::Direct] {
+        for point in ["before_send", "after_send", "before_report"] {
+            let name = format!("{way:?}-{point}.key");
+            let wallet = scene.key(&name).await;
+            scene.chain.node.set_balance(wallet, ETHER).await.unwrap();
+            let command = register(&name, &liable);
+            scene.killed(point, &command, way).await;
+            let registered = scene.run(&command, way).await.ok();
+            agents += 1;
+            let id = agents.to_string();
+            assert_eq!(registered["agentId"], agents, "{way:?} {point}: {registered}");
+            assert_eq!(registered["transaction"]["repeated"], true, "{way:?} {point}: {registered}");
+            assert_eq!(scene.chain.total().await.unwrap(), agents, "{way:?} {point}");
+
+            let command = ["attest", &id, "--key", &name];
+            scene.killed(point, &command, way).await;
+            let attested = scene.run(&command, way).await.ok();
+            assert_eq!(
+                attested["attested"][0]["transaction"]["repeated"], true,
+                "{way:?} {point}: {attested}"
+            );
+            assert_eq!(scene.attestations(agents).await.len(), 1, "{way:?} {point}");
+            // A command of its own is a new attestation.
+            scene.run(&command, way).await.ok();
+            assert_eq!(scene.attestations(agents).await.len(), 2, "{way:?} {point}");
+        }
+        // Two at once of one key take turns, and the second finds the first one's agent.
+        let wallet = scene.key(&format!("{way:?}.key")).await;
+        scene.chain.node.set_balance(wallet, ETHER).await.unwrap();
+        let name = format!("{way:?}.key");
+        let command = register(&name, &liable);
+        let (one, other) = tokio::join!(scene.run(&command, way), scene.run(&command, way));
+        agents += 1;
+        let both = [one.ok(), other.ok()].map(|registered| registered["agentId"].clone());
+        assert_eq!((both, scene.chain.total().await.unwrap()), ([json!(agents), json!(agents)], agents));
+
+        let id = agents.to_string();
+        let command = ["terminate", &id, "--key", &name, "--yes"];
+        scene.killed("after_send", &command, way).await;
+        scene.run(&command, way).await.ok();
+        let again = scene.run(&command, way).await.ok();
+        assert_eq!(again["transaction"], Value::Null, "{again}");
+        let status = scene.run(&["status", &id], Way::Read).await.with(1);
+        assert_eq!(status["status"], "Terminated");
+    }
+}
+
+/// A watcher of agent 1 that dies at this point, and its metrics.
+struct Watcher {
+    process: Process,
+    metrics: String,
+}
+
+impl Watcher {
+    async fn start(scene: &Scene, point: &str) -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let metrics = format!("127.0.0.1:{port}");
+        let registry = scene.chain.contracts.registry.to_string();
+        let command =
+            ["attest", "1", "--watch", "--every", "1", "--yes", "--key", "liable.key", "--metrics", &metrics];
+        let command =
+            [&scene.at(&command, Way::Relayed), &["--registry", &registry, "--chain", "31337"][..]].concat();
+        let process = scene.user.spawn(point, &command).start().unwrap();
+        Self { process, metrics: format!("http://{metrics}/metrics") }
+    }
+
+    /// Waits until nothing is due at this time of the chain, or the watcher has died.
+    async fn caught_up(&mut self, time: u64) -> bool {
+        let client = http::client(WAIT);
+        let url = self.metrics.clone();
+        let process = &mut self.process;
+        let caught = eventually("the watcher to catch up", WAIT, async || {
+            if process.exit_status().unwrap().is_some() {
+                return Some(false);
+            }
+            let text = client.get(&url).send().await.ok()?.text().await.ok()?;
+            let due =
+                text.lines().find_map(|line| line.strip_prefix("kya_attestation_due_seconds{agent=\"1\"} "));
+            (due?.parse::<u64>().ok()? > time).then_some(true)
+        });
+        let log = |error| format!("{error:#}");
+        caught.await.map_err(log).unwrap_or_else(|error| panic!("{error}\n{}", self.process.log()))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watched_agent_never_lapses_in_nine_days_with_kills_and_an_impostor_is_not_attested() {
+    let scene = Scene::start().await;
+    let agent = scene.key("agent.key").await;
+    let liable = scene.key("liable.key").await;
+    scene.run(&register("agent.key", &liable.to_string()), Way::Relayed).await.ok();
+    let impostor = seed::registration_call(2, dev_account(3), "mine, too", 0);
+    let impostor = registerAgentCall { haftungsperson: liable, ..impostor };
+    scene.chain.send(dev_account(2), impostor).await.unwrap();
+
+    let mut points = ["before_send", "after_send", "before_report", ""].into_iter();
+    let mut watcher = Watcher::start(&scene, points.next().unwrap()).await;
+    let began = scene.chain.node.time().await.unwrap();
+    let mut time = began;
+    while time < began + 9 * 24 * HOUR {
+        scene.chain.node.advance(3 * HOUR).await.unwrap();
+        time = scene.chain.node.time().await.unwrap();
+        while !watcher.caught_up(time).await {
+            let point = points.next().expect("it dies once at each point");
+            watcher = Watcher::start(&scene, point).await;
+        }
+        let compliant = isRegisteredAndCompliantCall { agentWallet: agent };
+        let is_compliant = scene.chain.read(scene.chain.contracts.registry, compliant).await.unwrap();
+        assert!(is_compliant, "lapsed after {} hours\n{}", (time - began) / HOUR, watcher.process.log());
+    }
+    let mut attested = scene.attestations(1).await;
+    attested.insert(0, began);
+    assert!(attested.len() >= 2, "{attested:?}");
+    for pair in attested.windows(2) {
+        assert!(pair[1] + HOUR >= pair[0] + 2 * GRACE / 3, "once in each period: {attested:?}");
+    }
+    assert!(scene.attestations(2).await.is_empty(), "the impostor is not attested");
+    let record = getAgentCall { agentId: U256::from(2) };
+    let record = scene.chain.read(scene.chain.contracts.registry, record).await.unwrap();
+    assert_eq!(record.lastAttestation, record.registeredAt);
+    let status = scene.run(&["status", "2"], Way::Read).await.with(1);
+    assert_ne!(status["basis"], "attested");
+}
