@@ -291,7 +291,10 @@ impl Settings {
             chain: chain.id,
             registry,
             links: &links,
-            domain: Some(DomainName::parse),
+            // One that no URL has (an A-label that decodes to nothing) could never be fetched.
+            domain: Some(|text| {
+                DomainName::parse(text).filter(|name| Url::parse(&format!("https://{name}/")).is_ok())
+            }),
         };
         let policies = policies(file.policy, &shared)?;
         if let Some(records) = &records {

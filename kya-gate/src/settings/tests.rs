@@ -137,6 +137,11 @@ fn every_mistake_is_named_with_its_place() {
         ),
         (
             "allow = [\"provision\"]",
+            "allow = [\"provision\"]\nliable.domains = [\"xn--a.example\"]",
+            "liable.domains: ",
+        ),
+        (
+            "allow = [\"provision\"]",
             "allow = [\"provision\"]\ncreators.allow = []",
             "creators.allow: must name",
         ),
