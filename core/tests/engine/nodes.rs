@@ -81,6 +81,8 @@ fn a_block_without_state_is_404_in_the_words_of_any_node() {
         ("Flow", -32000, "invalid height not in available range", Value::Null),
         ("Nethermind", -32603, "Internal error", json!("MissingTrieNodeException: Node A is missing")),
         ("a node", -32603, "Internal error", Value::Null),
+        ("dRPC", 35, "archive is not available on free tier", Value::Null),
+        ("Cloudflare", -32046, "Cannot fulfill request", Value::Null),
     ] {
         for block in ["101", "5", pinned(5)["blockHash"].as_str().unwrap(), &format!("0x{}", "ab".repeat(32))]
         {

@@ -108,6 +108,19 @@ fn what_a_node_gets_wrong_for_good_is_an_error_of_its_own_or_another_endpoints_t
         assert!(evidence::verify(&document, &recorded.expected()).is_ok());
     }
 
+    // Refused for good in words that others use for what passes; a header with fields of its own, as AuRa's.
+    let mut own = recorded.block.clone();
+    own["mixHash"] = json!(B256::repeat_byte(1));
+    let paid = "eth_getProof is not available on the Free tier - upgrade to Pay As You Go";
+    for wrong in [
+        always("eth_getProof", failure(-32600, paid)),
+        always("eth_getProof", failure(-32601, "the method eth_getProof is unavailable")),
+        always("eth_getProof", failure(-32046, "Cannot fulfill request")),
+        always("eth_getBlockByHash", Ok(own)),
+    ] {
+        assert_eq!(ask(&recorded, wrong.clone(), 1).unwrap_err().code(), Code::NodeLacksMethod, "{wrong:?}");
+    }
+
     // Another header, another block's header or proof, another chain's name: the endpoint is ruled out.
     let (mut header, mut proof) = (recorded.block.clone(), recorded.proof.clone());
     header["stateRoot"] = json!(B256::repeat_byte(1));

@@ -196,6 +196,11 @@ fn reason(error: EvidenceError, configured: Option<Layout>) -> Error {
             Error::WrongLayout("it holds for code with another hash")
         }
         EvidenceError::OtherCode { .. } | EvidenceError::UnknownLayout { .. } => Error::NoLayout,
+        // As on chains whose headers have other fields than Ethereum's (AuRa, zkSync) or a node that omits some.
+        EvidenceError::HeaderHash { .. } => {
+            let message = "the fields of its block's header do not have the block's hash".to_owned();
+            RunError::NoProof { message }.into()
+        }
         error => Error::Evidence(error.to_string()),
     }
 }

@@ -127,10 +127,15 @@ fn phrase(error: &ErrorPayload) -> Option<(&'static str, Action)> {
     TABLE.iter().find(|(phrase, _)| text.contains(phrase)).copied()
 }
 
-/// Whether an error may be about anything in its request, or pass by itself: JSON-RPC's internal error.
+/// Phrases of errors that pass, and of methods and blocks that an endpoint does not serve: Alchemy's "eth_getProof is not
+/// available on the Free tier", dRPC's "archive is not available on free tier", "the method eth_getProof is unavailable".
+const UNCLEAR: [&str; 4] = [INTERNAL, "free tier", "unavailable", "cannot fulfill request"];
+
+/// Whether an error may be about anything in its request, or pass by itself: JSON-RPC's internal error, and those that
+/// do not say whether the request will ever be served.
 pub(crate) fn is_unclear(error: &ErrorPayload) -> bool {
     match phrase(error) {
-        Some((phrase, _)) => phrase == INTERNAL,
+        Some((phrase, _)) => UNCLEAR.contains(&phrase),
         None => error.code == -32603,
     }
 }
