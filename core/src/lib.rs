@@ -37,3 +37,6 @@ pub mod liability;
 pub mod registry;
 pub mod snapshot;
 pub mod token;
+
+/// The types of addresses, hashes and numbers in this crate's signatures.
+pub use alloy_primitives;

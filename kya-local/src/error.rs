@@ -6,6 +6,7 @@ use registry_core::{api, snapshot::SnapshotError};
 
 /// The reason why there is no verdict, no update or no spot check.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The local copy is too old for a verdict, or nothing is held yet. An update mends it.
     #[error("what is held of the registry is too old: {}", age.map_or("there is nothing, or it is of a time to come".to_owned(), |age| format!("{} s", age.as_secs())))]

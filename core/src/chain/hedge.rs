@@ -1,10 +1,10 @@
 //! Hedged requests: a request that has waited for too long is sent to the next endpoint as well, and the
 //! first good answer wins. It takes the tail off the response times of an endpoint that is slow now and then,
 //! which no failover does. Too long is the 95th percentile of the last answers' times, but at least
-//! [`LEAST_MEDIANS`] and at most [`MOST_MEDIANS`] times their median.
+//! `LEAST_MEDIANS` and at most `MOST_MEDIANS` times their median.
 //!
-//! A budget bounds what it costs: extra requests are at most one for every [`PRIMARY_PER_HEDGE`]. Replies
-//! that are expected to be large ([`MAX_HEDGED_BYTES`]) are never asked for twice.
+//! A budget bounds what it costs: extra requests are at most one for every `PRIMARY_PER_HEDGE`. Replies
+//! that are expected to be large (`MAX_HEDGED_BYTES`) are never asked for twice.
 //!
 //! ```text
 //!   begin: after how long --+--> the answer: answered

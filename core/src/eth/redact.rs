@@ -2,7 +2,7 @@
 //! query and user info, and quote them in error texts.
 //!
 //! A host that knows the URLs removes their secrets from texts ([`Redactor`]). Code that does not know the
-//! URLs removes every word that may be a secret ([`without_secrets`]).
+//! URLs removes every word that may be a secret (`without_secrets`).
 
 use std::fmt;
 

@@ -3,10 +3,10 @@
 //!
 //! The root of the registry's storage is its version: as long as it stays the same, so do all rows, and a
 //! refresh is one round trip. Once it changes, events are hints, and state is the truth: an event only
-//! names an agent to read again ([`work`]); every row is what the registry's getters returned at the
+//! names an agent to read again (`work`); every row is what the registry's getters returned at the
 //! index's block, or what a proof showed. The words that the named agents' records had before, put back into the newest block's trie,
 //! have to give the root that was seen before: then nothing else has changed, whatever the node lists, no old
-//! state is asked for, and no agent is read ([`tip_proof`]). New agents are found by the registry's counter. A reorg needs no undo log: all agents
+//! state is asked for, and no agent is read (`tip_proof`). New agents are found by the registry's counter. A reorg needs no undo log: all agents
 //! that changed after the last canonical checkpoint are read again. If no event tells a change of the root,
 //! the index waits for late events, and then compares all agents with its rows, once. Where there is no
 //! such root ([`Basis::Events`]), a slow sweep over all agents checks the events.

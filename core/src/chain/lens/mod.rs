@@ -4,9 +4,9 @@
 //!
 //! | method | the `eth_call` | the answer's size |
 //! |---|---|---|
-//! | [`Method::Override`] | to an unused address, with the lens as its code (state override) | unlimited |
-//! | [`Method::Create`] | without `to`: `Deployless` creates the lens and calls it | 24,576 bytes (EIP-170) |
-//! | [`Method::Multicall`] | the getters through `aggregate3`, no lens | thousands of bytes an agent |
+//! | `Method::Override` | to an unused address, with the lens as its code (state override) | unlimited |
+//! | `Method::Create` | without `to`: `Deployless` creates the lens and calls it | 24,576 bytes (EIP-170) |
+//! | `Method::Multicall` | the getters through `aggregate3`, no lens | thousands of bytes an agent |
 //!
 //! The next method is tried when a node refuses one or ignores it.
 
