@@ -2,15 +2,17 @@
 //! mean; a host has the network and the clock.
 //!
 //! [`drive`] runs a query to its end on any [`RpcHost`], native or compiled to wasm. With the feature `native`
-//! there is such a host over reqwest, size-capped body reading, and [`parse_network`]. [`ConfigFault`] says what is wrong with a
-//! configuration file, and [`CheckReport`] what the checks before a daemon's start have found. With the feature
-//! `keys` there are private keys in files.
+//! there is such a host over reqwest, size-capped body reading, [`parse_network`], and [`health`]. [`ConfigFault`] says what
+//! is wrong with a configuration file, and [`CheckReport`] what the checks before a daemon's start have found. With the
+//! feature `keys` there are private keys in files.
 
 mod check_report;
 mod config_file;
 mod drive;
 #[cfg(feature = "keys")]
 pub mod keys;
+#[cfg(feature = "native")]
+pub mod health;
 #[cfg(feature = "native")]
 pub mod native;
 #[cfg(feature = "native")]

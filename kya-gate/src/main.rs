@@ -1,9 +1,10 @@
-//! The gate's command line: `serve` runs it, `check` says whether it could run.
+//! The gate's command line: `serve` runs it, `check` says whether it could run, `health` whether it does.
 
 use std::{path::PathBuf, process::ExitCode};
 
 use alloy_primitives::Address;
 use clap::{Parser, Subcommand};
+use host_kit::health;
 use kya_gate::{
     check, explain,
     logging::{self, LogFormat},
@@ -42,6 +43,14 @@ enum Command {
         #[arg(long, value_name = "WALLET", value_parser = address::parse)]
         explain: Option<Address>,
     },
+    /// Ask the gate that runs here with this file: exit status 0 where it lives, for a container's health check
+    Health {
+        /// The configuration file.
+        config: PathBuf,
+        /// Ask whether it is ready, which the chain decides too.
+        #[arg(long)]
+        ready: bool,
+    },
 }
 
 #[tokio::main]
@@ -72,6 +81,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             if !report.is_good() {
                 return Ok(ExitCode::FAILURE);
             }
+        }
+        Command::Health { config, ready } => {
+            let path = if ready { "/readyz" } else { "/livez" };
+            health::ask(Settings::read(&config)?.listen, path).map_err(anyhow::Error::msg)?;
         }
     }
     Ok(ExitCode::SUCCESS)

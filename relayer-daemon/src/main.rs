@@ -1,10 +1,11 @@
 //! The relayer's command line: `serve` runs it, `check` says whether it could run, `drain` finishes what is
 //! in flight, `ctl` gives an operator's order, `abandon` gives up what a lost key has in flight, `api-key` makes
-//! a key for the policy file, `replay` delivers events once more, `migrate` moves a file's journal to Postgres.
+//! a key for the policy file, `health` asks whether it lives, `replay` delivers events once more, `migrate` moves a file's journal to Postgres.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use host_kit::health;
 use relayer_daemon::{
     daemon::{
         check::{self, CheckMode},
@@ -12,7 +13,7 @@ use relayer_daemon::{
         lifecycle,
         migrate::{self, MigrateArgs},
         replay::{self, ReplayArgs},
-        settings::Settings,
+        settings::{Listen, Settings},
     },
     metrics::Metrics,
     process::{clock, logging},
@@ -53,6 +54,14 @@ enum Command {
     Abandon(AbandonArgs),
     /// Move the journal of a stopped daemon from its file to a Postgres database
     Migrate(MigrateArgs),
+    /// Ask the relayer that runs here: exit status 0 where it lives, for a container's health check
+    Health {
+        #[command(flatten)]
+        listen: Listen,
+        /// Ask whether it is ready, which the chain and its accounts decide too.
+        #[arg(long)]
+        ready: bool,
+    },
     /// Make an API key: prints it, this once, and its hash for the policy file
     ApiKey,
 }
@@ -66,7 +75,7 @@ async fn main() -> ExitCode {
         Command::Ctl(args) => Some(args.settings()),
         Command::Abandon(args) => Some(args.settings()),
         Command::Migrate(args) => Some(args.settings()),
-        Command::ApiKey => None,
+        Command::Health { .. } | Command::ApiKey => None,
     };
     // Only `serve` exports spans.
     let (layer, spans) = match &command {
@@ -121,6 +130,10 @@ async fn run(command: Command, spans: Option<SpanQueue>) -> anyhow::Result<ExitC
         Command::Ctl(args) => return ctl::run(&args).await,
         Command::Abandon(args) => return ctl::run(&args.into()).await,
         Command::Migrate(args) => println!("{}", migrate::run(&args).await?),
+        Command::Health { listen, ready } => {
+            let path = if ready { "/readyz" } else { "/livez" };
+            health::ask(listen.address(), path).map_err(anyhow::Error::msg)?;
+        }
         Command::ApiKey => {
             let key = new_api_key();
             println!("key:  {key}\nhash: {}", KeyHash::of(&key));

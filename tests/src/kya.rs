@@ -2,14 +2,15 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::process::Spawn;
-use crate::program;
+use crate::process::{Spawn, output};
+use crate::{program, repo};
 
 /// A user of the program: a directory with keys and documents, and the state of what is in flight.
 pub struct Kya {
@@ -70,6 +71,18 @@ impl Kya {
         let output = command.output().await?;
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).context("text");
         Ok(Ended { status: output.status.code(), text: text(output.stdout)?, errors: text(output.stderr)? })
+    }
+
+    /// Runs a script of the shell in the user's directory, which finds this program, Node and no proxy; what it
+    /// prints. Answers of `curl` that are errors fail it.
+    pub async fn shell(&self, script: &str) -> Result<String> {
+        let programs = self.program.parent().context("a directory of programs")?.display();
+        let curl = "curl() { command curl --fail --silent --show-error --max-time 30 \"$@\"; }";
+        let script = format!("PATH={programs}:$PATH\n{curl}\n{script}");
+        let mut bash = Command::from(repo::command("bash"));
+        bash.args(["-euo", "pipefail", "-c", &script]).current_dir(self.directory.path());
+        bash.env("KYA_STATE_DIR", self.state()).env("NO_PROXY", "*").stdin(Stdio::null());
+        Ok(String::from_utf8(output(&mut bash).await?)?)
     }
 
     /// A command that stays, dying at this point.

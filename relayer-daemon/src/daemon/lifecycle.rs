@@ -16,7 +16,6 @@
 
 use std::{
     io::{self, Write as _},
-    net::SocketAddr,
     sync::Arc,
     time::Duration,
 };
@@ -94,8 +93,8 @@ pub async fn serve(settings: Settings, keys: Vec<TxSigner>, spans: Option<SpanQu
     let mut stop = StopSignals::listen()?;
     let proxies = settings.proxies()?;
     let chain_id = checked.chain_id;
-    let listener = connections::listen(SocketAddr::new(settings.bind, settings.port))
-        .with_context(|| format!("cannot listen on {}:{}", settings.bind, settings.port))?;
+    let listener = connections::listen(settings.listen.address())
+        .with_context(|| format!("cannot listen on {}", settings.listen.address()))?;
     let mut daemon = Daemon::start(&settings, checked, metrics.clone()).await?;
 
     let limits = connection_limits(&settings);

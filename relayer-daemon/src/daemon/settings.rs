@@ -2,7 +2,13 @@
 //!
 //! The published contract's variables keep their names and defaults. [`crate::keys`] reads the key.
 
-use std::{collections::BTreeSet, net::IpAddr, path::PathBuf, str::FromStr, time::Duration};
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    str::FromStr,
+    time::Duration,
+};
 
 use alloy::primitives::{Address, utils::parse_units};
 use clap::Args;
@@ -26,9 +32,9 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wei(pub u128);
 
-/// All settings. Flags win over the environment. `--help` never shows a variable's value.
-#[derive(Debug, Clone, Args)]
-pub struct Settings {
+/// Where the daemon listens.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Listen {
     /// Listening port; 0 takes a free one
     #[arg(long, env = "RELAYER_PORT", hide_env_values = true, default_value_t = 3001)]
     pub port: u16,
@@ -36,6 +42,21 @@ pub struct Settings {
     /// Address to listen on
     #[arg(long, env = "RELAYER_BIND", hide_env_values = true, default_value = "127.0.0.1")]
     pub bind: IpAddr,
+}
+
+impl Listen {
+    /// The address and the port.
+    pub fn address(self) -> SocketAddr {
+        SocketAddr::new(self.bind, self.port)
+    }
+}
+
+/// All settings. Flags win over the environment. `--help` never shows a variable's value.
+#[derive(Debug, Clone, Args)]
+pub struct Settings {
+    /// Where it listens
+    #[command(flatten)]
+    pub listen: Listen,
 
     /// RPC endpoints, comma-separated; reads stick to one that works, transactions go to all
     #[arg(long, env = "RPC_URL", hide_env_values = true, default_value = "https://sepolia.base.org")]

@@ -1,10 +1,15 @@
-//! The documentation as its readers follow it: links lead somewhere, every page is near the README.
+//! The documentation as its readers follow it: links lead somewhere, every page is near the README, and the
+//! commands and the Python package's example work on `cargo xtask dev`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Component, Path, PathBuf};
 use std::{fs, process};
 
-use e2e::repo;
+use alloy::hex;
+use e2e::kya::Kya;
+use e2e::process::output;
+use e2e::{repo, seed, signers};
 
 /// The path below the repository's root, without `..`.
 fn tidy(path: &Path) -> PathBuf {
@@ -103,4 +108,135 @@ fn every_link_leads_somewhere_and_every_page_is_two_links_from_the_readme() {
     let text = fs::read_to_string(root.join("README.md")).unwrap();
     let check = text.find("curl http://127.0.0.1:3000/api/v1/kya/").unwrap();
     assert!(check < text.find("## Two commands").unwrap(), "check a wallet from a shell");
+}
+
+/// The blocks of code of a language.
+fn blocks(text: &str, language: &str) -> Vec<String> {
+    let fence = format!("```{language}\n");
+    text.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
+}
+
+/// Commands that do not run here: their page, how the block begins, and the reason.
+const ELSEWHERE: [(&str, &str, &str); 12] = [
+    ("README.md", "cargo xtask dev", "is what the others run beside"),
+    (
+        "docs/admission-records.md",
+        "cargo run -p kya -- verify record",
+        "needs a gate with records: `kya_gate`",
+    ),
+    ("docs/changes.md", "curl -N", "never ends: `index_worker`"),
+    ("docs/gate.md", "cargo run -p kya-gate --example request", "beside each proxy: `kya_gate`"),
+    ("docs/kya.md", "kya register --at", "needs a service with a name: `kya_cli`"),
+    ("docs/kya.md", "kya attest 92 93 --watch", "never ends: `kya_cli`"),
+    ("docs/liable-person.md", "kya accept", "needs a hardware wallet"),
+    ("docs/operating.md", "npx wrangler dev", "never ends, and is what `cargo xtask dev` starts"),
+    ("docs/relayer-fleet.md", "export STORE_URL", "names databases on other machines"),
+    ("docs/relayer-fleet.md", "FLEET_STREAM", "takes five minutes"),
+    ("docs/signed-verdicts.md", "curl -H 'Accept: application/jwt'", "needs an API with a key: `read_api`"),
+    ("docs/testing.md", "for i in 1 2", "loads the machine"),
+];
+
+/// What readers put in for themselves: the page, what it says, and theirs. Time and the terminal are theirs, too.
+const THEIRS: [(&str, &str, &str); 8] = [
+    (
+        "docs/api.md",
+        "$ACCEPTANCE",
+        "$(kya accept WALLET --registry REGISTRY --chain 31337 --rpc CHAIN --key person.key --yes --header)",
+    ),
+    ("docs/changes.md", "sleep 60", "break"),
+    (
+        "docs/evidence.md",
+        "--block-hash 0x... --registry 0x...",
+        "--block-hash $(jq -r .blockHash proof.json) --registry REGISTRY",
+    ),
+    ("docs/evidence.md", "--wallet 0x...", "--wallet WALLET"),
+    ("docs/kya.md", "--liable 0x...", "--liable $(kya key liable.key | head -1)"),
+    ("docs/kya.md", "kya attest 92", "echo 92 | kya attest 92"),
+    (
+        "docs/liable-person.md",
+        "kya accept AGENT_WALLET --chain 84532 --rpc https://sepolia.base.org",
+        "echo 11 | kya accept WALLET --chain 31337 --rpc CHAIN",
+    ),
+    (
+        "docs/liable-person.md",
+        "--registry 0x2EFaB5B3BEf49E56a6Ce1dcB1A39EF63C312EA23 --key liable.key",
+        "--registry REGISTRY --key person.key",
+    ),
+];
+
+/// Runs the commands of README and docs on what `dev` has started, each page's in a directory of its own.
+pub(crate) async fn commands_work(api: &str, relayer: &str, chain: &str, guarded: &str, registry: &str) {
+    let root = repo::root();
+    let wallet = seed::wallet("kyoto").address().to_string();
+    let mut pages: Vec<_> = fs::read_dir(root.join("docs"))
+        .unwrap()
+        .map(|entry| format!("docs/{}", entry.unwrap().file_name().to_str().unwrap()))
+        .filter(|page| page.ends_with(".md"))
+        .collect();
+    // docs/kya.md registers the first agent after those of `dev`: the README's is the next one.
+    pages.sort();
+    pages.push("README.md".to_owned());
+    let mut unused: BTreeSet<_> = ELSEWHERE
+        .iter()
+        .map(|(page, start, _)| (*page, *start))
+        .chain(THEIRS.iter().map(|(page, text, _)| (*page, *text)))
+        .collect();
+    let mut said = BTreeMap::<_, String>::new();
+    for page in &pages {
+        let user = Kya::new().unwrap();
+        symlink(root.join("docs"), user.path("docs")).unwrap();
+        let key = hex::encode_prefixed(seed::wallet("person").to_bytes());
+        fs::write(user.path("person.key"), key).unwrap();
+        fs::set_permissions(user.path("person.key"), fs::Permissions::from_mode(0o600)).unwrap();
+        for block in blocks(&fs::read_to_string(root.join(page)).unwrap(), "sh") {
+            let is_it =
+                |(of, start, _): &&(&str, &str, &str)| of == page && block.trim_start().starts_with(start);
+            if let Some((page, start, _)) = ELSEWHERE.iter().find(is_it) {
+                unused.remove(&(*page, *start));
+                continue;
+            }
+            let mut command = block.replace("cargo run -p kya --", "kya");
+            for (of, text, theirs) in THEIRS.iter().filter(|(of, ..)| of == page) {
+                if command.contains(text) {
+                    unused.remove(&(*of, *text));
+                }
+                command = command.replace(text, theirs);
+            }
+            for (text, here) in [
+                ("http://127.0.0.1:3000", api),
+                ("https://kya.example", api),
+                ("http://127.0.0.1:3001", relayer),
+                ("http://127.0.0.1:3002", guarded),
+                ("http://127.0.0.1:8545", chain),
+                ("CHAIN", chain),
+                ("REGISTRY", registry),
+                ("WALLET", &wallet),
+            ] {
+                command = command.replace(text, here);
+            }
+            let printed =
+                user.shell(&command).await.unwrap_or_else(|error| panic!("{page}: {block}{error:#}"));
+            said.entry(page).or_default().push_str(&printed);
+        }
+    }
+    assert!(unused.is_empty(), "no command begins with, or contains: {unused:#?}");
+    for (page, words) in [
+        ("README.md", "\"decision\":\"provision\""),
+        ("docs/api.md", "\"basis\":\"accepted\""),
+        ("docs/evidence.md", "proved: provision"),
+        ("docs/kya.md", "your items"),
+    ] {
+        assert!(said[&page.to_owned()].contains(words), "{page}: {said:#?}");
+    }
+}
+
+/// Runs the Python package's example: from two fresh keys to a request that the guarded service admits. What it
+/// prints.
+pub(crate) async fn python_example(relayer: &str, registry: &str, service: &str) -> String {
+    let page = fs::read_to_string(repo::root().join("python/README.md")).unwrap();
+    let values = [("RELAYER_URL", relayer), ("REGISTRY", registry), ("SERVICE_URL", service)];
+    let values = values.map(|(name, value)| format!("{name} = {value:?}\n")).concat();
+    let program = format!("{values}CHAIN_ID = 31337\n{}", blocks(&page, "python").concat());
+    let mut python = signers::with_package().await.unwrap();
+    String::from_utf8(output(python.args(["-c", &program])).await.unwrap()).unwrap()
 }

@@ -1,7 +1,7 @@
 //! What `cargo xtask dev` and `cargo xtask deploy-contracts` become, as a person meets it.
 //!
-//! 1. `dev` comes up, its curl lines give documents, its guarded service admits the agent it names, and
-//!    Ctrl-C ends everything it started and nothing else.
+//! 1. `dev` comes up, its curl lines give documents, the commands of README and docs and the Python package's
+//!    example work, its guarded service admits the agent it names, and Ctrl-C ends everything it started and nothing else.
 //! 2. Killed without a chance to clean up, it leaves nothing behind either.
 //! 3. A taken port is named in one line, and nothing is started.
 //! 4. `deploy-contracts` prints settings that work; its key comes from the environment and goes nowhere.
@@ -101,6 +101,12 @@ async fn dev_answers_its_own_curl_lines_and_ctrl_c_ends_it() {
         let is_bot = outcome["client"] == "web-bot-auth alone";
         assert_eq!(outcome["status"], if is_bot { 401 } else { 200 }, "{outcome}");
     }
+
+    let registry = printed(&dev, "registry");
+    docs::commands_work(&printed(&dev, "read API"), &relayer, &printed(&dev, "chain"), &guarded, &registry)
+        .await;
+    let served = docs::python_example(&relayer, &registry, &guarded).await;
+    assert!(served.contains("your items"), "{served}");
 
     let started = descendants(dev.id()).unwrap();
     assert!(started.len() >= 5, "anvil, the daemon, wrangler and workerd are there: {started:?}");
