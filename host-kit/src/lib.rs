@@ -9,10 +9,10 @@
 mod check_report;
 mod config_file;
 mod drive;
-#[cfg(feature = "keys")]
-pub mod keys;
 #[cfg(feature = "native")]
 pub mod health;
+#[cfg(feature = "keys")]
+pub mod keys;
 #[cfg(feature = "native")]
 pub mod native;
 #[cfg(feature = "native")]
