@@ -7,6 +7,7 @@
 mod build;
 mod debian;
 mod devnet;
+mod dist;
 mod explorer;
 mod fingerprint;
 mod node;
@@ -38,6 +39,7 @@ cargo xtask <command>
                                  at other sizes, and write nothing
   bench snapshot [AGENTS...]     measure verdicts from the snapshot at the same sizes, in the same way
   bench world                    simulate a day of requests over data centres, with and without the snapshot; BENCHMARKS.md
+  dist [PART...]                 what a release consists of, in target/dist: workers, npm, crates, python, binaries
   deploy-contracts --rpc-url URL deploy forwarder and registry; the key is read from DEPLOYER_KEY
 ";
 
@@ -66,6 +68,7 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode> {
         ("dev", _) => devnet::dev(rest)?,
         ("test", _) => return suite::run_all(rest),
         ("bench", _) => devnet::bench(rest)?,
+        ("dist", _) => dist::dist(rest)?,
         ("deploy-contracts", _) => devnet::deploy_contracts(rest)?,
         ("help" | "--help" | "-h", _) => print!("{USAGE}"),
         _ => bail!("unknown: {}\n\n{USAGE}", arguments.join(" ")),

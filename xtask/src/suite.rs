@@ -14,7 +14,7 @@ use crate::run::{cargo, command, node_tool, root, run, target_dir, without_paths
 use crate::setup::WASM_TARGET;
 use crate::sources::Sources;
 use crate::summary::{Summary, Tally, count};
-use crate::{build, debian, explorer, programs, setup};
+use crate::{build, debian, dist, explorer, programs, setup};
 
 /// The Debian packages that end-to-end tests need.
 const NEEDED: [(&str, &debian::Package); 13] = [
@@ -192,29 +192,13 @@ fn purity() -> Result<Tally> {
 
 /// Packs what a release publishes: the crates, and the npm package that `build` has left in `browser/pkg`.
 fn packages() -> Result<Tally> {
-    let crates = ["registry-core", "host-kit", "kya", "kya-local", "kya-gate"].map(|name| ["-p", name]);
+    let crates = dist::CRATES.map(|name| ["-p", name]);
     run(cargo().args(["package", "--quiet", "--no-verify", "--allow-dirty"]).args(crates.as_flattened()))?;
     check(command("npm").args(["pack", "--dry-run"]).current_dir(root().join("browser/pkg")))
 }
 
-/// Checks the configurations, and bundles what a deployment uploads for each of them and each environment.
-/// Needs no account.
+/// Checks the configurations, and bundles what a deployment uploads, from the files of a release.
 fn dry_run() -> Result<Tally> {
     run(command("node").arg("xtask/configurations.mjs"))?;
-    let outdir = root().join("target/xtask/dry-run");
-    // The free plan has no index.
-    for (config, environment) in [
-        ("wrangler.toml", ""),
-        ("wrangler.toml", "base-sepolia"),
-        ("wrangler.toml", "free"),
-        ("wrangler.index.toml", ""),
-        ("wrangler.index.toml", "base-sepolia"),
-    ] {
-        run(command(node_tool("wrangler"))
-            .args(["deploy", "--dry-run", "--config", config, "--env", environment, "--outdir"])
-            .arg(&outdir)
-            .env("CI", "true")
-            .env("WRANGLER_SEND_METRICS", "false"))?;
-    }
-    Ok(Tally::CHECK)
+    dist::dry_run().map(|()| Tally::CHECK)
 }

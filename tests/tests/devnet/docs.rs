@@ -117,7 +117,7 @@ fn blocks(text: &str, language: &str) -> Vec<String> {
 }
 
 /// Commands that do not run here: their page, how the block begins, and the reason.
-const ELSEWHERE: [(&str, &str, &str); 12] = [
+const ELSEWHERE: [(&str, &str, &str); 14] = [
     ("README.md", "cargo xtask dev", "is what the others run beside"),
     (
         "docs/admission-records.md",
@@ -126,6 +126,12 @@ const ELSEWHERE: [(&str, &str, &str); 12] = [
     ),
     ("docs/changes.md", "curl -N", "never ends: `index_worker`"),
     ("docs/gate.md", "cargo run -p kya-gate --example request", "beside each proxy: `kya_gate`"),
+    (
+        "docs/installing.md",
+        "cargo xtask dist",
+        "takes half an hour: `cargo xtask test wrangler` makes a part",
+    ),
+    ("docs/installing.md", "npx wrangler deploy", "needs an account"),
     ("docs/kya.md", "kya register --at", "needs a service with a name: `kya_cli`"),
     ("docs/kya.md", "kya attest 92 93 --watch", "never ends: `kya_cli`"),
     ("docs/liable-person.md", "kya accept", "needs a hardware wallet"),
