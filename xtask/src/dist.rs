@@ -18,9 +18,12 @@ const CONFIGURATIONS: [&str; 2] = ["wrangler.toml", "wrangler.index.toml"];
 /// What the configurations name, in the same places below them.
 const OF_WORKERS: [&str; 3] = ["edge-api/build", "edge-index/build", "browser/explorer/dist"];
 
+/// A part's name, and what makes it.
+type Part = (&'static str, fn() -> Result<()>);
+
 /// Makes these parts; all without any. A part that was made before is made anew.
 pub(crate) fn dist(parts: &[String]) -> Result<()> {
-    const PARTS: [(&str, fn() -> Result<()>); 5] = [
+    const PARTS: [Part; 5] = [
         ("workers", || build_all().and_then(|()| workers())),
         ("npm", || build_all().and_then(|()| npm())),
         ("crates", crates),
