@@ -36,6 +36,10 @@ pub(crate) const POSTGRES: Package =
 /// The server that gates share their nonces through.
 pub(crate) const REDIS: Package = package("redis-server", &["redis-server", "--version"]);
 
+/// What the documentation's commands ask and read answers with.
+pub(crate) const CURL: Package = package("curl", &["curl", "--version"]);
+pub(crate) const JQ: Package = package("jq", &["jq", "--version"]);
+
 /// The other engine.
 pub(crate) const FIREFOX: Package = package("firefox-esr", &["firefox-esr", "--version"]);
 

@@ -17,7 +17,9 @@ use crate::summary::{Summary, Tally, count};
 use crate::{build, debian, dist, explorer, programs, setup};
 
 /// The Debian packages that end-to-end tests need.
-const NEEDED: [(&str, &debian::Package); 13] = [
+const NEEDED: [(&str, &debian::Package); 15] = [
+    ("devnet", &debian::CURL),
+    ("devnet", &debian::JQ),
     ("explorer", &debian::CHROMIUM),
     ("explorer", &debian::FIREFOX),
     ("package", &debian::CHROMIUM),
