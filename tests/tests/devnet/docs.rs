@@ -2,11 +2,10 @@
 //! commands and the Python package's example work on `cargo xtask dev`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
 use std::{fs, process};
 
-use alloy::hex;
 use e2e::kya::Kya;
 use e2e::process::output;
 use e2e::{repo, seed, signers};
@@ -146,8 +145,11 @@ const ELSEWHERE: [(&str, &str, &str); 14] = [
 const THEIRS: [(&str, &str, &str); 8] = [
     (
         "docs/api.md",
-        "$ACCEPTANCE",
-        "$(kya accept WALLET --registry REGISTRY --chain 31337 --rpc CHAIN --key person.key --yes --header)",
+        "$ACCEPTANCE\" http://127.0.0.1:3000/api/v1/kya/0xF8BAF884A2a20d918e118b6de84D1B1bB02f5eb1",
+        // Once the API has the registration.
+        "$(until curl http://127.0.0.1:3000/api/v1/kya/AGENT | grep -q isRegistered.:true; do sleep 1; done; \
+         kya accept AGENT --registry REGISTRY --chain 31337 --rpc CHAIN --key liable.key --yes --header)\" \
+         http://127.0.0.1:3000/api/v1/kya/AGENT",
     ),
     ("docs/changes.md", "sleep 60", "break"),
     (
@@ -161,16 +163,13 @@ const THEIRS: [(&str, &str, &str); 8] = [
     (
         "docs/liable-person.md",
         "kya accept AGENT_WALLET --chain 84532 --rpc https://sepolia.base.org",
-        "echo 11 | kya accept WALLET --chain 31337 --rpc CHAIN",
+        "echo 92 | kya accept AGENT --chain 31337 --rpc CHAIN",
     ),
-    (
-        "docs/liable-person.md",
-        "--registry 0x2EFaB5B3BEf49E56a6Ce1dcB1A39EF63C312EA23 --key liable.key",
-        "--registry REGISTRY --key person.key",
-    ),
+    ("docs/liable-person.md", "--registry 0x2EFaB5B3BEf49E56a6Ce1dcB1A39EF63C312EA23", "--registry REGISTRY"),
 ];
 
-/// Runs the commands of README and docs on what `dev` has started, each page's in a directory of its own.
+/// Runs the commands of README and docs on what `dev` has started: those of docs in the directory of the agent that
+/// docs/kya.md registers, those of the README, which registers another, in a directory of its own.
 pub(crate) async fn commands_work(api: &str, relayer: &str, chain: &str, guarded: &str, registry: &str) {
     let root = repo::root();
     let wallet = seed::wallet("kyoto").address().to_string();
@@ -179,9 +178,13 @@ pub(crate) async fn commands_work(api: &str, relayer: &str, chain: &str, guarded
         .map(|entry| format!("docs/{}", entry.unwrap().file_name().to_str().unwrap()))
         .filter(|page| page.ends_with(".md"))
         .collect();
-    // docs/kya.md registers the first agent after those of `dev`: the README's is the next one.
-    pages.sort();
+    // docs/kya.md registers the first agent after those of `dev`.
+    pages.sort_by_key(|page| (page != "docs/kya.md", page.clone()));
     pages.push("README.md".to_owned());
+    let users = [Kya::new().unwrap(), Kya::new().unwrap()];
+    for user in &users {
+        symlink(root.join("docs"), user.path("docs")).unwrap();
+    }
     let mut unused: BTreeSet<_> = ELSEWHERE
         .iter()
         .map(|(page, start, _)| (*page, *start))
@@ -189,11 +192,7 @@ pub(crate) async fn commands_work(api: &str, relayer: &str, chain: &str, guarded
         .collect();
     let mut said = BTreeMap::<_, String>::new();
     for page in &pages {
-        let user = Kya::new().unwrap();
-        symlink(root.join("docs"), user.path("docs")).unwrap();
-        let key = hex::encode_prefixed(seed::wallet("person").to_bytes());
-        fs::write(user.path("person.key"), key).unwrap();
-        fs::set_permissions(user.path("person.key"), fs::Permissions::from_mode(0o600)).unwrap();
+        let user = &users[usize::from(page == "README.md")];
         for block in blocks(&fs::read_to_string(root.join(page)).unwrap(), "sh") {
             let is_it =
                 |(of, start, _): &&(&str, &str, &str)| of == page && block.trim_start().starts_with(start);
@@ -217,6 +216,7 @@ pub(crate) async fn commands_work(api: &str, relayer: &str, chain: &str, guarded
                 ("CHAIN", chain),
                 ("REGISTRY", registry),
                 ("WALLET", &wallet),
+                ("AGENT", "$(kya key agent.key | head -1)"),
             ] {
                 command = command.replace(text, here);
             }
