@@ -21,8 +21,6 @@ use crate::{
     typed::{SignerArguments, of_key},
 };
 
-const DAY: u64 = 86_400;
-
 /// Read an agent's record, show it, and sign that its liable wallet accepts it
 #[derive(Debug, Args)]
 pub struct Accept {
@@ -80,7 +78,7 @@ pub async fn run(arguments: &Accept) -> Result<Report> {
         None => {
             // A verifier compares it with the time of its block, too.
             let not_before = now.min(block_time).seconds();
-            (not_before, not_before + arguments.days * DAY, arguments.terms_hash)
+            (not_before, not_before + arguments.days * crate::DAY, arguments.terms_hash)
         }
     };
     let unsigned = Acceptance {

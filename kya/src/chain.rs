@@ -11,7 +11,7 @@ use host_kit::native::{RpcClient, read_body};
 use registry_core::{
     chain::{Query, Run},
     eth::{
-        abi,
+        abi::{self, IAgentRegistry::attestationGracePeriodCall},
         redact::{Redactor, public_origin},
         rpc::{ErrorPayload, endpoint::RpcEndpoint, revert::Revert},
     },
@@ -182,6 +182,16 @@ impl Node {
         let data: Bytes = serde_json::from_value(data).unwrap_or_default();
         let returned = abi::decode_returns::<C>(&data);
         returned.map(Ok).map_err(|_| Failure::refused(format!("{to} is no contract with {}", C::SIGNATURE)))
+    }
+
+    /// The seconds for which an attestation holds in this registry.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn grace_period(&self, registry: Address) -> Result<u64> {
+        let grace = self.call(registry, &attestationGracePeriodCall {}).await?;
+        let grace = grace.map_err(|revert| Failure::refused(format!("the registry refuses: {revert}")))?;
+        Ok(grace.saturating_to())
     }
 
     /// The block of a tag.

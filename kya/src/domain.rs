@@ -15,8 +15,6 @@ use crate::{
     typed::{SignerArguments, of_key},
 };
 
-const DAY: u64 = 86_400;
-
 /// Sign that a domain is the liable wallet's own: the wallet's entry in the domain's file
 #[derive(Debug, Args)]
 pub struct Domain {
@@ -49,7 +47,7 @@ pub async fn run(arguments: &Domain) -> Result<Report> {
     let name = name.with_context(|| format!("the domain {}", DomainName::RULE))?;
     let (not_before, not_after) = match &signed {
         Some(signed) => (signed.number("notBefore")?, signed.number("notAfter")?),
-        None => (now, now + arguments.days * DAY),
+        None => (now, now + arguments.days * crate::DAY),
     };
     let wallet = arguments.wallet.or(key.map(|key| key.address())).context("--wallet has to be given")?;
     let unsigned = LiableWallet {

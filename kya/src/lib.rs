@@ -35,6 +35,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use registry_core::eth::timestamp::Timestamp;
 
+/// The seconds of a day.
+pub(crate) const DAY: u64 = 86_400;
+
 /// The machine's time.
 pub fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

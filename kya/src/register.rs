@@ -183,12 +183,11 @@ fn agreed(record: &AgentRecord, call: &registerAgentCall) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    #[test]
-    fn a_record_with_another_value_is_refused_by_its_name() {
-        let call = registerAgentCall {
+    fn call() -> registerAgentCall {
+        registerAgentCall {
             haftungsperson: Address::repeat_byte(1),
             agentWallet: Address::repeat_byte(2),
             constitutionHash: keccak256("a"),
@@ -196,15 +195,20 @@ mod tests {
             operationalScope: "c".to_owned(),
             parentAgentId: U256::ZERO,
             selfModifying: false,
-        };
-        let record = AgentRecord {
+        }
+    }
+
+    /// An active agent, number 7, as [`call`] registers it.
+    pub(crate) fn record() -> AgentRecord {
+        let call = call();
+        AgentRecord {
             agentId: U256::from(7),
             creator: Address::ZERO,
             haftungsperson: call.haftungsperson,
             agentWallet: call.agentWallet,
             constitutionHash: call.constitutionHash,
             capabilityHash: call.capabilityHash,
-            operationalScope: "c".to_owned(),
+            operationalScope: call.operationalScope,
             parentAgentId: U256::ZERO,
             generation: U256::ZERO,
             selfModifying: false,
@@ -212,7 +216,12 @@ mod tests {
             lastAttestation: 1,
             lastRevenueReport: 0,
             status: 0,
-        };
+        }
+    }
+
+    #[test]
+    fn a_record_with_another_value_is_refused_by_its_name() {
+        let (call, record) = (call(), record());
         agreed(&record, &call).unwrap();
         for (other, name) in [
             (registerAgentCall { haftungsperson: Address::ZERO, ..call.clone() }, "the liable wallet"),

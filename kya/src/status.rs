@@ -3,11 +3,12 @@
 use alloy::primitives::{Address, U256};
 use clap::Args;
 use registry_core::{
-    eth::{abi::IAgentRegistry::attestationGracePeriodCall, timestamp::Timestamp},
+    eth::{abi::AgentRecord, timestamp::Timestamp},
     gate::AttestedQuery,
+    liability,
     registry::agent::Status as AgentStatus,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     attest, discovery,
@@ -42,10 +43,9 @@ impl Status {
             let json = json!({ "subject": self.subject, "isRegistered": false, "isCompliant": false });
             return Ok(Report { exit: Exit::Refused, ..Report::done(text, json) });
         };
-        let (basis, grace, time) = basis_and_time(&place, &record).await?;
-        let until = record.lastAttestation + grace;
+        let standing = Standing::read(&place, &record).await?;
+        let Standing { basis, is_compliant, until } = &standing;
         let status = AgentStatus::from_number(record.status);
-        let is_compliant = status == Some(AgentStatus::Active) && time <= until;
         let next = match (is_compliant, status) {
             (true, _) => "compliant",
             (false, Some(AgentStatus::Active)) => {
@@ -55,60 +55,96 @@ impl Status {
             (false, _) => "not compliant: it has ended for good",
         };
         let shown = attest::shown(&place, &record);
-        let until = Timestamp::from_seconds(until);
-        let text = format!("{shown}basis       {basis}\ncurrent     until {until}\n{next}");
+        let current = until.map(|until| format!("current     until {until}\n")).unwrap_or_default();
+        let text = format!("{shown}basis       {basis}\n{current}{next}");
         let json = json!({
             "agentId": record.agentId.to_string(), "wallet": record.agentWallet, "creator": record.creator,
             "haftungsperson": record.haftungsperson, "status": status.map(AgentStatus::name), "isRegistered": true,
-            "isCompliant": is_compliant, "basis": basis, "compliantUntil": until,
+            "isCompliant": is_compliant, "basis": basis, "compliantUntil": until.map(|until| until.to_string()),
             "registeredAt": Timestamp::from_seconds(record.registeredAt),
             "lastAttestation": Timestamp::from_seconds(record.lastAttestation),
             "constitutionHash": record.constitutionHash, "capabilityHash": record.capabilityHash,
             "operationalScope": record.operationalScope, "chainId": place.chain, "registry": place.registry,
         });
-        Ok(Report { exit: if is_compliant { Exit::Done } else { Exit::Refused }, ..Report::done(text, json) })
+        Ok(Report {
+            exit: if *is_compliant { Exit::Done } else { Exit::Refused },
+            ..Report::done(text, json)
+        })
     }
 }
 
-/// What ties the liable wallet to the agent; the grace period; and the time.
-async fn basis_and_time(
-    place: &Place,
-    record: &registry_core::eth::abi::AgentRecord,
-) -> Result<(String, u64, u64)> {
-    let now = crate::now().seconds();
-    match &place.reader {
-        Reader::Node(node) => {
-            let grace = node.call(place.registry, &attestationGracePeriodCall {}).await?;
-            let grace =
-                grace.map_err(|revert| Failure::refused(format!("the registry refuses: {revert}")))?;
-            let block = node.block("latest").await?;
-            let time = now.max(block.timestamp.to());
-            let query = AttestedQuery {
-                registry: place.registry,
-                agent: record.agentId,
-                liable: record.haftungsperson,
-                block: block.number.to(),
-            };
-            let basis = match record.creator == record.haftungsperson {
-                true => "registered",
-                // A node that does not list the events leaves it unknown.
-                false => match node.ask(query).await {
-                    Ok(Some(at)) if time <= at.seconds() + registry_core::liability::ATTESTED_SECONDS => {
-                        "attested"
-                    }
-                    _ => "unknown",
-                },
-            };
-            Ok((basis.to_owned(), grace.saturating_to(), time))
-        }
-        Reader::Api(api) => {
-            let agent = discovery::api(api, &format!("agent/{}", record.agentId)).await?.unwrap_or_default();
-            let basis =
-                agent.pointer("/liability/basis").and_then(serde_json::Value::as_str).unwrap_or("unknown");
-            let until = agent.pointer("/compliance/attestationCurrent").and_then(serde_json::Value::as_bool);
-            // The API says whether it is current, and not for how long.
-            let grace = if until == Some(true) { now.saturating_sub(record.lastAttestation) } else { 0 };
-            Ok((basis.to_owned(), grace, now))
+/// What holds of an agent beside its record.
+#[derive(Debug, PartialEq, Eq)]
+struct Standing {
+    /// What ties the liable wallet to the agent; `unknown` where that cannot be read.
+    basis: String,
+    is_compliant: bool,
+    /// The last second at which it is compliant; `None` where it is not, or where that is not told.
+    until: Option<Timestamp>,
+}
+
+impl Standing {
+    async fn read(place: &Place, record: &AgentRecord) -> Result<Self> {
+        let node = match &place.reader {
+            Reader::Node(node) => node,
+            Reader::Api(api) => {
+                let kya = discovery::api(api, &format!("kya/{}", record.agentWallet)).await?;
+                let agent = discovery::api(api, &format!("agent/{}", record.agentId)).await?;
+                return Ok(Self::of(record, &kya.unwrap_or_default(), &agent.unwrap_or_default()));
+            }
+        };
+        let until = record.lastAttestation.saturating_add(node.grace_period(place.registry).await?);
+        let block = node.block("latest").await?;
+        let time = crate::now().seconds().max(block.timestamp.to());
+        let is_active = AgentStatus::from_number(record.status) == Some(AgentStatus::Active);
+        let is_compliant = is_active && time <= until;
+        let query = AttestedQuery {
+            registry: place.registry,
+            agent: record.agentId,
+            liable: record.haftungsperson,
+            block: block.number.to(),
+        };
+        let basis = match record.creator == record.haftungsperson {
+            true => "registered",
+            // A node that does not list the events leaves it unknown.
+            false => match node.ask(query).await {
+                Ok(Some(at)) if time <= at.seconds() + liability::ATTESTED_SECONDS => "attested",
+                _ => "unknown",
+            },
+        };
+        let until = is_compliant.then(|| Timestamp::from_seconds(until));
+        Ok(Self { basis: basis.to_owned(), is_compliant, until })
+    }
+
+    /// What a read API says: of the wallet, whose agent may be another by now, and of the agent.
+    fn of(record: &AgentRecord, kya: &Value, agent: &Value) -> Self {
+        let is_present =
+            kya.pointer("/agent/agentId").and_then(Value::as_u64).map(U256::from) == Some(record.agentId);
+        let is_compliant = is_present && kya.get("isCompliant") == Some(&Value::Bool(true));
+        let until = kya.get("compliantUntil").and_then(Value::as_str).and_then(Timestamp::parse);
+        let basis = agent.pointer("/liability/basis").and_then(Value::as_str).unwrap_or("unknown");
+        Self { basis: basis.to_owned(), is_compliant, until: until.filter(|_| is_compliant) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::register::tests::record;
+
+    #[test]
+    fn of_a_read_api_until_when_is_what_its_verdict_on_this_agent_says() {
+        let until = "2026-11-29T12:00:00.000Z";
+        let agent = json!({ "liability": { "basis": "attested" } });
+        let kya = json!({ "isCompliant": true, "compliantUntil": until, "agent": { "agentId": 7 } });
+        let standing = Standing::of(&record(), &kya, &agent);
+        assert_eq!((standing.basis.as_str(), standing.is_compliant), ("attested", true));
+        assert_eq!(standing.until.unwrap().to_string(), until);
+        let lapsed = json!({ "isCompliant": false, "compliantUntil": null, "agent": { "agentId": 7 } });
+        let another = json!({ "isCompliant": true, "compliantUntil": until, "agent": { "agentId": 8 } });
+        for kya in [lapsed, another, Value::Null] {
+            let expected = Standing { basis: "unknown".to_owned(), is_compliant: false, until: None };
+            assert_eq!(Standing::of(&record(), &kya, &Value::Null), expected, "{kya}");
         }
     }
 }

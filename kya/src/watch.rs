@@ -6,10 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 use alloy::primitives::{Address, U256, keccak256};
 use prometheus::{Encoder as _, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 use registry_core::{
-    eth::{
-        abi::{AgentRecord, IAgentRegistry::attestationGracePeriodCall},
-        timestamp::Timestamp,
-    },
+    eth::{abi::AgentRecord, timestamp::Timestamp},
     registry::agent::Status,
 };
 use serde_json::json;
@@ -172,13 +169,12 @@ async fn looked_after(
             caller.told()?;
         }
         let node = place.node().ok_or_else(|| Failure::refused("--watch needs --rpc"))?;
-        let grace = node.call(place.registry, &attestationGracePeriodCall {}).await?;
-        let grace = grace.map_err(|revert| Failure::refused(format!("the registry refuses: {revert}")))?;
+        let grace = node.grace_period(place.registry).await?;
         let record = place.record(id).await?;
         let record = record.ok_or_else(|| Failure::try_again("the registry does not know it"))?;
         // A chain that stands still does not stop time, and a clock that is slow does not, either.
         let time = crate::now().seconds().max(node.block("latest").await?.timestamp.to());
-        Ok((caller, grace.saturating_to::<u64>(), record, time))
+        Ok((caller, grace, record, time))
     };
     let (caller, grace, record, time) = read.await.inspect_err(|_: &Failure| count("unread"))?;
     let (last, at) = (record.lastAttestation, due(record.lastAttestation, grace, id, signer.address()));
