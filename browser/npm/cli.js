@@ -28,6 +28,8 @@ Calls cost no ETH: the relayer sends them. Exit status: 1 what was asked for fai
 const GAS = { register: 900_000, attest: 150_000 };
 /** How long a relay is waited for, and how often it is asked for, in milliseconds. */
 const [PATIENCE, PAUSE] = [120_000, 1_000];
+/** For how many seconds a relayer may carry out what was signed. */
+const VALID = 3_600;
 /** The longest duration of a request, in milliseconds. */
 const TIMEOUT = 60_000;
 
@@ -104,7 +106,7 @@ const base = (url) => url.replace(/\/+$/, "");
 const print = (value) =>
   console.log(JSON.stringify(value, (_, member) => (typeof member === "bigint" ? String(member) : member), 2));
 
-/** The key in a file that nobody but its owner may read. */
+/** The key in a file that its owner alone may read. */
 async function keyOf({ key: path }) {
   const file = await open(path);
   try {
@@ -146,7 +148,8 @@ async function relayed(url, key, data, gas) {
   const [{ chainId, verifyingContract: forwarder }, { registry }, { next: nonce }] = await Promise.all(
     ["domain", "status", `nonce/${key.address}`].map((path) => ask(`${relayer}/${path}`)),
   );
-  const request = { from: key.address, to: registry, value: 0, gas, nonce, deadline: 0, data };
+  const deadline = Math.floor(Date.now() / 1_000) + VALID;
+  const request = { from: key.address, to: registry, value: 0, gas, nonce, deadline, data };
   const rules = { chainId, forwarder, registry };
   const signed = { request, signature: key.signRequest(request, rules) };
   const id = checkRequest(signed, rules);

@@ -108,6 +108,8 @@ export class LocalGate implements Guard {
   under(policy: string): LocalGate;
   /** The JSON for `/.well-known/erc8128`. */
   readonly discoveryDocument: string;
+  /** The JSON for `/.well-known/agent-registry`, which refusals name; undefined without `[discovery]`. */
+  readonly registryDocument: string | undefined;
   admit(request: Request): Promise<(Admitted & { request: Request }) | Refused>;
   ask(
     method: string,

@@ -172,6 +172,10 @@ export class LocalGate extends Guard {
     return this.#engine.discovery;
   }
 
+  get registryDocument() {
+    return this.#engine.registry;
+  }
+
   reads(method, target, headers) {
     return this.#with(method, target, headers, (received) => this.#engine.mayPass(this.#policy, received));
   }

@@ -26,6 +26,7 @@ use crate::{
     index::{IndexClient, IndexResponse},
     limiter,
     log::{self, Record},
+    pages,
     settings::{Settings, Signing},
     stream::{self, events::Events, slot::StreamSlot},
     token,
@@ -166,6 +167,7 @@ async fn answer(request: &Incoming<'_>, env: &Env, context: Context, record: &mu
             return (Ok(Content::no_store(JSON_TYPE, r#"{"live":true}"#, now).into()), None);
         }
         Ok(Resource::Keys) => return (keys(env, now), None),
+        Ok(Resource::Registry) => return (pages::registry(env, &target, now).map(Payload::from), None),
         Ok(Resource::Message(reply)) => return (Ok(Payload::Message(reply)), None),
         resource => resource,
     };

@@ -9,6 +9,7 @@ use registry_core::{
     api::mcp,
     api::route::{KYA_BODY_BYTES_MAX, Route},
     host::rate_limit::ClientKey,
+    registry::well_known,
     token::Audience,
 };
 use worker::{js_sys::Reflect, web_sys};
@@ -71,6 +72,8 @@ pub(crate) enum Resource {
     Live,
     /// The keys that verdicts are signed with.
     Keys,
+    /// The registry and the way to it.
+    Registry,
     /// An answer to a client of MCP that takes no data.
     Message(mcp::Reply),
     /// A client of MCP calls a tool, which a route answers.
@@ -125,6 +128,7 @@ impl Resource {
             mcp::PATH => Err(Error::PostOnly("one JSON-RPC message of the Model Context Protocol")),
             "/livez" => Ok(Self::Live),
             KEYS => Ok(Self::Keys),
+            well_known::PATH => Ok(Self::Registry),
             READY => Ok(Self::Counted(Request::Ready)),
             _ if let Some(download) = Download::parse(target.path_and_query()) => {
                 download.map(|download| Self::Counted(Request::Download(download)))
@@ -138,6 +142,7 @@ impl Resource {
             Self::Page(page) => page.path,
             Self::Live => "/livez",
             Self::Keys => KEYS,
+            Self::Registry => well_known::PATH,
             Self::Message(_) | Self::Tool(_) | Self::Batch(_) => mcp::PATH,
             Self::Counted(Request::Ready) => READY,
             Self::Counted(Request::Download(download)) => download.pattern(),

@@ -12,6 +12,7 @@ use registry_core::{
     eth::rpc::endpoint::RpcEndpoint,
     evidence::Layout,
     host::{leases::LeaseLimits, rate_limit::WindowLimit},
+    registry::well_known::{self, WellKnown},
     token::{Audience, KeySet},
 };
 use worker::Env;
@@ -49,6 +50,8 @@ pub(crate) struct Settings {
     mcp_origins: Vec<Audience>,
     /// What verdicts are about (CAIP-10), `eip155:<chain>:<registry>`; `None` where the chain is not configured.
     pub(crate) registry: Option<String>,
+    /// The document of the registry, without the read API itself; `None` where the chain is not configured.
+    pub(crate) well_known: Option<WellKnown>,
 }
 
 /// How verdicts are signed.
@@ -138,6 +141,7 @@ impl Settings {
             mcp_origins: variables.parsed("MCP_ORIGINS", Vec::new(), ORIGINS_RULE, |text| {
                 text.split(',').map(|origin| Audience::parse(origin.trim())).collect()
             })?,
+            well_known: well_known(variables, &shared)?,
             registry: shared.chain_id.map(|chain| format!("eip155:{chain}:{:#x}", shared.registry)),
             shared,
         })
@@ -196,6 +200,27 @@ fn kya_source(variables: &Variables<'_>, index: IndexMode) -> Result<KyaSource, 
         (None, IndexMode::Off) => Ok(KyaSource::Chain),
         (None, IndexMode::DurableObject) => Ok(KyaSource::Snapshot),
     }
+}
+
+fn well_known(variables: &Variables<'_>, shared: &WorkerSettings) -> Result<Option<WellKnown>, Error> {
+    let urls = |name| {
+        variables.parsed(
+            name,
+            Vec::new(),
+            "must be http or https URLs without a user, separated by commas",
+            |text| {
+                let urls = text
+                    .split(',')
+                    .map(|url| Some(url.trim().to_owned()).filter(|url| well_known::is_public(url)));
+                urls.collect()
+            },
+        )
+    };
+    let (forwarder, relayers) = (variables.address("FORWARDER_ADDRESS")?, urls("RELAYER_URLS")?);
+    let documents = urls("DOCUMENT_URLS")?;
+    let document =
+        |chain| WellKnown { forwarder, relayers, documents, ..WellKnown::new(chain, shared.registry) };
+    Ok(shared.chain_id.map(document))
 }
 
 fn signing(variables: &Variables<'_>, chain_id: Option<u64>) -> Result<Option<Signing>, Error> {

@@ -238,7 +238,7 @@ mod tests {
         type Error = QueryError;
 
         fn resolve(&self, view: &View) -> Result<(), Halt> {
-            view.call(Address::ZERO, &nextAgentIdCall {}).map(drop).map_err(Halt::from)
+            view.call(Address::ZERO, &nextAgentIdCall {}).map(drop)
         }
     }
 

@@ -26,7 +26,7 @@ use worker::{
 pub const INDEX_BINDING: &str = "REGISTRY_INDEX";
 
 /// All settings of both Workers, which have the same variables.
-const NAMES: [&str; 27] = [
+const NAMES: [&str; 30] = [
     "REGISTRY_ADDRESS",
     "RPC_URL",
     "CHAIN_ID",
@@ -47,6 +47,9 @@ const NAMES: [&str; 27] = [
     "VERDICT_KEYS",
     "VERDICT_ISSUER",
     "MCP_ORIGINS",
+    "FORWARDER_ADDRESS",
+    "RELAYER_URLS",
+    "DOCUMENT_URLS",
     "KYA_SOURCE",
     "CHANGES_STREAM_SECONDS",
     "INDEX_SELF_CONTAINED_CODE",
@@ -369,7 +372,12 @@ impl Variables<'_> {
         }
     }
 
-    fn address(&self, name: &str) -> Result<Option<Address>, Error> {
+    /// An address.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Misconfigured`].
+    pub fn address(&self, name: &str) -> Result<Option<Address>, Error> {
         let parse = |text: String| {
             address::parse(&text).map_err(|error| Error::Misconfigured(format!("{name}: {error}")))
         };

@@ -24,9 +24,6 @@ use crate::{
 /// How long a decision may take: proxies and the npm package wait for six seconds.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Where the service tells programs of its registry.
-pub const REGISTRY_DOCUMENT: &str = "/.well-known/agent-registry";
-
 /// Decides about requests.
 #[derive(Debug)]
 pub struct Gate {
@@ -48,8 +45,6 @@ pub struct Gate {
     pub metrics: Metrics,
     /// Whether log lines name wallets.
     pub log_wallets: bool,
-    /// Whether refusals name [`REGISTRY_DOCUMENT`].
-    pub names_registry: bool,
 }
 
 /// What a request is decided for.
@@ -78,7 +73,7 @@ impl Gate {
                 None => self.decide(policy, request, purpose, now).await,
             };
             let answer = outcome.answer(request, &policy.rules, &policy.links);
-            return (outcome, self.named(answer));
+            return (outcome, answer);
         }
         let outcome = self.decide(policy, request, purpose, now).await;
         self.metrics.seconds.with_label_values(&[&policy.name]).observe(started.elapsed().as_secs_f64());
@@ -100,20 +95,11 @@ impl Gate {
             self.metrics.liable.with_label_values(&[&policy.name, outcome.code(), agent.basis.name()]).inc();
         }
         self.log(policy, outcome);
-        self.named(match request {
+        match request {
             _ if policy.observe => outcome.observed(),
             Some(request) => outcome.answer(request, &policy.rules, &policy.links),
             None => outcome.answer_unread(&policy.links),
-        })
-    }
-
-    /// A refusal with the member `discovery`: where a program finds the registry and the way to it.
-    fn named(&self, mut answer: GateAnswer) -> GateAnswer {
-        if self.names_registry && answer.body.ends_with('}') {
-            answer.body.pop();
-            answer.body.push_str(&format!(",\"discovery\":\"{REGISTRY_DOCUMENT}\"}}"));
         }
-        answer
     }
 
     /// Whether chain, read API and the store of nonces answer, in words for people.

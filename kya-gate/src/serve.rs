@@ -78,17 +78,5 @@ pub async fn gate(settings: &Settings, sources: Sources) -> anyhow::Result<Gate>
     let records = settings.records.as_ref().map(Records::open).transpose()?;
     let (refusals, log_wallets) = (Refusals::default(), settings.log_wallets);
     let policy_hashes = settings.policy_hashes.clone();
-    let names_registry = settings.discovery.is_some();
-    Ok(Gate {
-        accounts,
-        domains,
-        nonces,
-        refusals,
-        signer,
-        records,
-        policy_hashes,
-        metrics,
-        log_wallets,
-        names_registry,
-    })
+    Ok(Gate { accounts, domains, nonces, refusals, signer, records, policy_hashes, metrics, log_wallets })
 }

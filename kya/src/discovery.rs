@@ -1,10 +1,9 @@
 //! What a service says of its registry: the document at `/.well-known/agent-registry`, found from any of its
 //! URLs or from its refusal.
 
-use alloy::primitives::Address;
 use host_kit::native::read_body;
+use registry_core::registry::well_known::{self, WellKnown};
 use reqwest::Url;
-use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
@@ -12,44 +11,22 @@ use crate::{
     report::{Failure, Result},
 };
 
-/// Where the document is, below an origin.
-pub const WELL_KNOWN: &str = "/.well-known/agent-registry";
 /// The largest document that is read, in bytes.
 const LARGEST: usize = 256 << 10;
-
-/// The document. Members that are not known are left alone.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Document {
-    /// 1.
-    pub version: u64,
-    /// The chain's id.
-    pub chain_id: u64,
-    /// The registry.
-    pub registry: Address,
-    /// The forwarder, where requests can be relayed.
-    pub forwarder: Option<Address>,
-    /// Gasless relayers, the preferred first.
-    #[serde(default)]
-    pub relayers: Vec<Url>,
-    /// Read APIs, the preferred first.
-    #[serde(default)]
-    pub read_apis: Vec<Url>,
-}
 
 /// The document of the service at this URL: the one that its answer names as `discovery`, or else the
 /// well-known one.
 ///
 /// # Errors
 /// There is none, or it cannot be read.
-pub async fn find(url: &Url) -> Result<Document> {
+pub async fn find(url: &Url) -> Result<WellKnown> {
     let (_, answer) = get(url).await?;
-    let named = answer.get("discovery").and_then(Value::as_str).unwrap_or(WELL_KNOWN);
+    let named = answer.get("discovery").and_then(Value::as_str).unwrap_or(well_known::PATH);
     let place =
         url.join(named).ok().filter(|place| place.scheme() == url.scheme() || place.scheme() == "https");
     let place = place.ok_or_else(|| Failure::refused(format!("{url} names no discovery document's URL")))?;
     let (status, document) = get(&place).await?;
-    let document: Document = serde_json::from_value(document)
+    let document: WellKnown = serde_json::from_value(document)
         .map_err(|_| Failure::refused(format!("no discovery document at {place} (HTTP {status})")))?;
     match document.version {
         1 => Ok(document),

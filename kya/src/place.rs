@@ -2,19 +2,22 @@
 
 use alloy::primitives::{Address, U256};
 use clap::Args;
-use registry_core::eth::{
-    abi::{
-        AgentRecord,
-        IAgentRegistry::{getAgentByWalletCall, getAgentCall},
+use registry_core::{
+    eth::{
+        abi::{
+            AgentRecord,
+            IAgentRegistry::{getAgentByWalletCall, getAgentCall},
+        },
+        address, multicall,
     },
-    address, multicall,
+    registry::well_known::{self, WellKnown},
 };
 use reqwest::Url;
 use serde_json::Value;
 
 use crate::{
     chain::Node,
-    discovery::{self, Document},
+    discovery,
     relayer::Relayer,
     report::{Failure, Result},
 };
@@ -57,7 +60,7 @@ pub struct Place {
     /// Where records are read.
     pub reader: Reader,
     /// What the service said of itself, where it was asked.
-    pub document: Option<Document>,
+    pub document: Option<WellKnown>,
 }
 
 /// Where records are read.
@@ -80,7 +83,10 @@ impl PlaceOptions {
             None => None,
         };
         let said = document.as_ref();
-        let first = |urls: &[Url]| urls.first().cloned();
+        // Another scheme would be none that is asked.
+        let first = |urls: &[String]| {
+            urls.iter().filter(|url| well_known::is_public(url)).find_map(|url| url.parse().ok())
+        };
         let relayer = self.relayer.clone().or_else(|| first(&said?.relayers));
         let relayer = relayer.as_ref().map(Relayer::new).transpose()?;
         let terms = match &relayer {

@@ -96,8 +96,19 @@ printed.refused = [
   { settings: settings.replace("allow = ", "alow = ") },
   { settings: `${settings}\nnot toml` },
   { settings: settings.replace(/rpc = .*/, 'rpc = "https://rpc.example/k3y"') },
+  { settings: `discovery = { relayers = ["https://key@relay.example"] }\n${settings}` },
   { policy: "other" },
   { rpc: "k3y" },
 ].map(refused);
 printed.document = JSON.parse(gate.discoveryDocument).chains;
+const naming = `discovery = { relayers = ["https://relay.example"] }\n${settings}`;
+const telling = new LocalGate({ settings: naming, policy: "api" });
+const untold = await gate.ask("GET", "/items", [], new Uint8Array());
+const told = await telling.ask("GET", "/items", [], new Uint8Array());
+printed.told = [
+  gate.registryDocument ?? null,
+  (await untold.response.json()).discovery ?? null,
+  JSON.parse(telling.registryDocument).relayers,
+  (await told.response.json()).discovery,
+];
 process.stdout.write(JSON.stringify(printed), () => process.exit(0));

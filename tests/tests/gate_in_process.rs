@@ -252,6 +252,7 @@ async fn reads_are_few_and_what_cannot_be_kept_is_refused_at_the_start() -> Resu
         ("observed", json!([])),
         ("unsigned", json!([401, false])),
         ("document", json!([format!("eip155:{CHAIN_ID}")])),
+        ("told", json!([null, null, ["https://relay.example"], "/.well-known/agent-registry"])),
     ] {
         assert_eq!(printed[name], expected, "{name}: {printed:#}");
     }
@@ -270,6 +271,7 @@ async fn reads_are_few_and_what_cannot_be_kept_is_refused_at_the_start() -> Resu
         "unknown field `alow`",
         "key with no value",
         "invalid type: string \"…\", expected a sequence",
+        "discovery.relayers: must be http or https URLs without a user",
         "policy.other: is not configured",
         "chain.rpc: must be 1 to 8 URLs",
     ];

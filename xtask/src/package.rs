@@ -28,7 +28,7 @@ const MODULES: [Module; 6] = [
     module("Browser package, evidence: wasm", "registry-browser-evidence", "evidence", 80),
     module("Browser package, snapshot: wasm", "registry-browser-snapshot", "snapshot", 60),
     module("Browser package, liability: wasm", "registry-browser-liability", "acceptance", 90),
-    module("Browser package, gate: wasm", "registry-browser-gate", "decision", 252),
+    module("Browser package, gate: wasm", "registry-browser-gate", "decision", 254),
     module("Browser package, key: wasm", "registry-browser-key", "key", 60),
 ];
 

@@ -51,6 +51,7 @@ pub struct Engine {
     capacity: Option<usize>,
     prefix: Option<String>,
     discovery: String,
+    registry: Option<String>,
 }
 
 /// A request as its adapter received it.
@@ -101,13 +102,14 @@ impl Engine {
     pub fn new(file: &str, rpc: Option<String>, fetch: Function, report: Function) -> Result<Self, JsError> {
         let settings = GateSettings::parse(file, rpc.as_deref()).map_err(|error| JsError::new(&error))?;
         let discovery = settings.discovery_document();
-        let GateSettings { chain, kya, policies, nonces } = settings;
+        let GateSettings { chain, kya, policies, nonces, document } = settings;
         let accounts = AccountReader::new(chain, kya, fetch, report);
         let (capacity, prefix) = match nonces {
             NonceSettings::Memory(capacity) => (capacity, None),
             NonceSettings::Redis(prefix) => (None, Some(prefix)),
         };
-        Ok(Self { policies, accounts, capacity, prefix, discovery })
+        let registry = document.map(|document| document.json());
+        Ok(Self { policies, accounts, capacity, prefix, discovery, registry })
     }
 
     /// Whether there is such a policy.
@@ -131,6 +133,12 @@ impl Engine {
     #[wasm_bindgen(getter)]
     pub fn discovery(&self) -> String {
         self.discovery.clone()
+    }
+
+    /// The document for `/.well-known/agent-registry`; `undefined` without `[discovery]`.
+    #[wasm_bindgen(getter)]
+    pub fn registry(&self) -> Option<String> {
+        self.registry.clone()
     }
 
     /// Whether some content would leave a signature to its account. Where none does, the content need not be

@@ -13,8 +13,10 @@ use registry_core::{
         rpc::endpoint::{MOST_ENDPOINTS, RpcEndpoint, parse_list},
     },
     gate::{
-        Dialect, Links, Origin, PolicyTable, RoutePolicy, SettingError, Shared, discovery_document, policies,
+        Dialect, DiscoveryTable, Links, Origin, PolicyTable, RoutePolicy, SettingError, Shared,
+        discovery_document, policies,
     },
+    registry::well_known::WellKnown,
 };
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Map, Value};
@@ -26,6 +28,8 @@ pub(crate) struct GateSettings {
     pub(crate) kya: KyaSettings,
     pub(crate) policies: BTreeMap<String, RoutePolicy>,
     pub(crate) nonces: NonceSettings,
+    /// The document of `[discovery]`.
+    pub(crate) document: Option<WellKnown>,
 }
 
 /// The chain of the accounts.
@@ -69,6 +73,7 @@ struct File {
     links: LinksTable,
     #[serde(default = "all_dialects")]
     dialects: Vec<Dialect>,
+    discovery: Option<DiscoveryTable>,
     #[serde(default)]
     policy: BTreeMap<String, PolicyTable>,
     // The daemon's.
@@ -189,9 +194,11 @@ impl GateSettings {
         let links = Links {
             register: link("links.register", file.links.register)?,
             renew: link("links.renew", file.links.renew)?,
+            has_document: file.discovery.is_some(),
         };
         let chain = file.chain.validated(rpc)?;
         let kya = file.kya.validated()?;
+        let document = file.discovery.map(|table| table.document(chain.id, kya.registry)).transpose()?;
         let (dialects, registry) = (&file.dialects, kya.registry);
         let shared =
             Shared { origin: &origin, dialects, chain: chain.id, registry, links: &links, domain: None };
@@ -204,7 +211,7 @@ impl GateSettings {
             (capacity, None) => NonceSettings::Memory(capacity),
             (None, Some(redis)) => NonceSettings::Redis(redis.prefix),
         };
-        Ok(Self { chain, kya, policies, nonces })
+        Ok(Self { chain, kya, policies, nonces, document })
     }
 
     /// The document for `/.well-known/erc8128`.

@@ -20,7 +20,10 @@ use super::{
 use crate::{
     eth::{json, timestamp::Timestamp},
     liability,
-    registry::kya::{Decision, Reason},
+    registry::{
+        kya::{Decision, Reason},
+        well_known,
+    },
 };
 
 /// What became of a request.
@@ -69,13 +72,15 @@ pub enum Unavailable {
     GateMisconfigured,
 }
 
-/// Where an agent goes on, as configured.
+/// Where an agent or a program goes on, as configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Links {
     /// To register.
     pub register: Option<String>,
     /// To renew an attestation.
     pub renew: Option<String>,
+    /// Whether the service has a document at [`well_known::PATH`], which every refusal then names.
+    pub has_document: bool,
 }
 
 /// An HTTP answer.
@@ -113,6 +118,9 @@ struct Problem<'a> {
     register: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     renew: Option<&'a str>,
+    /// Where programs find the registry and the way to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    discovery: Option<&'static str>,
 }
 
 impl Outcome {
@@ -226,6 +234,7 @@ impl Outcome {
             problem: acceptance_problem.map(ToString::to_string),
             register: register.as_deref(),
             renew: renew.as_deref(),
+            discovery: links.has_document.then_some(well_known::PATH),
         };
         json::text(&problem, 256)
     }

@@ -80,7 +80,7 @@ pub use record::{Admission, AdmissionRecord, Grounds, ProvedAcceptance, RecordEr
 pub use refusal::RefusalCode;
 pub use request::{Content, Origin, Request, origin_form};
 pub use request_fault::{RequestFault, RequestRules, is_ambiguous};
-pub use settings::{PolicyTable, RoutePolicy, SettingError, Shared, policies};
+pub use settings::{DiscoveryTable, PolicyTable, RoutePolicy, SettingError, Shared, policies};
 pub use signing::{SigningTerms, Unsigned};
 pub use verdict::{DomainWord, Verdict, VerdictAgent};
 pub use verifier::Attempts;

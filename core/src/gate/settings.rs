@@ -21,6 +21,7 @@ use crate::{
     registry::{
         kya::Decision,
         liability::{ATTESTED_SECONDS, Basis},
+        well_known::{self, WellKnown},
     },
 };
 
@@ -161,6 +162,32 @@ impl LiableTable {
 
 const fn default_validity() -> u64 {
     BASELINE_VALIDITY
+}
+
+/// The table `[discovery]`: what a service says of the way to its registry.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct DiscoveryTable {
+    forwarder: Option<Address>,
+    relayers: Vec<String>,
+    read_apis: Vec<String>,
+    documents: Vec<String>,
+}
+
+impl DiscoveryTable {
+    /// The document of the service.
+    ///
+    /// # Errors
+    ///
+    /// The list with a URL that cannot be published.
+    pub fn document(self, chain: u64, registry: Address) -> Result<WellKnown, SettingError> {
+        let Self { forwarder, relayers, read_apis, documents } = self;
+        for (name, urls) in [("relayers", &relayers), ("read-apis", &read_apis), ("documents", &documents)] {
+            let are_public = urls.iter().all(|url| well_known::is_public(url));
+            ensure(are_public, &format!("discovery.{name}"), "must be http or https URLs without a user")?;
+        }
+        Ok(WellKnown { forwarder, relayers, read_apis, documents, ..WellKnown::new(chain, registry) })
+    }
 }
 
 /// What all policies of a file share.

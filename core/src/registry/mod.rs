@@ -22,3 +22,4 @@ pub(crate) mod row;
 #[cfg(feature = "schema")]
 mod schema;
 pub mod stats;
+pub mod well_known;

@@ -38,6 +38,27 @@ fn an_upstream_is_named_by_chain_and_endpoints_and_discloses_no_key() {
 }
 
 #[test]
+fn the_registrys_document_needs_the_chain_and_publishes_no_user() {
+    let relayers = ("RELAYER_URLS", "https://a.example, https://b.example/v1");
+    let document = |variables: &[_]| parse(variables).unwrap().well_known;
+    assert_eq!(document(&[("RPC_URL", "https://rpc.example"), relayers]), None);
+    let document = document(&[("CHAIN_ID", "84532"), relayers]).unwrap();
+    assert_eq!((document.chain_id, document.relayers.len(), document.forwarder), (84_532, 2, None));
+    for (name, value, words) in [
+        (
+            "RELAYER_URLS",
+            "https://a.example, https://s3cret@b.example",
+            "RELAYER_URLS must be http or https URLs",
+        ),
+        ("DOCUMENT_URLS", "s3cret", "DOCUMENT_URLS must be http or https URLs"),
+        ("FORWARDER_ADDRESS", "0xs3cret", "FORWARDER_ADDRESS: "),
+    ] {
+        let Err(Error::Misconfigured(message)) = parse(&[(name, value)]) else { panic!("{name}") };
+        assert!(message.starts_with(words) && !message.contains("s3cret"), "{message}");
+    }
+}
+
+#[test]
 fn verdicts_name_chain_and_registry_where_the_chain_is_configured() {
     let registry = |variables| parse(variables).unwrap().registry;
     assert_eq!(registry(&[]), None);

@@ -32,10 +32,11 @@ use hyper::{
 use registry_core::{
     eth::timestamp::Timestamp,
     gate::{GateAnswer, Links, Outcome, RequestFault, RoutePolicy, Unavailable, is_lookalike},
+    registry::well_known,
 };
 
 use crate::{
-    gate::{Gate, Purpose, REGISTRY_DOCUMENT},
+    gate::{Gate, Purpose},
     settings::{ContentSource, ProxySettings, TargetSource},
 };
 pub use connections::serve;
@@ -106,7 +107,7 @@ impl App {
         }
         match target.as_str() {
             "/.well-known/erc8128" => discovery(self.discovery.clone()),
-            REGISTRY_DOCUMENT => match &self.registry {
+            well_known::PATH => match &self.registry {
                 Some(document) => discovery(document.clone()),
                 None => text(StatusCode::NOT_FOUND, "there is no [discovery]\n".to_owned()),
             },

@@ -1,7 +1,6 @@
 //! The configuration file: TOML, read as a whole and validated field by field. The README describes each
 //! field.
 
-mod discovery;
 mod domains;
 mod nonces;
 mod proxy;
@@ -19,14 +18,14 @@ use anyhow::{Context as _, ensure};
 use host_kit::ConfigFault;
 use registry_core::{
     eth::multicall,
-    gate::{Dialect, Links, Origin, PolicyTable, Shared, discovery_document, policies},
+    gate::{Dialect, DiscoveryTable, Links, Origin, PolicyTable, Shared, discovery_document, policies},
     liability::DomainName,
+    registry::well_known::WellKnown,
     token::Audience,
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use url::Url;
 
-pub use discovery::DiscoverySettings;
 pub use domains::DomainSettings;
 use domains::DomainsTable;
 use nonces::RedisTable;
@@ -57,7 +56,7 @@ pub struct Settings {
     /// How the files of domains are fetched.
     pub domains: DomainSettings,
     /// What programs are told of the registry; `None` where they are told nothing.
-    pub discovery: Option<DiscoverySettings>,
+    pub discovery: Option<WellKnown>,
     /// The policies by name.
     pub policies: BTreeMap<String, RoutePolicy>,
     /// The hash of each policy's table: the Keccak-256 of its JSON, with members sorted by name and no white space.
@@ -161,7 +160,7 @@ struct File {
     dialects: Vec<Dialect>,
     #[serde(default)]
     liable: DomainsTable,
-    discovery: Option<DiscoverySettings>,
+    discovery: Option<DiscoveryTable>,
     #[serde(default)]
     policy: BTreeMap<String, PolicyTable>,
 }
@@ -281,10 +280,12 @@ impl Settings {
         let links = Links {
             register: file.links.register.map(String::from),
             renew: file.links.renew.map(String::from),
+            has_document: file.discovery.is_some(),
         };
         let chain = file.chain.validated(rpc)?;
         let (kya, records) = (file.kya.validated()?, file.records);
         let (dialects, registry) = (&file.dialects, kya.registry);
+        let discovery = file.discovery.map(|table| table.document(chain.id, registry)).transpose()?;
         let shared = Shared {
             origin: &origin,
             dialects,
@@ -316,7 +317,7 @@ impl Settings {
             nonces: NonceSettings::validated(file.nonces, file.redis)?,
             log_wallets: file.log_wallets,
             domains: file.liable.validated()?,
-            discovery: file.discovery.map(DiscoverySettings::validated).transpose()?,
+            discovery,
         })
     }
 
@@ -327,7 +328,7 @@ impl Settings {
 
     /// The document for `/.well-known/agent-registry`; `None` without `[discovery]`.
     pub fn registry_document(&self) -> Option<String> {
-        Some(self.discovery.as_ref()?.document(self.chain.id, self.kya.registry))
+        self.discovery.as_ref().map(WellKnown::json)
     }
 
     /// The document for `/.well-known/erc8128`.

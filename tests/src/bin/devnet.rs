@@ -13,7 +13,7 @@ use alloy::hex;
 use alloy::primitives::{U256, uint};
 use alloy::signers::local::PrivateKeySigner;
 use anyhow::{Context as _, Result, bail, ensure};
-use e2e::anvil::AnvilOptions;
+use e2e::anvil::{AnvilOptions, CHAIN_ID};
 use e2e::chain::Chain;
 use e2e::daemon::Daemon;
 use e2e::deploy::{MULTICALL3, deploy, deploy_multicall3};
@@ -114,10 +114,22 @@ async fn dev(options: &[&str]) -> Result<()> {
 
     let options =
         WorkerOptions::new(chain.node.url(), chain.contracts.registry).unset("RATE_LIMIT_PER_MINUTE");
+    // What its document for programs names.
+    let options = options
+        .var("CHAIN_ID", CHAIN_ID)
+        .var("FORWARDER_ADDRESS", chain.contracts.forwarder)
+        .var("RELAYER_URLS", relayer.url());
     let options = WorkerOptions { port: worker_port, log: log("worker.log"), ..options };
     let (mut worker, mut index) = step("Worker", IndexWorker::start_wrangler(options)).await?;
 
-    let guarded = step("gate and guarded service", Guarded::start(guarded_port, &chain)).await?;
+    let discovery = format!(
+        "discovery = {{ forwarder = \"{}\", relayers = [\"{}\"], read-apis = [\"{}\"] }}",
+        chain.contracts.forwarder,
+        relayer.url(),
+        worker.url()
+    );
+    let guarded = Guarded::telling(guarded_port, &chain, &discovery);
+    let guarded = step("gate and guarded service", guarded).await?;
 
     print!("{}", introduction(&chain, &worker, &relayer, &guarded, &showcase, logs.as_deref()));
     let processes = [
@@ -176,7 +188,7 @@ look around in a browser, with this chain and relayer in its settings once you s
 or be an agent without ETH that registers and attests (docs/kya.md):
 
   cargo run -p kya -- key agent.key
-  cargo run -p kya -- register --key agent.key --rpc {chain_url} --relayer {relayer_url} --liable {liable} \
+  cargo run -p kya -- register --key agent.key --at {guarded_url} --rpc {chain_url} --liable {liable} \
     --scope Invoices --constitution docs/agent/constitution.json --capabilities docs/agent/capabilities.json
 
 or be an agent that the guarded service admits, by the field's own libraries (a bot's signature alone is refused):

@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use e2e::anvil::{AnvilOptions, dev_key};
+use e2e::anvil::{AnvilOptions, CHAIN_ID, dev_key};
 use e2e::chain::Chain;
 use e2e::client::{Client, without};
 use e2e::daemon::Daemon;
@@ -119,6 +119,22 @@ async fn what_the_catalog_and_the_introduction_link_to_is_there_to_be_read() {
         let target = get(link["href"].as_str().unwrap()).await;
         assert!(target.header("content-type").starts_with(link["type"].as_str().unwrap()), "{link}");
     }
+    let registry = stage.client.get("/.well-known/agent-registry").await.ok();
+    let expected = stage.chain.contracts.registry.to_checksum(None);
+    assert_eq!((registry["chainId"].as_u64(), &registry["registry"]), (Some(CHAIN_ID), &json!(expected)));
+    assert_eq!(
+        registry["readApis"],
+        json!(["https://kya.example"]),
+        "the issuer of its verdicts: {registry}"
+    );
+    let catalog = stage.client.get("/.well-known/ai-catalog.json").await.ok();
+    assert_eq!(catalog["entries"][0]["identifier"], "urn:air:127.0.0.1:mcp:agent-registry");
+    let card = get(catalog["entries"][0]["url"].as_str().unwrap()).await.ok();
+    assert_eq!(card["remotes"][0]["url"], format!("{}/mcp", stage.worker.url()), "{card}");
+    let discovered = message(&stage.client, "server/discover", json!({})).await.ok();
+    let server = &discovered["result"]["_meta"]["io.modelcontextprotocol/serverInfo"];
+    assert_eq!(card["version"], server["version"], "{discovered}");
+    assert_eq!(card["remotes"][0]["supportedProtocolVersions"], discovered["result"]["supportedVersions"]);
     let introduction = stage.client.get("/llms.txt").await.text;
     let urls: Vec<&str> = introduction.split_whitespace().filter(|word| word.starts_with("http")).collect();
     assert!(urls.len() > 10, "{introduction}");

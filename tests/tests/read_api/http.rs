@@ -107,12 +107,14 @@ async fn head_is_get_without_the_body_and_a_preflight_is_answered() {
     assert_eq!(stage.proxy.posts(), 0);
 }
 
-const PAGES: [(&str, &str); 3] = [
+const PAGES: [(&str, &str); 5] = [
     ("/openapi.json", "application/json"),
     (
         "/.well-known/api-catalog",
         "application/linkset+json; profile=\"https://www.rfc-editor.org/info/rfc9727\"",
     ),
+    ("/.well-known/ai-catalog.json", "application/ai-catalog+json"),
+    ("/mcp/server-card", "application/mcp-server-card+json"),
     ("/llms.txt", "text/plain; charset=utf-8"),
 ];
 
