@@ -51,6 +51,10 @@ pub enum Sent {
         nonce: u64,
         /// Its bytes.
         raw: Bytes,
+        /// The hashes of those of the same nonce and call that it has replaced, with higher fees. One of all of
+        /// them is mined.
+        #[serde(default)]
+        replaced: Vec<B256>,
     },
 }
 
@@ -146,7 +150,12 @@ mod tests {
         let open = || Journal::open(directory.path(), 1, Address::ZERO, Address::repeat_byte(1));
         let journal = open().await.unwrap();
         assert_eq!(journal.pending().unwrap(), None);
-        let sent = Sent::Transaction { hash: B256::ZERO, nonce: 3, raw: Bytes::from_static(b"raw") };
+        let sent = Sent::Transaction {
+            hash: B256::ZERO,
+            nonce: 3,
+            raw: Bytes::from_static(b"raw"),
+            replaced: vec![B256::ZERO],
+        };
         let pending = Pending { call: Bytes::from_static(b"call"), at: 7, sent };
         journal.keep(&pending).unwrap();
         drop(journal);

@@ -5,7 +5,10 @@ use std::{path::PathBuf, time::Duration};
 
 use alloy::{
     consensus::{SignableTransaction as _, TxEip1559, TxEnvelope},
-    eips::{eip2718::Encodable2718 as _, eip2930::AccessList},
+    eips::{
+        eip2718::{Decodable2718 as _, Encodable2718 as _},
+        eip2930::AccessList,
+    },
     primitives::{Address, B256, Bytes, TxKind, U64, U256, aliases::U48},
     sol_types::SolEvent as _,
 };
@@ -32,6 +35,9 @@ const REQUEST_VALID: u64 = 3_600;
 const REPETITION: u64 = 3_600;
 /// The fee for the block's producer where the node has no opinion.
 const PRIORITY_FEE: u128 = 1_000_000_000;
+
+/// How often the fees of a transaction that is not mined are compared with the chain's.
+const FEES_EVERY: Duration = Duration::from_secs(20);
 
 /// How far a result has to be from being undone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -154,7 +160,7 @@ impl<'a> Caller<'a> {
     pub async fn resume(&self, call: &[u8]) -> Result<Option<(Settled, u64)>> {
         let Some(pending) = self.journal.pending()? else { return Ok(None) };
         let is_this = pending.call[..] == *call && crate::now().seconds() <= pending.at + REPETITION;
-        let settled = match self.settle(&pending, false).await? {
+        let settled = match self.settle(pending.clone(), false).await? {
             Settled::Executed(executed) => Settled::Executed(Executed { is_repeated: true, ..executed }),
             other => other,
         };
@@ -173,7 +179,7 @@ impl<'a> Caller<'a> {
             let pending = self.signed(call.clone().into(), gas).await?;
             self.journal.keep(&pending)?;
             crash_point("before_send");
-            match self.settle(&pending, true).await {
+            match self.settle(pending, true).await {
                 Ok(Settled::Executed(executed)) => {
                     crash_point("before_report");
                     return Ok(executed);
@@ -260,24 +266,39 @@ impl<'a> Caller<'a> {
                 });
             }
         };
-        let base_fee: u128 = node.block("latest").await?.base_fee_per_gas.saturating_to();
-        let tip: Result<U256> = node.read("eth_maxPriorityFeePerGas", json!([])).await;
-        let tip = tip.map_or(PRIORITY_FEE, |tip| tip.saturating_to());
+        let fees = Fees::now(node).await?;
         let nonce = node.transaction_count(from, "pending").await?;
-        let mut transaction = TxEip1559 {
+        let transaction = TxEip1559 {
             chain_id: self.place.chain,
             nonce,
             gas_limit: gas.to::<u64>() * 5 / 4,
-            max_fee_per_gas: base_fee.saturating_mul(2).saturating_add(tip),
-            max_priority_fee_per_gas: tip,
+            max_fee_per_gas: fees.most(),
+            max_priority_fee_per_gas: fees.tip,
             to: TxKind::Call(to),
             value: U256::ZERO,
             access_list: AccessList::default(),
             input: call.clone(),
         };
-        let signature = self.signer.transaction(&mut transaction).await?;
+        self.own(transaction, Vec::new()).await
+    }
+
+    async fn own(&self, mut transaction: TxEip1559, replaced: Vec<B256>) -> Result<Sent> {
+        let (nonce, signature) = (transaction.nonce, self.signer.transaction(&mut transaction).await?);
         let envelope = TxEnvelope::from(transaction.into_signed(signature));
-        Ok(Sent::Transaction { hash: *envelope.tx_hash(), nonce, raw: envelope.encoded_2718().into() })
+        let (hash, raw) = (*envelope.tx_hash(), envelope.encoded_2718().into());
+        Ok(Sent::Transaction { hash, nonce, raw, replaced })
+    }
+
+    /// The same transaction with higher fees, where the present base fee keeps it from being mined.
+    async fn raised(&self, sent: &Sent) -> Result<Option<Sent>> {
+        let Sent::Transaction { hash, raw, replaced, .. } = sent else { return Ok(None) };
+        let Ok(TxEnvelope::Eip1559(signed)) = TxEnvelope::decode_2718_exact(raw) else { return Ok(None) };
+        let (old, fees) = (signed.tx(), Fees::now(self.node()?).await?);
+        let Some((most, tip)) = fees.raised(old.max_fee_per_gas, old.max_priority_fee_per_gas) else {
+            return Ok(None);
+        };
+        let transaction = TxEip1559 { max_fee_per_gas: most, max_priority_fee_per_gas: tip, ..old.clone() };
+        self.own(transaction, [&replaced[..], &[*hash]].concat()).await.map(Some)
     }
 
     fn node(&self) -> Result<&Node> {
@@ -287,8 +308,9 @@ impl<'a> Caller<'a> {
     }
 
     /// Waits until a call is settled, and sends it where it is not known: with `is_new` at once.
-    async fn settle(&self, pending: &Pending, is_new: bool) -> Result<Settled> {
+    async fn settle(&self, mut pending: Pending, is_new: bool) -> Result<Settled> {
         let until = Instant::now() + Duration::from_secs(self.options.timeout);
+        let mut fees_at = Instant::now() + if is_new { FEES_EVERY } else { Duration::ZERO };
         let (mut pause, mut sends, mut missing) = (Duration::from_millis(100), is_new, 0_u32);
         let mut trouble = None;
         loop {
@@ -297,12 +319,24 @@ impl<'a> Caller<'a> {
                     let relayer = self.relayer(relayer)?;
                     self.settle_relay(&relayer, *id, body, &mut sends).await
                 }
-                Sent::Transaction { hash, nonce, raw } => {
-                    self.settle_transaction(*hash, *nonce, raw, &mut sends, &mut missing).await
+                Sent::Transaction { hash, nonce, raw, replaced } => {
+                    let hashes = replaced.iter().chain([hash]);
+                    self.settle_transaction(hashes, *nonce, raw, &mut sends, &mut missing).await
                 }
             };
             match step {
                 Ok(Some(settled)) => return Ok(settled),
+                Ok(None) if Instant::now() >= fees_at => {
+                    fees_at = Instant::now() + FEES_EVERY;
+                    match self.raised(&pending.sent).await {
+                        Ok(Some(sent)) => {
+                            pending.sent = sent;
+                            self.journal.keep(&pending)?;
+                        }
+                        Ok(None) => {}
+                        Err(failure) => trouble = Some(failure.text),
+                    }
+                }
                 Ok(None) => {}
                 Err(failure) if failure.exit == Exit::TryAgain => trouble = Some(failure.text),
                 Err(failure) => return Err(failure),
@@ -391,14 +425,15 @@ impl<'a> Caller<'a> {
 
     async fn settle_transaction(
         &self,
-        hash: B256,
+        hashes: impl Iterator<Item = &B256>,
         nonce: u64,
         raw: &Bytes,
         sends: &mut bool,
         missing: &mut u32,
     ) -> Result<Option<Settled>> {
         let node = self.node()?;
-        if let Some(receipt) = node.receipt(hash).await? {
+        for &hash in hashes {
+            let Some(receipt) = node.receipt(hash).await? else { continue };
             if receipt.status.is_zero() {
                 return Ok(Some(Settled::Failed(format!("the transaction {hash} was mined and reverted"))));
             }
@@ -436,6 +471,33 @@ impl<'a> Caller<'a> {
     }
 }
 
+/// What gas costs.
+#[derive(Clone, Copy, Debug)]
+struct Fees {
+    base: u128,
+    tip: u128,
+}
+
+impl Fees {
+    async fn now(node: &Node) -> Result<Self> {
+        let base = node.block("latest").await?.base_fee_per_gas.saturating_to();
+        let tip: Result<U256> = node.read("eth_maxPriorityFeePerGas", json!([])).await;
+        Ok(Self { base, tip: tip.map_or(PRIORITY_FEE, |tip| tip.saturating_to()) })
+    }
+
+    /// The most that is paid for a unit of gas: the base fee may double.
+    const fn most(self) -> u128 {
+        self.base.saturating_mul(2).saturating_add(self.tip)
+    }
+
+    /// The fees of a transaction in place of one with these: `None` where the base fee lets that be mined. Nodes
+    /// take a replacement that offers a tenth more, geth's `--txpool.pricebump`; some want an eighth.
+    fn raised(self, most: u128, tip: u128) -> Option<(u128, u128)> {
+        let more = |fee: u128| fee.saturating_add(fee / 8).saturating_add(1);
+        (most < self.base.saturating_add(tip)).then(|| (self.most().max(more(most)), self.tip.max(more(tip))))
+    }
+}
+
 /// The agent of an event of a registration.
 fn registered(log: &crate::chain::Log, registry: Address) -> Option<u64> {
     let id = *log.topics.get(1)?;
@@ -447,5 +509,21 @@ fn registered(log: &crate::chain::Log, registry: Address) -> Option<u64> {
 pub fn crash_point(name: &str) {
     if cfg!(debug_assertions) && std::env::var("KYA_CRASH_AT").is_ok_and(|point| point == name) {
         std::process::abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fees_are_raised_where_the_base_fee_keeps_a_transaction_out_and_by_what_nodes_ask_for() {
+        let fees = Fees { base: 100, tip: 2 };
+        assert_eq!(fees.most(), 202);
+        assert_eq!(fees.raised(102, 2), None, "it can be mined");
+        assert_eq!(fees.raised(101, 2), Some((202, 3)), "a tenth more of both");
+        assert_eq!(Fees { base: 1_000, tip: 2 }.raised(990, 80), Some((2_002, 91)));
+        assert_eq!(Fees { base: 1_000, tip: 900 }.raised(1_000, 1), Some((2_900, 900)));
+        assert!(Fees { base: u128::MAX, tip: 1 }.raised(1, 1).is_some());
     }
 }
