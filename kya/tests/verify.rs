@@ -1,4 +1,4 @@
-//! The program as its users run it, on a document of `tests/fixtures/3ad2b3d`.
+//! `kya verify` as its users run it, on documents of `tests/fixtures/3ad2b3d` and `docs/liability`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::{
@@ -11,15 +11,23 @@ use serde_json::Value;
 
 /// A document about a compliant agent, and its block's hash.
 fn document() -> (String, String) {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/3ad2b3d/evidence.kyoto.json");
-    let document = fs::read_to_string(path).unwrap().trim_end().to_owned();
+    let document = file("tests/fixtures/3ad2b3d/evidence.kyoto.json").trim_end().to_owned();
     let hash = serde_json::from_str::<Value>(&document).unwrap()["blockHash"].as_str().unwrap().to_owned();
     (document, hash)
 }
 
+/// A file of the repository.
+fn file(name: &str) -> String {
+    fs::read_to_string(format!("{}/../{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
 fn verify(arguments: &[&str], document: &str) -> Output {
+    verify_as("evidence", arguments, document)
+}
+
+fn verify_as(kind: &str, arguments: &[&str], document: &str) -> Output {
     let mut program = Command::new(env!("CARGO_BIN_EXE_kya"))
-        .args(["verify", "evidence", "-"])
+        .args(["verify", kind, "-"])
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -81,4 +89,66 @@ fn a_file_that_is_not_there_is_named() {
     let (status, line) = said(&program.unwrap());
     assert_eq!(status, 1);
     assert!(line.starts_with("refused: cannot open nowhere.json"), "{line}");
+}
+
+#[test]
+fn a_token_is_verified_by_its_issuers_keys_its_audience_and_its_time() {
+    let keys = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/3ad2b3d/jwks.json");
+    let tokens = file("tests/fixtures/3ad2b3d/tokens.txt");
+    let (at, late) = ("1795808785", "1795808999");
+    let (plain, shop) = (tokens.lines().next().unwrap(), tokens.lines().nth(1).unwrap());
+    let (head, rest) = plain.split_once('.').unwrap();
+    let (claims, signature) = rest.split_once('.').unwrap();
+    let (_, of_shop) = shop.rsplit_once('.').unwrap();
+    let moved = [head, claims, of_shop].join(".");
+    let cut = [head, claims, &signature[2..]].join(".");
+    for (options, token, status, words) in [
+        (&["--at", at][..], plain, 0, "signed: provision for eip155:31337:0xf8baf884"),
+        (&["--at", at, "--issuer", "https://kya.example"], plain, 0, "by the word of https://kya.example"),
+        (&["--at", at, "--audience", "https://shop.example"], shop, 0, "signed: provision"),
+        (
+            &["--at", at, "--audience", "https://shop.example"],
+            plain,
+            1,
+            "its audience is not stated, not https://shop",
+        ),
+        (
+            &["--at", at, "--issuer", "https://other.example"],
+            plain,
+            1,
+            "its issuer is https://kya.example, not",
+        ),
+        (&["--at", late], plain, 1, "it has expired at 2026-11-27T"),
+        (&["--at", at], &moved, 1, "did not sign this"),
+        (&["--at", at], &cut, 1, "refused: it "),
+        (&["--at", at], claims, 1, "refused: it "),
+    ] {
+        let (ended, line) = said(&verify_as("token", &[&["--keys", keys], options].concat(), token));
+        assert!(ended == status && line.contains(words), "{words}: {ended} {line}");
+    }
+}
+
+#[test]
+fn an_acceptance_is_verified_by_its_wallets_signature_of_the_scope_and_its_time() {
+    let vectors: Value = serde_json::from_str(&file("docs/liability/vectors.json")).unwrap();
+    let signed = &vectors["acceptances"][0];
+    let (document, scope) = (signed["document"].to_string(), signed["operationalScope"].as_str().unwrap());
+    let other = document.replace("\"agentId\":\"11\"", "\"agentId\":\"12\"");
+    for (at, scope, document, status, words) in [
+        (
+            "1790000000",
+            scope,
+            &document,
+            0,
+            "signed: 0x4a62316623ad457F02cDC5D997deD67a383EC569 accepts agent 11",
+        ),
+        ("1792592000", scope, &document, 0, "until 2026-10-2"),
+        ("1792593000", scope, &document, 1, "the acceptance does not hold: "),
+        ("1790000000", "another scope", &document, 1, "the acceptance does not hold: "),
+        ("1790000000", scope, &other, 1, "the acceptance does not hold: "),
+        ("1790000000", scope, &"{}".to_owned(), 1, "refused: -: "),
+    ] {
+        let (ended, line) = said(&verify_as("acceptance", &["--scope", scope, "--at", at], document));
+        assert!(ended == status && line.contains(words), "{words}: {ended} {line}");
+    }
 }

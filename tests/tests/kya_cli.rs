@@ -2,29 +2,35 @@
 //!
 //! 1. From nothing to a registered and attested agent whose signed request is admitted: six commands.
 //! 2. Killed at each step and repeated, `register`, `attest` and `terminate` do nothing twice, through a relayer and with gas.
+//!    A transaction that the base fee outgrows is replaced, and done once.
 //! 3. `register --at URL --then` goes from a refusal to an admission, and knows nothing but the URL and a key.
-//! 4. `attest --watch` keeps an agent from lapsing over nine days and kills, attests once a period, and never
+//! 4. Keys in a keystore and behind a remote signer do what a key in a file does.
+//! 5. `attest --watch` keeps an agent from lapsing over nine days and kills, attests once a period, and never
 //!    for an agent that only names the same liable wallet.
 
 use std::fs;
 use std::net::TcpListener;
 use std::time::Duration;
 
-use alloy::primitives::{Address, U256, uint};
+use alloy::hex;
+use alloy::primitives::{Address, Bytes, U64, U256, uint};
+use alloy::signers::SignerSync as _;
 use alloy::sol_types::SolEvent as _;
-use e2e::anvil::{AnvilOptions, dev_account};
+use e2e::anvil::{AnvilOptions, dev_account, dev_key};
 use e2e::chain::Chain;
-use e2e::daemon::Daemon;
+use e2e::daemon::{Daemon, write_private};
 use e2e::guarded::Guarded;
 use e2e::hooks::{Receiver, Reply};
 use e2e::http;
 use e2e::kya::{Ended, Kya};
-use e2e::process::{Process, eventually};
+use e2e::process::{Process, eventually, output};
+use e2e::python;
 use e2e::seed;
 use registry_core::eth::abi::IAgentRegistry::{
     ComplianceAttested, getAgentCall, isRegisteredAndCompliantCall, registerAgentCall,
 };
 use serde_json::{Value, json};
+use tokio::process::Command;
 
 const ETHER: U256 = uint!(1_000_000_000_000_000_000_U256);
 /// How long anything may take on a busy machine.
@@ -178,6 +184,69 @@ async fn a_refusal_alone_leads_to_an_admission() {
     let served = registered["answer"]["body"].as_str().unwrap();
     assert!(served.starts_with(&format!("served {agent}")), "{registered}");
     assert_eq!(scene.chain.total().await.unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_keystore_and_a_remote_signer_do_what_a_key_in_a_file_does() {
+    let scene = Scene::start().await;
+    let guarded = Guarded::start(0, &scene.chain).await.unwrap();
+    // anvil signs typed data, messages and transactions for its own accounts.
+    let remote = dev_account(1).to_string();
+    let signer = ["--remote-signer", scene.chain.node.url(), "--signer-address", &remote];
+    let liable = dev_key(2);
+    let python = python::programs("signers").await.unwrap().join("python");
+    let script = "import json, sys; from eth_account import Account as A; print(json.dumps(A.encrypt(*sys.argv[1:], iterations=2)))";
+    let mut python = Command::new(python);
+    python.args(["-c", script, &hex::encode_prefixed(liable.to_bytes()), "pässword"]);
+    let keystore = String::from_utf8(output(&mut python).await.unwrap()).unwrap();
+    write_private(&scene.user.path("liable.json"), &keystore);
+    write_private(&scene.user.path("password"), "pässword\n");
+    let keystore = ["--keystore", "liable.json", "--password-file", "password"];
+
+    let person = liable.address().to_string();
+    let command = [&register("", &person)[..1], &register("", &person)[3..], &signer].concat();
+    let registered = scene.run(&command, Way::Relayed).await.ok();
+    assert_eq!(registered["agentId"], 1, "{registered}");
+    let attested = scene.run(&[&["attest", "1", "--yes"][..], &keystore].concat(), Way::Relayed).await.ok();
+    assert_eq!(attested["attested"][0]["agentId"], "1", "{attested}");
+    let direct = scene.run(&[&["attest", "1"][..], &signer].concat(), Way::Direct).await.ok();
+    assert_eq!(direct["attested"][0]["agentId"], "1", "{direct}");
+    let items = format!("{}/items", guarded.url());
+    let sign = [&["sign", "GET", &items, "--chain", "31337", "--send"][..], &signer].concat();
+    let answer = scene.user.run(&sign).await.unwrap().ok();
+    assert!(answer["body"].as_str().unwrap().starts_with(&format!("served {remote}")), "{answer}");
+
+    // What is signed by another account is not sent.
+    let answers = Receiver::start().await.unwrap();
+    let other = dev_key(3).sign_message_sync(b"anything").unwrap();
+    let result = json!({ "jsonrpc": "2.0", "id": 1, "result": Bytes::from(other.as_bytes()) }).to_string();
+    answers.answer_by(move |_| Reply { body: result.clone(), ..Reply::status(200) });
+    let by_other = ["attest", "1", "--remote-signer", answers.url(), "--signer-address", &remote];
+    let refused = scene.run(&by_other, Way::Relayed).await.with(1);
+    assert!(refused["error"].as_str().unwrap().contains("did not sign this as"), "{refused}");
+    write_private(&scene.user.path("password"), "another");
+    let closed = scene.run(&[&["attest", "1", "--yes"][..], &keystore].concat(), Way::Relayed).await.with(1);
+    assert!(closed["error"].as_str().unwrap().contains("password"), "{closed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_that_the_base_fee_outgrows_is_replaced_and_done_once() {
+    let scene = Scene::start().await;
+    let (wallet, node) = (scene.key("agent.key").await, &scene.chain.node);
+    node.set_balance(wallet, ETHER).await.unwrap();
+    node.set_automine(false).await.unwrap();
+    let person = wallet.to_string();
+    let command = register("agent.key", &person);
+    scene.killed("after_send", &command, Way::Direct).await;
+    let base_fee = U256::from(300_000_000_000_u64);
+    node.command("anvil_setNextBlockBaseFeePerGas", json!([base_fee])).await.unwrap();
+    node.mine(1).await.unwrap();
+    assert_eq!(scene.chain.total().await.unwrap(), 0, "its fee is too low");
+    node.set_automine(true).await.unwrap();
+    let registered = scene.run(&command, Way::Direct).await.ok();
+    assert_eq!((&registered["agentId"], &registered["transaction"]["repeated"]), (&json!(1), &json!(true)));
+    let sent: U64 = node.request("eth_getTransactionCount", json!([wallet, "latest"])).await.unwrap();
+    assert_eq!((sent.to::<u64>(), scene.chain.total().await.unwrap()), (1, 1), "once");
 }
 
 #[tokio::test(flavor = "multi_thread")]
