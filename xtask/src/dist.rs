@@ -247,6 +247,26 @@ fn binaries() -> Result<()> {
             fs::copy(target_dir.join(target).join("dist").join(name), to.join(name))?;
         }
     }
+    shell_files(&directory.join(format!("{}-unknown-linux-musl", std::env::consts::ARCH)))
+}
+
+/// Writes manual pages and completions, the same for every target, by the programs of this machine's.
+fn shell_files(programs: &Path) -> Result<()> {
+    let share = fresh("share")?;
+    for name in PROGRAMS {
+        let program = programs.join(name);
+        run(command(&program).arg("man").arg(share.join("man/man1")))?;
+        for (shell, place, file) in [
+            ("bash", "bash-completion/completions", name.to_owned()),
+            ("zsh", "zsh/site-functions", format!("_{name}")),
+            ("fish", "fish/vendor_completions.d", format!("{name}.fish")),
+        ] {
+            let text = output_of(command(&program).args(["completions", shell]))
+                .with_context(|| format!("{name} completions {shell}"))?;
+            fs::create_dir_all(share.join(place))?;
+            fs::write(share.join(place).join(file), text + "\n")?;
+        }
+    }
     Ok(())
 }
 
