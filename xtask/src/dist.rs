@@ -28,12 +28,13 @@ type Part = (&'static str, fn() -> Result<()>);
 /// Makes these parts; all without any. A part that was made before is made anew, and all are removed before all are made.
 /// Refuses a tree with uncommitted changes, unless with `--allow-dirty`.
 pub(crate) fn dist(arguments: &[String]) -> Result<()> {
-    const PARTS: [Part; 5] = [
+    const PARTS: [Part; 6] = [
         ("workers", || build_all().and_then(|()| workers(&directory().join("workers")))),
         ("npm", || build_all().and_then(|()| npm())),
         ("crates", crates),
         ("python", python),
         ("binaries", binaries),
+        ("sbom", || build_all().and_then(|()| sbom())),
     ];
     let parts: Vec<&String> = arguments.iter().filter(|argument| *argument != ALLOW_DIRTY).collect();
     if let Some(unknown) = parts.iter().find(|part| !PARTS.iter().any(|(name, _)| name == *part)) {
@@ -268,6 +269,16 @@ fn shell_files(programs: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Bills of materials and licences of third parties.
+fn sbom() -> Result<()> {
+    venv(&ZIG)?;
+    run(command("node")
+        .arg("xtask/sbom.mjs")
+        .arg(fresh("sbom")?)
+        .args([commit_time()?, PROGRAMS.join(",")])
+        .args(TARGETS))
 }
 
 /// Writes the checksums of all files of a directory.
