@@ -16,6 +16,7 @@ const TARGETS: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-
 /// The crates that others build on, each after those that it needs.
 const CRATES: [&str; 5] = ["registry-core", "host-kit", "kya", "kya-local", "kya-gate"];
 const CONFIGURATIONS: [&str; 2] = ["wrangler.toml", "wrangler.index.toml"];
+const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 /// What the configurations name, in the same places below them.
 const OF_WORKERS: [&str; 3] = ["edge-api/build", "edge-index/build", "browser/explorer/dist"];
 
@@ -28,13 +29,14 @@ type Part = (&'static str, fn() -> Result<()>);
 /// Makes these parts; all without any. A part that was made before is made anew, and all are removed before all are made.
 /// Refuses a tree with uncommitted changes, unless with `--allow-dirty`.
 pub(crate) fn dist(arguments: &[String]) -> Result<()> {
-    const PARTS: [Part; 6] = [
+    const PARTS: [Part; 7] = [
         ("workers", || build_all().and_then(|()| workers(&directory().join("workers")))),
         ("npm", || build_all().and_then(|()| npm())),
         ("crates", crates),
         ("python", python),
         ("binaries", binaries),
         ("sbom", || build_all().and_then(|()| sbom())),
+        ("archives", archives),
     ];
     let parts: Vec<&String> = arguments.iter().filter(|argument| *argument != ALLOW_DIRTY).collect();
     if let Some(unknown) = parts.iter().find(|part| !PARTS.iter().any(|(name, _)| name == *part)) {
@@ -290,6 +292,38 @@ fn sbom() -> Result<()> {
         .arg(fresh("sbom")?)
         .args([commit_time()?, PROGRAMS.join(",")])
         .args(TARGETS))
+}
+
+/// One folder with the files that are downloaded: the packages as they are, the other parts packed.
+fn archives() -> Result<()> {
+    let to = fresh("archives")?;
+    let time = commit_time()?;
+    let pack = |name: &str, files: &[&str]| {
+        let name = format!("agent-registry-edge-{}-{name}", env!("CARGO_PKG_VERSION"));
+        run(command("tar")
+            .args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mode=u=rwX,go=rX"])
+            .args(["--transform=s,^bin/[^/]*,bin,", "--transform=s,^sbom\\(/[^/]*-musl\\)\\?,sbom,"])
+            .args(["--transform=s,^\\(LICENSE\\|sbom\\),share/doc/agent-registry-edge/\\1,"])
+            .args([format!("--transform=s,^,{name}/,"), format!("--mtime=@{time}")])
+            .args(["--use-compress-program=gzip -9n", "--create", "--file"])
+            .arg(to.join(format!("{name}.tar.gz")))
+            .args(LICENCES)
+            .arg("--directory")
+            .arg(directory())
+            .arg("sbom/rust-std.html")
+            .args(files))
+    };
+    pack("workers", &["workers", "sbom/workers.cdx.json", "sbom/workers.licences.txt"])?;
+    for target in TARGETS {
+        pack(target, &[&format!("bin/{target}"), "share", &format!("sbom/{target}")])?;
+    }
+    for part in ["npm", "crates", "python"] {
+        copy(&directory().join(part), &to)?;
+    }
+    for file in ["npm.cdx.json", "npm.licences.txt"] {
+        copy(&directory().join("sbom").join(file), &to.join(format!("agent-registry.{file}")))?;
+    }
+    sums(&to)
 }
 
 /// Writes the checksums of all files of a directory.
