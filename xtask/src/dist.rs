@@ -376,4 +376,16 @@ mod tests {
         assert!(to.join("inner/index.js").is_file());
         assert!(!to.join(".gitignore").exists() && !to.join("inner/.gitignore").exists());
     }
+
+    #[test]
+    fn a_release_has_one_version_and_a_section_of_the_changelog() {
+        let version = env!("CARGO_PKG_VERSION");
+        for (file, line) in [
+            ("browser/npm/package.json", format!("\"version\": \"{version}\"")),
+            ("python/pyproject.toml", format!("\nversion = \"{version}\"")),
+            ("CHANGELOG.md", format!("\n## [{version}] - ")),
+        ] {
+            assert!(fs::read_to_string(root().join(file)).unwrap().contains(&line), "{file}: {line}");
+        }
+    }
 }
