@@ -53,10 +53,13 @@ writeFileSync(`${fresh}/index.html`, page);
 
 // The licences of the libraries require their texts.
 let licences = "Libraries in this page, and their licences.\n";
-for (const library of packagesOf(metafile)) {
+const libraries = packagesOf(metafile);
+for (const library of libraries) {
   licences += `\n${library}\n\n${readFileSync(`../../node_modules/${library}/LICENSE`, "utf8")}`;
 }
 writeFileSync(`${fresh}/licences.txt`, licences);
+// For the bill of materials.
+writeFileSync("../../target/xtask/explorer-libraries.json", JSON.stringify(libraries));
 
 cpSync("static", fresh, { recursive: true });
 for (const text of ["ai-catalog.json", "api-catalog.json", "llms.txt", "server-card.json"]) copyFileSync(`${PAGES}/${text}`, `${fresh}/${text}`);

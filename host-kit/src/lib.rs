@@ -4,7 +4,7 @@
 //! [`drive`] runs a query to its end on any [`RpcHost`], native or compiled to wasm. With the feature `native`
 //! there is such a host over reqwest, size-capped body reading, [`parse_network`], and [`health`]. [`ConfigFault`] says what
 //! is wrong with a configuration file, and [`CheckReport`] what the checks before a daemon's start have found. With the
-//! feature `keys` there are private keys in files.
+//! feature `keys` there are private keys in files, with `shell-files` a program's completions and manual pages.
 
 mod check_report;
 mod config_file;
@@ -17,9 +17,13 @@ pub mod keys;
 pub mod native;
 #[cfg(feature = "native")]
 mod networks;
+#[cfg(feature = "shell-files")]
+mod shell_files;
 
 pub use check_report::CheckReport;
 pub use config_file::{ConfigFault, without_values};
 pub use drive::{BatchSource, RpcHost, RpcReply, drive, take};
 #[cfg(feature = "native")]
 pub use networks::parse_network;
+#[cfg(feature = "shell-files")]
+pub use shell_files::ShellFiles;

@@ -1,10 +1,11 @@
-//! The gate's command line: `serve` runs it, `check` says whether it could run, `health` whether it does.
+//! The gate's command line: `serve` runs it, `check` says whether it could run, `health` whether it does. `completions` and `man` are
+//! for its installation.
 
 use std::{path::PathBuf, process::ExitCode};
 
 use alloy_primitives::Address;
-use clap::{Parser, Subcommand};
-use host_kit::health;
+use clap::{CommandFactory as _, Parser, Subcommand};
+use host_kit::{ShellFiles, health};
 use kya_gate::{
     check, explain,
     logging::{self, LogFormat},
@@ -51,6 +52,8 @@ enum Command {
         #[arg(long)]
         ready: bool,
     },
+    #[command(flatten)]
+    ShellFiles(ShellFiles),
 }
 
 #[tokio::main]
@@ -86,6 +89,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             let path = if ready { "/readyz" } else { "/livez" };
             health::ask(Settings::read(&config)?.listen, path).map_err(anyhow::Error::msg)?;
         }
+        Command::ShellFiles(files) => print!("{}", files.make(Cli::command())?),
     }
     Ok(ExitCode::SUCCESS)
 }

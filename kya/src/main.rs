@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
-use clap_complete::Shell;
+use host_kit::ShellFiles;
 use kya::{
     accept, attest, domain, key, register,
-    report::{Report, Result},
+    report::{Failure, Report, Result},
     sign, status, terminate, verify,
 };
 
@@ -37,11 +37,8 @@ enum Command {
     #[command(subcommand)]
     Verify(verify::Verify),
     Terminate(terminate::Terminate),
-    /// Print the completions of a shell
-    Completions {
-        /// The shell.
-        shell: Shell,
-    },
+    #[command(flatten)]
+    ShellFiles(ShellFiles),
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -76,10 +73,9 @@ async fn run(command: Command) -> Result<Report> {
         Command::Domain(arguments) => domain::run(&arguments).await,
         Command::Verify(command) => Ok(verify::run(&command)),
         Command::Terminate(arguments) => arguments.run().await,
-        Command::Completions { shell } => {
-            let mut text = Vec::new();
-            clap_complete::generate(shell, &mut Arguments::command(), "kya", &mut text);
-            Ok(Report::document(String::from_utf8_lossy(&text).into_owned()))
-        }
+        Command::ShellFiles(files) => match files.make(Arguments::command()) {
+            Ok(text) => Ok(Report::document(text)),
+            Err(error) => Err(Failure::refused(error.to_string())),
+        },
     }
 }

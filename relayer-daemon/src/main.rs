@@ -1,11 +1,12 @@
 //! The relayer's command line: `serve` runs it, `check` says whether it could run, `drain` finishes what is
 //! in flight, `ctl` gives an operator's order, `abandon` gives up what a lost key has in flight, `api-key` makes
-//! a key for the policy file, `health` asks whether it lives, `replay` delivers events once more, `migrate` moves a file's journal to Postgres.
+//! a key for the policy file, `health` asks whether it lives, `replay` delivers events once more, `migrate` moves a file's journal to Postgres,
+//! `completions` and `man` are for its installation.
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-use host_kit::health;
+use clap::{CommandFactory as _, Parser, Subcommand};
+use host_kit::{ShellFiles, health};
 use relayer_daemon::{
     daemon::{
         check::{self, CheckMode},
@@ -64,6 +65,8 @@ enum Command {
     },
     /// Make an API key: prints it, this once, and its hash for the policy file
     ApiKey,
+    #[command(flatten)]
+    ShellFiles(ShellFiles),
 }
 
 #[tokio::main]
@@ -75,7 +78,7 @@ async fn main() -> ExitCode {
         Command::Ctl(args) => Some(args.settings()),
         Command::Abandon(args) => Some(args.settings()),
         Command::Migrate(args) => Some(args.settings()),
-        Command::Health { .. } | Command::ApiKey => None,
+        Command::Health { .. } | Command::ApiKey | Command::ShellFiles(_) => None,
     };
     // Only `serve` exports spans.
     let (layer, spans) = match &command {
@@ -138,6 +141,7 @@ async fn run(command: Command, spans: Option<SpanQueue>) -> anyhow::Result<ExitC
             let key = new_api_key();
             println!("key:  {key}\nhash: {}", KeyHash::of(&key));
         }
+        Command::ShellFiles(files) => print!("{}", files.make(Cli::command())?),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,9 +1,10 @@
 //! `cargo xtask dist`: what a release consists of, in `target/dist`.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::run::{cargo, command, node_tool, output_of, root, run, without_paths};
 use crate::{build, setup};
@@ -13,38 +14,59 @@ const PROGRAMS: [&str; 3] = ["relayer-daemon", "kya-gate", "kya"];
 /// Static: they run on any Linux of that processor.
 const TARGETS: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"];
 /// The crates that others build on, each after those that it needs.
-pub(crate) const CRATES: [&str; 5] = ["registry-core", "host-kit", "kya", "kya-local", "kya-gate"];
+const CRATES: [&str; 5] = ["registry-core", "host-kit", "kya", "kya-local", "kya-gate"];
 const CONFIGURATIONS: [&str; 2] = ["wrangler.toml", "wrangler.index.toml"];
+const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 /// What the configurations name, in the same places below them.
 const OF_WORKERS: [&str; 3] = ["edge-api/build", "edge-index/build", "browser/explorer/dist"];
+
+const ALLOW_DIRTY: &str = "--allow-dirty";
+const SUMS: &str = "SHA256SUMS";
 
 /// A part's name, and what makes it.
 type Part = (&'static str, fn() -> Result<()>);
 
-/// Makes these parts; all without any. A part that was made before is made anew.
-pub(crate) fn dist(parts: &[String]) -> Result<()> {
-    const PARTS: [Part; 5] = [
-        ("workers", || build_all().and_then(|()| workers())),
+/// Makes these parts; all without any. A part that was made before is made anew, and all are removed before all are made.
+/// Refuses a tree with uncommitted changes, unless with `--allow-dirty`.
+pub(crate) fn dist(arguments: &[String]) -> Result<()> {
+    const PARTS: [Part; 7] = [
+        ("workers", || build_all().and_then(|()| workers(&directory().join("workers")))),
         ("npm", || build_all().and_then(|()| npm())),
         ("crates", crates),
         ("python", python),
         ("binaries", binaries),
+        ("sbom", || build_all().and_then(|()| sbom())),
+        ("archives", archives),
     ];
-    if let Some(unknown) = parts.iter().find(|part| !PARTS.iter().any(|(name, _)| name == part)) {
+    let parts: Vec<&String> = arguments.iter().filter(|argument| *argument != ALLOW_DIRTY).collect();
+    if let Some(unknown) = parts.iter().find(|part| !PARTS.iter().any(|(name, _)| name == *part)) {
         bail!("no part {unknown}: {}", PARTS.map(|(name, _)| name).join(", "));
     }
+    if parts.len() == arguments.len() {
+        ensure_committed(&root())?;
+    }
     fs::create_dir_all(directory())?;
+    // A run that fails leaves no sums of what it did not make.
+    remove(&directory().join(SUMS))?;
+    if parts.is_empty() {
+        empty(&directory())?;
+    }
     for (name, make) in PARTS {
-        if parts.is_empty() || parts.iter().any(|part| part == name) {
+        if parts.is_empty() || parts.iter().any(|part| *part == name) {
             eprintln!("dist: {name}");
             make().with_context(|| name.to_owned())?;
         }
     }
-    sums()
+    sums(&directory())
 }
 
 fn directory() -> PathBuf {
     root().join("target/dist")
+}
+
+/// What is compiled for a release alone.
+fn build_directory() -> PathBuf {
+    root().join("target/dist-build")
 }
 
 fn build_all() -> Result<()> {
@@ -52,19 +74,44 @@ fn build_all() -> Result<()> {
     build::build()
 }
 
+/// Checks that the commit says what is built.
+fn ensure_committed(repository: &Path) -> Result<()> {
+    let changes = output_of(command("git").args(["status", "--porcelain"]).current_dir(repository))
+        .with_context(|| format!("{} is no git repository", repository.display()))?;
+    let changes: Vec<&str> = changes.lines().map(str::trim).collect();
+    ensure!(
+        changes.is_empty(),
+        "uncommitted changes (build them with {ALLOW_DIRTY}): {}",
+        changes.join(", ")
+    );
+    Ok(())
+}
+
+fn remove(path: &Path) -> Result<()> {
+    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    match removed {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| path.display().to_string())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn empty(directory: &Path) -> Result<()> {
+    remove(directory)?;
+    fs::create_dir_all(directory).with_context(|| directory.display().to_string())
+}
+
 /// An empty directory below `target/dist`.
 fn fresh(name: &str) -> Result<PathBuf> {
     let directory = directory().join(name);
-    if directory.exists() {
-        fs::remove_dir_all(&directory)?;
-    }
-    fs::create_dir_all(&directory)?;
+    empty(&directory)?;
     Ok(directory)
 }
 
-/// Both Workers as they were built, with the explorer, and configurations that build nothing. Returns where they are.
-pub(crate) fn workers_of_build() -> Result<PathBuf> {
-    let directory = fresh("workers")?;
+/// Fills a directory with both Workers as they were built, the explorer, and configurations that build nothing.
+fn workers(directory: &Path) -> Result<()> {
+    empty(directory)?;
     for part in OF_WORKERS {
         copy(&root().join(part), &directory.join(part))?;
     }
@@ -74,13 +121,10 @@ pub(crate) fn workers_of_build() -> Result<PathBuf> {
         let (_, after) = rest.split_once("\n\n").context("the end of [build]")?;
         fs::write(directory.join(configuration), format!("{before}{after}"))?;
     }
-    Ok(directory)
+    Ok(())
 }
 
-fn workers() -> Result<()> {
-    workers_of_build().map(drop)
-}
-
+/// Copies a file, or a directory without the `.gitignore` files of what was built in it.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     if !from.is_dir() {
         fs::copy(from, to).with_context(|| from.display().to_string())?;
@@ -89,6 +133,9 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
         let entry = entry?;
+        if entry.file_name() == ".gitignore" {
+            continue;
+        }
         copy(&entry.path(), &to.join(entry.file_name()))?;
     }
     Ok(())
@@ -97,7 +144,8 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 /// Bundles what a deployment uploads for each configuration and each environment, where nothing can be built.
 /// Needs no account.
 pub(crate) fn dry_run() -> Result<()> {
-    let workers = workers_of_build()?;
+    let directory = root().join("target/xtask/workers");
+    workers(&directory)?;
     // The free plan has no index.
     for (config, environment) in [
         ("wrangler.toml", ""),
@@ -107,7 +155,7 @@ pub(crate) fn dry_run() -> Result<()> {
         ("wrangler.index.toml", "base-sepolia"),
     ] {
         run(command(node_tool("wrangler"))
-            .current_dir(&workers)
+            .current_dir(&directory)
             .args(["deploy", "--dry-run", "--config", config, "--env", environment, "--outdir"])
             .arg(root().join("target/xtask/dry-run"))
             .env("CI", "true")
@@ -124,15 +172,20 @@ fn npm() -> Result<()> {
         .current_dir(root().join("browser/pkg")))
 }
 
-fn crates() -> Result<()> {
-    let directory = fresh("crates")?;
-    let packages = CRATES.map(|name| ["-p", name]);
-    let target = root().join("target/dist-build");
+/// Packs the crates as `cargo publish` would upload them, into `package` of this directory.
+pub(crate) fn pack_crates(target: &Path) -> Result<PathBuf> {
+    let packed = target.join("package");
+    empty(&packed)?;
     run(cargo()
         .args(["package", "--quiet", "--no-verify", "--allow-dirty", "--target-dir"])
-        .arg(&target)
-        .args(packages.as_flattened()))?;
-    for entry in fs::read_dir(target.join("package"))? {
+        .arg(target)
+        .args(CRATES.map(|name| ["-p", name]).as_flattened()))?;
+    Ok(packed)
+}
+
+fn crates() -> Result<()> {
+    let directory = fresh("crates")?;
+    for entry in fs::read_dir(pack_crates(&build_directory())?)? {
         let file = entry?.path();
         if file.extension().is_some_and(|extension| extension == "crate") {
             fs::copy(&file, directory.join(file.file_name().context("a name")?))?;
@@ -143,7 +196,7 @@ fn crates() -> Result<()> {
 
 /// A directory of Python programs, with these packages of PyPI.
 fn venv(packages: &[&str]) -> Result<PathBuf> {
-    let venv = root().join("target/dist-build/venv");
+    let venv = build_directory().join("venv");
     if !venv.join("bin/pip").exists() {
         run(command("python3").args(["-m", "venv"]).arg(&venv))?;
     }
@@ -167,22 +220,36 @@ fn commit_time() -> Result<String> {
     output_of(command("git").args(["log", "-1", "--format=%ct"])).context("the commit's time")
 }
 
-/// Links with Zig, which has a C compiler and a libc for each target.
+/// The linker of the programs, and its C compiler and C library for each target.
+const ZIG: [&str; 2] = ["cargo-zigbuild==0.24.1", "ziglang==0.17.1"];
+
+/// The wrapper of cargo that writes the list of dependencies into each program, where `cargo audit bin` reads it.
+fn auditable() -> Result<PathBuf> {
+    // Older ones ask for the symbol in words that Zig's linker does not know.
+    const PACKAGE: &str = "cargo-auditable@0.7.7";
+    let root = build_directory().join(PACKAGE);
+    let program = root.join("bin/cargo-auditable");
+    if !program.exists() {
+        run(cargo().args(["install", "--quiet", "--locked", PACKAGE, "--root"]).arg(&root))?;
+    }
+    Ok(program)
+}
+
 fn binaries() -> Result<()> {
     let directory = fresh("bin")?;
-    let tools = venv(&["cargo-zigbuild==0.24.1", "ziglang==0.17.1"])?;
+    let tools = venv(&ZIG)?;
+    let auditable = auditable()?;
     let path = std::env::join_paths(
-        [tools.clone()]
-            .into_iter()
-            .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
+        [tools].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
     )?;
-    let target_dir = root().join("target/dist-build");
+    let target_dir = build_directory();
     for target in TARGETS {
         run(command("rustup").args(["target", "add", target]))?;
         let programs = PROGRAMS.map(|name| ["--bin", name]);
         let packages = PROGRAMS.map(|name| ["-p", name]);
-        run(without_paths(&mut command(tools.join("cargo-zigbuild")))
-            .args(["zigbuild", "--locked", "--profile", "dist", "--target", target, "--target-dir"])
+        run(without_paths(&mut command(&auditable))
+            .args(["auditable", "zigbuild", "--locked", "--profile", "dist", "--target", target])
+            .arg("--target-dir")
             .arg(&target_dir)
             .args(packages.as_flattened())
             .args(programs.as_flattened())
@@ -194,14 +261,131 @@ fn binaries() -> Result<()> {
             fs::copy(target_dir.join(target).join("dist").join(name), to.join(name))?;
         }
     }
+    shell_files(&directory.join(format!("{}-unknown-linux-musl", std::env::consts::ARCH)))
+}
+
+/// Writes manual pages and completions, the same for every target, by the programs of this machine's.
+fn shell_files(programs: &Path) -> Result<()> {
+    let share = fresh("share")?;
+    for name in PROGRAMS {
+        let program = programs.join(name);
+        run(command(&program).arg("man").arg(share.join("man/man1")))?;
+        for (shell, place, file) in [
+            ("bash", "bash-completion/completions", name.to_owned()),
+            ("zsh", "zsh/site-functions", format!("_{name}")),
+            ("fish", "fish/vendor_completions.d", format!("{name}.fish")),
+        ] {
+            let text = output_of(command(&program).args(["completions", shell]))
+                .with_context(|| format!("{name} completions {shell}"))?;
+            fs::create_dir_all(share.join(place))?;
+            fs::write(share.join(place).join(file), text + "\n")?;
+        }
+    }
     Ok(())
 }
 
-/// Writes the checksums of all files.
-fn sums() -> Result<()> {
-    let script =
-        "find . -type f ! -name SHA256SUMS -print0 | LC_ALL=C sort -z | xargs -0r sha256sum > SHA256SUMS";
-    run(command("sh").args(["-c", script]).current_dir(directory()))?;
-    println!("{}", directory().join("SHA256SUMS").display());
+/// Bills of materials and licences of third parties.
+fn sbom() -> Result<()> {
+    venv(&ZIG)?;
+    run(command("node")
+        .arg("xtask/sbom.mjs")
+        .arg(fresh("sbom")?)
+        .args([commit_time()?, PROGRAMS.join(",")])
+        .args(TARGETS))
+}
+
+/// One folder with the files that are downloaded: the packages as they are, the other parts packed.
+fn archives() -> Result<()> {
+    let to = fresh("archives")?;
+    let time = commit_time()?;
+    let pack = |name: &str, files: &[&str]| {
+        let name = format!("agent-registry-edge-{}-{name}", env!("CARGO_PKG_VERSION"));
+        run(command("tar")
+            .args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mode=u=rwX,go=rX"])
+            .args(["--transform=s,^bin/[^/]*,bin,", "--transform=s,^sbom\\(/[^/]*-musl\\)\\?,sbom,"])
+            .args(["--transform=s,^\\(LICENSE\\|sbom\\),share/doc/agent-registry-edge/\\1,"])
+            .args([format!("--transform=s,^,{name}/,"), format!("--mtime=@{time}")])
+            .args(["--use-compress-program=gzip -9n", "--create", "--file"])
+            .arg(to.join(format!("{name}.tar.gz")))
+            .args(LICENCES)
+            .arg("--directory")
+            .arg(directory())
+            .arg("sbom/rust-std.html")
+            .args(files))
+    };
+    pack("workers", &["workers", "sbom/workers.cdx.json", "sbom/workers.licences.txt"])?;
+    for target in TARGETS {
+        pack(target, &[&format!("bin/{target}"), "share", &format!("sbom/{target}")])?;
+    }
+    for part in ["npm", "crates", "python"] {
+        copy(&directory().join(part), &to)?;
+    }
+    for file in ["npm.cdx.json", "npm.licences.txt"] {
+        copy(&directory().join("sbom").join(file), &to.join(format!("agent-registry.{file}")))?;
+    }
+    sums(&to)
+}
+
+/// Writes the checksums of all files of a directory.
+fn sums(directory: &Path) -> Result<()> {
+    let script = "find . -type f -print0 | LC_ALL=C sort -z | xargs -0r sha256sum";
+    let sums = output_of(command("sh").args(["-c", script]).current_dir(directory)).context("sha256sum")?;
+    let file = directory.join(SUMS);
+    fs::write(&file, sums + "\n").with_context(|| file.display().to_string())?;
+    println!("{}", file.display());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory_of_test(name: &str) -> PathBuf {
+        let directory = root().join("target/xtask/tests-of-dist").join(name);
+        empty(&directory).unwrap();
+        directory
+    }
+
+    #[test]
+    fn a_tree_with_changes_is_refused_with_the_names_of_the_files() {
+        let repository = directory_of_test("repository");
+        let git = |arguments: &[&str]| {
+            let identity = ["-c", "user.name=test", "-c", "user.email=test"];
+            run(command("git").args(identity).args(arguments).current_dir(&repository)).unwrap();
+        };
+        git(&["init", "--quiet"]);
+        fs::write(repository.join("kept"), "1").unwrap();
+        git(&["add", "."]);
+        git(&["commit", "--quiet", "--message", "kept"]);
+        ensure_committed(&repository).unwrap();
+        fs::write(repository.join("kept"), "2").unwrap();
+        fs::write(repository.join("new"), "").unwrap();
+        let refused = ensure_committed(&repository).unwrap_err().to_string();
+        assert!(refused.ends_with(": M kept, ?? new"), "{refused}");
+    }
+
+    #[test]
+    fn copies_leave_out_what_tells_git_of_a_build() {
+        let from = directory_of_test("copied");
+        fs::create_dir(from.join("inner")).unwrap();
+        for file in [".gitignore", "inner/.gitignore", "inner/index.js"] {
+            fs::write(from.join(file), "").unwrap();
+        }
+        let to = directory_of_test("copy");
+        copy(&from, &to).unwrap();
+        assert!(to.join("inner/index.js").is_file());
+        assert!(!to.join(".gitignore").exists() && !to.join("inner/.gitignore").exists());
+    }
+
+    #[test]
+    fn a_release_has_one_version_and_a_section_of_the_changelog() {
+        let version = env!("CARGO_PKG_VERSION");
+        for (file, line) in [
+            ("browser/npm/package.json", format!("\"version\": \"{version}\"")),
+            ("python/pyproject.toml", format!("\nversion = \"{version}\"")),
+            ("CHANGELOG.md", format!("\n## [{version}] - ")),
+        ] {
+            assert!(fs::read_to_string(root().join(file)).unwrap().contains(&line), "{file}: {line}");
+        }
+    }
 }

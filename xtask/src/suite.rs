@@ -194,8 +194,7 @@ fn purity() -> Result<Tally> {
 
 /// Packs what a release publishes: the crates, and the npm package that `build` has left in `browser/pkg`.
 fn packages() -> Result<Tally> {
-    let crates = dist::CRATES.map(|name| ["-p", name]);
-    run(cargo().args(["package", "--quiet", "--no-verify", "--allow-dirty"]).args(crates.as_flattened()))?;
+    dist::pack_crates(&target_dir())?;
     check(command("npm").args(["pack", "--dry-run"]).current_dir(root().join("browser/pkg")))
 }
 
