@@ -48,6 +48,9 @@ pub(crate) struct Engine {
     requests_per_batch: usize,
     /// Batches are answered in part: the header does not come with each.
     is_short: bool,
+    /// A batch with logs had no answer: one of headers alone is next, and what is learned of the endpoint where it
+    /// answers that.
+    checks_headers: Option<NodeTraits>,
     /// The error of a block asked about, while the same batch is tried at the newest block.
     probe: Option<RunError>,
     /// That worked: the next such error is about the block.
@@ -89,6 +92,7 @@ impl Engine {
             probe: None,
             works_at_newest: false,
             is_short: false,
+            checks_headers: None,
             rounds: 0,
             calls: 0,
             idle_rounds: 0,
@@ -195,7 +199,8 @@ impl Engine {
         self.in_flight.as_ref().is_some_and(|in_flight| {
             // At another endpoint a number may be another block than that of earlier results.
             let is_same_anywhere = in_flight.by_hash || (self.block.is_open() && self.progress() == 0);
-            is_same_anywhere && in_flight.expected_bytes() <= MAX_HEDGED_BYTES
+            let is_check = self.checks_headers.is_some();
+            is_same_anywhere && !is_check && in_flight.expected_bytes() <= MAX_HEDGED_BYTES
         })
     }
 
