@@ -10,8 +10,11 @@
 //!
 //! A request names its chain, its registry and the version of the [protocol](registry_core::index::protocol).
 //! An object of other settings or of another version refuses it, and the chain is asked, as where there is no
-//! object. Each call has a limit on its time, after which the object counts as unavailable.
+//! object. Each call has a limit on its time, after which the object counts as unavailable. Where it is the only
+//! source, and works on the answer as its progress shows, the limit is that of a slow node, and the object is asked
+//! other questions meanwhile.
 
+use core::pin::pin;
 use std::cell::Cell;
 
 use edge_shared::{binding, index::IndexObject, settings::WorkerSettings, unix_millis};
@@ -80,14 +83,17 @@ pub(crate) struct IndexClient {
     object: IndexObject,
     /// Milliseconds that the object has for a document.
     document_millis: u64,
+    /// Milliseconds that it has in addition, where nothing else could answer.
+    slow_millis: u64,
 }
 
 impl IndexClient {
     /// The client, where the settings and the bindings provide an index.
     pub(crate) fn of(settings: &WorkerSettings, env: &Env) -> Option<Self> {
         // A third of a request's deadline: the chain, which is asked next, has the rest.
-        let document_millis = u64::from(settings.rpc_deadline_seconds) * 1_000 / 3;
-        IndexObject::of(settings, env).map(|object| Self { object, document_millis })
+        let deadline_millis = u64::from(settings.rpc_deadline_seconds) * 1_000;
+        let (document_millis, slow_millis) = (deadline_millis / 3, deadline_millis);
+        IndexObject::of(settings, env).map(|object| Self { object, document_millis, slow_millis })
     }
 
     /// The document of a route.
@@ -99,7 +105,8 @@ impl IndexClient {
     /// large for one, or the index is the only source. [`Error::Relayed`] for the object's own error.
     pub(crate) async fn document(&self, route: &Route) -> Result<IndexResponse, Error> {
         let scan_would_do = |total| total <= MAX_AGENTS && !route.needs_index();
-        self.read(IndexQuestion::Document { route: route.canonical() }, scan_would_do).await
+        let question = IndexQuestion::Document { route: route.canonical() };
+        self.read(question, route.needs_index(), scan_would_do).await
     }
 
     /// Changes from there on, as server-sent events.
@@ -109,7 +116,7 @@ impl IndexClient {
     /// Those of [`document`](Self::document); the index is the only source.
     pub(crate) async fn events(&self, since: Since) -> Result<IndexResponse, Error> {
         let route = Route::Changes { since, limit: CHANGES_LIMIT_MAX, liable: None }.canonical();
-        self.read(IndexQuestion::Events { route }, |_| false).await
+        self.read(IndexQuestion::Events { route }, true, |_| false).await
     }
 
     /// A piece of the whole list of `/agents/compliance`: the first, or the one at a cursor, which is the
@@ -119,7 +126,7 @@ impl IndexClient {
     ///
     /// Those of [`document`](Self::document); the index is the only source.
     pub(crate) async fn list_piece(&self, cursor: Option<String>) -> Result<IndexResponse, Error> {
-        self.read(IndexQuestion::ListPiece { cursor }, |_| false).await
+        self.read(IndexQuestion::ListPiece { cursor }, true, |_| false).await
     }
 
     /// Closes a list that is not read to its end, before the piece at a cursor.
@@ -176,20 +183,27 @@ impl IndexClient {
         binding::bytes(&response).await.map_err(|_| AskAgain::Soon)
     }
 
-    /// Asks for a document. `scan_would_do` says of the number of agents whether a scan could answer instead.
+    /// Asks for a document. `is_only_source`: the chain is not asked next. `scan_would_do` says of the number of
+    /// agents whether a scan could answer instead.
     async fn read(
         &self,
         question: IndexQuestion,
+        is_only_source: bool,
         scan_would_do: impl Fn(u64) -> bool,
     ) -> Result<IndexResponse, Error> {
         if is_silent() {
             return Err(Error::IndexUnavailable);
         }
-        let Some(received) = within(self.document_millis, self.receive(question)).await else {
-            SILENT_UNTIL.set(unix_millis() + SILENCE_MILLIS);
-            return Err(Error::IndexUnavailable);
-        };
-        match received {
+        let mut receiving = pin!(self.receive(question));
+        let mut received = within(self.document_millis, receiving.as_mut()).await;
+        if received.is_none() {
+            if is_only_source && self.progress().await.is_some() {
+                received = within(self.slow_millis, receiving).await;
+            } else {
+                SILENT_UNTIL.set(unix_millis() + SILENCE_MILLIS);
+            }
+        }
+        match received.ok_or(Error::IndexUnavailable)? {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(IndexAnswer::Progress(Progress { percent, total, .. }, ..))) if !scan_would_do(total) => {
                 Err(Error::Indexing { percent })

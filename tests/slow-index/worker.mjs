@@ -1,19 +1,27 @@
 // Stands in for the Worker that keeps the index, where a test needs an object that is slow or silent: it answers questions for
-// an excerpt after the milliseconds that it was told last, in the version of the protocol that it was told, or else that of the
-// question. The registry it knows has so many agents, none of which had a wallet before, and no ancestors.
+// an excerpt or a history after the milliseconds that it was told last, in the version of the protocol that it was told, or else
+// that of the question. Its progress it tells at once. The registry it knows has so many agents, none of which had a wallet before, and no ancestors.
 import { DurableObject } from "cloudflare:workers";
 
 const SILENT = 60_000;
 const VERSION = "X-Index-Protocol";
+const HEAD = { etag: 'W/"1"', links: null, read_at: 0, block: 1, rpc_calls: 0 };
+const COUNTERS = { unannouncedChanges: 0, refreshesWithoutEvents: 0, comparisons: 0, sweptAgents: 500 };
+const PROGRESS = { percent: 100, total: 0, basis: "events", isComparing: false, ...COUNTERS };
 let [millis, agents, asked, version] = [0, 0, 0, null];
 
 export class RegistryIndex extends DurableObject {
   async fetch(request) {
     const headers = { [VERSION]: version ?? request.headers.get(VERSION) };
     const { question } = await request.json();
-    if (!question.Excerpt) return Response.json("NotCovered", { headers });
-    asked += 1;
+    const isHistory = question.Document?.route.includes("/history");
+    if (!question.Excerpt && !isHistory) {
+      const progress = { Progress: [PROGRESS, null, { read: 0, written: 0, since: 0 }] };
+      return Response.json(question === "Progress" ? progress : "NotCovered", { headers });
+    }
+    asked += question.Excerpt ? 1 : 0;
     await scheduler.wait(millis);
+    if (isHistory) return new Response("{}", { headers: { ...headers, "X-Document-Head": JSON.stringify(HEAD) } });
     // No events were listed.
     return Response.json({ Excerpt: "01" + agents.toString(16).padStart(16, "0") + "f".repeat(16) }, { headers });
   }

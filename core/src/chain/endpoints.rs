@@ -71,6 +71,10 @@ pub(super) struct NodeTraits {
     pub(super) work_per_call: Option<u64>,
     /// More of them, to be tried because less time may be needed than before.
     pub(super) work_to_try: Option<u64>,
+    /// Blocks per `eth_getLogs` that it answers in time, where it has let the time of a longer range pass.
+    pub(super) log_blocks: Option<u64>,
+    /// More of them, to be tried.
+    pub(super) log_blocks_to_try: Option<u64>,
     /// Serves proofs of its newest block.
     pub(super) proofs: Option<bool>,
     /// Serves logs.
@@ -90,6 +94,8 @@ impl NodeTraits {
             answered_requests: self.answered_requests.or(older.answered_requests),
             work_per_call: self.work_per_call.or(older.work_per_call),
             work_to_try: self.work_to_try.or(older.work_to_try),
+            log_blocks: self.log_blocks.or(older.log_blocks),
+            log_blocks_to_try: self.log_blocks_to_try.or(older.log_blocks_to_try),
             proofs: self.proofs.or(older.proofs),
             logs: self.logs.or(older.logs),
             knows_chain: self.knows_chain.or(older.knows_chain),
@@ -109,6 +115,8 @@ impl NodeTraits {
             answered_requests: new(self.answered_requests, known.answered_requests),
             work_per_call: new(self.work_per_call, known.work_per_call),
             work_to_try: None,
+            log_blocks: new(self.log_blocks, known.log_blocks),
+            log_blocks_to_try: None,
             proofs: new(self.proofs, known.proofs),
             logs: new(self.logs, known.logs),
             knows_chain: new(self.knows_chain, known.knows_chain),
@@ -118,8 +126,9 @@ impl NodeTraits {
     /// What remains known where the node is asked anew for what it may lack.
     fn anew(self) -> Self {
         let Self { sees_own_blocks, knows_chain, .. } = self;
-        let work_to_try = self.work_per_call.map(|work| work.saturating_mul(4));
-        Self { sees_own_blocks, work_to_try, knows_chain, ..Self::default() }
+        let more = |known: Option<u64>| known.map(|known| known.saturating_mul(4));
+        let (work_to_try, log_blocks_to_try) = (more(self.work_per_call), more(self.log_blocks));
+        Self { sees_own_blocks, work_to_try, log_blocks_to_try, knows_chain, ..Self::default() }
     }
 }
 
@@ -248,6 +257,8 @@ struct EndpointHealth {
     time_outs: u32,
     /// Agents or calls per `eth_call`, after larger calls timed out.
     work_per_call: Option<u64>,
+    /// It has answered a batch of headers after one with logs that it did not answer.
+    answers_headers: bool,
 }
 
 #[derive(Debug)]
@@ -372,6 +383,32 @@ impl Rotation {
             self.learn(NodeTraits { work_per_call, ..NodeTraits::default() });
         }
         is_smaller
+    }
+
+    /// Blocks per `eth_getLogs` that the current endpoint answers in time, as far as is known.
+    pub(super) fn log_blocks(&self) -> u64 {
+        let NodeTraits { log_blocks, log_blocks_to_try, .. } = self.traits();
+        log_blocks.or(log_blocks_to_try).unwrap_or(u64::MAX)
+    }
+
+    /// Keeps that the current endpoint has answered a range of logs of so many blocks.
+    pub(super) fn learn_logs(&mut self, blocks: u64) {
+        let log_blocks = self.traits().log_blocks_to_try.filter(|to_try| blocks >= *to_try);
+        self.learn(NodeTraits { logs: Some(true), log_blocks, ..NodeTraits::default() });
+    }
+
+    /// Keeps that the current endpoint answers headers where it has not answered logs, and what that shows.
+    pub(super) fn answers_headers(&mut self, learned: NodeTraits) {
+        self.learn(learned);
+        let current = self.current();
+        if let Some(health) = self.health.get_mut(current) {
+            health.answers_headers = true;
+        }
+    }
+
+    /// Whether the current endpoint has done so in this run.
+    pub(super) fn has_answered_headers(&self) -> bool {
+        self.health.get(self.current()).is_some_and(|health| health.answers_headers)
     }
 
     /// The number of endpoints to fail over to.

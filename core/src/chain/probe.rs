@@ -95,13 +95,15 @@ pub struct NodeProbe {
     newest: Option<Header>,
     /// Requests without an answer, of this batch.
     open: Vec<Request>,
+    /// They are sent one by one.
+    is_single: bool,
 }
 
 impl NodeProbe {
     /// A probe by the registry's account, logs and code.
     pub fn new(registry: Address) -> Self {
         let open = vec![Request::Newest, Request::Finalized];
-        Self { registry, found: NodeFeatures::default(), newest: None, open }
+        Self { registry, found: NodeFeatures::default(), newest: None, open, is_single: false }
     }
 
     /// The next requests; `None` at the end.
@@ -118,7 +120,7 @@ impl NodeProbe {
 
     /// The requests of the next batch.
     fn sent(&self) -> &[Request] {
-        let most = if self.found.batch == Some(false) { 1 } else { usize::MAX };
+        let most = if self.is_single { 1 } else { usize::MAX };
         self.open.get(..most.min(self.open.len())).unwrap_or_default()
     }
 
@@ -150,15 +152,22 @@ impl NodeProbe {
         let Some(reply) = reply else { return self.open.clear() };
         let mut outcomes = match rpc::decode(reply.body, &ids) {
             Ok(outcomes) => outcomes,
-            // Of a batch it may be about batches.
             Err(refused) => {
                 let is_refusal = match refused {
                     BadReply::Refused(error) => is_lasting(&error, reply.status),
                     BadReply::Malformed => is_about_the_batch(reply.status),
                 };
-                match sent.len() > 1 && is_refusal {
-                    true => self.found.batch = Some(false),
-                    false => self.open.clear(),
+                match (sent.as_slice(), is_refusal) {
+                    ([request], true) if *request != Request::Newest => {
+                        self.open.retain(|open| open != request);
+                        self.note(*request, Some(false));
+                    }
+                    ([_, _, ..], true) => {
+                        // It may be about batches, where none was answered before.
+                        self.found.batch.get_or_insert(false);
+                        self.is_single = true;
+                    }
+                    _ => self.open.clear(),
                 }
                 return;
             }
@@ -166,6 +175,7 @@ impl NodeProbe {
         if sent.len() > 1 {
             // A node may answer the first request alone.
             self.found.batch = Some(outcomes.len() > 1);
+            self.is_single = outcomes.len() == 1;
         }
         let is_answered = !outcomes.is_empty();
         for (id, request) in (0..).zip(sent) {
@@ -200,6 +210,10 @@ impl NodeProbe {
             (Request::Logs, Ok(text)) => Some(text.starts_with('[')),
             (Request::CallByHash, Ok(_)) => Some(true),
         };
+        self.note(request, works);
+    }
+
+    const fn note(&mut self, request: Request, works: Option<bool>) {
         match request {
             Request::Newest => {}
             Request::Finalized => self.found.finalized = works,
@@ -269,6 +283,27 @@ mod tests {
         }
         let NodeFeatures { block_hash, proofs, logs, finalized, batch } = probe.found();
         ([block_hash, proofs, logs, finalized, batch], posts)
+    }
+
+    #[test]
+    fn a_batch_that_is_refused_for_one_of_its_requests_says_nothing_of_batches() {
+        let mut probe = NodeProbe::new(Address::ZERO);
+        while let Some(body) = probe.body() {
+            let answer = |request: &Value| {
+                let method = request["method"].as_str().unwrap();
+                json!({ "id": request["id"], "result": good(method).unwrap().unwrap() })
+            };
+            let body = match serde_json::from_str(&body).unwrap() {
+                _ if body.contains("eth_getProof") => "<html>".to_owned(),
+                Value::Array(requests) => requests.iter().map(answer).collect::<Value>().to_string(),
+                request => answer(&request).to_string(),
+            };
+            let status = if body.starts_with('<') { 405 } else { 200 };
+            probe.take(Some(Reply { status, body: body.as_bytes() }));
+        }
+        let all = NodeFeatures { block_hash: Some(true), logs: Some(true), ..NodeFeatures::default() };
+        let expected = NodeFeatures { proofs: Some(false), finalized: Some(true), batch: Some(true), ..all };
+        assert_eq!(probe.found(), expected);
     }
 
     #[test]

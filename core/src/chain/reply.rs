@@ -80,7 +80,7 @@ pub(super) struct ParsedReply {
     pub(super) requests_per_batch: Option<usize>,
     /// The reply shows at least how to ask next.
     pub(super) progress: bool,
-    /// A transient error.
+    /// A transient error, or one that the batch may be refused with for its size.
     pub(super) passing: Option<RunError>,
     /// The node has run out of time.
     pub(super) timed_out: bool,
@@ -140,12 +140,14 @@ impl ParsedReply {
             Err(BadReply::Malformed) => {
                 let may_be_batch = is_about_the_batch(status) || (node.has_refused && !is_overload(status));
                 parser.parsed.is_refused = !is_overload(status);
-                match status {
-                    _ if requests > 1 && may_be_batch => parser.parsed.halve(requests),
-                    200..300 => parser.parsed.passing = Some(RunError::Malformed),
-                    status if may_pass(status) => parser.parsed.passing = Some(RunError::Http(status)),
-                    status => return Err(RunError::Http(status)),
+                let is_json_missing = (200..300).contains(&status);
+                let error = if is_json_missing { RunError::Malformed } else { RunError::Http(status) };
+                match requests > 1 && may_be_batch {
+                    true => parser.parsed.halve(requests),
+                    false if is_json_missing || may_pass(status) => {}
+                    false => return Err(error),
                 }
+                parser.parsed.passing = Some(error);
                 parser.parsed.again = in_flight.jobs.iter().map(|sent| sent.job.clone()).collect();
             }
         }
@@ -464,7 +466,12 @@ impl ReplyParser<'_> {
             (passing, job) => {
                 match passing {
                     Recovery::NextMethod => self.parsed.lacks_method = true,
-                    Recovery::HalveBatch => self.parsed.halve(self.requests),
+                    Recovery::HalveBatch => {
+                        self.parsed.halve(self.requests);
+                        // In other words than of a batch it may be about what the batch asks.
+                        let is_told = classify(error) == Action::SmallerBatch;
+                        self.parsed.passing = (!is_told).then(|| RunError::node(error));
+                    }
                     Recovery::PinByNumber => {
                         self.parsed.by_number = true;
                         self.parsed.progress = true;

@@ -134,6 +134,8 @@ pub(super) struct Missing {
     pub(super) walks: BTreeMap<WalkKey, Option<u64>>,
     pub(super) as_of: bool,
     pub(super) proof: Option<ProofKey>,
+    /// A proof that does not verify, and why.
+    pub(super) refused_proof: Option<(ProofKey, String)>,
 }
 
 impl View {
@@ -219,6 +221,12 @@ impl View {
         known
             .map(|(_, proof)| proof.as_ref())
             .ok_or_else(|| self.miss(|missing| missing.proof = Some(key.clone())))
+    }
+
+    /// Says that the proof of this key does not verify, for this reason: its endpoint is ruled out, and another one
+    /// asked for it.
+    pub(crate) fn refuse_proof(&self, key: &ProofKey, reason: String) -> Need {
+        self.miss(|missing| missing.refused_proof = Some((key.clone(), reason)))
     }
 
     /// The root of a contract's storage at a height of the pinned block's chain; `None` if the node has

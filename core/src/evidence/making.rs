@@ -59,10 +59,8 @@ impl Material<'_> {
     ///
     /// # Errors
     ///
-    /// [`EvidenceError`] where the layout belongs to other code, and where the proof is malformed or holds no
-    /// agent's record.
+    /// [`EvidenceError`] where the proof is malformed or holds no agent's record.
     pub fn needed_slots(&self) -> Result<Vec<B256>, EvidenceError> {
-        self.checked_code()?;
         let storage_proof = self.account_proof()?.storage_proof;
         let mut known: Vec<(B256, U256)> =
             storage_proof.into_iter().map(|slot| (slot.key, slot.value)).collect();
@@ -81,11 +79,15 @@ impl Material<'_> {
         }
     }
 
-    /// The registry's code, after checking that the layout belongs to it.
-    fn checked_code(&self) -> Result<Bytes, EvidenceError> {
+    /// Whether the code has the hash that the proof states.
+    pub(crate) fn is_code_of_account(&self) -> bool {
+        let stated = self.account_proof().map(|proof| proof.code_hash);
+        self.code().is_ok_and(|code| stated == Ok(keccak256(code)))
+    }
+
+    fn code(&self) -> Result<Bytes, EvidenceError> {
         let code = string(self.code).and_then(Bytes::read);
-        let code = code.ok_or_else(|| EvidenceError::Malformed("eth_getCode gave no bytes".to_owned()))?;
-        self.layout.check(&code).map(|_| code)
+        code.ok_or_else(|| EvidenceError::Malformed("eth_getCode gave no bytes".to_owned()))
     }
 
     fn account_proof(&self) -> Result<AccountProof, EvidenceError> {
@@ -107,7 +109,10 @@ impl Material<'_> {
             storage_proof: self.slots.iter().zip(answered).map(slot).collect(),
         };
         errors.end()?;
-        if count == self.slots.len() { Ok(proof) } else { Err(EvidenceError::TooManySlots(self.slots.len())) }
+        match count == self.slots.len() {
+            true => Ok(proof),
+            false => Err(EvidenceError::Malformed("storageProof has other slots than asked for".to_owned())),
+        }
     }
 }
 
@@ -116,13 +121,15 @@ impl Material<'_> {
 /// # Errors
 ///
 /// [`EvidenceError`] where the responses prove nothing, for example because they are from another block.
-/// [`EvidenceError::OtherSlot`] names the first slot that should have been requested.
+/// [`EvidenceError::OtherSlot`] names the first slot that should have been requested. What was requested is proved
+/// where it is that, or [`EvidenceError::TooManySlots`].
 pub fn make(material: &Material<'_>) -> Result<(Evidence, Verified), EvidenceError> {
     let header = header::from_json(material.block).ok_or(EvidenceError::Header)?;
     let errors = FirstError::default();
     let block_hash = Members::of_answer(material.block, &errors).spelled("hash");
     errors.end()?;
-    let (proof, code) = (material.account_proof()?, material.checked_code()?);
+    let (proof, code) = (material.account_proof()?, material.code()?);
+    material.layout.check(&code)?;
     let mut evidence = Evidence {
         version: VERSION,
         wallet: material.wallet,

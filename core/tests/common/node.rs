@@ -155,7 +155,12 @@ impl Node {
         let ok = |body: Vec<u8>| (Ok((200, body)), 10);
         let mines = self.quirks.posts_per_block.is_some_and(|posts| self.log.len().is_multiple_of(posts));
         self.block += u64::from(mines);
-        let (reply, took) = match self.faults.pop_front() {
+        let faulty = self.quirks.faulty.clone();
+        let is_faulty = |(is, fault): (fn(&Node, &Value) -> bool, Fault)| {
+            requests.iter().any(|request| is(self, request)).then_some(fault)
+        };
+        let fault = faulty.and_then(is_faulty);
+        let (reply, took) = match self.faults.pop_front().or(fault) {
             None => ok(self.answers(batch, &requests)),
             Some(Fault::Slow(time)) => (Ok((200, self.answers(batch, &requests))), time),
             Some(Fault::Unreachable) => (Err(Failure::Unreachable), 1),
@@ -171,6 +176,15 @@ impl Node {
                 let body = self.answers(batch, &requests);
                 ok(match fault {
                     Fault::HalfABody => body[..body.len() / 2].to_vec(),
+                    Fault::Null => {
+                        let null = |answer: &mut Value| match answer.get("error") {
+                            Some(_) => *answer = response(&answer["id"], Ok(Value::Null)),
+                            None => {}
+                        };
+                        let mut answers = super::requests(str::from_utf8(&body).unwrap());
+                        answers.iter_mut().for_each(null);
+                        reply_of(&batch.body, answers)
+                    }
                     Fault::WrongId => str::from_utf8(&body).unwrap().replace("\"id\":", "\"id\":77").into(),
                     _ => match serde_json::from_slice::<Vec<Value>>(&body) {
                         Ok(answers) => answers[0].to_string().into_bytes(),
@@ -335,9 +349,25 @@ impl Node {
         })
     }
 
+    /// Whether a request is for the logs of more blocks than [`Logs::Blocks`] allows.
+    pub(crate) fn is_long_range(&self, request: &Value) -> bool {
+        let Logs::Blocks(most) = self.quirks.logs else { return false };
+        let [from, to] = range_of(&request["params"][0]);
+        request["method"] == "eth_getLogs" && to - from + 1 > most
+    }
+
+    /// Whether a request is a call at a block before the oldest state.
+    pub(crate) fn is_of_lost_state(&self, request: &Value) -> bool {
+        let block = &request["params"][1];
+        let is_at = |number| {
+            *block == json!(format!("{number:#x}")) || block["blockHash"] == json!(self.hash(number))
+        };
+        request["method"] == "eth_call" && (1..self.oldest_state).any(is_at)
+    }
+
     fn logs(&self, filter: &Value) -> Result<Value, Value> {
         assert_eq!(filter["address"], format!("{REGISTRY:#x}"));
-        let [from, to] = ["fromBlock", "toBlock"].map(|end| number_of(filter[end].as_str().unwrap()));
+        let [from, to] = range_of(filter);
         let refusal = |code: i64, message: String| {
             let hint = format!("{message}. Try with this block range [{from:#x}, {to:#x}].");
             Err(json!({"code": code, "message": hint}))
@@ -473,6 +503,11 @@ impl Node {
 
 fn is_beyond(block: &Value, newest: u64) -> bool {
     block.as_str().is_some_and(|text| text.starts_with("0x") && text.len() < 66 && number_of(text) > newest)
+}
+
+/// The blocks that a filter of logs is about.
+fn range_of(filter: &Value) -> [u64; 2] {
+    ["fromBlock", "toBlock"].map(|end| filter[end].as_str().map_or(0, number_of))
 }
 
 pub(crate) fn number_of(text: &str) -> u64 {

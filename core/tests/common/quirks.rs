@@ -3,6 +3,8 @@
 use alloy_primitives::B256;
 use serde_json::Value;
 
+use super::Node;
+
 /// Off by default.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Quirks {
@@ -40,6 +42,8 @@ pub(crate) struct Quirks {
     pub(crate) proof_refusal: Option<(i64, &'static str)>,
     /// The error for a range of too many blocks.
     pub(crate) range_refusal: Option<(i64, &'static str)>,
+    /// What becomes of posts with such a request.
+    pub(crate) faulty: Option<(fn(&Node, &Value) -> bool, Fault)>,
     /// Logs of the newest block are refused, with a range that ends there.
     pub(crate) logs_behind: bool,
     /// How often a pinned block is "not found".
@@ -116,7 +120,7 @@ pub(crate) enum Proofs {
 }
 
 /// The outcome of one post.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Milliseconds.
     Slow(u32),
@@ -127,6 +131,8 @@ pub(crate) enum Fault {
     Html,
     HalfABody,
     WrongId,
+    /// Errors are `null` as results.
+    Null,
     /// Of a batch's answers, the first alone and without its array.
     OneObject,
     /// One error object for the whole batch.

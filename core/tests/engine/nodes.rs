@@ -3,8 +3,8 @@
 
 use registry_core::registry::error_code::Code;
 
-use crate::common::host::{Host, good, node_with};
-use crate::common::{Undeployed, host::read, pinned, prelude::*, run};
+use crate::common::host::{Host, failing, good, node_with};
+use crate::common::{Fault, Undeployed, host::read, pinned, prelude::*, run};
 use crate::{LIST, all, node, quirky};
 
 /// A route at a block by number, and one at a block by hash.
@@ -112,6 +112,42 @@ fn a_block_without_state_is_404_in_the_words_of_any_node() {
     let refusal = Err(json!({"code": -32601, "message": "the method eth_call does not exist"}));
     node.quirks.outcomes = vec![("eth_call", u32::MAX, refusal)];
     assert_eq!(node.ask("/api/v1/agent/1?block=5").unwrap_err().code(), Code::RpcError);
+}
+
+#[test]
+fn a_block_without_state_is_404_without_a_word_and_says_nothing_of_batches() {
+    for fault in [
+        Fault::Null,
+        Fault::Html,
+        Fault::Status(400),
+        Fault::Status(401),
+        Fault::Status(404),
+        Fault::Status(429),
+        Fault::Status(502),
+        Fault::Error(-32000, "archive requests are not served"),
+        Fault::Error(-32005, "rate limit exceeded"),
+    ] {
+        for target in at_blocks() {
+            let mut node = node_with(|node| node.oldest_state = 95);
+            node.quirks.faulty = Some((Node::is_of_lost_state, fault.clone()));
+            let mut host = Host::new([node.clone()]);
+            let error = host.answer(&target).unwrap_err();
+            assert_eq!(error.code(), Code::BlockNotAvailable, "{fault:?}, {target}: {error}");
+            assert_ne!(host.known.features().next().unwrap().batch, Some(false), "{fault:?}, {target}");
+            let posts = host.posts()[0];
+            assert!(posts <= 9, "{fault:?}, {target}: {posts} posts");
+            // An archive node behind it has the block.
+            let answer = Host::new([node, good()]).answer(&target);
+            let answer = answer.unwrap_or_else(|error| panic!("{fault:?}, {target}: {error}"));
+            assert_eq!(answer["asOf"]["blockNumber"], 90, "{fault:?}, {target}");
+            // What the node answers at any block is about none.
+            let error = Host::new([failing(fault.clone())]).answer(&target).map_err(|error| error.code());
+            assert!(
+                fault == Fault::Null || error.is_err_and(|code| code != Code::BlockNotAvailable),
+                "{fault:?}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Questions for evidence, put to a node that answers as anvil did, and in ways that nodes get wrong.
 
-use alloy_primitives::keccak256;
+use alloy_primitives::{hex, keccak256};
 use registry_core::{
     api::question::WithEvidence,
     evidence::{self, Layout},
@@ -8,7 +8,7 @@ use registry_core::{
 };
 
 use super::Recorded;
-use crate::common::{Mined, host::finish, number_of, prelude::*};
+use crate::common::{Fault, Mined, host::finish, number_of, prelude::*};
 
 /// What is wrong with a node: the outcomes of so many requests of a method.
 type Wrong = (&'static str, u32, Result<Value, Value>);
@@ -16,6 +16,9 @@ type Wrong = (&'static str, u32, Result<Value, Value>);
 fn always(method: &'static str, outcome: Result<Value, Value>) -> Option<Wrong> {
     Some((method, u32::MAX, outcome))
 }
+
+/// The methods with an outcome of their own at a node with which nothing is wrong.
+const RIGHT: usize = 4;
 
 /// A node that answers as anvil did, but for what is wrong with it.
 fn node(recorded: &Recorded, wrong: Option<Wrong>) -> Node {
@@ -42,20 +45,32 @@ fn node(recorded: &Recorded, wrong: Option<Wrong>) -> Node {
 
 /// Asks a node, and one behind it with which nothing is wrong if there are two.
 fn ask(recorded: &Recorded, wrong: Option<Wrong>, endpoints: usize) -> Result<String, Error> {
-    let is_right = wrong.is_none();
-    let mut nodes = [node(recorded, wrong), node(recorded, None)];
+    let mut nodes = vec![node(recorded, wrong), node(recorded, None)];
+    nodes.truncate(endpoints);
+    ask_all(recorded, nodes).0
+}
+
+/// Asks these nodes, and what is known of them then.
+fn ask_all(recorded: &Recorded, mut nodes: Vec<Node>) -> (Result<String, Error>, Endpoints) {
+    let is_right = nodes[0].quirks.faulty.is_none() && nodes[0].quirks.outcomes.len() == RIGHT;
     let now = Timestamp::from_seconds(number_of(recorded.block["timestamp"].as_str().unwrap()));
     let (route, registry) = (Route::Evidence(recorded.wallet), recorded.registry);
     let question = Question { route, registry, now, ..question("/health") };
     let layout = (recorded.layout != Layout::AGENT_REGISTRY).then_some(recorded.layout);
     let run = Run::new(WithEvidence { question, layout }, CANONICAL_ADDRESS, Limits::default());
-    let mut run = run.over(Endpoints::new(endpoints, Some(recorded.chain_id)));
-    let document = finish(&mut run, |batch| nodes[batch.endpoint].reply(batch).0)?;
+    let mut known = Endpoints::new(nodes.len(), Some(recorded.chain_id));
+    let mut run = run.over(known.clone());
+    let document = finish(&mut run, |batch| nodes[batch.endpoint].reply(batch).0);
+    known.merge(&run.update());
+    let document = match document {
+        Ok(document) => document,
+        Err(error) => return (Err(error), known),
+    };
     assert!(!is_right || nodes[0].round_trips() == 2, "{:?}", nodes[0].log);
     // A cache may keep it as long as a verdict of that block.
     let later = Timestamp::from_seconds(now.seconds() + 50);
     assert_eq!(document.time_left(60, later), 10);
-    Ok(document.body)
+    (Ok(document.body), known)
 }
 
 /// The agent's record, as the storage has it.
@@ -108,17 +123,43 @@ fn what_a_node_gets_wrong_for_good_is_an_error_of_its_own_or_another_endpoints_t
         assert!(evidence::verify(&document, &recorded.expected()).is_ok());
     }
 
-    // Refused for good in words that others use for what passes; a header with fields of its own, as AuRa's.
+    // Refused for good in words that others use for what passes; a header with fields of its own, as AuRa's; a
+    // proof, a value or code that is not the account's: the endpoint is ruled out, and the only one gives no proof.
     let mut own = recorded.block.clone();
     own["mixHash"] = json!(B256::repeat_byte(1));
+    let changed = |pointer: &str, value: Value| {
+        let mut proof = recorded.proof.clone();
+        *proof.pointer_mut(pointer).unwrap() = value;
+        always("eth_getProof", Ok(proof))
+    };
     let paid = "eth_getProof is not available on the Free tier - upgrade to Pay As You Go";
     for wrong in [
         always("eth_getProof", failure(-32600, paid)),
         always("eth_getProof", failure(-32601, "the method eth_getProof is unavailable")),
         always("eth_getProof", failure(-32046, "Cannot fulfill request")),
         always("eth_getBlockByHash", Ok(own)),
+        changed("/storageProof", json!([])),
+        changed("/storageProof/0/proof", json!([])),
+        changed("/storageProof/2/proof/1", json!("0xc0")),
+        changed("/storageProof/2/value", json!("0x7")),
+        changed("/storageHash", json!(B256::repeat_byte(1))),
+        always("eth_getCode", Ok(json!("0x"))),
     ] {
         assert_eq!(ask(&recorded, wrong.clone(), 1).unwrap_err().code(), Code::NodeLacksMethod, "{wrong:?}");
+        let document = ask(&recorded, wrong.clone(), 2).unwrap_or_else(|error| panic!("{wrong:?}: {error}"));
+        assert!(evidence::verify(&document, &recorded.expected()).is_ok());
+    }
+
+    // A gateway refuses each batch with the request: smaller ones are answered.
+    for status in [405, 403, 501, 500, 200] {
+        let mut gateway = node(&recorded, None);
+        let fault = if status == 200 { Fault::Html } else { Fault::Status(status) };
+        gateway.quirks.faulty = Some((|_, request| request["method"] == "eth_getProof", fault));
+        let (error, known) = ask_all(&recorded, vec![gateway.clone()]);
+        assert_eq!(error.unwrap_err().code(), Code::NodeLacksMethod, "{status}");
+        let found = known.features().next().unwrap();
+        assert_eq!((found.proofs, found.batch), (Some(false), Some(true)), "{status}");
+        ask_all(&recorded, vec![gateway, node(&recorded, None)]).0.unwrap();
     }
 
     // Another header, another block's header or proof, another chain's name: the endpoint is ruled out.
@@ -145,7 +186,9 @@ fn what_a_node_gets_wrong_for_good_is_an_error_of_its_own_or_another_endpoints_t
 fn other_code_needs_its_operators_layout_and_a_wrong_one_makes_no_evidence() {
     let recorded = Recorded::load("provision");
     let code = format!("{}00\"", recorded.code.trim_end_matches('"'));
-    let other = Recorded { code, ..Recorded::load("provision") };
+    let mut other = Recorded { code, ..Recorded::load("provision") };
+    let bytes = hex::decode(other.code.trim_matches('"')).unwrap();
+    other.proof["codeHash"] = json!(keccak256(bytes));
     assert_eq!(ask(&other, None, 1).unwrap_err(), Error::NoLayout);
     let code_hash = recorded.code_hash();
     assert!(ask(&recorded.foreign(code_hash), None, 1).is_ok());

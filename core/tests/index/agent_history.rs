@@ -14,7 +14,7 @@ use registry_core::{
 
 use crate::{
     Indexed,
-    common::{Logs, host::read, number_of, prelude::*, random::Random, record, time},
+    common::{Fault, Logs, host::read, number_of, prelude::*, random::Random, record, time},
     history::History,
 };
 
@@ -100,12 +100,41 @@ fn life_with(logs: Logs) -> Indexed {
 
 /// A page, or `None` where the block is no more canonical.
 fn try_page(index: &mut Indexed, target: &str) -> Result<Option<Document>, IndexError> {
+    page_of(index, target, &mut Endpoints::new(1, None), &mut 0)
+}
+
+/// The same by what is known of the endpoint, and the milliseconds that it takes.
+fn page_of(
+    index: &mut Indexed,
+    target: &str,
+    known: &mut Endpoints,
+    took: &mut u32,
+) -> Result<Option<Document>, IndexError> {
     let Ok(Route::History { id, limit, cursor }) = Route::parse(target) else { panic!("{target}") };
     let state = index.state();
     let query = index::HistoryQuery::new(&index.database, &state, REGISTRY, (id, limit, cursor))?;
-    let mut run = query.run(&index.config, Endpoints::new(1, None));
+    let mut run = query.run(&index.config, known.clone());
     let node = &mut index.node;
-    match crate::common::host::finish(&mut run, |batch| node.reply(batch).0) {
+    *took = 0;
+    let outcome = loop {
+        run.passed(*took);
+        let batch = match run.step() {
+            Ok(Step::Send(batch)) => batch,
+            Ok(Step::Done(history)) => break Ok(history),
+            Err(error) => break Err(error),
+        };
+        let (reply, millis) = node.reply(&batch);
+        *took += batch.delay_ms + millis;
+        let fed = match &reply {
+            Ok((status, body)) => run.feed(Reply { status: *status, body }),
+            Err(failure) => run.fail(*failure),
+        };
+        known.merge(&run.update());
+        if let Err(error) = fed {
+            break Err(error);
+        }
+    };
+    match outcome {
         Ok(history) => Ok(Some(index_documents::history(history))),
         Err(QueryError::BlockNotAvailable(_)) => Ok(None),
         Err(error) => Err(error.into()),
@@ -278,6 +307,45 @@ fn an_answer_takes_a_bounded_number_of_calls_and_where_that_is_too_few_it_says_f
         page(&mut index, "");
         let (calls, batches) = (log_calls(&index), index.node.round_trips());
         assert!(calls <= 3 * 95 + 30 && batches <= 50, "{calls} {batches}");
+    }
+}
+
+#[test]
+fn a_range_that_is_refused_without_a_word_is_made_shorter_and_what_is_answered_in_time_is_kept() {
+    let target = "/api/v1/agent/1/history?limit=100";
+    for (fault, most) in [
+        (Fault::Hangs, 400_000),
+        (Fault::Hangs, 10_000),
+        (Fault::Status(504), 10_000),
+        (Fault::Status(502), 400_000),
+        (Fault::Status(413), 400_000),
+        (Fault::Html, 400_000),
+        (Fault::Unreachable, 400_000),
+    ] {
+        let mut index = life_with(Logs::Blocks(most));
+        index.node.quirks.faulty = Some((Node::is_long_range, fault.clone()));
+        let (mut known, mut took) = (Endpoints::new(1, None), 0);
+        let mut ask = || page_of(&mut index, target, &mut known, &mut took).map(|page| (page.unwrap(), took));
+        // Each attempt at a node that hangs takes seconds: the second request begins where the first one ended.
+        let first = ask();
+        assert!(first.is_ok() || (fault == Fault::Hangs && most == 10_000), "{fault:?}: {first:?}");
+        let (page, took) = ask().unwrap_or_else(|error| panic!("{fault:?}: {error}"));
+        assert!(took < 3_000, "{fault:?}: {took} ms");
+        let page = read(page);
+        assert!(most < 400_000 || names(data(&page)) == LIFE, "{fault:?}: {page}");
+        assert_eq!(names(data(&page)).last(), Some(&"terminated"), "{fault:?}: {page}");
+    }
+    // A node that is down has no logs that could be refused.
+    for (fault, message) in [
+        (Fault::Hangs, "RPC endpoint did not answer within"),
+        (Fault::Unreachable, "RPC endpoint unreachable"),
+        (Fault::Status(502), "RPC endpoint answered HTTP 502"),
+    ] {
+        let mut index = life();
+        index.node.faults = vec![fault; 100].into();
+        let error = try_page(&mut index, target).unwrap_err();
+        assert!(error.to_string().starts_with(message), "{error}");
+        assert!(index.node.round_trips() <= 6, "{message}: {} posts", index.node.round_trips());
     }
 }
 

@@ -2,7 +2,9 @@
 //!
 //! Chain and object are asked side by side. An excerpt that is there in time gives the wallet's past; without
 //! it the past is unknown, and the verdict says why. An excerpt that comes too late is there for the next
-//! verdict.
+//! verdict. What the object alone can tell is waited for while it works on it, and it is asked all else meanwhile.
+
+use std::time::Duration;
 
 use e2e::client::Client;
 use e2e::process::wait_until;
@@ -39,7 +41,8 @@ async fn knows_past(client: &Client, name: &str) -> bool {
 async fn a_verdict_waits_for_no_object_and_a_late_excerpt_is_there_for_the_next_one() {
     let stage = Turn::with(|options| options).await;
     let chain = &stage.chain;
-    for object in ["a silent object", "a quick object", "a slow object", "an object of another version"] {
+    let objects = ["a silent object", "a quick object", "a slow object", "an object of another version"];
+    for object in objects.into_iter().chain(["an object with a history"]) {
         register(chain, &format!("asked of {object}"), "a root", 0).await;
     }
     let agents = chain.total().await.unwrap();
@@ -55,7 +58,8 @@ async fn a_verdict_waits_for_no_object_and_a_late_excerpt_is_there_for_the_next_
     // A late excerpt is kept for as long as an answer about agents.
     let indexed =
         options.var("CHAIN_ID", 31_337).var("INDEX", "durable-object").var("AGENT_TTL_SECONDS", 600);
-    let indexed = indexed.var("RPC_TIMEOUT_SECONDS", 60);
+    // A document has a third of the deadline.
+    let indexed = indexed.var("RPC_TIMEOUT_SECONDS", 60).var("RPC_DEADLINE_SECONDS", 6);
     let (object, worker) = tokio::try_join!(Worker::start(object), Worker::start(indexed)).unwrap();
     let (object, client) = (object.client(), worker.client());
 
@@ -72,6 +76,12 @@ async fn a_verdict_waits_for_no_object_and_a_late_excerpt_is_there_for_the_next_
     assert_eq!(object_takes(&object, agents, None).await, 1, "it is asked for once");
     assert!(knows_past(&client, slow).await, "the object is silent now");
     assert_eq!(object_takes(&object, agents, None).await, 0);
+
+    object_takes(&object, agents, Some(4_000)).await;
+    client.get("/api/v1/agent/1/history").await.ok();
+    object_takes(&object, agents, Some(0)).await;
+    let asked = async || knows_past(&client, "asked of an object with a history").await;
+    wait_until("the past, beside a slow history", Duration::from_secs(8), asked).await;
 
     object.get(&format!("/?agents={agents}&millis=0&version=0")).await;
     assert!(!knows_past(&client, "asked of an object of another version").await);

@@ -164,13 +164,18 @@ impl Question {
                 proof: &proof.proof,
                 code: &proof.code,
             };
-            let needed = material.needed_slots().map_err(|error| Halt::Error(reason(error, configured)))?;
-            if needed != key.slots {
-                slots = needed;
-                continue;
-            }
-            let (mut evidence, verified) =
-                evidence::make(&material).map_err(|error| Halt::Error(reason(error, configured)))?;
+            let refused = |error| match fault(error, &material, configured) {
+                Ok(error) => Halt::Error(error),
+                Err(reason) => view.refuse_proof(&key, reason).into(),
+            };
+            let (mut evidence, verified) = match evidence::make(&material) {
+                Ok(made) => made,
+                Err(EvidenceError::OtherSlot { .. } | EvidenceError::TooManySlots(_)) => {
+                    slots = material.needed_slots().map_err(refused)?;
+                    continue;
+                }
+                Err(error) => return Err(refused(error)),
+            };
             // The contract's own answer at that block.
             let verdict = Kya::of(wallet, agent, grace, as_of.block_timestamp, as_of).as_proved();
             // Compared as text: the document holds text, and comparing structs would be one more kilobyte of
@@ -190,17 +195,21 @@ fn malformed() -> Halt<Error> {
     Halt::Error(RunError::Malformed.into())
 }
 
-fn reason(error: EvidenceError, configured: Option<Layout>) -> Error {
+/// Whose fault an error is: of the layout, or, as text, of the endpoint, whose answers do not prove one another.
+fn fault(error: EvidenceError, material: &Material<'_>, configured: Option<Layout>) -> Result<Error, String> {
     match error {
-        EvidenceError::OtherCode { .. } if configured.is_some() => {
-            Error::WrongLayout("it holds for code with another hash")
+        EvidenceError::OtherCode { .. } if !material.is_code_of_account() => {
+            Err("its code is not that of the proved account".to_owned())
         }
-        EvidenceError::OtherCode { .. } | EvidenceError::UnknownLayout { .. } => Error::NoLayout,
+        EvidenceError::OtherCode { .. } if configured.is_some() => {
+            Ok(Error::WrongLayout("it holds for code with another hash"))
+        }
+        EvidenceError::OtherCode { .. } => Ok(Error::NoLayout),
+        EvidenceError::Record(rule) => Ok(Error::WrongLayout(rule)),
         // As on chains whose headers have other fields than Ethereum's (AuRa, zkSync) or a node that omits some.
         EvidenceError::HeaderHash { .. } => {
-            let message = "the fields of its block's header do not have the block's hash".to_owned();
-            RunError::NoProof { message }.into()
+            Err("the fields of its block's header do not have the block's hash".to_owned())
         }
-        error => Error::Evidence(error.to_string()),
+        error => Err(error.to_string()),
     }
 }

@@ -1,5 +1,8 @@
 //! Replies to batches that request headers, storage roots and logs of certain blocks: reorg detection and
 //! adaptive range splitting.
+//!
+//! A node may refuse a long range without a word: it hangs, resets the connection, or answers a page of HTML. So does
+//! a node that is down. A batch of headers alone tells the two apart; where it is answered, ranges get shorter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,12 +22,30 @@ use crate::{
     },
     eth::rpc::{
         self, BadReply, ErrorPayload,
-        read_error::{Action, classify},
+        read_error::{Action, classify, is_timeout},
     },
 };
 
-/// The smallest batch that a too large reply reduces to: the pinned block's header and one range.
+/// The smallest batch with logs: the pinned block's header and one range.
 const SMALLEST_BATCH: usize = 2;
+/// What ranges are divided by that a node does not answer in time: each attempt takes seconds.
+const LATE_DIVISOR: u64 = 16;
+/// A range that is no reason for a time-out, in blocks.
+const FEW_BLOCKS: u64 = 10;
+/// The shortest range that is kept for the next run, in blocks. A node that was slow for minutes is found to be well
+/// again soon.
+const LEAST_KEPT_BLOCKS: u64 = 1_000;
+
+/// How a batch was left without an answer that says why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unanswered {
+    /// Not in time.
+    Late,
+    /// The connection broke, or something else than JSON-RPC came, as from a gateway.
+    Broken,
+    /// A gateway refused it.
+    Refused,
+}
 
 /// The part of a proof that tells whether a contract's storage has changed.
 #[derive(Deserialize)]
@@ -63,14 +84,17 @@ impl Engine {
         logs: Vec<LogsQuery>,
         roots: BTreeSet<(Address, u64)>,
     ) {
-        self.view.blocks.want(headers, logs, roots);
+        self.view.blocks.want(headers, (logs, self.rotation.log_blocks()), roots);
         if self.most_requests() == 1 {
             self.view.blocks.refuse_unvouched_logs();
         }
     }
 
     fn batch_of_blocks(&self, pinned: u64) -> (Vec<BlockRequest>, String) {
-        let requests = self.view.blocks.requests(pinned, self.most_requests());
+        let requests = match self.checks_headers {
+            Some(_) => vec![BlockRequest::Header { number: pinned, may_lack: false }; SMALLEST_BATCH],
+            None => self.view.blocks.requests(pinned, self.most_requests()),
+        };
         let body = if requests.is_empty() {
             String::new()
         } else {
@@ -81,16 +105,22 @@ impl Engine {
 
     fn feed_blocks(&mut self, requests: &[BlockRequest], reply: Reply<'_>) -> Result<(), QueryError> {
         self.view.blocks.ask_again();
+        let check = self.checks_headers.take();
         let Some(pinned) = self.block.pin().map(|pin| pin.header) else { return Ok(()) };
         let ids: Vec<u64> = (0..requests.len() as u64).collect();
         let mut outcomes = match rpc::decode(reply.body, &ids) {
             Ok(outcomes) => outcomes,
             Err(BadReply::Refused(error)) => return self.refuse_blocks(requests, &error, reply.status),
-            Err(BadReply::Malformed) if is_about_the_batch(reply.status) => {
-                return self.ask_for_less(requests, 1, RunError::Http(reply.status));
+            Err(BadReply::Malformed) => {
+                let (error, how) = match reply.status {
+                    200 => (RunError::Malformed, Unanswered::Broken),
+                    status @ (504 | 524) => (RunError::Http(status), Unanswered::Late),
+                    status if is_about_the_batch(status) => (RunError::Http(status), Unanswered::Refused),
+                    status @ 500.. => (RunError::Http(status), Unanswered::Broken),
+                    status => return self.fault(RunError::Http(status), false),
+                };
+                return self.unanswered(requests, error, how);
             }
-            Err(BadReply::Malformed) if reply.status == 200 => return self.fault(RunError::Malformed, false),
-            Err(BadReply::Malformed) => return self.fault(RunError::Http(reply.status), false),
         };
         let answered = outcomes.values().filter(|outcome| outcome.is_ok()).count();
         let may_be_batch = answered == 0 && self.may_be_too_many(requests.len());
@@ -145,9 +175,12 @@ impl Engine {
         if lags || (!absent.is_empty() && !vouched) {
             return self.repin();
         }
+        if let Some(check) = check.filter(|_| !headers.is_empty()) {
+            self.rotation.answers_headers(check);
+        }
         self.lacks_logs(unserved.iter().copied());
-        if !logs.is_empty() {
-            self.rotation.learn(NodeTraits { logs: Some(true), ..NodeTraits::default() });
+        if let Some(blocks) = logs.iter().map(|(_, range, _)| blocks_of(*range)).max() {
+            self.rotation.learn_logs(blocks);
         }
         let brought = !unserved.is_empty()
             || !headers.is_empty()
@@ -184,17 +217,54 @@ impl Engine {
         seconds: u32,
     ) -> Result<(), QueryError> {
         self.view.blocks.ask_again();
+        self.checks_headers = None;
         match failure {
-            Failure::Unreachable => self.fault(RunError::Unreachable, false),
-            Failure::TimedOut => {
-                // The first time-out is the endpoint's fault; from then on the next batch is smaller.
-                if self.idle_rounds > 0 {
-                    self.shrink(requests, SMALLEST_BATCH);
-                }
-                self.fault(RunError::TimedOut { seconds }, false)
-            }
+            Failure::Unreachable => self.unanswered(requests, RunError::Unreachable, Unanswered::Broken),
+            Failure::TimedOut => self.unanswered(requests, RunError::TimedOut { seconds }, Unanswered::Late),
             Failure::TooLarge => self.ask_for_less(requests, SMALLEST_BATCH, RunError::Malformed),
         }
+    }
+
+    /// Makes the next batch smaller, or fails over.
+    fn unanswered(
+        &mut self,
+        requests: &[BlockRequest],
+        error: RunError,
+        how: Unanswered,
+    ) -> Result<(), QueryError> {
+        let longest = ranges(requests).map(blocks_of).max();
+        // Without a word, the first time is the endpoint's fault.
+        let is_first = how != Unanswered::Refused && self.idle_rounds == 0;
+        let Some(blocks) = longest.filter(|_| !is_first) else {
+            return match how {
+                Unanswered::Refused => self.ask_for_less(requests, 1, error),
+                Unanswered::Late if !is_first => {
+                    self.shrink(requests, SMALLEST_BATCH);
+                    self.fault(error, false)
+                }
+                _ => self.fault(error, false),
+            };
+        };
+        if requests.len() > SMALLEST_BATCH {
+            self.rotation.note(error, false);
+            self.requests_per_batch = (requests.len() / 2).max(SMALLEST_BATCH);
+            return Ok(());
+        }
+        let (divisor, least) = if how == Unanswered::Late { (LATE_DIVISOR, FEW_BLOCKS) } else { (2, 0) };
+        if blocks <= least {
+            return self.fault(error, false);
+        }
+        self.rotation.note(error, false);
+        self.divide(requests, divisor);
+        let kept = (blocks / divisor).max(LEAST_KEPT_BLOCKS);
+        let log_blocks = (how == Unanswered::Late).then_some(kept);
+        let learned = NodeTraits { log_blocks, ..NodeTraits::default() };
+        if self.rotation.has_answered_headers() {
+            self.rotation.learn(learned);
+        } else {
+            self.checks_headers = Some(learned);
+        }
+        Ok(())
     }
 
     /// The pinned block was reorganised away.
@@ -224,6 +294,9 @@ impl Engine {
             Action::SmallerBatch if requests.len() > 1 => {
                 self.ask_for_less(requests, 1, RunError::node(error))
             }
+            _ if has_logs && !is_busy && is_timeout(error) => {
+                self.unanswered(requests, RunError::node(error), Unanswered::Late)
+            }
             // Nodes refuse long ranges in any words: the second time it is that.
             Action::Retry if !has_logs || is_busy || (!names_range && self.idle_rounds == 0) => {
                 self.fault(RunError::node(error), false)
@@ -236,7 +309,7 @@ impl Engine {
                 Ok(())
             }
             _ if has_logs => {
-                self.halve(requests);
+                self.divide(requests, 2);
                 Ok(())
             }
             _ => self.fault(RunError::node(error), false),
@@ -258,7 +331,7 @@ impl Engine {
             return true;
         }
         let has_logs = walks(requests).next().is_some();
-        self.halve(requests);
+        self.divide(requests, 2);
         has_logs
     }
 
@@ -272,19 +345,31 @@ impl Engine {
         if self.shrink(requests, least) { Ok(()) } else { self.fault(error, false) }
     }
 
-    /// Halves the ranges of all open walks in `requests`.
-    fn halve(&mut self, requests: &[BlockRequest]) {
-        let mut halved: Vec<usize> = walks(requests).collect();
-        halved.dedup();
+    /// Divides the ranges of all open walks in `requests`.
+    fn divide(&mut self, requests: &[BlockRequest], by: u64) {
+        let mut divided: Vec<usize> = walks(requests).collect();
+        divided.dedup();
         // A walk over single blocks is refused because of the longer ranges in its batch.
-        let lone = |walk: &usize| self.view.blocks.is_of_one_block(*walk);
-        if halved.len() > 1 && !halved.iter().all(lone) {
-            halved.retain(|walk| !self.view.blocks.is_of_one_block(*walk));
+        let lone = |walk: &usize| self.view.blocks.longest(*walk) == 1;
+        if divided.len() > 1 && !divided.iter().all(lone) {
+            divided.retain(|walk| self.view.blocks.longest(*walk) > 1);
         }
-        for walk in halved {
-            self.view.blocks.walk_mut(walk).map(LogWalk::halve);
+        for walk in divided {
+            self.view.blocks.walk_mut(walk).map(|walk| walk.divide(by));
         }
     }
+}
+
+/// The ranges of logs in the requests.
+fn ranges(requests: &[BlockRequest]) -> impl Iterator<Item = (u64, u64)> {
+    requests.iter().filter_map(|request| match request {
+        BlockRequest::Logs { range, .. } => Some(*range),
+        BlockRequest::Header { .. } | BlockRequest::StorageRoot { .. } => None,
+    })
+}
+
+const fn blocks_of((from, to): (u64, u64)) -> u64 {
+    to.saturating_sub(from).saturating_add(1)
 }
 
 /// The walks that the requests belong to.

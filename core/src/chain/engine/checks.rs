@@ -72,6 +72,47 @@ impl Engine {
         self.fault(error, false)
     }
 
+    /// Why a reply to reads at a block asked about has no results, where the node may lack the state of that block
+    /// alone: it says so in any words, or with a status, and for the calls or for the whole batch.
+    pub(super) fn refusal(&self, checked: &Result<ParsedReply, RunError>) -> Option<RunError> {
+        self.asked?;
+        match checked {
+            Err(error @ (RunError::Node { .. } | RunError::Http(_) | RunError::Malformed)) => {
+                Some(error.clone())
+            }
+            // What may pass counts once it has not passed.
+            Ok(parsed) if parsed.answered == 0 => {
+                let may_be_batch = parsed.requests_per_batch.is_some();
+                let is_idle = !parsed.progress && self.is_last_attempt();
+                parsed.passing.clone().filter(|_| may_be_batch || is_idle)
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes the reply at the newest block to a batch that failed with this error at the block asked about.
+    pub(super) fn tried_at_newest(
+        &mut self,
+        checked: Result<ParsedReply, RunError>,
+        error: RunError,
+        is_lasting: bool,
+    ) -> Result<(), QueryError> {
+        let works = checked.as_ref().is_ok_and(|parsed| {
+            !parsed.results.is_empty()
+                || (parsed.again.is_empty() && parsed.refused.is_empty() && !parsed.headers.is_empty())
+        });
+        self.works_at_newest = Some(works);
+        match checked {
+            Ok(_) if works => Ok(()),
+            // It is the batch that is refused.
+            Ok(ParsedReply { requests_per_batch: most @ Some(_), .. }) if !is_lasting => {
+                self.rotation.learn(NodeTraits { requests_per_batch: most, ..NodeTraits::default() });
+                Ok(())
+            }
+            _ => self.fault(error, is_lasting),
+        }
+    }
+
     /// Whether a batch of so many requests may be refused for their number: the current endpoint has answered
     /// none of that size.
     pub(super) fn may_be_too_many(&self, requests: usize) -> bool {

@@ -48,10 +48,14 @@ pub(crate) struct Engine {
     requests_per_batch: usize,
     /// Batches are answered in part: the header does not come with each.
     is_short: bool,
-    /// The error of a block asked about, while the same batch is tried at the newest block.
-    probe: Option<RunError>,
-    /// That worked: the next such error is about the block.
-    works_at_newest: bool,
+    /// A batch with logs had no answer: one of headers alone is next, and what is learned of the endpoint where it
+    /// answers that.
+    checks_headers: Option<NodeTraits>,
+    /// Why a batch at the block asked about has no results, and whether that lasts, while the same batch is tried at
+    /// the newest block.
+    probe: Option<(RunError, bool)>,
+    /// Whether that worked, once tried: if so, the next such refusal is about the block.
+    works_at_newest: Option<bool>,
     rounds: u32,
     calls: usize,
     /// Rounds without progress.
@@ -87,8 +91,9 @@ impl Engine {
             queue: Vec::new(),
             in_flight: None,
             probe: None,
-            works_at_newest: false,
+            works_at_newest: None,
             is_short: false,
+            checks_headers: None,
             rounds: 0,
             calls: 0,
             idle_rounds: 0,
@@ -195,7 +200,8 @@ impl Engine {
         self.in_flight.as_ref().is_some_and(|in_flight| {
             // At another endpoint a number may be another block than that of earlier results.
             let is_same_anywhere = in_flight.by_hash || (self.block.is_open() && self.progress() == 0);
-            is_same_anywhere && in_flight.expected_bytes() <= MAX_HEDGED_BYTES
+            let is_check = self.checks_headers.is_some();
+            is_same_anywhere && !is_check && in_flight.expected_bytes() <= MAX_HEDGED_BYTES
         })
     }
 
@@ -231,29 +237,37 @@ impl Engine {
             self.check_block(&parsed, &in_flight)?;
             Ok(parsed)
         });
-        let parsed = match (checked, self.probe.take()) {
-            (Ok(parsed), None) => parsed,
-            (Err(RunError::Node { message, .. }), None) if self.works_at_newest => {
+        if let Some((error, is_lasting)) = self.probe.take() {
+            self.take_back(in_flight.into_jobs());
+            return self.tried_at_newest(checked, error, is_lasting);
+        }
+        match (self.refusal(&checked), self.works_at_newest) {
+            // What is refused may be the hash.
+            (Some(_), Some(true)) if by_hash && self.rotation.may_try_numbers() => {
                 self.take_back(in_flight.into_jobs());
-                return self.fault(RunError::NoState { message }, true);
-            }
-            (Err(error @ RunError::Node { .. }), None) if self.asked.is_some() => {
-                // The node may lack the state of that block alone, and say so in any words, or it failed once.
-                self.take_back(in_flight.into_jobs());
-                self.probe = Some(error);
+                self.rotation.try_numbers(true);
                 return Ok(());
             }
-            (outcome, probe) => {
-                let works = outcome.as_ref().is_ok_and(|parsed| {
-                    !parsed.results.is_empty() || (in_flight.jobs.is_empty() && !parsed.headers.is_empty())
-                });
+            (Some(error), Some(true)) => {
                 self.take_back(in_flight.into_jobs());
-                self.works_at_newest = works && probe.is_some();
-                if self.works_at_newest {
-                    return Ok(());
-                }
-                let stalled = || outcome.err().unwrap_or(RunError::Stalled);
-                return self.fault(probe.unwrap_or_else(stalled), true);
+                let message = match error {
+                    RunError::Node { message, .. } => message,
+                    other => other.to_string(),
+                };
+                return self.fault(RunError::NoState { message }, true);
+            }
+            (Some(error), None) => {
+                self.take_back(in_flight.into_jobs());
+                self.probe = Some((error, checked.is_err()));
+                return Ok(());
+            }
+            _ => {}
+        }
+        let parsed = match checked {
+            Ok(parsed) => parsed,
+            Err(error) => {
+                self.take_back(in_flight.into_jobs());
+                return self.fault(error, true);
             }
         };
         if self.sees_other_blocks(&parsed) {
@@ -285,7 +299,9 @@ impl Engine {
         if parsed.is_refused {
             self.rotation.refused();
         }
-        self.works_at_newest &= parsed.answered == 0;
+        if parsed.answered > 0 {
+            self.works_at_newest = None;
+        }
         self.rotation.learn_batch(parsed.answered, requests);
         self.rotation.learn(NodeTraits {
             method: if parsed.lacks_method { method.next() } else { parsed.used_method },
@@ -371,6 +387,11 @@ impl Engine {
         self.view.answers.len() + self.view.walks.values().map(AgentWalk::answered).sum::<usize>()
     }
 
+    /// Whether the run ends with the next fault.
+    const fn is_last_attempt(&self) -> bool {
+        self.idle_rounds >= self.limits.retries + self.rotation.others()
+    }
+
     /// Counts a fault against the current endpoint and fails over.
     fn fault(&mut self, error: RunError, lasting: bool) -> Result<(), QueryError> {
         self.idle_rounds += 1;
@@ -388,7 +409,7 @@ impl Engine {
         if self.rotation.current() == before {
             return;
         }
-        self.works_at_newest = false;
+        self.works_at_newest = None;
         let by_number = |endpoint| self.rotation.pins_by_number(endpoint);
         if self.block.pin().is_none() || by_number(before) || by_number(self.rotation.current()) {
             self.restart();

@@ -8,6 +8,7 @@ use crate::{
         endpoints::NodeTraits,
         error::{QueryError, RunError},
         lens::Method,
+        proof::Proof,
         view::CallResult,
         walk::AgentWalk,
     },
@@ -55,6 +56,10 @@ impl Engine {
     #[inline(never)]
     pub(in crate::chain) fn queue_missing(&mut self) -> Result<(), QueryError> {
         let missing = self.view.missing();
+        if let Some((key, message)) = missing.refused_proof {
+            self.view.proofs.retain(|(known, _)| !Proof::answers(known, &key));
+            return self.fault(RunError::NoProof { message }, true);
+        }
         if let Some(key) = missing.proof.filter(|_| missing.calls.is_empty()) {
             self.want_proof(key);
             return Ok(());

@@ -7,7 +7,7 @@ use crate::{
         block::Header,
         endpoints::NodeTraits,
         error::{QueryError, RunError},
-        node_error::{is_about_the_batch, may_pass},
+        node_error::{is_about_the_batch, is_overload, may_pass},
         proof::{BLOCK, PROOF, PendingProof, ProofBlock, ProofKey, ProofParts},
     },
     eth::redact::without_secrets,
@@ -80,23 +80,13 @@ impl Engine {
                 let of_newest = self.is_proof_of_newest();
                 return self.refuse_proof(ids.len(), (by_hash, of_newest), reply.status, &error);
             }
-            Err(BadReply::Malformed) if ids.len() > 1 && is_about_the_batch(reply.status) => {
-                self.halve_proof(ids.len());
-                return Ok(());
-            }
-            Err(BadReply::Malformed) => {
-                let error = match reply.status {
-                    200..300 => RunError::Malformed,
-                    status => RunError::Http(status),
-                };
-                return self.fault(error, false);
-            }
+            Err(BadReply::Malformed) => return self.refuse_proof_by_status(ids, by_hash, reply.status),
         };
         let answered = outcomes.values().filter(|outcome| outcome.is_ok()).count();
         self.rotation.learn_batch(answered, ids.len());
         if answered == 0 && self.may_be_too_many(ids.len()) {
             // The same error for each: it may be the batch that is refused.
-            self.halve_proof(ids.len());
+            self.requests_per_batch = ids.len() / 2;
             return Ok(());
         }
         let pins = self.is_proof_of_newest();
@@ -198,6 +188,31 @@ impl Engine {
             _ => return self.prove_newest(of_newest, without_secrets(&error.message)),
         }
         Ok(())
+    }
+
+    /// Handles an answer that is no JSON-RPC. It is about one of the requests, or about batches: smaller ones are
+    /// tried in this run alone.
+    fn refuse_proof_by_status(&mut self, ids: &[u64], by_hash: bool, status: u16) -> Result<(), QueryError> {
+        let is_success = (200..300).contains(&status);
+        let error = if is_success { RunError::Malformed } else { RunError::Http(status) };
+        let may_pass = is_success || (may_pass(status) && !is_about_the_batch(status));
+        if is_overload(status) || (may_pass && !self.rotation.has_refused()) {
+            self.rotation.refused();
+            return self.fault(error, false);
+        }
+        match ids {
+            [PROOF] => {
+                let message = format!("HTTP {status} without an answer").into();
+                let error = ErrorPayload { code: 0, message, data: None };
+                let of_newest = self.is_proof_of_newest() || self.proofs_of_newest > 0;
+                self.refuse_proof(1, (by_hash, of_newest), 0, &error)
+            }
+            [_] => self.fault(error, false),
+            _ => {
+                self.requests_per_batch = ids.len() / 2;
+                Ok(())
+            }
+        }
     }
 
     fn halve_proof(&mut self, requests: usize) {

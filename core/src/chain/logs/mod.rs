@@ -86,8 +86,9 @@ pub(super) struct LogWalk {
 }
 
 impl LogWalk {
-    fn new(query: LogsQuery) -> Self {
-        let range = query.range.unwrap_or(u64::MAX).max(1);
+    /// The walk over these logs at a node that answers so many blocks per call in time.
+    fn new(query: LogsQuery, in_time: u64) -> Self {
+        let range = query.range.unwrap_or(u64::MAX).min(in_time).max(1);
         let is_first_range = query.filter.is_some();
         let all = (query.from, query.to);
         let mut walk = Self {
@@ -128,12 +129,17 @@ impl LogWalk {
         }
     }
 
-    /// Halves the unanswered ranges, with the last block apart: a node may serve its logs later than its header,
-    /// and refuses ranges beyond. If that block alone is refused, it counts as not requested.
-    pub(super) fn halve(&mut self) {
+    /// Blocks of the longest unanswered range.
+    fn longest(&self) -> u64 {
+        self.open.iter().map(|(from, to)| to - from + 1).max().unwrap_or(1)
+    }
+
+    /// Divides the unanswered ranges by this number, with the last block apart: a node may serve its logs later than
+    /// its header, and refuses ranges beyond. If that block alone is refused, it counts as not requested.
+    pub(super) fn divide(&mut self, by: u64) {
         let last = self.query.to;
         self.is_limited |= self.open.front().is_some_and(|(_, to)| *to < last);
-        let longest = self.open.iter().map(|(from, to)| to - from + 1).max().unwrap_or(1);
+        let longest = self.longest();
         if longest == 1 && self.open.front() == Some(&(last, last)) && self.query.from < last {
             self.open.clear();
             self.found.unasked = Some(last);
@@ -148,7 +154,7 @@ impl LogWalk {
         if self.query.may_end_early {
             ranges.extend(self.found.unasked.take().map(|unasked| (unasked, self.query.to)));
         }
-        self.range = longest / 2;
+        self.range = (longest / by).max(1);
         self.is_first_range = self.query.filter.is_some();
         self.found.range = Some(self.range);
         self.plan(&ranges);
@@ -256,11 +262,12 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Records what a query misses, until the next reply.
+    /// Records what a query misses, until the next reply. `in_time`: blocks per `eth_getLogs` that the node answers
+    /// in time.
     pub(super) fn want(
         &mut self,
         headers: BTreeMap<u64, bool>,
-        logs: Vec<LogsQuery>,
+        (logs, in_time): (Vec<LogsQuery>, u64),
         roots: BTreeSet<(Address, u64)>,
     ) {
         self.wanted_headers = headers;
@@ -268,7 +275,7 @@ impl Blocks {
         self.wanted_walks.clear();
         for query in logs {
             let place = self.walks.iter().position(|walk| walk.query == query).unwrap_or_else(|| {
-                self.walks.push(LogWalk::new(query));
+                self.walks.push(LogWalk::new(query, in_time));
                 self.walks.len() - 1
             });
             if self.walks.get(place).is_some_and(|walk| walk.outcome().is_none()) {
@@ -336,9 +343,9 @@ impl Blocks {
         self.walks.get_mut(walk)
     }
 
-    /// Whether a walk's open ranges are all single blocks.
-    pub(super) fn is_of_one_block(&self, walk: usize) -> bool {
-        self.walks.get(walk).is_none_or(|walk| walk.open.iter().all(|(from, to)| from == to))
+    /// Blocks of a walk's longest open range.
+    pub(super) fn longest(&self, walk: usize) -> u64 {
+        self.walks.get(walk).map_or(1, LogWalk::longest)
     }
 
     /// Clears what the query misses: it reports that again.
