@@ -18,7 +18,7 @@ use registry_core::eth::{address, redact::public_origin};
 use reqwest::{Client, Url};
 use serde_json::{Value, json};
 
-use crate::report::{Failure, Result};
+use crate::report::{Exit, Failure, Result};
 
 /// The largest answer of a remote signer, in bytes.
 const LARGEST_ANSWER: usize = 1 << 20;
@@ -129,7 +129,15 @@ impl Signer {
             Self::Local(key) => local(key, digest),
             Self::Remote(remote) => {
                 let typed: Value = serde_json::from_str(typed).unwrap_or_default();
-                remote.signature("eth_signTypedData", json!([remote.name(), typed]), digest).await
+                let params = json!([remote.name(), typed]);
+                // Web3Signer and geth have the first name, anvil, hardhat and wallets the second.
+                match remote.signature("eth_signTypedData", params.clone(), digest).await {
+                    Err(refused) if refused.exit == Exit::Refused => {
+                        let signed = remote.signature("eth_signTypedData_v4", params, digest).await;
+                        signed.map_err(|_| refused)
+                    }
+                    signed => signed,
+                }
             }
         }
     }
