@@ -16,7 +16,7 @@ const TARGETS: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-
 pub(crate) const CRATES: [&str; 5] = ["registry-core", "host-kit", "kya", "kya-local", "kya-gate"];
 const CONFIGURATIONS: [&str; 2] = ["wrangler.toml", "wrangler.index.toml"];
 /// What the configurations name, in the same places below them.
-const OF_WORKERS: [&str; 3] = ["edge-api/build", "edge-index/build", "browser/explorer/dist"];
+const OF_WORKERS: [&str; 4] = ["edge-api/build", "edge-index/build", "browser/explorer/dist", "deploy/edge"];
 
 /// A part's name, and what makes it.
 type Part = (&'static str, fn() -> Result<()>);
