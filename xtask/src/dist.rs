@@ -8,6 +8,8 @@ use anyhow::{Context as _, Result, bail};
 use crate::run::{cargo, command, node_tool, output_of, root, run, without_paths};
 use crate::{build, setup};
 
+mod images;
+
 /// The programs for servers and shells.
 const PROGRAMS: [&str; 3] = ["relayer-daemon", "kya-gate", "kya"];
 /// Static: they run on any Linux of that processor.
@@ -23,12 +25,13 @@ type Part = (&'static str, fn() -> Result<()>);
 
 /// Makes these parts; all without any. A part that was made before is made anew.
 pub(crate) fn dist(parts: &[String]) -> Result<()> {
-    const PARTS: [Part; 5] = [
+    const PARTS: [Part; 6] = [
         ("workers", || build_all().and_then(|()| workers())),
         ("npm", || build_all().and_then(|()| npm())),
         ("crates", crates),
         ("python", python),
         ("binaries", binaries),
+        ("images", images::images),
     ];
     if let Some(unknown) = parts.iter().find(|part| !PARTS.iter().any(|(name, _)| name == part)) {
         bail!("no part {unknown}: {}", PARTS.map(|(name, _)| name).join(", "));

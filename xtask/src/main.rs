@@ -39,7 +39,7 @@ cargo xtask <command>
                                  at other sizes, and write nothing
   bench snapshot [AGENTS...]     measure verdicts from the snapshot at the same sizes, in the same way
   bench world                    simulate a day of requests over data centres, with and without the snapshot; BENCHMARKS.md
-  dist [PART...]                 what a release consists of, in target/dist: workers, npm, crates, python, binaries
+  dist [PART...]                 what a release consists of, in target/dist: workers, npm, crates, python, binaries, images
   deploy-contracts --rpc-url URL deploy forwarder and registry; the key is read from DEPLOYER_KEY
 ";
 
