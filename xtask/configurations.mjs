@@ -35,6 +35,15 @@ for (const config of [API, INDEX]) {
   }
 }
 
+// The same Workers without Cloudflare.
+const selfHosted = readFileSync(`${root}deploy/edge/edge.capnp`, "utf8");
+for (const [worker, config] of [["api", API], ["index", INDEX]]) {
+  const [, text] = selfHosted.split(`const ${worker} :`);
+  const [, date, flags] = /compatibilityDate = "(.+)",\s+compatibilityFlags = (.+),/.exec(text);
+  const { compatibility_date, compatibility_flags } = read(config);
+  assert.deepEqual([date, JSON.parse(flags)], [compatibility_date, compatibility_flags], `deploy/edge/edge.capnp: ${worker}`);
+}
+
 const namespaces = [undefined, "base-sepolia", "free"].map((env) => read(API, env).ratelimits[0].namespace_id);
 assert.equal(new Set(namespaces).size, namespaces.length, "environments do not count together");
 

@@ -68,3 +68,9 @@ const description = readFileSync(`${PAGES}/openapi.json`, "utf8").split("\n");
 writeFileSync(`${fresh}/openapi.json`, description.map((line) => line.trimStart()).join(""));
 
 replaceFiles(fresh, "dist");
+
+// What wrangler takes from its configuration and from `_headers`, for workerd by itself.
+const [, first] = /^run_worker_first = (.+)$/m.exec(readFileSync("../../wrangler.toml", "utf8"));
+const headers = readFileSync("static/_headers", "utf8");
+const assets = { not_found_handling: "none", run_worker_first: JSON.parse(first), headers };
+writeFileSync("../../deploy/edge/assets.json", JSON.stringify(assets));

@@ -133,8 +133,9 @@ impl WorkerSettings {
         let parsed = || {
             let warnings =
                 check_variables(Object::keys(env.unchecked_ref::<Object>()).iter().filter_map(|name| {
-                    let kind = Kind::of(&Reflect::get(env, &name).ok()?);
-                    Some((name.as_string()?, kind))
+                    let value = Reflect::get(env, &name).ok()?;
+                    // workerd's `fromEnvironment`, of a variable that is not set.
+                    (!value.is_null()).then_some((name.as_string()?, Kind::of(&value)))
                 }))?;
             for warning in &warnings {
                 console_warn!("{warning}");

@@ -142,6 +142,26 @@ impl Worker {
         Ok(Self { process, url, handlers: String::new() })
     }
 
+    /// Starts the edge as `deploy/edge/edge.capnp` has it, on a free port: both Workers in one process of plain
+    /// workerd, which keeps everything in `state`.
+    pub async fn start_self_hosted(options: &WorkerOptions) -> Result<Self> {
+        build().await?;
+        let state = options.state.as_ref().context("the edge needs a directory")?;
+        let mut spawn = Spawn::new("workerd", repo::node_tool("workerd")?)
+            .dir(repo::root())
+            // Announces the port on its standard output.
+            .args(["serve", "--experimental", "--control-fd", "1", "--socket-addr", "http=127.0.0.1:0"])
+            .args(["--directory-path", &format!("data={}", state.display()), "deploy/edge/edge.capnp"])
+            .log(options.log.as_deref());
+        for (name, value) in &options.vars {
+            spawn = spawn.env(name, value);
+        }
+        let mut process = spawn.start()?;
+        let port = process.announced(r#""socket":"http","port":"#, START).await?;
+        let url = format!("http://127.0.0.1:{}", port.trim_end_matches('}'));
+        Ok(Self { process, url, handlers: String::new() })
+    }
+
     pub fn url(&self) -> &str {
         &self.url
     }

@@ -40,6 +40,9 @@ pub(crate) const REDIS: Package = package("redis-server", &["redis-server", "--v
 pub(crate) const CURL: Package = package("curl", &["curl", "--version"]);
 pub(crate) const JQ: Package = package("jq", &["jq", "--version"]);
 
+/// The builder of the images.
+pub(crate) const BUILDAH: Package = package("buildah", &["buildah", "--version"]);
+
 /// The other engine.
 pub(crate) const FIREFOX: Package = package("firefox-esr", &["firefox-esr", "--version"]);
 

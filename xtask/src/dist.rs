@@ -9,6 +9,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use crate::run::{cargo, command, node_tool, output_of, root, run, without_paths};
 use crate::{build, setup};
 
+mod images;
+
 /// The programs for servers and shells.
 const PROGRAMS: [&str; 3] = ["relayer-daemon", "kya-gate", "kya"];
 /// Static: they run on any Linux of that processor.
@@ -18,7 +20,7 @@ const CRATES: [&str; 5] = ["registry-core", "host-kit", "kya", "kya-local", "kya
 const CONFIGURATIONS: [&str; 2] = ["wrangler.toml", "wrangler.index.toml"];
 const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 /// What the configurations name, in the same places below them.
-const OF_WORKERS: [&str; 3] = ["edge-api/build", "edge-index/build", "browser/explorer/dist"];
+const OF_WORKERS: [&str; 4] = ["edge-api/build", "edge-index/build", "browser/explorer/dist", "deploy/edge"];
 
 const ALLOW_DIRTY: &str = "--allow-dirty";
 const SUMS: &str = "SHA256SUMS";
@@ -29,12 +31,13 @@ type Part = (&'static str, fn() -> Result<()>);
 /// Makes these parts; all without any. A part that was made before is made anew, and all are removed before all are made.
 /// Refuses a tree with uncommitted changes, unless with `--allow-dirty`.
 pub(crate) fn dist(arguments: &[String]) -> Result<()> {
-    const PARTS: [Part; 7] = [
+    const PARTS: [Part; 8] = [
         ("workers", || build_all().and_then(|()| workers(&directory().join("workers")))),
         ("npm", || build_all().and_then(|()| npm())),
         ("crates", crates),
         ("python", python),
         ("binaries", binaries),
+        ("images", images::images),
         ("sbom", || build_all().and_then(|()| sbom())),
         ("archives", archives),
     ];

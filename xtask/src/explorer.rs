@@ -14,7 +14,7 @@ const SIZE_LIMIT: usize = 150 * 1024;
 const PAGES: &str = "edge-api/src/pages";
 
 /// The inputs of the page. The browser package has to be built.
-const INPUTS: [&str; 10] = [
+const INPUTS: [&str; 11] = [
     "browser/explorer/build.mjs",
     "browser/explorer/files.mjs",
     "browser/explorer/index.html",
@@ -24,6 +24,7 @@ const INPUTS: [&str; 10] = [
     "browser/explorer/tsconfig.json",
     "browser/pkg",
     "package-lock.json",
+    "wrangler.toml",
     PAGES,
 ];
 
@@ -32,7 +33,8 @@ pub(crate) fn build() -> Result<()> {
     let _turn = lock("explorer")?;
     let dist = explorer().join("dist");
     let stamp = Stamp::of(root().join("target/xtask/explorer.stamp"), &INPUTS.map(|path| root().join(path)))?;
-    if !stamp.is_current() || !dist.join("index.html").is_file() {
+    let outputs = [dist.join("index.html"), root().join("deploy/edge/assets.json")];
+    if !stamp.is_current() || !outputs.iter().all(|output| output.is_file()) {
         run(command("node").arg(explorer().join("build.mjs")))?;
         stamp.set()?;
     }

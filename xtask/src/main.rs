@@ -40,7 +40,7 @@ cargo xtask <command>
   bench snapshot [AGENTS...]     measure verdicts from the snapshot at the same sizes, in the same way
   bench world                    simulate a day of requests over data centres, with and without the snapshot; BENCHMARKS.md
   dist [--allow-dirty] [PART...] what a release consists of, in target/dist: workers, npm, crates, python, binaries,
-                                 sbom, archives
+                                 images, sbom, archives
   deploy-contracts --rpc-url URL deploy forwarder and registry; the key is read from DEPLOYER_KEY
 ";
 

@@ -17,7 +17,7 @@ use crate::summary::{Summary, Tally, count};
 use crate::{build, debian, dist, explorer, programs, setup};
 
 /// The Debian packages that end-to-end tests need.
-const NEEDED: [(&str, &debian::Package); 15] = [
+const NEEDED: [(&str, &debian::Package); 16] = [
     ("devnet", &debian::CURL),
     ("devnet", &debian::JQ),
     ("explorer", &debian::CHROMIUM),
@@ -26,6 +26,7 @@ const NEEDED: [(&str, &debian::Package); 15] = [
     ("package", &debian::FIREFOX),
     ("deployment", &debian::NGINX),
     ("deployment", &debian::SYSTEMD),
+    ("read_api", &debian::NGINX),
     ("relayer", &debian::POSTGRES),
     ("kya_gate", &debian::CADDY),
     ("kya_gate", &debian::LIGHTTPD),

@@ -91,3 +91,12 @@ fn the_documents_table_has_every_setting() {
     documented.sort_unstable();
     assert_eq!(documented, names);
 }
+
+#[test]
+fn the_self_hosted_edge_passes_on_every_setting() {
+    let config = include_str!("../../../deploy/edge/edge.capnp");
+    for name in NAMES {
+        let binding = format!("(name = \"{name}\", fromEnvironment = \"{name}\")");
+        assert!(config.contains(&binding), "{binding}");
+    }
+}

@@ -116,7 +116,7 @@ fn blocks(text: &str, language: &str) -> Vec<String> {
 }
 
 /// Commands that do not run here: their page, how the block begins, and the reason.
-const ELSEWHERE: [(&str, &str, &str); 14] = [
+const ELSEWHERE: [(&str, &str, &str); 16] = [
     ("README.md", "cargo xtask dev", "is what the others run beside"),
     (
         "docs/admission-records.md",
@@ -137,6 +137,8 @@ const ELSEWHERE: [(&str, &str, &str); 14] = [
     ("docs/operating.md", "npx wrangler dev", "never ends, and is what `cargo xtask dev` starts"),
     ("docs/relayer-fleet.md", "export STORE_URL", "names databases on other machines"),
     ("docs/relayer-fleet.md", "FLEET_STREAM", "takes five minutes"),
+    ("docs/self-hosting.md", "gunzip -c", "needs Docker"),
+    ("docs/self-hosting.md", "npm install workerd", "never ends: `read_api`"),
     ("docs/signed-verdicts.md", "curl -H 'Accept: application/jwt'", "needs an API with a key: `read_api`"),
     ("docs/testing.md", "for i in 1 2", "loads the machine"),
 ];

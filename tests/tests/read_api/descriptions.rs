@@ -30,18 +30,23 @@ use tokio::sync::OnceCell;
 
 use super::{JSON, cost, counted};
 
-/// The showcase with an index and signed verdicts, and with streams that end soon.
+/// Settings with signed verdicts, and with streams that end soon: what the description tells of.
+pub(super) async fn described(options: WorkerOptions) -> WorkerOptions {
+    let keys = key_set(&[&new_key().await.unwrap()]);
+    let signing = counted(options).var("VERDICT_KEYS", keys).var("VERDICT_ISSUER", "https://kya.example");
+    signing.var("KYA_TTL_SECONDS", 2).var("CHANGES_STREAM_SECONDS", 5)
+}
+
+/// The showcase with an index and these settings.
 async fn indexed() -> &'static (Stage, Showcase) {
     static STAGE: OnceCell<(Stage, Showcase)> = OnceCell::const_new();
     let start = async || {
-        let keys = key_set(&[&new_key().await.unwrap()]);
-        let settings = |options: WorkerOptions| {
-            let signing =
-                counted(options).var("VERDICT_KEYS", keys).var("VERDICT_ISSUER", "https://kya.example");
-            signing.var("KYA_TTL_SECONDS", 2).var("CHANGES_STREAM_SECONDS", 5)
-        };
+        let settings = described(WorkerOptions::default()).await;
         let (chain, showcase) = showcase_chain().await.unwrap();
-        (Stage::indexed(chain, settings).await.unwrap(), showcase)
+        let all = |options: WorkerOptions| {
+            settings.vars.iter().fold(options, |options, (name, value)| options.var(name, value))
+        };
+        (Stage::indexed(chain, all).await.unwrap(), showcase)
     };
     STAGE.get_or_init(start).await
 }
@@ -70,22 +75,26 @@ async fn try_out(service: &str, url: &str, known: Value) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_read_api_does_what_its_description_says() {
-    let (stage, _) = indexed().await;
-    let url = format!("{}/api/v1/snapshot", stage.worker.url());
+/// The same for a read API of the showcase with an index.
+pub(super) async fn try_out_read_api(url: &str, client: &Client) {
     let manifest = eventually("the snapshot", Duration::from_secs(120), async || {
-        let answer = e2e::http::client(Duration::from_secs(60)).get(&url).send().await.ok()?;
-        Manifest::parse(&answer.bytes().await.ok()?).ok()
+        let answer = e2e::http::client(Duration::from_secs(60)).get(format!("{url}/api/v1/snapshot")).send();
+        Manifest::parse(&answer.await.ok()?.bytes().await.ok()?).ok()
     });
     let shard = manifest.await.unwrap().shards()[0];
     let addresses = ["kyoto", "gone", "forgetful"].map(|agent| wallet(agent).address().to_string());
-    let cursor = stage.client.get("/api/v1/changes?since=now").await.ok()["next"].take();
+    let cursor = client.get("/api/v1/changes?since=now").await.ok()["next"].take();
     let known = json!({
         "ethereum-address": addresses, "change-cursor": [cursor],
         "shard": [shard.range_text(), shard.version_text()], "signed": [],
     });
-    try_out("read API", stage.worker.url(), known).await;
+    try_out("read API", url, known).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_read_api_does_what_its_description_says() {
+    let (stage, _) = indexed().await;
+    try_out_read_api(stage.worker.url(), &stage.client).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,12 +6,14 @@
 //! - [`nodes`]: nodes that fail on real sockets, alone and where there is another.
 //! - [`operations`]: probes, settings and the log.
 //! - [`descriptions`]: generated requests against both services' descriptions; an MCP client.
+//! - [`self_hosted`]: both Workers in plain workerd.
 
 mod answers;
 mod descriptions;
 mod http;
 mod nodes;
 mod operations;
+mod self_hosted;
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,0 +1,166 @@
+//! `cargo xtask dist images`: a container image of each service, built by buildah without a daemon. Nothing runs in them
+//! meanwhile, so that those of another processor are built the same way.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::{OF_WORKERS, build_all, commit_time, copy, directory, fresh};
+use crate::debian;
+use crate::run::{command, output_of, root, run};
+
+/// The images' names for processors, and the targets of their programs.
+const ARCHITECTURES: [(&str, &str); 2] =
+    [("amd64", "x86_64-unknown-linux-musl"), ("arm64", "aarch64-unknown-linux-musl")];
+const PROGRAMS: [&str; 2] = ["relayer-daemon", "kya-gate"];
+const EDGE: &str = "edge";
+/// The processor that npm has installed workerd for.
+const OF_EDGE: &str = "amd64";
+/// What of Debian's libc6 workerd is linked with.
+const LIBRARIES: [&str; 5] = ["libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1"];
+
+pub(super) fn images() -> Result<()> {
+    debian::install(&debian::BUILDAH)?;
+    build_all()?;
+    let archives = fresh("images")?;
+    let packages = packages()?;
+    for (architecture, target) in ARCHITECTURES {
+        let context = context(architecture, target, &packages)?;
+        let edge = (architecture == OF_EDGE).then_some(EDGE);
+        for name in PROGRAMS.into_iter().chain(edge) {
+            image(name, architecture, &context, &archives)?;
+        }
+    }
+    Ok(())
+}
+
+/// A directory beside the build's, emptied.
+fn scratch(name: &str) -> Result<PathBuf> {
+    let scratch = root().join("target/dist-build/images").join(name);
+    if scratch.exists() {
+        fs::remove_dir_all(&scratch)?;
+    }
+    fs::create_dir_all(&scratch)?;
+    Ok(scratch)
+}
+
+/// The files of Debian's packages that images need a part of. They are not installed.
+fn packages() -> Result<PathBuf> {
+    let packages = scratch("debian")?;
+    run(command("apt-get")
+        .args(["download", "-qq", "-o", "APT::Sandbox::User=root", "ca-certificates", "libc6"])
+        .current_dir(&packages))?;
+    run(command("sh")
+        .args(["-c", "for file in *.deb; do dpkg-deb -x \"$file\" .; done"])
+        .current_dir(&packages))?;
+    Ok(packages)
+}
+
+/// What the images of a processor are copied from.
+fn context(architecture: &str, target: &str, packages: &Path) -> Result<PathBuf> {
+    let context = scratch(architecture)?;
+    let certificates = context.join("etc/ssl/certs");
+    fs::create_dir_all(&certificates)?;
+    fs::create_dir(context.join("data"))?;
+    let mut authorities = Vec::new();
+    let mut files = fs::read_dir(packages.join("usr/share/ca-certificates/mozilla"))?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<Vec<_>>>()?;
+    files.sort();
+    for file in files {
+        authorities.extend(fs::read(file)?);
+    }
+    fs::write(certificates.join("ca-certificates.crt"), authorities)?;
+    for name in PROGRAMS {
+        let program = directory().join("bin").join(target).join(name);
+        ensure!(program.is_file(), "{} is missing: cargo xtask dist binaries makes it", program.display());
+        copy(&program, &context.join(name))?;
+    }
+    if architecture == OF_EDGE {
+        edge(&context.join(EDGE), packages)?;
+    }
+    Ok(context)
+}
+
+/// The edge's root: workerd, its libraries, and both Workers.
+fn edge(to: &Path, packages: &Path) -> Result<()> {
+    for directory in ["usr/bin", "lib64", "lib/x86_64-linux-gnu", "usr/share/doc/libc6"] {
+        fs::create_dir_all(to.join(directory))?;
+    }
+    copy(&root().join("node_modules/@cloudflare/workerd-linux-64/bin/workerd"), &to.join("usr/bin/workerd"))?;
+    for part in OF_WORKERS {
+        copy(&root().join(part), &to.join("srv").join(part))?;
+    }
+    // As workerd looks for it; a link in the package.
+    let libraries = packages.join("lib/x86_64-linux-gnu");
+    copy(&libraries.join("ld-linux-x86-64.so.2"), &to.join("lib64/ld-linux-x86-64.so.2"))?;
+    for library in LIBRARIES {
+        copy(&libraries.join(library), &to.join("lib/x86_64-linux-gnu").join(library))?;
+    }
+    let licence = "usr/share/doc/libc6/copyright";
+    copy(&packages.join(licence), &to.join(licence))
+}
+
+/// buildah, with a storage of its own.
+fn buildah() -> Command {
+    let storage = root().join("target/dist-build/images");
+    let mut buildah = command("buildah");
+    buildah.args(["--storage-driver", "vfs", "--root"]).arg(storage.join("storage"));
+    buildah.arg("--runroot").arg(storage.join("run"));
+    buildah
+}
+
+/// Makes an archive of an image the same for each build: buildah writes the names of its containers into what a health
+/// check needs, the format of Docker. The arguments are the archive, an empty directory, and the time of its files.
+const WITHOUT_CONTAINERS: &str = r#"set -eu
+tar -xf "$1" -C "$2"
+cd "$2"
+rm -rf -- repositories $(find . -mindepth 1 -maxdepth 1 -type d)
+config=$(find . -name '*.json' ! -name manifest.json -printf %f)
+sed -E -i -e 's/"Hostname":"[0-9a-f]{12}"/"Hostname":""/g' -e 's/"(container|parent)":"(sha256:)?[0-9a-f]{64}",//g' \
+  -e 's/,"comment":"FROM [0-9a-f]{12}"//g' "$config"
+digest=$(sha256sum "$config" | cut -d ' ' -f 1)
+mv "$config" "$digest.json"
+sed -i "s/$config/$digest.json/" manifest.json
+tar --sort=name --mtime="@$3" --owner=0 --group=0 --numeric-owner -c -- * | gzip --no-name > "$1.gz"
+rm "$1"
+"#;
+
+/// Builds an image, and writes it to an archive that `docker load` and `podman load` take.
+fn image(name: &str, architecture: &str, context: &Path, archives: &Path) -> Result<()> {
+    let revision = output_of(command("git").args(["rev-parse", "HEAD"])).context("the commit")?;
+    let version = env!("CARGO_PKG_VERSION");
+    // In a workflow.
+    let [server, repository] =
+        ["GITHUB_SERVER_URL", "GITHUB_REPOSITORY"].map(|name| std::env::var(name).unwrap_or_default());
+    let labels = [
+        ("title", name),
+        ("version", version),
+        ("revision", &revision),
+        ("licenses", env!("CARGO_PKG_LICENSE")),
+        ("source", &format!("{server}/{repository}")),
+    ];
+    let tag = format!("agent-registry/{name}:{version}");
+    run(buildah()
+        // OCI's own format has no health checks.
+        .args(["build", "--quiet", "--format", "docker", "--no-cache", "--identity-label=false"])
+        .args(["--platform", &format!("linux/{architecture}"), "--timestamp", &commit_time()?])
+        .args(
+            labels
+                .iter()
+                .filter(|(_, value)| *value != "/")
+                .map(|(label, value)| format!("--label=org.opencontainers.image.{label}={value}")),
+        )
+        .args(["--target", name, "--tag", &tag, "--file", "deploy/Containerfile"])
+        .arg(context))?;
+    let archive = archives.join(format!("{name}-{version}-linux-{architecture}.tar"));
+    run(buildah()
+        .args(["push", "--quiet", &tag])
+        .arg(format!("docker-archive:{}:{tag}", archive.display())))?;
+    run(command("sh")
+        .args(["-c", WITHOUT_CONTAINERS, "sh"])
+        .args([archive, scratch("archive")?])
+        .arg(commit_time()?))
+}
