@@ -62,7 +62,8 @@ writeFileSync(`${fresh}/licences.txt`, licences);
 writeFileSync("../../target/xtask/explorer-libraries.json", JSON.stringify(libraries));
 
 cpSync("static", fresh, { recursive: true });
-for (const text of ["ai-catalog.json", "api-catalog.json", "llms.txt", "server-card.json"]) copyFileSync(`${PAGES}/${text}`, `${fresh}/${text}`);
+for (const text of ["ai-catalog.json", "api-catalog.json", "llms.txt", "server-card.json"])
+  copyFileSync(`${PAGES}/${text}`, `${fresh}/${text}`);
 // The API's description without indentation, which is half of it. No JSON string spans two lines.
 const description = readFileSync(`${PAGES}/openapi.json`, "utf8").split("\n");
 writeFileSync(`${fresh}/openapi.json`, description.map((line) => line.trimStart()).join(""));

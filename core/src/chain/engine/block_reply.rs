@@ -355,7 +355,9 @@ impl Engine {
             divided.retain(|walk| self.view.blocks.longest(*walk) > 1);
         }
         for walk in divided {
-            self.view.blocks.walk_mut(walk).map(|walk| walk.divide(by));
+            if let Some(walk) = self.view.blocks.walk_mut(walk) {
+                walk.divide(by);
+            }
         }
     }
 }
