@@ -131,6 +131,8 @@ const ELSEWHERE: [(&str, &str, &str); 16] = [
         "takes half an hour: `cargo xtask test wrangler` makes a part",
     ),
     ("docs/installing.md", "npx wrangler deploy", "needs an account"),
+    ("docs/installing.md", "sha256sum --check", "needs a release"),
+    ("docs/installing.md", "tar -xzf", "needs a release"),
     ("docs/kya.md", "kya register --at", "needs a service with a name: `kya_cli`"),
     ("docs/kya.md", "kya attest 92 93 --watch", "never ends: `kya_cli`"),
     ("docs/liable-person.md", "kya accept", "needs a hardware wallet"),
