@@ -14,7 +14,7 @@ mod registry;
 
 pub(crate) use node::{CHAIN_ID, Mined, Node, number_of, pinned, signature};
 pub(crate) use questions::{question, run, scan_query};
-pub(crate) use quirks::{Fault, Logs, Proofs, Quirks, Undeployed};
+pub(crate) use quirks::{Fault, IsFaulty, Logs, Proofs, Quirks, Undeployed};
 pub(crate) use registry::{PlainRegistry, STATUSES, record, report, shown, time};
 
 use alloy_primitives::{Address, B256};

@@ -17,7 +17,7 @@ use registry_core::{
 use serde_json::{Value, json};
 
 use super::{
-    Fault, Logs, NOW, PlainRegistry, Proofs, Quirks, REGISTRY, batch_too_large, header, proofs,
+    Fault, IsFaulty, Logs, NOW, PlainRegistry, Proofs, Quirks, REGISTRY, batch_too_large, header, proofs,
     questions::question_about, reply_of, requests, response,
 };
 
@@ -156,7 +156,7 @@ impl Node {
         let mines = self.quirks.posts_per_block.is_some_and(|posts| self.log.len().is_multiple_of(posts));
         self.block += u64::from(mines);
         let faulty = self.quirks.faulty.clone();
-        let is_faulty = |(is, fault): (fn(&Node, &Value) -> bool, Fault)| {
+        let is_faulty = |(is, fault): (IsFaulty, Fault)| {
             requests.iter().any(|request| is(self, request)).then_some(fault)
         };
         let fault = faulty.and_then(is_faulty);
@@ -177,9 +177,10 @@ impl Node {
                 ok(match fault {
                     Fault::HalfABody => body[..body.len() / 2].to_vec(),
                     Fault::Null => {
-                        let null = |answer: &mut Value| match answer.get("error") {
-                            Some(_) => *answer = response(&answer["id"], Ok(Value::Null)),
-                            None => {}
+                        let null = |answer: &mut Value| {
+                            if answer.get("error").is_some() {
+                                *answer = response(&answer["id"], Ok(Value::Null));
+                            }
                         };
                         let mut answers = super::requests(str::from_utf8(&body).unwrap());
                         answers.iter_mut().for_each(null);

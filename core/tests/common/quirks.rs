@@ -5,6 +5,9 @@ use serde_json::Value;
 
 use super::Node;
 
+/// Whether a node does not answer a request as it should.
+pub(crate) type IsFaulty = fn(&Node, &Value) -> bool;
+
 /// Off by default.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Quirks {
@@ -43,7 +46,7 @@ pub(crate) struct Quirks {
     /// The error for a range of too many blocks.
     pub(crate) range_refusal: Option<(i64, &'static str)>,
     /// What becomes of posts with such a request.
-    pub(crate) faulty: Option<(fn(&Node, &Value) -> bool, Fault)>,
+    pub(crate) faulty: Option<(IsFaulty, Fault)>,
     /// Logs of the newest block are refused, with a range that ends there.
     pub(crate) logs_behind: bool,
     /// How often a pinned block is "not found".

@@ -116,7 +116,7 @@ fn blocks(text: &str, language: &str) -> Vec<String> {
 }
 
 /// Commands that do not run here: their page, how the block begins, and the reason.
-const ELSEWHERE: [(&str, &str, &str); 16] = [
+const ELSEWHERE: [(&str, &str, &str); 18] = [
     ("README.md", "cargo xtask dev", "is what the others run beside"),
     (
         "docs/admission-records.md",
