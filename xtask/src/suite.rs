@@ -95,14 +95,13 @@ fn native(summary: &mut Summary, sources: &Sources, runs_programs: bool) -> Vec<
             Ok(Tally::CHECK)
         });
     }
-    // While the modules' last steps leave a core idle. Alone, as the Workers are built: a common build would
+    // While the modules' last steps leave a core idle. By themselves, as the Workers are built: a common build would
     // unify their features with the other packages'.
-    for package in ["edge-api", "edge-shared"] {
-        let inputs = sources.fingerprint(&["core", "host-kit", "browser/fetch", "edge-shared", package]);
-        summary.step(&format!("unit tests: {package}"), Some(inputs), || {
-            count(cargo().args(["test", "--no-fail-fast", "-p", package, "--lib"]), &mut stdout())
-        });
-    }
+    let inputs = sources.fingerprint(&["core", "host-kit", "browser/fetch", "edge-shared", "edge-api"]);
+    summary.step("unit tests: edge-api, edge-shared", Some(inputs), || {
+        let packages = ["-p", "edge-api", "-p", "edge-shared"];
+        count(cargo().args(["test", "--no-fail-fast", "--lib"]).args(packages), &mut stdout())
+    });
     summary.step("examples in the documentation", Some(sources.fingerprint(&["."])), || {
         count(cargo().args(["all-test", "--doc"]), &mut stdout())
     });
