@@ -15,7 +15,7 @@ use crate::{
     place::{Place, PlaceOptions},
     report::{Exit, Failure, Report, Result},
     signer::{KeyOptions, Signer},
-    submit::{Caller, Executed, SendOptions, Settled},
+    submit::{Caller, SendOptions, Settled},
     watch,
 };
 
@@ -59,7 +59,11 @@ impl Attest {
         for id in &self.ids {
             let record = place.record(*id).await?;
             let record = record.ok_or_else(|| Failure::refused(format!("there is no agent {id}")))?;
-            may_attest(&record, &signer)?;
+            is_party(&record, &signer)?;
+            // A watched one may be suspended, or end: the others are attested for all the same.
+            if !self.watch {
+                is_active(&record)?;
+            }
             eprint!("{}", shown(&place, &record));
             self.confirmed(&record, &signer)?;
             records.push(record);
@@ -72,17 +76,12 @@ impl Attest {
             let id = record.agentId;
             let (caller, data) = (Caller::new(&place, &signer, &self.send).await?, call(id));
             let executed = match caller.resume(&data).await? {
-                Some((Settled::Executed(executed), _)) => Some(executed),
-                Some((Settled::Lost, at)) if is_attested_since(&place, id, at).await? => None,
-                _ => Some(caller.execute(data, GAS).await?),
+                Some((Settled::Executed(executed), _)) => executed,
+                // One attestation more does no harm.
+                _ => caller.execute(data, GAS).await?,
             };
-            lines.push(match &executed {
-                Some(executed) => format!("Attested for agent {id}: {}.", executed.text()),
-                None => format!("Attested for agent {id} already, by an earlier run of this command."),
-            });
-            documents.push(
-                json!({ "agentId": id.to_string(), "transaction": executed.as_ref().map(Executed::json) }),
-            );
+            lines.push(format!("Attested for agent {id}: {}.", executed.text()));
+            documents.push(json!({ "agentId": id.to_string(), "transaction": executed.json() }));
             // Told before it is forgotten: a kill in between tells it twice, and sends nothing twice.
             if self.ids.len() > 1 {
                 eprintln!("{}", lines.last().map_or("", String::as_str));
@@ -125,25 +124,25 @@ pub(crate) fn call(id: U256) -> Vec<u8> {
     attestComplianceCall { agentId: id }.abi_encode()
 }
 
-/// Checks who may attest: the registry asks for the same.
-fn may_attest(record: &AgentRecord, signer: &Signer) -> Result<()> {
-    let (by, id) = (signer.address(), record.agentId);
-    let status = Status::from_number(record.status);
-    if status != Some(Status::Active) {
-        let status = status.map_or("of an unknown status", Status::name);
-        return Err(Failure::refused(format!("agent {id} is {status}: only Active agents can be attested")));
+/// Checks the agent's status: the registry asks for the same.
+fn is_active(record: &AgentRecord) -> Result<()> {
+    let (id, status) = (record.agentId, Status::from_number(record.status));
+    if status == Some(Status::Active) {
+        return Ok(());
     }
+    let status = status.map_or("of an unknown status", Status::name);
+    Err(Failure::refused(format!("agent {id} is {status}: only Active agents can be attested")))
+}
+
+/// Checks who attests: the registry asks for the same.
+fn is_party(record: &AgentRecord, signer: &Signer) -> Result<()> {
+    let (by, id) = (signer.address(), record.agentId);
     match [record.agentWallet, record.creator, record.haftungsperson].contains(&by) {
         true => Ok(()),
         false => Err(Failure::refused(format!(
             "{by} is neither wallet nor creator nor liable wallet of agent {id}"
         ))),
     }
-}
-
-/// Whether an agent was attested at or after this time, by any of those who may; clocks may differ by minutes.
-async fn is_attested_since(place: &Place, id: U256, at: u64) -> Result<bool> {
-    Ok(place.record(id).await?.is_some_and(|record| record.lastAttestation + 300 >= at))
 }
 
 /// A record, a line for each member. Texts of others are quoted, so that no line of them reads as one of these.
@@ -162,4 +161,21 @@ pub(crate) fn shown(place: &Place, record: &AgentRecord) -> String {
         Timestamp::from_seconds(record.lastAttestation),
         record.operationalScope,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::register::tests::record;
+
+    #[test]
+    fn a_watch_begins_with_a_suspended_agent_and_a_single_attestation_does_not() {
+        let key = alloy::signers::local::PrivateKeySigner::random();
+        let suspended = AgentRecord { status: 1, agentWallet: key.address(), ..record() };
+        let signer = Signer::Local(key);
+        is_party(&suspended, &signer).unwrap();
+        assert!(is_active(&suspended).unwrap_err().text.contains("Suspended"));
+        is_active(&record()).unwrap();
+        assert!(is_party(&record(), &signer).unwrap_err().text.contains("is neither wallet"));
+    }
 }

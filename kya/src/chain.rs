@@ -120,6 +120,11 @@ impl Node {
         answer.map_err(|error| Failure::try_again(self.redactor.clean(&error.to_string())))
     }
 
+    /// A node's words, without the endpoint's secrets.
+    pub fn clean(&self, words: &str) -> String {
+        self.redactor.clean(words).to_string()
+    }
+
     /// The result of a method.
     ///
     /// # Errors

@@ -2,7 +2,10 @@
 //! URLs or from its refusal.
 
 use host_kit::native::read_body;
-use registry_core::registry::well_known::{self, WellKnown};
+use registry_core::{
+    eth::redact::public_origin,
+    registry::well_known::{self, WellKnown},
+};
 use reqwest::Url;
 use serde_json::Value;
 
@@ -24,7 +27,9 @@ pub async fn find(url: &Url) -> Result<WellKnown> {
     let named = answer.get("discovery").and_then(Value::as_str).unwrap_or(well_known::PATH);
     let place =
         url.join(named).ok().filter(|place| place.scheme() == url.scheme() || place.scheme() == "https");
-    let place = place.ok_or_else(|| Failure::refused(format!("{url} names no discovery document's URL")))?;
+    let place = place.ok_or_else(|| {
+        Failure::refused(format!("{} names no discovery document's URL", public_origin(url.as_str())))
+    })?;
     let (status, document) = get(&place).await?;
     let document: WellKnown = serde_json::from_value(document)
         .map_err(|_| Failure::refused(format!("no discovery document at {place} (HTTP {status})")))?;
@@ -54,7 +59,7 @@ pub async fn api(origin: &Url, path: &str) -> Result<Option<Value>> {
 
 /// The status and the JSON of an answer; `null` where it is none.
 async fn get(url: &Url) -> Result<(u16, Value)> {
-    let silent = |_| Failure::try_again(format!("{url} does not answer"));
+    let silent = |_| Failure::try_again(format!("{} does not answer", public_origin(url.as_str())));
     let request = client()?.get(url.clone()).header("accept", "application/json");
     let response = request.send().await.map_err(silent)?;
     let status = response.status().as_u16();

@@ -2,6 +2,7 @@
 
 use alloy::primitives::{Address, B256};
 use host_kit::native::read_body;
+use registry_core::eth::redact::public_origin;
 use reqwest::{Client, Response, StatusCode, Url};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -162,7 +163,8 @@ impl Relayer {
         &self,
         response: reqwest::Result<Response>,
     ) -> Result<Result<T, Refusal>> {
-        let silent = |_| Failure::try_again(format!("the relayer {} does not answer", self.url));
+        let silent =
+            |_| Failure::try_again(format!("the relayer {} does not answer", public_origin(&self.url)));
         let response = response.map_err(silent)?;
         let status = response.status();
         let body = read_body(response, LARGEST_ANSWER).await.map_err(silent)?.unwrap_or_default();

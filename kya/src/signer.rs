@@ -1,6 +1,6 @@
 //! Keys: in a private file, in an encrypted keystore, or behind a remote signer. Never on the command line.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use alloy::{
     consensus::{SignableTransaction as _, TxEip1559, TxEnvelope},
@@ -22,6 +22,8 @@ use crate::report::{Exit, Failure, Result};
 
 /// The largest answer of a remote signer, in bytes.
 const LARGEST_ANSWER: usize = 1 << 20;
+/// How long a remote signer may take: people may have to confirm.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Where the key is.
 #[derive(Clone, Debug, Default, Args)]
@@ -81,7 +83,12 @@ impl KeyOptions {
         let address = self.details.signer_address;
         let address = address.ok_or_else(|| Failure::refused("--remote-signer needs --signer-address"))?;
         // A proxy from the environment, or a redirect's target, would see all that is signed.
-        let client = Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy().build();
+        let client = Client::builder()
+            .connect_timeout(Duration::from_secs(5))
+            .timeout(TIMEOUT)
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .build();
         let client = client.map_err(|_| Failure::refused("no HTTP client can be built"))?;
         Ok(Signer::Remote(RemoteSigner { client, url, address }))
     }
@@ -228,6 +235,10 @@ impl RemoteSigner {
         let mut answer: Value = serde_json::from_slice(&body).unwrap_or_default();
         match answer.get_mut("result").map(Value::take) {
             Some(result) if !result.is_null() => Ok(result),
+            _ if answer.get("error").is_none() => {
+                let origin = public_origin(self.url.as_str());
+                Err(Failure::try_again(format!("the remote signer {origin} gives no answer to {method}")))
+            }
             _ => {
                 let message = answer.pointer("/error/message").and_then(Value::as_str).unwrap_or_default();
                 let message = message.replace(self.url.as_str(), "");

@@ -14,7 +14,7 @@ use alloy::{
 };
 use clap::{Args, ValueEnum};
 use registry_core::{
-    eth::{abi::IAgentRegistry::AgentRegistered, rpc::revert::Revert},
+    eth::{abi::IAgentRegistry::AgentRegistered, redact::public_origin, rpc::revert::Revert},
     forward::{ForwardRequest, SignedRequest, TypedData, domain},
 };
 use serde_json::{Value, json};
@@ -38,6 +38,12 @@ const PRIORITY_FEE: u128 = 1_000_000_000;
 
 /// How often the fees of a transaction that is not mined are compared with the chain's.
 const FEES_EVERY: Duration = Duration::from_secs(20);
+
+/// How long a receipt may come after the account's new count.
+const RECEIPT_LATE: Duration = Duration::from_secs(60);
+/// What nodes say, in lower case, of a transaction that they will not take later either.
+const REFUSED_FOR_GOOD: [&str; 4] =
+    ["insufficient funds", "intrinsic gas", "exceeds block gas limit", "invalid sender"];
 
 /// How far a result has to be from being undone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -220,7 +226,7 @@ impl<'a> Caller<'a> {
             let (chain, registry) = (terms.chain, terms.registry);
             return Err(Failure::refused(format!(
                 "the relayer {} is for the registry {registry} of chain {chain}, not for {} of chain {}",
-                relayer.url(),
+                public_origin(relayer.url()),
                 place.registry,
                 place.chain,
             )));
@@ -262,7 +268,10 @@ impl<'a> Caller<'a> {
             Err(error) => {
                 return Err(match Revert::from_error(&error) {
                     Some(revert) => Failure::refused(format!("the registry refuses: {revert}")),
-                    None => Failure::try_again(format!("the gas cannot be estimated: {}", error.message)),
+                    None => {
+                        let why = node.clean(&error.message);
+                        Failure::try_again(format!("the gas cannot be estimated: {why}"))
+                    }
                 });
             }
         };
@@ -311,7 +320,7 @@ impl<'a> Caller<'a> {
     async fn settle(&self, mut pending: Pending, is_new: bool) -> Result<Settled> {
         let until = Instant::now() + Duration::from_secs(self.options.timeout);
         let mut fees_at = Instant::now() + if is_new { FEES_EVERY } else { Duration::ZERO };
-        let (mut pause, mut sends, mut missing) = (Duration::from_millis(100), is_new, 0_u32);
+        let (mut pause, mut sends, mut missing) = (Duration::from_millis(100), is_new, None);
         let mut trouble = None;
         loop {
             let step = match &pending.sent {
@@ -326,20 +335,20 @@ impl<'a> Caller<'a> {
             };
             match step {
                 Ok(Some(settled)) => return Ok(settled),
-                Ok(None) if Instant::now() >= fees_at => {
-                    fees_at = Instant::now() + FEES_EVERY;
-                    match self.raised(&pending.sent).await {
-                        Ok(Some(sent)) => {
-                            pending.sent = sent;
-                            self.journal.keep(&pending)?;
-                        }
-                        Ok(None) => {}
-                        Err(failure) => trouble = Some(failure.text),
-                    }
-                }
                 Ok(None) => {}
                 Err(failure) if failure.exit == Exit::TryAgain => trouble = Some(failure.text),
                 Err(failure) => return Err(failure),
+            }
+            if Instant::now() >= fees_at {
+                fees_at = Instant::now() + FEES_EVERY;
+                match self.raised(&pending.sent).await {
+                    Ok(Some(sent)) => {
+                        pending.sent = sent;
+                        self.journal.keep(&pending)?;
+                    }
+                    Ok(None) => {}
+                    Err(failure) => trouble = Some(failure.text),
+                }
             }
             if Instant::now() >= until {
                 let why = trouble.unwrap_or_else(|| "it is not as final yet as asked".to_owned());
@@ -368,20 +377,21 @@ impl<'a> Caller<'a> {
                 Err(Refusal { code, .. })
                     if matches!(
                         code.as_str(),
-                        "ALREADY_RELAYED" | "DEADLINE_PASSED" | "INVALID_SIGNATURE_OR_NONCE"
+                        "ALREADY_RELAYED" | "DEADLINE_PASSED" | "INVALID_SIGNATURE_OR_NONCE" | "SUPERSEDED"
                     ) =>
                 {
-                    // It may have been carried out meanwhile.
-                    let known = relayer.relay(id, "latest").await?;
-                    return Ok(Some(known.and_then(|relay| self.ended(&relay)).unwrap_or(Settled::Lost)));
+                    // It may have been taken, and carried out, meanwhile.
+                    let Some(known) = relayer.relay(id, "latest").await? else {
+                        return Ok(Some(Settled::Lost));
+                    };
+                    *sends = false;
+                    return Ok(self.ended(&known));
                 }
                 Err(refusal) => {
                     let failure = refusal.failure();
-                    // The relayer has said that it did not take the request.
-                    return match failure.exit {
-                        Exit::Refused => Ok(Some(Settled::Failed(failure.text))),
-                        _ => Err(failure),
-                    };
+                    // The relayer has said that it did not take the request; one that reverts does so again.
+                    let is_final = failure.exit == Exit::Refused || refusal.code == "CALL_REVERTED";
+                    return if is_final { Ok(Some(Settled::Failed(failure.text))) } else { Err(failure) };
                 }
             }
             *sends = false;
@@ -429,7 +439,7 @@ impl<'a> Caller<'a> {
         nonce: u64,
         raw: &Bytes,
         sends: &mut bool,
-        missing: &mut u32,
+        missing: &mut Option<Instant>,
     ) -> Result<Option<Settled>> {
         let node = self.node()?;
         for &hash in hashes {
@@ -448,21 +458,22 @@ impl<'a> Caller<'a> {
             let is_settled = is_final && confirmations >= self.options.confirmations;
             return Ok(is_settled.then_some(Settled::Executed(executed)));
         }
-        // Some nodes have the new count before the receipt.
+        // Some nodes have the new count before the receipt, and others behind the same address later still.
         if node.transaction_count(self.signer.address(), "latest").await? > nonce {
-            *missing += 1;
-            return Ok((*missing > 5).then_some(Settled::Lost));
+            let patience = RECEIPT_LATE.min(Duration::from_secs(self.options.timeout) / 2);
+            let since = missing.get_or_insert_with(Instant::now);
+            return Ok((since.elapsed() >= patience).then_some(Settled::Lost));
         }
         // Again and again: nodes forget.
-        if let Err(error) = node.request("eth_sendRawTransaction", json!([raw])).await?
-            && *sends
-        {
+        if let Err(error) = node.request("eth_sendRawTransaction", json!([raw])).await? {
             let text = error.message.to_ascii_lowercase();
-            if !["known", "imported", "nonce too low"].iter().any(|word| text.contains(word)) {
-                return Ok(Some(Settled::Failed(format!(
-                    "the node refuses the transaction: {}",
-                    error.message
-                ))));
+            let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
+            let why = format!("the node refuses the transaction: {}", node.clean(&error.message));
+            if *sends && says(&REFUSED_FOR_GOOD) {
+                return Ok(Some(Settled::Failed(why)));
+            }
+            if !says(&["known", "imported", "nonce too low"]) {
+                return Err(Failure::try_again(why));
             }
         }
         *sends = false;
