@@ -1,16 +1,16 @@
-//! Endpoint selection: sticky failover stays with the last endpoint that answered. Also holds what is known
-//! of each.
+//! Endpoint selection: sticky failover stays with the last endpoint that answered. Also keeps what is known
+//! of each ([`NodeTraits`]).
 //!
 //! A host keeps [`Endpoints`] between runs. Each run works on a copy and returns an [`Update`] to merge, so
 //! that concurrent runs do not overwrite one another's changes.
 
 use alloy_sol_types::SolCall;
 
-use super::error::RunError;
-use crate::{
-    chain::{NodeFeatures, lens::Method},
-    eth::abi::IMulticall3::getChainIdCall,
+use super::{
+    error::RunError,
+    node_traits::{InTime, NodeTraits},
 };
+use crate::{chain::NodeFeatures, eth::abi::IMulticall3::getChainIdCall};
 
 /// Agents or calls per `eth_call` after the second time-out.
 const MOST_WORK_AFTER_TIME_OUTS: u64 = 32;
@@ -49,87 +49,6 @@ pub struct Update {
     traits: Vec<NodeTraits>,
     /// The endpoint before and after failover.
     switch: Option<(usize, usize)>,
-}
-
-/// What is known of a node; `None` where it has not shown it. The last answer or refusal counts, and what a node
-/// was found to lack is asked of it again a minute later ([`Endpoints::for_run`]): the refusal may have passed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct NodeTraits {
-    /// Has answered a read that was pinned by hash (EIP-1898). False: reads by number worked where one by hash
-    /// failed.
-    pub(super) takes_hashes: Option<bool>,
-    /// Whether contracts see the chain's own block numbers. Those of Arbitrum and Orbit chains see another
-    /// chain's, and hashes that are no blocks'.
-    pub(super) sees_own_blocks: Option<bool>,
-    /// How agents are walked.
-    pub(super) method: Option<Method>,
-    /// The most JSON-RPC requests per batch.
-    pub(super) requests_per_batch: Option<usize>,
-    /// Requests of the largest batch of which it has answered any.
-    pub(super) answered_requests: Option<usize>,
-    /// Agents or calls per `eth_call` that it answers in time.
-    pub(super) work_per_call: Option<u64>,
-    /// More of them, to be tried because less time may be needed than before.
-    pub(super) work_to_try: Option<u64>,
-    /// Blocks per `eth_getLogs` that it answers in time, where it has let the time of a longer range pass.
-    pub(super) log_blocks: Option<u64>,
-    /// More of them, to be tried.
-    pub(super) log_blocks_to_try: Option<u64>,
-    /// Serves proofs of its newest block.
-    pub(super) proofs: Option<bool>,
-    /// Serves logs.
-    pub(super) logs: Option<bool>,
-    /// Is on the expected chain.
-    pub(super) knows_chain: Option<bool>,
-}
-
-impl NodeTraits {
-    /// These, and `older` where these are not known.
-    fn or(self, older: Self) -> Self {
-        Self {
-            takes_hashes: self.takes_hashes.or(older.takes_hashes),
-            sees_own_blocks: self.sees_own_blocks.or(older.sees_own_blocks),
-            method: self.method.or(older.method),
-            requests_per_batch: self.requests_per_batch.or(older.requests_per_batch),
-            answered_requests: self.answered_requests.or(older.answered_requests),
-            work_per_call: self.work_per_call.or(older.work_per_call),
-            work_to_try: self.work_to_try.or(older.work_to_try),
-            log_blocks: self.log_blocks.or(older.log_blocks),
-            log_blocks_to_try: self.log_blocks_to_try.or(older.log_blocks_to_try),
-            proofs: self.proofs.or(older.proofs),
-            logs: self.logs.or(older.logs),
-            knows_chain: self.knows_chain.or(older.knows_chain),
-        }
-    }
-
-    /// Those that are not `known` already.
-    fn news(self, known: Self) -> Self {
-        fn new<T: PartialEq>(found: Option<T>, known: Option<T>) -> Option<T> {
-            if found == known { None } else { found }
-        }
-        Self {
-            takes_hashes: new(self.takes_hashes, known.takes_hashes),
-            sees_own_blocks: new(self.sees_own_blocks, known.sees_own_blocks),
-            method: new(self.method, known.method),
-            requests_per_batch: new(self.requests_per_batch, known.requests_per_batch),
-            answered_requests: new(self.answered_requests, known.answered_requests),
-            work_per_call: new(self.work_per_call, known.work_per_call),
-            work_to_try: None,
-            log_blocks: new(self.log_blocks, known.log_blocks),
-            log_blocks_to_try: None,
-            proofs: new(self.proofs, known.proofs),
-            logs: new(self.logs, known.logs),
-            knows_chain: new(self.knows_chain, known.knows_chain),
-        }
-    }
-
-    /// What remains known where the node is asked anew for what it may lack.
-    fn anew(self) -> Self {
-        let Self { sees_own_blocks, knows_chain, .. } = self;
-        let more = |known: Option<u64>| known.map(|known| known.saturating_mul(4));
-        let (work_to_try, log_blocks_to_try) = (more(self.work_per_call), more(self.log_blocks));
-        Self { sees_own_blocks, work_to_try, log_blocks_to_try, knows_chain, ..Self::default() }
-    }
 }
 
 impl Endpoints {
@@ -341,7 +260,7 @@ impl Rotation {
     pub(super) fn learn_answer(&mut self, by_hash: bool, is_pinned: bool) {
         let by_number = !by_hash && is_pinned && self.pins_by_number(self.current());
         let takes_hashes = (by_hash || by_number).then_some(by_hash);
-        let work_per_call = Some(self.work_per_call());
+        let work_per_call = InTime::of(self.work_per_call());
         self.learn(NodeTraits { takes_hashes, work_per_call, ..NodeTraits::default() });
     }
 
@@ -359,8 +278,7 @@ impl Rotation {
 
     /// The current limit of agents or calls per `eth_call`.
     pub(super) fn work_per_call(&self) -> u64 {
-        let NodeTraits { work_per_call, work_to_try, .. } = self.traits();
-        let known = work_per_call.or(work_to_try).unwrap_or(u64::MAX);
+        let known = self.traits().work_per_call.limit();
         self.health
             .get(self.current())
             .and_then(|health| health.work_per_call)
@@ -379,7 +297,7 @@ impl Rotation {
             let smaller = (work.min(MOST_WORK_AFTER_TIME_OUTS * 4) / 4).max(1);
             health.work_per_call = Some(smaller);
             // The next run need not find that out, even if this one ends without an answer.
-            let work_per_call = Some(smaller.max(FEW_CALLS));
+            let work_per_call = InTime::of(smaller.max(FEW_CALLS));
             self.learn(NodeTraits { work_per_call, ..NodeTraits::default() });
         }
         is_smaller
@@ -387,13 +305,12 @@ impl Rotation {
 
     /// Blocks per `eth_getLogs` that the current endpoint answers in time, as far as is known.
     pub(super) fn log_blocks(&self) -> u64 {
-        let NodeTraits { log_blocks, log_blocks_to_try, .. } = self.traits();
-        log_blocks.or(log_blocks_to_try).unwrap_or(u64::MAX)
+        self.traits().log_blocks.limit()
     }
 
     /// Keeps that the current endpoint has answered a range of logs of so many blocks.
     pub(super) fn learn_logs(&mut self, blocks: u64) {
-        let log_blocks = self.traits().log_blocks_to_try.filter(|to_try| blocks >= *to_try);
+        let log_blocks = self.traits().log_blocks.answered(blocks);
         self.learn(NodeTraits { logs: Some(true), log_blocks, ..NodeTraits::default() });
     }
 

@@ -47,6 +47,7 @@ pub mod lens;
 pub(crate) mod logs;
 mod marker;
 mod node_error;
+mod node_traits;
 mod probe;
 mod proof;
 pub(crate) mod reader;

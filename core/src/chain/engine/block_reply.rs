@@ -14,10 +14,10 @@ use crate::{
     chain::{
         batch::{Failure, Reply},
         block::Header,
-        endpoints::NodeTraits,
         error::{QueryError, RunError},
         logs::{BlockRequest, LogWalk, LogsQuery},
         node_error::is_about_the_batch,
+        node_traits::{InTime, NodeTraits},
         proof::{begins_at, state_root},
     },
     eth::rpc::{
@@ -257,7 +257,7 @@ impl Engine {
         self.rotation.note(error, false);
         self.divide(requests, divisor);
         let kept = (blocks / divisor).max(LEAST_KEPT_BLOCKS);
-        let log_blocks = (how == Unanswered::Late).then_some(kept);
+        let log_blocks = if how == Unanswered::Late { InTime::of(kept) } else { InTime::default() };
         let learned = NodeTraits { log_blocks, ..NodeTraits::default() };
         if self.rotation.has_answered_headers() {
             self.rotation.learn(learned);

@@ -8,9 +8,9 @@ use crate::{
     chain::{
         batch::{Failure, InFlight, Job},
         block::{Header, ReadBlock},
-        endpoints::NodeTraits,
         error::{QueryError, RunError},
         marker::Marker,
+        node_traits::NodeTraits,
         reply::{NodeFacts, ParsedReply},
     },
     eth::{abi::IMulticall3::getCurrentBlockTimestampCall, as_of::BlockId},

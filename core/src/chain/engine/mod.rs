@@ -12,10 +12,11 @@ use block_reply::BlockReader;
 use super::{
     batch::{self, Batch, Failure, InFlight, Job, Limits, PendingCall, Reply},
     block::{Header, ReadBlock},
-    endpoints::{Endpoints, NodeTraits, Rotation, Update},
+    endpoints::{Endpoints, Rotation, Update},
     error::{QueryError, RunError},
     hedge::MAX_HEDGED_BYTES,
     marker::Marker,
+    node_traits::NodeTraits,
     reply::{JobResult, MarkedResult, ParsedReply},
     view::{CallResult, View},
     walk::AgentWalk,

@@ -5,9 +5,9 @@ use crate::{
     chain::{
         batch::{self, InFlight, Job, Limits, PendingCall},
         block::{HeaderOf, ReadBlock},
-        endpoints::NodeTraits,
         error::{QueryError, RunError},
         lens::Method,
+        node_traits::NodeTraits,
         proof::Proof,
         view::CallResult,
         walk::AgentWalk,

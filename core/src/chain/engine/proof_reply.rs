@@ -5,9 +5,9 @@ use crate::{
     chain::{
         batch::Reply,
         block::Header,
-        endpoints::NodeTraits,
         error::{QueryError, RunError},
         node_error::{is_about_the_batch, is_overload, may_pass},
+        node_traits::NodeTraits,
         proof::{BLOCK, PROOF, PendingProof, ProofBlock, ProofKey, ProofParts},
     },
     eth::redact::without_secrets,

@@ -1,0 +1,113 @@
+//! What is known of a node.
+
+use crate::chain::lens::Method;
+
+/// What is known of a node; `None` where it has not shown it. The last answer or refusal counts, and what a node
+/// was found to lack is asked of it again a minute later (`Endpoints::for_run`): the refusal may have passed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct NodeTraits {
+    /// Has answered a read that was pinned by hash (EIP-1898). False: reads by number worked where one by hash
+    /// failed.
+    pub(super) takes_hashes: Option<bool>,
+    /// Whether contracts see the chain's own block numbers. Those of Arbitrum and Orbit chains see another
+    /// chain's, and hashes that are no blocks'.
+    pub(super) sees_own_blocks: Option<bool>,
+    /// How agents are walked.
+    pub(super) method: Option<Method>,
+    /// The most JSON-RPC requests per batch.
+    pub(super) requests_per_batch: Option<usize>,
+    /// Requests of the largest batch of which it has answered any.
+    pub(super) answered_requests: Option<usize>,
+    /// Agents or calls per `eth_call`.
+    pub(super) work_per_call: InTime,
+    /// Blocks per `eth_getLogs`, where it has let the time of a longer range pass.
+    pub(super) log_blocks: InTime,
+    /// Serves proofs of its newest block.
+    pub(super) proofs: Option<bool>,
+    /// Serves logs.
+    pub(super) logs: Option<bool>,
+    /// Is on the expected chain.
+    pub(super) knows_chain: Option<bool>,
+}
+
+impl NodeTraits {
+    /// These, and `older` where these are not known.
+    pub(super) fn or(self, older: Self) -> Self {
+        Self {
+            takes_hashes: self.takes_hashes.or(older.takes_hashes),
+            sees_own_blocks: self.sees_own_blocks.or(older.sees_own_blocks),
+            method: self.method.or(older.method),
+            requests_per_batch: self.requests_per_batch.or(older.requests_per_batch),
+            answered_requests: self.answered_requests.or(older.answered_requests),
+            work_per_call: self.work_per_call.or(older.work_per_call),
+            log_blocks: self.log_blocks.or(older.log_blocks),
+            proofs: self.proofs.or(older.proofs),
+            logs: self.logs.or(older.logs),
+            knows_chain: self.knows_chain.or(older.knows_chain),
+        }
+    }
+
+    /// Those that are not `known` already.
+    pub(super) fn news(self, known: Self) -> Self {
+        Self {
+            takes_hashes: new(self.takes_hashes, known.takes_hashes),
+            sees_own_blocks: new(self.sees_own_blocks, known.sees_own_blocks),
+            method: new(self.method, known.method),
+            requests_per_batch: new(self.requests_per_batch, known.requests_per_batch),
+            answered_requests: new(self.answered_requests, known.answered_requests),
+            work_per_call: self.work_per_call.news(known.work_per_call),
+            log_blocks: self.log_blocks.news(known.log_blocks),
+            proofs: new(self.proofs, known.proofs),
+            logs: new(self.logs, known.logs),
+            knows_chain: new(self.knows_chain, known.knows_chain),
+        }
+    }
+
+    /// What remains known where the node is asked anew for what it may lack.
+    pub(super) fn anew(self) -> Self {
+        let Self { sees_own_blocks, knows_chain, .. } = self;
+        let (work_per_call, log_blocks) = (self.work_per_call.anew(), self.log_blocks.anew());
+        Self { sees_own_blocks, work_per_call, log_blocks, knows_chain, ..Self::default() }
+    }
+}
+
+/// How much of something a node answers in time; `None` where it has not shown it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct InTime {
+    known: Option<u64>,
+    /// More, to be tried because less time may be needed than before.
+    to_try: Option<u64>,
+}
+
+impl InTime {
+    /// That it answers so much in time.
+    pub(super) const fn of(known: u64) -> Self {
+        Self { known: Some(known), to_try: None }
+    }
+
+    /// The most that is asked for.
+    pub(super) fn limit(self) -> u64 {
+        self.known.or(self.to_try).unwrap_or(u64::MAX)
+    }
+
+    /// That the node has answered so much: news where that was to be tried.
+    pub(super) fn answered(self, amount: u64) -> Self {
+        Self { known: self.to_try.filter(|to_try| amount >= *to_try), to_try: None }
+    }
+
+    fn or(self, older: Self) -> Self {
+        Self { known: self.known.or(older.known), to_try: self.to_try.or(older.to_try) }
+    }
+
+    fn news(self, known: Self) -> Self {
+        Self { known: new(self.known, known.known), to_try: None }
+    }
+
+    fn anew(self) -> Self {
+        Self { known: None, to_try: self.known.map(|known| known.saturating_mul(4)) }
+    }
+}
+
+fn new<T: PartialEq>(found: Option<T>, known: Option<T>) -> Option<T> {
+    if found == known { None } else { found }
+}
