@@ -15,7 +15,7 @@ use crate::{
     place::{Place, PlaceOptions},
     report::{Exit, Failure, Report, Result},
     signer::{KeyOptions, Signer},
-    submit::{Caller, SendOptions, Settled},
+    submit::{Caller, SendOptions},
     watch,
 };
 
@@ -76,9 +76,9 @@ impl Attest {
             let id = record.agentId;
             let (caller, data) = (Caller::new(&place, &signer, &self.send).await?, call(id));
             let executed = match caller.resume(&data).await? {
-                Some((Settled::Executed(executed), _)) => executed,
+                Some(executed) => executed,
                 // One attestation more does no harm.
-                _ => caller.execute(data, GAS).await?,
+                None => caller.execute(data, GAS).await?,
             };
             lines.push(format!("Attested for agent {id}: {}.", executed.text()));
             documents.push(json!({ "agentId": id.to_string(), "transaction": executed.json() }));

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`report`] | what a command says, and the program's exit status |
 //! | [`signer`], [`chain`], [`relayer`], [`discovery`] | keys; what is read of a chain; the relayer; what a service says of its registry |
-//! | [`journal`], [`submit`] | what was sent and not settled yet; a call of the registry, carried out once |
+//! | [`journal`], [`submit`], `fees` | what was sent and not settled yet; a call of the registry, carried out once; what gas costs |
 //! | [`place`] | the registry and the way to it, by options and discovery |
 //! | [`register`], [`attest`], [`watch`], [`status`], [`sign`], [`terminate`], [`key`] | the agent's commands |
 //! | [`accept`], [`domain`], [`verify`] | the liable person's; what anyone verifies offline |
@@ -15,6 +15,7 @@ pub mod attest;
 pub mod chain;
 pub mod discovery;
 pub mod domain;
+mod fees;
 pub mod journal;
 pub mod key;
 pub mod place;

@@ -18,7 +18,7 @@ use crate::{
     report::{Failure, Report, Result},
     sign::{self, Sign},
     signer::{KeyOptions, Signer},
-    submit::{Caller, Executed, SendOptions, Settled},
+    submit::{Caller, Executed, SendOptions},
 };
 
 /// Put an agent on the registry: its liable wallet, its documents' hashes, its scope
@@ -69,9 +69,9 @@ impl Register {
         let caller = Caller::new(&place, &signer, &self.send).await?;
         let data = call.abi_encode();
         let executed = match caller.resume(&data).await? {
-            Some((Settled::Executed(executed), _)) => Some(executed),
+            Some(executed) => Some(executed),
             // What is registered decides.
-            _ => match place.record_of(call.agentWallet).await? {
+            None => match place.record_of(call.agentWallet).await? {
                 Some(record) => {
                     agreed(&record, &call)?;
                     return self

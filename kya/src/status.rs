@@ -116,7 +116,7 @@ impl Standing {
         Ok(Self { basis: basis.to_owned(), is_compliant, until })
     }
 
-    /// What a read API says: of the wallet, whose agent may be another by now, and of the agent.
+    /// What a read API says of the wallet, which another agent may have by now, and of the agent.
     fn of(record: &AgentRecord, kya: &Value, agent: &Value) -> Self {
         let is_present =
             kya.pointer("/agent/agentId").and_then(Value::as_u64).map(U256::from) == Some(record.agentId);

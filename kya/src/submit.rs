@@ -22,6 +22,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     chain::Node,
+    fees::Fees,
     journal::{Journal, Pending, Sent},
     place::Place,
     relayer::{Refusal, Relay, Relayer},
@@ -33,8 +34,6 @@ use crate::{
 const REQUEST_VALID: u64 = 3_600;
 /// A repetition of a command within this time of the call is about that call, and later about a new one.
 const REPETITION: u64 = 3_600;
-/// The fee for the block's producer where the node has no opinion.
-const PRIORITY_FEE: u128 = 1_000_000_000;
 
 /// How often the fees of a transaction that is not mined are compared with the chain's.
 const FEES_EVERY: Duration = Duration::from_secs(20);
@@ -130,7 +129,7 @@ impl Executed {
 
 /// What became of a call that was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Settled {
+enum Settled {
     /// It was carried out.
     Executed(Executed),
     /// It was not, and will not be.
@@ -158,22 +157,17 @@ impl<'a> Caller<'a> {
         Ok(Self { place, signer, options, journal })
     }
 
-    /// Settles what an earlier run has sent. If that was this very call, and not long ago, its end and when it
-    /// was signed.
+    /// Settles what an earlier run has sent: what was carried out, if that was this very call, and not long ago.
     ///
     /// # Errors
     /// It is not settled yet.
-    pub async fn resume(&self, call: &[u8]) -> Result<Option<(Settled, u64)>> {
+    pub async fn resume(&self, call: &[u8]) -> Result<Option<Executed>> {
         let Some(pending) = self.journal.pending()? else { return Ok(None) };
         let is_this = pending.call[..] == *call && crate::now().seconds() <= pending.at + REPETITION;
-        let settled = match self.settle(pending.clone(), false).await? {
-            Settled::Executed(executed) => Settled::Executed(Executed { is_repeated: true, ..executed }),
-            other => other,
-        };
-        if !(is_this && matches!(settled, Settled::Executed(_))) {
-            self.journal.settled()?;
+        match self.settle(pending, false).await? {
+            Settled::Executed(executed) if is_this => Ok(Some(Executed { is_repeated: true, ..executed })),
+            _ => self.journal.settled().map(|()| None),
         }
-        Ok(is_this.then_some((settled, pending.at)))
     }
 
     /// Carries out a call, of which nothing is in flight.
@@ -482,33 +476,6 @@ impl<'a> Caller<'a> {
     }
 }
 
-/// What gas costs.
-#[derive(Clone, Copy, Debug)]
-struct Fees {
-    base: u128,
-    tip: u128,
-}
-
-impl Fees {
-    async fn now(node: &Node) -> Result<Self> {
-        let base = node.block("latest").await?.base_fee_per_gas.saturating_to();
-        let tip: Result<U256> = node.read("eth_maxPriorityFeePerGas", json!([])).await;
-        Ok(Self { base, tip: tip.map_or(PRIORITY_FEE, |tip| tip.saturating_to()) })
-    }
-
-    /// The most that is paid for a unit of gas: the base fee may double.
-    const fn most(self) -> u128 {
-        self.base.saturating_mul(2).saturating_add(self.tip)
-    }
-
-    /// The fees of a transaction in place of one with these: `None` where the base fee lets that be mined. Nodes
-    /// take a replacement that offers a tenth more, geth's `--txpool.pricebump`; some want an eighth.
-    fn raised(self, most: u128, tip: u128) -> Option<(u128, u128)> {
-        let more = |fee: u128| fee.saturating_add(fee / 8).saturating_add(1);
-        (most < self.base.saturating_add(tip)).then(|| (self.most().max(more(most)), self.tip.max(more(tip))))
-    }
-}
-
 /// The agent of an event of a registration.
 fn registered(log: &crate::chain::Log, registry: Address) -> Option<u64> {
     let id = *log.topics.get(1)?;
@@ -520,21 +487,5 @@ fn registered(log: &crate::chain::Log, registry: Address) -> Option<u64> {
 pub fn crash_point(name: &str) {
     if cfg!(debug_assertions) && std::env::var("KYA_CRASH_AT").is_ok_and(|point| point == name) {
         std::process::abort();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fees_are_raised_where_the_base_fee_keeps_a_transaction_out_and_by_what_nodes_ask_for() {
-        let fees = Fees { base: 100, tip: 2 };
-        assert_eq!(fees.most(), 202);
-        assert_eq!(fees.raised(102, 2), None, "it can be mined");
-        assert_eq!(fees.raised(101, 2), Some((202, 3)), "a tenth more of both");
-        assert_eq!(Fees { base: 1_000, tip: 2 }.raised(990, 80), Some((2_002, 91)));
-        assert_eq!(Fees { base: 1_000, tip: 900 }.raised(1_000, 1), Some((2_900, 900)));
-        assert!(Fees { base: u128::MAX, tip: 1 }.raised(1, 1).is_some());
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     place::PlaceOptions,
     report::{Failure, Report, Result},
     signer::KeyOptions,
-    submit::{Caller, Executed, SendOptions, Settled},
+    submit::{Caller, Executed, SendOptions},
 };
 
 /// The gas of the call.
@@ -42,8 +42,8 @@ impl Terminate {
         let caller = Caller::new(&place, &signer, &self.send).await?;
         let data = terminateSelfCall { agentId: id }.abi_encode();
         let executed = match caller.resume(&data).await? {
-            Some((Settled::Executed(executed), _)) => Some(executed),
-            _ => {
+            Some(executed) => Some(executed),
+            None => {
                 let record = place.record(id).await?;
                 let record = record.ok_or_else(|| Failure::refused(format!("there is no agent {id}")))?;
                 eprint!("{}", shown(&place, &record));

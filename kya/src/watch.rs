@@ -22,7 +22,7 @@ use crate::{
     place::Place,
     report::{Exit, Failure, Report, Result},
     signer::Signer,
-    submit::{Caller, Settled},
+    submit::Caller,
 };
 
 /// The longest pause between two attempts for one agent.
@@ -164,8 +164,7 @@ async fn looked_after(
     let count = |result: &str| metrics.attempts.with_label_values(&[name.as_str(), result]).inc();
     let read = async {
         let caller = Caller::new(place, signer, &options.send).await?;
-        let resumed = caller.resume(&attest::call(id)).await?;
-        if let Some((Settled::Executed(_), _)) = resumed {
+        if caller.resume(&attest::call(id)).await?.is_some() {
             caller.told()?;
         }
         let node = place.node().ok_or_else(|| Failure::refused("--watch needs --rpc"))?;
