@@ -26,6 +26,9 @@ pub(crate) const KV_BINDING: &str = "RATE_COUNTERS";
 /// The rule of `MCP_ORIGINS`.
 const ORIGINS_RULE: &str = "must be origins as browsers write them, separated by commas";
 
+/// The rule of `RELAYER_URLS` and `DOCUMENT_URLS`.
+const URLS_RULE: &str = "must be http or https URLs without a user, separated by commas";
+
 /// The default limit of a /48 of IPv6, in limits of one client.
 const CLIENTS_OF_A_SITE: u32 = 10;
 
@@ -203,19 +206,9 @@ fn kya_source(variables: &Variables<'_>, index: IndexMode) -> Result<KyaSource, 
 }
 
 fn well_known(variables: &Variables<'_>, shared: &WorkerSettings) -> Result<Option<WellKnown>, Error> {
-    let urls = |name| {
-        variables.parsed(
-            name,
-            Vec::new(),
-            "must be http or https URLs without a user, separated by commas",
-            |text| {
-                let urls = text
-                    .split(',')
-                    .map(|url| Some(url.trim().to_owned()).filter(|url| well_known::is_public(url)));
-                urls.collect()
-            },
-        )
-    };
+    let public = |url: &str| Some(url.trim().to_owned()).filter(|url| well_known::is_public(url));
+    let urls =
+        |name| variables.parsed(name, Vec::new(), URLS_RULE, |text| text.split(',').map(public).collect());
     let (forwarder, relayers) = (variables.address("FORWARDER_ADDRESS")?, urls("RELAYER_URLS")?);
     let documents = urls("DOCUMENT_URLS")?;
     let document =

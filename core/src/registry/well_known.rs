@@ -2,7 +2,7 @@
 //! is `openapi/agent-registry.schema.json`.
 
 use alloy_primitives::Address;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::eth::{json, rpc::endpoint::RpcEndpoint};
 
@@ -18,10 +18,14 @@ pub struct WellKnown {
     /// The chain's id.
     pub chain_id: u64,
     /// The registry.
-    #[serde(serialize_with = "checksummed")]
+    #[serde(serialize_with = "json::Checksummed::serialize")]
     pub registry: Address,
     /// The forwarder of relayed requests (ERC-2771).
-    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "checksummed_option")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "json::OptionalChecksummed::serialize"
+    )]
     pub forwarder: Option<Address>,
     /// Gasless relayers.
     #[serde(default)]
@@ -54,18 +58,11 @@ impl WellKnown {
     }
 }
 
-/// Whether a URL may be published: `http` or `https`, and without a user, whose password everyone would read.
+/// Whether a URL may be published: `http` or `https`, and without a user: the password beside it would be
+/// published, too.
 pub fn is_public(url: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'<' | b'>' | b'\\');
     url.bytes().all(is_plain) && RpcEndpoint::parse(url).is_some_and(|parsed| parsed.authorization.is_none())
-}
-
-fn checksummed<S: Serializer>(address: &Address, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&address.to_checksum(None))
-}
-
-fn checksummed_option<S: Serializer>(address: &Option<Address>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&address.unwrap_or_default().to_checksum(None))
 }
 
 #[cfg(test)]

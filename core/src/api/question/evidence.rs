@@ -195,7 +195,7 @@ fn malformed() -> Halt<Error> {
     Halt::Error(RunError::Malformed.into())
 }
 
-/// Whose fault an error is: of the layout, or, as text, of the endpoint, whose answers do not prove one another.
+/// What an error is the fault of: the layout; or, as text, the endpoint, where its answers do not prove one another.
 fn fault(error: EvidenceError, material: &Material<'_>, configured: Option<Layout>) -> Result<Error, String> {
     match error {
         EvidenceError::OtherCode { .. } if !material.is_code_of_account() => {
