@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{OF_WORKERS, build_all, commit_time, copy, directory, fresh};
+use super::{OF_WORKERS, build_all, build_directory, commit_time, copy, directory, empty, fresh};
 use crate::debian;
 use crate::run::{command, output_of, root, run};
 
@@ -36,13 +36,15 @@ pub(super) fn images() -> Result<()> {
     Ok(())
 }
 
-/// A directory beside the build's, emptied.
+/// Where images are put together.
+fn images_directory() -> PathBuf {
+    build_directory().join("images")
+}
+
+/// A directory there, emptied.
 fn scratch(name: &str) -> Result<PathBuf> {
-    let scratch = root().join("target/dist-build/images").join(name);
-    if scratch.exists() {
-        fs::remove_dir_all(&scratch)?;
-    }
-    fs::create_dir_all(&scratch)?;
+    let scratch = images_directory().join(name);
+    empty(&scratch)?;
     Ok(scratch)
 }
 
@@ -105,7 +107,7 @@ fn edge(to: &Path, packages: &Path) -> Result<()> {
 
 /// buildah, with a storage of its own.
 fn buildah() -> Command {
-    let storage = root().join("target/dist-build/images");
+    let storage = images_directory();
     let mut buildah = command("buildah");
     buildah.args(["--storage-driver", "vfs", "--root"]).arg(storage.join("storage"));
     buildah.arg("--runroot").arg(storage.join("run"));
