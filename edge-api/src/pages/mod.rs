@@ -1,6 +1,7 @@
 //! Static pages: the API's description, the catalog that links to it, the card of its MCP server and the
-//! catalog of that (SEP-2127), and an introduction for language models. They need neither settings nor the chain, so they are served during any outage, and are not
-//! rate-limited.
+//! catalog of that (SEP-2127), and an introduction for language models. They need neither settings nor the
+//! chain, so they are served during any outage, and are not rate-limited. Beside them is the document of the
+//! registry, which is made of the settings.
 //!
 //! Their texts are assets beside the explorer's: as parts of the Worker they would make it start more slowly.
 
@@ -73,16 +74,17 @@ impl Page {
             Ok(Some(text)) => text,
             _ => return Err(Error::Misconfigured(format!("{BINDING} has no {}", self.asset))),
         };
-        let etag = entity_tag(&text);
         let (origin, version) = (target.origin(), env!("CARGO_PKG_VERSION"));
         let host = origin.rsplit("//").next().unwrap_or_default();
-        let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
+        let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+        let host = host.rsplit_once(':').filter(|(_, port)| is_port(port)).map_or(host, |(host, _)| host);
         let values = [("{origin}", origin), ("{host}", host), ("{version}", version)];
-        let body =
-            values.into_iter().fold(text, |text, (name, value)| text.replace(name, value)).into_bytes();
+        let text = values.into_iter().fold(text, |text, (name, value)| text.replace(name, value));
+        // Of what is sent: it changes with the version.
+        let etag = entity_tag(&text);
         Ok(Content::new(
             self.media_type,
-            body,
+            text.into_bytes(),
             etag,
             self.links.map(str::to_owned),
             now,
