@@ -22,12 +22,15 @@ const USAGE = `Usage: npx agent-registry COMMAND
 
 FILE of --key has a private key in 64 hexadecimal digits, and is readable by its owner alone (mode 600):
   (umask 077; openssl rand -hex 32 > agent.key)
-Calls cost no ETH: the relayer sends them. Exit status: 1 what was asked for failed, 2 the command is wrong.`;
+Calls cost no ETH: the relayer sends them. An API key that it has given is read from KYA_RELAYER_KEY.
+Exit status: 1 what was asked for failed, 2 the command is wrong.`;
 
 /** Gas that the forwarder gives a call. */
 const GAS = { register: 900_000, attest: 150_000 };
 /** How long a relay is waited for, and how often it is asked for, in milliseconds. */
 const [PATIENCE, PAUSE] = [120_000, 1_000];
+/** What a repetition does not change, whatever the status. */
+const FINAL = new Set(["CALL_REVERTED", "PENDING", "RELAY_FAILED"]);
 /** For how many seconds a relayer may carry out what was signed. */
 const VALID = 3_600;
 /** The longest duration of a request, in milliseconds. */
@@ -145,26 +148,46 @@ async function ask(url, init) {
 /** Signs a call of the registry, has it relayed, and waits until it is executed; the relayer's answer. */
 async function relayed(url, key, data, gas) {
   const relayer = base(url);
+  const headers = process.env.KYA_RELAYER_KEY ? { authorization: `Bearer ${process.env.KYA_RELAYER_KEY}` } : {};
   const [{ chainId, verifyingContract: forwarder }, { registry }, { next: nonce }] = await Promise.all(
-    ["domain", "status", `nonce/${key.address}`].map((path) => ask(`${relayer}/${path}`)),
+    ["domain", "status", `nonce/${key.address}`].map((path) => ask(`${relayer}/${path}`, { headers })),
   );
   const deadline = Math.floor(Date.now() / 1_000) + VALID;
   const request = { from: key.address, to: registry, value: 0, gas, nonce, deadline, data };
   const rules = { chainId, forwarder, registry };
   const signed = { request, signature: key.signRequest(request, rules) };
   const id = checkRequest(signed, rules);
-  const init = { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(signed) };
-  for (let answer = await ask(`${relayer}/relay`, init), began = Date.now(); ; answer = await ask(`${relayer}/relay/${id}`)) {
-    const { state = answer.txHash === undefined ? "pending" : "executed", error } = answer;
-    if (state === "executed") return answer;
-    if (state !== "pending") throw new RegistryError(`The relay is ${state}: ${error}`, "RELAY_FAILED", 502);
-    if (Date.now() - began > PATIENCE) throw new RegistryError(`Still pending: GET ${relayer}/relay/${id}`, "PENDING", 504);
-    await new Promise((resume) => setTimeout(resume, PAUSE));
+  const init = {
+    method: "POST",
+    headers: { ...headers, "content-type": "application/json" },
+    body: JSON.stringify(signed),
+  };
+  let isTaken = false;
+  for (const began = Date.now(); ; await new Promise((resume) => setTimeout(resume, PAUSE))) {
+    const late = Date.now() - began > PATIENCE && `. Not settled: GET ${relayer}/relay/${id}`;
+    try {
+      const answer = await ask(...(isTaken ? [`${relayer}/relay/${id}`, { headers }] : [`${relayer}/relay`, init]));
+      const { state = answer.txHash === undefined ? "pending" : "executed", error } = answer;
+      if (state === "executed") return answer;
+      if (state !== "pending") throw new RegistryError(`The relay is ${state}: ${error}`, "RELAY_FAILED", 502);
+      if (late) throw new RegistryError(`Still pending${late}`, "PENDING", 504);
+      isTaken = true;
+    } catch (error) {
+      // A request whose answer was lost may have been taken: it is asked for, and sent again where it was not.
+      const { code, status } = error;
+      if (isTaken && status === 404) isTaken = false;
+      else if (!isTaken && code === "ALREADY_RELAYED") isTaken = true;
+      else if (FINAL.has(code) || !(status === 408 || status === 429 || status >= 500)) throw error;
+      else if (late) throw new RegistryError(`${error.message}${late}`, code, status, error);
+      else isTaken = code === "UNREACHABLE";
+    }
   }
 }
 
 async function main([name, ...words]) {
-  const command = Object.hasOwn(COMMANDS, name ?? "") ? COMMANDS[name] : wrong(name === undefined ? "which command?" : `no command ${name}`);
+  const command = Object.hasOwn(COMMANDS, name ?? "")
+    ? COMMANDS[name]
+    : wrong(name === undefined ? "which command?" : `no command ${name}`);
   const { takes, needs = [], options = {}, run } = command;
   const known = Object.entries({ ...Object.fromEntries(needs.map((name) => [name, {}])), ...options });
   let parsed;
@@ -178,7 +201,8 @@ async function main([name, ...words]) {
     wrong(message);
   }
   const { values, positionals } = parsed;
-  if (positionals.length !== (takes === undefined ? 0 : 1)) wrong(takes === undefined ? `${name} takes options alone` : `${name} takes ${takes}`);
+  if (positionals.length !== (takes === undefined ? 0 : 1))
+    wrong(takes === undefined ? `${name} takes options alone` : `${name} takes ${takes}`);
   const missing = needs.filter((option) => values[option] === undefined);
   if (missing.length > 0) wrong(`${name} needs ${missing.map((option) => `--${option}`).join(", ")}`);
   await Promise.all([init(), initKey({ module_or_path: await readFile(new URL("./key_bg.wasm", import.meta.url)) })]);

@@ -54,6 +54,7 @@ impl Attest {
     /// # Errors
     /// The key may not attest for one of them, or the registry refuses.
     pub async fn run(&self) -> Result<Report> {
+        self.place.reads_where_the_user_says()?;
         let (signer, place) = (self.key.signer()?, self.place.resolve().await?);
         let mut records = Vec::new();
         for id in &self.ids {

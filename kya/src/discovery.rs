@@ -31,30 +31,49 @@ pub async fn find(url: &Url) -> Result<WellKnown> {
         Failure::refused(format!("{} names no discovery document's URL", public_origin(url.as_str())))
     })?;
     let (status, document) = get(&place).await?;
-    let document: WellKnown = serde_json::from_value(document)
-        .map_err(|_| Failure::refused(format!("no discovery document at {place} (HTTP {status})")))?;
+    let document: WellKnown = serde_json::from_value(document).map_err(|_| {
+        Failure::refused(format!("no discovery document at {} (HTTP {status})", shown(&place)))
+    })?;
     match document.version {
         1 => Ok(document),
         version => {
+            let place = shown(&place);
             Err(Failure::refused(format!("the document at {place} has the unknown version {version}")))
         }
     }
 }
 
-/// The answer of a read API below `/api/v1/`; `None` for what is not found.
+/// A URL without its query and its user, which may be secret.
+fn shown(url: &Url) -> String {
+    format!("{}{}", public_origin(url.as_str()), url.path())
+}
+
+/// The answer of a read API; `None` where it has no such agent. The path is below `/api/v1`, with which the API's
+/// URL may end.
 ///
 /// # Errors
-/// There is none.
-pub async fn api(origin: &Url, path: &str) -> Result<Option<Value>> {
-    let url = origin.join(&format!("/api/v1/{path}")).map_err(|_| Failure::refused("--api is no URL"))?;
-    match get(&url).await? {
-        (200, answer) => Ok(Some(answer)),
-        (404, _) => Ok(None),
-        (status, answer) => {
-            let why = answer.get("error").and_then(Value::as_str).unwrap_or_default();
+/// There is none, or it is none of a read API.
+pub async fn api(base: &Url, path: &str) -> Result<Option<Value>> {
+    let url = below(base, path);
+    let (status, answer) = get(&url).await?;
+    let error = answer.get("error").and_then(Value::as_str);
+    match status {
+        200 if answer.is_object() => Ok(Some(answer)),
+        // A 404 of anything else says nothing of an agent.
+        404 if error.is_some_and(|error| error.starts_with("Agent not found")) => Ok(None),
+        404 | 200 => Err(Failure::refused(format!("no read API answers at {} (HTTP {status})", shown(&url)))),
+        _ => {
+            let why = error.unwrap_or_default();
             Err(Failure::try_again(format!("the read API answers {status}: {why}")))
         }
     }
+}
+
+fn below(base: &Url, path: &str) -> Url {
+    let mut url = base.clone();
+    let prefix = base.path().trim_end_matches('/').trim_end_matches("/api/v1");
+    url.set_path(&format!("{prefix}/api/v1/{path}"));
+    url
 }
 
 /// The status and the JSON of an answer; `null` where it is none.
@@ -65,4 +84,25 @@ async fn get(url: &Url) -> Result<(u16, Value)> {
     let status = response.status().as_u16();
     let body = read_body(response, LARGEST).await.map_err(silent)?.unwrap_or_default();
     Ok((status, serde_json::from_slice(&body).unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_api_is_asked_below_the_path_of_its_url() {
+        for (base, expected) in [
+            ("https://api.example", "https://api.example/api/v1/agent/7"),
+            ("https://api.example/", "https://api.example/api/v1/agent/7"),
+            ("https://api.example/api/v1", "https://api.example/api/v1/agent/7"),
+            ("https://example/registry/", "https://example/registry/api/v1/agent/7"),
+            ("https://example/registry/api/v1/", "https://example/registry/api/v1/agent/7"),
+            ("https://api.example/?token=a", "https://api.example/api/v1/agent/7?token=a"),
+        ] {
+            assert_eq!(below(&base.parse().unwrap(), "agent/7").as_str(), expected);
+        }
+        let url = "https://user:pass@api.example/a/b?token=a".parse().unwrap();
+        assert_eq!(shown(&url), "https://api.example/a/b");
+    }
 }

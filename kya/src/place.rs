@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::{
     chain::Node,
     discovery,
-    relayer::Relayer,
+    relayer::{self, Relayer},
     report::{Failure, Result},
 };
 
@@ -40,7 +40,7 @@ pub struct PlaceOptions {
     /// A read API, which is asked where there is no RPC endpoint.
     #[arg(long, value_name = "URL")]
     pub api: Option<Url>,
-    /// The gasless relayer.
+    /// The gasless relayer. It is shown the API key in `KYA_RELAYER_KEY`, which one that --at finds is not.
     #[arg(long, value_name = "URL")]
     pub relayer: Option<Url>,
     /// Multicall3 of the chain.
@@ -73,6 +73,20 @@ pub enum Reader {
 }
 
 impl PlaceOptions {
+    /// Checks that the record of an agent that is signed for is not the word of the service at --at alone: it
+    /// could show another agent's.
+    ///
+    /// # Errors
+    /// It would be.
+    pub fn reads_where_the_user_says(&self) -> Result<()> {
+        match self.at.is_none() || self.rpc.is_some() || self.api.is_some() {
+            true => Ok(()),
+            false => Err(Failure::refused(
+                "the service at --at alone would say which agent you sign for: give --rpc, or --api of a read API that you trust",
+            )),
+        }
+    }
+
     /// The place that the options name.
     ///
     /// # Errors
@@ -87,8 +101,12 @@ impl PlaceOptions {
         let first = |urls: &[String]| {
             urls.iter().filter(|url| well_known::is_public(url)).find_map(|url| url.parse().ok())
         };
-        let relayer = self.relayer.clone().or_else(|| first(&said?.relayers));
-        let relayer = relayer.as_ref().map(Relayer::new).transpose()?;
+        let relayer = match &self.relayer {
+            Some(url) => Some(Relayer::new(url, std::env::var(relayer::KEY_VARIABLE).ok())?),
+            None => {
+                said.and_then(|said| first(&said.relayers)).map(|url| Relayer::new(&url, None)).transpose()?
+            }
+        };
         let terms = match &relayer {
             Some(relayer) if said.is_none() && (self.chain.is_none() || self.registry.is_none()) => {
                 Some(relayer.terms().await?)

@@ -14,7 +14,7 @@ use registry_core::eth::{
 use serde_json::{Value, json};
 
 use crate::{
-    place::PlaceOptions,
+    place::{Place, PlaceOptions},
     report::{Failure, Report, Result},
     sign::{self, Sign},
     signer::{KeyOptions, Signer},
@@ -91,9 +91,11 @@ impl Register {
                 }
             },
         };
-        let id = executed.as_ref().and_then(|executed| executed.agent);
-        let id =
-            id.ok_or_else(|| Failure::try_again("registered, and the id is not known: repeat the command"))?;
+        let told = executed.as_ref().and_then(|executed| executed.agent);
+        let id = match (place.node(), told) {
+            (Some(_), Some(id)) => id,
+            _ => registered_as(&place, &call, told).await?,
+        };
         let report = self.reported(&signer, place.chain, &call, id, executed.as_ref()).await?;
         caller.told()?;
         Ok(report)
@@ -160,6 +162,23 @@ impl Register {
     }
 }
 
+/// The id of a registered agent that a relayer tells, or does not: where a record shows it, the record decides.
+async fn registered_as(place: &Place, call: &registerAgentCall, told: Option<u64>) -> Result<u64> {
+    match told {
+        Some(id) => match place.record(U256::from(id)).await? {
+            Some(record) if record.agentWallet != call.agentWallet => Err(Failure::refused(format!(
+                "registered, and the relayer tells the id {id}, which is of another wallet: {}",
+                record.agentWallet
+            ))),
+            _ => Ok(id),
+        },
+        None => match place.record_of(call.agentWallet).await? {
+            Some(record) => Ok(record.agentId.saturating_to()),
+            None => Err(Failure::try_again("registered, which is not shown yet: repeat this in a minute")),
+        },
+    }
+}
+
 /// Checks that a record has the values of a call: it has no setters.
 fn agreed(record: &AgentRecord, call: &registerAgentCall) -> Result<()> {
     let differs = [
@@ -186,7 +205,7 @@ fn agreed(record: &AgentRecord, call: &registerAgentCall) -> Result<()> {
 pub(crate) mod tests {
     use super::*;
 
-    fn call() -> registerAgentCall {
+    pub(crate) fn call() -> registerAgentCall {
         registerAgentCall {
             haftungsperson: Address::repeat_byte(1),
             agentWallet: Address::repeat_byte(2),

@@ -1,9 +1,11 @@
 //! The gasless relayer's HTTP interface, as a client sees it.
 
+use std::fmt;
+
 use alloy::primitives::{Address, B256};
 use host_kit::native::read_body;
 use registry_core::eth::redact::public_origin;
-use reqwest::{Client, Response, StatusCode, Url};
+use reqwest::{Client, Method, RequestBuilder, StatusCode, Url};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -15,11 +17,21 @@ use crate::{
 /// The largest answer that is read, in bytes.
 const LARGEST_ANSWER: usize = 1 << 20;
 
+/// The environment variable with the key that a relayer has given: it does not belong on a command line.
+pub const KEY_VARIABLE: &str = "KYA_RELAYER_KEY";
+
 /// A relayer.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Relayer {
     client: Client,
     url: String,
+    key: Option<String>,
+}
+
+impl fmt::Debug for Relayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Relayer").field("url", &public_origin(&self.url)).finish_non_exhaustive()
+    }
 }
 
 /// What a relayer works for.
@@ -82,12 +94,12 @@ impl Refusal {
 }
 
 impl Relayer {
-    /// The relayer at this URL.
+    /// The relayer at this URL, which is shown this API key.
     ///
     /// # Errors
     /// No client can be built.
-    pub fn new(url: &Url) -> Result<Self> {
-        Ok(Self { client: client()?, url: url.as_str().trim_end_matches('/').to_owned() })
+    pub fn new(url: &Url, key: Option<String>) -> Result<Self> {
+        Ok(Self { client: client()?, url: url.as_str().trim_end_matches('/').to_owned(), key })
     }
 
     /// Its URL, without a slash at the end.
@@ -137,7 +149,7 @@ impl Relayer {
     /// It does not say.
     pub async fn relay(&self, id: B256, finality: &str) -> Result<Option<Relay>> {
         let path = format!("/relay/{id}?wait={finality}");
-        match self.answer(self.client.get(format!("{}{path}", self.url)).send().await).await? {
+        match self.answer(self.request(Method::GET, &path)).await? {
             Ok(relay) => Ok(Some(relay)),
             Err(Refusal { status: 404, .. }) => Ok(None),
             Err(refusal) => Err(refusal.failure()),
@@ -149,23 +161,27 @@ impl Relayer {
     /// # Errors
     /// There is no answer: the relayer may have taken it.
     pub async fn send(&self, body: &Value) -> Result<Result<Value, Refusal>> {
-        let request = self.client.post(format!("{}/relay", self.url));
-        let request = request.header("content-type", "application/json").body(body.to_string());
-        self.answer(request.send().await).await
+        let request = self.request(Method::POST, "/relay").header("content-type", "application/json");
+        self.answer(request.body(body.to_string())).await
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
-        let answer = self.answer(self.client.get(format!("{}{path}", self.url)).send().await).await?;
+        let answer = self.answer(self.request(Method::GET, path)).await?;
         answer.map_err(|refusal| refusal.failure())
     }
 
-    async fn answer<T: DeserializeOwned>(
-        &self,
-        response: reqwest::Result<Response>,
-    ) -> Result<Result<T, Refusal>> {
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let request = self.client.request(method, format!("{}{path}", self.url));
+        match &self.key {
+            Some(key) => request.bearer_auth(key),
+            None => request,
+        }
+    }
+
+    async fn answer<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<Result<T, Refusal>> {
         let silent =
             |_| Failure::try_again(format!("the relayer {} does not answer", public_origin(&self.url)));
-        let response = response.map_err(silent)?;
+        let response = request.send().await.map_err(silent)?;
         let status = response.status();
         let body = read_body(response, LARGEST_ANSWER).await.map_err(silent)?.unwrap_or_default();
         if matches!(status, StatusCode::OK | StatusCode::ACCEPTED)

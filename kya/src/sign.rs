@@ -6,6 +6,7 @@ use alloy::primitives::hex;
 use clap::Args;
 use host_kit::native::read_body;
 use registry_core::{
+    eth::redact::public_origin,
     gate::{Account, Content, Origin, Request, SigningTerms, Unsigned},
     liability::{Acceptance, HEADER},
 };
@@ -45,7 +46,7 @@ pub struct Sign {
     /// The file with the liable person's acceptance, which is sent along.
     #[arg(long, value_name = "FILE")]
     acceptance: Option<PathBuf>,
-    /// Send it, and show the answer: exit status 0 for a status below 400.
+    /// Send it, and show the answer: exit status 0 for a status below 400, 3 for 408, 429 and from 500 on.
     #[arg(long)]
     send: bool,
 }
@@ -146,7 +147,7 @@ pub(crate) async fn send(request: &Sign, signer: &Signer, chain: u64) -> Result<
     let headers = request.signed(signer, chain, &content).await?;
     let method: Method =
         request.method.parse().map_err(|_| Failure::refused("the method is none of HTTP"))?;
-    let silent = |_| Failure::try_again(format!("{} does not answer", request.url));
+    let silent = |_| Failure::try_again(format!("{} does not answer", public_origin(request.url.as_str())));
     let mut asked = client()?.request(method, request.url.clone()).body(content);
     for (name, value) in &headers {
         asked = asked.header(name, value);
@@ -157,6 +158,10 @@ pub(crate) async fn send(request: &Sign, signer: &Signer, chain: u64) -> Result<
     let text = String::from_utf8_lossy(&body).into_owned();
     let document = serde_json::from_str(&text).unwrap_or_else(|_| Value::from(text.as_str()));
     let json = json!({ "status": status, "body": document, "signedBy": signer.address() });
-    let exit = if status < 400 { Exit::Done } else { Exit::Refused };
+    let exit = match status {
+        ..400 => Exit::Done,
+        408 | 429 | 500.. => Exit::TryAgain,
+        _ => Exit::Refused,
+    };
     Ok(Report { exit, ..Report::done(format!("HTTP {status}\n{}", text.trim_end()), json) })
 }

@@ -90,7 +90,10 @@ impl Standing {
             Reader::Api(api) => {
                 let kya = discovery::api(api, &format!("kya/{}", record.agentWallet)).await?;
                 let agent = discovery::api(api, &format!("agent/{}", record.agentId)).await?;
-                return Ok(Self::of(record, &kya.unwrap_or_default(), &agent.unwrap_or_default()));
+                let (Some(kya), Some(agent)) = (kya, agent) else {
+                    return Err(Failure::try_again("the read API gives no verdict"));
+                };
+                return Ok(Self::of(record, &kya, &agent));
             }
         };
         let until = record.lastAttestation.saturating_add(node.grace_period(place.registry).await?);

@@ -10,18 +10,25 @@ use alloy::{
         eip2930::AccessList,
     },
     primitives::{Address, B256, Bytes, TxKind, U64, U256, aliases::U48},
-    sol_types::SolEvent as _,
+    sol_types::{SolCall as _, SolEvent as _},
 };
 use clap::{Args, ValueEnum};
 use registry_core::{
-    eth::{abi::IAgentRegistry::AgentRegistered, redact::public_origin, rpc::revert::Revert},
+    eth::{
+        abi::IAgentRegistry::{
+            AgentRegistered, AgentTerminated, ComplianceAttested, attestComplianceCall, registerAgentCall,
+            terminateSelfCall,
+        },
+        redact::public_origin,
+        rpc::revert::Revert,
+    },
     forward::{ForwardRequest, SignedRequest, TypedData, domain},
 };
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    chain::Node,
+    chain::{Log, Node, Receipt},
     fees::Fees,
     journal::{Journal, Pending, Sent},
     place::Place,
@@ -37,6 +44,9 @@ const REPETITION: u64 = 3_600;
 
 /// How often the fees of a transaction that is not mined are compared with the chain's.
 const FEES_EVERY: Duration = Duration::from_secs(20);
+
+/// By how much the clock of a chain that is not asked may be behind.
+const CHAIN_LATE: u64 = 600;
 
 /// How long a receipt may come after the account's new count.
 const RECEIPT_LATE: Duration = Duration::from_secs(60);
@@ -136,6 +146,14 @@ enum Settled {
     Failed(String),
     /// Its nonce was used by something else, or its time is over: what the chain says decides.
     Lost,
+}
+
+/// How far a relay is.
+enum Progress {
+    Settled(Settled),
+    /// Carried out, and not as final yet as asked.
+    Executed,
+    Open,
 }
 
 /// Makes calls of the registry for one signer.
@@ -320,11 +338,12 @@ impl<'a> Caller<'a> {
             let step = match &pending.sent {
                 Sent::Relay { relayer, id, body } => {
                     let relayer = self.relayer(relayer)?;
-                    self.settle_relay(&relayer, *id, body, &mut sends).await
+                    self.settle_relay(&relayer, *id, body, &pending.call, &mut sends).await
                 }
                 Sent::Transaction { hash, nonce, raw, replaced } => {
                     let hashes = replaced.iter().chain([hash]);
-                    self.settle_transaction(hashes, *nonce, raw, &mut sends, &mut missing).await
+                    self.settle_transaction(hashes, *nonce, raw, &pending.call, &mut sends, &mut missing)
+                        .await
                 }
             };
             match step {
@@ -354,17 +373,51 @@ impl<'a> Caller<'a> {
     }
 
     fn relayer(&self, url: &str) -> Result<Relayer> {
+        if let Some(relayer) = self.place.relayer.as_ref().filter(|relayer| relayer.url() == url) {
+            return Ok(relayer.clone());
+        }
         let url = url.parse().map_err(|_| Failure::refused("the journal names no relayer's URL"))?;
-        Relayer::new(&url)
+        Relayer::new(&url, None)
     }
 
+    /// A relay that the forwarder does not take any longer is lost, whatever its relayer says or does not say.
     async fn settle_relay(
         &self,
         relayer: &Relayer,
         id: B256,
         body: &Value,
+        call: &[u8],
         sends: &mut bool,
     ) -> Result<Option<Settled>> {
+        match self.progress(relayer, id, body, call, sends).await {
+            Ok(Progress::Settled(settled)) => Ok(Some(settled)),
+            Ok(Progress::Executed) => Ok(None),
+            Ok(Progress::Open) | Err(_) if self.has_expired(body).await => Ok(Some(Settled::Lost)),
+            Ok(Progress::Open) => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Whether the chain's time is past a request's deadline.
+    async fn has_expired(&self, body: &Value) -> bool {
+        let deadline = body.pointer("/request/deadline").and_then(Value::as_str);
+        let Some(deadline) = deadline.and_then(|deadline| deadline.parse::<u64>().ok()) else { return false };
+        match self.place.node() {
+            Some(node) => {
+                node.block("latest").await.is_ok_and(|block| block.timestamp.to::<u64>() > deadline)
+            }
+            None => crate::now().seconds() > deadline.saturating_add(CHAIN_LATE),
+        }
+    }
+
+    async fn progress(
+        &self,
+        relayer: &Relayer,
+        id: B256,
+        body: &Value,
+        call: &[u8],
+        sends: &mut bool,
+    ) -> Result<Progress> {
         if *sends {
             match relayer.send(body).await? {
                 Ok(_) => {}
@@ -376,55 +429,102 @@ impl<'a> Caller<'a> {
                 {
                     // It may have been taken, and carried out, meanwhile.
                     let Some(known) = relayer.relay(id, "latest").await? else {
-                        return Ok(Some(Settled::Lost));
+                        return Ok(Progress::Settled(Settled::Lost));
                     };
                     *sends = false;
-                    return Ok(self.ended(&known));
+                    return self.ended(&known, call).await;
                 }
                 Err(refusal) => {
                     let failure = refusal.failure();
                     // The relayer has said that it did not take the request; one that reverts does so again.
                     let is_final = failure.exit == Exit::Refused || refusal.code == "CALL_REVERTED";
-                    return if is_final { Ok(Some(Settled::Failed(failure.text))) } else { Err(failure) };
+                    return match is_final {
+                        true => Ok(Progress::Settled(Settled::Failed(failure.text))),
+                        false => Err(failure),
+                    };
                 }
             }
             *sends = false;
             crash_point("after_send");
         }
         match relayer.relay(id, self.options.finality.tag()).await? {
-            Some(relay) => Ok(self.ended(&relay)),
+            Some(relay) => self.ended(&relay, call).await,
             None => {
                 *sends = true;
-                Ok(None)
+                Ok(Progress::Open)
             }
         }
     }
 
-    /// `None` while the relay goes on, or is not final enough.
-    fn ended(&self, relay: &Relay) -> Option<Settled> {
-        match (relay.state.as_str(), relay.tx_hash, relay.block_number) {
+    /// What a relayer says of a relay; of one that was carried out the RPC endpoint, where there is one.
+    async fn ended(&self, relay: &Relay, call: &[u8]) -> Result<Progress> {
+        let settled = match (relay.state.as_str(), relay.tx_hash, relay.block_number) {
             ("executed", Some(transaction), Some(block)) => {
-                let finality = Finality::from_str(relay.finality.as_deref()?, true).ok()?;
-                let is_final =
-                    finality >= self.options.finality && relay.confirmations >= self.options.confirmations;
-                let executed = Executed {
-                    transaction,
-                    block,
-                    confirmations: relay.confirmations,
-                    agent: relay.agent_id,
-                    is_repeated: false,
+                let executed = match self.place.node() {
+                    Some(node) => {
+                        let Some(receipt) = node.receipt(transaction).await? else {
+                            let text =
+                                "the relayer says executed, and the RPC endpoint does not show that yet";
+                            return Err(Failure::try_again(text));
+                        };
+                        if receipt.status.is_zero() || self.event(&receipt, call).is_none() {
+                            return Err(Failure::try_again(format!(
+                                "the relayer says executed, and its transaction {transaction} does not carry out this call"
+                            )));
+                        }
+                        self.mined(node, transaction, &receipt, call).await?
+                    }
+                    None => {
+                        let finality = relay.finality.as_deref();
+                        let finality = finality.and_then(|finality| Finality::from_str(finality, true).ok());
+                        let is_final = finality >= Some(self.options.finality)
+                            && relay.confirmations >= self.options.confirmations;
+                        is_final.then_some(Executed {
+                            transaction,
+                            block,
+                            confirmations: relay.confirmations,
+                            agent: relay.agent_id,
+                            is_repeated: false,
+                        })
+                    }
                 };
-                is_final.then_some(Settled::Executed(executed))
+                let Some(executed) = executed else { return Ok(Progress::Executed) };
+                Settled::Executed(executed)
             }
             ("reverted", ..) if matches!(relay.code.as_deref(), Some("SUPERSEDED" | "FORWARDER_REFUSED")) => {
-                Some(Settled::Lost)
+                Settled::Lost
             }
             ("reverted" | "dropped", ..) => {
                 let why = relay.error.as_deref().unwrap_or("no reason given");
-                Some(Settled::Failed(format!("the relay was {}: {why}", relay.state)))
+                Settled::Failed(format!("the relay was {}: {why}", relay.state))
             }
-            _ => None,
-        }
+            _ => return Ok(Progress::Open),
+        };
+        Ok(Progress::Settled(settled))
+    }
+
+    /// A call that was mined, once it is as final as asked.
+    async fn mined(
+        &self,
+        node: &Node,
+        transaction: B256,
+        receipt: &Receipt,
+        call: &[u8],
+    ) -> Result<Option<Executed>> {
+        let block = receipt.block_number.to::<u64>();
+        let head: u64 = node.block("latest").await?.number.to();
+        let confirmations = (head + 1).saturating_sub(block);
+        let finality = self.options.finality;
+        let is_final =
+            finality == Finality::Latest || node.block(finality.tag()).await?.number.to::<u64>() >= block;
+        let agent = self.event(receipt, call);
+        let executed = Executed { transaction, block, confirmations, agent, is_repeated: false };
+        Ok((is_final && confirmations >= self.options.confirmations).then_some(executed))
+    }
+
+    /// The agent of the event by which the registry tells that this call of the signer was carried out.
+    fn event(&self, receipt: &Receipt, call: &[u8]) -> Option<u64> {
+        receipt.logs.iter().find_map(|log| told_by(log, self.place.registry, self.signer.address(), call))
     }
 
     async fn settle_transaction(
@@ -432,6 +532,7 @@ impl<'a> Caller<'a> {
         hashes: impl Iterator<Item = &B256>,
         nonce: u64,
         raw: &Bytes,
+        call: &[u8],
         sends: &mut bool,
         missing: &mut Option<Instant>,
     ) -> Result<Option<Settled>> {
@@ -441,16 +542,7 @@ impl<'a> Caller<'a> {
             if receipt.status.is_zero() {
                 return Ok(Some(Settled::Failed(format!("the transaction {hash} was mined and reverted"))));
             }
-            let block = receipt.block_number.to::<u64>();
-            let head: u64 = node.block("latest").await?.number.to();
-            let confirmations = (head + 1).saturating_sub(block);
-            let finality = self.options.finality;
-            let is_final =
-                finality == Finality::Latest || node.block(finality.tag()).await?.number.to::<u64>() >= block;
-            let agent = receipt.logs.iter().find_map(|log| registered(log, self.place.registry));
-            let executed = Executed { transaction: hash, block, confirmations, agent, is_repeated: false };
-            let is_settled = is_final && confirmations >= self.options.confirmations;
-            return Ok(is_settled.then_some(Settled::Executed(executed)));
+            return Ok(self.mined(node, hash, &receipt, call).await?.map(Settled::Executed));
         }
         // Some nodes have the new count before the receipt, and others behind the same address later still.
         if node.transaction_count(self.signer.address(), "latest").await? > nonce {
@@ -476,16 +568,61 @@ impl<'a> Caller<'a> {
     }
 }
 
-/// The agent of an event of a registration.
-fn registered(log: &crate::chain::Log, registry: Address) -> Option<u64> {
-    let id = *log.topics.get(1)?;
-    let is_one = log.address == registry && log.topics.first() == Some(&AgentRegistered::SIGNATURE_HASH);
-    is_one.then(|| U256::from_be_bytes(id.0).saturating_to())
+/// The agent of an event, if it is the one of this call by this signer. The last indexed member of each is who acted.
+fn told_by(log: &Log, registry: Address, signer: Address, call: &[u8]) -> Option<u64> {
+    let (kind, arguments) = call.split_at_checked(4)?;
+    let &[event, id, .., by] = log.topics.as_slice() else { return None };
+    let of_id = |expected: B256| event == expected && arguments.get(..32) == Some(id.as_slice());
+    let is_it = match kind {
+        kind if kind == registerAgentCall::SELECTOR => {
+            // Its second argument is the agent's wallet, the event's second indexed member.
+            event == AgentRegistered::SIGNATURE_HASH
+                && arguments.get(32..64) == log.topics.get(2).map(|wallet| wallet.as_slice())
+        }
+        kind if kind == attestComplianceCall::SELECTOR => of_id(ComplianceAttested::SIGNATURE_HASH),
+        kind if kind == terminateSelfCall::SELECTOR => of_id(AgentTerminated::SIGNATURE_HASH),
+        _ => false,
+    };
+    (is_it && log.address == registry && by == signer.into_word())
+        .then(|| U256::from_be_bytes(id.0).saturating_to())
 }
 
 /// A point at which a build with debug assertions dies where `KYA_CRASH_AT` names it. A release reads nothing.
 pub fn crash_point(name: &str) {
     if cfg!(debug_assertions) && std::env::var("KYA_CRASH_AT").is_ok_and(|point| point == name) {
         std::process::abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_told_by_the_registrys_event_of_it_by_its_signer_alone() {
+        let (registry, signer, wallet) =
+            (Address::repeat_byte(1), Address::repeat_byte(2), Address::repeat_byte(3));
+        let (id, other) = (U256::from(7), B256::repeat_byte(9));
+        let attest = attestComplianceCall { agentId: id }.abi_encode();
+        let end = terminateSelfCall { agentId: id }.abi_encode();
+        let register =
+            registerAgentCall { agentWallet: wallet, ..crate::register::tests::call() }.abi_encode();
+        let (by, id) = (signer.into_word(), B256::from(id));
+        for (call, topics) in [
+            (attest, vec![ComplianceAttested::SIGNATURE_HASH, id, by]),
+            (end, vec![AgentTerminated::SIGNATURE_HASH, id, by]),
+            (register, vec![AgentRegistered::SIGNATURE_HASH, id, wallet.into_word(), by]),
+        ] {
+            let log = Log { address: registry, topics };
+            assert_eq!(told_by(&log, registry, signer, &call), Some(7));
+            assert_eq!(told_by(&log, wallet, signer, &call), None);
+            assert_eq!(told_by(&log, registry, wallet, &call), None);
+            assert_eq!(told_by(&log, registry, signer, &call[..3]), None);
+            for changed in (0..log.topics.len()).filter(|at| *at != 1 || log.topics.len() == 3) {
+                let mut log = log.clone();
+                log.topics[changed] = other;
+                assert_eq!(told_by(&log, registry, signer, &call), None, "{changed}");
+            }
+        }
     }
 }

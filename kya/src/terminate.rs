@@ -38,6 +38,7 @@ impl Terminate {
     /// # Errors
     /// It is not confirmed, or the registry refuses.
     pub async fn run(&self) -> Result<Report> {
+        self.place.reads_where_the_user_says()?;
         let (signer, place, id) = (self.key.signer()?, self.place.resolve().await?, self.id);
         let caller = Caller::new(&place, &signer, &self.send).await?;
         let data = terminateSelfCall { agentId: id }.abi_encode();

@@ -1,5 +1,6 @@
-//! `kya attest --watch`: attests for each agent at a random time in the last third of its grace period. All
-//! state is the chain's, and the journal's: a restart changes nothing.
+//! `kya attest --watch`: attests for each agent at a random time in the last third of its grace period, and as its
+//! liable wallet also in the last third of the time for which its own word ties it to the agent. All state is the
+//! chain's, and the journal's: a restart changes nothing.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,6 +8,8 @@ use alloy::primitives::{Address, U256, keccak256};
 use prometheus::{Encoder as _, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 use registry_core::{
     eth::{abi::AgentRecord, timestamp::Timestamp},
+    gate::AttestedQuery,
+    liability,
     registry::agent::Status,
 };
 use serde_json::json;
@@ -70,6 +73,8 @@ impl Metrics {
 struct Watched {
     failures: u32,
     not_before: Option<Instant>,
+    /// The last event of the agent by the signer, unix seconds; read once, where the signer is its liable wallet.
+    by_liable: Option<u64>,
 }
 
 impl Watched {
@@ -83,6 +88,10 @@ impl Watched {
     fn is_paused(&self) -> bool {
         self.not_before.is_some_and(|at| Instant::now() < at)
     }
+
+    fn succeeded(&mut self) {
+        (self.failures, self.not_before) = (0, None);
+    }
 }
 
 /// When an attestation is made: at a time in the last third of the grace period that only the last attestation
@@ -93,6 +102,22 @@ pub fn due(last_attestation: u64, grace: u64, id: U256, signer: Address) -> u64 
         keccak256([&id.to_be_bytes::<32>()[..], &last_attestation.to_be_bytes(), signer.as_slice()].concat());
     let drawn = U256::from_be_bytes(drawn.0) % U256::from((third * 3 / 4).max(1));
     last_attestation + (grace - third) + drawn.saturating_to::<u64>()
+}
+
+/// When an agent is due. An attestation by anyone renews the agent's; that a liable wallet stands behind an agent
+/// that others have registered rests on its own events, the last of which is `by_liable`.
+fn due_by(signer: Address, record: &AgentRecord, grace: u64, by_liable: Option<u64>) -> u64 {
+    let at = due(record.lastAttestation, grace, record.agentId, signer);
+    let own = |last| due(last, liability::ATTESTED_SECONDS, record.agentId, signer);
+    match is_only_named(signer, record) {
+        true => at.min(by_liable.map_or(0, own)),
+        false => at,
+    }
+}
+
+/// Whether the signer is the liable wallet of an agent that it has not registered itself.
+fn is_only_named(signer: Address, record: &AgentRecord) -> bool {
+    signer == record.haftungsperson && signer != record.creator
 }
 
 /// Watches until it is ended, or no agent is left.
@@ -125,8 +150,8 @@ pub async fn run(
                 if watched.is_paused() {
                     continue;
                 }
-                match looked_after(options, place, signer, *id, &metrics).await {
-                    Ok(true) => *watched = Watched::default(),
+                match looked_after(options, place, signer, (*id, watched), &metrics).await {
+                    Ok(true) => watched.succeeded(),
                     Ok(false) => over.push(*id),
                     Err(failure) => {
                         watched.failed(Duration::from_secs(options.every));
@@ -157,7 +182,7 @@ async fn looked_after(
     options: &Attest,
     place: &Place,
     signer: &Signer,
-    id: U256,
+    (id, watched): (U256, &mut Watched),
     metrics: &Metrics,
 ) -> Result<bool> {
     let name = id.to_string();
@@ -172,11 +197,17 @@ async fn looked_after(
         let record = place.record(id).await?;
         let record = record.ok_or_else(|| Failure::try_again("the registry does not know it"))?;
         // A chain that stands still does not stop time, and a clock that is slow does not, either.
-        let time = crate::now().seconds().max(node.block("latest").await?.timestamp.to());
+        let block = node.block("latest").await?;
+        let time = crate::now().seconds().max(block.timestamp.to());
+        let (registry, liable) = (place.registry, signer.address());
+        if watched.by_liable.is_none() && is_only_named(liable, &record) {
+            let query = AttestedQuery { registry, agent: id, liable, block: block.number.to() };
+            watched.by_liable = node.ask(query).await?.map(Timestamp::seconds);
+        }
         Ok((caller, grace, record, time))
     };
     let (caller, grace, record, time) = read.await.inspect_err(|_: &Failure| count("unread"))?;
-    let (last, at) = (record.lastAttestation, due(record.lastAttestation, grace, id, signer.address()));
+    let (last, at) = (record.lastAttestation, due_by(signer.address(), &record, grace, watched.by_liable));
     let set = |gauge: &IntGaugeVec, value: u64| {
         gauge.with_label_values(&[name.as_str()]).set(i64::try_from(value).unwrap_or(i64::MAX));
     };
@@ -196,6 +227,7 @@ async fn looked_after(
     }
     let executed = caller.execute(attest::call(id), attest::GAS).await.inspect_err(|_| count("failed"))?;
     count("attested");
+    watched.by_liable = Some(time);
     eprintln!("agent {id}: attested, {}; before that at {}", executed.text(), Timestamp::from_seconds(last));
     caller.told()?;
     Ok(true)
@@ -247,6 +279,27 @@ mod tests {
         }
         assert!(seen.len() >= 15 && seen.values().all(|count| *count < 120), "spread: {seen:?}");
         assert_eq!(due(10, 0, U256::ZERO, Address::ZERO), 10, "no grace period: at once");
+    }
+
+    #[test]
+    fn a_liable_wallet_that_others_named_is_due_by_its_own_last_event_too() {
+        let (liable, other, grace) = (Address::repeat_byte(1), Address::repeat_byte(2), 604_800);
+        let record = AgentRecord { lastAttestation: 100 * 86_400, ..crate::register::tests::record() };
+        assert_eq!(record.haftungsperson, liable);
+        let by_all = due(record.lastAttestation, grace, record.agentId, liable);
+        assert_eq!(due_by(liable, &record, grace, None), 0, "it has not acted yet");
+        assert_eq!(
+            due_by(liable, &record, grace, Some(99 * 86_400)),
+            by_all,
+            "others' attestations lapse first"
+        );
+        let own = due_by(liable, &record, grace, Some(20 * 86_400));
+        assert!((80 * 86_400..103 * 86_400).contains(&own), "{own}");
+        for record in [AgentRecord { creator: liable, ..record.clone() }, record] {
+            let signer = if record.creator == liable { liable } else { other };
+            let expected = due(record.lastAttestation, grace, record.agentId, signer);
+            assert_eq!(due_by(signer, &record, grace, None), expected);
+        }
     }
 
     #[tokio::test(start_paused = true)]

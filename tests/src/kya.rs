@@ -65,9 +65,14 @@ impl Kya {
 
     /// The same, dying at this point.
     pub async fn dying_at(&self, point: &str, arguments: &[&str]) -> Result<Ended> {
+        self.run_with(&[("KYA_CRASH_AT", point)], arguments).await
+    }
+
+    /// The same, with variables of the environment.
+    pub async fn run_with(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Result<Ended> {
         let mut command = Command::new(&self.program);
         command.arg("--json").args(arguments).current_dir(self.directory.path());
-        command.env("KYA_STATE_DIR", self.state()).env("KYA_CRASH_AT", point).kill_on_drop(true);
+        command.env("KYA_STATE_DIR", self.state()).envs(variables.iter().copied()).kill_on_drop(true);
         let output = command.output().await?;
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).context("text");
         Ok(Ended { status: output.status.code(), text: text(output.stdout)?, errors: text(output.stderr)? })

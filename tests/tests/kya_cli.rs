@@ -5,7 +5,9 @@
 //!    A transaction that the base fee outgrows is replaced, and done once.
 //! 3. `register --at URL --then` goes from a refusal to an admission, and knows nothing but the URL and a key.
 //! 4. Keys in a keystore and behind a remote signer do what a key in a file does.
-//! 5. `attest --watch` keeps an agent from lapsing over nine days and kills, attests once a period, and never
+//! 5. A relayer that lies or is gone ends nothing and holds nothing for longer than its request is valid.
+//! 6. What is no read API says nothing of an agent, and the service at `--at` alone not whom one attests for.
+//! 7. `attest --watch` keeps an agent from lapsing over nine days and kills, attests once a period, and never
 //!    for an agent that only names the same liable wallet.
 
 use std::fs;
@@ -158,7 +160,10 @@ async fn a_refusal_alone_leads_to_an_admission() {
     // What the read API says of a wallet that is not registered.
     let api = Receiver::start().await.unwrap();
     let unknown = json!({ "isRegistered": false }).to_string();
-    api.answer_by(move |_| Reply { body: unknown.clone(), ..Reply::status(200) });
+    api.answer_by(move |asked| match asked.path.starts_with("/api/v1/kya/") {
+        true => Reply { body: unknown.clone(), ..Reply::status(200) },
+        false => Reply { body: json!({ "error": "Agent not found: 1" }).to_string(), ..Reply::status(404) },
+    });
     let discovery = format!(
         "discovery = {{ forwarder = \"{}\", relayers = [\"{}\"], read-apis = [\"{}\"] }}",
         contracts.forwarder,
@@ -184,6 +189,108 @@ async fn a_refusal_alone_leads_to_an_admission() {
     let served = registered["answer"]["body"].as_str().unwrap();
     assert!(served.starts_with(&format!("served {agent}")), "{registered}");
     assert_eq!(scene.chain.total().await.unwrap(), 1);
+    // Who attests reads the record elsewhere.
+    let alone = ["attest", "1", "--key", "agent.key", "--at", &items];
+    let alone = scene.user.run(&alone).await.unwrap().with(1);
+    assert!(alone["error"].as_str().unwrap().contains("give --rpc"), "{alone}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relayer_that_lies_or_is_gone_holds_nothing_for_longer_than_its_request_is_valid() {
+    let scene = Scene::start().await;
+    let registry = scene.chain.contracts.registry.to_string();
+    let liar = Receiver::start().await.unwrap();
+    let terms = json!({
+        "chainId": 31_337, "registry": registry, "forwarder": scene.chain.contracts.forwarder,
+        "limits": { "maxRequestGas": 1_000_000 },
+    });
+    // The hash is that of the registry's deployment, or of nothing.
+    let deployed: Value =
+        scene.chain.node.request("eth_getBlockByNumber", json!(["0x1", false])).await.unwrap();
+    let nothing = json!("0x".to_owned() + &"11".repeat(32));
+    for (id, transaction) in [(1, nothing), (2, deployed["transactions"][0].clone())] {
+        let key = format!("agent-{id}.key");
+        let wallet = scene.key(&key).await.to_string();
+        let command = register(&key, &wallet);
+        let terms = terms.clone();
+        let executed = json!({
+            "state": "executed", "txHash": transaction, "blockNumber": 1, "finality": "finalized",
+            "confirmations": 100, "agentId": 7,
+        });
+        liar.answer_by(move |asked| {
+            let body = match asked.path.as_str() {
+                "/status" => terms.clone(),
+                path if path.starts_with("/nonce/") => json!({ "next": 0 }),
+                _ => executed.clone(),
+            };
+            Reply { body: body.to_string(), ..Reply::status(200) }
+        });
+        let place = ["--rpc", scene.chain.node.url(), "--registry", &registry, "--chain", "31337"];
+        let of_liar = [&command[..], &place, &["--relayer", liar.url(), "--timeout", "1"]].concat();
+        let told = scene.user.run(&of_liar).await.unwrap().with(4);
+        assert!(told["error"].as_str().unwrap().contains("the relayer says executed, and"), "{told}");
+        // Then it is gone, and another is named: what the first one has may still be carried out.
+        drop(liar.take());
+        liar.answer_by(|_| Reply::status(503));
+        let short = [&command[..], &["--timeout", "1"]].concat();
+        assert_eq!(scene.run(&short, Way::Relayed).await.status, Some(4));
+        // Until the forwarder takes it no longer.
+        scene.chain.node.advance(2 * HOUR).await.unwrap();
+        scene.chain.node.mine(1).await.unwrap();
+        let registered = scene.run(&command, Way::Relayed).await.ok();
+        assert_eq!(registered["agentId"], id, "{registered}");
+    }
+    assert_eq!(scene.chain.total().await.unwrap(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_read_api_says_nothing_of_an_agent_and_an_api_key_goes_to_the_named_relayer_alone() {
+    let (user, other) = (Kya::new().unwrap(), Receiver::start().await.unwrap());
+    other.answer_by(|_| Reply { body: "<h1>Not found</h1>".to_owned(), ..Reply::status(404) });
+    let prefix = format!("{}/registry", other.url());
+    let place =
+        ["--chain", "1", "--registry", "0x0000000000000000000000000000000000000001", "--api", &prefix];
+    let status = user.run(&[&["status", "1"][..], &place].concat()).await.unwrap().with(1);
+    assert!(status["error"].as_str().unwrap().contains("no read API answers at"), "{status}");
+    assert_eq!(other.take()[0].path, "/registry/api/v1/agent/1");
+
+    other.answer_by(|_| Reply { body: json!({ "error": "busy" }).to_string(), ..Reply::status(429) });
+    user.run(&["key", "agent.key"]).await.unwrap().ok();
+    let url = format!("{}/items?token=secret", other.url());
+    let signed = ["sign", "GET", &url, "--chain", "1", "--key", "agent.key", "--send"];
+    assert_eq!(user.run(&signed).await.unwrap().with(3)["status"], 429);
+    let nothing = format!("http://127.0.0.1:{}/?token=secret", free_port());
+    let silent = ["sign", "GET", &nothing, "--chain", "1", "--key", "agent.key", "--send"];
+    let silent = user.run(&silent).await.unwrap();
+    assert!(silent.status == Some(3) && !format!("{silent:?}").contains("secret"), "{silent:?}");
+
+    other.take();
+    let document = json!({
+        "version": 1, "chainId": 1, "registry": "0x0000000000000000000000000000000000000001",
+        "relayers": [other.url()], "readApis": [other.url()],
+    });
+    other.answer_by(move |asked| match asked.path.as_str() {
+        "/.well-known/agent-registry" => Reply { body: document.to_string(), ..Reply::status(200) },
+        path if path.contains("/api/v1/kya/") => {
+            Reply { body: json!({ "isRegistered": false }).to_string(), ..Reply::status(200) }
+        }
+        _ => Reply::status(503),
+    });
+    let command = register("agent.key", "0x0000000000000000000000000000000000000002");
+    for (place, expected) in [
+        (["--at", other.url()].to_vec(), ""),
+        ([&place[..], &["--relayer", other.url()]].concat(), "Bearer rk_secret"),
+    ] {
+        let command = [&command[..], &place].concat();
+        let ended = user.run_with(&[("KYA_RELAYER_KEY", "rk_secret")], &command).await.unwrap();
+        assert_eq!(ended.status, Some(3), "{ended:?}");
+        let asked = other.take();
+        assert!(asked.iter().any(|asked| asked.path == "/status"), "{asked:?}");
+        for asked in asked {
+            let expected = if asked.path == "/status" { expected } else { "" };
+            assert_eq!(asked.header("authorization"), expected, "{}", asked.path);
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -301,6 +408,10 @@ async fn killed_at_each_step_and_repeated_nothing_is_done_twice() {
     }
 }
 
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
 /// A watcher of agent 1 that dies at this point, and its metrics.
 struct Watcher {
     process: Process,
@@ -309,8 +420,7 @@ struct Watcher {
 
 impl Watcher {
     async fn start(scene: &Scene, point: &str) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let metrics = format!("127.0.0.1:{port}");
+        let metrics = format!("127.0.0.1:{}", free_port());
         let registry = scene.chain.contracts.registry.to_string();
         let command =
             ["attest", "1", "--watch", "--every", "1", "--yes", "--key", "liable.key", "--metrics", &metrics];
@@ -365,8 +475,8 @@ async fn a_watched_agent_never_lapses_in_nine_days_with_kills_and_an_impostor_is
         assert!(is_compliant, "lapsed after {} hours\n{}", (time - began) / HOUR, watcher.process.log());
     }
     let mut attested = scene.attestations(1).await;
-    attested.insert(0, began);
-    assert!(attested.len() >= 2, "{attested:?}");
+    // The liable wallet was only named, and acts for the first time.
+    assert!(attested.len() >= 2 && attested[0] < began + 4 * HOUR, "{attested:?}");
     for pair in attested.windows(2) {
         assert!(pair[1] + HOUR >= pair[0] + 2 * GRACE / 3, "once in each period: {attested:?}");
     }

@@ -1,12 +1,16 @@
 // The package's command line, `npx agent-registry`.
 //
 // 1. From nothing to a request that the gate admits: a key, `register`, `attest`, `sign`, and `status` by the chain and by the API.
-// 2. A key that others may read, a key that is none, and a command that is wrong are refused, and nothing of a key is told.
+// 2. A request whose answer is lost is asked for, with the API key that the relayer has given, and not made twice.
+// 3. A key that others may read, a key that is none, and a command that is wrong are refused, and nothing of a key is told.
 
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
+import { once } from "node:events";
 import { chmod, writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 
 import { keccak256, toUtf8Bytes } from "ethers";
 
@@ -18,7 +22,8 @@ import { OPTIONS, Registry, stack } from "../setting.mjs";
 test("from nothing to admitted by npx, with a key that its owner alone may read", () =>
   installed(async (directory) => {
     const npx = async (...words) => {
-      const told = run("npx", ["--offline", "agent-registry", ...words], { cwd: directory });
+      const env = { ...process.env, KYA_RELAYER_KEY: "rk_test" };
+      const told = run("npx", ["--offline", "agent-registry", ...words], { cwd: directory, env });
       return told.then(
         ({ stdout, stderr }) => ({ code: 0, stdout, stderr }),
         ({ code, stdout, stderr }) => ({ code, stdout, stderr }),
@@ -68,6 +73,16 @@ test("from nothing to admitted by npx, with a key that its owner alone may read"
     const sent = await fetch(sign[1], { method: "POST", headers, body: "two loaves" });
     assert.equal(sent.status, 200, await sent.text());
 
+    const losing = await losingAnswers(stack.relayer);
+    try {
+      assert.equal((await done("attest", String(agentId), "--relayer", losing.url, ...key)).agentId, agentId);
+    } finally {
+      losing.server.close();
+    }
+    assert.deepEqual(new Set(losing.keys), new Set(["Bearer rk_test"]));
+    assert.equal(losing.paths.filter((path) => path === "POST /relay").length, 1);
+    assert.ok(losing.paths.some((path) => path.startsWith("GET /relay/0x")), losing.paths.join(" "));
+
     for (const [words, code, message] of [
       [["sign", ...sign.slice(1), "--key", "open.key"], 2, /open\.key may be read by others: chmod 600 open\.key/],
       [["attest", "1", "--relayer", stack.relayer, "--key", "short.key"], 1, /Invalid key: must be a secp256k1 key/],
@@ -86,3 +101,20 @@ test("from nothing to admitted by npx, with a key that its owner alone may read"
       assert.ok(!failed.stderr.includes(secret.slice(1)), failed.stderr);
     }
   }));
+
+/** A relayer whose answers to what is posted are lost on the way. */
+async function losingAnswers(relayer) {
+  const [paths, keys] = [[], []];
+  const server = createServer(async (request, response) => {
+    const { method, url } = request;
+    paths.push(`${method} ${url}`);
+    keys.push(request.headers.authorization);
+    const body = method === "POST" ? await text(request) : undefined;
+    const answer = await fetch(relayer + url, { method, body, headers: { "content-type": "application/json" } });
+    if (method === "POST") response.destroy();
+    else response.writeHead(answer.status).end(await answer.text());
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return { server, paths, keys, url: `http://127.0.0.1:${server.address().port}` };
+}
