@@ -17,7 +17,7 @@
 use core::pin::pin;
 use std::cell::Cell;
 
-use edge_shared::{binding, index::IndexObject, settings::WorkerSettings, unix_millis};
+use edge_shared::{binding, index::IndexObject, settings::WorkerSettings, time::within, unix_millis};
 use registry_core::{
     api::document::Document,
     api::error::Error,
@@ -35,8 +35,6 @@ use registry_core::{
     snapshot::{ShardEntry, ShardRange, ShardVersion},
 };
 use worker::{Env, Result as WorkerResult};
-
-use crate::time::within;
 
 /// Milliseconds for which the index is not asked again what it could not answer.
 pub(crate) const UNINDEXED_MILLIS: u64 = 1_000;

@@ -17,5 +17,4 @@ mod log;
 mod pages;
 mod settings;
 mod stream;
-mod time;
 mod token;

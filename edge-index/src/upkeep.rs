@@ -2,7 +2,7 @@
 
 use std::{rc::Rc, time::Duration};
 
-use edge_shared::{chain, index::IndexObject, settings::WorkerSettings, unix_millis};
+use edge_shared::{chain, index::IndexObject, settings::WorkerSettings, time::within, unix_millis};
 use futures_util::FutureExt as _;
 use host_kit::{RpcHost, RpcReply, take};
 use registry_core::{
@@ -14,7 +14,7 @@ use registry_core::{
         takeover::{self, Part},
     },
 };
-use worker::{Delay, console_warn};
+use worker::{Delay, Error, console_warn};
 
 use crate::{alarm::due_at, garbage::let_v8_collect, object::RegistryIndex, sql::Sql};
 
@@ -22,7 +22,7 @@ use crate::{alarm::due_at, garbage::let_v8_collect, object::RegistryIndex, sql::
 const SLICE: u64 = 5_000;
 /// Milliseconds between two checks of a request that waits for another's work.
 const PAUSE_MILLIS: u64 = 25;
-/// Milliseconds that the earlier index has for a part.
+/// Milliseconds that an earlier index has for a part.
 const PART_MILLIS: u64 = 10_000;
 /// Runtime margin added to the lease, beyond the time that the chain has.
 const LEASE_MARGIN_MILLIS: u64 = 1_000;
@@ -122,16 +122,18 @@ impl RegistryIndex {
     ) -> core::result::Result<bool, IndexError> {
         for _ in 0..takeover::PARTS_AT_ONCE {
             let Some(place) = takeover::next(sql)? else { return Ok(true) };
-            self.lease.set(WorkLease { number, until: unix_millis() + PART_MILLIS });
             let mut answer = Ok(IndexAnswer::Part(Part::default()));
             for earlier in IndexObject::earlier(settings, &self.env) {
-                answer = earlier.ask(IndexQuestion::Takeover(place)).await;
+                let until = unix_millis() + PART_MILLIS + LEASE_MARGIN_MILLIS;
+                self.lease.set(WorkLease { number, until });
+                let asked = within(PART_MILLIS, earlier.ask(IndexQuestion::Takeover(place))).await;
+                answer = asked.unwrap_or_else(|| Err(Error::RustError("no answer in time".to_owned())));
+                if self.lease.get().number != number {
+                    return Ok(false);
+                }
                 if !matches!(&answer, Ok(IndexAnswer::Part(part)) if part.is_empty()) {
                     break;
                 }
-            }
-            if self.lease.get().number != number {
-                return Ok(false);
             }
             let Ok(IndexAnswer::Part(part)) = answer else {
                 console_warn!("an index of an earlier format does not answer");

@@ -6,6 +6,7 @@ pub mod binding;
 pub mod chain;
 pub mod index;
 pub mod settings;
+pub mod time;
 
 use worker::js_sys::Date;
 

@@ -6,7 +6,7 @@ use futures_util::future::{Either, select};
 use worker::Delay;
 
 /// The output of a future, or `None` if that takes longer than so many milliseconds.
-pub(crate) async fn within<T>(millis: u64, future: impl Future<Output = T>) -> Option<T> {
+pub async fn within<T>(millis: u64, future: impl Future<Output = T>) -> Option<T> {
     match select(pin!(future), pin!(pause(millis))).await {
         Either::Left((output, _)) => Some(output),
         Either::Right(_) => None,
@@ -14,6 +14,6 @@ pub(crate) async fn within<T>(millis: u64, future: impl Future<Output = T>) -> O
 }
 
 /// Waits for so many milliseconds.
-pub(crate) async fn pause(millis: u64) {
+pub async fn pause(millis: u64) {
     Delay::from(Duration::from_millis(millis)).await;
 }

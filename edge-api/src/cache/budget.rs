@@ -3,15 +3,13 @@
 
 use std::cell::RefCell;
 
-use edge_shared::unix_millis;
+use edge_shared::{time::pause, unix_millis};
 use registry_core::{
     api::error::Error,
     chain::RunError,
     host::leases::{LeaseLimits, Leases},
     host::shared_reads::{FIRST_PAUSE_MILLIS, next_pause},
 };
-
-use crate::time::pause;
 
 /// Two histories of an agent at once, or a thousand verdicts. A reply takes some three times its size while it is
 /// read.

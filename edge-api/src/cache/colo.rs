@@ -4,15 +4,12 @@
 //! question share an entry, and the request's headers are no part of it. A failure of the cache is never an
 //! error, nor is one that does not answer in time: the answer comes from the chain.
 
-use edge_shared::{binding, settings::WorkerSettings};
+use edge_shared::{binding, settings::WorkerSettings, time::within};
 use registry_core::{api::document::FORMAT, api::route::Route, eth::timestamp::Timestamp};
 use worker::{Cache, Headers, Response, ResponseBody, Result, web_sys};
 
 use super::context::RequestContext;
-use crate::{
-    http::{Content, JSON_TYPE, Lifetime},
-    time::within,
-};
+use crate::http::{Content, JSON_TYPE, Lifetime};
 
 /// Milliseconds that the cache has for an entry. It is in the same data centre, the chain is not.
 const LOOKUP_MILLIS: u64 = 500;

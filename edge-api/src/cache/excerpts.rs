@@ -3,7 +3,7 @@
 
 use std::{cell::RefCell, rc::Rc};
 
-use edge_shared::{settings::WorkerSettings, unix_millis};
+use edge_shared::{settings::WorkerSettings, time::within, unix_millis};
 use registry_core::{
     api::error::Error,
     api::question::LateExcerpt,
@@ -16,7 +16,7 @@ use super::{
     context::RequestContext,
     single_flight::{Memory, Reading, SharedRead, share},
 };
-use crate::{index::UNINDEXED_MILLIS, log::Record, time::within};
+use crate::{index::UNINDEXED_MILLIS, log::Record};
 
 /// Milliseconds that an excerpt has before a verdict does without it.
 const EXCERPT_MILLIS: u64 = 150;

@@ -19,7 +19,11 @@ use std::{
     thread::LocalKey,
 };
 
-use edge_shared::{settings::WorkerSettings, unix_millis};
+use edge_shared::{
+    settings::WorkerSettings,
+    time::{pause, within},
+    unix_millis,
+};
 use futures_util::FutureExt as _;
 use registry_core::{
     api::error::Error,
@@ -32,11 +36,7 @@ use registry_core::{
 };
 
 use super::{budget::ReplyBytes, context::RequestContext};
-use crate::{
-    chain,
-    log::Record,
-    time::{pause, within},
-};
+use crate::{chain, log::Record};
 
 /// A cache of an instance. Errors are kept, too, for the time that they are certain to repeat.
 pub(super) type Memory<K, V> = LocalKey<RefCell<Cache<K, Result<V, Error>>>>;

@@ -16,7 +16,7 @@ use std::{
     rc::Rc,
 };
 
-use edge_shared::{settings::WorkerSettings, unix_millis};
+use edge_shared::{settings::WorkerSettings, time::within, unix_millis};
 use futures_util::{FutureExt as _, future::join_all};
 use registry_core::{
     api::error::{Error, LASTING_MILLIS, NoSnapshot},
@@ -37,7 +37,6 @@ use crate::{
     index::{AskAgain, UNINDEXED_MILLIS},
     log::Record,
     settings::KyaSource,
-    time::within,
 };
 
 /// The longest time that a manifest is kept.

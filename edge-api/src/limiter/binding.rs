@@ -4,6 +4,7 @@
 //! Its limit is the binding's, in `wrangler.toml`. The count in the headers is the instance's own, so that a
 //! client which reaches several instances is refused with some left.
 
+use edge_shared::time::within;
 use registry_core::{
     eth::timestamp::Timestamp,
     host::rate_limit::{ClientKey, RateLimitVerdict, WindowLimit},
@@ -15,6 +16,8 @@ use crate::settings::RATE_BINDING;
 
 /// The most times that the limiter is asked for one request: it counts one each time.
 const MOST_ASKED: u32 = 10;
+/// Milliseconds that the limiter has for an answer: it holds up no request for longer.
+const LONGEST_MILLIS: u64 = 1_000;
 
 /// Counts a request as `cost` requests; `None` where the limit is off.
 pub(super) async fn charge(
@@ -29,12 +32,16 @@ pub(super) async fn charge(
         return Some(verdict);
     }
     for _ in 0..cost.clamp(1, MOST_ASKED) {
-        match ask(env, client).await {
-            Ok(true) => {}
-            Ok(false) => return Some(RateLimitVerdict { admitted: false, remaining: 0, ..verdict }),
+        match within(LONGEST_MILLIS, ask(env, client)).await {
+            Some(Ok(true)) => {}
+            Some(Ok(false)) => return Some(RateLimitVerdict { admitted: false, remaining: 0, ..verdict }),
             // The instance's own count holds.
-            Err(error) => {
+            Some(Err(error)) => {
                 console_warn!("rate limit binding failed: {error}");
+                break;
+            }
+            None => {
+                console_warn!("rate limit binding: no answer in {LONGEST_MILLIS} ms");
                 break;
             }
         }

@@ -19,7 +19,7 @@
 
 use std::cell::{OnceCell, RefCell};
 
-use edge_shared::unix_millis;
+use edge_shared::{time::pause, unix_millis};
 use registry_core::{
     eth::timestamp::Timestamp,
     host::rate_limit::{Ceiling, ClientKey, RateLimitVerdict, Sharing, SyncTask, WindowLimit},
@@ -27,7 +27,7 @@ use registry_core::{
 use worker::{Context, Env, KvError, KvStore, js_sys::Math};
 
 use super::tallies;
-use crate::{settings::KV_BINDING, time::pause};
+use crate::settings::KV_BINDING;
 
 /// The shortest time KV keeps a key for.
 const SHORTEST_EXPIRATION_SECONDS: u64 = 60;

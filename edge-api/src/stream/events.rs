@@ -22,7 +22,7 @@
 
 use std::{fmt::Write as _, rc::Rc};
 
-use edge_shared::unix_millis;
+use edge_shared::{time::pause, unix_millis};
 use registry_core::{
     api::error::Error,
     registry::changes::{EventsEnd, Since},
@@ -38,7 +38,6 @@ use crate::{
     connection::Connection,
     http::Content,
     log::Record,
-    time::pause,
 };
 
 /// The delay before a client reconnects: the clients of a Worker that was stopped should not all reconnect at
