@@ -314,6 +314,15 @@ impl Rotation {
         self.learn(NodeTraits { logs: Some(true), log_blocks, ..NodeTraits::default() });
     }
 
+    /// Whether there is an endpoint without a fault that is not known to serve no logs.
+    pub(super) fn may_leave_for_logs(&self) -> bool {
+        let others = self.health.iter().zip(&self.known.traits).enumerate();
+        let may_serve = |(place, (health, traits)): (usize, (&EndpointHealth, &NodeTraits))| {
+            place != self.current() && health.faults == 0 && traits.logs != Some(false)
+        };
+        others.into_iter().any(may_serve)
+    }
+
     /// Keeps that the current endpoint answers headers where it has not answered logs, and what that shows.
     pub(super) fn answers_headers(&mut self, learned: NodeTraits) {
         self.learn(learned);

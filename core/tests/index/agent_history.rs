@@ -350,6 +350,23 @@ fn a_range_that_is_refused_without_a_word_is_made_shorter_and_what_is_answered_i
 }
 
 #[test]
+fn a_node_that_serves_no_logs_is_left_for_one_that_may() {
+    let missing = Err(json!({"code": -32601, "message": "the method eth_getLogs does not exist"}));
+    for (outcome, endpoints, because) in
+        [(missing.clone(), 1, json!("NO_LOGS")), (missing, 2, Value::Null), (Ok(Value::Null), 2, Value::Null)]
+    {
+        let mut index = life();
+        // The first endpoint is asked once.
+        index.node.quirks.outcomes = vec![("eth_getLogs", 1, outcome)];
+        let mut known = Endpoints::new(endpoints, Some(CHAIN_ID));
+        let page = page_of(&mut index, "/api/v1/agent/1/history", &mut known, &mut 0).unwrap().unwrap();
+        assert_eq!(read(page)["incompleteBecause"], because, "{endpoints}");
+        let logs: Vec<_> = known.features().map(|found| found.logs).collect();
+        assert_eq!(logs[0], Some(false), "{logs:?}");
+    }
+}
+
+#[test]
 fn thousands_of_reports_are_pages_none_of_which_reads_them_all() {
     // At once after the registration, and after years without any.
     for first in [1_000_001, 4_900_000] {

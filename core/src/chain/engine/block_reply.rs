@@ -178,15 +178,10 @@ impl Engine {
         if let Some(check) = check.filter(|_| !headers.is_empty()) {
             self.rotation.answers_headers(check);
         }
-        self.lacks_logs(unserved.iter().copied());
         if let Some(blocks) = logs.iter().map(|(_, range, _)| blocks_of(*range)).max() {
             self.rotation.learn_logs(blocks);
         }
-        let brought = !unserved.is_empty()
-            || !headers.is_empty()
-            || !absent.is_empty()
-            || !logs.is_empty()
-            || !roots.is_empty();
+        let brought = !headers.is_empty() || !absent.is_empty() || !logs.is_empty() || !roots.is_empty();
         let blocks = &mut self.view.blocks;
         blocks.headers.extend(headers.into_iter().map(|(number, header)| (number, Some(header))));
         blocks.headers.extend(absent.into_iter().map(|number| (number, None)));
@@ -195,6 +190,7 @@ impl Engine {
             malformed |= !blocks.walk_mut(walk).is_some_and(|walk| walk.take(range, text));
         }
         match refusal {
+            _ if !unserved.is_empty() => self.lacks_logs(unserved.into_iter(), RunError::Malformed),
             // The first time, it may pass.
             Some(error) if may_be_batch && self.idle_rounds > 0 && classify(&error) == Action::GiveUp => {
                 self.ask_for_less(requests, 1, RunError::node(&error))
@@ -304,10 +300,7 @@ impl Engine {
             _ if matches!(status, 429 | 500..) && self.idle_rounds == 0 => {
                 self.fault(RunError::node(error), false)
             }
-            _ if error.code == -32601 && has_logs => {
-                self.lacks_logs(walks(requests));
-                Ok(())
-            }
+            _ if error.code == -32601 && has_logs => self.lacks_logs(walks(requests), RunError::node(error)),
             _ if has_logs => {
                 self.divide(requests, 2);
                 Ok(())
@@ -316,12 +309,16 @@ impl Engine {
         }
     }
 
-    /// The node serves no logs.
-    fn lacks_logs(&mut self, walks: impl Iterator<Item = usize>) {
+    /// The node serves no logs: another one may.
+    fn lacks_logs(&mut self, walks: impl Iterator<Item = usize>, error: RunError) -> Result<(), QueryError> {
+        self.rotation.learn(NodeTraits { logs: Some(false), ..NodeTraits::default() });
+        if self.rotation.may_leave_for_logs() {
+            return self.fault(error, false);
+        }
         for walk in walks {
             self.view.blocks.walk_mut(walk).map(LogWalk::refuse);
-            self.rotation.learn(NodeTraits { logs: Some(false), ..NodeTraits::default() });
         }
+        Ok(())
     }
 
     /// Halves the number of requests down to `least`, then the number of blocks. False if neither can shrink.
