@@ -474,7 +474,7 @@ async fn a_watched_agent_never_lapses_in_nine_days_with_kills_and_an_impostor_is
         let is_compliant = scene.chain.read(scene.chain.contracts.registry, compliant).await.unwrap();
         assert!(is_compliant, "lapsed after {} hours\n{}", (time - began) / HOUR, watcher.process.log());
     }
-    let mut attested = scene.attestations(1).await;
+    let attested = scene.attestations(1).await;
     // The liable wallet was only named, and acts for the first time.
     assert!(attested.len() >= 2 && attested[0] < began + 4 * HOUR, "{attested:?}");
     for pair in attested.windows(2) {

@@ -33,6 +33,9 @@ impl<Q: Query> Run<Q> {
         if query.reads_other_blocks() {
             engine.read_other_blocks();
         }
+        if query.reads_proofs() {
+            engine.read_proofs();
+        }
         Self { query, engine }
     }
 

@@ -55,6 +55,11 @@ pub trait Query {
     fn reads_other_blocks(&self) -> bool {
         false
     }
+
+    /// Whether it reads storage proofs.
+    fn reads_proofs(&self) -> bool {
+        false
+    }
 }
 
 /// Why a query does not continue.

@@ -162,6 +162,10 @@ impl Query for FindChanges {
     fn reads_other_blocks(&self) -> bool {
         true
     }
+
+    fn reads_proofs(&self) -> bool {
+        true
+    }
 }
 
 impl FindChanges {

@@ -90,6 +90,10 @@ impl Query for WithEvidence {
     fn is_one_round(&self) -> bool {
         self.question.is_one_round()
     }
+
+    fn reads_proofs(&self) -> bool {
+        true
+    }
 }
 
 /// The evidence of the verdict on a wallet at a block, for hosts that compare it with what they hold.
@@ -125,6 +129,10 @@ impl Query for EvidenceAt {
 
     fn block(&self) -> Option<BlockId> {
         self.block.map(BlockId::Number)
+    }
+
+    fn reads_proofs(&self) -> bool {
+        true
     }
 }
 

@@ -90,26 +90,43 @@ impl Engine {
         }
     }
 
-    /// Takes the reply at the newest block to a batch that failed with this error at the block asked about.
-    pub(super) fn tried_at_newest(
+    /// Takes a reply without results to calls, which are queued again. `tried`: it is the reply at the newest block to a
+    /// batch that failed with this error at the block asked about, and whether that lasts.
+    pub(super) fn without_results(
         &mut self,
         checked: Result<ParsedReply, RunError>,
-        error: RunError,
-        is_lasting: bool,
+        tried: Option<(RunError, bool)>,
+        refusal: Option<RunError>,
+        by_hash: bool,
     ) -> Result<(), QueryError> {
-        let works = checked.as_ref().is_ok_and(|parsed| {
-            !parsed.results.is_empty()
-                || (parsed.again.is_empty() && parsed.refused.is_empty() && !parsed.headers.is_empty())
-        });
-        self.works_at_newest = Some(works);
-        match checked {
-            Ok(_) if works => Ok(()),
-            // It is the batch that is refused.
-            Ok(ParsedReply { requests_per_batch: most @ Some(_), .. }) if !is_lasting => {
+        if let Some((error, is_lasting)) = tried {
+            let (works, most) = checked.map_or((false, None), |parsed| {
+                let is_header =
+                    parsed.again.is_empty() && parsed.refused.is_empty() && !parsed.headers.is_empty();
+                (!parsed.results.is_empty() || is_header, parsed.requests_per_batch)
+            });
+            self.works_at_newest = Some(works);
+            // Else it is the batch that is refused.
+            if works || (most.is_some() && !is_lasting) {
                 self.rotation.learn(NodeTraits { requests_per_batch: most, ..NodeTraits::default() });
+                return Ok(());
+            }
+            return self.fault(error, is_lasting);
+        }
+        match (refusal, self.works_at_newest, checked) {
+            // What is refused may be the hash.
+            (Some(_), Some(true), _) if by_hash && self.rotation.may_try_numbers() => {
+                self.rotation.try_numbers(true);
                 Ok(())
             }
-            _ => self.fault(error, is_lasting),
+            (Some(error), Some(true), _) => {
+                self.fault(RunError::NoState { message: error.to_string() }, true)
+            }
+            (Some(error), None, checked) => {
+                self.probe = Some((error, checked.is_err()));
+                Ok(())
+            }
+            (_, _, checked) => checked.map(drop).or_else(|error| self.fault(error, true)),
         }
     }
 

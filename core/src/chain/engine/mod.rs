@@ -8,6 +8,7 @@ mod proof_reply;
 
 use alloy_primitives::Address;
 use block_reply::BlockReader;
+use proof_reply::ProofReader;
 
 use super::{
     batch::{self, Batch, Failure, InFlight, Job, Limits, PendingCall, Reply},
@@ -35,6 +36,8 @@ pub(crate) struct Engine {
     pub(super) view: View,
     /// For a query that reads other blocks.
     block_reader: Option<&'static BlockReader>,
+    /// For a query that reads proofs.
+    proof_reader: Option<&'static ProofReader>,
     /// The first round's results are usually all that the query needs.
     is_one_round: bool,
     /// The block the query is about, if not the newest.
@@ -82,6 +85,7 @@ impl Engine {
             asked,
             block: ReadBlock::begin(asked),
             block_reader: None,
+            proof_reader: None,
             is_one_round,
             multicall3,
             requests_per_batch: limits.requests_per_batch,
@@ -108,6 +112,11 @@ impl Engine {
     /// For a query that reads headers or logs of other blocks.
     pub(super) const fn read_other_blocks(&mut self) {
         self.block_reader = Some(&BlockReader::READER);
+    }
+
+    /// For a query that reads proofs.
+    pub(super) const fn read_proofs(&mut self) {
+        self.proof_reader = Some(&ProofReader::READER);
     }
 
     pub(super) fn over(&mut self, endpoints: Endpoints) {
@@ -160,7 +169,8 @@ impl Engine {
         let delay_ms = self.idle_rounds.saturating_sub(self.rotation.others()).min(4).pow(2) * 100;
         let in_flight = self.pack();
         let is_empty = in_flight.requests() == 0;
-        let proof = is_empty.then(|| self.batch_of_proof(in_flight.by_hash)).flatten();
+        let reader = self.proof_reader.filter(|_| is_empty);
+        let proof = reader.and_then(|reader| (reader.batch)(self, in_flight.by_hash));
         let walks = in_flight.jobs.iter().filter(|sent| matches!(sent.job, Job::Walk(..))).count();
         let walk_ms = self.limits.walk_ms.saturating_mul(u32::try_from(walks).unwrap_or(u32::MAX));
         self.extra_ms = self.extra_ms.saturating_add(walk_ms).min(self.limits.deadline_ms.saturating_mul(3));
@@ -223,8 +233,8 @@ impl Engine {
         if let Some(reader) = self.block_reader.filter(|_| !in_flight.blocks.is_empty()) {
             return (reader.feed)(self, &in_flight.blocks, reply);
         }
-        if !in_flight.proof.is_empty() {
-            return self.feed_proof(&in_flight.proof, in_flight.by_hash, reply);
+        if let Some(reader) = self.proof_reader.filter(|_| !in_flight.proof.is_empty()) {
+            return (reader.feed)(self, &in_flight.proof, in_flight.by_hash, reply);
         }
         // A gateway's time-out.
         if ParsedReply::is_gateway_timeout(reply, in_flight.requests()) {
@@ -238,37 +248,14 @@ impl Engine {
             self.check_block(&parsed, &in_flight)?;
             Ok(parsed)
         });
-        if let Some((error, is_lasting)) = self.probe.take() {
-            self.take_back(in_flight.into_jobs());
-            return self.tried_at_newest(checked, error, is_lasting);
-        }
-        match (self.refusal(&checked), self.works_at_newest) {
-            // What is refused may be the hash.
-            (Some(_), Some(true)) if by_hash && self.rotation.may_try_numbers() => {
-                self.take_back(in_flight.into_jobs());
-                self.rotation.try_numbers(true);
-                return Ok(());
-            }
-            (Some(error), Some(true)) => {
-                self.take_back(in_flight.into_jobs());
-                let message = match error {
-                    RunError::Node { message, .. } => message,
-                    other => other.to_string(),
-                };
-                return self.fault(RunError::NoState { message }, true);
-            }
-            (Some(error), None) => {
-                self.take_back(in_flight.into_jobs());
-                self.probe = Some((error, checked.is_err()));
-                return Ok(());
-            }
-            _ => {}
-        }
+        let (tried, refusal) = (self.probe.take(), self.refusal(&checked));
         let parsed = match checked {
-            Ok(parsed) => parsed,
-            Err(error) => {
+            Ok(parsed) if tried.is_none() && (refusal.is_none() || self.works_at_newest == Some(false)) => {
+                parsed
+            }
+            checked => {
                 self.take_back(in_flight.into_jobs());
-                return self.fault(error, true);
+                return self.without_results(checked, tried, refusal, by_hash);
             }
         };
         if self.sees_other_blocks(&parsed) {

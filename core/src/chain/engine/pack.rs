@@ -8,7 +8,6 @@ use crate::{
         error::{QueryError, RunError},
         lens::Method,
         node_traits::NodeTraits,
-        proof::Proof,
         view::CallResult,
         walk::AgentWalk,
     },
@@ -56,13 +55,14 @@ impl Engine {
     #[inline(never)]
     pub(in crate::chain) fn queue_missing(&mut self) -> Result<(), QueryError> {
         let missing = self.view.missing();
-        if let Some((key, message)) = missing.refused_proof {
-            self.view.proofs.retain(|(known, _)| !Proof::answers(known, &key));
-            return self.fault(RunError::NoProof { message }, true);
-        }
-        if let Some(key) = missing.proof.filter(|_| missing.calls.is_empty()) {
-            self.want_proof(key);
-            return Ok(());
+        if let Some(reader) = self.proof_reader {
+            if let Some((key, reason)) = missing.refused_proof {
+                return (reader.refuse)(self, &key, reason);
+            }
+            if let Some(key) = missing.proof.filter(|_| missing.calls.is_empty()) {
+                (reader.want)(self, key);
+                return Ok(());
+            }
         }
         if let Some(reader) = self.block_reader
             && (!missing.headers.is_empty() || !missing.logs.is_empty() || !missing.roots.is_empty())

@@ -8,7 +8,7 @@ use crate::{
         error::{QueryError, RunError},
         node_error::{is_about_the_batch, is_overload, may_pass},
         node_traits::NodeTraits,
-        proof::{BLOCK, PROOF, PendingProof, ProofBlock, ProofKey, ProofParts},
+        proof::{BLOCK, PROOF, PendingProof, Proof, ProofBlock, ProofKey, ProofParts},
     },
     eth::redact::without_secrets,
     eth::rpc::{
@@ -20,6 +20,27 @@ use crate::{
 /// Attempts to take the newest block and its proof in one batch.
 const PROOFS_OF_NEWEST: u32 = 3;
 
+/// How proofs are requested. An engine refers to it only if its query reads them: a host without such queries does
+/// not link it.
+#[derive(Debug)]
+pub(super) struct ProofReader {
+    pub(super) want: fn(&mut Engine, ProofKey),
+    /// The query has found that a proof does not verify, for this reason.
+    pub(super) refuse: fn(&mut Engine, &ProofKey, String) -> Result<(), QueryError>,
+    /// The ids and the body of the next batch, if the proof's block is known.
+    pub(super) batch: fn(&Engine, bool) -> Option<(Vec<u64>, String)>,
+    pub(super) feed: fn(&mut Engine, &[u64], bool, Reply<'_>) -> Result<(), QueryError>,
+}
+
+impl ProofReader {
+    pub(super) const READER: Self = Self {
+        want: Engine::want_proof,
+        refuse: Engine::rule_out_prover,
+        batch: Engine::batch_of_proof,
+        feed: Engine::feed_proof,
+    };
+}
+
 impl Engine {
     /// Whether the proof that comes next also names the block to pin.
     pub(super) fn is_proof_of_newest(&self) -> bool {
@@ -30,8 +51,7 @@ impl Engine {
     }
 
     /// The ids and the body of the batch for the pending proof, if its block is known.
-    #[inline(never)]
-    pub(super) fn batch_of_proof(&self, by_hash: bool) -> Option<(Vec<u64>, String)> {
+    fn batch_of_proof(&self, by_hash: bool) -> Option<(Vec<u64>, String)> {
         let pending = self.view.pending_proof.as_ref()?;
         let block = match self.block.pin() {
             Some(pin) if by_hash => ProofBlock::Hash(pin.header.hash),
@@ -45,13 +65,18 @@ impl Engine {
     }
 
     /// Starts a proof. A node that is known to serve none is not asked where the query can do without.
-    pub(super) fn want_proof(&mut self, key: ProofKey) {
+    fn want_proof(&mut self, key: ProofKey) {
         match key.parts {
             ProofParts::Newest | ProofParts::Pinned if self.rotation.traits().proofs == Some(false) => {
                 self.view.proofs.push((key, None));
             }
             _ => self.view.pending_proof = Some(PendingProof::new(key, self.rotation.knows_chain())),
         }
+    }
+
+    fn rule_out_prover(&mut self, key: &ProofKey, message: String) -> Result<(), QueryError> {
+        self.view.proofs.retain(|(known, _)| !Proof::answers(known, key));
+        self.fault(RunError::NoProof { message }, true)
     }
 
     /// Pins the newest block, which this header came with the proof of.
@@ -67,13 +92,7 @@ impl Engine {
         Ok(true)
     }
 
-    #[inline(never)]
-    pub(super) fn feed_proof(
-        &mut self,
-        ids: &[u64],
-        by_hash: bool,
-        reply: Reply<'_>,
-    ) -> Result<(), QueryError> {
+    fn feed_proof(&mut self, ids: &[u64], by_hash: bool, reply: Reply<'_>) -> Result<(), QueryError> {
         let outcomes = match rpc::decode(reply.body, ids) {
             Ok(outcomes) => outcomes,
             Err(BadReply::Refused(error)) => {
@@ -202,8 +221,7 @@ impl Engine {
         }
         match ids {
             [PROOF] => {
-                let message = format!("HTTP {status} without an answer").into();
-                let error = ErrorPayload { code: 0, message, data: None };
+                let error = ErrorPayload { code: 0, message: error.to_string().into(), data: None };
                 let of_newest = self.is_proof_of_newest() || self.proofs_of_newest > 0;
                 self.refuse_proof(1, (by_hash, of_newest), 0, &error)
             }
