@@ -20,6 +20,9 @@ use crate::{
 /// Attempts to take the newest block and its proof in one batch.
 const PROOFS_OF_NEWEST: u32 = 3;
 
+/// The ids and the body of a batch for a proof.
+type ProofBatch = (Vec<u64>, String);
+
 /// How proofs are requested. An engine refers to it only if its query reads them: a host without such queries does
 /// not link it.
 #[derive(Debug)]
@@ -27,8 +30,8 @@ pub(super) struct ProofReader {
     pub(super) want: fn(&mut Engine, ProofKey),
     /// The query has found that a proof does not verify, for this reason.
     pub(super) refuse: fn(&mut Engine, &ProofKey, String) -> Result<(), QueryError>,
-    /// The ids and the body of the next batch, if the proof's block is known.
-    pub(super) batch: fn(&Engine, bool) -> Option<(Vec<u64>, String)>,
+    /// The next batch, if the proof's block is known.
+    pub(super) batch: fn(&Engine, bool) -> Option<ProofBatch>,
     pub(super) feed: fn(&mut Engine, &[u64], bool, Reply<'_>) -> Result<(), QueryError>,
 }
 
@@ -51,7 +54,7 @@ impl Engine {
     }
 
     /// The ids and the body of the batch for the pending proof, if its block is known.
-    fn batch_of_proof(&self, by_hash: bool) -> Option<(Vec<u64>, String)> {
+    fn batch_of_proof(&self, by_hash: bool) -> Option<ProofBatch> {
         let pending = self.view.pending_proof.as_ref()?;
         let block = match self.block.pin() {
             Some(pin) if by_hash => ProofBlock::Hash(pin.header.hash),
