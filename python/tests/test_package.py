@@ -140,6 +140,38 @@ class Relaying(unittest.TestCase):
             with self.assertRaisesRegex(RelayError, "serves chain 1"):
                 Served("http://relayer.example", chain_id=chain_id, registry=other).attest(None, 7)
 
+    def test_a_relay_whose_answer_is_lost_is_asked_for_and_sent_again_where_it_was_not_taken(self) -> None:
+        registry, agent = "0x" + "11" * 20, Account.create()
+        domain = {"name": "MinimalForwarder", "version": "1", "chainId": 1, "verifyingContract": "0x" + "22" * 20}
+        executed = {"state": "executed", "txHash": "0x" + "33" * 32}
+        lost, unknown = RelayError("no answer", "TIMEOUT"), RelayError("no such relay", "UNKNOWN", 404)
+        for answers, expected in [
+            ([lost, executed], ["POST", "GET"]),
+            ([lost, unknown, {"state": "pending"}, executed], ["POST", "GET", "POST", "GET"]),
+            ([RelayError("busy", "BUSY", 503), RelayError("there", "ALREADY_RELAYED", 409), executed], ["POST", "POST", "GET"]),
+        ]:
+            asked: list[tuple[str, object]] = []
+
+            class Served(Relayer):
+                def _ask(self, path: str, body: object = None) -> dict[str, object]:
+                    known = {"/domain": domain, "/status": {"registry": registry}, f"/nonce/{agent.address}": {"next": 0}}
+                    if path in known:
+                        return known[path]
+                    asked.append(("GET" if body is None else "POST", body))
+                    answer = answers.pop(0)
+                    if isinstance(answer, RelayError):
+                        raise answer
+                    return answer
+
+            relayer = Served("http://relayer.example", chain_id=1, registry=registry, api_key="rk_a")
+            self.assertEqual(relayer.headers["authorization"], "Bearer rk_a")
+            self.assertEqual(relayer.attest(agent, 7), executed)
+            self.assertEqual([method for method, _ in asked], expected)
+            sent = [body for method, body in asked if method == "POST"]
+            self.assertTrue(all(body == sent[0] for body in sent), "the same bytes")
+        refused = RelayError("reverts", "CALL_REVERTED", 503)
+        self.assertFalse(refused.passes())
+
 
 if __name__ == "__main__":
     unittest.main()

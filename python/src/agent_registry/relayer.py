@@ -1,5 +1,6 @@
 """Registering and attesting through a relayer, which pays for it: the agent signs, by EIP-712, and needs no ETH."""
 
+import http.client
 import json
 import time
 import urllib.error
@@ -35,19 +36,28 @@ class TypedDataSigner(Protocol):
 
 
 class RelayError(Exception):
-    """The relayer refused, or the call failed on chain; `code` is the relayer's, where it named one."""
+    """The relayer refused, or the call failed on chain; `code` is the relayer's, where it named one, and `status` that
+    of its answer. `TIMEOUT` says that there is no answer, or no end yet."""
 
-    def __init__(self, message: str, code: str | None = None):
+    def __init__(self, message: str, code: str | None = None, status: int | None = None):
         super().__init__(message)
-        self.code = code
+        self.code, self.status = code, status
+
+    def passes(self) -> bool:
+        """Whether the same request may be answered later."""
+        status = self.status or 503
+        return self.code != "CALL_REVERTED" and (status in (408, 429) or status >= 500)
 
 
 class Relayer:
     """A relayer, and the chain and registry that are meant: one that serves others is refused before anything is
-    signed. `timeout` bounds the wait for a block, in seconds."""
+    signed. `timeout` bounds the wait for a block, in seconds; `api_key` is one that the relayer has given."""
 
-    def __init__(self, url: str, *, chain_id: int, registry: str, timeout: float = 120):
+    def __init__(self, url: str, *, chain_id: int, registry: str, timeout: float = 120, api_key: str | None = None):
         self.url, self.chain_id, self.registry, self.timeout = url.rstrip("/"), chain_id, registry, timeout
+        self.headers = {"content-type": "application/json"}
+        if api_key is not None:
+            self.headers["authorization"] = f"Bearer {api_key}"
 
     def register(
         self,
@@ -63,8 +73,8 @@ class Relayer:
         """Registers the wallet `agent` as an agent for which `liable` is named; the agent's id.
 
         `constitution` and `capabilities` are the documents' bytes: their Keccak-256 goes on chain, so keep them.
-        After a `RelayError` of the code TIMEOUT look at the registry before you call this again: each call that is
-        carried out registers a further agent.
+        After a `RelayError` of the code TIMEOUT look at the registry before you call this again: it may have been
+        carried out, and a wallet that is registered is refused.
         """
         hashes = [keccak(constitution), keccak(capabilities)]
         types = REGISTER[REGISTER.index("(") + 1 : -1].split(",")
@@ -94,26 +104,36 @@ class Relayer:
         domain = {name: domain[name] for name in ("name", "version", "chainId", "verifyingContract")}
         signed = signer.sign_typed_data(domain, TYPES, message)
         request = {**message, "data": "0x" + data.hex()}
-        ends = time.monotonic() + self.timeout
-        try:
-            answer = self._ask("/relay", {"request": request, "signature": "0x" + bytes(signed.signature).hex()})
-        except RelayError as error:
-            if error.code != "TIMEOUT":
-                raise
-            # Whether it has arrived, its digest tells.
-            answer = self._ask("/relay/0x" + bytes(signed.message_hash).hex())
-        while answer.get("state") == "pending":
+        body = {"request": request, "signature": "0x" + bytes(signed.signature).hex()}
+        place = "/relay/0x" + bytes(signed.message_hash).hex()
+        ends, is_taken = time.monotonic() + self.timeout, False
+        while True:
+            try:
+                answer = self._ask(place + "?wait=latest") if is_taken else self._ask("/relay", body)
+            except RelayError as error:
+                # What was lost on the way may have been taken: it is asked for, and sent again where it was not.
+                if is_taken and error.status == 404:
+                    is_taken = False
+                elif error.code == "ALREADY_RELAYED" and not is_taken:
+                    is_taken = True
+                elif error.passes() and time.monotonic() < ends:
+                    is_taken = error.status is None
+                else:
+                    raise
+            else:
+                state = answer.get("state", "executed" if "txHash" in answer else "pending")
+                if state == "executed":
+                    return answer
+                if state != "pending":
+                    raise RelayError(answer.get("error", state), answer.get("code"))
+                is_taken = True
             if time.monotonic() > ends:
-                raise RelayError(f"relay {answer['id']} is still pending: see {self.url}/relay/{answer['id']}", "TIMEOUT")
+                raise RelayError(f"the relay is not settled: see {self.url}{place}", "TIMEOUT")
             time.sleep(0.5)
-            answer = self._ask(f"/relay/{quote(answer['id'])}?wait=latest")
-        if answer.get("state", "executed") != "executed":
-            raise RelayError(answer.get("error", answer["state"]), answer.get("code"))
-        return answer
 
     def _ask(self, path: str, body: object = None) -> dict[str, Any]:
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data, {"content-type": "application/json"})
+        request = urllib.request.Request(self.url + path, data, self.headers)
         try:
             with urllib.request.urlopen(request, timeout=self.timeout) as answer:
                 return dict(json.load(answer))
@@ -122,6 +142,7 @@ class Relayer:
                 problem = dict(json.load(error))
             except ValueError:
                 problem = {}
-            raise RelayError(problem.get("error", f"HTTP status {error.code}"), problem.get("code")) from error
-        except OSError as error:
+            text = problem.get("error", f"HTTP status {error.code}")
+            raise RelayError(text, problem.get("code"), error.code) from error
+        except (OSError, http.client.HTTPException) as error:
             raise RelayError(f"{self.url} does not answer: {error}", "TIMEOUT") from error
