@@ -105,12 +105,15 @@ pub fn due(last_attestation: u64, grace: u64, id: U256, signer: Address) -> u64 
 }
 
 /// When an agent is due. An attestation by anyone renews the agent's; that a liable wallet stands behind an agent
-/// that others have registered rests on its own events, the last of which is `by_liable`.
+/// that others have registered rests on its own events, the last of which is `by_liable`: where none is known, it
+/// attests at once, and once a day at most, as a node may list no events.
 fn due_by(signer: Address, record: &AgentRecord, grace: u64, by_liable: Option<u64>) -> u64 {
     let at = due(record.lastAttestation, grace, record.agentId, signer);
     let own = |last| due(last, liability::ATTESTED_SECONDS, record.agentId, signer);
+    let unknown =
+        if record.lastAttestation > record.registeredAt { record.lastAttestation + crate::DAY } else { 0 };
     match is_only_named(signer, record) {
-        true => at.min(by_liable.map_or(0, own)),
+        true => at.min(by_liable.map_or(unknown, own)),
         false => at,
     }
 }
@@ -287,7 +290,9 @@ mod tests {
         let record = AgentRecord { lastAttestation: 100 * 86_400, ..crate::register::tests::record() };
         assert_eq!(record.haftungsperson, liable);
         let by_all = due(record.lastAttestation, grace, record.agentId, liable);
-        assert_eq!(due_by(liable, &record, grace, None), 0, "it has not acted yet");
+        assert_eq!(due_by(liable, &record, grace, None), 101 * 86_400, "a node that lists no events");
+        let new = AgentRecord { lastAttestation: record.registeredAt, ..record.clone() };
+        assert_eq!(due_by(liable, &new, grace, None), 0, "it has not acted yet");
         assert_eq!(
             due_by(liable, &record, grace, Some(99 * 86_400)),
             by_all,

@@ -10,10 +10,9 @@ use std::{fs, thread};
 
 use anyhow::Result;
 use rustix::process::Signal;
-use tokio::process::Command;
 
 use crate::hooks::{Delivery, Receiver, Reply};
-use crate::process::{Process, Spawn, free_port, output};
+use crate::process::{Process, Spawn, free_port};
 use crate::servers::listening;
 use crate::usage::Usage;
 use crate::{http, program, repo};
@@ -99,12 +98,6 @@ fn configured(program: PathBuf, arguments: &[&str], configuration: &str) -> Resu
     let file = spawn.scratch().join("gate.toml");
     fs::write(&file, configuration)?;
     Ok(spawn.args(arguments).arg(file))
-}
-
-/// Runs the gate's example that asks a service twice; what it printed.
-pub async fn ask_twice(arguments: &[String]) -> Result<String> {
-    let program = program::compiled(["--example", "request"])?;
-    Ok(String::from_utf8(output(Command::new(program).args(arguments)).await?)?)
 }
 
 /// Starts the gate's axum example, a service with the gate in its own process, on any free port; returns its

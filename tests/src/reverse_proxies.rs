@@ -61,13 +61,13 @@ impl Kind {
         )
     }
 
-    /// The documented command that asks a service with a signature and without one, for `origin`, this key file and
-    /// chain: its program's arguments.
+    /// The documented command that asks a service with a signature, for `origin`, this key file and chain: the
+    /// arguments of `kya`.
     pub fn command(origin: &str, key: &str, chain: u64) -> Result<Vec<String>> {
         let command = block(&page()?, "## Five minutes", "sh")?;
-        let arguments = command.strip_prefix("cargo run -p kya-gate --example request -- ");
+        let arguments = command.lines().find_map(|line| line.strip_prefix("kya "));
         let documented = [("agent.key", key), ("84532", &chain.to_string()), ("https://api.example", origin)];
-        let text = replaced(arguments.context("the example")?.to_owned(), &documented)?;
+        let text = replaced(arguments.context("kya")?.to_owned(), &documented)?;
         Ok(text.split_whitespace().map(str::to_owned).collect())
     }
 

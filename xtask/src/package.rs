@@ -24,11 +24,11 @@ const fn module(title: &'static str, crate_name: &'static str, name: &'static st
 }
 
 const MODULES: [Module; 6] = [
-    module("Browser package: wasm", "registry-browser", "registry", 230),
+    module("Browser package: wasm", "registry-browser", "registry", 225),
     module("Browser package, evidence: wasm", "registry-browser-evidence", "evidence", 80),
     module("Browser package, snapshot: wasm", "registry-browser-snapshot", "snapshot", 60),
     module("Browser package, liability: wasm", "registry-browser-liability", "acceptance", 90),
-    module("Browser package, gate: wasm", "registry-browser-gate", "decision", 256),
+    module("Browser package, gate: wasm", "registry-browser-gate", "decision", 250),
     module("Browser package, key: wasm", "registry-browser-key", "key", 60),
 ];
 

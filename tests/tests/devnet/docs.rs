@@ -124,7 +124,7 @@ const ELSEWHERE: [(&str, &str, &str); 18] = [
         "needs a gate with records: `kya_gate`",
     ),
     ("docs/changes.md", "curl -N", "never ends: `index_worker`"),
-    ("docs/gate.md", "cargo run -p kya-gate --example request", "beside each proxy: `kya_gate`"),
+    ("docs/gate.md", "kya sign GET https://api.example/items", "beside each proxy: `kya_gate`"),
     (
         "docs/installing.md",
         "cargo xtask dist",

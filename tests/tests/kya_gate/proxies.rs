@@ -7,13 +7,14 @@
 //! 3. Targets and contents of any length reach gate and service as they were signed, or not at all, over HTTP/1.1
 //!    and HTTP/2. A target with two readings, and a request for another protocol, reach no service.
 
-use std::fs;
-
 use alloy::hex;
 use e2e::anvil::CHAIN_ID;
+use e2e::daemon::write_private;
 use e2e::fault::{Fault, Rule};
-use e2e::gate::{Gate, HeaderReader, ORIGIN, RawGate, Service, ask_twice};
+use e2e::gate::{Gate, HeaderReader, ORIGIN, RawGate, Service};
 use e2e::hooks::Delivery;
+use e2e::http;
+use e2e::kya::Kya;
 use e2e::process::free_port;
 use e2e::proxy::Proxy;
 use e2e::reverse_proxies::{Front, Kind, PREFIX};
@@ -23,8 +24,9 @@ use e2e::verdict_tokens::{key_file, key_set, kid, new_key, signing};
 use futures_util::future::join_all;
 use registry_core::gate::reads_as_output_header;
 use registry_core::token::Jws;
+use serde_json::{Value, json};
 
-use crate::{ISSUER, chain, configuration, configuration_at, get, good, signed};
+use crate::{ISSUER, WAIT, chain, configuration, configuration_at, get, good, signed};
 
 /// A proxy with a gate beside it and a service behind it.
 struct Stage {
@@ -405,10 +407,9 @@ async fn behind_nginx() {
 }
 
 #[tokio::test]
-async fn the_pages_command_prints_a_signed_200_and_an_unsigned_401_behind_each_proxy() {
-    let directory = tempfile::tempdir().unwrap();
-    let key = directory.path().join("agent.key");
-    fs::write(&key, hex::encode(good().to_bytes())).unwrap();
+async fn the_pages_command_prints_a_signed_200_and_an_unsigned_one_is_a_401_behind_each_proxy() {
+    let user = Kya::new().unwrap();
+    write_private(&user.path("agent.key"), &hex::encode(good().to_bytes()));
     let service = Service::start().await.unwrap();
     for kind in [Kind::Nginx, Kind::Caddy, Kind::Envoy] {
         let port = free_port().unwrap();
@@ -418,10 +419,14 @@ async fn the_pages_command_prints_a_signed_200_and_an_unsigned_401_behind_each_p
         assert!(good_to_start, "{report}");
         let gate = Gate::start(&text).await.unwrap();
         let _front = kind.start_on(port, gate.url(), service.url()).await.unwrap();
-        let command = Kind::command(&origin, key.to_str().unwrap(), CHAIN_ID).unwrap();
-        let printed = ask_twice(&command).await.unwrap();
-        let signed = format!("signed by {}: 200", good().address());
-        assert_eq!(printed.lines().collect::<Vec<_>>(), [signed.as_str(), "unsigned: 401 signature_missing"]);
+        let command = Kind::command(&origin, "agent.key", CHAIN_ID).unwrap();
+        let command: Vec<&str> = command.iter().map(String::as_str).collect();
+        let answer = user.run(&command).await.unwrap().ok();
+        let expected = (&json!(200), &json!(good().address()));
+        assert_eq!((&answer["status"], &answer["signedBy"]), expected, "{answer}");
+        let unsigned = http::client(WAIT).get(format!("{origin}/items")).send().await.unwrap();
+        assert_eq!(unsigned.status(), 401, "{kind:?}");
+        assert_eq!(unsigned.json::<Value>().await.unwrap()["reason"], "signature_missing", "{kind:?}");
         assert_eq!(service.take().len(), 1, "{kind:?}");
     }
 }
