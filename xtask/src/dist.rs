@@ -194,11 +194,9 @@ pub(crate) fn dry_run() -> Result<()> {
 }
 
 fn npm() -> Result<()> {
-    let directory = fresh("npm")?;
-    run(command("npm")
-        .args(["pack", "--silent", "--pack-destination"])
-        .arg(directory)
-        .current_dir(root().join("browser/pkg")))
+    let (directory, package) = (fresh("npm")?, root().join("browser/pkg"));
+    set_modes(&package)?;
+    run(command("npm").args(["pack", "--silent", "--pack-destination"]).arg(directory).current_dir(package))
 }
 
 /// Packs the crates as `cargo publish` would upload them, into `package` of this directory.
