@@ -163,6 +163,10 @@ write("npm", "agent-registry", PACKAGE, apart(PACKAGE));
 // The explorer has the package's modules.
 const workers = ["edge-api", "edge-index", ...PACKAGE];
 const explorer = json("target/xtask/explorer-libraries.json");
-write("workers", "agent-registry-workers", workers, apart(workers), explorer.map(ofNpm));
+const deployed = apart(workers);
+const libraries = explorer.map(ofNpm);
+write("workers", "agent-registry-workers", workers, deployed, libraries);
+// The image's; what is in it of Debian's packages is in its /var/lib/dpkg/status.d.
+write("edge", "agent-registry-edge", workers, deployed, [...libraries, ofNpm("@cloudflare/workerd-linux-64")]);
 const documents = join(run("rustc", "--print", "sysroot").trim(), "share/doc/rust");
 copyFileSync(join(documents, "COPYRIGHT-library.html"), join(directory, "rust-std.html"));

@@ -1,7 +1,7 @@
 //! What is read of a chain and sent to it: plain JSON-RPC to one endpoint. Core queries go through
 //! [`Node::ask`].
 
-use std::time::Duration;
+use std::{error::Error as _, time::Duration};
 
 use alloy::{
     primitives::{Address, B256, Bytes, U64, U256},
@@ -36,7 +36,13 @@ pub fn client() -> Result<Client> {
         .timeout(Duration::from_secs(130))
         .redirect(reqwest::redirect::Policy::none())
         .build()
-        .map_err(|_| Failure::refused("no HTTP client can be built"))
+        .map_err(|error| no_client(&error))
+}
+
+/// Most often the bundle of CA certificates is missing. The cause names no URL.
+pub(crate) fn no_client(error: &reqwest::Error) -> Failure {
+    let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+    Failure::refused(format!("no HTTP client can be built{cause}"))
 }
 
 /// An RPC endpoint of one chain.

@@ -18,7 +18,10 @@ use registry_core::eth::{address, redact::public_origin};
 use reqwest::{Client, Url};
 use serde_json::{Value, json};
 
-use crate::report::{Exit, Failure, Result};
+use crate::{
+    chain::no_client,
+    report::{Exit, Failure, Result},
+};
 
 /// The largest answer of a remote signer, in bytes.
 const LARGEST_ANSWER: usize = 1 << 20;
@@ -89,7 +92,7 @@ impl KeyOptions {
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
             .build();
-        let client = client.map_err(|_| Failure::refused("no HTTP client can be built"))?;
+        let client = client.map_err(|error| no_client(&error))?;
         Ok(Signer::Remote(RemoteSigner { client, url, address }))
     }
 }

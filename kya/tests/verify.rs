@@ -92,6 +92,16 @@ fn a_file_that_is_not_there_is_named() {
 }
 
 #[test]
+fn a_machine_without_certificates_is_told_what_it_lacks() {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_kya"));
+    program.args(["status", "1", "--rpc", "http://127.0.0.1:1", "--chain", "1", "--registry"]);
+    program.arg("0x2EFaB5B3BEf49E56a6Ce1dcB1A39EF63C312EA23");
+    program.env("SSL_CERT_FILE", "/dev/null").env("SSL_CERT_DIR", "/nowhere");
+    let line = String::from_utf8(program.output().unwrap().stderr).unwrap();
+    assert!(line.contains("no HTTP client can be built: ") && line.contains("CA certificates"), "{line}");
+}
+
+#[test]
 fn a_token_is_verified_by_its_issuers_keys_its_audience_and_its_time() {
     let keys = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/3ad2b3d/jwks.json");
     let tokens = file("tests/fixtures/3ad2b3d/tokens.txt");

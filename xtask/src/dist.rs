@@ -1,7 +1,8 @@
 //! `cargo xtask dist`: what a release consists of, in `target/dist`.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -10,6 +11,7 @@ use crate::run::{cargo, command, node_tool, output_of, root, run, without_paths}
 use crate::{build, setup};
 
 mod images;
+mod paths;
 
 /// The programs for servers and shells.
 const PROGRAMS: [&str; 3] = ["relayer-daemon", "kya-gate", "kya"];
@@ -18,6 +20,16 @@ const TARGETS: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-
 /// The crates that others build on, each after those that it needs.
 const CRATES: [&str; 5] = ["registry-core", "host-kit", "kya", "kya-local", "kya-gate"];
 const CONFIGURATIONS: [&str; 2] = ["wrangler.toml", "wrangler.index.toml"];
+/// Compose files, and what their services read.
+const DEPLOY: [&str; 5] = [
+    "deploy/.env.example",
+    "deploy/compose.yaml",
+    "deploy/compose.relayer.yaml",
+    "deploy/edge",
+    "deploy/gate.example.toml",
+];
+/// The licences of Rust's standard library, which is in all that is compiled.
+const STANDARD_LIBRARY: &str = "sbom/rust-std.html";
 const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 /// What the configurations name, in the same places below them.
 const OF_WORKERS: [&str; 4] = ["edge-api/build", "edge-index/build", "browser/explorer/dist", "deploy/edge"];
@@ -37,8 +49,8 @@ pub(crate) fn dist(arguments: &[String]) -> Result<()> {
         ("crates", crates),
         ("python", python),
         ("binaries", binaries),
-        ("images", images::images),
         ("sbom", || build_all().and_then(|()| sbom())),
+        ("images", images::images),
         ("archives", archives),
     ];
     let parts: Vec<&String> = arguments.iter().filter(|argument| *argument != ALLOW_DIRTY).collect();
@@ -60,6 +72,7 @@ pub(crate) fn dist(arguments: &[String]) -> Result<()> {
             make().with_context(|| name.to_owned())?;
         }
     }
+    paths::ensure_none(&directory())?;
     sums(&directory())
 }
 
@@ -144,6 +157,19 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Gives what lies below a directory the modes that it has on other machines: those that are copied depend on the umask.
+fn set_modes(path: &Path) -> Result<()> {
+    let metadata = fs::metadata(path).with_context(|| path.display().to_string())?;
+    let mode = if metadata.is_dir() || metadata.permissions().mode() & 0o100 != 0 { 0o755 } else { 0o644 };
+    fs::set_permissions(path, Permissions::from_mode(mode))?;
+    if metadata.is_dir() {
+        for entry in fs::read_dir(path)? {
+            set_modes(&entry?.path())?;
+        }
+    }
+    Ok(())
+}
+
 /// Bundles what a deployment uploads for each configuration and each environment, where nothing can be built.
 /// Needs no account.
 pub(crate) fn dry_run() -> Result<()> {
@@ -168,11 +194,9 @@ pub(crate) fn dry_run() -> Result<()> {
 }
 
 fn npm() -> Result<()> {
-    let directory = fresh("npm")?;
-    run(command("npm")
-        .args(["pack", "--silent", "--pack-destination"])
-        .arg(directory)
-        .current_dir(root().join("browser/pkg")))
+    let (directory, package) = (fresh("npm")?, root().join("browser/pkg"));
+    set_modes(&package)?;
+    run(command("npm").args(["pack", "--silent", "--pack-destination"]).arg(directory).current_dir(package))
 }
 
 /// Packs the crates as `cargo publish` would upload them, into `package` of this directory.
@@ -203,16 +227,25 @@ fn venv(packages: &[&str]) -> Result<PathBuf> {
     if !venv.join("bin/pip").exists() {
         run(command("python3").args(["-m", "venv"]).arg(&venv))?;
     }
-    if !packages.is_empty() {
-        run(command(venv.join("bin/pip")).args(["install", "--quiet"]).args(packages))?;
-    }
+    run(command(venv.join("bin/python")).args(["-m", "pip", "install", "--quiet"]).args(packages))?;
     Ok(venv.join("bin"))
 }
 
+/// What makes the wheel, and what that needs: other versions may write other bytes.
+const WHEEL: [&str; 7] = [
+    "pip==26.3",
+    "hatchling==1.33.0",
+    "packaging==26.4",
+    "pathspec==1.1.1",
+    "pluggy==1.7.0",
+    "tomlkit==0.15.2",
+    "trove-classifiers==2026.9.21.13",
+];
+
 fn python() -> Result<()> {
     let directory = fresh("python")?;
-    run(command(venv(&[])?.join("pip"))
-        .args(["wheel", "--quiet", "--no-deps", "--wheel-dir"])
+    run(command(venv(&WHEEL)?.join("python"))
+        .args(["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"])
         .arg(directory)
         .arg(root().join("python"))
         .env("SOURCE_DATE_EPOCH", commit_time()?))
@@ -311,16 +344,19 @@ fn archives() -> Result<()> {
             .args(["--use-compress-program=gzip -9n", "--create", "--file"])
             .arg(to.join(format!("{name}.tar.gz")))
             .args(LICENCES)
+            .args(DEPLOY.iter().filter(|_| name.ends_with("deploy")))
             .arg("--directory")
             .arg(directory())
-            .arg("sbom/rust-std.html")
             .args(files))
     };
-    pack("workers", &["workers", "sbom/workers.cdx.json", "sbom/workers.licences.txt"])?;
+    pack("deploy", &[])?;
+    pack("workers", &["workers", STANDARD_LIBRARY, "sbom/workers.cdx.json", "sbom/workers.licences.txt"])?;
     for target in TARGETS {
-        pack(target, &[&format!("bin/{target}"), "share", &format!("sbom/{target}")])?;
+        pack(target, &[&format!("bin/{target}"), "share", STANDARD_LIBRARY, &format!("sbom/{target}")])?;
     }
-    for part in ["npm", "crates", "python"] {
+    // A release workflow makes no images.
+    let images = Some("images").filter(|part| directory().join(part).is_dir());
+    for part in ["npm", "crates", "python"].into_iter().chain(images) {
         copy(&directory().join(part), &to)?;
     }
     for file in ["npm.cdx.json", "npm.licences.txt"] {
@@ -343,7 +379,7 @@ fn sums(directory: &Path) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn directory_of_test(name: &str) -> PathBuf {
+    pub(super) fn directory_of_test(name: &str) -> PathBuf {
         let directory = root().join("target/xtask/tests-of-dist").join(name);
         empty(&directory).unwrap();
         directory
@@ -381,6 +417,25 @@ mod tests {
     }
 
     #[test]
+    fn modes_do_not_depend_on_the_umask() {
+        let directory = directory_of_test("modes");
+        let modes = [("inner", 0o700, 0o755), ("inner/text", 0o600, 0o644), ("inner/program", 0o700, 0o755)];
+        fs::create_dir(directory.join("inner")).unwrap();
+        for (name, before, _) in modes {
+            let path = directory.join(name);
+            if !path.exists() {
+                fs::write(&path, "").unwrap();
+            }
+            fs::set_permissions(path, Permissions::from_mode(before)).unwrap();
+        }
+        set_modes(&directory).unwrap();
+        for (name, _, expected) in modes {
+            let mode = fs::metadata(directory.join(name)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, expected, "{name}");
+        }
+    }
+
+    #[test]
     fn a_release_has_one_version_and_a_section_of_the_changelog() {
         let version = env!("CARGO_PKG_VERSION");
         for (file, line) in [
@@ -389,6 +444,20 @@ mod tests {
             ("CHANGELOG.md", format!("\n## [{version}] - ")),
         ] {
             assert!(fs::read_to_string(root().join(file)).unwrap().contains(&line), "{file}: {line}");
+        }
+        // Every mention of a version, by what is before it.
+        for (file, before) in [
+            ("deploy/compose.yaml", "image: agent-registry/"),
+            ("deploy/compose.relayer.yaml", "image: agent-registry/"),
+            ("docs/self-hosting.md", "-linux-amd64.tar.gz"),
+            ("relayer-daemon/README.md", "  \"version\": \""),
+        ] {
+            let text = fs::read_to_string(root().join(file)).unwrap();
+            let lines: Vec<&str> = text.lines().filter(|line| line.contains(before)).collect();
+            assert!(!lines.is_empty(), "{file}: {before}");
+            for line in lines {
+                assert!(line.contains(version), "{file}: {line}");
+            }
         }
     }
 }

@@ -52,11 +52,15 @@ pub(crate) fn without_paths(command: &mut Command) -> &mut Command {
     command.env("CARGO_ENCODED_RUSTFLAGS", sources.join("\x1f"))
 }
 
+/// The directory that cargo keeps its programs and registries in.
+pub(crate) fn cargo_home() -> PathBuf {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo"))).unwrap_or_default()
+}
+
 /// The directories that cargo unpacks crates into, one for each registry, and the repository's root.
 pub(crate) fn sources() -> Vec<String> {
-    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo"))).unwrap_or_default();
-    let registries = fs::read_dir(home.join("registry/src")).into_iter().flatten().flatten();
+    let registries = fs::read_dir(cargo_home().join("registry/src")).into_iter().flatten().flatten();
     let paths = registries.map(|entry| entry.path()).chain([root()]);
     paths.map(|path| path.to_string_lossy().into_owned()).collect()
 }

@@ -66,7 +66,7 @@ pub enum StoreError {
     Foreign(&'static str),
     /// The file has another format.
     #[error(
-        "journal {file} has schema version {found}, this program reads {known} only: \
+        "journal {file} has schema version {found}, this program reads {oldest} to {known}: \
          move the file away or set another data directory"
     )]
     Format {
@@ -74,7 +74,9 @@ pub enum StoreError {
         file: String,
         /// The file's version.
         found: u32,
-        /// The version that this program reads.
+        /// The oldest version that this program reads.
+        oldest: u32,
+        /// The version that this program writes.
         known: u32,
     },
     /// It was opened for reading only.

@@ -7,7 +7,10 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{OF_WORKERS, build_all, build_directory, commit_time, copy, directory, empty, fresh};
+use super::{
+    LICENCES, OF_WORKERS, STANDARD_LIBRARY, build_all, build_directory, commit_time, copy, directory, empty,
+    fresh, set_modes,
+};
 use crate::debian;
 use crate::run::{command, output_of, root, run};
 
@@ -22,6 +25,8 @@ const OF_EDGE: &str = "amd64";
 const LIBRARIES: [&str; 5] = ["libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1"];
 
 pub(super) fn images() -> Result<()> {
+    let system = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    ensure_debian(std::env::consts::ARCH, &system)?;
     debian::install(&debian::BUILDAH)?;
     build_all()?;
     let archives = fresh("images")?;
@@ -33,6 +38,20 @@ pub(super) fn images() -> Result<()> {
             image(name, architecture, &context, &archives)?;
         }
     }
+    Ok(())
+}
+
+/// Images have files of Debian 12's packages, those of this machine's processor.
+fn ensure_debian(processor: &str, system: &str) -> Result<()> {
+    let of = |name: &str| {
+        let value = system.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        value.unwrap_or("?").trim_matches('"').to_owned()
+    };
+    let (id, version) = (of("ID"), of("VERSION_ID"));
+    ensure!(
+        processor == "x86_64" && id == "debian" && version == "12",
+        "images are made on Debian 12 on x86_64, of whose packages they have files; this is {id} {version} on {processor}"
+    );
     Ok(())
 }
 
@@ -48,22 +67,26 @@ fn scratch(name: &str) -> Result<PathBuf> {
     Ok(scratch)
 }
 
-/// The files of Debian's packages that images need a part of. They are not installed.
+/// The files of Debian's packages that images need a part of, and what dpkg would keep of each in `status.d`. They are not installed.
 fn packages() -> Result<PathBuf> {
+    const UNPACK: &str = r#"mkdir status.d
+for file in *.deb; do
+  dpkg-deb -x "$file" .
+  dpkg-deb -f "$file" > "status.d/$(dpkg-deb -f "$file" Package)"
+done"#;
     let packages = scratch("debian")?;
     run(command("apt-get")
         .args(["download", "-qq", "-o", "APT::Sandbox::User=root", "ca-certificates", "libc6"])
         .current_dir(&packages))?;
-    run(command("sh")
-        .args(["-c", "for file in *.deb; do dpkg-deb -x \"$file\" .; done"])
-        .current_dir(&packages))?;
+    run(command("sh").args(["-ec", UNPACK]).current_dir(&packages))?;
     Ok(packages)
 }
 
-/// What the images of a processor are copied from.
+/// What the images of a processor are copied from: a root for all, and one for each.
 fn context(architecture: &str, target: &str, packages: &Path) -> Result<PathBuf> {
     let context = scratch(architecture)?;
-    let certificates = context.join("etc/ssl/certs");
+    let base = context.join("base");
+    let certificates = base.join("etc/ssl/certs");
     fs::create_dir_all(&certificates)?;
     fs::create_dir(context.join("data"))?;
     let mut authorities = Vec::new();
@@ -75,20 +98,46 @@ fn context(architecture: &str, target: &str, packages: &Path) -> Result<PathBuf>
         authorities.extend(fs::read(file)?);
     }
     fs::write(certificates.join("ca-certificates.crt"), authorities)?;
+    of_debian("ca-certificates", packages, &base)?;
     for name in PROGRAMS {
         let program = directory().join("bin").join(target).join(name);
         ensure!(program.is_file(), "{} is missing: cargo xtask dist binaries makes it", program.display());
-        copy(&program, &context.join(name))?;
+        documents(&format!("{target}/{name}"), &context.join(name), name)?;
+        copy(&program, &context.join(name).join(name))?;
     }
     if architecture == OF_EDGE {
         edge(&context.join(EDGE), packages)?;
     }
+    set_modes(&context)?;
     Ok(context)
+}
+
+/// A package's licence, and what scanners of images know it by.
+fn of_debian(package: &str, packages: &Path, to: &Path) -> Result<()> {
+    let licence = format!("usr/share/doc/{package}");
+    let status = to.join("var/lib/dpkg/status.d");
+    fs::create_dir_all(to.join(&licence))?;
+    fs::create_dir_all(&status)?;
+    copy(&packages.join(&licence).join("copyright"), &to.join(&licence).join("copyright"))?;
+    copy(&packages.join("status.d").join(package), &status.join(package))
+}
+
+/// The bill of materials of what an image has, and all licences.
+fn documents(part: &str, to: &Path, name: &str) -> Result<()> {
+    let (sbom, documents) = (directory().join("sbom"), to.join("usr/share/doc").join(name));
+    fs::create_dir_all(&documents)?;
+    for kind in ["cdx.json", "licences.txt"] {
+        let file = sbom.join(format!("{part}.{kind}"));
+        ensure!(file.is_file(), "{} is missing: cargo xtask dist sbom makes it", file.display());
+        copy(&file, &documents.join(format!("{name}.{kind}")))?;
+    }
+    copy(&directory().join(STANDARD_LIBRARY), &documents.join("rust-std.html"))?;
+    LICENCES.iter().try_for_each(|licence| copy(&root().join(licence), &documents.join(licence)))
 }
 
 /// The edge's root: workerd, its libraries, and both Workers.
 fn edge(to: &Path, packages: &Path) -> Result<()> {
-    for directory in ["usr/bin", "lib64", "lib/x86_64-linux-gnu", "usr/share/doc/libc6"] {
+    for directory in ["usr/bin", "lib64", "lib/x86_64-linux-gnu"] {
         fs::create_dir_all(to.join(directory))?;
     }
     copy(&root().join("node_modules/@cloudflare/workerd-linux-64/bin/workerd"), &to.join("usr/bin/workerd"))?;
@@ -101,8 +150,8 @@ fn edge(to: &Path, packages: &Path) -> Result<()> {
     for library in LIBRARIES {
         copy(&libraries.join(library), &to.join("lib/x86_64-linux-gnu").join(library))?;
     }
-    let licence = "usr/share/doc/libc6/copyright";
-    copy(&packages.join(licence), &to.join(licence))
+    of_debian("libc6", packages, to)?;
+    documents(EDGE, to, EDGE)
 }
 
 /// buildah, with a storage of its own.
@@ -165,4 +214,24 @@ fn image(name: &str, architecture: &str, context: &Path, archives: &Path) -> Res
         .args(["-c", WITHOUT_CONTAINERS, "sh"])
         .args([archive, scratch("archive")?])
         .arg(commit_time()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_are_refused_where_debian_12_of_x86_64_is_not() {
+        let debian = "PRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\nVERSION_ID=\"12\"\nID=debian\n";
+        ensure_debian("x86_64", debian).unwrap();
+        for (processor, system, this) in [
+            ("aarch64", debian, "debian 12 on aarch64"),
+            ("x86_64", "ID=ubuntu\nVERSION_ID=\"24.04\"\n", "ubuntu 24.04 on x86_64"),
+            ("x86_64", "ID=debian\nVERSION_ID=\"13\"\n", "debian 13 on x86_64"),
+            ("x86_64", "", "? ? on x86_64"),
+        ] {
+            let refused = ensure_debian(processor, system).unwrap_err().to_string();
+            assert!(refused.ends_with(&format!("; this is {this}")), "{refused}");
+        }
+    }
 }

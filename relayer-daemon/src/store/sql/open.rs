@@ -59,7 +59,8 @@ impl Store {
     /// Opens the file at `path`, and creates it if it is not there.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let owned = path.to_owned();
-        Self::start(Connection::open(path)?, move || Connection::open(&owned))
+        let started = || Self::start(Connection::open(path)?, move || Connection::open(&owned));
+        started().map_err(|error| of_file(path, error))
     }
 
     /// Opens the file at `path` for reading, also beside its writer; `None` if it is not there or empty.
@@ -69,7 +70,8 @@ impl Store {
         }
         let path = path.to_owned();
         let unusable = || StoreError::Engine("the file was emptied".to_owned());
-        let Some(reader) = Sqlite::beside_a_writer(&path)? else { return Ok(None) };
+        let reader = Sqlite::beside_a_writer(&path).map_err(|error| of_file(&path, error))?;
+        let Some(reader) = reader else { return Ok(None) };
         let open = move || -> Result<Box<dyn Engine>, StoreError> {
             Ok(Box::new(Sqlite::beside_a_writer(&path)?.ok_or_else(unusable)?))
         };
@@ -187,6 +189,14 @@ impl Store {
     #[must_use]
     pub fn of_daemon(&self, daemon: DaemonId) -> Self {
         Self { daemon: Some(daemon), ..self.clone() }
+    }
+}
+
+/// The engine's own words do not name the file that it cannot use.
+fn of_file(path: &Path, error: StoreError) -> StoreError {
+    match error {
+        StoreError::Engine(reason) => StoreError::Engine(format!("{}: {reason}", path.display())),
+        other => other,
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) fn version(db: &Db) -> Result<Option<(i64, i64)>, StoreError> {
     if least > VERSION {
         let number = |version: i64| u32::try_from(version).unwrap_or(u32::MAX);
         let file = "in the database".to_owned();
-        return Err(StoreError::Format { file, found: number(version), known: number(VERSION) });
+        return Err(StoreError::Format { file, found: number(version), oldest: 1, known: number(VERSION) });
     }
     Ok(Some((version, least)))
 }

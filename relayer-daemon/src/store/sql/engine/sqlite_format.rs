@@ -47,7 +47,8 @@ pub(super) fn is_empty(db: &Connection) -> Result<bool, StoreError> {
         return Ok(true);
     }
     let file = db.path().unwrap_or_default().to_owned();
-    Err(StoreError::Format { file, found, known: VERSION })
+    let oldest = BEFORE.first().map_or(VERSION, |(before, _)| *before);
+    Err(StoreError::Format { file, found, oldest, known: VERSION })
 }
 
 fn version(db: &Connection) -> Result<u32, StoreError> {
@@ -77,11 +78,17 @@ mod tests {
             db.execute_batch(sql).unwrap();
             let before = std::fs::read(&path).unwrap();
             for refused in [Store::open(&path).unwrap_err(), Store::open_read_only(&path).unwrap_err()] {
-                let versions = format!("has schema version {found}, this program reads {VERSION} only");
+                let versions = format!("has schema version {found}, this program reads 7 to {VERSION}:");
                 let refused = refused.to_string();
                 assert!(refused.contains(&versions) && refused.contains(path.to_str().unwrap()), "{refused}");
             }
             assert_eq!(std::fs::read(&path).unwrap(), before);
+        }
+        drop(db);
+        std::fs::write(&path, "no journal, but longer than the header that each file of SQLite begins with")
+            .unwrap();
+        for refused in [Store::open(&path).unwrap_err(), Store::open_read_only(&path).unwrap_err()] {
+            assert_eq!(refused.to_string(), format!("journal: {}: file is not a database", path.display()));
         }
         db = Connection::open_in_memory().unwrap();
         migrate(&mut db).unwrap();
