@@ -88,6 +88,9 @@ pub fn open_keystore(path: &Path, password: &str) -> Result<PrivateKeySigner, Ke
     let text = fs::read_to_string(path).map_err(unreadable)?;
     let mut keystore: Map<String, Value> =
         serde_json::from_str(&text).map_err(|_| KeyFileError::NoKeystore(path.to_owned()))?;
+    if !["crypto", "Crypto"].iter().filter_map(|name| keystore.get(*name)).all(is_bounded) {
+        return Err(KeyFileError::NoKeystore(path.to_owned()));
+    }
     // ethers writes this member in upper case.
     let decrypted = match keystore.remove("Crypto") {
         Some(crypto) => {
@@ -103,6 +106,17 @@ pub fn open_keystore(path: &Path, password: &str) -> Result<PrivateKeySigner, Ke
         let path = path.to_owned();
         if is_password { KeyFileError::WrongPassword(path) } else { KeyFileError::NoKeystore(path) }
     })
+}
+
+/// Whether a key can be derived as is said: what is shorter or takes more than a gibibyte ends the program.
+fn is_bounded(crypto: &Value) -> bool {
+    const MEMORY: u64 = 1 << 30;
+    let parameter = |name: &str| crypto.get("kdfparams")?.get(name)?.as_u64();
+    let memory = match (parameter("n"), parameter("r")) {
+        (Some(n), Some(r)) => n.saturating_mul(r).saturating_mul(128),
+        _ => 0,
+    };
+    parameter("dklen") == Some(32) && memory <= MEMORY
 }
 
 /// A private file, deleted when dropped: keystores are decrypted from files only. It holds what the keystore
@@ -121,5 +135,27 @@ impl TemporaryFile {
 impl Drop for TemporaryFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_keystore_whose_key_cannot_be_derived_is_refused() {
+        for (dklen, n) in [(1, 2), (32, 1_u64 << 30), (64, 2)] {
+            let kdf = serde_json::json!({ "dklen": dklen, "n": n, "r": 8, "p": 1, "salt": "00" });
+            for member in ["crypto", "Crypto"] {
+                let text = serde_json::json!({ member: { "kdf": "scrypt", "kdfparams": kdf.clone() }, "version": 3 });
+                let file = TemporaryFile::new(&text.to_string()).unwrap();
+                let refused = open_keystore(&file.0, "").unwrap_err();
+                assert!(matches!(refused, KeyFileError::NoKeystore(_)), "{refused}");
+            }
+        }
+        let usual =
+            serde_json::json!({ "kdfparams": { "dklen": 32, "n": 262_144, "r": 8, "p": 1, "salt": "00" } });
+        assert!(is_bounded(&usual));
+        assert!(is_bounded(&serde_json::json!({ "kdfparams": { "dklen": 32, "c": 262_144, "salt": "00" } })));
     }
 }

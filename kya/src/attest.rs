@@ -1,6 +1,6 @@
 //! `kya attest`: says that agents comply, once, or whenever it is due.
 
-use std::{io::Write as _, net::SocketAddr};
+use std::{collections::BTreeSet, io::Write as _, net::SocketAddr};
 
 use alloy::{primitives::U256, sol_types::SolCall as _};
 use clap::Args;
@@ -57,8 +57,8 @@ impl Attest {
         self.place.reads_where_the_user_says()?;
         let (signer, place) = (self.key.signer()?, self.place.resolve().await?);
         let mut records = Vec::new();
-        for id in &self.ids {
-            let record = place.record(*id).await?;
+        for id in &self.ids.iter().collect::<BTreeSet<_>>() {
+            let record = place.record(**id).await?;
             let record = record.ok_or_else(|| Failure::refused(format!("there is no agent {id}")))?;
             is_party(&record, &signer)?;
             // A watched one may be suspended, or end: the others are attested for all the same.
@@ -115,9 +115,7 @@ pub(crate) fn typed(id: &U256, words: &str) -> Result<()> {
     };
     match asked().is_ok_and(|line| line.trim() == id.to_string()) {
         true => Ok(()),
-        false => {
-            Err(Failure { exit: Exit::NotConfirmed, text: "nothing was done: not confirmed".to_owned() })
-        }
+        false => Err(Failure::new(Exit::NotConfirmed, "nothing was done: not confirmed")),
     }
 }
 

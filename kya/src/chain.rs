@@ -181,7 +181,20 @@ impl Node {
     /// # Errors
     /// There is no answer, or the contract is none of this kind.
     pub async fn call<C: SolCall>(&self, to: Address, call: &C) -> Result<Result<C::Return, Revert>> {
-        let params = json!([{ "to": to, "data": Bytes::from(call.abi_encode()) }, "latest"]);
+        self.call_at(to, call, "latest").await
+    }
+
+    /// The same at the block of a tag.
+    ///
+    /// # Errors
+    /// Those of [`call`](Self::call).
+    pub async fn call_at<C: SolCall>(
+        &self,
+        to: Address,
+        call: &C,
+        tag: &str,
+    ) -> Result<Result<C::Return, Revert>> {
+        let params = json!([{ "to": to, "data": Bytes::from(call.abi_encode()) }, tag]);
         let data = match self.request("eth_call", params).await? {
             Ok(data) => data,
             Err(error) => {

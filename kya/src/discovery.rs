@@ -31,6 +31,9 @@ pub async fn find(url: &Url) -> Result<WellKnown> {
         Failure::refused(format!("{} names no discovery document's URL", public_origin(url.as_str())))
     })?;
     let (status, document) = get(&place).await?;
+    if matches!(status, 408 | 429 | 500..) {
+        return Err(Failure::try_again(format!("{} answers {status}", shown(&place))));
+    }
     let document: WellKnown = serde_json::from_value(document).map_err(|_| {
         Failure::refused(format!("no discovery document at {} (HTTP {status})", shown(&place)))
     })?;

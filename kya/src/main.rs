@@ -1,6 +1,9 @@
 //! `kya`: an agent's and a liable person's companion. docs/kya.md describes it.
 
-use std::process::ExitCode;
+use std::{
+    io::{ErrorKind, Write as _, stdout},
+    process::ExitCode,
+};
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use host_kit::ShellFiles;
@@ -9,6 +12,7 @@ use kya::{
     report::{Failure, Report, Result},
     sign, status, terminate, verify,
 };
+use serde_json::json;
 
 /// An agent's and a liable person's companion: registers, attests, signs requests, accepts, verifies.
 ///
@@ -45,21 +49,37 @@ enum Command {
 async fn main() -> ExitCode {
     // The only provider compiled in; a second call, which cannot happen, would change nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let Arguments { command, json } = Arguments::parse();
-    let exit = match run(command).await {
+    let Arguments { command, json } = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if error.use_stderr() && std::env::args().any(|word| word == "--json") => {
+            eprint!("{error}");
+            let failure = json!({ "error": error.kind().to_string(), "exit": 2 });
+            return print(&failure.to_string(), ExitCode::from(2));
+        }
+        Err(error) => error.exit(),
+    };
+    match run(command).await {
         Ok(report) => {
-            println!("{}", if json { report.json.to_string() } else { report.text });
-            report.exit
+            let text = if json { report.json.to_string() } else { report.text };
+            print(&text, ExitCode::from(report.exit as u8))
         }
         Err(failure) => {
-            if json {
-                println!("{}", failure.json());
-            }
             eprintln!("kya: {failure}");
-            failure.exit
+            let exit = ExitCode::from(failure.exit as u8);
+            if json { print(&failure.json().to_string(), exit) } else { exit }
         }
-    };
-    ExitCode::from(exit as u8)
+    }
+}
+
+/// Prints a line; a reader that is gone changes nothing of what was done.
+fn print(line: &str, exit: ExitCode) -> ExitCode {
+    match writeln!(stdout(), "{line}").and_then(|()| stdout().flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            eprintln!("kya: standard output: {error}. It would have had: {line}");
+            ExitCode::FAILURE
+        }
+        _ => exit,
+    }
 }
 
 async fn run(command: Command) -> Result<Report> {

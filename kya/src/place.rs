@@ -19,7 +19,7 @@ use crate::{
     chain::Node,
     discovery,
     relayer::{self, Relayer},
-    report::{Failure, Result},
+    report::{Exit, Failure, Result},
 };
 
 /// Which registry, and where it is read.
@@ -81,7 +81,7 @@ impl PlaceOptions {
     pub fn reads_where_the_user_says(&self) -> Result<()> {
         match self.at.is_none() || self.rpc.is_some() || self.api.is_some() {
             true => Ok(()),
-            false => Err(Failure::refused(
+            false => Err(Failure::usage(
                 "the service at --at alone would say which agent you sign for: give --rpc, or --api of a read API that you trust",
             )),
         }
@@ -121,12 +121,23 @@ impl PlaceOptions {
             said.map(|said| said.registry),
             terms.map(|terms| terms.registry),
         )?;
+        if let Some(api) = &self.api {
+            // One that says nothing of its registry is taken at the user's word.
+            match discovery::find(api).await {
+                Ok(of_api) => {
+                    agreed("chain", Some(chain), Some(of_api.chain_id), None)?;
+                    agreed("registry", Some(registry), Some(of_api.registry), None)?;
+                }
+                Err(failure) if failure.exit == Exit::TryAgain => return Err(failure),
+                Err(_) => {}
+            }
+        }
         let api = self.api.clone().or_else(|| first(&said?.read_apis));
         let reader = match (&self.rpc, api) {
             (Some(rpc), _) => Reader::Node(Node::connect(rpc, Some(chain), self.multicall3).await?),
             (None, Some(api)) => Reader::Api(api),
             (None, None) => {
-                return Err(Failure::refused("nowhere to read the registry: give --rpc, --api or --at"));
+                return Err(Failure::usage("nowhere to read the registry: give --rpc, --api or --at"));
             }
         };
         Ok(Place { chain, registry, relayer, reader, document })
@@ -141,13 +152,11 @@ fn agreed<T: PartialEq + std::fmt::Display>(
     relayer: Option<T>,
 ) -> Result<T> {
     match (given, document, relayer) {
-        (Some(given), Some(said), _) if given != said => Err(Failure::refused(format!(
-            "the service is for the {name} {said}, and not for {given}, which --{name} asks for"
-        ))),
-        (Some(value), ..) | (None, Some(value), _) | (None, None, Some(value)) => Ok(value),
-        (None, None, None) => {
-            Err(Failure::refused(format!("which {name}? Give --{name}, --at or --relayer")))
+        (Some(given), Some(said), _) if given != said => {
+            Err(Failure::refused(format!("the service is for the {name} {said}, and not for {given}")))
         }
+        (Some(value), ..) | (None, Some(value), _) | (None, None, Some(value)) => Ok(value),
+        (None, None, None) => Err(Failure::usage(format!("which {name}? Give --{name}, --at or --relayer"))),
     }
 }
 

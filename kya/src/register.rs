@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::{
     place::{Place, PlaceOptions},
-    report::{Failure, Report, Result},
+    report::{Exit, Failure, Report, Result},
     sign::{self, Sign},
     signer::{KeyOptions, Signer},
     submit::{Caller, Executed, SendOptions},
@@ -68,12 +68,24 @@ impl Register {
         let place = self.place.resolve().await?;
         let caller = Caller::new(&place, &signer, &self.send).await?;
         let data = call.abi_encode();
-        let executed = match caller.resume(&data).await? {
+        let resumed = match caller.resume(&data).await {
+            // Its relayer does not say that it was carried out, and the record does.
+            Err(failure) if failure.exit == Exit::Pending => match place.record_of(call.agentWallet).await? {
+                Some(record) if agreed(&record, &call).is_ok() => {
+                    caller.told()?;
+                    None
+                }
+                _ => return Err(failure),
+            },
+            resumed => resumed?,
+        };
+        let executed = match resumed {
             Some(executed) => Some(executed),
             // What is registered decides.
             None => match place.record_of(call.agentWallet).await? {
                 Some(record) => {
                     agreed(&record, &call)?;
+                    caller.is_final(record.agentId, |found| found.agentWallet == call.agentWallet).await?;
                     return self
                         .reported(&signer, place.chain, &call, record.agentId.saturating_to(), None)
                         .await;

@@ -1,11 +1,11 @@
 //! The gasless relayer's HTTP interface, as a client sees it.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use alloy::primitives::{Address, B256};
 use host_kit::native::read_body;
 use registry_core::eth::redact::public_origin;
-use reqwest::{Client, Method, RequestBuilder, StatusCode, Url};
+use reqwest::{Client, Method, RequestBuilder, Url, header::RETRY_AFTER};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -79,15 +79,17 @@ pub struct Refusal {
     pub code: String,
     /// In words for people.
     pub error: String,
+    /// `Retry-After`.
+    pub retry_after: Option<Duration>,
 }
 
 impl Refusal {
     /// As a failure: one that a later request may not meet is to be tried again.
     pub fn failure(&self) -> Failure {
-        let Self { status, code, error } = self;
-        let text = format!("the relayer refused: {error} ({code}, HTTP {status})");
+        let Self { status, code, error, retry_after } = self;
+        let text = printable(&format!("the relayer refused: {error} ({code}, HTTP {status})"));
         match status {
-            408 | 429 | 500.. => Failure::try_again(text),
+            408 | 429 | 500.. => Failure { retry_after: *retry_after, ..Failure::try_again(text) },
             _ => Failure::refused(text),
         }
     }
@@ -183,14 +185,47 @@ impl Relayer {
             |_| Failure::try_again(format!("the relayer {} does not answer", public_origin(&self.url)));
         let response = request.send().await.map_err(silent)?;
         let status = response.status();
+        let retry_after =
+            response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         let body = read_body(response, LARGEST_ANSWER).await.map_err(silent)?.unwrap_or_default();
-        if matches!(status, StatusCode::OK | StatusCode::ACCEPTED)
-            && let Ok(answer) = serde_json::from_slice(&body)
-        {
-            return Ok(Ok(answer));
+        if status.as_u16() < 400 {
+            // What cannot be read may be the answer to what was done.
+            let lost = |_| Failure::try_again(format!("the relayer's answer, HTTP {status}, cannot be read"));
+            return serde_json::from_slice(&body).map(Ok).map_err(lost);
         }
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
         let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-        Ok(Err(Refusal { status: status.as_u16(), code: text("code"), error: text("error") }))
+        let retry_after = retry_after.map(Duration::from_secs);
+        Ok(Err(Refusal { status: status.as_u16(), code: text("code"), error: text("error"), retry_after }))
+    }
+}
+
+/// Others' words, which write nothing on a terminal but themselves.
+fn printable(text: &str) -> String {
+    let is_plain = |letter: char| {
+        !letter.is_control()
+            && !matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().map(|letter| if is_plain(letter) { letter } else { char::REPLACEMENT_CHARACTER }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_words_do_not_steer_a_terminal() {
+        let refusal = Refusal {
+            status: 429,
+            code: "LIMIT".to_owned(),
+            error: "a\u{1b}[2Jb\nc\u{202e}d — ü".to_owned(),
+            retry_after: Some(Duration::from_secs(7)),
+        };
+        let failure = refusal.failure();
+        assert_eq!(
+            failure.text,
+            "the relayer refused: a\u{fffd}[2Jb\u{fffd}c\u{fffd}d — ü (LIMIT, HTTP 429)"
+        );
+        assert_eq!(failure.retry_after, Some(Duration::from_secs(7)));
     }
 }

@@ -1,16 +1,18 @@
 //! What a command says: lines for people, one JSON document for programs, and an exit status.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use serde_json::{Value, json};
 
-/// The exit status of the program. 2 is that of wrong arguments.
+/// The exit status of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Done; or what was asked holds.
     Done = 0,
     /// Refused, or it does not hold: a repetition would not change that.
     Refused = 1,
+    /// Arguments are missing or wrong.
+    Usage = 2,
     /// Nothing was done, or what was begun is kept: repeat the command later.
     TryAgain = 3,
     /// Sent, and its end is not known yet: repeat the command, which sends nothing twice.
@@ -50,22 +52,34 @@ pub struct Failure {
     pub exit: Exit,
     /// In words for people.
     pub text: String,
+    /// For how long a repetition would be refused, where that is known.
+    pub retry_after: Option<Duration>,
 }
 
 impl Failure {
+    /// One that ends with this exit status.
+    pub fn new(exit: Exit, text: impl Into<String>) -> Self {
+        Self { exit, text: text.into(), retry_after: None }
+    }
+
     /// A repetition would not change it.
     pub fn refused(text: impl Into<String>) -> Self {
-        Self { exit: Exit::Refused, text: text.into() }
+        Self::new(Exit::Refused, text)
+    }
+
+    /// An argument is missing.
+    pub fn usage(text: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, text)
     }
 
     /// It may go better later.
     pub fn try_again(text: impl Into<String>) -> Self {
-        Self { exit: Exit::TryAgain, text: text.into() }
+        Self::new(Exit::TryAgain, text)
     }
 
     /// It was sent.
     pub fn pending(text: impl Into<String>) -> Self {
-        Self { exit: Exit::Pending, text: text.into() }
+        Self::new(Exit::Pending, text)
     }
 
     /// The document for programs.

@@ -75,14 +75,14 @@ impl KeyOptions {
         }
         if let Some(file) = &self.source.keystore {
             let password = self.details.password_file.as_deref();
-            let password = password.ok_or_else(|| Failure::refused("--keystore needs --password-file"))?;
+            let password = password.ok_or_else(|| Failure::usage("--keystore needs --password-file"))?;
             let password = secret_file(password).map_err(failed)?;
             return open_keystore(file, &password).map(Signer::Local).map_err(failed);
         }
         let environment = || std::env::var("KYA_REMOTE_SIGNER").ok()?.parse().ok();
         let missing = "no key: give --key FILE, --keystore FILE with --password-file, or --remote-signer URL";
         let url = self.source.remote_signer.clone().or_else(environment);
-        let url = url.ok_or_else(|| Failure::refused(missing))?;
+        let url = url.ok_or_else(|| Failure::usage(missing))?;
         let address = self.details.signer_address;
         let address = address.ok_or_else(|| Failure::refused("--remote-signer needs --signer-address"))?;
         // A proxy from the environment, or a redirect's target, would see all that is signed.

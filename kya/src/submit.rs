@@ -15,9 +15,12 @@ use alloy::{
 use clap::{Args, ValueEnum};
 use registry_core::{
     eth::{
-        abi::IAgentRegistry::{
-            AgentRegistered, AgentTerminated, ComplianceAttested, attestComplianceCall, registerAgentCall,
-            terminateSelfCall,
+        abi::{
+            AgentRecord,
+            IAgentRegistry::{
+                AgentRegistered, AgentTerminated, ComplianceAttested, attestComplianceCall, getAgentCall,
+                registerAgentCall, terminateSelfCall,
+            },
         },
         redact::public_origin,
         rpc::revert::Revert,
@@ -211,7 +214,29 @@ impl<'a> Caller<'a> {
                 Err(failure) => return Err(failure),
             }
         }
-        Err(Failure::try_again("the key's nonce was used by something else: repeat the command"))
+        Err(Failure::try_again(
+            "the key's nonce was used by something else, or the request's time was over: repeat the command",
+        ))
+    }
+
+    /// Waits until what an RPC endpoint shows of an agent now is as final as asked.
+    ///
+    /// # Errors
+    /// It takes too long.
+    pub async fn is_final(&self, agent: U256, holds: impl Fn(&AgentRecord) -> bool) -> Result<()> {
+        let (Some(node), tag) = (self.place.node(), self.options.finality.tag()) else { return Ok(()) };
+        let until = Instant::now() + Duration::from_secs(self.options.timeout);
+        loop {
+            let found = node.call_at(self.place.registry, &getAgentCall { agentId: agent }, tag).await;
+            // A block before the registry has no such contract.
+            if found.is_ok_and(|found| found.is_ok_and(|record| holds(&record))) {
+                return Ok(());
+            }
+            if Instant::now() >= until {
+                return Err(Failure::pending("done, and not as final yet as asked: repeat the command"));
+            }
+            sleep(Duration::from_secs(1)).await;
+        }
     }
 
     /// Forgets what was carried out, once that was told.
@@ -349,7 +374,17 @@ impl<'a> Caller<'a> {
             match step {
                 Ok(Some(settled)) => return Ok(settled),
                 Ok(None) => {}
-                Err(failure) if failure.exit == Exit::TryAgain => trouble = Some(failure.text),
+                Err(Failure { exit: Exit::TryAgain, text, retry_after }) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    if let Some(after) = retry_after.filter(|after| after > &left) {
+                        let seconds = after.as_secs();
+                        return Err(Failure::pending(format!(
+                            "not settled ({text}): repeat the command in {seconds} s"
+                        )));
+                    }
+                    pause = pause.max(retry_after.unwrap_or_default());
+                    trouble = Some(text);
+                }
                 Err(failure) => return Err(failure),
             }
             if Instant::now() >= fees_at {
@@ -368,7 +403,7 @@ impl<'a> Caller<'a> {
                 return Err(Failure::pending(format!("sent, and not settled ({why}): repeat the command")));
             }
             sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_secs(2));
+            pause = pause.saturating_mul(2).min(Duration::from_secs(2));
         }
     }
 

@@ -2,7 +2,10 @@
 
 use alloy::{primitives::U256, sol_types::SolCall as _};
 use clap::Args;
-use registry_core::{eth::abi::IAgentRegistry::terminateSelfCall, registry::agent::Status};
+use registry_core::{
+    eth::abi::{AgentRecord, IAgentRegistry::terminateSelfCall},
+    registry::agent::Status,
+};
 use serde_json::json;
 
 use crate::{
@@ -49,7 +52,13 @@ impl Terminate {
                 let record = record.ok_or_else(|| Failure::refused(format!("there is no agent {id}")))?;
                 eprint!("{}", shown(&place, &record));
                 match Status::from_number(record.status) {
-                    Some(status) if status.has_ended() => None,
+                    Some(status) if status.has_ended() => {
+                        let has_ended = |record: &AgentRecord| {
+                            Status::from_number(record.status).is_some_and(Status::has_ended)
+                        };
+                        caller.is_final(id, has_ended).await?;
+                        None
+                    }
                     _ => {
                         if !self.yes {
                             typed(&id, "This agent will end for good")?;

@@ -23,7 +23,7 @@ use tokio::{
 use crate::{
     attest::{self, Attest},
     place::Place,
-    report::{Exit, Failure, Report, Result},
+    report::{Failure, Report, Result},
     signer::Signer,
     submit::Caller,
 };
@@ -174,7 +174,7 @@ pub async fn run(
             _ = terminate.recv() => break,
         }
         if agents.is_empty() {
-            return Err(Failure { exit: Exit::Refused, text: "no agent is left to attest for".to_owned() });
+            return Err(Failure::refused("no agent is left to attest for"));
         }
     }
     Ok(Report::done("Ended.", json!({ "ended": true })))

@@ -144,5 +144,5 @@ class Relayer:
                 problem = {}
             text = problem.get("error", f"HTTP status {error.code}")
             raise RelayError(text, problem.get("code"), error.code) from error
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             raise RelayError(f"{self.url} does not answer: {error}", "TIMEOUT") from error
