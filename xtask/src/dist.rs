@@ -259,37 +259,42 @@ fn commit_time() -> Result<String> {
 /// The linker of the programs, and its C compiler and C library for each target.
 const ZIG: [&str; 2] = ["cargo-zigbuild==0.24.1", "ziglang==0.17.1"];
 
-/// The wrapper of cargo that writes the list of dependencies into each program, where `cargo audit bin` reads it.
+/// The directory of the wrapper of rustc that writes the list of dependencies into each program, where `cargo audit bin` reads
+/// it.
 fn auditable() -> Result<PathBuf> {
     // Older ones ask for the symbol in words that Zig's linker does not know.
     const PACKAGE: &str = "cargo-auditable@0.7.7";
     let root = build_directory().join(PACKAGE);
-    let program = root.join("bin/cargo-auditable");
-    if !program.exists() {
+    let directory = root.join("bin");
+    if !directory.join("cargo-auditable").exists() {
         run(cargo().args(["install", "--quiet", "--locked", PACKAGE, "--root"]).arg(&root))?;
     }
-    Ok(program)
+    Ok(directory)
 }
 
 fn binaries() -> Result<()> {
     let directory = fresh("bin")?;
     let tools = venv(&ZIG)?;
-    let auditable = auditable()?;
     let path = std::env::join_paths(
-        [tools].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
+        [tools.clone(), auditable()?]
+            .into_iter()
+            .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
     )?;
     let target_dir = build_directory();
     for target in TARGETS {
         run(command("rustup").args(["target", "add", target]))?;
         let programs = PROGRAMS.map(|name| ["--bin", name]);
         let packages = PROGRAMS.map(|name| ["-p", name]);
-        run(without_paths(&mut command(&auditable))
-            .args(["auditable", "zigbuild", "--locked", "--profile", "dist", "--target", target])
+        run(without_paths(&mut command(tools.join("cargo-zigbuild")))
+            .args(["zigbuild", "--locked", "--profile", "dist", "--target", target])
             .arg("--target-dir")
             .arg(&target_dir)
             .args(packages.as_flattened())
             .args(programs.as_flattened())
             .env("PATH", &path)
+            // As `cargo auditable` sets them, but for the wrapper's directory: cargo hashes its path into all symbols.
+            .env("RUSTC_WORKSPACE_WRAPPER", "cargo-auditable")
+            .env("CARGO_AUDITABLE_ORIG_ARGS", r#"{"offline":false,"locked":true,"frozen":false,"config":[]}"#)
             .env("SOURCE_DATE_EPOCH", commit_time()?))?;
         let to = directory.join(target);
         fs::create_dir_all(&to)?;
