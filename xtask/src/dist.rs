@@ -339,7 +339,8 @@ fn sbom() -> Result<()> {
 fn archives() -> Result<()> {
     let to = fresh("archives")?;
     let time = commit_time()?;
-    let pack = |name: &str, files: &[&str]| {
+    let dist = directory();
+    let pack = |name: &str, from: &Path, files: &[&str]| {
         let name = format!("agent-registry-edge-{}-{name}", env!("CARGO_PKG_VERSION"));
         run(command("tar")
             .args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mode=u=rwX,go=rX"])
@@ -349,23 +350,30 @@ fn archives() -> Result<()> {
             .args(["--use-compress-program=gzip -9n", "--create", "--file"])
             .arg(to.join(format!("{name}.tar.gz")))
             .args(LICENCES)
-            .args(DEPLOY.iter().filter(|_| name.ends_with("deploy")))
             .arg("--directory")
-            .arg(directory())
+            .arg(from)
             .args(files))
     };
-    pack("deploy", &[])?;
-    pack("workers", &["workers", STANDARD_LIBRARY, "sbom/workers.cdx.json", "sbom/workers.licences.txt"])?;
+    pack("deploy", &root(), &DEPLOY)?;
+    pack(
+        "workers",
+        &dist,
+        &["workers", STANDARD_LIBRARY, "sbom/workers.cdx.json", "sbom/workers.licences.txt"],
+    )?;
     for target in TARGETS {
-        pack(target, &[&format!("bin/{target}"), "share", STANDARD_LIBRARY, &format!("sbom/{target}")])?;
+        pack(
+            target,
+            &dist,
+            &[&format!("bin/{target}"), "share", STANDARD_LIBRARY, &format!("sbom/{target}")],
+        )?;
     }
     // A release workflow makes no images.
-    let images = Some("images").filter(|part| directory().join(part).is_dir());
+    let images = Some("images").filter(|part| dist.join(part).is_dir());
     for part in ["npm", "crates", "python"].into_iter().chain(images) {
-        copy(&directory().join(part), &to)?;
+        copy(&dist.join(part), &to)?;
     }
     for file in ["npm.cdx.json", "npm.licences.txt"] {
-        copy(&directory().join("sbom").join(file), &to.join(format!("agent-registry.{file}")))?;
+        copy(&dist.join("sbom").join(file), &to.join(format!("agent-registry.{file}")))?;
     }
     sums(&to)
 }
