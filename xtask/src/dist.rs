@@ -309,14 +309,19 @@ fn binaries() -> Result<()> {
 fn shell_files(programs: &Path) -> Result<()> {
     let share = fresh("share")?;
     for name in PROGRAMS {
-        let program = programs.join(name);
-        run(command(&program).arg("man").arg(share.join("man/man1")))?;
+        // Defaults are below the reader's home, not the builder's.
+        let program = || {
+            let mut program = command(programs.join(name));
+            program.env_clear().env("HOME", "~");
+            program
+        };
+        run(program().arg("man").arg(share.join("man/man1")))?;
         for (shell, place, file) in [
             ("bash", "bash-completion/completions", name.to_owned()),
             ("zsh", "zsh/site-functions", format!("_{name}")),
             ("fish", "fish/vendor_completions.d", format!("{name}.fish")),
         ] {
-            let text = output_of(command(&program).args(["completions", shell]))
+            let text = output_of(program().args(["completions", shell]))
                 .with_context(|| format!("{name} completions {shell}"))?;
             fs::create_dir_all(share.join(place))?;
             fs::write(share.join(place).join(file), text + "\n")?;
