@@ -20,7 +20,10 @@ const checksums = new Map(
   ].map(([, name, version, checksum]) => [`${name}@${version}`, checksum]),
 );
 
-/** What each crate links, of crates that are built together: their features are those that all of them ask for. */
+/**
+ * What each crate links, of crates that are built together: their features are those that all of them ask for. The list that
+ * `cargo auditable` writes into a program is that of `cargo metadata`, which has optional dependencies that are not compiled.
+ */
 function linked(roots, target) {
   const selected = roots.flatMap((name) => ["--package", name]);
   const edges = ["--edges", "normal,no-proc-macro", "--prefix", "depth", "--format", " {p}"];

@@ -259,37 +259,42 @@ fn commit_time() -> Result<String> {
 /// The linker of the programs, and its C compiler and C library for each target.
 const ZIG: [&str; 2] = ["cargo-zigbuild==0.24.1", "ziglang==0.17.1"];
 
-/// The wrapper of cargo that writes the list of dependencies into each program, where `cargo audit bin` reads it.
+/// The directory of the wrapper of rustc that writes the list of dependencies into each program, where `cargo audit bin` reads
+/// it.
 fn auditable() -> Result<PathBuf> {
     // Older ones ask for the symbol in words that Zig's linker does not know.
     const PACKAGE: &str = "cargo-auditable@0.7.7";
     let root = build_directory().join(PACKAGE);
-    let program = root.join("bin/cargo-auditable");
-    if !program.exists() {
+    let directory = root.join("bin");
+    if !directory.join("cargo-auditable").exists() {
         run(cargo().args(["install", "--quiet", "--locked", PACKAGE, "--root"]).arg(&root))?;
     }
-    Ok(program)
+    Ok(directory)
 }
 
 fn binaries() -> Result<()> {
     let directory = fresh("bin")?;
     let tools = venv(&ZIG)?;
-    let auditable = auditable()?;
     let path = std::env::join_paths(
-        [tools].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
+        [tools.clone(), auditable()?]
+            .into_iter()
+            .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
     )?;
     let target_dir = build_directory();
     for target in TARGETS {
         run(command("rustup").args(["target", "add", target]))?;
         let programs = PROGRAMS.map(|name| ["--bin", name]);
         let packages = PROGRAMS.map(|name| ["-p", name]);
-        run(without_paths(&mut command(&auditable))
-            .args(["auditable", "zigbuild", "--locked", "--profile", "dist", "--target", target])
+        run(without_paths(&mut command(tools.join("cargo-zigbuild")))
+            .args(["zigbuild", "--locked", "--profile", "dist", "--target", target])
             .arg("--target-dir")
             .arg(&target_dir)
             .args(packages.as_flattened())
             .args(programs.as_flattened())
             .env("PATH", &path)
+            // As `cargo auditable` sets them, but for the wrapper's directory: cargo hashes its path into all symbols.
+            .env("RUSTC_WORKSPACE_WRAPPER", "cargo-auditable")
+            .env("CARGO_AUDITABLE_ORIG_ARGS", r#"{"offline":false,"locked":true,"frozen":false,"config":[]}"#)
             .env("SOURCE_DATE_EPOCH", commit_time()?))?;
         let to = directory.join(target);
         fs::create_dir_all(&to)?;
@@ -304,14 +309,19 @@ fn binaries() -> Result<()> {
 fn shell_files(programs: &Path) -> Result<()> {
     let share = fresh("share")?;
     for name in PROGRAMS {
-        let program = programs.join(name);
-        run(command(&program).arg("man").arg(share.join("man/man1")))?;
+        // Defaults are below the reader's home, not the builder's.
+        let program = || {
+            let mut program = command(programs.join(name));
+            program.env_clear().env("HOME", "~");
+            program
+        };
+        run(program().arg("man").arg(share.join("man/man1")))?;
         for (shell, place, file) in [
             ("bash", "bash-completion/completions", name.to_owned()),
             ("zsh", "zsh/site-functions", format!("_{name}")),
             ("fish", "fish/vendor_completions.d", format!("{name}.fish")),
         ] {
-            let text = output_of(command(&program).args(["completions", shell]))
+            let text = output_of(program().args(["completions", shell]))
                 .with_context(|| format!("{name} completions {shell}"))?;
             fs::create_dir_all(share.join(place))?;
             fs::write(share.join(place).join(file), text + "\n")?;
@@ -334,7 +344,8 @@ fn sbom() -> Result<()> {
 fn archives() -> Result<()> {
     let to = fresh("archives")?;
     let time = commit_time()?;
-    let pack = |name: &str, files: &[&str]| {
+    let dist = directory();
+    let pack = |name: &str, from: &Path, files: &[&str]| {
         let name = format!("agent-registry-edge-{}-{name}", env!("CARGO_PKG_VERSION"));
         run(command("tar")
             .args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mode=u=rwX,go=rX"])
@@ -344,23 +355,30 @@ fn archives() -> Result<()> {
             .args(["--use-compress-program=gzip -9n", "--create", "--file"])
             .arg(to.join(format!("{name}.tar.gz")))
             .args(LICENCES)
-            .args(DEPLOY.iter().filter(|_| name.ends_with("deploy")))
             .arg("--directory")
-            .arg(directory())
+            .arg(from)
             .args(files))
     };
-    pack("deploy", &[])?;
-    pack("workers", &["workers", STANDARD_LIBRARY, "sbom/workers.cdx.json", "sbom/workers.licences.txt"])?;
+    pack("deploy", &root(), &DEPLOY)?;
+    pack(
+        "workers",
+        &dist,
+        &["workers", STANDARD_LIBRARY, "sbom/workers.cdx.json", "sbom/workers.licences.txt"],
+    )?;
     for target in TARGETS {
-        pack(target, &[&format!("bin/{target}"), "share", STANDARD_LIBRARY, &format!("sbom/{target}")])?;
+        pack(
+            target,
+            &dist,
+            &[&format!("bin/{target}"), "share", STANDARD_LIBRARY, &format!("sbom/{target}")],
+        )?;
     }
     // A release workflow makes no images.
-    let images = Some("images").filter(|part| directory().join(part).is_dir());
+    let images = Some("images").filter(|part| dist.join(part).is_dir());
     for part in ["npm", "crates", "python"].into_iter().chain(images) {
-        copy(&directory().join(part), &to)?;
+        copy(&dist.join(part), &to)?;
     }
     for file in ["npm.cdx.json", "npm.licences.txt"] {
-        copy(&directory().join("sbom").join(file), &to.join(format!("agent-registry.{file}")))?;
+        copy(&dist.join("sbom").join(file), &to.join(format!("agent-registry.{file}")))?;
     }
     sums(&to)
 }
