@@ -22,6 +22,7 @@ pub mod place;
 pub mod register;
 pub mod relayer;
 pub mod report;
+mod settle;
 pub mod sign;
 pub mod signer;
 pub mod status;

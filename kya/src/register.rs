@@ -85,7 +85,9 @@ impl Register {
             None => match place.record_of(call.agentWallet).await? {
                 Some(record) => {
                     agreed(&record, &call)?;
-                    caller.is_final(record.agentId, |found| found.agentWallet == call.agentWallet).await?;
+                    caller
+                        .wait_until_final(record.agentId, |found| found.agentWallet == call.agentWallet)
+                        .await?;
                     return self
                         .reported(&signer, place.chain, &call, record.agentId.saturating_to(), None)
                         .await;

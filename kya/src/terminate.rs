@@ -56,7 +56,7 @@ impl Terminate {
                         let has_ended = |record: &AgentRecord| {
                             Status::from_number(record.status).is_some_and(Status::has_ended)
                         };
-                        caller.is_final(id, has_ended).await?;
+                        caller.wait_until_final(id, has_ended).await?;
                         None
                     }
                     _ => {
