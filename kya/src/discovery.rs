@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{
     chain::client,
-    report::{Failure, Result},
+    report::{Failure, Result, may_pass},
 };
 
 /// The largest document that is read, in bytes.
@@ -31,7 +31,7 @@ pub async fn find(url: &Url) -> Result<WellKnown> {
         Failure::refused(format!("{} names no discovery document's URL", public_origin(url.as_str())))
     })?;
     let (status, document) = get(&place).await?;
-    if matches!(status, 408 | 429 | 500..) {
+    if may_pass(status) {
         return Err(Failure::try_again(format!("{} answers {status}", shown(&place))));
     }
     let document: WellKnown = serde_json::from_value(document).map_err(|_| {

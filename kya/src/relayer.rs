@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{
     chain::client,
-    report::{Failure, Result},
+    report::{Failure, Result, may_pass},
 };
 
 /// The largest answer that is read, in bytes.
@@ -87,10 +87,10 @@ impl Refusal {
     /// As a failure: one that a later request may not meet is to be tried again.
     pub fn failure(&self) -> Failure {
         let Self { status, code, error, retry_after } = self;
-        let text = printable(&format!("the relayer refused: {error} ({code}, HTTP {status})"));
-        match status {
-            408 | 429 | 500.. => Failure { retry_after: *retry_after, ..Failure::try_again(text) },
-            _ => Failure::refused(text),
+        let text = format!("the relayer refused: {error} ({code}, HTTP {status})");
+        match may_pass(*status) {
+            true => Failure { retry_after: *retry_after, ..Failure::try_again(text) },
+            false => Failure::refused(text),
         }
     }
 }
@@ -200,15 +200,6 @@ impl Relayer {
     }
 }
 
-/// Others' words, which write nothing on a terminal but themselves.
-fn printable(text: &str) -> String {
-    let is_plain = |letter: char| {
-        !letter.is_control()
-            && !matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    text.chars().map(|letter| if is_plain(letter) { letter } else { char::REPLACEMENT_CHARACTER }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,7 +214,7 @@ mod tests {
         };
         let failure = refusal.failure();
         assert_eq!(
-            failure.text,
+            failure.to_string(),
             "the relayer refused: a\u{fffd}[2Jb\u{fffd}c\u{fffd}d — ü (LIMIT, HTTP 429)"
         );
         assert_eq!(failure.retry_after, Some(Duration::from_secs(7)));

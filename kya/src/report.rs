@@ -1,6 +1,9 @@
 //! What a command says: lines for people, one JSON document for programs, and an exit status.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt::{self, Write as _},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 
@@ -90,8 +93,19 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        // Others' words in it write nothing on a terminal but themselves.
+        let is_plain = |letter: &char| {
+            !letter.is_control()
+                && !matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        };
+        let plain = |letter| Some(letter).filter(is_plain).unwrap_or(char::REPLACEMENT_CHARACTER);
+        self.text.chars().try_for_each(|letter| f.write_char(plain(letter)))
     }
+}
+
+/// Whether a request that is answered with this HTTP status may be answered otherwise later.
+pub(crate) const fn may_pass(status: u16) -> bool {
+    matches!(status, 408 | 429 | 500..)
 }
 
 impl From<anyhow::Error> for Failure {

@@ -18,7 +18,7 @@ use url::{Position, Url};
 use crate::{
     chain::client,
     discovery,
-    report::{Exit, Failure, Report, Result},
+    report::{Exit, Failure, Report, Result, may_pass},
     signer::{KeyOptions, Signer},
 };
 
@@ -160,7 +160,7 @@ pub(crate) async fn send(request: &Sign, signer: &Signer, chain: u64) -> Result<
     let json = json!({ "status": status, "body": document, "signedBy": signer.address() });
     let exit = match status {
         ..400 => Exit::Done,
-        408 | 429 | 500.. => Exit::TryAgain,
+        _ if may_pass(status) => Exit::TryAgain,
         _ => Exit::Refused,
     };
     Ok(Report { exit, ..Report::done(format!("HTTP {status}\n{}", text.trim_end()), json) })

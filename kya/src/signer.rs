@@ -245,8 +245,7 @@ impl RemoteSigner {
             _ => {
                 let message = answer.pointer("/error/message").and_then(Value::as_str).unwrap_or_default();
                 let message = message.replace(self.url.as_str(), "");
-                let reason: String =
-                    message.chars().filter(|letter| !letter.is_control()).take(200).collect();
+                let reason: String = message.chars().take(200).collect();
                 Err(Failure::refused(format!("the remote signer refused {method}: {reason}")))
             }
         }
