@@ -68,23 +68,20 @@ impl Register {
         let place = self.place.resolve().await?;
         let caller = Caller::new(&place, &signer, &self.send).await?;
         let data = call.abi_encode();
-        let resumed = match caller.resume(&data).await {
-            // Its relayer does not say that it was carried out, and the record does.
-            Err(failure) if failure.exit == Exit::Pending => match place.record_of(call.agentWallet).await? {
-                Some(record) if agreed(&record, &call).is_ok() => {
-                    caller.told()?;
-                    None
-                }
-                _ => return Err(failure),
-            },
-            resumed => resumed?,
+        let (resumed, unsettled) = match caller.resume(&data).await {
+            // Its relayer does not say that it was carried out, and the record may.
+            Err(failure) if failure.exit == Exit::Pending && caller.is_in_flight(&data)? => {
+                (None, Some(failure))
+            }
+            resumed => (resumed?, None),
         };
         let executed = match resumed {
             Some(executed) => Some(executed),
             // What is registered decides.
-            None => match place.record_of(call.agentWallet).await? {
-                Some(record) => {
+            None => match (place.record_of(call.agentWallet).await?, unsettled) {
+                (Some(record), _) => {
                     agreed(&record, &call)?;
+                    caller.told()?;
                     caller
                         .wait_until_final(record.agentId, |found| found.agentWallet == call.agentWallet)
                         .await?;
@@ -92,7 +89,8 @@ impl Register {
                         .reported(&signer, place.chain, &call, record.agentId.saturating_to(), None)
                         .await;
                 }
-                None => {
+                (None, Some(failure)) => return Err(failure),
+                (None, None) => {
                     let gas = 700_000 + 1_500 * call.operationalScope.len() as u64;
                     let executed = caller.execute(data, gas).await.map_err(|failure| match place.node() {
                         // A read API may hold its answer from before for a minute.

@@ -151,6 +151,14 @@ impl<'a> Caller<'a> {
         }
     }
 
+    /// Whether what was sent, and is not settled, is this call.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
+    pub fn is_in_flight(&self, call: &[u8]) -> Result<bool> {
+        Ok(self.journal.pending()?.is_some_and(|pending| pending.call[..] == *call))
+    }
+
     /// Carries out a call, of which nothing is in flight.
     ///
     /// # Errors

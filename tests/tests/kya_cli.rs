@@ -6,7 +6,7 @@
 //! 3. `register --at URL --then` goes from a refusal to an admission, and knows nothing but the URL and a key.
 //! 4. Keys in a keystore and behind a remote signer do what a key in a file does.
 //! 5. A relayer that lies or is gone ends nothing and holds nothing for longer than its request is valid.
-//! 6. What is no read API says nothing of an agent, and the service at `--at` alone not whom one attests for.
+//! 6. What is no read API says nothing of an agent, and the service at `--at` alone does not name the agent to attest for.
 //! 7. `attest --watch` keeps an agent from lapsing over nine days and kills, attests once a period, and never
 //!    for an agent that only names the same liable wallet.
 
@@ -269,6 +269,20 @@ async fn a_relayer_that_lies_or_is_gone_holds_nothing_for_longer_than_its_reques
         ["--rpc", scene.chain.node.url(), "--registry", &registry, "--chain", "31337", "--timeout", "1"];
     let told = scene.user.run(&[&command[..], &place].concat()).await.unwrap().ok();
     assert_eq!((&told["agentId"], &told["already"]), (&json!(4), &json!(true)), "{told}");
+    // It tells nothing of another call, which stays in flight.
+    let terms = terms.clone();
+    liar.answer_by(move |asked| match asked.path.as_str() {
+        "/status" => Reply { body: terms.to_string(), ..Reply::status(200) },
+        path if path.starts_with("/nonce/") => {
+            Reply { body: json!({ "next": 1 }).to_string(), ..Reply::status(200) }
+        }
+        _ => Reply::status(503),
+    });
+    let attest = ["attest", "4", "--key", "agent-4.key", "--relayer", liar.url()];
+    assert_eq!(scene.user.run(&[&attest[..], &place].concat()).await.unwrap().status, Some(4));
+    for _ in 0..2 {
+        assert_eq!(scene.user.run(&[&command[..], &place].concat()).await.unwrap().status, Some(4));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

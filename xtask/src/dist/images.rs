@@ -50,7 +50,7 @@ fn ensure_debian(processor: &str, system: &str) -> Result<()> {
     let (id, version) = (of("ID"), of("VERSION_ID"));
     ensure!(
         processor == "x86_64" && id == "debian" && version == "12",
-        "images are made on Debian 12 on x86_64, of whose packages they have files; this is {id} {version} on {processor}"
+        "images are made on Debian 12 on x86_64 and have files of its packages; this is {id} {version} on {processor}"
     );
     Ok(())
 }
