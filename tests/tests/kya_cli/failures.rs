@@ -1,0 +1,217 @@
+//! Kills, and relayers, nodes and read APIs that do not do their part.
+
+use alloy::primitives::{U64, U256};
+use e2e::hooks::{Receiver, Reply};
+use e2e::kya::Kya;
+use e2e::process::eventually;
+use serde_json::{Value, json};
+
+use super::{ETHER, HOUR, Scene, WAIT, Way, free_port, register};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relayer_that_lies_or_is_gone_holds_nothing_for_longer_than_its_request_is_valid() {
+    let scene = Scene::start().await;
+    let registry = scene.chain.contracts.registry.to_string();
+    let liar = Receiver::start().await.unwrap();
+    let terms = json!({
+        "chainId": 31_337, "registry": registry, "forwarder": scene.chain.contracts.forwarder,
+        "limits": { "maxRequestGas": 1_000_000 },
+    });
+    // The hash is that of the registry's deployment, or of nothing.
+    let deployed: Value =
+        scene.chain.node.request("eth_getBlockByNumber", json!(["0x1", false])).await.unwrap();
+    let nothing = json!("0x".to_owned() + &"11".repeat(32));
+    let deployed = deployed["transactions"][0].clone();
+    let says = "the relayer says executed, and";
+    for (id, transaction, expected) in
+        [(1, nothing, says), (2, deployed, says), (3, Value::Null, "cannot be read")]
+    {
+        let key = format!("agent-{id}.key");
+        let wallet = scene.key(&key).await.to_string();
+        let command = register(&key, &wallet);
+        let terms = terms.clone();
+        let executed = json!({
+            "state": "executed", "txHash": transaction, "blockNumber": 1, "finality": "finalized",
+            "confirmations": 100, "agentId": 7,
+        });
+        liar.answer_by(move |asked| {
+            let body = match asked.path.as_str() {
+                "/status" => terms.clone(),
+                path if path.starts_with("/nonce/") => json!({ "next": 0 }),
+                // Half an answer may be that to what was done.
+                _ if executed["txHash"].is_null() => {
+                    return Reply { body: executed.to_string()[..40].to_owned(), ..Reply::status(200) };
+                }
+                _ => executed.clone(),
+            };
+            Reply { body: body.to_string(), ..Reply::status(200) }
+        });
+        let place = ["--rpc", scene.chain.node.url(), "--registry", &registry, "--chain", "31337"];
+        let of_liar = [&command[..], &place, &["--relayer", liar.url(), "--timeout", "1"]].concat();
+        let told = scene.user.run(&of_liar).await.unwrap().with(4);
+        assert!(told["error"].as_str().unwrap().contains(expected), "{told}");
+        // Then it is gone, and another is named: what the first one has may still be carried out.
+        drop(liar.take());
+        liar.answer_by(|_| Reply::status(503));
+        let short = [&command[..], &["--timeout", "1"]].concat();
+        assert_eq!(scene.run(&short, Way::Relayed).await.status, Some(4));
+        // Until the forwarder takes it no longer.
+        scene.chain.node.advance(2 * HOUR).await.unwrap();
+        scene.chain.node.mine(1).await.unwrap();
+        let registered = scene.run(&command, Way::Relayed).await.ok();
+        assert_eq!(registered["agentId"], id, "{registered}");
+    }
+    assert_eq!(scene.chain.total().await.unwrap(), 3);
+    // Another has carried it out, and this one is gone: the record tells.
+    let wallet = scene.key("agent-4.key").await.to_string();
+    let command = register("agent-4.key", &wallet);
+    scene.killed("after_send", &command, Way::Relayed).await;
+    let total = || scene.chain.total();
+    eventually("the relay to be executed", WAIT, async || (total().await.ok()? == 4).then_some(()))
+        .await
+        .unwrap();
+    drop(scene.relayer);
+    let place =
+        ["--rpc", scene.chain.node.url(), "--registry", &registry, "--chain", "31337", "--timeout", "1"];
+    let told = scene.user.run(&[&command[..], &place].concat()).await.unwrap().ok();
+    assert_eq!((&told["agentId"], &told["already"]), (&json!(4), &json!(true)), "{told}");
+    // It tells nothing of another call, which stays in flight.
+    let terms = terms.clone();
+    liar.answer_by(move |asked| match asked.path.as_str() {
+        "/status" => Reply { body: terms.to_string(), ..Reply::status(200) },
+        path if path.starts_with("/nonce/") => {
+            Reply { body: json!({ "next": 1 }).to_string(), ..Reply::status(200) }
+        }
+        _ => Reply::status(503),
+    });
+    let attest = ["attest", "4", "--key", "agent-4.key", "--relayer", liar.url()];
+    assert_eq!(scene.user.run(&[&attest[..], &place].concat()).await.unwrap().status, Some(4));
+    for _ in 0..2 {
+        assert_eq!(scene.user.run(&[&command[..], &place].concat()).await.unwrap().status, Some(4));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_read_api_says_nothing_of_an_agent_and_an_api_key_goes_to_the_named_relayer_alone() {
+    let (user, other) = (Kya::new().unwrap(), Receiver::start().await.unwrap());
+    other.answer_by(|_| Reply { body: "<h1>Not found</h1>".to_owned(), ..Reply::status(404) });
+    let prefix = format!("{}/registry", other.url());
+    let place =
+        ["--chain", "1", "--registry", "0x0000000000000000000000000000000000000001", "--api", &prefix];
+    let status = user.run(&[&["status", "1"][..], &place].concat()).await.unwrap().with(1);
+    assert!(status["error"].as_str().unwrap().contains("no read API answers at"), "{status}");
+    let asked = other.take();
+    assert_eq!(asked.last().unwrap().path, "/registry/api/v1/agent/1", "{asked:?}");
+
+    assert_eq!(user.run(&["bogus"]).await.unwrap().with(2)["exit"], 2);
+
+    other.answer_by(|_| Reply { body: json!({ "error": "busy" }).to_string(), ..Reply::status(429) });
+    user.run(&["key", "agent.key"]).await.unwrap().ok();
+    let url = format!("{}/items?token=secret", other.url());
+    let signed = ["sign", "GET", &url, "--chain", "1", "--key", "agent.key", "--send"];
+    assert_eq!(user.run(&signed).await.unwrap().with(3)["status"], 429);
+    let nothing = format!("http://127.0.0.1:{}/?token=secret", free_port());
+    let silent = ["sign", "GET", &nothing, "--chain", "1", "--key", "agent.key", "--send"];
+    let silent = user.run(&silent).await.unwrap();
+    assert!(silent.status == Some(3) && !format!("{silent:?}").contains("secret"), "{silent:?}");
+
+    other.take();
+    let document = json!({
+        "version": 1, "chainId": 1, "registry": "0x0000000000000000000000000000000000000001",
+        "relayers": [other.url()], "readApis": [other.url()],
+    });
+    other.answer_by(move |asked| match asked.path.as_str() {
+        "/.well-known/agent-registry" => Reply { body: document.to_string(), ..Reply::status(200) },
+        path if path.contains("/api/v1/kya/") => {
+            Reply { body: json!({ "isRegistered": false }).to_string(), ..Reply::status(200) }
+        }
+        _ => Reply::status(503),
+    });
+    let command = register("agent.key", "0x0000000000000000000000000000000000000002");
+    for (place, expected) in [
+        (["--at", other.url()].to_vec(), ""),
+        ([&place[..], &["--relayer", other.url()]].concat(), "Bearer rk_secret"),
+    ] {
+        let command = [&command[..], &place].concat();
+        let ended = user.run_with(&[("KYA_RELAYER_KEY", "rk_secret")], &command).await.unwrap();
+        assert_eq!(ended.status, Some(3), "{ended:?}");
+        let asked = other.take();
+        assert!(asked.iter().any(|asked| asked.path == "/status"), "{asked:?}");
+        for asked in asked {
+            let expected = if asked.path == "/status" { expected } else { "" };
+            assert_eq!(asked.header("authorization"), expected, "{}", asked.path);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_that_the_base_fee_outgrows_is_replaced_and_done_once() {
+    let scene = Scene::start().await;
+    let (wallet, node) = (scene.key("agent.key").await, &scene.chain.node);
+    node.set_balance(wallet, ETHER).await.unwrap();
+    node.set_automine(false).await.unwrap();
+    let person = wallet.to_string();
+    let command = register("agent.key", &person);
+    scene.killed("after_send", &command, Way::Direct).await;
+    let base_fee = U256::from(300_000_000_000_u64);
+    node.command("anvil_setNextBlockBaseFeePerGas", json!([base_fee])).await.unwrap();
+    node.mine(1).await.unwrap();
+    assert_eq!(scene.chain.total().await.unwrap(), 0, "its fee is too low");
+    node.set_automine(true).await.unwrap();
+    let registered = scene.run(&command, Way::Direct).await.ok();
+    assert_eq!((&registered["agentId"], &registered["transaction"]["repeated"]), (&json!(1), &json!(true)));
+    let sent: U64 = node.request("eth_getTransactionCount", json!([wallet, "latest"])).await.unwrap();
+    assert_eq!((sent.to::<u64>(), scene.chain.total().await.unwrap()), (1, 1), "once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_at_each_step_and_repeated_nothing_is_done_twice() {
+    let scene = Scene::start().await;
+    let liable = scene.key("liable.key").await.to_string();
+    let mut agents = 0;
+    for way in [Way::Relayed, Way::Direct] {
+        for point in ["before_send", "after_send", "before_report"] {
+            let name = format!("{way:?}-{point}.key");
+            let wallet = scene.key(&name).await;
+            scene.chain.node.set_balance(wallet, ETHER).await.unwrap();
+            let command = register(&name, &liable);
+            scene.killed(point, &command, way).await;
+            let registered = scene.run(&command, way).await.ok();
+            agents += 1;
+            let id = agents.to_string();
+            assert_eq!(registered["agentId"], agents, "{way:?} {point}: {registered}");
+            assert_eq!(registered["transaction"]["repeated"], true, "{way:?} {point}: {registered}");
+            assert_eq!(scene.chain.total().await.unwrap(), agents, "{way:?} {point}");
+
+            let command = ["attest", &id, "--key", &name];
+            scene.killed(point, &command, way).await;
+            let attested = scene.run(&command, way).await.ok();
+            assert_eq!(
+                attested["attested"][0]["transaction"]["repeated"], true,
+                "{way:?} {point}: {attested}"
+            );
+            assert_eq!(scene.attestations(agents).await.len(), 1, "{way:?} {point}");
+            // A command of its own is a new attestation.
+            scene.run(&command, way).await.ok();
+            assert_eq!(scene.attestations(agents).await.len(), 2, "{way:?} {point}");
+        }
+        // Two at once of one key take turns, and the second finds the first one's agent.
+        let wallet = scene.key(&format!("{way:?}.key")).await;
+        scene.chain.node.set_balance(wallet, ETHER).await.unwrap();
+        let name = format!("{way:?}.key");
+        let command = register(&name, &liable);
+        let (one, other) = tokio::join!(scene.run(&command, way), scene.run(&command, way));
+        agents += 1;
+        let both = [one.ok(), other.ok()].map(|registered| registered["agentId"].clone());
+        assert_eq!((both, scene.chain.total().await.unwrap()), ([json!(agents), json!(agents)], agents));
+
+        let id = agents.to_string();
+        let command = ["terminate", &id, "--key", &name, "--yes"];
+        scene.killed("after_send", &command, way).await;
+        scene.run(&command, way).await.ok();
+        let again = scene.run(&command, way).await.ok();
+        assert_eq!(again["transaction"], Value::Null, "{again}");
+        let status = scene.run(&["status", &id], Way::Read).await.with(1);
+        assert_eq!(status["status"], "Terminated");
+    }
+}
