@@ -3,6 +3,7 @@
 
 mod block_reply;
 mod checks;
+mod failover;
 mod pack;
 mod proof_reply;
 
@@ -375,35 +376,6 @@ impl Engine {
         self.view.answers.len() + self.view.walks.values().map(AgentWalk::answered).sum::<usize>()
     }
 
-    /// Whether the run ends with the next fault.
-    const fn is_last_attempt(&self) -> bool {
-        self.idle_rounds >= self.limits.retries + self.rotation.others()
-    }
-
-    /// Counts a fault against the current endpoint and fails over.
-    fn fault(&mut self, error: RunError, lasting: bool) -> Result<(), QueryError> {
-        self.idle_rounds += 1;
-        let before = self.rotation.current();
-        let anyone_left = self.rotation.fault(error, lasting);
-        self.after_switch(before);
-        if anyone_left && self.idle_rounds <= self.limits.retries + self.rotation.others() {
-            return Ok(());
-        }
-        Err(self.conclude(RunError::Stalled))
-    }
-
-    /// After failover: drops the results of the endpoint `before`, unless they are pinned by block hash.
-    fn after_switch(&mut self, before: usize) {
-        if self.rotation.current() == before {
-            return;
-        }
-        self.works_at_newest = None;
-        let by_number = |endpoint| self.rotation.pins_by_number(endpoint);
-        if self.block.pin().is_none() || by_number(before) || by_number(self.rotation.current()) {
-            self.restart();
-        }
-    }
-
     /// Keeps the results of this run's block and queues the others again. True if a reorg replaced that
     /// block. `by_hash`: the requests were pinned by hash; `pinned`: this reply pinned the block.
     #[inline(never)]
@@ -455,54 +427,5 @@ impl Engine {
             }
         }
         moved_on
-    }
-
-    /// The node does not know the block: retry once, then step back, or use the newest block of another
-    /// endpoint if that one named the block.
-    fn repin(&mut self) -> Result<(), QueryError> {
-        self.repins += 1;
-        self.rotation.note(RunError::BlockUnavailable, false);
-        // A block asked about has no substitute: each endpoint gets one more try.
-        let most = if self.asked.is_some() { 1 + self.rotation.others() } else { self.limits.repins };
-        if self.repins > most {
-            // A node that takes no hashes may say so in the words for a block that it does not have.
-            let is_by_number = matches!(self.asked, Some(BlockId::Number(_)));
-            if self.block.pin().is_some() && !is_by_number && self.rotation.may_try_numbers() {
-                self.rotation.try_numbers(true);
-                self.repins = 0;
-                return Ok(());
-            }
-            return Err(self.conclude(RunError::BlockUnavailable));
-        }
-        let before = self.rotation.current();
-        self.rotation.lacks_block();
-        self.after_switch(before);
-        if self.repins > 1
-            && self.asked.is_none()
-            && let Some(pin) = self.block.pin()
-        {
-            if pin.source == self.rotation.current() {
-                self.block.step_back();
-            } else {
-                self.restart();
-            }
-        }
-        Ok(())
-    }
-
-    /// The run's final error, the most telling one of any endpoint.
-    fn conclude(&mut self, otherwise: RunError) -> QueryError {
-        let error = self.rotation.conclude().unwrap_or(otherwise);
-        match self.asked {
-            Some(block) if error.is_about_the_block() => QueryError::BlockNotAvailable(block),
-            _ => error.into(),
-        }
-    }
-
-    /// Starts over at the initial block.
-    fn restart(&mut self) {
-        self.block = ReadBlock::begin(self.asked);
-        self.queue.clear();
-        self.view.forget();
     }
 }
