@@ -11,8 +11,9 @@ import { signRequest } from "./sign.js";
 const USAGE = `Usage: npx agent-registry COMMAND
 
   register --relayer URL --key FILE --constitution FILE --capabilities FILE --scope TEXT
-           [--liable WALLET] [--parent ID] [--self-modifying]
-      registers the key's wallet as an agent; its liable person is WALLET, or itself
+           [--liable WALLET] [--parent ID] [--self-modifying] [--api URL | --rpc URL]
+      registers the key's wallet as an agent; its liable person is WALLET, or itself. Where it is registered
+      already, its record is read at --api or --rpc: with the same values that is a success
   attest ID --relayer URL --key FILE
       attests for an agent, as its creator, its wallet or its liable person
   sign URL --key FILE --chain ID [--method NAME] [--data TEXT] [--header "NAME: VALUE"]... [--send]
@@ -39,8 +40,8 @@ const TIMEOUT = 60_000;
 const COMMANDS = {
   register: {
     needs: ["relayer", "key", "constitution", "capabilities", "scope"],
-    options: { liable: {}, parent: {}, "self-modifying": { type: "boolean" } },
-    async run({ scope, liable, parent = 0, "self-modifying": selfModifying = false, ...options }) {
+    options: { liable: {}, parent: {}, "self-modifying": { type: "boolean" }, api: {}, rpc: {} },
+    async run({ scope, liable, parent = 0, "self-modifying": selfModifying = false, api, rpc, ...options }) {
       const key = await keyOf(options);
       const [constitution, capabilities] = await Promise.all([options.constitution, options.capabilities].map(textOf));
       const registration = {
@@ -52,8 +53,15 @@ const COMMANDS = {
         parentAgentId: parent,
         selfModifying,
       };
-      const { agentId, txHash } = await relayed(options.relayer, key, registerAgent(registration), GAS.register);
-      print({ agentId, wallet: key.address, haftungsperson: registration.haftungsperson, txHash });
+      let done;
+      try {
+        done = await relayed(options.relayer, key, registerAgent(registration), GAS.register);
+      } catch (error) {
+        if (!/already registered/i.test(error.message) || (api ?? rpc) === undefined) throw error;
+        done = { agentId: await registeredAs(registration, { ...options, api, rpc }), already: true };
+      }
+      const { agentId, already = false, txHash = null } = done;
+      print({ agentId, wallet: key.address, haftungsperson: registration.haftungsperson, already, txHash });
     },
   },
   attest: {
@@ -143,6 +151,21 @@ async function ask(url, init) {
   const document = await answer.json().catch(() => ({}));
   if (answer.ok) return document;
   throw new RegistryError(document.error ?? `${url} answers ${answer.status}`, document.code ?? "UNREACHABLE", answer.status);
+}
+
+/** The id of the agent that a wallet is registered as, with these values: a record has no setters. */
+async function registeredAs(registration, { relayer, api, rpc }) {
+  const registry = api === undefined && (await ask(`${base(relayer)}/status`)).registry;
+  const of = (path, read) => (api === undefined ? read(new Registry({ rpc, registry })) : ask(`${base(api)}/api/v1/${path}`));
+  const { agentWallet: wallet } = registration;
+  const { agent: found } = await of(`kya/${wallet}`, (chain) => chain.kya(wallet));
+  if (!found) throw new RegistryError(`${wallet} is registered, which is not shown yet: repeat this in a minute`, "PENDING", 504);
+  const { agent } = await of(`agent/${found.agentId}`, (chain) => chain.agent(found.agentId));
+  const text = (value) => (/^0x/.test(value) ? value.toLowerCase() : String(value));
+  const other = Object.keys(registration).filter((name) => text(agent[name]) !== text(registration[name]));
+  if (other.length > 0)
+    throw new RegistryError(`${wallet} is agent ${found.agentId}, with other values: ${other.join(", ")}`, "CALL_REVERTED", 422);
+  return found.agentId;
 }
 
 /** Signs a call of the registry, has it relayed, and waits until it is executed; the relayer's answer. */

@@ -108,8 +108,8 @@ export class LocalGate implements Guard {
   under(policy: string): LocalGate;
   /** The JSON for `/.well-known/erc8128`. */
   readonly discoveryDocument: string;
-  /** The JSON for `/.well-known/agent-registry`, which refusals name; undefined without `[discovery]`. */
-  readonly registryDocument: string | undefined;
+  /** The JSON for `/.well-known/agent-registry`, which every refusal names. */
+  readonly registryDocument: string;
   admit(request: Request): Promise<(Admitted & { request: Request }) | Refused>;
   ask(
     method: string,

@@ -195,17 +195,29 @@ impl Node {
         tag: &str,
     ) -> Result<Result<C::Return, Revert>> {
         let params = json!([{ "to": to, "data": Bytes::from(call.abi_encode()) }, tag]);
+        let other_contract = || {
+            let chain = self.chain;
+            Failure::refused(format!(
+                "{to} on chain {chain} is no contract with {}: which is the registry?",
+                C::SIGNATURE
+            ))
+        };
         let data = match self.request("eth_call", params).await? {
             Ok(data) => data,
             Err(error) => {
-                return Revert::from_error(&error).map(Err).ok_or_else(|| {
-                    Failure::try_again(format!("eth_call: {}", self.redactor.clean(&error.message)))
-                });
+                return match Revert::from_error(&error) {
+                    // A contract without the function says nothing; the registry gives its reasons.
+                    Some(Revert { message: None }) => Err(other_contract()),
+                    Some(revert) => Ok(Err(revert)),
+                    None => {
+                        let why = self.redactor.clean(&error.message);
+                        Err(Failure::try_again(format!("eth_call: {why}")))
+                    }
+                };
             }
         };
         let data: Bytes = serde_json::from_value(data).unwrap_or_default();
-        let returned = abi::decode_returns::<C>(&data);
-        returned.map(Ok).map_err(|_| Failure::refused(format!("{to} is no contract with {}", C::SIGNATURE)))
+        abi::decode_returns::<C>(&data).map(Ok).map_err(|_| other_contract())
     }
 
     /// The seconds for which an attestation holds in this registry.

@@ -51,13 +51,16 @@ fn shown(url: &Url) -> String {
     format!("{}{}", public_origin(url.as_str()), url.path())
 }
 
-/// The answer of a read API; `None` where it has no such agent. The path is below `/api/v1`, with which the API's
-/// URL may end.
+/// The answer of a read API, at this block where one is given; `None` where it has no such agent. The path is below
+/// `/api/v1`, with which the API's URL may end.
 ///
 /// # Errors
 /// There is none, or it is none of a read API.
-pub async fn api(base: &Url, path: &str) -> Result<Option<Value>> {
-    let url = below(base, path);
+pub async fn api(base: &Url, path: &str, block: Option<u64>) -> Result<Option<Value>> {
+    let mut url = below(base, path);
+    if let Some(block) = block {
+        url.query_pairs_mut().append_pair("block", &block.to_string());
+    }
     let (status, answer) = get(&url).await?;
     let error = answer.get("error").and_then(Value::as_str);
     match status {

@@ -58,6 +58,16 @@ pub enum Sent {
     },
 }
 
+impl Sent {
+    /// The gas of a relayed call.
+    pub fn relayed_gas(&self) -> Option<u64> {
+        match self {
+            Self::Relay { body, .. } => body.pointer("/request/gas")?.as_str()?.parse().ok(),
+            Self::Transaction { .. } => None,
+        }
+    }
+}
+
 /// The journal of one signer at one registry, locked.
 #[derive(Debug)]
 pub struct Journal {
@@ -72,7 +82,7 @@ impl Journal {
     /// It cannot be opened, or is held for too long.
     pub async fn open(directory: &Path, chain: u64, registry: Address, signer: Address) -> Result<Self> {
         let failed = |error: std::io::Error| {
-            Failure::refused(format!("the state directory {}: {error}", directory.display()))
+            Failure::try_again(format!("the state directory {}: {error}", directory.display()))
         };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
         let file = directory.join(format!("{chain}-{registry:#x}-{signer:#x}.json"));
@@ -104,7 +114,8 @@ impl Journal {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(self.failed(&error)),
         };
-        serde_json::from_slice(&bytes).map(Some).map_err(|error| self.failed(&error))
+        let unreadable = |error| Failure::refused(format!("{}: {error}", self.file.display()));
+        serde_json::from_slice(&bytes).map(Some).map_err(unreadable)
     }
 
     /// Writes what is about to be sent, to stay over a power cut.
@@ -135,14 +146,15 @@ impl Journal {
         }
     }
 
-    fn failed(&self, error: &dyn std::fmt::Display) -> Failure {
-        Failure::refused(format!("{}: {error}", self.file.display()))
+    fn failed(&self, error: &std::io::Error) -> Failure {
+        Failure::try_again(format!("{}: {error}", self.file.display()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::Exit;
 
     #[tokio::test]
     async fn what_was_kept_is_found_until_it_is_settled_and_a_file_that_is_none_stops_everything() {
@@ -165,6 +177,10 @@ mod tests {
         journal.settled().unwrap();
         assert_eq!(journal.pending().unwrap(), None);
         fs::write(&journal.file, "{").unwrap();
-        assert!(journal.pending().is_err());
+        assert_eq!(journal.pending().unwrap_err().exit, Exit::Refused);
+        assert_eq!(
+            Journal::open(&journal.file, 1, Address::ZERO, Address::ZERO).await.unwrap_err().exit,
+            Exit::TryAgain
+        );
     }
 }

@@ -43,7 +43,7 @@ impl NewKey {
                 }
                 Err(error) => return Err(failed(error)),
             };
-        let json = json!({ "address": address, "file": self.file });
+        let json = json!({ "address": address.to_string(), "file": self.file });
         Ok(Report::done(format!("{address}\n{name}: {words}."), json))
     }
 }

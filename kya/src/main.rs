@@ -91,7 +91,7 @@ async fn run(command: Command) -> Result<Report> {
         Command::Sign(arguments) => arguments.run().await,
         Command::Accept(arguments) => accept::run(&arguments).await,
         Command::Domain(arguments) => domain::run(&arguments).await,
-        Command::Verify(command) => Ok(verify::run(&command)),
+        Command::Verify(command) => verify::run(&command),
         Command::Terminate(arguments) => arguments.run().await,
         Command::ShellFiles(files) => match files.make(Arguments::command()) {
             Ok(text) => Ok(Report::document(text)),

@@ -29,7 +29,7 @@ pub struct PlaceOptions {
     #[arg(long, value_name = "URL")]
     pub at: Option<Url>,
     /// The chain's id.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u64).range(1..))]
     pub chain: Option<u64>,
     /// The registry.
     #[arg(long, value_name = "0x...", value_parser = address::parse)]
@@ -183,7 +183,9 @@ impl Place {
                 )
             }
             Reader::Api(api) => {
-                let Some(kya) = discovery::api(api, &format!("kya/{wallet}")).await? else { return Ok(None) };
+                let Some(kya) = discovery::api(api, &format!("kya/{wallet}"), None).await? else {
+                    return Ok(None);
+                };
                 let (registered, id) = (kya.get("isRegistered"), kya.pointer("/agent/agentId"));
                 match (registered, id.and_then(Value::as_u64)) {
                     (Some(Value::Bool(true)), Some(id)) => self.record(U256::from(id)).await,
@@ -205,10 +207,10 @@ impl Place {
                 found.map_or_else(|revert| not_found(revert, "Agent not found"), |it| Ok(Some(it)))
             }
             Reader::Api(api) => {
-                let Some(agent) = discovery::api(api, &format!("agent/{id}")).await? else { return Ok(None) };
-                let record = agent.get("agent").and_then(from_api);
-                let unread = || Failure::try_again("the read API's record cannot be read");
-                record.map(Some).ok_or_else(unread)
+                let Some(agent) = discovery::api(api, &format!("agent/{id}"), None).await? else {
+                    return Ok(None);
+                };
+                from_api(&agent).map(Some)
             }
         }
     }
@@ -221,8 +223,13 @@ fn not_found<T>(revert: registry_core::eth::rpc::revert::Revert, words: &str) ->
     }
 }
 
-/// A record as the read API writes it.
-fn from_api(agent: &Value) -> Option<AgentRecord> {
+/// The record in the read API's answer about an agent.
+pub(crate) fn from_api(answer: &Value) -> Result<AgentRecord> {
+    let record = answer.get("agent").and_then(parse);
+    record.ok_or_else(|| Failure::try_again("the read API's record cannot be read"))
+}
+
+fn parse(agent: &Value) -> Option<AgentRecord> {
     let text = |name: &str| agent.get(name)?.as_str();
     let number = |name: &str| agent.get(name)?.as_u64();
     let seconds = |name: &str| Some(registry_core::eth::timestamp::Timestamp::parse(text(name)?)?.seconds());

@@ -157,7 +157,7 @@ impl Register {
         let mut report = Report::done(
             format!("{done}\n{next}\n{keep}"),
             json!({
-                "agentId": id, "wallet": wallet, "haftungsperson": liable, "chainId": chain,
+                "agentId": id, "wallet": wallet.to_string(), "haftungsperson": liable.to_string(), "chainId": chain,
                 "constitutionHash": call.constitutionHash, "capabilityHash": call.capabilityHash,
                 "already": executed.is_none(), "transaction": executed.map(Executed::json),
             }),

@@ -49,7 +49,7 @@ impl Report {
 }
 
 /// Why a command did not do what was asked.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The exit status.
     pub exit: Exit,

@@ -35,8 +35,7 @@ const CHAIN_LATE: u64 = 600;
 /// How long a receipt may come after the account's new count.
 const RECEIPT_LATE: Duration = Duration::from_secs(60);
 /// What nodes say, in lower case, of a transaction that they will not take later either.
-const REFUSED_FOR_GOOD: [&str; 4] =
-    ["insufficient funds", "intrinsic gas", "exceeds block gas limit", "invalid sender"];
+const REFUSED_FOR_GOOD: [&str; 3] = ["intrinsic gas", "exceeds block gas limit", "invalid sender"];
 
 /// What became of a call that was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +43,7 @@ pub(crate) enum Settled {
     /// It was carried out.
     Executed(Executed),
     /// It was not, and will not be.
-    Failed(String),
+    Failed(Failure),
     /// Its nonce was used by something else, or its time is over: what the chain says decides.
     Lost,
 }
@@ -181,7 +180,7 @@ impl Caller<'_> {
                     // The relayer has said that it did not take the request; one that reverts does so again.
                     let is_final = failure.exit == Exit::Refused || refusal.code == "CALL_REVERTED";
                     return match is_final {
-                        true => Ok(Progress::Settled(Settled::Failed(failure.text))),
+                        true => Ok(Progress::Settled(Settled::Failed(Failure::refused(failure.text)))),
                         false => Err(failure),
                     };
                 }
@@ -239,7 +238,7 @@ impl Caller<'_> {
             }
             ("reverted" | "dropped", ..) => {
                 let why = relay.error.as_deref().unwrap_or("no reason given");
-                Settled::Failed(format!("the relay was {}: {why}", relay.state))
+                Settled::Failed(Failure::refused(format!("the relay was {}: {why}", relay.state)))
             }
             _ => return Ok(Progress::Open),
         };
@@ -282,7 +281,8 @@ impl Caller<'_> {
         for &hash in hashes {
             let Some(receipt) = node.receipt(hash).await? else { continue };
             if receipt.status.is_zero() {
-                return Ok(Some(Settled::Failed(format!("the transaction {hash} was mined and reverted"))));
+                let why = format!("the transaction {hash} was mined and reverted");
+                return Ok(Some(Settled::Failed(Failure::refused(why))));
             }
             let agent = self.event(&receipt, call);
             return Ok(self.mined(node, hash, &receipt, agent).await?.map(Settled::Executed));
@@ -298,8 +298,11 @@ impl Caller<'_> {
             let text = error.message.to_ascii_lowercase();
             let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
             let why = format!("the node refuses the transaction: {}", node.clean(&error.message));
+            if *sends && says(&["insufficient funds"]) {
+                return Ok(Some(Settled::Failed(Failure::try_again(why))));
+            }
             if *sends && says(&REFUSED_FOR_GOOD) {
-                return Ok(Some(Settled::Failed(why)));
+                return Ok(Some(Settled::Failed(Failure::refused(why))));
             }
             if !says(&["known", "imported", "nonce too low"]) {
                 return Err(Failure::try_again(why));

@@ -29,13 +29,13 @@ const LARGEST_ANSWER: usize = 16 << 20;
 #[derive(Clone, Debug, Args)]
 pub struct Sign {
     /// GET, POST, ...
-    method: String,
+    method: Method,
     /// The request's URL.
     url: Url,
     #[command(flatten)]
     key: KeyOptions,
     /// The chain's id. Without it the service is asked.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u64).range(1..))]
     chain: Option<u64>,
     /// A header that is sent, as `Name: value`; a Content-Type is signed.
     #[arg(long = "header", short = 'H', value_name = "HEADER")]
@@ -55,7 +55,7 @@ impl Sign {
     /// A GET without anything else.
     pub(crate) fn get(url: Url) -> Self {
         Self {
-            method: "GET".to_owned(),
+            method: Method::GET,
             url,
             key: KeyOptions::default(),
             chain: None,
@@ -117,7 +117,7 @@ impl Sign {
             headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         let target = &self.url[Position::BeforePath..Position::AfterQuery];
         let request = Request {
-            method: &self.method,
+            method: self.method.as_str(),
             origin: &origin,
             target,
             fields: &fields,
@@ -145,10 +145,8 @@ impl Sign {
 pub(crate) async fn send(request: &Sign, signer: &Signer, chain: u64) -> Result<Report> {
     let content = request.content()?;
     let headers = request.signed(signer, chain, &content).await?;
-    let method: Method =
-        request.method.parse().map_err(|_| Failure::refused("the method is none of HTTP"))?;
     let silent = |_| Failure::try_again(format!("{} does not answer", public_origin(request.url.as_str())));
-    let mut asked = client()?.request(method, request.url.clone()).body(content);
+    let mut asked = client()?.request(request.method.clone(), request.url.clone()).body(content);
     for (name, value) in &headers {
         asked = asked.header(name, value);
     }
@@ -157,7 +155,7 @@ pub(crate) async fn send(request: &Sign, signer: &Signer, chain: u64) -> Result<
     let body = read_body(response, LARGEST_ANSWER).await.map_err(silent)?.unwrap_or_default();
     let text = String::from_utf8_lossy(&body).into_owned();
     let document = serde_json::from_str(&text).unwrap_or_else(|_| Value::from(text.as_str()));
-    let json = json!({ "status": status, "body": document, "signedBy": signer.address() });
+    let json = json!({ "status": status, "body": document, "signedBy": signer.address().to_string() });
     let exit = match status {
         ..400 => Exit::Done,
         _ if may_pass(status) => Exit::TryAgain,

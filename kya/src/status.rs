@@ -1,18 +1,27 @@
 //! `kya status`: what the registry says of a wallet or an agent.
 
+use std::{fmt, str::FromStr};
+
 use alloy::primitives::{Address, U256};
 use clap::Args;
 use registry_core::{
-    eth::{abi::AgentRecord, timestamp::Timestamp},
+    eth::{
+        abi::AgentRecord,
+        address::{self, AddressError},
+        timestamp::Timestamp,
+    },
     gate::AttestedQuery,
     liability,
     registry::agent::Status as AgentStatus,
 };
+use reqwest::Url;
 use serde_json::{Value, json};
 
 use crate::{
-    attest, discovery,
-    place::{Place, PlaceOptions, Reader},
+    attest,
+    chain::Node,
+    discovery,
+    place::{Place, PlaceOptions, Reader, from_api},
     report::{Exit, Failure, Report, Result},
 };
 
@@ -20,7 +29,7 @@ use crate::{
 #[derive(Clone, Debug, Args)]
 pub struct Status {
     /// A wallet, or an agent's id.
-    subject: String,
+    subject: Subject,
     #[command(flatten)]
     place: PlaceOptions,
 }
@@ -32,18 +41,19 @@ impl Status {
     /// It cannot be read.
     pub async fn run(&self) -> Result<Report> {
         let place = self.place.resolve().await?;
-        let (wallet, id) = (self.subject.parse::<Address>().ok(), self.subject.parse::<U256>().ok());
-        let record = match (wallet, id) {
-            (Some(wallet), _) if self.subject.len() == 42 => place.record_of(wallet).await?,
-            (_, Some(id)) => place.record(id).await?,
-            _ => return Err(Failure::refused("neither a wallet nor an agent's id")),
+        let found = match &place.reader {
+            Reader::Node(node) => match self.subject.record(&place).await? {
+                Some(record) => Some((Standing::read(&place, node, &record).await?, record)),
+                None => None,
+            },
+            Reader::Api(api) => Standing::ask(&place, api, self.subject).await?,
         };
-        let Some(record) = record else {
+        let Some((standing, record)) = found else {
             let text = format!("{}: no agent is registered; kya register does that.", self.subject);
-            let json = json!({ "subject": self.subject, "isRegistered": false, "isCompliant": false });
+            let json =
+                json!({ "subject": self.subject.to_string(), "isRegistered": false, "isCompliant": false });
             return Ok(Report { exit: Exit::Refused, ..Report::done(text, json) });
         };
-        let standing = Standing::read(&place, &record).await?;
         let Standing { basis, is_compliant, until } = &standing;
         let status = AgentStatus::from_number(record.status);
         let next = match (is_compliant, status) {
@@ -58,18 +68,54 @@ impl Status {
         let current = until.map(|until| format!("current     until {until}\n")).unwrap_or_default();
         let text = format!("{shown}basis       {basis}\n{current}{next}");
         let json = json!({
-            "agentId": record.agentId.to_string(), "wallet": record.agentWallet, "creator": record.creator,
-            "haftungsperson": record.haftungsperson, "status": status.map(AgentStatus::name), "isRegistered": true,
+            "agentId": record.agentId.to_string(), "wallet": record.agentWallet.to_string(),
+            "creator": record.creator.to_string(), "haftungsperson": record.haftungsperson.to_string(), "status": status.map(AgentStatus::name), "isRegistered": true,
             "isCompliant": is_compliant, "basis": basis, "compliantUntil": until.map(|until| until.to_string()),
             "registeredAt": Timestamp::from_seconds(record.registeredAt),
             "lastAttestation": Timestamp::from_seconds(record.lastAttestation),
             "constitutionHash": record.constitutionHash, "capabilityHash": record.capabilityHash,
-            "operationalScope": record.operationalScope, "chainId": place.chain, "registry": place.registry,
+            "operationalScope": record.operationalScope, "chainId": place.chain, "registry": place.registry.to_string(),
         });
         Ok(Report {
             exit: if *is_compliant { Exit::Done } else { Exit::Refused },
             ..Report::done(text, json)
         })
+    }
+}
+
+/// Of whom the standing is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Subject {
+    Wallet(Address),
+    Agent(U256),
+}
+
+impl FromStr for Subject {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.starts_with(|first: char| first.is_ascii_digit()).then(|| U256::from_str_radix(text, 10)) {
+            Some(Ok(id)) => Ok(Self::Agent(id)),
+            _ => address::parse(text).map(Self::Wallet),
+        }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Wallet(wallet) => wallet.fmt(f),
+            Self::Agent(id) => id.fmt(f),
+        }
+    }
+}
+
+impl Subject {
+    async fn record(self, place: &Place) -> Result<Option<AgentRecord>> {
+        match self {
+            Self::Wallet(wallet) => place.record_of(wallet).await,
+            Self::Agent(id) => place.record(id).await,
+        }
     }
 }
 
@@ -84,18 +130,30 @@ struct Standing {
 }
 
 impl Standing {
-    async fn read(place: &Place, record: &AgentRecord) -> Result<Self> {
-        let node = match &place.reader {
-            Reader::Node(node) => node,
-            Reader::Api(api) => {
-                let kya = discovery::api(api, &format!("kya/{}", record.agentWallet)).await?;
-                let agent = discovery::api(api, &format!("agent/{}", record.agentId)).await?;
-                let (Some(kya), Some(agent)) = (kya, agent) else {
-                    return Err(Failure::try_again("the read API gives no verdict"));
-                };
-                return Ok(Self::of(record, &kya, &agent));
-            }
+    /// What a read API says of an agent and its wallet, at the block of its verdict on the wallet.
+    async fn ask(place: &Place, api: &Url, subject: Subject) -> Result<Option<(Self, AgentRecord)>> {
+        let no_verdict = || Failure::try_again("the read API gives no verdict");
+        let wallet = match subject {
+            Subject::Wallet(wallet) => wallet,
+            Subject::Agent(id) => match place.record(id).await? {
+                Some(record) => record.agentWallet,
+                None => return Ok(None),
+            },
         };
+        let kya = discovery::api(api, &format!("kya/{wallet}"), None).await?.ok_or_else(no_verdict)?;
+        let number = |place: &str| kya.pointer(place).and_then(Value::as_u64);
+        let block = number("/asOf/blockNumber").ok_or_else(no_verdict)?;
+        let id = match (subject, number("/agent/agentId")) {
+            (Subject::Agent(id), _) => id,
+            (Subject::Wallet(_), Some(id)) => U256::from(id),
+            (Subject::Wallet(_), None) => return Ok(None),
+        };
+        let agent = discovery::api(api, &format!("agent/{id}"), Some(block)).await?.ok_or_else(no_verdict)?;
+        let record = from_api(&agent)?;
+        Ok(Some((Self::of(&record, &kya, &agent), record)))
+    }
+
+    async fn read(place: &Place, node: &Node, record: &AgentRecord) -> Result<Self> {
         let until = record.lastAttestation.saturating_add(node.grace_period(place.registry).await?);
         let block = node.block("latest").await?;
         let time = crate::now().seconds().max(block.timestamp.to());

@@ -1,7 +1,7 @@
 //! A call of the registry, carried out once: signed, kept in the journal, sent, and [settled](crate::settle). A command
 //! that is repeated after a kill finds the journal, and sends the very same bytes again or nothing.
 
-use std::{path::PathBuf, time::Duration};
+use std::{fmt::Write as _, path::PathBuf, time::Duration};
 
 use alloy::{
     consensus::{SignableTransaction as _, TxEip1559, TxEnvelope},
@@ -166,6 +166,7 @@ impl<'a> Caller<'a> {
     pub async fn execute(&self, call: Vec<u8>, gas: u64) -> Result<Executed> {
         for _ in 0..2 {
             let pending = self.signed(call.clone().into(), gas).await?;
+            let granted = pending.sent.relayed_gas().filter(|granted| *granted < gas);
             self.journal.keep(&pending)?;
             crash_point("before_send");
             match self.settle(pending, true).await {
@@ -173,9 +174,16 @@ impl<'a> Caller<'a> {
                     crash_point("before_report");
                     return Ok(executed);
                 }
-                Ok(Settled::Failed(why)) => {
+                Ok(Settled::Failed(mut failure)) => {
                     self.journal.settled()?;
-                    return Err(Failure::refused(why));
+                    if let Some(granted) = granted {
+                        let bytes = call.len();
+                        let _ = write!(
+                            failure.text,
+                            "; the relayer gives {granted} gas, which may be too little for {bytes} bytes of data"
+                        );
+                    }
+                    return Err(failure);
                 }
                 // Another program of this key was faster.
                 Ok(Settled::Lost) => self.journal.settled()?,

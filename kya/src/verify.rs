@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     io::{self, Read},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use alloy::primitives::{Address, B256, keccak256};
@@ -18,14 +18,14 @@ use registry_core::{
 use serde_json::json;
 
 use crate::{
-    report::{Exit, Report},
+    report::{Exit, Failure, Report, Result},
     verify_record::{self, VerifyRecord, is_signed},
 };
 
 /// The largest document read, in bytes: several times what the largest evidence is.
 pub(crate) const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Verify without a network: exit status 0 where all is right, 1 where it is not
+/// Verify without a network: exit status 0 where all is right, 1 where it is not, 2 where a file cannot be read
 #[derive(Debug, Subcommand)]
 pub enum Verify {
     /// A document of `/kya/:wallet?evidence=1`: does it prove its verdict?
@@ -70,68 +70,89 @@ pub struct VerifyAcceptance {
     at: Option<u64>,
 }
 
-/// Verifies, and says what it shows.
-pub fn run(command: &Verify) -> Report {
-    let mut lines = Vec::new();
+/// Verifies, and says what it shows. The document for programs has `right` and, as the case may be, `verdict`, `claims`,
+/// `acceptance` or `records`.
+///
+/// # Errors
+/// A file cannot be read, or is not of its kind: nothing was verified.
+pub fn run(command: &Verify) -> Result<Report> {
     let verified = match command {
-        Verify::Evidence(arguments) => evidence(arguments).map(|line| {
-            lines.push(line);
-            true
-        }),
-        Verify::Record(arguments) => verify_record::verify(arguments, |line| lines.push(line)),
-        Verify::Token(arguments) => token(arguments).map(|line| {
-            lines.push(line);
-            true
-        }),
-        Verify::Acceptance(arguments) => acceptance(arguments).map(|line| {
-            lines.push(line);
-            true
-        }),
+        Verify::Evidence(arguments) => evidence(arguments),
+        Verify::Record(arguments) => verify_record::verify(arguments),
+        Verify::Token(arguments) => token(arguments),
+        Verify::Acceptance(arguments) => acceptance(arguments),
     };
-    let is_right = verified.unwrap_or_else(|reason| {
-        lines.push(format!("refused: {reason}"));
-        false
-    });
-    let exit = if is_right { Exit::Done } else { Exit::Refused };
-    Report { exit, ..Report::done(lines.join("\n"), json!({ "right": is_right, "lines": lines })) }
+    match verified {
+        Err(Unverified::Refused(reason)) => {
+            let json = json!({ "right": false, "error": reason, "exit": Exit::Refused as u8 });
+            Ok(Report { exit: Exit::Refused, ..Report::done(format!("refused: {reason}"), json) })
+        }
+        Err(Unverified::Unread(failure)) => Err(failure),
+        Ok(report) => Ok(report),
+    }
 }
 
-fn token(arguments: &VerifyToken) -> Result<String, String> {
-    let keys = KeySet::parse(&read(&arguments.keys)?);
-    let keys = keys.map_err(|error| format!("{}: {error}", arguments.keys.display()))?;
+/// Why nothing was found to be right.
+#[derive(Debug)]
+pub(crate) enum Unverified {
+    /// It is wrong.
+    Refused(String),
+    /// It could not be read.
+    Unread(Failure),
+}
+
+impl From<String> for Unverified {
+    fn from(reason: String) -> Self {
+        Self::Refused(reason)
+    }
+}
+
+impl From<Failure> for Unverified {
+    fn from(failure: Failure) -> Self {
+        Self::Unread(failure)
+    }
+}
+
+pub(crate) fn key_set(file: &Path) -> Result<KeySet> {
+    KeySet::parse(&read(file)?).map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
+}
+
+fn token(arguments: &VerifyToken) -> Result<Report, Unverified> {
+    let keys = key_set(&arguments.keys)?;
     let text = read(&arguments.file)?;
     let token = Jws::parse(text.trim()).map_err(|error| format!("it {error}"))?;
     let key = keys.find(&token.kid).ok_or_else(|| format!("there is no key {}", token.kid))?;
     if !is_signed(key, token.signing_input, &token.signature) {
-        return Err(format!("the key {} did not sign this", token.kid));
+        return Err(format!("the key {} did not sign this", token.kid).into());
     }
     let claims = &token.claims;
     let now = arguments.at.unwrap_or_else(|| crate::now().seconds());
     if now > claims.exp {
-        return Err(format!("it has expired at {}", Timestamp::from_seconds(claims.exp)));
+        return Err(format!("it has expired at {}", Timestamp::from_seconds(claims.exp)).into());
     }
     for (name, wanted, found) in [
         ("audience", &arguments.audience, claims.aud.as_deref()),
         ("issuer", &arguments.issuer, Some(claims.iss.as_str())),
     ] {
         if let Some(wanted) = wanted.as_deref().filter(|wanted| Some(*wanted) != found) {
-            return Err(format!("its {name} is {}, not {wanted}", found.unwrap_or("not stated")));
+            return Err(format!("its {name} is {}, not {wanted}", found.unwrap_or("not stated")).into());
         }
     }
     let decision = serde_json::to_value(claims.decision).unwrap_or_default();
     let (decision, liability) = (decision.as_str().unwrap_or_default(), claims.liability.as_ref());
     let liable = liability.map(|it| format!(", liable {} ({})", it.wallet, it.basis.name()));
-    Ok(format!(
+    let text = format!(
         "signed: {decision} for {}{} at block {}, by the word of {} until {}",
         claims.sub,
         liable.unwrap_or_default(),
         claims.as_of.block_number,
         claims.iss,
         Timestamp::from_seconds(claims.exp),
-    ))
+    );
+    Ok(Report::done(text, json!({ "right": true, "claims": claims })))
 }
 
-fn acceptance(arguments: &VerifyAcceptance) -> Result<String, String> {
+fn acceptance(arguments: &VerifyAcceptance) -> Result<Report, Unverified> {
     let name = arguments.file.display();
     let acceptance = Acceptance::from_json(read(&arguments.file)?.trim());
     let acceptance = acceptance.map_err(|problem| format!("{name}: {problem}"))?;
@@ -141,11 +162,13 @@ fn acceptance(arguments: &VerifyAcceptance) -> Result<String, String> {
     checked.map_err(|problem| format!("the acceptance does not hold: {problem}"))?;
     let Acceptance { agent_id, haftungsperson, agent_wallet, registry, chain_id, not_after, .. } =
         &acceptance;
-    Ok(format!(
+    let text = format!(
         "signed: {haftungsperson} accepts agent {agent_id}, wallet {agent_wallet}, of registry {registry} on chain {chain_id}, until \
          {}; whether this is the registry's record, the chain says",
         Timestamp::from_seconds(*not_after)
-    ))
+    );
+    let document = Report::document(acceptance.to_json()).json;
+    Ok(Report::done(text, json!({ "right": true, "acceptance": document })))
 }
 
 /// Which document, and what it has to be about.
@@ -175,11 +198,12 @@ pub struct VerifyEvidence {
     layout: Option<PathBuf>,
 }
 
-fn evidence(arguments: &VerifyEvidence) -> Result<String, String> {
+fn evidence(arguments: &VerifyEvidence) -> Result<Report, Unverified> {
     let layout = match &arguments.layout {
-        Some(file) => Some(
-            Layout::parse(&read(file)?).map_err(|rule| format!("{}: the layout {rule}", file.display()))?,
-        ),
+        Some(file) => {
+            let wrong = |rule| Failure::usage(format!("{}: the layout {rule}", file.display()));
+            Some(Layout::parse(&read(file)?).map_err(wrong)?)
+        }
         None => None,
     };
     let expected = Expected {
@@ -191,7 +215,12 @@ fn evidence(arguments: &VerifyEvidence) -> Result<String, String> {
         layout,
     };
     let verified = evidence::verify(&read(&arguments.file)?, &expected).map_err(|error| error.to_string())?;
-    Ok(line(&verified, &expected))
+    let Verified { verdict, block, registry, chain_id, forwarder } = &verified;
+    let json = json!({
+        "right": true, "proved": expected.block_hash.is_some(), "blockHash": block.hash, "chainId": chain_id,
+        "registry": registry.to_string(), "forwarder": forwarder.map(|it| it.to_string()), "verdict": verdict,
+    });
+    Ok(Report::done(line(&verified, &expected), json))
 }
 
 /// One line about what the document proves, and which source has to be trusted for it.
@@ -231,20 +260,22 @@ fn liable(Verified { verdict, forwarder, .. }: &Verified, expected: &Expected) -
     format!(", liable {wallet} ({basis}{trusted}),")
 }
 
-pub(crate) fn read(file: &PathBuf) -> Result<String, String> {
+pub(crate) fn read(file: &Path) -> Result<String> {
     let name = file.display();
     let source = open(file)?;
     let mut text = String::new();
     let read = source.take(MAX_BYTES + 1).read_to_string(&mut text);
-    let bytes = read.map_err(|error| format!("cannot read {name}: {error}"))?;
-    if bytes as u64 > MAX_BYTES { Err(format!("{name} is larger than {MAX_BYTES} bytes")) } else { Ok(text) }
+    let bytes = read.map_err(|error| Failure::usage(format!("cannot read {name}: {error}")))?;
+    match bytes as u64 > MAX_BYTES {
+        true => Err(Failure::usage(format!("{name} is larger than {MAX_BYTES} bytes"))),
+        false => Ok(text),
+    }
 }
 
-pub(crate) fn open(file: &PathBuf) -> Result<Box<dyn Read>, String> {
-    let name = file.display();
-    Ok(if file.as_os_str() == "-" {
-        Box::new(io::stdin())
-    } else {
-        Box::new(File::open(file).map_err(|error| format!("cannot open {name}: {error}"))?)
-    })
+pub(crate) fn open(file: &Path) -> Result<Box<dyn Read>> {
+    if file.as_os_str() == "-" {
+        return Ok(Box::new(io::stdin()));
+    }
+    let failed = |error| Failure::usage(format!("cannot open {}: {error}", file.display()));
+    Ok(Box::new(File::open(file).map_err(failed)?))
 }

@@ -9,11 +9,17 @@ use alloy::primitives::{Address, B256};
 use registry_core::{
     eth::{address, timestamp::Timestamp},
     gate::{Admission, AdmissionRecord, ProvedAcceptance, Trusted, VerifiedBy},
-    token::{Key, KeySet},
+    registry::liability::Basis,
+    token::Key,
 };
 use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
 
-use crate::verify::{MAX_BYTES, open, read};
+use serde_json::{Value, json};
+
+use crate::{
+    report::{Exit, Failure, Report},
+    verify::{MAX_BYTES, Unverified, key_set, open},
+};
 
 /// Which records, by which keys.
 #[derive(Debug, clap::Args)]
@@ -40,10 +46,9 @@ pub struct VerifyRecord {
     trust_code: bool,
 }
 
-/// Verifies the records, and says of each what it shows; whether all of them are right.
-pub(crate) fn verify(arguments: &VerifyRecord, mut say: impl FnMut(String)) -> Result<bool, String> {
-    let (file, records) = (arguments.keys.display(), arguments.file.display());
-    let keys = KeySet::parse(&read(&arguments.keys)?).map_err(|error| format!("{file}: {error}"))?;
+/// Verifies the records, and says of each what it shows.
+pub(crate) fn verify(arguments: &VerifyRecord) -> Result<Report, Unverified> {
+    let (keys, records) = (key_set(&arguments.keys)?, arguments.file.display());
     let trusted = Trusted {
         keys: &keys,
         registry: arguments.registry,
@@ -51,27 +56,59 @@ pub(crate) fn verify(arguments: &VerifyRecord, mut say: impl FnMut(String)) -> R
         blocks: &arguments.block_hash,
     };
     let mut source = BufReader::new(open(&arguments.file)?);
-    let (mut are_right, mut verified) = (true, 0_u64);
+    let (mut are_right, mut lines, mut documents) = (true, Vec::new(), Vec::new());
     for number in 1_u64.. {
         let mut line = String::new();
         let read = (&mut source).take(MAX_BYTES).read_line(&mut line);
-        if read.map_err(|error| format!("cannot read line {number} of {records}: {error}"))? == 0 {
+        let failed = |error| Failure::usage(format!("cannot read line {number} of {records}: {error}"));
+        if read.map_err(failed)? == 0 {
             break;
         }
         if arguments.line.is_some_and(|wanted| wanted != number) {
             continue;
         }
-        verified += 1;
         let line = line.strip_suffix('\n').unwrap_or(&line);
         match AdmissionRecord::verify(line, &trusted, is_signed) {
-            Ok(admission) => say(format!("{number}: {}", shown(&admission, &trusted))),
+            Ok(admission) => {
+                lines.push(format!("{number}: {}", shown(&admission, &trusted)));
+                documents.push(document(number, &admission));
+            }
             Err(error) => {
                 are_right = false;
-                say(format!("{number}: refused: {error}"));
+                lines.push(format!("{number}: refused: {error}"));
+                documents.push(json!({ "line": number, "right": false, "error": error.to_string() }));
             }
         }
     }
-    if verified == 0 { Err(format!("{records} has no such record")) } else { Ok(are_right) }
+    if documents.is_empty() {
+        return Err(format!("{records} has no such record").into());
+    }
+    let exit = if are_right { Exit::Done } else { Exit::Refused };
+    let json = json!({ "right": are_right, "records": documents });
+    Ok(Report { exit, ..Report::done(lines.join("\n"), json) })
+}
+
+/// A verified record for programs.
+fn document(number: u64, admission: &Admission) -> Value {
+    let Admission {
+        time,
+        policy,
+        policy_hash,
+        basis,
+        acceptance,
+        registry,
+        account,
+        verified_by,
+        method,
+        ..
+    } = admission;
+    json!({
+        "line": number, "right": true, "time": time, "policy": policy, "policyHash": policy_hash, "method": method,
+        "target": admission.target, "wallet": account.address.to_string(), "chainId": account.chain,
+        "verifiedBy": verified_by, "registry": registry.map(|it| it.to_string()), "basis": basis.map(Basis::name),
+        "acceptanceDigest": acceptance.as_ref().map(|it| it.digest), "claims": admission.claims,
+        "evidenceBlockHash": admission.proved.as_ref().map(|it| it.block.hash),
+    })
 }
 
 /// One line about what a record shows, and which parties have to be trusted for it.

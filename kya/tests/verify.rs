@@ -87,8 +87,8 @@ fn a_file_that_is_not_there_is_named() {
     let program =
         Command::new(env!("CARGO_BIN_EXE_kya")).args(["verify", "evidence", "nowhere.json"]).output();
     let (status, line) = said(&program.unwrap());
-    assert_eq!(status, 1);
-    assert!(line.starts_with("refused: cannot open nowhere.json"), "{line}");
+    assert_eq!(status, 2);
+    assert!(line.starts_with("kya: cannot open nowhere.json"), "{line}");
 }
 
 #[test]
@@ -160,5 +160,32 @@ fn an_acceptance_is_verified_by_its_wallets_signature_of_the_scope_and_its_time(
     ] {
         let (ended, line) = said(&verify_as("acceptance", &["--scope", scope, "--at", at], document));
         assert!(ended == status && line.contains(words), "{words}: {ended} {line}");
+    }
+}
+
+#[test]
+fn programs_are_told_what_was_verified_and_a_file_that_cannot_be_read_is_nothing_wrong() {
+    let fixture = |name: &str| format!("{}/../tests/fixtures/3ad2b3d/{name}", env!("CARGO_MANIFEST_DIR"));
+    let json = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_kya")).arg("--json").args(arguments).output().unwrap();
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        (output.status.code().unwrap(), document)
+    };
+    let (keys, evidence) = (fixture("jwks.json"), fixture("evidence.kyoto.json"));
+    let (status, shown) = json(&["verify", "evidence", &evidence]);
+    assert_eq!((status, &shown["right"], &shown["proved"]), (0, &true.into(), &false.into()), "{shown}");
+    assert_eq!(shown["verdict"]["decision"], "provision", "{shown}");
+    let (status, shown) = json(&["verify", "evidence", &evidence, "--chain-id", "1"]);
+    assert_eq!((status, &shown["right"], &shown["exit"]), (1, &false.into(), &1.into()), "{shown}");
+    assert!(shown["error"].as_str().unwrap().contains("not about 1"), "{shown}");
+    let (status, shown) = json(&["verify", "record", &fixture("admissions.jsonl"), "--keys", &keys]);
+    assert_eq!((status, shown["records"].as_array().unwrap().len()), (0, 2), "{shown}");
+    assert_eq!((&shown["records"][1]["method"], &shown["records"][1]["line"]), (&"POST".into(), &2.into()));
+    assert_eq!(shown["records"][1]["claims"]["decision"], "provision", "{shown}");
+    let (status, shown) = json(&["verify", "record", &evidence, "--keys", &keys]);
+    assert_eq!((status, &shown["records"][0]["right"]), (1, &false.into()), "{shown}");
+    for wrong in [["nowhere.jsonl", &keys], [&evidence, "nowhere.json"], [&evidence, &evidence]] {
+        let (status, shown) = json(&["verify", "record", wrong[0], "--keys", wrong[1]]);
+        assert_eq!((status, &shown["exit"], &shown["right"]), (2, &2.into(), &Value::Null), "{shown}");
     }
 }

@@ -1,8 +1,13 @@
 """What needs no other side: the vector of ERC-8128, what clients send, what is refused before it is signed. Services
 that admit these requests, and tokens of a real issuer, are in the end-to-end tests."""
 
+import json
+import subprocess
+import sys
+import tempfile
 import time
 import unittest
+from pathlib import Path
 
 import httpx
 import jwt
@@ -101,8 +106,8 @@ class Verifying(unittest.TestCase):
         expected = {
             "issuer": "https://kya.example",
             "audience": "https://shop.example",
-            "keyid": "eip155:1:0x01",
-            "registry": "eip155:1:0x02",
+            "keyid": "eip155:1:0x0a",
+            "registry": "eip155:1:0x0b",
         }
         now = int(time.time())
         claims = {
@@ -118,6 +123,22 @@ class Verifying(unittest.TestCase):
         token = jwt.encode(claims, key, "ES256", {"kid": "a", "typ": "kya-verdict+jwt"})
         saved = jwt.PyJWKSet.from_dict({"keys": [jwk]})
         self.assertEqual(verify(token, saved, **expected), claims)
+        checksummed = {"keyid": "eip155:1:0x0A", "registry": "eip155:1:0x0B"}
+        self.assertEqual(verify(token, saved, **{**expected, **checksummed}), claims)
+        for name, other in (("keyid", "eip155:1:0x0b"), ("registry", "eip155:1:0x0a")):
+            with self.assertRaisesRegex(NotAdmitted, "is another one"):
+                verify(token, saved, **{**expected, name: other})
+        with tempfile.TemporaryDirectory() as directory:
+            file = Path(directory) / "jwks.json"
+            options = [word for name, value in expected.items() for word in (f"--{name}", value)]
+            program = [sys.executable, "-m", "agent_registry", "verify", *options, "--keys", str(file)]
+            for keys, status in [(None, 2), ("{}", 2), ("no JSON", 2), (json.dumps({"keys": [jwk]}), 0)]:
+                if keys is not None:
+                    file.write_text(keys)
+                ended = subprocess.run(program, input=token, capture_output=True, text=True)
+                self.assertEqual(ended.returncode, status, ended.stderr)
+                self.assertNotIn("Traceback", ended.stderr)
+            self.assertEqual(json.loads(ended.stdout), claims)
         plain = jwt.encode(claims, key, "ES256", {"kid": "a"})
         with self.assertRaisesRegex(NotAdmitted, "typ"):
             verify(plain, saved, **expected)

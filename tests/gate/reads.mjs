@@ -106,8 +106,8 @@ const telling = new LocalGate({ settings: naming, policy: "api" });
 const untold = await gate.ask("GET", "/items", [], new Uint8Array());
 const told = await telling.ask("GET", "/items", [], new Uint8Array());
 printed.told = [
-  gate.registryDocument ?? null,
-  (await untold.response.json()).discovery ?? null,
+  JSON.parse(gate.registryDocument).relayers,
+  (await untold.response.json()).discovery,
   JSON.parse(telling.registryDocument).relayers,
   (await told.response.json()).discovery,
 ];

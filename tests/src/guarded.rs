@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use axum::{
     Extension, Router,
     extract::Request,
-    http::{HeaderValue, Method, StatusCode},
+    http::{HeaderValue, Method, StatusCode, header::CONTENT_TYPE},
     middleware::{Next, from_fn},
     response::{IntoResponse as _, Response},
     routing::{get, post},
@@ -50,9 +50,10 @@ impl Guarded {
             .route("/items", get(async |agent: Extension<Subject>| served(&agent, "your items")))
             .route("/orders", post(async |agent: Extension<Subject>, order: String| served(&agent, &order)))
             .layer(gate.layer("dev")?);
-        let (document, registry) = (gate.discovery_document(), gate.registry_document().unwrap_or_default());
-        let app = guarded.route("/.well-known/erc8128", get(async || document));
-        let app = app.route("/.well-known/agent-registry", get(async || registry));
+        let (document, registry) = (gate.discovery_document(), gate.registry_document());
+        let json = |document: String| get(async || ([(CONTENT_TYPE, "application/json")], document));
+        let app = guarded.route("/.well-known/erc8128", json(document));
+        let app = app.route("/.well-known/agent-registry", json(registry));
         // The explorer's pages may ask it.
         let app = app.layer(from_fn(open_to_pages));
         Ok(Self { url, _server: serve(listener, app) })

@@ -130,6 +130,7 @@ impl Kind {
                     manager: page.block("### Envoy", "yaml", 1)?,
                     host: page.block(BROWSERS, "yaml", 1)?,
                     cluster: page.block("### Envoy", "yaml", 2)?,
+                    route: page.block("### Envoy", "yaml", 3)?,
                 };
                 let tls = format!(
                     "certificate_chain: {{ filename: {certificate} }}, private_key: {{ filename: {key} }}"
@@ -184,9 +185,9 @@ pub async fn verdict_verifier(
         ],
     )?;
     let port = free_port()?;
-    let (manager, host) = (String::new(), String::new());
+    let (manager, host, route) = (String::new(), String::new(), String::new());
     let cluster = Page(page()?).block("### Envoy", "yaml", 2)?;
-    let blocks = EnvoyBlocks { filters: filter, manager, host, cluster };
+    let blocks = EnvoyBlocks { filters: filter, manager, host, route, cluster };
     let process = envoy(port, &blocks, keys, service, None).await?;
     Ok((process, format!("http://127.0.0.1:{port}")))
 }
@@ -259,6 +260,8 @@ struct EnvoyBlocks {
     manager: String,
     /// Lines of the virtual host.
     host: String,
+    /// The route of the gate's documents.
+    route: String,
     /// The cluster of the gate, and with another name and port that of the service.
     cluster: String,
 }
@@ -277,7 +280,7 @@ async fn envoy(
     let indented =
         |text: &str, by: usize| text.lines().map(|line| format!("{:by$}{line}\n", "")).collect::<String>();
     let (manager, filters) = (indented(&blocks.manager, 10), indented(&blocks.filters, 10));
-    let host = indented(&blocks.host, 14);
+    let (host, route) = (indented(&blocks.host, 14), indented(&blocks.route, 14));
     let cluster = |name: &str, address: &str| -> Result<String> {
         let port = address.strip_prefix("127.0.0.1:").context("an address of this machine")?;
         Ok(indented(&replaced(blocks.cluster.clone(), &[("4180", port)])?.replace("gate", name), 2))
@@ -311,7 +314,8 @@ async fn envoy(
             virtual_hosts:
             - name: all
               domains: ["*"]
-              routes: [{{ match: {{ prefix: "/" }}, route: {{ cluster: service }} }}]
+              routes:
+{route}              - {{ match: {{ prefix: "/" }}, route: {{ cluster: service }} }}
 {host}          http_filters:
 {filters}          - name: envoy.filters.http.router
             typed_config: {{ "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router }}{tls}

@@ -29,6 +29,7 @@ use e2e::signers::{node, printed};
 use e2e::worker::{Worker, WorkerOptions};
 use registry_core::eth::abi::IAgentRegistry::registerAgentCall;
 use registry_core::liability::{Acceptance, DecimalId};
+use registry_core::registry::well_known;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -252,7 +253,7 @@ async fn reads_are_few_and_what_cannot_be_kept_is_refused_at_the_start() -> Resu
         ("observed", json!([])),
         ("unsigned", json!([401, false])),
         ("document", json!([format!("eip155:{CHAIN_ID}")])),
-        ("told", json!([null, null, ["https://relay.example"], "/.well-known/agent-registry"])),
+        ("told", json!([[], well_known::PATH, ["https://relay.example"], well_known::PATH])),
     ] {
         assert_eq!(printed[name], expected, "{name}: {printed:#}");
     }

@@ -51,7 +51,7 @@ pub struct Engine {
     capacity: Option<usize>,
     prefix: Option<String>,
     discovery: String,
-    registry: Option<String>,
+    registry: String,
 }
 
 /// A request as its adapter received it.
@@ -108,8 +108,7 @@ impl Engine {
             NonceSettings::Memory(capacity) => (capacity, None),
             NonceSettings::Redis(prefix) => (None, Some(prefix)),
         };
-        let registry = document.map(|document| document.json());
-        Ok(Self { policies, accounts, capacity, prefix, discovery, registry })
+        Ok(Self { policies, accounts, capacity, prefix, discovery, registry: document.json() })
     }
 
     /// Whether there is such a policy.
@@ -135,9 +134,9 @@ impl Engine {
         self.discovery.clone()
     }
 
-    /// The document for `/.well-known/agent-registry`; `undefined` without `[discovery]`.
+    /// The document for `/.well-known/agent-registry`.
     #[wasm_bindgen(getter)]
-    pub fn registry(&self) -> Option<String> {
+    pub fn registry(&self) -> String {
         self.registry.clone()
     }
 

@@ -28,8 +28,8 @@ pub(crate) struct GateSettings {
     pub(crate) kya: KyaSettings,
     pub(crate) policies: BTreeMap<String, RoutePolicy>,
     pub(crate) nonces: NonceSettings,
-    /// The document of `[discovery]`.
-    pub(crate) document: Option<WellKnown>,
+    /// What programs are told of the registry.
+    pub(crate) document: WellKnown,
 }
 
 /// The chain of the accounts.
@@ -73,7 +73,8 @@ struct File {
     links: LinksTable,
     #[serde(default = "all_dialects")]
     dialects: Vec<Dialect>,
-    discovery: Option<DiscoveryTable>,
+    #[serde(default)]
+    discovery: DiscoveryTable,
     #[serde(default)]
     policy: BTreeMap<String, PolicyTable>,
     // The daemon's.
@@ -194,11 +195,10 @@ impl GateSettings {
         let links = Links {
             register: link("links.register", file.links.register)?,
             renew: link("links.renew", file.links.renew)?,
-            has_document: file.discovery.is_some(),
         };
         let chain = file.chain.validated(rpc)?;
         let kya = file.kya.validated()?;
-        let document = file.discovery.map(|table| table.document(chain.id, kya.registry)).transpose()?;
+        let document = file.discovery.document(chain.id, kya.registry)?;
         let (dialects, registry) = (&file.dialects, kya.registry);
         let shared =
             Shared { origin: &origin, dialects, chain: chain.id, registry, links: &links, domain: None };

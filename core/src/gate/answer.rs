@@ -79,8 +79,6 @@ pub struct Links {
     pub register: Option<String>,
     /// To renew an attestation.
     pub renew: Option<String>,
-    /// Whether the service has a document at [`well_known::PATH`], which every refusal then names.
-    pub has_document: bool,
 }
 
 /// An HTTP answer.
@@ -119,8 +117,7 @@ struct Problem<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     renew: Option<&'a str>,
     /// Where programs find the registry and the way to it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    discovery: Option<&'static str>,
+    discovery: &'static str,
 }
 
 impl Outcome {
@@ -234,7 +231,7 @@ impl Outcome {
             problem: acceptance_problem.map(ToString::to_string),
             register: register.as_deref(),
             renew: renew.as_deref(),
-            discovery: links.has_document.then_some(well_known::PATH),
+            discovery: well_known::PATH,
         };
         json::text(&problem, 256)
     }

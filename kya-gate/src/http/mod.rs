@@ -5,7 +5,7 @@
 //! | `/gate/<policy>`, any method, anything behind it | 200 admits; 400, 401, 403 and 503 refuse |
 //! | `/refusal/<policy>` | the refusal again, with its body: for nginx, which keeps none. It never admits |
 //! | `/.well-known/erc8128` | what routes ask of signatures |
-//! | `/.well-known/agent-registry` | the registry and the way to it, where `[discovery]` is configured |
+//! | `/.well-known/agent-registry` | the registry and the way to it |
 //! | `/.well-known/jwks.json` | the keys that verdicts are signed with |
 //! | `/livez`, `/readyz`, `/metrics` | monitoring |
 
@@ -64,7 +64,7 @@ pub struct App {
     /// The document of `/.well-known/erc8128`.
     pub discovery: String,
     /// The document of `/.well-known/agent-registry`.
-    pub registry: Option<String>,
+    pub registry: String,
     /// Whether chain, API and the store of nonces answer.
     pub readiness: Readiness,
 }
@@ -107,10 +107,7 @@ impl App {
         }
         match target.as_str() {
             "/.well-known/erc8128" => discovery(self.discovery.clone()),
-            well_known::PATH => match &self.registry {
-                Some(document) => discovery(document.clone()),
-                None => text(StatusCode::NOT_FOUND, "there is no [discovery]\n".to_owned()),
-            },
+            well_known::PATH => discovery(self.registry.clone()),
             "/livez" => text(StatusCode::OK, "ok\n".to_owned()),
             "/readyz" => match self.readiness.or_else(self.gate.probe(now())).await {
                 Ok(words) => text(StatusCode::OK, format!("{words}\n")),

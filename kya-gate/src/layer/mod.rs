@@ -102,9 +102,8 @@ impl EmbeddedGate {
         self.shared.settings.discovery_document()
     }
 
-    /// The document that the service may have at `/.well-known/agent-registry`, as JSON; `None` without
-    /// `[discovery]`.
-    pub fn registry_document(&self) -> Option<String> {
+    /// The document that the service has at `/.well-known/agent-registry`, as JSON: every refusal names it.
+    pub fn registry_document(&self) -> String {
         self.shared.settings.registry_document()
     }
 

@@ -55,8 +55,8 @@ pub struct Settings {
     pub log_wallets: bool,
     /// How the files of domains are fetched.
     pub domains: DomainSettings,
-    /// What programs are told of the registry; `None` where they are told nothing.
-    pub discovery: Option<WellKnown>,
+    /// What programs are told of the registry.
+    pub discovery: WellKnown,
     /// The policies by name.
     pub policies: BTreeMap<String, RoutePolicy>,
     /// The hash of each policy's table: the Keccak-256 of its JSON, with members sorted by name and no white space.
@@ -160,7 +160,8 @@ struct File {
     dialects: Vec<Dialect>,
     #[serde(default)]
     liable: DomainsTable,
-    discovery: Option<DiscoveryTable>,
+    #[serde(default)]
+    discovery: DiscoveryTable,
     #[serde(default)]
     policy: BTreeMap<String, PolicyTable>,
 }
@@ -280,12 +281,11 @@ impl Settings {
         let links = Links {
             register: file.links.register.map(String::from),
             renew: file.links.renew.map(String::from),
-            has_document: file.discovery.is_some(),
         };
         let chain = file.chain.validated(rpc)?;
         let (kya, records) = (file.kya.validated()?, file.records);
         let (dialects, registry) = (&file.dialects, kya.registry);
-        let discovery = file.discovery.map(|table| table.document(chain.id, registry)).transpose()?;
+        let discovery = file.discovery.document(chain.id, registry)?;
         let shared = Shared {
             origin: &origin,
             dialects,
@@ -326,9 +326,9 @@ impl Settings {
         format!("eip155:{}:{:#x}", self.chain.id, self.kya.registry)
     }
 
-    /// The document for `/.well-known/agent-registry`; `None` without `[discovery]`.
-    pub fn registry_document(&self) -> Option<String> {
-        self.discovery.as_ref().map(WellKnown::json)
+    /// The document for `/.well-known/agent-registry`.
+    pub fn registry_document(&self) -> String {
+        self.discovery.json()
     }
 
     /// The document for `/.well-known/erc8128`.

@@ -1,15 +1,16 @@
 """`python -m agent_registry sign` prints the headers of a signed request, for `curl -H @-`; `verify` reads a verdict's
-token from standard input and prints its claims, or why it does not admit, with status 1."""
+token from standard input and prints its claims, or why it does not admit, with status 1; 2 where it cannot tell."""
 
 import argparse
 import json
 import sys
 from pathlib import Path
 
+import jwt
 from eth_account import Account
 
 from .signing import sign
-from .verdicts import NotAdmitted, verify
+from .verdicts import Keys, NotAdmitted, verify
 
 
 def main() -> int:
@@ -23,7 +24,8 @@ def main() -> int:
     signing.add_argument("--content", type=Path, help="file with the content")
     signing.add_argument("url")
     verifying = commands.add_parser("verify")
-    for option in ("keys", "issuer", "audience", "keyid", "registry"):
+    verifying.add_argument("--keys", required=True, help="the issuer's key set: its URL, or a file that it was saved in")
+    for option in ("issuer", "audience", "keyid", "registry"):
         verifying.add_argument(f"--{option}", required=True)
     given = parser.parse_args()
     if given.command == "sign":
@@ -31,7 +33,7 @@ def main() -> int:
     try:
         claims = verify(
             sys.stdin.read().strip(),
-            given.keys,
+            keys_of(given.keys),
             issuer=given.issuer,
             audience=given.audience,
             keyid=given.keyid,
@@ -40,8 +42,17 @@ def main() -> int:
     except NotAdmitted as error:
         print(error, file=sys.stderr)
         return 1
+    except (OSError, ValueError, jwt.PyJWTError, TypeError) as error:
+        print(f"{given.keys}: {error}", file=sys.stderr)
+        return 2
     print(json.dumps(claims))
     return 0
+
+
+def keys_of(place: str) -> Keys | str:
+    if "://" in place:
+        return place
+    return jwt.PyJWKSet.from_dict(json.loads(Path(place).read_text()))
 
 
 def print_headers(given: argparse.Namespace) -> int:

@@ -88,7 +88,6 @@ def verify(
             algorithms=["ES256"],
             issuer=issuer,
             audience=audience,
-            subject=keyid,
             leeway=leeway,
             options={"require": ["exp", "iat", "iss", "aud", "sub"]},
         )
@@ -96,8 +95,10 @@ def verify(
         raise
     except (jwt.PyJWTError, KeyError) as error:
         raise NotAdmitted(str(error) or type(error).__name__) from error
-    if claims.get("registry") != registry:
-        raise NotAdmitted("registry: is another one")
+    # Addresses are written in mixed case (ERC-55), too.
+    for name, wanted in (("sub", keyid), ("registry", registry)):
+        if str(claims.get(name)).lower() != wanted.lower():
+            raise NotAdmitted(f"{name}: is another one")
     if claims.get("decision") != "provision":
         raise NotAdmitted(f"decision: {claims.get('decision')}, {claims.get('reasons')}")
     return cast(Verdict, claims)

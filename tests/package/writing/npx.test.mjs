@@ -57,6 +57,13 @@ test("from nothing to admitted by npx, with a key that its owner alone may read"
     const again = await npx(...register);
     assert.equal(again.code, 1, again.stdout);
     assert.match(again.stderr, /already registered/);
+    for (const place of [["--rpc", stack.rpc], ["--api", stack.worker]]) {
+      const repeated = await done(...register, ...place);
+      assert.deepEqual([repeated.agentId, repeated.wallet, repeated.already], [agentId, wallet, true]);
+      const changed = await npx(...register, "--self-modifying", ...place);
+      assert.deepEqual([changed.code, changed.stdout], [1, ""]);
+      assert.match(changed.stderr, /with other values: selfModifying$/m);
+    }
 
     assert.equal((await done("attest", String(agentId), ...relayer)).agentId, agentId);
     const verdict = await done("status", wallet, "--rpc", stack.rpc, "--registry", stack.registry);

@@ -215,3 +215,79 @@ async fn killed_at_each_step_and_repeated_nothing_is_done_twice() {
         assert_eq!(status["status"], "Terminated");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_done_is_told_with_its_reason_and_keeps_nothing() {
+    let scene = Scene::start().await;
+    let wallet = scene.key("agent.key").await.to_string();
+    let command = register("agent.key", &wallet);
+    let fails = async |words: &[&str], way, status, reason: &str| {
+        let failed = scene.run(words, way).await.with(status);
+        assert!(failed["error"].as_str().unwrap().contains(reason), "{reason}: {failed}");
+    };
+    // Its state cannot be kept, or its gas not be paid: nothing is done, and a repetition may do it.
+    fails(&[&command[..], &["--state", "agent.key"]].concat(), Way::Relayed, 3, "the state directory").await;
+    fails(&command, Way::Direct, 3, "nsufficient funds").await;
+    // The scope's place in the list of options.
+    let scope = "Does what it is told. ".repeat(400);
+    let mut long = command.clone();
+    let at = long.iter().position(|word| *word == "--scope").unwrap() + 1;
+    long[at] = &scope;
+    fails(&long, Way::Relayed, 1, "gas, which may be too little for").await;
+    assert_eq!(scene.chain.total().await.unwrap(), 0);
+
+    let forwarder = scene.chain.contracts.forwarder.to_string();
+    let place = ["--rpc", scene.chain.node.url(), "--chain", "31337", "--registry", &forwarder];
+    let other = scene.user.run(&[&["status", "1"][..], &place].concat()).await.unwrap().with(1);
+    assert!(other["error"].as_str().unwrap().contains("which is the registry?"), "{other}");
+    for wrong in [
+        &["sign", "G ET", "http://127.0.0.1/", "--key", "agent.key", "--chain", "1"][..],
+        &["sign", "GET", "http://127.0.0.1/", "--key", "agent.key", "--chain", "0"],
+        &["status", "1", "--chain", "0"],
+        &["status", "0x00000000000000000000000000000000000000Ab"],
+    ] {
+        scene.user.run(wrong).await.unwrap().with(2);
+    }
+    scene.run(&command, Way::Relayed).await.ok();
+    assert_eq!(scene.chain.total().await.unwrap(), 1, "nothing was left in flight");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_apis_record_is_of_the_block_of_its_verdict() {
+    let (user, api) = (Kya::new().unwrap(), Receiver::start().await.unwrap());
+    let wallet = "0xF8BAF884A2a20d918e118b6de84D1B1bB02f5eb1";
+    let hash = format!("0x{}", "11".repeat(32));
+    let record = json!({
+        "agentId": 7, "creator": wallet, "haftungsperson": wallet, "agentWallet": wallet, "constitutionHash": hash,
+        "capabilityHash": hash, "operationalScope": "a", "parentAgentId": 0, "generation": 0, "selfModifying": false,
+        "registeredAt": "2026-11-01T00:00:00.000Z", "lastAttestation": "2026-11-20T00:00:00.000Z",
+        "lastRevenueReport": null, "status": "Active",
+    });
+    let until = "2026-11-27T00:00:00.000Z";
+    api.answer_by(move |asked| {
+        let mut record = record.clone();
+        let body = match asked.path.as_str() {
+            "/.well-known/agent-registry" => json!({ "version": 1, "chainId": 1, "registry": wallet }),
+            path if path == format!("/api/v1/kya/{wallet}") => json!({
+                "isRegistered": true, "isCompliant": true, "compliantUntil": until, "agent": { "agentId": 7 },
+                "asOf": { "blockNumber": 99 },
+            }),
+            "/api/v1/agent/7?block=99" => json!({ "agent": record, "liability": { "basis": "registered" } }),
+            // A later attestation is of a later block.
+            "/api/v1/agent/7" => {
+                record["lastAttestation"] = "2026-11-22T00:00:00.000Z".into();
+                json!({ "agent": record, "liability": { "basis": "attested" } })
+            }
+            _ => return Reply::status(404),
+        };
+        Reply { body: body.to_string(), ..Reply::status(200) }
+    });
+    for subject in [wallet, "7"] {
+        let status =
+            user.run(&["status", subject, "--at", api.url(), "--api", api.url()]).await.unwrap().ok();
+        let told = (&status["lastAttestation"], &status["compliantUntil"], &status["basis"]);
+        let expected = (&json!("2026-11-20T00:00:00.000Z"), &json!(until), &json!("registered"));
+        assert_eq!(told, expected, "{subject}: {status}");
+        assert_eq!(status["wallet"], wallet, "{status}");
+    }
+}

@@ -422,7 +422,7 @@ async fn the_pages_command_prints_a_signed_200_and_an_unsigned_one_is_a_401_behi
         let command = Kind::command(&origin, "agent.key", CHAIN_ID).unwrap();
         let command: Vec<&str> = command.iter().map(String::as_str).collect();
         let answer = user.run(&command).await.unwrap().ok();
-        let expected = (&json!(200), &json!(good().address()));
+        let expected = (&json!(200), &json!(good().address().to_string()));
         assert_eq!((&answer["status"], &answer["signedBy"]), expected, "{answer}");
         let unsigned = http::client(WAIT).get(format!("{origin}/items")).send().await.unwrap();
         assert_eq!(unsigned.status(), 401, "{kind:?}");
@@ -449,9 +449,20 @@ async fn nginx_asks_without_the_content_and_shows_none_of_its_own_places() {
     for place in ["/_gate", "/_gate_refusal"] {
         assert_eq!(get(place).unsigned().send(&front.url).await.unwrap().status, 404, "{place}");
     }
-    let routes = get("/.well-known/erc8128").unsigned().send(&front.url).await.unwrap();
-    assert_eq!(routes.status, 200);
-    assert!(gate.next().unwrap().starts_with("GET /.well-known/erc8128 "), "the gate answers by itself");
+}
+
+#[tokio::test]
+async fn the_documents_of_the_gate_are_found_through_each_proxy() {
+    let (gate, service) = (RawGate::start().unwrap(), Service::start().await.unwrap());
+    for kind in [Kind::Nginx, Kind::Caddy, Kind::Envoy] {
+        let front = kind.start_front(gate.url(), service.url()).await.unwrap();
+        for document in ["/.well-known/erc8128", "/.well-known/agent-registry"] {
+            assert_eq!(get(document).unsigned().send(&front.url).await.unwrap().status, 200, "{kind:?}");
+            let asked = gate.next().unwrap();
+            assert!(asked.starts_with(&format!("GET {document} ")), "the gate answers by itself: {asked}");
+        }
+    }
+    assert!(service.take().is_empty(), "it has no such places");
 }
 
 #[tokio::test]
