@@ -48,6 +48,9 @@ const SHARD_CAPACITY_BYTES: usize = 12 * 1024 * 1024;
 /// Some 2,000 verdicts, to be given again. One takes some ten times the memory of the wallet's facts in a
 /// shard.
 const ANSWER_CAPACITY_BYTES: usize = 4 * 1024 * 1024;
+/// Of a larger one, a range's, each would take the room of many verdicts, and all of them more memory with every
+/// round: no hole that one leaves fits the next. It is made of its shards in milliseconds.
+const LARGEST_ANSWER_BYTES: usize = 64 * 1024;
 /// For how many seconds a data centre keeps a shard.
 pub(super) const SHARD_SECONDS: u32 = 86_400;
 /// The shortest TTL of verdicts: a manifest is a part of it old when it is got, and lasts whole seconds.
@@ -306,14 +309,16 @@ pub(super) async fn answer(
     let shards = join_all(reads).await.into_iter().collect::<Result<Vec<Rc<Shard>>, _>>();
     let shards = shards.map_err(|_| Error::IndexUnavailable)?;
     let now = unix_millis();
-    ANSWERS.with_borrow_mut(|answers| {
-        answers.get_or_derive(&key, now, || {
-            let content = content(route, manifest, &shards, &context.settings.shared, now);
-            let content = Rc::new(content.ok_or(Error::IndexUnavailable)?);
-            let (bytes, until) = (content.size(), now.saturating_add(content.max_age_millis()));
-            Ok((content, bytes, until))
-        })
-    })
+    let content = content(route, manifest, &shards, &context.settings.shared, now);
+    let content = Rc::new(content.ok_or(Error::IndexUnavailable)?);
+    let (bytes, until) = (content.size(), now.saturating_add(content.max_age_millis()));
+    if bytes <= LARGEST_ANSWER_BYTES {
+        let answer = Rc::clone(&content);
+        let kept =
+            |answers: &mut Cache<_, _>| answers.get_or_derive(&key, now, || Ok((answer, bytes, until)));
+        return ANSWERS.with_borrow_mut(kept);
+    }
+    Ok(content)
 }
 
 /// The answer from these shards at `now` (unix milliseconds); `None` where only the chain can tell.
