@@ -47,6 +47,18 @@ const LANES_OF_LOWER: usize = 2;
 /// start.
 const LANES: usize = 3;
 
+/// What is compiled to wasm.
+const MODULES: [&str; 8] = [
+    "edge-api",
+    "edge-index",
+    "registry-browser",
+    "registry-browser-evidence",
+    "registry-browser-snapshot",
+    "registry-browser-liability",
+    "registry-browser-gate",
+    "registry-browser-key",
+];
+
 /// Runs all steps, or those with one of the words in their names. A step whose inputs have not changed since
 /// its last success is not repeated; with `--all`, and where `CI` is set, every step runs. Fails if any step
 /// failed.
@@ -82,12 +94,10 @@ fn native(summary: &mut Summary, sources: &Sources, runs_programs: bool) -> Vec<
     summary.step("clippy", Some(sources.fingerprint(&["."])), || {
         check(cargo().args(["all-clippy", "--all-targets", "--", "-D", "warnings"]))
     });
-    // The documentation's commands name one package each, whose dependencies have fewer features then.
-    for package in ["kya", "kya-gate", "kya-local"] {
-        summary.step(&format!("{package} by itself"), Some(sources.fingerprint(&["."])), || {
-            check(cargo().args(["check", "--quiet", "-p", package, "--all-targets"]))
-        });
-    }
+    // What users build of them alone has dependencies with fewer features.
+    summary.step("kya, kya-gate and kya-local without the rest", Some(sources.fingerprint(&["."])), || {
+        check(cargo().args(["check", "--quiet", "-p", "kya", "-p", "kya-gate", "-p", "kya-local"]))
+    });
     let mut compiled = Vec::new();
     if runs_programs {
         summary.prepare("compiling the tests", || {
@@ -120,30 +130,19 @@ fn modules(summary: &mut Summary, sources: &Sources, runs_programs: bool) {
     }
     summary.step("purity of the core", of(&["core", "tests/purity"]), purity);
     let worker = ["core", "edge-shared", "host-kit", "browser/fetch"];
-    let page = ["core", "host-kit", "browser"];
-    for (name, package, directories) in [
-        ("clippy, Worker", "edge-api", [worker.as_slice(), &["edge-api"]].concat()),
-        ("clippy, Worker of the index", "edge-index", [worker.as_slice(), &["edge-index"]].concat()),
-        ("clippy, browser package", "registry-browser", page.to_vec()),
-        ("clippy, browser package: evidence", "registry-browser-evidence", page.to_vec()),
-        ("clippy, browser package: snapshot", "registry-browser-snapshot", page.to_vec()),
-        ("clippy, browser package: liability", "registry-browser-liability", page.to_vec()),
-        ("clippy, browser package: gate", "registry-browser-gate", page.to_vec()),
-        ("clippy, browser package: key", "registry-browser-key", page.to_vec()),
-    ] {
-        // One by one: a common build would unify their features.
-        summary.step(name, of(&directories), || {
-            let arguments = ["-p", package, "--target", WASM_TARGET, "--", "-D", "warnings"];
-            check(cargo().arg("clippy").args(arguments))
-        });
-    }
+    // Together: to lint each with its own features, with which it was built above, takes twice as long.
+    let sources_of_modules = of(&[worker.as_slice(), &["edge-api", "edge-index", "browser"]].concat());
+    summary.step("clippy, Workers and browser package", sources_of_modules.clone(), || {
+        let packages = MODULES.map(|package| ["-p", package]);
+        let arguments = ["--target", WASM_TARGET, "--", "-D", "warnings"];
+        check(cargo().arg("clippy").args(packages.as_flattened()).args(arguments))
+    });
     let explorer = of(&["browser", "openapi", "edge-api/src/pages"]);
     summary.step("formatting and types of the explorer", explorer.clone(), || {
         explorer::check().map(|()| Tally::CHECK)
     });
     summary.step("unit tests of the explorer", explorer, || explorer::test().map(|()| Tally::CHECK));
-    let workers = of(&[worker.as_slice(), &["edge-api", "edge-index", "browser"]].concat());
-    summary.step("wrangler deploy --dry-run", workers, dry_run);
+    summary.step("wrangler deploy --dry-run", sources_of_modules, dry_run);
     summary.step("contracts", of(&["contracts"]), || {
         count(command(node_tool("forge")).args(["test"]).current_dir(root().join("contracts")), &mut stdout())
     });
