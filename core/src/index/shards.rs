@@ -18,7 +18,7 @@ use super::{
         Columns, SqlValue, Store, StoreError, first_row, ids_as_json, one_number, query, write_returning,
     },
 };
-use crate::{registry::lineage::MAX_LEVELS, registry::row::Row};
+use crate::{registry::agent::Status, registry::lineage::MAX_LEVELS, registry::row::Row};
 
 /// The size beyond which a shard is split.
 const SHARD_BYTES_MAX: u64 = 64 * 1024;
@@ -59,6 +59,13 @@ impl ShardChanges {
                 let size = i64::try_from(indexed_agent::shard_bytes(entry)).unwrap_or(0);
                 *self.bytes.entry(place(entry.row.wallet)).or_default() += sign * size;
             }
+        }
+    }
+
+    /// Notes that the time at which an agent ended may be another one.
+    pub(super) fn note_moved(&mut self, entry: &IndexedAgent) {
+        if entry.status().is_some_and(Status::has_ended) {
+            self.bytes.entry(place(entry.row.wallet)).or_default();
         }
     }
 

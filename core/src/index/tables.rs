@@ -208,6 +208,13 @@ impl<'a, S: Store> AgentWriter<'a, S> {
         }
     }
 
+    /// Notes that the last change of an agent's status is of another block, the record as it was.
+    pub(super) fn note_moved(&mut self, entry: &IndexedAgent) {
+        if let Some(shards) = &mut self.shards {
+            shards.note_moved(entry);
+        }
+    }
+
     /// Deletes agents beyond `last`, the registry's counter.
     pub(super) fn end_at(&mut self, last: u64) -> Result<(), StoreError> {
         let ids = query(self.store, "SELECT id FROM agents WHERE id > ?1", &[last.into()], Columns::number)?;

@@ -211,14 +211,15 @@ fn live(seed: u64, is_old: bool) -> Result<(), String> {
 /// Each showed an answer that was not true of its block, or an index that never came to its end.
 const ONCE_WRONG: [u64; 15] =
     [2, 14, 21, 344, 526, 1_018, 1_149, 3_694, 7_225, 9_905, 12_491, 16_394, 18_722, 21_139, 2_026_118_115];
+/// Likewise, of histories as they are now: an end that a reorg had moved changed a shard of the same version.
+const ONCE_WRONG_NOW: [u64; 1] = [7_001_184];
 
 #[test]
 fn any_history_is_indexed_as_it_is_scanned() {
     let first = setting("INDEX_SEED", 1);
     let histories = first..first + setting("INDEX_HISTORIES", 250);
-    for (seed, is_old) in
-        ONCE_WRONG.map(|seed| (seed, true)).into_iter().chain(histories.map(|seed| (seed, false)))
-    {
+    let now = ONCE_WRONG_NOW.into_iter().chain(histories).map(|seed| (seed, false));
+    for (seed, is_old) in ONCE_WRONG.map(|seed| (seed, true)).into_iter().chain(now) {
         live(seed, is_old).unwrap_or_else(|wrong| panic!("{wrong}"));
     }
 }

@@ -203,11 +203,18 @@ impl Work {
         let written = writer.put(&mut entries, false)?;
         let swept = writer.put(&mut swept, false)?;
         writer.end_at(total)?;
+        let mut moved = Vec::new();
+        if undone.is_some() {
+            for (id, entry) in entries.iter().filter(|(id, _)| !written.contains(id)) {
+                if let Some(moment) = changed.moments.get(id) {
+                    moved.push((*id, *moment));
+                    writer.note_moved(entry);
+                }
+            }
+        }
         let noted = writer.finish()?;
         self.change_log(store, checkpoint).write(noted)?;
         if let Some(undone) = undone {
-            let same = entries.iter().map(|(id, _)| *id).filter(|id| !written.contains(id));
-            let moved: Vec<_> = same.filter_map(|id| Some((id, *changed.moments.get(&id)?))).collect();
             self.change_log(store, checkpoint).move_undone(undone, &moved)?;
         }
         let told = |id: &&u64| !changed.ids.contains(id) && !unannounced.contains(id);
