@@ -76,6 +76,18 @@ impl RelayOutcome {
         matches!(self, Self::Dropped { failure } if matches!(failure.code, ErrorCode::Cancelled))
     }
 
+    /// Returns whether the relay's own transaction has used the signed request: carried it out, or failed inside of
+    /// it.
+    pub const fn has_used_request(&self) -> bool {
+        match self {
+            Self::Executed { .. } => true,
+            Self::Reverted { failure, .. } => {
+                !matches!(failure.code, ErrorCode::ForwarderRefused | ErrorCode::Superseded)
+            }
+            Self::Dropped { .. } => false,
+        }
+    }
+
     /// Returns whether the signed request may be sent again: only if no transaction carried it out, so that the
     /// forwarder still takes it.
     pub const fn is_repeatable(&self) -> bool {
