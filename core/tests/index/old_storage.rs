@@ -48,6 +48,7 @@ impl Indexed {
     pub(crate) fn is_released(&mut self, format: u64) {
         let of_both: &[&str] = &[
             "UPDATE changes SET was = was & 7, is_now = is_now & 7",
+            "DELETE FROM changes WHERE was = is_now",
             "DROP INDEX IF EXISTS agents_by_event",
         ];
         let of_11: &[&str] =
