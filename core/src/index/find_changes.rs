@@ -274,7 +274,7 @@ impl FindChanges {
                 FoundChanges::NoEvents
             });
         };
-        let (header, version) = match found.unasked {
+        let (header, version, account) = match found.unasked {
             // The node does not serve the newest block's logs yet.
             Some(unasked) if unasked <= self.block.number + 1 => {
                 return Err(RunError::BlockUnavailable.into());
@@ -283,9 +283,11 @@ impl FindChanges {
                 let (header, root) =
                     (view.header_at(unasked - 1), view.storage_root_at(self.registry, unasked - 1));
                 let (header, root) = (header?, root?);
-                (header, version.zip(root).map(|(version, storage_root)| Version { storage_root, ..version }))
+                let version = version.zip(root);
+                // The account was proved at the later block: of an event there nothing is known yet.
+                (header, version.map(|(version, storage_root)| Version { storage_root, ..version }), None)
             }
-            None => (header, version),
+            None => (header, version, account),
         };
         let mut listed = Listed::of(found, self.from);
         if is_undone {

@@ -211,8 +211,9 @@ fn live(seed: u64, is_old: bool) -> Result<(), String> {
 /// Each showed an answer that was not true of its block, or an index that never came to its end.
 const ONCE_WRONG: [u64; 15] =
     [2, 14, 21, 344, 526, 1_018, 1_149, 3_694, 7_225, 9_905, 12_491, 16_394, 18_722, 21_139, 2_026_118_115];
-/// Likewise, of histories as they are now: an end that a reorg had moved changed a shard of the same version.
-const ONCE_WRONG_NOW: [u64; 1] = [7_001_184];
+/// Likewise, of histories as they are now: an end that a reorg had moved changed a shard of the same version; a record
+/// proved at the newest block, whose events the node did not list yet, counted against the row of the block before.
+const ONCE_WRONG_NOW: [u64; 3] = [7_001_184, 7_012_211, 7_014_733];
 
 #[test]
 fn any_history_is_indexed_as_it_is_scanned() {
