@@ -186,11 +186,9 @@ impl Place {
                 let Some(kya) = discovery::api(api, &format!("kya/{wallet}"), None).await? else {
                     return Ok(None);
                 };
-                let (registered, id) = (kya.get("isRegistered"), kya.pointer("/agent/agentId"));
-                match (registered, id.and_then(Value::as_u64)) {
-                    (Some(Value::Bool(true)), Some(id)) => self.record(U256::from(id)).await,
-                    (Some(Value::Bool(false)), _) => Ok(None),
-                    _ => Err(Failure::try_again("the read API gives no verdict")),
+                match registered_as(&kya)? {
+                    Some(id) => self.record(id).await,
+                    None => Ok(None),
                 }
             }
         }
@@ -220,6 +218,16 @@ fn not_found<T>(revert: registry_core::eth::rpc::revert::Revert, words: &str) ->
     match revert.message.as_deref() == Some(words) {
         true => Ok(None),
         false => Err(Failure::refused(format!("the registry refuses: {revert}"))),
+    }
+}
+
+/// The id of the agent in a read API's verdict; `None` where the wallet has none.
+pub(crate) fn registered_as(kya: &Value) -> Result<Option<U256>> {
+    let (registered, id) = (kya.get("isRegistered"), kya.pointer("/agent/agentId"));
+    match (registered, id.and_then(Value::as_u64)) {
+        (Some(Value::Bool(true)), Some(id)) => Ok(Some(U256::from(id))),
+        (Some(Value::Bool(false)), _) => Ok(None),
+        _ => Err(Failure::try_again("the read API gives no verdict")),
     }
 }
 

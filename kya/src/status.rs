@@ -21,7 +21,7 @@ use crate::{
     attest,
     chain::Node,
     discovery,
-    place::{Place, PlaceOptions, Reader, from_api},
+    place::{Place, PlaceOptions, Reader, from_api, registered_as},
     report::{Exit, Failure, Report, Result},
 };
 
@@ -83,7 +83,7 @@ impl Status {
     }
 }
 
-/// Of whom the standing is asked.
+/// What the standing is asked of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     Wallet(Address),
@@ -141,11 +141,9 @@ impl Standing {
             },
         };
         let kya = discovery::api(api, &format!("kya/{wallet}"), None).await?.ok_or_else(no_verdict)?;
-        let number = |place: &str| kya.pointer(place).and_then(Value::as_u64);
-        let block = number("/asOf/blockNumber").ok_or_else(no_verdict)?;
-        let id = match (subject, number("/agent/agentId")) {
-            (Subject::Agent(id), _) => id,
-            (Subject::Wallet(_), Some(id)) => U256::from(id),
+        let block = kya.pointer("/asOf/blockNumber").and_then(Value::as_u64).ok_or_else(no_verdict)?;
+        let id = match (subject, registered_as(&kya)?) {
+            (Subject::Agent(id), _) | (Subject::Wallet(_), Some(id)) => id,
             (Subject::Wallet(_), None) => return Ok(None),
         };
         let agent = discovery::api(api, &format!("agent/{id}"), Some(block)).await?.ok_or_else(no_verdict)?;

@@ -13,7 +13,6 @@ use registry_core::{
     token::Key,
 };
 use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
-
 use serde_json::{Value, json};
 
 use crate::{

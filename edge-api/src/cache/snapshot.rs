@@ -312,13 +312,10 @@ pub(super) async fn answer(
     let content = content(route, manifest, &shards, &context.settings.shared, now);
     let content = Rc::new(content.ok_or(Error::IndexUnavailable)?);
     let (bytes, until) = (content.size(), now.saturating_add(content.max_age_millis()));
-    if bytes <= LARGEST_ANSWER_BYTES {
-        let answer = Rc::clone(&content);
-        let kept =
-            |answers: &mut Cache<_, _>| answers.get_or_derive(&key, now, || Ok((answer, bytes, until)));
-        return ANSWERS.with_borrow_mut(kept);
+    if bytes > LARGEST_ANSWER_BYTES {
+        return Ok(content);
     }
-    Ok(content)
+    ANSWERS.with_borrow_mut(|answers| answers.get_or_derive(&key, now, || Ok((content, bytes, until))))
 }
 
 /// The answer from these shards at `now` (unix milliseconds); `None` where only the chain can tell.
