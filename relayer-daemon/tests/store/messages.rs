@@ -13,7 +13,7 @@ fn together(relays: std::ops::Range<u64>, step: impl Fn(u64) + Sync) {
 fn a_relay_of_a_fleet_takes_few_messages_to_the_database() {
     const RELAYS: u64 = 40;
     let server = Postgres::start(&["fsync=off"]);
-    let (url, passed) = server.behind_a_network(&server.schema(), Duration::ZERO);
+    let (url, passed) = server.behind_a_network(&server.schema(), Duration::from_millis(1));
     let store = Store::connect(&url).unwrap().of_daemon(DaemonId("a".into()));
     store.beat(&[ACCOUNT], false, None).unwrap();
     let payer = Payer { account: ACCOUNT, epoch: Some(1) };
@@ -47,20 +47,25 @@ fn a_relay_of_a_fleet_takes_few_messages_to_the_database() {
         });
     };
     let mut next = 0;
-    for (group, messages, waits) in [(1, 14.0, 10.0), (8, 12.0, 8.0)] {
-        let mut run = || {
-            for _ in 0..RELAYS / group {
-                carry_out(next..next + group);
-                next += group;
-            }
+    for (group, most, most_waits) in [(1, 14.0, 10.0), (8, 12.0, 8.0)] {
+        let mut of_one_group = || {
+            let before = passed.counts();
+            carry_out(next..next + group);
+            next += group;
+            let after = passed.counts();
+            [0, 1].map(|index| (after[index] - before[index]) as f64 / group as f64)
         };
         // Each connection prepares its statements once.
-        run();
-        let before = passed.counts();
-        run();
-        let after = passed.counts();
-        let each = |index: usize| (after[index] - before[index]) as f64 / RELAYS as f64;
-        println!("{group} at a time: {:.1} messages a relay, {:.1} of them waited for", each(0), each(1));
-        assert!(each(0) <= messages && each(1) <= waits, "{group}: {} messages, {} waits", each(0), each(1));
+        (0..RELAYS / group).for_each(|_| drop(of_one_group()));
+        let counted: Vec<[f64; 2]> = (0..RELAYS / group).map(|_| of_one_group()).collect();
+        // The median: on a busy machine a statement may be answered before the next one, which does not
+        // wait for it, has come to the proxy, and then counts as one that waited.
+        let [messages, waits] = [0, 1].map(|index| {
+            let mut each: Vec<f64> = counted.iter().map(|counts| counts[index]).collect();
+            each.sort_by(f64::total_cmp);
+            each[each.len() / 2]
+        });
+        println!("{group} at a time: {messages:.1} messages a relay, {waits:.1} of them waited for");
+        assert!(messages <= most && waits <= most_waits, "{group}: {messages} messages, {waits} waits");
     }
 }
