@@ -9,7 +9,7 @@ use registry_core::{
     chain::{Batch, Failure, Step, Update},
     eth::timestamp::Timestamp,
     index::{
-        Config, IndexError, SWEEP, Work,
+        Config, FEW_AGENTS, IndexError, SWEEP, Work,
         protocol::{IndexAnswer, IndexQuestion},
         takeover::{self, Part},
     },
@@ -189,6 +189,7 @@ pub(crate) fn config(settings: &WorkerSettings, now: u64) -> Config {
         sweep: SWEEP,
         proved: settings.spot_checks,
         layout: settings.layout,
+        few_agents: FEW_AGENTS,
         self_contained_code: settings.self_contained_code,
     }
 }

@@ -7,6 +7,7 @@ use alloy_primitives::{Address, U256};
 use super::{
     IndexError, changes,
     indexed_agent::{IndexedAgent, flaw},
+    postings::{self, MEMBERS, Property},
     reader::Index,
     store::{Columns, SqlValue, Store, StoreError, first_row, ids_as_json, of_ids, query},
     tables::{self, CountKind},
@@ -105,11 +106,12 @@ impl<S: Store> Index<'_, S> {
         let mut data = Vec::new();
         if let Some(skipped) = u64::try_from(page.skipped()).ok().filter(|skipped| *skipped < total) {
             let (first, before) = self.range_of(status, skipped)?;
-            let statement = "SELECT id, record, events FROM agents INDEXED BY agents_by_status \
-                             WHERE status = ?1 AND id >= ?2 ORDER BY id LIMIT ?3 OFFSET ?4";
-            let skipped = skipped.saturating_sub(before).into();
-            let parameters = [SqlValue::Integer(status as i64), first.into(), page.limit.into(), skipped];
-            for (id, entry) in query(self.store, statement, &parameters, IndexedAgent::read_with_events)? {
+            let list = (Property::Status, vec![status as u8]);
+            let skipped = skipped.saturating_sub(before);
+            let most = skipped.saturating_add(page.limit);
+            let ids = postings::page(self.store, &list, first.saturating_sub(1), most)?;
+            let ids = ids.get(usize::try_from(skipped).unwrap_or(usize::MAX)..).unwrap_or_default();
+            for (id, entry) in tables::records(self.store, ids)? {
                 data.push(AgentListItem {
                     agent_id: id.into(),
                     creator: entry.row.creator,
@@ -206,20 +208,29 @@ impl<S: Store> Index<'_, S> {
             };
             members.insert(U256::from(id), Member { agent, children: Vec::new().into() });
         }
-        let counts = "SELECT parent, count(*) FROM agents WHERE parent IN \
-                      (SELECT unhex(printf('%016x', value)) FROM json_each(?1)) GROUP BY parent";
-        let first = "SELECT agents.parent, agents.id FROM json_each(?1) AS asked CROSS JOIN agents \
-                     WHERE agents.parent = unhex(printf('%016x', asked.value)) AND agents.id <= \
-                     coalesce((SELECT id FROM agents AS child \
-                     WHERE child.parent = unhex(printf('%016x', asked.value)) \
-                     ORDER BY id LIMIT 1 OFFSET ?2), agents.id) ORDER BY agents.id";
+        let counts = "SELECT key, sum(agents) FROM postings WHERE kind = ?1 AND key IN \
+                      (SELECT unhex(printf('%016x', value)) FROM json_each(?2)) GROUP BY key";
+        // A row of a list has one of them at least.
+        let first = format!(
+            "SELECT postings.key, member.value FROM json_each(?2) AS asked CROSS JOIN {MEMBERS} \
+             WHERE kind = ?1 AND postings.key = unhex(printf('%016x', asked.value)) AND first <= \
+             coalesce((SELECT first FROM postings AS list WHERE list.kind = ?1 \
+             AND list.key = unhex(printf('%016x', asked.value)) ORDER BY first LIMIT 1 OFFSET ?3), first) \
+             ORDER BY first, member.value"
+        );
         let pair = |row: &mut Columns| Ok((U256::from(u64::from_be_bytes(row.array()?)), row.number()?));
-        let asked = ids_as_json(ids);
-        for (parent, total) in query(self.store, counts, std::slice::from_ref(&asked), pair)? {
+        let asked = [Property::Parent.into(), ids_as_json(ids)];
+        for (parent, total) in query(self.store, counts, &asked, pair)? {
             members.entry(parent).and_modify(|member| member.children.total = U256::from(total));
         }
-        for (parent, id) in query(self.store, first, &[asked, (MAX_CHILDREN as u64 - 1).into()], pair)? {
-            members.entry(parent).and_modify(|member| member.children.ids.push(U256::from(id)));
+        let asked = [&asked[..], &[(MAX_CHILDREN as u64 - 1).into()]].concat();
+        for (parent, id) in query(self.store, &first, &asked, pair)? {
+            members.entry(parent).and_modify(|member| {
+                let children = &mut member.children.ids;
+                if children.len() < MAX_CHILDREN {
+                    children.push(U256::from(id))
+                }
+            });
         }
         Ok(members)
     }

@@ -276,9 +276,9 @@ impl<S: Store> ChangeLog<'_, S> {
         let listed_after = self.state.listed_after();
         let as_of = |current_from, basis_at| AsOf { current_from, basis_at, listed_after };
         let (before, between) = (as_of(was_from, basis_was_at), as_of(current_from, basis_was_at));
-        // By status it would read and sort nearly all agents. 0 is Active, as the index's condition has it.
+        // 0 is Active.
         let statement = "SELECT id, attested, status, attested, creator, person, events, wallet \
-                         FROM agents INDEXED BY active_agents_by_attestation \
+                         FROM agents INDEXED BY agents_by_attestation \
                          WHERE status = 0 AND attested < ?1 AND (attested, id) > (?2, ?3) \
                          ORDER BY attested, id LIMIT ?4";
         let current_from =

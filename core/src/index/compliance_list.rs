@@ -23,6 +23,7 @@ use super::{
     IndexError,
     indexed_agent::{IndexedAgent, flaw},
     open_lists::{NEWEST, close, close_forgotten},
+    postings::{MEMBERS, Property},
     reader::Index,
     store::{SqlValue, Store, StoreError, first_row, ids_as_json, one_number, ordered, query},
 };
@@ -47,13 +48,18 @@ const IDLE_SECONDS: u64 = 10;
 /// Rows read at once when the whole is made in memory.
 const ROWS: u64 = 1_000;
 
-/// Selects `columns` of the rows of list `?1` up to its last agent `?2` for which `rows` is true: copies kept
-/// for it or a later list, and the agents without a copy.
-fn select(columns: &str, index: &str, rows: &str) -> String {
+/// The agents of list `?1` up to its last one `?2` without a copy, of these rows with the column `id`.
+fn current(columns: &str, from: &str, id: &str, rows: &str) -> String {
     format!(
-        "SELECT {columns} FROM agents {index} WHERE {rows} AND id <= ?2 \
-         AND id NOT IN (SELECT id FROM former_agents WHERE list >= ?1) \
-         UNION ALL SELECT {columns} FROM former_agents AS former WHERE {rows} AND id <= ?2 \
+        "SELECT {columns} FROM {from} WHERE {rows} AND {id} <= ?2 \
+         AND {id} NOT IN (SELECT id FROM former_agents WHERE list >= ?1)"
+    )
+}
+
+/// The copies kept for list `?1` or a later one up to its last agent `?2`.
+fn former(columns: &str, rows: &str) -> String {
+    format!(
+        " UNION ALL SELECT {columns} FROM former_agents AS former WHERE {rows} AND id <= ?2 \
          AND list = (SELECT min(list) FROM former_agents WHERE id = former.id AND list >= ?1)"
     )
 }
@@ -151,16 +157,24 @@ impl<S: Store> Index<'_, S> {
         let of_list = [SqlValue::from(list.number), list.total.into()];
         let columns = "id, record, attested";
         let rows = "(attested, id) > (?3, ?4) AND flaws & 1 = 0";
-        let records =
-            select(columns, "INDEXED BY agents_by_attestation", rows) + " ORDER BY attested, id LIMIT ?5";
+        // The index has the agents of each status by themselves; SQLite merges them.
+        let of_status = |status| {
+            let rows = format!("status = {status} AND {rows}");
+            current(columns, "agents INDEXED BY agents_by_attestation", "id", &rows)
+        };
+        let records = [0, 1, 2, 3].map(of_status).join(" UNION ALL ")
+            + &former(columns, rows)
+            + " ORDER BY attested, id LIMIT ?5";
         let behind = [ordered(after.attested.unwrap_or(0)), after.id.into(), most.into()];
         let parameters = [&of_list[..], &behind].concat();
         let entries = query(self.store, &records, &parameters, IndexedAgent::read)?;
         let ids: Vec<u64> = entries.iter().map(|(id, _)| *id).collect();
-        let parents = "parent IN (SELECT unhex(printf('%016x', value)) FROM json_each(?3))";
-        let parents = select("parent", "INDEXED BY agents_by_parent", parents);
+        let asked = "IN (SELECT unhex(printf('%016x', value)) FROM json_each(?3))";
+        let lists = format!("kind = ?4 AND postings.key {asked}");
+        let parents = current("postings.key AS parent", MEMBERS, "member.value", &lists)
+            + &former("parent", &format!("parent {asked}"));
         let counts = format!("SELECT parent, count(*) FROM ({parents}) GROUP BY parent");
-        let parameters = [&of_list[..], &[ids_as_json(&ids)]].concat();
+        let parameters = [&of_list[..], &[ids_as_json(&ids), Property::Parent.into()]].concat();
         let children: BTreeMap<u64, u64> = query(self.store, &counts, &parameters, |row| {
             Ok((u64::from_be_bytes(row.array()?), row.number()?))
         })?
@@ -247,8 +261,10 @@ impl<S: Store> Index<'_, S> {
         let data = rows.into_iter().map(|(_, item)| item).collect();
         let mut unreadable = Vec::new();
         if next.is_none() {
-            let flawed =
-                select("id", "INDEXED BY agents_with_flaws", "flaws > 0 AND flaws & 1 > 0") + " ORDER BY id";
+            let rows = "flaws > 0 AND flaws & 1 > 0";
+            let flawed = current("id", "agents INDEXED BY agents_with_flaws", "id", rows)
+                + &former("id", rows)
+                + " ORDER BY id";
             let parameters = [list.number.into(), list.total.into()];
             unreadable = query(self.store, &flawed, &parameters, |row| Ok(AgentId::from(row.number()?)))?;
             close(self.store, list.number)?;

@@ -32,8 +32,9 @@ use alloy_sol_types::SolEvent;
 use super::{
     IndexError,
     checkpoint::Checkpoint,
+    postings::{self, Property},
     state::State,
-    store::{Columns, Store, ordered, query},
+    store::Store,
     tables,
     work::Config,
 };
@@ -155,10 +156,9 @@ impl HistoryQuery {
         let (Some(number), Some(entry)) = (number, entry) else {
             return Err(QueryError::AgentNotFound(id).into());
         };
-        let statement = "SELECT id FROM agents WHERE parent = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
         let last_child = cursor.map_or(0, |cursor| cursor.child);
-        let parameters = [ordered(number), last_child.into(), limit.saturating_add(1).into()];
-        let children = query(store, statement, &parameters, Columns::number)?;
+        let list = (Property::Parent, number.to_be_bytes().into());
+        let children = postings::page(store, &list, last_child, limit.saturating_add(1))?;
         Ok(Self {
             registry,
             at,

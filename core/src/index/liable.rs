@@ -1,15 +1,18 @@
-//! The answer of `/liable/:wallet`: counts from kept sums, and two short lists read in the order of their SQL
-//! indexes. Its cost does not grow with the number of the person's agents, but for the counts by basis and a
-//! page of one basis, which read no more agents than a list has candidates.
+//! The answer of `/liable/:wallet`. Of a person with few agents all are read, and counted; of one with
+//! [many](super::large_persons), sums are kept, and lists are read in their order.
+
+use std::collections::BTreeMap;
 
 use alloy_primitives::Address;
 
 use super::{
     IndexError,
     indexed_agent::{IndexedAgent, flaw},
+    large_persons::by_time,
+    postings::{self, MEMBERS, Property},
     reader::Index,
     store::{SqlValue, Store, StoreError, one_number, ordered, query},
-    tables::{CountKind, HOUR, person_hour, person_status},
+    tables::{self, CountKind, person_status},
 };
 use crate::{
     eth::as_of::IndexedAt,
@@ -33,24 +36,38 @@ impl<S: Store> Index<'_, S> {
         self.check_statuses()?;
         let as_of = self.state.as_of().map(IndexedAt::from).unwrap_or_default();
         let mut liable = Liable::none(person, limit, as_of);
-        for (status, agents) in self.statuses_of(person)? {
+        let list = (Property::Person, person.to_vec());
+        let kept = self.kept_statuses(person)?;
+        let is_large = !kept.is_empty();
+        let total: u64 = kept.iter().map(|(_, agents)| agents).sum();
+        let few = match total <= self.bounds.candidates {
+            true => Some(tables::records(self.store, &postings::whole(self.store, &list)?)?),
+            false => None,
+        };
+        let statuses = few.as_ref().map_or(kept, by_status);
+        for (status, agents) in statuses {
             liable.total += agents;
             liable.status_distribution.insert(status, agents);
         }
-        liable.compliant_count = self.compliant_of(person, now)?;
+        liable.compliant_count = self.compliant_of(person, is_large, now)?;
         let active = liable.status_distribution.get(&Status::Active).copied().unwrap_or_default();
         liable.expired_count = active.saturating_sub(liable.compliant_count);
-        liable.next_lapses = self.next_lapses(person, now)?;
+        liable.next_lapses = self.next_lapses(person, is_large, now)?;
 
-        liable.basis_distribution = self.bases_of(person, liable.total)?;
+        if liable.total <= self.bounds.candidates {
+            let mut counts = ByBasis::default();
+            few.iter().flat_map(BTreeMap::values).for_each(|entry| counts.count(self.liability(entry).basis));
+            liable.basis_distribution = Some(counts);
+        }
 
-        let statement = "SELECT id, record, events FROM agents INDEXED BY agents_by_person \
-                         WHERE person = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
         let mut last = cursor.map_or(0, |cursor| cursor.id);
         // One more than shown, to detect a next page.
         let most = if basis.is_some() { self.bounds.candidates.max(limit) } else { limit } + 1;
-        let parameters = [SqlValue::Blob(person.to_vec()), last.into(), most.into()];
-        let found = query(self.store, statement, &parameters, IndexedAgent::read_with_events)?;
+        let found = match few {
+            Some(mut agents) => agents.split_off(&last.saturating_add(1)),
+            None => tables::records(self.store, &postings::page(self.store, &list, last, most)?)?,
+        };
+        let found: Vec<_> = found.into_iter().take(usize::try_from(most).unwrap_or(usize::MAX)).collect();
         let is_cut = found.len() as u64 == most;
         for (id, entry) in found {
             if basis.is_some_and(|basis| self.liability(&entry).basis != basis) {
@@ -72,22 +89,18 @@ impl<S: Store> Index<'_, S> {
         Ok(liable)
     }
 
-    /// The person's agents by basis, if there are few enough to read them all.
-    fn bases_of(&self, person: Address, total: u64) -> Result<Option<ByBasis>, StoreError> {
-        if total > self.bounds.candidates {
-            return Ok(None);
-        }
-        let statement = "SELECT id, record, events FROM agents INDEXED BY agents_by_person WHERE person = ?1";
-        let mut counts = ByBasis::default();
-        let person = [SqlValue::Blob(person.to_vec())];
-        for (_, entry) in query(self.store, statement, &person, IndexedAgent::read_with_events)? {
-            counts.count(self.liability(&entry).basis);
-        }
-        Ok(Some(counts))
-    }
-
     /// The person's agents by status.
     pub(super) fn statuses_of(&self, person: Address) -> Result<Vec<(Status, u64)>, StoreError> {
+        let kept = self.kept_statuses(person)?;
+        if !kept.is_empty() {
+            return Ok(kept);
+        }
+        let list = (Property::Person, person.to_vec());
+        Ok(by_status(&tables::records(self.store, &postings::whole(self.store, &list)?)?))
+    }
+
+    /// The same of a person with many agents; nothing of others.
+    fn kept_statuses(&self, person: Address) -> Result<Vec<(Status, u64)>, StoreError> {
         let statement = "SELECT key, agents FROM counts WHERE kind = ?1 AND key >= ?2 AND key <= ?3";
         let bound = |status| SqlValue::Blob(person_status(person, status));
         let parameters = [CountKind::Person.into(), bound(0), bound(u8::MAX)];
@@ -97,30 +110,32 @@ impl<S: Store> Index<'_, S> {
         })
     }
 
-    /// The person's compliant agents, counted as in [`compliant`](Self::compliant).
-    fn compliant_of(&self, person: Address, now: Timestamp) -> Result<u64, StoreError> {
+    /// The person's compliant agents: counted by lists of the times after the one in which the grace period ends,
+    /// and one by one within it.
+    fn compliant_of(&self, person: Address, is_large: bool, now: Timestamp) -> Result<u64, StoreError> {
         let oldest = self.oldest_current(now);
-        let hour = oldest / HOUR;
-        let bound = |hour| SqlValue::Blob(person_hour(person, hour));
-        let statement = "SELECT sum(agents) FROM counts WHERE kind = ?1 AND key > ?2 AND key <= ?3";
-        let later =
-            one_number(self.store, statement, &[CountKind::PersonHour.into(), bound(hour), bound(u64::MAX)])?;
-        let end = hour.saturating_add(1).saturating_mul(HOUR);
-        let statement = "SELECT count(*) FROM agents INDEXED BY active_agents_by_person \
-                         WHERE person = ?1 AND status = 0 AND attested >= ?2 AND attested < ?3";
-        let within = one_number(
-            self.store,
-            statement,
-            &[SqlValue::Blob(person.to_vec()), ordered(oldest), ordered(end)],
-        )?;
+        let (property, first, last) = by_time(person, is_large, oldest);
+        let [first, last] = [first, last].map(SqlValue::Blob);
+        let statement = "SELECT sum(agents) FROM postings WHERE kind = ?1 AND key > ?2 AND key <= ?3";
+        let later = one_number(self.store, statement, &[property.into(), first.clone(), last])?;
+        let statement = format!(
+            "SELECT count(*) FROM {MEMBERS} CROSS JOIN agents ON agents.id = member.value \
+             WHERE kind = ?1 AND postings.key = ?2 AND status = 0 AND attested >= ?3"
+        );
+        let within = one_number(self.store, &statement, &[property.into(), first, ordered(oldest)])?;
         Ok(later.unwrap_or(0) + within.unwrap_or(0))
     }
 
-    fn next_lapses(&self, person: Address, now: Timestamp) -> Result<Vec<Lapse>, IndexError> {
-        let statement = "SELECT id, record FROM agents INDEXED BY active_agents_by_person \
-                         WHERE person = ?1 AND status = 0 AND attested >= ?2 ORDER BY attested, id LIMIT ?3";
-        let parameters =
-            [SqlValue::Blob(person.to_vec()), ordered(self.oldest_current(now)), NEXT_LAPSES.into()];
+    fn next_lapses(&self, person: Address, is_large: bool, now: Timestamp) -> Result<Vec<Lapse>, IndexError> {
+        let statement = format!(
+            "SELECT agents.id, record FROM {MEMBERS} CROSS JOIN agents ON agents.id = member.value \
+             WHERE kind = ?1 AND postings.key BETWEEN ?2 AND ?3 AND status = 0 AND attested >= ?4 \
+             ORDER BY postings.key, attested, agents.id LIMIT ?5"
+        );
+        let oldest = self.oldest_current(now);
+        let (property, first, last) = by_time(person, is_large, oldest);
+        let [first, last] = [first, last].map(SqlValue::Blob);
+        let parameters = [property.into(), first, last, ordered(oldest), NEXT_LAPSES.into()];
         let grace = self.state.grace();
         let lapse = |(id, entry): (u64, IndexedAgent)| {
             Some(Lapse {
@@ -130,6 +145,15 @@ impl<S: Store> Index<'_, S> {
                 compliant_until: Timestamp::from_seconds(entry.row.last_attestation.checked_add(grace)?),
             })
         };
-        Ok(self.entries(statement, &parameters)?.into_iter().filter_map(lapse).collect())
+        Ok(self.entries(&statement, &parameters)?.into_iter().filter_map(lapse).collect())
     }
+}
+
+/// Agents by their defined statuses.
+fn by_status(agents: &BTreeMap<u64, IndexedAgent>) -> Vec<(Status, u64)> {
+    let mut counts = BTreeMap::<u8, u64>::new();
+    for status in agents.values().filter_map(IndexedAgent::status) {
+        *counts.entry(status as u8).or_default() += 1;
+    }
+    counts.into_iter().filter_map(|(number, agents)| Some((Status::from_number(number)?, agents))).collect()
 }

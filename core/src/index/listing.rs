@@ -1,6 +1,6 @@
 //! Pages of agents that are filtered, searched or sorted: `/agents` with more parameters than a status.
 //!
-//! A page's cost does not grow with the registry. A page is read from one source: the SQL index of one of its
+//! A page's cost does not grow with the registry. A page is read from one source: the posting list of one of its
 //! filters, the full-text index, the agents by id, or those by attestation. Its candidates are checked
 //! against the other filters.
 //!
@@ -20,6 +20,7 @@ use alloy_primitives::Address;
 use super::{
     IndexError,
     indexed_agent::flaw,
+    postings::{MEMBERS, Property, ROW_IDS},
     reader::{Bounds, Index},
     store::{Columns, SqlValue, Store, StoreError, first_row, one_number, ordered, query},
     tables::{CountKind, records},
@@ -55,11 +56,16 @@ struct Clause {
     values: Vec<SqlValue>,
 }
 
+/// The condition of one posting list.
+const LIST: &str = "postings.kind = ? AND postings.key = ?";
+
 /// Where candidates are read from.
 #[derive(Clone, Debug)]
 struct Source {
     /// The table of their ids, and the SQL index to use.
     from: &'static str,
+    /// Whether they are read from that index status by status, and merged.
+    merges_statuses: bool,
     /// The join that adds the agents' rows.
     join: &'static str,
     /// The column of their ids.
@@ -74,7 +80,20 @@ struct Source {
 
 impl Source {
     const fn of_agents(from: &'static str, clause: Clause, order: SortKey, covers: &'static [About]) -> Self {
-        Self { from, join: "", id: "agents.id", clause, order: Some(order), covers }
+        Self { from, merges_statuses: false, join: "", id: "agents.id", clause, order: Some(order), covers }
+    }
+
+    fn of_list(property: Property, key: &[u8], covers: &'static [About]) -> Self {
+        let values = vec![property.into(), SqlValue::Blob(key.into())];
+        Self {
+            from: MEMBERS,
+            merges_statuses: false,
+            join: " CROSS JOIN agents ON agents.id = member.value",
+            id: "member.value",
+            clause: Clause { sql: LIST, values },
+            order: Some(SortKey::Id),
+            covers,
+        }
     }
 }
 
@@ -107,6 +126,8 @@ struct CandidateScan<'a> {
     after: Option<AgentCursor>,
     /// The last position to read, inclusive.
     until: Option<AgentCursor>,
+    /// Where the last row of a posting list begins that is read.
+    last_row: Option<u64>,
 }
 
 impl<S: Store> Index<'_, S> {
@@ -132,7 +153,21 @@ impl<S: Store> Index<'_, S> {
             Start::Page(number) => (None, number.saturating_sub(1).saturating_mul(query.limit)),
             Start::Cursor(cursor) => (Some(cursor), 0),
         };
-        let mut scan = CandidateScan { source, others, searched, sort: query.sort, size, after, until: None };
+        let mut scan = CandidateScan {
+            source,
+            others,
+            searched,
+            sort: query.sort,
+            size,
+            after,
+            until: None,
+            last_row: None,
+        };
+        if size.is_none() && scan.source.from == MEMBERS {
+            let shown = skipped.saturating_add(query.limit).saturating_add(1);
+            scan.last_row =
+                self.last_row(&scan, if scan.has_others() { self.bounds.candidates } else { shown })?;
+        }
         if searched.is_some() || (size.is_none() && scan.has_others()) {
             scan.until = self.last_candidate(&scan)?;
         }
@@ -181,28 +216,31 @@ impl<S: Store> Index<'_, S> {
         let mut sources = Vec::new();
         sources.extend(filter.text.as_deref().map(|text| Source {
             from: "scopes",
+            merges_statuses: false,
             join: " CROSS JOIN agents ON agents.id = scopes.rowid",
             id: "scopes.rowid",
             clause: Clause { sql: "scopes MATCH ?", values: vec![SqlValue::Text(expression(text))] },
             order: Some(SortKey::Id),
             covers: &[About::Text],
         }));
-        let mut by_status = None;
-        for (about, clause) in self.conditions(filter, now) {
-            let (from, covers): (_, &'static [About]) = match about {
-                About::Person => ("agents INDEXED BY agents_by_person", &[About::Person]),
-                About::Creator => ("agents INDEXED BY agents_by_creator", &[About::Creator]),
-                About::Parent => ("agents INDEXED BY agents_by_parent", &[About::Parent]),
-                About::Generation => ("agents INDEXED BY agents_by_generation", &[About::Generation]),
-                About::Status => ("agents INDEXED BY agents_by_status", &[About::Status]),
-                About::Compliance | About::Text => continue,
-            };
-            let source = Source::of_agents(from, clause, SortKey::Id, covers);
-            if about == About::Status { by_status = Some(source) } else { sources.push(source) }
+        let AgentFilter { haftungsperson, creator, parent, generation, .. } = filter;
+        let numbers = [
+            (Property::Parent, parent, &[About::Parent]),
+            (Property::Generation, generation, &[About::Generation]),
+        ];
+        let persons = [
+            (Property::Person, haftungsperson, &[About::Person]),
+            (Property::Creator, creator, &[About::Creator]),
+        ];
+        for (property, person, covers) in persons {
+            sources.extend(person.map(|person| Source::of_list(property, person.as_slice(), covers)));
+        }
+        for (property, number, covers) in numbers {
+            sources.extend(number.map(|number| Source::of_list(property, &number.to_be_bytes(), covers)));
         }
         let oldest = ordered(self.oldest_current(now));
         let both: &[About] = &[About::Status, About::Compliance];
-        let by_attestation = "agents INDEXED BY active_agents_by_attestation";
+        let by_attestation = "agents INDEXED BY agents_by_attestation";
         let active = |sql, values, covers| {
             Source::of_agents(by_attestation, Clause { sql, values }, SortKey::Attestation, covers)
         };
@@ -214,8 +252,9 @@ impl<S: Store> Index<'_, S> {
                 sources.push(active("agents.status = 0 AND agents.attested < ?", vec![oldest], both));
             }
             (None, Some(false)) => sources.push(Source {
-                from: "(SELECT id AS candidate FROM agents INDEXED BY agents_by_status WHERE status BETWEEN 1 AND 3 UNION ALL \
-                       SELECT id FROM agents INDEXED BY active_agents_by_attestation WHERE status = 0 AND attested < ?)",
+                from: "(SELECT id AS candidate FROM agents INDEXED BY agents_by_attestation WHERE status BETWEEN 1 AND 3 UNION ALL \
+                       SELECT id FROM agents INDEXED BY agents_by_attestation WHERE status = 0 AND attested < ?)",
+                merges_statuses: false,
                 join: " CROSS JOIN agents ON agents.id = candidate",
                 id: "candidate",
                 clause: Clause { sql: "TRUE", values: vec![oldest] },
@@ -225,14 +264,16 @@ impl<S: Store> Index<'_, S> {
             (Some(Status::Active), None) if key == SortKey::Attestation => {
                 sources.push(active("agents.status = 0", Vec::new(), &[About::Status]));
             }
-            (Some(_), None) => sources.extend(by_status),
+            (Some(status), None) => {
+                sources.push(Source::of_list(Property::Status, &[status as u8], &[About::Status]));
+            }
             (None, None) => {}
         }
         let all = Clause { sql: "TRUE", values: Vec::new() };
         let whole = match key {
             SortKey::Id => Source::of_agents("agents NOT INDEXED", all, key, &[]),
             SortKey::Attestation => {
-                Source::of_agents("agents INDEXED BY agents_by_attestation", all, key, &[])
+                Source { merges_statuses: true, ..Source::of_agents(by_attestation, all, key, &[]) }
             }
         };
         let most = self.bounds.candidates;
@@ -256,6 +297,25 @@ impl<S: Store> Index<'_, S> {
         statement.push(" WHERE ", []).push(source.clause.sql, source.clause.values.clone());
         statement.push(" LIMIT ?)", [most.into()]);
         Ok(one_number(self.store, &statement.sql, &statement.values)?.unwrap_or(0))
+    }
+
+    /// Where the row of a posting list begins that has the last one of so many candidates; `None` if its rows are
+    /// far from full, and more have to be read.
+    fn last_row(&self, scan: &CandidateScan<'_>, candidates: u64) -> Result<Option<u64>, StoreError> {
+        let direction = scan.direction();
+        let mut statement = Statement::default();
+        statement.push(&format!("SELECT first FROM (SELECT first, sum(agents) OVER (ORDER BY first{direction}) AS so_far FROM (SELECT first, agents FROM postings WHERE {LIST}"), scan.source.clause.values.clone());
+        if let Some(AgentCursor { id, .. }) = scan.after {
+            scan.bound_rows(&mut statement, scan.behind(), id);
+        }
+        let rows = candidates / (ROW_IDS as u64 / 4) + 4;
+        statement.push(
+            &format!(
+                " ORDER BY first{direction} LIMIT ?)) WHERE so_far >= ? ORDER BY first{direction} LIMIT 1"
+            ),
+            [rows.into(), candidates.saturating_add(ROW_IDS as u64).into()],
+        );
+        one_number(self.store, &statement.sql, &statement.values)
     }
 
     /// The last candidate to read for a page; `None` if all may be read.
@@ -398,20 +458,36 @@ impl CandidateScan<'_> {
 
     /// Selects candidates in the list's order: with all conditions (`whole`), or only the source's.
     fn select(&self, columns: &str, whole: bool) -> Statement {
+        let Source { from, join, merges_statuses, .. } = self.source;
         let needs_rows = self.sort.key == SortKey::Attestation || (whole && self.has_others());
-        let join = if needs_rows { self.source.join } else { "" };
+        let join = if needs_rows { join } else { "" };
         let mut statement = Statement::default();
-        statement.push(&format!("SELECT {columns} FROM {}{join}", self.source.from), []);
-        self.bound(&mut statement, whole);
-        self.order(&mut statement);
+        statement.push(&format!("SELECT {columns} FROM "), []);
+        if merges_statuses {
+            for (status, before) in ["(", " UNION ALL ", " UNION ALL ", " UNION ALL "].into_iter().enumerate()
+            {
+                statement.push(&format!("{before}SELECT id, attested, record FROM {from} "), []);
+                self.bound(&mut statement, whole);
+                statement.push(&format!(" AND agents.status = {status}"), []);
+            }
+            self.order(&mut statement, "");
+            statement.push(") AS agents", []);
+        } else {
+            statement.push(&format!("{from}{join}"), []);
+            self.bound(&mut statement, whole);
+            self.order(&mut statement, "agents.");
+        }
         statement
     }
 
     /// Appends the conditions and bounds of [`select`](Self::select).
     fn bound(&self, statement: &mut Statement, whole: bool) {
         statement.push(" WHERE ", []).push(self.source.clause.sql, self.source.clause.values.clone());
-        let (behind, up_to) = if self.sort.is_descending { ("<", ">=") } else { (">", "<=") };
-        for (cursor, comparison) in [(self.after, behind), (self.until.filter(|_| whole), up_to)] {
+        let up_to = if self.sort.is_descending { ">=" } else { "<=" };
+        if let Some(first) = self.last_row {
+            statement.push(&format!(" AND postings.first {up_to} ?"), [first.into()]);
+        }
+        for (cursor, comparison) in [(self.after, self.behind()), (self.until.filter(|_| whole), up_to)] {
             let Some(AgentCursor { attested, id }) = cursor else { continue };
             match self.sort.key {
                 SortKey::Id => {
@@ -419,6 +495,9 @@ impl CandidateScan<'_> {
                     // without one. A store in JavaScript binds floating-point numbers only.
                     let bound = format!(" AND {} {comparison} CAST(? AS INTEGER)", self.source.id);
                     statement.push(&bound, [id.into()]);
+                    if self.source.from == MEMBERS {
+                        self.bound_rows(statement, comparison, id);
+                    }
                 }
                 SortKey::Attestation => {
                     let values = [ordered(attested.unwrap_or(0)), id.into()];
@@ -433,11 +512,33 @@ impl CandidateScan<'_> {
         }
     }
 
-    fn order(&self, statement: &mut Statement) {
-        let direction = if self.sort.is_descending { " DESC" } else { "" };
+    /// Leaves out the rows of a posting list that are wholly beyond a bound of the ids.
+    fn bound_rows(&self, statement: &mut Statement, comparison: &str, id: u64) {
+        if comparison.starts_with('<') {
+            statement.push(" AND postings.first <= ?", [id.into()]);
+        } else {
+            statement.push(&format!(" AND postings.first >= coalesce((SELECT max(first) FROM postings WHERE {LIST} AND first <= ?), 0)"), []);
+            statement.values.extend(self.source.clause.values.clone());
+            statement.values.push(id.into());
+        }
+    }
+
+    const fn behind(&self) -> &'static str {
+        if self.sort.is_descending { "<" } else { ">" }
+    }
+
+    const fn direction(&self) -> &'static str {
+        if self.sort.is_descending { " DESC" } else { "" }
+    }
+
+    fn order(&self, statement: &mut Statement, table: &str) {
+        let direction = self.direction();
         let order = match self.sort.key {
+            SortKey::Id if self.source.from == MEMBERS => {
+                format!(" ORDER BY postings.first{direction}, member.value{direction}")
+            }
             SortKey::Id => format!(" ORDER BY {}{direction}", self.source.id),
-            SortKey::Attestation => format!(" ORDER BY agents.attested{direction}, agents.id{direction}"),
+            SortKey::Attestation => format!(" ORDER BY {table}attested{direction}, {table}id{direction}"),
         };
         statement.push(&order, []);
     }

@@ -158,7 +158,7 @@ pub fn object_name(chain_id: u64, registry: Address) -> String {
 
 /// The names of the objects with tables of the formats before, the latest first. The first of them had no format in
 /// its name.
-pub fn earlier_object_names(chain_id: u64, registry: Address) -> [String; 2] {
+pub fn earlier_object_names(chain_id: u64, registry: Address) -> [String; 3] {
     EARLIER_FORMATS.map(|format| match format {
         "11" => format!("{chain_id}/{registry}"),
         _ => format!("{chain_id}/{registry}/{format}"),

@@ -153,7 +153,7 @@ impl<'a, S: Store> Index<'a, S> {
         )?;
         let end = hour.saturating_add(1).saturating_mul(HOUR);
         // 0 is Active, as that SQL index has it: the table itself is not read.
-        let statement = "SELECT count(*) FROM agents INDEXED BY active_agents_by_attestation \
+        let statement = "SELECT count(*) FROM agents INDEXED BY agents_by_attestation \
                          WHERE status = 0 AND attested >= ?1 AND attested < ?2";
         let within = one_number(self.store, statement, &[ordered(oldest), ordered(end)])?;
         Ok(later.unwrap_or(0) + within.unwrap_or(0))

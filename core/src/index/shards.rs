@@ -13,6 +13,7 @@ use alloy_primitives::Address;
 use super::{
     excerpt,
     indexed_agent::{self, IndexedAgent},
+    postings::Property,
     shard_range::{PLACE_BITS, ShardRange, ShardVersion, place},
     store::{
         Columns, SqlValue, Store, StoreError, first_row, ids_as_json, one_number, query, write_returning,
@@ -95,12 +96,13 @@ impl ShardChanges {
             return Ok(());
         }
         let statement = "WITH RECURSIVE below (id, depth) AS (SELECT value, 0 FROM json_each(?1) UNION \
-                         SELECT agents.id, depth + 1 FROM below CROSS JOIN agents \
-                         WHERE agents.parent = unhex(printf('%016x', below.id)) AND depth < ?2 LIMIT ?3) \
+                         SELECT member.value, depth + 1 FROM below CROSS JOIN postings \
+                         CROSS JOIN json_each(postings.ids) AS member WHERE postings.kind = ?4 \
+                         AND postings.key = unhex(printf('%016x', below.id)) AND depth < ?2 LIMIT ?3) \
                          SELECT (SELECT start FROM shards WHERE start <= agents.place ORDER BY start DESC LIMIT 1) \
                          AS own, count(*) FROM below CROSS JOIN agents WHERE agents.id = below.id GROUP BY own";
         let levels = (MAX_LEVELS as u64 - 1).into();
-        let parameters = [ids_as_json(&self.above), levels, MOST_BELOW.into()];
+        let parameters = [ids_as_json(&self.above), levels, MOST_BELOW.into(), Property::Parent.into()];
         let own = query(store, statement, &parameters, |row| Ok((row.nullable()?, row.number()?)))?;
         let are_all_known = own.iter().map(|(_, agents)| agents).sum::<u64>() < MOST_BELOW;
         let starts: Vec<u64> = own.iter().filter_map(|(own, _)| u64::try_from((*own)?).ok()).collect();

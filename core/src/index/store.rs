@@ -111,14 +111,16 @@ pub trait Store {
 /// that are compared are big-endian blobs. An unreadable record has no `parent`, `person`, `creator` or
 /// `generation`. The table of scopes is an index only, of the [`words`](super::words) of the texts in the
 /// records. Former agents belong to [`compliance_list`](super::compliance_list), places, sizes and shards to
-/// [`shards`](super::shards), what was written at which height to [`tables`](super::tables), earlier records to
+/// [`shards`](super::shards), [`postings`](super::postings) to lists, what was written at which height to [`tables`](super::tables), earlier records to
 /// [`takeover`](super::takeover).
-const TABLES: [&str; 15] = [
+const TABLES: [&str; 16] = [
     "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS agents (id INTEGER PRIMARY KEY, wallet BLOB NOT NULL, status INTEGER NOT NULL, \
      attested BLOB NOT NULL, parent BLOB, person BLOB, creator BLOB, generation INTEGER, \
      flaws INTEGER NOT NULL, place INTEGER, size INTEGER NOT NULL, \
      record BLOB NOT NULL, events BLOB)",
+    "CREATE TABLE IF NOT EXISTS postings (kind INTEGER, key BLOB, first INTEGER, agents INTEGER NOT NULL, \
+     ids TEXT NOT NULL, PRIMARY KEY (kind, key, first)) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS shards (start INTEGER PRIMARY KEY, bits INTEGER NOT NULL, bytes INTEGER NOT NULL, \
      block INTEGER NOT NULL, tag INTEGER NOT NULL)",
     "CREATE VIRTUAL TABLE IF NOT EXISTS scopes USING fts5(scope, content='', columnsize=0, \
@@ -144,30 +146,14 @@ const TABLES: [&str; 15] = [
     "CREATE TABLE IF NOT EXISTS earlier (first INTEGER PRIMARY KEY, records BLOB NOT NULL)",
 ];
 
-/// The SQL indexes of agents. They are made once all agents are stored, one in each piece of work: to add their
-/// entries agent by agent takes ten times as long.
-const INDEXES: [&str; 11] = [
-    "CREATE INDEX agents_by_place ON agents (place, wallet, id, size)",
-    "CREATE INDEX agents_by_status ON agents (status)",
-    "CREATE INDEX agents_by_attestation ON agents (attested)",
-    "CREATE INDEX agents_by_parent ON agents (parent)",
-    "CREATE INDEX agents_by_person ON agents (person)",
-    "CREATE INDEX active_agents_by_person ON agents (person, attested) WHERE status = 0",
-    "CREATE INDEX agents_by_creator ON agents (creator)",
-    "CREATE INDEX agents_by_generation ON agents (generation)",
-    "CREATE INDEX active_agents_by_attestation ON agents (attested) WHERE status = 0",
-    "CREATE INDEX agents_with_flaws ON agents (flaws) WHERE flaws > 0",
-    "CREATE INDEX agents_by_event ON agents (substr(events, 1, 8)) \
-     WHERE creator <> person AND events >= x'0000000000000001'",
-];
-
 /// The format of the tables, which is part of the [name](super::protocol::object_name) of their object: one more
 /// with each change, in an object of its own.
-pub(super) const FORMAT: &str = "13";
+pub(super) const FORMAT: &str = "14";
 
-/// The formats before, the latest first, which an index [takes over](super::takeover) from: the latest lacks an
-/// index of agents, and the other also the columns of events and of the changes' liable wallets.
-pub(super) const EARLIER_FORMATS: [&str; 2] = ["12", "11"];
+/// The formats before, the latest first, which an index [takes over](super::takeover) from: they have SQL indexes in
+/// place of [posting lists](super::postings), and the first one no columns of events and of the changes' liable
+/// wallets.
+pub(super) const EARLIER_FORMATS: [&str; 3] = ["13", "12", "11"];
 
 /// Creates the tables, in one transaction of the host. Has to be called before any other use of a store.
 ///
@@ -185,13 +171,6 @@ pub fn prepare(store: &impl Store) -> Result<(), StoreError> {
     store.execute(whole, &[])?;
     let statement = "INSERT OR REPLACE INTO meta (key, value) VALUES ('version', ?1)";
     store.execute(statement, &[SqlValue::Text(FORMAT.to_owned())]).map(drop)
-}
-
-/// The SQL indexes that are not made yet.
-pub(super) fn missing_indexes(store: &impl Store) -> Result<&'static [&'static str], StoreError> {
-    let statement = "SELECT count(*) FROM sqlite_master WHERE type = 'index' AND tbl_name = 'agents'";
-    let made = one_number(store, statement, &[])?.unwrap_or(0);
-    Ok(INDEXES.get(usize::try_from(made).unwrap_or(usize::MAX)..).unwrap_or_default())
 }
 
 /// The format of the tables, if they are there: it is written last. Nothing is written, so that an index can be

@@ -1,14 +1,15 @@
 //! Writes agents to the store together with the sums that answers need: counting them for each answer would
 //! take as long as the registry is large.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use alloy_primitives::Address;
 
 use super::{
     changes::{Comparison, VerdictChange},
     indexed_agent::IndexedAgent,
-    open_lists,
+    large_persons, open_lists,
+    postings::{PostingChanges, Property, lists_of},
     seen_events::ListedEvents,
     shard_range::ShardVersion,
     shards::ShardChanges,
@@ -27,10 +28,8 @@ pub(super) enum CountKind {
     AttestationHour,
     /// Not agents but their reports, under one empty key.
     Reports,
-    /// By liable person and status.
+    /// By liable person and status, of [persons with many agents](super::large_persons) alone.
     Person,
-    /// A person's Active agents by the hour of their last attestation.
-    PersonHour,
     /// By status and id range, to find the start of a page deep in a list.
     StatusRange,
 }
@@ -57,11 +56,6 @@ pub(super) fn person_status(person: Address, status: u8) -> Vec<u8> {
     [person.as_slice(), &[status]].concat()
 }
 
-/// A key of [`CountKind::PersonHour`].
-pub(super) fn person_hour(person: Address, hour: u64) -> Vec<u8> {
-    [person.as_slice(), &hour.to_be_bytes()].concat()
-}
-
 /// The changes of one transaction, each agent's once. Reads are batched, and writes are collected until
 /// [`finish`](Self::finish): the cost of a host in JavaScript, in time and memory, is per statement more than
 /// per row.
@@ -73,6 +67,8 @@ pub(super) struct AgentWriter<'a, S> {
     comparison: Option<Comparison>,
     moments: BTreeMap<u64, Moment>,
     events: ListedEvents,
+    /// Of a person; of others, sums are kept.
+    few_agents: u64,
     noted: Vec<VerdictChange>,
     /// Unchanged agents that were read again.
     touched: Vec<u64>,
@@ -83,8 +79,8 @@ pub(super) struct AgentWriter<'a, S> {
     renewed: Vec<[SqlValue; 4]>,
     /// Those of which the status has, too.
     toggled: Vec<[SqlValue; 5]>,
-    /// Before the first fill's end, `None`: the shards are made of all agents at once.
-    shards: Option<ShardChanges>,
+    /// Before the first fill's end, `None`: they are made of all agents at once.
+    derived: Option<Derived>,
     scopes_out: Vec<[SqlValue; 2]>,
     scopes_in: Vec<[SqlValue; 2]>,
     /// Agents with changed or removed revenue.
@@ -92,6 +88,25 @@ pub(super) struct AgentWriter<'a, S> {
     revenue_in: Vec<[SqlValue; 4]>,
     counts: BTreeMap<(CountKind, Vec<u8>), i64>,
     totals: BTreeMap<(bool, String), TotalChange>,
+}
+
+/// Changes of what is made of all agents at the end of the first fill.
+#[derive(Default)]
+struct Derived {
+    shards: ShardChanges,
+    postings: PostingChanges,
+    /// Lists of persons and times: of all persons, before it is known which have many agents.
+    by_time: PostingChanges,
+}
+
+impl Derived {
+    fn note(&mut self, id: u64, before: Option<&IndexedAgent>, after: Option<&IndexedAgent>) {
+        self.shards.note(id, before, after);
+        let [(before, time_before), (after, time_after)] =
+            [before, after].map(|entry| entry.map(lists_of).unwrap_or_default());
+        self.postings.note(id, before, after);
+        self.by_time.note(id, time_before, time_after.into_iter().collect());
+    }
 }
 
 #[derive(Default)]
@@ -108,6 +123,7 @@ impl<'a, S: Store> AgentWriter<'a, S> {
         comparison: Option<Comparison>,
         moments: BTreeMap<u64, Moment>,
         events: ListedEvents,
+        few_agents: u64,
     ) -> Self {
         Self {
             store,
@@ -115,13 +131,14 @@ impl<'a, S: Store> AgentWriter<'a, S> {
             comparison,
             moments,
             events,
+            few_agents,
             noted: Vec::new(),
             touched: Vec::new(),
             replaced: Vec::new(),
             agents: Vec::new(),
             renewed: Vec::new(),
             toggled: Vec::new(),
-            shards: Some(ShardChanges::default()),
+            derived: Some(Derived::default()),
             scopes_out: Vec::new(),
             scopes_in: Vec::new(),
             revenue_out: Vec::new(),
@@ -131,10 +148,10 @@ impl<'a, S: Store> AgentWriter<'a, S> {
         }
     }
 
-    /// Leaves the shards as they are.
+    /// Leaves what is derived from all agents as it is.
     #[must_use]
-    pub(super) fn without_shards(self) -> Self {
-        Self { shards: None, ..self }
+    pub(super) fn without_derived(self) -> Self {
+        Self { derived: None, ..self }
     }
 
     /// Stores agents as they are now, with what has been seen of their events, and returns the ids of those
@@ -182,8 +199,8 @@ impl<'a, S: Store> AgentWriter<'a, S> {
             self.scopes_out.extend(scope_row(id, scope_before));
             self.scopes_in.extend(scope_row(id, &entry.full.scope));
         }
-        if let Some(shards) = &mut self.shards {
-            shards.note(id, before, Some(entry));
+        if let Some(derived) = &mut self.derived {
+            derived.note(id, before, Some(entry));
         }
         self.replaced.push(id);
         let columns = entry.columns(id);
@@ -210,8 +227,8 @@ impl<'a, S: Store> AgentWriter<'a, S> {
 
     /// Notes that the last change of an agent's status is of another block, the record as it was.
     pub(super) fn note_moved(&mut self, entry: &IndexedAgent) {
-        if let Some(shards) = &mut self.shards {
-            shards.note_moved(entry);
+        if let Some(derived) = &mut self.derived {
+            derived.shards.note_moved(entry);
         }
     }
 
@@ -228,8 +245,8 @@ impl<'a, S: Store> AgentWriter<'a, S> {
             self.compare(id, Some(&before), None);
             self.count(id, &before, -1);
             self.take_sums_out(id, &before);
-            if let Some(shards) = &mut self.shards {
-                shards.note(id, Some(&before), None);
+            if let Some(derived) = &mut self.derived {
+                derived.note(id, Some(&before), None);
             }
             self.scopes_out.extend(scope_row(id, &before.full.scope));
         }
@@ -254,7 +271,6 @@ impl<'a, S: Store> AgentWriter<'a, S> {
             if status == Status::Active {
                 let hour = entry.row.last_attestation / HOUR;
                 add(CountKind::AttestationHour, hour.to_be_bytes().into(), by);
-                add(CountKind::PersonHour, person_hour(person, hour), by);
             }
         }
         add(CountKind::Reports, Vec::new(), by * i64::from(entry.full.reports));
@@ -281,8 +297,16 @@ impl<'a, S: Store> AgentWriter<'a, S> {
     }
 
     /// Writes rows and sums, and returns the changes of verdicts.
-    pub(super) fn finish(self) -> Result<Vec<VerdictChange>, StoreError> {
+    pub(super) fn finish(mut self) -> Result<Vec<VerdictChange>, StoreError> {
         let store = self.store;
+        // Nothing is kept yet of the persons of a first fill.
+        let is_fill = self.derived.is_none();
+        let persons = match is_fill {
+            true => BTreeSet::new(),
+            false => self.counts.keys().filter_map(person_of).collect(),
+        };
+        let large = large_persons::among(store, &persons)?;
+        self.counts.retain(|key, by| *by != 0 && person_of(key).is_none_or(|person| large.contains(&person)));
         open_lists::keep(store, &self.replaced)?;
         let written = [&self.replaced[..], &self.touched].concat();
         if !written.is_empty() {
@@ -305,7 +329,16 @@ impl<'a, S: Store> AgentWriter<'a, S> {
         };
         write(store, &update(""), &self.renewed)?;
         write(store, &update(", status = read.value->>4"), &self.toggled)?;
-        if let Some(shards) = self.shards {
+        if let Some(Derived { shards, postings, mut by_time }) = self.derived {
+            let entered = postings.entered(Property::Person).filter_map(|key| Address::try_from(key).ok());
+            let grown = entered.filter(|person| !large.contains(person)).collect();
+            postings.write(store)?;
+            by_time.retain(|(_, key)| {
+                key.first_chunk().is_some_and(|person| large.contains(&Address::new(*person)))
+            });
+            by_time.write(store)?;
+            large_persons::begin_with(store, &grown, self.few_agents)?;
+            // Of agents with another status, it finds the children.
             shards.write(store, self.version)?;
         }
         write(
@@ -329,7 +362,6 @@ impl<'a, S: Store> AgentWriter<'a, S> {
         let counts: Vec<[SqlValue; 3]> = self
             .counts
             .into_iter()
-            .filter(|(_, by)| *by != 0)
             .map(|((kind, key), by)| [kind.into(), SqlValue::Blob(key), SqlValue::Integer(by)])
             .collect();
         // Without the WHERE, ON would be parsed as a join's.
@@ -368,6 +400,11 @@ impl<'a, S: Store> AgentWriter<'a, S> {
         }
         Ok(self.noted)
     }
+}
+
+/// The person whose agents a count is of.
+fn person_of((kind, key): &(CountKind, Vec<u8>)) -> Option<Address> {
+    (*kind == CountKind::Person).then(|| key.first_chunk().map(|person| Address::new(*person)))?
 }
 
 /// The columns that an attestation, a report, a suspension and a reactivation leave as they are.

@@ -42,13 +42,22 @@ fn has_words(scope: &str, words: &[&str]) -> bool {
 
 #[test]
 fn pages_laid_end_to_end_are_what_a_plain_filter_finds() {
-    let (index, mut random) = (Indexed::filled(120, 0), Random(8));
+    pages_are_like_a_filter(120, 100);
+}
+
+#[test]
+fn so_are_those_of_lists_of_several_rows() {
+    pages_are_like_a_filter(900, 40);
+}
+
+fn pages_are_like_a_filter(agents: u64, rounds: u64) {
+    let (index, mut random) = (Indexed::filled(agents, 0), Random(8));
     let newest = index.newest();
     let (registry, grace) = (&newest.registry, newest.registry.grace_seconds.unwrap());
-    for round in 0..100 {
+    for round in 0..rounds {
         let now = newest.seconds + random.below(900_000);
         let mut agents: Vec<&AgentRecord> = registry.agents.iter().collect();
-        let example = agents[random.place(120)].clone();
+        let example = agents[random.place(registry.agents.len())].clone();
         let mut query = String::new();
         if random.once_in(3) {
             query += &format!("&haftungsperson={}", example.haftungsperson);

@@ -28,7 +28,7 @@ mod store_failures;
 use common::{Logs, Proofs, Undeployed, prelude::*, random::Random, random::setting};
 use history::History;
 use indexed::{Failures, Indexed};
-use registry_core::snapshot::Manifest;
+use registry_core::{index::FEW_AGENTS, snapshot::Manifest};
 
 /// One history, and what is wrong with the index of it; of `ONCE_WRONG`, as it was then.
 fn live(seed: u64, is_old: bool) -> Result<(), String> {
@@ -85,6 +85,7 @@ fn live(seed: u64, is_old: bool) -> Result<(), String> {
     let slice = random.pick(&[1_000, 1_000, 3, 5]);
     let sweep = random.pick(&[0, 2, 5]);
     let mut index = Indexed::new(history, slice, sweep);
+    index.config.few_agents = if seed.is_multiple_of(2) { 3 } else { FEW_AGENTS };
     index.config.limits = Limits { agents_per_call: 7, calls_per_chunk: 9, ..Limits::default() };
     if second.is_some() {
         (index.second, index.endpoints) = (second, Endpoints::new(2, None));
@@ -108,7 +109,7 @@ fn live(seed: u64, is_old: bool) -> Result<(), String> {
     let mut releases = Random(seed ^ 0x1de);
     for _ in 0..6 + random.below(10) {
         if releases.once_in(20) && index.state().as_of().is_some() {
-            index.is_released(11 + releases.below(2));
+            index.is_released(11 + releases.below(3));
             lists = compliance_list::Lists::default();
         }
         if releases.once_in(8) {

@@ -50,6 +50,7 @@ impl Indexed {
             "UPDATE changes SET was = was & 7, is_now = is_now & 7",
             "DELETE FROM changes WHERE was = is_now",
             "DROP INDEX IF EXISTS agents_by_event",
+            "DROP TABLE postings",
         ];
         let of_11: &[&str] =
             &["ALTER TABLE agents DROP COLUMN events", "ALTER TABLE changes DROP COLUMN liable"];

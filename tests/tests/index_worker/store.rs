@@ -180,9 +180,11 @@ async fn a_release_with_other_tables_leaves_the_earlier_object_and_goes_on_from_
     let mut stage = Turn::with(|options| options.ttl(1)).await;
     is_listed(&stage, register(&stage.chain, "before", "before", 0).await).await;
     let own = PathBuf::from(stored(&stage, "agents").path().unwrap());
-    // Of each of the two earlier formats, in an object of either name: the first that has rows is taken over from.
-    let both = <[PathBuf; 2]>::try_from(others(&own)).unwrap();
-    for (earlier, (wallet, is_first)) in both.into_iter().zip([("of 11", true), ("of 12", false)]) {
+    // Of each earlier format, in an object of any name: the first that has rows is taken over from.
+    let earlier = <[PathBuf; 3]>::try_from(others(&own)).unwrap();
+    for (earlier, format) in earlier.into_iter().zip(["11", "12", "13"]) {
+        let wallet = format!("of {format}");
+        let wallet = wallet.as_str();
         let id = register(&stage.chain, wallet, wallet, 0).await;
         is_listed(&stage, id).await;
         let cursor = changes_from_now(&stage.client).await;
@@ -193,13 +195,15 @@ async fn a_release_with_other_tables_leaves_the_earlier_object_and_goes_on_from_
         fs::copy(&own, &earlier).unwrap();
         remove(&own);
         let database = Connection::open(&earlier).unwrap();
-        let of_12 = "DROP INDEX agents_by_event; DROP TABLE earlier; \
-                     UPDATE meta SET value = '12' WHERE key = 'version';";
-        let of_11 = "UPDATE meta SET value = '11' WHERE key = 'version'; \
-                     ALTER TABLE agents DROP COLUMN events; ALTER TABLE changes DROP COLUMN liable;";
-        database.execute_batch(of_12).unwrap();
-        if is_first {
-            database.execute_batch(of_11).unwrap();
+        let version = format!("UPDATE meta SET value = '{format}' WHERE key = 'version'");
+        database.execute_batch("DROP TABLE postings").unwrap();
+        database.execute_batch(&version).unwrap();
+        if format != "13" {
+            database.execute_batch("DROP INDEX agents_by_event; DROP TABLE earlier").unwrap();
+        }
+        if format == "11" {
+            let columns = "ALTER TABLE agents DROP COLUMN events; ALTER TABLE changes DROP COLUMN liable";
+            database.execute_batch(columns).unwrap();
         }
         let before = dump(&database);
         let alarm = "INSERT OR REPLACE INTO _cf_ALARM (actor_id, scheduled_time, actor_name) \

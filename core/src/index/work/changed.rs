@@ -198,8 +198,14 @@ impl Work {
             }
         }
         let comparison = Comparison::of(&self.state, checkpoint.number);
-        let mut writer =
-            AgentWriter::new(store, version_of_shards, comparison, changed.moments.clone(), listed);
+        let mut writer = AgentWriter::new(
+            store,
+            version_of_shards,
+            comparison,
+            changed.moments.clone(),
+            listed,
+            self.config.few_agents,
+        );
         let written = writer.put(&mut entries, false)?;
         let swept = writer.put(&mut swept, false)?;
         writer.end_at(total)?;

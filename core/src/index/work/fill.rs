@@ -2,7 +2,7 @@
 //! agents that differ. Answers go on meanwhile: the rows remain those of their block.
 //!
 //! All slices are read at the first one's block, as long as the node has its state. The first fill writes no SQL
-//! index and no shard: these are made of all agents at its end, one index in each piece of work.
+//! index, no posting list and no shard: these are made of all agents at its end, one in each piece of work.
 //!
 //! ```text
 //!   a slice of agents --> stored, or compared --+--> the only one: stored, complete at its block
@@ -21,11 +21,12 @@ use crate::{
         changes::Comparison,
         checkpoint::{self, Checkpoint},
         coverage::Coverage,
+        derived,
         phase::{Cause, Pass, Phase, Rows},
         read_agents::{Agents, ReadSlice},
         seen_events::ListedEvents,
         shards,
-        store::{Store, missing_indexes},
+        store::Store,
         tables::{AgentWriter, differing},
         takeover,
     },
@@ -119,29 +120,29 @@ impl Work {
             _ => Phase::Filling { pass, before: None },
         };
         self.state.save(store)?;
-        if is_last && !self.is_without_indexes(store)? {
+        if is_last && !self.lacks_derived(store)? {
             self.find(store)?;
         }
         Ok(())
     }
 
-    /// Whether the first fill has stored all agents, and their SQL indexes are not all made.
-    pub(super) fn is_without_indexes(&self, store: &impl Store) -> Result<bool, IndexError> {
-        Ok(matches!(self.state.phase, Phase::CatchingUp { .. }) && !missing_indexes(store)?.is_empty())
+    /// Whether the first fill has stored all agents, and not made all that is derived from them.
+    pub(super) fn lacks_derived(&self, store: &impl Store) -> Result<bool, IndexError> {
+        Ok(matches!(self.state.phase, Phase::CatchingUp { .. }) && derived::missing(store)? > 0)
     }
 
-    /// Makes so many of the SQL indexes that are missing, and with the last one the shards as of this block.
-    pub(super) fn make_indexes(
+    /// Makes so many of what is derived from all agents, and with the last of it the shards as of this block.
+    pub(super) fn make_derived(
         &mut self,
         store: &impl Store,
         most: usize,
         at: Checkpoint,
     ) -> Result<(), IndexError> {
-        let missing = missing_indexes(store)?;
-        for statement in missing.iter().take(most) {
-            store.execute(statement, &[])?;
+        let missing = derived::missing(store)?;
+        if missing > 0 {
+            derived::make(store, most, self.config.few_agents)?;
         }
-        if (1..=most).contains(&missing.len()) {
+        if (1..=most).contains(&missing) {
             shards::make(store, self.shard_version(at))?;
             self.state.save(store)?;
         }
@@ -167,12 +168,13 @@ impl Work {
             false => ListedEvents::later_of(announced.clone()),
         };
         if slice == Slice::Whole {
-            self.make_indexes(store, usize::MAX, checkpoint)?;
+            self.make_derived(store, usize::MAX, checkpoint)?;
         }
-        let has_shards = missing_indexes(store)?.is_empty();
+        let few = self.config.few_agents;
+        let has_derived = derived::missing(store)? == 0;
         let changes = || {
-            let writer = AgentWriter::new(store, version, comparison, BTreeMap::new(), events());
-            if has_shards { writer } else { writer.without_shards() }
+            let writer = AgentWriter::new(store, version, comparison, BTreeMap::new(), events(), few);
+            if has_derived { writer } else { writer.without_derived() }
         };
         let mut noted = Vec::new();
         let mut changed = 0;

@@ -54,6 +54,8 @@ pub struct Config {
     pub sweep: u64,
     /// Agents that each refresh proves.
     pub proved: u64,
+    /// Agents of a liable person up to which all are read for an answer about it. Of others, sums are kept.
+    pub few_agents: u64,
     /// The storage layout of a registry with other code than this project's. The operator vouches with it
     /// that this code keeps all state in its own storage, too.
     pub layout: Option<Layout>,
@@ -139,7 +141,7 @@ impl Work {
         }
         match work.state.phase.pass().cloned() {
             Some(pass) if pass.next.is_some() => work.read_slice(&pass),
-            _ if work.is_without_indexes(store)? => work.stage = Stage::Index,
+            _ if work.lacks_derived(store)? => work.stage = Stage::Index,
             _ => work.find(store)?,
         }
         Ok(work)
@@ -170,7 +172,7 @@ impl Work {
                 Stage::Done => return Ok(Step::Done(())),
                 Stage::Index => {
                     if let Some((at, _)) = self.state.base() {
-                        self.make_indexes(store, 1, at)?;
+                        self.make_derived(store, 1, at)?;
                     }
                 }
                 Stage::Slice(mut run) => match run.step()? {

@@ -1,0 +1,111 @@
+//! Liable persons with many agents. What an answer says of a person is counted from all its agents, up to so
+//! many; of a person with more of them, sums and a list by time are kept.
+
+use std::collections::BTreeSet;
+
+use alloy_primitives::{Address, hex};
+
+use super::{
+    postings::{MEMBERS, Property, making},
+    store::{SqlValue, Store, StoreError, query},
+    tables::CountKind,
+};
+
+/// [`Config::few_agents`](super::Config::few_agents): as many as a page of a list is made from at most.
+pub const FEW_AGENTS: u64 = super::Bounds::DEFAULT.candidates;
+
+/// A key of [`Property::PersonTime`]: attestations of 256 seconds are in one list.
+pub(super) fn time_key(person: Address, attested: u64) -> Vec<u8> {
+    let [time @ .., _] = attested.to_be_bytes();
+    [person.as_slice(), &time].concat()
+}
+
+fn as_json(persons: &BTreeSet<Address>) -> SqlValue {
+    let digits: Vec<String> = persons.iter().map(hex::encode).collect();
+    SqlValue::Text(serde_json::to_string(&digits).unwrap_or_default())
+}
+
+/// Those of these persons that sums are kept of.
+pub(super) fn among(
+    store: &impl Store,
+    persons: &BTreeSet<Address>,
+) -> Result<BTreeSet<Address>, StoreError> {
+    if persons.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let statement = "SELECT unhex(value) FROM json_each(?1) WHERE EXISTS (SELECT * FROM counts WHERE kind = ?2 \
+                     AND key >= unhex(value || '00') AND key <= unhex(value || 'ff'))";
+    read(store, statement, &[as_json(persons), CountKind::Person.into()])
+}
+
+fn read(
+    store: &impl Store,
+    statement: &str,
+    parameters: &[SqlValue],
+) -> Result<BTreeSet<Address>, StoreError> {
+    let persons = query(store, statement, parameters, |row| Ok(row.array::<20>()?.into()))?;
+    Ok(persons.into_iter().collect())
+}
+
+/// Begins with those of these persons that have more than so many agents.
+pub(super) fn begin_with(
+    store: &impl Store,
+    persons: &BTreeSet<Address>,
+    few: u64,
+) -> Result<(), StoreError> {
+    if persons.is_empty() {
+        return Ok(());
+    }
+    let statement = "SELECT unhex(value) FROM json_each(?1) WHERE \
+                     (SELECT sum(agents) FROM postings WHERE kind = ?2 AND key = unhex(value)) > ?3";
+    let large = read(store, statement, &[as_json(persons), Property::Person.into(), few.into()])?;
+    keep(store, &large)
+}
+
+/// Begins with all that have more than so many agents, at the end of the first fill.
+pub(super) fn begin(store: &impl Store, few: u64) -> Result<(), StoreError> {
+    let statement = "SELECT key FROM postings WHERE kind = ?1 GROUP BY key HAVING sum(agents) > ?2";
+    keep(store, &read(store, statement, &[Property::Person.into(), few.into()])?)
+}
+
+fn keep(store: &impl Store, large: &BTreeSet<Address>) -> Result<(), StoreError> {
+    if large.is_empty() {
+        return Ok(());
+    }
+    let of_persons = format!(
+        "FROM {MEMBERS} CROSS JOIN agents ON agents.id = member.value \
+         WHERE kind = ?2 AND postings.key IN (SELECT unhex(value) FROM json_each(?3))"
+    );
+    let given = |kind: SqlValue| [kind, Property::Person.into(), as_json(large)];
+    let counts = format!(
+        "INSERT INTO counts (kind, key, agents) \
+         SELECT ?1, unhex(hex(person) || printf('%02x', status)), count(*) {of_persons} AND status <= 3 \
+         GROUP BY person, status"
+    );
+    store.execute(&counts, &given(CountKind::Person.into()))?;
+    let rows = format!(
+        "SELECT unhex(hex(person) || substr(hex(attested), 1, 14)) AS key, agents.id AS id {of_persons} AND status = 0"
+    );
+    store.execute(&making(&rows), &given(Property::PersonTime.into())).map(drop)
+}
+
+/// The lists and the key bounds to find a person's Active agents in by the time of their attestation, from this
+/// second on: the list with that time, and the last one. Of a person with few agents it is one list of all.
+pub(super) fn by_time(person: Address, is_large: bool, from: u64) -> (Property, Vec<u8>, Vec<u8>) {
+    match is_large {
+        true => (Property::PersonTime, time_key(person, from), time_key(person, u64::MAX)),
+        false => (Property::Person, person.to_vec(), person.to_vec()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_holds_the_attestations_of_256_seconds_in_the_order_of_time() {
+        let key = |seconds| time_key(Address::repeat_byte(7), seconds);
+        assert_eq!((key(512), key(767) == key(512)), ([&[7; 20][..], &[0, 0, 0, 0, 0, 0, 2]].concat(), true));
+        assert!(key(768) > key(767) && key(u64::MAX) > key(1 << 40));
+    }
+}

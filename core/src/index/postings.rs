@@ -1,0 +1,290 @@
+//! Posting lists: the ids of the agents with a property, ascending, in rows of at most a hundred.
+//!
+//! An SQL index has an entry an agent for each property, and a host bills each entry that is written. A row of a
+//! list begins at an id that none of its own is below and all of the row before are.
+//!
+//! ```text
+//!   (Person, 0x12...) --> first 7: [7,12,...,530]   first 531: [544,601]
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    indexed_agent::IndexedAgent,
+    store::{Columns, SqlValue, Store, StoreError, one_number, query, write, write_returning},
+};
+use crate::registry::agent::Status;
+
+/// What the agents of a list have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Property {
+    Status,
+    Generation,
+    Person,
+    Creator,
+    /// The parent's id; 0 of roots.
+    Parent,
+    /// The liable person and the time of the last attestation, of an Active agent; of
+    /// [persons with many agents](super::large_persons) alone.
+    PersonTime,
+}
+
+impl Property {
+    /// Those that each readable agent has one of, with the SQL expressions of their keys.
+    pub(super) const OF_ALL: [(Self, &str); 5] = [
+        (Self::Status, "CASE WHEN status <= 3 THEN unhex(printf('%02x', status)) END"),
+        (Self::Generation, "unhex(printf('%016x', generation))"),
+        (Self::Person, "person"),
+        (Self::Creator, "creator"),
+        (Self::Parent, "parent"),
+    ];
+}
+
+impl From<Property> for SqlValue {
+    fn from(property: Property) -> Self {
+        Self::Integer(property as i64)
+    }
+}
+
+/// A list of a property.
+pub(super) type Key = (Property, Vec<u8>);
+
+/// The lists that an agent is in, and of those of persons and times the one it may be in.
+pub(super) fn lists_of(entry: &IndexedAgent) -> (Vec<Key>, Option<Key>) {
+    if !entry.row.record_is_readable() {
+        return (Vec::new(), None);
+    }
+    let (row, person) = (&entry.row, entry.full.haftungsperson);
+    let mut lists = vec![
+        (Property::Generation, row.generation.to_be_bytes().into()),
+        (Property::Person, person.to_vec()),
+        (Property::Creator, row.creator.to_vec()),
+        (Property::Parent, row.parent.to_be_bytes().into()),
+    ];
+    lists.extend(entry.status().map(|status| (Property::Status, vec![status as u8])));
+    let is_active = entry.status() == Some(Status::Active);
+    let of_time = is_active
+        .then(|| (Property::PersonTime, super::large_persons::time_key(person, row.last_attestation)));
+    (lists, of_time)
+}
+
+/// The rows of lists and the ids in them, for a statement's FROM.
+pub(super) const MEMBERS: &str = "postings CROSS JOIN json_each(postings.ids) AS member";
+
+/// Ids of a row: their text is stored without overflow pages.
+pub(super) const ROW_IDS: usize = 100;
+/// Rows read at once.
+const MOST_ROWS: usize = 1_000;
+
+/// A page of a list: at most `most` ids above this one.
+pub(super) fn page(
+    store: &impl Store,
+    (property, key): &Key,
+    after: u64,
+    most: u64,
+) -> Result<Vec<u64>, StoreError> {
+    let (property, key) = (SqlValue::from(*property), SqlValue::Blob(key.clone()));
+    let statement = "SELECT max(first) FROM postings WHERE kind = ?1 AND key = ?2 AND first <= ?3";
+    let begin = one_number(store, statement, &[property.clone(), key.clone(), after.into()])?;
+    let (mut begin, mut ids) = (begin.unwrap_or(0), Vec::new());
+    let statement = "SELECT first, ids FROM postings WHERE kind = ?1 AND key = ?2 AND first >= ?3 \
+                     ORDER BY first LIMIT ?4";
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    loop {
+        // As many rows as the rest has, if they are half full.
+        let rows = ((most - ids.len()) / (ROW_IDS / 2)).min(MOST_ROWS) + 2;
+        let parameters = [property.clone(), key.clone(), begin.into(), (rows as u64).into()];
+        let found = query(store, statement, &parameters, |row| Ok((row.number()?, read_ids(row)?)))?;
+        let is_last = found.len() < rows;
+        for (first, of_row) in found {
+            begin = first + 1;
+            ids.extend(of_row.into_iter().filter(|id| *id > after));
+        }
+        ids.truncate(most);
+        if is_last || ids.len() == most {
+            return Ok(ids);
+        }
+    }
+}
+
+/// All ids of a list.
+pub(super) fn whole(store: &impl Store, list: &Key) -> Result<Vec<u64>, StoreError> {
+    page(store, list, 0, u64::MAX)
+}
+
+fn read_ids(row: &mut Columns) -> Result<Vec<u64>, StoreError> {
+    serde_json::from_str(&row.text()?).map_err(|_| StoreError::corrupt())
+}
+
+/// The statement that makes lists of the columns `key` and `id` of these rows; its first parameter is the property.
+pub(super) fn making(rows: &str) -> String {
+    format!(
+        "INSERT INTO postings (kind, key, first, agents, ids) \
+         SELECT ?1, key, min(id), count(*), json_group_array(id ORDER BY id) FROM \
+         (SELECT key, id, (row_number() OVER (PARTITION BY key ORDER BY id) - 1) / {ROW_IDS} AS part FROM ({rows})) \
+         GROUP BY key, part"
+    )
+}
+
+/// Makes the lists of a property, one of [`Property::OF_ALL`], of all agents.
+pub(super) fn make(store: &impl Store, (property, key): (Property, &str)) -> Result<(), StoreError> {
+    let rows = format!("SELECT {key} AS key, id FROM agents WHERE {key} IS NOT NULL");
+    store.execute(&making(&rows), &[property.into()]).map(drop)
+}
+
+/// The changes of lists in one transaction.
+#[derive(Default)]
+pub(super) struct PostingChanges(BTreeMap<Key, BTreeMap<u64, bool>>);
+
+/// Rows of lists by their beginnings.
+type Rows = BTreeMap<u64, Vec<u64>>;
+
+impl PostingChanges {
+    /// Notes that an agent leaves lists and enters others.
+    pub(super) fn note(&mut self, id: u64, before: impl IntoIterator<Item = Key>, after: Vec<Key>) {
+        let mut entered = after;
+        for key in before {
+            match entered.iter().position(|other| *other == key) {
+                Some(place) => drop(entered.swap_remove(place)),
+                None => drop(self.0.entry(key).or_default().insert(id, false)),
+            }
+        }
+        for key in entered {
+            self.0.entry(key).or_default().insert(id, true);
+        }
+    }
+
+    /// The keys of a property with agents that enter.
+    pub(super) fn entered(&self, property: Property) -> impl Iterator<Item = &[u8]> {
+        let of_property = self.0.iter().filter(move |((of, _), _)| *of == property);
+        of_property.filter(|(_, changes)| changes.values().any(|enters| *enters)).map(|((_, key), _)| &**key)
+    }
+
+    /// Keeps the changes of these lists.
+    pub(super) fn retain(&mut self, keep: impl Fn(&Key) -> bool) {
+        self.0.retain(|key, _| keep(key));
+    }
+
+    /// Writes the rows that change.
+    pub(super) fn write(self, store: &impl Store) -> Result<(), StoreError> {
+        let mut lists = self.stored(store)?;
+        let (mut removed, mut written) = (Vec::new(), Vec::new());
+        for (key, changes) in self.0 {
+            let stored = lists.remove(&key).unwrap_or_default();
+            let rows = changed(&stored, &changes);
+            let [kind, blob] = [key.0.into(), SqlValue::Blob(key.1)];
+            for first in stored.keys().filter(|first| !rows.contains_key(first)) {
+                removed.push([kind.clone(), blob.clone(), (*first).into()]);
+            }
+            for (first, ids) in rows.iter().filter(|(first, ids)| stored.get(first) != Some(ids)) {
+                let text = super::store::ids_as_json(ids);
+                written.push([kind.clone(), blob.clone(), (*first).into(), (ids.len() as u64).into(), text]);
+            }
+        }
+        // One by one: a statement for all would read each list to its end.
+        for row in removed {
+            store.execute("DELETE FROM postings WHERE kind = ?1 AND key = ?2 AND first = ?3", &row)?;
+        }
+        let statement = "INSERT OR REPLACE INTO postings (kind, key, first, agents, ids) \
+                         SELECT value->>0, unhex(value->>1), value->>2, value->>3, value->>4 FROM json_each(?1)";
+        write(store, statement, &written)
+    }
+
+    /// The rows that the changes are in.
+    fn stored(&self, store: &impl Store) -> Result<BTreeMap<Key, Rows>, StoreError> {
+        let properties: BTreeMap<i64, Property> = self.0.keys().map(|(of, _)| (*of as i64, *of)).collect();
+        let asked: Vec<[SqlValue; 3]> = self
+            .0
+            .iter()
+            .flat_map(|((of, key), changes)| {
+                changes.keys().map(|id| [(*of).into(), SqlValue::Blob(key.clone()), (*id).into()])
+            })
+            .collect();
+        let of_list = "kind = asked.value->>0 AND key = unhex(asked.value->>1)";
+        let statement = format!(
+            "SELECT DISTINCT kind, postings.key, first, ids FROM json_each(?1) AS asked CROSS JOIN postings \
+             WHERE kind = asked.value->>0 AND postings.key = unhex(asked.value->>1) AND first = coalesce(\
+             (SELECT max(first) FROM postings WHERE {of_list} AND first <= asked.value->>2), \
+             (SELECT min(first) FROM postings WHERE {of_list}))"
+        );
+        let mut lists = BTreeMap::<Key, Rows>::new();
+        for row in write_returning(store, &statement, &asked)? {
+            let mut row = Columns::of(row);
+            let property = *properties.get(&row.integer()?).ok_or_else(StoreError::corrupt)?;
+            let (key, first) = (row.blob()?, row.number()?);
+            lists.entry((property, key)).or_default().insert(first, read_ids(&mut row)?);
+        }
+        Ok(lists)
+    }
+}
+
+/// The rows of a list after changes. A row that an id is added to within is cut in halves; beyond its end, a new one
+/// begins.
+fn changed(stored: &Rows, changes: &BTreeMap<u64, bool>) -> Rows {
+    let mut rows: BTreeMap<u64, BTreeSet<u64>> =
+        stored.iter().map(|(first, ids)| (*first, ids.iter().copied().collect())).collect();
+    for (id, enters) in changes {
+        let first = rows.range(..=id).next_back().or(rows.iter().next()).map_or(*id, |(first, _)| *first);
+        let ids = rows.entry(first).or_default();
+        if *enters {
+            ids.insert(*id)
+        } else {
+            ids.remove(id)
+        };
+    }
+    let mut cut = Rows::new();
+    for (first, ids) in rows {
+        let ids: Vec<u64> = ids.into_iter().collect();
+        let last_before = stored.get(&first).and_then(|ids| ids.last().copied()).unwrap_or(0);
+        let is_appended = ids.get(ROW_IDS).is_some_and(|id| *id > last_before);
+        let parts = ids.len().div_ceil(ROW_IDS).max(1);
+        let most = if is_appended { ROW_IDS } else { ids.len().div_ceil(parts).max(1) };
+        for (number, ids) in ids.chunks(most).enumerate() {
+            let Some(lowest) = ids.first() else { continue };
+            cut.insert(if number == 0 { first.min(*lowest) } else { *lowest }, ids.to_vec());
+        }
+    }
+    cut
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_stay_within_their_size_and_order_whatever_is_added_and_removed() {
+        let (mut rows, mut expected) = (Rows::new(), BTreeSet::new());
+        let mut random = 7_u64;
+        for round in 0..400 {
+            let mut changes = BTreeMap::new();
+            for _ in 0..=round % 60 {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let (id, enters) = (1 + (random >> 33) % 3_000, random >> 63 == 0 || round < 200);
+                changes.insert(id, enters);
+            }
+            for (id, enters) in &changes {
+                if *enters {
+                    expected.insert(*id)
+                } else {
+                    expected.remove(id)
+                };
+            }
+            rows = changed(&rows, &changes);
+            let all: Vec<u64> = rows.values().flatten().copied().collect();
+            assert_eq!(all, expected.iter().copied().collect::<Vec<_>>(), "round {round}");
+            for (first, ids) in &rows {
+                assert!((1..=ROW_IDS).contains(&ids.len()) && ids[0] >= *first, "{first}: {ids:?}");
+            }
+        }
+        assert!(rows.len() < all_of(&rows) / 20, "{} rows", rows.len());
+        // In order, as agents are registered, rows are full.
+        let appended = (0..25).fold(Rows::new(), |rows, part| {
+            changed(&rows, &(part * 40 + 1..=part * 40 + 40).map(|id| (id, true)).collect())
+        });
+        assert_eq!(appended.values().map(Vec::len).collect::<Vec<_>>(), [100; 10]);
+    }
+
+    fn all_of(rows: &Rows) -> usize {
+        rows.values().map(Vec::len).sum()
+    }
+}
