@@ -23,12 +23,14 @@ const fn module(title: &'static str, crate_name: &'static str, name: &'static st
     Module { title, crate_name, name, size_limit: kib * 1024 }
 }
 
+/// The module of the gate, with features of the core that the others lack.
+const GATE: &str = "decision";
 const MODULES: [Module; 6] = [
     module("Browser package: wasm", "registry-browser", "registry", 225),
     module("Browser package, evidence: wasm", "registry-browser-evidence", "evidence", 80),
     module("Browser package, snapshot: wasm", "registry-browser-snapshot", "snapshot", 60),
     module("Browser package, liability: wasm", "registry-browser-liability", "acceptance", 90),
-    module("Browser package, gate: wasm", "registry-browser-gate", "decision", 250),
+    module("Browser package, gate: wasm", "registry-browser-gate", GATE, 250),
     module("Browser package, key: wasm", "registry-browser-key", "key", 60),
 ];
 
@@ -70,7 +72,11 @@ pub(crate) fn build() -> Result<()> {
         if fresh.exists() {
             fs::remove_dir_all(&fresh)?;
         }
-        MODULES.iter().try_for_each(|module| compile(module, &fresh))?;
+        // Those with the same features of the core together: by themselves, each set of their dependencies' features
+        // would be compiled.
+        let (with_gate, others): (Vec<_>, Vec<_>) = MODULES.iter().partition(|module| module.name == GATE);
+        [others, with_gate].iter().try_for_each(|modules| compile(modules))?;
+        MODULES.iter().try_for_each(|module| bind(module, &fresh))?;
         for entry in fs::read_dir(browser.join("npm"))? {
             let file = entry?;
             fs::copy(file.path(), fresh.join(file.file_name()))?;
@@ -111,9 +117,13 @@ fn declare_without_dom(module: &Module, package: &Path) -> Result<()> {
     Ok(fs::write(file, text.replace("BufferSource | WebAssembly.Module", "object"))?)
 }
 
-fn compile(module: &Module, package: &Path) -> Result<()> {
-    let build = ["build", "--package", module.crate_name, "--target", WASM_TARGET, "--profile", PROFILE];
-    run(without_paths(&mut cargo()).args(build))?;
+fn compile(modules: &[&Module]) -> Result<()> {
+    let packages = modules.iter().flat_map(|module| ["--package", module.crate_name]);
+    let build = ["build", "--target", WASM_TARGET, "--profile", PROFILE];
+    run(without_paths(&mut cargo()).args(build).args(packages))
+}
+
+fn bind(module: &Module, package: &Path) -> Result<()> {
     let compiled = format!("{}.wasm", module.crate_name.replace('-', "_"));
     run(command(WASM_BINDGEN.path()?)
         .args(["--target", "web", "--out-name", module.name, "--out-dir"])

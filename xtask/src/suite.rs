@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::programs::{Compiled, Program};
-use crate::run::{cargo, command, node_tool, root, run, target_dir, without_paths};
+use crate::run::{cargo, command, node_tool, root, run, target_dir};
 use crate::setup::WASM_TARGET;
 use crate::sources::Sources;
 use crate::summary::{Summary, Tally, count};
@@ -105,13 +105,7 @@ fn native(summary: &mut Summary, sources: &Sources, runs_programs: bool) -> Vec<
             Ok(Tally::CHECK)
         });
     }
-    // While the modules' last steps leave a core idle. By themselves, as the Workers are built: a common build would
-    // unify their features with the other packages'.
-    let inputs = sources.fingerprint(&["core", "host-kit", "browser/fetch", "edge-shared", "edge-api"]);
-    summary.step("unit tests: edge-api, edge-shared", Some(inputs), || {
-        let packages = ["-p", "edge-api", "-p", "edge-shared"];
-        count(cargo().args(["test", "--no-fail-fast", "--lib"]).args(packages), &mut stdout())
-    });
+    // While the modules' last steps leave a core idle.
     summary.step("examples in the documentation", Some(sources.fingerprint(&["."])), || {
         count(cargo().args(["all-test", "--doc"]), &mut stdout())
     });
@@ -184,10 +178,8 @@ fn check(program: &mut std::process::Command) -> Result<Tally> {
 
 /// A module that drives all of the core imports nothing.
 fn purity() -> Result<Tally> {
-    let build = ["build", "--quiet", "--release", "--package", "core-probe", "--target", WASM_TARGET];
-    // As the Workers are built: cargo would compile the core twice.
-    run(without_paths(&mut cargo()).args(build))?;
-    let module = target_dir().join(WASM_TARGET).join("release/core_probe.wasm");
+    run(cargo().args(["build", "--quiet", "--package", "core-probe", "--target", WASM_TARGET]))?;
+    let module = target_dir().join(WASM_TARGET).join("debug/core_probe.wasm");
     check(command("node").arg("tests/purity/imports.mjs").arg(module))
 }
 

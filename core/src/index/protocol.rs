@@ -219,7 +219,7 @@ mod tests {
         let excerpt = IndexAnswer::Excerpt("e".into());
         let answers = (excerpt, IndexAnswer::Part(Part::default()), IndexAnswer::Failure("f".into()));
         let answers = (answers, IndexAnswer::NotCovered);
-        let expected = r#"{"object":"5/0x0000000000000000000000000000000000000000/13","question":"Tick"},{"etag":"e","links":null,"read_at":1,"block":2,"rpc_calls":3},{"Progress":[{"percent":0,"total":0,"basis":"events","unannouncedChanges":0,"refreshesWithoutEvents":0,"comparisons":0,"isComparing":false,"sweptAgents":500},null,{"read":0,"written":0,"since":0}]}"#;
+        let expected = r#"{"object":"5/0x0000000000000000000000000000000000000000/14","question":"Tick"},{"etag":"e","links":null,"read_at":1,"block":2,"rpc_calls":3},{"Progress":[{"percent":0,"total":0,"basis":"events","unannouncedChanges":0,"refreshesWithoutEvents":0,"comparisons":0,"isComparing":false,"sweptAgents":500},null,{"read":0,"written":0,"since":0}]}"#;
         assert_eq!(serde_json::to_string(&sent).unwrap(), format!("[{expected}]"));
         let part = r#"{"Part":{"content":"","next":null}}"#;
         let expected = format!(r#"[[{{"Excerpt":"e"}},{part},{{"Failure":"f"}}],"NotCovered"]"#);
