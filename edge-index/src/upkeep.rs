@@ -189,6 +189,7 @@ pub(crate) fn config(settings: &WorkerSettings, now: u64) -> Config {
         sweep: SWEEP,
         proved: settings.spot_checks,
         layout: settings.layout,
+        part: 1_000_000,
         few_agents: FEW_AGENTS,
         self_contained_code: settings.self_contained_code,
     }

@@ -1,10 +1,12 @@
-//! What is made of all agents once they are stored, at the end of the first fill, one in each piece of work: to
-//! write it agent by agent takes ten times as long.
+//! What is made of all agents once they are stored, at the end of the first fill, one step in each piece of work: to
+//! write it agent by agent takes ten times as long. Lists are made of a million agents at a time, so that a step
+//! ends within a host's CPU limit however many there are.
 
 use super::{
     large_persons,
     postings::{self, Property},
-    store::{SqlValue, Store, StoreError, one_number},
+    store::{SqlValue, Store, StoreError, first_row, one_number},
+    tables::CountKind,
 };
 
 /// The SQL indexes of agents.
@@ -15,31 +17,81 @@ const INDEXES: [&str; 4] = [
     "CREATE INDEX agents_by_event ON agents (substr(events, 1, 8)) \
      WHERE creator <> person AND events >= x'0000000000000001'",
 ];
+/// What `meta` has of the steps once all are taken.
+const DONE: &str = "done";
 
-const ALL: usize = INDEXES.len() + Property::OF_ALL.len() + 1;
+/// The ids of agents that a step makes lists of: the first one, and the last one.
+pub(super) type Part = (u64, u64);
 
-/// How many are not made yet.
-pub(super) fn missing(store: &impl Store) -> Result<usize, StoreError> {
-    Ok(ALL.saturating_sub(made(store)?))
+/// What is left to make.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Steps {
+    next: u64,
+    all: u64,
+    /// Agents of a [`Part`].
+    of_part: u64,
 }
 
-fn made(store: &impl Store) -> Result<usize, StoreError> {
-    let statement = "SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'derived'";
-    Ok(one_number(store, statement, &[])?.and_then(|made| usize::try_from(made).ok()).unwrap_or(0))
-}
+impl Steps {
+    /// Those that are left, with so many agents in a part.
+    pub(super) fn left(store: &impl Store, of_part: u64) -> Result<Self, StoreError> {
+        let next = match first_row(store, "SELECT value FROM meta WHERE key = 'derived'", &[])? {
+            None => 0,
+            Some(mut row) => match row.text()?.as_str() {
+                DONE => return Ok(Self { next: 0, all: 0, of_part }),
+                number => number.parse().map_err(|_| StoreError::corrupt())?,
+            },
+        };
+        let agents = one_number(store, "SELECT max(id) FROM agents", &[])?.unwrap_or(0);
+        let parts = agents.div_ceil(of_part).max(1);
+        let of_properties = (Property::OF_ALL.len() as u64 + 1) * parts;
+        Ok(Self { next, all: INDEXES.len() as u64 + of_properties, of_part })
+    }
 
-/// Makes at most so many of those that are missing. Persons with more than `few` agents have many.
-pub(super) fn make(store: &impl Store, most: usize, few: u64) -> Result<(), StoreError> {
-    let begun = made(store)?;
-    let end = ALL.min(begun.saturating_add(most));
-    for number in begun..end {
-        let property = number.checked_sub(INDEXES.len()).and_then(|number| Property::OF_ALL.get(number));
-        match (INDEXES.get(number), property) {
-            (Some(statement), _) => drop(store.execute(statement, &[])?),
-            (None, Some(property)) => postings::make(store, *property)?,
-            (None, None) => large_persons::begin(store, few)?,
+    pub(super) const fn count(self) -> u64 {
+        self.all.saturating_sub(self.next)
+    }
+
+    /// Takes at most so many. Persons with more than `few` agents have many.
+    pub(super) fn take(self, store: &impl Store, most: u64, few: u64) -> Result<(), StoreError> {
+        let end = self.all.min(self.next.saturating_add(most));
+        if end == self.next {
+            return Ok(());
+        }
+        for step in self.next..end {
+            self.take_one(store, step, few)?;
+        }
+        let value = if end == self.all { DONE.to_owned() } else { end.to_string() };
+        let statement = "INSERT OR REPLACE INTO meta (key, value) VALUES ('derived', ?1)";
+        store.execute(statement, &[SqlValue::Text(value)]).map(drop)
+    }
+
+    /// Agents are stored anew before all is made of those before: what lists there are may be of others.
+    pub(super) fn begin_again(self, store: &impl Store) -> Result<(), StoreError> {
+        let indexes = INDEXES.len() as u64;
+        if self.count() == 0 || self.next <= indexes {
+            return Ok(());
+        }
+        store.execute("DELETE FROM postings", &[])?;
+        store.execute("DELETE FROM counts WHERE kind = ?1", &[CountKind::Person.into()])?;
+        let statement = "UPDATE meta SET value = ?1 WHERE key = 'derived'";
+        store.execute(statement, &[SqlValue::Text(indexes.to_string())]).map(drop)
+    }
+
+    fn take_one(self, store: &impl Store, step: u64, few: u64) -> Result<(), StoreError> {
+        let place = usize::try_from(step).unwrap_or(usize::MAX);
+        if let Some(statement) = INDEXES.get(place) {
+            return store.execute(statement, &[]).map(drop);
+        }
+        // Property by property, and the persons with many agents after all lists of persons.
+        let parts = (self.all - INDEXES.len() as u64) / (Property::OF_ALL.len() as u64 + 1);
+        let step = step - INDEXES.len() as u64;
+        let first = step % parts * self.of_part + 1;
+        // Agents that were registered meanwhile are stored later.
+        let part = (first, first + self.of_part - 1);
+        match Property::OF_ALL.get(usize::try_from(step / parts).unwrap_or(usize::MAX)) {
+            Some(property) => postings::make(store, *property, part),
+            None => large_persons::begin(store, few, part),
         }
     }
-    let statement = "INSERT OR REPLACE INTO meta (key, value) VALUES ('derived', ?1)";
-    store.execute(statement, &[SqlValue::Text(end.to_string())]).map(drop)
 }

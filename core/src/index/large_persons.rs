@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use alloy_primitives::{Address, hex};
 
 use super::{
+    derived::Part,
     postings::{MEMBERS, Property, making},
     store::{SqlValue, Store, StoreError, query},
     tables::CountKind,
@@ -59,28 +60,30 @@ pub(super) fn begin_with(
     let statement = "SELECT unhex(value) FROM json_each(?1) WHERE \
                      (SELECT sum(agents) FROM postings WHERE kind = ?2 AND key = unhex(value)) > ?3";
     let large = read(store, statement, &[as_json(persons), Property::Person.into(), few.into()])?;
-    keep(store, &large)
+    keep(store, &large, (1, 1 << 53))
 }
 
-/// Begins with all that have more than so many agents, at the end of the first fill.
-pub(super) fn begin(store: &impl Store, few: u64) -> Result<(), StoreError> {
+/// Begins with all that have more than so many agents, at the end of the first fill, and counts their agents of this
+/// part.
+pub(super) fn begin(store: &impl Store, few: u64, part: Part) -> Result<(), StoreError> {
     let statement = "SELECT key FROM postings WHERE kind = ?1 GROUP BY key HAVING sum(agents) > ?2";
-    keep(store, &read(store, statement, &[Property::Person.into(), few.into()])?)
+    keep(store, &read(store, statement, &[Property::Person.into(), few.into()])?, part)
 }
 
-fn keep(store: &impl Store, large: &BTreeSet<Address>) -> Result<(), StoreError> {
+fn keep(store: &impl Store, large: &BTreeSet<Address>, (first, last): Part) -> Result<(), StoreError> {
     if large.is_empty() {
         return Ok(());
     }
     let of_persons = format!(
         "FROM {MEMBERS} CROSS JOIN agents ON agents.id = member.value \
-         WHERE kind = ?2 AND postings.key IN (SELECT unhex(value) FROM json_each(?3))"
+         WHERE kind = ?2 AND postings.key IN (SELECT unhex(value) FROM json_each(?3)) \
+         AND member.value BETWEEN ?4 AND ?5"
     );
-    let given = |kind: SqlValue| [kind, Property::Person.into(), as_json(large)];
+    let given = |kind: SqlValue| [kind, Property::Person.into(), as_json(large), first.into(), last.into()];
     let counts = format!(
         "INSERT INTO counts (kind, key, agents) \
          SELECT ?1, unhex(hex(person) || printf('%02x', status)), count(*) {of_persons} AND status <= 3 \
-         GROUP BY person, status"
+         GROUP BY person, status ON CONFLICT (kind, key) DO UPDATE SET agents = agents + excluded.agents"
     );
     store.execute(&counts, &given(CountKind::Person.into()))?;
     let rows = format!(

@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
+    derived::Part,
     indexed_agent::IndexedAgent,
     store::{Columns, SqlValue, Store, StoreError, one_number, query, write, write_returning},
 };
@@ -126,10 +127,15 @@ pub(super) fn making(rows: &str) -> String {
     )
 }
 
-/// Makes the lists of a property, one of [`Property::OF_ALL`], of all agents.
-pub(super) fn make(store: &impl Store, (property, key): (Property, &str)) -> Result<(), StoreError> {
-    let rows = format!("SELECT {key} AS key, id FROM agents WHERE {key} IS NOT NULL");
-    store.execute(&making(&rows), &[property.into()]).map(drop)
+/// Makes the lists of a property, one of [`Property::OF_ALL`], of a part of all agents.
+pub(super) fn make(
+    store: &impl Store,
+    (property, key): (Property, &str),
+    (first, last): Part,
+) -> Result<(), StoreError> {
+    let rows =
+        format!("SELECT {key} AS key, id FROM agents WHERE id BETWEEN ?2 AND ?3 AND {key} IS NOT NULL");
+    store.execute(&making(&rows), &[property.into(), first.into(), last.into()]).map(drop)
 }
 
 /// The changes of lists in one transaction.

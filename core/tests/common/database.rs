@@ -19,6 +19,7 @@ pub(crate) fn config(registry: Address, slice: u64, sweep: u64) -> Config {
         slice,
         sweep,
         proved: 0,
+        part: 1_000_000,
         few_agents: FEW_AGENTS,
         layout: None,
         self_contained_code: None,

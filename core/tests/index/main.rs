@@ -85,6 +85,7 @@ fn live(seed: u64, is_old: bool) -> Result<(), String> {
     let slice = random.pick(&[1_000, 1_000, 3, 5]);
     let sweep = random.pick(&[0, 2, 5]);
     let mut index = Indexed::new(history, slice, sweep);
+    index.config.part = 1 + seed % 9;
     index.config.few_agents = if seed.is_multiple_of(2) { 3 } else { FEW_AGENTS };
     index.config.limits = Limits { agents_per_call: 7, calls_per_chunk: 9, ..Limits::default() };
     if second.is_some() {

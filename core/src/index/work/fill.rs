@@ -21,12 +21,12 @@ use crate::{
         changes::Comparison,
         checkpoint::{self, Checkpoint},
         coverage::Coverage,
-        derived,
+        derived::Steps,
         phase::{Cause, Pass, Phase, Rows},
         read_agents::{Agents, ReadSlice},
         seen_events::ListedEvents,
         shards,
-        store::Store,
+        store::{Store, StoreError},
         tables::{AgentWriter, differing},
         takeover,
     },
@@ -128,21 +128,23 @@ impl Work {
 
     /// Whether the first fill has stored all agents, and not made all that is derived from them.
     pub(super) fn lacks_derived(&self, store: &impl Store) -> Result<bool, IndexError> {
-        Ok(matches!(self.state.phase, Phase::CatchingUp { .. }) && derived::missing(store)? > 0)
+        Ok(matches!(self.state.phase, Phase::CatchingUp { .. }) && self.derived(store)?.count() > 0)
+    }
+
+    fn derived(&self, store: &impl Store) -> Result<Steps, StoreError> {
+        Steps::left(store, self.config.part.max(1))
     }
 
     /// Makes so many of what is derived from all agents, and with the last of it the shards as of this block.
     pub(super) fn make_derived(
         &mut self,
         store: &impl Store,
-        most: usize,
+        most: u64,
         at: Checkpoint,
     ) -> Result<(), IndexError> {
-        let missing = derived::missing(store)?;
-        if missing > 0 {
-            derived::make(store, most, self.config.few_agents)?;
-        }
-        if (1..=most).contains(&missing) {
+        let steps = self.derived(store)?;
+        steps.take(store, most, self.config.few_agents)?;
+        if (1..=most).contains(&steps.count()) {
             shards::make(store, self.shard_version(at))?;
             self.state.save(store)?;
         }
@@ -168,10 +170,12 @@ impl Work {
             false => ListedEvents::later_of(announced.clone()),
         };
         if slice == Slice::Whole {
-            self.make_derived(store, usize::MAX, checkpoint)?;
+            self.make_derived(store, u64::MAX, checkpoint)?;
         }
         let few = self.config.few_agents;
-        let has_derived = derived::missing(store)? == 0;
+        let steps = self.derived(store)?;
+        steps.begin_again(store)?;
+        let has_derived = steps.count() == 0;
         let changes = || {
             let writer = AgentWriter::new(store, version, comparison, BTreeMap::new(), events(), few);
             if has_derived { writer } else { writer.without_derived() }

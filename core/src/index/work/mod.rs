@@ -54,6 +54,8 @@ pub struct Config {
     pub sweep: u64,
     /// Agents that each refresh proves.
     pub proved: u64,
+    /// Agents of which a piece of work at the end of the first fill makes lists.
+    pub part: u64,
     /// Agents of a liable person up to which all are read for an answer about it. Of others, sums are kept.
     pub few_agents: u64,
     /// The storage layout of a registry with other code than this project's. The operator vouches with it
