@@ -6,11 +6,12 @@ use alloy_primitives::{Address, U256};
 
 use super::{
     IndexError, changes,
+    counts::{self, CountKind},
     indexed_agent::{IndexedAgent, flaw},
     postings::{self, MEMBERS, Property},
     reader::Index,
     store::{Columns, SqlValue, Store, StoreError, first_row, ids_as_json, of_ids, query},
-    tables::{self, CountKind},
+    tables,
 };
 use crate::{
     chain::QueryError,
@@ -133,12 +134,12 @@ impl<S: Store> Index<'_, S> {
                          (SELECT key, sum(agents) OVER (ORDER BY key) - agents AS before FROM counts \
                          WHERE kind = ?1 AND key BETWEEN ?2 AND ?3) \
                          WHERE before <= ?4 ORDER BY key DESC LIMIT 1";
-        let [first, last] = [0, u64::MAX].map(|id| SqlValue::Blob(tables::status_range(status as u8, id)));
+        let [first, last] = [0, u64::MAX].map(|id| SqlValue::Blob(counts::status_range(status as u8, id)));
         let parameters = [CountKind::StatusRange.into(), first, last, skipped.into()];
         let row = first_row(self.store, statement, &parameters)?;
         let mut row = row.ok_or_else(StoreError::corrupt)?;
         let [_, range @ ..] = row.array::<9>()?;
-        Ok((u64::from_be_bytes(range) * tables::RANGE, row.number()?))
+        Ok((u64::from_be_bytes(range) * counts::RANGE, row.number()?))
     }
 
     pub(crate) fn revenue(&self) -> Result<RevenueAggregate, IndexError> {

@@ -3,10 +3,10 @@
 //! ends within a host's CPU limit however many there are.
 
 use super::{
+    counts::CountKind,
     large_persons,
     postings::{self, Property},
     store::{SqlValue, Store, StoreError, first_row, one_number},
-    tables::CountKind,
 };
 
 /// The SQL indexes of agents.
@@ -20,15 +20,12 @@ const INDEXES: [&str; 4] = [
 /// What `meta` has of the steps once all are taken.
 const DONE: &str = "done";
 
-/// The ids of agents that a step makes lists of: the first one, and the last one.
-pub(super) type Part = (u64, u64);
-
 /// What is left to make.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Steps {
     next: u64,
     all: u64,
-    /// Agents of a [`Part`].
+    /// Agents of a [part](postings::Part).
     of_part: u64,
 }
 

@@ -6,20 +6,13 @@ use std::collections::BTreeSet;
 use alloy_primitives::{Address, hex};
 
 use super::{
-    derived::Part,
-    postings::{MEMBERS, Property, making},
+    counts::CountKind,
+    postings::{MEMBERS, Part, Property, making, time_key},
     store::{SqlValue, Store, StoreError, query},
-    tables::CountKind,
 };
 
 /// [`Config::few_agents`](super::Config::few_agents): as many as a page of a list is made from at most.
-pub const FEW_AGENTS: u64 = super::Bounds::DEFAULT.candidates;
-
-/// A key of [`Property::PersonTime`]: attestations of 256 seconds are in one list.
-pub(super) fn time_key(person: Address, attested: u64) -> Vec<u8> {
-    let [time @ .., _] = attested.to_be_bytes();
-    [person.as_slice(), &time].concat()
-}
+pub const FEW_AGENTS: u64 = 1_500;
 
 fn as_json(persons: &BTreeSet<Address>) -> SqlValue {
     let digits: Vec<String> = persons.iter().map(hex::encode).collect();
@@ -98,17 +91,5 @@ pub(super) fn by_time(person: Address, is_large: bool, from: u64) -> (Property, 
     match is_large {
         true => (Property::PersonTime, time_key(person, from), time_key(person, u64::MAX)),
         false => (Property::Person, person.to_vec(), person.to_vec()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_holds_the_attestations_of_256_seconds_in_the_order_of_time() {
-        let key = |seconds| time_key(Address::repeat_byte(7), seconds);
-        assert_eq!((key(512), key(767) == key(512)), ([&[7; 20][..], &[0, 0, 0, 0, 0, 0, 2]].concat(), true));
-        assert!(key(768) > key(767) && key(u64::MAX) > key(1 << 40));
     }
 }

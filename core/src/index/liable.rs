@@ -7,12 +7,13 @@ use alloy_primitives::Address;
 
 use super::{
     IndexError,
+    counts::{CountKind, person_status},
     indexed_agent::{IndexedAgent, flaw},
     large_persons::by_time,
     postings::{self, MEMBERS, Property},
     reader::Index,
     store::{SqlValue, Store, StoreError, one_number, ordered, query},
-    tables::{self, CountKind, person_status},
+    tables,
 };
 use crate::{
     eth::as_of::IndexedAt,

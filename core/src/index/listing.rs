@@ -19,11 +19,12 @@ use alloy_primitives::Address;
 
 use super::{
     IndexError,
+    counts::CountKind,
     indexed_agent::flaw,
     postings::{MEMBERS, Property, ROW_IDS},
     reader::{Bounds, Index},
     store::{Columns, SqlValue, Store, StoreError, first_row, one_number, ordered, query},
-    tables::{CountKind, records},
+    tables::records,
     words::{expression, has_words, words},
 };
 use crate::{
@@ -304,7 +305,11 @@ impl<S: Store> Index<'_, S> {
     fn last_row(&self, scan: &CandidateScan<'_>, candidates: u64) -> Result<Option<u64>, StoreError> {
         let direction = scan.direction();
         let mut statement = Statement::default();
-        statement.push(&format!("SELECT first FROM (SELECT first, sum(agents) OVER (ORDER BY first{direction}) AS so_far FROM (SELECT first, agents FROM postings WHERE {LIST}"), scan.source.clause.values.clone());
+        let rows = format!(
+            "SELECT first FROM (SELECT first, sum(agents) OVER (ORDER BY first{direction}) AS so_far \
+             FROM (SELECT first, agents FROM postings WHERE {LIST}"
+        );
+        statement.push(&rows, scan.source.clause.values.clone());
         if let Some(AgentCursor { id, .. }) = scan.after {
             scan.bound_rows(&mut statement, scan.behind(), id);
         }
@@ -517,9 +522,9 @@ impl CandidateScan<'_> {
         if comparison.starts_with('<') {
             statement.push(" AND postings.first <= ?", [id.into()]);
         } else {
-            statement.push(&format!(" AND postings.first >= coalesce((SELECT max(first) FROM postings WHERE {LIST} AND first <= ?), 0)"), []);
-            statement.values.extend(self.source.clause.values.clone());
-            statement.values.push(id.into());
+            let row = format!("SELECT max(first) FROM postings WHERE {LIST} AND first <= ?");
+            let values = [&self.source.clause.values[..], &[id.into()]].concat();
+            statement.push(&format!(" AND postings.first >= coalesce(({row}), 0)"), values);
         }
     }
 

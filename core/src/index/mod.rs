@@ -63,6 +63,7 @@ mod canonical;
 mod changes;
 mod checkpoint;
 mod compliance_list;
+mod counts;
 mod coverage;
 mod derived;
 mod excerpt;

@@ -9,8 +9,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use alloy_primitives::Address;
+
 use super::{
-    derived::Part,
     indexed_agent::IndexedAgent,
     store::{Columns, SqlValue, Store, StoreError, one_number, query, write, write_returning},
 };
@@ -64,9 +65,17 @@ pub(super) fn lists_of(entry: &IndexedAgent) -> (Vec<Key>, Option<Key>) {
     ];
     lists.extend(entry.status().map(|status| (Property::Status, vec![status as u8])));
     let is_active = entry.status() == Some(Status::Active);
-    let of_time = is_active
-        .then(|| (Property::PersonTime, super::large_persons::time_key(person, row.last_attestation)));
+    let of_time = is_active.then(|| (Property::PersonTime, time_key(person, row.last_attestation)));
     (lists, of_time)
+}
+
+/// The ids of agents that lists are made of in one step: the first one, and the last one.
+pub(super) type Part = (u64, u64);
+
+/// A key of [`Property::PersonTime`]: attestations of 256 seconds are in one list.
+pub(super) fn time_key(person: Address, attested: u64) -> Vec<u8> {
+    let [time @ .., _] = attested.to_be_bytes();
+    [person.as_slice(), &time].concat()
 }
 
 /// The rows of lists and the ids in them, for a statement's FROM.
@@ -292,5 +301,12 @@ mod tests {
 
     fn all_of(rows: &Rows) -> usize {
         rows.values().map(Vec::len).sum()
+    }
+
+    #[test]
+    fn a_key_holds_the_attestations_of_256_seconds_in_the_order_of_time() {
+        let key = |seconds| time_key(Address::repeat_byte(7), seconds);
+        assert_eq!((key(512), key(767) == key(512)), ([&[7; 20][..], &[0, 0, 0, 0, 0, 0, 2]].concat(), true));
+        assert!(key(768) > key(767) && key(u64::MAX) > key(1 << 40));
     }
 }

@@ -4,9 +4,11 @@ use alloy_primitives::Address;
 
 use super::{
     IndexError, State,
+    counts::{CountKind, HOUR},
     indexed_agent::{IndexedAgent, flaw},
+    large_persons::FEW_AGENTS,
     store::{SqlValue, Store, StoreError, one_number, ordered, query},
-    tables::{self, CountKind, HOUR},
+    tables,
 };
 use crate::{
     chain::QueryError,
@@ -33,7 +35,7 @@ pub struct Bounds {
 
 impl Bounds {
     /// Keeps a page within milliseconds.
-    pub const DEFAULT: Self = Self { counted: NUMBERED_MAX, candidates: 1_500, searched: 1_000 };
+    pub const DEFAULT: Self = Self { counted: NUMBERED_MAX, candidates: FEW_AGENTS, searched: 1_000 };
 }
 
 /// An index with all rows of one block.

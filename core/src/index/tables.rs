@@ -7,6 +7,7 @@ use alloy_primitives::Address;
 
 use super::{
     changes::{Comparison, VerdictChange},
+    counts::{CountKind, HOUR, RANGE, person_status, status_range},
     indexed_agent::IndexedAgent,
     large_persons, open_lists,
     postings::{PostingChanges, Property, lists_of},
@@ -18,43 +19,6 @@ use super::{
     words::words,
 };
 use crate::{chain::logs::Moment, registry::agent::Status, registry::revenue::Total, registry::row::Sum};
-
-/// What agents are counted by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum CountKind {
-    Status,
-    Generation,
-    /// Active agents by the hour of their last attestation.
-    AttestationHour,
-    /// Not agents but their reports, under one empty key.
-    Reports,
-    /// By liable person and status, of [persons with many agents](super::large_persons) alone.
-    Person,
-    /// By status and id range, to find the start of a page deep in a list.
-    StatusRange,
-}
-
-impl From<CountKind> for SqlValue {
-    fn from(kind: CountKind) -> Self {
-        Self::Integer(kind as i64)
-    }
-}
-
-/// Seconds of a [`CountKind::AttestationHour`].
-pub(super) const HOUR: u64 = 3_600;
-
-/// Ids of a [`CountKind::StatusRange`].
-pub(super) const RANGE: u64 = 1_024;
-
-/// A key of [`CountKind::StatusRange`].
-pub(super) fn status_range(status: u8, id: u64) -> Vec<u8> {
-    [&[status][..], &(id / RANGE).to_be_bytes()].concat()
-}
-
-/// A key of [`CountKind::Person`].
-pub(super) fn person_status(person: Address, status: u8) -> Vec<u8> {
-    [person.as_slice(), &[status]].concat()
-}
 
 /// The changes of one transaction, each agent's once. Reads are batched, and writes are collected until
 /// [`finish`](Self::finish): the cost of a host in JavaScript, in time and memory, is per statement more than
