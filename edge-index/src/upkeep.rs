@@ -9,7 +9,7 @@ use registry_core::{
     chain::{Batch, Failure, Step, Update},
     eth::timestamp::Timestamp,
     index::{
-        Config, FEW_AGENTS, IndexError, SWEEP, Work,
+        Config, FEW_AGENTS, IndexError, PART, SWEEP, Work,
         protocol::{IndexAnswer, IndexQuestion},
         takeover::{self, Part},
     },
@@ -189,7 +189,7 @@ pub(crate) fn config(settings: &WorkerSettings, now: u64) -> Config {
         sweep: SWEEP,
         proved: settings.spot_checks,
         layout: settings.layout,
-        part: 1_000_000,
+        part: PART,
         few_agents: FEW_AGENTS,
         self_contained_code: settings.self_contained_code,
     }

@@ -17,6 +17,8 @@ const INDEXES: [&str; 4] = [
     "CREATE INDEX agents_by_event ON agents (substr(events, 1, 8)) \
      WHERE creator <> person AND events >= x'0000000000000001'",
 ];
+/// [`Config::part`](super::Config::part): a list of as many takes SQLite some three seconds.
+pub const PART: u64 = 1_000_000;
 /// What `meta` has of the steps once all are taken.
 const DONE: &str = "done";
 

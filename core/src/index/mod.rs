@@ -59,6 +59,7 @@
 //! ```
 
 mod answers;
+mod candidates;
 mod canonical;
 mod changes;
 mod checkpoint;
@@ -96,6 +97,7 @@ mod work;
 use crate::chain::{QueryError, RunError};
 pub use checkpoint::Checkpoint;
 pub use compliance_list::{LIST_IN_MEMORY_MAX, ListChunk, ListCursor};
+pub use derived::PART;
 pub use excerpt::Excerpt;
 pub use history::HistoryQuery;
 pub use large_persons::FEW_AGENTS;

@@ -13,7 +13,7 @@ use alloy_primitives::Address;
 
 use super::{
     indexed_agent::IndexedAgent,
-    store::{Columns, SqlValue, Store, StoreError, one_number, query, write, write_returning},
+    store::{Columns, SqlValue, Store, StoreError, ids_as_json, one_number, query, write, write_returning},
 };
 use crate::registry::agent::Status;
 
@@ -192,7 +192,7 @@ impl PostingChanges {
                 removed.push([kind.clone(), blob.clone(), (*first).into()]);
             }
             for (first, ids) in rows.iter().filter(|(first, ids)| stored.get(first) != Some(ids)) {
-                let text = super::store::ids_as_json(ids);
+                let text = ids_as_json(ids);
                 written.push([kind.clone(), blob.clone(), (*first).into(), (ids.len() as u64).into(), text]);
             }
         }

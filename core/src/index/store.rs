@@ -111,8 +111,8 @@ pub trait Store {
 /// that are compared are big-endian blobs. An unreadable record has no `parent`, `person`, `creator` or
 /// `generation`. The table of scopes is an index only, of the [`words`](super::words) of the texts in the
 /// records. Former agents belong to [`compliance_list`](super::compliance_list), places, sizes and shards to
-/// [`shards`](super::shards), [`postings`](super::postings) to lists, what was written at which height to [`tables`](super::tables), earlier records to
-/// [`takeover`](super::takeover).
+/// [`shards`](super::shards), lists of ids to [`postings`](super::postings), what was written at which height to
+/// [`tables`](super::tables), earlier records to [`takeover`](super::takeover).
 const TABLES: [&str; 16] = [
     "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS agents (id INTEGER PRIMARY KEY, wallet BLOB NOT NULL, status INTEGER NOT NULL, \

@@ -366,7 +366,7 @@ impl<'a, S: Store> AgentWriter<'a, S> {
     }
 }
 
-/// The person whose agents a count is of.
+/// The liable person that a count is by.
 fn person_of((kind, key): &(CountKind, Vec<u8>)) -> Option<Address> {
     (*kind == CountKind::Person).then(|| key.first_chunk().map(|person| Address::new(*person)))?
 }

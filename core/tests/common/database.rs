@@ -6,7 +6,7 @@ use alloy_primitives::Address;
 use registry_core::{
     chain::{Batch, Endpoints, Failure, Limits, Reply, Step},
     eth::multicall::CANONICAL_ADDRESS,
-    index::{Config, FEW_AGENTS, IndexError, SqlValue, State, Store, StoreError, Work, prepare},
+    index::{Config, FEW_AGENTS, IndexError, PART, SqlValue, State, Store, StoreError, Work, prepare},
 };
 use rusqlite::{Connection, StatementStatus, params_from_iter, types};
 
@@ -19,7 +19,7 @@ pub(crate) fn config(registry: Address, slice: u64, sweep: u64) -> Config {
         slice,
         sweep,
         proved: 0,
-        part: 1_000_000,
+        part: PART,
         few_agents: FEW_AGENTS,
         layout: None,
         self_contained_code: None,

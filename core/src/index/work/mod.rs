@@ -74,8 +74,8 @@ enum Stage {
     Slice(Box<Run<ReadSlice>>),
     Find(Box<Run<FindChanges>>),
     Agents(Box<Run<ReadAgents>>, Box<RefreshPlan>),
-    /// The next SQL index is made.
-    Index,
+    /// The next part is made of what is derived from all agents.
+    Derived,
     Done,
 }
 
@@ -85,7 +85,7 @@ impl Stage {
             Self::Slice(run) => Some(run.engine()),
             Self::Find(run) => Some(run.engine()),
             Self::Agents(run, _) => Some(run.engine()),
-            Self::Index | Self::Done => None,
+            Self::Derived | Self::Done => None,
         }
     }
 }
@@ -143,7 +143,7 @@ impl Work {
         }
         match work.state.phase.pass().cloned() {
             Some(pass) if pass.next.is_some() => work.read_slice(&pass),
-            _ if work.lacks_derived(store)? => work.stage = Stage::Index,
+            _ if work.lacks_derived(store)? => work.stage = Stage::Derived,
             _ => work.find(store)?,
         }
         Ok(work)
@@ -172,7 +172,7 @@ impl Work {
         loop {
             match std::mem::replace(&mut self.stage, Stage::Done) {
                 Stage::Done => return Ok(Step::Done(())),
-                Stage::Index => {
+                Stage::Derived => {
                     if let Some((at, _)) = self.state.base() {
                         self.make_derived(store, 1, at)?;
                     }
