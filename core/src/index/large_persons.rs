@@ -7,7 +7,7 @@ use alloy_primitives::{Address, hex};
 
 use super::{
     counts::CountKind,
-    postings::{MEMBERS, Part, Property, making},
+    postings::{MEMBERS, Part, Property, making, time_key},
     store::{SqlValue, Store, StoreError, query},
 };
 
@@ -83,4 +83,13 @@ fn keep(store: &impl Store, large: &BTreeSet<Address>, (first, last): Part) -> R
         "SELECT unhex(hex(person) || substr(hex(attested), 1, 14)) AS key, agents.id AS id {of_persons} AND status = 0"
     );
     store.execute(&making(&rows), &given(Property::PersonTime.into())).map(drop)
+}
+
+/// The lists and the key bounds to find a person's Active agents in by the time of their attestation, from this
+/// second on: the list with that time, and the last one. Of a person with few agents it is one list of all.
+pub(super) fn by_time(person: Address, is_large: bool, from: u64) -> (Property, Vec<u8>, Vec<u8>) {
+    match is_large {
+        true => (Property::PersonTime, time_key(person, from), time_key(person, u64::MAX)),
+        false => (Property::Person, person.to_vec(), person.to_vec()),
+    }
 }

@@ -9,7 +9,8 @@ use super::{
     IndexError,
     counts::{CountKind, person_status},
     indexed_agent::{IndexedAgent, flaw},
-    postings::{self, MEMBERS, Property, time_key},
+    large_persons::by_time,
+    postings::{self, MEMBERS, Property},
     reader::Index,
     store::{SqlValue, Store, StoreError, one_number, ordered, query},
     tables,
@@ -38,6 +39,7 @@ impl<S: Store> Index<'_, S> {
         let mut liable = Liable::none(person, limit, as_of);
         let list = (Property::Person, person.to_vec());
         let kept = self.kept_statuses(person)?;
+        let is_large = !kept.is_empty();
         let total: u64 = kept.iter().map(|(_, agents)| agents).sum();
         let few = match total <= self.bounds.candidates {
             true => Some(tables::records(self.store, &postings::whole(self.store, &list)?)?),
@@ -48,12 +50,10 @@ impl<S: Store> Index<'_, S> {
             liable.total += agents;
             liable.status_distribution.insert(status, agents);
         }
-        (liable.compliant_count, liable.next_lapses) = match &few {
-            Some(agents) => self.current_among(agents, now),
-            None => (self.compliant_of(person, now)?, self.next_lapses(person, now)?),
-        };
+        liable.compliant_count = self.compliant_of(person, is_large, now)?;
         let active = liable.status_distribution.get(&Status::Active).copied().unwrap_or_default();
         liable.expired_count = active.saturating_sub(liable.compliant_count);
+        liable.next_lapses = self.next_lapses(person, is_large, now)?;
 
         if liable.total <= self.bounds.candidates {
             let mut counts = ByBasis::default();
@@ -111,56 +111,42 @@ impl<S: Store> Index<'_, S> {
         })
     }
 
-    /// The number of compliant agents among these, and those whose attestations lapse first.
-    fn current_among(&self, agents: &BTreeMap<u64, IndexedAgent>, now: Timestamp) -> (u64, Vec<Lapse>) {
+    /// The person's compliant agents: counted by lists of the times after the one in which the grace period ends,
+    /// and one by one within it.
+    fn compliant_of(&self, person: Address, is_large: bool, now: Timestamp) -> Result<u64, StoreError> {
         let oldest = self.oldest_current(now);
-        let is_compliant = |entry: &IndexedAgent| {
-            entry.status() == Some(Status::Active) && entry.row.last_attestation >= oldest
-        };
-        let mut current: Vec<_> = agents.iter().filter(|(_, entry)| is_compliant(entry)).collect();
-        current.sort_by_key(|(id, entry)| (entry.row.last_attestation, **id));
-        let first = current.iter().take(NEXT_LAPSES as usize);
-        (current.len() as u64, first.filter_map(|(id, entry)| self.lapse(**id, entry)).collect())
-    }
-
-    /// The compliant agents of a person with many: counted by lists of the times after the one in which the grace
-    /// period ends, and one by one within it.
-    fn compliant_of(&self, person: Address, now: Timestamp) -> Result<u64, StoreError> {
-        let oldest = self.oldest_current(now);
-        let [first, last] = [oldest, u64::MAX].map(|time| SqlValue::Blob(time_key(person, time)));
-        let kind = SqlValue::from(Property::PersonTime);
+        let (property, first, last) = by_time(person, is_large, oldest);
+        let [first, last] = [first, last].map(SqlValue::Blob);
         let statement = "SELECT sum(agents) FROM postings WHERE kind = ?1 AND key > ?2 AND key <= ?3";
-        let later = one_number(self.store, statement, &[kind.clone(), first.clone(), last])?;
+        let later = one_number(self.store, statement, &[property.into(), first.clone(), last])?;
         let statement = format!(
             "SELECT count(*) FROM {MEMBERS} CROSS JOIN agents ON agents.id = member.value \
-             WHERE kind = ?1 AND postings.key = ?2 AND attested >= ?3"
+             WHERE kind = ?1 AND postings.key = ?2 AND status = 0 AND attested >= ?3"
         );
-        let within = one_number(self.store, &statement, &[kind, first, ordered(oldest)])?;
+        let within = one_number(self.store, &statement, &[property.into(), first, ordered(oldest)])?;
         Ok(later.unwrap_or(0) + within.unwrap_or(0))
     }
 
-    /// The agents of a person with many whose attestations lapse first.
-    fn next_lapses(&self, person: Address, now: Timestamp) -> Result<Vec<Lapse>, IndexError> {
+    fn next_lapses(&self, person: Address, is_large: bool, now: Timestamp) -> Result<Vec<Lapse>, IndexError> {
         let statement = format!(
             "SELECT agents.id, record FROM {MEMBERS} CROSS JOIN agents ON agents.id = member.value \
-             WHERE kind = ?1 AND postings.key BETWEEN ?2 AND ?3 AND attested >= ?4 \
+             WHERE kind = ?1 AND postings.key BETWEEN ?2 AND ?3 AND status = 0 AND attested >= ?4 \
              ORDER BY postings.key, attested, agents.id LIMIT ?5"
         );
         let oldest = self.oldest_current(now);
-        let [first, last] = [oldest, u64::MAX].map(|time| SqlValue::Blob(time_key(person, time)));
-        let parameters = [Property::PersonTime.into(), first, last, ordered(oldest), NEXT_LAPSES.into()];
-        let first = self.entries(&statement, &parameters)?;
-        Ok(first.iter().filter_map(|(id, entry)| self.lapse(*id, entry)).collect())
-    }
-
-    fn lapse(&self, id: u64, entry: &IndexedAgent) -> Option<Lapse> {
-        // `None` exceeds all clocks.
-        let until = entry.row.last_attestation.checked_add(self.state.grace())?;
-        Some(Lapse {
-            agent_id: id.into(),
-            agent_wallet: entry.full.wallet,
-            compliant_until: Timestamp::from_seconds(until),
-        })
+        let (property, first, last) = by_time(person, is_large, oldest);
+        let [first, last] = [first, last].map(SqlValue::Blob);
+        let parameters = [property.into(), first, last, ordered(oldest), NEXT_LAPSES.into()];
+        let grace = self.state.grace();
+        let lapse = |(id, entry): (u64, IndexedAgent)| {
+            Some(Lapse {
+                agent_id: id.into(),
+                agent_wallet: entry.full.wallet,
+                // `None` exceeds all clocks.
+                compliant_until: Timestamp::from_seconds(entry.row.last_attestation.checked_add(grace)?),
+            })
+        };
+        Ok(self.entries(&statement, &parameters)?.into_iter().filter_map(lapse).collect())
     }
 }
 
