@@ -66,8 +66,8 @@ impl Transport {
         }
     }
 
-    /// One round trip. `thrown` becomes what a wallet threw, if anything: the cause of an error that the reply
-    /// leads to.
+    /// One round trip. `thrown` becomes what a wallet threw, if anything: the cause of an error that the
+    /// reply leads to.
     pub(crate) async fn post(&self, batch: &Batch, thrown: &mut JsValue) -> Result<RpcReply, Failure> {
         round_trip(batch, async |signal| match self {
             Self::Endpoints { list, fetch } => {

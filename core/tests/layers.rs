@@ -1,5 +1,6 @@
 //! The layers of this crate, checked by its `use` declarations and paths: a module imports from its own layer
-//! and from lower ones only. No modules of this crate, or of the read API's Worker, import one another in a circle.
+//! and from lower ones only. No modules of this crate, or of the read API's Worker, import one another in a
+//! circle.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
 

@@ -32,8 +32,8 @@ use crate::{
     token,
 };
 
-/// The Worker's entry: every request gets an answer, errors included, and a line in the log; but where the client
-/// disconnects, its request ends with neither.
+/// The Worker's entry: every request gets an answer, errors included, and a line in the log; but where the
+/// client disconnects, its request ends with neither.
 #[event(fetch)]
 async fn fetch(request: web_sys::Request, env: Env, context: Context) -> worker::Result<web_sys::Response> {
     let connection = Connection::of(&request);

@@ -17,8 +17,8 @@ use registry_core::{
 
 thread_local! {
     static ENDPOINTS: KnownEndpoints = const { KnownEndpoints::new() };
-    /// What probes have found of each endpoint's node, and from when on they ask again for what it lacked, unix
-    /// milliseconds.
+    /// What probes have found of each endpoint's node, and from when on they ask again for what it lacked,
+    /// unix milliseconds.
     static PROBED: RefCell<(Vec<NodeFeatures>, u64)> = const { RefCell::new((Vec::new(), 0)) };
 }
 
@@ -62,8 +62,8 @@ async fn probe(settings: &WorkerSettings, endpoint: usize, known: NodeFeatures) 
     (known.or(probe.found()), posts)
 }
 
-/// The output of a query, in as few round trips as it needs. `rpc_calls` counts them. `now` is the time by which
-/// the age of a block is measured.
+/// The output of a query, in as few round trips as it needs. `rpc_calls` counts them. `now` is the time by
+/// which the age of a block is measured.
 pub(crate) async fn ask<Q: Query>(
     query: Q,
     now: Timestamp,

@@ -96,8 +96,8 @@ pub(crate) struct Content {
     pub(crate) max_age: u32,
     /// Where a verdict comes from: `snapshot` or `chain`.
     pub(crate) source: &'static str,
-    /// Whether these are bytes for clients that hold the registry themselves: compressed for clients that take
-    /// it so, and not kept in memory.
+    /// Whether these are bytes for clients that hold the registry themselves: compressed for clients that
+    /// take it so, and not kept in memory.
     pub(crate) is_download: bool,
 }
 
@@ -303,8 +303,8 @@ pub(crate) fn preflight(request_id: &str, takes_post: bool) -> Result<web_sys::R
     head.response(204, None)
 }
 
-/// The content; 304 where the client of a GET or HEAD has it already: `known` is its `If-None-Match` (RFC 9110
-/// section 13.1.2). `is_hit` says that it came without an RPC request.
+/// The content; 304 where the client of a GET or HEAD has it already: `known` is its `If-None-Match` (RFC
+/// 9110 section 13.1.2). `is_hit` says that it came without an RPC request.
 pub(crate) fn success(
     content: &Content,
     is_hit: bool,

@@ -10,9 +10,9 @@
 //!
 //! A request names its chain, its registry and the version of the [protocol](registry_core::index::protocol).
 //! An object of other settings or of another version refuses it, and the chain is asked, as where there is no
-//! object. Each call has a limit on its time, after which the object counts as unavailable. Where it is the only
-//! source, and works on the answer as its progress shows, the limit is that of a slow node, and the object is asked
-//! other questions meanwhile.
+//! object. Each call has a limit on its time, after which the object counts as unavailable. Where it is the
+//! only source, and works on the answer as its progress shows, the limit is that of a slow node, and the
+//! object is asked other questions meanwhile.
 
 use core::pin::pin;
 use std::cell::Cell;
@@ -156,8 +156,8 @@ impl IndexClient {
         }
     }
 
-    /// The manifest of the registry's snapshot, or the shard that it names so; where the object has none, or has
-    /// another version of it by now, when it is to be asked again.
+    /// The manifest of the registry's snapshot, or the shard that it names so; where the object has none, or
+    /// has another version of it by now, when it is to be asked again.
     pub(crate) async fn snapshot(&self, entry: Option<ShardEntry>) -> Result<Vec<u8>, AskAgain> {
         let question = match entry {
             None => IndexQuestion::Manifest,
@@ -181,8 +181,8 @@ impl IndexClient {
         binding::bytes(&response).await.map_err(|_| AskAgain::Soon)
     }
 
-    /// Asks for a document. `is_only_source`: the chain is not asked next. `scan_would_do` says of the number of
-    /// agents whether a scan could answer instead.
+    /// Asks for a document. `is_only_source`: the chain is not asked next. `scan_would_do` says of the number
+    /// of agents whether a scan could answer instead.
     async fn read(
         &self,
         question: IndexQuestion,

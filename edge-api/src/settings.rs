@@ -51,7 +51,8 @@ pub(crate) struct Settings {
     pub(crate) signing: Option<Signing>,
     /// The origins whose pages `/mcp` answers; empty where it answers all.
     mcp_origins: Vec<Audience>,
-    /// What verdicts are about (CAIP-10), `eip155:<chain>:<registry>`; `None` where the chain is not configured.
+    /// What verdicts are about (CAIP-10), `eip155:<chain>:<registry>`; `None` where the chain is not
+    /// configured.
     pub(crate) registry: Option<String>,
     /// The document of the registry, without the read API itself; `None` where the chain is not configured.
     pub(crate) well_known: Option<WellKnown>,
@@ -151,8 +152,8 @@ impl Settings {
     }
 }
 
-/// The name of a chain as read through these endpoints with this storage layout: any change of them is another
-/// name.
+/// The name of a chain as read through these endpoints with this storage layout: any change of them is
+/// another name.
 fn upstream(chain_id: Option<u64>, rpc: &[RpcEndpoint], layout: Option<&Layout>) -> String {
     let mut endpoints = String::new();
     for endpoint in rpc {

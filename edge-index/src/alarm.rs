@@ -50,8 +50,8 @@ impl RegistryIndex {
     }
 }
 
-/// When the next work is due: at once while agents are read or lapses are left, soon where an event is waited for,
-/// else before answers expire.
+/// When the next work is due: at once while agents are read or lapses are left, soon where an event is waited
+/// for, else before answers expire.
 pub(crate) fn due_at(state: &State, settings: &WorkerSettings) -> u64 {
     let before_expiry = state.read_at.saturating_add(cache_millis(settings) / 4 * 3);
     let is_at_once = !state.is_complete() || state.has_more_lapses();

@@ -1,5 +1,5 @@
-//! The name that an object has of the chain, the registry and the format of its rows. Alarms outlast a change of these
-//! settings: an object of another name rests.
+//! The name that an object has of the chain, the registry and the format of its rows. Alarms outlast a change
+//! of these settings: an object of another name rests.
 
 use std::rc::Rc;
 
@@ -17,8 +17,8 @@ use crate::{
 };
 
 impl RegistryIndex {
-    /// Stores the object's name, by which an alarm knows whether it is still the settings'. Where that fails, the
-    /// next request does.
+    /// Stores the object's name, by which an alarm knows whether it is still the settings'. Where that fails,
+    /// the next request does.
     pub(crate) fn keep_name(&self, sql: &Sql, settings: &WorkerSettings) {
         if !self.is_named.get() && !self.is_own(sql, settings) {
             let name = SqlValue::Text(settings.index_name().unwrap_or_default());

@@ -222,7 +222,8 @@ impl RegistryIndex {
         if self.faults.note(&error) && error == StoreError::Corrupt {
             // If this fails, the next work finds the same rows.
             let _ = self.state.storage().delete_all().await;
-            // A request that came meanwhile may have prepared the tables and loaded the state that are gone now.
+            // A request that came meanwhile may have prepared the tables and loaded the state that are gone
+            // now.
             self.is_prepared.set(false);
             self.noted_at.set(0);
             self.is_named.set(false);
@@ -339,8 +340,8 @@ impl RegistryIndex {
         }
     }
 
-    /// The manifest of the registry's snapshot, or a shard of it. The manifest may refresh the index first, but
-    /// waits for no fill: there is no snapshot meanwhile, and the answer says when to ask again.
+    /// The manifest of the registry's snapshot, or a shard of it. The manifest may refresh the index first,
+    /// but waits for no fill: there is no snapshot meanwhile, and the answer says when to ask again.
     async fn snapshot(
         &self,
         sql: &Sql,
@@ -484,8 +485,8 @@ impl RegistryIndex {
     }
 }
 
-/// Whether a request for the manifest may look for changes. While all agents are compared, the alarm works; an
-/// event that is waited for is looked for when it is time.
+/// Whether a request for the manifest may look for changes. While all agents are compared, the alarm works;
+/// an event that is waited for is looked for when it is time.
 fn may_look(state: &State) -> bool {
     state.is_complete() && state.retry_at().is_none_or(|at| at <= unix_millis())
 }

@@ -18,8 +18,8 @@ use crate::{answer::not_covered, sql::Sql};
 /// Milliseconds after which a manifest has to be confirmed by the chain again, at most.
 const MANIFEST_AGE_MILLIS: u64 = 10_000;
 
-/// The age that a manifest may have when it is handed out: a quarter of a verdict's TTL is left to it, so that
-/// it lasts for as long as Workers keep it.
+/// The age that a manifest may have when it is handed out: a quarter of a verdict's TTL is left to it, so
+/// that it lasts for as long as Workers keep it.
 pub(crate) fn max_age(settings: &WorkerSettings) -> u64 {
     MANIFEST_AGE_MILLIS.min(kya_millis(settings) / 4)
 }

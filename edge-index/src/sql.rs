@@ -38,7 +38,8 @@ impl Sql {
         Self { sql: storage.sql(), storage: raw.clone().unchecked_into(), rows }
     }
 
-    /// Logs a database that is near the end of what an object's storage holds. Beyond it nothing can be written.
+    /// Logs a database that is near the end of what an object's storage holds. Beyond it nothing can be
+    /// written.
     pub(crate) fn warn_of_size(&self) {
         let bytes = self.sql.database_size() as u64;
         if bytes > WARNED_BYTES {

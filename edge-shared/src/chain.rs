@@ -77,8 +77,8 @@ pub struct FetchHost<'a> {
     pub began: u64,
     /// How many requests were sent to endpoints.
     pub rpc_calls: &'a mut u32,
-    /// Merges what is learned of the endpoints. A client that disconnects ends this request: what it has learned by
-    /// then is there for the next one.
+    /// Merges what is learned of the endpoints. A client that disconnects ends this request: what it has
+    /// learned by then is there for the next one.
     pub merge: &'a dyn Fn(&Update),
 }
 

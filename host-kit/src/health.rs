@@ -10,7 +10,8 @@ use std::{
 const TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// Asks for `path` at the address that a service listens on; one that listens on every address is asked on the loopback's.
+/// Asks for `path` at the address that a service listens on; one that listens on every address is asked on
+/// the loopback's.
 ///
 /// # Errors
 /// No answer in time, or another status than 200: its first line and its body.

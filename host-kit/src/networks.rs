@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-/// A network of peers, from an address or from CIDR notation. Its addresses are IPv4 where they can be, as those of
-/// peers are in their canonical form.
+/// A network of peers, from an address or from CIDR notation. Its addresses are IPv4 where they can be, as
+/// those of peers are in their canonical form.
 ///
 /// # Errors
 /// What is wrong with the setting of this name.

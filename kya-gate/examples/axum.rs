@@ -33,8 +33,8 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// The wallet that asks is in the extensions, with the verdict on it. The gate's headers are there, too. A policy
-/// that only observes also passes on requests that no agent signed.
+/// The wallet that asks is in the extensions, with the verdict on it. The gate's headers are there, too. A
+/// policy that only observes also passes on requests that no agent signed.
 async fn items(agent: Option<Extension<Subject>>, headers: HeaderMap) -> String {
     let Some(Extension(agent)) = agent else { return "public items".to_owned() };
     let liable = headers.get("kya-liable").and_then(|value| value.to_str().ok()).unwrap_or_default();

@@ -13,7 +13,8 @@ use registry_core::{
 
 use crate::{check::Sources, http::now, settings::Settings};
 
-/// The findings, a line for each rule. An acceptance is known where a domain's file has it: requests present others.
+/// The findings, a line for each rule. An acceptance is known where a domain's file has it: requests present
+/// others.
 ///
 /// # Errors
 /// If there is no verdict.

@@ -82,8 +82,8 @@ impl Gate {
         (outcome, answer)
     }
 
-    /// The answer to a request with this outcome, which is counted and logged; `None` for a request that could
-    /// not be read.
+    /// The answer to a request with this outcome, which is counted and logged; `None` for a request that
+    /// could not be read.
     pub fn concluded(
         &self,
         policy: &RoutePolicy,
@@ -182,7 +182,8 @@ impl Gate {
         }
     }
 
-    /// Spends the nonce of a candidate that is admitted then, with a token and a record where they are wanted.
+    /// Spends the nonce of a candidate that is admitted then, with a token and a record where they are
+    /// wanted.
     async fn admit<'a>(
         &self,
         policy: &RoutePolicy,
@@ -235,8 +236,8 @@ impl Gate {
         DecisionStep::Done(Outcome::Admitted(subject))
     }
 
-    /// A subject with its verdict as a token, where the gate signs. A service that expects tokens is not to be
-    /// reached without one.
+    /// A subject with its verdict as a token, where the gate signs. A service that expects tokens is not to
+    /// be reached without one.
     fn signed(
         &self,
         policy: &RoutePolicy,

@@ -1,5 +1,5 @@
-//! The gate's command line: `serve` runs it, `check` says whether it could run, `health` whether it does. `completions` and `man` are
-//! for its installation.
+//! The gate's command line: `serve` runs it, `check` says whether it could run, `health` whether it does.
+//! `completions` and `man` are for its installation.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -44,7 +44,8 @@ enum Command {
         #[arg(long, value_name = "WALLET", value_parser = address::parse)]
         explain: Option<Address>,
     },
-    /// Ask the gate that runs here with this file: exit status 0 where it lives, for a container's health check
+    /// Ask the gate that runs here with this file: exit status 0 where it lives, for a container's health
+    /// check
     Health {
         /// The configuration file.
         config: PathBuf,

@@ -27,7 +27,8 @@ pub struct Metrics {
     pub following: IntGauge,
     /// Changes of verdicts received, by `kind`: `change`, `failure`.
     pub changes: IntCounterVec,
-    /// Fetches of the files of domains, by `domain` of the configuration and `result`: `ok`, `gone`, `failed`.
+    /// Fetches of the files of domains, by `domain` of the configuration and `result`: `ok`, `gone`,
+    /// `failed`.
     pub domain_fetches: IntCounterVec,
     /// Wallets of domains, by `domain` and `state`: `counted`, and `waiting` for those that are new.
     pub domain_wallets: IntGaugeVec,

@@ -1,5 +1,5 @@
-//! What was refused a moment ago. nginx asks twice about a refused request, the second time for the body: that
-//! answer is the first one's, without another read of the account.
+//! What was refused a moment ago. nginx asks twice about a refused request, the second time for the body:
+//! that answer is the first one's, without another read of the account.
 
 use std::{
     num::NonZeroUsize,

@@ -1,5 +1,5 @@
-//! `kya accept`: the liable wallet accepts an agent's registration. docs/liable-person.md says where the document
-//! goes.
+//! `kya accept`: the liable wallet accepts an agent's registration. docs/liable-person.md says where the
+//! document goes.
 
 use alloy::primitives::{Address, B256, Bytes, keccak256};
 use anyhow::{Context as _, anyhow};

@@ -93,7 +93,8 @@ impl Attest {
         Ok(Report::done(lines.join("\n"), json!({ "attested": documents })))
     }
 
-    /// A liable wallet that attests ties itself to the agent: not to one that a stranger has registered, by mistake.
+    /// A liable wallet that attests ties itself to the agent: not to one that a stranger has registered, by
+    /// mistake.
     fn confirmed(&self, record: &AgentRecord, signer: &Signer) -> Result<()> {
         let by = signer.address();
         let is_stranger = by == record.haftungsperson && by != record.creator && by != record.agentWallet;
@@ -144,7 +145,8 @@ fn is_party(record: &AgentRecord, signer: &Signer) -> Result<()> {
     }
 }
 
-/// A record, a line for each member. Texts of others are quoted, so that no line of them reads as one of these.
+/// A record, a line for each member. Texts of others are quoted, so that no line of them reads as one of
+/// these.
 pub(crate) fn shown(place: &Place, record: &AgentRecord) -> String {
     let status = Status::from_number(record.status).map_or("unknown", Status::name);
     format!(

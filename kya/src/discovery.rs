@@ -51,8 +51,8 @@ fn shown(url: &Url) -> String {
     format!("{}{}", public_origin(url.as_str()), url.path())
 }
 
-/// The answer of a read API, at this block where one is given; `None` where it has no such agent. The path is below
-/// `/api/v1`, with which the API's URL may end.
+/// The answer of a read API, at this block where one is given; `None` where it has no such agent. The path is
+/// below `/api/v1`, with which the API's URL may end.
 ///
 /// # Errors
 /// There is none, or it is none of a read API.

@@ -30,8 +30,8 @@ impl Fees {
         self.base.saturating_mul(2).saturating_add(self.tip)
     }
 
-    /// The fees of a transaction in place of one with these: `None` where the base fee lets that be mined. Nodes
-    /// take a replacement that offers a tenth more, geth's `--txpool.pricebump`; some want an eighth.
+    /// The fees of a transaction in place of one with these: `None` where the base fee lets that be mined.
+    /// Nodes take a replacement that offers a tenth more, geth's `--txpool.pricebump`; some want an eighth.
     pub(crate) fn raised(self, most: u128, tip: u128) -> Option<(u128, u128)> {
         let more = |fee: u128| fee.saturating_add(fee / 8).saturating_add(1);
         (most < self.base.saturating_add(tip)).then(|| (self.most().max(more(most)), self.tip.max(more(tip))))

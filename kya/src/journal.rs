@@ -1,6 +1,6 @@
-//! What was signed and sent, and has not been settled yet: one file for each signer and registry, written before
-//! anything is sent. A command that was killed finds it again and sends the very same bytes, so that nothing is
-//! carried out twice. The file is locked meanwhile: two commands of one signer take turns.
+//! What was signed and sent, and has not been settled yet: one file for each signer and registry, written
+//! before anything is sent. A command that was killed finds it again and sends the very same bytes, so that
+//! nothing is carried out twice. The file is locked meanwhile: two commands of one signer take turns.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -51,8 +51,8 @@ pub enum Sent {
         nonce: u64,
         /// Its bytes.
         raw: Bytes,
-        /// The hashes of those of the same nonce and call that it has replaced, with higher fees. One of all of
-        /// them is mined.
+        /// The hashes of those of the same nonce and call that it has replaced, with higher fees. One of all
+        /// of them is mined.
         #[serde(default)]
         replaced: Vec<B256>,
     },

@@ -174,7 +174,8 @@ impl Register {
     }
 }
 
-/// The id of a registered agent that a relayer tells, or does not: where a record shows it, the record decides.
+/// The id of a registered agent that a relayer tells, or does not: where a record shows it, the record
+/// decides.
 async fn registered_as(place: &Place, call: &registerAgentCall, told: Option<u64>) -> Result<u64> {
     match told {
         Some(id) => match place.record(U256::from(id)).await? {

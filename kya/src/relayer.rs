@@ -144,8 +144,8 @@ impl Relayer {
         Ok(next)
     }
 
-    /// What became of a relay, once it is this final or the relayer has waited as long as it does; `None` where
-    /// it knows of none.
+    /// What became of a relay, once it is this final or the relayer has waited as long as it does; `None`
+    /// where it knows of none.
     ///
     /// # Errors
     /// It does not say.

@@ -1,5 +1,5 @@
-//! What became of a call that was sent: it is asked for, sent again where it is not known, and compared with the
-//! chain where there is an RPC endpoint.
+//! What became of a call that was sent: it is asked for, sent again where it is not known, and compared with
+//! the chain where there is an RPC endpoint.
 
 use std::time::Duration;
 
@@ -314,7 +314,8 @@ impl Caller<'_> {
     }
 }
 
-/// The agent of an event, if it is the one of this call by this signer. The last indexed member of each is who acted.
+/// The agent of an event, if it is the one of this call by this signer. The last indexed member of each is
+/// who acted.
 fn told_by(log: &Log, registry: Address, signer: Address, call: &[u8]) -> Option<u64> {
     let (kind, arguments) = call.split_at_checked(4)?;
     let &[event, id, .., by] = log.topics.as_slice() else { return None };

@@ -1,5 +1,5 @@
-//! A call of the registry, carried out once: signed, kept in the journal, sent, and [settled](crate::settle). A command
-//! that is repeated after a kill finds the journal, and sends the very same bytes again or nothing.
+//! A call of the registry, carried out once: signed, kept in the journal, sent, and [settled](crate::settle).
+//! A command that is repeated after a kill finds the journal, and sends the very same bytes again or nothing.
 
 use std::{fmt::Write as _, path::PathBuf, time::Duration};
 
@@ -138,7 +138,8 @@ impl<'a> Caller<'a> {
         Ok(Self { place, signer, options, journal })
     }
 
-    /// Settles what an earlier run has sent: what was carried out, if that was this very call, and not long ago.
+    /// Settles what an earlier run has sent: what was carried out, if that was this very call, and not long
+    /// ago.
     ///
     /// # Errors
     /// It is not settled yet.
@@ -318,7 +319,8 @@ impl<'a> Caller<'a> {
     }
 }
 
-/// A point at which a build with debug assertions dies where `KYA_CRASH_AT` names it. A release reads nothing.
+/// A point at which a build with debug assertions dies where `KYA_CRASH_AT` names it. A release reads
+/// nothing.
 pub fn crash_point(name: &str) {
     if cfg!(debug_assertions) && std::env::var("KYA_CRASH_AT").is_ok_and(|point| point == name) {
         std::process::abort();

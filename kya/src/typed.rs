@@ -17,7 +17,7 @@ use crate::{
 #[derive(Debug, Args)]
 pub(crate) struct SignerArguments {
     /// The chain's id.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) chain: u64,
     /// The registry.
     #[arg(long, value_name = "0x...", value_parser = address::parse)]

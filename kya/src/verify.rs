@@ -25,7 +25,8 @@ use crate::{
 /// The largest document read, in bytes: several times what the largest evidence is.
 pub(crate) const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Verify without a network: exit status 0 where all is right, 1 where it is not, 2 where a file cannot be read
+/// Verify without a network: exit status 0 where all is right, 1 where it is not, 2 where a file cannot be
+/// read
 #[derive(Debug, Subcommand)]
 pub enum Verify {
     /// A document of `/kya/:wallet?evidence=1`: does it prove its verdict?
@@ -70,8 +71,8 @@ pub struct VerifyAcceptance {
     at: Option<u64>,
 }
 
-/// Verifies, and says what it shows. The document for programs has `right` and, as the case may be, `verdict`, `claims`,
-/// `acceptance` or `records`.
+/// Verifies, and says what it shows. The document for programs has `right` and, as the case may be,
+/// `verdict`, `claims`, `acceptance` or `records`.
 ///
 /// # Errors
 /// A file cannot be read, or is not of its kind: nothing was verified.
@@ -184,8 +185,8 @@ pub struct VerifyEvidence {
     /// The registry that the document has to be about.
     #[arg(long, value_name = "0x...", value_parser = address::parse)]
     registry: Option<Address>,
-    /// The forwarder that the registry's code has to trust: by it others than a transaction's sender can be an
-    /// agent's creator.
+    /// The forwarder that the registry's code has to trust: by it others than a transaction's sender can be
+    /// an agent's creator.
     #[arg(long, value_name = "0x...", value_parser = address::parse)]
     forwarder: Option<Address>,
     /// The wallet that the document has to be about.

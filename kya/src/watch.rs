@@ -1,6 +1,6 @@
-//! `kya attest --watch`: attests for each agent at a random time in the last third of its grace period, and as its
-//! liable wallet also in the last third of the time for which its own word ties it to the agent. All state is the
-//! chain's, and the journal's: a restart changes nothing.
+//! `kya attest --watch`: attests for each agent at a random time in the last third of its grace period, and
+//! as its liable wallet also in the last third of the time for which its own word ties it to the agent. All
+//! state is the chain's, and the journal's: a restart changes nothing.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -73,7 +73,8 @@ impl Metrics {
 struct Watched {
     failures: u32,
     not_before: Option<Instant>,
-    /// The last event of the agent by the signer, unix seconds; read once, where the signer is its liable wallet.
+    /// The last event of the agent by the signer, unix seconds; read once, where the signer is its liable
+    /// wallet.
     by_liable: Option<u64>,
 }
 
@@ -94,8 +95,9 @@ impl Watched {
     }
 }
 
-/// When an attestation is made: at a time in the last third of the grace period that only the last attestation
-/// and the signer decide, so that a restart does not draw again. Its last quarter is left for failures.
+/// When an attestation is made: at a time in the last third of the grace period that only the last
+/// attestation and the signer decide, so that a restart does not draw again. Its last quarter is left for
+/// failures.
 pub fn due(last_attestation: u64, grace: u64, id: U256, signer: Address) -> u64 {
     let third = grace / 3;
     let drawn =
@@ -104,9 +106,9 @@ pub fn due(last_attestation: u64, grace: u64, id: U256, signer: Address) -> u64 
     last_attestation + (grace - third) + drawn.saturating_to::<u64>()
 }
 
-/// When an agent is due. An attestation by anyone renews the agent's; that a liable wallet stands behind an agent
-/// that others have registered rests on its own events, the last of which is `by_liable`: where none is known, it
-/// attests at once, and once a day at most, as a node may list no events.
+/// When an agent is due. An attestation by anyone renews the agent's; that a liable wallet stands behind an
+/// agent that others have registered rests on its own events, the last of which is `by_liable`: where none is
+/// known, it attests at once, and once a day at most, as a node may list no events.
 fn due_by(signer: Address, record: &AgentRecord, grace: u64, by_liable: Option<u64>) -> u64 {
     let at = due(record.lastAttestation, grace, record.agentId, signer);
     let own = |last| due(last, liability::ATTESTED_SECONDS, record.agentId, signer);

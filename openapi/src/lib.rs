@@ -61,8 +61,8 @@ impl Transform for WithoutWidths {
     }
 }
 
-/// Writes a choice of constants as an enumeration, the words about each beside it: generators of clients make a
-/// union of types of the choice.
+/// Writes a choice of constants as an enumeration, the words about each beside it: generators of clients make
+/// a union of types of the choice.
 #[derive(Clone, Debug)]
 struct ClosedSets;
 

@@ -1,6 +1,6 @@
-//! `cargo run -p openapi` writes the read API's description, `edge-api/src/pages/openapi.json`, which the Worker
-//! serves as it is, and the tools of MCP, `core/src/api/mcp/tools.json`. Run it after a change to anything that
-//! clients see; a test fails where a file is out of date.
+//! `cargo run -p openapi` writes the read API's description, `edge-api/src/pages/openapi.json`, which the
+//! Worker serves as it is, and the tools of MCP, `core/src/api/mcp/tools.json`. Run it after a change to
+//! anything that clients see; a test fails where a file is out of date.
 
 mod examples;
 mod operations;

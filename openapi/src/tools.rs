@@ -1,5 +1,5 @@
-//! The tools of MCP: `tools.json`, whose `outputSchema` names the operation that a tool stands for. The schema of
-//! its body takes the name's place, without what only explains.
+//! The tools of MCP: `tools.json`, whose `outputSchema` names the operation that a tool stands for. The
+//! schema of its body takes the name's place, without what only explains.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! The relayer's command line: `serve` runs it, `check` says whether it could run, `drain` finishes what is
-//! in flight, `ctl` gives an operator's order, `abandon` gives up what a lost key has in flight, `api-key` makes
-//! a key for the policy file, `health` asks whether it lives, `replay` delivers events once more, `migrate` moves a file's journal to Postgres,
-//! `completions` and `man` are for its installation.
+//! in flight, `ctl` gives an operator's order, `abandon` gives up what a lost key has in flight, `api-key`
+//! makes a key for the policy file, `health` asks whether it lives, `replay` delivers events once more,
+//! `migrate` moves a file's journal to Postgres, `completions` and `man` are for its installation.
 
 use std::process::ExitCode;
 
@@ -51,7 +51,8 @@ enum Command {
     Replay(ReplayArgs),
     /// Give an order: pause, resume, cordon, uncordon, cancel, abandon, reload, keys, export, log
     Ctl(CtlArgs),
-    /// Give up what an account with a lost, stolen or closed key has in flight: other accounts carry its relays
+    /// Give up what an account with a lost, stolen or closed key has in flight: other accounts carry its
+    /// relays
     Abandon(AbandonArgs),
     /// Move the journal of a stopped daemon from its file to a Postgres database
     Migrate(MigrateArgs),

@@ -2,8 +2,8 @@
 //!
 //! A webhook's body is signed with HMAC-SHA256 over its timestamp, a dot and the body, as the header
 //! `X-Relayer-Signature: t=1767225600,v1=<hex>` says. Events are also signed as Standard Webhooks asks, for
-//! which receivers have libraries. While a secret is exchanged there are several: all of them sign, and any of
-//! them verifies. Secrets are read from private files, are compared in constant time and have no `Debug`
+//! which receivers have libraries. While a secret is exchanged there are several: all of them sign, and any
+//! of them verifies. Secrets are read from private files, are compared in constant time and have no `Debug`
 //! output.
 
 use std::{fmt, path::Path};

@@ -134,8 +134,8 @@ fn what_once_went_wrong_goes_right() {
     let undone = Reorganise(1, false);
     let elsewhere = [Request(0), Wait(5), Bypass(0), LateReceipts(240), Mine(5)];
     let late = [LateReceipts(31), Revert, Request(0), Wait(1_403), Request(0), Mine(1), Empty(0, true)];
-    // A dropped request comes again after another with its forwarder nonce was executed, which the node has not
-    // heard of: it is not paid for.
+    // A dropped request comes again after another with its forwarder nonce was executed, which the node has
+    // not heard of: it is not paid for.
     let mined = [Mine(3), Wait(50), Rejecting(false), Request(0), Wait(10), Mine(2), Wait(30)];
     let again = [OldViews(84), RepeatEarlier(0, 1), Wait(30), Mine(2), Wait(30)];
     for (setup, ops) in [

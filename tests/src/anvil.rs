@@ -18,7 +18,8 @@ use crate::{http, repo};
 
 /// How often the pool is searched for transactions that anvil forgot.
 const POOL_WATCH: Duration = Duration::from_secs(1);
-/// States of earlier blocks that are kept on disk, beside those in memory: calls at these blocks are answered.
+/// States of earlier blocks that are kept on disk, beside those in memory: calls at these blocks are
+/// answered.
 const PERSISTED_STATES: usize = 200;
 const START: Duration = Duration::from_secs(20);
 const RECEIPT: Duration = Duration::from_secs(60);

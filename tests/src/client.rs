@@ -23,8 +23,8 @@ pub struct Client {
     pub(crate) http: reqwest::Client,
     pub(crate) base: String,
     pub(crate) headers: HeaderMap,
-    /// The server's log: where it is known, each request has an id of its own, and the message of one that fails
-    /// says whether the server has logged it.
+    /// The server's log: where it is known, each request has an id of its own, and the message of one that
+    /// fails says whether the server has logged it.
     pub(crate) log: Option<PathBuf>,
 }
 

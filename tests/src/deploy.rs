@@ -47,7 +47,8 @@ pub async fn deploy(rpc_url: &str, key: PrivateKeySigner) -> Result<Deployment> 
     Ok(Deployment { registry, forwarder })
 }
 
-/// Deploys the Multicall3 stand-in with `key`, unless the chain has Multicall3 at its usual address; returns where.
+/// Deploys the Multicall3 stand-in with `key`, unless the chain has Multicall3 at its usual address; returns
+/// where.
 pub async fn deploy_multicall3(rpc_url: &str, key: PrivateKeySigner) -> Result<Option<Address>> {
     let provider = provider(rpc_url, key)?;
     if !provider.get_code_at(MULTICALL3).await?.is_empty() {
@@ -63,8 +64,8 @@ pub fn provider(rpc_url: &str, key: PrivateKeySigner) -> Result<impl Provider + 
     Ok(ProviderBuilder::new().wallet(EthereumWallet::from(key)).connect_reqwest(client, url))
 }
 
-/// Checks that the chain runs what the contracts are compiled to. A contract could be deployed without, and fail
-/// later. A node that takes no creation code in `eth_call` is not asked.
+/// Checks that the chain runs what the contracts are compiled to. A contract could be deployed without, and
+/// fail later. A node that takes no creation code in `eth_call` is not asked.
 async fn check_opcodes(provider: &impl Provider) -> Result<()> {
     /// PUSH0 (EIP-3855), STOP.
     const OF_SHANGHAI: Bytes = bytes!("5f00");

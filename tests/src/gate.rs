@@ -109,8 +109,8 @@ pub async fn start_example(configuration: &str) -> Result<(Process, String)> {
     Ok((process, url))
 }
 
-/// Services by others' rules for the names of headers, from `tests/services`: each answers with what it reads as
-/// the gate's headers, a line each.
+/// Services by others' rules for the names of headers, from `tests/services`: each answers with what it reads
+/// as the gate's headers, a line each.
 pub struct HeaderReader {
     pub name: &'static str,
     pub url: String,

@@ -84,7 +84,8 @@ fn served(Extension(agent): &Extension<Subject>, what: &str) -> String {
     format!("served {}, for which {liable} is liable: {what}\n", agent.wallet)
 }
 
-/// Lets pages of any site ask (CORS), signatures included. A preflight is not signed, so it passes the gate by.
+/// Lets pages of any site ask (CORS), signatures included. A preflight is not signed, so it passes the gate
+/// by.
 async fn open_to_pages(request: Request, next: Next) -> Response {
     let mut answer = match *request.method() {
         Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),

@@ -1,4 +1,5 @@
-//! A receiver of webhooks, and of requests that a gate admits: it remembers what it was sent, and answers as it is told to.
+//! A receiver of webhooks, and of requests that a gate admits: it remembers what it was sent, and answers as
+//! it is told to.
 //!
 //! Signatures are made and checked here as the relayer's README describes them, not by the relayer's code.
 

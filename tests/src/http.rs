@@ -26,8 +26,8 @@ pub fn builder() -> reqwest::ClientBuilder {
     reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0)
 }
 
-/// Sends `GET path` with a header to the server at `base`, and gives the connection back, which is reset when it is
-/// dropped: workerd takes a connection that is closed for one that goes on listening.
+/// Sends `GET path` with a header to the server at `base`, and gives the connection back, which is reset when
+/// it is dropped: workerd takes a connection that is closed for one that goes on listening.
 pub async fn request_to_reset(base: &str, path: &str, header: &str) -> Result<TcpStream> {
     let address = base.strip_prefix("http://").context("a plain address")?;
     let mut connection = TcpStream::connect(address).await?;

@@ -78,8 +78,8 @@ impl Kya {
         Ok(Ended { status: output.status.code(), text: text(output.stdout)?, errors: text(output.stderr)? })
     }
 
-    /// Runs a script of the shell in the user's directory, which finds this program, Node and no proxy; what it
-    /// prints. Answers of `curl` that are errors fail it.
+    /// Runs a script of the shell in the user's directory, which finds this program, Node and no proxy; what
+    /// it prints. Answers of `curl` that are errors fail it.
     pub async fn shell(&self, script: &str) -> Result<String> {
         let programs = self.program.parent().context("a directory of programs")?.display();
         let curl = "curl() { command curl --fail --silent --show-error --max-time 30 \"$@\"; }";

@@ -22,8 +22,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// Requests `url` on [`CONNECTIONS`] connections for so many seconds; an error or a lost answer fails. With
-    /// `each`, by many clients, each with so many requests and an address of its own.
+    /// Requests `url` on [`CONNECTIONS`] connections for so many seconds; an error or a lost answer fails.
+    /// With `each`, by many clients, each with so many requests and an address of its own.
     pub async fn on(url: &str, server: &Usage, seconds: u32, each: Option<u32>) -> Result<Self> {
         // On a machine that pauses for seconds, a server takes its connections for idle and closes them.
         for _ in 0..ATTEMPTS {
@@ -51,7 +51,8 @@ impl Load {
             .context("wrk is not installed (Debian: apt-get install wrk)")?;
         let taken = server.cpu()?.saturating_sub(before);
         let text = String::from_utf8_lossy(&output.stdout);
-        // What `report.lua` prints: numbers, times in microseconds, `error_answers` with a status of 400 or more.
+        // What `report.lua` prints: numbers, times in microseconds, `error_answers` with a status of 400 or
+        // more.
         let report = text.lines().last().and_then(|line| serde_json::from_str(line).ok());
         let report: BTreeMap<String, u32> =
             report.with_context(|| format!("wrk: {text}{}", String::from_utf8_lossy(&output.stderr)))?;

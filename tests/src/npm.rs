@@ -1,5 +1,5 @@
-//! Node programs that only some tests need: each set in a folder of `tests` with a `package-lock.json`, installed there
-//! when it is first needed.
+//! Node programs that only some tests need: each set in a folder of `tests` with a `package-lock.json`,
+//! installed there when it is first needed.
 
 use std::fs::{self, File};
 use std::path::PathBuf;

@@ -40,8 +40,8 @@ impl Redis {
         self.command(&["config", "set", "maxmemory", bytes]).await
     }
 
-    /// Makes it a replica of another server, and returns once it has that server's content in place of its own;
-    /// `None` makes it a primary again.
+    /// Makes it a replica of another server, and returns once it has that server's content in place of its
+    /// own; `None` makes it a primary again.
     pub async fn follow(&self, primary: Option<&Self>) -> Result<()> {
         let Some(primary) = primary else { return self.command(&["replicaof", "no", "one"]).await };
         self.command(&["replicaof", "127.0.0.1", &primary.port.to_string()]).await?;

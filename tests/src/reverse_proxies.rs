@@ -1,5 +1,5 @@
-//! The reverse proxies that ask the gate: Debian's nginx and Caddy, and PyPI's Caddys and Envoy, each with the
-//! configuration of `docs/gate.md`.
+//! The reverse proxies that ask the gate: Debian's nginx and Caddy, and PyPI's Caddys and Envoy, each with
+//! the configuration of `docs/gate.md`.
 
 use std::path::PathBuf;
 use std::{env, fs};
@@ -61,8 +61,8 @@ impl Kind {
         )
     }
 
-    /// The documented command that asks a service with a signature, for `origin`, this key file and chain: the
-    /// arguments of `kya`.
+    /// The documented command that asks a service with a signature, for `origin`, this key file and chain:
+    /// the arguments of `kya`.
     pub fn command(origin: &str, key: &str, chain: u64) -> Result<Vec<String>> {
         let command = block(&page()?, "## Five minutes", "sh")?;
         let arguments = command.lines().find_map(|line| line.strip_prefix("kya "));
@@ -266,8 +266,8 @@ struct EnvoyBlocks {
     cluster: String,
 }
 
-/// Envoy with these lines, between the clusters `gate` and `service`. Where there is a certificate, the port takes
-/// TLS as well.
+/// Envoy with these lines, between the clusters `gate` and `service`. Where there is a certificate, the port
+/// takes TLS as well.
 async fn envoy(
     port: u16,
     blocks: &EnvoyBlocks,

@@ -63,9 +63,9 @@ pub struct Asked {
 }
 
 impl Server {
-    /// Builds it where a source changed, starts it on a free port with the settings of a Worker, and waits until it
-    /// listens. `workerd` has more of `tests/workerd/run.mjs`'s options: a cache that does not answer, or an index
-    /// far away. Measured ones are slower.
+    /// Builds it where a source changed, starts it on a free port with the settings of a Worker, and waits
+    /// until it listens. `workerd` has more of `tests/workerd/run.mjs`'s options: a cache that does not
+    /// answer, or an index far away. Measured ones are slower.
     pub async fn start(kind: Kind, options: &WorkerOptions, mut workerd: Value) -> Result<Self> {
         build().await?;
         let (spawn, settings) = (Spawn::new(kind.name(), "node"), options.settings());
@@ -122,8 +122,8 @@ impl Server {
             .context("only a measured Worker tells its memory")
     }
 
-    /// What the instance of a measured Worker holds, in bytes: its wasm memory, its heap and its buffers. First
-    /// without garbage, which is collected for it, then as it was before.
+    /// What the instance of a measured Worker holds, in bytes: its wasm memory, its heap and its buffers.
+    /// First without garbage, which is collected for it, then as it was before.
     pub async fn memory(&self) -> Result<[u64; 2]> {
         let memory = Client::new(self.memory.as_ref().context("only a measured Worker tells its memory")?);
         let wasm = self.wasm_memory().await?;

@@ -53,7 +53,8 @@ pub async fn node(name: &str, arguments: &[&str]) -> Result<Value> {
     printed(Command::new("node").arg(script(name)).args(arguments)).await
 }
 
-/// Runs a program of `tests/signers` with Python, its libraries and this project's own; the JSON that it prints.
+/// Runs a program of `tests/signers` with Python, its libraries and this project's own; the JSON that it
+/// prints.
 pub async fn python(name: &str, arguments: &[&str]) -> Result<Value> {
     printed(with_package().await?.arg(script(name)).args(arguments)).await
 }
@@ -66,8 +67,8 @@ pub async fn with_package() -> Result<Command> {
     Ok(python)
 }
 
-/// Runs a program of `tests/clients`, whose packages are installed where they are missing: a Python one by the
-/// ending of its name, else with Node; the JSON that it prints.
+/// Runs a program of `tests/clients`, whose packages are installed where they are missing: a Python one by
+/// the ending of its name, else with Node; the JSON that it prints.
 pub async fn client(name: &str, arguments: &[&str]) -> Result<Value> {
     let program = match name.strip_suffix(".py") {
         Some(_) => python::programs("clients").await?.join("python"),

@@ -141,8 +141,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_busy_grandchild_is_measured_and_its_starter_is_not() {
-        // Half a second of work for `busy) (bee`, a copy of the shell below a shell that waits; and, after a line
-        // in a FIFO, 32 MB in a variable. A process's name may hold anything.
+        // Half a second of work for `busy) (bee`, a copy of the shell below a shell that waits; and, after a
+        // line in a FIFO, 32 MB in a variable. A process's name may hold anything.
         let script = r#"cp /bin/sh "$0/busy) (bee"; mkfifo "$0/go"; "$0/busy) (bee" -c 'while [ $(cut -d" " -f15 /proc/$$/stat) -lt 50 ]; do i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; done; echo done; read -r _ < "$0/go"; x=$(head -c 32000000 /dev/zero | tr "\0" x); echo taken; sleep 600' "$0" & wait"#;
         let spawn = Spawn::new("family", "sh");
         let scratch = spawn.scratch().to_owned();

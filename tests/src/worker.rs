@@ -142,8 +142,8 @@ impl Worker {
         Ok(Self { process, url, handlers: String::new() })
     }
 
-    /// Starts the edge as `deploy/edge/edge.capnp` has it, on a free port: both Workers in one process of plain
-    /// workerd, which keeps everything in `state`.
+    /// Starts the edge as `deploy/edge/edge.capnp` has it, on a free port: both Workers in one process of
+    /// plain workerd, which keeps everything in `state`.
     pub async fn start_self_hosted(options: &WorkerOptions) -> Result<Self> {
         build().await?;
         let state = options.state.as_ref().context("the edge needs a directory")?;

@@ -1,7 +1,8 @@
 //! The relayer as its README deploys it, and the unit files of both daemons.
 //!
 //! 1. Behind the README's nginx each client is limited by its own address, even if it forges
-//!    `X-Forwarded-For`. That nginx forwards relays, answers large bodies with 413, and keeps the metrics private.
+//!    `X-Forwarded-For`. That nginx forwards relays, answers large bodies with 413, and keeps the metrics
+//!    private.
 //! 2. systemd accepts every line of the unit files.
 
 use std::net::Ipv4Addr;

@@ -1,10 +1,11 @@
-//! Nodes that others wrote, beside anvil with the same transactions: hardhat 3 (EDR), ganache, and hardhat 2 on the EVM of
-//! EthereumJS at the hardfork berlin, before EIP-1559 and PUSH0. `tests/nodes` has them; this program installs
-//! them. Each node's words are told by `core/tests/engine`; here is that there are no others.
+//! Nodes that others wrote, beside anvil with the same transactions: hardhat 3 (EDR), ganache, and hardhat 2
+//! on the EVM of EthereumJS at the hardfork berlin, before EIP-1559 and PUSH0. `tests/nodes` has them; this
+//! program installs them. Each node's words are told by `core/tests/engine`; here is that there are no
+//! others.
 //!
 //! 1. `deploy-contracts` deploys, or refuses with the reason.
-//! 2. Every endpoint, with an index and without, answers the same as at anvil but for hashes and times, or with a
-//!    documented 501.
+//! 2. Every endpoint, with an index and without, answers the same as at anvil but for hashes and times, or
+//!    with a documented 501.
 //! 3. `/readyz` tells what the node gives; evidence is there exactly where proofs are.
 //! 4. A registration without gas is executed, or the relayer refuses to start with the reason.
 

@@ -1,14 +1,15 @@
 //! The gate in a service's own process, by the package `agent-registry/gate`, beside the daemon.
 //!
-//! 1. All cases of `tests/gate/cases.json` have one answer: of the daemon, of the adapter that asks a daemon, and
-//!    of the gate in process, with verdicts from the chain and from the read API, in Node 20, in Node 22, and in
-//!    workerd.
+//! 1. All cases of `tests/gate/cases.json` have one answer: of the daemon, of the adapter that asks a daemon,
+//!    and of the gate in process, with verdicts from the chain and from the read API, in Node 20, in Node 22,
+//!    and in workerd.
 //! 2. Of many copies of one request over two instances exactly one is admitted: with Redis, by the clients of
 //!    node-redis and ioredis, shared with a daemon of the same prefix; and with a Durable Object.
 //!    What was signed before Redis was killed is not admitted again.
 //! 3. A cold request takes one round trip to the chain, a warm one none, and a forged one none.
 //! 4. Services by Hono, Express, Fastify and over Fetch's `Request` admit what the package signs, once and
-//!    unchanged, by a daemon and in process, and read the gate's headers alone; while no daemon answers, nothing.
+//!    unchanged, by a daemon and in process, and read the gate's headers alone; while no daemon answers,
+//!    nothing.
 
 use std::env;
 use std::path::PathBuf;
@@ -145,7 +146,8 @@ fn nodes() -> [Command; 2] {
     [machine, repo::command("node").into()]
 }
 
-/// Acceptances of the agent `accepted` by its liable person, as headers: one that holds, and some that do not.
+/// Acceptances of the agent `accepted` by its liable person, as headers: one that holds, and some that do
+/// not.
 async fn acceptances(chain: &Chain) -> Result<Value> {
     let agent = chain.agents().await?.swap_remove(6);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();

@@ -72,8 +72,8 @@ async fn load(server: &Server, path: &str) -> Load {
     Load::on(&format!("{}{path}", server.url()), &server.usage, SECONDS, None).await.unwrap()
 }
 
-/// Measures until a figure is good, at most so often: other work on the machine can spoil a figure, but cannot
-/// make a slow answer quick.
+/// Measures until a figure is good, at most so often: other work on the machine can spoil a figure, but
+/// cannot make a slow answer quick.
 async fn once_in<T: Debug>(
     most: usize,
     what: &str,

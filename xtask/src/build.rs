@@ -89,8 +89,8 @@ fn worker(worker: &Worker) -> Result<()> {
 pub(crate) fn strip(module: &Path, stem: &str) -> Result<()> {
     let named = root().join(format!("target/xtask/{stem}-with-names.wasm"));
     fs::copy(module, &named)?;
-    // Without stack IR, which only `-O` implies, the module would grow by 2 KiB. What names the compilers and their
-    // features is for linkers.
+    // Without stack IR, which only `-O` implies, the module would grow by 2 KiB. What names the compilers and
+    // their features is for linkers.
     run(command(node_tool("wasm-opt"))
         .args(["--strip-debug", "--strip-producers", "--strip-target-features"])
         .args(["--generate-stack-ir", "--optimize-stack-ir", "--shrink-level=2"])

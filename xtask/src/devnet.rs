@@ -1,5 +1,5 @@
-//! `cargo xtask dev`, `deploy-contracts` and `bench`: builds what they need, then executes a program of the `e2e`
-//! crate.
+//! `cargo xtask dev`, `deploy-contracts` and `bench`: builds what they need, then executes a program of the
+//! `e2e` crate.
 
 use std::panic::resume_unwind;
 use std::thread;

@@ -40,8 +40,8 @@ const SUMS: &str = "SHA256SUMS";
 /// A part's name, and what makes it.
 type Part = (&'static str, fn() -> Result<()>);
 
-/// Makes these parts; all without any. A part that was made before is made anew, and all are removed before all are made.
-/// Refuses a tree with uncommitted changes, unless with `--allow-dirty`.
+/// Makes these parts; all without any. A part that was made before is made anew, and all are removed before
+/// all are made. Refuses a tree with uncommitted changes, unless with `--allow-dirty`.
 pub(crate) fn dist(arguments: &[String]) -> Result<()> {
     const PARTS: [Part; 8] = [
         ("workers", || build_all().and_then(|()| workers(&directory().join("workers")))),
@@ -125,7 +125,8 @@ fn fresh(name: &str) -> Result<PathBuf> {
     Ok(directory)
 }
 
-/// Fills a directory with both Workers as they were built, the explorer, and configurations that build nothing.
+/// Fills a directory with both Workers as they were built, the explorer, and configurations that build
+/// nothing.
 fn workers(directory: &Path) -> Result<()> {
     empty(directory)?;
     for part in OF_WORKERS {
@@ -157,7 +158,8 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Gives what lies below a directory the modes that it has on other machines: those that are copied depend on the umask.
+/// Gives what lies below a directory the modes that it has on other machines: those that are copied depend on
+/// the umask.
 fn set_modes(path: &Path) -> Result<()> {
     let metadata = fs::metadata(path).with_context(|| path.display().to_string())?;
     let mode = if metadata.is_dir() || metadata.permissions().mode() & 0o100 != 0 { 0o755 } else { 0o644 };
@@ -259,8 +261,8 @@ fn commit_time() -> Result<String> {
 /// The linker of the programs, and its C compiler and C library for each target.
 const ZIG: [&str; 2] = ["cargo-zigbuild==0.24.1", "ziglang==0.17.1"];
 
-/// The directory of the wrapper of rustc that writes the list of dependencies into each program, where `cargo audit bin` reads
-/// it.
+/// The directory of the wrapper of rustc that writes the list of dependencies into each program, where `cargo
+/// audit bin` reads it.
 fn auditable() -> Result<PathBuf> {
     // Older ones ask for the symbol in words that Zig's linker does not know.
     const PACKAGE: &str = "cargo-auditable@0.7.7";
@@ -292,7 +294,8 @@ fn binaries() -> Result<()> {
             .args(packages.as_flattened())
             .args(programs.as_flattened())
             .env("PATH", &path)
-            // As `cargo auditable` sets them, but for the wrapper's directory: cargo hashes its path into all symbols.
+            // As `cargo auditable` sets them, but for the wrapper's directory: cargo hashes its path into all
+            // symbols.
             .env("RUSTC_WORKSPACE_WRAPPER", "cargo-auditable")
             .env("CARGO_AUDITABLE_ORIG_ARGS", r#"{"offline":false,"locked":true,"frozen":false,"config":[]}"#)
             .env("SOURCE_DATE_EPOCH", commit_time()?))?;

@@ -1,5 +1,5 @@
-//! The browser package: `browser/`, and `evidence`, `liability`, `snapshot`, `gate` and `key` below it, compiled,
-//! bound with wasm-bindgen, optimised for size, and laid out for npm.
+//! The browser package: `browser/`, and `evidence`, `liability`, `snapshot`, `gate` and `key` below it,
+//! compiled, bound with wasm-bindgen, optimised for size, and laid out for npm.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -72,8 +72,8 @@ pub(crate) fn build() -> Result<()> {
         if fresh.exists() {
             fs::remove_dir_all(&fresh)?;
         }
-        // Those with the same features of the core together: by themselves, each set of their dependencies' features
-        // would be compiled.
+        // Those with the same features of the core together: by themselves, each set of their dependencies'
+        // features would be compiled.
         let (with_gate, others): (Vec<_>, Vec<_>) = MODULES.iter().partition(|module| module.name == GATE);
         [others, with_gate].iter().try_for_each(|modules| compile(modules))?;
         MODULES.iter().try_for_each(|module| bind(module, &fresh))?;
@@ -103,7 +103,8 @@ pub(crate) fn wasm() -> impl Iterator<Item = PathBuf> {
     MODULES.iter().map(|module| root().join("browser/pkg").join(module.file()))
 }
 
-/// Rewrites the declarations of `init` without the types of the DOM library, which programs for Node do not have.
+/// Rewrites the declarations of `init` without the types of the DOM library, which programs for Node do not
+/// have.
 fn declare_without_dom(module: &Module, package: &Path) -> Result<()> {
     fs::remove_file(package.join(format!("{}.d.ts", module.file())))?;
     let file = package.join(format!("{}.d.ts", module.name));

@@ -89,7 +89,8 @@ impl Tool {
                 .args(["install", "--quiet", "--bin", self.name, &package])
                 .args(["--root".as_ref(), tools_dir().as_os_str()])
                 .args(["--target-dir".as_ref(), tools_dir().join("build").as_os_str()])
-                // Compiled once, and run for half a second at a time: not optimised they compile three times as fast.
+                // Compiled once, and run for half a second at a time: not optimised they compile three times
+                // as fast.
                 .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0");
             if self.name == WASM_BINDGEN.name {
                 // The default features are a TLS stack for a test runner that is not used here.

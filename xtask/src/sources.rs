@@ -35,8 +35,8 @@ impl Sources {
         !self.files.is_empty()
     }
 
-    /// The fingerprint of what lies below these paths (`.` is everything), of the files at the root, of `xtask`
-    /// and of the compiler. Texts at the root are no inputs.
+    /// The fingerprint of what lies below these paths (`.` is everything), of the files at the root, of
+    /// `xtask` and of the compiler. Texts at the root are no inputs.
     pub(crate) fn fingerprint(&self, paths: &[&str]) -> String {
         let is_below = |file: &str, directory: &&str| {
             *directory == "." || file.strip_prefix(*directory).is_some_and(|rest| rest.starts_with('/'))

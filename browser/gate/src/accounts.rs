@@ -156,8 +156,8 @@ impl AccountReader {
         }
     }
 
-    /// Whether a liable wallet has code and, if so, what that says of its acceptance. `None` where the chain does
-    /// not answer, or no read is left.
+    /// Whether a liable wallet has code and, if so, what that says of its acceptance. `None` where the chain
+    /// does not answer, or no read is left.
     pub(crate) async fn signer(&self, query: SignerQuery, now: Timestamp) -> Option<SignerCode> {
         let account = query.account;
         let cached = self.cache.get(account, now);

@@ -94,8 +94,8 @@ impl Received {
 
 #[wasm_bindgen]
 impl Engine {
-    /// A gate with the settings of this file. `rpc` has endpoints in place of the file's, separated by commas;
-    /// `report` is called with why a read failed.
+    /// A gate with the settings of this file. `rpc` has endpoints in place of the file's, separated by
+    /// commas; `report` is called with why a read failed.
     ///
     /// @throws Error with the setting that cannot be kept
     #[wasm_bindgen(constructor)]
@@ -178,7 +178,8 @@ impl Engine {
                     let code = self.accounts.signer(acceptance.query(), now).await;
                     acceptance.answer(code)
                 }
-                // A reader of logs would be a tenth of this module: a read API with an index tells of attestations.
+                // A reader of logs would be a tenth of this module: a read API with an index tells of
+                // attestations.
                 DecisionStep::Attested(attested) => attested.answer(None),
                 DecisionStep::Nonce(nonce) => {
                     let spending = spend(nonces, nonce.attempt(), now).await;

@@ -24,10 +24,11 @@ const TYPES: &str = include_str!("types.d.ts");
 /// The rule of members that have to be there.
 const NEEDED: &str = "has to be given";
 
-/// Checks an acceptance, as an object, as JSON text or as the header's value, against the record that it is of. Plain
-/// signatures only: a wallet with code has to be asked at its chain.
+/// Checks an acceptance, as an object, as JSON text or as the header's value, against the record that it is
+/// of. Plain signatures only: a wallet with code has to be asked at its chain.
 ///
-/// @throws RegistryError with the code INVALID_PARAMETER for a member of `agent` or `place` that breaks its rule
+/// @throws RegistryError with the code INVALID_PARAMETER for a member of `agent` or `place` that breaks its
+/// rule
 #[wasm_bindgen(js_name = checkAcceptance, unchecked_return_type = "CheckedAcceptance")]
 pub fn check_acceptance(
     #[wasm_bindgen(unchecked_param_type = "Acceptance | string")] document: &JsValue,
@@ -57,9 +58,11 @@ pub fn check_acceptance(
     parse(&Value::Object(checked).to_string())
 }
 
-/// Reads the text of a domain's file, and checks for each wallet of this registry that it names the domain in turn.
+/// Reads the text of a domain's file, and checks for each wallet of this registry that it names the domain in
+/// turn.
 ///
-/// @throws RegistryError with the code INVALID_PARAMETER: the member of the file, or of `place`, that breaks its rule
+/// @throws RegistryError with the code INVALID_PARAMETER: the member of the file, or of `place`, that breaks
+/// its rule
 #[wasm_bindgen(js_name = readDomainFile, unchecked_return_type = "DomainFile")]
 pub fn read_domain_file(
     text: &str,

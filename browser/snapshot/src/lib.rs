@@ -84,8 +84,8 @@ impl Manifest {
         Ok(Shard::parse(bytes, &self.0.identity, entry_of(name)?).map(drop)?)
     }
 
-    /// The verdict on a wallet at `now`, unix milliseconds, from its shard's bytes, which were checked before;
-    /// `undefined` where only the chain can tell.
+    /// The verdict on a wallet at `now`, unix milliseconds, from its shard's bytes, which were checked
+    /// before; `undefined` where only the chain can tell.
     ///
     /// @throws RegistryError with the code INVALID_SNAPSHOT
     #[wasm_bindgen(unchecked_return_type = "Kya | undefined")]
@@ -121,7 +121,8 @@ pub fn range_of(wallet: &str, agents: f64) -> Result<String, RegistryError> {
     Ok(hash.chars().skip(2).take(digits).collect())
 }
 
-/// The verdict at `now`, unix milliseconds, on a wallet that never had an agent; its `asOf` is to be filled in.
+/// The verdict at `now`, unix milliseconds, on a wallet that never had an agent; its `asOf` is to be filled
+/// in.
 ///
 /// @throws RegistryError with the code INVALID_PARAMETER
 #[wasm_bindgen(unchecked_return_type = "Kya")]

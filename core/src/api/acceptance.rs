@@ -43,8 +43,8 @@ pub struct JudgedVerdict {
 }
 
 impl PresentedAcceptance {
-    /// Reads the header's value, for a verdict on `wallet` by the registry at `(chain id, address)`. A service
-    /// that does not know its chain's id accepts none.
+    /// Reads the header's value, for a verdict on `wallet` by the registry at `(chain id, address)`. A
+    /// service that does not know its chain's id accepts none.
     pub fn read(value: &str, place: (Option<u64>, Address), wallet: Address, now: Timestamp) -> Self {
         let read = || {
             let acceptance = Acceptance::from_header(value)?;
@@ -59,7 +59,8 @@ impl PresentedAcceptance {
         Self(read())
     }
 
-    /// The liable wallet whose code decides how the signature is checked; `None` where nothing has to be read.
+    /// The liable wallet whose code decides how the signature is checked; `None` where nothing has to be
+    /// read.
     pub fn signer(&self) -> Option<Address> {
         self.0.as_ref().ok().map(|acceptance| acceptance.haftungsperson)
     }

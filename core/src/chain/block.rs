@@ -17,9 +17,9 @@
 //!
 //! Unpinned reads go to the newest block. Each reply names its block by a [`Marker`](super::marker::Marker),
 //! and only replies of one block are kept. Pinned reads go to the header's hash (EIP-1898), or to its number
-//! if the node accepts no hashes; the markers have to agree with the header, too, and by number a header comes
-//! with each batch. A reply pinned by hash that is of another block rules the endpoint out: it ignores what it
-//! is asked.
+//! if the node accepts no hashes; the markers have to agree with the header, too, and by number a header
+//! comes with each batch. A reply pinned by hash that is of another block rules the endpoint out: it ignores
+//! what it is asked.
 
 use alloy_primitives::B256;
 use serde::{Deserialize, Deserializer, de::Error as _};
@@ -71,8 +71,9 @@ impl Header {
         }
     }
 
-    /// Whether contracts at this block, which the marker is of, see the numbers of its chain; `None` if it does
-    /// not tell. Apart from another chain's number, a marker of about the same time is of a block nearby.
+    /// Whether contracts at this block, which the marker is of, see the numbers of its chain; `None` if it
+    /// does not tell. Apart from another chain's number, a marker of about the same time is of a block
+    /// nearby.
     pub(super) fn is_seen_by_contracts(&self, marker: &Marker) -> Option<bool> {
         const NEARBY_BLOCKS: u64 = 1_024;
         const NEARBY_SECONDS: u64 = 60;

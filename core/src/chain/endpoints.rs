@@ -17,7 +17,8 @@ const MOST_WORK_AFTER_TIME_OUTS: u64 = 32;
 /// Agents or calls in an `eth_call` that are no reason for a time-out.
 const FEW_CALLS: u64 = 8;
 
-/// Milliseconds after which a run begins with the first endpoint again, and one asks again for what nodes lacked.
+/// Milliseconds after which a run begins with the first endpoint again, and one asks again for what nodes
+/// lacked.
 const AGAIN_MILLIS: u64 = 60_000;
 
 /// What a host keeps of its RPC endpoints between runs: plain data without URLs. An endpoint is identified by
@@ -85,9 +86,9 @@ impl Endpoints {
         Self { traits, found, published, preferred, tries_first: false, asks_anew: false, ..self }
     }
 
-    /// The copy for a run that begins now (unix milliseconds). The operator's order is one of preference: while
-    /// another endpoint than the first is preferred, one run a minute begins with the first, and where that
-    /// answers, it is preferred again. One run a minute finds out anew what the nodes lack.
+    /// The copy for a run that begins now (unix milliseconds). The operator's order is one of preference:
+    /// while another endpoint than the first is preferred, one run a minute begins with the first, and where
+    /// that answers, it is preferred again. One run a minute finds out anew what the nodes lack.
     pub fn for_run(&mut self, now: u64) -> Self {
         let is_due = now >= self.first_again_at;
         if is_due || self.preferred == 0 {
@@ -222,8 +223,8 @@ impl Rotation {
         }
     }
 
-    /// Pins the reads of the current endpoint by hash until the run ends: what it answers by number does not tell
-    /// its block.
+    /// Pins the reads of the current endpoint by hash until the run ends: what it answers by number does not
+    /// tell its block.
     pub(super) fn leave_numbers(&mut self) {
         self.try_numbers(false);
         let current = self.current();
@@ -232,7 +233,8 @@ impl Rotation {
         }
     }
 
-    /// Whether reads of the current endpoint are to be pinned by hash alone: it took one, or no number serves.
+    /// Whether reads of the current endpoint are to be pinned by hash alone: it took one, or no number
+    /// serves.
     pub(super) fn needs_hashes(&self) -> bool {
         self.traits().takes_hashes == Some(true)
             || self.health.get(self.current()).is_some_and(|health| health.numbers_fail)
@@ -285,8 +287,8 @@ impl Rotation {
             .map_or(known, |work| work.min(known))
     }
 
-    /// The current endpoint did not answer in time calls of which the largest holds so many agents or calls. The
-    /// first time is the endpoint's fault; from the second time on, calls are smaller: true.
+    /// The current endpoint did not answer in time calls of which the largest holds so many agents or calls.
+    /// The first time is the endpoint's fault; from the second time on, calls are smaller: true.
     pub(super) fn time_out(&mut self, sent: u64) -> bool {
         let (current, work) = (self.current(), self.work_per_call().min(sent));
         let Some(health) = self.health.get_mut(current) else { return false };
@@ -342,7 +344,8 @@ impl Rotation {
         self.known.traits.len().saturating_sub(1) as u32
     }
 
-    /// Switches to an endpoint that answered sooner than the current one, which has no fault: for this run alone.
+    /// Switches to an endpoint that answered sooner than the current one, which has no fault: for this run
+    /// alone.
     pub(super) const fn stay_with(&mut self, endpoint: usize) {
         let is_listed = endpoint <= self.others() as usize;
         let Endpoints { preferred, published, .. } = &mut self.known;

@@ -15,10 +15,10 @@
 //!
 //! Calls with an account among them run a lens as well: they go on with the next method where agents do.
 //!
-//! Words alone tell little of what a node lacks. Before the table's row counts, other ways to ask are tried where
-//! they are possible. Any error of a read by hash, of those to retry the second, may mean that the node takes no
-//! hashes (EIP-1898), until it has answered one: pin by number. An error for a whole batch, or for each of its
-//! requests, may be about its size, until one as large was answered: halve the batch.
+//! Words alone tell little of what a node lacks. Before the table's row counts, other ways to ask are tried
+//! where they are possible. Any error of a read by hash, of those to retry the second, may mean that the node
+//! takes no hashes (EIP-1898), until it has answered one: pin by number. An error for a whole batch, or for
+//! each of its requests, may be about its size, until one as large was answered: halve the batch.
 
 use super::batch::Job;
 use crate::eth::rpc::{

@@ -2,12 +2,13 @@
 
 use crate::chain::lens::Method;
 
-/// What is known of a node; `None` where it has not shown it. The last answer or refusal counts, and what a node
-/// was found to lack is asked of it again a minute later (`Endpoints::for_run`): the refusal may have passed.
+/// What is known of a node; `None` where it has not shown it. The last answer or refusal counts, and what a
+/// node was found to lack is asked of it again a minute later (`Endpoints::for_run`): the refusal may have
+/// passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct NodeTraits {
-    /// Has answered a read that was pinned by hash (EIP-1898). False: reads by number worked where one by hash
-    /// failed.
+    /// Has answered a read that was pinned by hash (EIP-1898). False: reads by number worked where one by
+    /// hash failed.
     pub(super) takes_hashes: Option<bool>,
     /// Whether contracts see the chain's own block numbers. Those of Arbitrum and Orbit chains see another
     /// chain's, and hashes that are no blocks'.

@@ -1,8 +1,8 @@
-//! What a node gives beside `eth_call` at its newest block, asked of it directly: for monitors. Runs find out by
-//! themselves what they need ([`Endpoints`](super::Endpoints)), and go by that.
+//! What a node gives beside `eth_call` at its newest block, asked of it directly: for monitors. Runs find out
+//! by themselves what they need ([`Endpoints`](super::Endpoints)), and go by that.
 //!
-//! Two batches: the newest and the final header, then what takes the newest one's hash or number. Where a batch
-//! is refused, its requests are sent one by one.
+//! Two batches: the newest and the final header, then what takes the newest one's hash or number. Where a
+//! batch is refused, its requests are sent one by one.
 
 use alloy_primitives::{Address, hex};
 use alloy_sol_types::SolCall as _;

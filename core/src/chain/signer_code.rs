@@ -44,8 +44,8 @@ impl SignerCode {
     }
 }
 
-/// Whether an account has code, and what the code says to a signature of this hash, for at most `gas` and half
-/// of what the call has.
+/// Whether an account has code, and what the code says to a signature of this hash, for at most `gas` and
+/// half of what the call has.
 pub(crate) fn signer_code(
     view: &View,
     account: Address,
@@ -75,7 +75,8 @@ pub struct SignerQuery {
 }
 
 impl SignerQuery {
-    /// Asks the liable wallet of an acceptance. `scope_hash` is the Keccak-256 of the agent's operational scope.
+    /// Asks the liable wallet of an acceptance. `scope_hash` is the Keccak-256 of the agent's operational
+    /// scope.
     pub fn of(acceptance: &Acceptance, scope_hash: B256, block: u64) -> Self {
         Self {
             account: acceptance.haftungsperson,

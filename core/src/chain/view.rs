@@ -228,8 +228,8 @@ impl View {
             .ok_or_else(|| self.miss(|missing| missing.proof = Some(key.clone())))
     }
 
-    /// Says that the proof of this key does not verify, for this reason: its endpoint is ruled out, and another one
-    /// asked for it.
+    /// Says that the proof of this key does not verify, for this reason: its endpoint is ruled out, and
+    /// another one asked for it.
     pub(crate) fn refuse_proof(&self, key: &ProofKey, reason: String) -> Need {
         self.miss(|missing| missing.refused_proof = Some((key.clone(), reason)))
     }

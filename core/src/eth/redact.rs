@@ -30,8 +30,8 @@ impl Redactor {
     /// For texts that may quote any of these URLs.
     pub fn new<'a>(urls: impl IntoIterator<Item = &'a str>) -> Self {
         let mut secrets: Vec<String> = Vec::new();
-        // Longest first: a whole URL goes before the parts of it. Inserted in their places: the code of a sort would
-        // be more for web pages to load.
+        // Longest first: a whole URL goes before the parts of it. Inserted in their places: the code of a
+        // sort would be more for web pages to load.
         for secret in urls.into_iter().flat_map(pieces) {
             let at = secrets.partition_point(|known| known.len() >= secret.len());
             secrets.insert(at, secret);

@@ -1,5 +1,5 @@
-//! The one spelling that each of Ethereum's values has in a strict document (evidence, acceptances): any other
-//! is refused, so a document with a changed byte is not the same document.
+//! The one spelling that each of Ethereum's values has in a strict document (evidence, acceptances): any
+//! other is refused, so a document with a changed byte is not the same document.
 
 use alloy_primitives::{Address, B256, Bytes, U256, hex};
 use serde::{Serialize as _, Serializer};

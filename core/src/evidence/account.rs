@@ -93,16 +93,16 @@ impl Layout {
         slots.into_iter().map(|slot| B256::from(first.wrapping_add(U256::from(slot)))).collect()
     }
 
-    /// The slots of what an attestation, a suspension and a reactivation change: the status and the time of the
-    /// last attestation.
+    /// The slots of what an attestation, a suspension and a reactivation change: the status and the time of
+    /// the last attestation.
     pub(crate) fn changing_slots(&self, id: u64) -> Vec<B256> {
         let first = self.record_slot(U256::from(id));
         let slots = self.record.changing_slots().into_iter();
         slots.map(|slot| B256::from(first.wrapping_add(U256::from(slot)))).collect()
     }
 
-    /// These words of the [`changing_slots`](Self::changing_slots), with the status and the attestation of this
-    /// record.
+    /// These words of the [`changing_slots`](Self::changing_slots), with the status and the attestation of
+    /// this record.
     pub(crate) fn words_with(&self, words: &[U256], row: &Row) -> Vec<U256> {
         let RecordLayout { status, last_attestation, .. } = self.record;
         let fields = [(status, U256::from(row.status)), (last_attestation, U256::from(row.last_attestation))];

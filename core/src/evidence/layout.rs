@@ -227,8 +227,8 @@ impl Layout {
         layout
     }
 
-    /// Checks that the layout belongs to this code. Gives the forwarder that the code trusts, where it is this
-    /// project's.
+    /// Checks that the layout belongs to this code. Gives the forwarder that the code trusts, where it is
+    /// this project's.
     pub(super) fn check(&self, code: &[u8]) -> Result<Option<Address>, EvidenceError> {
         let (forwarder, holds) = match self.code_hash {
             Some(hash) => (None, keccak256(code) == hash),

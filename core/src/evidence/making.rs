@@ -121,8 +121,8 @@ impl Material<'_> {
 /// # Errors
 ///
 /// [`EvidenceError`] where the responses prove nothing, for example because they are from another block.
-/// [`EvidenceError::OtherSlot`] names the first slot that should have been requested. What was requested is proved
-/// where it is that, or [`EvidenceError::TooManySlots`].
+/// [`EvidenceError::OtherSlot`] names the first slot that should have been requested. What was requested is
+/// proved where it is that, or [`EvidenceError::TooManySlots`].
 pub fn make(material: &Material<'_>) -> Result<(Evidence, Verified), EvidenceError> {
     let header = header::from_json(material.block).ok_or(EvidenceError::Header)?;
     let errors = FirstError::default();

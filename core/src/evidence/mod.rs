@@ -274,8 +274,8 @@ impl Evidence {
         }
     }
 
-    /// Checks that the layout belongs to the registry's code. Gives the forwarder that the code trusts, where it
-    /// is this project's.
+    /// Checks that the layout belongs to the registry's code. Gives the forwarder that the code trusts, where
+    /// it is this project's.
     fn check_code(&self) -> Result<Option<Address>, EvidenceError> {
         let code_hash = self.code_hash;
         match &self.code {

@@ -1,5 +1,6 @@
-//! Reading a document of evidence. Every value has one spelling, and what is optional follows from the code, so a
-//! document with a changed byte is not read as the same document. `indexed` alone is not read: nothing proves it.
+//! Reading a document of evidence. Every value has one spelling, and what is optional follows from the code,
+//! so a document with a changed byte is not read as the same document. `indexed` alone is not read: nothing
+//! proves it.
 
 use serde_json::value::RawValue;
 

@@ -59,8 +59,8 @@ impl SignedRequest {
     }
 }
 
-/// The signature with `v` 27 or 28 where it is 0 or 1, as hardware wallets and `secp256k1` libraries write it:
-/// the forwarder takes no other. All else stays as it is.
+/// The signature with `v` 27 or 28 where it is 0 or 1, as hardware wallets and `secp256k1` libraries write
+/// it: the forwarder takes no other. All else stays as it is.
 fn with_recovery_id(signature: Bytes) -> Bytes {
     match <[u8; 65]>::try_from(&signature[..]) {
         Ok([rs @ .., v @ (0 | 1)]) => [&rs[..], &[v + 27]].concat().into(),

@@ -1,8 +1,8 @@
 //! The gate's answer: status, challenge, the headers for the upstream, and a problem document (RFC 9457).
 //!
 //! Every answer has every header of [`OUTPUT_HEADERS`], an empty one where there is nothing to say: nginx and
-//! Envoy then send the service an empty one in place of the client's own. Caddy 2.10.0 to 2.11.1 takes an empty
-//! header for a missing one and lets the client's through: its block removes those first.
+//! Envoy then send the service an empty one in place of the client's own. Caddy 2.10.0 to 2.11.1 takes an
+//! empty header for a missing one and lets the client's through: its block removes those first.
 
 use alloy_primitives::Address;
 use serde::Serialize;

@@ -24,8 +24,8 @@ impl ApiTerms {
     /// The longest answer to read, in bytes: a scope may be long.
     pub const LONGEST_ANSWER: usize = 1 << 20;
 
-    /// Answers about `registry`, `eip155:<chain>:<registry>` with the address in lower case, whose block is at
-    /// most `max_head_age_seconds` older than the API's own caches allow, and at most a minute from now; 0
+    /// Answers about `registry`, `eip155:<chain>:<registry>` with the address in lower case, whose block is
+    /// at most `max_head_age_seconds` older than the API's own caches allow, and at most a minute from now; 0
     /// accepts any time.
     pub const fn new(registry: String, max_head_age_seconds: u64) -> Self {
         let max_age_seconds = match max_head_age_seconds {

@@ -1,4 +1,5 @@
-//! Whether a liable wallet has attested for an agent: asked of the chain where no index has seen the agent's events.
+//! Whether a liable wallet has attested for an agent: asked of the chain where no index has seen the agent's
+//! events.
 
 use alloy_primitives::{Address, U256};
 use alloy_sol_types::SolEvent as _;
@@ -30,8 +31,8 @@ pub struct AttestedQuery {
 }
 
 impl Query for AttestedQuery {
-    /// The time of the last event by the liable wallet; `None` where there is none, where the node refuses the
-    /// range, and where it does not tell the time.
+    /// The time of the last event by the liable wallet; `None` where there is none, where the node refuses
+    /// the range, and where it does not tell the time.
     type Output = Option<Timestamp>;
     type Error = QueryError;
 

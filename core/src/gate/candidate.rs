@@ -130,15 +130,15 @@ impl Attempt {
         *self.is_of_key.get_or_init(|| recover(self.hash, &self.signature) == Ok(self.account.address))
     }
 
-    /// The account and the nonce in a word, for stores of nonces. The account's part has a fixed length, so that
-    /// no two pairs are one text.
+    /// The account and the nonce in a word, for stores of nonces. The account's part has a fixed length, so
+    /// that no two pairs are one text.
     pub fn nonce_key(&self) -> B256 {
         let chain = self.account.chain.to_be_bytes();
         keccak256([chain.as_slice(), self.account.address.as_slice(), self.nonce.as_bytes()].concat())
     }
 
-    /// For how many seconds a store that several hosts share remembers the nonce, from `now` on: hosts with clocks
-    /// that differ by less than the skew agree on its end.
+    /// For how many seconds a store that several hosts share remembers the nonce, from `now` on: hosts with
+    /// clocks that differ by less than the skew agree on its end.
     pub const fn nonce_seconds(&self, now: u64) -> u64 {
         self.valid_until.saturating_sub(now).saturating_add(1 + SKEW)
     }
@@ -147,8 +147,8 @@ impl Attempt {
     ///
     /// # Errors
     ///
-    /// [`RefusalCode::BadSignature`], where no account makes it right: the route is for accounts without code,
-    /// and their key did not sign.
+    /// [`RefusalCode::BadSignature`], where no account makes it right: the route is for accounts without
+    /// code, and their key did not sign.
     pub fn prejudge(&self) -> Result<(), RefusalCode> {
         let may_be_right = self.posture == Posture::Universal || self.is_of_key();
         if may_be_right { Ok(()) } else { Err(RefusalCode::BadSignature) }

@@ -62,7 +62,8 @@ pub enum Spending {
     Unavailable,
 }
 
-/// Acceptances of domains' files that are verified for one request: a file may list many with broken signatures.
+/// Acceptances of domains' files that are verified for one request: a file may list many with broken
+/// signatures.
 const LISTED_TRIES: u8 = 8;
 
 /// A candidate that needs its account read.
@@ -97,7 +98,8 @@ struct Judging<'a> {
     attempt: Attempt,
     state: AccountState,
     verdict: Arc<Verdict>,
-    /// The acceptances that domains' files have of its agent, the next one last, and how many may still be verified.
+    /// The acceptances that domains' files have of its agent, the next one last, and how many may still be
+    /// verified.
     listed: Vec<Acceptance>,
     tries: u8,
 }
@@ -183,7 +185,8 @@ impl<'a> AccountStep<'a> {
         self.answer_with(state, verdict, Vec::new())
     }
 
-    /// The same with the acceptances that domains' files have of the agent, of which the last one is tried first.
+    /// The same with the acceptances that domains' files have of the agent, of which the last one is tried
+    /// first.
     pub fn answer_with(
         self,
         state: Option<AccountState>,
@@ -218,7 +221,8 @@ impl<'a> AccountStep<'a> {
 }
 
 impl Verdict {
-    /// Checks an acceptance of the agent of this wallet but for its signature. Gives the hash of the agent's scope.
+    /// Checks an acceptance of the agent of this wallet but for its signature. Gives the hash of the agent's
+    /// scope.
     ///
     /// # Errors
     ///
@@ -341,7 +345,8 @@ impl<'a> AttestedStep<'a> {
         &self.query
     }
 
-    /// Goes on with the time of the last event by the liable wallet; `None` where there is none, or it is not known.
+    /// Goes on with the time of the last event by the liable wallet; `None` where there is none, or it is not
+    /// known.
     pub fn answer(self, at: Option<Timestamp>) -> DecisionStep<'a> {
         let Self { mut judging, problem, .. } = self;
         if let Some(at) = at {

@@ -7,8 +7,9 @@
 //!     +--gone, failed-+--+
 //! ```
 //!
-//! A file that is gone (404, 410) takes all its wallets with it. One that comes back is known: its wallets are new.
-//! What a domain has withdrawn or disowned of a wallet holds until a file that binds the wallet again says otherwise.
+//! A file that is gone (404, 410) takes all its wallets with it. One that comes back is known: its wallets
+//! are new. What a domain has withdrawn or disowned of a wallet holds until a file that binds the wallet
+//! again says otherwise.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,8 +27,8 @@ use crate::{
     liability::{Acceptance, DomainFile, DomainName, LiableWallet, Moment},
 };
 
-/// The wallets of a domain of which it is known what was said against their agents: those that it binds, and the last
-/// ones that it bound before.
+/// The wallets of a domain of which it is known what was said against their agents: those that it binds, and
+/// the last ones that it bound before.
 const MOST_WALLETS: usize = 1_024;
 
 /// Seconds for which the last good file counts while no other can be fetched.
@@ -148,8 +149,8 @@ impl DomainBook {
         new
     }
 
-    /// What the files say of an agent under a policy, and the acceptances that they have of it now, the one that lasts
-    /// longest as the last.
+    /// What the files say of an agent under a policy, and the acceptances that they have of it now, the one
+    /// that lasts longest as the last.
     pub fn word(
         &self,
         policy: &AgentPolicy,
@@ -195,8 +196,8 @@ impl DomainBook {
 }
 
 impl KnownDomain {
-    /// Takes in what a file says against agents: of the wallets that it binds, nothing else any more; of those that were
-    /// bound before, that as well.
+    /// Takes in what a file says against agents: of the wallets that it binds, nothing else any more; of
+    /// those that were bound before, that as well.
     fn note_against<'a>(
         &mut self,
         bound: impl Iterator<Item = &'a Address>,

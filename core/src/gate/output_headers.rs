@@ -1,5 +1,5 @@
-//! The headers of an answer for the upstream, and what reads as one of them: the one place where their names are
-//! compared.
+//! The headers of an answer for the upstream, and what reads as one of them: the one place where their names
+//! are compared.
 
 /// The headers that an answer has for the upstream.
 pub const OUTPUT_HEADERS: [&str; 7] = [
@@ -12,8 +12,8 @@ pub const OUTPUT_HEADERS: [&str; 7] = [
     "kya-verdict",
 ];
 
-/// Whether some service reads a header of this name as one of [`OUTPUT_HEADERS`]: CGI and its kin (WSGI, Rack,
-/// PHP) fold case and take every separator for the same one.
+/// Whether some service reads a header of this name as one of [`OUTPUT_HEADERS`]: CGI and its kin (WSGI,
+/// Rack, PHP) fold case and take every separator for the same one.
 pub fn reads_as_output_header(name: &str) -> bool {
     let name = name.trim();
     let is_same = |(byte, expected): (u8, u8)| {

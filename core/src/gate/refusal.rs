@@ -38,8 +38,8 @@ pub enum RefusalCode {
     NonceRequired,
     /// The signature was admitted before.
     NonceReused,
-    /// The signature was made before the store of nonces began, which cannot say whether it was admitted. This
-    /// reason is this gate's own; the specification's code for it is `nonce_reused`.
+    /// The signature was made before the store of nonces began, which cannot say whether it was admitted.
+    /// This reason is this gate's own; the specification's code for it is `nonce_reused`.
     SignedBeforeStart,
     /// The service admits signatures without a nonce elsewhere, and not on this route.
     ReplayableNotAllowed,

@@ -133,8 +133,8 @@ fn is_well_formed(target: &str) -> bool {
     (target.starts_with('/') || target == "*") && target.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Whether two parsers may read the path of a target as two paths: one decodes it, removes dot segments, joins
-/// slashes or cuts parameters off, and the other does not.
+/// Whether two parsers may read the path of a target as two paths: one decodes it, removes dot segments,
+/// joins slashes or cuts parameters off, and the other does not.
 pub fn is_ambiguous(target: &str) -> bool {
     let path = target.split('?').next().unwrap_or_default();
     let is_dots = |segment: &str| matches!(segment, "." | "..");
@@ -146,8 +146,8 @@ pub fn is_ambiguous(target: &str) -> bool {
         || path.split('%').skip(1).any(escape_is_ambiguous)
 }
 
-/// Whether the escape that this text begins with, behind its `%`, has two readings: it is none, it changes the
-/// path's segments once it is decoded, or it would not have to be there.
+/// Whether the escape that this text begins with, behind its `%`, has two readings: it is none, it changes
+/// the path's segments once it is decoded, or it would not have to be there.
 fn escape_is_ambiguous(text: &str) -> bool {
     let Some(byte) = escaped(text) else { return true };
     match byte {

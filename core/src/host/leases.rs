@@ -1,5 +1,5 @@
-//! Leases on what an instance has little of: open streams, bytes of replies in flight. Each holder may have so
-//! much, and all holders together so much.
+//! Leases on what an instance has little of: open streams, bytes of replies in flight. Each holder may have
+//! so much, and all holders together so much.
 //!
 //! A lease is given back when its holder ends. A host may be stopped before that, so that a lease also
 //! expires: a holder that lives extends it.

@@ -52,7 +52,8 @@ impl<S: Store> Index<'_, S> {
         changes::list(self.store, self.state, liable, since, limit)
     }
 
-    /// What is known of the events by an agent's liable wallet at the index's block; `None` without the agent.
+    /// What is known of the events by an agent's liable wallet at the index's block; `None` without the
+    /// agent.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! The candidates of a page of a [list](super::listing): where they are read from, and the statement that does.
+//! The candidates of a page of a [list](super::listing): where they are read from, and the statement that
+//! does.
 
 use super::{
     postings::{MEMBERS, Property},

@@ -264,8 +264,8 @@ impl<S: Store> ChangeLog<'_, S> {
     }
 
     /// Advances the moments of comparison to those of the rows: attestations lapse, or are current again
-    /// after a longer grace period, and liable wallets have attested long ago. Of very many lapses, it advances
-    /// as far as they are noted. Deletes changes and lists past their TTL.
+    /// after a longer grace period, and liable wallets have attested long ago. Of very many lapses, it
+    /// advances as far as they are noted. Deletes changes and lists past their TTL.
     pub(super) fn move_on(&mut self) -> Result<(), StoreError> {
         let grace = self.state.grace();
         // Answers are as of then, too.
@@ -301,8 +301,8 @@ impl<S: Store> ChangeLog<'_, S> {
     }
 
     /// Notes the agents with a time between two, by the order of the statement's index: the time of something
-    /// that lapses after so many seconds. After the `most` lapses that are left to this piece of work, it ends with
-    /// those of the same second. Gives the time up to which all are noted.
+    /// that lapses after so many seconds. After the `most` lapses that are left to this piece of work, it
+    /// ends with those of the same second. Gives the time up to which all are noted.
     fn note_lapses(
         &mut self,
         statement: &str,

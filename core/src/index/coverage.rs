@@ -64,8 +64,8 @@ impl Coverage {
         Self { complete_to: read_at, steps: Vec::new() }
     }
 
-    /// The rows go from a block, which was the newest at `since`, to another one, which was at `read_at` (unix
-    /// milliseconds). Events were asked for from the height `asked_from` on, if at all.
+    /// The rows go from a block, which was the newest at `since`, to another one, which was at `read_at`
+    /// (unix milliseconds). Events were asked for from the height `asked_from` on, if at all.
     pub(super) fn advance(
         &mut self,
         (from, since): (u64, u64),

@@ -1,5 +1,5 @@
-//! What storage roots at older blocks show of events, where a node has them: between two blocks with events the root
-//! has to stay the same.
+//! What storage roots at older blocks show of events, where a node has them: between two blocks with events
+//! the root has to stay the same.
 
 use std::collections::BTreeSet;
 

@@ -3,8 +3,8 @@
 //! The root of the registry's storage, proved against the newest block's state root, says whether anything
 //! did. Events then say what. Whether they tell all of it is proved at the newest block: with the words that
 //! the agents' records had before, the storage has to have the root that was seen before. Where events change
-//! more of it, storage roots at their blocks show it, if the node has them: between two blocks with events the
-//! root has to stay the same. Reorgs are found by comparing the known blocks with canonical headers.
+//! more of it, storage roots at their blocks show it, if the node has them: between two blocks with events
+//! the root has to stay the same. Reorgs are found by comparing the known blocks with canonical headers.
 //!
 //! ```text
 //!   newest block, and the registry's storage root in it --> as the index's: nothing has changed
@@ -21,7 +21,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use alloy_primitives::{Address, B256, U256};
+use alloy_primitives::{Address, B256};
 
 use super::{
     canonical::{known_canonical, last_canonical},
@@ -29,6 +29,7 @@ use super::{
     explained::{Explained, Roots},
     found::{Changed, Completeness, Contradicted, Found, FoundChanges, Listed, Unexplained},
     phase::Version,
+    registry_head::RegistryHead,
     state::{KnownCode, Provable},
     tip_proof::{TipProof, Told},
 };
@@ -36,7 +37,6 @@ use crate::{
     chain::{
         Halt, Header, Proof, ProofKey, ProofParts, Query, QueryError, RunError, View,
         logs::{Announced, LogsQuery},
-        reader::Registry,
     },
     evidence::{Account, Layout},
     registry::row::{Row, RowDetail},
@@ -48,15 +48,6 @@ const AGENTS_PER_CALL: u64 = 300;
 const LOG_CALLS: u64 = 8;
 /// Refreshes after which longer log ranges are tried again.
 pub(super) const LOG_RANGE_REFRESHES: u32 = 100;
-
-/// The newest block, and the registry's own figures there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RegistryHead {
-    pub(super) header: Header,
-    /// The number of agents.
-    pub(super) total: u64,
-    pub(super) grace_seconds: U256,
-}
 
 /// An agent's record as the index has it, to be held against its proved slots.
 #[derive(Clone, Debug)]
@@ -208,7 +199,8 @@ impl FindChanges {
         }
     }
 
-    /// Known blocks, by height: those that rows or slices were read at, as far as a reorg could have replaced them.
+    /// Known blocks, by height: those that rows or slices were read at, as far as a reorg could have replaced
+    /// them.
     pub(super) fn known(&self) -> Vec<Checkpoint> {
         match &self.base {
             Base::Rows(rows) => {
@@ -432,8 +424,8 @@ impl FindChanges {
         })
     }
 
-    /// What is known of the storage's roots. Slices of several blocks are those of the first one, and what events
-    /// tell since. After a reorg, the rows go back at least to the last canonical block.
+    /// What is known of the storage's roots. Slices of several blocks are those of the first one, and what
+    /// events tell since. After a reorg, the rows go back at least to the last canonical block.
     fn roots<'a>(&self, undone_since: Option<Checkpoint>, newest: &'a Header, version: Version) -> Roots<'a> {
         let block = self.block.number;
         let (left, seen, whole_after) = match (&self.base, undone_since) {
@@ -447,8 +439,8 @@ impl FindChanges {
         Roots { registry: self.registry, left, seen, newest, newest_root: version.storage_root, whole_after }
     }
 
-    /// The first agent with proved slots other than its record, apart from those that had events, which are proved
-    /// to tell all changes or not.
+    /// The first agent with proved slots other than its record, apart from those that had events, which are
+    /// proved to tell all changes or not.
     fn contradicted(&self, account: &Account, announced: &[u64], is_proved: bool) -> Option<Contradicted> {
         let Base::Rows(rows) = &self.base else { return None };
         let layout = self.layout.unwrap_or(Layout::AGENT_REGISTRY);
@@ -487,15 +479,5 @@ impl FindChanges {
             self.log_range.filter(|(range, refreshes)| *refreshes < LOG_RANGE_REFRESHES && fits(*range));
         let range = range.map(|(range, _)| range);
         LogsQuery { registry: self.registry, filter: None, from, to, range, most_calls, may_end_early: false }
-    }
-}
-
-impl RegistryHead {
-    pub(super) fn read(view: &View, registry: Address) -> Result<Self, Halt> {
-        let registry = Registry { view, address: registry };
-        let (total, grace, header) = (registry.total(), registry.grace_period(), view.header());
-        let (total, grace_seconds) = (total?, grace?);
-        let total = u64::try_from(total).map_err(|_| QueryError::TooManyAgents(total))?;
-        Ok(Self { header: header?, total, grace_seconds })
     }
 }

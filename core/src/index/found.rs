@@ -31,7 +31,8 @@ pub(super) enum FoundChanges {
     Changed(Box<Changed>),
     /// The registry has changed in a way that no event tells.
     Unexplained(Unexplained),
-    /// The agents that had an event since the index's block: [`before`](super::find_changes::FindChanges::before) is needed.
+    /// The agents that had an event since the index's block:
+    /// [`before`](super::find_changes::FindChanges::before) is needed.
     Named(BTreeSet<u64>),
     /// The node serves no logs, or has pruned them.
     NoEvents,

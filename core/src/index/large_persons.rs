@@ -56,8 +56,8 @@ pub(super) fn begin_with(
     keep(store, &large, (1, 1 << 53))
 }
 
-/// Begins with all that have more than so many agents, at the end of the first fill, and counts their agents of this
-/// part.
+/// Begins with all that have more than so many agents, at the end of the first fill, and counts their agents
+/// of this part.
 pub(super) fn begin(store: &impl Store, few: u64, part: Part) -> Result<(), StoreError> {
     let statement = "SELECT key FROM postings WHERE kind = ?1 GROUP BY key HAVING sum(agents) > ?2";
     keep(store, &read(store, statement, &[Property::Person.into(), few.into()])?, part)
@@ -85,8 +85,9 @@ fn keep(store: &impl Store, large: &BTreeSet<Address>, (first, last): Part) -> R
     store.execute(&making(&rows), &given(Property::PersonTime.into())).map(drop)
 }
 
-/// The lists and the key bounds to find a person's Active agents in by the time of their attestation, from this
-/// second on: the list with that time, and the last one. Of a person with few agents it is one list of all.
+/// The lists and the key bounds to find a person's Active agents in by the time of their attestation, from
+/// this second on: the list with that time, and the last one. Of a person with few agents it is one list of
+/// all.
 pub(super) fn by_time(person: Address, is_large: bool, from: u64) -> (Property, Vec<u8>, Vec<u8>) {
     match is_large {
         true => (Property::PersonTime, time_key(person, from), time_key(person, u64::MAX)),

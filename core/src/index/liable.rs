@@ -111,8 +111,8 @@ impl<S: Store> Index<'_, S> {
         })
     }
 
-    /// The person's compliant agents: counted by lists of the times after the one in which the grace period ends,
-    /// and one by one within it.
+    /// The person's compliant agents: counted by lists of the times after the one in which the grace period
+    /// ends, and one by one within it.
     fn compliant_of(&self, person: Address, is_large: bool, now: Timestamp) -> Result<u64, StoreError> {
         let oldest = self.oldest_current(now);
         let (property, first, last) = by_time(person, is_large, oldest);

@@ -1,7 +1,7 @@
 //! Pages of agents that are filtered, searched or sorted: `/agents` with more parameters than a status.
 //!
-//! A page's cost does not grow with the registry. A page is read from one source: the posting list of one of its
-//! filters, the full-text index, the agents by id, or those by attestation. Its candidates are checked
+//! A page's cost does not grow with the registry. A page is read from one source: the posting list of one of
+//! its filters, the full-text index, the agents by id, or those by attestation. Its candidates are checked
 //! against the other filters.
 //!
 //! ```text
@@ -208,8 +208,8 @@ impl<S: Store> Index<'_, S> {
         Ok(one_number(self.store, &statement.sql, &statement.values)?.unwrap_or(0))
     }
 
-    /// Where the row of a posting list begins that has the last one of so many candidates; `None` if its rows are
-    /// far from full, and more have to be read.
+    /// Where the row of a posting list begins that has the last one of so many candidates; `None` if its rows
+    /// are far from full, and more have to be read.
     fn last_row(&self, scan: &CandidateScan<'_>, candidates: u64) -> Result<Option<u64>, StoreError> {
         let direction = scan.direction();
         let mut statement = Statement::default();

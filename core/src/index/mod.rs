@@ -4,18 +4,20 @@
 //! The root of the registry's storage is its version: as long as it stays the same, so do all rows, and a
 //! refresh is one round trip. Once it changes, events are hints, and state is the truth: an event only
 //! names an agent to read again (`work`); every row is what the registry's getters returned at the
-//! index's block, or what a proof showed. The words that the named agents' records had before, put back into the newest block's trie,
-//! have to give the root that was seen before: then nothing else has changed, whatever the node lists, no old
-//! state is asked for, and no agent is read (`tip_proof`). New agents are found by the registry's counter. A reorg needs no undo log: all agents
-//! that changed after the last canonical checkpoint are read again. If no event tells a change of the root,
-//! the index waits for late events, and then compares all agents with its rows, once. Where there is no
-//! such root ([`Basis::Events`]), a slow sweep over all agents checks the events.
+//! index's block, or what a proof showed. The words that the named agents' records had before, put back into
+//! the newest block's trie, have to give the root that was seen before: then nothing else has changed,
+//! whatever the node lists, no old state is asked for, and no agent is read (`tip_proof`). New agents are
+//! found by the registry's counter. A reorg needs no undo log: all agents that changed after the last
+//! canonical checkpoint are read again. If no event tells a change of the root, the index waits for late
+//! events, and then compares all agents with its rows, once. Where there is no such root ([`Basis::Events`]),
+//! a slow sweep over all agents checks the events.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `store` | the SQL tables, and the one function a host implements |
 //! | `state` | the state of an index: what may be lost, and what may not |
 //! | `phase` | its phase: a pass over all agents, or rows of one block |
+//! | `checkpoint` | blocks that an index was read at |
 //! | `coverage` | up to when the rows lack nothing |
 //! | `work` | one unit of upkeep: a slice of the fill, or a refresh |
 //! | `find_changes` | the query for what changed since the index's block |
@@ -23,15 +25,23 @@
 //! | `canonical` | which known blocks are canonical |
 //! | `explained` | what storage roots at older blocks show of events |
 //! | `tip_proof` | whether events tell all changes |
+//! | `registry_head` | the newest block, and the registry's own figures there |
 //! | `read_agents` | the queries for agents' state, through the lens and the getters |
+//! | `indexed_agent` | an agent as the tables have it |
 //! | `tables` | writes to agents and the sums kept of them |
 //! | `takeover` | what an index takes over from the one of the release before |
+//! | `counts` | what agents are counted by |
+//! | `postings` | the lists of agents with a property |
+//! | `large_persons` | sums and a list of each liable person with many agents |
+//! | `derived` | what the end of the first fill makes of all agents |
 //! | `changes` | the log of verdict changes |
 //! | `answers` | answers about the registry |
 //! | `reader` | what all answers share |
+//! | `progress` | what monitors are told |
 //! | `open_lists` | copies of agents for lists that are open |
 //! | `compliance_list` | the list of `/agents/compliance`: a page, the whole, or chunks |
 //! | `listing` | pages of agents, filtered, searched and sorted |
+//! | `candidates` | what a page of such a list is made from |
 //! | `words` | the searchable words of a scope |
 //! | `liable` | the answer about a liable person |
 //! | `history` | the query for an agent's events |
@@ -83,6 +93,7 @@ mod progress;
 pub mod protocol;
 mod read_agents;
 mod reader;
+mod registry_head;
 mod seen_events;
 mod shard_range;
 pub(crate) mod shards;

@@ -97,8 +97,8 @@ impl Phase {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Rows {
     pub(super) block: Checkpoint,
-    /// The registry's version that was seen at this block, if any. It is of the chain, and says nothing of the
-    /// rows.
+    /// The registry's version that was seen at this block, if any. It is of the chain, and says nothing of
+    /// the rows.
     #[serde(default)]
     pub(super) version: Option<Version>,
     /// Up to when the rows lack nothing.
@@ -155,8 +155,8 @@ pub(super) struct Pass {
     pub(super) next: Option<u64>,
     /// The blocks of the slices by height: one, unless its state was gone before the last slice was read.
     pub(super) blocks: Vec<Checkpoint>,
-    /// Slices in a row that were answered at another block than the last of these; from [`MISSES`](Self::MISSES)
-    /// on its state passes for gone, and the next slice is read at the newest block.
+    /// Slices in a row that were answered at another block than the last of these; from
+    /// [`MISSES`](Self::MISSES) on its state passes for gone, and the next slice is read at the newest block.
     pub(super) misses: u32,
     /// When the first slice was read, unix milliseconds.
     pub(super) began: u64,
@@ -224,8 +224,8 @@ impl Rows {
         }
     }
 
-    /// The first block of which events may be missing: nodes list some late, of the two minutes before the rows'
-    /// block.
+    /// The first block of which events may be missing: nodes list some late, of the two minutes before the
+    /// rows' block.
     pub(super) fn first_unsettled(&self) -> u64 {
         let Self { block, recent, .. } = self;
         let is_settled = |recent: &&Checkpoint| recent.seconds + LATE_LOGS_SECONDS <= block.seconds;

@@ -1,7 +1,7 @@
 //! Posting lists: the ids of the agents with a property, ascending, in rows of at most a hundred.
 //!
-//! An SQL index has an entry an agent for each property, and a host bills each entry that is written. A row of a
-//! list begins at an id that none of its own is below and all of the row before are.
+//! An SQL index has an entry an agent for each property, and a host bills each entry that is written. A row
+//! of a list begins at an id that none of its own is below and all of the row before are.
 //!
 //! ```text
 //!   (Person, 0x12...) --> first 7: [7,12,...,530]   first 531: [544,601]
@@ -126,7 +126,8 @@ fn read_ids(row: &mut Columns) -> Result<Vec<u64>, StoreError> {
     serde_json::from_str(&row.text()?).map_err(|_| StoreError::corrupt())
 }
 
-/// The statement that makes lists of the columns `key` and `id` of these rows; its first parameter is the property.
+/// The statement that makes lists of the columns `key` and `id` of these rows; its first parameter is the
+/// property.
 pub(super) fn making(rows: &str) -> String {
     format!(
         "INSERT INTO postings (kind, key, first, agents, ids) \
@@ -233,8 +234,8 @@ impl PostingChanges {
     }
 }
 
-/// The rows of a list after changes. A row that an id is added to within is cut in halves; beyond its end, a new one
-/// begins.
+/// The rows of a list after changes. A row that an id is added to within is cut in halves; beyond its end, a
+/// new one begins.
 fn changed(stored: &Rows, changes: &BTreeMap<u64, bool>) -> Rows {
     let mut rows: BTreeMap<u64, BTreeSet<u64>> =
         stored.iter().map(|(first, ids)| (*first, ids.iter().copied().collect())).collect();

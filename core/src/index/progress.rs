@@ -37,8 +37,8 @@ pub struct Progress {
     pub is_comparing: bool,
     /// Agents that are read every five minutes to check the events; 0 where the storage root does.
     pub swept_agents: u64,
-    /// The agent of which a storage proof contradicted the index for the second time in a day. It answers nothing
-    /// until all agents are compared.
+    /// The agent of which a storage proof contradicted the index for the second time in a day. It answers
+    /// nothing until all agents are compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contradicted_agent: Option<u64>,
 }

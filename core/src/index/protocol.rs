@@ -109,8 +109,8 @@ pub enum IndexQuestion {
 /// The header of a manifest or shard.
 pub const SNAPSHOT_HEADER: &str = "X-Snapshot";
 
-/// The header of an answer that there is no manifest or shard; its value is the seconds after which it is worth
-/// asking again, or [`NEVER`].
+/// The header of an answer that there is no manifest or shard; its value is the seconds after which it is
+/// worth asking again, or [`NEVER`].
 pub const RETRY_HEADER: &str = "Retry-After";
 
 /// There will be no snapshot: nothing proves the rows.
@@ -150,14 +150,14 @@ pub enum IndexAnswer {
     NotCovered,
 }
 
-/// The name of a registry's object, by the format of its tables. Endpoints and their keys may change: the object
-/// goes on with its rows, as every reply of a node says which chain it is of.
+/// The name of a registry's object, by the format of its tables. Endpoints and their keys may change: the
+/// object goes on with its rows, as every reply of a node says which chain it is of.
 pub fn object_name(chain_id: u64, registry: Address) -> String {
     format!("{chain_id}/{registry}/{FORMAT}")
 }
 
-/// The names of the objects with tables of the formats before, the latest first. The first of them had no format in
-/// its name.
+/// The names of the objects with tables of the formats before, the latest first. The first of them had no
+/// format in its name.
 pub fn earlier_object_names(chain_id: u64, registry: Address) -> [String; 3] {
     EARLIER_FORMATS.map(|format| match format {
         "11" => format!("{chain_id}/{registry}"),

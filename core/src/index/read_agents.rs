@@ -9,8 +9,8 @@ use std::{
 use alloy_primitives::{Address, U256};
 
 use super::{
-    find_changes::RegistryHead,
     indexed_agent::{IndexedAgent, flaw},
+    registry_head::RegistryHead,
 };
 use crate::{
     chain::{Halt, Header, Query, QueryError, RunError, View, lens::Detail, reader::Registry, rows::Rows},

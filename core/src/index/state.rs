@@ -1,5 +1,5 @@
-//! The state of an index: its [phase](Phase), figures that rows have in each phase, the change log, which must not
-//! be lost, and what may be: it is learned again.
+//! The state of an index: its [phase](Phase), figures that rows have in each phase, the change log, which
+//! must not be lost, and what may be: it is learned again.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,8 @@ use super::{
 };
 use crate::{chain::Header, liability::WalletEvents};
 
-/// What proofs of a registry's storage show, by what is known of its code: each holds what those before it do.
+/// What proofs of a registry's storage show, by what is known of its code: each holds what those before it
+/// do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Provable {
@@ -149,8 +150,8 @@ impl Comparisons {
         (LATE_EVENT_MILLIS << doublings).min(LATE_LOGS_SECONDS * 1_000)
     }
 
-    /// Whether it is too early for another one. Some that find no difference show that the registry changes in
-    /// ways that no agent is part of: then there are ever fewer of them.
+    /// Whether it is too early for another one. Some that find no difference show that the registry changes
+    /// in ways that no agent is part of: then there are ever fewer of them.
     pub(super) fn is_pausing(&self, now_millis: u64) -> bool {
         let pause = (PAUSE_MIN_MILLIS << self.fruitless.min(20)).min(DAY_MILLIS);
         self.fruitless >= FRUITLESS && now_millis < self.ended_at.saturating_add(pause)
@@ -233,8 +234,8 @@ impl State {
         Self::read(&row.text()?).ok_or_else(StoreError::corrupt)
     }
 
-    /// Reads a stored state, of this version or another: what is missing is as at first. Where fields cannot be
-    /// read, the rows are kept, and compared.
+    /// Reads a stored state, of this version or another: what is missing is as at first. Where fields cannot
+    /// be read, the rows are kept, and compared.
     pub(super) fn read(text: &str) -> Option<Self> {
         if let Ok(state) = serde_json::from_str(text) {
             return Some(Self::with_basis_at(state));
@@ -265,7 +266,8 @@ impl State {
         Some(state.with_basis_at())
     }
 
-    /// The same, with a log that says nothing of when ties to agents were compared going on from the rows' block.
+    /// The same, with a log that says nothing of when ties to agents were compared going on from the rows'
+    /// block.
     fn with_basis_at(mut self) -> Self {
         let block = self.phase.rows().map(|rows| rows.block).or(self.as_of());
         if let (0, Some(block)) = (self.log.basis_at, block) {
@@ -332,7 +334,8 @@ impl State {
         }
     }
 
-    /// The oldest block that rows are of, which events are searched for since, and when it was the newest one.
+    /// The oldest block that rows are of, which events are searched for since, and when it was the newest
+    /// one.
     pub(super) fn base(&self) -> Option<(Checkpoint, u64)> {
         match self.phase.pass() {
             Some(pass) => pass.blocks.first().map(|first| (*first, pass.began)),
@@ -340,8 +343,8 @@ impl State {
         }
     }
 
-    /// The storage root of the rows' block, and up to when the rows lack nothing (unix milliseconds). The layout
-    /// says of the registry's code that a wallet without a live agent is not registered.
+    /// The storage root of the rows' block, and up to when the rows lack nothing (unix milliseconds). The
+    /// layout says of the registry's code that a wallet without a live agent is not registered.
     pub(crate) fn vouched(&self) -> Option<(B256, u64)> {
         let is_vouched = self.node.trust.proves_records() && self.contradicted().is_none();
         let rows = self.phase.rows().filter(|_| is_vouched)?;
@@ -358,8 +361,8 @@ impl State {
         wallet_events(agent.events.last, agent.events.registered_in(), self.listed_after())
     }
 
-    /// Whether attestations have lapsed, or are too old to tie liable wallets to agents, that the change log does
-    /// not have yet: there are too many for one piece of work.
+    /// Whether attestations have lapsed, or are too old to tie liable wallets to agents, that the change log
+    /// does not have yet: there are too many for one piece of work.
     pub fn has_more_lapses(&self) -> bool {
         let current_from = (self.read_at / 1_000).saturating_sub(self.grace());
         let (Phase::Complete(rows), Some(before)) = (&self.phase, self.log.current_from) else {
@@ -421,8 +424,8 @@ impl State {
         self.phase = Phase::Comparing { pass: Pass::default(), rows, cause };
     }
 
-    /// Notes the events that a search up to this block has found, so that those of earlier blocks are known to
-    /// have been late.
+    /// Notes the events that a search up to this block has found, so that those of earlier blocks are known
+    /// to have been late.
     pub(super) fn note_lateness(&mut self, told: &BTreeSet<(u64, u64)>, newest: &Header) {
         let (Some((first, last)), Some((base, _))) = (self.asked.blocks, self.base()) else { return };
         let Asked { seen, awaited, .. } = &self.asked;
@@ -435,9 +438,9 @@ impl State {
         self.node.lateness.note(&late, last, millis / blocks);
     }
 
-    /// The first block of which events are asked for, where the rows are at least of this one. Those of blocks
-    /// that may be listed late are asked for again with each search; those of the two minutes before the rows'
-    /// block once a minute, in which only another one of an agent that had one could be late.
+    /// The first block of which events are asked for, where the rows are at least of this one. Those of
+    /// blocks that may be listed late are asked for again with each search; those of the two minutes before
+    /// the rows' block once a minute, in which only another one of an agent that had one could be late.
     pub(super) fn asks_from(&self, block: Checkpoint) -> u64 {
         let Some(rows) = self.phase.rows() else { return block.number.saturating_add(1) };
         let asked_lately = rows.block.seconds < self.asked.again_at.saturating_add(ASK_AGAIN_SECONDS);

@@ -24,8 +24,8 @@ impl From<u64> for SqlValue {
     }
 }
 
-/// A failure of the store. Only [`Corrupt`](Self::Corrupt) is a reason to fill the index anew: after any other
-/// failure the rows are as they were before the transaction, and the same work is tried again.
+/// A failure of the store. Only [`Corrupt`](Self::Corrupt) is a reason to fill the index anew: after any
+/// other failure the rows are as they were before the transaction, and the same work is tried again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The database failed, with the host's text.
@@ -111,8 +111,8 @@ pub trait Store {
 /// that are compared are big-endian blobs. An unreadable record has no `parent`, `person`, `creator` or
 /// `generation`. The table of scopes is an index only, of the [`words`](super::words) of the texts in the
 /// records. Former agents belong to [`compliance_list`](super::compliance_list), places, sizes and shards to
-/// [`shards`](super::shards), lists of ids to [`postings`](super::postings), what was written at which height to
-/// [`tables`](super::tables), earlier records to [`takeover`](super::takeover).
+/// [`shards`](super::shards), lists of ids to [`postings`](super::postings), what was written at which height
+/// to [`tables`](super::tables), earlier records to [`takeover`](super::takeover).
 const TABLES: [&str; 16] = [
     "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS agents (id INTEGER PRIMARY KEY, wallet BLOB NOT NULL, status INTEGER NOT NULL, \
@@ -146,13 +146,13 @@ const TABLES: [&str; 16] = [
     "CREATE TABLE IF NOT EXISTS earlier (first INTEGER PRIMARY KEY, records BLOB NOT NULL)",
 ];
 
-/// The format of the tables, which is part of the [name](super::protocol::object_name) of their object: one more
-/// with each change, in an object of its own.
+/// The format of the tables, which is part of the [name](super::protocol::object_name) of their object: one
+/// more with each change, in an object of its own.
 pub(super) const FORMAT: &str = "14";
 
-/// The formats before, the latest first, which an index [takes over](super::takeover) from: they have SQL indexes in
-/// place of [posting lists](super::postings), and the first one no columns of events and of the changes' liable
-/// wallets.
+/// The formats before, the latest first, which an index [takes over](super::takeover) from: they have SQL
+/// indexes in place of [posting lists](super::postings), and the first one no columns of events and of the
+/// changes' liable wallets.
 pub(super) const EARLIER_FORMATS: [&str; 3] = ["13", "12", "11"];
 
 /// Creates the tables, in one transaction of the host. Has to be called before any other use of a store.
@@ -173,8 +173,8 @@ pub fn prepare(store: &impl Store) -> Result<(), StoreError> {
     store.execute(statement, &[SqlValue::Text(FORMAT.to_owned())]).map(drop)
 }
 
-/// The format of the tables, if they are there: it is written last. Nothing is written, so that an index can be
-/// read where the quota of writes is used up.
+/// The format of the tables, if they are there: it is written last. Nothing is written, so that an index can
+/// be read where the quota of writes is used up.
 pub(super) fn format_of(store: &impl Store) -> Result<Option<String>, StoreError> {
     let statement = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'meta'";
     if store.execute(statement, &[])?.is_empty() {

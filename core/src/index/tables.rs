@@ -384,8 +384,8 @@ pub(super) fn written_since(store: &impl Store, height: u64, most: u64) -> Resul
     query(store, statement, &[height.into(), most.into()], Columns::number)
 }
 
-/// Forgets what was written at heights that no reorg goes back beyond: those up to the oldest checkpoint, or up to
-/// this one, which is known as well.
+/// Forgets what was written at heights that no reorg goes back beyond: those up to the oldest checkpoint, or
+/// up to this one, which is known as well.
 pub(super) fn forget_written(store: &impl Store, known: u64) -> Result<(), StoreError> {
     let oldest = "SELECT min(number) FROM checkpoints";
     let statement = format!("DELETE FROM written WHERE height <= min(?1, coalesce(({oldest}), ?1))");

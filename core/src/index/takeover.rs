@@ -1,10 +1,10 @@
-//! What an index takes over from the latest one of an earlier release, with tables of another format: its change
-//! log, so that cursors go on, when agents ended, and the agents' records, so that the changes since its last
-//! refresh are told. All else is read from the chain.
+//! What an index takes over from the latest one of an earlier release, with tables of another format: its
+//! change log, so that cursors go on, when agents ended, and the agents' records, so that the changes since
+//! its last refresh are told. All else is read from the chain.
 //!
 //! An index of this format is in an object of its own [name](super::protocol::object_name). The object of the
-//! earlier one is read, part by part, and nothing is written to it: should the release before be deployed again,
-//! it goes on from its rows.
+//! earlier one is read, part by part, and nothing is written to it: should the release before be deployed
+//! again, it goes on from its rows.
 //!
 //! ```text
 //!   state --> ends --> changes --> records --> the fill, which compares what it reads with these records
@@ -156,8 +156,8 @@ pub fn take(store: &impl Store, place: PartKey, part: Part, now_millis: u64) -> 
     go_on(store, next)
 }
 
-/// The earlier index has not answered. It is asked again for ten minutes; false once they are over, and the index
-/// begins without it.
+/// The earlier index has not answered. It is asked again for ten minutes; false once they are over, and the
+/// index begins without it.
 ///
 /// # Errors
 ///

@@ -1,8 +1,8 @@
 //! Whether events tell all changes, proved at the newest block: nodes need not keep the state of older ones.
 //!
 //! An attestation, a suspension and a reactivation change one word of an agent's record. With the words of
-//! before, the newest block's storage has to have the root that was seen before: then nothing else has changed,
-//! whatever the node lists.
+//! before, the newest block's storage has to have the root that was seen before: then nothing else has
+//! changed, whatever the node lists.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,8 +41,8 @@ pub(super) struct TipProof<'a> {
     pub(super) newest: B256,
     /// The rows of the agents that had an event, once known.
     pub(super) before: Option<&'a BTreeMap<u64, Row>>,
-    /// Another root than the one seen means that events are missing: the rows lack no late ones, and such events
-    /// have been found to change records' words alone.
+    /// Another root than the one seen means that events are missing: the rows lack no late ones, and such
+    /// events have been found to change records' words alone.
     pub(super) may_refute: bool,
 }
 

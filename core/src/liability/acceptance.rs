@@ -18,7 +18,8 @@ use crate::{
 /// The request header of an acceptance: the document's JSON as base64url without padding.
 pub const HEADER: &str = "Liability-Acceptance";
 
-/// The hash of the type [`LiabilityAcceptance`]: its computation at run time is code that web pages would load.
+/// The hash of the type [`LiabilityAcceptance`]: its computation at run time is code that web pages would
+/// load.
 const TYPE_HASH: B256 = b256!("035e57ba53922ad5b41be6dda57d3ccb5f8ea87b90f3d6df25c22dc31bd56d09");
 
 /// The same as a request's field, in lower case.
@@ -176,7 +177,8 @@ impl Acceptance {
         Base64UrlUnpadded::encode_string(self.to_json().as_bytes())
     }
 
-    /// The payload of `eth_signTypedData_v4` that has the liable wallet sign this, of an agent with this scope.
+    /// The payload of `eth_signTypedData_v4` that has the liable wallet sign this, of an agent with this
+    /// scope.
     #[must_use]
     pub fn typed_data(&self, operational_scope: &str) -> String {
         let message = Message {

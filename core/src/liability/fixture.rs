@@ -15,8 +15,8 @@ pub(crate) fn agent() -> Agent {
     Agent { haftungsperson: Address::from_private_key(&key()), ..fixture::agent(11) }
 }
 
-/// An acceptance of that agent at the registry `at`, 100 seconds before and after `now`, with a change that is
-/// signed.
+/// An acceptance of that agent at the registry `at`, 100 seconds before and after `now`, with a change that
+/// is signed.
 pub(crate) fn acceptance(at: (u64, Address), now: u64, change: impl FnOnce(&mut Acceptance)) -> Acceptance {
     let agent = agent();
     let mut acceptance = Acceptance {

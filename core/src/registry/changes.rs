@@ -93,8 +93,9 @@ pub struct Standing {
     /// What a provider does about its wallet: `provision` while the agent is Active and its attestation
     /// current, `deny` once it has ended, otherwise `request_renewal`.
     pub decision: Decision,
-    /// What ties the liable wallet to the agent, as far as the index has seen events. A change between `named` and
-    /// `unknown` is one of what is known, and not listed. Absent in changes from before it was kept.
+    /// What ties the liable wallet to the agent, as far as the index has seen events. A change between
+    /// `named` and `unknown` is one of what is known, and not listed. Absent in changes from before it was
+    /// kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub basis: Option<Basis>,
 }
@@ -107,7 +108,8 @@ impl Standing {
         Self { status, decision: Decision::of(!status.has_ended(), is_compliant), basis }
     }
 
-    /// What a change is one of: `named` and `unknown` both say that the liable wallet did nothing that was seen.
+    /// What a change is one of: `named` and `unknown` both say that the liable wallet did nothing that was
+    /// seen.
     #[must_use]
     pub fn listed(self) -> Self {
         Self { basis: self.basis.filter(|basis| !matches!(basis, Basis::Named | Basis::Unknown)), ..self }

@@ -37,8 +37,8 @@ pub struct LineageNode {
     pub generation: U256,
     /// Its status.
     pub status: Status,
-    /// What ties it to its parent; absent for a root of the registry, `unknown` for the root of a tree that has
-    /// a parent.
+    /// What ties it to its parent; absent for a root of the registry, `unknown` for the root of a tree that
+    /// has a parent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_basis: Option<ParentBasis>,
     /// Its children, in order of registration; empty for a leaf.

@@ -43,8 +43,8 @@ impl Shards {
     ///
     /// # Errors
     ///
-    /// [`IndexError::Incomplete`] while the index is filled, [`IndexError::Uncovered`] where no storage root was
-    /// seen at the rows' block, or an agent cannot be read.
+    /// [`IndexError::Incomplete`] while the index is filled, [`IndexError::Uncovered`] where no storage root
+    /// was seen at the rows' block, or an agent cannot be read.
     pub fn manifest(&self, state: &State, identity: Identity) -> Result<Manifest, IndexError> {
         let Some(block) = state.as_of() else {
             return Err(IndexError::Incomplete { percent: state.percent() });

@@ -87,7 +87,8 @@ impl ShardEntry {
 }
 
 impl Manifest {
-    /// A manifest of these shards without listed events; the other parameters are the fields of the same names.
+    /// A manifest of these shards without listed events; the other parameters are the fields of the same
+    /// names.
     pub const fn new(
         identity: Identity,
         as_of: AsOf,
@@ -105,8 +106,8 @@ impl Manifest {
     ///
     /// # Errors
     ///
-    /// [`SnapshotError::Format`] where a shard's version does not fit: it is of a later block, or four billion
-    /// blocks older.
+    /// [`SnapshotError::Format`] where a shard's version does not fit: it is of a later block, or four
+    /// billion blocks older.
     pub fn encode(&self) -> Result<Vec<u8>, SnapshotError> {
         let mut bytes = Vec::with_capacity(192 + self.shards.len() * 9);
         bytes.extend(MAGIC);

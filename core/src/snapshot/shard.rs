@@ -113,8 +113,8 @@ impl Shard {
         self.count == 0
     }
 
-    /// What it says of a wallet, by binary search in the directory. Of a wallet that is not in it, no agent is
-    /// known: none has or had it.
+    /// What it says of a wallet, by binary search in the directory. Of a wallet that is not in it, no agent
+    /// is known: none has or had it.
     ///
     /// # Errors
     ///

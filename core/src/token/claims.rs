@@ -167,8 +167,8 @@ impl VerdictClaims {
     }
 }
 
-/// The origin of a site, as browsers write it (URL standard): `https://shop.example`, `http://127.0.0.1:8080`.
-/// Sites compare it with their own, so that another spelling would never match.
+/// The origin of a site, as browsers write it (URL standard): `https://shop.example`,
+/// `http://127.0.0.1:8080`. Sites compare it with their own, so that another spelling would never match.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Audience(String);
 

@@ -123,8 +123,9 @@ fn what_a_node_gets_wrong_for_good_is_an_error_of_its_own_or_another_endpoints_t
         assert!(evidence::verify(&document, &recorded.expected()).is_ok());
     }
 
-    // Refused for good in words that others use for what passes; a header with fields of its own, as AuRa's; a
-    // proof, a value or code that is not the account's: the endpoint is ruled out, and the only one gives no proof.
+    // Refused for good in words that others use for what passes; a header with fields of its own, as AuRa's;
+    // a proof, a value or code that is not the account's: the endpoint is ruled out, and the only one gives
+    // no proof.
     let mut own = recorded.block.clone();
     own["mixHash"] = json!(B256::repeat_byte(1));
     let changed = |pointer: &str, value: Value| {

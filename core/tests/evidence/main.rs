@@ -1,7 +1,7 @@
 //! Evidence made of what anvil answered (`vectors/evidence`), verified without a network.
 //!
-//! [`headers`]: hashed whole. [`asked`]: of nodes that get it wrong. [`mutations`]: none of 10,000 changed documents
-//! is believed.
+//! [`headers`]: hashed whole. [`asked`]: of nodes that get it wrong. [`mutations`]: none of 10,000 changed
+//! documents is believed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod asked;

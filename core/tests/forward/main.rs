@@ -1,5 +1,6 @@
-//! Forward requests, their domain and their rules: golden vectors of another implementation, and what a strict
-//! verifier refuses about each. [`bodies`], [`fields`]: what is malformed is blamed on the right field.
+//! Forward requests, their domain and their rules: golden vectors of another implementation, and what a
+//! strict verifier refuses about each. [`bodies`], [`fields`]: what is malformed is blamed on the right
+//! field.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)] // tests may fail
 
 mod bodies;

@@ -1,7 +1,7 @@
 //! Bytes by which a node, or the author of a document, tries to end its reader.
 //!
-//! [`places`], [`shapes`]: replies of 1 MB at each place that decodes them. [`memory`]: what honest answers cost.
-//! [`mutations`], [`snapshots`]: no changed input panics.
+//! [`places`], [`shapes`]: replies of 1 MB at each place that decodes them. [`memory`]: what honest answers
+//! cost. [`mutations`], [`snapshots`]: no changed input panics.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
 
 #[path = "../common/mod.rs"]

@@ -64,8 +64,8 @@ impl Place {
         asked.into_inner()
     }
 
-    /// Reads from a node that is honest but for one reply, which it gives twice: what was kept of the first is
-    /// there when the second comes. The length of the answer, where a client gets one.
+    /// Reads from a node that is honest but for one reply, which it gives twice: what was kept of the first
+    /// is there when the second comes. The length of the answer, where a client gets one.
     pub(crate) fn run(&self, at: usize, hostile: &str) -> usize {
         let mut batches = 0;
         self.post(|batch, node| {

@@ -326,7 +326,8 @@ fn a_range_that_is_refused_without_a_word_is_made_shorter_and_what_is_answered_i
         index.node.quirks.faulty = Some((Node::is_long_range, fault.clone()));
         let (mut known, mut took) = (Endpoints::new(1, None), 0);
         let mut ask = || page_of(&mut index, target, &mut known, &mut took).map(|page| (page.unwrap(), took));
-        // Each attempt at a node that hangs takes seconds: the second request begins where the first one ended.
+        // Each attempt at a node that hangs takes seconds: the second request begins where the first one
+        // ended.
         let first = ask();
         assert!(first.is_ok() || (fault == Fault::Hangs && most == 10_000), "{fault:?}: {first:?}");
         let (page, took) = ask().unwrap_or_else(|error| panic!("{fault:?}: {error}"));

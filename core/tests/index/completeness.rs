@@ -1,5 +1,5 @@
-//! Up to when the rows lack nothing, on nodes that prove their newest block alone and a registry that is never
-//! quiet: blocks of 2 s with changes in each of them, and a refresh every 15 s.
+//! Up to when the rows lack nothing, on nodes that prove their newest block alone and a registry that is
+//! never quiet: blocks of 2 s with changes in each of them, and a refresh every 15 s.
 
 use registry_core::index::Counters;
 

@@ -1,7 +1,7 @@
 //! The index over random histories of a chain, on nodes that misbehave, against scans of the same block.
 //!
-//! An index that says that it is complete answers byte for byte as a scan at its block; events only save work. Its
-//! lists in chunks, its snapshot's verdicts and its changes are held against the same histories.
+//! An index that says that it is complete answers byte for byte as a scan at its block; events only save
+//! work. Its lists in chunks, its snapshot's verdicts and its changes are held against the same histories.
 //!
 //! `INDEX_HISTORIES` sets how many histories there are (250, which take a minute), `INDEX_SEED` the first.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
@@ -213,8 +213,9 @@ fn live(seed: u64, is_old: bool) -> Result<(), String> {
 /// Each showed an answer that was not true of its block, or an index that never came to its end.
 const ONCE_WRONG: [u64; 15] =
     [2, 14, 21, 344, 526, 1_018, 1_149, 3_694, 7_225, 9_905, 12_491, 16_394, 18_722, 21_139, 2_026_118_115];
-/// Likewise, of histories as they are now: an end that a reorg had moved changed a shard of the same version; a record
-/// proved at the newest block, of which the node listed no events yet, counted against the row of the block before.
+/// Likewise, of histories as they are now: an end that a reorg had moved changed a shard of the same version;
+/// a record proved at the newest block, of which the node listed no events yet, counted against the row of
+/// the block before.
 const ONCE_WRONG_NOW: [u64; 3] = [7_001_184, 7_012_211, 7_014_733];
 
 #[test]

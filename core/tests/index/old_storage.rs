@@ -1,6 +1,6 @@
-//! A release with tables of another format takes over from the index of the release before, which is left as it
-//! is. `any_history` has releases in between, too; here is the storage of a `RegistryIndex` object that commit
-//! 3ad2b3d wrote (`tests/fixtures/3ad2b3d`).
+//! A release with tables of another format takes over from the index of the release before, which is left as
+//! it is. `any_history` has releases in between, too; here is the storage of a `RegistryIndex` object that
+//! commit 3ad2b3d wrote (`tests/fixtures/3ad2b3d`).
 
 use std::fs;
 

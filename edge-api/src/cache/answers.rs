@@ -1,5 +1,5 @@
-//! Answers from the chain: from the data centre's cache, or else from RPC endpoints. A wallet's past comes from
-//! the index's excerpt, or from a scan.
+//! Answers from the chain: from the data centre's cache, or else from RPC endpoints. A wallet's past comes
+//! from the index's excerpt, or from a scan.
 
 use core::pin::pin;
 use std::{cell::RefCell, rc::Rc};

@@ -11,8 +11,8 @@ use registry_core::{
     host::shared_reads::{FIRST_PAUSE_MILLIS, next_pause},
 };
 
-/// Two histories of an agent at once, or a thousand verdicts. A reply takes some three times its size while it is
-/// read.
+/// Two histories of an agent at once, or a thousand verdicts. A reply takes some three times its size while
+/// it is read.
 const BYTES: usize = 16 << 20;
 const LIMITS: LeaseLimits = LeaseLimits { per_holder: BYTES, per_instance: BYTES };
 

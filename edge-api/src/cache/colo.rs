@@ -18,8 +18,8 @@ const MADE_AT: &str = "X-Made-At";
 /// The header of its TTL in seconds.
 const MAX_AGE: &str = "X-Max-Age";
 
-/// The key of a route's answer. The documents' format, chain, endpoints and registry are part of it: no answer
-/// is served after a change of the code or of these settings.
+/// The key of a route's answer. The documents' format, chain, endpoints and registry are part of it: no
+/// answer is served after a change of the code or of these settings.
 pub(super) fn key(context: &RequestContext, route: &Route) -> String {
     let RequestContext { origin, settings, .. } = context;
     let (upstream, WorkerSettings { multicall3, registry, .. }) = (&settings.upstream, &*settings.shared);

@@ -76,8 +76,8 @@ impl SharedRead for DocumentRead {
         DocumentKey::Read(self.clone())
     }
 
-    /// A verdict with the wallet's past may take a scan, which extends its deadline. What comes from the index's
-    /// object, or may, waits for that first.
+    /// A verdict with the wallet's past may take a scan, which extends its deadline. What comes from the
+    /// index's object, or may, waits for that first.
     fn patience_seconds(&self, settings: &WorkerSettings) -> u32 {
         let deadlines = match self {
             Self::Direct(Request::Api(Route::Kya { history: true, .. })) => 4,

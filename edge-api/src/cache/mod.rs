@@ -1,5 +1,5 @@
-//! Answers, from the nearest source that has them. Each source is below the one that asks it, and imports none
-//! above it:
+//! Answers, from the nearest source that has them. Each source is below the one that asks it, and imports
+//! none above it:
 //!
 //! ```text
 //!   answer                 a request's way, below
@@ -16,11 +16,12 @@
 //!
 //! The ways of three requests:
 //!
-//! - A verdict: `snapshot`, where its manifest is at hand; else `documents`, whose reader asks `snapshot` for a
-//!   manifest and then `answers`. With `?block=` it is `documents` and `answers` at once: a block far beyond the
-//!   newest one seen is refused there, and one that is not available is not asked for again for five seconds.
-//! - A list of the registry: the index's object by `documents`; where that is silent or has nothing, the scan.
-//!   A list that is too long for memory is streamed by `stream::list`, from the object alone.
+//! - A verdict: `snapshot`, where its manifest is at hand; else `documents`, whose reader asks `snapshot` for
+//!   a manifest and then `answers`. With `?block=` it is `documents` and `answers` at once: a block far
+//!   beyond the newest one seen is refused there, and one that is not available is not asked for again for
+//!   five seconds.
+//! - A list of the registry: the index's object by `documents`; where that is silent or has nothing, the
+//!   scan. A list that is too long for memory is streamed by `stream::list`, from the object alone.
 //! - A page of an agent's revenue: `revenue`.
 
 mod answers;

@@ -1,5 +1,5 @@
-//! Agents' revenue reports. The contract returns an agent's whole history, of which every page is cut: requests
-//! for several pages at once share one read of it, and one copy in memory.
+//! Agents' revenue reports. The contract returns an agent's whole history, of which every page is cut:
+//! requests for several pages at once share one read of it, and one copy in memory.
 
 use std::{cell::RefCell, rc::Rc};
 

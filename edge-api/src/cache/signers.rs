@@ -1,5 +1,5 @@
-//! Whether liable wallets have code, for acceptances: read along with a verdict, or at an acceptance's own cost,
-//! and kept for the TTL of verdicts.
+//! Whether liable wallets have code, for acceptances: read along with a verdict, or at an acceptance's own
+//! cost, and kept for the TTL of verdicts.
 
 use std::cell::RefCell;
 

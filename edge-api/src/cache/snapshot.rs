@@ -48,8 +48,8 @@ const SHARD_CAPACITY_BYTES: usize = 12 * 1024 * 1024;
 /// Some 2,000 verdicts, to be given again. One takes some ten times the memory of the wallet's facts in a
 /// shard.
 const ANSWER_CAPACITY_BYTES: usize = 4 * 1024 * 1024;
-/// Of a larger one, a range's, each would take the room of many verdicts, and all of them more memory with every
-/// round: no hole that one leaves fits the next. It is made of its shards in milliseconds.
+/// Of a larger one, a range's, each would take the room of many verdicts, and all of them more memory with
+/// every round: no hole that one leaves fits the next. It is made of its shards in milliseconds.
 const LARGEST_ANSWER_BYTES: usize = 64 * 1024;
 /// For how many seconds a data centre keeps a shard.
 pub(super) const SHARD_SECONDS: u32 = 86_400;
@@ -288,9 +288,8 @@ impl CacheKey for AnswerKey {
 ///
 /// # Errors
 ///
-/// [`Error::IndexUnavailable`], [`Error::IndexRequired`] or [`Error::NoSnapshot`] where it gives none: the chain
-/// may.
-/// [`Error::InvalidParameter`] for a range that is not allowed.
+/// [`Error::IndexUnavailable`], [`Error::IndexRequired`] or [`Error::NoSnapshot`] where it gives none: the
+/// chain may. [`Error::InvalidParameter`] for a range that is not allowed.
 pub(super) async fn answer(
     context: &RequestContext,
     route: &Route,

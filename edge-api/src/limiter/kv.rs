@@ -6,11 +6,11 @@
 //! no two write one key (KV takes one write a second for each), and the read is not a `get`, which KV would
 //! serve from its cache for at least 30 seconds, "no such key" included.
 //!
-//! The cost: nothing for a client that uses less than a twelfth of its limit, then a list now and then, and from
-//! a quarter on at most a write and a list a second, while requests are admitted. A burst is written as one, and
-//! no list follows another within half a second. All clients together take at most
-//! [`Ceiling::OPERATIONS_PER_MINUTE`] of an instance; above that, and where KV refuses, the instance continues
-//! with its own count. `docs/operating.md` has the price.
+//! The cost: nothing for a client that uses less than a twelfth of its limit, then a list now and then, and
+//! from a quarter on at most a write and a list a second, while requests are admitted. A burst is written as
+//! one, and no list follows another within half a second. All clients together take at most
+//! [`Ceiling::OPERATIONS_PER_MINUTE`] of an instance; above that, and where KV refuses, the instance
+//! continues with its own count. `docs/operating.md` has the price.
 //!
 //! The precision: an instance cannot count what it has not read yet, so a client gets at most its limit from
 //! each instance, and less the longer it takes. Where the store is one place (`wrangler dev`) the others know

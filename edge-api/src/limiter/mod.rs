@@ -3,10 +3,10 @@
 //! A Worker runs as many instances, and a client's requests reach several of them. The setting `RATE_LIMITER`
 //! chooses how they are counted together; both look the same to clients:
 //!
-//! - [`binding`], which is recommended: Cloudflare's own limiter counts within each data centre. No latency, no
-//!   cost; the count that clients see is the instance's.
-//! - [`kv`], the default, as every account has a store: every instance counts by itself and publishes its count
-//!   through KV. No latency; shared counts are late.
+//! - [`binding`], which is recommended: Cloudflare's own limiter counts within each data centre. No latency,
+//!   no cost; the count that clients see is the instance's.
+//! - [`kv`], the default, as every account has a store: every instance counts by itself and publishes its
+//!   count through KV. No latency; shared counts are late.
 //!
 //! In both an instance keeps what it knows in memory ([`tallies`]): a client that has used up its
 //! window is refused without a call, and if KV or the binding fails, the instance's own count

@@ -28,8 +28,8 @@ const BINDING: &str = "ASSETS";
 pub(crate) struct Page {
     pub(crate) path: &'static str,
     media_type: &'static str,
-    /// The asset with its text, in which `{origin}` stands for the scheme and host of the request, `{host}` for
-    /// the name of the host, and `{version}` for this service's version.
+    /// The asset with its text, in which `{origin}` stands for the scheme and host of the request, `{host}`
+    /// for the name of the host, and `{version}` for this service's version.
     asset: &'static str,
     /// The `Link` header.
     links: Option<&'static str>,

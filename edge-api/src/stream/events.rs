@@ -12,10 +12,10 @@
 //! next poll. All streams of an instance at one cursor share one poll. WebSockets would let an object sleep
 //! as well, but neither `EventSource` nor curl speaks them.
 //!
-//! A stream ends with its client's connection, and by itself after `CHANGES_STREAM_SECONDS`. So a client that vanished is not written to for
-//! ever, and a request stays within the subrequests that a plan allows. No change is lost: each piece ends
-//! with an `id`, and a client that reconnects with it as `Last-Event-ID`, as `EventSource` does, continues
-//! there.
+//! A stream ends with its client's connection, and by itself after `CHANGES_STREAM_SECONDS`. So a client that
+//! vanished is not written to for ever, and a request stays within the subrequests that a plan allows. No
+//! change is lost: each piece ends with an `id`, and a client that reconnects with it as `Last-Event-ID`, as
+//! `EventSource` does, continues there.
 //!
 //! Where the chain or the index does not answer, a `failure` event says so, each time: silence would read as
 //! "nothing has changed".

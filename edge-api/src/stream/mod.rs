@@ -23,8 +23,8 @@ fn open() -> Result<(WritableStreamDefaultWriter, ReadableStream)> {
 /// ends: workerd ends an aborted response as if it were whole
 /// (<https://github.com/cloudflare/workerd/issues/6818>).
 ///
-/// `writing` ends with its client's [`Connection`](crate::connection::Connection): `None` then, and there is no
-/// stream any more.
+/// `writing` ends with its client's [`Connection`](crate::connection::Connection): `None` then, and there is
+/// no stream any more.
 fn spawn(writer: WritableStreamDefaultWriter, writing: LocalBoxFuture<'static, Option<Result<()>>>) {
     // The open response keeps the request alive. Not `waitUntil`: on the platform, unlike locally, it ends
     // the request after 30 seconds, and what it waits for with it.

@@ -1,11 +1,12 @@
-//! Which addresses a domain may have: those of the public Internet. A name that leads into the gate's own network
-//! would have it ask what no stranger can.
+//! Which addresses a domain may have: those of the public Internet. A name that leads into the gate's own
+//! network would have it ask what no stranger can.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{Ipv4Net, Ipv6Net};
 
-/// IPv4 networks that are not global (IANA's registry of special-purpose addresses), multicast and reserved ones.
+/// IPv4 networks that are not global (IANA's registry of special-purpose addresses), multicast and reserved
+/// ones.
 const SPECIAL_V4: [Ipv4Net; 16] = [
     v4([0, 0, 0, 0], 8),
     v4([10, 0, 0, 0], 8),

@@ -1,5 +1,5 @@
-//! One fetch of a domain's file: HTTPS at port 443, no redirect, a public address that was looked up once, ten seconds,
-//! 256 KiB.
+//! One fetch of a domain's file: HTTPS at port 443, no redirect, a public address that was looked up once,
+//! ten seconds, 256 KiB.
 
 use std::{
     collections::BTreeMap,

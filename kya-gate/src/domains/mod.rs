@@ -1,6 +1,7 @@
 //! The files of the domains in the configuration: fetched, checked, and what they say of an agent.
 //!
-//! No domain is asked that a request names. What a file does, over time, is in `registry_core::gate::DomainBook`.
+//! No domain is asked that a request names. What a file does, over time, is in
+//! `registry_core::gate::DomainBook`.
 
 mod addresses;
 mod fetch;
@@ -77,8 +78,8 @@ impl Domains {
         fetched
     }
 
-    /// A verdict with what the files say of its agent under a policy, and the acceptances that they have of it, the first
-    /// to try as the last.
+    /// A verdict with what the files say of its agent under a policy, and the acceptances that they have of
+    /// it, the first to try as the last.
     pub fn told(
         &self,
         policy: &AgentPolicy,

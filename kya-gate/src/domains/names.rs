@@ -1,4 +1,5 @@
-//! Names of domains for people: what an A-label reads as, and whether it may be meant to be mistaken for another.
+//! Names of domains for people: what an A-label reads as, and whether it may be meant to be mistaken for
+//! another.
 
 use std::collections::BTreeSet;
 

@@ -57,8 +57,8 @@ impl Authority {
         TlsAcceptor::from(Arc::new(config))
     }
 
-    /// A server that answers each request with these pieces, a pause between each two, and then stays open; its
-    /// address, and how many connections it had.
+    /// A server that answers each request with these pieces, a pause between each two, and then stays open;
+    /// its address, and how many connections it had.
     async fn serve(&self, name: &str, end_year: i32, pieces: Vec<Vec<u8>>) -> (SocketAddr, Arc<AtomicUsize>) {
         let (acceptor, listener) =
             (self.acceptor(name, end_year), TcpListener::bind("127.0.0.1:0").await.unwrap());

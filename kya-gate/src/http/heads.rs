@@ -82,8 +82,8 @@ impl Heads {
         is_same.then(|| String::from_utf8_lossy(target).into_owned())
     }
 
-    /// The request was answered, when this was left of its content. What is left may come at any time: no head
-    /// can be told from it, and the answer is the connection's last.
+    /// The request was answered, when this was left of its content. What is left may come at any time: no
+    /// head can be told from it, and the answer is the connection's last.
     pub(super) fn answered<B>(&self, left: &impl Body, answer: &mut Response<B>) {
         let mut received = self.received();
         let Received { phase, tail, .. } = &mut *received;

@@ -34,8 +34,8 @@ pub(super) struct Original<'a> {
 }
 
 impl<'a> Original<'a> {
-    /// Reads the parts. `rest` is what follows the policy in the path that the proxy asked for, and `body` the
-    /// content, where the proxy passed it on and it was read.
+    /// Reads the parts. `rest` is what follows the policy in the path that the proxy asked for, and `body`
+    /// the content, where the proxy passed it on and it was read.
     ///
     /// What a client wrote is never an error here: bytes that are no text are replaced by a character that no
     /// target and no method has.

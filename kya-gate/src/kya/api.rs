@@ -1,7 +1,7 @@
 //! The read API as the source of verdicts.
 //!
-//! Each answer says which registry of which chain it is about, in `KYA-Registry`, and how old it is: one about
-//! another registry, or from before `max-head-age-seconds` and the API's own caches, is no verdict.
+//! Each answer says which registry of which chain it is about, in `KYA-Registry`, and how old it is: one
+//! about another registry, or from before `max-head-age-seconds` and the API's own caches, is no verdict.
 
 use std::time::Duration;
 

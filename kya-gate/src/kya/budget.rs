@@ -32,8 +32,8 @@ impl ReadBudget {
         }
     }
 
-    /// Takes a read, which ends with the permit; `None` where none is left. A signature that is not of the key
-    /// that it names is left half of them: such ones cost nothing to make.
+    /// Takes a read, which ends with the permit; `None` where none is left. A signature that is not of the
+    /// key that it names is left half of them: such ones cost nothing to make.
     pub(super) fn take(&self, is_of_key: bool) -> Option<SemaphorePermit<'_>> {
         let refused = |limit| self.metrics.reads_refused.with_label_values(&[limit]).inc();
         let is_free = self.in_flight.available_permits() > reserve(self.most_in_flight, is_of_key) as usize;

@@ -10,8 +10,8 @@
 //! That an account has no code holds for `cache-seconds`. A verdict holds as long, or while its changes are
 //! followed for [`FOLLOWED`]; never beyond the end of its attestation.
 //!
-//! Requests that need the same at the same time share a read: those of one wallet whose key signed, and copies
-//! of one request. Reads have a [budget](budget), as every client can cause one.
+//! Requests that need the same at the same time share a read: those of one wallet whose key signed, and
+//! copies of one request. Reads have a [budget](budget), as every client can cause one.
 
 mod api;
 mod budget;
@@ -229,8 +229,8 @@ impl AccountReader {
         Some(self.cache.latest(wallet, verdict))
     }
 
-    /// Whether a liable wallet has code and, if so, what that says of its signature. `None` where the chain does
-    /// not answer, or the budget is spent.
+    /// Whether a liable wallet has code and, if so, what that says of its signature. `None` where the chain
+    /// does not answer, or the budget is spent.
     pub async fn signer(&self, query: SignerQuery, now: Timestamp) -> Option<SignerCode> {
         if !self.has_code(query.account, now).await? {
             return Some(SignerCode { has_code: false, accepts: false });
@@ -250,8 +250,8 @@ impl AccountReader {
         Some(known.state? != AccountState::NoCode)
     }
 
-    /// When an agent's liable wallet last attested for it. What was found is kept for as long as it says so much, an
-    /// id being of one registration for ever, and that nothing was found for `cache-seconds`.
+    /// When an agent's liable wallet last attested for it. What was found is kept for as long as it says so
+    /// much, an id being of one registration for ever, and that nothing was found for `cache-seconds`.
     pub async fn attested(&self, query: &AttestedQuery, now: Timestamp) -> Option<Timestamp> {
         let is_recent = |at: Timestamp| now.seconds().saturating_sub(at.seconds()) <= ATTESTED_SECONDS;
         let known = self.attested.lock().unwrap_or_else(PoisonError::into_inner).get(&query.agent).copied();

@@ -15,9 +15,9 @@
 //! gets the daemon's answer: status, challenge, headers and problem document.
 //!
 //! The content is read, up to a limit, and compared with its digest before the service sees any of it; that
-//! of a request with a refused signature is not read, nor that of a policy that only observes where it is long or
-//! of unknown length. Apply the layer to the outermost router: nested ones
-//! see a shorter path than the one that was signed.
+//! of a request with a refused signature is not read, nor that of a policy that only observes where it is
+//! long or of unknown length. Apply the layer to the outermost router: nested ones see a shorter path than
+//! the one that was signed.
 
 mod service;
 

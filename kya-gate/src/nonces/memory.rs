@@ -4,8 +4,8 @@
 //! before its signature has expired. Only admitted requests add entries. A million of them take about 100 MB.
 //!
 //! A restart forgets them. Signatures that were made before the store are therefore refused, with a reason of
-//! their own: their signers sign again. What is left is a signer with a clock ahead of this one, whose signature
-//! can be admitted once more in the seconds that it is ahead.
+//! their own: their signers sign again. What is left is a signer with a clock ahead of this one, whose
+//! signature can be admitted once more in the seconds that it is ahead.
 
 use std::{
     collections::{BTreeMap, HashSet},

@@ -5,9 +5,9 @@
 //! the command is never repeated.
 //!
 //! A server that restarts may have lost nonces, whatever its persistence: a snapshot is minutes old, an
-//! append-only file a second. A server that took over from another one may lack the last of them, and one that
-//! was a replica meanwhile has its primary's content in place of its own. Signatures that were made before any
-//! of these are therefore refused, as a gate does after its own restart:
+//! append-only file a second. A server that took over from another one may lack the last of them, and one
+//! that was a replica meanwhile has its primary's content in place of its own. Signatures that were made
+//! before any of these are therefore refused, as a gate does after its own restart:
 //!
 //! ```text
 //!                      a write taken                   a write refused, or no answer
@@ -16,9 +16,9 @@
 //!   began = start of the server (first connection) | now (another history than before) | unchanged (the same)
 //! ```
 //!
-//! The server is asked by a write, which is what nonces are: one that has become a replica (`READONLY`), that is
-//! loading, or that lost the right to write answers every read. A new connection then finds the server that the
-//! name leads to now. A full server alone is no reason to leave it: it only is not ready.
+//! The server is asked by a write, which is what nonces are: one that has become a replica (`READONLY`), that
+//! is loading, or that lost the right to write answers every read. A new connection then finds the server
+//! that the name leads to now. A full server alone is no reason to leave it: it only is not ready.
 
 use std::{
     mem,

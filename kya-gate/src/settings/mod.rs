@@ -59,7 +59,8 @@ pub struct Settings {
     pub discovery: WellKnown,
     /// The policies by name.
     pub policies: BTreeMap<String, RoutePolicy>,
-    /// The hash of each policy's table: the Keccak-256 of its JSON, with members sorted by name and no white space.
+    /// The hash of each policy's table: the Keccak-256 of its JSON, with members sorted by name and no white
+    /// space.
     pub policy_hashes: BTreeMap<String, B256>,
 }
 
@@ -321,7 +322,8 @@ impl Settings {
         })
     }
 
-    /// The chain and the registry that verdicts are of: `eip155:<chain>:<registry>`, the address in lower case.
+    /// The chain and the registry that verdicts are of: `eip155:<chain>:<registry>`, the address in lower
+    /// case.
     pub fn registry(&self) -> String {
         format!("eip155:{}:{:#x}", self.chain.id, self.kya.registry)
     }

@@ -83,7 +83,8 @@ pub(super) fn maybe_ours(receipt: &RawValue, forwarder: Address) -> Option<Recei
 }
 
 impl Receipt {
-    /// The total price paid, L1 fee included, wei: at most `max_fee` for its gas, where the price is not told.
+    /// The total price paid, L1 fee included, wei: at most `max_fee` for its gas, where the price is not
+    /// told.
     pub fn paid_wei(&self, max_fee: u128) -> u128 {
         let price = self.gas_price.unwrap_or(max_fee);
         u128::from(self.gas_used).saturating_mul(price).saturating_add(self.l1_fee_wei)

@@ -223,8 +223,8 @@ impl Rpc {
         Some(Head { number: block_number(number?)?, timestamp: timestamp.to() })
     }
 
-    /// Each endpoint's label and chain id, in the order of the settings. One that limits its rate, or does not
-    /// answer at once, is asked again.
+    /// Each endpoint's label and chain id, in the order of the settings. One that limits its rate, or does
+    /// not answer at once, is asked again.
     pub async fn chain_ids(&self) -> Vec<(String, Result<u64, RpcError>)> {
         let ids = self.endpoints.iter().enumerate().map(|(index, endpoint)| async move {
             let mut id = self.chain_id(index).await;

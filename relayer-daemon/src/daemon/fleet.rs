@@ -204,8 +204,8 @@ impl<N: ChainNode> Keeper<N> {
         }
     }
 
-    /// Takes over relays that no living daemon runs. Without an account it hands over those that it does not run
-    /// itself and has by the store, as after a failover that lost an earlier handing over.
+    /// Takes over relays that no living daemon runs. Without an account it hands over those that it does not
+    /// run itself and has by the store, as after a failover that lost an earlier handing over.
     async fn claim(&self) {
         let relayer = &self.relayer;
         if !relayer.accounts.has_lease() {

@@ -1,4 +1,5 @@
-//! `migrate`: moves the journal of a daemon alone from its file to a Postgres database. The daemon is stopped.
+//! `migrate`: moves the journal of a daemon alone from its file to a Postgres database. The daemon is
+//! stopped.
 //!
 //! ```text
 //! lock the file -> copy in one transaction, counts compared -> move the file away

@@ -225,7 +225,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The hash of the settings that daemons of a fleet must have alike: contracts, budget, limits, retention.
+    /// The hash of the settings that daemons of a fleet must have alike: contracts, budget, limits,
+    /// retention.
     pub fn hash(&self) -> String {
         let functions: BTreeSet<String> = self.relayed_functions.iter().map(ToString::to_string).collect();
         let alike = format!(

@@ -97,8 +97,8 @@ impl RelayerReadiness {
     }
 
     /// Checks that the daemon is ready for requests. An empty balance or budget, or a paused intake, is no
-    /// reason to take it out of a load balancer, since others have the same, and it still tells of relays: requests are refused then
-    /// with the code that is returned.
+    /// reason to take it out of a load balancer, since others have the same, and it still tells of relays:
+    /// requests are refused then with the code that is returned.
     ///
     /// # Errors
     /// The worst reason why it is not.

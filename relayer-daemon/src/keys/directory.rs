@@ -1,8 +1,8 @@
 //! Several keys: a directory with one file for each, with the key in hex or as an encrypted keystore.
 //!
-//! Hidden files are none, so that a directory that Kubernetes mounts can be used as it is. Of systemd's directory of
-//! credentials, where a service has all of them, those are keys that come from `LoadCredential=keys:…`. All keystores have
-//! the one password of `RELAYER_KEYSTORE_PASSWORD_FILE`.
+//! Hidden files are none, so that a directory that Kubernetes mounts can be used as it is. Of systemd's
+//! directory of credentials, where a service has all of them, those are keys that come from
+//! `LoadCredential=keys:…`. All keystores have the one password of `RELAYER_KEYSTORE_PASSWORD_FILE`.
 
 use std::{
     collections::BTreeMap,

@@ -76,8 +76,8 @@ impl RelayOutcome {
         matches!(self, Self::Dropped { failure } if matches!(failure.code, ErrorCode::Cancelled))
     }
 
-    /// Returns whether the relay's own transaction has used the signed request: carried it out, or failed inside of
-    /// it.
+    /// Returns whether the relay's own transaction has used the signed request: carried it out, or failed
+    /// inside of it.
     pub const fn has_used_request(&self) -> bool {
         match self {
             Self::Executed { .. } => true,
@@ -88,8 +88,8 @@ impl RelayOutcome {
         }
     }
 
-    /// Returns whether the signed request may be sent again: only if no transaction carried it out, so that the
-    /// forwarder still takes it.
+    /// Returns whether the signed request may be sent again: only if no transaction carried it out, so that
+    /// the forwarder still takes it.
     pub const fn is_repeatable(&self) -> bool {
         match self {
             Self::Executed { .. } => false,

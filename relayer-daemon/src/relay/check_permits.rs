@@ -1,4 +1,5 @@
-//! Permits to check a relay against the chain: where there are API keys, relays without one share half of them.
+//! Permits to check a relay against the chain: where there are API keys, relays without one share half of
+//! them.
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 

@@ -127,8 +127,8 @@ impl<C: ChainNode> Relayer<C> {
         allowance
     }
 
-    /// What is known of a relay, and why not if nothing is left of the budget or a share for it, before it costs a
-    /// call or a write.
+    /// What is known of a relay, and why not if nothing is left of the budget or a share for it, before it
+    /// costs a call or a write.
     pub(super) async fn look_up(
         &self,
         relay: &NewRelay,

@@ -58,9 +58,9 @@ impl<C: ChainNode> Relayer<C> {
     }
 
     /// Ends the relays that other daemons have ended: those they run, and those of this daemon that an
-    /// account of another one has carried out, as after a reorg that undid both transactions of a relay. So end
-    /// those that the store has lost. What this daemon itself ends is in the store a moment before it is ended
-    /// here: it is left alone when it is seen for the first time. `seen` are those of the last look.
+    /// account of another one has carried out, as after a reorg that undid both transactions of a relay. So
+    /// end those that the store has lost. What this daemon itself ends is in the store a moment before it is
+    /// ended here: it is left alone when it is seen for the first time. `seen` are those of the last look.
     async fn look_at_ended(&self, round: u64, seen: &mut HashSet<B256>) -> Result<(), StoreError> {
         let stored = self.inflight.stored();
         if stored.is_empty() {

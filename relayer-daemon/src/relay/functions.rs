@@ -41,8 +41,8 @@ impl RegistryFunction {
     /// All of them.
     pub const ALL: &[Self] = Self::VARIANTS;
 
-    /// Returns whether `data` is the ABI's own encoding of a call: nothing after the arguments, which would be
-    /// paid for as calldata without being of use, and no other spelling of them.
+    /// Returns whether `data` is the ABI's own encoding of a call: nothing after the arguments, which would
+    /// be paid for as calldata without being of use, and no other spelling of them.
     fn encodes(self, data: &[u8]) -> bool {
         fn is_canonical<C: SolCall>(data: &[u8]) -> bool {
             C::abi_decode(data).is_ok_and(|call| call.abi_encode() == data)

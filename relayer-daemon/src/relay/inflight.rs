@@ -156,8 +156,8 @@ impl Inflight {
         InflightStart::New(waiting)
     }
 
-    /// Adds a relay that the store has and this daemon runs, unless it is here. Bounded by what is claimed: it
-    /// must have its place in the order, and be waited for.
+    /// Adds a relay that the store has and this daemon runs, unless it is here. Bounded by what is claimed:
+    /// it must have its place in the order, and be waited for.
     pub fn run_stored(&self, id: B256, signer: Address, nonce: U256) {
         let mut inner = self.lock();
         if let Some(entry) = inner.relays.get_mut(&id) {
@@ -185,9 +185,9 @@ impl Inflight {
         self.arrivals.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    /// Puts the relays that come before `behind` by the store ahead of it, and all others with its nonce after
-    /// it. Those not known here are run by other daemons, and are bounded like this daemon's: one that does
-    /// not fit is not waited for.
+    /// Puts the relays that come before `behind` by the store ahead of it, and all others with its nonce
+    /// after it. Those not known here are run by other daemons, and are bounded like this daemon's: one that
+    /// does not fit is not waited for.
     ///
     /// In a fleet the order is the store's. The order of arrival differs between daemons, so that two relays
     /// could wait for one another.

@@ -72,15 +72,15 @@ impl<C: ChainNode> Relayer<C> {
         self.retry(id, "journal not read", stored).await
     }
 
-    /// Ends a relay that was accepted and is not in the store any more, as after a failover that lost commits:
-    /// what has become of it is not known, and nothing waits for it.
+    /// Ends a relay that was accepted and is not in the store any more, as after a failover that lost
+    /// commits: what has become of it is not known, and nothing waits for it.
     pub(super) fn lost(&self, id: B256) {
         tracing::error!(relay = %id, "accepted, and not in the journal any more");
         self.finished(id, RelayOutcome::Dropped { failure: Failure::of(ErrorCode::StoreUnavailable) });
     }
 
-    /// Retries a store operation until it succeeds, with exponential backoff. `None` at shutdown, where another
-    /// daemon runs the relay by now, and where the store has lost it.
+    /// Retries a store operation until it succeeds, with exponential backoff. `None` at shutdown, where
+    /// another daemon runs the relay by now, and where the store has lost it.
     pub(super) async fn retry<T: Send + 'static>(
         &self,
         id: B256,

@@ -63,11 +63,11 @@ impl<N: ChainNode> Sender<N> {
 
     /// Stores a no-op for a free nonce, if the budget allows one.
     ///
-    /// If the nonce was ours, and was lost to a transaction that a reorg then undid, nodes may still have what
-    /// was signed for it before. If that is a no-op that pays for the next block, it is sent again. Otherwise
-    /// a new one outbids it, or is as dear where the cap does not allow more, or as dear as the market where
-    /// the budget does not: a node that has the earlier bytes fills the gap with them. These are out, whether
-    /// a no-op is sent or not, so the budget is asked for the no-op alone.
+    /// If the nonce was ours, and was lost to a transaction that a reorg then undid, nodes may still have
+    /// what was signed for it before. If that is a no-op that pays for the next block, it is sent again.
+    /// Otherwise a new one outbids it, or is as dear where the cap does not allow more, or as dear as the
+    /// market where the budget does not: a node that has the earlier bytes fills the gap with them. These are
+    /// out, whether a no-op is sent or not, so the budget is asked for the no-op alone.
     async fn filled(&self, nonce: u64, market: &Market) -> Result<Option<NonceAssignment>, SenderError> {
         let (cap, account) = (self.parts.spending.max_fee, self.account());
         let before = self.parts.store.run(move |store| store.assignment(account, nonce)).await?;

@@ -20,8 +20,8 @@ const GATHER: Duration = Duration::from_millis(10);
 
 impl<N: ChainNode> Sender<N> {
     /// Reads the mined count. Returns it, and whether it includes nonces that it did not before; `None` while
-    /// the account is not this daemon's. `with_pending` reads the pending count beside it: relays that wait for
-    /// room need that next.
+    /// the account is not this daemon's. `with_pending` reads the pending count beside it: relays that wait
+    /// for room need that next.
     ///
     /// # Errors
     /// [`SenderError`]; the next count goes on.

@@ -29,9 +29,9 @@ pub(super) struct SignedBatch {
 }
 
 impl<N: ChainNode> Sender<N> {
-    /// Gives each job a nonce and stores its signed transaction. A stored one is to be sent, and followed until
-    /// its nonce is mined; one that cannot be stored, because the chain or the store fails, goes back to the
-    /// pipeline. `pending` is the chain's pending count.
+    /// Gives each job a nonce and stores its signed transaction. A stored one is to be sent, and followed
+    /// until its nonce is mined; one that cannot be stored, because the chain or the store fails, goes back
+    /// to the pipeline. `pending` is the chain's pending count.
     pub(super) async fn submit(
         &self,
         mut jobs: Vec<SendJob>,
@@ -48,8 +48,8 @@ impl<N: ChainNode> Sender<N> {
             self.made_room();
             return None;
         }
-        // A request never has two nonces: one that is in flight (after a reorg) keeps its own, and one that two
-        // runs of the pipeline have brought here gets one.
+        // A request never has two nonces: one that is in flight (after a reorg) keeps its own, and one that
+        // two runs of the pipeline have brought here gets one.
         let mut taken = BTreeSet::new();
         jobs.retain(|job| !self.is_in_flight(job.relay.id) && taken.insert(job.relay.id));
         let jobs = self.refresh(jobs).await;
@@ -223,9 +223,9 @@ impl<N: ChainNode> Sender<N> {
 
     /// The relays among these that need a nonce: they have not ended, by the late receipt of a lost nonce or
     /// by another run of the pipeline, and no account has a nonce of theirs in flight, reopened by a reorg.
-    /// Of those that have ended the pipeline hears the outcome: it may have them in flight again. Those with a
-    /// forwarder nonce that another request has used or is about to use go back to it. Returns also the nonce after
-    /// the store's highest.
+    /// Of those that have ended the pipeline hears the outcome: it may have them in flight again. Those with
+    /// a forwarder nonce that another request has used or is about to use go back to it. Returns also the
+    /// nonce after the store's highest.
     async fn to_be_sent(&self, relays: Vec<B256>) -> Result<(BTreeSet<B256>, u64), SenderError> {
         let (mut left, account) = (BTreeSet::new(), self.account());
         let read = move |store: &Store| store.sendable(account, &relays);

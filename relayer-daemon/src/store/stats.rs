@@ -1,5 +1,5 @@
-//! What the store's writes take: how long they wait and how long their transactions last, with the wait for locks
-//! and the commit; how many go into one; how often a connection to the database was made.
+//! What the store's writes take: how long they wait and how long their transactions last, with the wait for
+//! locks and the commit; how many go into one; how often a connection to the database was made.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},

@@ -2,7 +2,8 @@
 //!
 //! At least once: an event is ended only after its receiver has answered 2xx, and carries the same id in
 //! every attempt. In order per relay: the store makes an event due once the one before has ended. A failed
-//! attempt is repeated with exponential backoff for a day; those of a key without a webhook are given up then. A slow receiver delays its own key's events only.
+//! attempt is repeated with exponential backoff for a day; those of a key without a webhook are given up
+//! then. A slow receiver delays its own key's events only.
 
 mod delivery;
 

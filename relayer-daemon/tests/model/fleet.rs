@@ -42,7 +42,8 @@ fn two_relays_with_one_nonce_at_two_daemons_do_not_wait_for_one_another() {
         simulation.play([Wait(150), RequestUntil(0, 250), Wait(10), Mine(5), Wait(20)]).await;
         assert_eq!(simulation.executed(), 1);
         let payer = if simulation.given() == [1] { 0 } else { 1 };
-        // The other request comes to the second daemon, and then to the first one, which runs the first relay.
+        // The other request comes to the second daemon, and then to the first one, which runs the first
+        // relay.
         simulation.play([NoNonces(true), Reorganise(1, true), Request(0), Repeat(0)]).await;
         assert_eq!(simulation.requests.len(), 2);
         simulation.play([Wait(50), Foreign(payer), Wait(600), NoNonces(false)]).await;

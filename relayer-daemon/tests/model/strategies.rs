@@ -53,8 +53,8 @@ pub fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What can happen to a fleet: it, or a daemon that dies, stands still, or cannot write any more; an account that
-/// is abandoned; a failover that loses commits.
+/// What can happen to a fleet: it, or a daemon that dies, stands still, or cannot write any more; an account
+/// that is abandoned; a failover that loses commits.
 pub fn fleet_op() -> impl Strategy<Value = Op> {
     prop_oneof![
         20 => op(),

@@ -69,7 +69,8 @@ fn a_relay_that_the_store_has_lost_ends_and_holds_up_no_other() {
     simulate(SINGLE, test).unwrap();
 }
 
-/// The receipt comes after all endpoints have said for so long that there is none that the nonce counts as another's.
+/// The receipt comes after all endpoints have said for so long that there is none that the nonce counts as
+/// another's.
 #[test]
 fn what_a_client_was_told_of_a_late_receipt_stands_though_the_signer_uses_the_request_elsewhere() {
     let ops = [Revert, RequestUntil(2, 1), LateReceipts(31), Mine(1), Wait(600), Bypass(2)];

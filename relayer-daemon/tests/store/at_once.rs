@@ -1,5 +1,5 @@
-// Writes of three daemons at the same time, each on a connection of its own: what each has read still holds when
-// it writes.
+// Writes of three daemons at the same time, each on a connection of its own: what each has read still holds
+// when it writes.
 
 use super::SERVER;
 use crate::prelude::*;

@@ -80,8 +80,8 @@ fn of_several_hosts_the_first_that_answers_as_a_primary_is_used() {
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
 }
 
-/// Statements that each read what was asked for, not all that there is, also by statistics of a table of which
-/// nearly all is over.
+/// Statements that each read what was asked for, not all that there is, also by statistics of a table of
+/// which nearly all is over.
 #[test]
 fn an_event_is_found_by_its_relay_among_many_open_ones_of_a_table_of_delivered_ones() {
     let url = SERVER.schema();

@@ -1,13 +1,14 @@
-//! The caches, in an instance's memory and in the data centre. What a cache keeps, and for how long, is told by
-//! `core/src/host/shared_reads`; here is what the runtime makes of it.
+//! The caches, in an instance's memory and in the data centre. What a cache keeps, and for how long, is told
+//! by `core/src/host/shared_reads`; here is what the runtime makes of it.
 //!
 //! 1. A second call reaches no RPC, in whatever spelling, and has its age; a client that has the answer gets
 //!    304. What is never stored is read each time.
 //! 2. Errors that may pass are not stored.
-//! 3. The data centre's entries serve other instances, but none that reads another chain or other endpoints. A
-//!    cache of the data centre that does not answer holds up no request for long.
-//! 4. Concurrent requests are one read, also where nothing is stored, and where the first client leaves. A lost
-//!    reader and a silent index object cost seconds, clients that leave no memory, what cannot be no calls.
+//! 3. The data centre's entries serve other instances, but none that reads another chain or other endpoints.
+//!    A cache of the data centre that does not answer holds up no request for long.
+//! 4. Concurrent requests are one read, also where nothing is stored, and where the first client leaves. A
+//!    lost reader and a silent index object cost seconds, clients that leave no memory, what cannot be no
+//!    calls.
 //! 5. Answers about the whole registry are made from one scan, and agree with one another.
 //! 6. An entry that is requested all the time is renewed before it expires, and no request waits.
 
@@ -201,8 +202,8 @@ async fn a_crowd_that_asks_at_once_is_one_question_to_the_chain() {
         let answers = at_once(&stage.client, path).await;
         let (posts, seconds) = (stage.proxy.posts(), began.elapsed().as_secs());
         println!("{CROWD} cold requests at once for {path}: {posts} RPC posts in {seconds} s");
-        // What is not stored is read once more, for the requests that came during the first read. Each read takes
-        // a second; on a busy machine the requests do not all arrive within the first.
+        // What is not stored is read once more, for the requests that came during the first read. Each read
+        // takes a second; on a busy machine the requests do not all arrive within the first.
         assert!(posts == 1 || !is_stored && posts as u64 <= seconds, "{path}: {posts} posts in {seconds} s");
         for answer in &answers {
             answer.ok();

@@ -145,7 +145,8 @@ const ELSEWHERE: [(&str, &str, &str); 18] = [
     ("docs/testing.md", "for i in 1 2", "loads the machine"),
 ];
 
-/// What readers put in for themselves: the page, what it says, and theirs. Time and the terminal are theirs, too.
+/// What readers put in for themselves: the page, what it says, and theirs. Time and the terminal are theirs,
+/// too.
 const THEIRS: [(&str, &str, &str); 8] = [
     (
         "docs/api.md",
@@ -172,8 +173,8 @@ const THEIRS: [(&str, &str, &str); 8] = [
     ("docs/liable-person.md", "--registry 0x2EFaB5B3BEf49E56a6Ce1dcB1A39EF63C312EA23", "--registry REGISTRY"),
 ];
 
-/// Runs the commands of README and docs on what `dev` has started: those of docs in the directory of the agent that
-/// docs/kya.md registers, those of the README, which registers another, in a directory of its own.
+/// Runs the commands of README and docs on what `dev` has started: those of docs in the directory of the
+/// agent that docs/kya.md registers, those of the README, which registers another, in a directory of its own.
 pub(crate) async fn commands_work(api: &str, relayer: &str, chain: &str, guarded: &str, registry: &str) {
     let root = repo::root();
     let wallet = seed::wallet("kyoto").address().to_string();
@@ -240,8 +241,8 @@ pub(crate) async fn commands_work(api: &str, relayer: &str, chain: &str, guarded
     }
 }
 
-/// Runs the Python package's example: from two fresh keys to a request that the guarded service admits. What it
-/// prints.
+/// Runs the Python package's example: from two fresh keys to a request that the guarded service admits. What
+/// it prints.
 pub(crate) async fn python_example(relayer: &str, registry: &str, service: &str) -> String {
     let page = fs::read_to_string(repo::root().join("python/README.md")).unwrap();
     let values = [("RELAYER_URL", relayer), ("REGISTRY", registry), ("SERVICE_URL", service)];

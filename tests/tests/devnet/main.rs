@@ -1,7 +1,8 @@
 //! What `cargo xtask dev` and `cargo xtask deploy-contracts` become, as a person meets it.
 //!
 //! 1. `dev` comes up, its curl lines give documents, the commands of README and docs and the Python package's
-//!    example work, its guarded service admits the agent it names, and Ctrl-C ends everything it started and nothing else.
+//!    example work, its guarded service admits the agent it names, and Ctrl-C ends everything it started and
+//!    nothing else.
 //! 2. Killed without a chance to clean up, it leaves nothing behind either.
 //! 3. A taken port is named in one line, and nothing is started.
 //! 4. `deploy-contracts` prints settings that work; its key comes from the environment and goes nowhere.

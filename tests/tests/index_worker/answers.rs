@@ -1,8 +1,8 @@
 //! Answers about the whole registry, and lineages, of the newest block.
 //!
-//! 1. They are those of a scan, also after a reorganisation; words are searched in workerd's SQLite. What happened
-//!    to an agent is told by the contract's events. Where the chain does not answer there is an error, not a stale
-//!    answer.
+//! 1. They are those of a scan, also after a reorganisation; words are searched in workerd's SQLite. What
+//!    happened to an agent is told by the contract's events. Where the chain does not answer there is an
+//!    error, not a stale answer.
 //! 2. workerd is killed in the middle of the fill and of a refresh; the next one goes on, after a
 //!    reorganisation too. Questions that need the index say how far it is, or that it does not answer.
 

@@ -1,7 +1,7 @@
 //! Changes of verdicts, polled and as a stream of events.
 //!
-//! 1. A client that polls with the last answer's cursor gets each change once, also after the index was killed;
-//!    an expired cursor is refused.
+//! 1. A client that polls with the last answer's cursor gets each change once, also after the index was
+//!    killed; an expired cursor is refused.
 //! 2. A client of the event stream receives changes as they come, and goes on with the last id after the
 //!    stream's end; while the chain does not answer, the stream says so.
 //! 3. A client has a limit of open streams, and room again when one ends.

@@ -1,9 +1,9 @@
-//! Programs that follow the registry by what the Worker serves: the gate by the changes, and a local copy by the
-//! snapshot.
+//! Programs that follow the registry by what the Worker serves: the gate by the changes, and a local copy by
+//! the snapshot.
 //!
 //! 1. A gate refuses an agent as soon as `/changes` announces its suspension.
-//! 2. A `LocalKya` has the API's verdicts without the API, and a suspension with its next update. Downloads come
-//!    compressed. How long it gives them: `kya-local/tests`.
+//! 2. A `LocalKya` has the API's verdicts without the API, and a suspension with its next update. Downloads
+//!    come compressed. How long it gives them: `kya-local/tests`.
 //! 3. What the chain says otherwise is found by a spot check, with the evidence.
 
 use alloy::primitives::{Address, B256};

@@ -1,5 +1,5 @@
-//! A registry of several slices of the fill, whose whole list is above the memory limit: it is streamed, whole
-//! and of one block, though the index moves on meanwhile. What is cut off does not pass for the whole.
+//! A registry of several slices of the fill, whose whole list is above the memory limit: it is streamed,
+//! whole and of one block, though the index moves on meanwhile. What is cut off does not pass for the whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 

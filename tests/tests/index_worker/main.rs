@@ -1,8 +1,8 @@
 //! The index behind the real Worker: a Durable Object with SQLite in workerd, over a real chain.
 //!
-//! What the index makes of a chain, whatever the node does, is tested in `core/tests/index`. Here is what only
-//! workerd shows: what its storage keeps through kills, alarms and faults, streams, several Workers with one
-//! object, and the programs of others that read what is served.
+//! What the index makes of a chain, whatever the node does, is tested in `core/tests/index`. Here is what
+//! only workerd shows: what its storage keeps through kills, alarms and faults, streams, several Workers with
+//! one object, and the programs of others that read what is served.
 
 mod answers;
 mod changes;
@@ -184,7 +184,8 @@ fn timeless(verdict: Value) -> Value {
     without(verdict, &["checkedAt"])
 }
 
-/// Waits until the answers count as many suspended agents as the chain has: an answer may be as old as the TTL.
+/// Waits until the answers count as many suspended agents as the chain has: an answer may be as old as the
+/// TTL.
 async fn suspensions_are_seen(stage: &Stage) {
     let agents = stage.chain.agents().await.unwrap();
     let suspended = agents.iter().filter(|agent| agent.status == 1).count();

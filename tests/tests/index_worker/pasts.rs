@@ -2,7 +2,8 @@
 //!
 //! Chain and object are asked side by side. An excerpt that is there in time gives the wallet's past; without
 //! it the past is unknown, and the verdict says why. An excerpt that comes too late is there for the next
-//! verdict. What the object alone can tell is waited for while it works on it, and it is asked all else meanwhile.
+//! verdict. What the object alone can tell is waited for while it works on it, and it is asked all else
+//! meanwhile.
 
 use std::time::Duration;
 

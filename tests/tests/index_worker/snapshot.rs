@@ -3,8 +3,8 @@
 //! 1. A cold wallet, registered or not, takes no RPC call, and its verdict is the chain's; lists, too.
 //!    What a snapshot cannot tell is the chain's: evidence, past blocks.
 //! 2. The documented program reads the manifest and shards that are served.
-//! 3. A suspension shows at every instance within the TTL of verdicts. Where the index is away, or the chain does
-//!    not answer, verdicts come from the chain or are errors, and none is older than the TTL.
+//! 3. A suspension shows at every instance within the TTL of verdicts. Where the index is away, or the chain
+//!    does not answer, verdicts come from the chain or are errors, and none is older than the TTL.
 
 use std::time::{Duration, Instant};
 

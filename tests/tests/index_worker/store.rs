@@ -1,11 +1,12 @@
 //! What an index has stored survives failures of its store, and changes of the endpoints.
 //!
-//! 1. A statement that fails at the end of a step leaves the rows as they were. The fault is in `/readyz` and in
-//!    the log, the work is tried again after a pause, and a scan answers meanwhile.
+//! 1. A statement that fails at the end of a step leaves the rows as they were. The fault is in `/readyz` and
+//!    in the log, the work is tried again after a pause, and a scan answers meanwhile.
 //! 2. A quota that is used up is named so, and waited for: the chain is not read in vain.
 //! 3. With another RPC URL the index goes on with its rows, and so do cursors.
 //! 4. Rows that are not as they were written are deleted and read anew.
-//! 5. The object of a release with tables of another format is left as it is, and cursors of its changes go on.
+//! 5. The object of a release with tables of another format is left as it is, and cursors of its changes go
+//!    on.
 //! 6. An object of another registry than the settings' rests.
 
 use std::fs;

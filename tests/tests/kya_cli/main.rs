@@ -1,12 +1,14 @@
 //! The program `kya` over a real chain, relayer and guarded service.
 //!
 //! 1. From nothing to a registered and attested agent whose signed request is admitted: six commands.
-//! 2. Killed at each step and repeated, `register`, `attest` and `terminate` do nothing twice, through a relayer and with gas.
-//!    A transaction that the base fee outgrows is replaced, and done once.
-//! 3. `register --at URL --then` goes from a refusal to an admission, and knows nothing but the URL and a key.
+//! 2. Killed at each step and repeated, `register`, `attest` and `terminate` do nothing twice, through a
+//!    relayer and with gas. A transaction that the base fee outgrows is replaced, and done once.
+//! 3. `register --at URL --then` goes from a refusal to an admission, and knows nothing but the URL and a
+//!    key.
 //! 4. Keys in a keystore and behind a remote signer do what a key in a file does.
 //! 5. A relayer that lies or is gone ends nothing and holds nothing for longer than its request is valid.
-//! 6. What is no read API says nothing of an agent, and the service at `--at` alone does not name the agent to attest for.
+//! 6. What is no read API says nothing of an agent, and the service at `--at` alone does not name the agent
+//!    to attest for.
 //! 7. `attest --watch` keeps an agent from lapsing over nine days and kills, attests once a period, and never
 //!    for an agent that only names the same liable wallet.
 

@@ -1,9 +1,10 @@
 //! Requests that the field's own libraries sign, over HTTP through nginx and the gate.
 //!
-//! npm `@slicekit/erc8128` and crate `erc8128` (the earlier draft), npm `http-message-signatures` with viem, PyPI
-//! `http-message-signatures` with eth-account, eth-account alone, and this project's Python package (the draft of
-//! August 2026) are admitted. So is a request that npm `web-bot-auth` signed as well, and never by that signature alone. What the gate asks of each
-//! route is at `/.well-known/erc8128`. What the package signs is in `gate_in_process`.
+//! npm `@slicekit/erc8128` and crate `erc8128` (the earlier draft), npm `http-message-signatures` with viem,
+//! PyPI `http-message-signatures` with eth-account, eth-account alone, and this project's Python package (the
+//! draft of August 2026) are admitted. So is a request that npm `web-bot-auth` signed as well, and never by
+//! that signature alone. What the gate asks of each route is at `/.well-known/erc8128`. What the package
+//! signs is in `gate_in_process`.
 
 use alloy::hex;
 use anyhow::Result;

@@ -1,7 +1,7 @@
 //! The daemon itself.
 //!
-//! 1. A cold request takes one round trip to the chain, copies of it none more, a warm one none, and a forged one
-//!    none. Strangers have no more read than the settings say, and none by nginx's second question.
+//! 1. A cold request takes one round trip to the chain, copies of it none more, a warm one none, and a forged
+//!    one none. Strangers have no more read than the settings say, and none by nginx's second question.
 //! 2. An account with code says itself whether it signed (ERC-1271), each time.
 //! 3. An agent that only names a liable person is refused, until that person attests.
 //! 4. A gate that observes admits, and records what it would have done.

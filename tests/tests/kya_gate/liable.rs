@@ -342,7 +342,8 @@ async fn a_domains_file_accepts_and_overrules_until_it_loses_the_wallet() {
         assert!(explained.contains(&words), "{words}\n{explained}");
     }
 
-    // A server that fails keeps the file, one that has lost the wallet loses it at once; what comes back is new.
+    // A server that fails keeps the file, one that has lost the wallet loses it at once; what comes back is
+    // new.
     *served.lock().unwrap() = (500, String::new());
     let failed = "kya_gate_domain_fetches_total{domain=\"acme.example\",result=\"failed\"}";
     wait_until("a failed fetch", WAIT, async || gate.metric(failed).await.is_some_and(|count| count > 0.0))

@@ -28,8 +28,8 @@ const WAIT: Duration = Duration::from_secs(60);
 /// The issuer of tokens.
 const ISSUER: &str = "https://kya.example";
 
-/// The chain of all tests. The wallet `good` is that of a compliant agent, `suspended` that of a suspended one,
-/// and `new` is not registered.
+/// The chain of all tests. The wallet `good` is that of a compliant agent, `suspended` that of a suspended
+/// one, and `new` is not registered.
 async fn chain() -> &'static Chain {
     static CHAIN: OnceCell<Chain> = OnceCell::const_new();
     CHAIN

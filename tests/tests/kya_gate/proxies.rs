@@ -2,10 +2,11 @@
 //!
 //! 1. Every kind of request gets its exact status through each proxy. On a refusal the service is never
 //!    reached, and the client is told how to go on, also a page of another site.
-//! 2. Nothing that a client writes is mistaken for the gate's or the proxy's word, in whatever spelling, by services
-//!    over WSGI, CGI and Express; the service gets the gate's token, if it signs, and never a client's.
-//! 3. Targets and contents of any length reach gate and service as they were signed, or not at all, over HTTP/1.1
-//!    and HTTP/2. A target with two readings, and a request for another protocol, reach no service.
+//! 2. Nothing that a client writes is mistaken for the gate's or the proxy's word, in whatever spelling, by
+//!    services over WSGI, CGI and Express; the service gets the gate's token, if it signs, and never a
+//!    client's.
+//! 3. Targets and contents of any length reach gate and service as they were signed, or not at all, over
+//!    HTTP/1.1 and HTTP/2. A target with two readings, and a request for another protocol, reach no service.
 
 use alloy::hex;
 use e2e::anvil::CHAIN_ID;
@@ -113,8 +114,8 @@ async fn every_kind_of_request_has_its_status(mut stage: Stage) {
         [accept.replace("\"@query\"", r#""@query" "content-digest""#)]
     );
 
-    // A page of another site asks before it sends a signed request, and reads what becomes of that. What the service
-    // says of other sites is replaced.
+    // A page of another site asks before it sends a signed request, and reads what becomes of that. What the
+    // service says of other sites is replaced.
     let page = |draft: Draft| draft.header("Origin", "https://shop.example");
     let preflight = Draft { method: "OPTIONS".to_owned(), ..get("/items") };
     let preflight = page(preflight).header("Access-Control-Request-Method", "PUT");
@@ -159,8 +160,8 @@ const NAMES: [&str; 7] = [
     "KYA-Verdict",
 ];
 
-/// Headers that a client may hope to be taken for the gate's: one in some case, with some separator, twice, or
-/// named by a list.
+/// Headers that a client may hope to be taken for the gate's: one in some case, with some separator, twice,
+/// or named by a list.
 fn spoofed(seed: usize) -> Vec<(String, String)> {
     let name = NAMES[seed % NAMES.len()];
     let seed = seed / NAMES.len();
@@ -472,7 +473,8 @@ async fn behind_caddy() {
 
 #[tokio::test]
 async fn behind_other_versions_of_caddy() {
-    // One that takes the gate's empty headers for missing ones, the last that passes on underscores, and the newest.
+    // One that takes the gate's empty headers for missing ones, the last that passes on underscores, and the
+    // newest.
     for version in ["caddy-2.10.2", "caddy-2.11.1", "caddy-2.11.7"] {
         behind(Kind::PackagedCaddy(version)).await;
     }

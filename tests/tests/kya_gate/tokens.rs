@@ -1,8 +1,9 @@
 //! Verdicts of the real Worker and the real gate as signed tokens, for the field's own verifiers.
 //!
-//! 1. The documented samples for npm jose, this project's Python package, the crate jsonwebtoken and Envoy accept a verdict of
-//!    the Worker and one by its next key, and refuse each that has ended, was signed by another key or
-//!    changed, has another algorithm, audience, issuer, wallet, chain or registry, or does not admit.
+//! 1. The documented samples for npm jose, this project's Python package, the crate jsonwebtoken and Envoy
+//!    accept a verdict of the Worker and one by its next key, and refuse each that has ended, was signed by
+//!    another key or changed, has another algorithm, audience, issuer, wallet, chain or registry, or does not
+//!    admit.
 //! 2. The Worker signs for clients that name the media type, and publishes its keys; without keys it says so.
 //! 3. A gate signs with the keys that its file has now, and a file that it cannot use changes nothing.
 

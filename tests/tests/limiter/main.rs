@@ -2,12 +2,13 @@
 //! `core/src/host/rate_limit`; here is what Cloudflare's parts make of it. The window is an hour: what tests
 //! count should not depend on when they begin.
 //!
-//! 1. Of 200 requests at once exactly sixty are admitted; a client is known by the headers that Cloudflare sets, and by no other.
+//! 1. Of 200 requests at once exactly sixty are admitted; a client is known by the headers that Cloudflare
+//!    sets, and by no other.
 //! 2. All clients of one /48 of IPv6 have a limit together as well.
 //! 3. Two instances and one KV store: of 300 requests few more than sixty pass; the figures are printed. A
 //!    store that fails costs no request its answer.
-//! 4. Cloudflare's own limiter refuses what the instance's own count would admit, counts each client by itself,
-//!    and a request as many times as it costs.
+//! 4. Cloudflare's own limiter refuses what the instance's own count would admit, counts each client by
+//!    itself, and a request as many times as it costs.
 
 mod shared;
 

@@ -1,12 +1,14 @@
 //! The services and their descriptions: what they say of themselves is what they do.
 //!
-//! 1. The read API and the relayer, tested with requests generated from their descriptions: every check, every
-//!    phase, no finding.
+//! 1. The read API and the relayer, tested with requests generated from their descriptions: every check,
+//!    every phase, no finding.
 //! 2. What the catalog and the introduction link to is there.
-//! 3. Clients of MCP that others wrote, of three generations and two languages, call each tool and get what the API
-//!    answers. An error of the API is the tool's; one of the protocol, or of the way, has its code and status.
+//! 3. Clients of MCP that others wrote, of three generations and two languages, call each tool and get what
+//!    the API answers. An error of the API is the tool's; one of the protocol, or of the way, has its code
+//!    and status.
 //! 4. A call counts like the request that it stands for, in a batch as well.
-//! 5. Generated clients call every operation of the read API and read its answers; the linter has nothing to say.
+//! 5. Generated clients call every operation of the read API and read its answers; the linter has nothing to
+//!    say.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The read API of the real Worker, on a real chain. What each answer has to be is told by the tests of `core`
-//! and `edge-api`; here the parts meet.
+//! The read API of the real Worker, on a real chain. What each answer has to be is told by the tests of
+//! `core` and `edge-api`; here the parts meet.
 //!
 //! - [`answers`]: every endpoint against the contract, in the documented round trips.
 //! - [`http`]: methods, headers, links, and the pages about the API.

@@ -1,7 +1,8 @@
-//! Nodes that fail on real sockets. What a failure of each kind means is told by `core/tests/engine`; here is what
-//! the runtime makes of connections.
+//! Nodes that fail on real sockets. What a failure of each kind means is told by `core/tests/engine`; here is
+//! what the runtime makes of connections.
 //!
-//! 1. Where there are two, the second answers and is kept; where both fail, the error comes in time, with its message.
+//! 1. Where there are two, the second answers and is kept; where both fail, the error comes in time, with its
+//!    message.
 //! 2. An answer without an end is read to a limit, and no further.
 //! 3. A node that is late now and then is raced by the other.
 //! 4. No secret of a URL, no client and no wallet is in an answer or a line of the log.
@@ -123,8 +124,8 @@ async fn of_two_nodes_the_other_answers_and_where_both_fail_the_error_comes_in_t
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_without_an_end_is_read_to_a_limit() {
-    /// What an instance reads of one answer, 8 MiB, and what the buffers of both ends of its connections hold where
-    /// the machine is busy.
+    /// What an instance reads of one answer, 8 MiB, and what the buffers of both ends of its connections hold
+    /// where the machine is busy.
     const MOST: usize = 32 << 20;
     let (_turn, scene) = scene().await;
     let pair = pair(scene).await;

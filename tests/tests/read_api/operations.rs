@@ -1,6 +1,7 @@
 //! What operators see: probes, settings and the log.
 //!
-//! 1. `/livez` says that the Worker runs, whatever else is wrong; `/readyz` tells of chain and nodes, or why not.
+//! 1. `/livez` says that the Worker runs, whatever else is wrong; `/readyz` tells of chain and nodes, or why
+//!    not.
 //! 2. Settings that are missing or wrong are named; those of the chain decide which nodes are believed.
 //! 3. Each request leaves one line of JSON in the log: route, status, cache, RPC calls, milliseconds.
 

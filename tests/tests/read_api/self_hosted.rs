@@ -1,10 +1,11 @@
-//! The edge without Cloudflare, as `docs/self-hosting.md` has it: both Workers in one process of plain workerd.
+//! The edge without Cloudflare, as `docs/self-hosting.md` has it: both Workers in one process of plain
+//! workerd.
 //!
 //! 1. It does what the API's description says, as the Worker under `wrangler` does.
-//! 2. Its pages and their headers are those of the Worker under `wrangler`; behind the page's nginx each client has
-//!    a limit of its own, and behind TLS links are `https`.
-//! 3. `kill -9` loses nothing of the index: the next process answers from the disk, without a node. SIGTERM ends it
-//!    with success.
+//! 2. Its pages and their headers are those of the Worker under `wrangler`; behind the page's nginx each
+//!    client has a limit of its own, and behind TLS links are `https`.
+//! 3. `kill -9` loses nothing of the index: the next process answers from the disk, without a node. SIGTERM
+//!    ends it with success.
 //! 4. The health check succeeds where the edge lives, and fails where it does not.
 
 use std::fs;

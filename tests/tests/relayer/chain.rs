@@ -1,5 +1,5 @@
-//! A reorganisation of a real node that takes a mined transaction back is noticed in idle time, and undone. The
-//! orders in which this and other faults come are drawn by `relayer-daemon/tests/sender_model.rs`.
+//! A reorganisation of a real node that takes a mined transaction back is noticed in idle time, and undone.
+//! The orders in which this and other faults come are drawn by `relayer-daemon/tests/sender_model.rs`.
 
 use crate::prelude::*;
 

@@ -1,5 +1,5 @@
-//! `relayer-daemon ctl`: orders by the socket of a daemon alone, and by the store of a fleet. What the store has
-//! of them is in `relayer-daemon/tests/store/control.rs`.
+//! `relayer-daemon ctl`: orders by the socket of a daemon alone, and by the store of a fleet. What the store
+//! has of them is in `relayer-daemon/tests/store/control.rs`.
 
 use std::os::unix::fs::PermissionsExt as _;
 

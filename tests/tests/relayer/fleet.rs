@@ -2,9 +2,10 @@
 //! daemons, and limits that hold for all are in `relayer-daemon/tests/sender_model.rs` and
 //! `tests/store/fleet.rs`.
 //!
-//! `FLEET_RELAYS=10000 FLEET_PER_SECOND=60 FLEET_PAUSE=10 FLEET_STANDSTILL=30` makes the first test a long one;
-//! with `--nocapture` it prints its rate. `FLEET_STREAM=3600 FLEET_STREAM_PER_SECOND=60 FLEET_DELAYS_US=1,200,1000,5000`
-//! has the second one print what a fleet does that is so far from its database, each way.
+//! `FLEET_RELAYS=10000 FLEET_PER_SECOND=60 FLEET_PAUSE=10 FLEET_STANDSTILL=30` makes the first test a long
+//! one; with `--nocapture` it prints its rate. `FLEET_STREAM=3600 FLEET_STREAM_PER_SECOND=60
+//! FLEET_DELAYS_US=1,200,1000,5000` has the second one print what a fleet does that is so far from its
+//! database, each way.
 
 use std::slice::from_ref;
 
@@ -80,8 +81,8 @@ async fn held_by(client: &RelayClient) -> usize {
     status["accounts"].as_array().unwrap().iter().filter(|account| account["state"] != "elsewhere").count()
 }
 
-/// A client that does not give up: posts to one daemon after the other, of which some may be gone, until one of
-/// them says that the request was executed.
+/// A client that does not give up: posts to one daemon after the other, of which some may be gone, until one
+/// of them says that the request was executed.
 async fn insist(clients: &[RelayClient], request: &Signed) {
     let deadline = Instant::now() + PATIENCE_UNDER_FAULTS;
     let mut last = String::new();

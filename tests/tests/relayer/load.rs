@@ -1,11 +1,11 @@
-//! A stream through an endpoint that takes 50 ms for each call and loses every twentieth answer after the node
-//! has done what it was asked: all executed once, by all keys, and paid for as the budget says. With `--nocapture`
-//! it prints its rates; `LOAD_RELAYS=10000` makes it a long one, `LOAD_LATENCY_MS`, `LOAD_BLOCK_MS` (0: a block
-//! for each transaction), `LOAD_PENDING` (in the pool, of each key), `LOAD_KEYS`, `LOAD_CLIENTS` and `LOAD_FAULTS`
-//! (0: no answer is lost) set the rest.
+//! A stream through an endpoint that takes 50 ms for each call and loses every twentieth answer after the
+//! node has done what it was asked: all executed once, by all keys, and paid for as the budget says. With
+//! `--nocapture` it prints its rates; `LOAD_RELAYS=10000` makes it a long one, `LOAD_LATENCY_MS`,
+//! `LOAD_BLOCK_MS` (0: a block for each transaction), `LOAD_PENDING` (in the pool, of each key), `LOAD_KEYS`,
+//! `LOAD_CLIENTS` and `LOAD_FAULTS` (0: no answer is lost) set the rest.
 //!
-//! Memory follows the clients that wait at once, and not the relays of the past: with nothing in flight after the
-//! second half, in which as many wait, the daemon has no more than after the first.
+//! Memory follows the clients that wait at once, and not the relays of the past: with nothing in flight after
+//! the second half, in which as many wait, the daemon has no more than after the first.
 
 use std::env;
 
@@ -82,8 +82,8 @@ async fn a_stream_through_a_slow_endpoint_is_executed_in_steady_memory() {
     };
     stage.proxy.inject(Rule::any(Fault::Delay(latency)));
     let (mut daemon, client) = stage.daemon().await;
-    // Agents attest again and again: with one more agent in each block, the node would set the pace. A signer's
-    // next request comes once the last one has ended, most often.
+    // Agents attest again and again: with one more agent in each block, the node would set the pace. A
+    // signer's next request comes once the last one has ended, most often.
     let signers: Vec<_> =
         (0..(relays / 2).min(2 * clients as u64)).map(|index| agent(&format!("stream {index}"))).collect();
     let started = Instant::now();

@@ -122,7 +122,8 @@ impl Stage {
         self.chain.node.command("anvil_setNextBlockBaseFeePerGas", json!([U256::from(wei)])).await.unwrap();
     }
 
-    /// The posts to the node but those of an idle daemon's rounds: the head, and each account's balance and count.
+    /// The posts to the node but those of an idle daemon's rounds: the head, and each account's balance and
+    /// count.
     pub(crate) fn asked(&self) -> Vec<Value> {
         let is_of_round = |post: &Post| {
             let about = &post.body["params"][0];

@@ -1,5 +1,5 @@
-//! `cargo xtask dist images`: a container image of each service, built by buildah without a daemon. Nothing runs in them
-//! meanwhile, so that those of another processor are built the same way.
+//! `cargo xtask dist images`: a container image of each service, built by buildah without a daemon. Nothing
+//! runs in them meanwhile, so that those of another processor are built the same way.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,7 +67,8 @@ fn scratch(name: &str) -> Result<PathBuf> {
     Ok(scratch)
 }
 
-/// The files of Debian's packages that images need a part of, and what dpkg would keep of each in `status.d`. They are not installed.
+/// The files of Debian's packages that images need a part of, and what dpkg would keep of each in `status.d`.
+/// They are not installed.
 fn packages() -> Result<PathBuf> {
     const UNPACK: &str = r#"mkdir status.d
 for file in *.deb; do
@@ -163,8 +164,9 @@ fn buildah() -> Command {
     buildah
 }
 
-/// Makes an archive of an image the same for each build: buildah writes the names of its containers into what a health
-/// check needs, the format of Docker. The arguments are the archive, an empty directory, and the time of its files.
+/// Makes an archive of an image the same for each build: buildah writes the names of its containers into what
+/// a health check needs, the format of Docker. The arguments are the archive, an empty directory, and the
+/// time of its files.
 const WITHOUT_CONTAINERS: &str = r#"set -eu
 tar -xf "$1" -C "$2"
 cd "$2"

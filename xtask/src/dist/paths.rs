@@ -1,4 +1,5 @@
-//! Nothing that is released names a directory of the machine that built it: another machine would build other bytes.
+//! Nothing that is released names a directory of the machine that built it: another machine would build other
+//! bytes.
 
 use std::fs;
 use std::io::Read as _;
@@ -9,12 +10,13 @@ use flate2::read::MultiGzDecoder;
 
 use crate::run::{cargo_home, root};
 
-/// Searches every file of a directory, of what gzip compresses the content; wheels, which are zip files of Python's sources, as
-/// they are.
+/// Searches every file of a directory, of what gzip compresses the content; wheels, which are zip files of
+/// Python's sources, as they are.
 ///
 /// # Errors
-/// A file names the clone's directory, cargo's or the user's. The message has the file and the directory. In images the user's
-/// is not searched for: workerd names the one that it was built in by others, which may be the same.
+/// A file names the clone's directory, cargo's or the user's. The message has the file and the directory. In
+/// images the user's is not searched for: workerd names the one that it was built in by others, which may be
+/// the same.
 pub(super) fn ensure_none(directory: &Path) -> Result<()> {
     let of_clone_and_cargo = [root(), cargo_home()];
     let of_user = std::env::home_dir().filter(|home| home.parent().is_some());

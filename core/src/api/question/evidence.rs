@@ -203,7 +203,8 @@ fn malformed() -> Halt<Error> {
     Halt::Error(RunError::Malformed.into())
 }
 
-/// What an error is the fault of: the layout; or, as text, the endpoint, where its answers do not prove one another.
+/// What an error is the fault of: the layout; or, as text, the endpoint, where its answers do not prove one
+/// another.
 fn fault(error: EvidenceError, material: &Material<'_>, configured: Option<Layout>) -> Result<Error, String> {
     match error {
         EvidenceError::OtherCode { .. } if !material.is_code_of_account() => {
@@ -214,7 +215,8 @@ fn fault(error: EvidenceError, material: &Material<'_>, configured: Option<Layou
         }
         EvidenceError::OtherCode { .. } => Ok(Error::NoLayout),
         EvidenceError::Record(rule) => Ok(Error::WrongLayout(rule)),
-        // As on chains whose headers have other fields than Ethereum's (AuRa, zkSync) or a node that omits some.
+        // As on chains whose headers have other fields than Ethereum's (AuRa, zkSync) or a node that omits
+        // some.
         EvidenceError::HeaderHash { .. } => {
             Err("the fields of its block's header do not have the block's hash".to_owned())
         }

@@ -258,8 +258,8 @@ impl<'a> PastSources<'a> {
     }
 }
 
-/// What ties the liable wallet to an agent, as far as an index has seen events: an event counts wherever it was
-/// seen, but the lack of one is not known up to the answer's block.
+/// What ties the liable wallet to an agent, as far as an index has seen events: an event counts wherever it
+/// was seen, but the lack of one is not known up to the answer's block.
 pub(super) fn liability(excerpt: Option<&Excerpt>, agent: &Agent, as_of: AsOf) -> Liability {
     let record = Liability::of_record(agent);
     let number = |id: AgentId| u64::try_from(id.0).unwrap_or(u64::MAX);

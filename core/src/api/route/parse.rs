@@ -29,8 +29,8 @@ use crate::{
 const WALLETS: &str = "a body of the form {\"wallets\": [\"0x...\"]}, or GET /api/v1/kya/:wallet";
 
 impl Route {
-    /// The media type that the path of a request target stands for whatever `Accept` says, where there is one:
-    /// `/token/:wallet` and `/changes/stream` are in every other way `/kya/:wallet` and `/changes`.
+    /// The media type that the path of a request target stands for whatever `Accept` says, where there is
+    /// one: `/token/:wallet` and `/changes/stream` are in every other way `/kya/:wallet` and `/changes`.
     pub fn media_type(target: &str) -> Option<&'static str> {
         let (path, _) = target.split_once('?').unwrap_or((target, ""));
         match path.strip_prefix("/api/v1/")? {

@@ -1,8 +1,9 @@
 //! Replies to batches that request headers, storage roots and logs of certain blocks: reorg detection and
 //! adaptive range splitting.
 //!
-//! A node may refuse a long range without a word: it hangs, resets the connection, or answers a page of HTML. So does
-//! a node that is down. A batch of headers alone tells the two apart; where it is answered, ranges get shorter.
+//! A node may refuse a long range without a word: it hangs, resets the connection, or answers a page of HTML.
+//! So does a node that is down. A batch of headers alone tells the two apart; where it is answered, ranges
+//! get shorter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,8 +33,8 @@ const SMALLEST_BATCH: usize = 2;
 const LATE_DIVISOR: u64 = 16;
 /// A range that is no reason for a time-out, in blocks.
 const FEW_BLOCKS: u64 = 10;
-/// The shortest range that is kept for the next run, in blocks. A node that was slow for minutes is found to be well
-/// again soon.
+/// The shortest range that is kept for the next run, in blocks. A node that was slow for minutes is found to
+/// be well again soon.
 const LEAST_KEPT_BLOCKS: u64 = 1_000;
 
 /// How a batch was left without an answer that says why.
@@ -153,8 +154,8 @@ impl Engine {
                     absent.push(number);
                 }
                 (BlockRequest::Header { .. }, Some(Err(error))) => refusal = refusal.or(Some(error)),
-                // A node keeps the state of some blocks only: another answer than that block's root is that it
-                // has none.
+                // A node keeps the state of some blocks only: another answer than that block's root is that
+                // it has none.
                 (BlockRequest::StorageRoot { contract, number }, Some(outcome)) => {
                     let root = outcome.ok().and_then(|proof| {
                         // Its header stands before it.

@@ -52,8 +52,8 @@ impl Engine {
         self.fault(error, false)
     }
 
-    /// The current endpoint ran out of time: a large batch is halved, and calls are smaller from the second time
-    /// on. `work` is that of the largest call, 0 without any.
+    /// The current endpoint ran out of time: a large batch is halved, and calls are smaller from the second
+    /// time on. `work` is that of the largest call, 0 without any.
     pub(super) fn timed_out(
         &mut self,
         requests: usize,
@@ -72,8 +72,8 @@ impl Engine {
         self.fault(error, false)
     }
 
-    /// Why a reply to reads at a block asked about has no results, where the node may lack the state of that block
-    /// alone: it says so in any words, or with a status, and for the calls or for the whole batch.
+    /// Why a reply to reads at a block asked about has no results, where the node may lack the state of that
+    /// block alone: it says so in any words, or with a status, and for the calls or for the whole batch.
     pub(super) fn refusal(&self, checked: &Result<ParsedReply, RunError>) -> Option<RunError> {
         self.asked?;
         match checked {
@@ -90,8 +90,8 @@ impl Engine {
         }
     }
 
-    /// Takes a reply without results to calls, which are queued again. `tried`: it is the reply at the newest block to a
-    /// batch that failed with this error at the block asked about, and whether that lasts.
+    /// Takes a reply without results to calls, which are queued again. `tried`: it is the reply at the newest
+    /// block to a batch that failed with this error at the block asked about, and whether that lasts.
     pub(super) fn without_results(
         &mut self,
         checked: Result<ParsedReply, RunError>,

@@ -53,11 +53,11 @@ pub(crate) struct Engine {
     requests_per_batch: usize,
     /// Batches are answered in part: the header does not come with each.
     is_short: bool,
-    /// A batch with logs had no answer: one of headers alone is next, and what is learned of the endpoint where it
-    /// answers that.
+    /// A batch with logs had no answer: one of headers alone is next, and what is learned of the endpoint
+    /// where it answers that.
     checks_headers: Option<NodeTraits>,
-    /// Why a batch at the block asked about has no results, and whether that lasts, while the same batch is tried at
-    /// the newest block.
+    /// Why a batch at the block asked about has no results, and whether that lasts, while the same batch is
+    /// tried at the newest block.
     probe: Option<(RunError, bool)>,
     /// Whether that worked, once tried: if so, the next such refusal is about the block.
     works_at_newest: Option<bool>,
@@ -319,7 +319,8 @@ impl Engine {
                 self.block.check();
             }
             if parsed.results.is_empty() && !parsed.progress && !parsed.lacks_method && !self.is_short {
-                // A node that answers the first requests of a batch alone answers the others without the header.
+                // A node that answers the first requests of a batch alone answers the others without the
+                // header.
                 self.is_short = true;
                 return Ok(());
             }

@@ -109,8 +109,8 @@ impl Engine {
         let is_probe = self.probe.is_some();
         let wants_header = match self.block {
             ReadBlock::Newest { .. } if self.is_proof_of_newest() && self.queue.is_empty() => false,
-            // A header shows once whether contracts see the chain's own blocks. Where they do not, nothing else
-            // names the block.
+            // A header shows once whether contracts see the chain's own blocks. Where they do not, nothing
+            // else names the block.
             ReadBlock::Newest { .. } => {
                 asked_for || self.rounds > 1 || !self.is_one_round || sees_own_blocks != Some(true)
             }

@@ -23,8 +23,8 @@ const PROOFS_OF_NEWEST: u32 = 3;
 /// The ids and the body of a batch for a proof.
 type ProofBatch = (Vec<u64>, String);
 
-/// How proofs are requested. An engine refers to it only if its query reads them: a host without such queries does
-/// not link it.
+/// How proofs are requested. An engine refers to it only if its query reads them: a host without such queries
+/// does not link it.
 #[derive(Debug)]
 pub(super) struct ProofReader {
     pub(super) want: fn(&mut Engine, ProofKey),
@@ -212,8 +212,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Handles an answer that is no JSON-RPC. It is about one of the requests, or about batches: smaller ones are
-    /// tried in this run alone.
+    /// Handles an answer that is no JSON-RPC. It is about one of the requests, or about batches: smaller ones
+    /// are tried in this run alone.
     fn refuse_proof_by_status(&mut self, ids: &[u64], by_hash: bool, status: u16) -> Result<(), QueryError> {
         let is_success = (200..300).contains(&status);
         let error = if is_success { RunError::Malformed } else { RunError::Http(status) };
@@ -241,8 +241,9 @@ impl Engine {
         self.rotation.learn(NodeTraits { requests_per_batch, ..NodeTraits::default() });
     }
 
-    /// The node does not prove the block: many prove the newest alone (reth by default, erigon). Then block and
-    /// proof of the newest are taken anew in one batch, and what else was read is read again at that block.
+    /// The node does not prove the block: many prove the newest alone (reth by default, erigon). Then block
+    /// and proof of the newest are taken anew in one batch, and what else was read is read again at that
+    /// block.
     fn prove_newest(&mut self, of_newest: bool, message: String) -> Result<(), QueryError> {
         let Some(pending) = self.view.pending_proof.take() else { return Ok(()) };
         let is_optional = pending.key.parts == ProofParts::Newest;

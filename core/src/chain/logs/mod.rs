@@ -134,8 +134,9 @@ impl LogWalk {
         self.open.iter().map(|(from, to)| to - from + 1).max().unwrap_or(1)
     }
 
-    /// Divides the unanswered ranges by this number, with the last block apart: a node may serve its logs later than
-    /// its header, and refuses ranges beyond. If that block alone is refused, it counts as not requested.
+    /// Divides the unanswered ranges by this number, with the last block apart: a node may serve its logs
+    /// later than its header, and refuses ranges beyond. If that block alone is refused, it counts as not
+    /// requested.
     pub(super) fn divide(&mut self, by: u64) {
         let last = self.query.to;
         self.is_limited |= self.open.front().is_some_and(|(_, to)| *to < last);
@@ -262,8 +263,8 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Records what a query misses, until the next reply. `in_time`: blocks per `eth_getLogs` that the node answers
-    /// in time.
+    /// Records what a query misses, until the next reply. `in_time`: blocks per `eth_getLogs` that the node
+    /// answers in time.
     pub(super) fn want(
         &mut self,
         headers: BTreeMap<u64, bool>,

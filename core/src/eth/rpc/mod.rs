@@ -40,8 +40,8 @@ pub(crate) fn get_proof(id: u64, contract: Address, slots: &[B256], block: &str)
     request(id, "eth_getProof", format!(r#"["{contract:#x}",[{}],{block}]"#, slots.join(",")))
 }
 
-/// [`ErrorPayload`] as nodes and proxies send it: any member may be missing or of another type, and any JSON may
-/// be in the error's place.
+/// [`ErrorPayload`] as nodes and proxies send it: any member may be missing or of another type, and any JSON
+/// may be in the error's place.
 fn lenient_error(text: &str) -> ErrorPayload {
     #[derive(Deserialize)]
     struct Members<'a> {

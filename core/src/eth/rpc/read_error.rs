@@ -120,19 +120,21 @@ const TABLE: &[(&str, Action)] = &[
     (INTERNAL, Action::Retry),                // -32603, almost all nodes
 ];
 
-/// The first phrase in an error's message, or in its data: Nethermind's cause is there, below "Internal error".
+/// The first phrase in an error's message, or in its data: Nethermind's cause is there, below "Internal
+/// error".
 fn phrase(error: &ErrorPayload) -> Option<(&'static str, Action)> {
     let data = error.data.iter().flat_map(|data| data.get().chars().take(500));
     let text: String = error.message.chars().chain(data).map(|letter| letter.to_ascii_lowercase()).collect();
     TABLE.iter().find(|(phrase, _)| text.contains(phrase)).copied()
 }
 
-/// Phrases of errors that pass, and of methods and blocks that an endpoint does not serve: Alchemy's "eth_getProof is not
-/// available on the Free tier", dRPC's "archive is not available on free tier", "the method eth_getProof is unavailable".
+/// Phrases of errors that pass, and of methods and blocks that an endpoint does not serve: Alchemy's
+/// "eth_getProof is not available on the Free tier", dRPC's "archive is not available on free tier", "the
+/// method eth_getProof is unavailable".
 const UNCLEAR: [&str; 4] = [INTERNAL, "free tier", "unavailable", "cannot fulfill request"];
 
-/// Whether an error may be about anything in its request, or pass by itself: JSON-RPC's internal error, and those that
-/// do not say whether the request will ever be served.
+/// Whether an error may be about anything in its request, or pass by itself: JSON-RPC's internal error, and
+/// those that do not say whether the request will ever be served.
 pub(crate) fn is_unclear(error: &ErrorPayload) -> bool {
     match phrase(error) {
         Some((phrase, _)) => UNCLEAR.contains(&phrase),

@@ -12,8 +12,8 @@ pub struct Grounds<'a> {
     /// The policy's name.
     pub policy: &'a str,
     /// The registry that the verdict is of, as
-    /// [`AdmissionRecord::registry`](super::AdmissionRecord::registry) has it, and the hash of the policy; `None`
-    /// in version 1.
+    /// [`AdmissionRecord::registry`](super::AdmissionRecord::registry) has it, and the hash of the policy;
+    /// `None` in version 1.
     pub registry: Option<(&'a str, B256)>,
     /// What ties the liable wallet to the agent, where one is registered.
     pub basis: Option<Basis>,

@@ -14,8 +14,8 @@
 //! 3. if [`WindowTally::begin_read`] says so: read the counts of the others, and pass their sum to
 //!    [`WindowTally::merge`].
 //!
-//! Steps 2 and 3 are operations that the store's provider bills, for which the [`Ceiling`] must have room; where
-//! it has none, a step counts as failed.
+//! Steps 2 and 3 are operations that the store's provider bills, for which the [`Ceiling`] must have room;
+//! where it has none, a step counts as failed.
 //!
 //! The write comes before the read: of two instances that do this at once, at least one sees the other, where
 //! neither has read the counts just before.
@@ -75,8 +75,8 @@ pub struct Ceiling {
 impl Ceiling {
     /// Writes and reads together.
     pub const OPERATIONS_PER_MINUTE: u32 = 60;
-    /// Of these, the most for clients of few requests: however many they are, counts that are worth a write are
-    /// still shared.
+    /// Of these, the most for clients of few requests: however many they are, counts that are worth a write
+    /// are still shared.
     pub const FOR_QUIET_CLIENTS: u32 = 20;
 
     /// Whether there is room for one more operation of a task at `now` (unix milliseconds), which takes it.
@@ -127,8 +127,8 @@ impl WindowTally {
         Some(self.own)
     }
 
-    /// Whether the others' counts for that window are to be read at `now` (unix milliseconds): not again right
-    /// after a read, nor once the window has ended. A task that is told so reads them.
+    /// Whether the others' counts for that window are to be read at `now` (unix milliseconds): not again
+    /// right after a read, nor once the window has ended. A task that is told so reads them.
     pub fn begin_read(&mut self, sharing: &Sharing, window: u64, now: u64) -> bool {
         let publication = &mut self.publication;
         let is_due = now >= publication.read_at.saturating_add(sharing.pause_millis / 2);

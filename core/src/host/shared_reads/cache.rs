@@ -71,8 +71,8 @@ impl<K: CacheKey, V: Clone> Cache<K, V> {
         self.entries.peek(key)?.peek(now)
     }
 
-    /// The value under the key that may be served at `now` (unix milliseconds), without a read. It is the most
-    /// recently used then.
+    /// The value under the key that may be served at `now` (unix milliseconds), without a read. It is the
+    /// most recently used then.
     pub fn get(&mut self, key: &K, now: u64) -> Option<V> {
         self.entries.get(key)?.peek(now)
     }

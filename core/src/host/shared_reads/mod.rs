@@ -3,8 +3,8 @@
 //!
 //! A host looks a key up ([`Cache::look_up`]) with an [`Arrival`], which says when the caller came. The
 //! caller that gets a [`ReadLease`] reads the value and [`finish`](Cache::finish)es; the others wait with
-//! timers of their own ([`next_pause`]) and look it up again. A lease is short, and a reader that lives extends
-//! it, so a reader that is lost delays the others by a lease: the next one of them to look reads.
+//! timers of their own ([`next_pause`]) and look it up again. A lease is short, and a reader that lives
+//! extends it, so a reader that is lost delays the others by a lease: the next one of them to look reads.
 //!
 //! ```text
 //!             look_up: Read              finish

@@ -7,8 +7,8 @@ pub struct Arrival(pub(super) u64);
 /// Milliseconds that a lease lasts. A reader that lives extends it every [`BEAT_MILLIS`], so that a lost one
 /// delays the others no longer than that, whatever it was waiting for.
 pub const LEASE_MILLIS: u64 = 5_000;
-/// Milliseconds between two extensions of a lease. A clock that stands still while an instance computes, and a
-/// busy machine, leave out some.
+/// Milliseconds between two extensions of a lease. A clock that stands still while an instance computes, and
+/// a busy machine, leave out some.
 pub const BEAT_MILLIS: u64 = 1_000;
 /// Milliseconds until a waiting caller looks for the first time.
 pub const FIRST_PAUSE_MILLIS: u64 = 4;

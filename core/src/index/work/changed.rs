@@ -8,11 +8,12 @@ use crate::index::{
     changes::Comparison,
     checkpoint::{self, Checkpoint},
     coverage::Coverage,
-    find_changes::{LOG_RANGE_REFRESHES, RegistryHead},
+    find_changes::LOG_RANGE_REFRESHES,
     found::{Changed, Completeness, Contradicted},
     indexed_agent::IndexedAgent,
     phase::{Cause, Doubt, Late, Pass, Rows},
     read_agents::{AGENTS, Agents, ReadAgents},
+    registry_head::RegistryHead,
     seen_events::ListedEvents,
     state::{Basis, Provable, State, SweepPlace, Trust},
     store::{Store, one_number},
@@ -23,7 +24,8 @@ use crate::index::{
 /// registry.
 const MANY_CHANGES: u64 = 2_000;
 const LARGE_SHARE: u64 = 4;
-/// Changes that are stored in one piece of work: it is bounded in time. More are stored by a refill, slice by slice.
+/// Changes that are stored in one piece of work: it is bounded in time. More are stored by a refill, slice by
+/// slice.
 const MOST_CHANGES: u64 = 20_000;
 /// Milliseconds between two parts of the sweep.
 const SWEEP_PAUSE_MILLIS: u64 = 300_000;

@@ -1,8 +1,9 @@
 //! Slices of all agents: the fill, which stores them, and the comparison with the rows, which only notes the
 //! agents that differ. Answers go on meanwhile: the rows remain those of their block.
 //!
-//! All slices are read at the first one's block, as long as the node has its state. The first fill writes no SQL
-//! index, no posting list and no shard: these are made of all agents at its end, one in each piece of work.
+//! All slices are read at the first one's block, as long as the node has its state. The first fill writes no
+//! SQL index, no posting list and no shard: these are made of all agents at its end, one in each piece of
+//! work.
 //!
 //! ```text
 //!   a slice of agents --> stored, or compared --+--> the only one: stored, complete at its block

@@ -251,8 +251,8 @@ impl Work {
         Run::new(query, self.config.multicall3, limits).over(self.endpoints.clone())
     }
 
-    /// Compares all agents with the rows, because no events tell what has changed, or what has changed between
-    /// a pass's slices of several blocks.
+    /// Compares all agents with the rows, because no events tell what has changed, or what has changed
+    /// between a pass's slices of several blocks.
     fn go_without_events(&mut self, store: &impl Store) -> Result<(), IndexError> {
         self.state.counters.without_events += 1;
         // The node has no event of that block any more, or never had.

@@ -9,9 +9,9 @@
 //!                       +--> no known block is canonical --> the fill
 //! ```
 //!
-//! A refresh that finds nothing takes one round trip. One with attestations takes three: the storage root, the
-//! events, and the proof of the agents' words, which is all that has changed. Another takes four: storage roots
-//! between the events, and the agents.
+//! A refresh that finds nothing takes one round trip. One with attestations takes three: the storage root,
+//! the events, and the proof of the agents' words, which is all that has changed. Another takes four: storage
+//! roots between the events, and the agents.
 
 use super::{Stage, Work};
 use crate::{
@@ -207,8 +207,9 @@ impl Work {
         Ok(())
     }
 
-    /// A proof has contradicted this agent's row, which has been read again. If the row was never true, and that
-    /// was no remedy or not the first time that day, all rows are compared, and answer nothing until then.
+    /// A proof has contradicted this agent's row, which has been read again. If the row was never true, and
+    /// that was no remedy or not the first time that day, all rows are compared, and answer nothing until
+    /// then.
     pub(super) fn doubt(
         &mut self,
         store: &impl Store,

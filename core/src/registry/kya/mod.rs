@@ -44,8 +44,8 @@ pub struct Kya {
     pub is_compliant: bool,
     /// The agent in brief; `null` where there is none.
     pub agent: Option<KyaAgent>,
-    /// The agent's liable wallet, and what ties it to the agent; absent where there is no agent. It changes no
-    /// decision.
+    /// The agent's liable wallet, and what ties it to the agent; absent where there is no agent. It changes
+    /// no decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub liability: Option<Liability>,
     /// When the verdict was given, by the host's clock.
@@ -154,8 +154,8 @@ impl KyaAgent {
 }
 
 impl Kya {
-    /// The verdict on `wallet` at `now`, and not earlier than its block: a clock that is behind makes no lapsed
-    /// agent compliant. `agent` is its live agent at the block `as_of`. The past is unknown until
+    /// The verdict on `wallet` at `now`, and not earlier than its block: a clock that is behind makes no
+    /// lapsed agent compliant. `agent` is its live agent at the block `as_of`. The past is unknown until
     /// [`with_past`](Self::with_past).
     pub fn of(
         wallet: Address,
@@ -192,7 +192,8 @@ impl Kya {
         }
     }
 
-    /// The part of the verdict that evidence proves: without the events of the liable wallet, the wallet's past and the agent's ancestors.
+    /// The part of the verdict that evidence proves: without the events of the liable wallet, the wallet's
+    /// past and the agent's ancestors.
     #[must_use]
     pub fn as_proved(mut self) -> Self {
         if self.is_registered {

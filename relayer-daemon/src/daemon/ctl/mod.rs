@@ -1,8 +1,9 @@
-//! `ctl`: the operator's orders. A running daemon carries them out, asked by its local socket; without one the
-//! command itself writes them to the store, where the daemons of a fleet find them, and those that start later.
+//! `ctl`: the operator's orders. A running daemon carries them out, asked by its local socket; without one
+//! the command itself writes them to the store, where the daemons of a fleet find them, and those that start
+//! later.
 //!
-//! Exit status: 0 if the order is in force, also if it was before; 1 if it was refused or failed; 2 for a wrong
-//! command line.
+//! Exit status: 0 if the order is in force, also if it was before; 1 if it was refused or failed; 2 for a
+//! wrong command line.
 
 mod desk;
 mod export;

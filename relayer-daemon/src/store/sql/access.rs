@@ -1,5 +1,5 @@
-//! How the operations reach the database: reads in one transaction, and writes, each only as far as this daemon
-//! may write.
+//! How the operations reach the database: reads in one transaction, and writes, each only as far as this
+//! daemon may write.
 
 use std::sync::{
     Arc,

@@ -155,7 +155,8 @@ pub(super) fn charge(tx: &Db, relay: Option<&B256>, wei: u128, now: u64) -> Resu
 /// The most parties that a request has.
 const PARTIES: usize = 4;
 
-/// What parties were charged; the window; what is reserved by pending relays, and by gaps that are not filled.
+/// What parties were charged; the window; what is reserved by pending relays, and by gaps that are not
+/// filled.
 const USED: &str = "SELECT party, settled_wei AS wei, CAST(NULL AS BIGINT) AS opened_at,
          CAST(NULL AS BYTEA) AS id, CAST(NULL AS BYTEA) AS signer, CAST(NULL AS BYTEA) AS client,
          CAST(NULL AS BYTEA) AS account, CAST(NULL AS BIGINT) AS nonce

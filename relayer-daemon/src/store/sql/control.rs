@@ -78,8 +78,8 @@ impl Store {
         Ok(found)
     }
 
-    /// What the journal's writes have taken, and how many connections to the database were made; `None` if it is
-    /// only read.
+    /// What the journal's writes have taken, and how many connections to the database were made; `None` if it
+    /// is only read.
     pub fn stats(&self) -> Option<(&StoreStats, u64)> {
         Some((self.writer.as_ref()?.stats(), self.connects.load(Ordering::Relaxed)))
     }
@@ -160,8 +160,8 @@ impl Store {
         })
     }
 
-    /// Relays that ended at or after `since`, in the order of their ends: those after the place `after`, some at
-    /// a time. Archived ones, of which keys and costs are not kept, are not among them.
+    /// Relays that ended at or after `since`, in the order of their ends: those after the place `after`, some
+    /// at a time. Archived ones, of which keys and costs are not kept, are not among them.
     pub fn ended_relays(
         &self,
         since: u64,
@@ -287,8 +287,8 @@ fn cancel(db: &Db, relay: B256) -> Result<Effect, StoreError> {
 }
 
 /// Gives up an account's open nonces, so that other accounts carry their relays: the forwarder's nonce makes
-/// that safe, and the worst is one paid revert. A daemon that holds the account, which must be cordoned then, loses
-/// the lease, and with it all that it knows of these nonces.
+/// that safe, and the worst is one paid revert. A daemon that holds the account, which must be cordoned then,
+/// loses the lease, and with it all that it knows of these nonces.
 fn abandon(db: &Db, account: Address, is_shared: bool) -> Result<Effect, StoreError> {
     if is_shared {
         locks::lease(db, &account)?;

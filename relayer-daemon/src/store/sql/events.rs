@@ -71,8 +71,8 @@ impl Store {
         })
     }
 
-    /// Has events delivered once more, each with its id: a few of them, after those of the step before. Returns
-    /// how many, and where the next step goes on, if that is not the end.
+    /// Has events delivered once more, each with its id: a few of them, after those of the step before.
+    /// Returns how many, and where the next step goes on, if that is not the end.
     pub fn replay(
         &self,
         replay: &Replay,

@@ -1,7 +1,7 @@
 //! What the daemons of a fleet agree on: which of them holds which account and which pending relay.
 //!
-//! A lease is taken only as it was read, and a relay only while it is locked: no two daemons take the same account,
-//! or the same relay.
+//! A lease is taken only as it was read, and a relay only while it is locked: no two daemons take the same
+//! account, or the same relay.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -42,8 +42,8 @@ impl Store {
 
     /// Tells the fleet that this daemon lives and has keys of these accounts. Renews the leases it has, and
     /// takes those that are free and its to take. With `renounce` the leases get new epochs: nothing that was
-    /// in progress may go on with them. So they do where the last beat, which wrote `alive_until`, is not there
-    /// any more, as after a failover that lost commits.
+    /// in progress may go on with them. So they do where the last beat, which wrote `alive_until`, is not
+    /// there any more, as after a failover that lost commits.
     pub fn beat(
         &self,
         accounts: &[Address],
@@ -76,9 +76,9 @@ impl Store {
         })
     }
 
-    /// Takes pending relays without a nonce that no living daemon runs, as many as there is room for: those of
-    /// daemons that died, those that were handed over, and its own ones that are not in `known`. Gives their
-    /// reservations back; they must run through the pipeline again.
+    /// Takes pending relays without a nonce that no living daemon runs, as many as there is room for: those
+    /// of daemons that died, those that were handed over, and its own ones that are not in `known`. Gives
+    /// their reservations back; they must run through the pipeline again.
     pub fn claim(&self, known: HashSet<B256>, room: Room, now: u64) -> Result<Vec<NewRelay>, StoreError> {
         let daemon = self.must_be_of_a_fleet()?;
         // Most often there are none, and no write is needed to find that out.
@@ -119,8 +119,8 @@ impl Store {
         })
     }
 
-    /// The pending relays that come right before this one: of those with the same forwarder nonce all that are
-    /// sent, and those accepted earlier; of those with the nonce before, which other daemons hold.
+    /// The pending relays that come right before this one: of those with the same forwarder nonce all that
+    /// are sent, and those accepted earlier; of those with the nonce before, which other daemons hold.
     pub fn ahead_of(&self, relay: &NewRelay) -> Result<Vec<(B256, U256)>, StoreError> {
         let daemon = self.must_be_of_a_fleet()?;
         let (nonce, before) = (relay.forward_nonce, relay.forward_nonce.checked_sub(U256::ONE));

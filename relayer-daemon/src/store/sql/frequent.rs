@@ -72,7 +72,8 @@ pub(super) fn reserve(
     Ok(None)
 }
 
-/// Writes the first transactions of relays' nonces, and commits, if that is the usual case. Returns whether it is.
+/// Writes the first transactions of relays' nonces, and commits, if that is the usual case. Returns whether
+/// it is.
 pub(super) fn record(
     db: &Db,
     statements: &Frequent,
@@ -163,7 +164,8 @@ pub(super) struct FrequentWrites {
 }
 
 impl FrequentWrites {
-    /// Has a daemon's reservations come one after the other: others of its own would change the budget meanwhile.
+    /// Has a daemon's reservations come one after the other: others of its own would change the budget
+    /// meanwhile.
     pub(super) fn turn_to_reserve(&self) -> MutexGuard<'_, ()> {
         self.reserving.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -41,7 +41,8 @@ pub(super) fn relays(db: &Db, ids: &[B256]) -> Result<(), StoreError> {
     lock(db, |locks| locks.relays, &[Value::ids(ids)])
 }
 
-/// Relays that are to be given nonces, and all that wait with the signer and the forwarder nonce of one of them.
+/// Relays that are to be given nonces, and all that wait with the signer and the forwarder nonce of one of
+/// them.
 pub(super) fn requests(db: &Db, ids: &[B256]) -> Result<(), StoreError> {
     lock(db, |locks| locks.requests, &[Value::ids(ids)])
 }

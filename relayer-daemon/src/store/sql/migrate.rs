@@ -64,8 +64,8 @@ const TABLES: [Table; 11] = [
 const BOOLEANS: [&str; 3] = ["is_told", "was_delivered", "is_second"];
 
 impl Store {
-    /// Copies the journal `source`, which no daemon uses, into this empty one. One that was copied before is left
-    /// as it is.
+    /// Copies the journal `source`, which no daemon uses, into this empty one. One that was copied before is
+    /// left as it is.
     ///
     /// # Errors
     /// The store's, and where the numbers of rows differ: nothing was copied.

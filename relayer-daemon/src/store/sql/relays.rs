@@ -117,7 +117,8 @@ pub(super) struct Standing {
     pub(super) has_nonce: bool,
     /// Whether the nonce that was asked about is one of these.
     pub(super) has_this_nonce: bool,
-    /// What another request with its signer and forwarder nonce has become, where that keeps it from being sent.
+    /// What another request with its signer and forwarder nonce has become, where that keeps it from being
+    /// sent.
     pub(super) rival: Option<Rival>,
 }
 

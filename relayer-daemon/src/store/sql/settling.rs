@@ -120,8 +120,8 @@ fn decides(
     }
     let known = relays::stored_outcome(tx, relay)?.flatten();
     Ok(match &known {
-        // What the client was told stands, unless a late receipt shows that this nonce has used the request. By
-        // then the signer may have used it elsewhere, which is no news of this relay.
+        // What the client was told stands, unless a late receipt shows that this nonce has used the request.
+        // By then the signer may have used it elsewhere, which is no news of this relay.
         Some(RelayOutcome::Dropped { .. }) => outcome.has_used_request(),
         Some(known @ (RelayOutcome::Executed { mined, .. } | RelayOutcome::Reverted { mined, .. })) => {
             let is_of_this_nonce = settled.transactions.iter().any(|own| own.hash == mined.tx_hash);

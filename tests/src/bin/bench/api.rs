@@ -103,8 +103,8 @@ async fn cold(lab: &Lab) -> Result<String> {
     let client = kept_alive()?;
     let paths: [fn(u64) -> String; 2] =
         [|id| format!("/api/v1/kya/{}", synthetic::wallet(id)), |id| format!("/api/v1/agent/{id}")];
-    // Of the bare call, and of each server: they are asked for the same agents in turn, so that what slows the
-    // machine down for a while slows all of them.
+    // Of the bare call, and of each server: they are asked for the same agents in turn, so that what slows
+    // the machine down for a while slows all of them.
     let mut times = vec![[Vec::new(), Vec::new()]; 1 + targets.len()];
     for (column, path_of) in paths.iter().enumerate() {
         for sample in 0..WARM_UP_AGENTS + COLD {

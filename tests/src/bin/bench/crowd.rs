@@ -55,7 +55,8 @@ async fn measured<'a>(lab: &'a Lab, kind: Kind, options: &e2e::worker::WorkerOpt
     lab.serve(kind, options, json!({ "measured": true })).await
 }
 
-/// The wasm memory of a measured Worker before and after each round, and at the end what JavaScript holds as well.
+/// The wasm memory of a measured Worker before and after each round, and at the end what JavaScript holds as
+/// well.
 async fn rounds(what: &str, target: &Target<'_>, round: impl AsyncFn(u64) -> Result<()>) -> Result<String> {
     let mut taken = vec![mib(target.server.wasm_memory().await?)];
     for number in 0..ROUNDS {

@@ -1,5 +1,5 @@
-//! What the benchmarks share: a chain with a registry, servers that read it through a proxy that counts, timed
-//! requests, and what work costs.
+//! What the benchmarks share: a chain with a registry, servers that read it through a proxy that counts,
+//! timed requests, and what work costs.
 
 pub(crate) use std::time::{Duration, Instant};
 
@@ -87,8 +87,8 @@ impl Lab {
     }
 }
 
-/// Tables with a row for each of these numbers of agents, or of the document's: `measure` gives a row's other cells
-/// for each table.
+/// Tables with a row for each of these numbers of agents, or of the document's: `measure` gives a row's other
+/// cells for each table.
 pub(crate) async fn by_size<const N: usize>(
     sizes: &[u64],
     columns: [&str; N],

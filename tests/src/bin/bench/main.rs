@@ -1,7 +1,7 @@
 //! What `cargo xtask bench` becomes: measures, and writes what it measured into `BENCHMARKS.md`.
 //!
-//! Each subject has a module that gives the tables of its section; the index and the snapshot have a row for each
-//! size of a registry.
+//! Each subject has a module that gives the tables of its section; the index and the snapshot have a row for
+//! each size of a registry.
 
 mod api;
 mod crowd;

@@ -1,4 +1,5 @@
-//! `BENCHMARKS.md`: its text is written by hand; a benchmark replaces its tables and the line on their origin.
+//! `BENCHMARKS.md`: its text is written by hand; a benchmark replaces its tables and the line on their
+//! origin.
 
 use std::fmt::Display;
 use std::{fs, thread, time::Duration};
@@ -18,7 +19,8 @@ pub(crate) fn write(command: &str, origin: &str, tables: &[String]) -> Result<()
     Ok(fs::write(&path, updated(fs::read_to_string(&path)?, command, origin, tables)?)?)
 }
 
-/// The document with another origin behind the command, and with these tables in place of those of the same heads.
+/// The document with another origin behind the command, and with these tables in place of those of the same
+/// heads.
 fn updated(mut document: String, command: &str, origin: &str, tables: &[String]) -> Result<String> {
     let line = format!("`{command}`, ");
     let heads = tables

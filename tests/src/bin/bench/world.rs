@@ -1,8 +1,8 @@
-//! The world, simulated: lookups at hundreds of data centres, with verdicts from the snapshot, by an RPC call, and
-//! from a key-value store.
+//! The world, simulated: lookups at hundreds of data centres, with verdicts from the snapshot, by an RPC
+//! call, and from a key-value store.
 //!
-//! The times between regions are published ones, the prices those of Cloudflare's list; what is assumed stands in
-//! the constants. The cache of an instance and the ages of manifests and shards are the Worker's.
+//! The times between regions are published ones, the prices those of Cloudflare's list; what is assumed
+//! stands in the constants. The cache of an instance and the ages of manifests and shards are the Worker's.
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;

@@ -1,8 +1,8 @@
 //! Postgres, which the daemons of a fleet share.
 //!
-//! Many transactions write at once, those of one daemon on a few connections. What one of them has to rely upon it
-//! locks, row by row ([`super::super::locks`]), and reads afterwards: at READ COMMITTED each statement sees what was
-//! committed before it began. A lock is sent along with the statement behind it.
+//! Many transactions write at once, those of one daemon on a few connections. What one of them has to rely
+//! upon it locks, row by row ([`super::super::locks`]), and reads afterwards: at READ COMMITTED each
+//! statement sees what was committed before it began. A lock is sent along with the statement behind it.
 //!
 //! A daemon that stops in the middle of a transaction holds up the others only until the server ends its
 //! session. A server that does not answer is given up after [`ANSWER`], and asked again with the next call.
@@ -38,7 +38,8 @@ const MIGRATION: Duration = Duration::from_secs(3_600);
 const NOT_AGAIN: Duration = Duration::from_millis(500);
 /// Begins a transaction that writes.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
-/// Has migrations wait for one another. Stores of several chains share a database, each in a schema of its own.
+/// Has migrations wait for one another. Stores of several chains share a database, each in a schema of its
+/// own.
 const MIGRATES: &str = "SELECT pg_advisory_xact_lock(hashtextextended('relayer ' || current_schema(), 0))";
 
 impl From<tokio_postgres::Error> for StoreError {
@@ -166,8 +167,9 @@ impl Postgres {
         self.with(|session| self.ask(session, sql.into(), MIGRATION)).map(drop)
     }
 
-    /// Whether transactions of one connection have one session of the server, also while another connection is in a
-    /// transaction. A pooler in transaction mode gives them another one: limits of time would be other clients'.
+    /// Whether transactions of one connection have one session of the server, also while another connection
+    /// is in a transaction. A pooler in transaction mode gives them another one: limits of time would be
+    /// other clients'.
     fn must_have_own_sessions(&self) -> Result<(), StoreError> {
         let session = |db: &Self| -> Result<i64, StoreError> {
             db.begin_reading()?;
@@ -227,8 +229,8 @@ impl Postgres {
         result
     }
 
-    /// Sends what is unsent, and a last message in the same packet: the server answers in their order. Returns the
-    /// answer to the last one, or the first error.
+    /// Sends what is unsent, and a last message in the same packet: the server answers in their order.
+    /// Returns the answer to the last one, or the first error.
     fn ask(&self, session: &Session, last: Message, limit: Duration) -> Result<Answered, StoreError> {
         self.ask_all(session, vec![last], limit)?.pop().ok_or(StoreError::Interrupted)
     }
@@ -278,7 +280,8 @@ impl Postgres {
         Ok(prepared)
     }
 
-    /// Runs statements; if a migration has changed their columns, they are prepared again with the next session.
+    /// Runs statements; if a migration has changed their columns, they are prepared again with the next
+    /// session.
     fn answers(
         &self,
         statements: &[(&'static str, &[Value])],

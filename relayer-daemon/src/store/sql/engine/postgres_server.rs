@@ -27,8 +27,8 @@ const CONNECT: Duration = Duration::from_secs(4);
 /// The silence after which a connection is probed: a NAT on the way may have dropped it.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 /// What the server holds each session to: a write waits for its turn or fails, and a daemon that stands still
-/// in a transaction loses it. Said when connecting: a pooler, whose sessions are not one client's own, refuses
-/// options.
+/// in a transaction loses it. Said when connecting: a pooler, whose sessions are not one client's own,
+/// refuses options.
 const OPTIONS: &str = "-c statement_timeout=6s -c lock_timeout=5s -c idle_in_transaction_session_timeout=3s
      -c default_transaction_isolation=read\\ committed";
 /// What was committed is on the server's disk, whatever its default says.
@@ -105,8 +105,8 @@ impl Server {
         answered.map_err(|_| StoreError::Unreachable("no answer".to_owned()))?.map_err(Into::into)
     }
 
-    /// Connects to the first host that answers as a primary, from the one that did so last. Each has a time of
-    /// its own: one that is silent does not use up the others'.
+    /// Connects to the first host that answers as a primary, from the one that did so last. Each has a time
+    /// of its own: one that is silent does not use up the others'.
     pub(super) fn connect(&self) -> Result<Client, StoreError> {
         let first = self.primary.load(Ordering::Relaxed);
         let mut failed = StoreError::Unreachable("no host".to_owned());

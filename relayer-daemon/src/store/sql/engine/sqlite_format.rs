@@ -1,5 +1,5 @@
-//! The file's format: one schema, with its version in the file (`PRAGMA user_version`), and what brings the versions
-//! before to it.
+//! The file's format: one schema, with its version in the file (`PRAGMA user_version`), and what brings the
+//! versions before to it.
 
 use rusqlite::{Connection, TransactionBehavior};
 

@@ -1,6 +1,6 @@
 //! What writes. A database that locks rows runs each write in a transaction of its own, on one of a few
-//! connections, and makes group commits itself. A file has one thread that writes: it takes closures from a queue
-//! and commits them in batches.
+//! connections, and makes group commits itself. A file has one thread that writes: it takes closures from a
+//! queue and commits them in batches.
 //!
 //! A commit with `synchronous = FULL` takes milliseconds, whatever is in it. Each closure runs in a
 //! savepoint, so that its own error undoes its own writes only. Its caller gets the result once the batch is
@@ -64,8 +64,8 @@ impl Writer {
         Self { way: Way::Connections(connections), doubts: Arc::default(), stats: Arc::default() }
     }
 
-    /// Runs `work` in a transaction; when this returns `Ok`, its writes are on disk. Its own error undoes only
-    /// its own writes.
+    /// Runs `work` in a transaction; when this returns `Ok`, its writes are on disk. Its own error undoes
+    /// only its own writes.
     pub(in super::super) fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Db) -> Result<T, StoreError> + Send + 'static,
@@ -83,7 +83,8 @@ impl Writer {
         })
     }
 
-    /// Runs `work`, which commits what it writes: it is one statement, or ends the transaction that it begins.
+    /// Runs `work`, which commits what it writes: it is one statement, or ends the transaction that it
+    /// begins.
     pub(in super::super) fn run_committing<T>(
         &self,
         work: impl FnOnce(&Db) -> Result<T, StoreError>,
