@@ -34,6 +34,8 @@ use crate::{
 const POLL: Duration = Duration::from_millis(500);
 /// Rounds between two looks for events that nothing delivers: a minute.
 const GIVE_UP_ROUNDS: u64 = 120;
+/// Rounds between two looks at how old the oldest open event is: five seconds.
+const OBSERVED_ROUNDS: u64 = 10;
 /// Number of events of one key that are delivered at once.
 const BATCH: usize = 16;
 /// The pause of a key's deliveries after a batch of which its receiver took nothing: a dead one, with however
@@ -86,7 +88,9 @@ pub async fn run(deliverer: Deliverer, mut stop: ShutdownSignal) {
         if round.is_multiple_of(GIVE_UP_ROUNDS) && deliverer.duty.is_valid() {
             deliverer.give_up_undeliverable(&policy).await;
         }
-        deliverer.observe().await;
+        if round.is_multiple_of(OBSERVED_ROUNDS) {
+            deliverer.observe().await;
+        }
         tokio::select! {
             () = stopped(&mut stop) => return,
             Some(Ok(key)) = batches.join_next() => {

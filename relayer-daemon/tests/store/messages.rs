@@ -2,6 +2,7 @@
 
 use super::Postgres;
 use crate::prelude::*;
+use relayer_daemon::outcome::{BlockHeads, Finality};
 use relayer_daemon::store::{DaemonId, NonceAssignment, Payer, RelayTerms};
 /// Each step of the relays at the same time, as of relays that have come together.
 fn together(relays: std::ops::Range<u64>, step: impl Fn(u64) + Sync) {
@@ -70,4 +71,40 @@ fn a_relay_of_a_fleet_takes_few_messages_to_the_database() {
         println!("{group} at a time: {messages:.1} messages a relay, {waits:.1} of them waited for");
         assert!(messages <= most && waits <= most_waits, "{group}: {messages} messages, {waits} waits");
     }
+}
+
+#[test]
+fn blocks_become_final_in_as_many_messages_however_many_they_are() {
+    let server = Postgres::start(&["fsync=off"]);
+    let (url, passed) = server.behind_a_network(&server.schema(), Duration::ZERO);
+    let store = Store::connect(&url).unwrap().of_daemon(DaemonId("a".into()));
+    store.beat(&[ACCOUNT], false, None).unwrap();
+    let payer = Payer { account: ACCOUNT, epoch: Some(1) };
+    let heads = BlockHeads { safe: 200, finalized: 100, seconds: 0 };
+    // The last ones become safe.
+    let counts = [50..51, 51..52, 52..84, 101..102, 102..134].map(|numbers: std::ops::Range<u64>| {
+        for number in numbers.clone() {
+            store.accept(&relay(number), NOW).unwrap();
+            store.record(payer, &[signed(number, Some(number), number)], NOW).unwrap();
+            let inclusion = Inclusion { tx_hash: id(number), block: at(number) };
+            let mined = settlement(&store, ACCOUNT, number, number, Some(executed(number)));
+            store.settle(payer, &Settlement { inclusion, ..mined }, NOW).unwrap().unwrap();
+        }
+        let before = passed.counts()[0];
+        let blocks = store.unchecked_blocks(ACCOUNT, 64).unwrap();
+        assert_eq!(blocks, numbers.clone().map(at).collect::<Vec<_>>());
+        store.checked(payer, &blocks).unwrap();
+        assert_eq!(store.promotable(ACCOUNT, &heads, NOW, 64).unwrap(), blocks);
+        store.promote(payer, &heads, &blocks, NOW).unwrap();
+        assert_eq!(store.promotable(ACCOUNT, &heads, NOW, 64).unwrap(), []);
+        let messages = passed.counts()[0] - before;
+        let expected = if numbers.start > 100 { Finality::Safe } else { Finality::Finalized };
+        for number in numbers {
+            assert_eq!(store.relay(id(number)).unwrap().unwrap().finality, Some(expected));
+        }
+        messages
+    });
+    // The first ones prepare the connections' statements.
+    assert_eq!(counts[1..3], [counts[1]; 2], "{counts:?}");
+    assert_eq!(counts[3..], [counts[3]; 2], "{counts:?}");
 }

@@ -138,7 +138,7 @@ const ELSEWHERE: [(&str, &str, &str); 18] = [
     ("docs/liable-person.md", "kya accept", "needs a hardware wallet"),
     ("docs/operating.md", "npx wrangler dev", "never ends, and is what `cargo xtask dev` starts"),
     ("docs/relayer-fleet.md", "export STORE_URL", "names databases on other machines"),
-    ("docs/relayer-fleet.md", "FLEET_STREAM", "takes five minutes"),
+    ("docs/relayer-fleet.md", "cargo build --release", "takes ten minutes"),
     ("docs/self-hosting.md", "gunzip -c", "needs Docker"),
     ("docs/self-hosting.md", "npm install workerd", "never ends: `read_api`"),
     ("docs/signed-verdicts.md", "curl -H 'Accept: application/jwt'", "needs an API with a key: `read_api`"),

@@ -5,7 +5,8 @@
 //! `FLEET_RELAYS=10000 FLEET_PER_SECOND=60 FLEET_PAUSE=10 FLEET_STANDSTILL=30` makes the first test a long
 //! one; with `--nocapture` it prints its rate. `FLEET_STREAM=3600 FLEET_STREAM_PER_SECOND=60
 //! FLEET_DELAYS_US=1,200,1000,5000` has the second one print what a fleet does that is so far from its
-//! database, each way.
+//! database, each way; `FLEET_BLOCK_MS=1000` has a block a second in place of one for each transaction, of
+//! which the node, which goes through all its state for a block, makes few a second after some hundred.
 
 use std::slice::from_ref;
 
@@ -27,18 +28,17 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     pub(crate) async fn set(daemons: usize, accounts: usize) -> Self {
-        Self::at(daemons, accounts, Duration::ZERO).await.0
+        Self::on(Stage::set().await, daemons, accounts, Duration::ZERO).0
     }
 
-    /// The same so far from the database, and what its daemons send there.
-    pub(crate) async fn at(daemons: usize, accounts: usize, delay: Duration) -> (Self, Arc<Passed>) {
+    /// The same on this chain, so far from the database, and what its daemons send there.
+    pub(crate) fn on(stage: Stage, daemons: usize, accounts: usize, delay: Duration) -> (Self, Arc<Passed>) {
         let postgres = Postgres::start(&[]);
         let (mut url, mut passed) = (postgres.schema(), Arc::default());
         if !delay.is_zero() {
             (url, passed) = postgres.behind_a_network(&url, delay);
         }
-        let mut stage =
-            Stage::set().await.keys(accounts).var("STORE_URL", url).var("RELAY_WAIT_SECONDS", 110);
+        let mut stage = stage.keys(accounts).var("STORE_URL", url).var("RELAY_WAIT_SECONDS", 110);
         stage.options = stage.options.var("RPC_URL", stage.chain.node.url());
         let stage = stage.var("DAILY_GAS_BUDGET", 1_000).var("LOG_LEVEL", "info");
         let with_port =
@@ -200,9 +200,12 @@ async fn three_daemons_execute_each_request_once_whatever_dies() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_of_a_fleet_that_is_far_from_its_database_is_executed_and_no_lease_is_lost() {
     let (relays, per_second) = (number("FLEET_STREAM", 60) as usize, number("FLEET_STREAM_PER_SECOND", 20));
+    let pace = number("FLEET_BLOCK_MS", 0);
     let delays = std::env::var("FLEET_DELAYS_US").unwrap_or("1000".to_owned());
     for delay in delays.split(',').map(|us| Duration::from_micros(us.parse().unwrap())) {
-        let (fleet, passed) = Fleet::at(3, 6, delay).await;
+        let block_time = (pace > 0).then(|| Duration::from_millis(pace));
+        let stage = Stage::on(AnvilOptions { block_time, ..AnvilOptions::default() }).await;
+        let (fleet, passed) = Fleet::on(stage, 3, 6, delay);
         let (_daemons, clients) = fleet.start().await;
         let requests = fleet.stage.registrations("far", relays + clients.len());
         fleet.stage.expect(requests.iter());

@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_secs(5);
 #[tokio::test(flavor = "multi_thread")]
 async fn badly_signed_requests_from_ever_new_networks_hold_up_no_relay_and_cost_no_lease() {
     let (seconds, per_second) = (number("FLOOD_SECONDS", 5), number("FLOOD_PER_SECOND", 40));
-    let (mut fleet, _) = Fleet::at(3, 6, Duration::from_millis(1)).await;
+    let (mut fleet, _) = Fleet::on(Stage::set().await, 3, 6, Duration::from_millis(1));
     let limited =
         |options: DaemonOptions| options.var("TRUSTED_PROXIES", "127.0.0.1").var("RATE_LIMIT_PER_IP", 1_000);
     fleet.options = fleet.options.into_iter().map(limited).collect();

@@ -7,7 +7,7 @@ use alloy::primitives::{Address, B256};
 
 use super::{
     Store, assignments,
-    engine::{Db, all, each, first, single, values},
+    engine::{Db, Value, all, column, first, single, values},
     events, locks,
 };
 use crate::{
@@ -47,12 +47,9 @@ impl Store {
 
     /// Writes that these blocks were found on the chain.
     pub fn checked(&self, payer: impl Into<Payer>, blocks: &[BlockId]) -> Result<(), StoreError> {
-        let (payer, blocks) = (payer.into(), blocks.to_vec());
+        let (payer, [first, last, hashes]) = (payer.into(), given(blocks));
         self.write_for(payer, move |db| {
-            for block in &blocks {
-                db.run(db.statements().checked, values![payer.account, block.number, block.hash])?;
-            }
-            Ok(())
+            db.run(db.statements().checked, values![payer.account, first, last, hashes])
         })
     }
 
@@ -95,22 +92,36 @@ impl Store {
         blocks: &[BlockId],
         now: u64,
     ) -> Result<(), StoreError> {
-        let (payer, heads, blocks) = (payer.into(), *heads, blocks.to_vec());
+        let (payer, heads, [first, last, hashes]) = (payer.into(), *heads, given(blocks));
         self.write_for(payer, move |db| {
-            for block in &blocks {
-                for (level, _) in levels(&heads).into_iter().filter(|(_, head)| block.number <= *head) {
-                    let chosen =
-                        values![payer.account, block.number, block.hash, level, mined_by(&heads, now)];
+            let by = mined_by(&heads, now);
+            let chosen = values![payer.account, first.clone(), last.clone(), hashes.clone(), by];
+            let told: Vec<(B256, i64, u64)> = all(db, db.statements().told_of_blocks, chosen, |row| {
+                Ok((column(row, "id")?, column(row, "finality")?, column(row, "mined_block")?))
+            })?;
+            if !told.is_empty() {
+                locks::relays(db, &told.iter().map(|(relay, ..)| *relay).collect::<Vec<_>>())?;
+            }
+            for (relay, finality, block) in &told {
+                for (level, head) in levels(&heads) {
                     let kind = if level == 3 { EventKind::Finalized } else { EventKind::Safe };
-                    let told: Vec<B256> = each(db, db.statements().told_of_level, chosen)?;
-                    locks::relays(db, &told)?;
-                    told.iter().try_for_each(|relay| events::note(db, relay, kind, now))?;
-                    db.run(db.statements().promote, chosen)?;
+                    if *finality < level && *block <= head {
+                        events::note(db, relay, kind, now)?;
+                    }
                 }
             }
-            Ok(())
+            let promoted = values![payer.account, first, last, hashes, by, heads.safe, heads.finalized];
+            db.run(db.statements().promote, promoted)
         })
     }
+}
+
+/// The lowest and the highest number of these blocks, and their hashes.
+fn given(blocks: &[BlockId]) -> [Value; 3] {
+    let numbers = blocks.iter().map(|block| block.number);
+    let (first, last) = (numbers.clone().min().unwrap_or(0), numbers.max().unwrap_or(0));
+    let hashes: Vec<B256> = blocks.iter().map(|block| block.hash).collect();
+    [first.into(), last.into(), Value::ids(&hashes)]
 }
 
 /// The levels of `nonces.finality` that heads give, each with the highest block that has it.

@@ -9,6 +9,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use alloy::hex;
 use rusqlite::{
     Connection, OpenFlags, Statement,
     types::{ToSql, ToSqlOutput, ValueRef},
@@ -96,7 +97,14 @@ impl ToSql for Value {
             Self::Bool(bool) => ValueRef::Integer(i64::from(*bool)),
             Self::Text(text) => ValueRef::Text(text.as_bytes()),
             Self::Blob(bytes) => ValueRef::Blob(bytes),
-            Self::Array(_) => return Err(rusqlite::Error::ToSqlConversionFailure("an array".into())),
+            Self::Array(values) => {
+                let text = |value: &Value| match value {
+                    Value::Blob(bytes) => Ok(hex::encode(bytes)),
+                    _ => Err(rusqlite::Error::ToSqlConversionFailure("not a hash".into())),
+                };
+                let texts = values.iter().map(text).collect::<Result<Vec<_>, _>>()?;
+                return Ok(ToSqlOutput::Owned(serde_json::Value::from(texts).to_string().into()));
+            }
         }))
     }
 }

@@ -15,12 +15,12 @@ pub(in super::super) enum Value {
     Bool(bool),
     Text(String),
     Blob(Vec<u8>),
-    /// Values of one type; Postgres alone has these.
+    /// Values of one type. SQLite, which has no arrays, gets hashes alone: a JSON array of hexadecimal texts.
     Array(Vec<Value>),
 }
 
 impl Value {
-    /// The ids of relays.
+    /// Hashes, such as the ids of relays.
     pub(in super::super) fn ids(ids: &[B256]) -> Self {
         Self::Array(ids.iter().map(Self::from).collect())
     }

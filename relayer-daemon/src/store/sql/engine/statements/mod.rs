@@ -35,13 +35,13 @@ pub(in super::super) struct Statements {
     pub(in super::super) old_gaps: &'static str,
     /// The mined nonces of a block that is not compared with the chain.
     pub(in super::super) nonces_of_block: &'static str,
-    /// Has a block's nonces found on the chain.
+    /// Has the nonces of blocks found on the chain.
     pub(in super::super) checked: &'static str,
     /// Has all blocks compared again that are not final.
     pub(in super::super) doubt: &'static str,
-    /// The relays of a block whose webhooks are told of a level.
-    pub(in super::super) told_of_level: &'static str,
-    /// Has a block's nonces at a level.
+    /// The relays of blocks whose webhooks are told of their finality.
+    pub(in super::super) told_of_blocks: &'static str,
+    /// Has the nonces of blocks safe or final.
     pub(in super::super) promote: &'static str,
     /// Has events that are written after a migration come behind those that were copied.
     pub(in super::super) next_sequence: Option<&'static str>,
@@ -149,12 +149,13 @@ macro_rules! alike {
              AND mined_block = $2 AND mined_block_hash = $3 LIMIT $4"
         )
     };
-    (checked, $index:literal) => {
+    (checked, $index:literal, $given:literal) => {
         concat!(
             "UPDATE nonces",
             $index,
             " SET finality = 1 WHERE account = $1 AND state = 'mined' AND finality = 0
-             AND mined_block = $2 AND mined_block_hash = $3"
+             AND mined_block BETWEEN $2 AND $3 AND mined_block_hash ",
+            $given
         )
     };
     (doubt, $index:literal) => {
@@ -164,21 +165,26 @@ macro_rules! alike {
             " SET finality = 0 WHERE account = $1 AND state = 'mined' AND finality IN (1, 2)"
         )
     };
-    (told_of_level, $index:literal) => {
+    (told_of_blocks, $index:literal, $given:literal) => {
         concat!(
-            "SELECT relays.id AS id FROM nonces",
+            "SELECT relays.id AS id, finality, mined_block FROM nonces",
             $index,
             " JOIN relays ON relays.id = nonces.relay
-             WHERE account = $1 AND nonces.state = 'mined' AND finality IN (1, 2) AND mined_block = $2
-             AND mined_block_hash = $3 AND finality < $4 AND mined_at <= $5 AND is_told AND mined_hash = tx_hash"
+             WHERE account = $1 AND nonces.state = 'mined' AND finality IN (1, 2)
+             AND mined_block BETWEEN $2 AND $3 AND mined_block_hash ",
+            $given,
+            " AND mined_at <= $5 AND is_told AND mined_hash = tx_hash ORDER BY mined_block, nonce"
         )
     };
-    (promote, $index:literal) => {
+    (promote, $index:literal, $given:literal) => {
         concat!(
             "UPDATE nonces",
             $index,
-            " SET finality = $4 WHERE account = $1 AND state = 'mined' AND finality IN (1, 2)
-             AND mined_block = $2 AND mined_block_hash = $3 AND finality < $4 AND mined_at <= $5"
+            " SET finality = CASE WHEN mined_block <= $7 THEN 3 ELSE 2 END
+             WHERE account = $1 AND state = 'mined' AND finality IN (1, 2)
+             AND mined_block BETWEEN $2 AND $3 AND mined_block_hash ",
+            $given,
+            " AND mined_at <= $5 AND (mined_block <= $7 OR (mined_block <= $6 AND finality = 1))"
         )
     };
 }

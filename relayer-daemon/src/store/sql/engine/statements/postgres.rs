@@ -158,10 +158,10 @@ DELETE FROM daemons WHERE id IN (SELECT id FROM daemons WHERE expires_at <= $1 F
     to_archive: alike!(to_archive, " FOR UPDATE SKIP LOCKED"),
     old_gaps: alike!(old_gaps, " FOR UPDATE SKIP LOCKED"),
     nonces_of_block: alike!(nonces_of_block, ""),
-    checked: alike!(checked, ""),
+    checked: alike!(checked, "", "= ANY ($4)"),
     doubt: alike!(doubt, ""),
-    told_of_level: alike!(told_of_level, ""),
-    promote: alike!(promote, ""),
+    told_of_blocks: alike!(told_of_blocks, "", "= ANY ($4)"),
+    promote: alike!(promote, "", "= ANY ($4)"),
     next_sequence: Some(
         "SELECT setval(pg_get_serial_sequence('webhook_events', 'sequence'),
              greatest(1, (SELECT max(sequence) FROM webhook_events)))",

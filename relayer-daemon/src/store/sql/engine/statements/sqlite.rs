@@ -16,10 +16,14 @@ VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING",
     to_archive: alike!(to_archive, ""),
     old_gaps: alike!(old_gaps, ""),
     nonces_of_block: alike!(nonces_of_block, " INDEXED BY nonces_unchecked"),
-    checked: alike!(checked, " INDEXED BY nonces_unchecked"),
+    checked: alike!(checked, " INDEXED BY nonces_unchecked", "IN (SELECT unhex(value) FROM json_each($4))"),
     doubt: alike!(doubt, " INDEXED BY nonces_checked"),
-    told_of_level: alike!(told_of_level, " INDEXED BY nonces_checked"),
-    promote: alike!(promote, " INDEXED BY nonces_checked"),
+    told_of_blocks: alike!(
+        told_of_blocks,
+        " INDEXED BY nonces_checked",
+        "IN (SELECT unhex(value) FROM json_each($4))"
+    ),
+    promote: alike!(promote, " INDEXED BY nonces_checked", "IN (SELECT unhex(value) FROM json_each($4))"),
     next_sequence: None,
 };
 
