@@ -4,6 +4,7 @@ use super::Journal;
 use crate::prelude::*;
 use relayer_daemon::budget::WINDOW_SECONDS;
 use relayer_daemon::budget::share::{Denial, PartyKind};
+use relayer_daemon::outcome::ErrorCode::{self, CallReverted, ForwarderRefused};
 use relayer_daemon::outcome::{BlockHeads, Finality};
 use relayer_daemon::store::TransactionPurpose::{Gap, Superseded};
 use relayer_daemon::store::control::{Effect, Order};
@@ -178,6 +179,23 @@ fn of_two_requests_with_one_forwarder_nonce_one_is_sent_and_none_after_one_was_e
     // Its block is gone, and what became of it is not known.
     store.give_up(ACCOUNT, 0).unwrap();
     store.reserve_share(other.id, &cost, &ALLOWANCE, NOW).unwrap();
+}
+
+#[test]
+fn a_request_that_the_forwarder_refused_leaves_its_forwarder_nonce_to_the_next_one() {
+    for (code, is_left) in [(ForwarderRefused, true), (CallReverted, false), (ErrorCode::Superseded, false)] {
+        let store = Journal::fresh();
+        let [own, other] = [1, 2].map(|number| NewRelay { signer: ACCOUNT, ..relay(number) });
+        assert_eq!((reserve(&store, &own, 1), reserve(&store, &other, 1)), (None, None));
+        sign(&store, 0, Some(1), transaction(0xa, Relay));
+        let RelayOutcome::Executed { mined, .. } = executed(0xa) else { unreachable!() };
+        settle(&store, 0, 0xa, 1, Some(RelayOutcome::Reverted { mined, failure: Failure::of(code) }));
+        let sendable = if is_left { Sendable::Yes } else { Sendable::NotNext };
+        assert_eq!(store.sendable(ACCOUNT, &[other.id]).unwrap().0, [(other.id, sendable)], "{code:?}");
+        let cost = ExpectedCost { wei: 1, gas: 1, l1_fee_wei: 0, least_wei: 1, no_op_wei: 0 };
+        assert_eq!(store.reserve_share(other.id, &cost, &ALLOWANCE, NOW).is_ok(), is_left, "{code:?}");
+        assert_eq!(store.record(ACCOUNT, &[signed(1, Some(2), 0xb)], NOW).is_ok(), is_left, "{code:?}");
+    }
 }
 
 #[test]

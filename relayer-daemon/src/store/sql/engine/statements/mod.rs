@@ -85,7 +85,7 @@ INSERT INTO relays (id, signer, forward_nonce, deadline, calldata, created_at, c
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING";
 
 /// The standings of some relays; $2 and $3 are an account and a nonce. Of an executed rival with a block that
-/// is gone (-1) nothing is known.
+/// is gone (-1) nothing is known, and one that the forwarder refused has left the forwarder nonce unused.
 macro_rules! standing {
     ($holder:literal, $relays:literal) => {
         concat!(
@@ -99,7 +99,8 @@ macro_rules! standing {
              (SELECT other.state = 'pending' FROM relays AS other JOIN nonces ON nonces.relay = other.id
               WHERE other.signer = own.signer AND other.forward_nonce = own.forward_nonce AND other.id <> own.id
               AND ((other.state = 'pending' AND nonces.state = 'open')
-                  OR (other.state IN ('executed', 'reverted') AND mined_hash = other.tx_hash AND finality >= 0))
+                  OR (other.state IN ('executed', 'reverted') AND mined_hash = other.tx_hash AND finality >= 0
+                      AND coalesce(other.error_code, '') <> 'FORWARDER_REFUSED'))
               ORDER BY 1 LIMIT 1) AS is_rival_pending
          FROM relays AS own WHERE ",
             $relays

@@ -67,7 +67,8 @@ WITH seen AS (
         SELECT 1 FROM own JOIN relays AS other ON other.signer = own.signer
             AND other.forward_nonce = own.forward_nonce AND other.id <> own.id
             JOIN nonces ON nonces.relay = other.id
-        WHERE other.state IN ('executed', 'reverted') AND mined_hash = other.tx_hash AND finality >= 0)
+        WHERE other.state IN ('executed', 'reverted') AND mined_hash = other.tx_hash AND finality >= 0
+        AND coalesce(other.error_code, '') <> 'FORWARDER_REFUSED')
 ), locked AS (
     UPDATE budget SET version = budget.version + 1 FROM own, fits WHERE budget.version = fits.version
     RETURNING fits.opened_at, fits.settled, fits.reserved
@@ -93,7 +94,8 @@ WITH given AS (
         SELECT 1 FROM relays AS other JOIN nonces ON nonces.relay = other.id
         WHERE other.signer = own.signer AND other.forward_nonce = own.forward_nonce AND other.id <> own.id
         AND ((other.state = 'pending' AND nonces.state = 'open')
-            OR (other.state IN ('executed', 'reverted') AND mined_hash = other.tx_hash AND finality >= 0)))
+            OR (other.state IN ('executed', 'reverted') AND mined_hash = other.tx_hash AND finality >= 0
+                AND coalesce(other.error_code, '') <> 'FORWARDER_REFUSED')))
 ), written AS (
     INSERT INTO nonces (account, nonce, relay, state)
     SELECT CAST($1 AS BYTEA), nonce, relay, 'open' FROM given, able
