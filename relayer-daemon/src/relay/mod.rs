@@ -325,6 +325,10 @@ impl<C: ChainNode> Relayer<C> {
     /// next start.
     async fn run(self: Arc<Self>, relay: NewRelay) {
         let failure = loop {
+            // It was cancelled while it had a nonce in flight, and has lost that since.
+            if self.orders.current().cancelled.contains(&relay.id) {
+                break Failure::of(ErrorCode::Cancelled);
+            }
             if !self.accounts.has_lease() {
                 if self.hand_over(relay.id).await || !self.sleep(LONGEST_PAUSE).await {
                     return;

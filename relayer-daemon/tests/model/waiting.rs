@@ -15,6 +15,21 @@ fn a_nonce_that_a_foreign_transaction_took_is_counted_and_its_relay_gets_another
 }
 
 #[test]
+fn a_cancelled_relay_that_loses_its_nonce_to_a_foreign_transaction_is_not_sent_with_another() {
+    let test = async |simulation: &mut Simulation| {
+        simulation.play([Request(0), Wait(10)]).await;
+        let relay = simulation.only();
+        simulation.store.order(Order::Cancel { relay }, "model").unwrap();
+        simulation.follow_orders();
+        simulation.play([Foreign(0), Wait(600), Mine(5), Wait(20)]).await;
+        let outcome = simulation.record(relay).outcome;
+        let Some(RelayOutcome::Dropped { failure }) = &outcome else { panic!("{outcome:?}") };
+        assert_eq!((failure.code, simulation.given::<1>()), (ErrorCode::Cancelled, [1]));
+    };
+    simulate(SINGLE, test).unwrap();
+}
+
+#[test]
 fn receipts_that_do_not_come_keep_no_relay_from_being_sent() {
     let mut ops = vec![LateReceipts(250)];
     ops.extend((0..SIGNERS).map(Request));

@@ -99,6 +99,24 @@ fn an_account_is_abandoned_once_it_is_cordoned_or_no_daemon_holds_it_and_its_rel
 }
 
 #[test]
+fn a_relay_that_loses_its_nonce_after_it_was_cancelled_gets_no_other() {
+    let (shared, account) = (Shared::new(), ACCOUNT);
+    let store = shared.store.of_daemon(DaemonId("one".into()));
+    let payer = || store.beat(&[account], false, None).unwrap().held[0].payer;
+    let first = payer();
+    store.accept(&relay(1), NOW).unwrap();
+    store.record(first, &[signed(0, Some(1), 0xa)], NOW).unwrap();
+    assert_eq!(order(&store, Order::Cancel { relay: id(1) }), Effect::Replacing);
+    let no_op = signed(0, Some(1), 0xb);
+    assert_eq!(store.record_replacement(first, id(1), &no_op, 1, 1_000, NOW), Ok(true));
+    order(&store, Order::Cordon { account });
+    assert_eq!(order(&store, Order::Abandon { account }), Effect::GivenUp(1));
+    let room = relayer_daemon::store::fleet::Room { places: 9, per_signer: 9, ..Default::default() };
+    assert_eq!(store.claim(Default::default(), room, NOW).unwrap(), [relay(1)]);
+    assert_eq!(store.record(payer(), &[signed(1, Some(1), 0xc)], NOW), Err(StoreError::HeldElsewhere));
+}
+
+#[test]
 fn daemons_say_what_they_have_in_force() {
     let store = Journal::fresh();
     let report = |daemon: &str, policy: &str| DaemonReport {

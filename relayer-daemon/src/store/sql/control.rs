@@ -286,6 +286,12 @@ fn cancel(db: &Db, relay: B256) -> Result<Effect, StoreError> {
     Ok(Effect::Cancelled)
 }
 
+/// Whether a relay is marked as cancelled.
+pub(super) fn is_marked(db: &Db, relay: &B256) -> Result<bool, StoreError> {
+    let query = "SELECT since FROM control WHERE name = $1 AND subject = $2";
+    Ok(!db.query(query, values![CANCEL, relay.as_slice()])?.is_empty())
+}
+
 /// Gives up an account's open nonces, so that other accounts carry their relays: the forwarder's nonce makes
 /// that safe, and the worst is one paid revert. A daemon that holds the account, which must be cordoned then,
 /// loses the lease, and with it all that it knows of these nonces.

@@ -3,14 +3,14 @@
 use alloy::primitives::{Address, B256};
 
 use super::{
-    Store, assignments, budget,
+    Store, assignments, budget, control,
     engine::{Db, all, each, first, single, values},
     frequent, locks,
     relays::{self, Standing},
 };
 use crate::store::{
     DaemonId, MinedNonce, NewTransaction, NonceAssignment, Payer, Sendable, SendableRelays,
-    SignedTransaction, StoreError,
+    SignedTransaction, StoreError, TransactionPurpose,
 };
 
 /// How many lost nonces a restart looks up again.
@@ -200,7 +200,10 @@ fn record(
                         relays::stored_outcome(tx, relay)?.flatten().is_some_and(|end| end.is_cancelled())
                     }
                 };
-                if is_over {
+                // As it may be if it has lost the nonce that a no-op was to take.
+                let is_cancelled =
+                    transaction.purpose == TransactionPurpose::Relay && control::is_marked(tx, relay)?;
+                if is_over || is_cancelled {
                     return Err(StoreError::HeldElsewhere);
                 }
                 if standing.has_nonce || standing.rival.is_some() {

@@ -88,6 +88,7 @@ WITH given AS (
     SELECT count(DISTINCT own.id) AS relays FROM given JOIN relays AS own ON own.id = given.relay
     WHERE own.state = 'pending' AND own.holder = $2
     AND EXISTS (SELECT 1 FROM account_leases WHERE account = $1 AND holder = $2 AND epoch = $3)
+    AND NOT EXISTS (SELECT 1 FROM control WHERE name = 'cancelled' AND subject = own.id)
     AND NOT EXISTS (SELECT 1 FROM nonces WHERE relay = own.id AND state = 'open')
     AND NOT EXISTS (SELECT 1 FROM nonces WHERE account = $1 AND nonces.nonce = given.nonce)
     AND NOT EXISTS (
