@@ -1,8 +1,9 @@
 // What is Postgres's alone: a server that goes and comes back, and a format that daemons of two versions see.
 
-use super::{Journal, Postgres, SERVER, schema};
+use super::{Journal, Postgres, SERVER, Shared, schema};
 use crate::prelude::*;
 use relayer_daemon::store::events::DeliveryResult;
+use relayer_daemon::store::fleet::LEASE;
 use relayer_daemon::store::{DaemonId, Identity};
 use std::net::TcpListener;
 use std::time::Instant;
@@ -64,6 +65,70 @@ fn a_write_that_waits_too_long_for_a_row_has_written_nothing_and_is_no_commit_of
     assert_eq!(store.identity().unwrap(), Some(identity));
     bind().unwrap();
     assert_eq!(reserve(2), Ok(None));
+}
+
+fn until(query: &str, answer: &str) {
+    let began = Instant::now();
+    while SERVER.sql(query) != answer {
+        assert!(began.elapsed() < Duration::from_secs(20), "{query}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Locks rows of the URL's schema by this statement, does `work` until that waits for them, then `meanwhile`,
+/// and gives the rows free. Returns what `work` comes to.
+fn while_locked<T: Send>(url: &str, lock: &str, work: impl FnOnce() -> T + Send, meanwhile: impl FnOnce()) -> T {
+    let is_holder = format!("holder.query LIKE '%{}.%pg_sleep%' AND holder.pid <> pg_backend_pid()", schema(url));
+    let holder = format!("FROM pg_stat_activity AS holder WHERE {is_holder}");
+    thread::scope(|threads| {
+        threads.spawn(|| SERVER.try_sql(&format!("{lock}; SELECT pg_sleep(20)")));
+        until(&format!("SELECT count(*) {holder} AND holder.wait_event = 'PgSleep'"), "1");
+        let work = threads.spawn(work);
+        let blocked = "FROM pg_stat_activity AS waiting JOIN pg_stat_activity AS holder
+             ON holder.pid = ANY (pg_blocking_pids(waiting.pid))";
+        until(&format!("SELECT count(*) {blocked} WHERE {is_holder}"), "1");
+        meanwhile();
+        SERVER.sql(&format!("SELECT pg_terminate_backend(holder.pid) {holder}"));
+        work.join().unwrap()
+    })
+}
+
+#[test]
+fn a_replacement_that_waits_for_another_request_with_its_forwarder_nonce_does_not_hold_the_budget() {
+    let url = SERVER.schema();
+    let store = Store::connect(&url).unwrap();
+    for number in [1, 2] {
+        store.accept(&NewRelay { signer: ACCOUNT, ..relay(number) }, NOW).unwrap();
+    }
+    store.accept(&relay(3), NOW).unwrap();
+    sign(&store, 0, Some(1), transaction(0xa, Relay));
+    let rival = format!("SELECT 1 FROM {}.relays WHERE id = '\\x{:x}' FOR UPDATE", schema(&url), id(2));
+    let replaced = while_locked(
+        &url,
+        &rival,
+        || store.record_replacement(ACCOUNT, id(1), &signed(0, Some(1), 0xb), 1, 1_000, NOW),
+        || assert_eq!(store.reserve(id(3), 1, 1_000, NOW), Ok(true)),
+    );
+    assert_eq!(replaced, Ok(true));
+}
+
+#[test]
+fn leases_are_taken_in_the_order_of_their_accounts_whatever_that_of_the_settings() {
+    let shared = Shared::new();
+    let [first, second] = [0xa1, 0xa2].map(Address::repeat_byte);
+    let [one, two] = ["one", "two"].map(|id| shared.store.of_daemon(DaemonId(id.into())));
+    one.beat(&[first, second], false, None).unwrap();
+    shared.pass(LEASE * 2);
+    let lease = |account: Address, lock: &str| {
+        format!("SELECT 1 FROM {}.account_leases WHERE account = '\\x{account:x}' {lock}", schema(&shared.url))
+    };
+    let held = while_locked(
+        &shared.url,
+        &lease(first, "FOR KEY SHARE"),
+        || two.beat(&[second, first], false, None).unwrap().held,
+        || drop(SERVER.sql(&lease(second, "FOR KEY SHARE NOWAIT"))),
+    );
+    assert_eq!(held.len(), 2);
 }
 
 #[test]

@@ -304,7 +304,7 @@ fn abandon(db: &Db, account: Address, is_shared: bool) -> Result<Effect, StoreEr
         if is_held && db.query(query, values![CORDONED, account.as_slice()])?.is_empty() {
             return Ok(Effect::Held);
         }
-        locks::relays_of(db, &account)?;
+        locks::relays_of(db, &[account])?;
         let query = "SELECT nonce FROM nonces WHERE account = $1 AND state = 'open'";
         if db.query(query, values![account])?.is_empty() {
             return Ok(Effect::Already);

@@ -243,7 +243,9 @@ fn beat(
     let assigned = assign(&members, &holders);
 
     let mut beat = Beat { daemons: members.len(), alive_until: until, has_lost, held: Vec::new() };
-    for account in accounts {
+    let mut changed = Vec::new();
+    // In the order of all writes: the leases by their accounts, then relays.
+    for account in accounts.iter().collect::<BTreeSet<_>>() {
         let lease = leases.get(account);
         let is_ours = lease.is_some_and(|lease| lease.holder.as_ref() == Some(daemon));
         let is_assigned = assigned.get(account) == Some(daemon);
@@ -265,18 +267,23 @@ fn beat(
             if taken == 0 {
                 continue;
             }
-            // What the account has in flight is this daemon's to end now.
-            locks::relays_of(db, account)?;
-            db.run(
-                "UPDATE relays SET holder = $2 WHERE state = 'pending'
-                 AND id IN (SELECT relay FROM nonces WHERE account = $1 AND state = 'open')",
-                values![account, daemon],
-            )?;
+            changed.push(*account);
         }
         beat.held.push(HeldLease {
             payer: Payer { account: *account, epoch: Some(epoch) },
             is_wanted: is_assigned,
         });
+    }
+    if !changed.is_empty() {
+        // What these accounts have in flight is this daemon's to end now.
+        locks::relays_of(db, &changed)?;
+    }
+    for account in &changed {
+        db.run(
+            "UPDATE relays SET holder = $2 WHERE state = 'pending'
+             AND id IN (SELECT relay FROM nonces WHERE account = $1 AND state = 'open')",
+            values![account, daemon],
+        )?;
     }
     Ok(beat)
 }

@@ -60,9 +60,9 @@ pub(super) fn lease_and_requests(
     lock(db, |locks| locks.lease_and_requests, values)
 }
 
-/// The pending relays that an account has in flight.
-pub(super) fn relays_of(db: &Db, account: &Address) -> Result<(), StoreError> {
-    lock(db, |locks| locks.relays_of, values![account])
+/// The pending relays that accounts have in flight.
+pub(super) fn relays_of(db: &Db, accounts: &[Address]) -> Result<(), StoreError> {
+    lock(db, |locks| locks.relays_of, &[Value::Array(accounts.iter().map(Value::from).collect())])
 }
 
 /// Those of these relays that no other write has locked. Waits for none.

@@ -51,7 +51,7 @@ impl Store {
         now: u64,
     ) -> Result<bool, StoreError> {
         self.record_if(payer.into(), replacement, now, move |db| {
-            locks::relay(db, &relay)?;
+            locks::requests(db, &[relay])?;
             budget::reserve(db, &relay, wei, limit_wei, now)
         })
     }

@@ -20,7 +20,7 @@ WHERE (signer, forward_nonce) IN (SELECT signer, forward_nonce FROM relays WHERE
 AND (state = 'pending' OR id = ANY ($4)) ORDER BY signer, forward_nonce, id FOR NO KEY UPDATE OF relays",
         relays_of: "
 SELECT id FROM relays WHERE state = 'pending'
-AND id IN (SELECT relay FROM nonces WHERE account = $1 AND state = 'open')
+AND id IN (SELECT relay FROM nonces WHERE account = ANY ($1) AND state = 'open')
 ORDER BY signer, forward_nonce, id FOR NO KEY UPDATE",
         free_relays: "SELECT id FROM relays WHERE id = ANY ($1) FOR NO KEY UPDATE SKIP LOCKED",
         make_key: "INSERT INTO key_gas VALUES ($1, 0, 0) ON CONFLICT DO NOTHING",
@@ -107,6 +107,7 @@ WITH given AS (
     FROM given JOIN written USING (nonce)
 )
 SELECT count(*) AS written FROM written",
+        // All of `held` is locked before the first relay: it is counted.
         settle: "
 WITH given AS (
     SELECT * FROM unnest(CAST($1 AS BYTEA[]), CAST($2 AS BIGINT[]), CAST($3 AS BIGINT[]), CAST($4 AS BYTEA[]),
@@ -119,7 +120,8 @@ WITH given AS (
     AND (account, epoch) IN (SELECT account, epoch FROM given) ORDER BY account FOR KEY SHARE
 ), own AS (
     SELECT id, signer, client FROM relays
-    WHERE id IN (SELECT relay FROM given) AND state = 'pending' AND api_key IS NULL AND EXISTS (SELECT 1 FROM held)
+    WHERE id IN (SELECT relay FROM given) AND state = 'pending' AND api_key IS NULL
+    AND (SELECT count(*) FROM held) > 0
     ORDER BY signer, forward_nonce, id FOR NO KEY UPDATE
 ), mined AS (
     UPDATE nonces SET state = 'mined', mined_hash = given.tx_hash, mined_block = given.block,
