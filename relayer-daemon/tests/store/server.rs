@@ -4,7 +4,7 @@ use super::{Journal, Postgres, SERVER, Shared, schema};
 use crate::prelude::*;
 use relayer_daemon::store::events::DeliveryResult;
 use relayer_daemon::store::fleet::LEASE;
-use relayer_daemon::store::{DaemonId, Identity};
+use relayer_daemon::store::{DaemonId, Identity, Retention};
 use std::net::TcpListener;
 use std::time::Instant;
 
@@ -129,6 +129,24 @@ fn leases_are_taken_in_the_order_of_their_accounts_whatever_that_of_the_settings
         || drop(SERVER.sql(&lease(second, "FOR KEY SHARE NOWAIT"))),
     );
     assert_eq!(held.len(), 2);
+}
+
+#[test]
+fn a_client_is_charged_while_pruning_waits_for_a_relay() {
+    let shared = Shared::new();
+    let store = shared.store.of_daemon(DaemonId("a".into()));
+    let charge = || store.charge_rate("ip 192.0.2.7".to_owned(), 20);
+    assert_eq!(charge(), Ok(Ok(())));
+    store.accept(&relay(1), NOW).unwrap();
+    store.finish_unsent(id(1), &dropped(RpcTimeout), NOW).unwrap();
+    shared.pass(Duration::from_secs(60 * 60));
+    let pruned = while_locked(
+        &shared.url,
+        &format!("SELECT 1 FROM {}.relays FOR UPDATE", schema(&shared.url)),
+        || store.prune(&Retention::of_days(30), NOW + DAY + 1),
+        || assert_eq!(charge(), Ok(Ok(()))),
+    );
+    assert_eq!(pruned, Ok(1));
 }
 
 #[test]

@@ -30,13 +30,14 @@ impl Store {
     /// relays; their nonces are gone, except the newest of each account. Returns the number of pruned rows; 0
     /// means that nothing is due.
     pub fn prune(&self, retention: &Retention, now: u64) -> Result<usize, StoreError> {
-        let (Retention { whole_seconds, archive_seconds }, is_shared) = (*retention, self.is_shared());
+        if self.is_shared() {
+            // At once: a charge waits for a row that is deleted until that is committed.
+            self.write(fleet::forget_rates)?;
+        }
+        let Retention { whole_seconds, archive_seconds } = *retention;
         let [day, whole, archived] = [WINDOW_SECONDS, whole_seconds, archive_seconds]
             .map(|seconds| now.saturating_sub(seconds).cast_signed());
         self.write(move |db| {
-            if is_shared {
-                fleet::forget_rates(db)?;
-            }
             let mut pruned = db.execute(FORGET_UNSENT, values![day, STEP])?;
             pruned += db.execute(FORGET_CLIENTS, values![day, STEP])?;
             pruned += archive(db, whole)?;
