@@ -107,8 +107,8 @@ impl<N: ChainNode> Accounts<N> {
 
     /// Puts a checked relay into the queue of the least loaded account that can pay for it. Waits a while if
     /// all of these are full; relays that other accounts can pay for do not wait behind it. Returns whether
-    /// an account has it. The `permit` is held while all pools are full, so that no more is checked than will
-    /// soon be sent.
+    /// an account has it. The `permit` is held while the pools of all accounts that get relays are full, so
+    /// that no more is checked than will soon be sent.
     ///
     /// # Errors
     /// If no account can pay for it.
@@ -121,7 +121,8 @@ impl<N: ChainNode> Accounts<N> {
         loop {
             room.mark_unchanged();
             self.place();
-            if self.senders().iter().any(|sender| sender.has_room()) {
+            // Those that get no relays now, such as cordoned ones, have room all the time.
+            if self.by_load(0).iter().any(|sender| sender.has_room()) {
                 permit = None;
             }
             tokio::select! {

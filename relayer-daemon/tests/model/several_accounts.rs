@@ -1,5 +1,9 @@
 //! Histories with several accounts: each carries its part, and what stops one stops it alone.
 
+use relayer_daemon::gas::fees::Fees;
+use relayer_daemon::sender::SendJob;
+use relayer_daemon::store::RelayTerms;
+
 use super::ops::Op::*;
 use super::*;
 
@@ -66,6 +70,35 @@ fn an_account_that_got_code_gets_no_relays_and_where_all_have_got_some_the_reaso
         simulation.found_code(0, false);
         simulation.play([Repeat(0), Wait(10)]).await;
         assert_eq!(simulation.given(), [1]);
+    };
+    simulate(accounts(2), test).unwrap();
+}
+
+#[test]
+fn a_relay_that_waits_for_room_holds_its_permit_though_an_account_that_gets_no_relays_is_idle() {
+    let test = async |simulation: &mut Simulation| {
+        simulation.found_code(0, true);
+        simulation.play([vec![Unwilling(true)], requests()[..6].to_vec()].concat()).await;
+        assert_eq!(simulation.given(), [0, MAX_PENDING as u64]);
+        let job = SendJob {
+            relay: RelayTerms::default(),
+            calldata: Bytes::new(),
+            gas_limit: 1,
+            fees: Fees { max_fee: 1, tip: 1 },
+            head: 0,
+            checked_at: Instant::now(),
+        };
+        let relayer = Arc::clone(&simulation.living().next().unwrap().relayer);
+        let permit = Arc::new(());
+        let held = Arc::downgrade(&permit);
+        let later = async {
+            sleep(Duration::from_secs(3)).await;
+            held.upgrade().is_some()
+        };
+        tokio::select! {
+            dispatched = relayer.accounts.dispatch(job, permit) => panic!("{dispatched:?}"),
+            is_held = later => assert!(is_held, "more are checked than will soon be sent"),
+        }
     };
     simulate(accounts(2), test).unwrap();
 }
