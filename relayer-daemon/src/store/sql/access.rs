@@ -18,6 +18,8 @@ use crate::store::{DaemonId, Payer, StoreError};
 
 /// How many operations block a thread at most: fewer than the runtime has, so that leases find one.
 pub(super) const CONCURRENT: usize = 256;
+/// The same, besides those, of each store with readers of its own, such as that of clients.
+pub(super) const CONCURRENT_OF_OWN_READER: usize = 64;
 
 /// Faults for tests, each injected while its flag is set.
 #[derive(Debug, Clone, Default)]
@@ -191,6 +193,15 @@ mod tests {
             assert_eq!(store.oldest_pending().unwrap(), None, "waits for the client's read");
             go.send(()).unwrap();
         });
+    }
+
+    #[test]
+    fn operations_for_clients_leave_the_senders_their_threads() {
+        let store = Store::in_memory().unwrap();
+        let clients = store.with_own_reader().unwrap();
+        let taken: Vec<_> = std::iter::from_fn(|| clients.permits.try_acquire().ok()).collect();
+        assert_eq!(taken.len(), CONCURRENT_OF_OWN_READER);
+        assert_eq!(store.permits.available_permits(), CONCURRENT);
     }
 
     #[test]

@@ -172,10 +172,11 @@ impl Store {
         }
     }
 
-    /// The same store with connections of its own for reading: its reads and the others' do not wait for one
-    /// another.
+    /// The same store with connections of its own for reading, and fewer threads of its own: its operations
+    /// and the others' do not wait for one another.
     pub fn with_own_reader(&self) -> Result<Self, StoreError> {
-        Ok(Self { readers: self.open.readers()?, ..self.clone() })
+        let permits = Arc::new(Semaphore::new(access::CONCURRENT_OF_OWN_READER));
+        Ok(Self { readers: self.open.readers()?, permits, ..self.clone() })
     }
 
     /// The same store with injected faults, for tests.
