@@ -1,4 +1,5 @@
-//! Shares of a resource by client: connections, and places to wait.
+//! Shares of a resource by client: connections, and places to wait. One customer may be routed a whole network
+//! of addresses, so each network has a share as well, [`OF_NETWORK`] times a client's.
 
 use std::{
     collections::HashMap,
@@ -6,11 +7,29 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use crate::budget::share::site;
+
+/// A network's share in those of a client.
+const OF_NETWORK: usize = 4;
+
 /// What clients hold, each at most its share.
 #[derive(Debug)]
 pub(super) struct ClientShares {
     limit: usize,
-    open: Mutex<HashMap<IpAddr, usize>>,
+    open: Mutex<HashMap<Holder, usize>>,
+}
+
+/// A client, an IPv4 address or an IPv6 /64, or the network around it, an IPv4 /24 or an IPv6 /48.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Holder {
+    Client(IpAddr),
+    Network(IpAddr),
+}
+
+impl Holder {
+    fn of(client: IpAddr) -> [Self; 2] {
+        [Self::Client(client), Self::Network(site(client.to_canonical()))]
+    }
 }
 
 /// One unit of a client's share, given back when dropped.
@@ -25,14 +44,18 @@ impl ClientShares {
         Self { limit, open: Mutex::default() }
     }
 
-    /// One more unit for `client`, unless its share is used up.
+    /// One more unit for `client`, unless its share or its network's is used up.
     pub(super) fn take(self: &Arc<Self>, client: IpAddr) -> Option<Share> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = open.entry(client).or_default();
-        if *count >= self.limit {
-            return None;
+        for (holder, times) in Holder::of(client).into_iter().zip([1, OF_NETWORK]) {
+            if open.get(&holder).is_some_and(|count| *count >= self.limit.saturating_mul(times)) {
+                return None;
+            }
         }
-        *count = count.saturating_add(1);
+        for holder in Holder::of(client) {
+            let count = open.entry(holder).or_default();
+            *count = count.saturating_add(1);
+        }
         Some(Share { shares: Arc::clone(self), client })
     }
 }
@@ -40,10 +63,12 @@ impl ClientShares {
 impl Drop for Share {
     fn drop(&mut self) {
         let mut open = self.shares.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = open.get_mut(&self.client) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                open.remove(&self.client);
+        for holder in Holder::of(self.client) {
+            if let Some(count) = open.get_mut(&holder) {
+                *count = count.saturating_sub(1);
+                if *count == 0 {
+                    open.remove(&holder);
+                }
             }
         }
     }
@@ -62,5 +87,19 @@ mod tests {
         drop(held);
         assert!(shares.take(alice).is_some());
         assert!(shares.open.lock().unwrap().is_empty(), "nothing is kept of clients that are gone");
+    }
+
+    #[test]
+    fn the_clients_of_a_network_share_four_times_a_clients_share() {
+        let shares = Arc::new(ClientShares::new(2));
+        let take = |client: String| shares.take(client.parse().unwrap());
+        let mut held: Vec<_> = (0..16).filter_map(|index| take(format!("2001:db8:1:{index:x}::"))).collect();
+        assert_eq!(held.len(), 8);
+        held.extend((0..16).filter_map(|index| take(format!("192.0.2.{index}"))));
+        assert_eq!(held.len(), 16);
+        let others = (0..16).filter_map(|index| take(format!("2001:db8:{:x}::", index + 2)));
+        assert_eq!(others.count(), 16, "networks of others");
+        held.truncate(1);
+        assert!(take("2001:db8:1:ff::".to_owned()).is_some());
     }
 }

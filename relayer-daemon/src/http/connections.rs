@@ -6,8 +6,8 @@
 //! - All connections together stay below the process's limit of file descriptors, so that the store and the
 //!   RPC endpoints always get theirs ([`ConnectionLimits::within`]). Beyond it new clients wait in the
 //!   kernel's queue.
-//! - Each client address has a share of them. A connection beyond it is closed at once. Trusted proxies have
-//!   no share: all clients come through them.
+//! - Each client address has a share of them, and its network four times as much. A connection beyond that is
+//!   closed at once. Trusted proxies have no share: all clients come through them.
 //! - A client that sends nothing, or does not read its answer, is closed after [`HEADER_TIMEOUT`] or
 //!   [`WRITE_TIMEOUT`].
 
@@ -57,7 +57,8 @@ const REFUSALS_LOGGED_EVERY: Duration = Duration::from_secs(60);
 pub struct ConnectionLimits {
     /// The limit of all connections.
     pub total: usize,
-    /// The limit of one client address: an IPv4 address or an IPv6 /64.
+    /// The limit of one client address: an IPv4 address or an IPv6 /64. Its network, an IPv4 /24 or an IPv6
+    /// /48, has four times as many.
     pub per_client: usize,
 }
 
