@@ -1,29 +1,41 @@
 //! A few connections, of which a free one is used. Those that read see the last commit, and wait neither for
 //! writes nor, while one is free, for one another.
 
-use std::sync::{
-    Mutex, PoisonError, TryLockError,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::{Db, Engine};
 use crate::store::StoreError;
 
 /// A few connections.
 pub(in super::super) struct Connections {
-    connections: Vec<Mutex<Box<dyn Engine>>>,
-    next: AtomicUsize,
+    count: usize,
+    /// The last used one last: it is the next.
+    free: Mutex<Vec<Box<dyn Engine>>>,
+    freed: Condvar,
+}
+
+/// A connection in use. It is free again once this is dropped, also by a panic.
+struct Used<'a> {
+    connections: &'a Connections,
+    connection: Option<Box<dyn Engine>>,
+}
+
+impl Drop for Used<'_> {
+    fn drop(&mut self) {
+        self.connections.free().extend(self.connection.take());
+        self.connections.freed.notify_one();
+    }
 }
 
 impl std::fmt::Debug for Connections {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connections").field("connections", &self.connections.len()).finish_non_exhaustive()
+        f.debug_struct("Connections").field("count", &self.count).finish_non_exhaustive()
     }
 }
 
 impl Connections {
     pub(in super::super) fn new(connections: Vec<Box<dyn Engine>>) -> Self {
-        Self { connections: connections.into_iter().map(Mutex::new).collect(), next: AtomicUsize::new(0) }
+        Self { count: connections.len(), free: Mutex::new(connections), freed: Condvar::new() }
     }
 
     /// Runs queries in one transaction: all of them see the same state.
@@ -52,17 +64,61 @@ impl Connections {
         })
     }
 
-    /// Runs `work` on a free connection, or waits for one.
+    /// Runs `work` on a free connection, or waits until one is.
     pub(super) fn with<T>(&self, work: impl FnOnce(&Db) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        for connection in &self.connections {
-            match connection.try_lock() {
-                Ok(free) => return work(&**free),
-                Err(TryLockError::Poisoned(free)) => return work(&**free.into_inner()),
-                Err(TryLockError::WouldBlock) => {}
+        let waited = self.freed.wait_while(self.free(), |free| free.is_empty() && self.count > 0);
+        let connection = waited.unwrap_or_else(PoisonError::into_inner).pop();
+        let used = Used { connections: self, connection };
+        work(used.connection.as_deref().ok_or(StoreError::Interrupted)?)
+    }
+
+    fn free(&self) -> MutexGuard<'_, Vec<Box<dyn Engine>>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Sqlite, *};
+    use rusqlite::Connection;
+    use std::{sync::mpsc, thread, time::Duration};
+
+    #[test]
+    fn no_caller_waits_for_a_connection_that_is_in_use_for_long_while_another_comes_free() {
+        const CALLERS: usize = 8;
+        let open = || -> Box<dyn Engine> { Box::new(Sqlite::raw(Connection::open_in_memory().unwrap())) };
+        let connections = Connections::new(vec![open(), open()]);
+        let (using, is_used) = mpsc::channel();
+        let (go, may_go) = mpsc::channel::<()>();
+        let (done, is_done) = mpsc::channel();
+        thread::scope(|threads| {
+            let connections = &connections;
+            threads.spawn(move || {
+                connections.with(|_| {
+                    using.send(()).unwrap();
+                    // Until the sender is dropped.
+                    let _ = may_go.recv();
+                    Ok(())
+                })
+            });
+            is_used.recv().unwrap();
+            for _ in 0..CALLERS {
+                let done = done.clone();
+                threads.spawn(move || {
+                    for _ in 0..100 {
+                        let used = connections.with(|_| {
+                            thread::yield_now();
+                            Ok(())
+                        });
+                        used.unwrap();
+                    }
+                    done.send(()).unwrap();
+                });
             }
-        }
-        let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.connections.len().max(1);
-        let connection = self.connections.get(turn).ok_or(StoreError::Interrupted)?;
-        work(&**connection.lock().unwrap_or_else(PoisonError::into_inner))
+            let is_next_done = |_: &usize| is_done.recv_timeout(Duration::from_secs(10)).is_ok();
+            let finished = (0..CALLERS).take_while(is_next_done).count();
+            drop(go);
+            assert_eq!(finished, CALLERS);
+        });
     }
 }
