@@ -25,8 +25,8 @@ use crate::{
     },
 };
 
-/// Interval between searches for relays that no living daemon runs.
-const CLAIM: Duration = Duration::from_millis(500);
+/// Interval between looks for relays that no living daemon runs, and for leases that are to be renewed.
+const LOOK: Duration = Duration::from_millis(500);
 /// The pause after a failed recovery.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -68,16 +68,10 @@ impl<N: ChainNode> Keeper<N> {
     }
 
     /// Keeps the leases until shutdown; then gives them back.
-    pub async fn run(mut self, mut stop: ShutdownSignal) {
-        let mut ticks = interval(CLAIM);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                biased;
-                () = stopped(&mut stop) => break,
-                _ = ticks.tick() => self.tick().await,
-            }
-        }
+    pub async fn run(mut self, stop: ShutdownSignal) {
+        // Beside one another: what a claim waits for must not delay a renewal.
+        let claiming = claim_all(Arc::clone(&self.relayer), stop.clone());
+        tokio::join!(self.renew(stop), claiming);
         for account in self.running.keys().copied().collect::<Vec<_>>() {
             self.end(account);
         }
@@ -87,13 +81,21 @@ impl<N: ChainNode> Keeper<N> {
         }
     }
 
-    /// One step: renews the leases if it is time, and takes what others have left behind.
-    pub async fn tick(&mut self) {
-        let has_failed = self.relayer.store.doubts() != self.doubts;
-        if has_failed || self.beat_at.is_none_or(|at| at.elapsed() >= BEAT) {
-            self.beat().await;
+    /// Renews the leases in time, and at once after a failed commit, until shutdown.
+    async fn renew(&mut self, mut stop: ShutdownSignal) {
+        let mut ticks = interval(LOOK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                () = stopped(&mut stop) => return,
+                _ = ticks.tick() => {}
+            }
+            let has_failed = self.relayer.store.doubts() != self.doubts;
+            if has_failed || self.beat_at.is_none_or(|at| at.elapsed() >= BEAT) {
+                self.beat().await;
+            }
         }
-        self.claim().await;
     }
 
     async fn beat(&mut self) {
@@ -203,37 +205,49 @@ impl<N: ChainNode> Keeper<N> {
             tracing::warn!(%error, account = %payer.account, "lease not given back");
         }
     }
+}
 
-    /// Takes over relays that no living daemon runs. Without an account it hands over those that it does not
-    /// run itself and has by the store, as after a failover that lost an earlier handing over.
-    async fn claim(&self) {
-        let relayer = &self.relayer;
-        if !relayer.accounts.has_lease() {
-            let known = relayer.inflight.run_here();
-            let left = relayer.store.run(move |store| store.left_with(known)).await;
-            for id in left.unwrap_or_default() {
-                relayer.hand_over(id).await;
+/// Takes over what others have left behind, until shutdown.
+async fn claim_all<N: ChainNode>(relayer: Arc<Relayer<N>>, mut stop: ShutdownSignal) {
+    let mut ticks = interval(LOOK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            () = stopped(&mut stop) => return,
+            _ = ticks.tick() => claim(&relayer).await,
+        }
+    }
+}
+
+/// Takes over relays that no living daemon runs. Without an account it hands over those that it does not
+/// run itself and has by the store, as after a failover that lost an earlier handing over.
+async fn claim<N: ChainNode>(relayer: &Arc<Relayer<N>>) {
+    if !relayer.accounts.has_lease() {
+        let known = relayer.inflight.run_here();
+        let left = relayer.store.run(move |store| store.left_with(known)).await;
+        for id in left.unwrap_or_default() {
+            relayer.hand_over(id).await;
+        }
+        return;
+    }
+    if *relayer.draining.borrow() {
+        return;
+    }
+    let (known, room) = (relayer.inflight.run_here(), relayer.inflight.room());
+    if room.places == 0 {
+        return;
+    }
+    let now = relayer.clock.now();
+    match relayer.store.run(move |store| store.claim(known, room, now)).await {
+        Ok(claimed) => {
+            for relay in claimed {
+                tracing::info!(relay = %relay.id, "taken over");
+                relayer.metrics.relays_claimed.inc();
+                relayer.resume(relay);
             }
-            return;
         }
-        if *relayer.draining.borrow() {
-            return;
-        }
-        let (known, room) = (relayer.inflight.run_here(), relayer.inflight.room());
-        if room.places == 0 {
-            return;
-        }
-        let now = relayer.clock.now();
-        match relayer.store.run(move |store| store.claim(known, room, now)).await {
-            Ok(claimed) => {
-                for relay in claimed {
-                    tracing::info!(relay = %relay.id, "taken over");
-                    relayer.metrics.relays_claimed.inc();
-                    relayer.resume(relay);
-                }
-            }
-            Err(error) => tracing::debug!(%error, "no relays taken over"),
-        }
+        Err(error) => tracing::debug!(%error, "no relays taken over"),
     }
 }
 
