@@ -35,7 +35,7 @@ impl Property {
     /// Those that each readable agent has one of, with the SQL expressions of their keys.
     pub(super) const OF_ALL: [(Self, &str); 5] = [
         (Self::Status, "CASE WHEN status <= 3 THEN unhex(printf('%02x', status)) END"),
-        (Self::Generation, "unhex(printf('%016x', generation))"),
+        (Self::Generation, "CASE WHEN generation >= 0 THEN unhex(printf('%016x', generation)) END"),
         (Self::Person, "person"),
         (Self::Creator, "creator"),
         (Self::Parent, "parent"),

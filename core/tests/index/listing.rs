@@ -147,13 +147,17 @@ fn an_agent_whose_record_cannot_be_read_is_in_no_list_and_named_by_each() {
     let mut registry = (*history.newest().registry).clone();
     let unreadable = registry.agents[6].clone();
     registry.agents[6].status = 255;
-    let index = Indexed::of(registry);
+    // Lists are made of all agents at once after a fill of several slices.
+    let mut in_slices = Indexed::new(History::of(2, registry.clone()), 10, 200);
+    in_slices.catch_up().unwrap();
     let AgentRecord { haftungsperson, creator, parentAgentId, generation, .. } = unreadable;
     let filters = format!(
-        "haftungsperson={haftungsperson} creator={creator} parent={parentAgentId} generation={generation} \
+        "haftungsperson={haftungsperson} creator={creator} parent={parentAgentId} generation={generation} generation=0 \
          compliant=true compliant=false compliant=true&status=Revoked sort=-id sort=attestation"
     );
-    for filter in filters.split(' ') {
+    let both = [Indexed::of(registry), in_slices];
+    for (filter, index) in filters.split(' ').flat_map(|filter| both.iter().map(move |index| (filter, index)))
+    {
         let (list, _) = index.ask(&format!("/api/v1/agents?limit=100&{filter}"), NOW);
         let ids = ids_in(&list["data"]);
         assert_eq!((&list["total"], &list["unreadable"]), (&json!(ids.len()), &json!([7])), "{filter}");
