@@ -139,7 +139,10 @@ impl RegistryIndex {
                 console_warn!("an index of an earlier format does not answer");
                 match sql.transaction(|| Ok(takeover::is_awaited(sql, unix_millis())?))? {
                     true => return Err(IndexError::Incomplete { percent: 0 }),
-                    false => continue,
+                    false => {
+                        self.kept.replace(None);
+                        continue;
+                    }
                 }
             };
             sql.transaction(|| Ok(takeover::take(sql, place, part, unix_millis())?))?;

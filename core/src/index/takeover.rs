@@ -157,7 +157,7 @@ pub fn take(store: &impl Store, place: PartKey, part: Part, now_millis: u64) -> 
 }
 
 /// The earlier index has not answered. It is asked again for ten minutes; false once they are over, and the
-/// index begins without it.
+/// index begins without it, and without what it has of it: the half of a log tells false changes.
 ///
 /// # Errors
 ///
@@ -169,6 +169,10 @@ pub fn is_awaited(store: &impl Store, now_millis: u64) -> Result<bool, StoreErro
     let since = one_number(store, statement, &[])?.unwrap_or(0);
     let is_awaited = now_millis < since.saturating_add(PATIENCE_MILLIS);
     if !is_awaited {
+        for statement in ["DELETE FROM meta WHERE key = 'state'", "DELETE FROM ends", "DELETE FROM changes"] {
+            store.execute(statement, &[])?;
+        }
+        end(store)?;
         go_on(store, None)?;
     }
     Ok(is_awaited)
@@ -176,6 +180,7 @@ pub fn is_awaited(store: &impl Store, now_millis: u64) -> Result<bool, StoreErro
 
 fn go_on(store: &impl Store, next: Option<PartKey>) -> Result<(), StoreError> {
     let next = serde_json::to_string(&next).map_err(|_| StoreError::corrupt())?;
+    store.execute("DELETE FROM meta WHERE key = 'awaited_since'", &[])?;
     let statement = "INSERT OR REPLACE INTO meta (key, value) VALUES ('takeover', ?1)";
     store.execute(statement, &[SqlValue::Text(next)]).map(drop)
 }

@@ -140,6 +140,22 @@ fn an_index_that_3ad2b3d_wrote_is_left_as_it_is_and_its_cursors_lead_to_what_cha
     index.is_released(12);
     index.catch_up().unwrap();
     assert_eq!(of_liable(&index), before);
+    // Given up half-way, it begins without what it has, which would tell all other agents' registrations.
+    let half = Database::new();
+    for (now, place) in [(1_000, takeover::PartKey::State), (500_000, takeover::PartKey::Ends(0))] {
+        assert!(takeover::is_awaited(&half, now).unwrap());
+        takeover::take(&half, place, takeover::part(&earlier, place).unwrap(), now).unwrap();
+    }
+    assert!(takeover::is_awaited(&half, 700_000).unwrap(), "it has answered since");
+    assert!(!takeover::is_awaited(&half, 1_300_000).unwrap());
+    assert_eq!(takeover::next(&half).unwrap(), None);
+    (index.database, index.kept) = (half, None);
+    index.catch_up().unwrap();
+    let told = index.database.execute("SELECT count(*) FROM changes", &[]).unwrap();
+    assert_eq!(
+        (told, since(&index, began, 0)),
+        (vec![vec![SqlValue::Integer(0)]], Err(IndexError::CursorExpired))
+    );
     // Nothing there to take over, and no answer for ten minutes, which an index has to go on from.
     let empty = Database::restored("");
     let begun = [Database::new(), Database::new()];
