@@ -410,7 +410,13 @@ impl RegistryIndex {
             if unix_millis() > began + patience {
                 return Err(IndexError::Incomplete { percent: state.percent() });
             }
+            let calls_before = *rpc_calls;
             match self.work(sql, settings, rpc_calls).boxed_local().await {
+                // A Worker's clock stands still until it waits for an answer, and what a fill ends with waits for
+                // none: alarms make it, one piece each.
+                Ok(true) if state.ends_large_fill() && *rpc_calls == calls_before => {
+                    return Err(IndexError::Incomplete { percent: state.percent() });
+                }
                 Ok(worked) => has_worked |= worked,
                 Err(IndexError::Query(error)) => {
                     // What the work had stored is loaded. The times of a refresh that stored nothing are not.

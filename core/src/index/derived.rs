@@ -1,6 +1,6 @@
 //! What is made of all agents once they are stored, at the end of the first fill, one step in each piece of
-//! work: to write it agent by agent takes ten times as long. Lists are made of a million agents at a time, so
-//! that a step ends within a host's CPU limit however many there are.
+//! work: to write it agent by agent takes ten times as long. Lists are made of a million agents at a time. An
+//! SQL index is made of all, which takes some three seconds of processor time for each million.
 
 use super::{
     counts::CountKind,

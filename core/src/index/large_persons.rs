@@ -70,7 +70,7 @@ fn keep(store: &impl Store, large: &BTreeSet<Address>, (first, last): Part) -> R
     let of_persons = format!(
         "FROM {MEMBERS} CROSS JOIN agents ON agents.id = member.value \
          WHERE kind = ?2 AND postings.key IN (SELECT unhex(value) FROM json_each(?3)) \
-         AND member.value BETWEEN ?4 AND ?5"
+         AND postings.first BETWEEN ?4 AND ?5"
     );
     let given = |kind: SqlValue| [kind, Property::Person.into(), as_json(large), first.into(), last.into()];
     let counts = format!(

@@ -95,23 +95,34 @@ impl ShardChanges {
         if self.above.is_empty() {
             return Ok(());
         }
-        let statement = "WITH RECURSIVE below (id, depth) AS (SELECT value, 0 FROM json_each(?1) UNION \
-                         SELECT member.value, depth + 1 FROM below CROSS JOIN postings \
-                         CROSS JOIN json_each(postings.ids) AS member WHERE postings.kind = ?4 \
-                         AND postings.key = unhex(printf('%016x', below.id)) AND depth < ?2 LIMIT ?3) \
-                         SELECT (SELECT start FROM shards WHERE start <= agents.place ORDER BY start DESC LIMIT 1) \
-                         AS own, count(*) FROM below CROSS JOIN agents WHERE agents.id = below.id GROUP BY own";
-        let levels = (MAX_LEVELS as u64 - 1).into();
-        let parameters = [ids_as_json(&self.above), levels, MOST_BELOW.into(), Property::Parent.into()];
-        let own = query(store, statement, &parameters, |row| Ok((row.nullable()?, row.number()?)))?;
-        let are_all_known = own.iter().map(|(_, agents)| agents).sum::<u64>() < MOST_BELOW;
-        let starts: Vec<u64> = own.iter().filter_map(|(own, _)| u64::try_from((*own)?).ok()).collect();
-        let statement = "UPDATE shards SET block = ?1, tag = ?2 \
-                         WHERE NOT ?3 OR start IN (SELECT value FROM json_each(?4))";
-        let parameters = [block, tag, u64::from(are_all_known).into(), ids_as_json(&starts)];
-        store.execute(statement, &parameters)?;
-        Ok(())
+        let below = below(store, &self.above)?;
+        let statement = "UPDATE shards SET block = ?1, tag = ?2 WHERE NOT ?3 OR start IN (SELECT (SELECT start \
+                         FROM shards WHERE start <= agents.place ORDER BY start DESC LIMIT 1) \
+                         FROM agents WHERE id IN (SELECT value FROM json_each(?4)))";
+        let are_known = u64::from(below.is_some()).into();
+        let parameters = [block, tag, are_known, ids_as_json(&below.unwrap_or_default())];
+        store.execute(statement, &parameters).map(drop)
     }
+}
+
+/// These agents and their descendants; `None` if they are too many.
+fn below(store: &impl Store, above: &[u64]) -> Result<Option<Vec<u64>>, StoreError> {
+    let statement = "SELECT DISTINCT member.value FROM json_each(?1) AS parent CROSS JOIN postings \
+                     CROSS JOIN json_each(postings.ids) AS member WHERE postings.kind = ?2 \
+                     AND postings.key = unhex(printf('%016x', parent.value)) LIMIT ?3";
+    let (mut all, mut level) = (Vec::new(), above.to_vec());
+    for _ in 0..MAX_LEVELS {
+        all.extend_from_slice(&level);
+        if level.is_empty() {
+            break;
+        }
+        let parameters = [ids_as_json(&level), Property::Parent.into(), MOST_BELOW.into()];
+        level = query(store, statement, &parameters, Columns::number)?;
+        if (all.len() + level.len()) as u64 >= MOST_BELOW {
+            return Ok(None);
+        }
+    }
+    Ok(Some(all))
 }
 
 /// What a shard holds of an agent.

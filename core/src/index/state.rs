@@ -313,6 +313,11 @@ impl State {
         matches!(self.phase, Phase::Complete(_))
     }
 
+    /// Whether a first fill ends, which takes seconds of computation without a round trip.
+    pub const fn ends_large_fill(&self) -> bool {
+        matches!(self.phase, Phase::CatchingUp { .. }) && self.total > 100_000
+    }
+
     /// Whether nothing has been read yet.
     pub fn is_empty(&self) -> bool {
         matches!(&self.phase, Phase::Filling { pass, .. } if pass.next == Some(1))

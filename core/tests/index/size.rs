@@ -24,12 +24,16 @@ const OLDEST: u64 = 777_600;
 
 /// An index of so many agents of all statuses and ages, with a report for each fiftieth.
 fn large(agents: u64) -> Indexed {
+    // The agents that change have no children at any size: another status is one of all descendants' verdicts,
+    // too.
+    large_with(agents, |id| if (301..=700).contains(&(id / 16)) { id / 256 } else { id / 16 })
+}
+
+/// The same with these parents.
+fn large_with(agents: u64, parent: impl Fn(u64) -> u64) -> Indexed {
     let mut registry = PlainRegistry::with_agents(0);
     for id in 1..=agents {
-        // The agents that change have no children at any size: another status is one of all descendants'
-        // verdicts, too.
-        let parent = id / 16;
-        let mut agent = record(id, if (301..=700).contains(&parent) { parent / 16 } else { parent });
+        let mut agent = record(id, parent(id));
         agent.haftungsperson = Address::left_padding_from(&(id % PEOPLE).to_be_bytes());
         agent.lastAttestation = NOW - 200_000 - id * 7_919 % OLDEST;
         agent.status = [0, 0, 0, 0, 0, 0, 0, 1, 2, 3][id as usize % 10];
@@ -85,25 +89,32 @@ fn a_refresh_the_counts_after_it_and_a_chunk_of_a_list_take_as_much_work_at_any_
 
 #[test]
 fn a_suspension_takes_as_much_work_however_many_descendants_it_is_told_of() {
-    let [few, many] = [12_000, 36_000].map(|agents| {
-        let mut index = large(agents);
-        index.work().unwrap();
-        let before = snapshot::manifest(&index).unwrap();
-        index.mine(|registry, _| registry.agents[0].status = 1);
-        index.show();
-        index.database.steps.take();
-        index.work().unwrap();
-        let steps = index.database.steps.take();
-        let after = snapshot::manifest(&index).unwrap();
-        let is_same = |entry: &ShardEntry| after.shards().contains(entry);
-        assert!(!before.shards().iter().any(is_same), "each shard has a descendant");
-        steps
-    });
-    assert!(many < few * 3 / 2, "{few} steps of SQLite's machine, {many} of 36,000 agents");
+    let deep: fn(u64) -> u64 = |id| id / 16;
+    let wide: fn(u64) -> u64 = |id| u64::from(id > 1);
+    for (parent, most) in [(deep, 36_000), (wide, 60_000)] {
+        let [few, many] = [12_000, most].map(|agents| suspension(large_with(agents, parent)));
+        assert!(many < few * 3 / 2, "{few} steps of SQLite's machine, {many} of {most} agents");
+    }
+}
+
+/// What it takes that the first agent is suspended, above all others.
+fn suspension(mut index: Indexed) -> u64 {
+    index.work().unwrap();
+    let before = snapshot::manifest(&index).unwrap();
+    index.mine(|registry, _| registry.agents[0].status = 1);
+    index.show();
+    index.database.steps.take();
+    index.work().unwrap();
+    let steps = index.database.steps.take();
+    let after = snapshot::manifest(&index).unwrap();
+    let is_same = |entry: &ShardEntry| after.shards().contains(entry);
+    assert!(!before.shards().iter().any(is_same), "each shard has a descendant");
+    steps
 }
 
 #[test]
-fn attestations_that_lapse_together_and_ties_of_wallets_are_told_in_as_many_pieces_as_that_takes() {
+fn attestations_that_lapse_together_and_ties_of_wallets_are_told_and_forgotten_in_as_many_pieces_as_that_takes()
+ {
     let mut registry = PlainRegistry::with_agents(0);
     registry.agents.extend(
         (0..30_000)
@@ -125,6 +136,14 @@ fn attestations_that_lapse_together_and_ties_of_wallets_are_told_in_as_many_piec
         let noted = index.database.execute(noted, &[]).unwrap();
         let numbers = [lapsed, told].map(SqlValue::Integer);
         assert_eq!((noted[0].as_slice(), index.state().has_more_lapses()), (&numbers[..], has_more));
+    }
+    index.now += 40 * 86_400;
+    for kept in [40_000, 20_000, 0, 0] {
+        index.idle();
+        index.history.edit(|mined| mined.seconds = index.now);
+        index.refresh();
+        let left = index.database.execute("SELECT count(*) FROM changes", &[]).unwrap();
+        assert_eq!(left[0], [SqlValue::Integer(kept)]);
     }
 }
 

@@ -132,7 +132,7 @@ impl Work {
         Ok(matches!(self.state.phase, Phase::CatchingUp { .. }) && self.derived(store)?.count() > 0)
     }
 
-    fn derived(&self, store: &impl Store) -> Result<Steps, StoreError> {
+    pub(super) fn derived(&self, store: &impl Store) -> Result<Steps, StoreError> {
         Steps::left(store, self.config.part.max(1))
     }
 

@@ -141,6 +141,11 @@ impl Work {
         if is_owed && !work.state.compared.is_pausing(now_millis) {
             work.state.compare(Cause::Untold);
         }
+        // A state that could not be read says that all agents have been stored.
+        let is_unknown = matches!(work.state.phase, Phase::Comparing { rows: None, .. });
+        if is_unknown && work.derived(store)?.count() > 0 {
+            work.state.refill(false);
+        }
         match work.state.phase.pass().cloned() {
             Some(pass) if pass.next.is_some() => work.read_slice(&pass),
             _ if work.lacks_derived(store)? => work.stage = Stage::Derived,
