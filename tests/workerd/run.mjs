@@ -24,14 +24,14 @@ import { join, relative } from "node:path";
 
 import { Log, LogLevel, Miniflare, convertV4MiniflareOptions } from "miniflare";
 import WebSocket from "ws";
-import { unstable_getMiniflareWorkerOptions, unstable_readConfig } from "wrangler";
+import { configuration } from "./configuration.mjs";
 import { commonDirectory, modulesOf } from "./modules.mjs";
 
 const options = JSON.parse(process.env.WORKERD);
 const { distant, measured } = options;
 const HERE = import.meta.dirname;
 
-const workers = options.workers.map(worker);
+const workers = await Promise.all(options.workers.map(worker));
 const [first] = workers;
 if (measured) precede(first, ["measured-memory.mjs", "counted-cache.mjs"]);
 if (options.silentCache) precede(first, ["silent-cache.mjs"]);
@@ -64,11 +64,10 @@ if (distant) console.log(`Counts on ${(await miniflare.unsafeGetDirectURL("dista
 console.log(`Ready on ${(await miniflare.unsafeGetDirectURL(first.name)).origin}`);
 
 /** A Worker with what its configuration binds: variables, stores, objects, limiters, assets. */
-function worker({ config, script, settings }) {
-  const bound = config ? unstable_getMiniflareWorkerOptions(config).workerOptions : {};
-  const { name, main, compatibility_date: compatibilityDate } = config
-    ? unstable_readConfig({ config }, { hideWarnings: true })
-    : { name: "worker", compatibility_date: "2026-10-01" };
+async function worker({ config, script, settings }) {
+  const { name, main, compatibilityDate, bound } = config
+    ? await configuration(config)
+    : { name: "worker", compatibilityDate: "2026-10-01", bound: {} };
   if (!options.assets) delete bound.assets;
   const modules = modulesOf(script ?? main);
   return {
