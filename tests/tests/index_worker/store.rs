@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use e2e::anvil::dev_key;
 use e2e::deploy::deploy;
-use e2e::process::wait_until;
+use e2e::process::{eventually, wait_until};
 use e2e::proxy::Proxy;
 use e2e::stage::Stage;
 use e2e::stored::{all_stored, stored};
@@ -52,8 +52,14 @@ async fn becomes(stage: &Stage, fault: Value) {
     .await;
 }
 
+/// Waits until the log has these words. The first failure may be another one: this test's own connection locks
+/// the database. So the index is asked meanwhile, and tries again.
 async fn logged(stage: &Stage, words: [&str; 2]) {
-    wait_until("logged", WAIT, async || words.iter().all(|word| stage.index_log().contains(word))).await;
+    let said = eventually("logged", WAIT, async || {
+        stage.client.get(NEWEST).await;
+        words.iter().all(|word| stage.index_log().contains(word)).then_some(())
+    });
+    said.await.unwrap_or_else(|error| panic!("{words:?}: {error}: {}", stage.index_log()));
 }
 
 /// Waits until the changes since this cursor are those of this agent alone.
