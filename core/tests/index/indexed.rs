@@ -242,13 +242,18 @@ impl Indexed {
 
     /// Works until the index is complete and as of the chain's newest block, which machines that lag have
     /// after a while: as long as one lacks it, a reading that takes many replies may be of an older block
-    /// each time.
+    /// each time. So it may while two nodes lose posts, where a reading takes dozens of them.
     pub(crate) fn catch_up(&mut self) -> Result<(), String> {
         let (mut last, lags) = (Ok(true), self.node.quirks.lags);
+        let one_in = self.second.as_ref().map(|(_, failures)| failures.one_in);
+        let fails = |index: &mut Self, one_in| {
+            index.second.iter_mut().for_each(|(_, failures)| failures.one_in = one_in);
+        };
         for round in 0..200 {
             if round == 100 {
                 self.node.quirks.lags = None;
                 self.second.iter_mut().for_each(|(second, _)| second.lags = None);
+                fails(self, u64::MAX);
             }
             last = self.work();
             // Late events are waited for.
@@ -256,6 +261,7 @@ impl Indexed {
             let (state, newest) = (self.state(), self.newest().hash);
             if state.is_complete() && state.as_of().is_some_and(|block| block.hash == newest) {
                 self.node.quirks.lags = lags;
+                one_in.into_iter().for_each(|one_in| fails(self, one_in));
                 return Ok(());
             }
         }

@@ -91,9 +91,9 @@ fn a_refresh_the_counts_after_it_and_a_chunk_of_a_list_take_as_much_work_at_any_
 fn a_suspension_takes_as_much_work_however_many_descendants_it_is_told_of() {
     let deep: fn(u64) -> u64 = |id| id / 16;
     let wide: fn(u64) -> u64 = |id| u64::from(id > 1);
-    for (parent, most) in [(deep, 36_000), (wide, 60_000)] {
-        let [few, many] = [12_000, most].map(|agents| suspension(large_with(agents, parent)));
-        assert!(many < few * 3 / 2, "{few} steps of SQLite's machine, {many} of {most} agents");
+    for parent in [deep, wide] {
+        let [few, many] = [12_000, 36_000].map(|agents| suspension(large_with(agents, parent)));
+        assert!(many < few * 5 / 4, "{few} steps of SQLite's machine, {many} of 36,000 agents");
     }
 }
 
