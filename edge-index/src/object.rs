@@ -23,7 +23,6 @@ use registry_core::{
     api::index_documents,
     api::route::{CacheScope, Route},
     chain::{QueryError, RunError},
-    host::shared_reads::due_for_renewal,
     index::{
         Excerpt, HistoryQuery, Index, IndexError, ListCursor, RowsBilled, SqlValue, State, Store, StoreError,
         prepare,
@@ -48,8 +47,6 @@ use crate::{
     upkeep::{WorkLease, config},
 };
 
-/// Milliseconds that a request waits for the fill: enough for some slices.
-const FILL_PATIENCE_MILLIS: u64 = 3_000;
 /// TTLs without a request after which an object is idle.
 const IDLE_CACHE_TIMES: u64 = 3;
 /// Restarts of a history because of reorgs.
@@ -380,57 +377,6 @@ impl RegistryIndex {
                     snapshot::refuse(&seconds.to_string())
                 }
             },
-        }
-    }
-
-    /// The state, once it is fresh enough for an answer with a TTL of `max_age` milliseconds; where a refresh
-    /// fails, one that is not older than `usable`.
-    async fn ready(
-        &self,
-        sql: &Sql,
-        settings: &WorkerSettings,
-        (max_age, usable): (u64, u64),
-        rpc_calls: &mut u32,
-    ) -> core::result::Result<Rc<State>, IndexError> {
-        let began = unix_millis();
-        let mut has_worked = false;
-        loop {
-            let state = self.load(sql)?;
-            let is_fresh = unix_millis() < due_for_renewal(state.read_at, max_age);
-            // With a TTL of 0, the rows must have been read since this request came. Where an event is
-            // waited for, the rows are true of the block that the answer names.
-            let is_current = state.read_at >= began || is_fresh || (has_worked && state.awaits_changes());
-            if state.as_of().is_some() && is_current {
-                return Ok(state);
-            }
-            let patience = match state.as_of() {
-                Some(_) => u64::from(settings.rpc_deadline_seconds) * 1_000,
-                None => FILL_PATIENCE_MILLIS,
-            };
-            if unix_millis() > began + patience {
-                return Err(IndexError::Incomplete { percent: state.percent() });
-            }
-            let calls_before = *rpc_calls;
-            match self.work(sql, settings, rpc_calls).boxed_local().await {
-                // A Worker's clock stands still until it waits for an answer, and what a fill ends with waits for
-                // none: alarms make it, one piece each.
-                Ok(true) if state.ends_large_fill() && *rpc_calls == calls_before => {
-                    return Err(IndexError::Incomplete { percent: state.percent() });
-                }
-                Ok(worked) => has_worked |= worked,
-                Err(IndexError::Query(error)) => {
-                    // What the work had stored is loaded. The times of a refresh that stored nothing are not.
-                    let stored = self.load(sql)?;
-                    let is_same = (stored.began(), stored.writes) == (state.began(), state.writes);
-                    let last = if is_same { state } else { Rc::clone(&stored) };
-                    let is_usable = unix_millis() < last.read_at.saturating_add(usable);
-                    return match stored.as_of() {
-                        Some(_) if is_usable && last.as_of().is_some() => Ok(last),
-                        _ => Err(error.into()),
-                    };
-                }
-                Err(error) => return Err(error),
-            }
         }
     }
 
