@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use tokio::{
     sync::watch,
     task::JoinHandle,
-    time::{Instant, MissedTickBehavior, interval, sleep},
+    time::{Instant, Interval, MissedTickBehavior, interval, sleep},
 };
 
 use crate::{
@@ -82,15 +82,9 @@ impl<N: ChainNode> Keeper<N> {
     }
 
     /// Renews the leases in time, and at once after a failed commit, until shutdown.
-    async fn renew(&mut self, mut stop: ShutdownSignal) {
-        let mut ticks = interval(LOOK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                biased;
-                () = stopped(&mut stop) => return,
-                _ = ticks.tick() => {}
-            }
+    async fn renew(&mut self, stop: ShutdownSignal) {
+        let mut looks = Looks::until(stop);
+        while looks.next().await {
             let has_failed = self.relayer.store.doubts() != self.doubts;
             if has_failed || self.beat_at.is_none_or(|at| at.elapsed() >= BEAT) {
                 self.beat().await;
@@ -207,16 +201,34 @@ impl<N: ChainNode> Keeper<N> {
     }
 }
 
-/// Takes over what others have left behind, until shutdown.
-async fn claim_all<N: ChainNode>(relayer: Arc<Relayer<N>>, mut stop: ShutdownSignal) {
-    let mut ticks = interval(LOOK);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
+/// The looks of a loop, at intervals until shutdown.
+struct Looks {
+    ticks: Interval,
+    stop: ShutdownSignal,
+}
+
+impl Looks {
+    fn until(stop: ShutdownSignal) -> Self {
+        let mut ticks = interval(LOOK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { ticks, stop }
+    }
+
+    /// Waits for the next one; false at shutdown.
+    async fn next(&mut self) -> bool {
         tokio::select! {
             biased;
-            () = stopped(&mut stop) => return,
-            _ = ticks.tick() => claim(&relayer).await,
+            () = stopped(&mut self.stop) => false,
+            _ = self.ticks.tick() => true,
         }
+    }
+}
+
+/// Takes over what others have left behind, until shutdown.
+async fn claim_all<N: ChainNode>(relayer: Arc<Relayer<N>>, stop: ShutdownSignal) {
+    let mut looks = Looks::until(stop);
+    while looks.next().await {
+        claim(&relayer).await;
     }
 }
 
