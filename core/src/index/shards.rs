@@ -24,8 +24,9 @@ use crate::{registry::agent::Status, registry::lineage::MAX_LEVELS, registry::ro
 /// The size beyond which a shard is split.
 const SHARD_BYTES_MAX: u64 = 64 * 1024;
 
-/// Agents and descendants whose shards are looked for one by one. More are in nearly all shards, and anybody
-/// may register below another agent: to find each of a million would take longer than one invocation may.
+/// Agents and descendants whose shards are looked for one by one. More are in nearly all shards, and any
+/// account may register below another's agent: to find each of a million would take longer than one invocation
+/// may.
 const MOST_BELOW: u64 = 10_000;
 
 /// What one transaction changes in the shards.

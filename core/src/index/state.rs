@@ -315,7 +315,7 @@ impl State {
 
     /// Whether a first fill ends, which takes seconds of computation without a round trip.
     pub const fn ends_large_fill(&self) -> bool {
-        matches!(self.phase, Phase::CatchingUp { .. }) && self.total > 100_000
+        matches!(self.phase, Phase::CatchingUp { .. }) && self.total > LARGE_FILL
     }
 
     /// Whether nothing has been read yet.
@@ -472,3 +472,5 @@ pub(super) const DAY_MILLIS: u64 = 24 * 3_600_000;
 
 /// Agents that the sweep reads at once.
 pub const SWEEP: u64 = 500;
+/// More agents than these end a first fill with seconds of computation.
+const LARGE_FILL: u64 = 100_000;
