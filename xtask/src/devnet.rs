@@ -6,7 +6,7 @@ use std::thread;
 
 use anyhow::Result;
 
-use crate::run::{become_program, cargo, run};
+use crate::run::{become_program, cargo, linting_cargo, run};
 use crate::{build, debian, package, setup};
 
 pub(crate) fn dev(arguments: &[String]) -> Result<()> {
@@ -14,7 +14,7 @@ pub(crate) fn dev(arguments: &[String]) -> Result<()> {
     thread::scope(|scope| {
         let native = scope.spawn(|| {
             let programs = ["--bin", "devnet", "--bin", "relayer-daemon", "--bin", "kya-gate"];
-            run(cargo().args(["all-build", "--quiet"]).args(programs))
+            run(linting_cargo().args(["all-build", "--quiet"]).args(programs))
         });
         setup::setup()?;
         build::build()?;

@@ -2,13 +2,15 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write};
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::thread;
 
 use anyhow::{Context as _, Result, ensure};
 
 use crate::build;
-use crate::run::{cargo, command, root};
+use crate::run::{command, linting_cargo, root};
 use crate::sources::{Sources, hash};
 use crate::summary::{Step, Tally, count};
 use crate::{debian, run};
@@ -81,19 +83,30 @@ fn step_name(name: &str, package: &str, is_unit: bool) -> String {
     }
 }
 
-/// Compiles all test programs, and the programs that they start.
-pub(crate) fn compile() -> Result<Vec<Compiled>> {
-    let mut compile = cargo();
+/// Compiles and lints all test programs, and the programs that they start. Returns the test programs, and of
+/// each crate with warnings, cargo's line that says so.
+pub(crate) fn compile() -> Result<(Vec<Compiled>, Vec<String>)> {
+    let mut compile = linting_cargo();
     compile.args(["all-test", "--no-run", "--message-format", "json-render-diagnostics"]);
-    let mut child = compile.stdout(Stdio::piped()).spawn().context("cargo cannot be started")?;
-    let messages = BufReader::new(child.stdout.take().context("a pipe")?).lines();
+    compile.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = compile.spawn().context("cargo cannot be started")?;
+    let diagnostics = BufReader::new(child.stderr.take().context("a pipe")?).lines();
+    let warned = thread::spawn(move || {
+        let lines = diagnostics.map_while(Result::ok).inspect(|line| eprintln!("{line}"));
+        lines.filter(|line| tells_of_warnings(line)).collect()
+    });
     let mut compiled = Vec::new();
-    for message in messages {
+    for message in BufReader::new(child.stdout.take().context("a pipe")?).lines() {
         compiled.extend(Compiled::of(&message?));
     }
     ensure!(child.wait()?.success(), "the tests do not compile");
-    run::run(cargo().args(["all-build", "--quiet", "--bins", "--examples"]))?;
-    Ok(compiled)
+    run::run(linting_cargo().args(["all-build", "--quiet", "--bins", "--examples"]))?;
+    Ok((compiled, warned.join().unwrap_or_else(|panic| resume_unwind(panic))))
+}
+
+/// Returns whether this line of cargo sums up the warnings about a crate, as it does at every build.
+fn tells_of_warnings(line: &str) -> bool {
+    line.starts_with("warning: `") && line.contains("` (") && line.contains(") generated ")
 }
 
 pub(crate) struct Program {
@@ -185,6 +198,18 @@ fn all_of(files: impl Iterator<Item = PathBuf>) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_crate_with_warnings_is_told_by_cargos_summary_of_it() {
+        for (line, tells) in [
+            ("warning: `kya` (lib test) generated 1 warning (1 duplicate)", true),
+            ("warning: `e2e` (bin \"devnet\") generated 2 warnings", true),
+            ("warning: unused variable: `x`", false),
+            ("warning: these words of a lint were `generated` by it", false),
+        ] {
+            assert_eq!(tells_of_warnings(line), tells, "{line}");
+        }
+    }
 
     #[test]
     fn test_programs_are_found_in_cargos_messages() {

@@ -45,6 +45,14 @@ pub(crate) fn cargo() -> Command {
     command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
+/// Cargo for native programs: clippy's driver compiles the workspace's own crates, so that what is compiled is
+/// also linted. Every native build uses it, because cargo compiles a crate again under another compiler.
+pub(crate) fn linting_cargo() -> Command {
+    let mut cargo = cargo();
+    cargo.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
+    cargo
+}
+
 /// Has cargo, if this command starts it, name source files without the directories of this machine: what is
 /// compiled for clients is the same on each.
 pub(crate) fn without_paths(command: &mut Command) -> &mut Command {
@@ -77,7 +85,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 /// `exec` leaves one process for Ctrl-C, and that process decides how everything ends.
 pub(crate) fn become_program(name: &str, arguments: &[String]) -> Result<()> {
     eprintln!("compiling {name}");
-    run(cargo().args(["all-build", "--quiet", "--bin", name]))?;
+    run(linting_cargo().args(["all-build", "--quiet", "--bin", name]))?;
     let error = command(target_dir().join("debug").join(name)).args(arguments).exec();
     Err(error).with_context(|| format!("cannot start {name}"))
 }
