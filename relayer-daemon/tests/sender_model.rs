@@ -37,7 +37,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 use tokio::time::{Instant, sleep};
 
 proptest! {
-    #![proptest_config(strategies::config(300))]
+    #![proptest_config(strategies::config(200))]
 
     #[test]
     fn whatever_happens_each_request_is_executed_once_at_most_and_nothing_is_lost(
@@ -52,7 +52,7 @@ proptest! {
 
 proptest! {
     // The daemons of a fleet do something all the time, so each history takes longer.
-    #![proptest_config(strategies::config(40))]
+    #![proptest_config(strategies::config(24))]
 
     #[test]
     fn daemons_that_share_accounts_execute_each_request_once_at_most_and_nothing_is_lost(
@@ -69,7 +69,7 @@ proptest! {
 
 #[cfg(feature = "postgres")]
 proptest! {
-    #![proptest_config(strategies::config(10))]
+    #![proptest_config(strategies::config(6))]
 
     #[test]
     fn daemons_that_share_a_postgres_database_execute_each_request_once_at_most_and_nothing_is_lost(

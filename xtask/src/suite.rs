@@ -40,12 +40,13 @@ const NEEDED: [(&str, &debian::Package); 16] = [
 /// beside them.
 const UNDER_LOAD: &str = "warm_answers";
 /// The longest end-to-end tests. They start first: one that started last would run alone at the end.
-const LONGEST: [&str; 4] = ["explorer", "relayer", "index_worker", "read_api"];
+const LONGEST: [&str; 8] =
+    ["explorer", "index_worker", "read_api", "relayer", "kya_gate", "package", "cache", "devnet"];
 /// How many other test programs run at a time. Their tests compute, each program in several threads.
 const LANES_OF_LOWER: usize = 2;
 /// How many end-to-end test programs run at a time. Each mostly waits: for blocks, timeouts, a Worker's
 /// start.
-const LANES: usize = 3;
+const LANES: usize = 4;
 
 /// What is compiled to wasm.
 const MODULES: [&str; 8] = [
