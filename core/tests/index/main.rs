@@ -3,7 +3,7 @@
 //! An index that says that it is complete answers byte for byte as a scan at its block; events only save
 //! work. Its lists in chunks, its snapshot's verdicts and its changes are held against the same histories.
 //!
-//! `INDEX_HISTORIES` sets how many histories there are (125, which take half a minute), `INDEX_SEED` the first.
+//! `INDEX_HISTORIES` sets how many histories there are (100, which take half a minute), `INDEX_SEED` the first.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod agent_history;
@@ -221,7 +221,7 @@ const ONCE_WRONG_NOW: [u64; 4] = [7_001_184, 7_012_211, 7_014_733, 20_034_914];
 #[test]
 fn any_history_is_indexed_as_it_is_scanned() {
     let first = setting("INDEX_SEED", 1);
-    let histories = first..first + setting("INDEX_HISTORIES", 125);
+    let histories = first..first + setting("INDEX_HISTORIES", 100);
     let now = ONCE_WRONG_NOW.into_iter().chain(histories).map(|seed| (seed, false));
     for (seed, is_old) in ONCE_WRONG.map(|seed| (seed, true)).into_iter().chain(now) {
         live(seed, is_old).unwrap_or_else(|wrong| panic!("{wrong}"));
