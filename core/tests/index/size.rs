@@ -92,8 +92,8 @@ fn a_suspension_takes_as_much_work_however_many_descendants_it_is_told_of() {
     let deep: fn(u64) -> u64 = |id| id / 16;
     let wide: fn(u64) -> u64 = |id| u64::from(id > 1);
     for parent in [deep, wide] {
-        let [few, many] = [6_000, 18_000].map(|agents| suspension(large_with(agents, parent)));
-        assert!(many < few * 5 / 4, "{few} steps of SQLite's machine, {many} of 18,000 agents");
+        let [few, many] = [12_000, 36_000].map(|agents| suspension(large_with(agents, parent)));
+        assert!(many < few * 5 / 4, "{few} steps of SQLite's machine, {many} of 36,000 agents");
     }
 }
 
