@@ -51,6 +51,11 @@ impl Compiled {
         let path = text(message, "executable").filter(|path| path.starts_with('/'))?.into();
         Some(Self { name: text(target, "name")?, package, is_unit: kind != "test", path })
     }
+
+    /// Returns whether it needs a chain, Workers or other programs.
+    pub(crate) fn is_end_to_end(&self) -> bool {
+        self.package == TESTS && !self.is_unit
+    }
 }
 
 /// The names that steps of test programs may have, from the files of the packages: what is wanted by name is
@@ -116,31 +121,24 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// The programs that were compiled. The Workers have to be built.
-    pub(crate) fn all(compiled: Vec<Compiled>, sources: &Sources) -> Result<Vec<Self>> {
-        if compiled.is_empty() {
-            return Ok(Vec::new());
-        }
-        let started = Started::read()?;
+    /// The programs that were compiled, and for end-to-end tests what they start.
+    pub(crate) fn all(
+        compiled: Vec<Compiled>,
+        sources: &Sources,
+        started: Option<&Started>,
+    ) -> Result<Vec<Self>> {
         let program = |compiled: Compiled| {
             let own = hash(&fs::read(&compiled.path)?);
-            let mut program = Self { compiled, fingerprint: String::new() };
-            let (end_to_end, is_relayer) = (program.is_end_to_end(), program.name() == RELAYER);
-            let others = if end_to_end { started.by(is_relayer) } else { 0 };
-            let read = sources.read_by(end_to_end, is_relayer);
-            program.fingerprint = format!("{own:016x}{others:016x}{read}");
-            Ok(program)
+            let is_relayer = compiled.name == RELAYER;
+            let others = started.map_or(0, |started| started.by(is_relayer));
+            let read = sources.read_by(compiled.is_end_to_end(), is_relayer);
+            Ok(Self { compiled, fingerprint: format!("{own:016x}{others:016x}{read}") })
         };
         compiled.into_iter().map(program).collect()
     }
 
     pub(crate) fn name(&self) -> &str {
         &self.compiled.name
-    }
-
-    /// Returns whether it needs a chain, Workers or other programs.
-    pub(crate) fn is_end_to_end(&self) -> bool {
-        self.compiled.package == TESTS && !self.compiled.is_unit
     }
 
     pub(crate) fn step(&self) -> Step {
@@ -159,7 +157,7 @@ impl Program {
         let package = root().join(package);
         tests.env("CARGO_MANIFEST_DIR", &package).env("E2E_BUILT", "1").current_dir(package);
         let waiting = WAITING.iter().find(|(waits, _)| name == waits);
-        if let Some((_, threads)) = waiting.filter(|_| self.is_end_to_end()) {
+        if let Some((_, threads)) = waiting.filter(|_| self.compiled.is_end_to_end()) {
             tests.env("RUST_TEST_THREADS", threads);
         }
         count(&mut tests, output)
@@ -167,13 +165,13 @@ impl Program {
 }
 
 /// Hashes of what end-to-end tests start.
-struct Started {
+pub(crate) struct Started {
     programs: u64,
     workers: u64,
 }
 
 impl Started {
-    fn read() -> Result<Self> {
+    pub(crate) fn read() -> Result<Self> {
         let target = run::target_dir().join("debug");
         let programs = ["relayer-daemon", "kya", "kya-gate", "devnet", "examples/axum"];
         let programs = all_of(programs.into_iter().map(|name| target.join(name)))?;

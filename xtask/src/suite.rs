@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::programs::{Compiled, Program};
+use crate::programs::{Compiled, Program, Started};
 use crate::run::{cargo, command, linting_cargo, node_tool, root, run, target_dir};
 use crate::setup::WASM_TARGET;
 use crate::sources::Sources;
@@ -71,7 +71,7 @@ pub(crate) fn run_all(arguments: &[String]) -> Result<ExitCode> {
     let [mut summary, mut of_modules] = [(); 2].map(|()| Summary::new(&words, repeats));
     let runs_programs = summary.wants_any(&programs::names()?);
     // Side by side: each module is linked by one thread, and cargo locks the directory of each target alone.
-    let (compiled, ready) = thread::scope(|scope| {
+    let (end_to_end, ready) = thread::scope(|scope| {
         let modules = scope.spawn(|| {
             let started = Instant::now();
             setup::setup()?;
@@ -79,18 +79,19 @@ pub(crate) fn run_all(arguments: &[String]) -> Result<ExitCode> {
             modules(&mut of_modules, &sources, runs_programs);
             Ok(())
         });
-        let compiled = native(&mut summary, &sources, runs_programs);
-        (compiled, modules.join().unwrap_or_else(|panic| resume_unwind(panic)))
+        let end_to_end = native(&mut summary, &sources, runs_programs);
+        (end_to_end, modules.join().unwrap_or_else(|panic| resume_unwind(panic)))
     });
     // Without the tools nothing else can succeed.
     ready.map_err(|error: anyhow::Error| error.context("setup"))?;
     summary.append(of_modules);
-    tests(&mut summary, &sources, compiled)?;
+    end_to_end_tests(&mut summary, &sources, end_to_end?)?;
     Ok(summary.finish())
 }
 
-/// Checks and compiles what runs natively, and tests what is compiled by itself.
-fn native(summary: &mut Summary, sources: &Sources, runs_programs: bool) -> Vec<Compiled> {
+/// Checks and compiles what runs natively, and runs the tests that need no modules. Returns the end-to-end
+/// tests.
+fn native(summary: &mut Summary, sources: &Sources, runs_programs: bool) -> Result<Vec<Compiled>> {
     summary.step("formatting", None, || check(cargo().args(["fmt", "--all", "--check"])));
     let mut compiled = Vec::new();
     if runs_programs {
@@ -108,7 +109,11 @@ fn native(summary: &mut Summary, sources: &Sources, runs_programs: bool) -> Vec<
     summary.step("examples in the documentation", Some(sources.fingerprint(&["."])), || {
         count(linting_cargo().args(["all-test", "--doc"]), &mut stdout())
     });
-    compiled
+    let (end_to_end, lower): (Vec<_>, Vec<_>) = compiled.into_iter().partition(Compiled::is_end_to_end);
+    let lower = Program::all(lower, sources, None)?;
+    let lower: Vec<_> = lower.iter().collect();
+    summary.side_by_side(LANES_OF_LOWER, &lower, Program::step, Program::run);
+    Ok(end_to_end)
 }
 
 /// Checks and builds what runs as wasm or JavaScript, and the contracts.
@@ -147,24 +152,25 @@ fn modules(summary: &mut Summary, sources: &Sources, runs_programs: bool) {
     summary.step("packages to publish", of(&published), packages);
 }
 
-/// Runs the tests: lower ones first, then end to end.
-fn tests(summary: &mut Summary, sources: &Sources, compiled: Vec<Compiled>) -> Result<()> {
-    let programs = Program::all(compiled, sources)?;
-    let (end_to_end, lower): (Vec<_>, Vec<_>) = programs.iter().partition(|program| program.is_end_to_end());
-    summary.side_by_side(LANES_OF_LOWER, &lower, Program::step, Program::run);
+/// Runs the end-to-end tests. The Workers and programs that they start are built.
+fn end_to_end_tests(summary: &mut Summary, sources: &Sources, compiled: Vec<Compiled>) -> Result<()> {
+    if compiled.is_empty() {
+        return Ok(());
+    }
+    let programs = Program::all(compiled, sources, Some(&Started::read()?))?;
     let (alone, mut together): (Vec<_>, Vec<_>) =
-        end_to_end.into_iter().partition(|program| program.name() == UNDER_LOAD);
+        programs.iter().partition(|program| program.name() == UNDER_LOAD);
     together.sort_by_key(|program| {
         LONGEST.iter().position(|name| *name == program.name()).unwrap_or(LONGEST.len())
     });
     for (lanes, programs) in [(LANES, together), (1, alone)] {
-        summary.side_by_side(lanes, &programs, Program::step, end_to_end_tests);
+        summary.side_by_side(lanes, &programs, Program::step, end_to_end_test);
     }
     Ok(())
 }
 
 /// Runs an end-to-end test program, once the programs that it needs are installed.
-fn end_to_end_tests(program: &Program, output: &mut dyn Write) -> Result<Tally> {
+fn end_to_end_test(program: &Program, output: &mut dyn Write) -> Result<Tally> {
     for (_, package) in NEEDED.iter().filter(|(test, _)| *test == program.name()) {
         debian::install(package)?;
     }
