@@ -1,12 +1,12 @@
 //! Failover between several RPC endpoints, with the faults of [`Fault`] and a clock that only the test moves.
 
 use proptest::prelude::*;
-use registry_core::{chain::Freshness, chain::NodeFeatures, registry::error_code::Code};
+use registry_core::chain::{Freshness, NodeFeatures};
 
 use crate::common::host::{
     Host, at_block, blocks, chain_of, failing, finish, good, node_with, of_block, on_chain, with_faults,
 };
-use crate::common::{Fault, Undeployed, prelude::*, random::cases, record};
+use crate::common::{prelude::*, random::cases};
 
 const ONE_ROUND: &str = "/api/v1/agents?limit=100";
 const TWO_ROUNDS: &str = "/api/v1/agents/compliance";

@@ -1,10 +1,8 @@
 //! Nodes as they are: the words of real nodes and providers for what they do not do. The answer is a good
 //! node's, or an error that says why there is none.
 
-use registry_core::registry::error_code::Code;
-
 use crate::common::host::{Host, failing, good, node_with};
-use crate::common::{Fault, Undeployed, host::read, pinned, prelude::*, run};
+use crate::common::prelude::*;
 use crate::{LIST, all, node, quirky};
 
 /// A route at a block by number, and one at a block by hash.

@@ -1,14 +1,10 @@
 //! Questions for evidence, put to a node that answers as anvil did, and in ways that nodes get wrong.
 
 use alloy_primitives::{hex, keccak256};
-use registry_core::{
-    api::question::WithEvidence,
-    evidence::{self, Layout},
-    registry::error_code::Code,
-};
+use registry_core::{api::question::WithEvidence, evidence, evidence::Layout};
 
 use super::Recorded;
-use crate::common::{Fault, Mined, host::finish, number_of, prelude::*};
+use crate::common::{host::finish, prelude::*};
 
 /// What is wrong with a node: the outcomes of so many requests of a method.
 type Wrong = (&'static str, u32, Result<Value, Value>);

@@ -8,10 +8,7 @@ use registry_core::{
     liability::{Acceptance, Moment, PinnedRecord},
 };
 
-use crate::{
-    common::{prelude::*, random::Mutator, random::Random, random::setting, report, run},
-    turn,
-};
+use crate::{common::prelude::*, common::random::Mutator, turn};
 
 const TARGETS: [&str; 8] = [
     "/api/v1/stats",

@@ -9,10 +9,8 @@ use registry_core::{
     registry::{agent::AgentId, kya::WalletInput},
 };
 
-use crate::common::{
-    Mined, Undeployed, database::Database, database::config, database::upkeep, host::finish, prelude::*,
-    proofs, record, requests,
-};
+use crate::common::database::{Database, config, upkeep};
+use crate::common::{host::finish, prelude::*, proofs, requests};
 
 /// Batches after which a place is left: a reader that asks again and again has been tried enough.
 const BATCHES: usize = 12;

@@ -17,10 +17,7 @@ use registry_core::{
     },
 };
 
-use crate::{
-    common::{prelude::*, random::Mutator, random::Random, random::setting},
-    turn,
-};
+use crate::{common::prelude::*, common::random::Mutator, turn};
 
 const IDENTITY: Identity = Identity { chain_id: 8_453, registry: Address::repeat_byte(0x42) };
 

@@ -12,11 +12,7 @@ use registry_core::{
     index::{self, IndexError, SqlValue, Store as _},
 };
 
-use crate::{
-    Indexed,
-    common::{Fault, Logs, host::read, number_of, prelude::*, random::Random, record, time},
-    history::History,
-};
+use crate::{Indexed, common::prelude::*, history::History};
 
 /// The account that does everything.
 const BY: Address = Address::repeat_byte(0xb1);

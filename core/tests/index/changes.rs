@@ -7,11 +7,7 @@ use registry_core::registry::agent::Status;
 use registry_core::registry::changes::{Change, Cursor, KEPT_SECONDS, Since, Standing};
 use registry_core::registry::kya::Decision;
 
-use crate::{
-    Indexed,
-    common::{prelude::*, record},
-    promises::verdict,
-};
+use crate::{Indexed, common::prelude::*, promises::verdict};
 
 const DAY: u64 = 86_400;
 

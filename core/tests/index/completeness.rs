@@ -3,11 +3,7 @@
 
 use registry_core::index::Counters;
 
-use crate::{
-    Indexed,
-    common::{Proofs, record, report},
-    snapshot,
-};
+use crate::{Indexed, common::prelude::*, snapshot};
 
 /// What a block does, apart from its attestations.
 type Also = fn(&mut Indexed, u64);

@@ -2,10 +2,7 @@
 
 use registry_core::index::{IndexError, ListChunk, ListCursor, SqlValue, Store as _};
 
-use crate::{
-    Indexed,
-    common::{prelude::*, random::Random},
-};
+use crate::{Indexed, common::prelude::*};
 
 /// Seconds for which a list stays open without a question.
 const FORGOTTEN: u64 = 60;

@@ -4,11 +4,7 @@ use std::collections::BTreeMap;
 
 use registry_core::index::{Basis, Counters};
 
-use crate::{
-    Indexed,
-    common::{Logs, Proofs, Quirks, number_of},
-    snapshot,
-};
+use crate::{Indexed, common::prelude::*, snapshot};
 
 #[test]
 fn an_event_is_asked_for_again_once_a_minute_however_often_changes_are_found() {

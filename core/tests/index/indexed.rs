@@ -13,11 +13,8 @@ use registry_core::{
     registry::lineage::{self, Member},
 };
 
-use crate::{
-    common::{Mined, database::Database, database::config, host::read, prelude::*, proofs, random::Random},
-    history::History,
-    liability, liable, snapshot,
-};
+use crate::common::{database::Database, database::config, prelude::*, proofs};
+use crate::{history::History, liability, liable, snapshot};
 
 pub(crate) const CHAIN: &str = "http://node";
 

@@ -4,21 +4,14 @@ use registry_core::{
     eth::abi::IAgentRegistry::AgentRegistered,
     index::Store as _,
     liability::{Basis, WalletEvents},
-    registry::{
-        agent::Agent,
-        changes::{Since, Standing},
-        kya::Decision,
-    },
+    registry::changes::{Since, Standing},
+    registry::{agent::Agent, kya::Decision},
     snapshot::{Facts, Identity, LiveAgent, Shard, Shards, shard},
 };
 
 use alloy_sol_types::SolEvent as _;
 
-use crate::{
-    Indexed,
-    common::{Logs, Proofs, prelude::*, record, time},
-    snapshot,
-};
+use crate::{Indexed, common::prelude::*, snapshot};
 
 /// What the row says of the events by an agent's liable wallet.
 fn known(index: &Indexed, id: u64) -> WalletEvents {

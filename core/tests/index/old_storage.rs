@@ -9,13 +9,8 @@ use registry_core::{
     liability::Basis,
     registry::changes::{Cursor, Since, Standing},
 };
-use serde_json::Value;
 
-use crate::{
-    Indexed,
-    common::{database::Database, prelude::*, record},
-    history::History,
-};
+use crate::{Indexed, common::database::Database, common::prelude::*, history::History};
 
 fn fixture(name: &str) -> String {
     fs::read_to_string(format!("{}/../tests/fixtures/3ad2b3d/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()

@@ -2,12 +2,7 @@
 
 use registry_core::index::{Basis, Counters, IndexError, SqlValue, Store as _};
 
-use crate::{
-    Indexed,
-    common::{Undeployed, prelude::*, random::Random, record},
-    history::History,
-    indexed::Failures,
-};
+use crate::{Indexed, common::prelude::*, history::History, indexed::Failures};
 
 /// The number that a statement gives.
 fn number(index: &Indexed, statement: &str) -> i64 {
@@ -182,7 +177,7 @@ fn a_clock_that_is_behind_the_chain_makes_no_lapsed_agent_compliant() {
 pub(crate) fn verdict(index: &mut Indexed, of: &AgentRecord) -> (Value, usize) {
     let excerpt = index.excerpt(&[of.agentWallet]);
     let answer = index.ask_node(&format!("/api/v1/kya/{}", of.agentWallet), excerpt.into());
-    (crate::common::host::read(answer), index.node.round_trips())
+    (read(answer), index.node.round_trips())
 }
 
 #[test]

@@ -9,11 +9,7 @@ use registry_core::{
     snapshot::ShardEntry,
 };
 
-use crate::{
-    Indexed,
-    common::{STATUSES, prelude::*, record, report},
-    snapshot,
-};
+use crate::{Indexed, common::prelude::*, snapshot};
 
 /// People who are liable for agents, where there are as many.
 const PEOPLE: u64 = 997;

@@ -12,12 +12,7 @@ use registry_core::{
     snapshot::{Identity, Manifest, Shard, ShardEntry, Shards, shard},
 };
 
-use crate::{
-    Indexed,
-    common::{host::read, prelude::*, random::setting, record, report},
-    history::History,
-    liability,
-};
+use crate::{Indexed, common::prelude::*, history::History, liability};
 
 const IDENTITY: Identity = Identity { chain_id: CHAIN_ID, registry: REGISTRY };
 

@@ -7,10 +7,7 @@ use registry_core::{
     registry::changes::Since,
 };
 
-use crate::{
-    Indexed,
-    common::{database::Database, prelude::*},
-};
+use crate::{Indexed, common::database::Database, common::prelude::*};
 
 const QUOTA: &str = "Exceeded allowed rows written in Durable Objects free tier.";
 

@@ -10,7 +10,7 @@ use registry_core::{
 };
 
 use super::{chain::EvmChain, model::wallet};
-use crate::common::{GRACE, Undeployed, prelude::*};
+use crate::common::prelude::*;
 
 /// `mstore(0, shl(224, 0x1626ba7e)) return(0, 32)`: accepts every signature.
 const ACCEPT: &[u8] = &hex!("631626ba7e60e01b60005260206000f3");

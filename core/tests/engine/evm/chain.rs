@@ -13,7 +13,7 @@ use revm::{
 };
 
 use super::model::{Op, actor};
-use crate::common::{Undeployed, header, prelude::*, reply_of, requests, response, time};
+use crate::common::{header, prelude::*, reply_of, requests, response};
 
 type Database = CacheDB<EmptyDB>;
 type Evm = MainnetEvm<Context<BlockEnv, TxEnv, CfgEnv, Database, Journal<Database>, ()>>;

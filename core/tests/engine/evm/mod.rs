@@ -19,9 +19,7 @@ use registry_core::{
     index,
 };
 
-use crate::common::{
-    Undeployed, database::Database, database::config, database::upkeep, host::read, prelude::*, random::cases,
-};
+use crate::common::{database::Database, database::config, database::upkeep, prelude::*, random::cases};
 
 const EVERY_WAY: [Undeployed; 3] = [Undeployed::Override, Undeployed::Creation, Undeployed::Refused];
 

@@ -8,7 +8,7 @@ use registry_core::eth::abi::IAgentRegistry::{IAgentRegistryCalls as Calls, regi
 use registry_core::eth::abi::RevenueReport;
 use serde_json::Map;
 
-use crate::common::{GRACE, STATUSES, prelude::*, record, shown, time};
+use crate::common::prelude::*;
 
 /// How many wallets agents share.
 pub(crate) const WALLETS: usize = 5;
