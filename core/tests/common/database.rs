@@ -74,6 +74,14 @@ impl Database {
         ([self.executed.take(), self.steps.take()], done)
     }
 
+    /// The number that a statement gives.
+    pub(crate) fn number(&self, statement: &str) -> i64 {
+        match self.execute(statement, &[]).unwrap()[0][0] {
+            SqlValue::Integer(number) => number,
+            ref other => panic!("{other:?}"),
+        }
+    }
+
     /// Runs `work` in one transaction, which is rolled back where it gives `None`.
     pub(crate) fn transaction<T>(&self, work: impl FnOnce(&Self) -> Option<T>) -> Option<T> {
         self.connection.execute_batch("BEGIN").unwrap();

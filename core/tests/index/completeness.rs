@@ -39,7 +39,6 @@ fn refresh(index: &mut Indexed, round: u64, also: Also) -> Option<u64> {
         also(index, round * 8 + block);
     }
     index.now += 15;
-    index.node.log.clear();
     index.refresh();
     Some(index.now - snapshot::manifest(index).ok()?.confirmed_at / 1_000)
 }

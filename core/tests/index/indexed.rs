@@ -95,7 +95,9 @@ impl Indexed {
         (self.node.block, self.node.chain) = (self.history.number(), self.history.blocks.clone());
     }
 
+    /// One piece of work with the chain as it is now; the node's log is of it alone.
     pub(crate) fn refresh(&mut self) {
+        self.node.log.clear();
         self.show();
         self.work().unwrap();
     }
@@ -137,6 +139,21 @@ impl Indexed {
     pub(crate) fn idle(&mut self) {
         let Mined { seconds, registry, .. } = self.newest().clone();
         self.history.push(self.history.number() + 1, seconds + 20, (*registry).clone(), Vec::new());
+    }
+
+    /// A block without events, and a refresh so many seconds later.
+    pub(crate) fn idle_for(&mut self, seconds: u64) {
+        self.idle();
+        self.now += seconds;
+        self.refresh();
+    }
+
+    /// A block without events at this time, and a refresh then.
+    pub(crate) fn idle_until(&mut self, seconds: u64) {
+        self.idle();
+        self.history.edit(|mined| mined.seconds = seconds);
+        self.now = seconds;
+        self.refresh();
     }
 
     pub(crate) fn state(&self) -> State {

@@ -35,12 +35,8 @@ fn has_words(scope: &str, words: &[&str]) -> bool {
 }
 
 #[test]
-fn pages_laid_end_to_end_are_what_a_plain_filter_finds() {
+fn pages_laid_end_to_end_are_what_a_plain_filter_finds_in_lists_of_one_row_and_of_several() {
     pages_are_like_a_filter(120, 100);
-}
-
-#[test]
-fn so_are_those_of_lists_of_several_rows() {
     pages_are_like_a_filter(900, 40);
 }
 

@@ -125,9 +125,7 @@ fn attestations_that_lapse_together_and_ties_of_wallets_are_told_and_forgotten_i
     for (lapsed, told, has_more) in
         [(24_000, 30_000, true), (30_000, 54_000, true), (30_000, 60_000, false), (30_000, 60_000, false)]
     {
-        index.idle();
-        index.history.edit(|mined| mined.seconds = index.now);
-        index.refresh();
+        index.idle_until(index.now);
         let noted = "SELECT count(*) FILTER (WHERE was & 1 > is_now & 1), count(*) FROM changes";
         let noted = index.database.execute(noted, &[]).unwrap();
         let numbers = [lapsed, told].map(SqlValue::Integer);
@@ -135,11 +133,8 @@ fn attestations_that_lapse_together_and_ties_of_wallets_are_told_and_forgotten_i
     }
     index.now += 40 * 86_400;
     for kept in [40_000, 20_000, 0, 0] {
-        index.idle();
-        index.history.edit(|mined| mined.seconds = index.now);
-        index.refresh();
-        let left = index.database.execute("SELECT count(*) FROM changes", &[]).unwrap();
-        assert_eq!(left[0], [SqlValue::Integer(kept)]);
+        index.idle_until(index.now);
+        assert_eq!(index.database.number("SELECT count(*) FROM changes"), kept);
     }
 }
 

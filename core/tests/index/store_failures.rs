@@ -110,11 +110,8 @@ fn a_state_of_another_version_keeps_rows_ends_and_cursors() {
         index.database.execute(&statement, &[]).unwrap();
         index.kept = None;
         assert!(index.state().as_of().is_some(), "{change}: answers go on");
-        index.node.log.clear();
         for _ in 0..3 {
-            index.idle();
-            index.now += 15;
-            index.refresh();
+            index.idle_for(15);
             index.is_right();
         }
         assert_eq!((changes(&index), index.state().is_complete()), (before, true), "{change}");
