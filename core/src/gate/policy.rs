@@ -171,13 +171,8 @@ impl AgentPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        registry::{
-            kya::{Kya, Reason},
-            liability::{Liability, PinnedRecord},
-        },
-        token::StatedAt,
-    };
+    use crate::registry::kya::{Kya, Reason};
+    use crate::{registry::liability::Liability, registry::liability::PinnedRecord, token::StatedAt};
     use alloy_primitives::U256;
 
     const LIABLE: Address = Address::repeat_byte(1);
