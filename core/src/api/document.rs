@@ -344,13 +344,9 @@ impl Write for Tagger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        eth::as_of::AsOf,
-        registry::agent::{Agent, Status},
-        registry::agent_query::AgentQuery,
-        registry::changes,
-        registry::fixture::agent,
-    };
+    use crate::eth::as_of::AsOf;
+    use crate::registry::agent::{Agent, Status};
+    use crate::registry::{agent_query::AgentQuery, changes, fixture::agent};
     use alloy_primitives::Address;
 
     const GRACE: u64 = 604_800;

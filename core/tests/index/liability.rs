@@ -3,7 +3,7 @@
 use registry_core::{
     eth::abi::IAgentRegistry::AgentRegistered,
     index::Store as _,
-    liability::{Basis, WalletEvents},
+    liability::{Basis, WalletEvents, parent_basis},
     registry::changes::{Since, Standing},
     registry::{agent::Agent, kya::Decision},
     snapshot::{Facts, LiveAgent, Shards},
@@ -252,9 +252,6 @@ fn shards_name_what_ties_an_agent_to_its_parent() {
         let agent_record = &agents[agent.id as usize - 1];
         let [own, parent] = [Some(agent_record), parent]
             .map(|record| record.map(|record| Agent::try_from(record.clone()).unwrap()));
-        assert_eq!(
-            agent.parent_basis,
-            registry_core::liability::parent_basis(&own.unwrap(), parent.as_ref())
-        );
+        assert_eq!(agent.parent_basis, parent_basis(&own.unwrap(), parent.as_ref()));
     }
 }

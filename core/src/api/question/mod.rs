@@ -283,10 +283,7 @@ fn ancestors(registry: &Registry<'_>, id: AgentId) -> Result<Ancestors, Halt> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        chain::{Limits, Run},
-        eth::multicall::CANONICAL_ADDRESS,
-    };
+    use crate::{chain::Limits, chain::Run, eth::multicall::CANONICAL_ADDRESS};
 
     #[test]
     fn what_only_an_index_can_tell_is_refused_without_a_call() {
