@@ -3,10 +3,8 @@
 //! `MUTATIONS` says how many of each (3,000 if it does not), `MUTATION_SEED` where the random numbers begin:
 //! `MUTATIONS=5000000 cargo test --release -p registry-core --test hostile mutations` are ten million.
 
-use registry_core::{
-    forward::{Rules, SignedRequest, domain},
-    liability::{Acceptance, Moment, PinnedRecord},
-};
+use registry_core::forward::{Rules, SignedRequest, domain};
+use registry_core::liability::{Acceptance, Moment, PinnedRecord};
 
 use crate::{common::prelude::*, common::random::Mutator, turn};
 

@@ -3,11 +3,8 @@
 use std::cell::RefCell;
 
 use alloy_primitives::keccak256;
-use registry_core::{
-    api::route::KYA_BODY_MAX,
-    index::{Config, HistoryQuery, State},
-    registry::{agent::AgentId, kya::WalletInput},
-};
+use registry_core::index::{Config, HistoryQuery, State};
+use registry_core::{api::route::KYA_BODY_MAX, registry::agent::AgentId, registry::kya::WalletInput};
 
 use crate::common::database::{Database, config, upkeep};
 use crate::common::{host::finish, prelude::*, proofs, requests};

@@ -7,15 +7,9 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use alloy_primitives::Keccak256;
-use registry_core::{
-    eth::as_of::AsOf,
-    liability::ParentBasis,
-    registry::agent::Status,
-    snapshot::{
-        Facts, Former, Identity, LiveAgent, Manifest, Shard, ShardEntry, ShardRange, ShardVersion,
-        SnapshotError,
-    },
-};
+use registry_core::snapshot::{Facts, Former, Identity, LiveAgent, Manifest, SnapshotError};
+use registry_core::snapshot::{Shard, ShardEntry, ShardRange, ShardVersion};
+use registry_core::{eth::as_of::AsOf, liability::ParentBasis, registry::agent::Status};
 
 use crate::{common::prelude::*, common::random::Mutator, turn};
 

@@ -3,14 +3,10 @@
 use std::collections::BTreeSet;
 
 use alloy_primitives::keccak256;
-use registry_core::{
-    api::{document::Document, index_documents},
-    eth::abi::IAgentRegistry::{
-        AgentReactivated, AgentRegistered, AgentSuspended, AgentTerminated, ComplianceAttested,
-        RevenueReported,
-    },
-    index::{self, IndexError, SqlValue, Store as _},
-};
+use registry_core::api::{document::Document, index_documents};
+use registry_core::eth::abi::IAgentRegistry::{AgentReactivated, AgentRegistered, AgentSuspended};
+use registry_core::eth::abi::IAgentRegistry::{AgentTerminated, ComplianceAttested, RevenueReported};
+use registry_core::index::{self, IndexError, SqlValue, Store as _};
 
 use crate::{Indexed, common::prelude::*, history::History};
 

@@ -3,15 +3,12 @@
 
 use std::{cell::RefCell, collections::BTreeMap};
 
-use registry_core::{
-    api::{document::Document, question::LateExcerpt},
-    index::{Bounds, Config, Excerpt, Index, IndexError, State, Work},
-    liability::Basis,
-    registry::agent::{Agent, AgentId, Fetched, Status},
-    registry::changes::{ChangeList, Cursor, Since, Standing},
-    registry::kya::Decision,
-    registry::lineage::{self, Member},
-};
+use registry_core::api::{document::Document, question::LateExcerpt};
+use registry_core::index::{Bounds, Config, Excerpt, Index, IndexError, State, Work};
+use registry_core::registry::agent::{Agent, AgentId, Fetched, Status};
+use registry_core::registry::changes::{ChangeList, Cursor, Since, Standing};
+use registry_core::registry::lineage::{self, Member};
+use registry_core::{liability::Basis, registry::kya::Decision};
 
 use crate::common::{database::Database, database::config, prelude::*, proofs};
 use crate::{history::History, liability, liable, snapshot};

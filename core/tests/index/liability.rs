@@ -1,15 +1,11 @@
 //! What rows, shards and excerpts know of the events by liable wallets, held against the chain's.
 
-use registry_core::{
-    eth::abi::IAgentRegistry::AgentRegistered,
-    index::Store as _,
-    liability::{Basis, WalletEvents, parent_basis},
-    registry::changes::{Since, Standing},
-    registry::{agent::Agent, kya::Decision},
-    snapshot::{Facts, LiveAgent, Shards},
-};
-
 use alloy_sol_types::SolEvent as _;
+use registry_core::liability::{Basis, WalletEvents, parent_basis};
+use registry_core::registry::changes::{Since, Standing};
+use registry_core::snapshot::{Facts, LiveAgent, Shards};
+use registry_core::{eth::abi::IAgentRegistry::AgentRegistered, index::Store as _};
+use registry_core::{registry::agent::Agent, registry::kya::Decision};
 
 use crate::{Indexed, common::prelude::*, snapshot};
 

@@ -4,11 +4,9 @@
 
 use std::fs;
 
-use registry_core::{
-    index::{IndexError, SqlValue, Store as _, StoreError, prepare, takeover},
-    liability::Basis,
-    registry::changes::{Cursor, Since, Standing},
-};
+use registry_core::index::{IndexError, SqlValue, Store as _, StoreError, prepare, takeover};
+use registry_core::liability::Basis;
+use registry_core::registry::changes::{Cursor, Since, Standing};
 
 use crate::{Indexed, common::database::Database, common::prelude::*, history::History};
 

@@ -2,12 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use registry_core::{
-    eth::abi::RevenueReport,
-    index::{Basis, Excerpt, IndexError, LIST_IN_MEMORY_MAX, SqlValue, Store as _},
-    registry::kya::WalletInput,
-    snapshot::ShardEntry,
-};
+use registry_core::index::{Basis, Excerpt, IndexError, LIST_IN_MEMORY_MAX, SqlValue, Store as _};
+use registry_core::{eth::abi::RevenueReport, registry::kya::WalletInput, snapshot::ShardEntry};
 
 use crate::{Indexed, common::prelude::*, snapshot};
 

@@ -3,14 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use alloy_primitives::keccak256;
-use registry_core::{
-    api::document::Document,
-    api::route::KYA_BODY_MAX,
-    api::snapshot_documents::{document, shards_for},
-    index::IndexError,
-    registry::kya::WalletInput,
-    snapshot::{Identity, Manifest, Shard, ShardEntry, Shards, shard},
-};
+use registry_core::api::snapshot_documents::{document, shards_for};
+use registry_core::snapshot::{Identity, Manifest, Shard, ShardEntry, Shards, shard};
+use registry_core::{api::document::Document, api::route::KYA_BODY_MAX};
+use registry_core::{index::IndexError, registry::kya::WalletInput};
 
 use crate::{Indexed, common::prelude::*, history::History, liability};
 

@@ -2,10 +2,8 @@
 
 use std::cell::Cell;
 
-use registry_core::{
-    index::{IndexError, SqlValue, State, Store, StoreError, StoreFault, Work, prepare},
-    registry::changes::Since,
-};
+use registry_core::index::{IndexError, SqlValue, State, Store, StoreError, StoreFault, Work, prepare};
+use registry_core::registry::changes::Since;
 
 use crate::{Indexed, common::database::Database, common::prelude::*};
 

@@ -2,12 +2,9 @@
 
 use alloy_primitives::{Bytes, address, hex};
 use alloy_sol_types::SolCall as _;
-use registry_core::{
-    chain::{SignerCode, SignerQuery},
-    eth::abi::IAgentRegistry::attestComplianceCall,
-    gate::{AccountFacts, AccountQuery, AccountState},
-    registry::kya::Decision,
-};
+use registry_core::chain::{SignerCode, SignerQuery};
+use registry_core::gate::{AccountFacts, AccountQuery, AccountState};
+use registry_core::{eth::abi::IAgentRegistry::attestComplianceCall, registry::kya::Decision};
 
 use super::{chain::EvmChain, model::wallet};
 use crate::common::prelude::*;
