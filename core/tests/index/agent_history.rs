@@ -8,7 +8,7 @@ use registry_core::eth::abi::IAgentRegistry::{AgentReactivated, AgentRegistered,
 use registry_core::eth::abi::IAgentRegistry::{AgentTerminated, ComplianceAttested, RevenueReported};
 use registry_core::index::{self, IndexError, SqlValue, Store as _};
 
-use crate::{Indexed, common::prelude::*, history::History};
+use crate::{Indexed, common::host::finish_in_time, common::prelude::*, history::History};
 
 /// The account that does everything.
 const BY: Address = Address::repeat_byte(0xb1);
@@ -107,26 +107,7 @@ fn page_of(
     let query = index::HistoryQuery::new(&index.database, &state, REGISTRY, (id, limit, cursor))?;
     let mut run = query.run(&index.config, known.clone());
     let node = &mut index.node;
-    *took = 0;
-    let outcome = loop {
-        run.passed(*took);
-        let batch = match run.step() {
-            Ok(Step::Send(batch)) => batch,
-            Ok(Step::Done(history)) => break Ok(history),
-            Err(error) => break Err(error),
-        };
-        let (reply, millis) = node.reply(&batch);
-        *took += batch.delay_ms + millis;
-        let fed = match &reply {
-            Ok((status, body)) => run.feed(Reply { status: *status, body }),
-            Err(failure) => run.fail(*failure),
-        };
-        known.merge(&run.update());
-        if let Err(error) = fed {
-            break Err(error);
-        }
-    };
-    match outcome {
+    match finish_in_time(&mut run, known, took, |batch| node.reply(batch)) {
         Ok(history) => Ok(Some(index_documents::history(history))),
         Err(QueryError::BlockNotAvailable(_)) => Ok(None),
         Err(error) => Err(error.into()),

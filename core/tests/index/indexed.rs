@@ -364,17 +364,11 @@ impl Indexed {
             }
             Ok(read)
         };
-        for path in [
-            "stats/detailed",
-            "agents/compliance?limit=1&cursor=0-0",
-            "agents/compliance?cursor=9007199254740991-0",
-            "revenue/aggregate",
-            "agents?status=Active",
-            "agents?status=Active&limit=2&page=2",
-            "agents?status=Suspended",
-            "agents?status=Revoked&limit=1",
-            "agents?status=Terminated&page=9",
-        ] {
+        let paths = "stats/detailed agents/compliance?limit=1&cursor=0-0 revenue/aggregate \
+                     agents/compliance?cursor=9007199254740991-0 agents?status=Active \
+                     agents?status=Active&limit=2&page=2 agents?status=Suspended \
+                     agents?status=Revoked&limit=1 agents?status=Terminated&page=9";
+        for path in paths.split(' ') {
             read(&format!("/api/v1/{path}"))?;
         }
         // The pages of a list come together to the whole.

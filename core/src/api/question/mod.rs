@@ -287,18 +287,12 @@ mod tests {
 
     #[test]
     fn what_only_an_index_can_tell_is_refused_without_a_call() {
-        let person = Address::ZERO;
-        for target in [
-            &format!("liable/{person}"),
-            "agents?sort=-id",
-            "agents?q=papers",
-            "agents?compliant=true",
-            "agent/1/history",
-            "changes",
-        ] {
+        let liable = format!("liable/{}", Address::ZERO);
+        let others = "agents?sort=-id agents?q=papers agents?compliant=true agent/1/history changes";
+        for target in others.split(' ').chain([liable.as_str()]) {
             let route = Route::parse(&format!("/api/v1/{target}")).unwrap();
             let (chain, now) = ("http://node".to_owned(), Timestamp::default());
-            let question = Question { route, registry: person, chain, now, scan: None, excerpt: None };
+            let question = Question { route, registry: Address::ZERO, chain, now, scan: None, excerpt: None };
             let step = Run::new(question, CANONICAL_ADDRESS, Limits::default()).step();
             assert_eq!(step.err(), Some(Error::IndexRequired), "{target}");
         }
