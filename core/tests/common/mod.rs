@@ -15,7 +15,7 @@ mod registry;
 pub(crate) use node::{CHAIN_ID, Mined, Node, number_of, pinned, signature};
 pub(crate) use questions::{question, run, scan_query};
 pub(crate) use quirks::{Fault, IsFaulty, Logs, Proofs, Quirks, Undeployed};
-pub(crate) use registry::{PlainRegistry, STATUSES, record, report, shown, time};
+pub(crate) use registry::{PlainRegistry, STATUSES, is_compliant, record, report, shown, time};
 
 use alloy_primitives::{Address, B256};
 use serde_json::{Value, json};
@@ -26,7 +26,9 @@ pub(crate) mod prelude {
     pub(crate) use super::random::{Random, setting};
     pub(crate) use super::{CHAIN_ID, GRACE, NOW, Node, PlainRegistry, REGISTRY, STATUSES};
     pub(crate) use super::{Fault, Logs, Mined, Proofs, Quirks, Undeployed};
-    pub(crate) use super::{ids_in, number_of, pinned, question, record, report, run, shown, time};
+    pub(crate) use super::{
+        ids_in, is_compliant, number_of, pinned, question, record, report, run, shown, time,
+    };
     pub(crate) use alloy_primitives::{Address, B256, U256};
     pub(crate) use registry_core::api::{error::Error, question::Question, route::Route};
     pub(crate) use registry_core::chain::{Batch, Endpoints, Failure, Limits, Query, QueryError};

@@ -41,7 +41,7 @@ pub(crate) struct Mined {
 }
 
 /// A node with one registry; its newest block's number grows as the quirks say.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Node {
     pub(crate) registry: PlainRegistry,
     pub(crate) quirks: Quirks,
@@ -77,19 +77,13 @@ impl Node {
     pub(crate) fn new(registry: PlainRegistry) -> Self {
         Self {
             registry,
-            quirks: Quirks::default(),
-            faults: VecDeque::new(),
             address: REGISTRY,
             block: 100,
             chain_id: CHAIN_ID,
-            head_age: 0,
             milliseconds_per_block: 2_000,
-            chain: BTreeMap::new(),
-            machines: Vec::new(),
             finalized: 90,
             oldest_state: 1,
-            emitted: Vec::new(),
-            log: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -178,13 +172,10 @@ impl Node {
                 ok(match fault {
                     Fault::HalfABody => body[..body.len() / 2].to_vec(),
                     Fault::Null => {
-                        let null = |answer: &mut Value| {
-                            if answer.get("error").is_some() {
-                                *answer = response(&answer["id"], Ok(Value::Null));
-                            }
-                        };
                         let mut answers = super::requests(str::from_utf8(&body).unwrap());
-                        answers.iter_mut().for_each(null);
+                        for answer in answers.iter_mut().filter(|answer| answer.get("error").is_some()) {
+                            *answer = response(&answer["id"], Ok(Value::Null));
+                        }
                         reply_of(&batch.body, answers)
                     }
                     Fault::WrongId => str::from_utf8(&body).unwrap().replace("\"id\":", "\"id\":77").into(),

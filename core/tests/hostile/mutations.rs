@@ -77,8 +77,6 @@ fn no_mutated_relay_body_makes_the_core_panic() {
     }
 }
 
-/// Nothing else is accepted than what was signed, however it is written: a change of members, chain, registry
-/// or signature is refused.
 #[test]
 fn no_mutated_acceptance_is_accepted() {
     let _turn = turn();

@@ -8,10 +8,6 @@ use serde_json::Map;
 
 use crate::{Indexed, common::prelude::*, liability};
 
-pub(crate) fn is_compliant(agent: &AgentRecord, grace: u64, now: u64) -> bool {
-    agent.status == 0 && now.saturating_sub(agent.lastAttestation) <= grace
-}
-
 /// An agent as lists show it.
 pub(crate) fn item(agent: &AgentRecord, grace: u64, now: u64) -> Value {
     let members = "agentId creator haftungsperson agentWallet operationalScope parentAgentId generation \

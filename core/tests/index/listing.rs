@@ -3,7 +3,7 @@
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use registry_core::index::Bounds;
 
-use crate::{Indexed, common::prelude::*, history::History, liability, liable::is_compliant, liable::item};
+use crate::{Indexed, common::prelude::*, history::History, liability, liable::item};
 
 /// What is searched for, and the words it comes to, the last of which may be the beginning of one.
 const SEARCHES: [(&str, &[&str]); 17] = [
