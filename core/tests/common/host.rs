@@ -2,15 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use alloy_primitives::Address;
-use registry_core::{
-    api::{document::Document, error::Error},
-    chain::{Batch, Endpoints, Failure, Limits, Query, QueryError, Reply, Run, RunError, Step},
-    eth::multicall::CANONICAL_ADDRESS,
-};
-use serde_json::Value;
+use registry_core::api::document::Document;
 
-use super::{CHAIN_ID, Fault, Node, PlainRegistry, question, signature};
+use super::{prelude::*, signature};
 
 /// A node whose records name the block they were read in, changed.
 pub(crate) fn node_with(change: impl FnOnce(&mut Node)) -> Node {

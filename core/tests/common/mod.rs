@@ -26,9 +26,8 @@ pub(crate) mod prelude {
     pub(crate) use super::random::{Random, setting};
     pub(crate) use super::{CHAIN_ID, GRACE, NOW, Node, PlainRegistry, REGISTRY, STATUSES};
     pub(crate) use super::{Fault, Logs, Mined, Proofs, Quirks, Undeployed};
-    pub(crate) use super::{
-        ids_in, is_compliant, number_of, pinned, question, record, report, run, shown, time,
-    };
+    pub(crate) use super::{ids_in, is_compliant, number_of, pinned, question};
+    pub(crate) use super::{record, report, run, shown, time};
     pub(crate) use alloy_primitives::{Address, B256, U256};
     pub(crate) use registry_core::api::{error::Error, question::Question, route::Route};
     pub(crate) use registry_core::chain::{Batch, Endpoints, Failure, Limits, Query, QueryError};

@@ -5,22 +5,15 @@ mod logs;
 
 use std::{borrow::Cow, collections::BTreeMap, collections::VecDeque, fmt, rc::Rc};
 
-use alloy_primitives::{Address, B256, U256, hex, keccak256};
-use alloy_sol_types::{SolCall, SolEvent};
-use registry_core::{
-    api::{document::Document, error::Error, question::Question, route::Route, scan::Scan},
-    chain::{Batch, Failure, Limits, Query, Run, drive},
-    eth::abi::IAgentRegistry::{
-        AgentReactivated, AgentRegistered, AgentRevoked, AgentSuspended, ComplianceAttested, RevenueReported,
-    },
-    eth::multicall::CANONICAL_ADDRESS,
+use alloy_primitives::{hex, keccak256};
+use alloy_sol_types::SolEvent;
+use registry_core::api::{document::Document, scan::Scan};
+use registry_core::eth::abi::IAgentRegistry::{
+    AgentReactivated, AgentRegistered, AgentRevoked, AgentSuspended, ComplianceAttested, RevenueReported,
 };
-use serde_json::{Value, json};
 
-use super::{
-    Fault, IsFaulty, Logs, NOW, PlainRegistry, Proofs, Quirks, REGISTRY, batch_too_large, header, proofs,
-    questions::question_about, reply_of, requests, response,
-};
+use super::{IsFaulty, batch_too_large, header, prelude::*, proofs, questions::question_about};
+use super::{reply_of, requests, response};
 
 /// The chain id of nodes where nothing else is set.
 pub(crate) const CHAIN_ID: u64 = 84_532;
