@@ -112,7 +112,8 @@ mod tests {
     fn the_bases_of_rfc_9421_appendix_b_2_are_reproduced() {
         let (date, kind) =
             ("\"date\": Tue, 20 Apr 2021 02:07:55 GMT\n", "\"content-type\": application/json\n");
-        let authority = "\"@authority\": example.com\n";
+        let (authority, length) = ("\"@authority\": example.com\n", "\"content-length\": 18\n");
+        let (method, query) = ("\"@method\": POST\n\"@path\": /foo\n", "\"@query\": ?param=Value&Pet=dog\n");
         for (parameters, lines) in [
             (
                 r#"();created=1618884473;keyid="test-key-rsa-pss";nonce="b3k2pp5k7z-50gnwp.yemd""#,
@@ -124,10 +125,7 @@ mod tests {
             ),
             (
                 r#"("date" "@method" "@path" "@query" "@authority" "content-type" "content-digest" "content-length");created=1618884473;keyid="test-key-rsa-pss""#,
-                format!(
-                    "{date}\"@method\": POST\n\"@path\": /foo\n\"@query\": ?param=Value&Pet=dog\n{authority}\
-                     {kind}{DIGEST_LINE}\"content-length\": 18\n"
-                ),
+                format!("{date}{method}{query}{authority}{kind}{DIGEST_LINE}{length}"),
             ),
             (
                 r#"("date" "@authority" "content-type");created=1618884473;keyid="test-shared-secret""#,
@@ -135,9 +133,7 @@ mod tests {
             ),
             (
                 r#"("date" "@method" "@path" "@authority" "content-type" "content-length");created=1618884473;keyid="test-key-ed25519""#,
-                format!(
-                    "{date}\"@method\": POST\n\"@path\": /foo\n{authority}{kind}\"content-length\": 18\n"
-                ),
+                format!("{date}{method}{authority}{kind}{length}"),
             ),
             // The other derived components, of section 2.2.
             (

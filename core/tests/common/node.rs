@@ -261,9 +261,8 @@ impl Node {
                 match self.quirks.proofs {
                     Proofs::Unsupported => Err(json!({"code": -32601, "message": "the method eth_getProof does not exist"})),
                     Proofs::Newest if !is_newest => {
-                        let window = (-32000, "distance to target block exceeds maximum proof window");
-                        let (code, message) = self.quirks.proof_refusal.unwrap_or(window);
-                        Err(json!({"code": code, "message": message}))
+                        let window = "distance to target block exceeds maximum proof window";
+                        Err(json!({"code": -32000, "message": window}))
                     }
                     proofs => {
                         let number = if proofs == Proofs::IgnoringBlocks { self.block } else { number };

@@ -3,7 +3,7 @@
 use alloy_primitives::{Bytes, hex};
 use alloy_sol_types::{SolCall, SolInterface, SolValue};
 use registry_core::chain::lens::{DEPLOYLESS_CODE, LENS_ADDRESS, LENS_CODE};
-use registry_core::eth::abi::{IMulticall3, IMulticall3::IMulticall3Calls};
+use registry_core::eth::abi::{IMulticall3, IMulticall3::Call3, IMulticall3::IMulticall3Calls};
 use registry_core::eth::abi::{IRegistryLens::walkCall, RevenueReport};
 
 use crate::common::prelude::*;
@@ -152,12 +152,7 @@ impl Node {
         Ok(IMulticall3::aggregate3Call::abi_encode_returns(&results))
     }
 
-    fn execute(
-        &self,
-        call: &IMulticall3::Call3,
-        number: u64,
-        registry: &PlainRegistry,
-    ) -> IMulticall3::Result {
+    fn execute(&self, call: &Call3, number: u64, registry: &PlainRegistry) -> IMulticall3::Result {
         let outcome = match call.target {
             to if to == self.address && self.is_heavy(&call.callData) => Err(Vec::new()),
             to if to == self.address => registry.call(&call.callData),
