@@ -276,13 +276,8 @@ mod tests {
     }
 
     fn registration(creator: Address) -> PinnedRecord {
-        PinnedRecord {
-            agent_id: U256::from(7),
-            creator,
-            agent_wallet: Address::ZERO,
-            haftungsperson: LIABLE,
-            registered_at: 1,
-        }
+        let (agent_id, agent_wallet) = (U256::from(7), Address::ZERO);
+        PinnedRecord { agent_id, creator, agent_wallet, haftungsperson: LIABLE, registered_at: 1 }
     }
 
     #[test]

@@ -58,15 +58,10 @@ fn suspend(node: &mut Node, number: u64, agent: u64, reason: &str) {
 
 /// Reports of agent 1, one a block from there on.
 fn report(node: &mut Node, first: u64, count: u64) {
-    for amount in 0..count {
-        let report = RevenueReported {
-            agentId: U256::from(1),
-            by: BY,
-            amount: U256::from(amount),
-            currency: "EUR".into(),
-            category: "api".into(),
-        };
-        node.emit(first + amount, &report);
+    for place in 0..count {
+        let (amount, currency, category) = (U256::from(place), "EUR".into(), "api".into());
+        let report = RevenueReported { agentId: U256::from(1), by: BY, amount, currency, category };
+        node.emit(first + place, &report);
     }
 }
 
