@@ -94,13 +94,8 @@ mod tests {
             ),
             ("content-length", b"18"),
         ];
-        let request = Request {
-            method: "POST",
-            origin: &origin,
-            target: "/foo?param=Value&Pet=dog",
-            fields: &fields,
-            content: Content::Whole(br#"{"hello": "world"}"#),
-        };
+        let (target, content) = ("/foo?param=Value&Pet=dog", Content::Whole(br#"{"hello": "world"}"#));
+        let request = Request { method: "POST", origin: &origin, target, fields: &fields, content };
         let signature_input = structured::dictionary(&format!("sig={input}")).unwrap();
         let sfv::ListEntry::InnerList(input) = &signature_input["sig"] else { panic!("{input}") };
         signature_base(&request, input)

@@ -339,11 +339,8 @@ mod tests {
     #[test]
     fn what_a_domain_disowns_or_withdraws_is_overruled_by_it_for_its_own_wallets_alone() {
         let digest = B256::repeat_byte(5);
-        let said = DomainFile {
-            withdrawn: [digest].into(),
-            not_ours: [U256::from(7)].into(),
-            ..DomainFile::default()
-        };
+        let (withdrawn, not_ours) = ([digest].into(), [U256::from(7)].into());
+        let said = DomainFile { withdrawn, not_ours, ..DomainFile::default() };
         let failed = Fetched::Failed(String::new());
         let book = book([(NOW, Fetched::File(said, vec![entry(ACME)])), (NOW + 1, failed)]);
         // Also where the file no longer counts.

@@ -180,13 +180,9 @@ mod tests {
 
     fn verdict(decision: Decision, until: Option<u64>) -> Verdict {
         let agent = VerdictAgent::new(registration(CREATOR), "", None).unwrap();
-        Verdict {
-            decision,
-            reasons: Vec::new(),
-            agent: (decision != Decision::Deny).then_some(agent),
-            compliant_until: until.map(Timestamp::from_seconds),
-            as_of: StatedAt::number(1),
-        }
+        let agent = (decision != Decision::Deny).then_some(agent);
+        let (compliant_until, as_of) = (until.map(Timestamp::from_seconds), StatedAt::number(1));
+        Verdict { decision, reasons: Vec::new(), agent, compliant_until, as_of }
     }
 
     fn judged(policy: &AgentPolicy, verdict: &Verdict) -> Result<(), AgentDenial> {

@@ -298,13 +298,10 @@ fn answer(run: &mut Run<Question>) {
 }
 
 fn fault() -> impl Strategy<Value = Fault> {
-    let others = [
-        Fault::OneObject,
-        Fault::Error(-32000, "header not found"),
-        Fault::Error(-32600, "batch too large"),
-        Fault::Error(-32000, "out of gas"),
-    ];
-    let all: Vec<Fault> = faults().into_iter().map(|(fault, _)| fault).chain(others).collect();
+    let errors = [(-32000, "header not found"), (-32600, "batch too large"), (-32000, "out of gas")];
+    let errors = errors.map(|(code, words)| Fault::Error(code, words));
+    let all = faults().into_iter().map(|(fault, _)| fault).chain(errors).chain([Fault::OneObject]);
+    let all: Vec<Fault> = all.collect();
     prop_oneof![3 => (1u32..6_000).prop_map(Fault::Slow), 1 => prop::sample::select(all)]
 }
 
