@@ -172,11 +172,8 @@ impl<Q: Query> Query for WithCodeOf<Q> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        eth::as_of::AsOf,
-        liability::fixture::{self, agent},
-        registry::{agent::Agent, kya::Kya},
-    };
+    use crate::liability::fixture::{self, agent};
+    use crate::{eth::as_of::AsOf, registry::agent::Agent, registry::kya::Kya};
 
     const NOW: u64 = 1_790_000_000;
     const REGISTRY: Address = Address::repeat_byte(9);
@@ -251,12 +248,8 @@ mod tests {
             let expected = verdict.replacen('{', &format!("{{\"acceptanceProblem\":\"{problem}\","), 1);
             assert_eq!((judged.body, judged.not_after), (expected, None), "{header}");
         }
-        let unknown_chain = PresentedAcceptance::read(
-            &valid,
-            (None, REGISTRY),
-            agent().agent_wallet,
-            Timestamp::from_seconds(NOW),
-        );
+        let (wallet, now) = (agent().agent_wallet, Timestamp::from_seconds(NOW));
+        let unknown_chain = PresentedAcceptance::read(&valid, (None, REGISTRY), wallet, now);
         assert_eq!((unknown_chain.signer(), read("*").signer()), (None, None), "nothing is read for it");
     }
 }

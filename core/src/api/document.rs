@@ -344,13 +344,9 @@ impl Write for Tagger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        eth::as_of::AsOf,
-        registry::agent::{Agent, Status},
-        registry::agent_query::AgentQuery,
-        registry::changes,
-        registry::fixture::agent,
-    };
+    use crate::eth::as_of::AsOf;
+    use crate::registry::agent::{Agent, Status};
+    use crate::registry::{agent_query::AgentQuery, changes, fixture::agent};
     use alloy_primitives::Address;
 
     const GRACE: u64 = 604_800;
@@ -411,11 +407,9 @@ mod tests {
         tags(|limit, as_of| Liable::none(Address::ZERO, limit, as_of));
         let next = changes::Cursor { began: 1, number: 1 };
         tags(|limit, as_of| ChangeList { limit, data: Vec::new(), next, has_more: false, as_of });
-        tags(|number, IndexedAt { block_number, block_timestamp }| Ancestors {
-            agent_id: number.into(),
-            ancestors: Vec::new(),
-            note: None,
-            as_of: AsOf { block_number, block_timestamp, ..AsOf::default() },
+        tags(|number, IndexedAt { block_number, block_timestamp }| {
+            let as_of = AsOf { block_number, block_timestamp, ..AsOf::default() };
+            Ancestors { agent_id: number.into(), ancestors: Vec::new(), note: None, as_of }
         });
         tags(|limit, as_of| AgentHistory {
             agent_id: 1.into(),

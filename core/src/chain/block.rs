@@ -317,10 +317,7 @@ mod tests {
         assert_eq!(stepped_back_over(resumed_at(960), 4, 0), Some(968));
         assert_eq!(stepped_back_over(resumed_at(980), 4, 0), Some(992), "the oldest since the chain went on");
         assert_eq!(stepped_back_over(resumed_at(1_000), 4, 0), Some(998), "none but those before");
-        assert_eq!(
-            stepped_back_over(resumed_at(1_000), 4, DAYS),
-            None,
-            "and those are too old for an answer"
-        );
+        let found = stepped_back_over(resumed_at(1_000), 4, DAYS);
+        assert_eq!(found, None, "and those are too old for an answer");
     }
 }

@@ -208,42 +208,33 @@ mod tests {
         let again = ErrorContext { has_refused: true, ..ALONE };
         let tries_numbers = ErrorContext { tries_numbers: true, ..again };
         let too_much = [End, TooHeavy, Cut, TooHeavy, TooHeavy, Cut];
+        let too_long = [End, TooHeavy, Cut, TooHeavy, TooHeavy, NextMethod];
+        let given_up = [End, End, End, End, End, NextMethod];
+        let by_account = [NextMethod, NextMethod, NextMethod, NextMethod, Reverted, NextMethod];
         for (message, context, recoveries) in [
             ("execution reverted", several, [End, End, Cut, TooHeavy, Reverted, NextMethod]),
-            (
-                "execution reverted",
-                account,
-                [NextMethod, NextMethod, NextMethod, NextMethod, Reverted, NextMethod],
-            ),
+            ("execution reverted", account, by_account),
             ("execution reverted", hashed, [PinByNumber; 6]),
             ("out of gas", several, too_much),
             ("out of gas", hashed, [PinByNumber; 6]),
             ("batch too large", ALONE, too_much),
             ("batch too large", several, [HalveBatch; 6]),
             ("payload too big", several, [HalveBatch; 6]),
-            ("payload too big", ALONE, [End, TooHeavy, Cut, TooHeavy, TooHeavy, NextMethod]),
-            (
-                "no",
-                ErrorContext { status: 413, ..ALONE },
-                [End, TooHeavy, Cut, TooHeavy, TooHeavy, NextMethod],
-            ),
+            ("payload too big", ALONE, too_long),
+            ("no", ErrorContext { status: 413, ..ALONE }, too_long),
             ("request timed out", tries_numbers, [Retry; 6]),
             ("cannot unmarshal object", ALONE, [PinByNumber; 6]),
             ("cannot unmarshal object", numbered, [End; 6]),
             ("header not found", several, [Repin; 6]),
             ("rate limit", several, [Retry; 6]),
-            ("no such method", several, [End, End, End, End, End, NextMethod]),
+            ("no such method", several, given_up),
             ("no such method", busy, [Retry, Retry, Retry, Retry, Retry, NextMethod]),
             ("no such method", account, [NextMethod; 6]),
             ("no such method", hashed, [PinByNumber; 6]),
             ("invalid opcode", several, [Retry; 6]),
             ("invalid opcode", again, [Retry, Retry, Retry, Retry, Retry, NextMethod]),
             ("invalid opcode", tries_numbers, [PinByNumber; 6]),
-            (
-                "invalid opcode",
-                ErrorContext { is_at_block: true, ..again },
-                [End, End, End, End, End, NextMethod],
-            ),
+            ("invalid opcode", ErrorContext { is_at_block: true, ..again }, given_up),
             ("rate limit", hashed, [Retry; 6]),
             ("rate limit", again, [Retry; 6]),
             ("rate limit", tries_numbers, [PinByNumber; 6]),

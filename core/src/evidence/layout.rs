@@ -287,10 +287,8 @@ mod tests {
         assert_eq!(json["attestationGracePeriod"]["slot"], "0x2");
         let mut constant = foreign();
         constant["attestationGracePeriod"] = serde_json::json!({"seconds": 604_800});
-        assert_eq!(
-            Layout::parse(&constant.to_string()).unwrap().attestation_grace_period,
-            GracePeriod::Seconds(604_800)
-        );
+        let constant = Layout::parse(&constant.to_string()).unwrap();
+        assert_eq!(constant.attestation_grace_period, GracePeriod::Seconds(604_800));
     }
 
     #[test]
@@ -317,10 +315,8 @@ mod tests {
         assert_eq!(Field::new(0, 1, 2).of(word), U256::from(0x0201));
         assert_eq!(Field::new(0, 31, 1).of(word), U256::from(31));
         assert_eq!(Field::new(0, 0, 32).of(word), word);
-        assert_eq!(
-            Field::new(0, 1, 2).put(word, U256::from(0xff_1234)) & U256::from(u32::MAX),
-            U256::from(0x0312_3400)
-        );
+        let put = Field::new(0, 1, 2).put(word, U256::from(0xff_1234));
+        assert_eq!(put & U256::from(u32::MAX), U256::from(0x0312_3400));
         assert_eq!(Field::new(0, 0, 32).put(word, U256::ZERO), U256::ZERO);
     }
 }

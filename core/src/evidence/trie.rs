@@ -111,11 +111,8 @@ pub(super) fn decode(rlp: &[u8]) -> Option<TrieNode> {
 mod tests {
     use super::*;
     use alloy_rlp::Encodable;
-    use alloy_trie::{
-        HashBuilder,
-        nodes::{ExtensionNode, LeafNode},
-        proof::{ProofRetainer, verify_proof},
-    };
+    use alloy_trie::nodes::{ExtensionNode, LeafNode};
+    use alloy_trie::{HashBuilder, proof::ProofRetainer, proof::verify_proof};
     use proptest::prelude::*;
 
     fn rlp(node: &impl Encodable) -> Bytes {
@@ -204,10 +201,8 @@ mod tests {
         let child = RlpNode::from_rlp(&branch);
         assert!(!child.is_hash(), "the branch stands in the extension");
         let extension = rlp(&ExtensionNode::new(key.slice(..63), child));
-        assert_eq!(
-            lookup(keccak256(&extension), b"key", std::slice::from_ref(&extension)),
-            Ok(Some(vec![7]))
-        );
-        assert_eq!(lookup(keccak256(&extension), b"other", &[extension]), Ok(None));
+        let (root, proof) = (keccak256(&extension), [extension]);
+        assert_eq!(lookup(root, b"key", &proof), Ok(Some(vec![7])));
+        assert_eq!(lookup(root, b"other", &proof), Ok(None));
     }
 }

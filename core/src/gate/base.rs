@@ -94,13 +94,8 @@ mod tests {
             ),
             ("content-length", b"18"),
         ];
-        let request = Request {
-            method: "POST",
-            origin: &origin,
-            target: "/foo?param=Value&Pet=dog",
-            fields: &fields,
-            content: Content::Whole(br#"{"hello": "world"}"#),
-        };
+        let (target, content) = ("/foo?param=Value&Pet=dog", Content::Whole(br#"{"hello": "world"}"#));
+        let request = Request { method: "POST", origin: &origin, target, fields: &fields, content };
         let signature_input = structured::dictionary(&format!("sig={input}")).unwrap();
         let sfv::ListEntry::InnerList(input) = &signature_input["sig"] else { panic!("{input}") };
         signature_base(&request, input)
@@ -112,7 +107,8 @@ mod tests {
     fn the_bases_of_rfc_9421_appendix_b_2_are_reproduced() {
         let (date, kind) =
             ("\"date\": Tue, 20 Apr 2021 02:07:55 GMT\n", "\"content-type\": application/json\n");
-        let authority = "\"@authority\": example.com\n";
+        let (authority, length) = ("\"@authority\": example.com\n", "\"content-length\": 18\n");
+        let (method, query) = ("\"@method\": POST\n\"@path\": /foo\n", "\"@query\": ?param=Value&Pet=dog\n");
         for (parameters, lines) in [
             (
                 r#"();created=1618884473;keyid="test-key-rsa-pss";nonce="b3k2pp5k7z-50gnwp.yemd""#,
@@ -124,10 +120,7 @@ mod tests {
             ),
             (
                 r#"("date" "@method" "@path" "@query" "@authority" "content-type" "content-digest" "content-length");created=1618884473;keyid="test-key-rsa-pss""#,
-                format!(
-                    "{date}\"@method\": POST\n\"@path\": /foo\n\"@query\": ?param=Value&Pet=dog\n{authority}\
-                     {kind}{DIGEST_LINE}\"content-length\": 18\n"
-                ),
+                format!("{date}{method}{query}{authority}{kind}{DIGEST_LINE}{length}"),
             ),
             (
                 r#"("date" "@authority" "content-type");created=1618884473;keyid="test-shared-secret""#,
@@ -135,9 +128,7 @@ mod tests {
             ),
             (
                 r#"("date" "@method" "@path" "@authority" "content-type" "content-length");created=1618884473;keyid="test-key-ed25519""#,
-                format!(
-                    "{date}\"@method\": POST\n\"@path\": /foo\n{authority}{kind}\"content-length\": 18\n"
-                ),
+                format!("{date}{method}{authority}{kind}{length}"),
             ),
             // The other derived components, of section 2.2.
             (

@@ -85,25 +85,17 @@ mod tests {
         let (orders, others) =
             (rules(Posture::EoaOnly, 60, &["x-tenant"]), rules(Posture::Universal, 300, &[]));
         let text = discovery_document(8453, [("/orders", &orders), ("/items/*", &others)]);
+        let route = |seconds: u64, components: &[&str], account: &str| {
+            serde_json::json!({
+                "max_validity_sec": seconds, "required_components": components, "replay": "non-replayable",
+                "content_digest": "request-body", "account_verification": account,
+            })
+        };
         let expected = serde_json::json!({
-            "max_validity_sec": 60,
-            "chains": ["eip155:8453"],
-            "account_verification": "eoa-only",
+            "max_validity_sec": 60, "chains": ["eip155:8453"], "account_verification": "eoa-only",
             "route_policies": {
-                "/items/*": {
-                    "max_validity_sec": 300,
-                    "required_components": [],
-                    "replay": "non-replayable",
-                    "content_digest": "request-body",
-                    "account_verification": "universal",
-                },
-                "/orders": {
-                    "max_validity_sec": 60,
-                    "required_components": ["x-tenant"],
-                    "replay": "non-replayable",
-                    "content_digest": "request-body",
-                    "account_verification": "eoa-only",
-                },
+                "/items/*": route(300, &[], "universal"),
+                "/orders": route(60, &["x-tenant"], "eoa-only"),
             },
         });
         assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), expected);

@@ -244,7 +244,7 @@ impl KnownFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::liability::DecimalId;
+    use crate::liability::{DecimalId, fixture};
     use alloy_primitives::Bytes;
 
     const ACME: Address = Address::repeat_byte(1);
@@ -332,20 +332,15 @@ mod tests {
         let mut known = book([(NOW, a())]);
         let new = known.update(&name("acme.example"), ab(), DAY, Timestamp::from_seconds(NOW));
         let state = known.state(&name("acme.example"), Timestamp::from_seconds(NOW));
-        assert_eq!(
-            (new, state),
-            (vec![OTHER], Some(DomainState { counted: vec![ACME], waiting: vec![OTHER] }))
-        );
+        let expected = DomainState { counted: vec![ACME], waiting: vec![OTHER] };
+        assert_eq!((new, state), (vec![OTHER], Some(expected)));
     }
 
     #[test]
     fn what_a_domain_disowns_or_withdraws_is_overruled_by_it_for_its_own_wallets_alone() {
         let digest = B256::repeat_byte(5);
-        let said = DomainFile {
-            withdrawn: [digest].into(),
-            not_ours: [U256::from(7)].into(),
-            ..DomainFile::default()
-        };
+        let (withdrawn, not_ours) = ([digest].into(), [U256::from(7)].into());
+        let said = DomainFile { withdrawn, not_ours, ..DomainFile::default() };
         let failed = Fetched::Failed(String::new());
         let book = book([(NOW, Fetched::File(said, vec![entry(ACME)])), (NOW + 1, failed)]);
         // Also where the file no longer counts.
@@ -402,18 +397,11 @@ mod tests {
 
     #[test]
     fn the_acceptances_of_a_file_are_given_and_the_one_that_lasts_longest_is_tried_first() {
-        let acceptance = |agent: u64, not_after| Acceptance {
-            chain_id: 1,
-            registry: Address::ZERO,
-            agent_id: DecimalId(U256::from(agent)),
-            creator: CREATOR,
-            agent_wallet: OTHER,
-            haftungsperson: ACME,
-            registered_at: 1,
-            terms_hash: B256::ZERO,
-            not_before: NOW,
-            not_after,
-            signature: Bytes::new(),
+        let acceptance = |agent: u64, not_after| {
+            fixture::acceptance((1, Address::ZERO), NOW, |a| {
+                (a.agent_id, a.not_after) = (DecimalId(U256::from(agent)), not_after);
+                (a.creator, a.haftungsperson) = (CREATOR, ACME);
+            })
         };
         let acceptances = vec![acceptance(7, NOW + 1), acceptance(7, NOW + 5), acceptance(8, NOW + 9)];
         let said = DomainFile { acceptances, ..DomainFile::default() };

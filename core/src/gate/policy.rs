@@ -171,13 +171,8 @@ impl AgentPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        registry::{
-            kya::{Kya, Reason},
-            liability::{Liability, PinnedRecord},
-        },
-        token::StatedAt,
-    };
+    use crate::registry::kya::{Kya, Reason};
+    use crate::{registry::liability::Liability, registry::liability::PinnedRecord, token::StatedAt};
     use alloy_primitives::U256;
 
     const LIABLE: Address = Address::repeat_byte(1);
@@ -185,13 +180,9 @@ mod tests {
 
     fn verdict(decision: Decision, until: Option<u64>) -> Verdict {
         let agent = VerdictAgent::new(registration(CREATOR), "", None).unwrap();
-        Verdict {
-            decision,
-            reasons: Vec::new(),
-            agent: (decision != Decision::Deny).then_some(agent),
-            compliant_until: until.map(Timestamp::from_seconds),
-            as_of: StatedAt::number(1),
-        }
+        let agent = (decision != Decision::Deny).then_some(agent);
+        let (compliant_until, as_of) = (until.map(Timestamp::from_seconds), StatedAt::number(1));
+        Verdict { decision, reasons: Vec::new(), agent, compliant_until, as_of }
     }
 
     fn judged(policy: &AgentPolicy, verdict: &Verdict) -> Result<(), AgentDenial> {
@@ -281,28 +272,20 @@ mod tests {
     }
 
     fn registration(creator: Address) -> PinnedRecord {
-        PinnedRecord {
-            agent_id: U256::from(7),
-            creator,
-            agent_wallet: Address::ZERO,
-            haftungsperson: LIABLE,
-            registered_at: 1,
-        }
+        let (agent_id, agent_wallet) = (U256::from(7), Address::ZERO);
+        PinnedRecord { agent_id, creator, agent_wallet, haftungsperson: LIABLE, registered_at: 1 }
     }
 
     #[test]
     fn an_attestation_has_to_be_current_for_long_enough() {
         let policy =
             AgentPolicy { allow: vec![Decision::Provision], remaining_seconds: 60, ..AgentPolicy::default() };
-        assert_eq!(judged(&policy, &verdict(Decision::Provision, Some(1_060))), Ok(()));
-        assert_eq!(
-            judged(&policy, &verdict(Decision::Provision, Some(1_059))),
-            Err(AgentDenial::AttestationTooShort)
-        );
         assert_eq!(judged(&policy, &verdict(Decision::Provision, None)), Ok(()), "it never lapses");
-        let policy = AgentPolicy { remaining_seconds: 0, ..policy };
-        for (until, served) in [(1_000, Ok(())), (999, Err(AgentDenial::AttestationTooShort))] {
-            assert_eq!(judged(&policy, &verdict(Decision::Provision, Some(until))), served, "{until}");
+        let at_once = AgentPolicy { remaining_seconds: 0, ..policy.clone() };
+        for (policy, first) in [(&policy, 1_060), (&at_once, 1_000)] {
+            for (until, served) in [(first, Ok(())), (first - 1, Err(AgentDenial::AttestationTooShort))] {
+                assert_eq!(judged(policy, &verdict(Decision::Provision, Some(until))), served, "{until}");
+            }
         }
     }
 

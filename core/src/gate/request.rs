@@ -195,13 +195,8 @@ mod tests {
         let origin = Origin::parse("https://a").unwrap();
         let fields: [(&str, &[u8]); 5] =
             [("x", b" one "), ("y", b"\xff"), ("x", b"two  2"), ("x", b""), ("z", b"a\nb")];
-        let request = Request {
-            method: "GET",
-            origin: &origin,
-            target: "/",
-            fields: &fields,
-            content: Content::Whole(b""),
-        };
+        let content = Content::Whole(b"");
+        let request = Request { method: "GET", origin: &origin, target: "/", fields: &fields, content };
         assert_eq!(request.field("x").as_deref(), Some("one, two  2, "));
         assert_eq!((request.field("y"), request.field("z"), request.field("w")), (None, None, None));
     }

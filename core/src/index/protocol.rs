@@ -188,6 +188,8 @@ mod tests {
     #[test]
     fn the_version_stands_for_what_is_sent() {
         let route = || "/api/v1/changes".to_owned();
+        let excerpt = IndexQuestion::Excerpt { wallets: vec!["0x1".into()], refresh: true };
+        let shard = IndexQuestion::Shard { start: 1, bits: 8, block: 9, tag: 7 };
         let questions = [
             (IndexQuestion::Tick, r#""Tick""#),
             (IndexQuestion::Progress, r#""Progress""#),
@@ -195,16 +197,10 @@ mod tests {
             (IndexQuestion::Events { route: route() }, r#"{"Events":{"route":"/api/v1/changes"}}"#),
             (IndexQuestion::ListPiece { cursor: None }, r#"{"ListPiece":{"cursor":null}}"#),
             (IndexQuestion::CloseList { cursor: "1-2".into() }, r#"{"CloseList":{"cursor":"1-2"}}"#),
-            (
-                IndexQuestion::Excerpt { wallets: vec!["0x1".into()], refresh: true },
-                r#"{"Excerpt":{"wallets":["0x1"],"refresh":true}}"#,
-            ),
+            (excerpt, r#"{"Excerpt":{"wallets":["0x1"],"refresh":true}}"#),
             (IndexQuestion::Takeover(PartKey::Ends(3)), r#"{"Takeover":{"Ends":3}}"#),
             (IndexQuestion::Manifest, r#""Manifest""#),
-            (
-                IndexQuestion::Shard { start: 1, bits: 8, block: 9, tag: 7 },
-                r#"{"Shard":{"start":1,"bits":8,"block":9,"tag":7}}"#,
-            ),
+            (shard, r#"{"Shard":{"start":1,"bits":8,"block":9,"tag":7}}"#),
         ];
         for (question, expected) in questions {
             let sent = serde_json::to_string(&question).unwrap();

@@ -280,6 +280,7 @@ impl Acceptance {
 mod tests {
     use super::*;
     use crate::liability::fixture::{self, agent};
+    use crate::registry::kya::KyaAgent;
     use alloy_primitives::address;
 
     const CHAIN: u64 = 8_453;
@@ -295,13 +296,7 @@ mod tests {
     fn check(acceptance: &Acceptance, moment: Moment) -> Result<(), Problem> {
         let agent = agent();
         acceptance.check_place_and_time((CHAIN, REGISTRY), moment)?;
-        acceptance.check_record(&PinnedRecord {
-            agent_id: agent.agent_id.0,
-            creator: agent.creator,
-            agent_wallet: agent.agent_wallet,
-            haftungsperson: agent.haftungsperson,
-            registered_at: agent.registered_at.seconds(),
-        })?;
+        acceptance.check_record(&KyaAgent::from(agent.clone()).pinned())?;
         acceptance.check_signature(&agent.operational_scope)
     }
 

@@ -190,13 +190,9 @@ mod tests {
 
     #[test]
     fn an_event_says_what_happened_beside_where_and_when() {
+        let (by, currency, category) = (Address::repeat_byte(0x11), "EUR".into(), "api".into());
         let event = HistoryEvent {
-            event: AgentEvent::RevenueReported {
-                by: Address::repeat_byte(0x11),
-                amount: U256::MAX,
-                currency: "EUR".into(),
-                category: "api".into(),
-            },
+            event: AgentEvent::RevenueReported { by, amount: U256::MAX, currency, category },
             block_number: 9,
             time: Timestamp::from_seconds(5),
             transaction_hash: B256::repeat_byte(7),

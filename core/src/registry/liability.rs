@@ -216,12 +216,8 @@ mod tests {
     #[test]
     fn a_child_is_registered_by_its_parents_people_or_named() {
         let wallet = Address::repeat_byte;
-        let parent = Agent {
-            creator: wallet(1),
-            agent_wallet: wallet(2),
-            haftungsperson: wallet(3),
-            ..fixture::agent(8)
-        };
+        let [creator, agent_wallet, haftungsperson] = [1, 2, 3].map(wallet);
+        let parent = Agent { creator, agent_wallet, haftungsperson, ..fixture::agent(8) };
         for (creator, expected) in [
             (1, ParentBasis::Registered),
             (2, ParentBasis::Registered),

@@ -94,10 +94,7 @@ impl<'a> Jws<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        registry::kya::Decision,
-        token::{StatedAt, Terms, claims::Stated},
-    };
+    use crate::{registry::kya::Decision, token::Stated, token::StatedAt, token::Terms};
     use alloy_primitives::Address;
 
     fn claims() -> VerdictClaims {

@@ -2,13 +2,11 @@
 
 use std::cell::Cell;
 
-use alloy_primitives::Address;
-use registry_core::{
-    chain::{Batch, Endpoints, Failure, Limits, Reply, Step},
-    eth::multicall::CANONICAL_ADDRESS,
-    index::{Config, FEW_AGENTS, IndexError, PART, SqlValue, State, Store, StoreError, Work, prepare},
-};
+use registry_core::index::{Config, FEW_AGENTS, IndexError, PART, SqlValue, State};
+use registry_core::index::{Store, StoreError, Work, prepare};
 use rusqlite::{Connection, StatementStatus, params_from_iter, types};
+
+use super::prelude::*;
 
 /// The settings of an index of this registry, without proofs.
 pub(crate) fn config(registry: Address, slice: u64, sweep: u64) -> Config {
@@ -72,6 +70,14 @@ impl Database {
         self.steps.take();
         let done = work();
         ([self.executed.take(), self.steps.take()], done)
+    }
+
+    /// The number that a statement gives.
+    pub(crate) fn number(&self, statement: &str) -> i64 {
+        match self.execute(statement, &[]).unwrap()[0][0] {
+            SqlValue::Integer(number) => number,
+            ref other => panic!("{other:?}"),
+        }
     }
 
     /// Runs `work` in one transaction, which is rolled back where it gives `None`.

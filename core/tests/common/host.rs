@@ -2,15 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use alloy_primitives::Address;
-use registry_core::{
-    api::{document::Document, error::Error},
-    chain::{Batch, Endpoints, Failure, Limits, Query, QueryError, Reply, Run, RunError, Step},
-    eth::multicall::CANONICAL_ADDRESS,
-};
-use serde_json::Value;
+use registry_core::api::document::Document;
 
-use super::{CHAIN_ID, Fault, Node, PlainRegistry, question, signature};
+use super::{prelude::*, signature};
 
 /// A node whose records name the block they were read in, changed.
 pub(crate) fn node_with(change: impl FnOnce(&mut Node)) -> Node {
@@ -58,6 +52,32 @@ pub(crate) fn finish<Q: Query>(
     }
 }
 
+/// The same by a clock that each reply moves: `took` is in milliseconds. What is learnt of the endpoints is
+/// known then.
+pub(crate) fn finish_in_time<Q: Query>(
+    run: &mut Run<Q>,
+    known: &mut Endpoints,
+    took: &mut u32,
+    mut reply: impl FnMut(&Batch) -> (Result<(u16, Vec<u8>), Failure>, u32),
+) -> Result<Q::Output, Q::Error> {
+    *took = 0;
+    loop {
+        run.passed(*took);
+        let batch = match run.step()? {
+            Step::Done(answer) => return Ok(answer),
+            Step::Send(batch) => batch,
+        };
+        let (outcome, millis) = reply(&batch);
+        *took += batch.delay_ms + millis;
+        let fed = match &outcome {
+            Ok((status, body)) => run.feed(Reply { status: *status, body }),
+            Err(failure) => run.fail(*failure),
+        };
+        known.merge(&run.update());
+        fed?;
+    }
+}
+
 /// A host with several endpoints and a clock.
 #[derive(Clone)]
 pub(crate) struct Host {
@@ -86,23 +106,8 @@ impl Host {
     pub(crate) fn answer(&mut self, target: &str) -> Result<Value, Error> {
         let known = self.known.for_run(self.now);
         let mut run = Run::new(question(target), CANONICAL_ADDRESS, self.limits).over(known);
-        self.took = 0;
-        loop {
-            run.passed(self.took);
-            let fed = match run.step()? {
-                Step::Send(batch) => {
-                    let (reply, took) = self.nodes[batch.endpoint].reply(&batch);
-                    self.took += batch.delay_ms + took;
-                    match reply {
-                        Ok((status, body)) => run.feed(Reply { status, body: &body }),
-                        Err(failure) => run.fail(failure),
-                    }
-                }
-                Step::Done(answer) => return Ok(read(answer)),
-            };
-            self.known.merge(&run.update());
-            fed?;
-        }
+        let Self { nodes, known, took, .. } = self;
+        finish_in_time(&mut run, known, took, |batch| nodes[batch.endpoint].reply(batch)).map(read)
     }
 
     /// Posts to each endpoint since the last time.

@@ -15,21 +15,26 @@ mod registry;
 pub(crate) use node::{CHAIN_ID, Mined, Node, number_of, pinned, signature};
 pub(crate) use questions::{question, run, scan_query};
 pub(crate) use quirks::{Fault, IsFaulty, Logs, Proofs, Quirks, Undeployed};
-pub(crate) use registry::{PlainRegistry, STATUSES, record, report, shown, time};
+pub(crate) use registry::{PlainRegistry, STATUSES, is_compliant, record, report, shown, time};
 
 use alloy_primitives::{Address, B256};
 use serde_json::{Value, json};
 
 /// What most test modules name.
 pub(crate) mod prelude {
-    pub(crate) use super::{CHAIN_ID, NOW, Node, PlainRegistry, Quirks, REGISTRY, ids_in, question};
+    pub(crate) use super::host::read;
+    pub(crate) use super::random::{Random, setting};
+    pub(crate) use super::{CHAIN_ID, GRACE, NOW, Node, PlainRegistry, REGISTRY, STATUSES};
+    pub(crate) use super::{Fault, Logs, Mined, Proofs, Quirks, Undeployed};
+    pub(crate) use super::{ids_in, is_compliant, number_of, pinned, question};
+    pub(crate) use super::{record, report, run, shown, time};
     pub(crate) use alloy_primitives::{Address, B256, U256};
     pub(crate) use registry_core::api::{error::Error, question::Question, route::Route};
     pub(crate) use registry_core::chain::{Batch, Endpoints, Failure, Limits, Query, QueryError};
     pub(crate) use registry_core::chain::{Reply, Run, RunError, Step, drive};
-    pub(crate) use registry_core::eth::{
-        abi::AgentRecord, multicall::CANONICAL_ADDRESS, timestamp::Timestamp,
-    };
+    pub(crate) use registry_core::eth::multicall::CANONICAL_ADDRESS;
+    pub(crate) use registry_core::eth::{abi::AgentRecord, timestamp::Timestamp};
+    pub(crate) use registry_core::registry::error_code::Code;
     pub(crate) use serde_json::{Value, json};
 }
 

@@ -5,22 +5,15 @@ mod logs;
 
 use std::{borrow::Cow, collections::BTreeMap, collections::VecDeque, fmt, rc::Rc};
 
-use alloy_primitives::{Address, B256, U256, hex, keccak256};
-use alloy_sol_types::{SolCall, SolEvent};
-use registry_core::{
-    api::{document::Document, error::Error, question::Question, route::Route, scan::Scan},
-    chain::{Batch, Failure, Limits, Query, Run, drive},
-    eth::abi::IAgentRegistry::{
-        AgentReactivated, AgentRegistered, AgentRevoked, AgentSuspended, ComplianceAttested, RevenueReported,
-    },
-    eth::multicall::CANONICAL_ADDRESS,
+use alloy_primitives::{hex, keccak256};
+use alloy_sol_types::SolEvent;
+use registry_core::api::{document::Document, scan::Scan};
+use registry_core::eth::abi::IAgentRegistry::{
+    AgentReactivated, AgentRegistered, AgentRevoked, AgentSuspended, ComplianceAttested, RevenueReported,
 };
-use serde_json::{Value, json};
 
-use super::{
-    Fault, IsFaulty, Logs, NOW, PlainRegistry, Proofs, Quirks, REGISTRY, batch_too_large, header, proofs,
-    questions::question_about, reply_of, requests, response,
-};
+use super::{IsFaulty, batch_too_large, header, prelude::*, proofs, questions::question_about};
+use super::{reply_of, requests, response};
 
 /// The chain id of nodes where nothing else is set.
 pub(crate) const CHAIN_ID: u64 = 84_532;
@@ -41,7 +34,7 @@ pub(crate) struct Mined {
 }
 
 /// A node with one registry; its newest block's number grows as the quirks say.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Node {
     pub(crate) registry: PlainRegistry,
     pub(crate) quirks: Quirks,
@@ -77,19 +70,13 @@ impl Node {
     pub(crate) fn new(registry: PlainRegistry) -> Self {
         Self {
             registry,
-            quirks: Quirks::default(),
-            faults: VecDeque::new(),
             address: REGISTRY,
             block: 100,
             chain_id: CHAIN_ID,
-            head_age: 0,
             milliseconds_per_block: 2_000,
-            chain: BTreeMap::new(),
-            machines: Vec::new(),
             finalized: 90,
             oldest_state: 1,
-            emitted: Vec::new(),
-            log: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -178,13 +165,10 @@ impl Node {
                 ok(match fault {
                     Fault::HalfABody => body[..body.len() / 2].to_vec(),
                     Fault::Null => {
-                        let null = |answer: &mut Value| {
-                            if answer.get("error").is_some() {
-                                *answer = response(&answer["id"], Ok(Value::Null));
-                            }
-                        };
                         let mut answers = super::requests(str::from_utf8(&body).unwrap());
-                        answers.iter_mut().for_each(null);
+                        for answer in answers.iter_mut().filter(|answer| answer.get("error").is_some()) {
+                            *answer = response(&answer["id"], Ok(Value::Null));
+                        }
                         reply_of(&batch.body, answers)
                     }
                     Fault::WrongId => str::from_utf8(&body).unwrap().replace("\"id\":", "\"id\":77").into(),
@@ -277,9 +261,8 @@ impl Node {
                 match self.quirks.proofs {
                     Proofs::Unsupported => Err(json!({"code": -32601, "message": "the method eth_getProof does not exist"})),
                     Proofs::Newest if !is_newest => {
-                        let window = (-32000, "distance to target block exceeds maximum proof window");
-                        let (code, message) = self.quirks.proof_refusal.unwrap_or(window);
-                        Err(json!({"code": code, "message": message}))
+                        let window = "distance to target block exceeds maximum proof window";
+                        Err(json!({"code": -32000, "message": window}))
                     }
                     proofs => {
                         let number = if proofs == Proofs::IgnoringBlocks { self.block } else { number };

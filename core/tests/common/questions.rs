@@ -1,12 +1,8 @@
 //! Questions to nodes.
 
-use registry_core::{
-    api::{question::Question, route::Route, scan::ScanQuery},
-    chain::{Limits, Run},
-    eth::{multicall::CANONICAL_ADDRESS, timestamp::Timestamp},
-};
+use registry_core::api::scan::ScanQuery;
 
-use super::{NOW, REGISTRY};
+use super::prelude::*;
 
 pub(crate) fn question(target: &str) -> Question {
     question_about(Route::parse(target).unwrap())

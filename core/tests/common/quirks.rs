@@ -42,7 +42,6 @@ pub(crate) struct Quirks {
     pub(crate) replaced: Option<(B256, u64)>,
     /// A block is mined after so many posts.
     pub(crate) posts_per_block: Option<usize>,
-    pub(crate) proof_refusal: Option<(i64, &'static str)>,
     /// The error for a range of too many blocks.
     pub(crate) range_refusal: Option<(i64, &'static str)>,
     /// What becomes of posts with such a request.

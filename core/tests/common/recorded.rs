@@ -4,7 +4,6 @@ use alloy_primitives::{Address, B256};
 use registry_core::evidence::{self, Evidence, EvidenceError, Expected, Layout, Material, Verified};
 use serde_json::{Value, json};
 
-/// What anvil answered about a wallet.
 pub(crate) struct Recorded {
     pub(crate) wallet: Address,
     pub(crate) registry: Address,

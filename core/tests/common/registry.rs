@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 
 use super::{NOW, REGISTRY};
 
-/// The registry's state, as plain lists.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PlainRegistry {
     /// Agent 1 is the first.
@@ -127,6 +126,10 @@ pub(crate) fn report(id: u64, amount: u64) -> RevenueReport {
         periodEnd: 7,
         reportedAt: NOW - 500,
     }
+}
+
+pub(crate) fn is_compliant(agent: &AgentRecord, grace: u64, now: u64) -> bool {
+    agent.status == 0 && now.saturating_sub(agent.lastAttestation) <= grace
 }
 
 pub(crate) const STATUSES: [&str; 4] = ["Active", "Suspended", "Revoked", "Terminated"];

@@ -1,12 +1,12 @@
 //! Failover between several RPC endpoints, with the faults of [`Fault`] and a clock that only the test moves.
 
 use proptest::prelude::*;
-use registry_core::{chain::Freshness, chain::NodeFeatures, registry::error_code::Code};
+use registry_core::chain::{Freshness, NodeFeatures};
 
 use crate::common::host::{
     Host, at_block, blocks, chain_of, failing, finish, good, node_with, of_block, on_chain, with_faults,
 };
-use crate::common::{Fault, Undeployed, prelude::*, random::cases, record};
+use crate::common::{prelude::*, random::cases};
 
 const ONE_ROUND: &str = "/api/v1/agents?limit=100";
 const TWO_ROUNDS: &str = "/api/v1/agents/compliance";
@@ -116,19 +116,13 @@ fn what_is_too_large_everywhere_is_asked_for_in_pieces_without_failover() {
 fn an_answer_is_of_the_block_that_its_endpoint_is_read_at() {
     let (ok, gone) = (Fault::Slow(10), Fault::Unreachable);
     let no_hashes = node_with(|node| node.quirks.no_eip1898 = true);
+    let midway = with_faults([ok.clone(), Fault::Status(503)]);
     let mut one_by_one = with_faults([vec![ok.clone()], vec![gone.clone(); 9]].concat());
     one_by_one.quirks.short_batches = Some(1);
     for (what, target, first, second, number, posts) in [
         // One answer in one object for a batch is taken for what it is.
         ("one object", TWO_ROUNDS, failing(Fault::OneObject), good(), 100, None),
-        (
-            "midway",
-            TWO_ROUNDS,
-            with_faults([ok.clone(), Fault::Status(503)]),
-            at_block(104),
-            100,
-            Some([2, 1]),
-        ),
+        ("midway", TWO_ROUNDS, midway, at_block(104), 100, Some([2, 1])),
         ("behind", TWO_ROUNDS, with_faults([ok.clone(), gone.clone(), gone.clone()]), at_block(60), 60, None),
         // Of many chunks the first endpoint answers one, or the header, and is gone.
         ("one chunk", ONE_ROUND, one_by_one, at_block(101), 100, None),
@@ -169,10 +163,8 @@ fn a_refusal_that_lasts_rules_an_endpoint_out() {
     let mut host = Host::new([failing(Fault::Status(401)), with_faults(vec![Fault::Status(503); 3])]);
     let error = host.ask(ONE_ROUND).unwrap_err();
     assert_eq!(host.posts(), [1, 3]);
-    assert_eq!(
-        error.to_string(),
-        "No RPC endpoint answered (2 of 2 tried). Number 1: RPC endpoint answered HTTP 401"
-    );
+    let expected = "No RPC endpoint answered (2 of 2 tried). Number 1: RPC endpoint answered HTTP 401";
+    assert_eq!(error.to_string(), expected);
 }
 
 #[test]
@@ -196,10 +188,9 @@ fn the_deadline_is_over_all_attempts_and_cuts_the_last() {
     let mut host = Host::new([(); 8].map(|()| failing(Fault::Hangs)));
     let error = host.ask(ONE_ROUND).unwrap_err();
     assert_eq!((host.took, host.posts().iter().sum()), (15_000, 4), "three of four seconds and one of three");
-    assert_eq!(
-        error.to_string(),
-        "No RPC endpoint answered (4 of 8 tried). Number 4: RPC endpoint did not answer within 3 s"
-    );
+    let expected =
+        "No RPC endpoint answered (4 of 8 tried). Number 4: RPC endpoint did not answer within 3 s";
+    assert_eq!(error.to_string(), expected);
     let mut slow = Host::new([failing(Fault::Slow(3_900))]);
     slow.nodes[0].registry.agents = (1..=9).map(|id| record(id, id - 1)).collect();
     let error = slow.ask("/api/v1/agent/1/lineage").unwrap_err();
@@ -254,10 +245,8 @@ fn a_head_older_than_allowed_is_a_failure_like_any_other() {
         host.nodes[1].head_age = 3_600;
         let error = ask(&mut host, Some(fresh(60))).unwrap_err().to_string();
         assert!(error.starts_with("No RPC endpoint answered (2 of 2 tried)"), "{error}");
-        assert!(
-            error.ends_with("RPC endpoint's newest block is 61 s old"),
-            "the last that was tried: {error}"
-        );
+        let last = "RPC endpoint's newest block is 61 s old";
+        assert!(error.ends_with(last), "the last that was tried: {error}");
         assert_eq!(ask(&mut host, Some(fresh(61))), Ok(0));
     }
 }
@@ -309,13 +298,10 @@ fn answer(run: &mut Run<Question>) {
 }
 
 fn fault() -> impl Strategy<Value = Fault> {
-    let others = [
-        Fault::OneObject,
-        Fault::Error(-32000, "header not found"),
-        Fault::Error(-32600, "batch too large"),
-        Fault::Error(-32000, "out of gas"),
-    ];
-    let all: Vec<Fault> = faults().into_iter().map(|(fault, _)| fault).chain(others).collect();
+    let errors = [(-32000, "header not found"), (-32600, "batch too large"), (-32000, "out of gas")];
+    let errors = errors.map(|(code, words)| Fault::Error(code, words));
+    let all = faults().into_iter().map(|(fault, _)| fault).chain(errors).chain([Fault::OneObject]);
+    let all: Vec<Fault> = all.collect();
     prop_oneof![3 => (1u32..6_000).prop_map(Fault::Slow), 1 => prop::sample::select(all)]
 }
 

@@ -2,9 +2,9 @@
 //! named.
 
 use alloy_sol_types::SolCall;
-use registry_core::{eth::abi::IAgentRegistry::attestationGracePeriodCall, registry::error_code::Code};
+use registry_core::eth::abi::IAgentRegistry::attestationGracePeriodCall;
 
-use crate::common::{host::finish, prelude::*, run, scan_query};
+use crate::common::{host::finish, prelude::*, scan_query};
 use crate::{LIST, node};
 
 fn too_heavy(function: &'static str) -> Error {

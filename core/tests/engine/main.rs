@@ -15,8 +15,7 @@ mod verdicts;
 use std::collections::BTreeMap;
 
 use alloy_sol_types::SolCall;
-use common::prelude::*;
-use common::{Fault, Undeployed, host, pinned, random::cases, record, report, run, scan_query};
+use common::{host, prelude::*, random::cases, scan_query};
 use proptest::prelude::*;
 use registry_core::{eth::abi::IAgentRegistry::getAgentCall, registry::agent::Agent};
 use serde_json::value::RawValue;

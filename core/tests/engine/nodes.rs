@@ -1,10 +1,8 @@
 //! Nodes as they are: the words of real nodes and providers for what they do not do. The answer is a good
 //! node's, or an error that says why there is none.
 
-use registry_core::registry::error_code::Code;
-
 use crate::common::host::{Host, failing, good, node_with};
-use crate::common::{Fault, Undeployed, host::read, pinned, prelude::*, run};
+use crate::common::prelude::*;
 use crate::{LIST, all, node, quirky};
 
 /// A route at a block by number, and one at a block by hash.
@@ -116,17 +114,10 @@ fn a_block_without_state_is_404_in_the_words_of_any_node() {
 
 #[test]
 fn a_block_without_state_is_404_without_a_word_and_says_nothing_of_batches() {
-    for fault in [
-        Fault::Null,
-        Fault::Html,
-        Fault::Status(400),
-        Fault::Status(401),
-        Fault::Status(404),
-        Fault::Status(429),
-        Fault::Status(502),
-        Fault::Error(-32000, "archive requests are not served"),
-        Fault::Error(-32005, "rate limit exceeded"),
-    ] {
+    let errors = [(-32000, "archive requests are not served"), (-32005, "rate limit exceeded")];
+    let errors = errors.map(|(code, words)| Fault::Error(code, words));
+    let statuses = [400, 401, 404, 429, 502].map(Fault::Status);
+    for fault in [Fault::Null, Fault::Html].into_iter().chain(statuses).chain(errors) {
         for target in at_blocks() {
             let mut node = node_with(|node| node.oldest_state = 95);
             node.quirks.faulty = Some((Node::is_of_lost_state, fault.clone()));
@@ -142,10 +133,8 @@ fn a_block_without_state_is_404_without_a_word_and_says_nothing_of_batches() {
             assert_eq!(answer["asOf"]["blockNumber"], 90, "{fault:?}, {target}");
             // What the node answers at any block is about none.
             let error = Host::new([failing(fault.clone())]).answer(&target).map_err(|error| error.code());
-            assert!(
-                fault == Fault::Null || error.is_err_and(|code| code != Code::BlockNotAvailable),
-                "{fault:?}"
-            );
+            let is_of_any_block = error.is_err_and(|code| code != Code::BlockNotAvailable);
+            assert!(fault == Fault::Null || is_of_any_block, "{fault:?}");
         }
     }
 }

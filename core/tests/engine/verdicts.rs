@@ -1,12 +1,8 @@
 //! Verdicts beyond the newest block and the single wallet: at a block, with a past, many at once.
 
-use registry_core::{
-    api::{route::FINAL_SECONDS, scan::Scan},
-    eth::as_of::BlockId,
-    registry::error_code::Code,
-};
+use registry_core::{api::route::FINAL_SECONDS, api::scan::Scan, eth::as_of::BlockId};
 
-use crate::common::{host::read, pinned, prelude::*, record};
+use crate::common::prelude::*;
 
 fn wallet(id: u64) -> Address {
     record(id, 0).agentWallet

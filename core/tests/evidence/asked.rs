@@ -1,14 +1,10 @@
 //! Questions for evidence, put to a node that answers as anvil did, and in ways that nodes get wrong.
 
 use alloy_primitives::{hex, keccak256};
-use registry_core::{
-    api::question::WithEvidence,
-    evidence::{self, Layout},
-    registry::error_code::Code,
-};
+use registry_core::{api::question::WithEvidence, evidence, evidence::Layout};
 
 use super::Recorded;
-use crate::common::{Fault, Mined, host::finish, number_of, prelude::*};
+use crate::common::{host::finish, prelude::*};
 
 /// What is wrong with a node: the outcomes of so many requests of a method.
 type Wrong = (&'static str, u32, Result<Value, Value>);
@@ -116,6 +112,7 @@ fn what_a_node_gets_wrong_for_good_is_an_error_of_its_own_or_another_endpoints_t
     let missing = always("eth_getProof", failure(-32601, "the method eth_getProof does not exist"));
     let error = ask(&recorded, missing.clone(), 1).unwrap_err();
     assert!(error.to_string().contains("eth_getProof does not exist"), "{error}");
+    assert_eq!(error.code(), Code::NodeLacksMethod);
     let long = always("eth_getProof", Ok(json!("0".repeat(5 << 20))));
     assert_eq!(ask(&recorded, long.clone(), 1).unwrap_err().code(), Code::TooLarge);
     for wrong in [missing, long] {
@@ -219,8 +216,6 @@ fn where_the_newest_block_alone_is_proved_block_and_proof_are_taken_anew_in_one_
             assert!(evidence::verify(&document, &recorded.expected()).is_ok(), "{words}, {refusals}");
         }
     }
-    let missing = always("eth_getProof", failure(-32601, "the method eth_getProof does not exist"));
-    assert_eq!(ask(&recorded, missing, 1).unwrap_err().code(), Code::NodeLacksMethod);
     // dRPC's free tier takes three requests: two are sent from then on, and logs need no more.
     let refused = failure(31, "Batch of more than 3 requests are not allowed on free tier");
     ask(&recorded, Some(("eth_getBlockByHash", 1, refused)), 1).unwrap();

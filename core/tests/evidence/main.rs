@@ -12,10 +12,8 @@ mod mutations;
 
 use alloy_primitives::{Address, B256};
 use common::recorded::Recorded;
-use registry_core::{
-    evidence::{self, EvidenceError, Expected, FORWARDER_PLACES, Layout},
-    registry::agent::Status,
-};
+use registry_core::evidence::{self, EvidenceError, Expected, FORWARDER_PLACES, Layout};
+use registry_core::registry::agent::Status;
 use serde_json::{Value, json};
 
 /// The names of the vectors: one for each kind of verdict.
@@ -77,24 +75,16 @@ fn a_document_about_something_else_is_refused_with_the_reason() {
     let recorded = Recorded::load("provision");
     let document = recorded.document();
     let (other, hash, expected) = (Address::repeat_byte(0x11), B256::repeat_byte(0x22), recorded.expected());
-    let (wallet, registry, block_hash) = (recorded.wallet, recorded.registry, expected.block_hash.unwrap());
+    let (wallet, registry, trusted) = (recorded.wallet, recorded.registry, expected.block_hash.unwrap());
+    let other_block = EvidenceError::OtherBlock { document: trusted, trusted: hash };
+    let other_chain = EvidenceError::OtherChain { document: 31_337, expected: 1 };
+    let other_registry = EvidenceError::OtherRegistry { document: registry, expected: other };
+    let other_wallet = EvidenceError::OtherWallet { document: wallet, expected: other };
     for (expected, error) in [
-        (
-            Expected { block_hash: Some(hash), ..expected },
-            EvidenceError::OtherBlock { document: block_hash, trusted: hash },
-        ),
-        (
-            Expected { chain_id: Some(1), ..expected },
-            EvidenceError::OtherChain { document: 31_337, expected: 1 },
-        ),
-        (
-            Expected { registry: Some(other), ..expected },
-            EvidenceError::OtherRegistry { document: registry, expected: other },
-        ),
-        (
-            Expected { wallet: Some(other), ..expected },
-            EvidenceError::OtherWallet { document: wallet, expected: other },
-        ),
+        (Expected { block_hash: Some(hash), ..expected }, other_block),
+        (Expected { chain_id: Some(1), ..expected }, other_chain),
+        (Expected { registry: Some(other), ..expected }, other_registry),
+        (Expected { wallet: Some(other), ..expected }, other_wallet),
     ] {
         assert_eq!(evidence::verify(&document, &expected).unwrap_err(), error);
     }

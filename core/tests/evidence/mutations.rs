@@ -8,10 +8,8 @@ use std::collections::BTreeMap;
 use registry_core::evidence;
 use serde_json::{Value, json};
 
-use crate::{
-    KINDS, Recorded,
-    common::random::{Random, setting},
-};
+use crate::common::random::{Random, setting};
+use crate::{KINDS, Recorded};
 
 /// One byte of the text is another one, is gone, or is there twice.
 fn change_byte(text: &str, random: &mut Random) -> Vec<u8> {

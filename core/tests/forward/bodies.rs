@@ -1,10 +1,8 @@
 //! Reading the relay body: every malformed body is blamed on the right field.
 
 use alloy_primitives::{Bytes, U256, address, aliases::U48, bytes};
-use registry_core::{
-    eth::address::AddressError,
-    forward::{ForwardRequest, ParseError, Problem, SignedRequest},
-};
+use registry_core::eth::address::AddressError;
+use registry_core::forward::{ForwardRequest, ParseError, Problem, SignedRequest};
 use serde_json::{Value, json};
 
 fn good() -> Value {

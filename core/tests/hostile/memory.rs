@@ -1,12 +1,9 @@
 //! Memory that honest answers cost: of the largest registry, and of a full cache.
 
-use registry_core::{
-    chain::MAX_AGENTS,
-    host::shared_reads::{Cache, CacheLookup, ReadOutcome},
-    registry::error_code::Code,
-};
+use registry_core::chain::MAX_AGENTS;
+use registry_core::host::shared_reads::{Cache, CacheLookup, ReadOutcome};
 
-use crate::{ALLOCATED, common::prelude::*, common::record, peak, shapes::MB, turn};
+use crate::{ALLOCATED, common::prelude::*, peak, shapes::MB, turn};
 
 /// The answer of a node, its round trips, and the bytes held at most, replies included.
 fn ask(node: &mut Node, path: &str) -> (Result<String, Error>, usize, usize) {

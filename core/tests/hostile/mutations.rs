@@ -3,15 +3,10 @@
 //! `MUTATIONS` says how many of each (3,000 if it does not), `MUTATION_SEED` where the random numbers begin:
 //! `MUTATIONS=5000000 cargo test --release -p registry-core --test hostile mutations` are ten million.
 
-use registry_core::{
-    forward::{Rules, SignedRequest, domain},
-    liability::{Acceptance, Moment, PinnedRecord},
-};
+use registry_core::forward::{Rules, SignedRequest, domain};
+use registry_core::liability::{Acceptance, Moment, PinnedRecord};
 
-use crate::{
-    common::{prelude::*, random::Mutator, random::Random, random::setting, report, run},
-    turn,
-};
+use crate::{common::prelude::*, common::random::Mutator, turn};
 
 const TARGETS: [&str; 8] = [
     "/api/v1/stats",
@@ -82,8 +77,6 @@ fn no_mutated_relay_body_makes_the_core_panic() {
     }
 }
 
-/// Nothing else is accepted than what was signed, however it is written: a change of members, chain, registry
-/// or signature is refused.
 #[test]
 fn no_mutated_acceptance_is_accepted() {
     let _turn = turn();

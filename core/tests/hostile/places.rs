@@ -3,16 +3,11 @@
 use std::cell::RefCell;
 
 use alloy_primitives::keccak256;
-use registry_core::{
-    api::route::KYA_BODY_MAX,
-    index::{Config, HistoryQuery, State},
-    registry::{agent::AgentId, kya::WalletInput},
-};
+use registry_core::index::{Config, HistoryQuery, State};
+use registry_core::{api::route::KYA_BODY_MAX, registry::agent::AgentId, registry::kya::WalletInput};
 
-use crate::common::{
-    Mined, Undeployed, database::Database, database::config, database::upkeep, host::finish, prelude::*,
-    proofs, record, requests,
-};
+use crate::common::database::{Database, config, upkeep};
+use crate::common::{host::finish, prelude::*, proofs, requests};
 
 /// Batches after which a place is left: a reader that asks again and again has been tried enough.
 const BATCHES: usize = 12;

@@ -7,20 +7,11 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use alloy_primitives::Keccak256;
-use registry_core::{
-    eth::as_of::AsOf,
-    liability::ParentBasis,
-    registry::agent::Status,
-    snapshot::{
-        Facts, Former, Identity, LiveAgent, Manifest, Shard, ShardEntry, ShardRange, ShardVersion,
-        SnapshotError,
-    },
-};
+use registry_core::snapshot::{Facts, Former, Identity, LiveAgent, Manifest, SnapshotError};
+use registry_core::snapshot::{Shard, ShardEntry, ShardRange, ShardVersion};
+use registry_core::{eth::as_of::AsOf, liability::ParentBasis, registry::agent::Status};
 
-use crate::{
-    common::{prelude::*, random::Mutator, random::Random, random::setting},
-    turn,
-};
+use crate::{common::prelude::*, common::random::Mutator, turn};
 
 const IDENTITY: Identity = Identity { chain_id: 8_453, registry: Address::repeat_byte(0x42) };
 

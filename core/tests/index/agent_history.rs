@@ -3,20 +3,12 @@
 use std::collections::BTreeSet;
 
 use alloy_primitives::keccak256;
-use registry_core::{
-    api::{document::Document, index_documents},
-    eth::abi::IAgentRegistry::{
-        AgentReactivated, AgentRegistered, AgentSuspended, AgentTerminated, ComplianceAttested,
-        RevenueReported,
-    },
-    index::{self, IndexError, SqlValue, Store as _},
-};
+use registry_core::api::{document::Document, index_documents};
+use registry_core::eth::abi::IAgentRegistry::{AgentReactivated, AgentRegistered, AgentSuspended};
+use registry_core::eth::abi::IAgentRegistry::{AgentTerminated, ComplianceAttested, RevenueReported};
+use registry_core::index::{self, IndexError, SqlValue, Store as _};
 
-use crate::{
-    Indexed,
-    common::{Fault, Logs, host::read, number_of, prelude::*, random::Random, record, time},
-    history::History,
-};
+use crate::{Indexed, common::host::finish_in_time, common::prelude::*, history::History};
 
 /// The account that does everything.
 const BY: Address = Address::repeat_byte(0xb1);
@@ -66,15 +58,10 @@ fn suspend(node: &mut Node, number: u64, agent: u64, reason: &str) {
 
 /// Reports of agent 1, one a block from there on.
 fn report(node: &mut Node, first: u64, count: u64) {
-    for amount in 0..count {
-        let report = RevenueReported {
-            agentId: U256::from(1),
-            by: BY,
-            amount: U256::from(amount),
-            currency: "EUR".into(),
-            category: "api".into(),
-        };
-        node.emit(first + amount, &report);
+    for place in 0..count {
+        let (amount, currency, category) = (U256::from(place), "EUR".into(), "api".into());
+        let report = RevenueReported { agentId: U256::from(1), by: BY, amount, currency, category };
+        node.emit(first + place, &report);
     }
 }
 
@@ -115,26 +102,7 @@ fn page_of(
     let query = index::HistoryQuery::new(&index.database, &state, REGISTRY, (id, limit, cursor))?;
     let mut run = query.run(&index.config, known.clone());
     let node = &mut index.node;
-    *took = 0;
-    let outcome = loop {
-        run.passed(*took);
-        let batch = match run.step() {
-            Ok(Step::Send(batch)) => batch,
-            Ok(Step::Done(history)) => break Ok(history),
-            Err(error) => break Err(error),
-        };
-        let (reply, millis) = node.reply(&batch);
-        *took += batch.delay_ms + millis;
-        let fed = match &reply {
-            Ok((status, body)) => run.feed(Reply { status: *status, body }),
-            Err(failure) => run.fail(*failure),
-        };
-        known.merge(&run.update());
-        if let Err(error) = fed {
-            break Err(error);
-        }
-    };
-    match outcome {
+    match finish_in_time(&mut run, known, took, |batch| node.reply(batch)) {
         Ok(history) => Ok(Some(index_documents::history(history))),
         Err(QueryError::BlockNotAvailable(_)) => Ok(None),
         Err(error) => Err(error.into()),

@@ -7,11 +7,7 @@ use registry_core::registry::agent::Status;
 use registry_core::registry::changes::{Change, Cursor, KEPT_SECONDS, Since, Standing};
 use registry_core::registry::kya::Decision;
 
-use crate::{
-    Indexed,
-    common::{prelude::*, record},
-    promises::verdict,
-};
+use crate::{Indexed, common::prelude::*, promises::verdict};
 
 const DAY: u64 = 86_400;
 
@@ -192,9 +188,7 @@ fn an_end_that_a_reorg_moves_to_another_block_has_the_block_and_time_of_that_one
         (0..later).for_each(|_| index.idle());
         index.refresh();
         for _ in 0..later * 2 {
-            index.idle();
-            index.now += 20;
-            index.refresh();
+            index.idle_for(20);
         }
         let change = only(&index, since);
         assert_eq!((change.block_number, change.time.seconds()), (parent + 2, block), "{later} later");

@@ -3,11 +3,7 @@
 
 use registry_core::index::Counters;
 
-use crate::{
-    Indexed,
-    common::{Proofs, record, report},
-    snapshot,
-};
+use crate::{Indexed, common::prelude::*, snapshot};
 
 /// What a block does, apart from its attestations.
 type Also = fn(&mut Indexed, u64);
@@ -43,7 +39,6 @@ fn refresh(index: &mut Indexed, round: u64, also: Also) -> Option<u64> {
         also(index, round * 8 + block);
     }
     index.now += 15;
-    index.node.log.clear();
     index.refresh();
     Some(index.now - snapshot::manifest(index).ok()?.confirmed_at / 1_000)
 }

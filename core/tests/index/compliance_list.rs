@@ -1,11 +1,8 @@
 //! The whole list in pieces, while the index moves on.
 
-use registry_core::index::{IndexError, ListChunk, ListCursor, SqlValue, Store as _};
+use registry_core::index::{IndexError, ListChunk, ListCursor};
 
-use crate::{
-    Indexed,
-    common::{prelude::*, random::Random},
-};
+use crate::{Indexed, common::prelude::*};
 
 /// Seconds for which a list stays open without a question.
 const FORGOTTEN: u64 = 60;
@@ -24,10 +21,6 @@ struct OpenList {
 pub(crate) struct Lists(Vec<OpenList>);
 
 impl Indexed {
-    fn whole_list(&self, now: u64) -> String {
-        self.document("/api/v1/agents/compliance", now).unwrap().body
-    }
-
     pub(crate) fn open_list(&self, now: u64, most: u64) -> Result<ListChunk, IndexError> {
         self.read(|index| index.open_list(Timestamp::from_seconds(now), self.now * 1_000, most))
     }
@@ -39,11 +32,7 @@ impl Indexed {
 
 /// How many lists are open, and what is kept for them.
 fn kept(index: &Indexed) -> [i64; 2] {
-    ["lists", "former_agents"].map(|table| {
-        let rows = index.database.execute(&format!("SELECT count(*) FROM {table}"), &[]).unwrap();
-        let SqlValue::Integer(count) = rows[0][0] else { panic!("{rows:?}") };
-        count
-    })
+    ["lists", "former_agents"].map(|table| index.database.number(&format!("SELECT count(*) FROM {table}")))
 }
 
 impl Lists {
@@ -52,7 +41,8 @@ impl Lists {
         if self.0.len() > 2 {
             return;
         }
-        let (whole, piece) = (index.whole_list(now), index.open_list(now, 2).unwrap());
+        let whole = index.document("/api/v1/agents/compliance", now).unwrap().body;
+        let piece = index.open_list(now, 2).unwrap();
         match piece.next {
             Some(next) => self.0.push(OpenList { whole, text: piece.text, next, used: index.now }),
             None => assert_eq!(piece.text, whole),

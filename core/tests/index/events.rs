@@ -4,11 +4,7 @@ use std::collections::BTreeMap;
 
 use registry_core::index::{Basis, Counters};
 
-use crate::{
-    Indexed,
-    common::{Logs, Proofs, Quirks, number_of},
-    snapshot,
-};
+use crate::{Indexed, common::prelude::*, snapshot};
 
 #[test]
 fn an_event_is_asked_for_again_once_a_minute_however_often_changes_are_found() {
@@ -20,7 +16,6 @@ fn an_event_is_asked_for_again_once_a_minute_however_often_changes_are_found() {
         index.attest(1 + round * 7 % 20, 1);
         // Blocks of 2 s: a refresh after each of them would ask for each event 60 times.
         index.history.edit(|mined| mined.seconds = before + 2);
-        index.node.log.clear();
         index.refresh();
         if round % 20 == 0 {
             index.is_right();
@@ -49,18 +44,14 @@ fn an_event_that_is_hidden_for_good_is_found_by_the_root_and_all_agents_are_read
         index.attest_silently(33, 2);
         index.attest(8, 1);
         for _ in 0..14 {
-            index.idle();
-            index.now += 8;
-            index.refresh();
+            index.idle_for(8);
             index.is_right_at_its_block();
         }
         index.is_right();
         let state = index.state();
         assert_eq!((state.basis(), state.is_complete()), (Basis::StorageRoot, true));
         assert_eq!((state.counters.comparisons, state.counters.unannounced), (1, 2), "slices of {slice}");
-        index.idle();
-        index.node.log.clear();
-        index.refresh();
+        index.idle_for(0);
         assert_eq!(index.node.round_trips(), 1, "back to events");
     }
 }
@@ -165,7 +156,6 @@ fn a_cap_on_ranges_is_found_by_halving_once_and_kept_to() {
     index.node.quirks.logs = Logs::Blocks(10);
     for (round, trips) in [(0, 5..10), (1, 3..5)] {
         (1..30).for_each(|first| index.attest(first, 1));
-        index.node.log.clear();
         index.refresh();
         assert!(trips.contains(&index.node.round_trips()), "{round}: {:?}", index.node.log);
         assert_eq!(index.state().counters.without_events, 0);
@@ -182,7 +172,6 @@ fn a_cap_that_takes_more_calls_than_reading_all_agents_is_not_kept_to() {
     index.node.quirks.logs = Logs::Blocks(10);
     (0..1_200).for_each(|_| index.history.mine(0, &mut index.random));
     index.attest(3, 1);
-    index.node.log.clear();
     index.refresh();
     assert_eq!((index.state().counters.without_events, index.state().is_complete()), (1, true));
     let calls = index.node.log.iter().flatten().filter(|(method, _)| method == "eth_getLogs").count();
@@ -200,9 +189,7 @@ fn small_batches_and_logs_a_block_behind_cost_no_events() {
         for round in 1..4 {
             index.attest(round, 2);
             // The newest block alone is left for the next refresh.
-            index.idle();
-            index.now += 45;
-            index.refresh();
+            index.idle_for(45);
         }
         assert_eq!(index.state().counters, Counters::default(), "{quirks:?}");
         index.node.quirks = Quirks::default();

@@ -2,20 +2,9 @@
 
 use registry_core::api::question::LateExcerpt;
 
-use crate::{
-    Indexed,
-    common::{host::read, prelude::*, record},
-};
+use crate::{Indexed, common::prelude::*, promises::verdict};
 
-/// The verdict on an agent's wallet with an excerpt that is there before the chain is asked, and how many
-/// round trips it took.
-fn early(index: &mut Indexed, of: &AgentRecord, query: &str) -> (Value, usize) {
-    let excerpt = index.excerpt(&[of.agentWallet]);
-    let answer = index.ask_node(&format!("/api/v1/kya/{}{query}", of.agentWallet), excerpt.into());
-    (read(answer), index.node.round_trips())
-}
-
-/// The same with an excerpt that arrives during the first round trip.
+/// The [`verdict`] on an agent's wallet with an excerpt that arrives during the first round trip.
 fn during(index: &mut Indexed, of: &AgentRecord) -> (Value, usize) {
     let (late, excerpt) = (LateExcerpt::default(), index.excerpt(&[of.agentWallet]));
     let asked = question(&format!("/api/v1/kya/{}", of.agentWallet));
@@ -40,7 +29,7 @@ fn an_excerpt_that_arrives_during_the_round_trip_takes_no_other_one() {
     index.refresh();
     let agents = index.agents();
     for of in &agents[30..41] {
-        let (early, during) = (early(&mut index, of, ""), during(&mut index, of));
+        let (early, during) = (verdict(&mut index, of), during(&mut index, of));
         assert_eq!((&early, early.1), (&during, 1), "{}", of.agentId);
         assert_eq!(during.0.get("unknownBecause"), None, "{}", of.agentId);
     }
@@ -53,7 +42,7 @@ fn an_excerpt_that_arrives_during_the_round_trip_takes_no_other_one() {
 fn a_verdict_without_its_excerpt_is_right_and_says_why_the_past_is_unknown() {
     let mut index = Indexed::filled(40, 0);
     for of in &index.agents() {
-        let (known, _) = early(&mut index, of, "");
+        let (known, _) = verdict(&mut index, of);
         let unknown = index.ask_node(&format!("/api/v1/kya/{}", of.agentWallet), LateExcerpt::default());
         let unknown = read(unknown);
         for field in ["isRegistered", "isCompliant", "decision", "agent", "asOf"] {

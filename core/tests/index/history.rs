@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, collections::HashMap, rc::Rc};
 
 use alloy_primitives::keccak256;
 
-use crate::common::{Mined, prelude::*, random::Random, record, report};
+use crate::common::prelude::*;
 
 /// The chain, and every block that ever was one of it.
 #[derive(Default)]

@@ -3,21 +3,15 @@
 
 use std::{cell::RefCell, collections::BTreeMap};
 
-use registry_core::{
-    api::{document::Document, question::LateExcerpt},
-    index::{Bounds, Config, Excerpt, Index, IndexError, State, Work},
-    liability::Basis,
-    registry::agent::{Agent, AgentId, Fetched, Status},
-    registry::changes::{ChangeList, Cursor, Since, Standing},
-    registry::kya::Decision,
-    registry::lineage::{self, Member},
-};
+use registry_core::api::{document::Document, question::LateExcerpt};
+use registry_core::index::{Bounds, Config, Excerpt, Index, IndexError, State, Work};
+use registry_core::registry::agent::{Agent, AgentId, Fetched, Status};
+use registry_core::registry::changes::{ChangeList, Cursor, Since, Standing};
+use registry_core::registry::lineage::{self, Member};
+use registry_core::{liability::Basis, registry::kya::Decision};
 
-use crate::{
-    common::{Mined, database::Database, database::config, host::read, prelude::*, proofs, random::Random},
-    history::History,
-    liability, liable, snapshot,
-};
+use crate::common::{database::Database, database::config, prelude::*, proofs};
+use crate::{history::History, liability, liable, snapshot};
 
 pub(crate) const CHAIN: &str = "http://node";
 
@@ -98,7 +92,9 @@ impl Indexed {
         (self.node.block, self.node.chain) = (self.history.number(), self.history.blocks.clone());
     }
 
+    /// One piece of work with the chain as it is now; the node's log is of it alone.
     pub(crate) fn refresh(&mut self) {
+        self.node.log.clear();
         self.show();
         self.work().unwrap();
     }
@@ -140,6 +136,21 @@ impl Indexed {
     pub(crate) fn idle(&mut self) {
         let Mined { seconds, registry, .. } = self.newest().clone();
         self.history.push(self.history.number() + 1, seconds + 20, (*registry).clone(), Vec::new());
+    }
+
+    /// A block without events, and a refresh so many seconds later.
+    pub(crate) fn idle_for(&mut self, seconds: u64) {
+        self.idle();
+        self.now += seconds;
+        self.refresh();
+    }
+
+    /// A block without events at this time, and a refresh then.
+    pub(crate) fn idle_until(&mut self, seconds: u64) {
+        self.idle();
+        self.history.edit(|mined| mined.seconds = seconds);
+        self.now = seconds;
+        self.refresh();
     }
 
     pub(crate) fn state(&self) -> State {
@@ -353,17 +364,11 @@ impl Indexed {
             }
             Ok(read)
         };
-        for path in [
-            "stats/detailed",
-            "agents/compliance?limit=1&cursor=0-0",
-            "agents/compliance?cursor=9007199254740991-0",
-            "revenue/aggregate",
-            "agents?status=Active",
-            "agents?status=Active&limit=2&page=2",
-            "agents?status=Suspended",
-            "agents?status=Revoked&limit=1",
-            "agents?status=Terminated&page=9",
-        ] {
+        let paths = "stats/detailed agents/compliance?limit=1&cursor=0-0 revenue/aggregate \
+                     agents/compliance?cursor=9007199254740991-0 agents?status=Active \
+                     agents?status=Active&limit=2&page=2 agents?status=Suspended \
+                     agents?status=Revoked&limit=1 agents?status=Terminated&page=9";
+        for path in paths.split(' ') {
             read(&format!("/api/v1/{path}"))?;
         }
         // The pages of a list come together to the whole.

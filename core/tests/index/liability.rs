@@ -1,24 +1,13 @@
 //! What rows, shards and excerpts know of the events by liable wallets, held against the chain's.
 
-use registry_core::{
-    eth::abi::IAgentRegistry::AgentRegistered,
-    index::Store as _,
-    liability::{Basis, WalletEvents},
-    registry::{
-        agent::Agent,
-        changes::{Since, Standing},
-        kya::Decision,
-    },
-    snapshot::{Facts, Identity, LiveAgent, Shard, Shards, shard},
-};
-
 use alloy_sol_types::SolEvent as _;
+use registry_core::liability::{Basis, WalletEvents, parent_basis};
+use registry_core::registry::changes::{Since, Standing};
+use registry_core::snapshot::{Facts, LiveAgent, Shards};
+use registry_core::{eth::abi::IAgentRegistry::AgentRegistered, index::Store as _};
+use registry_core::{registry::agent::Agent, registry::kya::Decision};
 
-use crate::{
-    Indexed,
-    common::{Logs, Proofs, prelude::*, record, time},
-    snapshot,
-};
+use crate::{Indexed, common::prelude::*, snapshot};
 
 /// What the row says of the events by an agent's liable wallet.
 fn known(index: &Indexed, id: u64) -> WalletEvents {
@@ -60,15 +49,11 @@ pub(crate) fn of_record(index: &Indexed, agent: &AgentRecord) -> Value {
 
 /// All that the snapshot's shards hold, where there is a snapshot.
 fn live_agents(index: &Indexed) -> Vec<(LiveAgent, WalletEvents)> {
-    let identity = Identity { chain_id: CHAIN_ID, registry: REGISTRY };
-    let Ok(manifest) = Shards::read(&index.database).unwrap().manifest(&index.state(), identity) else {
-        return Vec::new();
-    };
+    let shards = Shards::read(&index.database).unwrap();
+    let Ok(manifest) = shards.manifest(&index.state(), snapshot::IDENTITY) else { return Vec::new() };
     let mut found = Vec::new();
     for entry in manifest.shards() {
-        let bytes = shard(&index.database, &index.state(), &identity, *entry).unwrap().unwrap();
-        let shard = Shard::parse(bytes, &identity, *entry).unwrap();
-        for (_, facts) in shard.wallets_of(entry.range).unwrap() {
+        for (_, facts) in snapshot::parsed(index, *entry).wallets_of(entry.range).unwrap() {
             if let Facts::Known { agent: Some(agent), .. } = facts {
                 let events = agent.wallet_events(&manifest);
                 found.push((*agent, events));
@@ -161,17 +146,14 @@ fn rows_read_from_state_say_unknown_and_those_whose_registration_was_listed_know
 
         // Restarted with no event in memory, and quiet: the same.
         index.kept = None;
-        index.idle();
-        index.refresh();
+        index.idle_for(0);
         assert_eq!(known(&index, new), of(times[1], true));
         // A change that no event tells is a gap for its agent alone.
         let other = register(&mut index);
         index.attest_silently(new, 1);
         index.config.sweep = 100;
         for _ in 0..10 {
-            index.now += 400;
-            index.idle();
-            index.refresh();
+            index.idle_for(400);
         }
         if proofs == Proofs::Unsupported {
             assert_eq!((known(&index, new), known(&index, other)), (of(times[1], false), named));
@@ -187,21 +169,11 @@ fn a_node_that_has_pruned_its_events_leaves_what_it_cannot_list_unknown() {
     index.node.quirks.proofs = Proofs::Newest;
     attest(&mut index, first, true);
     for _ in 0..20 {
-        index.now += 30;
-        index.idle();
-        index.refresh();
+        index.idle_for(30);
     }
     let said = known(&index, first);
     assert!(!said.is_complete || said.last.is_some(), "{said:?}");
     is_as_listed(&index).unwrap();
-}
-
-/// A block with this time, and a refresh then.
-fn idle_until(index: &mut Indexed, seconds: u64) {
-    index.idle();
-    index.history.edit(|mined| mined.seconds = seconds);
-    index.now = seconds;
-    index.refresh();
 }
 
 #[test]
@@ -248,18 +220,18 @@ fn a_change_of_basis_is_a_change_at_its_second_and_names_the_liable_wallet() {
         let [(_, to, seconds)] = reported(&index)[..] else { panic!() };
         assert_eq!((to, seconds), (attested, at));
 
-        idle_until(&mut index, at + 90 * 86_400);
+        index.idle_until(at + 90 * 86_400);
         let grace_over = (attested, Some((lapsed, Basis::Attested)), at + 7 * 86_400 + 1);
         assert_eq!(reported(&index), [grace_over], "the last second of 90 days");
         // Restarted with a state from before the basis was compared, and seen an hour late.
         index.kept = None;
         let forget = "UPDATE meta SET value = json_remove(value, '$.log.basisAt') WHERE key = 'state'";
         index.database.execute(forget, &[]).unwrap();
-        idle_until(&mut index, at + 90 * 86_400 + 3_600);
+        index.idle_until(at + 90 * 86_400 + 3_600);
         let [(from, Some((decision, basis)), seconds)] = reported(&index)[..] else { panic!() };
         assert_eq!((from, decision), (grace_over.1, lapsed));
         assert_eq!((basis != Basis::Attested, seconds), (true, at + 90 * 86_400 + 1));
-        idle_until(&mut index, at + 100 * 86_400);
+        index.idle_until(at + 100 * 86_400);
         assert_eq!(reported(&index), []);
     }
 }
@@ -276,9 +248,6 @@ fn shards_name_what_ties_an_agent_to_its_parent() {
         let agent_record = &agents[agent.id as usize - 1];
         let [own, parent] = [Some(agent_record), parent]
             .map(|record| record.map(|record| Agent::try_from(record.clone()).unwrap()));
-        assert_eq!(
-            agent.parent_basis,
-            registry_core::liability::parent_basis(&own.unwrap(), parent.as_ref())
-        );
+        assert_eq!(agent.parent_basis, parent_basis(&own.unwrap(), parent.as_ref()));
     }
 }

@@ -6,15 +6,7 @@ use std::collections::BTreeSet;
 use registry_core::index::Bounds;
 use serde_json::Map;
 
-use crate::{
-    Indexed,
-    common::{STATUSES, prelude::*, shown, time},
-    liability,
-};
-
-pub(crate) fn is_compliant(agent: &AgentRecord, grace: u64, now: u64) -> bool {
-    agent.status == 0 && now.saturating_sub(agent.lastAttestation) <= grace
-}
+use crate::{Indexed, common::prelude::*, liability};
 
 /// An agent as lists show it.
 pub(crate) fn item(agent: &AgentRecord, grace: u64, now: u64) -> Value {

@@ -3,13 +3,7 @@
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use registry_core::index::Bounds;
 
-use crate::{
-    Indexed,
-    common::{STATUSES, prelude::*, random::Random},
-    history::History,
-    liability,
-    liable::{is_compliant, item},
-};
+use crate::{Indexed, common::prelude::*, history::History, liability, liable::item};
 
 /// What is searched for, and the words it comes to, the last of which may be the beginning of one.
 const SEARCHES: [(&str, &[&str]); 17] = [
@@ -41,12 +35,8 @@ fn has_words(scope: &str, words: &[&str]) -> bool {
 }
 
 #[test]
-fn pages_laid_end_to_end_are_what_a_plain_filter_finds() {
+fn pages_laid_end_to_end_are_what_a_plain_filter_finds_in_lists_of_one_row_and_of_several() {
     pages_are_like_a_filter(120, 100);
-}
-
-#[test]
-fn so_are_those_of_lists_of_several_rows() {
     pages_are_like_a_filter(900, 40);
 }
 

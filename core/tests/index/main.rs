@@ -25,7 +25,7 @@ mod size;
 mod snapshot;
 mod store_failures;
 
-use common::{Logs, Proofs, Undeployed, prelude::*, random::Random, random::setting};
+use common::prelude::*;
 use history::History;
 use indexed::{Failures, Indexed};
 use registry_core::{index::FEW_AGENTS, snapshot::Manifest};

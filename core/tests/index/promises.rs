@@ -1,25 +1,12 @@
 //! What the index promises, one by one.
 
-use registry_core::index::{Basis, Counters, IndexError, SqlValue, Store as _};
+use registry_core::index::{Basis, Counters, IndexError};
 
-use crate::{
-    Indexed,
-    common::{Undeployed, prelude::*, random::Random, record},
-    history::History,
-    indexed::Failures,
-};
-
-/// The number that a statement gives.
-fn number(index: &Indexed, statement: &str) -> i64 {
-    match index.database.execute(statement, &[]).unwrap()[0][0] {
-        SqlValue::Integer(number) => number,
-        ref other => panic!("{other:?}"),
-    }
-}
+use crate::{Indexed, common::prelude::*, history::History, indexed::Failures};
 
 /// Rows inserted, changed and deleted so far.
 fn rows_written(index: &Indexed) -> i64 {
-    number(index, "SELECT total_changes()")
+    index.database.number("SELECT total_changes()")
 }
 
 #[test]
@@ -28,11 +15,10 @@ fn a_refresh_after_a_hundred_attestations_takes_three_round_trips_seven_calls_an
     index.work().unwrap();
     let with_attestation = "SELECT count(*) FROM pragma_index_list('agents') AS list, pragma_index_info(list.name) AS part \
                             WHERE part.name = 'attested'";
-    let indexes = number(&index, with_attestation);
+    let indexes = index.database.number(with_attestation);
     // At first the root that was seen before is not known, and verdicts change.
     for (trips, most, most_rows) in [(4, 9, 600), (3, 7, 425), (3, 7, 425)] {
         index.attest(1, 100);
-        index.node.log.clear();
         let written = rows_written(&index);
         index.refresh();
         // An entry of an SQL index is billed as a row is.
@@ -53,11 +39,8 @@ fn a_refresh_with_nothing_changed_takes_one_round_trip_and_two_calls_and_stores_
         let mut index = Indexed::filled(agents, 200);
         index.work().unwrap();
         for _ in 0..5 {
-            index.idle();
-            index.node.log.clear();
-            index.now += 45;
             let written = rows_written(&index);
-            index.refresh();
+            index.idle_for(45);
             let methods: Vec<&str> =
                 index.node.log.iter().flatten().map(|(method, _)| method.as_str()).collect();
             assert_eq!(methods, ["eth_getBlockByNumber", "eth_getProof"]);
@@ -82,8 +65,7 @@ fn a_contradicted_record_is_read_again_and_a_second_one_that_day_ends_all_answer
         index.config.slice = slice;
         index.refresh();
         for _ in 0..90 {
-            index.idle();
-            index.refresh();
+            index.idle_for(0);
             let state = index.state();
             if !state.is_complete() {
                 assert_eq!((state.contradicted(), state.as_of()), (Some(31), None), "slices of {slice}");
@@ -182,7 +164,7 @@ fn a_clock_that_is_behind_the_chain_makes_no_lapsed_agent_compliant() {
 pub(crate) fn verdict(index: &mut Indexed, of: &AgentRecord) -> (Value, usize) {
     let excerpt = index.excerpt(&[of.agentWallet]);
     let answer = index.ask_node(&format!("/api/v1/kya/{}", of.agentWallet), excerpt.into());
-    (crate::common::host::read(answer), index.node.round_trips())
+    (read(answer), index.node.round_trips())
 }
 
 #[test]

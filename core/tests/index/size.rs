@@ -2,18 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use registry_core::{
-    eth::abi::RevenueReport,
-    index::{Basis, Excerpt, IndexError, LIST_IN_MEMORY_MAX, SqlValue, Store as _},
-    registry::kya::WalletInput,
-    snapshot::ShardEntry,
-};
+use registry_core::index::{Basis, Excerpt, IndexError, LIST_IN_MEMORY_MAX, SqlValue, Store as _};
+use registry_core::{eth::abi::RevenueReport, registry::kya::WalletInput, snapshot::ShardEntry};
 
-use crate::{
-    Indexed,
-    common::{STATUSES, prelude::*, record, report},
-    snapshot,
-};
+use crate::{Indexed, common::prelude::*, snapshot};
 
 /// People who are liable for agents, where there are as many.
 const PEOPLE: u64 = 997;
@@ -129,9 +121,7 @@ fn attestations_that_lapse_together_and_ties_of_wallets_are_told_and_forgotten_i
     for (lapsed, told, has_more) in
         [(24_000, 30_000, true), (30_000, 54_000, true), (30_000, 60_000, false), (30_000, 60_000, false)]
     {
-        index.idle();
-        index.history.edit(|mined| mined.seconds = index.now);
-        index.refresh();
+        index.idle_until(index.now);
         let noted = "SELECT count(*) FILTER (WHERE was & 1 > is_now & 1), count(*) FROM changes";
         let noted = index.database.execute(noted, &[]).unwrap();
         let numbers = [lapsed, told].map(SqlValue::Integer);
@@ -139,11 +129,8 @@ fn attestations_that_lapse_together_and_ties_of_wallets_are_told_and_forgotten_i
     }
     index.now += 40 * 86_400;
     for kept in [40_000, 20_000, 0, 0] {
-        index.idle();
-        index.history.edit(|mined| mined.seconds = index.now);
-        index.refresh();
-        let left = index.database.execute("SELECT count(*) FROM changes", &[]).unwrap();
-        assert_eq!(left[0], [SqlValue::Integer(kept)]);
+        index.idle_until(index.now);
+        assert_eq!(index.database.number("SELECT count(*) FROM changes"), kept);
     }
 }
 

@@ -3,23 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 
 use alloy_primitives::keccak256;
-use registry_core::{
-    api::document::Document,
-    api::route::KYA_BODY_MAX,
-    api::snapshot_documents::{document, shards_for},
-    index::IndexError,
-    registry::kya::WalletInput,
-    snapshot::{Identity, Manifest, Shard, ShardEntry, Shards, shard},
-};
+use registry_core::api::snapshot_documents::{document, shards_for};
+use registry_core::snapshot::{Identity, Manifest, Shard, ShardEntry, Shards, shard};
+use registry_core::{api::document::Document, api::route::KYA_BODY_MAX};
+use registry_core::{index::IndexError, registry::kya::WalletInput};
 
-use crate::{
-    Indexed,
-    common::{host::read, prelude::*, random::setting, record, report},
-    history::History,
-    liability,
-};
+use crate::{Indexed, common::prelude::*, history::History, liability};
 
-const IDENTITY: Identity = Identity { chain_id: CHAIN_ID, registry: REGISTRY };
+pub(crate) const IDENTITY: Identity = Identity { chain_id: CHAIN_ID, registry: REGISTRY };
 
 /// What a host has fetched, by name: never fetched again.
 pub(crate) type Shelf = HashMap<ShardEntry, Vec<u8>>;
@@ -37,7 +28,7 @@ fn bytes(index: &Indexed, entry: ShardEntry) -> Option<Vec<u8>> {
     shard(&index.database, &index.state(), &IDENTITY, entry).unwrap()
 }
 
-fn parsed(index: &Indexed, entry: ShardEntry) -> Shard {
+pub(crate) fn parsed(index: &Indexed, entry: ShardEntry) -> Shard {
     Shard::parse(bytes(index, entry).unwrap(), &IDENTITY, entry).unwrap()
 }
 
@@ -62,12 +53,6 @@ fn from_snapshot(index: &Indexed, target: &str) -> Option<Document> {
     let shards: Vec<Shard> = entries.iter().map(|entry| parsed(index, *entry)).collect();
     let shards: Vec<&Shard> = shards.iter().collect();
     document(&route, &manifest, &shards, Timestamp::from_seconds(NOW))
-}
-
-/// The document of a route from the chain, with the index's excerpt.
-fn from_chain(index: &mut Indexed, target: &str) -> Document {
-    let excerpt = index.excerpt(&Route::parse(target).unwrap().wallets());
-    index.ask_node(target, excerpt.into())
 }
 
 /// Verdicts without their block, and without what only an index knows.
@@ -123,7 +108,8 @@ fn is_the_chains(index: &mut Indexed) {
     let list = wallets.iter().rev().take(18).map(Address::to_string).collect::<Vec<_>>().join(",");
     for asked in wallets.iter().map(Address::to_string).chain([format!("{list},nonsense")]) {
         let target = format!("/api/v1/kya/{asked}");
-        let expected = from_chain(index, &target);
+        let excerpt = index.excerpt(&Route::parse(&target).unwrap().wallets());
+        let expected = index.ask_node(&target, excerpt.into());
         // The chain does not know of the blocks since the index's that no event was in them.
         let of_index =
             |document: Document| document.body.replace(r#""basis":"named""#, r#""basis":"unknown""#);

@@ -2,15 +2,10 @@
 
 use std::cell::Cell;
 
-use registry_core::{
-    index::{IndexError, SqlValue, State, Store, StoreError, StoreFault, Work, prepare},
-    registry::changes::Since,
-};
+use registry_core::index::{IndexError, SqlValue, State, Store, StoreError, StoreFault, Work, prepare};
+use registry_core::registry::changes::Since;
 
-use crate::{
-    Indexed,
-    common::{database::Database, prelude::*},
-};
+use crate::{Indexed, common::database::Database, common::prelude::*};
 
 const QUOTA: &str = "Exceeded allowed rows written in Durable Objects free tier.";
 
@@ -113,11 +108,8 @@ fn a_state_of_another_version_keeps_rows_ends_and_cursors() {
         index.database.execute(&statement, &[]).unwrap();
         index.kept = None;
         assert!(index.state().as_of().is_some(), "{change}: answers go on");
-        index.node.log.clear();
         for _ in 0..3 {
-            index.idle();
-            index.now += 15;
-            index.refresh();
+            index.idle_for(15);
             index.is_right();
         }
         assert_eq!((changes(&index), index.state().is_complete()), (before, true), "{change}");

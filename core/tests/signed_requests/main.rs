@@ -68,30 +68,20 @@ fn each_mutation_of_the_vector_gets_the_specifications_code() {
     };
     let wrapped = hex!("6492649264926492649264926492649264926492649264926492649264926492");
     let wrapped = Base64::encode_string(&[&[0; 96], wrapped.as_slice()].concat());
+    let appended = |name: &str, more: &str| vector().edit(name, |value| format!("{value}{more}"));
+    let nine = many(9, &vector().field("signature-input").replacen("request", ", a#", 1));
+    let undigested = || vector().set("content-digest", None);
     let mut cases = vec![
         (SignatureMissing, vector().set("signature", None)),
         (SignatureMissing, vector().set("signature-input", None)),
         (SignatureInputInvalid, vector().edit("signature", |value| value.replace("request", "other"))),
         (SignatureInputInvalid, vector().set("signature", "request=\"text\"".to_owned())),
-        (
-            SignatureTooLarge,
-            vector().edit("signature-input", |input| format!("{input}, a=\"{}\"", "x".repeat(16 * 1024))),
-        ),
-        (
-            SignatureTooLarge,
-            vector().edit("signature", |value| format!("{value}, a=:{}:", padding(12 * 1024))),
-        ),
+        (SignatureTooLarge, appended("signature-input", &format!(", a=\"{}\"", "x".repeat(16 * 1024)))),
+        (SignatureTooLarge, appended("signature", &format!(", a=:{}:", padding(12 * 1024)))),
         (SignatureTooLarge, vector().set("signature", format!("request=:{}:", padding(8 * 1024 + 1)))),
         (SignatureTooLarge, input(";tag", &format!("{};tag", many(12, ";a#")))),
         (SignatureTooLarge, input("(", &format!("({} ", many(26, "\"a#\" ").trim_end()))),
-        (
-            SignatureTooLarge,
-            vector().edit("signature-input", |input| {
-                many(9, &format!("a#{}, ", input.strip_prefix("request").unwrap()))
-                    .trim_end_matches(", ")
-                    .into()
-            }),
-        ),
+        (SignatureTooLarge, vector().set("signature-input", nine[2..].to_owned())),
         (NoAcceptableSignature, input("\"erc8128\"", "\"erc8128-delegated\"")),
         (NoAcceptableSignature, input("\"erc8128\"", "erc8128")),
         (NoAcceptableSignature, input(";tag=\"erc8128\"", "")),
@@ -108,15 +98,12 @@ fn each_mutation_of_the_vector_gets_the_specifications_code() {
         (RequestExpired, Message { now: u64::MAX, ..vector() }),
         (RequestValidityTooLong, signed(&COMPONENTS, &parameters(1_700_000_000, 1_700_000_061))),
         (InsufficientCoverage, input("\"@query\"", "\"@query\";req")),
-        (
-            ContentDigestRequired,
-            vector().set("content-digest", None).sign(&without("content-digest"), &usual()),
-        ),
-        (ContentDigestRequired, vector().set("content-digest", None)),
+        (ContentDigestRequired, undigested().sign(&without("content-digest"), &usual())),
+        (ContentDigestRequired, undigested()),
         (BadContentDigest, Message { content: r#"{"hello":"World"}"#.to_owned(), ..vector() }),
         (BadContentDigest, Message { content: String::new(), ..vector() }),
-        (BadContentDigest, vector().edit("content-digest", |digest| format!("{digest},"))),
-        (BadContentDigest, vector().edit("content-digest", |digest| format!("{digest}, sha-512=:AAAA:"))),
+        (BadContentDigest, appended("content-digest", ",")),
+        (BadContentDigest, appended("content-digest", ", sha-512=:AAAA:")),
         (NonceRequired, signed(&COMPONENTS, &usual().replace(NONCE, ""))),
         (UnsupportedAlgorithm, input(";tag", ";alg=\"ecdsa\";tag")),
         (BadSignature, Message { target: "/items?view=brief".to_owned(), ..vector() }),

@@ -39,14 +39,8 @@ impl Message {
         let origin = Origin::parse(&self.origin).unwrap();
         let fields: Vec<(&str, &[u8])> =
             self.fields.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
-        let content = Content::Whole(self.content.as_bytes());
-        read(&Request {
-            method: &self.method,
-            origin: &origin,
-            target: &self.target,
-            fields: &fields,
-            content,
-        })
+        let (method, target, content) = (&*self.method, &*self.target, self.content.as_bytes());
+        read(&Request { method, origin: &origin, target, fields: &fields, content: Content::Whole(content) })
     }
 
     pub(crate) fn field(&self, name: &str) -> &str {

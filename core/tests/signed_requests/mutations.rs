@@ -2,10 +2,8 @@
 
 use registry_core::gate::{Links, Origin, Outcome, SignatureRules};
 
-use crate::{
-    message::{COMPONENTS, Message, parameters, rules},
-    random::{Random, setting},
-};
+use crate::message::{COMPONENTS, Message, parameters, rules};
+use crate::random::{Random, setting};
 
 /// Another text: a byte replaced, added or removed.
 fn changed(text: &str, random: &mut Random) -> String {

@@ -11,11 +11,8 @@ fn request(method: &str, mut params: Value) -> (Headers, Value) {
         "io.modelcontextprotocol/protocolVersion": REVISION,
         "io.modelcontextprotocol/clientCapabilities": {},
     });
-    let headers = Headers {
-        version: Some(REVISION.to_owned()),
-        method: Some(method.to_owned()),
-        name: params["name"].as_str().map(str::to_owned),
-    };
+    let name = params["name"].as_str().map(str::to_owned);
+    let headers = Headers { version: Some(REVISION.to_owned()), method: Some(method.to_owned()), name };
     (headers, json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }))
 }
 

@@ -149,27 +149,21 @@ mod tests {
     #[test]
     fn arguments_become_the_routes_parameters() {
         let most = alloy_primitives::U256::MAX.to_string();
+        let named = json!({ "wallet": WALLET, "basis": "named" });
+        let newest = json!({ "wallet": WALLET, "block": null, "history": false });
         let search =
             json!({ "q": "data & maps", "status": "Active", "compliant": true, "sort": "-attestation" });
         for (tool, arguments, target) in [
-            ("verdict", json!({ "wallet": WALLET, "history": true }), format!("kya/{WALLET}?history=1")),
-            (
-                "verdict",
-                json!({ "wallet": WALLET, "block": null, "history": false }),
-                format!("kya/{WALLET}"),
-            ),
-            ("agent", json!({ "id": 7, "block": "12" }), "agent/7?block=12".to_owned()),
-            ("lineage", json!({ "id": most }), format!("agent/{most}/lineage")),
-            (
-                "search",
-                search,
-                "agents?status=Active&compliant=true&q=data%20maps&sort=-attestation".to_owned(),
-            ),
-            ("search", json!({}), "agents".to_owned()),
-            ("person", json!({ "wallet": WALLET }), format!("liable/{WALLET}")),
-            ("person", json!({ "wallet": WALLET, "basis": "named" }), format!("liable/{WALLET}?basis=named")),
-            ("changes", json!({ "liable": WALLET }), format!("changes?liable={WALLET}")),
-            ("changes", json!({ "since": "now", "limit": 5 }), "changes?since=now&limit=5".to_owned()),
+            ("agent", json!({ "id": 7, "block": "12" }), "agent/7?block=12"),
+            ("verdict", json!({ "wallet": WALLET, "history": true }), &format!("kya/{WALLET}?history=1")),
+            ("verdict", newest, &format!("kya/{WALLET}")),
+            ("lineage", json!({ "id": most }), &format!("agent/{most}/lineage")),
+            ("search", search, "agents?status=Active&compliant=true&q=data%20maps&sort=-attestation"),
+            ("search", json!({}), "agents"),
+            ("person", json!({ "wallet": WALLET }), &format!("liable/{WALLET}")),
+            ("person", named, &format!("liable/{WALLET}?basis=named")),
+            ("changes", json!({ "liable": WALLET }), &format!("changes?liable={WALLET}")),
+            ("changes", json!({ "since": "now", "limit": 5 }), "changes?since=now&limit=5"),
         ] {
             assert_eq!(called(tool, &arguments).unwrap().canonical(), format!("/api/v1/{target}"));
         }

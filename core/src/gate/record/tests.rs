@@ -1,13 +1,11 @@
 //! Records of admissions, made and verified here.
 
-use alloy_primitives::{Bytes, U256};
+use alloy_primitives::Bytes;
 use k256::ecdsa::SigningKey;
 
 use super::*;
-use crate::{
-    liability::{DecimalId, Liability, fixture::signed},
-    token::{Stated, StatedAt, Terms, compact, signing_input},
-};
+use crate::liability::{Liability, fixture, fixture::signed};
+use crate::token::{Stated, StatedAt, Terms, compact, signing_input};
 
 /// The base and the signature of the positive vector of ERC-8128 (commit 0f738bf), by the key 1.
 const BASE: &str = r#""@scheme": https
@@ -73,19 +71,10 @@ fn accepted_line(
 
 /// An acceptance by the key 1, of its own agent, with a change that it signs.
 fn acceptance(change: impl FnOnce(&mut Acceptance)) -> Acceptance {
-    let mut acceptance = Acceptance {
-        chain_id: 1,
-        registry: Address::with_last_byte(0xaa),
-        agent_id: DecimalId(U256::from(11)),
-        creator: Address::repeat_byte(9),
-        agent_wallet: WALLET.parse().unwrap(),
-        haftungsperson: WALLET.parse().unwrap(),
-        registered_at: 1_600_000_000,
-        terms_hash: B256::ZERO,
-        not_before: 1_699_999_000,
-        not_after: 1_700_000_001,
-        signature: Bytes::new(),
-    };
+    let (place, wallet): (_, Address) = ((1, Address::with_last_byte(0xaa)), WALLET.parse().unwrap());
+    let mut acceptance = fixture::acceptance(place, 1_700_000_000, |a| {
+        (a.agent_wallet, a.haftungsperson, a.not_after) = (wallet, wallet, 1_700_000_001);
+    });
     change(&mut acceptance);
     signed(acceptance, SCOPE, &SigningKey::from_slice(B256::with_last_byte(1).as_slice()).unwrap())
 }

@@ -1,19 +1,12 @@
 //! `eth_call` as a [`Node`] answers it: to Multicall3, to the registry itself, or of the lens.
 
-use alloy_primitives::{Address, Bytes, U256, hex};
+use alloy_primitives::{Bytes, hex};
 use alloy_sol_types::{SolCall, SolInterface, SolValue};
-use registry_core::{
-    chain::lens::{DEPLOYLESS_CODE, LENS_ADDRESS, LENS_CODE},
-    eth::abi::{AgentRecord, IRegistryLens::walkCall, RevenueReport},
-    eth::abi::{IMulticall3, IMulticall3::IMulticall3Calls},
-    eth::multicall::CANONICAL_ADDRESS,
-};
-use serde_json::{Value, json};
+use registry_core::chain::lens::{DEPLOYLESS_CODE, LENS_ADDRESS, LENS_CODE};
+use registry_core::eth::abi::{IMulticall3, IMulticall3::Call3, IMulticall3::IMulticall3Calls};
+use registry_core::eth::abi::{IRegistryLens::walkCall, RevenueReport};
 
-use super::{
-    super::{PlainRegistry, Undeployed, record},
-    Node,
-};
+use crate::common::prelude::*;
 
 impl Node {
     /// One `eth_call`: to Multicall3, to the registry itself, or of the lens.
@@ -159,12 +152,7 @@ impl Node {
         Ok(IMulticall3::aggregate3Call::abi_encode_returns(&results))
     }
 
-    fn execute(
-        &self,
-        call: &IMulticall3::Call3,
-        number: u64,
-        registry: &PlainRegistry,
-    ) -> IMulticall3::Result {
+    fn execute(&self, call: &Call3, number: u64, registry: &PlainRegistry) -> IMulticall3::Result {
         let outcome = match call.target {
             to if to == self.address && self.is_heavy(&call.callData) => Err(Vec::new()),
             to if to == self.address => registry.call(&call.callData),

@@ -1,14 +1,10 @@
 //! How the node answers `eth_getLogs`.
 
-use alloy_primitives::{B256, U256};
 use alloy_sol_types::SolEvent as _;
 use registry_core::eth::abi::IAgentRegistry::ComplianceAttested;
-use serde_json::{Value, json};
 
-use super::{
-    super::{Logs, REGISTRY},
-    Node, range_of,
-};
+use super::range_of;
+use crate::common::prelude::*;
 
 impl Node {
     pub(super) fn logs(&self, filter: &Value) -> Result<Value, Value> {

@@ -2,15 +2,12 @@
 
 use alloy_primitives::{Bytes, address, hex};
 use alloy_sol_types::SolCall as _;
-use registry_core::{
-    chain::{SignerCode, SignerQuery},
-    eth::abi::IAgentRegistry::attestComplianceCall,
-    gate::{AccountFacts, AccountQuery, AccountState},
-    registry::kya::Decision,
-};
+use registry_core::chain::{SignerCode, SignerQuery};
+use registry_core::gate::{AccountFacts, AccountQuery, AccountState};
+use registry_core::{eth::abi::IAgentRegistry::attestComplianceCall, registry::kya::Decision};
 
 use super::{chain::EvmChain, model::wallet};
-use crate::common::{GRACE, Undeployed, prelude::*};
+use crate::common::prelude::*;
 
 /// `mstore(0, shl(224, 0x1626ba7e)) return(0, 32)`: accepts every signature.
 const ACCEPT: &[u8] = &hex!("631626ba7e60e01b60005260206000f3");

@@ -2,18 +2,14 @@
 
 use alloy_primitives::{Bytes, TxKind, hex, keccak256};
 use alloy_sol_types::{Revert, SolError, SolInterface};
-use revm::{
-    Context, ExecuteCommitEvm, ExecuteEvm, MainBuilder, MainContext, MainnetEvm,
-    context::{
-        BlockEnv, CfgEnv, ContextTr, Journal, TxEnv,
-        result::{ExecutionResult, HaltReason},
-    },
-    database::{CacheDB, EmptyDB},
-    state::{AccountInfo, Bytecode},
-};
+use revm::context::result::{ExecutionResult, HaltReason};
+use revm::context::{BlockEnv, CfgEnv, ContextTr, Journal, TxEnv};
+use revm::database::{CacheDB, EmptyDB};
+use revm::state::{AccountInfo, Bytecode};
+use revm::{Context, ExecuteCommitEvm, ExecuteEvm, MainBuilder, MainContext, MainnetEvm};
 
 use super::model::{Op, actor};
-use crate::common::{Undeployed, header, prelude::*, reply_of, requests, response, time};
+use crate::common::{header, prelude::*, reply_of, requests, response};
 
 type Database = CacheDB<EmptyDB>;
 type Evm = MainnetEvm<Context<BlockEnv, TxEnv, CfgEnv, Database, Journal<Database>, ()>>;

@@ -10,18 +10,14 @@ use alloy_sol_types::SolCall as _;
 use chain::EvmChain;
 use model::{Model, Op, WALLETS};
 use proptest::prelude::*;
-use registry_core::{
-    eth::abi::IAgentRegistry::{
-        IAgentRegistryCalls as Calls, attestComplianceCall, complianceStatusCall,
-        isRegisteredAndCompliantCall, reactivateAgentCall, registerAgentCall, reportRevenueCall,
-        revokeAgentCall, suspendAgentCall, terminateSelfCall,
-    },
-    index,
+use registry_core::eth::abi::IAgentRegistry::{
+    IAgentRegistryCalls as Calls, attestComplianceCall, complianceStatusCall, isRegisteredAndCompliantCall,
+    reactivateAgentCall, registerAgentCall, reportRevenueCall, revokeAgentCall, suspendAgentCall,
+    terminateSelfCall,
 };
+use registry_core::index;
 
-use crate::common::{
-    Undeployed, database::Database, database::config, database::upkeep, host::read, prelude::*, random::cases,
-};
+use crate::common::{database::Database, database::config, database::upkeep, prelude::*, random::cases};
 
 const EVERY_WAY: [Undeployed; 3] = [Undeployed::Override, Undeployed::Creation, Undeployed::Refused];
 

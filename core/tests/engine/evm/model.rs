@@ -8,7 +8,7 @@ use registry_core::eth::abi::IAgentRegistry::{IAgentRegistryCalls as Calls, regi
 use registry_core::eth::abi::RevenueReport;
 use serde_json::Map;
 
-use crate::common::{GRACE, STATUSES, prelude::*, record, shown, time};
+use crate::common::prelude::*;
 
 /// How many wallets agents share.
 pub(crate) const WALLETS: usize = 5;
@@ -210,7 +210,7 @@ impl Model {
             .map(|number| (number.to_string(), count(&|agent| agent.generation == U256::from(number)).into()))
             .filter(|(_, count)| *count != 0)
             .collect();
-        let compliant = count(&|agent| is_compliant(agent, now));
+        let compliant = count(&|agent| is_compliant(agent, GRACE, now));
         let rate = 100.0 * compliant as f64 / agents.len().max(1) as f64;
         let recent = "agentId creator haftungsperson agentWallet registeredAt status";
         json!({
@@ -308,7 +308,7 @@ impl Model {
         let of_wallet = || self.of_wallet(address.parse().unwrap());
         let agent = of_wallet().find(|agent| agent.status < 2);
         let above = agent.map(|agent| self.path(agent)).unwrap_or_default();
-        let compliant = agent.is_some_and(|agent| is_compliant(agent, now));
+        let compliant = agent.is_some_and(|agent| is_compliant(agent, GRACE, now));
         let is_expired = agent.is_some_and(|agent| now - agent.lastAttestation > GRACE);
         let fields =
             "agentId creator haftungsperson agentWallet operationalScope status registeredAt lastAttestation";
@@ -379,10 +379,6 @@ fn liability(agent: &AgentRecord) -> Value {
         liability["parentBasis"] = "unknown".into();
     }
     liability
-}
-
-fn is_compliant(agent: &AgentRecord, now: u64) -> bool {
-    agent.status == 0 && now - agent.lastAttestation <= GRACE
 }
 
 fn check(holds: bool, otherwise: &str) -> Result<(), String> {
