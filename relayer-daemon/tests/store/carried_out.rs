@@ -47,7 +47,7 @@ impl Registration {
     /// Records the transaction with this number as signed for a nonce.
     pub(crate) fn sign(&self, store: &Store, nonce: u64, relay: Option<u64>, number: u64) {
         let transaction = SignedTransaction { hash: id(number), ..self.1.clone() };
-        store.record(ACCOUNT, &[NewTransaction { nonce, relay: relay.map(id), transaction }], NOW).unwrap();
+        sign(store, nonce, relay, transaction);
     }
 
     /// Accepts, reserves, signs, and settles a relay at `now`, as pipeline and sender do.

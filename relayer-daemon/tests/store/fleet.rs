@@ -116,22 +116,6 @@ fn what_a_former_holder_writes_about_a_nonce_fails() {
 }
 
 #[test]
-fn a_request_sent_to_two_daemons_at_once_is_one_relay() {
-    let shared = Shared::new();
-    let (a, b) = two_daemons(&shared);
-    for number in 1..20 {
-        let accepted = std::thread::scope(|threads| {
-            let accepts = [&a, &b].map(|daemon| threads.spawn(move || daemon.accept(&relay(number), NOW)));
-            accepts.map(|accept| accept.join().unwrap().unwrap())
-        });
-        assert!(
-            [Accepted::Pending, Accepted::Elsewhere].iter().all(|one| accepted.contains(one)),
-            "{accepted:?}"
-        );
-    }
-}
-
-#[test]
 fn relays_of_a_daemon_that_died_are_claimed_once_and_it_may_not_go_on_with_them() {
     let shared = Shared::new();
     let (a, b) = two_daemons(&shared);
