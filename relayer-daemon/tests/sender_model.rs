@@ -41,12 +41,9 @@ proptest! {
 
     #[test]
     fn whatever_happens_each_request_is_executed_once_at_most_and_nothing_is_lost(
-        ops in prop::collection::vec(strategies::op(), 1..60),
-        budget in strategies::budget(),
-        accounts in 1_u8..4,
-        seed in any::<u64>(),
+        (setup, ops) in strategies::history(1..2, false, strategies::op()),
     ) {
-        simulate(Setup { accounts, budget, seed, ..SINGLE }, async |simulation| simulation.play(ops).await)?;
+        simulate(setup, async |simulation| simulation.play(ops).await)?;
     }
 }
 
@@ -56,13 +53,8 @@ proptest! {
 
     #[test]
     fn daemons_that_share_accounts_execute_each_request_once_at_most_and_nothing_is_lost(
-        ops in prop::collection::vec(strategies::fleet_op(), 1..60),
-        budget in strategies::budget(),
-        daemons in 2_usize..4,
-        accounts in 1_u8..4,
-        seed in any::<u64>(),
+        (setup, ops) in strategies::history(2..4, false, strategies::fleet_op()),
     ) {
-        let setup = Setup { daemons, is_postgres: false, accounts, budget, seed };
         simulate(setup, async |simulation| simulation.play(ops).await)?;
     }
 }
@@ -73,13 +65,8 @@ proptest! {
 
     #[test]
     fn daemons_that_share_a_postgres_database_execute_each_request_once_at_most_and_nothing_is_lost(
-        ops in prop::collection::vec(strategies::fleet_op(), 1..60),
-        budget in strategies::budget(),
-        daemons in 2_usize..4,
-        accounts in 1_u8..4,
-        seed in any::<u64>(),
+        (setup, ops) in strategies::history(2..4, true, strategies::fleet_op()),
     ) {
-        let setup = Setup { daemons, is_postgres: true, accounts, budget, seed };
         simulate(setup, async |simulation| simulation.play(ops).await)?;
     }
 }
