@@ -1,7 +1,6 @@
 //! The relayer, end to end: the real daemon on a real chain, for wiring, kills, nodes, databases and signers.
 
 mod api;
-mod budget;
 mod chain;
 mod check;
 mod connections;
