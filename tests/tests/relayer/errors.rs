@@ -8,8 +8,7 @@ use crate::prelude::*;
 const DAY: u64 = 86_400;
 
 #[tokio::test]
-async fn what_is_refused_has_its_code_and_its_words_and_is_not_paid_for_and_a_spent_budget_refuses_after_a_restart()
- {
+async fn refusals_have_their_code_and_words_and_cost_nothing_and_a_spent_budget_refuses_after_a_restart() {
     let stage = Stage::set().await.var("RELAYED_FUNCTIONS", "registerAgent,attestCompliance,reactivateAgent");
     let stage = stage.var("MAX_QUEUE", 1).var("MAX_FEE_PER_GAS_GWEI", 2);
     let (daemon, client) = stage.daemon().await;
