@@ -27,14 +27,6 @@ fn two_daemons(shared: &Shared) -> (Store, Store) {
     (a, b)
 }
 
-/// Two daemons: one that holds the first account, and one that was given the second.
-fn one_account_each(shared: &Shared) -> ((Store, Payer), (Store, Payer)) {
-    let (a, b) = two_daemons(shared);
-    a.release(payer(SECOND, 1)).unwrap();
-    assert_eq!(beat(&b), [(SECOND, 2)]);
-    ((a, payer(FIRST, 1)), (b, payer(SECOND, 2)))
-}
-
 fn beat(store: &Store) -> Vec<(Address, u64)> {
     let Beat { held, .. } = store.beat(&ACCOUNTS, false, None).unwrap();
     held.into_iter().map(|held| (held.payer.account, held.payer.epoch.unwrap())).collect()
@@ -155,7 +147,10 @@ fn relays_of_a_daemon_that_died_are_claimed_once_and_it_may_not_go_on_with_them(
 #[test]
 fn the_holder_of_an_account_replaces_its_transactions_whichever_daemon_runs_the_relay() {
     let shared = Shared::new();
-    let ((a, first), (b, second)) = one_account_each(&shared);
+    let (a, b) = two_daemons(&shared);
+    a.release(payer(SECOND, 1)).unwrap();
+    assert_eq!(beat(&b), [(SECOND, 2)]);
+    let (first, second) = (payer(FIRST, 1), payer(SECOND, 2));
     a.accept(&relay(1), NOW).unwrap();
     a.record(first, &[signed(0, Some(1), 0x11)], NOW).unwrap();
     // Cancelled, so the client sent the request again, to the other daemon; then a reorg undid the no-op.
@@ -224,26 +219,6 @@ fn a_request_sees_those_before_it_the_sent_ones_first_and_then_the_earliest() {
     assert_eq!([ahead(&first), ahead(&second), ahead(&third)], [vec![], vec![id(1)], vec![id(1), id(2)]]);
     a.record(payer(FIRST, 1), &[signed(0, Some(3), 0x11)], NOW).unwrap();
     assert_eq!([ahead(&first), ahead(&second)], [vec![id(3)], vec![id(1), id(3)]]);
-}
-
-#[test]
-fn of_requests_with_one_nonce_one_is_sent_at_a_time_whichever_daemon_runs_them() {
-    let shared = Shared::new();
-    let ((a, first), (b, second)) = one_account_each(&shared);
-    a.accept(&request(1, 4), NOW).unwrap();
-    b.accept(&request(2, 4), NOW).unwrap();
-    b.accept(&request(3, 5), NOW).unwrap();
-    b.record(second, &[signed(0, Some(2), 0x21)], NOW).unwrap();
-    let sends = |number| a.record(first, &[signed(0, Some(1), number)], NOW);
-    assert_eq!(sends(0x11), Err(StoreError::InFlight));
-    assert_eq!(a.next_nonce(FIRST).unwrap(), None, "nothing is written");
-    // Neither a replacement nor another nonce's request is held up.
-    b.record(second, &[signed(0, Some(2), 0x22), signed(1, Some(3), 0x31)], NOW).unwrap();
-    b.settle(second, &settlement(&b, SECOND, 0, 0x21, Some(executed(0x21))), NOW).unwrap();
-    assert_eq!(sends(0x12), Err(StoreError::InFlight), "the nonce is used");
-    assert!(b.reopen(second, 0, 1, NOW).unwrap());
-    b.settle(second, &settlement(&b, SECOND, 0, 0x22, Some(dropped(TransactionRejected))), NOW).unwrap();
-    sends(0x12).unwrap();
 }
 
 #[test]

@@ -182,19 +182,25 @@ fn of_two_requests_with_one_forwarder_nonce_one_is_sent_and_none_after_one_was_e
 }
 
 #[test]
-fn a_request_that_the_forwarder_refused_leaves_its_forwarder_nonce_to_the_next_one() {
-    for (code, is_left) in [(ForwarderRefused, true), (CallReverted, false), (ErrorCode::Superseded, false)] {
+fn a_request_that_the_forwarder_refused_or_that_was_dropped_leaves_its_forwarder_nonce_to_the_next_one() {
+    let RelayOutcome::Executed { mined, .. } = executed(0xa) else { unreachable!() };
+    let reverted = |code| RelayOutcome::Reverted { mined, failure: Failure::of(code) };
+    for (outcome, is_left) in [
+        (reverted(ForwarderRefused), true),
+        (dropped(TransactionRejected), true),
+        (reverted(CallReverted), false),
+        (reverted(ErrorCode::Superseded), false),
+    ] {
         let store = Journal::fresh();
         let [own, other] = [1, 2].map(|number| NewRelay { signer: ACCOUNT, ..relay(number) });
         assert_eq!((reserve(&store, &own, 1), reserve(&store, &other, 1)), (None, None));
         sign(&store, 0, Some(1), transaction(0xa, Relay));
-        let RelayOutcome::Executed { mined, .. } = executed(0xa) else { unreachable!() };
-        settle(&store, 0, 0xa, 1, Some(RelayOutcome::Reverted { mined, failure: Failure::of(code) }));
+        settle(&store, 0, 0xa, 1, Some(outcome.clone()));
         let sendable = if is_left { Sendable::Yes } else { Sendable::NotNext };
-        assert_eq!(store.sendable(ACCOUNT, &[other.id]).unwrap().0, [(other.id, sendable)], "{code:?}");
+        assert_eq!(store.sendable(ACCOUNT, &[other.id]).unwrap().0, [(other.id, sendable)], "{outcome:?}");
         let cost = ExpectedCost { wei: 1, gas: 1, l1_fee_wei: 0, least_wei: 1, no_op_wei: 0 };
-        assert_eq!(store.reserve_share(other.id, &cost, &ALLOWANCE, NOW).is_ok(), is_left, "{code:?}");
-        assert_eq!(store.record(ACCOUNT, &[signed(1, Some(2), 0xb)], NOW).is_ok(), is_left, "{code:?}");
+        assert_eq!(store.reserve_share(other.id, &cost, &ALLOWANCE, NOW).is_ok(), is_left, "{outcome:?}");
+        assert_eq!(store.record(ACCOUNT, &[signed(1, Some(2), 0xb)], NOW).is_ok(), is_left, "{outcome:?}");
     }
 }
 

@@ -1,8 +1,6 @@
 //! A stream through an endpoint that takes 50 ms for each call and loses every twentieth answer after the
-//! node has done what it was asked: all executed once, by all keys, and paid for as the budget says. With
-//! `--nocapture` it prints its rates; `LOAD_RELAYS=10000` makes it a long one, `LOAD_LATENCY_MS`,
-//! `LOAD_BLOCK_MS` (0: a block for each transaction), `LOAD_PENDING` (in the pool, of each key), `LOAD_KEYS`,
-//! `LOAD_CLIENTS` and `LOAD_FAULTS` (0: no answer is lost) set the rest.
+//! node has done what it was asked: all executed once, by all keys, and paid for as the budget says. The
+//! variables of long runs are in `docs/testing.md`; with `LOAD_BLOCK_MS=0` each transaction gets a block.
 //!
 //! Memory follows the clients that wait at once, and not the relays of the past: with nothing in flight after
 //! the second half, in which as many wait, the daemon has no more than after the first.

@@ -1,9 +1,7 @@
 //! No party of a fleet holds up another's relays: not a stranger with bad signatures, not a customer with a
 //! dead receiver, and not a replay. That statements read what was asked for, however much there is, is in
 //! `relayer-daemon/tests/store/server.rs`.
-//!
-//! `FLOOD_SECONDS=30 FLOOD_PER_SECOND=400` and `EVENTS=100000 EVENTS_RELAYS=200` make them the long runs,
-//! which hold the figures, too; with `--nocapture` they are printed.
+//! The long runs (`docs/testing.md`) hold the figures, too.
 
 use std::env;
 
