@@ -155,13 +155,17 @@ pub fn simulate(setup: Setup, test: impl AsyncFnOnce(&mut Simulation)) -> Result
     })
 }
 
+/// Simulates what must end well.
+pub fn run(setup: Setup, test: impl AsyncFnOnce(&mut Simulation)) -> Simulation {
+    simulate(setup, test).unwrap()
+}
+
 /// Runs a history, checks it, lets the faults pass, and checks what must always hold.
 pub fn history(setup: Setup, ops: impl AsRef<[Op]>, check: impl FnOnce(&Simulation)) {
-    let test = async |simulation: &mut Simulation| {
+    run(setup, async |simulation| {
         simulation.play(ops).await;
         check(simulation);
-    };
-    simulate(setup, test).unwrap();
+    });
 }
 
 impl Simulation {

@@ -16,7 +16,7 @@ fn a_nonce_that_a_foreign_transaction_took_is_counted_and_its_relay_gets_another
 
 #[test]
 fn a_cancelled_relay_that_loses_its_nonce_to_a_foreign_transaction_is_not_sent_with_another() {
-    let test = async |simulation: &mut Simulation| {
+    run(SINGLE, async |simulation| {
         simulation.play([Request(0), Wait(10)]).await;
         let relay = simulation.only();
         simulation.store.order(Order::Cancel { relay }, "model").unwrap();
@@ -25,8 +25,7 @@ fn a_cancelled_relay_that_loses_its_nonce_to_a_foreign_transaction_is_not_sent_w
         let outcome = simulation.record(relay).outcome;
         let Some(RelayOutcome::Dropped { failure }) = &outcome else { panic!("{outcome:?}") };
         assert_eq!((failure.code, simulation.given::<1>()), (ErrorCode::Cancelled, [1]));
-    };
-    simulate(SINGLE, test).unwrap();
+    });
 }
 
 #[test]
@@ -42,7 +41,7 @@ fn receipts_that_do_not_come_keep_no_relay_from_being_sent() {
 /// A daemon of a fleet takes relays that no daemon runs, also one that it admits meanwhile: it runs twice.
 #[test]
 fn no_client_waits_for_ever_where_one_run_drops_a_relay_that_another_has_started_again() {
-    let test = async |simulation: &mut Simulation| {
+    run(SINGLE, async |simulation| {
         // One run finds no funds, and drops the relay.
         simulation.play([Empty(0, true), Wait(10), Request(0), Wait(20)]).await;
         let id = simulation.only();
@@ -61,8 +60,7 @@ fn no_client_waits_for_ever_where_one_run_drops_a_relay_that_another_has_started
         simulation.play([Request(0), Wait(20), Mine(8), Wait(20)]).await;
         assert!(simulation.is_quiet());
         assert_eq!(simulation.given(), [1]);
-    };
-    simulate(SINGLE, test).unwrap();
+    });
 }
 
 /// The receipt comes after all endpoints have said for so long that there is none that the nonce counts as

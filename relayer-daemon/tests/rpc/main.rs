@@ -7,28 +7,19 @@ mod receipts;
 
 use std::time::{Duration, Instant};
 
-use alloy::{
-    primitives::{Address, B256, Bytes, U256},
-    signers::local::PrivateKeySigner,
-    sol_types::SolCall as _,
-};
+use alloy::primitives::{Address, B256, Bytes, U256};
+use alloy::signers::local::PrivateKeySigner;
+use alloy::sol_types::SolCall as _;
 use registry_core::eth::abi::IForwarder::{self, executeReturn};
-use relayer_daemon::{
-    chain::{
-        BroadcastVerdict::{Accepted, NonceTooLow, Rejected, Unknown},
-        ChainNode, Rpc, RpcError, SimulationResult,
-    },
-    gas::fees::Fees,
-    sender::signing::Wallet,
-    store::TransactionPurpose,
-};
+use relayer_daemon::chain::BroadcastVerdict::{Accepted, NonceTooLow, Rejected, Unknown};
+use relayer_daemon::chain::{ChainNode, Rpc, RpcError, SimulationResult};
+use relayer_daemon::gas::fees::Fees;
+use relayer_daemon::sender::signing::Wallet;
+use relayer_daemon::store::TransactionPurpose;
 use serde_json::{Value, json};
 
-use self::endpoint::{
-    MAX_TIP,
-    Reply::{self, Answer, Error, Head, Http, Silence, Tags},
-    TIMEOUT, alone, chain, pair, rpc, scripted,
-};
+use self::endpoint::Reply::{self, Answer, Error, Head, Http, Silence, Tags};
+use self::endpoint::{MAX_TIP, TIMEOUT, alone, chain, pair, rpc, scripted};
 
 /// Longer than any call in the background takes.
 const ALL_ENDED: Duration = Duration::from_secs(20);

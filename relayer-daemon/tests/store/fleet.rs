@@ -20,11 +20,12 @@ fn daemon(shared: &Shared, name: &str) -> Store {
 }
 
 /// A daemon that holds both accounts in their first epoch, and one that has come after it.
-fn two_daemons(shared: &Shared) -> (Store, Store) {
-    let (a, b) = (daemon(shared, "a"), daemon(shared, "b"));
+fn two_daemons() -> (Shared, Store, Store) {
+    let shared = Shared::new();
+    let (a, b) = (daemon(&shared, "a"), daemon(&shared, "b"));
     assert_eq!(beat(&a), [(FIRST, 1), (SECOND, 1)]);
     assert_eq!(beat(&b), [], "both are taken");
-    (a, b)
+    (shared, a, b)
 }
 
 fn beat(store: &Store) -> Vec<(Address, u64)> {
@@ -38,8 +39,7 @@ fn payer(account: Address, epoch: u64) -> Payer {
 
 #[test]
 fn an_account_has_one_holder_and_passes_on_when_its_lease_has_ended() {
-    let shared = Shared::new();
-    let (a, b) = two_daemons(&shared);
+    let (shared, a, b) = two_daemons();
     shared.pass(LEASE / 2);
     assert_eq!(beat(&a), [(FIRST, 1), (SECOND, 1)], "renewed");
     shared.pass(LEASE / 2 + Duration::from_secs(1));
@@ -52,8 +52,7 @@ fn an_account_has_one_holder_and_passes_on_when_its_lease_has_ended() {
 
 #[test]
 fn a_daemon_that_joins_gets_its_share_once_given_back_and_leases_renounced_or_lost_have_new_epochs() {
-    let shared = Shared::new();
-    let (a, b) = two_daemons(&shared);
+    let (_shared, a, b) = two_daemons();
     let held = a.beat(&ACCOUNTS, true, None).unwrap().held;
     let wanted: Vec<_> = held.iter().map(|held| (held.payer, held.is_wanted)).collect();
     assert_eq!(wanted, [(payer(FIRST, 2), true), (payer(SECOND, 2), false)], "renounced: new epochs");
@@ -73,8 +72,7 @@ fn a_daemon_that_joins_gets_its_share_once_given_back_and_leases_renounced_or_lo
 
 #[test]
 fn what_a_former_holder_writes_about_a_nonce_fails() {
-    let shared = Shared::new();
-    let (a, b) = two_daemons(&shared);
+    let (shared, a, b) = two_daemons();
     let (old, new) = (payer(FIRST, 1), payer(FIRST, 2));
     a.accept(&relay(1), NOW).unwrap();
     a.record(old, &[signed(0, Some(1), 0x11)], NOW).unwrap();
@@ -109,8 +107,7 @@ fn what_a_former_holder_writes_about_a_nonce_fails() {
 
 #[test]
 fn relays_of_a_daemon_that_died_are_claimed_once_and_it_may_not_go_on_with_them() {
-    let shared = Shared::new();
-    let (a, b) = two_daemons(&shared);
+    let (shared, a, b) = two_daemons();
     let c = daemon(&shared, "c");
     for number in 1..=3 {
         a.accept(&relay(number), NOW).unwrap();
@@ -146,8 +143,7 @@ fn relays_of_a_daemon_that_died_are_claimed_once_and_it_may_not_go_on_with_them(
 
 #[test]
 fn the_holder_of_an_account_replaces_its_transactions_whichever_daemon_runs_the_relay() {
-    let shared = Shared::new();
-    let (a, b) = two_daemons(&shared);
+    let (_shared, a, b) = two_daemons();
     a.release(payer(SECOND, 1)).unwrap();
     assert_eq!(beat(&b), [(SECOND, 2)]);
     let (first, second) = (payer(FIRST, 1), payer(SECOND, 2));
@@ -172,8 +168,7 @@ fn the_holder_of_an_account_replaces_its_transactions_whichever_daemon_runs_the_
 
 #[test]
 fn one_daemon_alone_signs_a_relay_and_with_a_nonce_it_is_neither_dropped_nor_handed_over() {
-    let shared = Shared::new();
-    let (a, b) = two_daemons(&shared);
+    let (_shared, a, b) = two_daemons();
     (1..=3).for_each(|number| drop(a.accept(&relay(number), NOW).unwrap()));
     a.hand_over(id(1), NOW).unwrap();
     let room = || Room { places: 64, per_signer: 64, ..Room::default() };
@@ -209,8 +204,7 @@ fn a_request_sees_those_before_it_the_sent_ones_first_and_then_the_earliest() {
     let nonces: Vec<U256> = a.pending_nonces(own.signer).unwrap().into_iter().collect();
     assert_eq!(nonces, [4, 5, 6].map(U256::from));
 
-    let shared = Shared::new();
-    let (a, _) = two_daemons(&shared);
+    let (_shared, a, _) = two_daemons();
     let [first, second, third] = [1, 2, 3].map(|number| request(number, 4));
     for relay in [&first, &second, &third] {
         a.accept(relay, NOW).unwrap();

@@ -54,13 +54,8 @@ macro_rules! suites {
 
 mod sqlite {
     use relayer_daemon::store::Store;
-    use std::{
-        sync::{
-            Arc,
-            atomic::{AtomicI64, AtomicU32, Ordering},
-        },
-        time::Duration,
-    };
+    use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+    use std::{sync::Arc, time::Duration};
     use tempfile::TempDir;
 
     struct Journal(TempDir);

@@ -239,10 +239,8 @@ fn in_savepoint<T>(db: &Db, work: impl FnOnce(&Db) -> Result<T, StoreError>) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::{Sqlite, all, column, values},
-        *,
-    };
+    use super::super::{Sqlite, all, column, values};
+    use super::*;
     use rusqlite::Connection;
 
     fn start() -> Writer {
