@@ -6,7 +6,6 @@ use super::chain::FINAL_AFTER;
 use super::node;
 use super::*;
 
-/// A window of the budget, in minutes.
 const MINUTES_OF_A_WINDOW: i16 = 24 * 60;
 const PAUSE: Duration = Duration::from_secs(3);
 

@@ -26,7 +26,6 @@ pub enum Lost {
     Transaction,
 }
 
-/// What is wrong with the answers.
 #[derive(Debug, Default)]
 pub struct ModelFaults {
     pub lost: VecDeque<Lost>,

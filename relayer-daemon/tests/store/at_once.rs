@@ -111,7 +111,7 @@ fn copies_and_requests_with_one_nonce_have_one_transaction_in_flight_and_a_cance
         // The same request at all three.
         let copy = NewRelay { forward_nonce: U256::from(1_000 + round), ..rival(9) };
         let copies = at_once(&fleet, 3, |store, _, _| store.accept(&copy, NOW).unwrap());
-        let answered = |answer| copies.iter().filter(|accepted| **accepted == answer).count();
+        let answered = |answer: Accepted| copies.iter().filter(|accepted| **accepted == answer).count();
         assert_eq!([Accepted::Pending, Accepted::Elsewhere].map(answered), [1, 2], "{copies:?}");
         // While it is signed it is cancelled: one of the two comes first.
         let holder = copies.iter().position(|accepted| *accepted == Accepted::Pending).unwrap();

@@ -63,14 +63,12 @@ impl Registration {
     }
 }
 
-/// Settles a nonce mined by the transaction with this number.
 pub(crate) fn settle(store: &Store, nonce: u64, number: u64, outcome: Option<RelayOutcome>, now: u64) {
     let inclusion = Inclusion { tx_hash: id(number), block: at(30_000_000 + number) };
     let mined = settlement(store, ACCOUNT, nonce, number, outcome);
     store.settle(ACCOUNT, &Settlement { inclusion, paid_wei: 271_828_182_845, ..mined }, now).unwrap();
 }
 
-/// Carries out many relays at `now`, one after the other.
 pub(crate) fn carry_out(store: &Store, numbers: Range<u64>, now: u64) {
     let registration = Registration::new();
     numbers.for_each(|number| registration.carry_out(store, number, now));

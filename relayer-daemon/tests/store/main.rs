@@ -11,7 +11,6 @@ mod old_journal;
 mod postgres_server;
 mod size;
 
-/// What the suites share.
 mod prelude {
     pub(crate) use crate::carried_out::NEWEST;
     pub(crate) use crate::fixtures::*;

@@ -25,7 +25,6 @@ impl Operator {
         printed
     }
 
-    /// Gives an order twice.
     async fn twice(&self, order: &str, first: &str) {
         self.says(order, 0, first).await;
         self.says(order, 0, "already").await;

@@ -23,7 +23,6 @@ mod stage;
 mod telemetry;
 mod webhooks;
 
-/// What most tests use.
 mod prelude {
     pub(crate) use crate::load::number;
     pub(crate) use crate::stage::{
