@@ -323,11 +323,6 @@ impl Simulation {
         }
     }
 
-    fn run_again(&self, id: B256) {
-        let relay = self.store.accepted(id).unwrap().unwrap();
-        self.living().for_each(|life| life.relayer.resume(relay.clone()));
-    }
-
     /// Whether this relay is in flight, so that clients and the signer's next request wait for it.
     pub fn is_waited_for(&self, id: B256) -> bool {
         self.living().any(|life| life.relayer.inflight.age(id).is_some())

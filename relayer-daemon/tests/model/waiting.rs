@@ -50,7 +50,8 @@ fn no_client_waits_for_ever_where_one_run_drops_a_relay_that_another_has_started
         assert_eq!(failure.code, ErrorCode::RelayerBalanceTooLow);
         // The other one was started before that, and finds some: it comes as far as the sender.
         simulation.play([Empty(0, false), Wait(10)]).await;
-        simulation.run_again(id);
+        let relay = simulation.store.accepted(id).unwrap().unwrap();
+        simulation.living().for_each(|life| life.relayer.resume(relay.clone()));
         assert!(simulation.is_waited_for(id), "the run has not begun");
         simulation.play([Wait(20)]).await;
         assert!(!simulation.is_waited_for(id), "what comes after it waits for ever");

@@ -11,8 +11,10 @@ use std::collections::HashSet;
 
 const ACCOUNTS: [Address; 3] = [Address::repeat_byte(1), Address::repeat_byte(2), Address::repeat_byte(3)];
 
+type Daemon = (Store, Payer);
+
 /// Three daemons with an account each.
-fn fleet() -> Vec<(Store, Payer)> {
+fn fleet() -> Vec<Daemon> {
     let url = SERVER.schema();
     let daemon = |account: Address| {
         let store = Store::connect(&url).unwrap().of_daemon(DaemonId(account.to_string().into()));
@@ -23,11 +25,7 @@ fn fleet() -> Vec<(Store, Payer)> {
 }
 
 /// What each daemon's threads make of the numbers below `count`, at once.
-fn at_once<T: Send>(
-    fleet: &[(Store, Payer)],
-    count: u64,
-    work: impl Fn(&Store, Payer, u64) -> T + Sync,
-) -> Vec<T> {
+fn at_once<T: Send>(fleet: &[Daemon], count: u64, work: impl Fn(&Store, Payer, u64) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let work = &work;
         let one = |number: u64| {
