@@ -339,18 +339,6 @@ fn a_reverted_or_overtaken_relay_costs_its_signer_what_was_paid_and_a_new_window
     assert_eq!(affordable(51, tomorrow).denial, Some(Denial::Spent(Some(PartyKind::Signer))));
 }
 
-/// A store with relay 1 executed in block 9 and relay 2 in block 12.
-fn mined() -> Store {
-    let store = accepted(&[1, 2]);
-    for (number, nonce, block) in [(1, 0, 9), (2, 1, 12)] {
-        sign(&store, nonce, Some(number), transaction(number, Relay));
-        let inclusion = Inclusion { tx_hash: id(number), block: at(block) };
-        let mined = settlement(&store, ACCOUNT, nonce, number, Some(executed(number)));
-        store.settle(ACCOUNT, &Settlement { inclusion, ..mined }, NOW).unwrap();
-    }
-    store
-}
-
 fn heads(safe: u64, finalized: u64) -> BlockHeads {
     BlockHeads { safe, finalized, seconds: 0 }
 }
@@ -367,7 +355,13 @@ fn finality(store: &Store) -> [Option<Finality>; 2] {
 
 #[test]
 fn only_what_was_found_on_the_chain_becomes_final_and_after_a_doubt_the_rest_is_compared_again() {
-    let store = mined();
+    let store = accepted(&[1, 2]);
+    for (number, nonce, block) in [(1, 0, 9), (2, 1, 12)] {
+        sign(&store, nonce, Some(number), transaction(number, Relay));
+        let inclusion = Inclusion { tx_hash: id(number), block: at(block) };
+        let mined = settlement(&store, ACCOUNT, nonce, number, Some(executed(number)));
+        store.settle(ACCOUNT, &Settlement { inclusion, ..mined }, NOW).unwrap();
+    }
     assert_eq!(store.unchecked_blocks(ACCOUNT, 9).unwrap(), [at(9), at(12)]);
     assert_eq!(store.anchor(ACCOUNT).unwrap(), None);
     let latest = Some(Finality::Latest);
