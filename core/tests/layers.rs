@@ -1,6 +1,6 @@
 //! The layers of this crate, checked by its `use` declarations and paths: a module imports from its own layer
 //! and from lower ones only. No modules of this crate, or of the read API's Worker, import one another in a
-//! circle.
+//! circle. The same for the relayer, whose layers are rows of folders.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
 
@@ -139,9 +139,43 @@ fn no_layer_imports_a_higher_one() {
 }
 
 #[test]
+fn no_folder_of_the_relayer_imports_one_of_its_own_row_or_of_a_higher_one() {
+    let lib = concat!(env!("CARGO_MANIFEST_DIR"), "/../relayer-daemon/src/lib.rs");
+    let lib = fs::read_to_string(lib).unwrap();
+    // The lowest first.
+    let rows = lib.lines().filter_map(|line| line.strip_prefix("//! | [")?.split(" | ").next());
+    let rows: Vec<&str> = rows.collect();
+    let folder = |module: &str| format!("`{}`", module.split("::").next().unwrap());
+    let row = |folder: &String| {
+        rows.iter().position(|row| row.contains(folder)).unwrap_or_else(|| panic!("{folder} is in no row"))
+    };
+    for module in lib.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';')) {
+        row(&folder(module));
+    }
+    let mut checked = 0;
+    for (module, imported) in graph("relayer-daemon") {
+        let own = folder(&module);
+        for other in imported.iter().filter(|other| folder(other) != own) {
+            assert!(row(&folder(other)) < row(&own), "{module} imports {other}, which is not below {own}");
+            checked += 1;
+        }
+    }
+    assert!(checked > 50, "only {checked} imports: what was read?");
+}
+
+#[test]
 fn no_modules_import_one_another_in_a_circle() {
-    for of in ["core", "edge-shared", "edge-api"] {
+    // Of the relayer the tables of its store.
+    let is_of_relayer = |module: &str| {
+        module.strip_prefix("store::sql::").is_some_and(|table| !table.contains("::") && table != "engine")
+    };
+    for of in ["core", "edge-shared", "edge-api", "relayer-daemon"] {
         let mut graph = graph(of);
+        if of == "relayer-daemon" {
+            graph.retain(|module, _| is_of_relayer(module));
+            graph.values_mut().for_each(|imported| imported.retain(|other| is_of_relayer(other)));
+        }
+        assert!(graph.len() > 3, "{of}: what was read?");
         for (module, imported) in &mut graph {
             imported.remove(module);
         }

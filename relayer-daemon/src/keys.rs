@@ -156,10 +156,8 @@ mod tests {
             assert_eq!(load_from(&[variable]), expected(mode == 0o600), "{mode:o} without systemd");
         }
         let missing = dir.path().join("missing").display().to_string();
-        assert!(matches!(
-            load_from(&[("RELAYER_KEY_FILE", &missing)]),
-            Err(KeyLoadError::File(KeyFileError::Unreadable(..)))
-        ));
+        let refused = load_from(&[("RELAYER_KEY_FILE", &missing)]);
+        assert!(matches!(refused, Err(KeyLoadError::File(KeyFileError::Unreadable(..)))));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! budget, chain), [`store`] keeps it, [`sender`] assigns it a nonce, sends it and follows it until it is
 //! mined; [`outcome`] says how it ended. The README has the operator's view.
 //!
-//! Each folder is a layer and imports only from those above it in this list (`tests/layers.rs`):
+//! Each folder is a layer and imports only from those above it in this list (`core/tests/layers.rs`):
 //!
 //! | layer | contains |
 //! |---|---|

@@ -10,27 +10,19 @@
 //!
 //! `PROPTEST_CASES` sets the number of histories, of one daemon and of a fleet each.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    missing_docs,
-    unreachable_pub
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(missing_docs, unreachable_pub)]
 
 mod model;
 
 use alloy::primitives::B256;
-use model::{
-    MAX_PENDING, SIGNERS, SINGLE, Setup, Simulation, history,
-    node::Lost,
-    ops::Op::{
-        BaseFee, Bypass, Empty, Foreign, LateReceipts, Latency, Lose, Mine, NoNonces, OldViews, Rejecting,
-        Reorganise, Repeat, RepeatEarlier, Request, RequestUntil, Revert, Unwilling, Wait, WrongCount,
-    },
-    simulate, strategies, with_budget,
+use model::node::Lost;
+use model::ops::Op::{
+    BaseFee, Bypass, Empty, Foreign, LateReceipts, Latency, Lose, Mine, NoNonces, OldViews, Rejecting,
+    Reorganise, Repeat, RepeatEarlier, Request, RequestUntil, Revert, Unwilling, Wait, WrongCount,
 };
+use model::{MAX_PENDING, SIGNERS, SINGLE, Setup, Simulation};
+use model::{history, run, simulate, strategies, with_budget};
 use proptest::prelude::*;
 use relayer_daemon::outcome::{ErrorCode, RelayOutcome};
 use std::{sync::atomic::Ordering, time::Duration};
@@ -41,12 +33,9 @@ proptest! {
 
     #[test]
     fn whatever_happens_each_request_is_executed_once_at_most_and_nothing_is_lost(
-        ops in prop::collection::vec(strategies::op(), 1..60),
-        budget in strategies::budget(),
-        accounts in 1_u8..4,
-        seed in any::<u64>(),
+        (setup, ops) in strategies::history(1..2, false, strategies::op()),
     ) {
-        simulate(Setup { accounts, budget, seed, ..SINGLE }, async |simulation| simulation.play(ops).await)?;
+        simulate(setup, async |simulation| simulation.play(ops).await)?;
     }
 }
 
@@ -56,13 +45,8 @@ proptest! {
 
     #[test]
     fn daemons_that_share_accounts_execute_each_request_once_at_most_and_nothing_is_lost(
-        ops in prop::collection::vec(strategies::fleet_op(), 1..60),
-        budget in strategies::budget(),
-        daemons in 2_usize..4,
-        accounts in 1_u8..4,
-        seed in any::<u64>(),
+        (setup, ops) in strategies::history(2..4, false, strategies::fleet_op()),
     ) {
-        let setup = Setup { daemons, is_postgres: false, accounts, budget, seed };
         simulate(setup, async |simulation| simulation.play(ops).await)?;
     }
 }
@@ -73,13 +57,8 @@ proptest! {
 
     #[test]
     fn daemons_that_share_a_postgres_database_execute_each_request_once_at_most_and_nothing_is_lost(
-        ops in prop::collection::vec(strategies::fleet_op(), 1..60),
-        budget in strategies::budget(),
-        daemons in 2_usize..4,
-        accounts in 1_u8..4,
-        seed in any::<u64>(),
+        (setup, ops) in strategies::history(2..4, true, strategies::fleet_op()),
     ) {
-        let setup = Setup { daemons, is_postgres: true, accounts, budget, seed };
         simulate(setup, async |simulation| simulation.play(ops).await)?;
     }
 }
@@ -192,7 +171,7 @@ fn confirmations_hold_up_neither_sends_nor_receipts() {
     // Sixteen relays of each signer were mined within a minute, and are due to be confirmed together.
     let mut round: Vec<_> = (0..SIGNERS).map(Request).collect();
     round.extend([Wait(10), Mine(8), Wait(10), Mine(8), Wait(10)]);
-    let test = async |simulation: &mut Simulation| {
+    run(SINGLE, async |simulation| {
         simulation.play(round.repeat(16)).await;
         simulation.play([Wait(370), Latency(100), Request(0)]).await;
         let id = newest(simulation);
@@ -204,15 +183,14 @@ fn confirmations_hold_up_neither_sends_nor_receipts() {
         }
         let took = started.elapsed();
         assert!(took < Duration::from_millis(1_500), "{took:?} with {} relays to confirm", 16 * SIGNERS);
-    };
-    simulate(SINGLE, test).unwrap();
+    });
 }
 
 #[test]
 fn the_pool_never_holds_more_than_it_may_and_what_waits_is_priced_when_it_is_sent() {
     // The market stays as it is, or rises ninefold while they wait.
     for base_fee in [10, 90] {
-        let test = async |simulation: &mut Simulation| {
+        run(SINGLE, async |simulation| {
             let wait = [vec![Unwilling(true)], (0..SIGNERS).map(Request).collect(), vec![Wait(40)]];
             simulation.play(wait.concat()).await;
             assert_eq!(simulation.world.chain().pool(), MAX_PENDING, "in the pool");
@@ -231,8 +209,7 @@ fn the_pool_never_holds_more_than_it_may_and_what_waits_is_priced_when_it_is_sen
             for id in waiting {
                 assert_eq!(simulation.record(id).hashes.len(), 1, "offered too little at first");
             }
-        };
-        simulate(SINGLE, test).unwrap();
+        });
     }
 }
 
@@ -257,7 +234,7 @@ fn a_block_that_only_a_machine_of_a_dead_branch_confirmed_is_found_before_it_is_
     ops.extend([Mine(5), Wait(100)].repeat(10));
     for seed in 1..40 {
         let setup = Setup { seed, ..SINGLE };
-        let ended = simulate(setup, async |simulation| simulation.play(&ops).await).unwrap();
+        let ended = run(setup, async |simulation| simulation.play(&ops).await);
         assert_told_of_blocks_of_the_chain(&ended);
     }
 }
@@ -273,14 +250,13 @@ fn assert_told_of_blocks_of_the_chain(simulation: &Simulation) {
 
 #[test]
 fn while_the_chain_fails_few_calls_are_made_however_many_relays_wait() {
-    let test = async |simulation: &mut Simulation| {
+    let ended = run(SINGLE, async |simulation| {
         simulation.play([NoNonces(true)]).await;
         simulation.play((0..SIGNERS).map(Request).collect::<Vec<_>>()).await;
         let before = simulation.world.calls.load(Ordering::Relaxed);
         simulation.play([Wait(600)]).await;
         let calls = simulation.world.calls.load(Ordering::Relaxed) - before;
         assert!(calls < 200, "{calls} calls in a minute for {SIGNERS} relays");
-    };
-    let ended = simulate(SINGLE, test).unwrap();
+    });
     assert_eq!(ended.executed(), usize::from(SIGNERS));
 }

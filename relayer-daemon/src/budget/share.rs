@@ -174,10 +174,8 @@ pub fn check(
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        Denial::{Reserved, Spent, TooDear},
-        *,
-    };
+    use super::Denial::{Reserved, Spent, TooDear};
+    use super::*;
 
     const ALLOWANCE: Allowance = Allowance {
         limit_wei: 1_000,

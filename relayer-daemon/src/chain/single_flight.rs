@@ -48,13 +48,8 @@ impl<K: Hash + Eq, V: Clone> SingleFlight<K, V> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{
-        sync::{
-            Arc,
-            atomic::{AtomicUsize, Ordering},
-        },
-        time::Duration,
-    };
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::{sync::Arc, time::Duration};
     use tokio::time::sleep;
 
     #[tokio::test(start_paused = true)]

@@ -198,10 +198,7 @@ mod tests {
         assert_eq!(LIMITS.within(0).total, 1);
         let unit = include_str!("../../systemd/relayer-daemon.service");
         let limit = unit.lines().find_map(|line| line.strip_prefix("LimitNOFILE=")).unwrap();
-        assert_eq!(
-            LIMITS.within(limit.parse().unwrap()),
-            LIMITS,
-            "the unit has too few for the default limit"
-        );
+        let within = LIMITS.within(limit.parse().unwrap());
+        assert_eq!(within, LIMITS, "the unit has too few for the default limit");
     }
 }

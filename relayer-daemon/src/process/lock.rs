@@ -190,10 +190,8 @@ mod tests {
             held.lock().unwrap();
             let holder = ProcessLock::holder(&path).unwrap().unwrap();
             let asked = holder.ask_to_drain();
-            assert!(
-                matches!(asked, Err(LockError::Elsewhere)) || text.is_empty() && asked.is_err(),
-                "{text}"
-            );
+            let is_refused = matches!(asked, Err(LockError::Elsewhere)) || text.is_empty() && asked.is_err();
+            assert!(is_refused, "{text}");
             assert!(!text.is_empty() || holder.to_string() == "another process", "{holder}");
         }
         assert!(child.try_wait().unwrap().is_none(), "a stranger was signalled");

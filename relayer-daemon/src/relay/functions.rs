@@ -112,10 +112,7 @@ mod tests {
 
     /// A call of each function.
     fn calls() -> [Vec<u8>; 9] {
-        use IAgentRegistry::{
-            attestComplianceCall, reactivateAgentCall, registerAgentCall, reportRevenueCall, revokeAgentCall,
-            setAttestationGracePeriodCall, setRegulatorCall, suspendAgentCall, terminateSelfCall,
-        };
+        use IAgentRegistry::*;
         let (id, text, wallet) = (U256::from(1), || "a text".to_owned(), Address::repeat_byte(1));
         [
             registerAgentCall::new((wallet, wallet, B256::ZERO, B256::ZERO, text(), id, true)).abi_encode(),

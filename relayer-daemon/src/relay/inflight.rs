@@ -359,11 +359,7 @@ mod tests {
     }
 
     /// Relays of Alice in flight, each with its nonce, in the order of their arrival.
-    fn holding(relays: &[(u8, u64)]) -> Inflight {
-        holding_at_most(10, relays)
-    }
-
-    fn holding_at_most(limit: usize, relays: &[(u8, u64)]) -> Inflight {
+    fn holding(limit: usize, relays: &[(u8, u64)]) -> Inflight {
         let inflight = Inflight::new(limit);
         for (byte, value) in relays {
             assert!(matches!(inflight.start(id(*byte), ALICE, nonce(*value)), InflightStart::New(_)));
@@ -389,7 +385,7 @@ mod tests {
 
     #[test]
     fn a_request_waits_for_the_one_before_it_and_of_two_with_one_nonce_the_later() {
-        let inflight = holding(&[(2, 8)]);
+        let inflight = holding(10, &[(2, 8)]);
         assert!(inflight.predecessor(id(2)).is_none());
         let mut arrivals = inflight.arrivals();
         let _kept = [(1, ALICE, 7), (3, ALICE, 7), (4, Address::repeat_byte(0xb0), 8)]
@@ -411,7 +407,7 @@ mod tests {
 
     #[test]
     fn what_comes_first_by_the_store_comes_first_here_and_of_those_with_one_nonce_one_has_the_turn() {
-        let inflight = holding(&[(2, 7), (1, 7)]);
+        let inflight = holding(10, &[(2, 7), (1, 7)]);
         assert!(inflight.predecessor(id(1)).is_some(), "by arrival");
         inflight.follow_ahead_of(id(1), &[]);
         assert!(inflight.predecessor(id(1)).is_none());
@@ -427,7 +423,7 @@ mod tests {
         assert!(inflight.predecessor(id(2)).is_some(), "the one with the nonce before");
         assert!(!arrivals.has_changed().unwrap());
 
-        let inflight = holding(&[(2, 7), (1, 7)]);
+        let inflight = holding(10, &[(2, 7), (1, 7)]);
         assert!(inflight.take_turn(id(2)).is_none());
         // The other one comes first, and waits all the same.
         inflight.follow_ahead_of(id(1), &[]);
@@ -442,7 +438,7 @@ mod tests {
 
     #[test]
     fn next_counts_an_unbroken_row_and_the_queue_is_bounded_in_all_and_per_signer() {
-        let row = holding(&[(1, 5), (2, 6), (3, 8)]);
+        let row = holding(10, &[(1, 5), (2, 6), (3, 8)]);
         for (signer, on_chain, next) in [(ALICE, 5, 7), (ALICE, 4, 4), (Address::ZERO, 9, 9)] {
             assert_eq!(row.next_nonce(signer, nonce(on_chain), &BTreeSet::new()), nonce(next));
         }
@@ -467,11 +463,11 @@ mod tests {
         assert!(matches!(inflight.start(id(201), Address::ZERO, nonce(0)), InflightStart::New(_)));
 
         // What the store has is not refused, and has its place in the order.
-        let full = holding_at_most(1, &[(1, 5)]);
+        let full = holding(1, &[(1, 5)]);
         full.run_stored(id(2), ALICE, nonce(6));
         assert!(full.predecessor(id(2)).is_some());
         assert_eq!(full.run_here().len(), 2);
-        let mut room = holding_at_most(3, &[(1, 5)]).room();
+        let mut room = holding(3, &[(1, 5)]).room();
         assert_eq!([ALICE, ALICE, ALICE].map(|signer| room.take(signer)), [true, true, false]);
         let mut room = inflight.room();
         assert!(!room.take(ALICE) && room.take(Address::ZERO), "one signer's part is full");

@@ -90,10 +90,8 @@ fn events<'a, E: SolEvent + 'a>(emitter: Address, logs: &'a [Log]) -> impl Itera
 mod tests {
     use super::*;
     use crate::store::BlockId;
-    use alloy::{
-        primitives::{B256, Bytes, Log as PrimitiveLog},
-        sol_types::{Revert as ErrorString, SolError},
-    };
+    use alloy::primitives::{B256, Bytes, Log as PrimitiveLog};
+    use alloy::sol_types::{Revert as ErrorString, SolError};
 
     const CONTRACTS: Contracts =
         Contracts { forwarder: Address::repeat_byte(0xf0), registry: Address::repeat_byte(0xe0) };

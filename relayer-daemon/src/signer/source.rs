@@ -168,13 +168,9 @@ mod tests {
     const BOB: &str = "0x00000000000000000000000000000000000000b0";
     const LIMIT: Duration = Duration::from_secs(1);
 
-    fn prepare() {
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    }
-
     #[test]
     fn remote_signers_need_urls_and_addresses_and_show_neither_path_nor_query() {
-        prepare();
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let signer = remote("https://signer.example:9000/t0ken?k=t0ken", ALICE, LIMIT).unwrap().remove(0);
         let shown = format!("{signer} {signer:?}");
         assert!(shown.contains("https://signer.example:9000") && !shown.contains("t0ken"), "{shown}");

@@ -151,23 +151,18 @@ mod tests {
         registry.register(Box::new(seconds)).unwrap();
         let body = metrics("relayer", &registry.gather(), 5, 7);
         let metrics = &body["resourceMetrics"][0]["scopeMetrics"][0]["metrics"];
-        assert_eq!(
-            metrics[0],
-            json!({ "name": "relays_total", "description": "Relays", "sum": {
-                "aggregationTemporality": 2, "isMonotonic": true,
-                "dataPoints": [{
-                    "asDouble": 3.0, "startTimeUnixNano": "5", "timeUnixNano": "7",
-                    "attributes": [{ "key": "state", "value": { "stringValue": "executed" } }],
-                }],
-            } })
-        );
-        assert_eq!(
-            metrics[1]["histogram"]["dataPoints"][0],
-            json!({
-                "count": "4", "sum": 10.75, "explicitBounds": [0.5, 1.0], "bucketCounts": ["1", "2", "1"],
-                "startTimeUnixNano": "5", "timeUnixNano": "7", "attributes": [],
-            })
-        );
+        let sum = json!({ "name": "relays_total", "description": "Relays", "sum": {
+            "aggregationTemporality": 2, "isMonotonic": true,
+            "dataPoints": [{
+                "asDouble": 3.0, "startTimeUnixNano": "5", "timeUnixNano": "7",
+                "attributes": [{ "key": "state", "value": { "stringValue": "executed" } }],
+            }],
+        } });
+        let histogram = json!({
+            "count": "4", "sum": 10.75, "explicitBounds": [0.5, 1.0], "bucketCounts": ["1", "2", "1"],
+            "startTimeUnixNano": "5", "timeUnixNano": "7", "attributes": [],
+        });
+        assert_eq!((&metrics[0], &metrics[1]["histogram"]["dataPoints"][0]), (&sum, &histogram));
         let resource = &body["resourceMetrics"][0]["resource"]["attributes"][0];
         assert_eq!(*resource, json!({ "key": "service.name", "value": { "stringValue": "relayer" } }));
     }

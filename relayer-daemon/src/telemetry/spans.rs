@@ -134,8 +134,7 @@ mod tests {
         let (sender, mut spans) = mpsc::channel(2);
         let subscriber = tracing_subscriber::registry().with(SpanLayer::new(sender));
         tracing::subscriber::with_default(subscriber, || {
-            let caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-            let outer = tracing::info_span!("outer", traceparent = caller, status = tracing::field::Empty);
+            let outer = tracing::info_span!("outer", traceparent = good, status = tracing::field::Empty);
             outer.in_scope(|| tracing::info_span!("inner", count = 3).in_scope(|| {}));
             outer.record("status", 200);
             drop(outer);

@@ -16,7 +16,6 @@ use super::*;
 
 pub const FORWARDER: Address = Address::repeat_byte(0xf0);
 pub const GWEI: u128 = 1_000_000_000;
-/// The market's tip, always the same.
 pub const TIP: u128 = GWEI / 10;
 /// The greatest age of the market that a replacement answers.
 const OLDEST_MARKET: Duration = Duration::from_secs(20);

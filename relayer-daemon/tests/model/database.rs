@@ -64,7 +64,6 @@ impl Database {
         (store, Self::Memory(Mutex::new(connection)))
     }
 
-    /// Runs statements in a transaction.
     pub fn run(&self, sql: &str) {
         match self {
             Self::Alone => {}

@@ -38,7 +38,7 @@ fn a_relay_that_was_cancelled_sent_again_and_reopened_by_a_reorganisation_ends()
 /// accepted meanwhile. The two daemons see them arrive in different orders.
 #[test]
 fn two_relays_with_one_nonce_at_two_daemons_do_not_wait_for_one_another() {
-    let test = async |simulation: &mut Simulation| {
+    let ended = run(Setup { accounts: 2, ..PAIR }, async |simulation| {
         simulation.play([Wait(150), RequestUntil(0, 250), Wait(10), Mine(5), Wait(20)]).await;
         assert_eq!(simulation.executed(), 1);
         let payer = if simulation.given() == [1] { 0 } else { 1 };
@@ -47,15 +47,14 @@ fn two_relays_with_one_nonce_at_two_daemons_do_not_wait_for_one_another() {
         simulation.play([NoNonces(true), Reorganise(1, true), Request(0), Repeat(0)]).await;
         assert_eq!(simulation.requests.len(), 2);
         simulation.play([Wait(50), Foreign(payer), Wait(600), NoNonces(false)]).await;
-    };
-    let ended = simulate(Setup { accounts: 2, ..PAIR }, test).unwrap();
+    });
     assert_eq!(ended.executed(), 1, "one of them is carried out");
 }
 
 #[test]
 fn of_two_requests_with_one_nonce_one_is_sent_though_a_dropped_one_came_again_while_the_other_was_checked() {
     let empty = |empty| [Empty(0, empty), Empty(1, empty), Wait(20)];
-    let test = async |simulation: &mut Simulation| {
+    let ended = run(Setup { accounts: 2, ..PAIR }, async |simulation| {
         simulation.play(empty(true)).await;
         simulation.play([Request(0), Wait(20)]).await;
         assert!(simulation.is_quiet(), "not dropped for want of funds");
@@ -64,8 +63,7 @@ fn of_two_requests_with_one_nonce_one_is_sent_though_a_dropped_one_came_again_wh
         simulation.play([Latency(200), RequestUntil(0, 250), RepeatEarlier(0, 1)]).await;
         assert_eq!(simulation.requests.len(), 2);
         simulation.play([Wait(50), Mine(8), Wait(50)]).await;
-    };
-    let ended = simulate(Setup { accounts: 2, ..PAIR }, test).unwrap();
+    });
     assert_eq!((ended.executed(), ended.given::<2>().iter().sum::<u64>()), (1, 1), "both were sent");
 }
 
@@ -84,15 +82,14 @@ fn what_a_failover_has_lost_ends_and_holds_up_nothing_that_is_posted_later() {
         (2, vec![NoNonces(true), Request(0), Wait(5), Lag, NoNonces(false), Wait(60), Failover]),
     ] {
         println!("{lost:?}");
-        let test = async |simulation: &mut Simulation| {
+        run(Setup { accounts, ..PAIR }, async |simulation| {
             simulation.play([Wait(150)]).await;
             simulation.play(lost).await;
             simulation.play([Wait(100), Mine(8), Wait(100), Mine(8), Wait(100)]).await;
             assert!(simulation.is_quiet(), "something is waited for");
-            simulation.play([Request(1), Wait(20), Mine(8), Wait(50)]).await;
+            simulation.play([Request(0), Request(1), Wait(20), Mine(8), Wait(50)]).await;
             assert!(simulation.executed() > 0);
-        };
-        simulate(Setup { accounts, ..PAIR }, test).unwrap();
+        });
     }
     // Before either daemon has an account.
     let lost = [Request(0), Request(2), Lag, Request(0), Request(0), Failover];
@@ -102,13 +99,12 @@ fn what_a_failover_has_lost_ends_and_holds_up_nothing_that_is_posted_later() {
 /// As after a failover that lost that it was handed over.
 #[test]
 fn a_relay_that_a_daemon_without_an_account_has_by_the_store_is_sent_by_another() {
-    let test = async |simulation: &mut Simulation| {
+    run(PAIR, async |simulation| {
         simulation.play([Wait(150), NoNonces(true), Request(0), Wait(5)]).await;
         let idle = simulation.living().find(|life| !life.relayer.accounts.has_lease()).unwrap();
         let idle = idle.relayer.store.daemon().unwrap().0.clone();
         simulation.database.run(&format!("UPDATE relays SET holder = '{idle}'"));
         simulation.play([NoNonces(false), Wait(100), Mine(8), Wait(50)]).await;
         assert!(simulation.is_executed(simulation.only()));
-    };
-    simulate(PAIR, test).unwrap();
+    });
 }

@@ -6,7 +6,6 @@ use super::chain::FINAL_AFTER;
 use super::node;
 use super::*;
 
-/// A window of the budget, in minutes.
 const MINUTES_OF_A_WINDOW: i16 = 24 * 60;
 const PAUSE: Duration = Duration::from_secs(3);
 
@@ -81,10 +80,8 @@ impl Simulation {
             let next = self.store.next_nonce(account).unwrap().unwrap_or_default();
             let mined = now.mined(account);
             // A foreign transaction may have used our nonce and been undone: the next relay fills that gap.
-            prop_assert!(
-                next <= mined || chain.reorganised || self.was_abandoned,
-                "a nonce was given away and never used"
-            );
+            let may_differ = chain.reorganised || self.was_abandoned;
+            prop_assert!(next <= mined || may_differ, "a nonce was given away and never used");
         }
 
         let has_lost = self.world.lost_commits.load(Ordering::Relaxed);
@@ -133,11 +130,7 @@ impl Simulation {
             // What was charged for an undone block stays charged: never less than was really paid.
             prop_assert!(hidden || budget.window.settled_wei >= now.paid());
         } else {
-            prop_assert_eq!(
-                budget.window.settled_wei,
-                now.paid(),
-                "charged something else than what was paid"
-            );
+            prop_assert_eq!(budget.window.settled_wei, now.paid(), "charged something else than was paid");
             prop_assert!(now.paid() <= self.budget, "overspent");
         }
         Ok(())

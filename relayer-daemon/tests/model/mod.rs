@@ -36,7 +36,7 @@ use relayer_daemon::daemon::fleet::Keeper;
 use relayer_daemon::gas::fees::Market;
 use relayer_daemon::gas::no_op_limit;
 use relayer_daemon::metrics::Metrics;
-use relayer_daemon::outcome::{BlockHeads, ErrorCode, Failure, RelayOutcome};
+use relayer_daemon::outcome::{BlockHeads, ErrorCode, RelayOutcome};
 use relayer_daemon::process::clock::{Clock, SharedClock};
 use relayer_daemon::relay::fleet::follow;
 use relayer_daemon::relay::functions::{RegistryFunction, RelayedFunctions};
@@ -48,7 +48,7 @@ use relayer_daemon::sender::SpendingLimits;
 use relayer_daemon::sender::lease::Lease;
 use relayer_daemon::sender::receipt_reader::Contracts;
 use relayer_daemon::store::control::Order;
-use relayer_daemon::store::{DaemonId, RelayRecord, Retention, Store, StoreFaults};
+use relayer_daemon::store::{DaemonId, RelayRecord, Store, StoreFaults};
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -155,13 +155,17 @@ pub fn simulate(setup: Setup, test: impl AsyncFnOnce(&mut Simulation)) -> Result
     })
 }
 
+/// Simulates what must end well.
+pub fn run(setup: Setup, test: impl AsyncFnOnce(&mut Simulation)) -> Simulation {
+    simulate(setup, test).unwrap()
+}
+
 /// Runs a history, checks it, lets the faults pass, and checks what must always hold.
 pub fn history(setup: Setup, ops: impl AsRef<[Op]>, check: impl FnOnce(&Simulation)) {
-    let test = async |simulation: &mut Simulation| {
+    run(setup, async |simulation| {
         simulation.play(ops).await;
         check(simulation);
-    };
-    simulate(setup, test).unwrap();
+    });
 }
 
 impl Simulation {
@@ -317,11 +321,6 @@ impl Simulation {
         for sender in self.living().flat_map(|life| life.relayer.accounts.senders()) {
             sender.saw_balance(self.world.balance(sender.account()));
         }
-    }
-
-    fn run_again(&self, id: B256) {
-        let relay = self.store.accepted(id).unwrap().unwrap();
-        self.living().for_each(|life| life.relayer.resume(relay.clone()));
     }
 
     /// Whether this relay is in flight, so that clients and the signer's next request wait for it.

@@ -26,7 +26,6 @@ pub enum Lost {
     Transaction,
 }
 
-/// What is wrong with the answers.
 #[derive(Debug, Default)]
 pub struct ModelFaults {
     pub lost: VecDeque<Lost>,
@@ -109,11 +108,6 @@ impl World {
         } else {
             chain.balances.get(&account).copied().unwrap_or(u128::MAX)
         }
-    }
-
-    /// The daemon of a fleet that may send from an account now.
-    pub fn holder(&self, account: Address) -> Option<DaemonId> {
-        self.store.fleet().unwrap().holders.remove(&account)
     }
 
     /// The account that signed this transaction, by what is stored for it.
@@ -274,7 +268,8 @@ impl ChainNode for ModelNode {
             account => account.expect("sent before journalled"),
         };
         if !was_paused && !has_lost {
-            let holder = self.daemon.as_ref().and_then(|_| self.world.holder(account));
+            let holder_now = |_| self.world.store.fleet().unwrap().holders.remove(&account);
+            let holder = self.daemon.as_ref().and_then(holder_now);
             assert_eq!(holder, self.daemon, "sent without a lease of {account}");
         }
         let sent = Sent {

@@ -63,7 +63,6 @@ const SLIGHTLY_LATE: u8 = 20;
 
 /// `request.gas` of most requests.
 const GAS: u64 = 100_000;
-/// The address that all requests come from.
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 fn set(accounts: &mut BTreeSet<Address>, account: Address, is_in: bool) {

@@ -27,7 +27,7 @@ fn each_relay_goes_to_the_least_loaded_account_and_each_account_has_its_own_plac
 #[test]
 fn an_empty_account_gets_no_relays_until_it_is_funded_and_keeps_only_those_in_flight_waiting() {
     let round = [requests(), vec![Mine(8), Wait(20)]].concat();
-    let test = async |simulation: &mut Simulation| {
+    run(accounts(3), async |simulation| {
         simulation.play([Empty(0, true)]).await;
         simulation.play(round.repeat(2)).await;
         assert_eq!(simulation.given(), [0, 4, 4]);
@@ -36,8 +36,7 @@ fn an_empty_account_gets_no_relays_until_it_is_funded_and_keeps_only_those_in_fl
         simulation.play(round).await;
         let [funded] = simulation.given();
         assert!(funded > 0, "not used again");
-    };
-    simulate(accounts(3), test).unwrap();
+    });
 
     let emptied =
         [Unwilling(true), Request(0), Wait(10), Empty(0, true), Wait(10), Unwilling(false)].to_vec();
@@ -54,7 +53,7 @@ fn of_the_others() -> Vec<super::ops::Op> {
 
 #[test]
 fn an_account_that_got_code_gets_no_relays_and_where_all_have_got_some_the_reason_is_told() {
-    let test = async |simulation: &mut Simulation| {
+    run(accounts(2), async |simulation| {
         simulation.found_code(0, true);
         simulation.play([requests(), vec![Mine(8), Wait(20)]].concat()).await;
         let [delegated, other] = simulation.given();
@@ -70,13 +69,12 @@ fn an_account_that_got_code_gets_no_relays_and_where_all_have_got_some_the_reaso
         simulation.found_code(0, false);
         simulation.play([Repeat(0), Wait(10)]).await;
         assert_eq!(simulation.given(), [1]);
-    };
-    simulate(accounts(2), test).unwrap();
+    });
 }
 
 #[test]
 fn a_relay_that_waits_for_room_holds_its_permit_though_an_account_that_gets_no_relays_is_idle() {
-    let test = async |simulation: &mut Simulation| {
+    run(accounts(2), async |simulation| {
         simulation.found_code(0, true);
         simulation.play([vec![Unwilling(true)], requests()[..6].to_vec()].concat()).await;
         assert_eq!(simulation.given(), [0, MAX_PENDING as u64]);
@@ -99,8 +97,7 @@ fn a_relay_that_waits_for_room_holds_its_permit_though_an_account_that_gets_no_r
             dispatched = relayer.accounts.dispatch(job, permit) => panic!("{dispatched:?}"),
             is_held = later => assert!(is_held, "more are checked than will soon be sent"),
         }
-    };
-    simulate(accounts(2), test).unwrap();
+    });
 }
 
 #[test]
@@ -116,7 +113,7 @@ fn an_account_whose_oldest_transaction_is_stuck_gets_no_more_unless_all_are_stuc
 
 #[test]
 fn a_relay_that_only_a_full_account_can_pay_for_holds_up_no_other() {
-    let test = async |simulation: &mut Simulation| {
+    run(accounts(2), async |simulation| {
         // Enough for a few relays, and not for one of ten times the gas.
         let (rich, poor) = (simulation.account(0), simulation.account(1));
         simulation.world.chain().balances.insert(poor, 1_500_000 * GWEI);
@@ -131,8 +128,7 @@ fn a_relay_that_only_a_full_account_can_pay_for_holds_up_no_other() {
         let small = simulation.requests.keys().find(|id| !before.contains(*id)).copied().unwrap();
         assert!(simulation.is_executed(small), "waits behind the dear one of {rich}");
         simulation.world.chain().balances.clear();
-    };
-    simulate(accounts(2), test).unwrap();
+    });
 }
 
 #[test]
@@ -146,7 +142,7 @@ fn a_signers_requests_are_executed_in_order_whatever_account_sends_them() {
 
 #[test]
 fn the_account_that_sees_a_block_first_has_the_others_look_at_once() {
-    let test = async |simulation: &mut Simulation| {
+    run(accounts(3), async |simulation| {
         simulation.play([Unwilling(true)]).await;
         // Each account looks once a second, and at its own time of the second.
         for index in 0..3 {
@@ -163,6 +159,5 @@ fn the_account_that_sees_a_block_first_has_the_others_look_at_once() {
         }
         let (first, last) = (ended.values().min().unwrap(), ended.values().max().unwrap());
         assert!(*last - *first < Duration::from_millis(250), "{:?} apart", *last - *first);
-    };
-    simulate(accounts(3), test).unwrap();
+    });
 }

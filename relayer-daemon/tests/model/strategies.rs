@@ -1,6 +1,6 @@
 //! Random histories: what happens how often, and how many are tried.
 
-use std::env;
+use std::{env, ops::Range};
 
 use proptest::prelude::*;
 
@@ -12,8 +12,20 @@ pub fn config(in_the_suite: u32) -> ProptestConfig {
     ProptestConfig { cases, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() }
 }
 
+/// What happens to so many daemons, with one to three accounts.
+pub fn history(
+    daemons: Range<usize>,
+    is_postgres: bool,
+    op: impl Strategy<Value = Op>,
+) -> impl Strategy<Value = (Setup, Vec<Op>)> {
+    let setup =
+        move |(daemons, accounts, budget, seed)| Setup { daemons, is_postgres, accounts, budget, seed };
+    let setups = (daemons, 1_u8..4, budget(), any::<u64>()).prop_map(setup);
+    (setups, prop::collection::vec(op, 1..60))
+}
+
 /// No limit, or one that few relays use up, wei.
-pub fn budget() -> impl Strategy<Value = u128> {
+fn budget() -> impl Strategy<Value = u128> {
     prop_oneof![Just(u128::MAX), (1_u128..40).prop_map(|milli| milli * 1_000_000 * GWEI)]
 }
 

@@ -16,7 +16,7 @@ fn a_nonce_that_a_foreign_transaction_took_is_counted_and_its_relay_gets_another
 
 #[test]
 fn a_cancelled_relay_that_loses_its_nonce_to_a_foreign_transaction_is_not_sent_with_another() {
-    let test = async |simulation: &mut Simulation| {
+    run(SINGLE, async |simulation| {
         simulation.play([Request(0), Wait(10)]).await;
         let relay = simulation.only();
         simulation.store.order(Order::Cancel { relay }, "model").unwrap();
@@ -25,8 +25,7 @@ fn a_cancelled_relay_that_loses_its_nonce_to_a_foreign_transaction_is_not_sent_w
         let outcome = simulation.record(relay).outcome;
         let Some(RelayOutcome::Dropped { failure }) = &outcome else { panic!("{outcome:?}") };
         assert_eq!((failure.code, simulation.given::<1>()), (ErrorCode::Cancelled, [1]));
-    };
-    simulate(SINGLE, test).unwrap();
+    });
 }
 
 #[test]
@@ -42,7 +41,7 @@ fn receipts_that_do_not_come_keep_no_relay_from_being_sent() {
 /// A daemon of a fleet takes relays that no daemon runs, also one that it admits meanwhile: it runs twice.
 #[test]
 fn no_client_waits_for_ever_where_one_run_drops_a_relay_that_another_has_started_again() {
-    let test = async |simulation: &mut Simulation| {
+    run(SINGLE, async |simulation| {
         // One run finds no funds, and drops the relay.
         simulation.play([Empty(0, true), Wait(10), Request(0), Wait(20)]).await;
         let id = simulation.only();
@@ -51,7 +50,8 @@ fn no_client_waits_for_ever_where_one_run_drops_a_relay_that_another_has_started
         assert_eq!(failure.code, ErrorCode::RelayerBalanceTooLow);
         // The other one was started before that, and finds some: it comes as far as the sender.
         simulation.play([Empty(0, false), Wait(10)]).await;
-        simulation.run_again(id);
+        let relay = simulation.store.accepted(id).unwrap().unwrap();
+        simulation.living().for_each(|life| life.relayer.resume(relay.clone()));
         assert!(simulation.is_waited_for(id), "the run has not begun");
         simulation.play([Wait(20)]).await;
         assert!(!simulation.is_waited_for(id), "what comes after it waits for ever");
@@ -61,27 +61,7 @@ fn no_client_waits_for_ever_where_one_run_drops_a_relay_that_another_has_started
         simulation.play([Request(0), Wait(20), Mine(8), Wait(20)]).await;
         assert!(simulation.is_quiet());
         assert_eq!(simulation.given(), [1]);
-    };
-    simulate(SINGLE, test).unwrap();
-}
-
-/// As after a failover of the database that lost commits.
-#[test]
-fn a_relay_that_the_store_has_lost_ends_and_holds_up_no_other() {
-    let test = async |simulation: &mut Simulation| {
-        simulation.play([NoNonces(true), Request(0), Wait(20)]).await;
-        let (id, store, now) = (simulation.only(), Arc::clone(&simulation.store), simulation.clock.now());
-        let dropped = RelayOutcome::Dropped { failure: Failure::of(ErrorCode::RpcTimeout) };
-        store.finish_unsent(id, &dropped, now).unwrap();
-        assert_eq!(store.prune(&Retention::of_days(30), now + 2 * 24 * 60 * 60).unwrap(), 1);
-        assert_eq!(store.relay(id).unwrap(), None);
-        simulation.requests.clear();
-        simulation.play([NoNonces(false), Wait(100)]).await;
-        assert!(!simulation.is_waited_for(id), "what comes after it waits for ever");
-        simulation.play([Request(0), Wait(20), Mine(8), Wait(20)]).await;
-        assert!(simulation.is_executed(simulation.only()));
-    };
-    simulate(SINGLE, test).unwrap();
+    });
 }
 
 /// The receipt comes after all endpoints have said for so long that there is none that the nonce counts as

@@ -1,18 +1,12 @@
 //! An endpoint that answers from a script, and the chain seen through some of them.
 
-use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use alloy::primitives::Address;
-use relayer_daemon::{
-    chain::{Chain, Rpc},
-    metrics::Metrics,
-};
+use relayer_daemon::chain::{Chain, Rpc};
+use relayer_daemon::metrics::Metrics;
 use reqwest::Url;
 use serde_json::{Value, json};
 use warp::{Filter as _, Reply as _, http::StatusCode, reply::Response};

@@ -4,10 +4,8 @@ use alloy::primitives::{Address, B256, U64};
 use relayer_daemon::chain::{ChainNode, ReceiptLookup};
 use serde_json::{Value, json};
 
-use crate::endpoint::{
-    Reply::{Answer, Error, Http, Silence},
-    alone, chain, pair,
-};
+use crate::endpoint::Reply::{Answer, Error, Http, Silence};
+use crate::endpoint::{alone, chain, pair};
 
 fn hash(byte: u8) -> B256 {
     B256::repeat_byte(byte)

@@ -47,7 +47,7 @@ impl Registration {
     /// Records the transaction with this number as signed for a nonce.
     pub(crate) fn sign(&self, store: &Store, nonce: u64, relay: Option<u64>, number: u64) {
         let transaction = SignedTransaction { hash: id(number), ..self.1.clone() };
-        store.record(ACCOUNT, &[NewTransaction { nonce, relay: relay.map(id), transaction }], NOW).unwrap();
+        sign(store, nonce, relay, transaction);
     }
 
     /// Accepts, reserves, signs, and settles a relay at `now`, as pipeline and sender do.
@@ -63,14 +63,12 @@ impl Registration {
     }
 }
 
-/// Settles a nonce mined by the transaction with this number.
 pub(crate) fn settle(store: &Store, nonce: u64, number: u64, outcome: Option<RelayOutcome>, now: u64) {
     let inclusion = Inclusion { tx_hash: id(number), block: at(30_000_000 + number) };
     let mined = settlement(store, ACCOUNT, nonce, number, outcome);
     store.settle(ACCOUNT, &Settlement { inclusion, paid_wei: 271_828_182_845, ..mined }, now).unwrap();
 }
 
-/// Carries out many relays at `now`, one after the other.
 pub(crate) fn carry_out(store: &Store, numbers: Range<u64>, now: u64) {
     let registration = Registration::new();
     numbers.for_each(|number| registration.carry_out(store, number, now));

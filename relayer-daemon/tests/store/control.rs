@@ -54,9 +54,7 @@ fn an_order_is_in_force_until_its_opposite_a_second_one_changes_nothing_and_each
 #[test]
 fn a_cancelled_relay_gets_no_nonce_and_is_not_accepted_again_and_one_that_was_sent_or_executed_says_so() {
     let store = Journal::fresh();
-    for number in 1..=3 {
-        store.accept(&relay(number), NOW).unwrap();
-    }
+    (1..=3).for_each(|number| drop(store.accept(&relay(number), NOW).unwrap()));
     let cancel = |number| order(&store, Order::Cancel { relay: id(number) });
     assert_eq!(cancel(9), Effect::Unknown);
     assert_eq!((cancel(1), cancel(1)), (Effect::Cancelled, Effect::Already));
@@ -140,9 +138,7 @@ fn daemons_say_what_they_have_in_force() {
 #[test]
 fn relays_that_have_ended_are_written_out_once_each_with_what_they_cost() {
     let store = Journal::fresh();
-    for number in 1..=3 {
-        store.accept(&relay(number), NOW).unwrap();
-    }
+    (1..=3).for_each(|number| drop(store.accept(&relay(number), NOW).unwrap()));
     sign(&store, 0, Some(1), transaction(0xa, Relay));
     settle(&store, 0, 0xa, 250, Some(executed(0xa)));
     store.finish_unsent(id(2), &dropped(RpcTimeout), NOW + 5).unwrap();

@@ -47,7 +47,6 @@ pub(crate) fn signed(nonce: u64, relay: Option<u64>, number: u64) -> NewTransact
     NewTransaction { nonce, relay: relay.map(id), transaction: transaction(number, Relay) }
 }
 
-/// Records that a transaction was signed for a nonce of the account.
 pub(crate) fn sign(store: &Store, nonce: u64, relay: Option<u64>, transaction: SignedTransaction) {
     store.record(ACCOUNT, &[NewTransaction { nonce, relay: relay.map(id), transaction }], NOW).unwrap();
 }

@@ -11,7 +11,6 @@ mod old_journal;
 mod postgres_server;
 mod size;
 
-/// What the suites share.
 mod prelude {
     pub(crate) use crate::carried_out::NEWEST;
     pub(crate) use crate::fixtures::*;
@@ -54,13 +53,8 @@ macro_rules! suites {
 
 mod sqlite {
     use relayer_daemon::store::Store;
-    use std::{
-        sync::{
-            Arc,
-            atomic::{AtomicI64, AtomicU32, Ordering},
-        },
-        time::Duration,
-    };
+    use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+    use std::{sync::Arc, time::Duration};
     use tempfile::TempDir;
 
     struct Journal(TempDir);

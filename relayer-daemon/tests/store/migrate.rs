@@ -13,6 +13,7 @@ const LIMIT: u128 = 1_000;
 fn journals() -> (tempfile::TempDir, Arc<Store>, Store) {
     let dir = tempfile::tempdir().unwrap();
     let file = Arc::new(Store::open(&dir.path().join("journal.sqlite")).unwrap());
+    fill(&file);
     (dir, file, Journal::fresh())
 }
 
@@ -34,7 +35,6 @@ fn fill(store: &Store) {
 #[test]
 fn a_journal_moves_into_a_database_with_all_it_has_and_once() {
     let (_dir, file, database) = journals();
-    fill(&file);
     let Migration::Copied(rows) = database.migrate_from(&file).unwrap() else { panic!("not copied") };
     let of = |name| rows.iter().find(|(table, _)| *table == name).unwrap().1;
     assert_eq!((of("relays"), of("nonces"), of("transactions"), of("operations")), (5, 2, 3, 1));
@@ -64,7 +64,6 @@ fn a_journal_moves_into_a_database_with_all_it_has_and_once() {
 #[test]
 fn a_database_that_holds_another_journal_is_refused_and_left_as_it_is() {
     let (_dir, file, database) = journals();
-    fill(&file);
     database.accept(&relay(2), NOW).unwrap();
     assert_eq!(database.migrate_from(&file), Ok(Migration::OpenInBoth(id(2))));
     database.finish_unsent(id(2), &dropped(RpcTimeout), NOW).unwrap();

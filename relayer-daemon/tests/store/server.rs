@@ -40,27 +40,14 @@ fn a_write_that_waits_too_long_for_a_row_has_written_nothing_and_is_no_commit_of
     let cost = ExpectedCost { wei: 9, gas: 9, l1_fee_wei: 0, least_wei: 1, no_op_wei: 0 };
     let identity = Identity { chain_id: 1, genesis: None, forwarder: ACCOUNT };
     let reserve = |number| store.reserve_share(id(number), &cost, &allowance, NOW).map(|reserved| reserved.denial);
-    // One fails with its COMMIT, one in a statement that commits by itself.
     let bind = || store.bind(&Identity { genesis: Some(id(9)), ..identity });
     store.bind(&identity).unwrap();
-    for number in [1, 2] {
-        store.accept(&relay(number), NOW).unwrap();
-    }
+    (1..=2).for_each(|number| drop(store.accept(&relay(number), NOW).unwrap()));
     reserve(1).unwrap();
-    let schema = schema(&url);
-    let sessions = format!("FROM pg_stat_activity WHERE query LIKE '%{schema}.budget%pg_sleep%' AND pid <> pg_backend_pid()");
-    thread::scope(|threads| {
-        threads.spawn(|| SERVER.try_sql(&format!("SELECT * FROM {schema}.budget, {schema}.identity FOR UPDATE; SELECT pg_sleep(60)")));
-        let began = Instant::now();
-        while SERVER.sql(&format!("SELECT count(*) {sessions} AND wait_event = 'PgSleep'")) == "0" {
-            assert!(began.elapsed() < Duration::from_secs(20), "no row is locked");
-            thread::sleep(Duration::from_millis(20));
-        }
-        let bound = threads.spawn(bind);
-        assert_eq!(reserve(2), Err(StoreError::Locked));
-        assert_eq!(bound.join().unwrap(), Err(StoreError::Locked));
-        SERVER.sql(&format!("SELECT pg_terminate_backend(pid) {sessions}"));
-    });
+    // One fails with its COMMIT, one in a statement that commits by itself.
+    let lock = format!("SELECT 1 FROM {0}.budget, {0}.identity FOR UPDATE", schema(&url));
+    let reserved = while_locked(&url, &lock, || reserve(2), || assert_eq!(bind(), Err(StoreError::Locked)));
+    assert_eq!(reserved, Err(StoreError::Locked));
     assert_eq!(store.doubts(), 0);
     assert_eq!(store.identity().unwrap(), Some(identity));
     bind().unwrap();

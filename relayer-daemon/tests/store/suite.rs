@@ -182,19 +182,25 @@ fn of_two_requests_with_one_forwarder_nonce_one_is_sent_and_none_after_one_was_e
 }
 
 #[test]
-fn a_request_that_the_forwarder_refused_leaves_its_forwarder_nonce_to_the_next_one() {
-    for (code, is_left) in [(ForwarderRefused, true), (CallReverted, false), (ErrorCode::Superseded, false)] {
+fn a_request_that_the_forwarder_refused_or_that_was_dropped_leaves_its_forwarder_nonce_to_the_next_one() {
+    let RelayOutcome::Executed { mined, .. } = executed(0xa) else { unreachable!() };
+    let reverted = |code| RelayOutcome::Reverted { mined, failure: Failure::of(code) };
+    for (outcome, is_left) in [
+        (reverted(ForwarderRefused), true),
+        (dropped(TransactionRejected), true),
+        (reverted(CallReverted), false),
+        (reverted(ErrorCode::Superseded), false),
+    ] {
         let store = Journal::fresh();
         let [own, other] = [1, 2].map(|number| NewRelay { signer: ACCOUNT, ..relay(number) });
         assert_eq!((reserve(&store, &own, 1), reserve(&store, &other, 1)), (None, None));
         sign(&store, 0, Some(1), transaction(0xa, Relay));
-        let RelayOutcome::Executed { mined, .. } = executed(0xa) else { unreachable!() };
-        settle(&store, 0, 0xa, 1, Some(RelayOutcome::Reverted { mined, failure: Failure::of(code) }));
+        settle(&store, 0, 0xa, 1, Some(outcome.clone()));
         let sendable = if is_left { Sendable::Yes } else { Sendable::NotNext };
-        assert_eq!(store.sendable(ACCOUNT, &[other.id]).unwrap().0, [(other.id, sendable)], "{code:?}");
+        assert_eq!(store.sendable(ACCOUNT, &[other.id]).unwrap().0, [(other.id, sendable)], "{outcome:?}");
         let cost = ExpectedCost { wei: 1, gas: 1, l1_fee_wei: 0, least_wei: 1, no_op_wei: 0 };
-        assert_eq!(store.reserve_share(other.id, &cost, &ALLOWANCE, NOW).is_ok(), is_left, "{code:?}");
-        assert_eq!(store.record(ACCOUNT, &[signed(1, Some(2), 0xb)], NOW).is_ok(), is_left, "{code:?}");
+        assert_eq!(store.reserve_share(other.id, &cost, &ALLOWANCE, NOW).is_ok(), is_left, "{outcome:?}");
+        assert_eq!(store.record(ACCOUNT, &[signed(1, Some(2), 0xb)], NOW).is_ok(), is_left, "{outcome:?}");
     }
 }
 
@@ -333,18 +339,6 @@ fn a_reverted_or_overtaken_relay_costs_its_signer_what_was_paid_and_a_new_window
     assert_eq!(affordable(51, tomorrow).denial, Some(Denial::Spent(Some(PartyKind::Signer))));
 }
 
-/// A store with relay 1 executed in block 9 and relay 2 in block 12.
-fn mined() -> Store {
-    let store = accepted(&[1, 2]);
-    for (number, nonce, block) in [(1, 0, 9), (2, 1, 12)] {
-        sign(&store, nonce, Some(number), transaction(number, Relay));
-        let inclusion = Inclusion { tx_hash: id(number), block: at(block) };
-        let mined = settlement(&store, ACCOUNT, nonce, number, Some(executed(number)));
-        store.settle(ACCOUNT, &Settlement { inclusion, ..mined }, NOW).unwrap();
-    }
-    store
-}
-
 fn heads(safe: u64, finalized: u64) -> BlockHeads {
     BlockHeads { safe, finalized, seconds: 0 }
 }
@@ -361,17 +355,21 @@ fn finality(store: &Store) -> [Option<Finality>; 2] {
 
 #[test]
 fn only_what_was_found_on_the_chain_becomes_final_and_after_a_doubt_the_rest_is_compared_again() {
-    let store = mined();
+    let store = accepted(&[1, 2]);
+    for (number, nonce, block) in [(1, 0, 9), (2, 1, 12)] {
+        sign(&store, nonce, Some(number), transaction(number, Relay));
+        let inclusion = Inclusion { tx_hash: id(number), block: at(block) };
+        let mined = settlement(&store, ACCOUNT, nonce, number, Some(executed(number)));
+        store.settle(ACCOUNT, &Settlement { inclusion, ..mined }, NOW).unwrap();
+    }
     assert_eq!(store.unchecked_blocks(ACCOUNT, 9).unwrap(), [at(9), at(12)]);
     assert_eq!(store.anchor(ACCOUNT).unwrap(), None);
     let latest = Some(Finality::Latest);
     promote(&store, heads(99, 99), NOW);
     assert_eq!(finality(&store), [latest, latest], "not compared yet");
     store.checked(ACCOUNT, &[at(9), BlockId { hash: id(0xff), ..at(12) }]).unwrap();
-    assert_eq!(
-        (store.unchecked_blocks(ACCOUNT, 9).unwrap(), store.anchor(ACCOUNT).unwrap()),
-        (vec![at(12)], Some(at(9)))
-    );
+    assert_eq!(store.unchecked_blocks(ACCOUNT, 9).unwrap(), [at(12)]);
+    assert_eq!(store.anchor(ACCOUNT).unwrap(), Some(at(9)));
     store.checked(ACCOUNT, &[at(12)]).unwrap();
     let by_depth = BlockHeads { seconds: 900, ..heads(12, 12) };
     promote(&store, by_depth, NOW + 899);

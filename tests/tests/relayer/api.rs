@@ -23,23 +23,21 @@ async fn a_key_without_ether_registers_and_attests_and_all_endpoints_have_their_
     for hash in ["policyHash", "settingsHash"] {
         assert_eq!(status[hash].take().as_str().unwrap().len(), 32);
     }
-    assert_eq!(
-        status,
-        json!({
-            "relayer": payer, "balance": ether, "balanceWei": wei, "chainId": 31337, "registry": registry,
-            "accounts": [{
-                "address": payer, "state": "ready", "balance": ether, "balanceWei": wei, "pending": 0,
-            }],
-            "gasBudget": { "limitWei": limit, "usedWei": "0", "remainingWei": limit, "resetsAt": null },
-            "limits": {
-                "perIpPerHour": 0, "perSignerPerHour": 0, "maxRequestGas": 2_000_000, "maxBodyBytes": 65_536,
-            },
-            "forwarder": forwarder,
-            "queue": { "depth": 0, "oldestPendingSeconds": null },
-            "operator": { "intake": "open", "cordoned": [] }, "policyHash": null, "settingsHash": null,
-            "version": env!("CARGO_PKG_VERSION"),
-        })
-    );
+    let expected = json!({
+        "relayer": payer, "balance": ether, "balanceWei": wei, "chainId": 31337, "registry": registry,
+        "accounts": [{
+            "address": payer, "state": "ready", "balance": ether, "balanceWei": wei, "pending": 0,
+        }],
+        "gasBudget": { "limitWei": limit, "usedWei": "0", "remainingWei": limit, "resetsAt": null },
+        "limits": {
+            "perIpPerHour": 0, "perSignerPerHour": 0, "maxRequestGas": 2_000_000, "maxBodyBytes": 65_536,
+        },
+        "forwarder": forwarder,
+        "queue": { "depth": 0, "oldestPendingSeconds": null },
+        "operator": { "intake": "open", "cordoned": [] }, "policyHash": null, "settingsHash": null,
+        "version": env!("CARGO_PKG_VERSION"),
+    });
+    assert_eq!(status, expected);
     let path = format!("/nonce/{:#x}", alice.address());
     let shape =
         |next: u64| json!({ "address": alice.address().to_checksum(None), "nonce": next, "next": next });

@@ -1,12 +1,8 @@
 //! Several daemons on one Postgres database. Leases, claims and standstills in every order, copies at several
 //! daemons, and limits that hold for all are in `relayer-daemon/tests/sender_model.rs` and
 //! `tests/store/fleet.rs`.
-//!
-//! `FLEET_RELAYS=10000 FLEET_PER_SECOND=60 FLEET_PAUSE=10 FLEET_STANDSTILL=30` makes the first test a long
-//! one; with `--nocapture` it prints its rate. `FLEET_STREAM=3600 FLEET_STREAM_PER_SECOND=60
-//! FLEET_DELAYS_US=1,200,1000,5000` has the second one print what a fleet does that is so far from its
-//! database, each way; `FLEET_BLOCK_MS=1000` has a block a second in place of one for each transaction, of
-//! which the node, which goes through all its state for a block, makes few a second after some hundred.
+//! The variables of long runs are in `docs/testing.md`; `FLEET_BLOCK_MS` is for long streams, since the node
+//! goes through all its state for a block.
 
 use std::slice::from_ref;
 

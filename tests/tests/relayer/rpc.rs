@@ -4,18 +4,16 @@ use std::collections::BTreeMap;
 
 use crate::prelude::*;
 
-/// The calls of each method that a request costs.
-async fn least_calls(
-    stage: &Stage,
-    client: &RelayClient,
-    requests: &[Signed],
-    status: u16,
-) -> BTreeMap<String, usize> {
+/// How often each method is called.
+type Calls = BTreeMap<String, usize>;
+
+/// The calls that a request costs.
+async fn least_calls(stage: &Stage, client: &RelayClient, requests: &[Signed], status: u16) -> Calls {
     let mut costs = Vec::new();
     for request in requests {
         stage.proxy.reset();
         assert_eq!(client.relay(request).await.status, status);
-        let mut calls = BTreeMap::new();
+        let mut calls = Calls::new();
         for method in stage.proxy.reset().into_iter().flat_map(|post| post.methods) {
             *calls.entry(method).or_default() += 1;
         }
@@ -24,7 +22,7 @@ async fn least_calls(
     costs.into_iter().min_by_key(|calls| calls.values().sum::<usize>()).unwrap()
 }
 
-fn calls<const N: usize>(expected: [(&str, usize); N]) -> BTreeMap<String, usize> {
+fn calls<const N: usize>(expected: [(&str, usize); N]) -> Calls {
     expected.map(|(method, count)| (method.to_owned(), count)).into()
 }
 

@@ -8,11 +8,6 @@ const QUERY: &str = "t0psecretquerykey9876";
 const USER: &str = "pr0videruser";
 const PASSWORD: &str = "pr0viderpassw0rd";
 
-fn secret_url(url: &str) -> String {
-    let host = url.trim_start_matches("http://");
-    format!("http://{USER}:{PASSWORD}@{host}/v2/{PATH}?apikey={QUERY}")
-}
-
 fn assert_clean(what: &str, text: &str) {
     let key = hex::encode(relayer().to_bytes());
     // Half of a key is too much already.
@@ -30,7 +25,8 @@ async fn no_log_line_error_metric_or_answer_shows_the_key_or_an_rpc_path() {
 /// Everything works, then everything breaks, and all that can be seen of it is searched.
 async fn goes_wrong_without_a_word_of_them(format: &str) {
     let stage = Stage::set().await.var("LOG_FORMAT", format).var("LOG_LEVEL", "trace");
-    let url = secret_url(stage.proxy.url());
+    let host = stage.proxy.url().trim_start_matches("http://");
+    let url = format!("http://{USER}:{PASSWORD}@{host}/v2/{PATH}?apikey={QUERY}");
     // Providers quote URLs and keys in their errors, and so do HTTP libraries.
     let quoting = format!("invalid key {PATH} for {url} ({QUERY})");
     let stage = stage.var("RPC_URL", url).var("RPC_TIMEOUT_SECONDS", 1).var("RELAY_RETRY_SECONDS", 1);

@@ -26,7 +26,6 @@ pub(crate) struct Stage {
     pub(crate) proxy: Proxy,
     pub(crate) desk: Desk,
     pub(crate) options: DaemonOptions,
-    /// The accounts that pay.
     pub(crate) accounts: Vec<Address>,
     /// What the chain has to have executed in the end.
     expected: RefCell<Vec<Signed>>,
@@ -223,7 +222,6 @@ pub(crate) async fn state(client: &RelayClient, request: &Signed) -> Value {
     client.state(request).await.ok()["state"].clone()
 }
 
-/// Waits until the daemon says that all of these are executed.
 pub(crate) async fn until_executed(client: &RelayClient, requests: &[Signed]) {
     for request in requests {
         let is_executed = async || client.state(request).await.json()["state"] == "executed";

@@ -58,10 +58,8 @@ async fn a_collector_gets_a_relays_spans_and_metrics_and_one_that_refuses_holds_
     .await
     .unwrap();
     let id = request.id.to_string();
-    assert!(
-        spans.iter().any(|span| span["name"] == "http" && span["traceId"] == TRACE),
-        "the client's trace"
-    );
+    let is_of_client = |span: &Value| span["name"] == "http" && span["traceId"] == TRACE;
+    assert!(spans.iter().any(is_of_client), "the client's trace");
     for name in &names[3..] {
         let is_about = |span: &Value| span["name"] == *name && span["attributes"].to_string().contains(&id);
         assert!(spans.iter().any(is_about), "{name}");

@@ -141,7 +141,7 @@ async fn a_failed_event_is_sent_again_through_a_kill_given_up_after_a_day_and_re
     hook.answer_by(|_| Reply::status(200));
     let before = hook.deliveries().len();
     let id = request.id.to_string();
-    let chosen = ["--api-key", "key-0", "--relay", &id, "--given-up"];
+    let chosen = ["--api-key", "key-0", "--relay", &id, "--since", "2026-01-01", "--given-up"];
     let printed = stage.options.replay(&chosen).await.unwrap();
     assert!(printed.contains("2 events are delivered once more"), "{printed}");
     wait_until("sent once more", PATIENCE, async || types(&hook).len() >= before + 2).await;

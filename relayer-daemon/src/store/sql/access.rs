@@ -170,10 +170,8 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::engine::{column, first, values},
-        *,
-    };
+    use super::super::engine::{column, first, values};
+    use super::*;
 
     #[test]
     fn a_read_for_a_client_does_not_hold_up_the_senders() {

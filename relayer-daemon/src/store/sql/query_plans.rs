@@ -1,28 +1,20 @@
 //! No query scans a table that grows: SQLite explains every statement of the store's operations, and its work
 //! is measured on a journal with many rows.
 
-use std::{
-    collections::BTreeMap,
-    path::Path,
-    sync::{Arc, Mutex},
-};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use alloy::primitives::{Address, B256, U256};
-use rusqlite::{
-    Connection, StatementStatus,
-    trace::{TraceEvent, TraceEventCodes},
-};
+use rusqlite::trace::{TraceEvent, TraceEventCodes};
+use rusqlite::{Connection, StatementStatus};
 
-use crate::{
-    budget::share::{Allowance, Shares},
-    gas::fees::Fees,
-    outcome::{BlockHeads, ErrorCode, Failure, MinedTransaction, RelayOutcome},
-    store::{
-        BlockId, ExpectedCost, Identity, Inclusion, NewRelay, NewTransaction, Retention, Settlement,
-        SignedTransaction, Sponsorship, Store, TransactionPurpose,
-        events::{DeliveryResult, Replay},
-    },
-};
+use crate::budget::share::{Allowance, Shares};
+use crate::gas::fees::Fees;
+use crate::outcome::{BlockHeads, ErrorCode, Failure, MinedTransaction, RelayOutcome};
+use crate::store::events::{DeliveryResult, Replay};
+use crate::store::{BlockId, ExpectedCost, Identity, Inclusion, NewRelay, NewTransaction, Retention};
+use crate::store::{Settlement, SignedTransaction, Sponsorship, Store, TransactionPurpose};
 
 /// Small by nature: tables with a row, or a row for each paying key, and indexes of what is in flight.
 const SMALL: [&str; 8] = [

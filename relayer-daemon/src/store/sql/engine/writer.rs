@@ -239,10 +239,8 @@ fn in_savepoint<T>(db: &Db, work: impl FnOnce(&Db) -> Result<T, StoreError>) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::{Sqlite, all, column, values},
-        *,
-    };
+    use super::super::{Sqlite, all, column, values};
+    use super::*;
     use rusqlite::Connection;
 
     fn start() -> Writer {
@@ -255,8 +253,8 @@ mod tests {
         Writer::start(Box::new(Sqlite::raw(db))).unwrap()
     }
 
-    fn insert(writer: &Writer, n: i64) -> Result<(), StoreError> {
-        writer.run(move |db| db.execute("INSERT INTO t VALUES ($1, NULL)", values![n]).map(drop))
+    fn insert(writer: &Writer, n: i64, parent: Option<i64>) -> Result<(), StoreError> {
+        writer.run(move |db| db.execute("INSERT INTO t VALUES ($1, $2)", values![n, parent]).map(drop))
     }
 
     fn rows(writer: &Writer) -> Vec<i64> {
@@ -266,16 +264,11 @@ mod tests {
 
     #[test]
     fn concurrent_writes_are_all_committed_and_a_failed_commit_fails_its_whole_batch() {
-        for failing in [None, Some(40)] {
+        for failing in [None, Some(40_i64)] {
             let writer = start();
-            // A write that succeeds and makes the commit of its batch fail.
-            let uncommittable = |n: i64| {
-                writer.run(move |db| db.execute("INSERT INTO t VALUES ($1, -1)", values![n]).map(drop))
-            };
-            let insert = |n: i64| match failing {
-                Some(every) if n % every == 0 => uncommittable(n),
-                _ => insert(&writer, n),
-            };
+            // A parent that is not there makes the commit of the batch fail, and not the write.
+            let parent = |n: i64| failing.filter(|every| n % every == 0).map(|_| -1);
+            let insert = |n: i64| insert(&writer, n, parent(n));
             let committed: Vec<i64> = thread::scope(|scope| {
                 let own = |thread| (thread * 100..(thread + 1) * 100).filter(|n| insert(*n).is_ok());
                 let threads: Vec<_> =
@@ -291,14 +284,14 @@ mod tests {
     #[test]
     fn a_write_that_fails_undoes_itself_only_and_a_transaction_that_sqlite_rolls_back_its_whole_batch() {
         let writer = start();
-        insert(&writer, 1).unwrap();
+        insert(&writer, 1, None).unwrap();
         let failed = writer.run(|db| {
             db.execute("INSERT INTO t VALUES (2, NULL)", values![])?;
             db.execute("INSERT INTO t VALUES (1, NULL)", values![])?;
             Ok(())
         });
         assert!(matches!(failed, Err(StoreError::Engine(_))));
-        insert(&writer, 3).unwrap();
+        insert(&writer, 3, None).unwrap();
         assert_eq!(rows(&writer), [1, 3]);
 
         let writer = start();
@@ -328,7 +321,7 @@ mod tests {
             assert!(matches!(answer.recv().unwrap(), Err(StoreError::NotCommitted)));
         }
         assert_eq!(rows(&writer), [0_i64; 0]);
-        insert(&writer, 4).unwrap();
+        insert(&writer, 4, None).unwrap();
         assert_eq!(rows(&writer), [4]);
     }
 }
