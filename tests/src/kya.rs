@@ -40,6 +40,11 @@ impl Ended {
         assert_eq!(self.status, Some(status), "{self:?}");
         serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
     }
+
+    /// Why a command ended with this status.
+    pub fn error(&self, status: i32) -> String {
+        self.with(status)["error"].as_str().unwrap_or_else(|| panic!("no error: {self:?}")).to_owned()
+    }
 }
 
 impl Kya {

@@ -122,13 +122,7 @@ async fn dev(options: &[&str]) -> Result<()> {
     let options = WorkerOptions { port: worker_port, log: log("worker.log"), ..options };
     let (mut worker, mut index) = step("Worker", IndexWorker::start_wrangler(options)).await?;
 
-    let discovery = format!(
-        "discovery = {{ forwarder = \"{}\", relayers = [\"{}\"], read-apis = [\"{}\"] }}",
-        chain.contracts.forwarder,
-        relayer.url(),
-        worker.url()
-    );
-    let guarded = Guarded::telling(guarded_port, &chain, &discovery);
+    let guarded = Guarded::telling(guarded_port, &chain, relayer.url(), worker.url());
     let guarded = step("gate and guarded service", guarded).await?;
 
     print!("{}", introduction(&chain, &worker, &relayer, &guarded, &showcase, logs.as_deref()));
