@@ -3,7 +3,7 @@
 //! program installs them. Each node's words are told by `core/tests/engine`; here is that there are no
 //! others.
 //!
-//! 1. `deploy-contracts` deploys, or refuses with the reason.
+//! 1. `deploy-contracts` deploys, and prints settings that work and no key; or refuses with the reason.
 //! 2. Every endpoint, with an index and without, answers the same as at anvil but for hashes and times, or
 //!    with a documented 501.
 //! 3. `/readyz` tells what the node gives; evidence is there exactly where proofs are.
@@ -84,10 +84,11 @@ async fn deploy_contracts(url: &str) -> Result<[Address; 3], String> {
     let key = format!("{:#x}", dev_key(DEPLOYER).to_bytes());
     let deployment = Spawn::new("deploy", env!("CARGO_BIN_EXE_devnet"))
         .args(["deploy-contracts", "--rpc-url", url])
-        .env("DEPLOYER_KEY", key);
+        .env("DEPLOYER_KEY", &key);
     let mut deployment = deployment.start().unwrap();
     let status = deployment.exited(WAIT).await.unwrap();
     let log = deployment.log();
+    assert!(!log.contains(&key[2..]), "{log}");
     let setting =
         |name: &str| log.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')?.parse().ok());
     let settings = ["REGISTRY_ADDRESS", "FORWARDER_ADDRESS", "MULTICALL3_ADDRESS"].map(setting);
