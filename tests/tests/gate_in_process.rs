@@ -110,13 +110,10 @@ fn configuration(kind: Kind, chain: &Chain) -> Result<String> {
     let text = kind.gate(ORIGIN, CHAIN_ID, chain.node.url(), &chain.contracts.registry.to_string())?;
     // The liable persons of two agents: the one is only named, the other registered its agent.
     let named = registration_call(1, Address::ZERO, "", 0).haftungsperson;
-    let person = wallet("person").address();
-    let persons = format!(
-        "allow = [\"provision\"]\nliable.allow = [\"{named}\", \"{person}\", \"{}\"]\n",
-        chain.owner()
-    );
+    let (person, owner) = (wallet("person").address(), chain.owner());
+    let acme = format!("allow = [\"provision\"]\nliable.allow = [\"{named}\", \"{person}\", \"{owner}\"]\n");
     let any = "liable.basis = [\"named\", \"unknown\"]\n";
-    let liable = format!("\n[policy.acme]\n{persons}\n[policy.acme-named]\n{persons}{any}");
+    let liable = format!("\n[policy.acme]\n{acme}\n[policy.acme-named]\n{acme}{any}");
     let text = text.replace("content-header = \"X-Original-Content\"", "content-passed = true");
     Ok(text + POLICIES + &liable)
 }
@@ -335,11 +332,8 @@ async fn services_by_each_framework_admit_what_is_signed_and_read_the_gates_head
         let refused = json!({ "admitted": false, "status": 503 });
         assert_eq!(printed["away"], json!([refused, refused]));
         assert_eq!(printed["parsed"], json!([[500, true], [500, true]]));
-        assert_eq!(
-            printed["http2"],
-            json!([[200, "hello"], [401, "bad_content_digest"], [200, ""]]),
-            "{gate}"
-        );
+        let http2 = json!([[200, "hello"], [401, "bad_content_digest"], [200, ""]]);
+        assert_eq!(printed["http2"], http2, "{gate}");
         let whole = json!([200, "3000000 bytes", []]);
         assert_eq!(printed["observed"], json!([[200, "0 bytes", []], whole, whole, whole]), "{gate}");
         assert_eq!((&printed["many"], &printed["logged"]), (&json!(200), &json!("hello")), "{gate}");

@@ -74,14 +74,9 @@ async fn load(server: &Server, path: &str) -> Load {
 
 /// Measures until a figure is good, at most so often: other work on the machine can spoil a figure, but
 /// cannot make a slow answer quick.
-async fn once_in<T: Debug>(
-    most: usize,
-    what: &str,
-    is_good: impl Fn(&T) -> bool,
-    measure: impl AsyncFn() -> T,
-) {
+async fn once_in<T: Debug>(most: usize, what: &str, good: impl Fn(&T) -> bool, measure: impl AsyncFn() -> T) {
     let mut seen = Vec::new();
-    while !seen.last().is_some_and(&is_good) {
+    while !seen.last().is_some_and(&good) {
         assert!(seen.len() < most, "{what}: {seen:?}");
         seen.push(measure().await);
     }

@@ -118,18 +118,10 @@ fn blocks(text: &str, language: &str) -> Vec<String> {
 /// Commands that do not run here: their page, how the block begins, and the reason.
 const ELSEWHERE: [(&str, &str, &str); 18] = [
     ("README.md", "cargo xtask dev", "is what the others run beside"),
-    (
-        "docs/admission-records.md",
-        "cargo run -p kya -- verify record",
-        "needs a gate with records: `kya_gate`",
-    ),
+    ("docs/admission-records.md", "cargo run -p kya -- verify record", "needs records: `kya_gate`"),
     ("docs/changes.md", "curl -N", "never ends: `index_worker`"),
     ("docs/gate.md", "kya sign GET https://api.example/items", "beside each proxy: `kya_gate`"),
-    (
-        "docs/installing.md",
-        "cargo xtask dist",
-        "takes half an hour: `cargo xtask test wrangler` makes a part",
-    ),
+    ("docs/installing.md", "cargo xtask dist", "takes half an hour: `cargo xtask test wrangler` does a part"),
     ("docs/installing.md", "npx wrangler deploy", "needs an account"),
     ("docs/installing.md", "sha256sum --check", "needs a release"),
     ("docs/installing.md", "tar -xzf", "needs a release"),

@@ -196,11 +196,8 @@ async fn an_agent_is_admitted_once_the_liable_person_that_it_names_attests_for_i
 
     chain.send(person, attestComplianceCall { agentId: U256::from(2) }).await.unwrap();
     let admitted = ask(&gate, &request()).await;
-    assert_eq!(
-        (admitted.status, admitted.header("kya-liable-basis")),
-        (200, vec!["attested"]),
-        "{admitted:?}"
-    );
+    assert_eq!(admitted.status, 200, "{admitted:?}");
+    assert_eq!(admitted.header("kya-liable-basis"), ["attested"]);
     // What was found is not asked for again.
     proxy.reset();
     assert_eq!((ask(&gate, &request()).await.status, proxy.calls("eth_getLogs")), (200, 0));
@@ -269,11 +266,8 @@ async fn every_metric_in_dashboard_and_alerts_is_one_of_the_gates() {
     let expressions = expressions("kya-gate").unwrap();
     assert!(expressions.len() > 15, "only {} expressions: what was read?", expressions.len());
     for expression in &expressions {
-        assert_eq!(
-            unknown(expression, &metrics, "kya_gate_"),
-            Vec::<String>::new(),
-            "{expression}\n{metrics}"
-        );
+        let unknown = unknown(expression, &metrics, "kya_gate_");
+        assert!(unknown.is_empty(), "{unknown:?}: {expression}\n{metrics}");
     }
 }
 

@@ -122,20 +122,14 @@ async fn signed_by_wallet(directory: &Path, chain: &Chain, command: &[&str], cha
         let signed = ["--signed", file.to_str().unwrap(), "--signature", signature];
         run(chain, &[command, &signed].concat()).await
     };
+    let with = |from: &str, to: &str| printed.replacen(from, to, 1);
+    let elsewhere = with(&chain.contracts.registry.to_string(), &Address::ZERO.to_string());
     for (text, signature, words) in [
         (&*printed, &*signature.replace(&signature[4..8], "0000"), "signature"),
-        (
-            &printed.replacen(&chain.contracts.registry.to_string(), &Address::ZERO.to_string(), 1),
-            &signature,
-            "domain.verifyingContract of what was signed differs",
-        ),
-        (
-            &printed.replacen("AgentLiability", "Other", 1),
-            &signature,
-            "domain.name of what was signed differs",
-        ),
-        (&printed.replacen(changed[0], changed[1], 1), &signature, "message."),
-        (&printed.replacen("\"notAfter\":1", "\"notAfter\":9", 1), &signature, "notAfter"),
+        (&elsewhere, &signature, "domain.verifyingContract of what was signed differs"),
+        (&with("AgentLiability", "Other"), &signature, "domain.name of what was signed differs"),
+        (&with(changed[0], changed[1]), &signature, "message."),
+        (&with("\"notAfter\":1", "\"notAfter\":9"), &signature, "notAfter"),
         ("[]", &signature, "message.notBefore of what was signed is no number"),
     ] {
         let refused = taken(text, signature).await.unwrap_err();

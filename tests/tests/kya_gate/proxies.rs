@@ -109,10 +109,8 @@ async fn every_kind_of_request_has_its_status(mut stage: Stage) {
     // With content its digest is asked for, too.
     let order = Draft { headers: Vec::new(), ..Draft::post(ORIGIN, "/orders", "7") }.unsigned();
     let answer = stage.refused(&order, 401, "signature_missing").await;
-    assert_eq!(
-        answer.header("accept-signature"),
-        [accept.replace("\"@query\"", r#""@query" "content-digest""#)]
-    );
+    let accept = accept.replace("\"@query\"", r#""@query" "content-digest""#);
+    assert_eq!(answer.header("accept-signature"), [accept]);
 
     // A page of another site asks before it sends a signed request, and reads what becomes of that. What the
     // service says of other sites is replaced.
@@ -441,10 +439,8 @@ async fn nginx_asks_without_the_content_and_shows_none_of_its_own_places() {
     for place in ["/gate/", "/refusal/"] {
         let asked = gate.next().unwrap();
         let (head, content) = asked.split_once("\r\n\r\n").unwrap();
-        assert!(
-            head.starts_with(&format!("GET {place}")) || head.starts_with(&format!("POST {place}")),
-            "{head}"
-        );
+        let is_a = |method| head.starts_with(&format!("{method} {place}"));
+        assert!(is_a("GET") || is_a("POST"), "{head}");
         assert!(content.is_empty() && !head.to_lowercase().contains("content-length"), "{asked}");
     }
     for place in ["/_gate", "/_gate_refusal"] {

@@ -139,10 +139,8 @@ async fn the_worker_signs_for_clients_that_name_the_media_type() {
     let (client, path) = (worker.client(), kya("good"));
     let answer = client.get(&path).await;
     let verdict = answer.ok();
-    assert_eq!(
-        (answer.header("content-type"), answer.header("vary")),
-        ("application/json", "Accept, Liability-Acceptance")
-    );
+    assert_eq!(answer.header("content-type"), "application/json");
+    assert_eq!(answer.header("vary"), "Accept, Liability-Acceptance");
     let first = for_tokens(&client).get(&path).await;
     for (name, value) in [
         ("vary", "Accept, Liability-Acceptance"),

@@ -133,11 +133,7 @@ async fn what_the_catalog_and_the_introduction_link_to_is_there_to_be_read() {
     let registry = stage.client.get("/.well-known/agent-registry").await.ok();
     let expected = stage.chain.contracts.registry.to_checksum(None);
     assert_eq!((registry["chainId"].as_u64(), &registry["registry"]), (Some(CHAIN_ID), &json!(expected)));
-    assert_eq!(
-        registry["readApis"],
-        json!(["https://kya.example"]),
-        "the issuer of its verdicts: {registry}"
-    );
+    assert_eq!(registry["readApis"], json!(["https://kya.example"]), "its verdicts' issuer: {registry}");
     let catalog = stage.client.get("/.well-known/ai-catalog.json").await.ok();
     assert_eq!(catalog["entries"][0]["identifier"], "urn:air:127.0.0.1:mcp:agent-registry");
     let card = get(catalog["entries"][0]["url"].as_str().unwrap()).await.ok();

@@ -35,7 +35,7 @@ pub(crate) async fn tables() -> Result<Vec<String>> {
     let mut lab = Lab::start().await?;
     let (owner, now) = (lab.chain.owner(), lab.chain.node.time().await?);
     let mut writes = vec![Write::new(owner, &registration_call(1, wallet("crowd").address(), "Crowd", 0))];
-    let reports = (1..=REPORTS).map(|amount| report(1, U256::from(amount), "EUR", "fees", now));
+    let reports = (1..=REPORTS).map(|amount| report(1, amount, "EUR", "fees", now));
     writes.extend(reports.map(|report| Write::new(owner, &report)));
     lab.chain.send_all(&writes, None).await?;
     // For calls: a history is read at once.
