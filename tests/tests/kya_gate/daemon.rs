@@ -8,7 +8,6 @@
 //! 5. Dashboard and alerts name metrics that there are.
 //! 6. `check` says what is wrong, and `serve` does not start with it.
 
-use alloy::hex;
 use std::time::{Duration, Instant};
 
 use alloy::primitives::{Address, Bytes, U256};
@@ -16,7 +15,7 @@ use alloy::signers::local::PrivateKeySigner;
 use e2e::anvil::{CHAIN_ID, dev_account, wall_clock};
 use e2e::chain::Chain;
 use e2e::fault::{Fault, Rule};
-use e2e::gate::{Gate, ORIGIN};
+use e2e::gate::{ACCEPT, Gate, ORIGIN, REVERT};
 use e2e::http;
 use e2e::ops::{expressions, unknown};
 use e2e::process::{free_port, wait_until};
@@ -32,11 +31,6 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::{WAIT, ask, assert_refused, chain, configuration, configuration_at, get, signed};
-
-/// `mstore(0, shl(224, 0x1626ba7e)) return(0, 32)`: an account that accepts every signature.
-const ACCEPT: &[u8] = &hex!("631626ba7e60e01b60005260206000f3");
-/// One that accepts none.
-const REVERT: &[u8] = &hex!("60006000fd");
 
 /// A proxy that counts, and the configuration of a gate that reads the chain through it.
 async fn counted(chain: &Chain) -> (Proxy, String) {
