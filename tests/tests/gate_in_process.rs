@@ -35,44 +35,17 @@ use tokio::process::Command;
 
 /// What the cases need beside the documented `[policy.api]`.
 const POLICIES: &str = r#"
-[policy.long]
-allow = ["provision"]
-longest-validity = 300
-replayable = "elsewhere"
-
-[policy.tenant]
-allow = ["provision"]
-components = ["x-tenant"]
-
-[policy.eoa]
-allow = ["provision"]
-accounts = "eoa-only"
-
-[policy.principals]
-allow = ["provision"]
-wallets = ["0x00000000000000000000000000000000000000aa"]
-
-[policy.renewal]
-allow = ["provision", "request_renewal"]
-
-[policy.all]
-allow = ["provision", "request_renewal", "deny"]
-
-[policy.liable]
-allow = ["provision"]
-liable = { allow = ["0x00000000000000000000000000000000000000aa"] }
-
-[policy.remaining]
-allow = ["provision"]
-remaining-seconds = 100000000
-
-[policy.observed]
-allow = ["provision"]
-observe = true
-
-[policy.elsewhere]
-allow = ["provision"]
-origin = "https://other.example"
+[policy]
+long = { allow = ["provision"], longest-validity = 300, replayable = "elsewhere" }
+tenant = { allow = ["provision"], components = ["x-tenant"] }
+eoa = { allow = ["provision"], accounts = "eoa-only" }
+principals = { allow = ["provision"], wallets = ["0x00000000000000000000000000000000000000aa"] }
+renewal = { allow = ["provision", "request_renewal"] }
+all = { allow = ["provision", "request_renewal", "deny"] }
+liable = { allow = ["provision"], liable = { allow = ["0x00000000000000000000000000000000000000aa"] } }
+remaining = { allow = ["provision"], remaining-seconds = 100000000 }
+observed = { allow = ["provision"], observe = true }
+elsewhere = { allow = ["provision"], origin = "https://other.example" }
 "#;
 
 const ACCEPTING: Address = Address::repeat_byte(0xac);
