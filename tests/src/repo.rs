@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-use alloy::json_abi::JsonAbi;
 use alloy::primitives::Bytes;
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
@@ -53,8 +52,6 @@ pub(crate) fn cargo() -> Command {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct Artifact {
-    /// The compiler's description of the interface.
-    pub abi: JsonAbi,
     /// What a deployment runs; constructor arguments follow it.
     #[serde(rename = "bytecode")]
     pub creation_code: Bytes,

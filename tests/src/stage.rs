@@ -147,10 +147,8 @@ impl IndexWorker {
         options: WorkerOptions,
         start: impl AsyncFn(WorkerOptions) -> Result<Worker>,
     ) -> Result<(Worker, Self)> {
-        let options = match options.get("CHAIN_ID") {
-            "" => options.var("CHAIN_ID", CHAIN_ID),
-            _ => options,
-        };
+        let is_set = options.vars.iter().any(|(name, _)| *name == "CHAIN_ID");
+        let options = if is_set { options } else { options.var("CHAIN_ID", CHAIN_ID) };
         let directories = [TempDir::new()?, TempDir::new()?];
         let [registry, state] = directories.each_ref().map(|directory| Some(directory.path().to_owned()));
         // Both have the same settings.

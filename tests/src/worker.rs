@@ -73,11 +73,6 @@ impl WorkerOptions {
         self
     }
 
-    /// The value of a setting, `""` where it is left to its default.
-    pub fn get(&self, name: &str) -> &str {
-        self.vars.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
-    }
-
     pub(crate) fn settings(&self) -> Value {
         self.vars
             .iter()
