@@ -76,7 +76,6 @@ impl Gate {
         self.process.log()
     }
 
-    /// What the process uses.
     pub fn usage(&self) -> Result<Usage> {
         Usage::of(&self.process, "kya-gate")
     }

@@ -144,16 +144,13 @@ impl Kind {
     }
 }
 
-/// A running proxy.
 #[derive(Debug)]
 pub struct Front {
-    /// The process.
     pub process: Process,
     /// Its address for HTTP/1.1.
     pub url: String,
     /// Its addresses for HTTP/2: without TLS, by prior knowledge, and with it.
     pub over_http_2: [String; 2],
-    /// The authority of its certificate.
     pub authority: Authority,
 }
 

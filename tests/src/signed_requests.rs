@@ -189,7 +189,6 @@ pub struct KeptConnection {
 }
 
 impl KeptConnection {
-    /// To the server at `url`.
     pub fn new(url: &str) -> Self {
         Self { address: url.trim_start_matches("http://").to_owned(), stream: None }
     }
