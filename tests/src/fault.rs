@@ -65,12 +65,10 @@ impl Fault {
             Self::Result(result) => Ok(json!({"jsonrpc": "2.0", "id": call["id"], "result": result})),
             Self::Stale { head } => stale(call, *head, node).await,
             Self::LateLogs(late) => {
-                let listed_up_to = wall_clock().saturating_sub(late.as_secs());
+                let newest = wall_clock().saturating_sub(late.as_secs());
                 let mut answer = node.ask(call).await?;
                 if let Some(logs) = answer["result"].as_array_mut() {
-                    logs.retain(|log| {
-                        quantity(&log["blockTimestamp"]).is_some_and(|time| time <= listed_up_to)
-                    });
+                    logs.retain(|log| quantity(&log["blockTimestamp"]).is_some_and(|time| time <= newest));
                 }
                 Ok(answer)
             }
@@ -160,11 +158,9 @@ impl Rule {
     }
 
     fn matches(&self, call: &Value) -> bool {
+        let params = || call["params"].to_string().to_lowercase();
         self.method.as_ref().is_none_or(|method| call["method"] == **method)
-            && self
-                .containing
-                .as_ref()
-                .is_none_or(|text| call["params"].to_string().to_lowercase().contains(text))
+            && self.containing.as_ref().is_none_or(|text| params().contains(text))
     }
 
     /// The fault for one call, if any; counts the use.

@@ -164,12 +164,8 @@ impl Process {
 
     pub fn log_tail(&self) -> String {
         let log = self.log();
-        let lines: Vec<&str> = log.lines().collect();
-        lines
-            .iter()
-            .skip(lines.len().saturating_sub(TAIL_LINES))
-            .map(|line| format!("  | {line}\n"))
-            .collect()
+        let skipped = log.lines().count().saturating_sub(TAIL_LINES);
+        log.lines().skip(skipped).map(|line| format!("  | {line}\n")).collect()
     }
 
     pub fn exit_status(&mut self) -> Result<Option<ExitStatus>> {

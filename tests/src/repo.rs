@@ -10,10 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("this crate lies one level below the root")
-        .to_path_buf()
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate lies below the root").to_path_buf()
 }
 
 pub fn node_tool(name: &str) -> Result<PathBuf> {

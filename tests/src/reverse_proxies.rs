@@ -71,22 +71,12 @@ impl Kind {
         Ok(text.split_whitespace().map(str::to_owned).collect())
     }
 
-    /// Starts it between the gate and the service; returns its address.
-    pub async fn start(self, gate: &str, service: &str) -> Result<(Process, String)> {
+    /// Starts it between the gate and the service, for all protocols.
+    pub async fn start(self, gate: &str, service: &str) -> Result<Front> {
         self.start_on(free_port()?, gate, service).await
     }
 
-    pub async fn start_on(self, port: u16, gate: &str, service: &str) -> Result<(Process, String)> {
-        let front = self.front(port, gate, service).await?;
-        Ok((front.process, front.url))
-    }
-
-    /// Starts it between the gate and the service, for all protocols.
-    pub async fn start_front(self, gate: &str, service: &str) -> Result<Front> {
-        self.front(free_port()?, gate, service).await
-    }
-
-    async fn front(self, port: u16, gate: &str, service: &str) -> Result<Front> {
+    pub async fn start_on(self, port: u16, gate: &str, service: &str) -> Result<Front> {
         let [gate, service] = [gate, service].map(|url| url.trim_start_matches("http://"));
         let page = Page::read(gate, service)?;
         let (authority, directory) = (Authority::new()?, tempfile::tempdir()?);

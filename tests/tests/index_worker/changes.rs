@@ -179,8 +179,6 @@ async fn a_client_has_as_many_streams_as_it_may_and_room_again_once_they_have_en
     refused.failed(429, "RATE_LIMITED");
     assert_eq!(refused.number("retry-after"), 60);
     drop(open);
-    wait_until("room for a stream", Duration::from_secs(20), async || {
-        !Follower::new(&stage.client).block().await.contains("RATE_LIMITED")
-    })
-    .await;
+    let has_room = async || !Follower::new(&stage.client).block().await.contains("RATE_LIMITED");
+    wait_until("room for a stream", Duration::from_secs(20), has_room).await;
 }

@@ -169,10 +169,8 @@ fn name(file: &Path) -> &str {
 /// Waits until the last alarm of the object with this file has fired.
 async fn rests(stage: &Stage, file: &Path) {
     let alarms = "SELECT count(*) FROM _cf_ALARM WHERE actor_id = ?1";
-    wait_until("no alarm is set any more", WAIT, async || {
-        stored(stage, "_cf_ALARM").query_row(alarms, [name(file)], |row| row.get::<_, i64>(0)) == Ok(0)
-    })
-    .await;
+    let set = || stored(stage, "_cf_ALARM").query_row(alarms, [name(file)], |row| row.get::<_, i64>(0));
+    wait_until("no alarm is set any more", WAIT, async || set() == Ok(0)).await;
 }
 
 /// Removes a database and its log.

@@ -60,8 +60,8 @@ async fn what_the_fields_libraries_sign_is_admitted() -> Result<()> {
     let text = configuration(Kind::Nginx).await.replace(ORIGIN, &origin);
     let gate = Gate::start(&(text + "routes = [\"/orders\", \"/items/*\"]\n")).await?;
     let service = Service::start().await?;
-    let (_nginx, url) = Kind::Nginx.start_on(port, gate.url(), service.url()).await?;
-    assert_eq!(url, origin);
+    let front = Kind::Nginx.start_on(port, gate.url(), service.url()).await?;
+    assert_eq!(front.url, origin);
 
     let agent = good();
     let key = hex::encode_prefixed(agent.to_bytes());
@@ -88,7 +88,7 @@ async fn what_the_fields_libraries_sign_is_admitted() -> Result<()> {
     let admitted = [agent.address().to_checksum(None)];
     assert!(reached.iter().all(|request| request.values("kya-wallet") == admitted));
 
-    let answer = http::client(WAIT).get(format!("{url}/.well-known/erc8128")).send().await?;
+    let answer = http::client(WAIT).get(format!("{origin}/.well-known/erc8128")).send().await?;
     assert_eq!(answer.status(), 200);
     assert_eq!(answer.headers()["content-type"], "application/json");
     let document: Value = answer.json().await?;

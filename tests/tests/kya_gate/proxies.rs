@@ -43,7 +43,7 @@ impl Stage {
         let rpc = Proxy::start(chain().await.node.url()).await.unwrap();
         let gate = Gate::start(&configuration_at(kind, rpc.url()).await).await.unwrap();
         let service = Service::start().await.unwrap();
-        let front = kind.start_front(gate.url(), service.url()).await.unwrap();
+        let front = kind.start(gate.url(), service.url()).await.unwrap();
         Self { kind, rpc, gate: Some(gate), service, front }
     }
 
@@ -197,8 +197,8 @@ fn read_as_the_gates(received: &Delivery) -> Vec<(String, String)> {
 /// Sends every spelling to a real service, over a kept connection.
 async fn each_spelling_is_removed_or_refused(stage: &Stage, service: &HeaderReader) {
     let gate = stage.gate.as_ref().unwrap();
-    let (_proxy, url) = stage.kind.start(gate.url(), &service.url).await.unwrap();
-    let mut connection = KeptConnection::new(&url);
+    let front = stage.kind.start(gate.url(), &service.url).await.unwrap();
+    let mut connection = KeptConnection::new(&front.url);
     let plain = connection.send(&signed("/items")).await.unwrap();
     let wallet = format!("KYA_WALLET={}", good().address().to_checksum(None));
     let read: Vec<&str> = plain.body.lines().collect();
@@ -246,9 +246,9 @@ async fn no_header_of_a_client_is_taken_for_anothers(stage: &Stage) {
 
     // Where the gate has nothing to say, a client has not, either.
     let gate = Gate::start(&(configuration(stage.kind).await + "observe = true\n")).await.unwrap();
-    let (_proxy, url) = stage.kind.start(gate.url(), stage.service.url()).await.unwrap();
+    let front = stage.kind.start(gate.url(), stage.service.url()).await.unwrap();
     for name in NAMES.iter().flat_map(|name| ["-", ".", "!"].map(|separator| name.replace('-', separator))) {
-        let unsigned = get("/items").header(&name, "spoofed").unsigned().send(&url).await.unwrap();
+        let unsigned = get("/items").header(&name, "spoofed").unsigned().send(&front.url).await.unwrap();
         let received = stage.service.take();
         assert_eq!((unsigned.status, read_as_the_gates(&received[0])), (200, vec![]), "{name}");
     }
@@ -265,7 +265,7 @@ async fn no_header_of_a_client_is_taken_for_anothers(stage: &Stage) {
         }
         let line = format!("kya_gate_requests_total{{outcome=\"{outcome}\",policy=\"api\"}}");
         let before = gate.metric(&line).await.unwrap_or_default();
-        let answer = request.send(&url).await.unwrap();
+        let answer = request.send(&front.url).await.unwrap();
         let decided = gate.metric(&line).await.unwrap_or_default() - before;
         assert_eq!(decided, 1.0, "{request:?}: {answer:?}\n{}", gate.log());
         stage.service.take();
@@ -276,9 +276,9 @@ async fn no_header_of_a_client_is_taken_for_anothers(stage: &Stage) {
     let file = directory.path().join("keys.json");
     key_file(&file, &key_set(&[&key])).unwrap();
     let gate = Gate::start(&(configuration(stage.kind).await + &signing(ISSUER, &file))).await.unwrap();
-    let (_proxy, url) = stage.kind.start(gate.url(), stage.service.url()).await.unwrap();
+    let front = stage.kind.start(gate.url(), stage.service.url()).await.unwrap();
     let spoofed = get("/items").header("KYA-Verdict", "spoofed").sign(&good(), CHAIN_ID);
-    let answer = spoofed.send(&url).await.unwrap();
+    let answer = spoofed.send(&front.url).await.unwrap();
     assert_eq!(answer.status, 200, "{answer:?}\n{}", gate.log());
     let received = stage.service.take();
     let [token] = received[0].values("kya-verdict")[..] else { panic!("{received:?}") };
@@ -433,7 +433,7 @@ async fn the_pages_command_prints_a_signed_200_and_an_unsigned_one_is_a_401_behi
 #[tokio::test]
 async fn nginx_asks_without_the_content_and_shows_none_of_its_own_places() {
     let (gate, service) = (RawGate::start().unwrap(), Service::start().await.unwrap());
-    let front = Kind::Nginx.start_front(gate.url(), service.url()).await.unwrap();
+    let front = Kind::Nginx.start(gate.url(), service.url()).await.unwrap();
     Draft::post(ORIGIN, "/orders", "7").unsigned().send(&front.url).await.unwrap();
     assert!(service.take().is_empty(), "it is refused");
     for place in ["/gate/", "/refusal/"] {
@@ -452,7 +452,7 @@ async fn nginx_asks_without_the_content_and_shows_none_of_its_own_places() {
 async fn the_documents_of_the_gate_are_found_through_each_proxy() {
     let (gate, service) = (RawGate::start().unwrap(), Service::start().await.unwrap());
     for kind in [Kind::Nginx, Kind::Caddy, Kind::Envoy] {
-        let front = kind.start_front(gate.url(), service.url()).await.unwrap();
+        let front = kind.start(gate.url(), service.url()).await.unwrap();
         for document in ["/.well-known/erc8128", "/.well-known/agent-registry"] {
             assert_eq!(get(document).unsigned().send(&front.url).await.unwrap().status, 200, "{kind:?}");
             let asked = gate.next().unwrap();
