@@ -159,8 +159,7 @@ impl IndexWorker {
             registry: registry.clone(),
             state,
             log: None,
-            vars: options.vars.clone(),
-            typed: options.typed.clone(),
+            ..options.clone()
         };
         let options = WorkerOptions { registry, ..options };
         let (index, worker) = tokio::try_join!(start(own.clone()), start(options))?;

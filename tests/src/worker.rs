@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use alloy::primitives::Address;
 use anyhow::{Context as _, Result};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use crate::client::Client;
@@ -74,12 +74,8 @@ impl WorkerOptions {
     }
 
     pub(crate) fn settings(&self) -> Value {
-        self.vars
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), value.as_str().into()))
-            .chain(self.typed.iter().map(|(name, value)| ((*name).to_owned(), value.clone())))
-            .collect::<Map<_, _>>()
-            .into()
+        let texts = self.vars.iter().map(|(name, value)| (*name, json!(value)));
+        texts.chain(self.typed.iter().map(|(name, value)| (*name, value.clone()))).collect()
     }
 }
 

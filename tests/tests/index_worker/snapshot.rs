@@ -145,11 +145,8 @@ async fn the_documented_reader_reads_what_is_served() {
     std::fs::write(&script, [&head, reader, own].join("\n")).unwrap();
     let node = tokio::process::Command::new("node").arg(&script).output().await.unwrap();
     assert!(node.status.success(), "{}", String::from_utf8_lossy(&node.stderr));
-    let read: Vec<Value> = String::from_utf8(node.stdout)
-        .unwrap()
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let read = String::from_utf8(node.stdout).unwrap();
+    let read: Vec<Value> = read.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(read.len(), wallets.len());
     for (facts, wallet) in read.iter().zip(&wallets) {
         let verdict = stage.client.get(&format!("/api/v1/kya/{wallet}")).await.ok();
@@ -194,8 +191,8 @@ async fn decides(client: &Client, path: &str, decision: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_suspension_shows_at_every_instance_within_the_ttl_with_an_index_and_without() {
     let mut stage = Turn::with(|options| options.ttl(8)).await;
-    let others =
-        [stage.another(|options| options).await.unwrap(), stage.another(|options| options).await.unwrap()];
+    let other = async || stage.another(|options| options).await.unwrap();
+    let others = [other().await, other().await];
     let clients = [stage.client.clone(), others[0].client(), others[1].client()];
     let late = Rule::on("eth_getLogs", Fault::LateLogs(Duration::from_secs(3)));
     for (name, fault) in [

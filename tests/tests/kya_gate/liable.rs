@@ -86,12 +86,10 @@ async fn chain() -> Chain {
 async fn relay(chain: &Chain, nonce: u64, call: &impl SolCall) {
     let SignedRequest { request, signature } = Desk::of(chain).request(&dev_key(ACME), nonce, call).signed;
     let execute = executeCall { req: request, signature };
-    let transaction = TransactionRequest::default()
-        .from(dev_account(STRANGER))
-        .to(chain.contracts.forwarder)
-        .gas_limit(2 * REQUEST_GAS)
-        .input(Bytes::from(execute.abi_encode()).into());
-    assert!(chain.node.execute(transaction).await.unwrap().status());
+    let data = Bytes::from(execute.abi_encode()).into();
+    let transaction = TransactionRequest::default().from(dev_account(STRANGER)).to(chain.contracts.forwarder);
+    let sent = chain.node.execute(transaction.gas_limit(2 * REQUEST_GAS).input(data)).await.unwrap();
+    assert!(sent.status());
 }
 
 /// Runs `kya` for the chain's registry.
