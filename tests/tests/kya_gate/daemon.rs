@@ -16,7 +16,6 @@ use e2e::anvil::{CHAIN_ID, dev_account, wall_clock};
 use e2e::chain::Chain;
 use e2e::fault::{Fault, Rule};
 use e2e::gate::{ACCEPT, Gate, ORIGIN, REVERT};
-use e2e::http;
 use e2e::ops::{expressions, unknown};
 use e2e::process::{free_port, wait_until};
 use e2e::proxy::Proxy;
@@ -30,7 +29,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::{WAIT, ask, assert_refused, chain, configuration, configuration_at, get, signed};
+use crate::{WAIT, ask, assert_refused, chain, configuration, configuration_at, get, plain, signed};
 
 /// A proxy that counts, and the configuration of a gate that reads the chain through it.
 async fn counted(chain: &Chain) -> (Proxy, String) {
@@ -110,7 +109,7 @@ async fn unfinished_requests_hold_up_no_others() {
     let address = gate.url().trim_start_matches("http://");
     let alive = async || {
         let began = Instant::now();
-        assert_eq!(get("/livez").unsigned().send(gate.url()).await.unwrap().status, 200);
+        assert_eq!(plain(gate.url(), "/livez").await.status, 200);
         began.elapsed()
     };
     // Strangers, at another address than the proxy's, with all but the end of a long content.
@@ -238,8 +237,7 @@ async fn every_metric_in_dashboard_and_alerts_is_one_of_the_gates() {
     for _ in 0..3 {
         ask(&gate, &get("/").sign(&PrivateKeySigner::random(), CHAIN_ID)).await;
     }
-    let metrics = http::client(WAIT).get(format!("{}/metrics", gate.url())).send().await.unwrap();
-    let mut metrics = metrics.text().await.unwrap();
+    let mut metrics = plain(gate.url(), "/metrics").await.body;
     // Outcomes appear as they come.
     for unavailable in [
         Unavailable::KyaUnavailable,
@@ -288,8 +286,7 @@ async fn check_says_what_is_wrong_and_serve_does_not_start_with_it() {
     let error = Gate::start(&silent).await.unwrap_err().to_string();
     assert!(error.contains("not started"), "{error}");
     let gate = Gate::start(&right).await.unwrap();
-    for (path, status) in [("livez", 200), ("readyz", 200), ("metrics", 200), ("else", 404)] {
-        let answer = http::client(WAIT).get(format!("{}/{path}", gate.url())).send().await.unwrap();
-        assert_eq!(answer.status(), status, "{path}");
+    for (path, status) in [("/livez", 200), ("/readyz", 200), ("/metrics", 200), ("/else", 404)] {
+        assert_eq!(plain(gate.url(), path).await.status, status, "{path}");
     }
 }

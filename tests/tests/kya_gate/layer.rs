@@ -9,7 +9,7 @@ use e2e::reverse_proxies::Kind;
 use e2e::seed::registration_call;
 use e2e::signed_requests::Draft;
 
-use crate::{ask, assert_refused, configuration, get, good};
+use crate::{ask, assert_refused, configuration, get, good, plain};
 
 #[tokio::test]
 async fn a_signed_request_reaches_the_handler_with_its_wallet_and_its_own_content() {
@@ -22,8 +22,7 @@ async fn a_signed_request_reaches_the_handler_with_its_wallet_and_its_own_conten
     let (wallet, liable) = (agent.agentWallet.to_checksum(None), agent.haftungsperson.to_checksum(None));
     assert_eq!(admitted.body, format!("items for {wallet}, for which {liable} is liable"));
     assert_refused(&request.send(&url).await.unwrap(), 401, "nonce_reused");
-    let open = get("/livez").unsigned().send(&url).await.unwrap();
-    assert_eq!(open.status, 200, "a route behind the layer is open");
+    assert_eq!(plain(&url, "/livez").await.status, 200, "a route behind the layer is open");
 
     let daemon = Gate::start(&configured).await.unwrap();
     let request = Draft::post(ORIGIN, "/orders", r#"{"amount":"100"}"#).sign(&good(), CHAIN_ID);

@@ -27,7 +27,7 @@ use registry_core::gate::reads_as_output_header;
 use registry_core::token::Jws;
 use serde_json::{Value, json};
 
-use crate::{ISSUER, WAIT, chain, configuration, configuration_at, get, good, signed};
+use crate::{ISSUER, WAIT, chain, configuration, configuration_at, get, good, plain, signed};
 
 /// A proxy with a gate beside it and a service behind it.
 struct Stage {
@@ -436,7 +436,7 @@ async fn nginx_asks_without_the_content_and_shows_none_of_its_own_places() {
         assert!(content.is_empty() && !head.to_lowercase().contains("content-length"), "{asked}");
     }
     for place in ["/_gate", "/_gate_refusal"] {
-        assert_eq!(get(place).unsigned().send(&front.url).await.unwrap().status, 404, "{place}");
+        assert_eq!(plain(&front.url, place).await.status, 404, "{place}");
     }
 }
 
@@ -446,7 +446,7 @@ async fn the_documents_of_the_gate_are_found_through_each_proxy() {
     for kind in [Kind::Nginx, Kind::Caddy, Kind::Envoy] {
         let front = kind.start(gate.url(), service.url()).await.unwrap();
         for document in ["/.well-known/erc8128", "/.well-known/agent-registry"] {
-            assert_eq!(get(document).unsigned().send(&front.url).await.unwrap().status, 200, "{kind:?}");
+            assert_eq!(plain(&front.url, document).await.status, 200, "{kind:?}");
             let asked = gate.next().unwrap();
             assert!(asked.starts_with(&format!("GET {document} ")), "the gate answers by itself: {asked}");
         }

@@ -16,12 +16,12 @@ use e2e::reverse_proxies::Kind;
 use e2e::seed::{registration_call, wallet};
 use e2e::signed_requests::{Draft, RawAnswer, Signed};
 use e2e::verdict_tokens::{key_file, key_set, new_key, signing};
-use e2e::{http, kya, signers};
+use e2e::{kya, signers};
 use registry_core::token::{Jws, KeySet};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{ISSUER, WAIT, ask, assert_refused, chain, configuration_at, get, good, signed};
+use crate::{ISSUER, ask, assert_refused, chain, configuration_at, get, good, plain, signed};
 
 /// A gate that records with evidence, behind a proxy that counts.
 struct Recorded {
@@ -44,8 +44,7 @@ impl Recorded {
             records.display()
         );
         let gate = Gate::start(&text).await.unwrap();
-        let published = http::client(WAIT).get(format!("{}/.well-known/jwks.json", gate.url()));
-        let published = published.send().await.unwrap().text().await.unwrap();
+        let published = plain(gate.url(), "/.well-known/jwks.json").await.body;
         fs::write(directory.path().join("jwks.json"), published).unwrap();
         Self { rpc, gate, directory }
     }

@@ -20,7 +20,7 @@ use registry_core::registry::kya::Decision;
 use registry_core::token::{Jws, KeySet, VerdictClaims};
 use serde_json::{Value, json};
 
-use crate::{ISSUER, WAIT, ask, chain, configuration};
+use crate::{ISSUER, WAIT, ask, chain, configuration, plain};
 
 const SITE: &str = "https://shop.example";
 const JWKS: &str = "/.well-known/jwks.json";
@@ -217,8 +217,7 @@ async fn a_gate_signs_with_the_keys_that_its_file_has_now() {
     assert_eq!(signs().await, kid(&first));
     key_file(&file, &key_set(&[&second, &first])).unwrap();
     wait_until("another key signs", WAIT, async || signs().await == kid(&second)).await;
-    let published = http::client(WAIT).get(format!("{}{JWKS}", gate.url())).send().await.unwrap();
-    let published = KeySet::parse(&published.text().await.unwrap()).unwrap();
+    let published = KeySet::parse(&plain(gate.url(), JWKS).await.body).unwrap();
     assert!([&first, &second].into_iter().all(|key| published.find(&kid(key)).is_some()));
     assert!(!gate.log().contains(first["d"].as_str().unwrap()));
 }
