@@ -121,12 +121,8 @@ impl Spawn {
             let log = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
             self.command.stdout(log.try_clone()?).stderr(log);
         }
-        let mut child = self
-            .command
-            .stdin(Stdio::piped())
-            .process_group(0)
-            .spawn()
-            .with_context(|| format!("cannot start {}", self.name))?;
+        let child = self.command.stdin(Stdio::piped()).process_group(0).spawn();
+        let mut child = child.with_context(|| format!("cannot start {}", self.name))?;
         let lifeline = child.stdin.take();
         Ok(Process { name: self.name, child, lifeline, log_path, scratch: self.scratch })
     }

@@ -93,11 +93,8 @@ impl Worker {
         let config = options.config.clone().unwrap_or_else(|| repo::root().join(CONFIG));
         let workerd = json!({
             "workers": [{ "config": config, "settings": options.settings() }],
-            "port": options.port,
-            "state": options.state,
-            "registry": options.registry,
-            "assets": true,
-            "logs": true,
+            "port": options.port, "state": options.state, "registry": options.registry,
+            "assets": true, "logs": true,
         });
         let spawn = Spawn::new("workerd", "node").log(options.log.as_deref());
         let mut process = run_workerd(spawn, &workerd)?;

@@ -93,8 +93,7 @@ async fn cold_wallets_take_no_rpc_call_and_have_the_chains_verdicts() {
     stage.chain.send(stage.chain.owner(), call).await.unwrap();
     let attested = stage.chain.send(person, attest(id)).await.unwrap();
     let seen = eventually("the liable person's attestation", WAIT, async || {
-        let evidence =
-            by_chain.get(&format!("{}?evidence=1", kya(seed::wallet("attested").address()))).await.ok();
+        let evidence = by_chain.get(&(seed::kya("attested") + "?evidence=1")).await.ok();
         (evidence["verdict"]["asOf"]["blockNumber"].as_u64() >= attested.block_number
             && evidence["indexed"].is_object())
         .then_some(evidence)

@@ -64,9 +64,8 @@ async fn a_relayer_that_lies_or_is_gone_holds_nothing_for_longer_than_its_reques
     let command = register("agent-4.key", &wallet);
     scene.killed("after_send", &command, Way::Relayed).await;
     let total = || scene.chain.total();
-    eventually("the relay to be executed", WAIT, async || (total().await.ok()? == 4).then_some(()))
-        .await
-        .unwrap();
+    let executed = async || (total().await.ok()? == 4).then_some(());
+    eventually("the relay to be executed", WAIT, executed).await.unwrap();
     drop(scene.relayer);
     let place = [&place(scene.chain.node.url(), &registry)[..], &["--timeout", "1"]].concat();
     let told = scene.user.run(&[&command[..], &place].concat()).await.unwrap().ok();

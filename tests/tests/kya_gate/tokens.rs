@@ -107,10 +107,8 @@ async fn every_verifier_accepts_a_verdict_and_none_that_is_another() {
     let page = std::fs::read_to_string(repo::root().join("docs/signed-verdicts.md")).unwrap();
     assert!(page.contains(include_str!("../../signers/verdict_verifier.rs")), "the sample is documented");
     let service = Service::start().await.unwrap();
-    let (_envoy, envoy) =
-        reverse_proxies::verdict_verifier(worker.url(), ISSUER, SITE, &registry, service.url())
-            .await
-            .unwrap();
+    let verifier = reverse_proxies::verdict_verifier(worker.url(), ISSUER, SITE, &registry, service.url());
+    let (_envoy, envoy) = verifier.await.unwrap();
     for (index, (name, token, accepted)) in rows.iter().enumerate() {
         let rust = rust_sample::admitted(token, &claims.sub, &registry, &published);
         let request = http::client(WAIT).get(&envoy).header("kya-verdict", token);
