@@ -48,8 +48,7 @@ impl Postgres {
         let data = dir.path().join("data");
         run(own(&programs.join("initdb"))
             .args(["--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C"])
-            .arg("-D")
-            .arg(&data));
+            .args([Path::new("-D"), &data]));
         let mut watch = own(Path::new("/bin/sh"));
         watch.args(["-c", WATCH, "postgres"]).arg(&programs).arg(dir.path());
         let watch = watch.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -59,13 +59,9 @@ async fn try_out(service: &str, url: &str, known: Value) {
     let settings = repo::root().join("tests/openapi");
     let scratch = TempDir::new().unwrap();
     let mut command = Command::new(python::programs("openapi").await.unwrap().join("schemathesis"));
-    command
-        .arg("--config-file")
-        .arg(settings.join("schemathesis.toml"))
-        .args(["--no-color", "run", &format!("{url}/openapi.json")])
-        .env("SCHEMATHESIS_HOOKS", settings.join("hooks.py"))
-        .env("SCHEMATHESIS_KNOWN", known.to_string())
-        .current_dir(scratch.path());
+    command.arg("--config-file").arg(settings.join("schemathesis.toml")).current_dir(scratch.path());
+    command.args(["--no-color", "run", &format!("{url}/openapi.json")]);
+    command.env("SCHEMATHESIS_HOOKS", settings.join("hooks.py")).env("SCHEMATHESIS_KNOWN", known.to_string());
     let run = command.kill_on_drop(true).output().await.unwrap();
     let said = String::from_utf8_lossy(&run.stdout);
     assert!(run.status.success(), "{said}{}", String::from_utf8_lossy(&run.stderr));

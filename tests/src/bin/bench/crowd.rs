@@ -103,11 +103,8 @@ async fn resets(lab: &Lab) -> Result<String> {
 }
 
 async fn streams(lab: &Lab) -> Result<String> {
-    let options = lab
-        .options()
-        .var("INDEX", "durable-object")
-        .var("CHANGES_STREAMS_PER_CLIENT", STREAMS)
-        .var("CHANGES_STREAMS_PER_INSTANCE", STREAMS);
+    let options = lab.options().var("INDEX", "durable-object").var("CHANGES_STREAMS_PER_CLIENT", STREAMS);
+    let options = options.var("CHANGES_STREAMS_PER_INSTANCE", STREAMS);
     let target = measured(lab, Kind::Indexed, &options).await?;
     target.client.until_snapshot(FILL).await?;
     let (url, accept) = (target.server.url(), "Accept: text/event-stream");
