@@ -176,8 +176,8 @@ fn questions() -> (Vec<String>, Vec<String>) {
     let asked = |paths: &str| paths.split_whitespace().map(|path| format!("/api/v1/{path}")).collect();
     let mut plain: Vec<String> = asked(
         "stats stats/detailed agents agents?page=2&limit=2 agents?status=Suspended agents/compliance \
-         agent/3/ancestors agent/1/lineage agent/1/revenue revenue/aggregate agent/1 agent/1?block=9 agent/99 \
-         agent/1?block=99999 agent/1?block=0",
+         agent/3/ancestors agent/1/lineage agent/1/revenue revenue/aggregate agent/1 agent/1?block=9 \
+         agent/99 agent/1?block=99999 agent/1?block=0",
     );
     plain.push("/health".to_owned());
     plain.push(format!("/api/v1/agent/1?block=0x{}", "ab".repeat(32)));
