@@ -125,7 +125,7 @@ fn a_token_is_verified_by_its_issuers_keys_its_audience_and_its_time() {
         (&["--at", at], &cut, 1, "refused: it "),
         (&["--at", at], claims, 1, "refused: it "),
     ] {
-        let (ended, line) = said(&verify("token", &[&["--keys", &*keys], options].concat(), token));
+        let (ended, line) = said(&verify("token", &[&["--keys", &keys], options].concat(), token));
         assert!(ended == status && line.contains(words), "{words}: {ended} {line}");
     }
 }
