@@ -191,11 +191,7 @@ async fn what_is_too_old_is_no_verdict_whatever_the_api_says_of_its_time() {
     let fresh = tempfile::tempdir().unwrap();
     let local = LocalKya::open(Options { max_age: Duration::ZERO, ..service.options(&fresh) }).unwrap();
     let update = tokio::time::timeout(common::PATIENCE, local.update()).await.unwrap().unwrap();
-    assert_eq!(
-        (update.shards, update.agents),
-        (SHARDS, AGENTS),
-        "an update that takes longer than that ends"
-    );
+    assert_eq!((update.shards, update.agents), (SHARDS, AGENTS), "one that takes longer ends");
     drop(local);
     let local = LocalKya::open(options(50, None)).unwrap();
     becomes_stale(&local).await;

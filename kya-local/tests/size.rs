@@ -41,11 +41,8 @@ fn lookups(local: &LocalKya, agents: u64) -> f64 {
 
 fn told(what: &str, update: UpdateStats, began: Instant) {
     let UpdateStats { shards, requests, bytes, .. } = update;
-    let seconds = began.elapsed().as_secs_f64();
-    println!(
-        "{what}: {shards} shards, {requests} requests, {:.1} MiB sent, {seconds:.1} s",
-        bytes as f64 / 1_048_576.0
-    );
+    let (mib, seconds) = (bytes as f64 / 1_048_576.0, began.elapsed().as_secs_f64());
+    println!("{what}: {shards} shards, {requests} requests, {mib:.1} MiB sent, {seconds:.1} s");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -84,10 +81,7 @@ async fn a_large_registry_takes_little_memory_and_an_update_what_changed() {
     let local = LocalKya::open(options).unwrap();
     assert_eq!(local.kya(Address::repeat_byte(9)).unwrap().decision, Decision::Deny);
     println!("the first verdict {:.1} ms after a restart", began.elapsed().as_secs_f64() * 1_000.0);
-    println!(
-        "{:.0} lookups a second, with shards checked that are read for the first time",
-        lookups(&local, agents)
-    );
+    println!("{:.0} lookups a second, with shards checked at their first read", lookups(&local, agents));
     println!("{} MiB of memory at most, the service's half included", peak_mib());
     assert!(peak_mib() <= MEMORY_MIB, "{} MiB", peak_mib());
 }

@@ -48,9 +48,7 @@ impl AnvilOptions {
 #[derive(Debug)]
 pub struct Anvil {
     process: Process,
-    options: AnvilOptions,
     url: String,
-    state: Option<Value>,
     _pool_watch: JoinSet<()>,
     /// Talks to the node as an unlocked wallet would: transactions go out through `eth_sendTransaction`.
     pub provider: DynProvider,
@@ -78,31 +76,11 @@ impl Anvil {
         let provider = connect(&url)?;
         let mut pool_watch = JoinSet::new();
         pool_watch.spawn(watch_pool(provider.clone()));
-        Ok(Self { process, options, url, state: None, _pool_watch: pool_watch, provider })
+        Ok(Self { process, url, _pool_watch: pool_watch, provider })
     }
 
     pub fn url(&self) -> &str {
         &self.url
-    }
-
-    pub fn port(&self) -> u16 {
-        let port = self.url.rsplit(':').next().and_then(|port| port.parse().ok());
-        port.expect("the address ends with the port")
-    }
-
-    /// Stops the node; its port refuses connections until [`resume`](Self::resume).
-    pub async fn stop(&mut self) -> Result<()> {
-        self.state = Some(self.request("anvil_dumpState", json!([])).await?);
-        self.process.kill();
-        Ok(())
-    }
-
-    pub async fn resume(&mut self) -> Result<()> {
-        let state = self.state.take().context("the node was not stopped")?;
-        let options = AnvilOptions { port: self.port(), ..self.options.clone() };
-        *self = Self::start(options).await?;
-        let _: bool = self.request("anvil_loadState", json!([state])).await?;
-        Ok(())
     }
 
     pub async fn request<T>(&self, method: &'static str, params: Value) -> Result<T>

@@ -37,13 +37,10 @@ pub async fn deploy(rpc_url: &str, key: PrivateKeySigner) -> Result<Deployment> 
 
     // A load balancer may ask a node that has not seen the block yet.
     let question = Bytes::from(IAgentRegistry::isTrustedForwarderCall { forwarder }.abi_encode());
-    let request = TransactionRequest::default()
-        .to(registry)
-        .input(TransactionInput { input: None, data: Some(question) });
-    eventually("trusted by the registry", RECEIPT, async || {
-        provider.call(request.clone()).await.ok().filter(|answer| answer.last() == Some(&1))
-    })
-    .await?;
+    let input = TransactionInput { input: None, data: Some(question) };
+    let request = TransactionRequest::default().to(registry).input(input);
+    let trusts = async || provider.call(request.clone()).await.ok().filter(|told| told.last() == Some(&1));
+    eventually("trusted by the registry", RECEIPT, trusts).await?;
     Ok(Deployment { registry, forwarder })
 }
 
@@ -116,16 +113,11 @@ pub(crate) async fn create(provider: &impl Provider, contract: &str, arguments: 
 pub async fn create_from(provider: &impl Provider, contract: &str, code: Bytes) -> Result<Address> {
     let mut transaction = creation(code);
     transaction.gas_price = gas_price(provider).await?;
-    let pending = provider
-        .send_transaction(transaction)
-        .await
-        .with_context(|| format!("the node refused to deploy {contract}"))?;
+    let pending = provider.send_transaction(transaction).await;
+    let pending = pending.with_context(|| format!("the node refused to deploy {contract}"))?;
     let hash = *pending.tx_hash();
-    let receipt = pending
-        .with_timeout(Some(RECEIPT))
-        .get_receipt()
-        .await
-        .with_context(|| format!("no receipt for {contract}, transaction {hash}"))?;
+    let receipt = pending.with_timeout(Some(RECEIPT)).get_receipt().await;
+    let receipt = receipt.with_context(|| format!("no receipt for {contract}, transaction {hash}"))?;
     ensure!(receipt.status(), "deploying {contract} reverted, transaction {hash}");
     receipt.contract_address.with_context(|| format!("{contract}: the receipt names no contract"))
 }

@@ -27,12 +27,7 @@ pub enum Fault {
     /// The answer comes this much later.
     Delay(Duration),
     /// The call gets this JSON-RPC error; the node is not asked.
-    Error {
-        code: i64,
-        message: String,
-        /// Its data; `Null` leaves the field out.
-        data: Value,
-    },
+    Error { code: i64, message: String },
     /// The call gets this result; the node is not asked.
     Result(Value),
     /// The node is behind: it knows no block above `head`, and its `latest` is that one.
@@ -54,9 +49,8 @@ impl Fault {
         Self::Status { status, body: body.to_owned(), retry_after: None }
     }
 
-    /// A JSON-RPC error without data.
     pub fn error(code: i64, message: &str) -> Self {
-        Self::Error { code, message: message.into(), data: Value::Null }
+        Self::Error { code, message: message.into() }
     }
 
     /// Whether it concerns one call, and the others in its batch are answered as ever; else the whole post.
@@ -67,22 +61,14 @@ impl Fault {
     /// The answer to one call under a fault that concerns it.
     pub(crate) async fn answer(&self, call: &Value, node: &Node) -> Result<Value> {
         match self {
-            Self::Error { code, message, data } => {
-                let mut answer = error(call, *code, message);
-                if !data.is_null() {
-                    answer["error"]["data"] = data.clone();
-                }
-                Ok(answer)
-            }
+            Self::Error { code, message } => Ok(error(call, *code, message)),
             Self::Result(result) => Ok(json!({"jsonrpc": "2.0", "id": call["id"], "result": result})),
             Self::Stale { head } => stale(call, *head, node).await,
             Self::LateLogs(late) => {
-                let listed_up_to = wall_clock().saturating_sub(late.as_secs());
+                let newest = wall_clock().saturating_sub(late.as_secs());
                 let mut answer = node.ask(call).await?;
                 if let Some(logs) = answer["result"].as_array_mut() {
-                    logs.retain(|log| {
-                        quantity(&log["blockTimestamp"]).is_some_and(|time| time <= listed_up_to)
-                    });
+                    logs.retain(|log| quantity(&log["blockTimestamp"]).is_some_and(|time| time <= newest));
                 }
                 Ok(answer)
             }
@@ -134,7 +120,7 @@ async fn stale(call: &Value, head: u64, node: &Node) -> Result<Value> {
     Ok(answer)
 }
 
-/// When a fault strikes: for calls of `method`, after `skip` of them, `times` times.
+/// When a fault strikes.
 #[derive(Debug, Clone)]
 pub struct Rule {
     method: Option<String>,
@@ -160,33 +146,21 @@ impl Rule {
         self
     }
 
-    pub fn after(mut self, calls: usize) -> Self {
-        self.skip = calls;
-        self
-    }
-
-    /// Strikes this often, then is used up.
-    pub fn times(mut self, times: usize) -> Self {
-        self.times = times;
-        self
-    }
-
     /// Strikes one in `calls` matching calls.
     pub fn every(mut self, calls: usize) -> Self {
         self.every = calls;
         self
     }
 
-    pub fn once(self) -> Self {
-        self.times(1)
+    pub fn once(mut self) -> Self {
+        self.times = 1;
+        self
     }
 
     fn matches(&self, call: &Value) -> bool {
+        let params = || call["params"].to_string().to_lowercase();
         self.method.as_ref().is_none_or(|method| call["method"] == **method)
-            && self
-                .containing
-                .as_ref()
-                .is_none_or(|text| call["params"].to_string().to_lowercase().contains(text))
+            && self.containing.as_ref().is_none_or(|text| params().contains(text))
     }
 
     /// The fault for one call, if any; counts the use.

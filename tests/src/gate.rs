@@ -8,7 +8,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 use std::{fs, thread};
 
-use anyhow::Result;
+use alloy::hex;
+use anyhow::{Context as _, Result};
 use rustix::process::Signal;
 
 use crate::hooks::{Delivery, Receiver, Reply};
@@ -17,6 +18,10 @@ use crate::servers::listening;
 use crate::usage::Usage;
 use crate::{http, program, repo};
 
+/// `mstore(0, shl(224, 0x1626ba7e)) return(0, 32)`: the code of an account that accepts every signature.
+pub const ACCEPT: &[u8] = &hex!("631626ba7e60e01b60005260206000f3");
+/// That of one that accepts none.
+pub const REVERT: &[u8] = &hex!("60006000fd");
 /// The origin of the services that the tests' gates guard.
 pub const ORIGIN: &str = "http://api.example";
 const START: Duration = Duration::from_secs(30);
@@ -71,7 +76,6 @@ impl Gate {
         self.process.log()
     }
 
-    /// What the process uses.
     pub fn usage(&self) -> Result<Usage> {
         Usage::of(&self.process, "kya-gate")
     }
@@ -98,6 +102,14 @@ fn configured(program: PathBuf, arguments: &[&str], configuration: &str) -> Resu
     let file = spawn.scratch().join("gate.toml");
     fs::write(&file, configuration)?;
     Ok(spawn.args(arguments).arg(file))
+}
+
+/// A daemon's configuration without what stands for a port and a proxy.
+pub fn embedded(daemon: &str) -> Result<String> {
+    let (before, rest) = daemon.split_once("[proxy]").context("a proxy")?;
+    let (_, after) = rest.split_once("[chain]").context("a chain")?;
+    let lines: Vec<&str> = before.lines().filter(|line| !line.starts_with("listen")).collect();
+    Ok(format!("{}\n[chain]{after}", lines.join("\n")))
 }
 
 /// Starts the gate's axum example, a service with the gate in its own process, on any free port; returns its

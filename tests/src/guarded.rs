@@ -27,11 +27,17 @@ pub struct Guarded {
 impl Guarded {
     /// Starts it on a local port, 0 for any free one, for the agents of a local chain.
     pub async fn start(port: u16, chain: &Chain) -> Result<Self> {
-        Self::telling(port, chain, "").await
+        Self::configured(port, chain, "").await
     }
 
-    /// The same, with more of the gate's configuration.
-    pub async fn telling(port: u16, chain: &Chain, more: &str) -> Result<Self> {
+    /// The same; its document for agents names this relayer and read API.
+    pub async fn telling(port: u16, chain: &Chain, relayer: &str, api: &str) -> Result<Self> {
+        let forwarder = chain.contracts.forwarder;
+        let listed = format!(r#"forwarder = "{forwarder}", relayers = ["{relayer}"], read-apis = ["{api}"]"#);
+        Self::configured(port, chain, &format!("discovery = {{ {listed} }}")).await
+    }
+
+    async fn configured(port: u16, chain: &Chain, more: &str) -> Result<Self> {
         let (listener, url) = listen(port).await?;
         // A local chain makes blocks on demand, and its agents change while one looks on.
         let settings = format!(

@@ -73,6 +73,10 @@ impl Reply {
         Self { status, body: String::new(), header: None, after: Duration::ZERO }
     }
 
+    pub fn json(body: &Value) -> Self {
+        Self { body: body.to_string(), ..Self::status(200) }
+    }
+
     pub fn signed(secret: &str, to: &Delivery, body: &Value) -> Self {
         let body = body.to_string();
         let header = Some((SIGNATURE, sign(secret, to.timestamp(), &body)));

@@ -37,19 +37,17 @@ pub async fn request_to_reset(base: &str, path: &str, header: &str) -> Result<Tc
     Ok(connection)
 }
 
-/// Serves every connection to a local port, 0 for any free one, and returns the port and the tasks. Dropping
-/// the tasks closes the port and all connections. They run on a runtime of their own: tests share servers,
-/// and each test has a runtime.
+/// Serves every connection to a free local port, and returns the port and the tasks. Dropping the tasks
+/// closes the port and all connections. They run on a runtime of their own: tests share servers, and each
+/// test has a runtime.
 pub(crate) async fn serve<F>(
-    port: u16,
     connection: impl Fn(TcpStream) -> F + Send + 'static,
 ) -> Result<(u16, JoinSet<()>)>
 where
     F: Future<Output: Send> + Send + 'static,
 {
     static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
-    let listener = RUNTIME.spawn(TcpListener::bind((Ipv4Addr::LOCALHOST, port))).await?;
-    let listener = listener.with_context(|| format!("port {port}"))?;
+    let listener = RUNTIME.spawn(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).await??;
     let port = listener.local_addr()?.port();
     let mut server = JoinSet::new();
     let accept = async move {

@@ -1,7 +1,7 @@
 //! The program `kya`, as its users run it.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
@@ -18,14 +18,13 @@ pub struct Kya {
     directory: TempDir,
 }
 
-/// How the program ended.
 #[derive(Debug)]
 pub struct Ended {
     /// The exit status; `None` where it was killed.
     pub status: Option<i32>,
-    /// What it printed on standard output.
+    /// Standard output.
     pub text: String,
-    /// And on standard error.
+    /// Standard error.
     pub errors: String,
 }
 
@@ -39,6 +38,11 @@ impl Ended {
     pub fn with(&self, status: i32) -> Value {
         assert_eq!(self.status, Some(status), "{self:?}");
         serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
+    }
+
+    /// Why a command ended with this status.
+    pub fn error(&self, status: i32) -> String {
+        self.with(status)["error"].as_str().unwrap_or_else(|| panic!("no error: {self:?}")).to_owned()
     }
 }
 
@@ -99,21 +103,21 @@ impl Kya {
 
 /// Runs a command of a liable person's; what it printed.
 pub async fn printed(arguments: &[&str]) -> Result<String> {
-    let (ended, text) = run(Path::new("."), arguments).await?;
+    let (ended, text) = run(arguments).await?;
     ensure!(ended, "{text}");
     Ok(text.trim().to_owned())
 }
 
 /// Verifies something: whether all of it is right, and the lines that were printed.
 pub async fn verify(arguments: &[&str]) -> Result<(bool, Vec<String>)> {
-    let (is_right, text) = run(Path::new("."), &[&["verify"], arguments].concat()).await?;
+    let (is_right, text) = run(&[&["verify"], arguments].concat()).await?;
     Ok((is_right, text.lines().map(str::to_owned).collect()))
 }
 
 /// Whether it ended well, and then its output; else its errors, too.
-async fn run(directory: &Path, arguments: &[&str]) -> Result<(bool, String)> {
+async fn run(arguments: &[&str]) -> Result<(bool, String)> {
     let program = program::compiled(["--bin", "kya"])?;
-    let output = Command::new(program).args(arguments).current_dir(directory).output().await?;
+    let output = Command::new(program).args(arguments).output().await?;
     let is_good = output.status.success();
     let errors = if is_good { Vec::new() } else { output.stderr };
     Ok((is_good, String::from_utf8([output.stdout, errors].concat())?))

@@ -39,16 +39,11 @@ impl Load {
         let before = server.cpu()?;
         let mut wrk = Command::new("wrk");
         wrk.envs(each.map(|requests| ("CLIENT_REQUESTS", requests.to_string())));
-        let output = wrk
-            .args(["--threads", "1", "--connections", &CONNECTIONS.to_string()])
-            .args(["--duration", &format!("{seconds}s"), "--timeout", "30s"])
-            .arg("--script")
-            .arg(repo::root().join("tests/peers/report.lua"))
-            .arg(url)
-            .kill_on_drop(true)
-            .output()
-            .await
-            .context("wrk is not installed (Debian: apt-get install wrk)")?;
+        wrk.args(["--threads", "1", "--connections", &CONNECTIONS.to_string(), "--timeout", "30s"]);
+        wrk.args(["--duration", &format!("{seconds}s"), "--script"]);
+        wrk.arg(repo::root().join("tests/peers/report.lua")).arg(url);
+        let output = wrk.kill_on_drop(true).output().await;
+        let output = output.context("wrk is not installed (Debian: apt-get install wrk)")?;
         let taken = server.cpu()?.saturating_sub(before);
         let text = String::from_utf8_lossy(&output.stdout);
         // What `report.lua` prints: numbers, times in microseconds, `error_answers` with a status of 400 or

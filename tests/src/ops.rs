@@ -50,8 +50,6 @@ pub fn expressions(daemon: &str) -> Result<Vec<String>> {
     for panel in list(&dashboard["panels"])? {
         shown.extend(list(&panel["targets"])?.into_iter().map(|target| target["expr"].clone()));
     }
-    shown.extend(
-        list(&dashboard["templating"]["list"])?.into_iter().map(|variable| variable["query"].clone()),
-    );
+    shown.extend(list(&dashboard["templating"]["list"])?.into_iter().map(|each| each["query"].clone()));
     Ok(alerts.chain(shown.iter().filter_map(Value::as_str).map(str::to_owned)).collect())
 }

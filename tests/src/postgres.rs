@@ -48,8 +48,7 @@ impl Postgres {
         let data = dir.path().join("data");
         run(own(&programs.join("initdb"))
             .args(["--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C"])
-            .arg("-D")
-            .arg(&data));
+            .args([Path::new("-D"), &data]));
         let mut watch = own(Path::new("/bin/sh"));
         watch.args(["-c", WATCH, "postgres"]).arg(&programs).arg(dir.path());
         let watch = watch.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -86,16 +85,12 @@ impl Postgres {
 
     /// Runs a statement, and returns what it prints.
     pub fn sql(&self, statement: &str) -> String {
-        self.try_sql(statement).unwrap_or_else(|errors| panic!("{statement}: {errors}"))
-    }
-
-    /// The same, or the errors.
-    pub fn try_sql(&self, statement: &str) -> Result<String, String> {
         let mut psql = own(&self.programs.join("psql"));
         psql.args(["-qAtX", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", "postgres", "-h"]);
         let output = psql.arg(self.dir.path()).args(["-c", statement]).output().expect("psql");
         let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-        if output.status.success() { Ok(said(&output.stdout)) } else { Err(said(&output.stderr)) }
+        assert!(output.status.success(), "{statement}: {}", said(&output.stderr));
+        said(&output.stdout)
     }
 
     /// Stops the server as a crash does: no client hears of it.

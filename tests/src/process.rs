@@ -121,12 +121,8 @@ impl Spawn {
             let log = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
             self.command.stdout(log.try_clone()?).stderr(log);
         }
-        let mut child = self
-            .command
-            .stdin(Stdio::piped())
-            .process_group(0)
-            .spawn()
-            .with_context(|| format!("cannot start {}", self.name))?;
+        let child = self.command.stdin(Stdio::piped()).process_group(0).spawn();
+        let mut child = child.with_context(|| format!("cannot start {}", self.name))?;
         let lifeline = child.stdin.take();
         Ok(Process { name: self.name, child, lifeline, log_path, scratch: self.scratch })
     }
@@ -164,12 +160,8 @@ impl Process {
 
     pub fn log_tail(&self) -> String {
         let log = self.log();
-        let lines: Vec<&str> = log.lines().collect();
-        lines
-            .iter()
-            .skip(lines.len().saturating_sub(TAIL_LINES))
-            .map(|line| format!("  | {line}\n"))
-            .collect()
+        let skipped = log.lines().count().saturating_sub(TAIL_LINES);
+        log.lines().skip(skipped).map(|line| format!("  | {line}\n")).collect()
     }
 
     pub fn exit_status(&mut self) -> Result<Option<ExitStatus>> {

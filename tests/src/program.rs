@@ -32,11 +32,9 @@ fn find(program: [&str; 2]) -> Result<PathBuf> {
 }
 
 fn compile(program: [&str; 2]) -> Result<PathBuf> {
-    let output = repo::cargo()
-        .args(["all-build", "--quiet", "--message-format", "json"])
-        .args(program)
-        .output()
-        .context("cargo cannot be started")?;
+    let mut cargo = repo::cargo();
+    cargo.args(["all-build", "--quiet", "--message-format", "json"]).args(program);
+    let output = cargo.output().context("cargo cannot be started")?;
     let errors = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{} does not compile:\n{errors}", program[1]);
     let text = String::from_utf8(output.stdout)?;

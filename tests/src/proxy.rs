@@ -70,8 +70,6 @@ struct Shared {
     upstream: String,
     client: reqwest::Client,
     posts: Mutex<Vec<Post>>,
-    /// Posts the node has answered, whatever became of the answers.
-    served: AtomicUsize,
     /// Bytes sent of answers without an end.
     streamed: Arc<AtomicUsize>,
     rules: Mutex<Vec<Rule>>,
@@ -80,20 +78,15 @@ struct Shared {
 impl Proxy {
     /// Listens on a free port and forwards to `upstream`.
     pub async fn start(upstream: &str) -> Result<Self> {
-        Self::start_on(0, upstream).await
-    }
-
-    pub async fn start_on(port: u16, upstream: &str) -> Result<Self> {
         let shared = Arc::new(Shared {
             upstream: upstream.to_owned(),
             client: http::client(Duration::from_secs(60)),
             posts: Mutex::default(),
-            served: AtomicUsize::new(0),
             streamed: Arc::default(),
             rules: Mutex::default(),
         });
         let serving = shared.clone();
-        let serve = http::serve(port, move |stream| {
+        let serve = http::serve(move |stream| {
             let shared = serving.clone();
             let service = service_fn(move |request| answer(shared.clone(), request));
             // A connection ends with an error whenever a fault closes it.
@@ -124,11 +117,6 @@ impl Proxy {
     /// JSON-RPC calls of `method`, those inside batches included.
     pub fn calls(&self, method: &str) -> usize {
         lock(&self.shared.posts).iter().flat_map(|post| &post.methods).filter(|name| *name == method).count()
-    }
-
-    /// Posts the node has answered since the proxy started, whatever became of the answers.
-    pub fn served(&self) -> usize {
-        self.shared.served.load(Ordering::SeqCst)
     }
 
     /// Bytes of answers without an end that were sent since the proxy started; clients may have taken fewer.
@@ -205,7 +193,6 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Proxy
         // A post is answered once.
         let _ = answer.set(Answered { at: Instant::now(), bytes });
     }
-    shared.served.fetch_add(1, Ordering::SeqCst);
     match whole {
         Some(Fault::LoseAnswer) => Err(closed()),
         Some(Fault::HalfAnAnswer) => break_off(answered?).await,

@@ -95,13 +95,9 @@ impl Signed {
         let request = &self.signed.request;
         json!({
             "request": {
-                "from": request.from,
-                "to": request.to,
-                "value": request.value.to_string(),
-                "gas": request.gas.to_string(),
-                "nonce": request.nonce.to_string(),
-                "deadline": request.deadline.to_string(),
-                "data": request.data,
+                "from": request.from, "to": request.to, "value": request.value.to_string(),
+                "gas": request.gas.to_string(), "nonce": request.nonce.to_string(),
+                "deadline": request.deadline.to_string(), "data": request.data,
             },
             "signature": self.signed.signature,
         })

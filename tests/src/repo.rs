@@ -5,16 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-use alloy::json_abi::JsonAbi;
 use alloy::primitives::Bytes;
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("this crate lies one level below the root")
-        .to_path_buf()
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate lies below the root").to_path_buf()
 }
 
 pub fn node_tool(name: &str) -> Result<PathBuf> {
@@ -53,8 +49,6 @@ pub(crate) fn cargo() -> Command {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct Artifact {
-    /// The compiler's description of the interface.
-    pub abi: JsonAbi,
     /// What a deployment runs; constructor arguments follow it.
     #[serde(rename = "bytecode")]
     pub creation_code: Bytes,

@@ -28,7 +28,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether it is a Caddy of any version.
     pub const fn is_caddy(self) -> bool {
         matches!(self, Self::Caddy | Self::PackagedCaddy(_))
     }
@@ -36,15 +35,10 @@ impl Kind {
     /// The documented configuration of the gate beside this proxy, for `origin`, this chain and registry.
     pub fn gate(self, origin: &str, chain: u64, rpc: &str, registry: &str) -> Result<String> {
         let page = page()?;
-        let whole = block(&page, "## Five minutes", "toml")?;
-        let table = match self {
-            Self::Nginx => None,
-            Self::Caddy | Self::PackagedCaddy(_) => Some(block(&page, "### Caddy", "toml")?),
-            Self::Envoy => Some(block(&page, "### Envoy", "toml")?),
-        };
-        let mut text = whole.clone();
-        if let Some(table) = table {
-            let (before, rest) = whole.split_once("[proxy]").context("a [proxy] table")?;
+        let mut text = block(&page, "## Five minutes", "toml")?;
+        if self != Self::Nginx {
+            let table = block(&page, if self.is_caddy() { "### Caddy" } else { "### Envoy" }, "toml")?;
+            let (before, rest) = text.split_once("[proxy]").context("a [proxy] table")?;
             let (_, after) = rest.split_once("\n[").context("a table behind it")?;
             text = format!("{before}{table}\n[{after}");
         }
@@ -71,22 +65,12 @@ impl Kind {
         Ok(text.split_whitespace().map(str::to_owned).collect())
     }
 
-    /// Starts it between the gate and the service; returns its address.
-    pub async fn start(self, gate: &str, service: &str) -> Result<(Process, String)> {
+    /// Starts it between the gate and the service, for all protocols.
+    pub async fn start(self, gate: &str, service: &str) -> Result<Front> {
         self.start_on(free_port()?, gate, service).await
     }
 
-    pub async fn start_on(self, port: u16, gate: &str, service: &str) -> Result<(Process, String)> {
-        let front = self.front(port, gate, service).await?;
-        Ok((front.process, front.url))
-    }
-
-    /// Starts it between the gate and the service, for all protocols.
-    pub async fn start_front(self, gate: &str, service: &str) -> Result<Front> {
-        self.front(free_port()?, gate, service).await
-    }
-
-    async fn front(self, port: u16, gate: &str, service: &str) -> Result<Front> {
+    pub async fn start_on(self, port: u16, gate: &str, service: &str) -> Result<Front> {
         let [gate, service] = [gate, service].map(|url| url.trim_start_matches("http://"));
         let page = Page::read(gate, service)?;
         let (authority, directory) = (Authority::new()?, tempfile::tempdir()?);
@@ -144,16 +128,13 @@ impl Kind {
     }
 }
 
-/// A running proxy.
 #[derive(Debug)]
 pub struct Front {
-    /// The process.
     pub process: Process,
     /// Its address for HTTP/1.1.
     pub url: String,
     /// Its addresses for HTTP/2: without TLS, by prior knowledge, and with it.
     pub over_http_2: [String; 2],
-    /// The authority of its certificate.
     pub authority: Authority,
 }
 
@@ -252,15 +233,12 @@ async fn caddy(program: PathBuf, port: u16, sites: &str) -> Result<Process> {
     listening(spawn.args(["run", "--adapter", "caddyfile", "--config"]).arg(file), port).await
 }
 
-/// What is documented of an Envoy's configuration.
+/// What is documented of an Envoy's configuration: filters before the router, and lines of the connection
+/// manager, of the virtual host and of its first routes.
 struct EnvoyBlocks {
-    /// Filters before the router.
     filters: String,
-    /// Lines of the connection manager.
     manager: String,
-    /// Lines of the virtual host.
     host: String,
-    /// The route of the gate's documents.
     route: String,
     /// The cluster of the gate, and with another name and port that of the service.
     cluster: String,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use alloy::primitives::{Address, B256, U256, keccak256};
 use alloy::signers::local::PrivateKeySigner;
 use anyhow::{Result, ensure};
-use registry_core::eth::abi::IAgentRegistry;
+use registry_core::eth::abi::IAgentRegistry::{self, registerAgentCall, reportRevenueCall, suspendAgentCall};
 
 use crate::anvil::{AnvilOptions, dev_account, wall_clock};
 use crate::chain::{Chain, Write};
@@ -120,7 +120,7 @@ pub async fn many(chain: &Chain, count: u64) -> Result<()> {
     }
     for id in first..first + count {
         if id.is_multiple_of(4) {
-            let report = report(id, U256::from(id * 100), "EUR", "fees", now);
+            let report = report(id, id * 100, "EUR", "fees", now);
             writes.push(Write::new(operator(id), &report));
         }
         if id.is_multiple_of(10) {
@@ -152,7 +152,7 @@ impl Cast {
             }
             Event::Report(agent, cents, currency, category) => {
                 let id = self.ids[agent];
-                Write::new(operator(id), &report(id, U256::from(cents), currency, category, now))
+                Write::new(operator(id), &report(id, cents, currency, category, now))
             }
             Event::Suspend(agent, reason) => Write::new(regulator, &suspension(self.ids[agent], reason)),
             Event::Revoke(agent, reason) => {
@@ -178,7 +178,7 @@ impl Cast {
         let scope = format!("Berth {berth}");
         let call = registration_call(id, wallet(&name).address(), &scope, self.ids[BUSY]);
         let haftungsperson = person(self.ids[BUSY]);
-        Write::new(operator(id), &IAgentRegistry::registerAgentCall { haftungsperson, ..call })
+        Write::new(operator(id), &registerAgentCall { haftungsperson, ..call })
     }
 
     fn register(&mut self, agent: &str, wallet: Address, scope: &str, parent: u64) -> Write {
@@ -204,14 +204,9 @@ fn registration(id: u64, wallet: Address, scope: &str, parent: u64) -> Write {
 }
 
 /// A registration of the `id`th agent.
-pub fn registration_call(
-    id: u64,
-    wallet: Address,
-    scope: &str,
-    parent: u64,
-) -> IAgentRegistry::registerAgentCall {
+pub fn registration_call(id: u64, wallet: Address, scope: &str, parent: u64) -> registerAgentCall {
     let document = |kind: &str| -> B256 { keccak256(format!("{kind} of agent {id}")) };
-    IAgentRegistry::registerAgentCall {
+    registerAgentCall {
         haftungsperson: person(id),
         agentWallet: wallet,
         constitutionHash: document("constitution"),
@@ -227,21 +222,15 @@ fn person(id: u64) -> Address {
     Address::from_word(keccak256(format!("person liable for agent {id}")))
 }
 
-pub fn suspension(id: u64, reason: &str) -> IAgentRegistry::suspendAgentCall {
-    IAgentRegistry::suspendAgentCall { agentId: U256::from(id), reason: reason.to_owned() }
+pub fn suspension(id: u64, reason: &str) -> suspendAgentCall {
+    suspendAgentCall { agentId: U256::from(id), reason: reason.to_owned() }
 }
 
-/// A report of an agent for the week before `now`; `amount` is in cents.
-pub fn report(
-    id: u64,
-    amount: U256,
-    currency: &str,
-    category: &str,
-    now: u64,
-) -> IAgentRegistry::reportRevenueCall {
-    IAgentRegistry::reportRevenueCall {
+/// A report of an agent for the week before `now`.
+pub fn report(id: u64, cents: u64, currency: &str, category: &str, now: u64) -> reportRevenueCall {
+    reportRevenueCall {
         agentId: U256::from(id),
-        amount,
+        amount: U256::from(cents),
         currency: currency.to_owned(),
         category: category.to_owned(),
         periodStart: now - 7 * DAY,

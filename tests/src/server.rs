@@ -7,11 +7,14 @@ use anyhow::{Context as _, Result, anyhow};
 use serde_json::{Value, json};
 
 use crate::client::Client;
+use crate::load::Load;
 use crate::process::{Process, Spawn, eventually, output};
 use crate::repo;
 use crate::usage::Usage;
 use crate::worker::{CONFIG, INDEX_CONFIG, WorkerOptions, build, run_workerd};
 
+/// A path that costs nothing but the runtime's part.
+pub const LIVEZ: &str = "/livez";
 const START: Duration = Duration::from_secs(60);
 const CACHED: Duration = Duration::from_secs(20);
 
@@ -161,6 +164,14 @@ impl Server {
             answer => (answer.header("x-cache") == "HIT").then_some(Ok(())),
         };
         eventually("cached", CACHED, hit).await.with_context(|| format!("{name}: {path}"))?
+    }
+
+    /// Puts load on a cached answer, or on [`LIVEZ`]; `each` is as [`Load::on`] has it.
+    pub async fn load(&self, path: &str, seconds: u32, each: Option<u32>) -> Result<Load> {
+        if path != LIVEZ {
+            self.until_cached(path).await?;
+        }
+        Load::on(&format!("{}{path}", self.url), &self.usage, seconds, each).await
     }
 
     pub fn log(&self) -> String {

@@ -154,11 +154,7 @@ impl Signed {
         let Draft { method, target, origin, headers, body, chunked } = &self.draft;
         let (_, host) = origin.split_once("://").context("an origin has a scheme")?;
         let request = json!({
-            "method": method,
-            "target": target,
-            "host": host,
-            "headers": headers,
-            "body": body,
+            "method": method, "target": target, "host": host, "headers": headers, "body": body,
             "announced": !chunked,
         });
         let authorities = authority.bundle().to_str().context("a path that is text")?;
@@ -189,7 +185,6 @@ pub struct KeptConnection {
 }
 
 impl KeptConnection {
-    /// To the server at `url`.
     pub fn new(url: &str) -> Self {
         Self { address: url.trim_start_matches("http://").to_owned(), stream: None }
     }

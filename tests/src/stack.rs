@@ -103,15 +103,10 @@ impl Stack {
             agents.insert(name.clone(), json!({ "id": id, "wallet": wallet, "person": person }));
         }
         Ok(json!({
-            "worker": self.worker.url(),
-            "snapshots": self.snapshots.url(),
-            "relayer": self.relayer.url(),
-            "guarded": self.guarded.url(),
-            "rpc": self.chain.node.url(),
-            "otherRpc": self.other.url(),
+            "worker": self.worker.url(), "snapshots": self.snapshots.url(), "relayer": self.relayer.url(),
+            "guarded": self.guarded.url(), "rpc": self.chain.node.url(), "otherRpc": self.other.url(),
             "silentRpc": format!("http://{}", self.silent.local_addr()?),
-            "registry": self.chain.contracts.registry.to_checksum(None),
-            "agents": agents,
+            "registry": self.chain.contracts.registry.to_checksum(None), "agents": agents,
         }))
     }
 }

@@ -32,11 +32,8 @@ impl<T> Exclusive<T> {
     }
 
     /// Waits for the other tests, and starts the fixture where no test has done so.
-    pub async fn take(
-        &'static self,
-        start: impl AsyncFnOnce() -> T,
-    ) -> (MutexGuard<'static, ()>, &'static T) {
-        (self.turn.lock().await, self.fixture.get_or_init(|| start()).await)
+    pub async fn take(&'static self, make: impl AsyncFnOnce() -> T) -> (MutexGuard<'static, ()>, &'static T) {
+        (self.turn.lock().await, self.fixture.get_or_init(|| make()).await)
     }
 }
 
@@ -59,23 +56,20 @@ pub struct IndexWorker {
 }
 
 impl Stage {
-    /// Starts a chain with the showcase, a proxy and a Worker; `settings` may change the Worker's.
-    pub async fn showcase(settings: impl FnOnce(WorkerOptions) -> WorkerOptions) -> Result<(Self, Showcase)> {
+    /// Starts a chain with the showcase, a proxy and a Worker; `set` may change the Worker's.
+    pub async fn showcase(set: impl FnOnce(WorkerOptions) -> WorkerOptions) -> Result<(Self, Showcase)> {
         let (chain, showcase) = seed::showcase_chain().await?;
         let proxy = Proxy::start(chain.node.url()).await?;
         let options = WorkerOptions::new(proxy.url(), chain.contracts.registry);
-        let worker = Worker::start(settings(options)).await?;
+        let worker = Worker::start(set(options)).await?;
         let client = worker.client();
         Ok((Self { chain, proxy, worker, client, index: None }, showcase))
     }
 
     /// Starts a proxy and a Worker over `chain`, and the Worker that keeps its index, with the same settings.
-    pub async fn indexed(
-        chain: Chain,
-        settings: impl FnOnce(WorkerOptions) -> WorkerOptions,
-    ) -> Result<Self> {
+    pub async fn indexed(chain: Chain, set: impl FnOnce(WorkerOptions) -> WorkerOptions) -> Result<Self> {
         let proxy = Proxy::start(chain.node.url()).await?;
-        let options = settings(WorkerOptions::new(proxy.url(), chain.contracts.registry));
+        let options = set(WorkerOptions::new(proxy.url(), chain.contracts.registry));
         let (worker, index) = IndexWorker::start(options).await?;
         let client = worker.client();
         let stage = Self { chain, proxy, worker, client, index: Some(index) };
@@ -112,19 +106,16 @@ impl Stage {
 
     /// Starts another Worker with the same index, and with settings of its own: another instance, in another
     /// data centre.
-    pub async fn another(&self, settings: impl FnOnce(WorkerOptions) -> WorkerOptions) -> Result<Worker> {
-        Worker::start(settings(self.index().another())).await
+    pub async fn another(&self, set: impl FnOnce(WorkerOptions) -> WorkerOptions) -> Result<Worker> {
+        Worker::start(set(self.index().another())).await
     }
 
     /// Starts both Workers again with other settings; the index finds what it has stored.
-    pub async fn restart_with(
-        &mut self,
-        settings: impl FnOnce(WorkerOptions) -> WorkerOptions,
-    ) -> Result<()> {
+    pub async fn restart_with(&mut self, set: impl FnOnce(WorkerOptions) -> WorkerOptions) -> Result<()> {
         self.worker.process().kill();
         let index = self.index_mut();
         index.worker.process().kill();
-        index.options = settings(index.options.clone());
+        index.options = set(index.options.clone());
         let options = index.another().var("INDEX", "durable-object");
         let (index, worker) = tokio::try_join!(Worker::start(index.options.clone()), Worker::start(options))?;
         (self.index_mut().worker, self.worker) = (index, worker);
@@ -156,10 +147,8 @@ impl IndexWorker {
         options: WorkerOptions,
         start: impl AsyncFn(WorkerOptions) -> Result<Worker>,
     ) -> Result<(Worker, Self)> {
-        let options = match options.get("CHAIN_ID") {
-            "" => options.var("CHAIN_ID", CHAIN_ID),
-            _ => options,
-        };
+        let is_set = options.vars.iter().any(|(name, _)| *name == "CHAIN_ID");
+        let options = if is_set { options } else { options.var("CHAIN_ID", CHAIN_ID) };
         let directories = [TempDir::new()?, TempDir::new()?];
         let [registry, state] = directories.each_ref().map(|directory| Some(directory.path().to_owned()));
         // Both have the same settings.
@@ -170,8 +159,7 @@ impl IndexWorker {
             registry: registry.clone(),
             state,
             log: None,
-            vars: options.vars.clone(),
-            typed: options.typed.clone(),
+            ..options.clone()
         };
         let options = WorkerOptions { registry, ..options };
         let (index, worker) = tokio::try_join!(start(own.clone()), start(options))?;

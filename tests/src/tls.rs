@@ -90,7 +90,7 @@ impl TlsFront {
         let acceptor = TlsAcceptor::from(Arc::new(authority.server(name, end_year)?));
         let plain = ["http://", "redis://"].iter().find_map(|scheme| upstream.strip_prefix(scheme));
         let upstream = plain.context("a plain upstream")?.to_owned();
-        let serve = http::serve(0, move |stream| {
+        let serve = http::serve(move |stream| {
             let (acceptor, upstream) = (acceptor.clone(), upstream.clone());
             async move {
                 // A client that rejects the certificate hangs up.

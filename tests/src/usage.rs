@@ -38,11 +38,11 @@ impl Usage {
             // proc(5): 5 resets the peak resident set size.
             fs::write(format!("/proc/{pid}/clear_refs"), "5")?;
         }
-        Ok(Memory { usage: self.clone(), resident: self.resident()?, of_files: self.status("RssFile:")? })
-    }
-
-    pub fn resident(&self) -> Result<u64> {
-        self.status("VmRSS:")
+        Ok(Memory {
+            usage: self.clone(),
+            resident: self.status("VmRSS:")?,
+            of_files: self.status("RssFile:")?,
+        })
     }
 
     fn status(&self, field: &str) -> Result<u64> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use alloy::primitives::Address;
 use anyhow::{Context as _, Result};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use crate::client::Client;
@@ -73,18 +73,9 @@ impl WorkerOptions {
         self
     }
 
-    /// The value of a setting, `""` where it is left to its default.
-    pub fn get(&self, name: &str) -> &str {
-        self.vars.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
-    }
-
     pub(crate) fn settings(&self) -> Value {
-        self.vars
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), value.as_str().into()))
-            .chain(self.typed.iter().map(|(name, value)| ((*name).to_owned(), value.clone())))
-            .collect::<Map<_, _>>()
-            .into()
+        let texts = self.vars.iter().map(|(name, value)| (*name, json!(value)));
+        texts.chain(self.typed.iter().map(|(name, value)| (*name, value.clone()))).collect()
     }
 }
 
@@ -102,11 +93,8 @@ impl Worker {
         let config = options.config.clone().unwrap_or_else(|| repo::root().join(CONFIG));
         let workerd = json!({
             "workers": [{ "config": config, "settings": options.settings() }],
-            "port": options.port,
-            "state": options.state,
-            "registry": options.registry,
-            "assets": true,
-            "logs": true,
+            "port": options.port, "state": options.state, "registry": options.registry,
+            "assets": true, "logs": true,
         });
         let spawn = Spawn::new("workerd", "node").log(options.log.as_deref());
         let mut process = run_workerd(spawn, &workerd)?;
@@ -122,15 +110,12 @@ impl Worker {
         let scratch = spawn.scratch().to_owned();
         let state = options.state.clone().unwrap_or_else(|| scratch.join("state"));
         let registry = options.registry.clone().unwrap_or_else(|| scratch.join("registry"));
-        spawn = spawn
-            .dir(repo::root())
-            .args(["dev", "--ip", "127.0.0.1", "--inspector-port", "0"])
-            .args(["--port", &options.port.to_string()])
-            .args(["--persist-to".as_ref(), state.as_os_str()])
-            .env("CI", "true")
-            .env("WRANGLER_SEND_METRICS", "false")
-            .env("WRANGLER_LOG_PATH", scratch.join("logs"))
-            .env("CLOUDFLARE_DEV_REGISTRY_PATH", registry);
+        let port = options.port.to_string();
+        spawn = spawn.dir(repo::root()).args(["dev", "--ip", "127.0.0.1", "--inspector-port", "0"]);
+        spawn = spawn.args(["--port", &port]).args(["--persist-to".as_ref(), state.as_os_str()]);
+        spawn = spawn.env("CI", "true").env("WRANGLER_SEND_METRICS", "false");
+        spawn = spawn.env("WRANGLER_LOG_PATH", scratch.join("logs"));
+        spawn = spawn.env("CLOUDFLARE_DEV_REGISTRY_PATH", registry);
         if let Some(config) = &options.config {
             spawn = spawn.arg("--config").arg(config);
         }
@@ -198,12 +183,8 @@ impl Worker {
 }
 
 pub(crate) fn run_workerd(spawn: Spawn, options: &Value) -> Result<Process> {
-    spawn
-        .dir(repo::root())
-        .arg(repo::root().join("tests/workerd/run.mjs"))
-        .env("CI", "true")
-        .env("WORKERD", options.to_string())
-        .start()
+    let spawn = spawn.dir(repo::root()).arg(repo::root().join("tests/workerd/run.mjs"));
+    spawn.env("CI", "true").env("WORKERD", options.to_string()).start()
 }
 
 /// Builds the Workers where a source changed, once a process; not at all where `E2E_BUILT` says that it is

@@ -13,15 +13,14 @@
 
 use std::env;
 use std::path::PathBuf;
-use std::time::SystemTime;
 
 use alloy::hex;
 use alloy::primitives::{Address, B256, Bytes};
 use alloy::signers::SignerSync as _;
 use anyhow::Result;
-use e2e::anvil::CHAIN_ID;
+use e2e::anvil::{CHAIN_ID, wall_clock};
 use e2e::chain::Chain;
-use e2e::gate::{Gate, ORIGIN};
+use e2e::gate::{ACCEPT, Gate, ORIGIN, REVERT, embedded};
 use e2e::redis::Redis;
 use e2e::repo;
 use e2e::reverse_proxies::Kind;
@@ -36,50 +35,18 @@ use tokio::process::Command;
 
 /// What the cases need beside the documented `[policy.api]`.
 const POLICIES: &str = r#"
-[policy.long]
-allow = ["provision"]
-longest-validity = 300
-replayable = "elsewhere"
-
-[policy.tenant]
-allow = ["provision"]
-components = ["x-tenant"]
-
-[policy.eoa]
-allow = ["provision"]
-accounts = "eoa-only"
-
-[policy.principals]
-allow = ["provision"]
-wallets = ["0x00000000000000000000000000000000000000aa"]
-
-[policy.renewal]
-allow = ["provision", "request_renewal"]
-
-[policy.all]
-allow = ["provision", "request_renewal", "deny"]
-
-[policy.liable]
-allow = ["provision"]
-liable = { allow = ["0x00000000000000000000000000000000000000aa"] }
-
-[policy.remaining]
-allow = ["provision"]
-remaining-seconds = 100000000
-
-[policy.observed]
-allow = ["provision"]
-observe = true
-
-[policy.elsewhere]
-allow = ["provision"]
-origin = "https://other.example"
+[policy]
+long = { allow = ["provision"], longest-validity = 300, replayable = "elsewhere" }
+tenant = { allow = ["provision"], components = ["x-tenant"] }
+eoa = { allow = ["provision"], accounts = "eoa-only" }
+principals = { allow = ["provision"], wallets = ["0x00000000000000000000000000000000000000aa"] }
+renewal = { allow = ["provision", "request_renewal"] }
+all = { allow = ["provision", "request_renewal", "deny"] }
+liable = { allow = ["provision"], liable = { allow = ["0x00000000000000000000000000000000000000aa"] } }
+remaining = { allow = ["provision"], remaining-seconds = 100000000 }
+observed = { allow = ["provision"], observe = true }
+elsewhere = { allow = ["provision"], origin = "https://other.example" }
 "#;
-
-/// `mstore(0, shl(224, 0x1626ba7e)) return(0, 32)`: an account that accepts every signature.
-const ACCEPT: &[u8] = &hex!("631626ba7e60e01b60005260206000f3");
-/// One that accepts none.
-const REVERT: &[u8] = &hex!("60006000fd");
 
 const ACCEPTING: Address = Address::repeat_byte(0xac);
 const REFUSING: Address = Address::repeat_byte(0xfe);
@@ -110,23 +77,12 @@ fn configuration(kind: Kind, chain: &Chain) -> Result<String> {
     let text = kind.gate(ORIGIN, CHAIN_ID, chain.node.url(), &chain.contracts.registry.to_string())?;
     // The liable persons of two agents: the one is only named, the other registered its agent.
     let named = registration_call(1, Address::ZERO, "", 0).haftungsperson;
-    let person = wallet("person").address();
-    let persons = format!(
-        "allow = [\"provision\"]\nliable.allow = [\"{named}\", \"{person}\", \"{}\"]\n",
-        chain.owner()
-    );
+    let (person, owner) = (wallet("person").address(), chain.owner());
+    let acme = format!("allow = [\"provision\"]\nliable.allow = [\"{named}\", \"{person}\", \"{owner}\"]\n");
     let any = "liable.basis = [\"named\", \"unknown\"]\n";
-    let liable = format!("\n[policy.acme]\n{persons}\n[policy.acme-named]\n{persons}{any}");
+    let liable = format!("\n[policy.acme]\n{acme}\n[policy.acme-named]\n{acme}{any}");
     let text = text.replace("content-header = \"X-Original-Content\"", "content-passed = true");
     Ok(text + POLICIES + &liable)
-}
-
-/// The same without what stands for a port and a proxy.
-fn embedded(daemon: &str) -> String {
-    let (before, rest) = daemon.split_once("[proxy]").expect("a proxy");
-    let (_, after) = rest.split_once("[chain]").expect("a chain");
-    let lines: Vec<&str> = before.lines().filter(|line| !line.starts_with("listen")).collect();
-    format!("{}\n[chain]{after}", lines.join("\n"))
 }
 
 /// The keys of the accounts that sign.
@@ -150,7 +106,7 @@ fn nodes() -> [Command; 2] {
 /// not.
 async fn acceptances(chain: &Chain) -> Result<Value> {
     let agent = chain.agents().await?.swap_remove(6);
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
+    let now = wall_clock();
     let valid = Acceptance {
         chain_id: CHAIN_ID,
         registry: chain.contracts.registry,
@@ -193,7 +149,7 @@ async fn all_cases_have_one_answer_wherever_the_gate_is() -> Result<()> {
     let api = Worker::start(options).await?;
     let setting = json!({
         "origin": ORIGIN, "chainId": CHAIN_ID, "api": api.url(), "daemon": daemon.url(),
-        "adapter": adapter.url(), "settings": embedded(&text), "keys": keys(),
+        "adapter": adapter.url(), "settings": embedded(&text)?, "keys": keys(),
         "accounts": { "accepting": ACCEPTING.to_string(), "refusing": REFUSING.to_string() },
         "acceptances": acceptances(&chain).await?,
     });
@@ -213,7 +169,7 @@ async fn of_many_copies_over_two_instances_one_is_admitted() -> Result<()> {
     let daemon = Gate::start(&(configuration(Kind::Nginx, &chain)? + &table)).await?;
     let setting = json!({
         "origin": ORIGIN, "chainId": CHAIN_ID, "daemon": daemon.url(), "redis": redis.url(), "keys": keys(),
-        "settings": embedded(&configuration(Kind::Envoy, &chain)?),
+        "settings": embedded(&configuration(Kind::Envoy, &chain)?)?,
     });
     let [_, mut own] = nodes();
     let printed = run(own.env("WORKERD", "1"), "nonces.mjs", &setting).await?;
@@ -240,7 +196,7 @@ async fn reads_are_few_and_what_cannot_be_kept_is_refused_at_the_start() -> Resu
     let chain = chain().await?;
     let setting = json!({
         "origin": ORIGIN, "chainId": CHAIN_ID, "registry": chain.contracts.registry.to_string(),
-        "settings": embedded(&configuration(Kind::Envoy, &chain)?), "keys": keys(),
+        "settings": embedded(&configuration(Kind::Envoy, &chain)?)?, "keys": keys(),
         "accounts": { "accepting": ACCEPTING.to_string() },
     });
     let [mut machine, _] = nodes();
@@ -289,9 +245,9 @@ async fn reads_are_few_and_what_cannot_be_kept_is_refused_at_the_start() -> Resu
 async fn services_by_each_framework_admit_what_is_signed_and_read_the_gates_headers_alone() -> Result<()> {
     let chain = chain().await?;
     let daemon = Gate::start(&configuration(Kind::Nginx, &chain)?).await?;
-    let settings = embedded(&configuration(Kind::Envoy, &chain)?);
-    let (key, address) =
-        (hex::encode_prefixed(wallet("good").to_bytes()), json!(wallet("good").address().to_string()));
+    let settings = embedded(&configuration(Kind::Envoy, &chain)?)?;
+    let good = wallet("good");
+    let (key, address) = (hex::encode_prefixed(good.to_bytes()), json!(good.address().to_string()));
     let mut failures = Vec::new();
     for gate in [daemon.url(), &settings] {
         let arguments = [gate, ORIGIN, &CHAIN_ID.to_string(), &key];
@@ -335,11 +291,8 @@ async fn services_by_each_framework_admit_what_is_signed_and_read_the_gates_head
         let refused = json!({ "admitted": false, "status": 503 });
         assert_eq!(printed["away"], json!([refused, refused]));
         assert_eq!(printed["parsed"], json!([[500, true], [500, true]]));
-        assert_eq!(
-            printed["http2"],
-            json!([[200, "hello"], [401, "bad_content_digest"], [200, ""]]),
-            "{gate}"
-        );
+        let http2 = json!([[200, "hello"], [401, "bad_content_digest"], [200, ""]]);
+        assert_eq!(printed["http2"], http2, "{gate}");
         let whole = json!([200, "3000000 bytes", []]);
         assert_eq!(printed["observed"], json!([[200, "0 bytes", []], whole, whole, whole]), "{gate}");
         assert_eq!((&printed["many"], &printed["logged"]), (&json!(200), &json!("hello")), "{gate}");

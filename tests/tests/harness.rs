@@ -80,12 +80,10 @@ async fn transactions_that_come_at_once_are_all_mined() {
             let request =
                 json!([{"from": sender, "to": sender, "value": "0x1", "nonce": nonce, "gas": "0x5208"}]);
             let call = call(1, "eth_sendTransaction", request);
-            http::client(Duration::from_secs(60)).post(url).json(&call).send().await.unwrap();
+            http::client(LONG).post(url).json(&call).send().await.unwrap();
         });
         join_all(sends).await;
-        wait_until("all mined", Duration::from_secs(60), async || {
-            node.provider.get_transaction_count(sender).await.unwrap() == (round + 1) * 20
-        })
-        .await;
+        let mined = async || node.provider.get_transaction_count(sender).await.unwrap();
+        wait_until("all mined", LONG, async || mined().await == (round + 1) * 20).await;
     }
 }

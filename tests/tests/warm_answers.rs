@@ -10,10 +10,9 @@ use std::time::{Duration, Instant};
 
 use e2e::chain::Chain;
 use e2e::client::without;
-use e2e::load::Load;
 use e2e::proxy::Proxy;
 use e2e::seed::{self, Showcase};
-use e2e::server::{Kind, Server};
+use e2e::server::{Kind, LIVEZ, Server};
 use e2e::stage::Exclusive;
 use e2e::worker::WorkerOptions;
 use serde_json::{Value, json};
@@ -28,7 +27,6 @@ const LEAST_RATE: f64 = 0.5;
 const MOST_CPU: f64 = 2.5;
 /// The most time that a new instance may take for its first answer. On a quiet machine it is about 12 ms.
 const FIRST_ANSWER: Duration = Duration::from_millis(60);
-const LIVEZ: &str = "/livez";
 
 /// A registry and the servers that answer for it.
 struct Setup {
@@ -65,23 +63,11 @@ async fn setup() -> (MutexGuard<'static, ()>, &'static Setup) {
     SETUP.take(Setup::start).await
 }
 
-async fn load(server: &Server, path: &str) -> Load {
-    if path != LIVEZ {
-        server.until_cached(path).await.unwrap();
-    }
-    Load::on(&format!("{}{path}", server.url()), &server.usage, SECONDS, None).await.unwrap()
-}
-
 /// Measures until a figure is good, at most so often: other work on the machine can spoil a figure, but
 /// cannot make a slow answer quick.
-async fn once_in<T: Debug>(
-    most: usize,
-    what: &str,
-    is_good: impl Fn(&T) -> bool,
-    measure: impl AsyncFn() -> T,
-) {
+async fn once_in<T: Debug>(most: usize, what: &str, good: impl Fn(&T) -> bool, measure: impl AsyncFn() -> T) {
     let mut seen = Vec::new();
-    while !seen.last().is_some_and(&is_good) {
+    while !seen.last().is_some_and(&good) {
         assert!(seen.len() < most, "{what}: {seen:?}");
         seen.push(measure().await);
     }
@@ -100,7 +86,7 @@ async fn ratio(first: (&Server, &str), second: (&Server, &str)) -> Ratio {
     let (mut rates, mut cpu) = ([0.0; 2], [0.0; 2]);
     for _ in 0..TURNS {
         for (index, (server, path)) in [first, second].into_iter().enumerate() {
-            let load = load(server, path).await;
+            let load = server.load(path, SECONDS, None).await.unwrap();
             rates[index] += load.per_second;
             cpu[index] += load.cpu.as_secs_f64();
         }
@@ -114,7 +100,7 @@ async fn a_warm_answer_costs_little_more_than_livez() {
     let (server, kya) = (setup.server(Kind::Worker), seed::kya("kyoto"));
     // What runs often is compiled better than what ran a few times.
     for path in [LIVEZ, &kya] {
-        load(server, path).await;
+        server.load(path, SECONDS, None).await.unwrap();
     }
     let is_good = |ratio: &Ratio| ratio.rate >= LEAST_RATE && ratio.cpu <= MOST_CPU;
     for path in [&kya, "/api/v1/agent/1", "/api/v1/stats/detailed"] {
@@ -128,7 +114,7 @@ async fn a_warm_kya_takes_less_cpu_than_a_javascript_workers() {
     let path = seed::kya("kyoto");
     let (worker, hono) = (setup.server(Kind::Worker), setup.server(Kind::Hono));
     for server in [worker, hono] {
-        load(server, &path).await;
+        server.load(&path, SECONDS, None).await.unwrap();
     }
     let is_good = |ratio: &Ratio| ratio.cpu < 1.0;
     once_in(4, &path, is_good, async || ratio((hono, &path), (worker, &path)).await).await;

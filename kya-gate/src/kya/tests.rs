@@ -20,7 +20,7 @@ const NOW: u64 = 1_800_000_000;
 /// An API whose answers are about this registry, and of a block of this second.
 #[derive(Clone)]
 struct FakeApi {
-    about: watch::Sender<(Option<&'static str>, u64)>,
+    about: watch::Sender<(&'static str, u64)>,
     /// The open streams of changes, in their order.
     streams: watch::Sender<Vec<mpsc::UnboundedSender<&'static str>>>,
 }
@@ -28,10 +28,8 @@ struct FakeApi {
 impl FakeApi {
     /// The API, and a reader that takes verdicts from it.
     async fn start() -> (Self, Arc<AccountReader>) {
-        let api = Self {
-            about: watch::Sender::new((Some(REGISTRY), NOW)),
-            streams: watch::Sender::new(Vec::new()),
-        };
+        let api =
+            Self { about: watch::Sender::new((REGISTRY, NOW)), streams: watch::Sender::new(Vec::new()) };
         let app = Router::new()
             .route("/api/v1/kya/{wallet}", get(Self::verdict))
             .route("/api/v1/changes", get(Self::changes))
@@ -54,7 +52,7 @@ impl FakeApi {
 
     fn answer(&self, body: Body) -> Response<Body> {
         let mut response = Response::new(body);
-        for registry in self.about.borrow().0.into_iter().flat_map(|registries| registries.split('\n')) {
+        for registry in self.about.borrow().0.lines() {
             response.headers_mut().append("kya-registry", registry.parse().unwrap());
         }
         response
@@ -99,32 +97,24 @@ async fn a_verdict_of_the_api_is_of_the_configured_registry_and_of_now() {
     let Source::Api(api) = &accounts.source else { panic!("no API") };
     let now = Timestamp::from_seconds(NOW);
     for (registry, read_at, error) in [
-        (Some(REGISTRY), NOW, ""),
+        (REGISTRY, NOW, ""),
         // `max-head-age-seconds`, and a minute in the API's own caches.
-        (Some(REGISTRY), NOW - 120, ""),
-        (Some(REGISTRY), NOW - 121, "a block that is 121 seconds old"),
-        (Some(REGISTRY), 1_577_836_800, "seconds old"),
-        (Some(REGISTRY), NOW + 60, ""),
-        (Some(REGISTRY), NOW + 61, "yet to come"),
-        (
-            Some("eip155:8453:0x00000000000000000000000000000000000000aa\neip155:1:0xaa"),
-            NOW,
-            "aa, eip155:1:0xaa,",
-        ),
-        (Some("eip155:84532:0x00000000000000000000000000000000000000aa"), NOW, "about eip155:84532:"),
-        (
-            Some("eip155:8453:0x00000000000000000000000000000000000000ab"),
-            NOW,
-            "00ab, and not about eip155:8453",
-        ),
-        (None, NOW, "without KYA-Registry"),
+        (REGISTRY, NOW - 120, ""),
+        (REGISTRY, NOW - 121, "a block that is 121 seconds old"),
+        (REGISTRY, 1_577_836_800, "seconds old"),
+        (REGISTRY, NOW + 60, ""),
+        (REGISTRY, NOW + 61, "yet to come"),
+        ("eip155:8453:0x00000000000000000000000000000000000000aa\neip155:1:0xaa", NOW, "aa, eip155:1:0xaa,"),
+        ("eip155:84532:0x00000000000000000000000000000000000000aa", NOW, "about eip155:84532:"),
+        ("eip155:8453:0x00000000000000000000000000000000000000ab", NOW, "00ab, and not about eip155:8453"),
+        ("", NOW, "without KYA-Registry"),
     ] {
         fake.about.send_replace((registry, read_at));
         match api.read(WALLET, now).await {
             Ok(verdict) => {
-                assert_eq!((verdict.decision, error), (Decision::Deny, ""), "{registry:?} {read_at}")
+                assert_eq!((verdict.decision, error), (Decision::Deny, ""), "{registry} {read_at}")
             }
-            Err(said) => assert!(!error.is_empty() && said.contains(error), "{registry:?} {read_at}: {said}"),
+            Err(said) => assert!(!error.is_empty() && said.contains(error), "{registry} {read_at}: {said}"),
         }
     }
 }
@@ -151,7 +141,7 @@ async fn a_stream_of_changes_counts_from_the_first_block_that_it_names() {
         fake.reopened().await;
     }
     // One about another registry is not followed, but opened again.
-    fake.about.send_replace((Some("eip155:1:0x00000000000000000000000000000000000000aa"), NOW));
+    fake.about.send_replace(("eip155:1:0x00000000000000000000000000000000000000aa", NOW));
     fake.reopened().await;
     fake.reopened().await;
     assert_eq!(accounts.metrics.following.get(), 0);

@@ -21,6 +21,8 @@ registry = "0x00000000000000000000000000000000000000aa"
 allow = ["provision"]
 "#;
 
+const ALLOW: &str = "allow = [\"provision\"]";
+
 fn error(text: &str, rpc: Option<&str>) -> String {
     format!("{:#}", Settings::parse(text, rpc).unwrap_err())
 }
@@ -118,57 +120,31 @@ fn nonces_are_in_redis_where_it_is_named_and_its_password_is_in_no_message() {
 
 #[test]
 fn every_mistake_is_named_with_its_place() {
+    for (line, words) in [
+        ("longest-validity = 59", "from 60 to 3600"),
+        ("liable.basis = []", "must name what counts"),
+        ("wallets = []", "api: wallets: must name at least one"),
+        ("liable.allow = []", "liable.allow: must name"),
+        ("liable.domains = []", "liable.domains: must name"),
+        ("liable.domains = [\"xn--a.example\"]", "liable.domains: "),
+        ("creators.allow = []", "creators.allow: must name"),
+        ("liable.allow = [\"0xcA11bde05977b3631167028862bE2a173976CA11\"]", "calls for anyone"),
+        ("liable.basis = [\"proved\"]", "liable.basis"),
+        ("liable.attested-days = 9", "needs liable.allow"),
+        ("components = [\"@path\"]", "components"),
+        ("alow = []", "unknown field `alow`"),
+        ("routes = [\"/a*\"]", "routes: \"/a*\" must be"),
+        ("routes = [\"/\", \"/\"]", "routes: / is named twice"),
+        ("origin = \"http://b\"\nroutes = [\"/a\"]", "routes: are listed for the gate's own origin"),
+        ("websocket-paths = [\"default\"]", "websocket-paths: \"default\" must be a path"),
+    ] {
+        let message = error(&MINIMAL.replace(ALLOW, &format!("{ALLOW}\n{line}")), None);
+        assert!(message.contains(words), "{line}: {message}");
+    }
     for (from, to, words) in [
         ("https://api.example", "https://api.example/v1", "origin: must be"),
-        ("allow = [\"provision\"]", "allow = []", "policy.api: allow"),
-        ("allow = [\"provision\"]", "allow = [\"serve\"]", "unknown variant `serve`"),
-        ("allow = [\"provision\"]", "allow = [\"provision\"]\nlongest-validity = 59", "from 60 to 3600"),
-        ("allow = [\"provision\"]", "allow = [\"provision\"]\nliable.basis = []", "must name what counts"),
-        (
-            "allow = [\"provision\"]",
-            "allow = [\"provision\"]\nwallets = []",
-            "api: wallets: must name at least one",
-        ),
-        ("allow = [\"provision\"]", "allow = [\"provision\"]\nliable.allow = []", "liable.allow: must name"),
-        (
-            "allow = [\"provision\"]",
-            "allow = [\"provision\"]\nliable.domains = []",
-            "liable.domains: must name",
-        ),
-        (
-            "allow = [\"provision\"]",
-            "allow = [\"provision\"]\nliable.domains = [\"xn--a.example\"]",
-            "liable.domains: ",
-        ),
-        (
-            "allow = [\"provision\"]",
-            "allow = [\"provision\"]\ncreators.allow = []",
-            "creators.allow: must name",
-        ),
-        (
-            "allow = [\"provision\"]",
-            "allow = [\"provision\"]\nliable.allow = [\"0xcA11bde05977b3631167028862bE2a173976CA11\"]",
-            "calls for anyone",
-        ),
-        ("allow = [\"provision\"]", "allow = [\"provision\"]\nliable.basis = [\"proved\"]", "liable.basis"),
-        (
-            "allow = [\"provision\"]",
-            "allow = [\"provision\"]\nliable.attested-days = 9",
-            "needs liable.allow",
-        ),
-        ("allow = [\"provision\"]", "allow = [\"provision\"]\ncomponents = [\"@path\"]", "components"),
-        ("allow = [\"provision\"]", "allow = [\"provision\"]\nalow = []", "unknown field `alow`"),
-        ("allow = [\"provision\"]", "allow = [\"provision\"]\nroutes = [\"/a*\"]", "routes: \"/a*\" must be"),
-        (
-            "allow = [\"provision\"]",
-            "allow = [\"provision\"]\nroutes = [\"/\", \"/\"]",
-            "routes: / is named twice",
-        ),
-        (
-            "allow = [\"provision\"]",
-            "allow = [\"provision\"]\norigin = \"http://b\"\nroutes = [\"/a\"]",
-            "routes: are listed for the gate's own origin",
-        ),
+        (ALLOW, "allow = []", "policy.api: allow"),
+        (ALLOW, "allow = [\"serve\"]", "unknown variant `serve`"),
         ("[policy.api]", "[policy.\"a/b\"]", "policy.a/b: a name"),
         ("method-header = \"X-Original-Method\"", "", "proxy.method-header: is needed"),
         ("target = \"X-Original-URI\"", "target = \"X Original\"", "proxy.target: must be the name"),
@@ -178,22 +154,13 @@ fn every_mistake_is_named_with_its_place() {
         ("id = 8453", "id = 0", "chain.id"),
         ("id = 8453", "id = 1\nreads-in-flight = 0", "chain.reads-in-flight"),
         ("id = 8453", "id = 1\nreads-per-second = 0", "chain.reads-per-second"),
-        (
-            "allow = [\"provision\"]",
-            "allow = [\"provision\"]\nwebsocket-paths = [\"default\"]",
-            "websocket-paths: \"default\" must be a path",
-        ),
         ("listen = \"127.0.0.1:4180\"", "listen = \"127.0.0.1\"", "listen"),
         ("listen =", "nonces = 0\nlisten =", "nonces"),
         ("[chain]", "[redis]\n[chain]", "redis.url: is needed, here or in KYA_GATE_REDIS_URL"),
         ("[chain]", "[redis]\nurl = \"http://k3y@a\"\n[chain]", "redis.url: must be a URL of Redis"),
         ("[chain]", "[redis]\nport = 1\n[chain]", "unknown field `port`"),
         ("listen =", "dialects = []\nlisten =", "dialects"),
-        (
-            "[kya]",
-            "[verdict]\nissuer = \"kya.example\"\nkeys = \"a\"\n[kya]",
-            "verdict.issuer: must be an origin",
-        ),
+        ("[kya]", "[verdict]\nissuer = \"a\"\nkeys = \"a\"\n[kya]", "verdict.issuer: must be an origin"),
         ("[kya]", "[verdict]\nissuer = \"https://kya.example\"\n[kya]", "missing field `keys`"),
         ("[kya]", "[records]\nfile = \"a\"\n[kya]", "records: need [verdict]"),
     ] {

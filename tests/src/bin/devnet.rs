@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use e2e::anvil::{AnvilOptions, CHAIN_ID};
 use e2e::chain::Chain;
 use e2e::daemon::Daemon;
-use e2e::deploy::{MULTICALL3, deploy, deploy_multicall3};
+use e2e::deploy::{Deployment, MULTICALL3, deploy, deploy_multicall3};
 use e2e::guarded::Guarded;
 use e2e::process::Process;
 use e2e::repo;
@@ -112,23 +112,15 @@ async fn dev(options: &[&str]) -> Result<()> {
     let relayed = seed::relayed(&chain, &relayer, &mut showcase);
     step("agents without ETH, through the relayer", relayed).await?;
 
-    let options =
-        WorkerOptions::new(chain.node.url(), chain.contracts.registry).unset("RATE_LIMIT_PER_MINUTE");
+    let Deployment { registry, forwarder } = chain.contracts;
+    let options = WorkerOptions::new(chain.node.url(), registry).unset("RATE_LIMIT_PER_MINUTE");
     // What its document for programs names.
-    let options = options
-        .var("CHAIN_ID", CHAIN_ID)
-        .var("FORWARDER_ADDRESS", chain.contracts.forwarder)
-        .var("RELAYER_URLS", relayer.url());
+    let options = options.var("CHAIN_ID", CHAIN_ID).var("FORWARDER_ADDRESS", forwarder);
+    let options = options.var("RELAYER_URLS", relayer.url());
     let options = WorkerOptions { port: worker_port, log: log("worker.log"), ..options };
     let (mut worker, mut index) = step("Worker", IndexWorker::start_wrangler(options)).await?;
 
-    let discovery = format!(
-        "discovery = {{ forwarder = \"{}\", relayers = [\"{}\"], read-apis = [\"{}\"] }}",
-        chain.contracts.forwarder,
-        relayer.url(),
-        worker.url()
-    );
-    let guarded = Guarded::telling(guarded_port, &chain, &discovery);
+    let guarded = Guarded::telling(guarded_port, &chain, relayer.url(), worker.url());
     let guarded = step("gate and guarded service", guarded).await?;
 
     print!("{}", introduction(&chain, &worker, &relayer, &guarded, &showcase, logs.as_deref()));

@@ -66,13 +66,10 @@ fn every_link_leads_somewhere_and_every_page_is_two_links_from_the_readme() {
     let root = repo::root();
     let mut git = process::Command::new("git");
     git.args(["ls-files", "-co", "--exclude-standard", "*.md"]).current_dir(&root);
-    let listed = git.output().unwrap().stdout;
-    let pages: BTreeMap<PathBuf, String> = String::from_utf8(listed)
-        .unwrap()
-        .lines()
-        .filter(|file| root.join(file).is_file())
-        .map(|file| (file.into(), prose(&fs::read_to_string(root.join(file)).unwrap())))
-        .collect();
+    let listed = String::from_utf8(git.output().unwrap().stdout).unwrap();
+    let files = listed.lines().filter(|file| root.join(file).is_file());
+    let text = |file: &str| prose(&fs::read_to_string(root.join(file)).unwrap());
+    let pages: BTreeMap<PathBuf, String> = files.map(|file| (file.into(), text(file))).collect();
     let (mut broken, mut targets) = (Vec::new(), BTreeMap::<&Path, BTreeSet<PathBuf>>::new());
     for (page, text) in &pages {
         for link in links(text) {
@@ -118,18 +115,10 @@ fn blocks(text: &str, language: &str) -> Vec<String> {
 /// Commands that do not run here: their page, how the block begins, and the reason.
 const ELSEWHERE: [(&str, &str, &str); 18] = [
     ("README.md", "cargo xtask dev", "is what the others run beside"),
-    (
-        "docs/admission-records.md",
-        "cargo run -p kya -- verify record",
-        "needs a gate with records: `kya_gate`",
-    ),
+    ("docs/admission-records.md", "cargo run -p kya -- verify record", "needs records: `kya_gate`"),
     ("docs/changes.md", "curl -N", "never ends: `index_worker`"),
     ("docs/gate.md", "kya sign GET https://api.example/items", "beside each proxy: `kya_gate`"),
-    (
-        "docs/installing.md",
-        "cargo xtask dist",
-        "takes half an hour: `cargo xtask test wrangler` makes a part",
-    ),
+    ("docs/installing.md", "cargo xtask dist", "takes half an hour: `cargo xtask test wrangler` does a part"),
     ("docs/installing.md", "npx wrangler deploy", "needs an account"),
     ("docs/installing.md", "sha256sum --check", "needs a release"),
     ("docs/installing.md", "tar -xzf", "needs a release"),
@@ -178,11 +167,9 @@ const THEIRS: [(&str, &str, &str); 8] = [
 pub(crate) async fn commands_work(api: &str, relayer: &str, chain: &str, guarded: &str, registry: &str) {
     let root = repo::root();
     let wallet = seed::wallet("kyoto").address().to_string();
-    let mut pages: Vec<_> = fs::read_dir(root.join("docs"))
-        .unwrap()
-        .map(|entry| format!("docs/{}", entry.unwrap().file_name().to_str().unwrap()))
-        .filter(|page| page.ends_with(".md"))
-        .collect();
+    let names = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().file_name());
+    let pages = names.map(|name| format!("docs/{}", name.to_str().unwrap()));
+    let mut pages: Vec<_> = pages.filter(|page| page.ends_with(".md")).collect();
     // docs/kya.md registers the first agent after those of `dev`.
     pages.sort_by_key(|page| (page != "docs/kya.md", page.clone()));
     pages.push("README.md".to_owned());
@@ -190,11 +177,8 @@ pub(crate) async fn commands_work(api: &str, relayer: &str, chain: &str, guarded
     for user in &users {
         symlink(root.join("docs"), user.path("docs")).unwrap();
     }
-    let mut unused: BTreeSet<_> = ELSEWHERE
-        .iter()
-        .map(|(page, start, _)| (*page, *start))
-        .chain(THEIRS.iter().map(|(page, text, _)| (*page, *text)))
-        .collect();
+    let rows = ELSEWHERE.iter().chain(&THEIRS);
+    let mut unused: BTreeSet<_> = rows.map(|(page, text, _)| (*page, *text)).collect();
     let mut said = BTreeMap::<_, String>::new();
     for page in &pages {
         let user = &users[usize::from(page == "README.md")];

@@ -161,11 +161,8 @@ async fn a_client_of_the_stream_receives_a_suspension_and_goes_on_after_its_end(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_has_as_many_streams_as_it_may_and_room_again_once_they_have_ended() {
-    let stage = Turn::with(|options| {
-        // A slot of a stream that is silent expires after 71 seconds, and a stream ends after five minutes.
-        options.ttl(3).var("CHANGES_STREAMS_PER_CLIENT", 2)
-    })
-    .await;
+    // A slot of a stream that is silent expires after 71 seconds, and a stream ends after five minutes.
+    let stage = Turn::with(|options| options.ttl(3).var("CHANGES_STREAMS_PER_CLIENT", 2)).await;
     filled(&stage.client).await;
     let path = "/api/v1/changes?since=now";
     let mut open = Vec::new();
@@ -179,8 +176,6 @@ async fn a_client_has_as_many_streams_as_it_may_and_room_again_once_they_have_en
     refused.failed(429, "RATE_LIMITED");
     assert_eq!(refused.number("retry-after"), 60);
     drop(open);
-    wait_until("room for a stream", Duration::from_secs(20), async || {
-        !Follower::new(&stage.client).block().await.contains("RATE_LIMITED")
-    })
-    .await;
+    let has_room = async || !Follower::new(&stage.client).block().await.contains("RATE_LIMITED");
+    wait_until("room for a stream", Duration::from_secs(20), has_room).await;
 }

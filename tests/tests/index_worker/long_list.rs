@@ -34,11 +34,8 @@ async fn a_list_too_long_to_be_held_is_whole_and_of_one_block_though_the_index_m
     let chain = Chain::start(AnvilOptions::since(wall_clock() - 3_600)).await.unwrap();
     let registry = Synthetic::deploy(&chain, TOTAL).await.unwrap();
     let options = |options: WorkerOptions| {
-        options
-            .var("REGISTRY_ADDRESS", registry.address)
-            .var("AGENT_TTL_SECONDS", 2)
-            .var("RPC_TIMEOUT_SECONDS", 20)
-            .var("RPC_DEADLINE_SECONDS", 60)
+        let options = options.var("REGISTRY_ADDRESS", registry.address).var("AGENT_TTL_SECONDS", 2);
+        options.var("RPC_TIMEOUT_SECONDS", 20).var("RPC_DEADLINE_SECONDS", 60)
     };
     let mut stage = Stage::indexed(chain, options).await.unwrap();
     filled(&stage.client).await;

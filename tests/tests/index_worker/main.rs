@@ -189,8 +189,6 @@ fn timeless(verdict: Value) -> Value {
 async fn suspensions_are_seen(stage: &Stage) {
     let agents = stage.chain.agents().await.unwrap();
     let suspended = agents.iter().filter(|agent| agent.status == 1).count();
-    wait_until("the suspensions are seen", WAIT, async || {
-        stage.client.get(DETAILED).await.ok()["statusDistribution"]["Suspended"] == suspended
-    })
-    .await;
+    let told = async || stage.client.get(DETAILED).await.ok()["statusDistribution"]["Suspended"].take();
+    wait_until("the suspensions are seen", WAIT, async || told().await == suspended).await;
 }

@@ -93,8 +93,7 @@ async fn cold_wallets_take_no_rpc_call_and_have_the_chains_verdicts() {
     stage.chain.send(stage.chain.owner(), call).await.unwrap();
     let attested = stage.chain.send(person, attest(id)).await.unwrap();
     let seen = eventually("the liable person's attestation", WAIT, async || {
-        let evidence =
-            by_chain.get(&format!("{}?evidence=1", kya(seed::wallet("attested").address()))).await.ok();
+        let evidence = by_chain.get(&(seed::kya("attested") + "?evidence=1")).await.ok();
         (evidence["verdict"]["asOf"]["blockNumber"].as_u64() >= attested.block_number
             && evidence["indexed"].is_object())
         .then_some(evidence)
@@ -145,11 +144,8 @@ async fn the_documented_reader_reads_what_is_served() {
     std::fs::write(&script, [&head, reader, own].join("\n")).unwrap();
     let node = tokio::process::Command::new("node").arg(&script).output().await.unwrap();
     assert!(node.status.success(), "{}", String::from_utf8_lossy(&node.stderr));
-    let read: Vec<Value> = String::from_utf8(node.stdout)
-        .unwrap()
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let read = String::from_utf8(node.stdout).unwrap();
+    let read: Vec<Value> = read.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(read.len(), wallets.len());
     for (facts, wallet) in read.iter().zip(&wallets) {
         let verdict = stage.client.get(&format!("/api/v1/kya/{wallet}")).await.ok();
@@ -194,8 +190,8 @@ async fn decides(client: &Client, path: &str, decision: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_suspension_shows_at_every_instance_within_the_ttl_with_an_index_and_without() {
     let mut stage = Turn::with(|options| options.ttl(8)).await;
-    let others =
-        [stage.another(|options| options).await.unwrap(), stage.another(|options| options).await.unwrap()];
+    let other = async || stage.another(|options| options).await.unwrap();
+    let others = [other().await, other().await];
     let clients = [stage.client.clone(), others[0].client(), others[1].client()];
     let late = Rule::on("eth_getLogs", Fault::LateLogs(Duration::from_secs(3)));
     for (name, fault) in [

@@ -169,10 +169,8 @@ fn name(file: &Path) -> &str {
 /// Waits until the last alarm of the object with this file has fired.
 async fn rests(stage: &Stage, file: &Path) {
     let alarms = "SELECT count(*) FROM _cf_ALARM WHERE actor_id = ?1";
-    wait_until("no alarm is set any more", WAIT, async || {
-        stored(stage, "_cf_ALARM").query_row(alarms, [name(file)], |row| row.get::<_, i64>(0)) == Ok(0)
-    })
-    .await;
+    let set = || stored(stage, "_cf_ALARM").query_row(alarms, [name(file)], |row| row.get::<_, i64>(0));
+    wait_until("no alarm is set any more", WAIT, async || set() == Ok(0)).await;
 }
 
 /// Removes a database and its log.
@@ -223,11 +221,8 @@ async fn a_release_with_other_tables_leaves_the_earlier_object_and_goes_on_from_
         let status = |database: &Connection| {
             database.query_row(statement, [id.cast_signed()], |row| row.get::<_, i64>(0)).unwrap()
         };
-        assert_eq!(
-            (status(&Connection::open(&own).unwrap()), status(&database)),
-            (1, 0),
-            "in an object of its own"
-        );
+        let own_status = status(&Connection::open(&own).unwrap());
+        assert_eq!((own_status, status(&database)), (1, 0), "in an object of its own");
         rests(&stage, &earlier).await;
         assert_eq!(dump(&database), before, "should the earlier release be deployed again, it finds its own");
         stage.kill_index();

@@ -3,15 +3,15 @@
 use alloy::primitives::{U64, U256};
 use e2e::hooks::{Receiver, Reply};
 use e2e::kya::Kya;
-use e2e::process::eventually;
+use e2e::process::{eventually, free_port};
 use serde_json::{Value, json};
 
-use super::{ETHER, HOUR, Scene, WAIT, Way, free_port, register};
+use super::{ETHER, HOUR, Scene, WAIT, Way, place, register};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_relayer_that_lies_or_is_gone_holds_nothing_for_longer_than_its_request_is_valid() {
     let scene = Scene::start().await;
-    let registry = scene.chain.contracts.registry.to_string();
+    let registry = scene.registry.clone();
     let liar = Receiver::start().await.unwrap();
     let terms = json!({
         "chainId": 31_337, "registry": registry, "forwarder": scene.chain.contracts.forwarder,
@@ -34,22 +34,19 @@ async fn a_relayer_that_lies_or_is_gone_holds_nothing_for_longer_than_its_reques
             "state": "executed", "txHash": transaction, "blockNumber": 1, "finality": "finalized",
             "confirmations": 100, "agentId": 7,
         });
-        liar.answer_by(move |asked| {
-            let body = match asked.path.as_str() {
-                "/status" => terms.clone(),
-                path if path.starts_with("/nonce/") => json!({ "next": 0 }),
-                // Half an answer may be that to what was done.
-                _ if executed["txHash"].is_null() => {
-                    return Reply { body: executed.to_string()[..40].to_owned(), ..Reply::status(200) };
-                }
-                _ => executed.clone(),
-            };
-            Reply { body: body.to_string(), ..Reply::status(200) }
+        liar.answer_by(move |asked| match asked.path.as_str() {
+            "/status" => Reply::json(&terms),
+            path if path.starts_with("/nonce/") => Reply::json(&json!({ "next": 0 })),
+            // Half an answer may be that to what was done.
+            _ if executed["txHash"].is_null() => {
+                Reply { body: executed.to_string()[..40].to_owned(), ..Reply::status(200) }
+            }
+            _ => Reply::json(&executed),
         });
-        let place = ["--rpc", scene.chain.node.url(), "--registry", &registry, "--chain", "31337"];
-        let of_liar = [&command[..], &place, &["--relayer", liar.url(), "--timeout", "1"]].concat();
-        let told = scene.user.run(&of_liar).await.unwrap().with(4);
-        assert!(told["error"].as_str().unwrap().contains(expected), "{told}");
+        let here = place(scene.chain.node.url(), &registry);
+        let of_liar = [&command[..], &here, &["--relayer", liar.url(), "--timeout", "1"]].concat();
+        let told = scene.user.run(&of_liar).await.unwrap().error(4);
+        assert!(told.contains(expected), "{told}");
         // Then it is gone, and another is named: what the first one has may still be carried out.
         drop(liar.take());
         liar.answer_by(|_| Reply::status(503));
@@ -67,21 +64,17 @@ async fn a_relayer_that_lies_or_is_gone_holds_nothing_for_longer_than_its_reques
     let command = register("agent-4.key", &wallet);
     scene.killed("after_send", &command, Way::Relayed).await;
     let total = || scene.chain.total();
-    eventually("the relay to be executed", WAIT, async || (total().await.ok()? == 4).then_some(()))
-        .await
-        .unwrap();
+    let executed = async || (total().await.ok()? == 4).then_some(());
+    eventually("the relay to be executed", WAIT, executed).await.unwrap();
     drop(scene.relayer);
-    let place =
-        ["--rpc", scene.chain.node.url(), "--registry", &registry, "--chain", "31337", "--timeout", "1"];
+    let place = [&place(scene.chain.node.url(), &registry)[..], &["--timeout", "1"]].concat();
     let told = scene.user.run(&[&command[..], &place].concat()).await.unwrap().ok();
     assert_eq!((&told["agentId"], &told["already"]), (&json!(4), &json!(true)), "{told}");
     // It tells nothing of another call, which stays in flight.
     let terms = terms.clone();
     liar.answer_by(move |asked| match asked.path.as_str() {
-        "/status" => Reply { body: terms.to_string(), ..Reply::status(200) },
-        path if path.starts_with("/nonce/") => {
-            Reply { body: json!({ "next": 1 }).to_string(), ..Reply::status(200) }
-        }
+        "/status" => Reply::json(&terms),
+        path if path.starts_with("/nonce/") => Reply::json(&json!({ "next": 1 })),
         _ => Reply::status(503),
     });
     let attest = ["attest", "4", "--key", "agent-4.key", "--relayer", liar.url()];
@@ -98,19 +91,19 @@ async fn what_is_no_read_api_says_nothing_of_an_agent_and_an_api_key_goes_to_the
     let prefix = format!("{}/registry", other.url());
     let place =
         ["--chain", "1", "--registry", "0x0000000000000000000000000000000000000001", "--api", &prefix];
-    let status = user.run(&[&["status", "1"][..], &place].concat()).await.unwrap().with(1);
-    assert!(status["error"].as_str().unwrap().contains("no read API answers at"), "{status}");
+    let status = user.run(&[&["status", "1"][..], &place].concat()).await.unwrap().error(1);
+    assert!(status.contains("no read API answers at"), "{status}");
     let asked = other.take();
     assert_eq!(asked.last().unwrap().path, "/registry/api/v1/agent/1", "{asked:?}");
 
     assert_eq!(user.run(&["bogus"]).await.unwrap().with(2)["exit"], 2);
 
-    other.answer_by(|_| Reply { body: json!({ "error": "busy" }).to_string(), ..Reply::status(429) });
+    other.answer_by(|_| Reply { status: 429, ..Reply::json(&json!({ "error": "busy" })) });
     user.run(&["key", "agent.key"]).await.unwrap().ok();
     let url = format!("{}/items?token=secret", other.url());
     let signed = ["sign", "GET", &url, "--chain", "1", "--key", "agent.key", "--send"];
     assert_eq!(user.run(&signed).await.unwrap().with(3)["status"], 429);
-    let nothing = format!("http://127.0.0.1:{}/?token=secret", free_port());
+    let nothing = format!("http://127.0.0.1:{}/?token=secret", free_port().unwrap());
     let silent = ["sign", "GET", &nothing, "--chain", "1", "--key", "agent.key", "--send"];
     let silent = user.run(&silent).await.unwrap();
     assert!(silent.status == Some(3) && !format!("{silent:?}").contains("secret"), "{silent:?}");
@@ -121,10 +114,8 @@ async fn what_is_no_read_api_says_nothing_of_an_agent_and_an_api_key_goes_to_the
         "relayers": [other.url()], "readApis": [other.url()],
     });
     other.answer_by(move |asked| match asked.path.as_str() {
-        "/.well-known/agent-registry" => Reply { body: document.to_string(), ..Reply::status(200) },
-        path if path.contains("/api/v1/kya/") => {
-            Reply { body: json!({ "isRegistered": false }).to_string(), ..Reply::status(200) }
-        }
+        "/.well-known/agent-registry" => Reply::json(&document),
+        path if path.contains("/api/v1/kya/") => Reply::json(&json!({ "isRegistered": false })),
         _ => Reply::status(503),
     });
     let command = register("agent.key", "0x0000000000000000000000000000000000000002");
@@ -186,19 +177,17 @@ async fn killed_at_each_step_and_repeated_nothing_is_done_twice() {
             let command = ["attest", &id, "--key", &name];
             scene.killed(point, &command, way).await;
             let attested = scene.run(&command, way).await.ok();
-            assert_eq!(
-                attested["attested"][0]["transaction"]["repeated"], true,
-                "{way:?} {point}: {attested}"
-            );
+            let sent = &attested["attested"][0]["transaction"];
+            assert_eq!(sent["repeated"], true, "{way:?} {point}: {attested}");
             assert_eq!(scene.attestations(agents).await.len(), 1, "{way:?} {point}");
             // A command of its own is a new attestation.
             scene.run(&command, way).await.ok();
             assert_eq!(scene.attestations(agents).await.len(), 2, "{way:?} {point}");
         }
         // Two at once of one key take turns, and the second finds the first one's agent.
-        let wallet = scene.key(&format!("{way:?}.key")).await;
-        scene.chain.node.set_balance(wallet, ETHER).await.unwrap();
         let name = format!("{way:?}.key");
+        let wallet = scene.key(&name).await;
+        scene.chain.node.set_balance(wallet, ETHER).await.unwrap();
         let command = register(&name, &liable);
         let (one, other) = tokio::join!(scene.run(&command, way), scene.run(&command, way));
         agents += 1;
@@ -222,8 +211,8 @@ async fn what_cannot_be_done_is_told_with_its_reason_and_keeps_nothing() {
     let wallet = scene.key("agent.key").await.to_string();
     let command = register("agent.key", &wallet);
     let fails = async |words: &[&str], way, status, reason: &str| {
-        let failed = scene.run(words, way).await.with(status);
-        assert!(failed["error"].as_str().unwrap().contains(reason), "{reason}: {failed}");
+        let failed = scene.run(words, way).await.error(status);
+        assert!(failed.contains(reason), "{reason}: {failed}");
     };
     // Its state cannot be kept, or its gas not be paid: nothing is done, and a repetition may do it.
     fails(&[&command[..], &["--state", "agent.key"]].concat(), Way::Relayed, 3, "the state directory").await;
@@ -237,9 +226,9 @@ async fn what_cannot_be_done_is_told_with_its_reason_and_keeps_nothing() {
     assert_eq!(scene.chain.total().await.unwrap(), 0);
 
     let forwarder = scene.chain.contracts.forwarder.to_string();
-    let place = ["--rpc", scene.chain.node.url(), "--chain", "31337", "--registry", &forwarder];
-    let other = scene.user.run(&[&["status", "1"][..], &place].concat()).await.unwrap().with(1);
-    assert!(other["error"].as_str().unwrap().contains("which is the registry?"), "{other}");
+    let place = place(scene.chain.node.url(), &forwarder);
+    let other = scene.user.run(&[&["status", "1"][..], &place].concat()).await.unwrap().error(1);
+    assert!(other.contains("which is the registry?"), "{other}");
     for wrong in [
         &["sign", "G ET", "http://127.0.0.1/", "--key", "agent.key", "--chain", "1"][..],
         &["sign", "GET", "http://127.0.0.1/", "--key", "agent.key", "--chain", "0"],
@@ -280,7 +269,7 @@ async fn a_read_apis_record_is_of_the_block_of_its_verdict() {
             }
             _ => return Reply::status(404),
         };
-        Reply { body: body.to_string(), ..Reply::status(200) }
+        Reply::json(&body)
     });
     for subject in [wallet, "7"] {
         let status =

@@ -13,7 +13,6 @@
 //!    for an agent that only names the same liable wallet.
 
 use std::fs;
-use std::net::TcpListener;
 use std::time::Duration;
 
 use alloy::hex;
@@ -27,7 +26,7 @@ use e2e::guarded::Guarded;
 use e2e::hooks::{Receiver, Reply};
 use e2e::http;
 use e2e::kya::{Ended, Kya};
-use e2e::process::{Process, eventually, output};
+use e2e::process::{Process, eventually, free_port, output};
 use e2e::python;
 use e2e::seed;
 use registry_core::eth::abi::IAgentRegistry::{
@@ -49,6 +48,7 @@ struct Scene {
     chain: Chain,
     relayer: Daemon,
     user: Kya,
+    registry: String,
 }
 
 impl Scene {
@@ -57,31 +57,27 @@ impl Scene {
         let key = seed::wallet("relayer");
         chain.node.set_balance(key.address(), ETHER).await.unwrap();
         let relayer = Daemon::start(&chain.daemon(&key)).await.unwrap();
-        Self { chain, relayer, user: Kya::new().unwrap() }
+        let registry = chain.contracts.registry.to_string();
+        Self { chain, relayer, user: Kya::new().unwrap(), registry }
     }
 
     /// A command with the place: the registry, an RPC endpoint, and the relayer or gas.
     fn at<'a>(&'a self, command: &[&'a str], way: Way) -> Vec<&'a str> {
-        let place = ["--rpc", self.chain.node.url(), "--relayer", self.relayer.url()];
-        let place = match way {
-            Way::Relayed => place.to_vec(),
-            Way::Read => place[..2].to_vec(),
-            Way::Direct => [&place[..2], &["--direct"]].concat(),
+        let way = match way {
+            Way::Relayed => vec!["--relayer", self.relayer.url()],
+            Way::Direct => vec!["--direct"],
+            Way::Read => Vec::new(),
         };
-        [command, &place].concat()
+        [command, &place(self.chain.node.url(), &self.registry), &way].concat()
     }
 
     async fn run(&self, command: &[&str], way: Way) -> Ended {
-        let registry = self.chain.contracts.registry.to_string();
-        let here = [&self.at(command, way), &["--registry", &registry, "--chain", "31337"][..]].concat();
-        self.user.run(&here).await.unwrap()
+        self.user.run(&self.at(command, way)).await.unwrap()
     }
 
     /// The same, killed at this point.
     async fn killed(&self, point: &str, command: &[&str], way: Way) {
-        let registry = self.chain.contracts.registry.to_string();
-        let here = [&self.at(command, way), &["--registry", &registry, "--chain", "31337"][..]].concat();
-        let ended = self.user.dying_at(point, &here).await.unwrap();
+        let ended = self.user.dying_at(point, &self.at(command, way)).await.unwrap();
         assert_eq!(ended.status, None, "{point}: {ended:?}");
     }
 
@@ -109,6 +105,11 @@ enum Way {
     Direct,
     /// Nothing is sent.
     Read,
+}
+
+/// A local chain's registry, and its node.
+fn place<'a>(rpc: &'a str, registry: &'a str) -> [&'a str; 6] {
+    ["--rpc", rpc, "--registry", registry, "--chain", "31337"]
 }
 
 /// The command that registers a key's own wallet.
@@ -140,17 +141,14 @@ async fn six_commands_lead_from_nothing_to_an_admitted_agent_with_an_attested_li
     // What is done is waited for, too.
     let final_one =
         [&register("agent.key", &liable)[..], &["--finality", "finalized", "--timeout", "1"]].concat();
-    let early = scene.run(&final_one, Way::Relayed).await.with(4);
-    assert!(early["error"].as_str().unwrap().contains("not as final yet"), "{early}");
+    let early = scene.run(&final_one, Way::Relayed).await.error(4);
+    assert!(early.contains("not as final yet"), "{early}");
     scene.chain.node.mine(200).await.unwrap();
     scene.run(&final_one, Way::Relayed).await.ok();
     let other = scene.run(&register("agent.key", &agent.to_string()), Way::Relayed).await;
-    assert!(
-        other.with(1)["error"].as_str().unwrap().contains("other values: the liable wallet"),
-        "{other:?}"
-    );
+    assert!(other.error(1).contains("other values: the liable wallet"), "{other:?}");
     let unsigned = scene.run(&["attest", "1"], Way::Relayed).await;
-    assert!(unsigned.with(2)["error"].as_str().unwrap().contains("--key"), "{unsigned:?}");
+    assert!(unsigned.error(2).contains("--key"), "{unsigned:?}");
     // A liable wallet is asked before it stands behind what others registered.
     let unasked = scene.run(&["attest", "1", "--key", "liable.key"], Way::Relayed).await;
     assert_eq!(unasked.status, Some(5), "{unasked:?}");
@@ -167,21 +165,13 @@ async fn six_commands_lead_from_nothing_to_an_admitted_agent_with_an_attested_li
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_alone_leads_to_an_admission() {
     let scene = Scene::start().await;
-    let contracts = scene.chain.contracts;
     // What the read API says of a wallet that is not registered.
     let api = Receiver::start().await.unwrap();
-    let unknown = json!({ "isRegistered": false }).to_string();
-    api.answer_by(move |asked| match asked.path.starts_with("/api/v1/kya/") {
-        true => Reply { body: unknown.clone(), ..Reply::status(200) },
-        false => Reply { body: json!({ "error": "Agent not found: 1" }).to_string(), ..Reply::status(404) },
+    api.answer_by(|asked| match asked.path.starts_with("/api/v1/kya/") {
+        true => Reply::json(&json!({ "isRegistered": false })),
+        false => Reply { status: 404, ..Reply::json(&json!({ "error": "Agent not found: 1" })) },
     });
-    let discovery = format!(
-        "discovery = {{ forwarder = \"{}\", relayers = [\"{}\"], read-apis = [\"{}\"] }}",
-        contracts.forwarder,
-        scene.relayer.url(),
-        api.url(),
-    );
-    let guarded = Guarded::telling(0, &scene.chain, &discovery).await.unwrap();
+    let guarded = Guarded::telling(0, &scene.chain, scene.relayer.url(), api.url()).await.unwrap();
     let items = format!("{}/items", guarded.url());
     let refused = http::client(WAIT).get(&items).send().await.unwrap();
     assert_eq!(refused.status(), 401);
@@ -192,18 +182,18 @@ async fn a_refusal_alone_leads_to_an_admission() {
     // Another registry than the one that is asked for is refused before anything is sent.
     let command = register("agent.key", &liable);
     let other = [&command[..], &["--at", &items, "--registry", &liable]].concat();
-    let other = scene.user.run(&other).await.unwrap().with(1);
-    assert!(other["error"].as_str().unwrap().contains("the service is for the registry"), "{other}");
-    let registered =
-        scene.user.run(&[&command[..], &["--at", &items, "--then"]].concat()).await.unwrap().ok();
+    let other = scene.user.run(&other).await.unwrap().error(1);
+    assert!(other.contains("the service is for the registry"), "{other}");
+    let then = [&command[..], &["--at", &items, "--then"]].concat();
+    let registered = scene.user.run(&then).await.unwrap().ok();
     assert_eq!(registered["answer"]["status"], 200, "{registered}");
     let served = registered["answer"]["body"].as_str().unwrap();
     assert!(served.starts_with(&format!("served {agent}")), "{registered}");
     assert_eq!(scene.chain.total().await.unwrap(), 1);
     // Who attests reads the record elsewhere.
     let alone = ["attest", "1", "--key", "agent.key", "--at", &items];
-    let alone = scene.user.run(&alone).await.unwrap().with(2);
-    assert!(alone["error"].as_str().unwrap().contains("give --rpc"), "{alone}");
+    let alone = scene.user.run(&alone).await.unwrap().error(2);
+    assert!(alone.contains("give --rpc"), "{alone}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -239,18 +229,14 @@ async fn a_keystore_and_a_remote_signer_do_what_a_key_in_a_file_does() {
     // What is signed by another account is not sent.
     let answers = Receiver::start().await.unwrap();
     let other = dev_key(3).sign_message_sync(b"anything").unwrap();
-    let result = json!({ "jsonrpc": "2.0", "id": 1, "result": Bytes::from(other.as_bytes()) }).to_string();
-    answers.answer_by(move |_| Reply { body: result.clone(), ..Reply::status(200) });
+    let result = json!({ "jsonrpc": "2.0", "id": 1, "result": Bytes::from(other.as_bytes()) });
+    answers.answer_by(move |_| Reply::json(&result));
     let by_other = ["attest", "1", "--remote-signer", answers.url(), "--signer-address", &remote];
-    let refused = scene.run(&by_other, Way::Relayed).await.with(1);
-    assert!(refused["error"].as_str().unwrap().contains("did not sign this as"), "{refused}");
+    let refused = scene.run(&by_other, Way::Relayed).await.error(1);
+    assert!(refused.contains("did not sign this as"), "{refused}");
     write_private(&scene.user.path("password"), "another");
-    let closed = scene.run(&[&["attest", "1", "--yes"][..], &keystore].concat(), Way::Relayed).await.with(1);
-    assert!(closed["error"].as_str().unwrap().contains("password"), "{closed}");
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    let closed = scene.run(&[&["attest", "1", "--yes"][..], &keystore].concat(), Way::Relayed).await.error(1);
+    assert!(closed.contains("password"), "{closed}");
 }
 
 /// A watcher of agent 1 that dies at this point, and its metrics.
@@ -261,13 +247,10 @@ struct Watcher {
 
 impl Watcher {
     async fn start(scene: &Scene, point: &str) -> Self {
-        let metrics = format!("127.0.0.1:{}", free_port());
-        let registry = scene.chain.contracts.registry.to_string();
+        let metrics = format!("127.0.0.1:{}", free_port().unwrap());
         let command =
             ["attest", "1", "--watch", "--every", "1", "--yes", "--key", "liable.key", "--metrics", &metrics];
-        let command =
-            [&scene.at(&command, Way::Relayed), &["--registry", &registry, "--chain", "31337"][..]].concat();
-        let process = scene.user.spawn(point, &command).start().unwrap();
+        let process = scene.user.spawn(point, &scene.at(&command, Way::Relayed)).start().unwrap();
         Self { process, metrics: format!("http://{metrics}/metrics") }
     }
 

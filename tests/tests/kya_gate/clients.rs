@@ -60,8 +60,8 @@ async fn what_the_fields_libraries_sign_is_admitted() -> Result<()> {
     let text = configuration(Kind::Nginx).await.replace(ORIGIN, &origin);
     let gate = Gate::start(&(text + "routes = [\"/orders\", \"/items/*\"]\n")).await?;
     let service = Service::start().await?;
-    let (_nginx, url) = Kind::Nginx.start_on(port, gate.url(), service.url()).await?;
-    assert_eq!(url, origin);
+    let front = Kind::Nginx.start_on(port, gate.url(), service.url()).await?;
+    assert_eq!(front.url, origin);
 
     let agent = good();
     let key = hex::encode_prefixed(agent.to_bytes());
@@ -88,11 +88,9 @@ async fn what_the_fields_libraries_sign_is_admitted() -> Result<()> {
     let admitted = [agent.address().to_checksum(None)];
     assert!(reached.iter().all(|request| request.values("kya-wallet") == admitted));
 
-    let answer = http::client(WAIT).get(format!("{url}/.well-known/erc8128")).send().await?;
-    assert_eq!(
-        (answer.status().as_u16(), &answer.headers()["content-type"]),
-        (200, &"application/json".parse()?)
-    );
+    let answer = http::client(WAIT).get(format!("{origin}/.well-known/erc8128")).send().await?;
+    assert_eq!(answer.status(), 200);
+    assert_eq!(answer.headers()["content-type"], "application/json");
     let document: Value = answer.json().await?;
     assert_eq!(document["chains"], json!([format!("eip155:{CHAIN_ID}")]));
     for route in ["/orders", "/items/*"] {

@@ -8,7 +8,6 @@
 //! 5. Dashboard and alerts name metrics that there are.
 //! 6. `check` says what is wrong, and `serve` does not start with it.
 
-use alloy::hex;
 use std::time::{Duration, Instant};
 
 use alloy::primitives::{Address, Bytes, U256};
@@ -16,8 +15,7 @@ use alloy::signers::local::PrivateKeySigner;
 use e2e::anvil::{CHAIN_ID, dev_account, wall_clock};
 use e2e::chain::Chain;
 use e2e::fault::{Fault, Rule};
-use e2e::gate::{Gate, ORIGIN};
-use e2e::http;
+use e2e::gate::{ACCEPT, Gate, ORIGIN, REVERT};
 use e2e::ops::{expressions, unknown};
 use e2e::process::{free_port, wait_until};
 use e2e::proxy::Proxy;
@@ -31,12 +29,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::{WAIT, ask, assert_refused, chain, configuration, configuration_at, get, signed};
-
-/// `mstore(0, shl(224, 0x1626ba7e)) return(0, 32)`: an account that accepts every signature.
-const ACCEPT: &[u8] = &hex!("631626ba7e60e01b60005260206000f3");
-/// One that accepts none.
-const REVERT: &[u8] = &hex!("60006000fd");
+use crate::{WAIT, ask, assert_refused, chain, configuration, configuration_at, get, plain, signed};
 
 /// A proxy that counts, and the configuration of a gate that reads the chain through it.
 async fn counted(chain: &Chain) -> (Proxy, String) {
@@ -116,7 +109,7 @@ async fn unfinished_requests_hold_up_no_others() {
     let address = gate.url().trim_start_matches("http://");
     let alive = async || {
         let began = Instant::now();
-        assert_eq!(get("/livez").unsigned().send(gate.url()).await.unwrap().status, 200);
+        assert_eq!(plain(gate.url(), "/livez").await.status, 200);
         began.elapsed()
     };
     // Strangers, at another address than the proxy's, with all but the end of a long content.
@@ -196,11 +189,8 @@ async fn an_agent_is_admitted_once_the_liable_person_that_it_names_attests_for_i
 
     chain.send(person, attestComplianceCall { agentId: U256::from(2) }).await.unwrap();
     let admitted = ask(&gate, &request()).await;
-    assert_eq!(
-        (admitted.status, admitted.header("kya-liable-basis")),
-        (200, vec!["attested"]),
-        "{admitted:?}"
-    );
+    assert_eq!(admitted.status, 200, "{admitted:?}");
+    assert_eq!(admitted.header("kya-liable-basis"), ["attested"]);
     // What was found is not asked for again.
     proxy.reset();
     assert_eq!((ask(&gate, &request()).await.status, proxy.calls("eth_getLogs")), (200, 0));
@@ -247,8 +237,7 @@ async fn every_metric_in_dashboard_and_alerts_is_one_of_the_gates() {
     for _ in 0..3 {
         ask(&gate, &get("/").sign(&PrivateKeySigner::random(), CHAIN_ID)).await;
     }
-    let metrics = http::client(WAIT).get(format!("{}/metrics", gate.url())).send().await.unwrap();
-    let mut metrics = metrics.text().await.unwrap();
+    let mut metrics = plain(gate.url(), "/metrics").await.body;
     // Outcomes appear as they come.
     for unavailable in [
         Unavailable::KyaUnavailable,
@@ -269,11 +258,8 @@ async fn every_metric_in_dashboard_and_alerts_is_one_of_the_gates() {
     let expressions = expressions("kya-gate").unwrap();
     assert!(expressions.len() > 15, "only {} expressions: what was read?", expressions.len());
     for expression in &expressions {
-        assert_eq!(
-            unknown(expression, &metrics, "kya_gate_"),
-            Vec::<String>::new(),
-            "{expression}\n{metrics}"
-        );
+        let unknown = unknown(expression, &metrics, "kya_gate_");
+        assert!(unknown.is_empty(), "{unknown:?}: {expression}\n{metrics}");
     }
 }
 
@@ -300,8 +286,7 @@ async fn check_says_what_is_wrong_and_serve_does_not_start_with_it() {
     let error = Gate::start(&silent).await.unwrap_err().to_string();
     assert!(error.contains("not started"), "{error}");
     let gate = Gate::start(&right).await.unwrap();
-    for (path, status) in [("livez", 200), ("readyz", 200), ("metrics", 200), ("else", 404)] {
-        let answer = http::client(WAIT).get(format!("{}/{path}", gate.url())).send().await.unwrap();
-        assert_eq!(answer.status(), status, "{path}");
+    for (path, status) in [("/livez", 200), ("/readyz", 200), ("/metrics", 200), ("/else", 404)] {
+        assert_eq!(plain(gate.url(), path).await.status, status, "{path}");
     }
 }

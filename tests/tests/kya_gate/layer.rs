@@ -4,27 +4,17 @@
 //! not. Content that is not the signed one reaches no handler. A refusal is the daemon's, byte for byte.
 
 use e2e::anvil::CHAIN_ID;
-use e2e::gate::{Gate, ORIGIN, start_example};
-use e2e::process::Process;
+use e2e::gate::{Gate, ORIGIN, embedded, start_example};
 use e2e::reverse_proxies::Kind;
 use e2e::seed::registration_call;
 use e2e::signed_requests::Draft;
 
-use crate::{ask, assert_refused, configuration, get, good};
-
-/// The example with the daemon's documented configuration, without `listen` and `[proxy]`; and its address.
-async fn example() -> (Process, String) {
-    let daemon = configuration(Kind::Envoy).await;
-    let (before, rest) = daemon.split_once("[proxy]").unwrap();
-    let (_, after) = rest.split_once("[chain]").unwrap();
-    let lines = before.lines().filter(|line| !line.starts_with("listen"));
-    let embedded = format!("{}\n[chain]{after}", lines.collect::<Vec<_>>().join("\n"));
-    start_example(&embedded).await.unwrap()
-}
+use crate::{ask, assert_refused, configuration, get, good, plain};
 
 #[tokio::test]
 async fn a_signed_request_reaches_the_handler_with_its_wallet_and_its_own_content() {
-    let (_example, url) = example().await;
+    let configured = configuration(Kind::Envoy).await;
+    let (_example, url) = start_example(&embedded(&configured).unwrap()).await.unwrap();
     let request = get("/items?view=full").header("kya-liable", "me").sign(&good(), CHAIN_ID);
     let admitted = request.send(&url).await.unwrap();
     assert_eq!(admitted.status, 200, "{admitted:?}");
@@ -32,10 +22,9 @@ async fn a_signed_request_reaches_the_handler_with_its_wallet_and_its_own_conten
     let (wallet, liable) = (agent.agentWallet.to_checksum(None), agent.haftungsperson.to_checksum(None));
     assert_eq!(admitted.body, format!("items for {wallet}, for which {liable} is liable"));
     assert_refused(&request.send(&url).await.unwrap(), 401, "nonce_reused");
-    let open = get("/livez").unsigned().send(&url).await.unwrap();
-    assert_eq!(open.status, 200, "a route behind the layer is open");
+    assert_eq!(plain(&url, "/livez").await.status, 200, "a route behind the layer is open");
 
-    let daemon = Gate::start(&configuration(Kind::Envoy).await).await.unwrap();
+    let daemon = Gate::start(&configured).await.unwrap();
     let request = Draft::post(ORIGIN, "/orders", r#"{"amount":"100"}"#).sign(&good(), CHAIN_ID);
     let changed = request.clone().carrying(r#"{"amount":"900"}"#, true);
     let (changed, refusal) = (changed.send(&url).await.unwrap(), ask(&daemon, &changed).await);

@@ -86,12 +86,10 @@ async fn chain() -> Chain {
 async fn relay(chain: &Chain, nonce: u64, call: &impl SolCall) {
     let SignedRequest { request, signature } = Desk::of(chain).request(&dev_key(ACME), nonce, call).signed;
     let execute = executeCall { req: request, signature };
-    let transaction = TransactionRequest::default()
-        .from(dev_account(STRANGER))
-        .to(chain.contracts.forwarder)
-        .gas_limit(2 * REQUEST_GAS)
-        .input(Bytes::from(execute.abi_encode()).into());
-    assert!(chain.node.execute(transaction).await.unwrap().status());
+    let data = Bytes::from(execute.abi_encode()).into();
+    let transaction = TransactionRequest::default().from(dev_account(STRANGER)).to(chain.contracts.forwarder);
+    let sent = chain.node.execute(transaction.gas_limit(2 * REQUEST_GAS).input(data)).await.unwrap();
+    assert!(sent.status());
 }
 
 /// Runs `kya` for the chain's registry.
@@ -122,20 +120,14 @@ async fn signed_by_wallet(directory: &Path, chain: &Chain, command: &[&str], cha
         let signed = ["--signed", file.to_str().unwrap(), "--signature", signature];
         run(chain, &[command, &signed].concat()).await
     };
+    let with = |from: &str, to: &str| printed.replacen(from, to, 1);
+    let elsewhere = with(&chain.contracts.registry.to_string(), &Address::ZERO.to_string());
     for (text, signature, words) in [
         (&*printed, &*signature.replace(&signature[4..8], "0000"), "signature"),
-        (
-            &printed.replacen(&chain.contracts.registry.to_string(), &Address::ZERO.to_string(), 1),
-            &signature,
-            "domain.verifyingContract of what was signed differs",
-        ),
-        (
-            &printed.replacen("AgentLiability", "Other", 1),
-            &signature,
-            "domain.name of what was signed differs",
-        ),
-        (&printed.replacen(changed[0], changed[1], 1), &signature, "message."),
-        (&printed.replacen("\"notAfter\":1", "\"notAfter\":9", 1), &signature, "notAfter"),
+        (&elsewhere, &signature, "domain.verifyingContract of what was signed differs"),
+        (&with("AgentLiability", "Other"), &signature, "domain.name of what was signed differs"),
+        (&with(changed[0], changed[1]), &signature, "message."),
+        (&with("\"notAfter\":1", "\"notAfter\":9"), &signature, "notAfter"),
         ("[]", &signature, "message.notBefore of what was signed is no number"),
     ] {
         let refused = taken(text, signature).await.unwrap_err();
@@ -157,17 +149,8 @@ async fn accepted(directory: &Path, chain: &Chain, agent: &str) -> Acceptance {
     Acceptance::from_json(&document).unwrap()
 }
 
-/// The digest of an acceptance of one of the agents.
-fn digest(acceptance: &Acceptance) -> B256 {
-    acceptance.digest("guarded")
-}
-
 /// A gate under this policy that signs verdicts and records admissions in this directory.
-async fn gate(chain: &Chain, directory: &Path, policy: &str) -> (Gate, String) {
-    gate_at(chain, chain.node.url(), directory, policy).await
-}
-
-async fn gate_at(chain: &Chain, rpc: &str, directory: &Path, policy: &str) -> (Gate, String) {
+async fn gate(chain: &Chain, rpc: &str, directory: &Path, policy: &str) -> (Gate, String) {
     let registry = chain.contracts.registry.to_string();
     let text = Kind::Envoy.gate(ORIGIN, CHAIN_ID, rpc, &registry).unwrap();
     let text = text.replace("[kya]", "[kya]\ncache-seconds = 3600");
@@ -207,7 +190,8 @@ async fn an_impostor_is_refused_and_the_liable_persons_own_agents_are_admitted_b
     let directory = directory.path();
     // The file of an earlier release: it names the wallet and nothing else.
     let acme: Address = dev_account(ACME);
-    let (gate, text) = gate(&chain, directory, &format!("liable.allow = [\"{acme}\"]\n")).await;
+    let (allow, rpc) = (format!("liable.allow = [\"{acme}\"]\n"), chain.node.url());
+    let (gate, text) = gate(&chain, rpc, directory, &allow).await;
     assert_not_proved(&asked(&gate, "impostor", None).await, None);
     for (agent, basis) in [
         ("registered", "registered"),
@@ -217,7 +201,7 @@ async fn an_impostor_is_refused_and_the_liable_persons_own_agents_are_admitted_b
     ] {
         assert_admitted(&asked(&gate, agent, None).await, basis);
     }
-    let (agent, rpc) = (wallet("header").address().to_string(), chain.node.url());
+    let agent = wallet("header").address().to_string();
     let command = ["accept", &agent, "--rpc", rpc];
     let header = signed_by_wallet(directory, &chain, &command, ["guarded", "unguarded"]).await;
     let header = Acceptance::from_json(&header).unwrap();
@@ -237,7 +221,7 @@ async fn an_impostor_is_refused_and_the_liable_persons_own_agents_are_admitted_b
     let [records, jwks] =
         ["admissions.jsonl", "jwks.json"].map(|file| directory.join(file).display().to_string());
     let (right, said) = kya::verify(&["record", &records, "--keys", &jwks]).await.unwrap();
-    let digest = digest(&header);
+    let digest = header.digest("guarded");
     for (line, words) in [
         (0, format!("liable {acme} (registered)")),
         (4, format!("liable {acme} (accepted by its key, {digest:#x}")),
@@ -247,8 +231,8 @@ async fn an_impostor_is_refused_and_the_liable_persons_own_agents_are_admitted_b
 
     // Where `accepted` does not count, an acceptance hides nothing that does.
     let own = tempfile::tempdir().unwrap();
-    let policy = format!("liable.allow = [\"{acme}\"]\nliable.basis = [\"registered\", \"attested\"]\n");
-    let (strict, _) = self::gate(&chain, own.path(), &policy).await;
+    let policy = allow + "liable.basis = [\"registered\", \"attested\"]\n";
+    let (strict, _) = self::gate(&chain, rpc, own.path(), &policy).await;
     let registered = accepted(directory, &chain, "registered").await;
     assert_admitted(&asked(&strict, "registered", Some(&registered)).await, "registered");
     assert_not_proved(&asked(&strict, "header", Some(&header)).await, None);
@@ -294,7 +278,7 @@ async fn a_domains_file_accepts_and_overrules_until_it_loses_the_wallet() {
     let file = json!({
         "liable": [entry],
         "acceptances": listed.into_iter().chain(&others).collect::<Vec<_>>(),
-        "withdrawn": [digest(&documents["withdrawn"])],
+        "withdrawn": [documents["withdrawn"].digest("guarded")],
         "notOurs": [id("disowned").to_string()],
     });
     let (server, authority) = (Receiver::start().await.unwrap(), Authority::new().unwrap());
@@ -312,7 +296,7 @@ async fn a_domains_file_accepts_and_overrules_until_it_loses_the_wallet() {
          \"{address}\"\nca-file = \"{}\"\n",
         authority.bundle().display()
     );
-    let (gate, text) = gate(&chain, directory, &policy).await;
+    let (gate, text) = gate(&chain, chain.node.url(), directory, &policy).await;
     assert_not_proved(&asked(&gate, "impostor", None).await, None);
     assert_admitted(&asked(&gate, "registered", None).await, "registered");
     assert_admitted(&asked(&gate, "attested", None).await, "attested");
@@ -413,7 +397,7 @@ async fn a_thousand_requests_with_acceptances_that_do_not_hold_cause_no_read_of_
     let (proxy, acme) = (Proxy::start(chain.node.url()).await.unwrap(), dev_account(ACME));
     let policy = format!("liable.allow = [\"{acme}\"]\n");
     let valid = accepted(directory.path(), &chain, "header").await;
-    let (gate, _) = gate_at(&chain, proxy.url(), directory.path(), &policy).await;
+    let (gate, _) = gate(&chain, proxy.url(), directory.path(), &policy).await;
     proxy.reset();
     for number in 0..1_000_u32 {
         let (random, mut other) = (B256::random(), valid.clone());

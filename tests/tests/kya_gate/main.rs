@@ -66,6 +66,11 @@ fn signed(target: &str) -> Signed {
     get(target).sign(&good(), CHAIN_ID)
 }
 
+/// What the server at `url` answers a GET without a signature.
+async fn plain(url: &str, target: &str) -> RawAnswer {
+    get(target).unsigned().send(url).await.unwrap()
+}
+
 /// What the gate answers Envoy about a request.
 async fn ask(gate: &Gate, request: &Signed) -> RawAnswer {
     request.asked_by_envoy().send(gate.url()).await.unwrap()

@@ -27,7 +27,7 @@ use registry_core::gate::reads_as_output_header;
 use registry_core::token::Jws;
 use serde_json::{Value, json};
 
-use crate::{ISSUER, WAIT, chain, configuration, configuration_at, get, good, signed};
+use crate::{ISSUER, WAIT, chain, configuration, configuration_at, get, good, plain, signed};
 
 /// A proxy with a gate beside it and a service behind it.
 struct Stage {
@@ -43,7 +43,7 @@ impl Stage {
         let rpc = Proxy::start(chain().await.node.url()).await.unwrap();
         let gate = Gate::start(&configuration_at(kind, rpc.url()).await).await.unwrap();
         let service = Service::start().await.unwrap();
-        let front = kind.start_front(gate.url(), service.url()).await.unwrap();
+        let front = kind.start(gate.url(), service.url()).await.unwrap();
         Self { kind, rpc, gate: Some(gate), service, front }
     }
 
@@ -109,10 +109,8 @@ async fn every_kind_of_request_has_its_status(mut stage: Stage) {
     // With content its digest is asked for, too.
     let order = Draft { headers: Vec::new(), ..Draft::post(ORIGIN, "/orders", "7") }.unsigned();
     let answer = stage.refused(&order, 401, "signature_missing").await;
-    assert_eq!(
-        answer.header("accept-signature"),
-        [accept.replace("\"@query\"", r#""@query" "content-digest""#)]
-    );
+    let accept = accept.replace("\"@query\"", r#""@query" "content-digest""#);
+    assert_eq!(answer.header("accept-signature"), [accept]);
 
     // A page of another site asks before it sends a signed request, and reads what becomes of that. What the
     // service says of other sites is replaced.
@@ -187,11 +185,10 @@ fn spoofed(seed: usize) -> Vec<(String, String)> {
 fn read_as_the_gates(received: &Delivery) -> Vec<(String, String)> {
     let folded = |name: &str| name.replace(|byte: char| !byte.is_ascii_alphanumeric(), "-").to_lowercase();
     let headers = received.headers.iter().filter(|(name, _)| reads_as_output_header(name.as_str()));
+    let headers = headers.filter(|(_, value)| !value.is_empty());
     let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
-    let mut read: Vec<_> = headers
-        .filter(|(_, value)| !value.is_empty())
-        .map(|(name, value)| (folded(name.as_str()), text(value.as_bytes())))
-        .collect();
+    let mut read: Vec<_> =
+        headers.map(|(name, value)| (folded(name.as_str()), text(value.as_bytes()))).collect();
     read.sort();
     read
 }
@@ -199,8 +196,8 @@ fn read_as_the_gates(received: &Delivery) -> Vec<(String, String)> {
 /// Sends every spelling to a real service, over a kept connection.
 async fn each_spelling_is_removed_or_refused(stage: &Stage, service: &HeaderReader) {
     let gate = stage.gate.as_ref().unwrap();
-    let (_proxy, url) = stage.kind.start(gate.url(), &service.url).await.unwrap();
-    let mut connection = KeptConnection::new(&url);
+    let front = stage.kind.start(gate.url(), &service.url).await.unwrap();
+    let mut connection = KeptConnection::new(&front.url);
     let plain = connection.send(&signed("/items")).await.unwrap();
     let wallet = format!("KYA_WALLET={}", good().address().to_checksum(None));
     let read: Vec<&str> = plain.body.lines().collect();
@@ -248,9 +245,9 @@ async fn no_header_of_a_client_is_taken_for_anothers(stage: &Stage) {
 
     // Where the gate has nothing to say, a client has not, either.
     let gate = Gate::start(&(configuration(stage.kind).await + "observe = true\n")).await.unwrap();
-    let (_proxy, url) = stage.kind.start(gate.url(), stage.service.url()).await.unwrap();
+    let front = stage.kind.start(gate.url(), stage.service.url()).await.unwrap();
     for name in NAMES.iter().flat_map(|name| ["-", ".", "!"].map(|separator| name.replace('-', separator))) {
-        let unsigned = get("/items").header(&name, "spoofed").unsigned().send(&url).await.unwrap();
+        let unsigned = get("/items").header(&name, "spoofed").unsigned().send(&front.url).await.unwrap();
         let received = stage.service.take();
         assert_eq!((unsigned.status, read_as_the_gates(&received[0])), (200, vec![]), "{name}");
     }
@@ -267,7 +264,7 @@ async fn no_header_of_a_client_is_taken_for_anothers(stage: &Stage) {
         }
         let line = format!("kya_gate_requests_total{{outcome=\"{outcome}\",policy=\"api\"}}");
         let before = gate.metric(&line).await.unwrap_or_default();
-        let answer = request.send(&url).await.unwrap();
+        let answer = request.send(&front.url).await.unwrap();
         let decided = gate.metric(&line).await.unwrap_or_default() - before;
         assert_eq!(decided, 1.0, "{request:?}: {answer:?}\n{}", gate.log());
         stage.service.take();
@@ -278,9 +275,9 @@ async fn no_header_of_a_client_is_taken_for_anothers(stage: &Stage) {
     let file = directory.path().join("keys.json");
     key_file(&file, &key_set(&[&key])).unwrap();
     let gate = Gate::start(&(configuration(stage.kind).await + &signing(ISSUER, &file))).await.unwrap();
-    let (_proxy, url) = stage.kind.start(gate.url(), stage.service.url()).await.unwrap();
+    let front = stage.kind.start(gate.url(), stage.service.url()).await.unwrap();
     let spoofed = get("/items").header("KYA-Verdict", "spoofed").sign(&good(), CHAIN_ID);
-    let answer = spoofed.send(&url).await.unwrap();
+    let answer = spoofed.send(&front.url).await.unwrap();
     assert_eq!(answer.status, 200, "{answer:?}\n{}", gate.log());
     let received = stage.service.take();
     let [token] = received[0].values("kya-verdict")[..] else { panic!("{received:?}") };
@@ -294,16 +291,9 @@ async fn targets_and_contents_arrive_as_they_were_signed(stage: &Stage) {
         assert_eq!(stage.outcomes_over_http_2(|| signed(target)).await, [(200, 1); 2], "{target}");
         stage.refused(&signed(target).asking("GET", "/elsewhere"), 401, "").await;
     }
-    for target in [
-        "/a%2Fb",
-        "//double//slash",
-        "/a/../b",
-        "/a/%2e%2e/gate/other",
-        "/a/..%2f..%2fpublic",
-        "/a;b",
-        "/%61",
-        "/i{http.request.method}",
-    ] {
+    let ambiguous = "/a%2Fb //double//slash /a/../b /a/%2e%2e/gate/other /a/..%2f..%2fpublic /a;b /%61 \
+        /i{http.request.method}";
+    for target in ambiguous.split_whitespace() {
         stage.refused(&signed(target), 400, "ambiguous_target").await;
     }
     // Bytes that are no text are the fault of the client, and no alarm.
@@ -435,20 +425,18 @@ async fn the_pages_command_prints_a_signed_200_and_an_unsigned_one_is_a_401_behi
 #[tokio::test]
 async fn nginx_asks_without_the_content_and_shows_none_of_its_own_places() {
     let (gate, service) = (RawGate::start().unwrap(), Service::start().await.unwrap());
-    let front = Kind::Nginx.start_front(gate.url(), service.url()).await.unwrap();
+    let front = Kind::Nginx.start(gate.url(), service.url()).await.unwrap();
     Draft::post(ORIGIN, "/orders", "7").unsigned().send(&front.url).await.unwrap();
     assert!(service.take().is_empty(), "it is refused");
     for place in ["/gate/", "/refusal/"] {
         let asked = gate.next().unwrap();
         let (head, content) = asked.split_once("\r\n\r\n").unwrap();
-        assert!(
-            head.starts_with(&format!("GET {place}")) || head.starts_with(&format!("POST {place}")),
-            "{head}"
-        );
+        let is_a = |method| head.starts_with(&format!("{method} {place}"));
+        assert!(is_a("GET") || is_a("POST"), "{head}");
         assert!(content.is_empty() && !head.to_lowercase().contains("content-length"), "{asked}");
     }
     for place in ["/_gate", "/_gate_refusal"] {
-        assert_eq!(get(place).unsigned().send(&front.url).await.unwrap().status, 404, "{place}");
+        assert_eq!(plain(&front.url, place).await.status, 404, "{place}");
     }
 }
 
@@ -456,9 +444,9 @@ async fn nginx_asks_without_the_content_and_shows_none_of_its_own_places() {
 async fn the_documents_of_the_gate_are_found_through_each_proxy() {
     let (gate, service) = (RawGate::start().unwrap(), Service::start().await.unwrap());
     for kind in [Kind::Nginx, Kind::Caddy, Kind::Envoy] {
-        let front = kind.start_front(gate.url(), service.url()).await.unwrap();
+        let front = kind.start(gate.url(), service.url()).await.unwrap();
         for document in ["/.well-known/erc8128", "/.well-known/agent-registry"] {
-            assert_eq!(get(document).unsigned().send(&front.url).await.unwrap().status, 200, "{kind:?}");
+            assert_eq!(plain(&front.url, document).await.status, 200, "{kind:?}");
             let asked = gate.next().unwrap();
             assert!(asked.starts_with(&format!("GET {document} ")), "the gate answers by itself: {asked}");
         }

@@ -16,12 +16,12 @@ use e2e::reverse_proxies::Kind;
 use e2e::seed::{registration_call, wallet};
 use e2e::signed_requests::{Draft, RawAnswer, Signed};
 use e2e::verdict_tokens::{key_file, key_set, new_key, signing};
-use e2e::{http, kya, signers};
+use e2e::{kya, signers};
 use registry_core::token::{Jws, KeySet};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{ISSUER, WAIT, ask, assert_refused, chain, configuration_at, get, good, signed};
+use crate::{ISSUER, ask, assert_refused, chain, configuration_at, get, good, plain, signed};
 
 /// A gate that records with evidence, behind a proxy that counts.
 struct Recorded {
@@ -44,8 +44,7 @@ impl Recorded {
             records.display()
         );
         let gate = Gate::start(&text).await.unwrap();
-        let published = http::client(WAIT).get(format!("{}/.well-known/jwks.json", gate.url()));
-        let published = published.send().await.unwrap().text().await.unwrap();
+        let published = plain(gate.url(), "/.well-known/jwks.json").await.body;
         fs::write(directory.path().join("jwks.json"), published).unwrap();
         Self { rpc, gate, directory }
     }
@@ -132,22 +131,16 @@ async fn a_record_is_verified_by_viem_and_jose_alone_and_by_the_program_with_the
     let another = format!("0x{}", "11".repeat(20));
     let consistent =
         format!("at the registry {registry} by the record's word (--registry), consistent with evidence");
+    let own = "jwks.json";
     for (file, keys, more, is_right, line, words) in [
-        (&file, "jwks.json", vec!["--line", "2"], true, 0, "consistent with evidence"),
-        (&file, "jwks.json", vec!["--block-hash", hash], true, 0, &consistent),
-        (
-            &file,
-            "jwks.json",
-            vec!["--registry", &another],
-            false,
-            0,
-            "refused: the verdict is of the registry",
-        ),
-        (&file, "jwks.json", vec!["--block-hash", &other], false, 0, "refused: the evidence is refused"),
+        (&file, own, vec!["--line", "2"], true, 0, "consistent with evidence"),
+        (&file, own, vec!["--block-hash", hash], true, 0, &consistent),
+        (&file, own, vec!["--registry", &another], false, 0, "refused: the verdict is of the registry"),
+        (&file, own, vec!["--block-hash", &other], false, 0, "refused: the evidence is refused"),
         (&file, "stranger.json", vec![], false, 0, "which is not among the keys given"),
-        (&mixed, "jwks.json", vec![], false, 0, "1: 20"),
-        (&mixed, "jwks.json", vec![], false, 1, "2: refused: the verdict was signed for another admission"),
-        (&mixed, "jwks.json", vec![], false, 2, "3: 20"),
+        (&mixed, own, vec![], false, 0, "1: 20"),
+        (&mixed, own, vec![], false, 1, "2: refused: the verdict was signed for another admission"),
+        (&mixed, own, vec![], false, 2, "3: 20"),
     ] {
         let (right, said) = recorded.verify(file, keys, &more).await;
         assert!(right == is_right && said[line].contains(words), "{words}: {said:?}");

@@ -8,7 +8,6 @@
 //! 5. With `rediss://` the server's certificate has to be by an authority that the machine trusts.
 
 use e2e::gate::Gate;
-use e2e::http;
 use e2e::process::wait_until;
 use e2e::redis::Redis;
 use e2e::reverse_proxies::Kind;
@@ -16,7 +15,7 @@ use e2e::signed_requests::{RawAnswer, Signed};
 use e2e::tls::{Authority, TlsFront};
 use futures_util::future::join_all;
 
-use crate::{WAIT, ask, assert_refused, configuration, signed};
+use crate::{WAIT, ask, assert_refused, configuration, plain, signed};
 
 async fn with_redis(url: &str) -> String {
     configuration(Kind::Envoy).await + &format!("\n[redis]\nurl = \"{url}\"\n")
@@ -85,8 +84,8 @@ async fn two_gates_admit_one_of_two_hundred_copies_and_no_replay_whatever_happen
     redis.kill();
     assert_refused(&ask(gate, &signed("/")).await, 503, "nonce_store_unavailable");
     wait_until("not ready", WAIT, async || {
-        let answer = http::client(WAIT).get(format!("{}/readyz", gate.url())).send().await.unwrap();
-        answer.status() == 503 && answer.text().await.unwrap().contains("Redis takes no writes")
+        let answer = plain(gate.url(), "/readyz").await;
+        answer.status == 503 && answer.body.contains("Redis takes no writes")
     })
     .await;
     // It has lost every nonce: what was admitted before it was killed is not admitted again, nor by a gate
@@ -106,9 +105,7 @@ async fn a_redis_that_has_become_a_replica_is_not_ready_until_it_takes_writes_ag
     let gate = Gate::start(&with_redis(&redis.url()).await).await.unwrap();
     let before = admitted(&gate).await;
     redis.follow(Some(&primary)).await.unwrap();
-    let ready = async || {
-        http::client(WAIT).get(format!("{}/readyz", gate.url())).send().await.unwrap().status() == 200
-    };
+    let ready = async || plain(gate.url(), "/readyz").await.status == 200;
     wait_until("not ready", WAIT, async || !ready().await).await;
     assert_refused(&ask(&gate, &signed("/")).await, 503, "nonce_store_unavailable");
     redis.follow(None).await.unwrap();

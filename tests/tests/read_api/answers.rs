@@ -45,6 +45,7 @@ async fn each_endpoint_answers_what_the_contract_says_in_the_documented_round_tr
     let busy = json!({ "truncated": true, "note": format!("Showing 50 of {} children", BUSY_CHILDREN + 1) });
     let block = stage.chain.node.block(BlockNumberOrTag::Latest).await.unwrap();
     let (number, hash) = (quantity(&block["number"]).unwrap(), block["hash"].as_str().unwrap());
+    let page = json!({ "total": 4, "offset": 1, "limit": 2 });
     let then = json!({ "decision": "provision", "unknownBecause": "PAST_BLOCK" });
     for (path, round_trips, fields) in [
         ("/health".to_owned(), 1, json!({ "status": "ok", "registry": registry, "rpc": rpc })),
@@ -59,11 +60,7 @@ async fn each_endpoint_answers_what_the_contract_says_in_the_documented_round_tr
         (format!("{LIST}/compliance?limit=7"), 2, json!({ "total": total, "limit": 7 })),
         (showcase.lineage("atlas"), 4, json!({ "agentId": id("atlas"), "generation": 0 })),
         (showcase.lineage(BUSY), 2, busy),
-        (
-            showcase.path("atlas") + "/revenue?offset=1&limit=2",
-            1,
-            json!({ "total": 4, "offset": 1, "limit": 2 }),
-        ),
+        (showcase.path("atlas") + "/revenue?offset=1&limit=2", 1, page),
         (showcase.path("ledger") + "/revenue", 1, json!({ "total": 1, "limit": 100 })),
         ("/api/v1/revenue/aggregate".to_owned(), 2, json!({ "totalReports": 9, "byCurrency": revenue })),
         (kya("kyoto").to_lowercase(), 1, json!({ "decision": "provision", "unknownBecause": "NOT_SCANNED" })),

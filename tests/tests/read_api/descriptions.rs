@@ -59,13 +59,9 @@ async fn try_out(service: &str, url: &str, known: Value) {
     let settings = repo::root().join("tests/openapi");
     let scratch = TempDir::new().unwrap();
     let mut command = Command::new(python::programs("openapi").await.unwrap().join("schemathesis"));
-    command
-        .arg("--config-file")
-        .arg(settings.join("schemathesis.toml"))
-        .args(["--no-color", "run", &format!("{url}/openapi.json")])
-        .env("SCHEMATHESIS_HOOKS", settings.join("hooks.py"))
-        .env("SCHEMATHESIS_KNOWN", known.to_string())
-        .current_dir(scratch.path());
+    command.arg("--config-file").arg(settings.join("schemathesis.toml")).current_dir(scratch.path());
+    command.args(["--no-color", "run", &format!("{url}/openapi.json")]);
+    command.env("SCHEMATHESIS_HOOKS", settings.join("hooks.py")).env("SCHEMATHESIS_KNOWN", known.to_string());
     let run = command.kill_on_drop(true).output().await.unwrap();
     let said = String::from_utf8_lossy(&run.stdout);
     assert!(run.status.success(), "{said}{}", String::from_utf8_lossy(&run.stderr));
@@ -133,11 +129,7 @@ async fn what_the_catalog_and_the_introduction_link_to_is_there_to_be_read() {
     let registry = stage.client.get("/.well-known/agent-registry").await.ok();
     let expected = stage.chain.contracts.registry.to_checksum(None);
     assert_eq!((registry["chainId"].as_u64(), &registry["registry"]), (Some(CHAIN_ID), &json!(expected)));
-    assert_eq!(
-        registry["readApis"],
-        json!(["https://kya.example"]),
-        "the issuer of its verdicts: {registry}"
-    );
+    assert_eq!(registry["readApis"], json!(["https://kya.example"]), "its verdicts' issuer: {registry}");
     let catalog = stage.client.get("/.well-known/ai-catalog.json").await.ok();
     assert_eq!(catalog["entries"][0]["identifier"], "urn:air:127.0.0.1:mcp:agent-registry");
     let card = get(catalog["entries"][0]["url"].as_str().unwrap()).await.ok();

@@ -97,21 +97,9 @@ async fn its_pages_are_those_of_the_worker_and_clients_are_those_that_a_proxy_na
         let mut headers = [own, other].map(|answer| {
             let mut headers = answer.headers.clone();
             // Of the moment, of the connection, and of the way in which files are served.
-            for name in [
-                "date",
-                "x-request-id",
-                "connection",
-                "content-length",
-                "transfer-encoding",
-                "etag",
-                "cf-cache-status",
-                "age",
-                "ratelimit",
-                "x-ratelimit-remaining",
-                "x-ratelimit-reset",
-            ] {
-                headers.remove(name);
-            }
+            let others = "date x-request-id connection content-length transfer-encoding etag \
+                cf-cache-status age ratelimit x-ratelimit-remaining x-ratelimit-reset";
+            others.split_whitespace().for_each(|name| drop(headers.remove(name)));
             headers
         });
         let [own, other] = &mut headers;

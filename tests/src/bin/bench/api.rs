@@ -4,8 +4,8 @@
 
 use std::{fs, io};
 
-use e2e::load::Load;
 use e2e::proxy::sequential;
+use e2e::server::LIVEZ;
 use e2e::worker::WorkerOptions;
 use e2e::{seed, synthetic};
 use flate2::{Compression, read::GzEncoder};
@@ -24,7 +24,6 @@ const COLD: u64 = 200; // agents asked for cold
 const WARM_UP_AGENTS: u64 = 20; // and those asked for before
 const SCANS: u32 = 5; // after the first one of an instance, which has yet to learn the node's limits
 const STARTS: usize = 5; // after one that fills the disk cache
-const LIVEZ: &str = "/livez"; // costs nothing but the runtime's part
 const KYA: &str = "/api/v1/kya/:wallet";
 const AGENT: &str = "/api/v1/agent/7";
 const LINEAGE: &str = "/api/v1/agent/7/lineage";
@@ -57,11 +56,11 @@ async fn warm(lab: &Lab) -> Result<[String; 2]> {
         let paths = &WARM[..if kind == Kind::Worker { WARM.len() } else { 3 }];
         let path_of = |shown| if shown == KYA { kya.as_str() } else { shown };
         for shown in paths {
-            load(&server, path_of(shown), WARM_UP_SECONDS, None).await?;
+            server.load(path_of(shown), WARM_UP_SECONDS, None).await?;
         }
         let mut live = None;
         for shown in paths {
-            let load = load(&server, path_of(shown), SECONDS, None).await?;
+            let load = server.load(path_of(shown), SECONDS, None).await?;
             let (client, url) = (kept_alive()?, format!("{}{}", server.url(), path_of(shown)));
             let times = timed(1, 0..ONE_BY_ONE, async |_| fetch(client.get(&url)).await).await?;
             table += &row(&[
@@ -79,19 +78,11 @@ async fn warm(lab: &Lab) -> Result<[String; 2]> {
     for (mode, limit) in LIMITERS {
         let options = lab.options().var("RATE_LIMITER", mode).var("RATE_LIMIT_PER_MINUTE", limit);
         let server = lab.serve(Kind::Worker, &options, json!({})).await?.server;
-        load(&server, &kya, WARM_UP_SECONDS, EACH).await?;
-        let cpu = load(&server, &kya, SECONDS, EACH).await?.cpu.as_secs_f64() * 1e3;
+        server.load(&kya, WARM_UP_SECONDS, EACH).await?;
+        let cpu = server.load(&kya, SECONDS, EACH).await?.cpu.as_secs_f64() * 1e3;
         limiters += &row(&[&format!("`{mode}`, limit {limit}"), &format!("{cpu:.3}")]);
     }
     Ok([table, limiters])
-}
-
-/// Load on a cached answer, or on what reads nothing; from clients that each send so many requests.
-async fn load(server: &Server, path: &str, seconds: u32, each: Option<u32>) -> Result<Load> {
-    if path != LIVEZ {
-        server.until_cached(path).await?;
-    }
-    Load::on(&format!("{}{path}", server.url()), &server.usage, seconds, each).await
 }
 
 /// First answers about one agent, one after the other, beside the RPC call they are made of.

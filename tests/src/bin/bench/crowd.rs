@@ -35,7 +35,7 @@ pub(crate) async fn tables() -> Result<Vec<String>> {
     let mut lab = Lab::start().await?;
     let (owner, now) = (lab.chain.owner(), lab.chain.node.time().await?);
     let mut writes = vec![Write::new(owner, &registration_call(1, wallet("crowd").address(), "Crowd", 0))];
-    let reports = (1..=REPORTS).map(|amount| report(1, U256::from(amount), "EUR", "fees", now));
+    let reports = (1..=REPORTS).map(|amount| report(1, amount, "EUR", "fees", now));
     writes.extend(reports.map(|report| Write::new(owner, &report)));
     lab.chain.send_all(&writes, None).await?;
     // For calls: a history is read at once.
@@ -103,11 +103,8 @@ async fn resets(lab: &Lab) -> Result<String> {
 }
 
 async fn streams(lab: &Lab) -> Result<String> {
-    let options = lab
-        .options()
-        .var("INDEX", "durable-object")
-        .var("CHANGES_STREAMS_PER_CLIENT", STREAMS)
-        .var("CHANGES_STREAMS_PER_INSTANCE", STREAMS);
+    let options = lab.options().var("INDEX", "durable-object").var("CHANGES_STREAMS_PER_CLIENT", STREAMS);
+    let options = options.var("CHANGES_STREAMS_PER_INSTANCE", STREAMS);
     let target = measured(lab, Kind::Indexed, &options).await?;
     target.client.until_snapshot(FILL).await?;
     let (url, accept) = (target.server.url(), "Accept: text/event-stream");

@@ -54,13 +54,9 @@ pub(crate) async fn measure(lab: &Lab) -> Result<[String; 5]> {
 
 /// The Worker and the one that keeps its index.
 async fn start(lab: &Lab, ttl_seconds: u32) -> Result<Target<'_>> {
-    let options = lab
-        .options()
-        .var("INDEX", "durable-object")
-        .var("INDEX_SELF_CONTAINED_CODE", lab.code_hash().await?)
-        .var("RATE_LIMIT_PER_MINUTE", 1_000_000)
-        .var("AGENT_TTL_SECONDS", ttl_seconds)
-        .var("LINEAGE_TTL_SECONDS", ttl_seconds);
+    let options = lab.options().var("INDEX", "durable-object").var("RATE_LIMIT_PER_MINUTE", 1_000_000);
+    let options = options.var("INDEX_SELF_CONTAINED_CODE", lab.code_hash().await?);
+    let options = options.var("AGENT_TTL_SECONDS", ttl_seconds).var("LINEAGE_TTL_SECONDS", ttl_seconds);
     lab.serve(Kind::Indexed, &options, json!({})).await
 }
 
