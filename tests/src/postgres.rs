@@ -85,12 +85,16 @@ impl Postgres {
 
     /// Runs a statement, and returns what it prints.
     pub fn sql(&self, statement: &str) -> String {
+        self.try_sql(statement).unwrap_or_else(|errors| panic!("{statement}: {errors}"))
+    }
+
+    /// The same, or the errors.
+    pub fn try_sql(&self, statement: &str) -> Result<String, String> {
         let mut psql = own(&self.programs.join("psql"));
         psql.args(["-qAtX", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", "postgres", "-h"]);
         let output = psql.arg(self.dir.path()).args(["-c", statement]).output().expect("psql");
         let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-        assert!(output.status.success(), "{statement}: {}", said(&output.stderr));
-        said(&output.stdout)
+        if output.status.success() { Ok(said(&output.stdout)) } else { Err(said(&output.stderr)) }
     }
 
     /// Stops the server as a crash does: no client hears of it.
