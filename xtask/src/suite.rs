@@ -46,7 +46,7 @@ const LONGEST: [&str; 8] =
 const LANES_OF_LOWER: usize = 2;
 /// How many end-to-end test programs run at a time. Each mostly waits: for blocks, timeouts, a Worker's
 /// start.
-const LANES: usize = 4;
+const LANES: usize = 3;
 
 /// What is compiled to wasm.
 const MODULES: [&str; 8] = [
