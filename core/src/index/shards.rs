@@ -24,7 +24,7 @@ use crate::{registry::agent::Status, registry::lineage::MAX_LEVELS, registry::ro
 /// The size beyond which a shard is split.
 const SHARD_BYTES_MAX: u64 = 64 * 1024;
 
-/// Agents and descendants whose shards are looked for one by one. More are in nearly all shards, and any
+/// The most agents and descendants to look up the shards of one by one. More are in nearly all shards, and any
 /// account may register below another's agent: to find each of a million would take longer than one invocation
 /// may.
 const MOST_BELOW: u64 = 10_000;
