@@ -173,19 +173,42 @@ async fn node(kind: Option<Kind>) -> Node {
 fn questions() -> (Vec<String>, Vec<String>) {
     let kya = |id: u64| format!("/api/v1/kya/{}", wallet(&format!("foreign {id}")).address());
     let list = format!("{},{}", kya(1), kya(4).trim_start_matches("/api/v1/kya/"));
-    let asked = |paths: &str| paths.split_whitespace().map(|path| format!("/api/v1/{path}")).collect();
-    let mut plain: Vec<String> = asked(
-        "stats stats/detailed agents agents?page=2&limit=2 agents?status=Suspended agents/compliance \
-         agent/3/ancestors agent/1/lineage agent/1/revenue revenue/aggregate agent/1 agent/1?block=9 \
-         agent/99 agent/1?block=99999 agent/1?block=0",
-    );
-    plain.push("/health".to_owned());
+    let asked = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect::<Vec<String>>();
+    let mut plain = asked(&[
+        "/health",
+        "/api/v1/stats",
+        "/api/v1/stats/detailed",
+        "/api/v1/agents",
+        "/api/v1/agents?page=2&limit=2",
+        "/api/v1/agents?status=Suspended",
+        "/api/v1/agents/compliance",
+        "/api/v1/agent/3/ancestors",
+        "/api/v1/agent/1/lineage",
+        "/api/v1/agent/1/revenue",
+        "/api/v1/revenue/aggregate",
+        "/api/v1/agent/1",
+        "/api/v1/agent/1?block=9",
+        "/api/v1/agent/99",
+        "/api/v1/agent/1?block=99999",
+        "/api/v1/agent/1?block=0",
+    ]);
     plain.push(format!("/api/v1/agent/1?block=0x{}", "ab".repeat(32)));
-    plain.extend([kya(1), kya(4), kya(9), list, kya(4) + "?history=1", kya(1) + "?block=9"]);
-    let mut indexed: Vec<String> = asked(
-        "agents?parent=1 agents?q=bersetzung&sort=-id agents/compliance?limit=2 agent/1/history kya/range/0 \
-         stats/detailed",
-    );
+    plain.extend([
+        kya(1),
+        kya(4),
+        kya(9),
+        list,
+        format!("{}?history=1", kya(4)),
+        format!("{}?block=9", kya(1)),
+    ]);
+    let mut indexed = asked(&[
+        "/api/v1/agents?parent=1",
+        "/api/v1/agents?q=bersetzung&sort=-id",
+        "/api/v1/agents/compliance?limit=2",
+        "/api/v1/agent/1/history",
+        "/api/v1/kya/range/0",
+        "/api/v1/stats/detailed",
+    ]);
     indexed.push(format!("/api/v1/liable/{}", registration_call(1, Address::ZERO, "", 0).haftungsperson));
     (plain, indexed)
 }
@@ -194,10 +217,18 @@ fn questions() -> (Vec<String>, Vec<String>) {
 fn masked(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
-            let of_chain = "parentHash txHash transactionHash cursor next rpc chain secondsSinceAttestation";
+            let of_chain = [
+                "parentHash",
+                "txHash",
+                "transactionHash",
+                "cursor",
+                "next",
+                "rpc",
+                "chain",
+                "secondsSinceAttestation",
+            ];
             let mask = |(key, value): (&String, &Value)| {
-                let is_of_chain = of_chain.split(' ').any(|name| name == key);
-                let value = if is_of_chain { Value::Null } else { masked(value) };
+                let value = if of_chain.contains(&&**key) { Value::Null } else { masked(value) };
                 (key.clone(), value)
             };
             Value::Object(members.iter().map(mask).collect())

@@ -104,3 +104,29 @@ async fn asked_chain_id(settings: &Settings) -> anyhow::Result<u64> {
     let ids = rpc.chain_ids().await;
     ids.into_iter().find_map(|(_, id)| id.ok()).context("no RPC endpoint says its chain id: set CHAIN_ID")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        replay: ReplayArgs,
+    }
+
+    #[test]
+    fn since_is_a_time_as_ctl_takes_it() {
+        let since = |text: &str| {
+            let line = format!(
+                "relayer-daemon --forwarder-address 0x70c2fdD0CDada6b43195981928D76f5D32AE29e5 \
+                 --registry-address 0x2EFaB5B3BEf49E56a6Ce1dcB1A39EF63C312EA23 --api-key acme --since {text}"
+            );
+            Cli::try_parse_from(line.split(' ')).map(|cli| cli.replay.since)
+        };
+        assert_eq!(since("2026-01-01").unwrap(), 1_767_225_600);
+        assert_eq!(since("1767225600").unwrap(), 1_767_225_600);
+        assert!(since("yesterday").unwrap_err().to_string().contains("unix seconds"));
+    }
+}

@@ -64,6 +64,24 @@ fn no_client_waits_for_ever_where_one_run_drops_a_relay_that_another_has_started
     });
 }
 
+/// As after a failover of the database that lost commits.
+#[test]
+fn a_relay_that_the_store_has_lost_ends_and_holds_up_no_other() {
+    run(SINGLE, async |simulation| {
+        simulation.play([NoNonces(true), Request(0), Wait(20)]).await;
+        let (id, store, now) = (simulation.only(), Arc::clone(&simulation.store), simulation.clock.now());
+        let dropped = RelayOutcome::Dropped { failure: Failure::of(ErrorCode::RpcTimeout) };
+        store.finish_unsent(id, &dropped, now).unwrap();
+        assert_eq!(store.prune(&Retention::of_days(30), now + 2 * 24 * 60 * 60).unwrap(), 1);
+        assert_eq!(store.relay(id).unwrap(), None);
+        simulation.requests.clear();
+        simulation.play([NoNonces(false), Wait(100)]).await;
+        assert!(!simulation.is_waited_for(id), "what comes after it waits for ever");
+        simulation.play([Request(0), Wait(20), Mine(8), Wait(20)]).await;
+        assert!(simulation.is_executed(simulation.only()));
+    });
+}
+
 /// The receipt comes after all endpoints have said for so long that there is none that the nonce counts as
 /// another's.
 #[test]

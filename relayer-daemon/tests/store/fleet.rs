@@ -20,12 +20,19 @@ fn daemon(shared: &Shared, name: &str) -> Store {
 }
 
 /// A daemon that holds both accounts in their first epoch, and one that has come after it.
-fn two_daemons() -> (Shared, Store, Store) {
-    let shared = Shared::new();
-    let (a, b) = (daemon(&shared, "a"), daemon(&shared, "b"));
+fn two_daemons(shared: &Shared) -> (Store, Store) {
+    let (a, b) = (daemon(shared, "a"), daemon(shared, "b"));
     assert_eq!(beat(&a), [(FIRST, 1), (SECOND, 1)]);
     assert_eq!(beat(&b), [], "both are taken");
-    (shared, a, b)
+    (a, b)
+}
+
+/// Two daemons: one that holds the first account, and one that was given the second.
+fn one_account_each(shared: &Shared) -> ((Store, Payer), (Store, Payer)) {
+    let (a, b) = two_daemons(shared);
+    a.release(payer(SECOND, 1)).unwrap();
+    assert_eq!(beat(&b), [(SECOND, 2)]);
+    ((a, payer(FIRST, 1)), (b, payer(SECOND, 2)))
 }
 
 fn beat(store: &Store) -> Vec<(Address, u64)> {
@@ -39,7 +46,8 @@ fn payer(account: Address, epoch: u64) -> Payer {
 
 #[test]
 fn an_account_has_one_holder_and_passes_on_when_its_lease_has_ended() {
-    let (shared, a, b) = two_daemons();
+    let shared = Shared::new();
+    let (a, b) = two_daemons(&shared);
     shared.pass(LEASE / 2);
     assert_eq!(beat(&a), [(FIRST, 1), (SECOND, 1)], "renewed");
     shared.pass(LEASE / 2 + Duration::from_secs(1));
@@ -52,7 +60,8 @@ fn an_account_has_one_holder_and_passes_on_when_its_lease_has_ended() {
 
 #[test]
 fn a_daemon_that_joins_gets_its_share_once_given_back_and_leases_renounced_or_lost_have_new_epochs() {
-    let (_shared, a, b) = two_daemons();
+    let shared = Shared::new();
+    let (a, b) = two_daemons(&shared);
     let held = a.beat(&ACCOUNTS, true, None).unwrap().held;
     let wanted: Vec<_> = held.iter().map(|held| (held.payer, held.is_wanted)).collect();
     assert_eq!(wanted, [(payer(FIRST, 2), true), (payer(SECOND, 2), false)], "renounced: new epochs");
@@ -72,7 +81,8 @@ fn a_daemon_that_joins_gets_its_share_once_given_back_and_leases_renounced_or_lo
 
 #[test]
 fn what_a_former_holder_writes_about_a_nonce_fails() {
-    let (shared, a, b) = two_daemons();
+    let shared = Shared::new();
+    let (a, b) = two_daemons(&shared);
     let (old, new) = (payer(FIRST, 1), payer(FIRST, 2));
     a.accept(&relay(1), NOW).unwrap();
     a.record(old, &[signed(0, Some(1), 0x11)], NOW).unwrap();
@@ -106,8 +116,25 @@ fn what_a_former_holder_writes_about_a_nonce_fails() {
 }
 
 #[test]
+fn a_request_sent_to_two_daemons_at_once_is_one_relay() {
+    let shared = Shared::new();
+    let (a, b) = two_daemons(&shared);
+    for number in 1..20 {
+        let accepted = std::thread::scope(|threads| {
+            let accepts = [&a, &b].map(|daemon| threads.spawn(move || daemon.accept(&relay(number), NOW)));
+            accepts.map(|accept| accept.join().unwrap().unwrap())
+        });
+        assert!(
+            [Accepted::Pending, Accepted::Elsewhere].iter().all(|one| accepted.contains(one)),
+            "{accepted:?}"
+        );
+    }
+}
+
+#[test]
 fn relays_of_a_daemon_that_died_are_claimed_once_and_it_may_not_go_on_with_them() {
-    let (shared, a, b) = two_daemons();
+    let shared = Shared::new();
+    let (a, b) = two_daemons(&shared);
     let c = daemon(&shared, "c");
     for number in 1..=3 {
         a.accept(&relay(number), NOW).unwrap();
@@ -143,10 +170,8 @@ fn relays_of_a_daemon_that_died_are_claimed_once_and_it_may_not_go_on_with_them(
 
 #[test]
 fn the_holder_of_an_account_replaces_its_transactions_whichever_daemon_runs_the_relay() {
-    let (_shared, a, b) = two_daemons();
-    a.release(payer(SECOND, 1)).unwrap();
-    assert_eq!(beat(&b), [(SECOND, 2)]);
-    let (first, second) = (payer(FIRST, 1), payer(SECOND, 2));
+    let shared = Shared::new();
+    let ((a, first), (b, second)) = one_account_each(&shared);
     a.accept(&relay(1), NOW).unwrap();
     a.record(first, &[signed(0, Some(1), 0x11)], NOW).unwrap();
     // Cancelled, so the client sent the request again, to the other daemon; then a reorg undid the no-op.
@@ -168,7 +193,8 @@ fn the_holder_of_an_account_replaces_its_transactions_whichever_daemon_runs_the_
 
 #[test]
 fn one_daemon_alone_signs_a_relay_and_with_a_nonce_it_is_neither_dropped_nor_handed_over() {
-    let (_shared, a, b) = two_daemons();
+    let shared = Shared::new();
+    let (a, b) = two_daemons(&shared);
     (1..=3).for_each(|number| drop(a.accept(&relay(number), NOW).unwrap()));
     a.hand_over(id(1), NOW).unwrap();
     let room = || Room { places: 64, per_signer: 64, ..Room::default() };
@@ -204,7 +230,8 @@ fn a_request_sees_those_before_it_the_sent_ones_first_and_then_the_earliest() {
     let nonces: Vec<U256> = a.pending_nonces(own.signer).unwrap().into_iter().collect();
     assert_eq!(nonces, [4, 5, 6].map(U256::from));
 
-    let (_shared, a, _) = two_daemons();
+    let shared = Shared::new();
+    let (a, _) = two_daemons(&shared);
     let [first, second, third] = [1, 2, 3].map(|number| request(number, 4));
     for relay in [&first, &second, &third] {
         a.accept(relay, NOW).unwrap();
@@ -213,6 +240,26 @@ fn a_request_sees_those_before_it_the_sent_ones_first_and_then_the_earliest() {
     assert_eq!([ahead(&first), ahead(&second), ahead(&third)], [vec![], vec![id(1)], vec![id(1), id(2)]]);
     a.record(payer(FIRST, 1), &[signed(0, Some(3), 0x11)], NOW).unwrap();
     assert_eq!([ahead(&first), ahead(&second)], [vec![id(3)], vec![id(1), id(3)]]);
+}
+
+#[test]
+fn of_requests_with_one_nonce_one_is_sent_at_a_time_whichever_daemon_runs_them() {
+    let shared = Shared::new();
+    let ((a, first), (b, second)) = one_account_each(&shared);
+    a.accept(&request(1, 4), NOW).unwrap();
+    b.accept(&request(2, 4), NOW).unwrap();
+    b.accept(&request(3, 5), NOW).unwrap();
+    b.record(second, &[signed(0, Some(2), 0x21)], NOW).unwrap();
+    let sends = |number| a.record(first, &[signed(0, Some(1), number)], NOW);
+    assert_eq!(sends(0x11), Err(StoreError::InFlight));
+    assert_eq!(a.next_nonce(FIRST).unwrap(), None, "nothing is written");
+    // Neither a replacement nor another nonce's request is held up.
+    b.record(second, &[signed(0, Some(2), 0x22), signed(1, Some(3), 0x31)], NOW).unwrap();
+    b.settle(second, &settlement(&b, SECOND, 0, 0x21, Some(executed(0x21))), NOW).unwrap();
+    assert_eq!(sends(0x12), Err(StoreError::InFlight), "the nonce is used");
+    assert!(b.reopen(second, 0, 1, NOW).unwrap());
+    b.settle(second, &settlement(&b, SECOND, 0, 0x22, Some(dropped(TransactionRejected))), NOW).unwrap();
+    sends(0x12).unwrap();
 }
 
 #[test]

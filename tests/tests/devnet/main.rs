@@ -5,8 +5,7 @@
 //!    nothing else.
 //! 2. Killed without a chance to clean up, it leaves nothing behind either.
 //! 3. A taken port is named in one line, and nothing is started.
-//! 4. The key of `deploy-contracts` comes from the environment and goes nowhere. What it deploys works:
-//!    `foreign_nodes`.
+//! 4. `deploy-contracts` prints settings that work; its key comes from the environment and goes nowhere.
 
 mod docs;
 mod python_package;
@@ -17,11 +16,16 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use alloy::primitives::Address;
-use e2e::anvil::{Anvil, AnvilOptions};
+use alloy::providers::Provider as _;
+use e2e::anvil::{Anvil, AnvilOptions, dev_key};
+use e2e::chain::Chain;
 use e2e::client::Client;
+use e2e::deploy::Deployment;
 use e2e::process::{Process, Spawn, eventually};
+use e2e::repo::Artifact;
 use e2e::usage::{descendants, is_alive};
 use e2e::{http, signers};
+use registry_core::eth::abi::IAgentRegistry::isTrustedForwarderCall;
 use rustix::process::Signal;
 
 const DEVNET: &str = env!("CARGO_BIN_EXE_devnet");
@@ -144,6 +148,28 @@ async fn a_taken_port_is_named_in_one_line() {
 
 fn deploy(url: &str) -> Spawn {
     Spawn::new("deploy", DEVNET).args(["deploy-contracts", "--rpc-url", url]).env_remove("DEPLOYER_KEY")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deploy_contracts_prints_settings_that_work() {
+    let node = Anvil::start(AnvilOptions::default()).await.unwrap();
+    let key = format!("0x{}", alloy::hex::encode(dev_key(3).to_bytes()));
+    let mut deployment = deploy(node.url()).env("DEPLOYER_KEY", &key).start().unwrap();
+    let status = deployment.exited(UP).await.unwrap();
+    let log = deployment.log();
+    assert!(status.success(), "{log}");
+    let setting = |name: &str| -> Address {
+        let value = log.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        value.unwrap_or_else(|| panic!("{log}")).parse().unwrap()
+    };
+    let [registry, forwarder, multicall3] =
+        ["REGISTRY_ADDRESS", "FORWARDER_ADDRESS", "MULTICALL3_ADDRESS"].map(setting);
+    let chain = Chain { node, contracts: Deployment { registry, forwarder } };
+    assert_eq!(chain.total().await.unwrap(), 0);
+    assert!(chain.read(registry, isTrustedForwarderCall { forwarder }).await.unwrap());
+    let code = chain.node.provider.get_code_at(multicall3).await.unwrap();
+    assert_eq!(code, Artifact::load("Multicall3").unwrap().runtime_code, "a fresh chain has no Multicall3");
+    assert!(!log.contains(&key[2..]), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -25,6 +25,7 @@ impl Operator {
         printed
     }
 
+    /// Gives an order twice.
     async fn twice(&self, order: &str, first: &str) {
         self.says(order, 0, first).await;
         self.says(order, 0, "already").await;
@@ -82,8 +83,10 @@ async fn each_order_to_a_daemon_is_carried_out_once_told_and_journalled() {
 
     let [first, second] = [stage.accounts[0], stage.accounts[1]];
     ctl.twice(&format!("cordon {first}"), "gets no more relays").await;
-    let is_cordoned = async || account_states(&client.get("/status").await.ok()) == ["cordoned", "ready"];
-    wait_until("cordoned", PATIENCE, is_cordoned).await;
+    wait_until("cordoned", PATIENCE, async || {
+        account_states(&client.get("/status").await.ok()) == ["cordoned", "ready"]
+    })
+    .await;
     let before = stage.sent_by_each().await;
     for name in ["a", "b", "c"] {
         stage.register(&client, name).await;
@@ -102,8 +105,11 @@ async fn each_order_to_a_daemon_is_carried_out_once_told_and_journalled() {
     write(&stage.options, "deny = [\"0x12\"]");
     ctl.says("reload", 1, "deny: \"0x12\" is no address").await;
     assert_eq!(hash().await, new, "the policy before stays");
-    let denied = client.relay(&stage.registration("mallory")).await;
-    denied.refused(403, "SIGNER_DENIED", "This signer is not sponsored by this relayer");
+    client.relay(&stage.registration("mallory")).await.refused(
+        403,
+        "SIGNER_DENIED",
+        "This signer is not sponsored by this relayer",
+    );
 
     let keys = ctl.says("--json keys", 0, &first.to_string()).await;
     let keys = keys.lines().find_map(|line| serde_json::from_str::<Value>(line).ok()).unwrap();
@@ -115,7 +121,15 @@ async fn each_order_to_a_daemon_is_carried_out_once_told_and_journalled() {
     ctl.says("export --format jsonl", 0, r#""outcome":"executed""#).await;
     ctl.says("export --since tomorrow", 2, "unix seconds").await;
     let log = ctl.says("log", 0, "(uid ").await;
-    for line in ["pause  already", "resume  done", "  replacing", "  cancelled", "reload  number"] {
+    for line in [
+        "pause  already",
+        "resume  done",
+        "  replacing",
+        "  cancelled",
+        "cordon ",
+        "reload  number",
+        "keys  done",
+    ] {
         assert!(log.contains(line), "{line}: {log}");
     }
 }
@@ -179,7 +193,11 @@ async fn an_order_to_a_fleet_reaches_each_daemon_also_one_that_is_down() {
     assert_eq!(printed.matches("has another settings").count(), 2, "{printed}");
     assert!(!printed.contains("has another policy"), "{printed}");
     ctl.says("export", 0, &executed.id.to_string()).await;
-    ctl.says("log", 0, "export 0  done").await;
+    let log = ctl.says("log", 0, "pause  already").await;
+    assert!(
+        log.contains("  replacing") && log.contains("  cancelled") && log.contains("export 0  done"),
+        "{log}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

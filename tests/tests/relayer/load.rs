@@ -1,6 +1,8 @@
 //! A stream through an endpoint that takes 50 ms for each call and loses every twentieth answer after the
-//! node has done what it was asked: all executed once, by all keys, and paid for as the budget says. The
-//! variables of long runs are in `docs/testing.md`; with `LOAD_BLOCK_MS=0` each transaction gets a block.
+//! node has done what it was asked: all executed once, by all keys, and paid for as the budget says. With
+//! `--nocapture` it prints its rates; `LOAD_RELAYS=10000` makes it a long one, `LOAD_LATENCY_MS`,
+//! `LOAD_BLOCK_MS` (0: a block for each transaction), `LOAD_PENDING` (in the pool, of each key), `LOAD_KEYS`,
+//! `LOAD_CLIENTS` and `LOAD_FAULTS` (0: no answer is lost) set the rest.
 //!
 //! Memory follows the clients that wait at once, and not the relays of the past: with nothing in flight after
 //! the second half, in which as many wait, the daemon has no more than after the first.
@@ -17,9 +19,16 @@ pub(crate) fn number(name: &str, default: u64) -> u64 {
     env::var(name).map_or(default, |count| count.parse().unwrap())
 }
 
+/// When a request of a stream was answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Answered {
+    at: Duration,
+    took: Duration,
+}
+
 /// So many clients post one of these requests after the other, all of which are executed; when each was
-/// answered, in this order, and how long that took.
-async fn stream(client: &RelayClient, requests: Vec<Signed>, clients: usize) -> Vec<(Duration, Duration)> {
+/// answered, in this order.
+async fn stream(client: &RelayClient, requests: Vec<Signed>, clients: usize) -> Vec<Answered> {
     let requests = Arc::new(requests);
     let (next, started) = (Arc::new(AtomicUsize::new(0)), Instant::now());
     let stream = || {
@@ -29,7 +38,7 @@ async fn stream(client: &RelayClient, requests: Vec<Signed>, clients: usize) -> 
             while let Some(request) = requests.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let posted = Instant::now();
                 client.relay(request).await.ok();
-                done.push((started.elapsed(), posted.elapsed()));
+                done.push(Answered { at: started.elapsed(), took: posted.elapsed() });
             }
             done
         })
@@ -96,13 +105,13 @@ async fn a_stream_through_a_slow_endpoint_is_executed_in_steady_memory() {
     stage.expect(&attestations);
     let done = stream(&client, attestations, clients).await;
     for tenth in done.chunks(done.len().div_ceil(10)) {
-        let (from, to) = (tenth[0].0, tenth[tenth.len() - 1].0);
-        let mut waits: Vec<Duration> = tenth.iter().map(|(_, took)| *took).collect();
+        let (from, to) = (tenth[0].at, tenth[tenth.len() - 1].at);
+        let mut waits: Vec<Duration> = tenth.iter().map(|answered| answered.took).collect();
         waits.sort_unstable();
         let rate = tenth.len() as f64 / (to - from).as_secs_f64();
         println!("until {to:.1?}: {rate:.0} relays/s, p50 {:.1?}", waits[waits.len() / 2]);
     }
-    let attested = done.len() as f64 / done[done.len() - 1].0.as_secs_f64();
+    let attested = done.len() as f64 / done[done.len() - 1].at.as_secs_f64();
     println!("{relays} relays in {:.1?}; of the attestations {attested:.0} a second", started.elapsed());
     let second = resident(&mut daemon, &client).await;
     println!("resident, KiB, after each half: {first}, {second}");

@@ -1,6 +1,7 @@
 //! The relayer, end to end: the real daemon on a real chain, for wiring, kills, nodes, databases and signers.
 
 mod api;
+mod budget;
 mod chain;
 mod check;
 mod connections;
@@ -23,6 +24,7 @@ mod stage;
 mod telemetry;
 mod webhooks;
 
+/// What most tests use.
 mod prelude {
     pub(crate) use crate::load::number;
     pub(crate) use crate::stage::{

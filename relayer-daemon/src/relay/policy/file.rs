@@ -277,11 +277,18 @@ mod tests {
         let decision = |url: &str| {
             parse(&format!("[decision]\nurl = \"{url}\"\nsecret-file = \"{}\"", secret.display()))
         };
-        for good in ["https://h.ex/x?token=1", "http://127.0.0.1:8/", "http://[::1]:8/", "http://localhost/"]
+        for good in
+            ["https://hooks.example/x?token=1", "http://127.0.0.1:8/", "http://[::1]:8/", "http://localhost/"]
         {
             assert!(decision(good).unwrap().decision.is_some(), "{good}");
         }
-        for bad in ["http://h.ex/s3cr3t", "ftp://127.0.0.1/", "h.ex", "https://", "http://10.0.0.1/"] {
+        for bad in [
+            "http://hooks.example/s3cr3t",
+            "ftp://127.0.0.1/",
+            "hooks.example",
+            "https://",
+            "http://10.0.0.1/",
+        ] {
             let error = decision(bad).unwrap_err();
             assert_eq!(error.field, "decision: url", "{bad}");
             assert!(!error.to_string().contains("s3cr3t"));
