@@ -18,7 +18,7 @@ pub(crate) fn compiled(program: [&'static str; 2]) -> Result<PathBuf> {
     built.entry(program).or_insert_with(build).clone().map_err(anyhow::Error::msg)
 }
 
-/// The program that `cargo xtask test` has compiled, or else one that is compiled now.
+/// The program that `cargo xtask test` or `dev` has compiled, or else one that is compiled now.
 fn find(program: [&str; 2]) -> Result<PathBuf> {
     if env::var_os("E2E_BUILT").is_none() {
         return compile(program);

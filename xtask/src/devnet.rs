@@ -6,7 +6,7 @@ use std::thread;
 
 use anyhow::Result;
 
-use crate::run::{become_program, cargo, linting_cargo, run};
+use crate::run::{become_program, cargo, linting_cargo, program, run};
 use crate::{build, debian, package, setup};
 
 pub(crate) fn dev(arguments: &[String]) -> Result<()> {
@@ -20,13 +20,14 @@ pub(crate) fn dev(arguments: &[String]) -> Result<()> {
         build::build()?;
         native.join().unwrap_or_else(|panic| resume_unwind(panic))
     })?;
-    become_program("devnet", &[&["dev".to_owned()], arguments].concat())
+    // What it starts is built.
+    become_program(program("devnet")?.arg("dev").args(arguments).env("E2E_BUILT", "1"))
 }
 
 /// Deploys to the chain behind `--rpc-url`.
 pub(crate) fn deploy_contracts(arguments: &[String]) -> Result<()> {
     setup::setup()?;
-    become_program("devnet", &[&["deploy-contracts".to_owned()], arguments].concat())
+    become_program(program("devnet")?.arg("deploy-contracts").args(arguments))
 }
 
 /// Measures one subject, and writes its section of `BENCHMARKS.md`.
@@ -41,5 +42,5 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
         debian::install(&debian::WRK)?;
         build::build()?;
     }
-    become_program("bench", arguments)
+    become_program(program("bench")?.args(arguments))
 }

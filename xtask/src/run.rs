@@ -80,14 +80,19 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Compiles a program of the `e2e` crate and replaces this process with it; returns only on failure.
-///
-/// `exec` leaves one process for Ctrl-C, and that process decides how everything ends.
-pub(crate) fn become_program(name: &str, arguments: &[String]) -> Result<()> {
+/// Compiles a program of the `e2e` crate and returns the command that starts it.
+pub(crate) fn program(name: &str) -> Result<Command> {
     eprintln!("compiling {name}");
     run(linting_cargo().args(["all-build", "--quiet", "--bin", name]))?;
-    let error = command(target_dir().join("debug").join(name)).args(arguments).exec();
-    Err(error).with_context(|| format!("cannot start {name}"))
+    Ok(command(target_dir().join("debug").join(name)))
+}
+
+/// Replaces this process with a program; returns only on failure.
+///
+/// `exec` leaves one process for Ctrl-C, and that process decides how everything ends.
+pub(crate) fn become_program(program: &mut Command) -> Result<()> {
+    let error = program.exec();
+    Err(error).with_context(|| format!("cannot start {}", line(program)))
 }
 
 /// Runs a command to the end and returns its output; `None` if it cannot be started or fails.

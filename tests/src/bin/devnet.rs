@@ -108,7 +108,7 @@ async fn dev(options: &[&str]) -> Result<()> {
         .var("LOG_LEVEL", "info")
         .var("RATE_LIMIT_PER_IP", RELAYS_PER_HOUR)
         .without("RATE_LIMIT_PER_SIGNER");
-    let mut relayer = step("relayer, compiled where anything changed", Daemon::start(&options)).await?;
+    let mut relayer = step("relayer", Daemon::start(&options)).await?;
     let relayed = seed::relayed(&chain, &relayer, &mut showcase);
     step("agents without ETH, through the relayer", relayed).await?;
 
