@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::process::{Process, Spawn, eventually};
+use crate::process::{PATIENCE, Process, Spawn, eventually};
 use crate::{http, repo};
 
 /// How often the pool is searched for transactions that anvil forgot.
@@ -21,8 +21,6 @@ const POOL_WATCH: Duration = Duration::from_secs(1);
 /// States of earlier blocks that are kept on disk, beside those in memory: calls at these blocks are
 /// answered.
 const PERSISTED_STATES: usize = 200;
-const START: Duration = Duration::from_secs(20);
-const RECEIPT: Duration = Duration::from_secs(60);
 /// The id of a local chain, unless another one is asked for.
 pub const CHAIN_ID: u64 = 31_337;
 
@@ -72,7 +70,7 @@ impl Anvil {
             spawn = spawn.args(value.iter().flat_map(|value| [option, value]));
         }
         let mut process = spawn.log(options.log.as_deref()).start()?;
-        let url = format!("http://{}", process.announced("Listening on ", START).await?);
+        let url = format!("http://{}", process.announced("Listening on ", PATIENCE).await?);
         let provider = connect(&url)?;
         let mut pool_watch = JoinSet::new();
         pool_watch.spawn(watch_pool(provider.clone()));
@@ -103,7 +101,7 @@ impl Anvil {
         let hash = *self.provider.send_transaction(request).await?.tx_hash();
         // alloy's own wait runs on one runtime; tests with a chain in common have several.
         let mined = async || self.provider.get_transaction_receipt(hash).await.transpose();
-        Ok(eventually("mined", RECEIPT, mined).await??)
+        Ok(eventually("mined", PATIENCE, mined).await??)
     }
 
     pub async fn height(&self) -> Result<u64> {

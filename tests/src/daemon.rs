@@ -19,11 +19,8 @@ use tempfile::TempDir;
 
 use crate::chain::Chain;
 use crate::deploy::Deployment;
-use crate::process::{Process, Spawn};
+use crate::process::{PATIENCE, Process, Spawn};
 use crate::program;
-
-/// How long the daemon may take to check its surroundings and listen, to reach its crash point, or to end.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How to start the daemon. A clone starts a successor on the same journal.
 #[derive(Debug, Clone)]

@@ -5,7 +5,6 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::mpsc;
-use std::time::Duration;
 use std::{fs, thread};
 
 use alloy::hex;
@@ -13,7 +12,7 @@ use anyhow::{Context as _, Result};
 use rustix::process::Signal;
 
 use crate::hooks::{Delivery, Receiver, Reply};
-use crate::process::{Process, Spawn, free_port};
+use crate::process::{PATIENCE, Process, Spawn, free_port};
 use crate::servers::listening;
 use crate::usage::Usage;
 use crate::{http, program, repo};
@@ -24,7 +23,6 @@ pub const ACCEPT: &[u8] = &hex!("631626ba7e60e01b60005260206000f3");
 pub const REVERT: &[u8] = &hex!("60006000fd");
 /// The origin of the services that the tests' gates guard.
 pub const ORIGIN: &str = "http://api.example";
-const START: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub struct Gate {
@@ -50,21 +48,21 @@ impl Gate {
 
     async fn announced(spawn: Spawn) -> Result<Self> {
         let mut process = spawn.start()?;
-        let url = process.announced("kya-gate listening on ", START).await?;
+        let url = process.announced("kya-gate listening on ", PATIENCE).await?;
         Ok(Self { process, url })
     }
 
     /// Runs `kya-gate check`: whether all was good, and what it printed.
     pub async fn check(configuration: &str) -> Result<(bool, String)> {
         let mut process = gate("check", configuration)?.start()?;
-        let status = process.exited(START).await?;
+        let status = process.exited(PATIENCE).await?;
         Ok((status.success(), process.log()))
     }
 
     /// What `kya-gate check --explain` finds of this wallet.
     pub async fn explain(configuration: &str, wallet: &str) -> Result<String> {
         let mut process = gate("check", configuration)?.arg("--explain").arg(wallet).start()?;
-        process.exited(START).await?;
+        process.exited(PATIENCE).await?;
         Ok(process.log())
     }
 
@@ -82,14 +80,14 @@ impl Gate {
 
     /// The value of a metric's line, which begins with these words.
     pub async fn metric(&self, words: &str) -> Option<f64> {
-        let answer = http::client(START).get(format!("{}/metrics", self.url)).send().await.ok()?;
+        let answer = http::client(PATIENCE).get(format!("{}/metrics", self.url)).send().await.ok()?;
         let text = answer.text().await.ok()?;
         text.lines().find_map(|line| line.strip_prefix(words)?.trim().parse().ok())
     }
 
     pub async fn terminate(mut self) -> Result<ExitStatus> {
         self.process.signal(Signal::TERM)?;
-        self.process.exited(START).await
+        self.process.exited(PATIENCE).await
     }
 }
 
@@ -117,7 +115,7 @@ pub fn embedded(daemon: &str) -> Result<String> {
 pub async fn start_example(configuration: &str) -> Result<(Process, String)> {
     let program = program::compiled(["--example", "axum"])?;
     let mut process = configured(program, &[], configuration)?.arg("127.0.0.1:0").start()?;
-    let url = process.announced("listening on ", START).await?;
+    let url = process.announced("listening on ", PATIENCE).await?;
     Ok((process, url))
 }
 
@@ -136,7 +134,7 @@ impl HeaderReader {
         let [wsgi, express] = [("python3", "wsgi.py"), ("node", "express.mjs")];
         let start = async |(program, file): (&'static str, &str)| {
             let mut process = Spawn::new(file, program).arg(services.join(file)).start()?;
-            let url = process.announced("listening on ", START).await?;
+            let url = process.announced("listening on ", PATIENCE).await?;
             anyhow::Ok(Self { name: program, url, _process: process })
         };
         let (port, spawn) = (free_port()?, Spawn::new("lighttpd", "lighttpd"));
@@ -222,6 +220,6 @@ impl RawGate {
 
     /// The next request with all that came behind it.
     pub fn next(&self) -> Result<String> {
-        Ok(self.asked.recv_timeout(START)?)
+        Ok(self.asked.recv_timeout(PATIENCE)?)
     }
 }

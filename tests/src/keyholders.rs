@@ -1,8 +1,6 @@
 //! Where the relayer's key can be outside its process: a stand-in of AWS KMS (moto), and a remote signer.
 //! Both come from PyPI.
 
-use std::time::Duration;
-
 use alloy::hex;
 use alloy::primitives::{Address, keccak256};
 use alloy::signers::local::PrivateKeySigner;
@@ -11,10 +9,9 @@ use base64ct::{Base64, Encoding as _};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::process::{Process, Spawn, eventually, free_port};
+use crate::process::{PATIENCE, Process, Spawn, eventually, free_port};
 use crate::{http, python, repo};
 
-const START: Duration = Duration::from_secs(60);
 /// The length of a secp256k1 public key at the end of its SubjectPublicKeyInfo: x and y.
 const POINT: usize = 64;
 const REGION: &str = "eu-central-1";
@@ -38,7 +35,7 @@ impl Kms {
         let url = format!("http://127.0.0.1:{port}");
         let kind = json!({ "KeyUsage": "SIGN_VERIFY", "KeySpec": "ECC_SECG_P256K1" });
         let made = async || call(&url, "CreateKey", &kind).await.ok();
-        let made = eventually("listening", START, made).await?;
+        let made = eventually("listening", PATIENCE, made).await?;
         let key_id = made["KeyMetadata"]["KeyId"].as_str().context("no key")?.to_owned();
         let public = call(&url, "GetPublicKey", &json!({ "KeyId": key_id })).await?;
         let public = Base64::decode_vec(public["PublicKey"].as_str().unwrap_or_default());
@@ -65,7 +62,7 @@ impl Kms {
 
     pub async fn forget_keys(&self) -> Result<()> {
         let reset = format!("{}/moto-api/reset", self.url);
-        http::client(START).post(reset).send().await?.error_for_status().map(drop).map_err(Into::into)
+        http::client(PATIENCE).post(reset).send().await?.error_for_status().map(drop).map_err(Into::into)
     }
 }
 
@@ -74,7 +71,7 @@ async fn call(url: &str, action: &str, body: &Value) -> Result<Value> {
     let scope = format!(
         "AWS4-HMAC-SHA256 Credential=testing/20260101/{REGION}/kms/aws4_request, SignedHeaders=host, Signature=0"
     );
-    let request = http::client(START)
+    let request = http::client(PATIENCE)
         .post(url)
         .header("authorization", scope)
         .header("content-type", "application/x-amz-json-1.1")
@@ -99,7 +96,7 @@ impl RemoteSigner {
         let keys = [key, other].map(|key| hex::encode_prefixed(key.to_bytes()));
         let script = repo::root().join("tests/signers/remote_signer.py");
         let mut process = Spawn::new("remote signer", python).arg(script).args(&keys).start()?;
-        let url = process.announced("remote signer listening on ", START).await?;
+        let url = process.announced("remote signer listening on ", PATIENCE).await?;
         Ok(Self { _process: process, url })
     }
 
@@ -109,7 +106,7 @@ impl RemoteSigner {
 
     /// Makes it misbehave, in one of the ways that the script lists.
     pub async fn mode(&self, word: &'static str) -> Result<()> {
-        let answer = http::client(START).post(format!("{}/mode", self.url)).body(word).send().await?;
+        let answer = http::client(PATIENCE).post(format!("{}/mode", self.url)).body(word).send().await?;
         answer.error_for_status().map(drop).map_err(Into::into)
     }
 }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_secs(300);
 
 /// Ends the server with the process that holds the other end of the pipe on stdin, and deletes its files.
 const WATCH: &str = r#"

@@ -20,6 +20,8 @@ use tempfile::TempDir;
 
 use crate::repo;
 
+/// How long a condition may take. It ends a hang, and is no measure: a busy machine has all the time it needs.
+pub const PATIENCE: Duration = Duration::from_secs(300);
 /// How long a child may take to leave after SIGTERM before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(25);

@@ -1,12 +1,10 @@
 //! A Redis server of Debian's package on a free port of its own, without files.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use rustix::process::Signal;
 use tokio::process::Command;
 
-use crate::process::{Process, Spawn, eventually, free_port, output};
+use crate::process::{PATIENCE, Process, Spawn, eventually, free_port, output};
 use crate::servers::listening;
 
 #[derive(Debug)]
@@ -49,7 +47,7 @@ impl Redis {
             let said = self.ask(&["info", "replication"]).await.ok()?;
             said.contains("master_link_status:up").then_some(())
         };
-        eventually("in step with its primary", Duration::from_secs(60), is_in_step).await
+        eventually("in step with its primary", PATIENCE, is_in_step).await
     }
 
     async fn command(&self, words: &[&str]) -> Result<()> {

@@ -8,14 +8,13 @@ use serde_json::{Value, json};
 
 use crate::client::Client;
 use crate::load::Load;
-use crate::process::{Process, Spawn, eventually, output};
+use crate::process::{PATIENCE, Process, Spawn, eventually, output};
 use crate::repo;
 use crate::usage::Usage;
 use crate::worker::{CONFIG, INDEX_CONFIG, WorkerOptions, build, run_workerd};
 
 /// A path that costs nothing but the runtime's part.
 pub const LIVEZ: &str = "/livez";
-const START: Duration = Duration::from_secs(60);
 const CACHED: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +95,7 @@ impl Server {
     }
 
     async fn listening(kind: Kind, mut process: Process) -> Result<Self> {
-        let url = process.announced("Ready on ", START).await?;
+        let url = process.announced("Ready on ", PATIENCE).await?;
         // Other addresses are announced before that one.
         let log = process.log();
         let announced = |words| log.lines().find_map(|line| line.strip_prefix(words)).map(str::to_owned);

@@ -2,21 +2,21 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::Result;
 use tokio::net::TcpStream;
 
-use crate::process::{Process, Spawn};
+use crate::process::{PATIENCE, Process, Spawn};
 
-const START: Duration = Duration::from_secs(60);
 /// The directory of Debian's nginx, which is on the PATH of root only.
 const NGINX_PATH: &str = "/usr/sbin";
 
 /// Starts a server, and waits until it listens on this port of the machine itself.
 pub(crate) async fn listening(spawn: Spawn, port: u16) -> Result<Process> {
     let mut process = spawn.start()?;
-    process.until("listening", START, async |_| TcpStream::connect(("127.0.0.1", port)).await.ok()).await?;
+    process
+        .until("listening", PATIENCE, async |_| TcpStream::connect(("127.0.0.1", port)).await.ok())
+        .await?;
     Ok(process)
 }
 

@@ -2,8 +2,6 @@
 //! the explorer's files and with its index, the real relayer, a service behind the gate; and for failures
 //! another chain and an address where nothing listens.
 
-use std::time::Duration;
-
 use alloy::primitives::{U256, uint};
 use anyhow::Result;
 use serde_json::{Map, Value, json};
@@ -14,14 +12,13 @@ use crate::chain::Chain;
 use crate::daemon::Daemon;
 use crate::deploy::MULTICALL3;
 use crate::guarded::Guarded;
+use crate::process::PATIENCE;
 use crate::repo::Artifact;
 use crate::seed::{self, Showcase};
 use crate::stage::IndexWorker;
 use crate::worker::{Worker, WorkerOptions};
 
 const RELAYER_BALANCE: U256 = uint!(1_000_000_000_000_000_000_U256);
-/// How long the index may take to read a registry as small as the showcase, on a busy machine.
-const FILL: Duration = Duration::from_secs(120);
 
 #[derive(Debug)]
 pub struct Stack {
@@ -64,8 +61,8 @@ impl Stack {
         let options = index.another().var("KYA_SOURCE", "snapshot").unset("KYA_TTL_SECONDS");
         let snapshots = Worker::start(options).await?;
         // What the snapshot is made of answers the other Worker, too, once that one has found it.
-        snapshots.client().with("cf-connecting-ip", "2001:db8:ffff::1").until_snapshot(FILL).await?;
-        worker.client().until_ready("the index", FILL, |ready| ready["index"].is_object()).await?;
+        snapshots.client().with("cf-connecting-ip", "2001:db8:ffff::1").until_snapshot(PATIENCE).await?;
+        worker.client().until_ready("the index", PATIENCE, |ready| ready["index"].is_object()).await?;
 
         let silent = TcpSocket::new_v4()?;
         silent.bind(([127, 0, 0, 1], 0).into())?;

@@ -1,7 +1,6 @@
 //! A whole stage: a chain, a counting proxy before it, and the Worker that reads through the proxy.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::Result;
 use tempfile::TempDir;
@@ -10,14 +9,11 @@ use tokio::sync::{Mutex, MutexGuard, OnceCell};
 use crate::anvil::CHAIN_ID;
 use crate::chain::Chain;
 use crate::client::Client;
-use crate::process::Process;
+use crate::process::{PATIENCE, Process};
 use crate::proxy::Proxy;
 use crate::repo;
 use crate::seed::{self, Showcase};
 use crate::worker::{Worker, WorkerOptions};
-
-/// How long two Workers may take to find one another.
-const FOUND: Duration = Duration::from_secs(60);
 
 /// A fixture that the tests of a program share, one at a time: they count requests, or inject faults.
 #[derive(Debug)]
@@ -128,7 +124,7 @@ impl Stage {
     }
 
     pub async fn index_found(&self) -> Result<()> {
-        self.client.until_ready("the index", FOUND, |ready| ready["index"].is_object()).await
+        self.client.until_ready("the index", PATIENCE, |ready| ready["index"].is_object()).await
     }
 }
 

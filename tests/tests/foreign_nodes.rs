@@ -9,8 +9,6 @@
 //! 3. `/readyz` tells what the node gives; evidence is there exactly where proofs are.
 //! 4. A registration without gas is executed, or the relayer refuses to start with the reason.
 
-use std::time::Duration;
-
 use alloy::primitives::{Address, Bytes};
 use alloy::providers::Provider as _;
 use alloy::rpc::types::TransactionRequest;
@@ -19,7 +17,7 @@ use e2e::anvil::{Anvil, AnvilOptions, dev_account, dev_key};
 use e2e::client::Client;
 use e2e::daemon::{Daemon, DaemonOptions};
 use e2e::deploy::{Deployment, create_from, gas_price, provider};
-use e2e::process::{Process, Spawn, eventually, free_port, output};
+use e2e::process::{PATIENCE, Process, Spawn, eventually, free_port, output};
 use e2e::relay::{Desk, attest, register};
 use e2e::seed::{registration_call, report, suspension, wallet};
 use e2e::stage::IndexWorker;
@@ -30,8 +28,6 @@ use registry_core::forward::domain;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-const START: Duration = Duration::from_secs(60);
-const WAIT: Duration = Duration::from_secs(120);
 const MNEMONIC: &str = "test test test test test test test test test test test junk";
 /// The first account has deployed the contracts: its registry owns the second address that it makes.
 const DEPLOYER: usize = 0;
@@ -75,7 +71,7 @@ async fn start(kind: Kind) -> (Process, String) {
     let process = spawn.start().unwrap();
     let url = format!("http://127.0.0.1:{port}");
     let provider = provider(&url, dev_key(DEPLOYER)).unwrap();
-    eventually("a node", START, async || provider.get_block_number().await.ok()).await.unwrap();
+    eventually("a node", PATIENCE, async || provider.get_block_number().await.ok()).await.unwrap();
     (process, url)
 }
 
@@ -86,7 +82,7 @@ async fn deploy_contracts(url: &str) -> Result<[Address; 3], String> {
         .args(["deploy-contracts", "--rpc-url", url])
         .env("DEPLOYER_KEY", &key);
     let mut deployment = deployment.start().unwrap();
-    let status = deployment.exited(WAIT).await.unwrap();
+    let status = deployment.exited(PATIENCE).await.unwrap();
     let log = deployment.log();
     assert!(!log.contains(&key[2..]), "{log}");
     let setting =
@@ -139,7 +135,7 @@ async fn seed(url: &str, registry: Address) {
         transaction.gas = Some(1_000_000);
         transaction.gas_price = gas_price(sender).await.unwrap();
         let pending = sender.send_transaction(transaction).await.unwrap();
-        let receipt = pending.with_timeout(Some(WAIT)).get_receipt().await.unwrap();
+        let receipt = pending.with_timeout(Some(PATIENCE)).get_receipt().await.unwrap();
         assert!(receipt.status(), "{receipt:?}");
     }
 }
@@ -263,7 +259,7 @@ async fn answers(node: &Node) -> (Worker, Vec<(String, u16, Value)>) {
     let (with_index, index) = IndexWorker::start(options).await.unwrap();
     let client = with_index.client();
     let is_settled = |ready: &Value| ready["kyaSource"] == "snapshot" || ready["noSnapshot"].is_string();
-    client.until_ready("the index", WAIT, is_settled).await.unwrap();
+    client.until_ready("the index", PATIENCE, is_settled).await.unwrap();
     answers.extend(ask(&client, &indexed).await);
     drop(index);
     (worker, answers)
@@ -313,7 +309,7 @@ async fn check(kind: Kind) {
     let answer = daemon.client().relay(&request).await.ok();
     assert_eq!((&answer["success"], &answer["agentId"]), (&json!(true), &json!(5)), "{answer}");
     let executed = async || (daemon.client().state(&request).await.ok()["state"] == "executed").then_some(());
-    eventually("executed", WAIT, executed).await.unwrap();
+    eventually("executed", PATIENCE, executed).await.unwrap();
     let verdict = client.get(&format!("/api/v1/kya/{}?history=1", newcomer.address())).await.ok();
     assert_eq!(verdict["agent"]["agentId"], 5, "{verdict}");
 }

@@ -11,6 +11,7 @@ mod checks;
 pub mod fleet;
 pub mod functions;
 pub mod gas_price;
+mod given_up;
 pub mod inflight;
 pub mod policy;
 mod queue;
@@ -317,6 +318,11 @@ impl<C: ChainNode> Relayer<C> {
     pub fn resume(self: &Arc<Self>, relay: NewRelay) {
         self.inflight.run_stored(relay.id, relay.signer, relay.forward_nonce);
         self.inflight.unblocked(relay.id);
+        self.run_again(relay);
+    }
+
+    /// Runs a relay in a task of its own.
+    fn run_again(self: &Arc<Self>, relay: NewRelay) {
         tokio::spawn(Arc::clone(self).run(relay));
     }
 

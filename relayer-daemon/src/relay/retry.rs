@@ -7,6 +7,7 @@ use alloy::primitives::B256;
 use super::{
     Relayer,
     backoff::{FIRST_PAUSE, LONGEST_PAUSE, RelayStep},
+    given_up::LONGEST_LOOK,
     inflight::Runner,
 };
 use crate::{
@@ -52,16 +53,28 @@ impl<C: ChainNode> Relayer<C> {
     }
 
     /// Ends a relay of which nothing was sent. Clients get the outcome only once it is stored: a relay that
-    /// is still pending in the store is executed after a restart.
-    pub(super) async fn drop_relay(&self, id: B256, failure: Failure) {
+    /// is still pending in the store is executed after a restart. So is one that a transaction which was given
+    /// up may execute: it waits, and is checked anew.
+    pub(super) async fn drop_relay(self: &Arc<Self>, id: B256, failure: Failure) {
         if *self.stopping.borrow() {
             // It stays in the store for the next start.
             return;
         }
-        let outcome = RelayOutcome::Dropped { failure };
-        let (written, clock) = (outcome.clone(), self.clock.clone());
-        let write = move |store: &Store| store.finish_unsent(id, &written, clock.now());
-        if self.retry(id, "dropped relay not journalled", write).await.is_some() {
+        let Some(may_be_executed) = self.may_be_executed(id, &failure).await else { return };
+        if may_be_executed {
+            let waited = self.inflight.blocked(id);
+            tracing::warn!(relay = %id, reason = failure.message(), "a transaction that was given up may execute it: waits");
+            if self.sleep(waited.clamp(FIRST_PAUSE, LONGEST_LOOK)).await
+                && self.inflight.age(id).is_some()
+                && let Some(relay) = self.accepted(id).await
+            {
+                self.run_again(relay);
+            }
+            return;
+        }
+        let (dropped, clock) = (RelayOutcome::Dropped { failure }, self.clock.clone());
+        let write = move |store: &Store| store.finish_unsent(id, &dropped, clock.now());
+        if let Some(outcome) = self.retry(id, "dropped relay not journalled", write).await {
             self.finished(id, outcome);
         }
     }

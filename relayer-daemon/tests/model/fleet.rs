@@ -67,6 +67,30 @@ fn of_two_requests_with_one_nonce_one_is_sent_though_a_dropped_one_came_again_wh
     assert_eq!((ended.executed(), ended.given::<2>().iter().sum::<u64>()), (1, 1), "both were sent");
 }
 
+/// No account is left to send it from, and the account that was given up has it in the pool.
+#[test]
+fn a_relay_of_an_abandoned_account_is_not_called_dropped_while_its_transaction_may_be_mined() {
+    for is_foreign in [false, true] {
+        run(Setup { accounts: 2, ..PAIR }, async |simulation| {
+            simulation.play([Wait(150), Unwilling(true), Request(0), Request(1), Wait(20)]).await;
+            assert_eq!(simulation.given(), [1, 1]);
+            simulation.play([Empty(0, true), Wait(10), Abandon(1), Kill(0), Kill(1)]).await;
+            simulation.play([Wait(20), Repeat(0), Repeat(1), Wait(600)]).await;
+            assert_eq!(simulation.told.lock().unwrap().len(), 0, "an end that may not be the end");
+            let next = if is_foreign { Foreign(1) } else { Mine(8) };
+            simulation.play([Unwilling(false), Ignored(0, true), next, Wait(1_200)]).await;
+            let told: Vec<_> = simulation.told.lock().unwrap().values().cloned().collect();
+            match &told[..] {
+                [RelayOutcome::Dropped { failure }] if is_foreign => {
+                    assert_eq!(failure.code, ErrorCode::RelayerBalanceTooLow);
+                }
+                [RelayOutcome::Executed { .. }] if !is_foreign => {}
+                _ => panic!("{told:?}"),
+            }
+        });
+    }
+}
+
 /// A failover to a replica that lags behind, of relays that had come this far when it got its last write.
 #[test]
 fn what_a_failover_has_lost_ends_and_holds_up_nothing_that_is_posted_later() {

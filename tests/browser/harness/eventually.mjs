@@ -6,7 +6,7 @@ import { setTimeout as delay } from "node:timers/promises";
 const [SOON, LATER] = [20, 250];
 
 /** How long a condition may take, in milliseconds: more than anything takes on a busy machine. */
-const PATIENCE = 20_000;
+const PATIENCE = 120_000;
 
 /**
  * Repeats `probe` until it no longer throws; what it threw last is the error when the time is over.

@@ -18,10 +18,10 @@ import { stack } from "./stack.mjs";
 import { BrowserWallet } from "./wallet.mjs";
 
 /** How long one test may take, in milliseconds. */
-const TIMEOUT = 90_000;
+const TIMEOUT = 600_000;
 
 /** How long one action may wait for what it acts on, in milliseconds. */
-const PATIENCE = 20_000;
+const PATIENCE = 120_000;
 
 /** What pages may talk to besides their own server, once the visitor has named it. */
 const SERVICES = [stack.rpc, stack.otherRpc, stack.silentRpc, stack.relayer, stack.guarded];

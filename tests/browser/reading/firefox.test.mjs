@@ -51,7 +51,7 @@ function translated() {
   }
 }
 
-test("in Firefox the main journeys lead where they do in Chromium", { timeout: 120_000 }, async () => {
+test("in Firefox the main journeys lead where they do in Chromium", { timeout: 600_000 }, async () => {
   const front = await Front.start(stack.worker);
   try {
     await inFirefox(`${front.url}/#/`, async (evaluate) => {

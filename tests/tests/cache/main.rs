@@ -20,7 +20,7 @@ use e2e::chain::STATUSES;
 use e2e::client::{Answer, Client, concurrently};
 use e2e::fault::{Fault, Rule};
 use e2e::http::request_to_reset;
-use e2e::process::{eventually, free_port, wait_until};
+use e2e::process::{PATIENCE, eventually, free_port, wait_until};
 use e2e::proxy::Proxy;
 use e2e::seed::{Showcase, kya};
 use e2e::server::{Kind, Server};
@@ -34,7 +34,6 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::MutexGuard;
 
-const WAIT: Duration = Duration::from_secs(60);
 const CROWD: usize = 100;
 
 /// The stage with the documented TTLs.
@@ -103,7 +102,7 @@ async fn a_second_call_reaches_no_rpc_in_whatever_spelling() {
         assert_eq!((&second.text, second.header("etag")), (&first.text, first.header("etag")));
         assert_eq!((first.header("x-cache"), second.header("x-cache")), ("MISS", "HIT"), "{path}");
         assert_eq!(second.header("link"), first.header("link"), "{path}");
-        let older = eventually("older", WAIT, async || {
+        let older = eventually("older", PATIENCE, async || {
             let answer = stage.client.get(path).await;
             (answer.number("age") > first.number("age")).then_some(answer)
         });
@@ -161,7 +160,7 @@ async fn the_data_centres_entries_are_for_the_same_chain_and_endpoints_alone() {
         let of_format = format!("/{FORMAT}/");
         let is_entry = |key: &String| key.ends_with(path) && key.contains(&of_format);
         let stored = async || cached_keys(state.path()).iter().any(is_entry);
-        wait_until("stored", WAIT, stored).await;
+        wait_until("stored", PATIENCE, stored).await;
         (answer.header("x-cache").to_owned(), proxy.posts())
     };
     assert_eq!(ask("one").await, ("MISS".to_owned(), 1));
@@ -218,7 +217,7 @@ async fn a_client_that_goes_away_takes_nothing_from_the_others() {
     let leaving =
         async |id| request_to_reset(stage.worker.url(), &path, &format!("X-Request-Id: {id}")).await.unwrap();
     let reader = leaving("the-reader-leaves").await;
-    wait_until("asked", WAIT, async || stage.proxy.posts() > 0).await;
+    wait_until("asked", PATIENCE, async || stage.proxy.posts() > 0).await;
     let waiter = leaving("a-waiter-leaves").await;
     let mut half_closed = leaving("says-no-more-and-listens").await;
     half_closed.shutdown().await.unwrap();
@@ -278,7 +277,7 @@ async fn lost_readers_and_a_silent_index_object_cost_every_route_seconds_and_not
         let server = Server::start(kind, &options, workerd).await.unwrap();
         let client = server.client();
         if place == "object" {
-            client.until_snapshot(WAIT).await.unwrap();
+            client.until_snapshot(PATIENCE).await.unwrap();
         }
         rule.into_iter().for_each(|rule| proxy.inject(rule));
         proxy.reset();
@@ -289,7 +288,7 @@ async fn lost_readers_and_a_silent_index_object_cost_every_route_seconds_and_not
         // They came before this request did.
         client.get("/livez").await.ok();
         let hanging = || proxy.log().iter().filter(|post| post.answer.get().is_none()).count();
-        wait_until(place, WAIT, async || hanging() >= posts).await;
+        wait_until(place, PATIENCE, async || hanging() >= posts).await;
         proxy.heal();
         drop(readers);
         let is_silent = place == "silent object";

@@ -18,7 +18,7 @@ use registry_core::eth::abi::AgentRecord;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::{DETAILED, PERSON, REASON, Turn, WAIT, index_status, register, suspend};
+use crate::{DETAILED, PATIENCE, PERSON, REASON, Turn, index_status, register, suspend};
 
 /// Another Worker without an index, which answers from scans of the registry.
 async fn scanning(stage: &Stage) -> Worker {
@@ -80,7 +80,7 @@ async fn ask(stage: &Stage) -> JoinHandle<Answer> {
     let posts = stage.proxy.posts();
     let client = stage.client.clone();
     let question = tokio::spawn(async move { client.get(DETAILED).await });
-    wait_until("the chain is asked", WAIT, async || stage.proxy.posts() > posts).await;
+    wait_until("the chain is asked", PATIENCE, async || stage.proxy.posts() > posts).await;
     question
 }
 

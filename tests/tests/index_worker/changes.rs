@@ -16,7 +16,7 @@ use reqwest::Response;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 
-use crate::{Turn, WAIT, changes_from_now, filled, is_listed, reactivate, register, suspend};
+use crate::{PATIENCE, Turn, changes_from_now, filled, is_listed, reactivate, register, suspend};
 
 /// The one change since a cursor, which is moved on.
 async fn change(client: &Client, cursor: &mut String) -> Value {
@@ -100,7 +100,8 @@ impl Follower {
                 self.stream = Some(response);
                 continue;
             };
-            match tokio::time::timeout(WAIT, stream.chunk()).await.expect("the stream is silent").unwrap() {
+            match tokio::time::timeout(PATIENCE, stream.chunk()).await.expect("the stream is silent").unwrap()
+            {
                 Some(chunk) => self.text.push_str(core::str::from_utf8(&chunk).unwrap()),
                 None => {
                     assert_eq!(self.text, "", "a stream ends between two events");
@@ -117,7 +118,7 @@ impl Follower {
             if wanted(self, &block) {
                 return block;
             }
-            assert!(began.elapsed() < WAIT, "{block}");
+            assert!(began.elapsed() < PATIENCE, "{block}");
         }
     }
 

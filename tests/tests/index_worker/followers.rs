@@ -21,7 +21,7 @@ use registry_core::evidence::{self, Expected};
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use tempfile::TempDir;
 
-use crate::{Turn, WAIT, has_snapshot, reactivate, register, suspend, wallet};
+use crate::{PATIENCE, Turn, has_snapshot, reactivate, register, suspend, wallet};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gate_refuses_an_agent_as_soon_as_changes_announces_its_suspension() {
@@ -39,17 +39,17 @@ async fn a_gate_refuses_an_agent_as_soon_as_changes_announces_its_suspension() {
         request.asked_by_envoy().send(gate.url()).await.unwrap()
     };
     let metric = async |name: &str| gate.metric(name).await.unwrap_or_default();
-    wait_until("followed", WAIT, async || metric("kya_gate_following_changes").await == 1.0).await;
-    wait_until("admitted", WAIT, async || ask().await.status == 200).await;
+    wait_until("followed", PATIENCE, async || metric("kya_gate_following_changes").await == 1.0).await;
+    wait_until("admitted", PATIENCE, async || ask().await.status == 200).await;
     let changes = "kya_gate_changes_total{kind=\"change\"}";
     let before = metric(changes).await;
     suspend(&stage.chain, id).await;
-    wait_until("announced", WAIT, async || metric(changes).await > before).await;
+    wait_until("announced", PATIENCE, async || metric(changes).await > before).await;
     // From then on no request is admitted: the first one is refused.
     let answer = ask().await;
     assert!(answer.status == 403 && answer.body.contains("SUSPENDED"), "{answer:?}");
     reactivate(&stage.chain, id).await;
-    wait_until("admitted again", WAIT, async || ask().await.status == 200).await;
+    wait_until("admitted again", PATIENCE, async || ask().await.status == 200).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -63,16 +63,17 @@ async fn a_local_registry_has_the_apis_verdicts_and_finds_what_the_chain_says_ot
     let mut worker: Worker = stage.another(|options| options).await.unwrap();
     has_snapshot(&worker.client()).await;
     let url = worker.url().to_owned();
-    let manifest = http::client(WAIT).get(format!("{url}/api/v1/snapshot")).header(ACCEPT_ENCODING, "gzip");
+    let manifest =
+        http::client(PATIENCE).get(format!("{url}/api/v1/snapshot")).header(ACCEPT_ENCODING, "gzip");
     assert_eq!(manifest.send().await.unwrap().headers()[CONTENT_ENCODING], "gzip");
 
     let directory = TempDir::new().unwrap();
     let mut options = Options::new(&url, CHAIN_ID, registry, directory.path().join("registry.kya"));
     let rpc = stage.chain.node.url().to_owned();
-    options.spot_checks = Some(SpotChecks { rpc, every: WAIT, layout: None });
+    options.spot_checks = Some(SpotChecks { rpc, every: PATIENCE, layout: None });
     let local = LocalKya::open(options).unwrap();
     let is_held = |decision| local.kya(held).is_ok_and(|verdict| verdict.decision == decision);
-    wait_until("the agent", WAIT, async || {
+    wait_until("the agent", PATIENCE, async || {
         local.update().await.unwrap();
         is_held(Decision::Provision)
     })
@@ -84,7 +85,7 @@ async fn a_local_registry_has_the_apis_verdicts_and_finds_what_the_chain_says_ot
         assert_eq!(verdict, expected);
     }
     suspend(&stage.chain, id).await;
-    wait_until("the suspension", WAIT, async || {
+    wait_until("the suspension", PATIENCE, async || {
         local.update().await.unwrap();
         is_held(Decision::RequestRenewal)
     })

@@ -15,7 +15,7 @@ use registry_core::chain::MAX_AGENTS;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 
-use crate::{DETAILED, WAIT, filled};
+use crate::{DETAILED, PATIENCE, filled};
 
 const TOTAL: u64 = MAX_AGENTS + 1;
 const LIST: &str = "/api/v1/agents/compliance";
@@ -43,7 +43,7 @@ async fn a_list_too_long_to_be_held_is_whole_and_of_one_block_though_the_index_m
         let answer = stage.client.get(DETAILED).await;
         (answer.status == 200).then(|| answer.ok()["statusDistribution"].clone())
     };
-    let before = eventually("counted", WAIT, detailed).await.unwrap();
+    let before = eventually("counted", PATIENCE, detailed).await.unwrap();
 
     let url = format!("{}{LIST}", stage.worker.url());
     let open = async || http::builder().build().unwrap().get(&url).send().await.unwrap();
@@ -55,7 +55,7 @@ async fn a_list_too_long_to_be_held_is_whole_and_of_one_block_though_the_index_m
     // The client stops reading while the status of a thousand agents changes, and the index is refreshed.
     registry.toggle(&stage.chain, 40_001, 1_000).await.unwrap();
     let changed = async || detailed().await.filter(|statuses| *statuses != before);
-    let after = eventually("refreshed", WAIT, changed).await.unwrap();
+    let after = eventually("refreshed", PATIENCE, changed).await.unwrap();
     let kept = stored(&stage, "former_agents");
     let count: i64 = kept.query_row("SELECT count(*) FROM former_agents", [], |row| row.get(0)).unwrap();
     assert_eq!(count, 950, "the list is still open, and 5 of 100 agents have ended");

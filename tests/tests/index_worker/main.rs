@@ -14,13 +14,12 @@ mod store;
 mod upkeep;
 
 use std::ops::{Deref, DerefMut};
-use std::time::Duration;
 
 use alloy::primitives::{Address, U256};
 use e2e::anvil::{AnvilOptions, CHAIN_ID, wall_clock};
 use e2e::chain::Chain;
 use e2e::client::{Client, without};
-use e2e::process::{eventually, wait_until};
+use e2e::process::{PATIENCE, eventually, wait_until};
 use e2e::seed;
 use e2e::stage::Stage;
 use e2e::story::DAY;
@@ -29,7 +28,6 @@ use registry_core::eth::abi::IAgentRegistry;
 use serde_json::Value;
 use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit};
 
-const WAIT: Duration = Duration::from_secs(120);
 /// The agents of the chain when it begins: these, and those of one person after them.
 const AGENTS: u64 = 30;
 const OF_PERSON: u64 = 5;
@@ -156,23 +154,23 @@ async fn index_status(stage: &Stage) -> Value {
 }
 
 async fn filled(client: &Client) {
-    wait_until("filled", WAIT, async || client.get(NEWEST).await.status == 200).await;
+    wait_until("filled", PATIENCE, async || client.get(NEWEST).await.status == 200).await;
 }
 
 /// Waits until the index lists this agent as the newest one.
 async fn is_listed(stage: &Stage, id: u64) {
     let newest = async || stage.client.get(NEWEST).await.json()["data"][0]["agentId"] == id;
-    wait_until("listed", WAIT, newest).await;
+    wait_until("listed", PATIENCE, newest).await;
 }
 
 /// Waits until verdicts come from the snapshot.
 async fn has_snapshot(client: &Client) {
-    client.until_snapshot(WAIT).await.unwrap();
+    client.until_snapshot(PATIENCE).await.unwrap();
 }
 
 /// A cursor of the changes from now on.
 async fn changes_from_now(client: &Client) -> String {
-    let next = eventually("a cursor", WAIT, async || {
+    let next = eventually("a cursor", PATIENCE, async || {
         let answer = client.get("/api/v1/changes?since=now").await;
         (answer.status == 200).then(|| answer.json()["next"].as_str().map(str::to_owned)).flatten()
     });
@@ -190,5 +188,5 @@ async fn suspensions_are_seen(stage: &Stage) {
     let agents = stage.chain.agents().await.unwrap();
     let suspended = agents.iter().filter(|agent| agent.status == 1).count();
     let told = async || stage.client.get(DETAILED).await.ok()["statusDistribution"]["Suspended"].take();
-    wait_until("the suspensions are seen", WAIT, async || told().await == suspended).await;
+    wait_until("the suspensions are seen", PATIENCE, async || told().await == suspended).await;
 }

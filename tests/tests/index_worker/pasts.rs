@@ -15,7 +15,7 @@ use e2e::worker::{Worker, WorkerOptions};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::{Turn, WAIT, register};
+use crate::{PATIENCE, Turn, register};
 
 /// Sets what the object takes, silent without a time, and gives the number of questions so far.
 async fn object_takes(object: &Client, agents: u64, millis: Option<u64>) -> u64 {
@@ -65,12 +65,12 @@ async fn a_verdict_waits_for_no_object_and_a_late_excerpt_is_there_for_the_next_
     assert!(!knows_past(&client, "asked of a silent object").await);
     object_takes(&object, agents, Some(0)).await;
     let quick = "asked of a quick object";
-    wait_until("the past", WAIT, async || knows_past(&client, quick).await).await;
+    wait_until("the past", PATIENCE, async || knows_past(&client, quick).await).await;
 
     let slow = "asked of a slow object";
     object_takes(&object, agents, Some(5_000)).await;
     assert!(!knows_past(&client, slow).await);
-    wait_until("the excerpt is there", WAIT, async || knows_past(&client, slow).await).await;
+    wait_until("the excerpt is there", PATIENCE, async || knows_past(&client, slow).await).await;
     assert_eq!(object_takes(&object, agents, None).await, 1, "it is asked for once");
     assert!(knows_past(&client, slow).await, "the object is silent now");
     assert_eq!(object_takes(&object, agents, None).await, 0);

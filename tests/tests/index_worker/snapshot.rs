@@ -22,7 +22,7 @@ use registry_core::eth::abi::IAgentRegistry;
 use registry_core::evidence::{self, Expected};
 use serde_json::{Value, json};
 
-use crate::{AGENTS, OF_PERSON, Turn, WAIT, has_snapshot, register, suspend, timeless, wallet};
+use crate::{AGENTS, OF_PERSON, PATIENCE, Turn, has_snapshot, register, suspend, timeless, wallet};
 
 const TTL: Duration = Duration::from_secs(8);
 
@@ -39,7 +39,7 @@ fn wallets() -> Vec<Address> {
 async fn is_of_newest_block(stage: &Stage, client: &Client) {
     has_snapshot(client).await;
     let height = stage.chain.node.height().await.unwrap();
-    wait_until("of the newest block", WAIT, async || {
+    wait_until("of the newest block", PATIENCE, async || {
         let answer = client.get(&kya(wallet(1))).await;
         source(&answer) == "snapshot" && answer.ok()["asOf"]["blockNumber"] == height
     })
@@ -62,7 +62,7 @@ async fn cold_wallets_take_no_rpc_call_and_have_the_chains_verdicts() {
         let answer = client.get(&kya(*wallet)).await;
         assert_eq!((source(&answer), answer.header("x-cache")), ("snapshot", "HIT"), "{}", answer.text);
         // Once the two Workers have found one another, the index knows the past.
-        wait_until("the past", WAIT, async || {
+        wait_until("the past", PATIENCE, async || {
             let chains = by_chain.get(&format!("{}?history=1", kya(*wallet))).await;
             assert_eq!(source(&chains), "chain");
             timeless(answer.ok()) == timeless(chains.ok())
@@ -76,7 +76,7 @@ async fn cold_wallets_take_no_rpc_call_and_have_the_chains_verdicts() {
     let reason = "KYA_TTL_SECONDS is 1, and must be at least 2";
     let refused = never.client().get("/api/v1/kya/range/0").await.failed(501, "INDEX_REQUIRED");
     assert!(refused.contains(reason), "{refused}");
-    never.client().until_ready("the reason", WAIT, |ready| ready["noSnapshot"] == reason).await.unwrap();
+    never.client().until_ready("the reason", PATIENCE, |ready| ready["noSnapshot"] == reason).await.unwrap();
     let lines = worker.lines_with("\"source\":\"snapshot\"", wallets.len()).await.unwrap();
     assert!(lines.iter().all(|line| line.contains("\"rpcCalls\":0")), "{lines:#?}");
 
@@ -92,7 +92,7 @@ async fn cold_wallets_take_no_rpc_call_and_have_the_chains_verdicts() {
     let call = IAgentRegistry::registerAgentCall { haftungsperson: person, ..call };
     stage.chain.send(stage.chain.owner(), call).await.unwrap();
     let attested = stage.chain.send(person, attest(id)).await.unwrap();
-    let seen = eventually("the liable person's attestation", WAIT, async || {
+    let seen = eventually("the liable person's attestation", PATIENCE, async || {
         let evidence = by_chain.get(&(seed::kya("attested") + "?evidence=1")).await.ok();
         (evidence["verdict"]["asOf"]["blockNumber"].as_u64() >= attested.block_number
             && evidence["indexed"].is_object())
@@ -162,7 +162,7 @@ async fn the_documented_reader_reads_what_is_served() {
 /// Asks until the verdict is no `provision` any more, and gives when the last one was asked for.
 async fn last_provision(client: &Client, path: &str) -> Instant {
     let (mut last, mut said) = (Instant::now(), String::new());
-    let changed = eventually("another verdict", WAIT, async || {
+    let changed = eventually("another verdict", PATIENCE, async || {
         let asked = Instant::now();
         let answer = client.get(path).await;
         let provisions = answer.status == 200 && answer.json()["decision"] == "provision";
@@ -180,7 +180,7 @@ async fn last_provision(client: &Client, path: &str) -> Instant {
 
 /// Waits until an instance has a verdict of the snapshot with this decision.
 async fn decides(client: &Client, path: &str, decision: &str) {
-    wait_until("a verdict of the snapshot", WAIT, async || {
+    wait_until("a verdict of the snapshot", PATIENCE, async || {
         let answer = client.get(path).await;
         answer.status == 200 && source(&answer) == "snapshot" && answer.json()["decision"] == decision
     })
@@ -220,7 +220,7 @@ async fn a_suspension_shows_at_every_instance_within_the_ttl_with_an_index_and_w
         stage.proxy.heal();
     }
     let (client, path) = (&stage.client, kya(wallet(2)));
-    wait_until("a verdict of the chain", WAIT, async || {
+    wait_until("a verdict of the chain", PATIENCE, async || {
         let answer = client.get(&path).await;
         assert_eq!(answer.ok()["decision"], "provision");
         source(&answer) == "chain"
@@ -231,7 +231,7 @@ async fn a_suspension_shows_at_every_instance_within_the_ttl_with_an_index_and_w
     stage.proxy.inject(Rule::any(Fault::Refuse));
     let cut = Instant::now();
     let mut last = cut;
-    wait_until("an error", WAIT, async || {
+    wait_until("an error", PATIENCE, async || {
         let asked = Instant::now();
         let status = client.get(&path).await.status;
         if status == 200 {

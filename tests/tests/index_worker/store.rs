@@ -22,7 +22,7 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use crate::{
-    NEWEST, Turn, WAIT, changes_from_now, index_status, is_listed, reactivate, register, suspend,
+    NEWEST, PATIENCE, Turn, changes_from_now, index_status, is_listed, reactivate, register, suspend,
     suspensions_are_seen,
 };
 
@@ -45,7 +45,7 @@ fn stored_status(stage: &Stage, id: u64) -> i64 {
 }
 
 async fn becomes(stage: &Stage, fault: Value) {
-    wait_until("the fault is told", WAIT, async || {
+    wait_until("the fault is told", PATIENCE, async || {
         stage.client.get(NEWEST).await;
         index_status(stage).await.get("storeFault").cloned().unwrap_or_default() == fault
     })
@@ -55,7 +55,7 @@ async fn becomes(stage: &Stage, fault: Value) {
 /// Waits until the log has these words. The first failure may be another one: this test's own connection locks
 /// the database. So the index is asked meanwhile, and tries again.
 async fn logged(stage: &Stage, words: [&str; 2]) {
-    let said = eventually("logged", WAIT, async || {
+    let said = eventually("logged", PATIENCE, async || {
         stage.client.get(NEWEST).await;
         words.iter().all(|word| stage.index_log().contains(word)).then_some(())
     });
@@ -64,7 +64,7 @@ async fn logged(stage: &Stage, words: [&str; 2]) {
 
 /// Waits until the changes since this cursor are those of this agent alone.
 async fn only_changed(stage: &Stage, cursor: &str, id: u64) {
-    wait_until("the change is listed", WAIT, async || {
+    wait_until("the change is listed", PATIENCE, async || {
         let answer = stage.client.get(&format!("/api/v1/changes?since={cursor}")).await;
         assert_ne!(answer.status, 410, "the index was filled anew: {}", answer.text);
         let data = answer.json()["data"].as_array().cloned().unwrap_or_default();
@@ -100,7 +100,7 @@ async fn rows_survive_failures_of_the_store_and_other_endpoints() {
     reactivate(&stage.chain, id).await;
     becomes(&stage, json!("outOfQuota")).await;
     let path = format!("/api/v1/changes?since={cursor}");
-    wait_until("older than the TTL", WAIT, async || stage.client.get(&path).await.status == 503).await;
+    wait_until("older than the TTL", PATIENCE, async || stage.client.get(&path).await.status == 503).await;
     stage.proxy.reset();
     for _ in 0..3 {
         stage.client.get(&path).await.failed(503, "INDEXING");
@@ -126,7 +126,7 @@ async fn rows_survive_failures_of_the_store_and_other_endpoints() {
     stage.restart_unless(|options| options.ttl(1)).await;
 
     stored(&stage, "agents").execute("UPDATE agents SET record = x'00'", []).unwrap();
-    wait_until("found", WAIT, async || {
+    wait_until("found", PATIENCE, async || {
         stage.client.get(NEWEST).await;
         stage.index_log().contains("index store is corrupt: it is deleted, and filled anew")
     })
@@ -170,7 +170,7 @@ fn name(file: &Path) -> &str {
 async fn rests(stage: &Stage, file: &Path) {
     let alarms = "SELECT count(*) FROM _cf_ALARM WHERE actor_id = ?1";
     let set = || stored(stage, "_cf_ALARM").query_row(alarms, [name(file)], |row| row.get::<_, i64>(0));
-    wait_until("no alarm is set any more", WAIT, async || set() == Ok(0)).await;
+    wait_until("no alarm is set any more", PATIENCE, async || set() == Ok(0)).await;
 }
 
 /// Removes a database and its log.

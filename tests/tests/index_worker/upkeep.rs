@@ -4,7 +4,7 @@ use e2e::process::wait_until;
 use e2e::stage::Stage;
 use e2e::stored::stored;
 
-use crate::{Turn, WAIT, filled, register, suspend, suspensions_are_seen};
+use crate::{PATIENCE, Turn, filled, register, suspend, suspensions_are_seen};
 
 fn alarms(stage: &Stage) -> i64 {
     let count = "SELECT count(*) FROM _cf_ALARM";
@@ -23,7 +23,7 @@ async fn an_index_that_is_asked_keeps_itself_up_and_rests_without_requests() {
     suspend(&stage.chain, ids[0]).await;
     stage.proxy.reset();
     // No request comes meanwhile.
-    wait_until("refreshed", WAIT, async || stage.proxy.posts() > 0).await;
+    wait_until("refreshed", PATIENCE, async || stage.proxy.posts() > 0).await;
     suspensions_are_seen(&stage).await;
 
     // An index that has lost its alarm is woken by the cron trigger, and by that alone.
@@ -33,29 +33,29 @@ async fn an_index_that_is_asked_keeps_itself_up_and_rests_without_requests() {
     stage.restart_index().await.unwrap();
     stage.proxy.reset();
     // The alarm is overdue for a while before it passes for lost.
-    wait_until("woken", WAIT, async || {
+    wait_until("woken", PATIENCE, async || {
         stage.fire_index_cron().await.unwrap();
         stage.proxy.posts() > 0
     })
     .await;
     // From then on it goes on by itself.
     let posts = stage.proxy.posts();
-    wait_until("kept up", WAIT, async || stage.proxy.posts() > posts).await;
+    wait_until("kept up", PATIENCE, async || stage.proxy.posts() > posts).await;
     stage.index_found().await.unwrap();
     suspensions_are_seen(&stage).await;
 
     // As if the last question had been long ago: the alarm asks the chain nothing and is the last one.
-    wait_until("an alarm is set", WAIT, async || alarms(&stage) == 1).await;
+    wait_until("an alarm is set", PATIENCE, async || alarms(&stage) == 1).await;
     stage.kill_index();
     let forget = "UPDATE meta SET value = '0' WHERE key = 'asked_at'";
     assert_eq!(stored(&stage, "meta").execute(forget, []).unwrap(), 1);
     suspend(&stage.chain, ids[2]).await;
     stage.proxy.reset();
     stage.restart_index().await.unwrap();
-    wait_until("no alarm is set any more", WAIT, async || alarms(&stage) == 0).await;
+    wait_until("no alarm is set any more", PATIENCE, async || alarms(&stage) == 0).await;
     stage.fire_index_cron().await.unwrap();
     assert_eq!((alarms(&stage), stage.proxy.posts()), (0, 0), "the chain was asked for no client");
     stage.index_found().await.unwrap();
     suspensions_are_seen(&stage).await;
-    wait_until("an alarm is set", WAIT, async || alarms(&stage) == 1).await;
+    wait_until("an alarm is set", PATIENCE, async || alarms(&stage) == 1).await;
 }

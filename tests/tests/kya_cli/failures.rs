@@ -6,7 +6,7 @@ use e2e::kya::Kya;
 use e2e::process::{eventually, free_port};
 use serde_json::{Value, json};
 
-use super::{ETHER, HOUR, Scene, WAIT, Way, place, register};
+use super::{ETHER, HOUR, PATIENCE, Scene, Way, place, register};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_relayer_that_lies_or_is_gone_holds_nothing_for_longer_than_its_request_is_valid() {
@@ -65,7 +65,7 @@ async fn a_relayer_that_lies_or_is_gone_holds_nothing_for_longer_than_its_reques
     scene.killed("after_send", &command, Way::Relayed).await;
     let total = || scene.chain.total();
     let executed = async || (total().await.ok()? == 4).then_some(());
-    eventually("the relay to be executed", WAIT, executed).await.unwrap();
+    eventually("the relay to be executed", PATIENCE, executed).await.unwrap();
     drop(scene.relayer);
     let place = [&place(scene.chain.node.url(), &registry)[..], &["--timeout", "1"]].concat();
     let told = scene.user.run(&[&command[..], &place].concat()).await.unwrap().ok();

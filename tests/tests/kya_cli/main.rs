@@ -13,7 +13,6 @@
 //!    for an agent that only names the same liable wallet.
 
 use std::fs;
-use std::time::Duration;
 
 use alloy::hex;
 use alloy::primitives::{Address, Bytes, U256, uint};
@@ -26,7 +25,7 @@ use e2e::guarded::Guarded;
 use e2e::hooks::{Receiver, Reply};
 use e2e::http;
 use e2e::kya::{Ended, Kya};
-use e2e::process::{Process, eventually, free_port, output};
+use e2e::process::{PATIENCE, Process, eventually, free_port, output};
 use e2e::python;
 use e2e::seed;
 use registry_core::eth::abi::IAgentRegistry::{
@@ -36,8 +35,6 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 const ETHER: U256 = uint!(1_000_000_000_000_000_000_U256);
-/// How long anything may take on a busy machine.
-const WAIT: Duration = Duration::from_secs(60);
 const HOUR: u64 = 3_600;
 /// The registry's grace period.
 const GRACE: u64 = 7 * 24 * HOUR;
@@ -173,7 +170,7 @@ async fn a_refusal_alone_leads_to_an_admission() {
     });
     let guarded = Guarded::telling(0, &scene.chain, scene.relayer.url(), api.url()).await.unwrap();
     let items = format!("{}/items", guarded.url());
-    let refused = http::client(WAIT).get(&items).send().await.unwrap();
+    let refused = http::client(PATIENCE).get(&items).send().await.unwrap();
     assert_eq!(refused.status(), 401);
     let refused: Value = refused.json().await.unwrap();
     assert_eq!(refused["discovery"], "/.well-known/agent-registry", "{refused}");
@@ -256,10 +253,10 @@ impl Watcher {
 
     /// Waits until nothing is due at this time of the chain, or the watcher has died.
     async fn caught_up(&mut self, time: u64) -> bool {
-        let client = http::client(WAIT);
+        let client = http::client(PATIENCE);
         let url = self.metrics.clone();
         let process = &mut self.process;
-        let caught = eventually("the watcher to catch up", WAIT, async || {
+        let caught = eventually("the watcher to catch up", PATIENCE, async || {
             if process.exit_status().unwrap().is_some() {
                 return Some(false);
             }

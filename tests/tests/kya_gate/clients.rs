@@ -20,7 +20,7 @@ use reqwest::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{WAIT, configuration, good};
+use crate::{PATIENCE, configuration, good};
 
 /// What became of one request.
 #[derive(Debug, Deserialize)]
@@ -33,7 +33,7 @@ struct ClientOutcome {
 
 /// The earlier draft, by its crate: a GET with a query and a POST with content.
 async fn erc8128_crate(origin: &str, key: &[u8]) -> Result<Vec<ClientOutcome>> {
-    let (signer, client) = (EoaSigner::from_slice(key, CHAIN_ID)?, http::client(WAIT));
+    let (signer, client) = (EoaSigner::from_slice(key, CHAIN_ID)?, http::client(PATIENCE));
     let content = br#"{"amount":"100"}"#;
     let mut outcomes = Vec::new();
     for (method, target, content) in
@@ -88,7 +88,7 @@ async fn what_the_fields_libraries_sign_is_admitted() -> Result<()> {
     let admitted = [agent.address().to_checksum(None)];
     assert!(reached.iter().all(|request| request.values("kya-wallet") == admitted));
 
-    let answer = http::client(WAIT).get(format!("{origin}/.well-known/erc8128")).send().await?;
+    let answer = http::client(PATIENCE).get(format!("{origin}/.well-known/erc8128")).send().await?;
     assert_eq!(answer.status(), 200);
     assert_eq!(answer.headers()["content-type"], "application/json");
     let document: Value = answer.json().await?;

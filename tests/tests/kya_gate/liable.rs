@@ -42,7 +42,7 @@ use registry_core::liability::Acceptance;
 use registry_core::token::{Jws, KeySet};
 use serde_json::{Value, json};
 
-use crate::{ISSUER, WAIT, ask, assert_refused, get};
+use crate::{ISSUER, PATIENCE, ask, assert_refused, get};
 
 const ACME: usize = 1;
 const STRANGER: usize = 2;
@@ -330,18 +330,20 @@ async fn a_domains_file_accepts_and_overrules_until_it_loses_the_wallet() {
     // new.
     *served.lock().unwrap() = (500, String::new());
     let failed = "kya_gate_domain_fetches_total{domain=\"acme.example\",result=\"failed\"}";
-    wait_until("a failed fetch", WAIT, async || gate.metric(failed).await.is_some_and(|count| count > 0.0))
-        .await;
+    wait_until("a failed fetch", PATIENCE, async || {
+        gate.metric(failed).await.is_some_and(|count| count > 0.0)
+    })
+    .await;
     assert_admitted(&asked(&gate, "listed", None).await, "accepted");
     *served.lock().unwrap() = (200, r#"{"liable":[]}"#.to_owned());
     let is_refused = async |agent| asked(&gate, agent, None).await.status == 403;
-    wait_until("the wallet's loss", WAIT, async || is_refused("listed").await).await;
+    wait_until("the wallet's loss", PATIENCE, async || is_refused("listed").await).await;
     for agent in ["registered", "attested", "listed"] {
         assert_refused(&asked(&gate, agent, None).await, 403, "agent_not_allowed");
     }
     *served.lock().unwrap() = (200, file.to_string());
     let waiting = "kya_gate_domain_wallets{domain=\"acme.example\",state=\"waiting\"}";
-    wait_until("the new wallet", WAIT, async || gate.metric(waiting).await == Some(1.0)).await;
+    wait_until("the new wallet", PATIENCE, async || gate.metric(waiting).await == Some(1.0)).await;
     assert_refused(&asked(&gate, "registered", None).await, 403, "agent_not_allowed");
     assert!(gate.log().contains("the domain's file has a new wallet"), "{}", gate.log());
 }

@@ -12,19 +12,16 @@ mod records;
 mod redis;
 mod tokens;
 
-use std::time::Duration;
-
 use alloy::signers::local::PrivateKeySigner;
 use e2e::anvil::CHAIN_ID;
 use e2e::chain::Chain;
 use e2e::gate::{Gate, ORIGIN};
+use e2e::process::PATIENCE;
 use e2e::reverse_proxies::Kind;
 use e2e::seed::{chain_of_one, registration_call, suspension, wallet};
 use e2e::signed_requests::{Draft, RawAnswer, Signed};
 use tokio::sync::OnceCell;
 
-/// How long anything may take on a busy machine.
-const WAIT: Duration = Duration::from_secs(60);
 /// The issuer of tokens.
 const ISSUER: &str = "https://kya.example";
 

@@ -27,7 +27,7 @@ use registry_core::gate::reads_as_output_header;
 use registry_core::token::Jws;
 use serde_json::{Value, json};
 
-use crate::{ISSUER, WAIT, chain, configuration, configuration_at, get, good, plain, signed};
+use crate::{ISSUER, PATIENCE, chain, configuration, configuration_at, get, good, plain, signed};
 
 /// A proxy with a gate beside it and a service behind it.
 struct Stage {
@@ -415,7 +415,7 @@ async fn the_pages_command_prints_a_signed_200_and_an_unsigned_one_is_a_401_behi
         let answer = user.run(&command).await.unwrap().ok();
         let expected = (&json!(200), &json!(good().address().to_string()));
         assert_eq!((&answer["status"], &answer["signedBy"]), expected, "{answer}");
-        let unsigned = http::client(WAIT).get(format!("{origin}/items")).send().await.unwrap();
+        let unsigned = http::client(PATIENCE).get(format!("{origin}/items")).send().await.unwrap();
         assert_eq!(unsigned.status(), 401, "{kind:?}");
         assert_eq!(unsigned.json::<Value>().await.unwrap()["reason"], "signature_missing", "{kind:?}");
         assert_eq!(service.take().len(), 1, "{kind:?}");

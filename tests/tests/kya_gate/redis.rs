@@ -15,7 +15,7 @@ use e2e::signed_requests::{RawAnswer, Signed};
 use e2e::tls::{Authority, TlsFront};
 use futures_util::future::join_all;
 
-use crate::{WAIT, ask, assert_refused, configuration, plain, signed};
+use crate::{PATIENCE, ask, assert_refused, configuration, plain, signed};
 
 async fn with_redis(url: &str) -> String {
     configuration(Kind::Envoy).await + &format!("\n[redis]\nurl = \"{url}\"\n")
@@ -24,7 +24,7 @@ async fn with_redis(url: &str) -> String {
 /// Waits until a request is admitted that was signed just before, and returns it.
 async fn admitted(gate: &Gate) -> Signed {
     let mut last = None;
-    wait_until("admitted", WAIT, async || {
+    wait_until("admitted", PATIENCE, async || {
         let request = signed("/items");
         let status = ask(gate, &request).await.status;
         last = Some(request);
@@ -37,7 +37,7 @@ async fn admitted(gate: &Gate) -> Signed {
 /// What a gate answers once its store does.
 async fn told(gate: &Gate, request: &Signed) -> RawAnswer {
     let mut answer = ask(gate, request).await;
-    wait_until("told", WAIT, async || {
+    wait_until("told", PATIENCE, async || {
         if answer.body.contains("nonce_store_unavailable") {
             answer = ask(gate, request).await;
         }
@@ -83,7 +83,7 @@ async fn two_gates_admit_one_of_two_hundred_copies_and_no_replay_whatever_happen
 
     redis.kill();
     assert_refused(&ask(gate, &signed("/")).await, 503, "nonce_store_unavailable");
-    wait_until("not ready", WAIT, async || {
+    wait_until("not ready", PATIENCE, async || {
         let answer = plain(gate.url(), "/readyz").await;
         answer.status == 503 && answer.body.contains("Redis takes no writes")
     })
@@ -106,10 +106,10 @@ async fn a_redis_that_has_become_a_replica_is_not_ready_until_it_takes_writes_ag
     let before = admitted(&gate).await;
     redis.follow(Some(&primary)).await.unwrap();
     let ready = async || plain(gate.url(), "/readyz").await.status == 200;
-    wait_until("not ready", WAIT, async || !ready().await).await;
+    wait_until("not ready", PATIENCE, async || !ready().await).await;
     assert_refused(&ask(&gate, &signed("/")).await, 503, "nonce_store_unavailable");
     redis.follow(None).await.unwrap();
-    wait_until("ready again", WAIT, ready).await;
+    wait_until("ready again", PATIENCE, ready).await;
     // The other server's content took the place of its own, and with it of the nonces.
     assert_refused(&ask(&gate, &before).await, 401, "signed_before_start");
     admitted(&gate).await;

@@ -20,7 +20,7 @@ use registry_core::registry::kya::Decision;
 use registry_core::token::{Jws, KeySet, VerdictClaims};
 use serde_json::{Value, json};
 
-use crate::{ISSUER, WAIT, ask, chain, configuration, plain};
+use crate::{ISSUER, PATIENCE, ask, chain, configuration, plain};
 
 const SITE: &str = "https://shop.example";
 const JWKS: &str = "/.well-known/jwks.json";
@@ -103,7 +103,7 @@ async fn every_verifier_accepts_a_verdict_and_none_that_is_another() {
     arguments.extend(rows.iter().map(|(_, token, _)| token.as_str()));
     let jose = signers::node("verdict-verifier.mjs", &arguments).await.unwrap();
     let pyjwt = signers::python("verify_verdicts.py", &arguments).await.unwrap();
-    let published = http::client(WAIT).get(&keys).send().await.unwrap().json().await.unwrap();
+    let published = http::client(PATIENCE).get(&keys).send().await.unwrap().json().await.unwrap();
     let page = std::fs::read_to_string(repo::root().join("docs/signed-verdicts.md")).unwrap();
     assert!(page.contains(include_str!("../../signers/verdict_verifier.rs")), "the sample is documented");
     let service = Service::start().await.unwrap();
@@ -111,7 +111,7 @@ async fn every_verifier_accepts_a_verdict_and_none_that_is_another() {
     let (_envoy, envoy) = verifier.await.unwrap();
     for (index, (name, token, accepted)) in rows.iter().enumerate() {
         let rust = rust_sample::admitted(token, &claims.sub, &registry, &published);
-        let request = http::client(WAIT).get(&envoy).header("kya-verdict", token);
+        let request = http::client(PATIENCE).get(&envoy).header("kya-verdict", token);
         let envoy = request.send().await.unwrap().status().as_u16();
         // Whose request it is, a gate before it says.
         let is_anothers = matches!(*name, "another wallet" | "another chain");
@@ -211,10 +211,11 @@ async fn a_gate_signs_with_the_keys_that_its_file_has_now() {
     key_file(&file, "{\"keys\":[7]}").unwrap();
     let (good, report) = Gate::check(&text).await.unwrap();
     assert!(!good && report.contains("✗ verdict   verdict.keys: must be a JWK set"), "{report}");
-    wait_until("the file's fault is logged", WAIT, async || gate.log().contains("must be a JWK set")).await;
+    wait_until("the file's fault is logged", PATIENCE, async || gate.log().contains("must be a JWK set"))
+        .await;
     assert_eq!(signs().await, kid(&first));
     key_file(&file, &key_set(&[&second, &first])).unwrap();
-    wait_until("another key signs", WAIT, async || signs().await == kid(&second)).await;
+    wait_until("another key signs", PATIENCE, async || signs().await == kid(&second)).await;
     let published = KeySet::parse(&plain(gate.url(), JWKS).await.body).unwrap();
     assert!([&first, &second].into_iter().all(|key| published.find(&kid(key)).is_some()));
     assert!(!gate.log().contains(first["d"].as_str().unwrap()));

@@ -46,6 +46,8 @@ async fn indexed() -> &'static (Stage, Showcase) {
         let settings = described(WorkerOptions::default()).await;
         let (chain, showcase) = showcase_chain().await.unwrap();
         let all = |options: WorkerOptions| {
+            // On a busy machine the index has a third of it.
+            let options = options.var("RPC_DEADLINE_SECONDS", 60);
             settings.vars.iter().fold(options, |options, (name, value)| options.var(name, value))
         };
         (Stage::indexed(chain, all).await.unwrap(), showcase)

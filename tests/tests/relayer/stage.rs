@@ -5,15 +5,13 @@ use std::cell::RefCell;
 use alloy::consensus::TxEnvelope;
 use alloy::eips::eip2718::Decodable2718 as _;
 use e2e::client::Answer;
+pub(crate) use e2e::process::PATIENCE;
 use e2e::proxy::{Post, Proxy};
 use e2e::relay::Desk;
 use e2e::seed::wallet;
 use tokio::task::JoinHandle;
 
 use crate::prelude::*;
-
-/// How long anything may take that the daemon does by itself, on a machine that is busy with other tests.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What a request with a wrong signature, a used nonce or a deadline in the past is told.
 pub(crate) const MISMATCH: &str = "Invalid signature or nonce mismatch";

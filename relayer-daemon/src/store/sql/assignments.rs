@@ -13,6 +13,15 @@ use crate::{
 
 pub(super) fn open_of(db: &Db, relay: &B256) -> Result<Vec<(Address, u64)>, StoreError> {
     let query = "SELECT account, nonce FROM nonces WHERE relay = $1 AND state = 'open'";
+    of(db, relay, query)
+}
+
+pub(super) fn given_up_of(db: &Db, relay: &B256) -> Result<Vec<(Address, u64)>, StoreError> {
+    let query = "SELECT account, nonce FROM nonces WHERE relay = $1 AND state = 'lost'";
+    of(db, relay, query)
+}
+
+fn of(db: &Db, relay: &B256, query: &'static str) -> Result<Vec<(Address, u64)>, StoreError> {
     all(db, query, values![relay], |row| Ok((column(row, "account")?, column(row, "nonce")?)))
 }
 

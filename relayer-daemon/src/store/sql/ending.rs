@@ -4,8 +4,8 @@ use alloy::primitives::B256;
 
 use super::{
     Store, budget,
-    engine::{Db, single, values},
-    events, fleet, key_gas,
+    engine::{Db, values},
+    events, fleet, key_gas, relays,
 };
 use crate::{
     outcome::RelayOutcome,
@@ -14,15 +14,20 @@ use crate::{
 
 impl Store {
     /// Ends a pending relay for which nothing was mined, and gives its reservation back. A relay that has
-    /// ended by the late receipt of a nonce given up as lost stays as it is.
-    pub fn finish_unsent(&self, id: B256, outcome: &RelayOutcome, now: u64) -> Result<(), StoreError> {
+    /// ended by the late receipt of a nonce given up as lost stays as it is. Returns how it has ended.
+    pub fn finish_unsent(
+        &self,
+        id: B256,
+        outcome: &RelayOutcome,
+        now: u64,
+    ) -> Result<RelayOutcome, StoreError> {
         let (outcome, in_fleet) = (outcome.clone(), self.is_shared());
         self.write_about(id, move |db| {
             if in_fleet {
                 fleet::must_have_no_nonce(db, &id)?;
             }
-            let query = "SELECT state = 'pending' FROM relays WHERE id = $1";
-            if single(db, query, values![id])?.ok_or(StoreError::Missing("relay"))? {
+            let known = relays::stored_outcome(db, &id)?.ok_or(StoreError::Missing("relay"))?;
+            if known.is_none() {
                 finish(db, &id, &outcome, now)?;
                 // Where no transaction was signed the calldata may be large, and cost its client nothing.
                 db.run(
@@ -31,7 +36,8 @@ impl Store {
                     values![id, Vec::<u8>::new()],
                 )?;
             }
-            budget::close_if_unused(db, now)
+            budget::close_if_unused(db, now)?;
+            Ok(known.unwrap_or(outcome))
         })
     }
 }

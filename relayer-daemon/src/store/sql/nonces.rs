@@ -117,6 +117,15 @@ impl Store {
         self.read_single(|db| assignments::open_of(db, &relay))
     }
 
+    /// The nonces of a relay that were given up, of all accounts, with all that was signed for them.
+    pub fn given_up_of(&self, relay: B256) -> Result<Vec<(Address, NonceAssignment)>, StoreError> {
+        self.read(|db| {
+            let nonces = assignments::given_up_of(db, &relay)?.into_iter();
+            let read = |(account, nonce)| Ok((account, assignments::assignment(db, &account, nonce)?));
+            nonces.map(read).collect()
+        })
+    }
+
     /// The accounts with nonces not seen mined.
     pub fn accounts_with_open_nonces(&self) -> Result<Vec<Address>, StoreError> {
         let query = "SELECT DISTINCT account FROM nonces WHERE state = 'open'";
