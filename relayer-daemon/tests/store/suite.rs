@@ -155,8 +155,8 @@ fn a_dropped_relay_may_be_tried_again_and_an_executed_one_stays_executed() {
     sign(&store, 0, Some(1), transaction(0xa, Relay));
     settle(&store, 0, 0xa, 1, Some(executed(0xa)));
     assert_eq!(store.accept(&relay(1), NOW).unwrap(), Accepted::Finished(executed(0xa)));
-    store.finish_unsent(id(1), &dropped(RpcTimeout), NOW).unwrap();
-    assert_eq!(outcome(&store, 1), Some(executed(0xa)), "dropped after the chain has executed it");
+    let ended = store.finish_unsent(id(1), &dropped(RpcTimeout), NOW).unwrap();
+    assert_eq!((&ended, outcome(&store, 1)), (&executed(0xa), Some(ended.clone())), "the chain has executed it");
 }
 
 #[test]
