@@ -9,7 +9,7 @@ use super::Relayer;
 use crate::{
     chain::{ChainNode, ReceiptLookup},
     outcome::{ErrorCode, Failure},
-    store::NonceAssignment,
+    store::{NonceAssignment, Store},
 };
 
 /// The longest pause before such a relay is checked anew.
@@ -26,8 +26,10 @@ impl<C: ChainNode> Relayer<C> {
     pub(super) async fn may_be_executed(&self, id: B256, failure: &Failure) -> Option<bool> {
         let given_up = self.retry(id, "journal not read", move |store| store.given_up_of(id)).await?;
         let mut longest = Duration::ZERO;
-        for (account, assignment) in &given_up {
-            longest = longest.max(self.may_wait(*account, assignment, failure).await);
+        for (account, nonce) in given_up {
+            let read = move |store: &Store| store.assignment(account, nonce);
+            let assignment = self.retry(id, "journal not read", read).await?;
+            longest = longest.max(self.may_wait(account, &assignment, failure).await);
         }
         Some(!longest.is_zero() && self.inflight.blocked(id) < longest)
     }

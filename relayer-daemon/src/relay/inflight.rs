@@ -6,11 +6,11 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use alloy::primitives::{Address, B256, U256};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 use crate::{outcome::RelayOutcome, store::fleet::Room};
 

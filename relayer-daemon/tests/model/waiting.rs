@@ -86,7 +86,7 @@ fn a_relay_that_the_store_has_lost_ends_and_holds_up_no_other() {
 /// another's.
 #[test]
 fn what_a_client_was_told_of_a_late_receipt_stands_though_the_signer_uses_the_request_elsewhere() {
-    let ops = [Revert, RequestUntil(2, 1), LateReceipts(31), Mine(1), Wait(600), Bypass(2)];
+    let ops = [Revert, RequestUntil(2, 1), LateReceipts(50), Mine(1), Wait(450), Bypass(2)];
     let setup = Setup { seed: 10_522_758_738_198_858_196, ..SINGLE };
     history(setup, ops, |simulation| {
         let told = simulation.told.lock().unwrap().values().next().cloned();

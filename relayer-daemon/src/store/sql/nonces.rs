@@ -117,13 +117,9 @@ impl Store {
         self.read_single(|db| assignments::open_of(db, &relay))
     }
 
-    /// The nonces of a relay that were given up, of all accounts, with all that was signed for them.
-    pub fn given_up_of(&self, relay: B256) -> Result<Vec<(Address, NonceAssignment)>, StoreError> {
-        self.read(|db| {
-            let nonces = assignments::given_up_of(db, &relay)?.into_iter();
-            let read = |(account, nonce)| Ok((account, assignments::assignment(db, &account, nonce)?));
-            nonces.map(read).collect()
-        })
+    /// The nonces of a relay that were given up, of all accounts.
+    pub fn given_up_of(&self, relay: B256) -> Result<Vec<(Address, u64)>, StoreError> {
+        self.read_single(|db| assignments::given_up_of(db, &relay))
     }
 
     /// The accounts with nonces not seen mined.
