@@ -7,54 +7,105 @@ use alloy::primitives::{Address, B256};
 
 use super::Relayer;
 use crate::{
-    chain::{ChainNode, ReceiptLookup},
-    outcome::{ErrorCode, Failure},
+    chain::{ChainNode, ReceiptLookup, RpcError},
+    outcome::{ErrorCode, Failure, RelayOutcome},
+    sender::receipt_reader::Contracts,
     store::{NonceAssignment, Store},
 };
 
-/// The longest pause before such a relay is checked anew.
+/// The longest pause before such a relay is looked at again.
 pub(super) const LONGEST_LOOK: Duration = Duration::from_secs(60);
-/// How long a relay waits for its transaction to be mined: as long as its account's sender looks it up.
+/// How long a relay waits for such a transaction to be mined: as long as its account's sender looks it up.
 const UNTIL_MINED: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long it waits where its transaction was or is as good as mined, for the sender to settle it.
-const UNTIL_SETTLED: Duration = Duration::from_secs(600);
+/// How long it waits for a receipt that may be late.
+const UNTIL_FOUND: Duration = Duration::from_secs(600);
+/// How long it waits, where the receipt is there, for the account's sender to settle it, if there is one.
+const UNTIL_SETTLED: Duration = Duration::from_secs(60);
+
+/// What a transaction that was given up may still do.
+#[derive(Debug)]
+enum Fate {
+    /// It can never execute the relay.
+    Dead,
+    /// It may execute it, or has done so; the relay waits for so long.
+    Open(Duration),
+    /// It has executed it.
+    Executed(RelayOutcome),
+}
+
+/// How a relay that is about to be dropped ends.
+#[derive(Debug)]
+pub(super) enum Ending {
+    /// It waits.
+    Open,
+    /// With this outcome.
+    Known(RelayOutcome),
+}
 
 impl<C: ChainNode> Relayer<C> {
-    /// Whether a transaction of this relay, which is about to be dropped, was given up and may be mined yet, or
-    /// was mined and is not settled. Where that cannot be read, it may.
-    /// `None` where [`retry`](Self::retry) ends.
-    pub(super) async fn may_be_executed(&self, id: B256, failure: &Failure) -> Option<bool> {
+    /// How a relay ends that is about to be dropped. `None` where [`retry`](Self::retry) ends.
+    pub(super) async fn ending(&self, id: B256, failure: Failure) -> Option<Ending> {
         let given_up = self.retry(id, "journal not read", move |store| store.given_up_of(id)).await?;
-        let mut longest = Duration::ZERO;
+        let mut waits = Duration::ZERO;
         for (account, nonce) in given_up {
             let read = move |store: &Store| store.assignment(account, nonce);
             let assignment = self.retry(id, "journal not read", read).await?;
-            longest = longest.max(self.may_wait(account, &assignment, failure).await);
+            match self.fate(account, &assignment, failure.code).await {
+                Ok(Fate::Dead) => {}
+                Ok(Fate::Open(longest)) => waits = waits.max(longest),
+                Ok(Fate::Executed(outcome)) if self.inflight.blocked(id) >= UNTIL_SETTLED => {
+                    return Some(Ending::Known(outcome));
+                }
+                Ok(Fate::Executed(_)) => waits = waits.max(UNTIL_SETTLED),
+                Err(_) => waits = waits.max(UNTIL_FOUND),
+            }
         }
-        Some(!longest.is_zero() && self.inflight.blocked(id) < longest)
+        let is_open = !waits.is_zero() && self.inflight.blocked(id) < waits;
+        Some(if is_open { Ending::Open } else { Ending::Known(RelayOutcome::Dropped { failure }) })
     }
 
-    /// How long a relay waits for a nonce that was given up; not at all if its transactions can never be mined.
-    async fn may_wait(&self, account: Address, assignment: &NonceAssignment, failure: &Failure) -> Duration {
-        let Some(relay) = assignment.relay else { return Duration::ZERO };
-        let Ok(view) = self.chain.account_view(account, Some(relay.signer)).await else {
-            return UNTIL_SETTLED;
-        };
-        if view.mined_nonce > assignment.nonce {
-            for transaction in &assignment.transactions {
-                if self.chain.receipt_everywhere(transaction.hash).await != ReceiptLookup::Absent {
-                    return UNTIL_SETTLED;
-                }
-            }
-            return Duration::ZERO;
-        }
+    /// What a nonce's transactions may still do to its relay, which would be dropped for this reason.
+    async fn fate(
+        &self,
+        account: Address,
+        assignment: &NonceAssignment,
+        reason: ErrorCode,
+    ) -> Result<Fate, RpcError> {
+        let Some(relay) = assignment.relay else { return Ok(Fate::Dead) };
+        let view = self.chain.account_view(account, Some(relay.signer)).await?;
         let is_used = view.forwarder_nonce.is_some_and(|nonce| nonce > relay.forward_nonce);
-        match failure.code {
-            // Another transaction has executed the request.
-            _ if is_used => Duration::ZERO,
-            // Its block may be older than this daemon's clock.
-            ErrorCode::DeadlinePassed => UNTIL_SETTLED,
-            _ => UNTIL_MINED,
-        }
+        // In one block's state: only what is mined and has used the request, or neither, is open.
+        Ok(match (view.mined_nonce > assignment.nonce, is_used) {
+            (true, false) | (false, true) => Fate::Dead,
+            // A block's time may be before this daemon's.
+            (false, false) if reason == ErrorCode::DeadlinePassed => Fate::Open(UNTIL_FOUND),
+            (false, false) => Fate::Open(UNTIL_MINED),
+            (true, true) => {
+                let forwarder = self.domain.verifying_contract.unwrap_or_default();
+                let contracts = Contracts { forwarder, registry: self.terms.rules.registry };
+                for transaction in &assignment.transactions {
+                    if let ReceiptLookup::Found(receipt) =
+                        self.chain.receipt_everywhere(transaction.hash).await
+                    {
+                        let outcome = contracts.outcome(&relay, transaction.purpose, &receipt);
+                        let is_ours = outcome.has_used_request();
+                        return Ok(if is_ours { Fate::Executed(outcome) } else { Fate::Dead });
+                    }
+                }
+                Fate::Open(UNTIL_FOUND)
+            }
+        })
     }
+}
+
+/// Whether what ends a relay for this reason may pass, so that another transaction may be sent.
+pub(super) const fn may_pass(reason: ErrorCode) -> bool {
+    !matches!(
+        reason,
+        ErrorCode::Cancelled
+            | ErrorCode::DeadlinePassed
+            | ErrorCode::InvalidSignatureOrNonce
+            | ErrorCode::Superseded
+            | ErrorCode::TransactionRejected
+    )
 }

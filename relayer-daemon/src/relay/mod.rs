@@ -404,6 +404,10 @@ impl<C: ChainNode> Relayer<C> {
             SenderEvent::Unsent(id, failure) => {
                 tokio::spawn(Arc::clone(self).unsent(id, failure));
             }
+            SenderEvent::Undecided(id, failure) => {
+                let relayer = Arc::clone(self);
+                tokio::spawn(async move { relayer.drop_relay(id, failure).await });
+            }
             SenderEvent::Requeue(id) => {
                 let relayer = Arc::clone(self);
                 tokio::spawn(async move {

@@ -7,7 +7,7 @@ use alloy::primitives::B256;
 use super::{
     Relayer,
     backoff::{FIRST_PAUSE, LONGEST_PAUSE, RelayStep},
-    given_up::LONGEST_LOOK,
+    given_up::{Ending, LONGEST_LOOK, may_pass},
     inflight::Runner,
 };
 use crate::{
@@ -52,30 +52,39 @@ impl<C: ChainNode> Relayer<C> {
         }
     }
 
-    /// Ends a relay of which nothing was sent. Clients get the outcome only once it is stored: a relay that
-    /// is still pending in the store is executed after a restart. So is one that a transaction which was given
-    /// up may execute: it waits, and is checked anew.
+    /// Ends a relay of which nothing was mined. Clients get the outcome only once it is stored: a relay that
+    /// is still pending in the store is executed after a restart. One that a transaction which was given up
+    /// may execute waits.
     pub(super) async fn drop_relay(self: &Arc<Self>, id: B256, failure: Failure) {
-        if *self.stopping.borrow() {
-            // It stays in the store for the next start.
-            return;
-        }
-        let Some(may_be_executed) = self.may_be_executed(id, &failure).await else { return };
-        if may_be_executed {
-            let waited = self.inflight.blocked(id);
-            tracing::warn!(relay = %id, reason = failure.message(), "a transaction that was given up may execute it: waits");
-            if self.sleep(waited.clamp(FIRST_PAUSE, LONGEST_LOOK)).await
-                && self.inflight.age(id).is_some()
-                && let Some(relay) = self.accepted(id).await
-            {
-                self.run_again(relay);
+        loop {
+            if *self.stopping.borrow() {
+                // It stays in the store for the next start.
+                return;
+            }
+            let outcome = match self.ending(id, failure.clone()).await {
+                None => return,
+                Some(Ending::Open) => {
+                    let pause = self.inflight.blocked(id).clamp(FIRST_PAUSE, LONGEST_LOOK);
+                    tracing::warn!(relay = %id, reason = failure.message(), "waits: a transaction that was given up may execute it");
+                    if !self.sleep(pause).await || self.inflight.age(id).is_none() {
+                        return;
+                    }
+                    if may_pass(failure.code) {
+                        if let Some(relay) = self.accepted(id).await {
+                            self.run_again(relay);
+                        }
+                        return;
+                    }
+                    continue;
+                }
+                Some(Ending::Known(outcome)) => outcome,
+            };
+            let clock = self.clock.clone();
+            let write = move |store: &Store| store.finish_unsent(id, &outcome, clock.now());
+            if let Some(outcome) = self.retry(id, "dropped relay not journalled", write).await {
+                self.finished(id, outcome);
             }
             return;
-        }
-        let (dropped, clock) = (RelayOutcome::Dropped { failure }, self.clock.clone());
-        let write = move |store: &Store| store.finish_unsent(id, &dropped, clock.now());
-        if let Some(outcome) = self.retry(id, "dropped relay not journalled", write).await {
-            self.finished(id, outcome);
         }
     }
 

@@ -73,15 +73,19 @@ impl<N: ChainNode> Sender<N> {
         !executed || waited >= LONGEST_PATIENCE
     }
 
-    /// Looks up the lost nonces that are due.
-    pub(super) async fn look_up_lost(&self) {
+    /// Looks up the lost nonces that are due, or that the chain counts since the last lookup.
+    pub(super) async fn look_up_lost(&self, mined: u64) {
         let now = Instant::now();
         let due: Vec<(u64, Instant)> = self
             .state()
             .nonces
             .iter()
             .filter_map(|(nonce, state)| match state {
-                NonceState::Lost { since, next_look } if *next_look <= now => Some((*nonce, *since)),
+                NonceState::Lost { since, next_look, is_used }
+                    if *next_look <= now || !is_used && *nonce < mined =>
+                {
+                    Some((*nonce, *since))
+                }
                 _ => None,
             })
             .take(GROUP)
@@ -102,7 +106,7 @@ impl<N: ChainNode> Sender<N> {
             } else if since.elapsed() >= FORGET_AFTER {
                 self.state().nonces.remove(&nonce);
             } else {
-                self.change(nonce, |state| state.still_lost(now));
+                self.change(nonce, |state| state.still_lost(nonce < mined, now));
             }
         }
     }

@@ -44,7 +44,7 @@ pub mod signing;
 pub mod task;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -124,6 +124,8 @@ pub enum SenderEvent {
     /// A relay must run through the pipeline again: its nonce was used by a foreign transaction, or it would
     /// not succeed any more.
     Requeue(B256),
+    /// A relay would end so, but for a nonce of its own that was given up and may have executed it.
+    Undecided(B256, Failure),
     /// A reorg undid a finished relay's transaction: it is in flight again.
     Reopened(RelayTerms),
 }
@@ -182,6 +184,8 @@ struct State {
     highest_mined: Option<u64>,
     /// Time since which the chain counts fewer transactions than the store.
     count_fell_at: Option<Instant>,
+    /// Nonces that were open in the store and not here at the last look.
+    unknown: BTreeSet<u64>,
     /// Blocks of ours that were seen displaced by another one, and when first.
     suspects: BTreeMap<BlockId, Instant>,
     /// The last seen head.

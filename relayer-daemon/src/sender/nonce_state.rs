@@ -79,6 +79,8 @@ pub(super) enum NonceState {
         since: Instant,
         /// Time of the next lookup of its receipts.
         next_look: Instant,
+        /// Whether the chain counted it as used at the last lookup: an abandoned one may not be yet.
+        is_used: bool,
     },
 }
 
@@ -111,16 +113,18 @@ impl NonceState {
     /// After the nonce was used by a foreign transaction; only from `Unconfirmed`.
     pub(super) fn lost(self, now: Instant) -> Self {
         match self {
-            Self::Unconfirmed { .. } => Self::Lost { since: now, next_look: now + FIRST_LOST_LOOK },
+            Self::Unconfirmed { .. } => {
+                Self::Lost { since: now, next_look: now + FIRST_LOST_LOOK, is_used: true }
+            }
             state => state,
         }
     }
 
-    /// After a lookup that found a lost nonce still lost.
-    pub(super) fn still_lost(self, now: Instant) -> Self {
+    /// After a lookup that found a lost nonce still lost, and whether the chain counts it as used.
+    pub(super) fn still_lost(self, is_used: bool, now: Instant) -> Self {
         match self {
             Self::Lost { since, .. } => {
-                Self::Lost { since, next_look: now + (now - since).max(FIRST_LOST_LOOK) }
+                Self::Lost { since, next_look: now + (now - since).max(FIRST_LOST_LOOK), is_used }
             }
             state => state,
         }
@@ -167,7 +171,7 @@ mod tests {
         for _ in 0..4 {
             let NonceState::Lost { next_look, .. } = state else { panic!("not lost") };
             looks.push((next_look - now).as_secs());
-            state = state.still_lost(next_look);
+            state = state.still_lost(true, next_look);
         }
         assert_eq!(looks, [60, 120, 240, 480]);
     }

@@ -196,6 +196,7 @@ impl<N: ChainNode> Sender<N> {
         };
         let fees = assignment.transactions.iter().find(|transaction| transaction.hash == receipt.hash);
         let paid_wei = receipt.paid_wei(fees.map_or(self.parts.spending.max_fee, |one| one.fees.max_fee));
+        let failure = outcome.as_ref().and_then(|outcome| outcome.parts().1).cloned();
         let settlement = Settlement {
             assignment: assignment.clone(),
             inclusion: Inclusion { tx_hash: receipt.hash, block: receipt.block },
@@ -215,6 +216,13 @@ impl<N: ChainNode> Sender<N> {
             paid_wei,
             "mined"
         );
-        Ok(relay.zip(outcome).map(|(relay, outcome)| SenderEvent::Finished(relay.id, outcome)))
+        let Some(RelayTerms { id, .. }) = relay else { return Ok(None) };
+        Ok(match (outcome, failure) {
+            (Some(outcome), _) => Some(SenderEvent::Finished(id, outcome)),
+            (None, Some(failure)) if self.parts.store.run(move |store| store.is_undecided(id)).await? => {
+                Some(SenderEvent::Undecided(id, failure))
+            }
+            (None, _) => None,
+        })
     }
 }

@@ -1,14 +1,46 @@
 //! Recovery at start: every stored nonce is accounted for before a request is accepted.
 
+use std::collections::BTreeSet;
+
 use tokio::time::Instant;
 
-use super::{Sender, SenderError, nonce_state::NonceState, unless_unsigned};
+use super::{Sender, SenderError, SenderEvent, nonce_state::NonceState, unless_unsigned};
 use crate::{
     chain::ChainNode,
     store::{RelayTerms, Store},
 };
 
 impl<N: ChainNode> Sender<N> {
+    /// Takes up nonces that are open in a shared store and not here, as after a failover that lost what ended
+    /// them. What was written just now may not be here yet: it is taken up at the next look.
+    ///
+    /// # Errors
+    /// [`SenderError`]; the next look goes on.
+    pub(super) async fn take_up_open(&self) -> Result<(), SenderError> {
+        if !self.parts.store.is_shared() || !self.parts.lease.is_valid() {
+            return Ok(());
+        }
+        let account = self.account();
+        let open = self.parts.store.run(move |store| store.open_nonces_at(account)).await?;
+        let due: BTreeSet<u64> = {
+            let mut state = self.state();
+            let in_flight = |nonce: &u64| state.nonces.get(nonce).and_then(NonceState::in_flight).is_some();
+            let unknown: BTreeSet<u64> = open.into_iter().filter(|nonce| !in_flight(nonce)).collect();
+            let due = unknown.intersection(&state.unknown).copied().collect();
+            state.unknown = unknown;
+            due
+        };
+        for nonce in due {
+            let assignment = self.parts.store.run(move |store| store.assignment(account, nonce)).await?;
+            tracing::warn!(%account, nonce, "open in the journal, which has lost its end: taken up again");
+            let relay = assignment.relay;
+            self.open(vec![assignment]);
+            relay.into_iter().for_each(|relay| self.publish(SenderEvent::Reopened(relay)));
+            self.sent.notify_one();
+        }
+        Ok(())
+    }
+
     /// Loads the store's open nonces: settles what was mined meanwhile, sends the rest again (a node that has
     /// a transaction says so), and fills gaps. Returns the relays still in flight, without those that another
     /// nonce of their own has ended after the first was given up as lost.
@@ -27,7 +59,9 @@ impl<N: ChainNode> Sender<N> {
             let mut state = self.state();
             state.highest_mined = highest_mined;
             state.head = market.head;
-            let lost = lost.into_iter().map(|nonce| (nonce, NonceState::Lost { since: now, next_look: now }));
+            let lost = lost
+                .into_iter()
+                .map(|nonce| (nonce, NonceState::Lost { since: now, next_look: now, is_used: false }));
             state.nonces.extend(lost);
         }
         let taken_over = open.len();

@@ -224,8 +224,9 @@ impl<N: ChainNode> Sender<N> {
     }
 
     async fn watch(&self, asked_for_finality: &mut Option<Instant>) -> Result<(), SenderError> {
-        self.watch_count().await?;
-        self.look_up_lost().await;
+        let mined = self.watch_count().await?;
+        self.look_up_lost(mined).await;
+        self.take_up_open().await?;
         if !self.awaits_finality().await? {
             return Ok(());
         }

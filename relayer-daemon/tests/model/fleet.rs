@@ -91,6 +91,28 @@ fn a_relay_of_an_abandoned_account_is_not_called_dropped_while_its_transaction_m
     }
 }
 
+/// The other account's transaction of the same relay reverts in the same block, and is settled first.
+#[test]
+fn a_relay_that_its_abandoned_account_executed_is_not_called_superseded() {
+    let begin = [Wait(190), Request(2), Wait(114), Request(3), Wait(277), Pause(0, true)];
+    for seed in 0..12 {
+        let setup = Setup { accounts: 3, seed, ..PAIR };
+        history(setup, [&begin[..], &[Abandon(2), Wait(96), Pause(1, false)]].concat(), |_| {});
+    }
+}
+
+/// Shorter than a beat, so that no daemon notices it by its lease.
+#[test]
+fn a_nonce_whose_end_a_failover_has_lost_is_settled_again() {
+    let silent = [Wait(100), Request(0), NoNonces(false), Lag, SilentEndpoint(false), Mine(1), Foreign(0)];
+    let taken = [Repeat(0), Request(0), Request(0), Mine(1), Lag, Foreign(0), Request(0)];
+    for seed in 0..40 {
+        for ops in [silent, taken] {
+            history(Setup { seed, ..PAIR }, [&ops[..], &[Failover]].concat(), |_| {});
+        }
+    }
+}
+
 /// A failover to a replica that lags behind, of relays that had come this far when it got its last write.
 #[test]
 fn what_a_failover_has_lost_ends_and_holds_up_nothing_that_is_posted_later() {

@@ -112,6 +112,12 @@ impl Store {
         })
     }
 
+    /// The nonces of an account that are not seen mined, without what was signed for them.
+    pub fn open_nonces_at(&self, account: Address) -> Result<Vec<u64>, StoreError> {
+        let query = "SELECT nonce FROM nonces WHERE account = $1 AND state = 'open' ORDER BY nonce";
+        self.read_single(|db| each(db, query, values![account]))
+    }
+
     /// The nonces of a relay that are not seen mined, of all accounts.
     pub fn open_nonces_of(&self, relay: B256) -> Result<Vec<(Address, u64)>, StoreError> {
         self.read_single(|db| assignments::open_of(db, &relay))
@@ -120,6 +126,16 @@ impl Store {
     /// The nonces of a relay that were given up, of all accounts.
     pub fn given_up_of(&self, relay: B256) -> Result<Vec<(Address, u64)>, StoreError> {
         self.read_single(|db| assignments::given_up_of(db, &relay))
+    }
+
+    /// Whether a relay is pending without a nonce that may still be mined, but for those that were given up.
+    pub fn is_undecided(&self, relay: B256) -> Result<bool, StoreError> {
+        self.read(|db| {
+            let is_pending = relays::stored_outcome(db, &relay)? == Some(None);
+            Ok(is_pending
+                && assignments::open_of(db, &relay)?.is_empty()
+                && !assignments::given_up_of(db, &relay)?.is_empty())
+        })
     }
 
     /// The accounts with nonces not seen mined.

@@ -118,8 +118,14 @@ fn decides(
     if !matches!(outcome, RelayOutcome::Executed { .. }) && !assignments::open_of(tx, relay)?.is_empty() {
         return Ok(false);
     }
+    // One that was given up may have executed it, or may yet.
+    let may_change = matches!(outcome, RelayOutcome::Dropped { .. }) || outcome.is_superseded();
+    if may_change && !assignments::given_up_of(tx, relay)?.is_empty() {
+        return Ok(false);
+    }
     let known = relays::stored_outcome(tx, relay)?.flatten();
     Ok(match &known {
+        Some(known) if known == outcome => false,
         // What the client was told stands, unless a late receipt shows that this nonce has used the request.
         // By then the signer may have used it elsewhere, which is no news of this relay.
         Some(RelayOutcome::Dropped { .. }) => outcome.has_used_request(),
