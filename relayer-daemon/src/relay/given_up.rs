@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use alloy::primitives::{Address, B256};
 
-use super::Relayer;
+use super::{Relayer, backoff::FIRST_PAUSE};
 use crate::{
     chain::{ChainNode, ReceiptLookup, RpcError},
     outcome::{ErrorCode, Failure, RelayOutcome},
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The longest pause before such a relay is looked at again.
-pub(super) const LONGEST_LOOK: Duration = Duration::from_secs(60);
+const LONGEST_LOOK: Duration = Duration::from_secs(60);
 /// How long a relay waits for such a transaction to be mined: as long as its account's sender looks it up.
 const UNTIL_MINED: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long it waits for a receipt that may be late.
@@ -77,9 +77,13 @@ impl<C: ChainNode> Relayer<C> {
         // In one block's state: only what is mined and has used the request, or neither, is open.
         Ok(match (view.mined_nonce > assignment.nonce, is_used) {
             (true, false) | (false, true) => Fate::Dead,
-            // A block's time may be before this daemon's.
-            (false, false) if reason == ErrorCode::DeadlinePassed => Fate::Open(UNTIL_FOUND),
-            (false, false) => Fate::Open(UNTIL_MINED),
+            (false, false) => match reason {
+                // As an order says that finds it without a nonce.
+                ErrorCode::Cancelled => Fate::Dead,
+                // A block's time may be before this daemon's, and of two requests the first may be dropped.
+                ErrorCode::DeadlinePassed | ErrorCode::InvalidSignatureOrNonce => Fate::Open(UNTIL_FOUND),
+                _ => Fate::Open(UNTIL_MINED),
+            },
             (true, true) => {
                 let forwarder = self.domain.verifying_contract.unwrap_or_default();
                 let contracts = Contracts { forwarder, registry: self.terms.rules.registry };
@@ -98,14 +102,14 @@ impl<C: ChainNode> Relayer<C> {
     }
 }
 
-/// Whether what ends a relay for this reason may pass, so that another transaction may be sent.
-pub(super) const fn may_pass(reason: ErrorCode) -> bool {
-    !matches!(
-        reason,
-        ErrorCode::Cancelled
-            | ErrorCode::DeadlinePassed
-            | ErrorCode::InvalidSignatureOrNonce
-            | ErrorCode::Superseded
-            | ErrorCode::TransactionRejected
-    )
+/// The pause before such a relay is looked at again: as long again as it has waited. And whether it is checked
+/// anew then, as another transaction might execute it.
+pub(super) fn pause_after(reason: ErrorCode, waited: Duration) -> (Duration, bool) {
+    let pause = waited.clamp(FIRST_PAUSE, LONGEST_LOOK);
+    match reason {
+        ErrorCode::Cancelled | ErrorCode::DeadlinePassed | ErrorCode::Superseded => (pause, false),
+        // Each further one costs a transaction that changes nothing.
+        ErrorCode::TransactionRejected => (waited.max(LONGEST_LOOK), true),
+        _ => (pause, true),
+    }
 }

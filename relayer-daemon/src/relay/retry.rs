@@ -7,7 +7,7 @@ use alloy::primitives::B256;
 use super::{
     Relayer,
     backoff::{FIRST_PAUSE, LONGEST_PAUSE, RelayStep},
-    given_up::{Ending, LONGEST_LOOK, may_pass},
+    given_up::{Ending, pause_after},
     inflight::Runner,
 };
 use crate::{
@@ -64,12 +64,12 @@ impl<C: ChainNode> Relayer<C> {
             let outcome = match self.ending(id, failure.clone()).await {
                 None => return,
                 Some(Ending::Open) => {
-                    let pause = self.inflight.blocked(id).clamp(FIRST_PAUSE, LONGEST_LOOK);
+                    let (pause, may_pass) = pause_after(failure.code, self.inflight.blocked(id));
                     tracing::warn!(relay = %id, reason = failure.message(), "waits: a transaction that was given up may execute it");
                     if !self.sleep(pause).await || self.inflight.age(id).is_none() {
                         return;
                     }
-                    if may_pass(failure.code) {
+                    if may_pass {
                         if let Some(relay) = self.accepted(id).await {
                             self.run_again(relay);
                         }

@@ -26,9 +26,10 @@ impl Simulation {
             chain.reverts = 0;
             chain.ignored.clear();
             chain.empty.clear();
-            // A budget that is too small for a dearer market waits for the old one.
-            let limited = self.budget < u128::MAX;
-            chain.set_base_fee(if limited { self.lowest_base_fee } else { GWEI });
+            // A budget that is too small for a dearer market waits for the old one, and so does what was sent
+            // and is not in the store any more.
+            let waits = self.budget < u128::MAX || self.world.lost_commits.load(Ordering::Relaxed);
+            chain.set_base_fee(if waits { self.lowest_base_fee } else { GWEI });
         }
         if self.disk_was_full {
             // What could not be written is recovered by the next start.

@@ -15,6 +15,7 @@ use crate::store::{
 
 /// How many lost nonces a restart looks up again.
 const LOST: i64 = 64;
+const OPEN: &str = "SELECT nonce FROM nonces WHERE account = $1 AND state = 'open' ORDER BY nonce";
 
 impl Store {
     /// Writes signed transactions, and with a nonce's first one its assignment: all of them or none. It must
@@ -105,17 +106,15 @@ impl Store {
 
     /// The nonces not seen mined, lowest first.
     pub fn open_nonces(&self, account: Address) -> Result<Vec<NonceAssignment>, StoreError> {
-        let query = "SELECT nonce FROM nonces WHERE account = $1 AND state = 'open' ORDER BY nonce";
         self.read(|db| {
-            let nonces: Vec<u64> = each(db, query, values![account])?;
+            let nonces: Vec<u64> = each(db, OPEN, values![account])?;
             nonces.into_iter().map(|nonce| assignments::assignment(db, &account, nonce)).collect()
         })
     }
 
     /// The nonces of an account that are not seen mined, without what was signed for them.
     pub fn open_nonces_at(&self, account: Address) -> Result<Vec<u64>, StoreError> {
-        let query = "SELECT nonce FROM nonces WHERE account = $1 AND state = 'open' ORDER BY nonce";
-        self.read_single(|db| each(db, query, values![account]))
+        self.read_single(|db| each(db, OPEN, values![account]))
     }
 
     /// The nonces of a relay that are not seen mined, of all accounts.
