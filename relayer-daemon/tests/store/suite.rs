@@ -87,6 +87,17 @@ fn of_a_relays_two_nonces_the_executed_one_decides_or_else_the_last_one_to_end()
     assert_eq!(outcome(&store, 1), None);
 
     let store = accepted(&[1]);
+    sign(&store, 4, Some(1), transaction(0xa, Relay));
+    store.lose(ACCOUNT, 4).unwrap();
+    assert_eq!(store.given_up_of(id(1)).unwrap(), [(ACCOUNT, 4)]);
+    sign(&store, 5, Some(1), transaction(0xb, Superseded));
+    assert_eq!(settle(&store, 5, 0xb, 60, Some(dropped(TransactionRejected))), None);
+    assert!(store.is_undecided(id(1)).unwrap(), "the one that was given up may have executed it");
+    assert_eq!(settle(&store, 4, 0xa, 250, Some(executed(0xa))), Some(executed(0xa)));
+    assert_eq!(settle(&store, 4, 0xa, 250, Some(executed(0xa))), None, "told once");
+    assert!(!store.is_undecided(id(1)).unwrap());
+
+    let store = accepted(&[1]);
     sign(&store, 4, Some(1), transaction(0xa, Superseded));
     store.lose(ACCOUNT, 4).unwrap();
     sign(&store, 5, Some(1), transaction(0xb, Superseded));
