@@ -8,6 +8,8 @@ use super::*;
 
 const MINUTES_OF_A_WINDOW: i16 = 24 * 60;
 const PAUSE: Duration = Duration::from_secs(3);
+/// Several of a signer's requests may each wait ten minutes, twice, for a receipt that does not come.
+const LONGEST: Duration = Duration::from_secs(2 * 60 * 60);
 
 fn steps(wait: Duration) -> u64 {
     wait.as_secs() / PAUSE.as_secs()
@@ -36,7 +38,7 @@ impl Simulation {
             self.kill();
         }
         let least = steps(self.least_wait());
-        for step in 0..least + 600 {
+        for step in 0..least + steps(LONGEST) {
             if step >= least && self.is_quiet() {
                 break;
             }
