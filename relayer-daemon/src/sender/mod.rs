@@ -389,12 +389,21 @@ impl<N: ChainNode> Sender<N> {
 
     /// Follows these nonces from now on.
     fn open(&self, assignments: Vec<NonceAssignment>) {
-        let mut state = self.state();
-        let head = state.head;
-        let open = |assignment: NonceAssignment| {
-            (assignment.nonce, NonceState::Open(NonceInFlight::new(assignment, head)))
-        };
-        state.nonces.extend(assignments.into_iter().map(open));
+        let mut displaced = Vec::new();
+        {
+            let mut state = self.state();
+            let head = state.head;
+            for assignment in assignments {
+                let (nonce, relay) = (assignment.nonce, assignment.relay);
+                let open = NonceState::Open(NonceInFlight::new(assignment, head));
+                let before = state.nonces.insert(nonce, open);
+                let before = before.as_ref().and_then(NonceState::in_flight);
+                displaced.extend(before.and_then(|before| before.assignment.relay));
+                displaced.retain(|before| relay.is_none_or(|relay| relay.id != before.id));
+            }
+        }
+        // As after a failover that has lost that they had the nonce.
+        displaced.into_iter().for_each(|relay| self.publish(SenderEvent::Requeue(relay.id)));
     }
 
     /// Writes the latest transaction of each nonce to the store.
