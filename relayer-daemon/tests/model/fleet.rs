@@ -101,6 +101,24 @@ fn a_relay_that_its_abandoned_account_executed_is_not_called_superseded() {
     }
 }
 
+/// The failover has lost that the relay was signed for, and no node has what was signed.
+#[test]
+fn a_relay_whose_nonce_another_one_gets_after_a_failover_runs_again() {
+    let signed =
+        [Wait(150), NoNonces(true), Request(0), Wait(5), Lag, Lose(Lost::Transaction), NoNonces(false)];
+    for seed in 0..8 {
+        run(Setup { seed, ..PAIR }, async |simulation| {
+            simulation.play(signed).await;
+            let relay = simulation.only();
+            while simulation.given() == [0] {
+                simulation.play([Wait(1)]).await;
+            }
+            simulation.play([Failover, Request(1), Request(2), Wait(300), Mine(8), Wait(300)]).await;
+            assert!(simulation.is_executed(relay), "nothing runs it");
+        });
+    }
+}
+
 /// Shorter than a beat, so that no daemon notices it by its lease.
 #[test]
 fn a_nonce_whose_end_a_failover_has_lost_is_settled_again() {
