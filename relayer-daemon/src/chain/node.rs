@@ -84,6 +84,13 @@ pub struct AccountView {
     pub forwarder_nonce: Option<U256>,
 }
 
+impl AccountView {
+    /// Returns whether the signer's request with this forwarder nonce is used.
+    pub fn has_used(&self, forward_nonce: U256) -> bool {
+        self.forwarder_nonce.is_some_and(|next| next > forward_nonce)
+    }
+}
+
 /// The result of a simulated `execute`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SimulationResult {

@@ -126,6 +126,7 @@ impl<N: ChainNode> Assembly<N> {
         let own = configured.iter().filter(|_| !store.is_shared());
         let senders: Vec<_> = own.filter_map(|account| make(*account, Lease::forever())).collect();
         let relayer = Arc::new(Relayer {
+            contracts,
             domain: domain(chain_id, contracts.forwarder),
             terms,
             limits: parts.limits,

@@ -7,9 +7,9 @@ use alloy::primitives::{Address, B256};
 
 use super::{Relayer, backoff::FIRST_PAUSE};
 use crate::{
-    chain::{ChainNode, ReceiptLookup, RpcError},
+    chain::{ChainNode, RpcError},
     outcome::{ErrorCode, Failure, RelayOutcome},
-    sender::receipt_reader::Contracts,
+    sender::receipt_collection::{Lookup, look_up},
     store::{NonceAssignment, Store},
 };
 
@@ -60,7 +60,7 @@ impl<C: ChainNode> Relayer<C> {
                 Err(_) => waits = waits.max(UNTIL_FOUND),
             }
         }
-        let is_open = !waits.is_zero() && self.inflight.blocked(id) < waits;
+        let is_open = self.inflight.blocked(id) < waits;
         Some(if is_open { Ending::Open } else { Ending::Known(RelayOutcome::Dropped { failure }) })
     }
 
@@ -73,30 +73,22 @@ impl<C: ChainNode> Relayer<C> {
     ) -> Result<Fate, RpcError> {
         let Some(relay) = assignment.relay else { return Ok(Fate::Dead) };
         let view = self.chain.account_view(account, Some(relay.signer)).await?;
-        let is_used = view.forwarder_nonce.is_some_and(|nonce| nonce > relay.forward_nonce);
-        // In one block's state: only what is mined and has used the request, or neither, is open.
-        Ok(match (view.mined_nonce > assignment.nonce, is_used) {
+        // In one block's state: where one of the nonces is used and the other is not, it was another transaction.
+        Ok(match (view.mined_nonce > assignment.nonce, view.has_used(relay.forward_nonce)) {
             (true, false) | (false, true) => Fate::Dead,
             (false, false) => match reason {
-                // As an order says that finds it without a nonce.
+                // The order itself ends a relay without an open nonce at once.
                 ErrorCode::Cancelled => Fate::Dead,
                 // A block's time may be before this daemon's, and of two requests the first may be dropped.
                 ErrorCode::DeadlinePassed | ErrorCode::InvalidSignatureOrNonce => Fate::Open(UNTIL_FOUND),
                 _ => Fate::Open(UNTIL_MINED),
             },
             (true, true) => {
-                let forwarder = self.domain.verifying_contract.unwrap_or_default();
-                let contracts = Contracts { forwarder, registry: self.terms.rules.registry };
-                for transaction in &assignment.transactions {
-                    if let ReceiptLookup::Found(receipt) =
-                        self.chain.receipt_everywhere(transaction.hash).await
-                    {
-                        let outcome = contracts.outcome(&relay, transaction.purpose, &receipt);
-                        let is_ours = outcome.has_used_request();
-                        return Ok(if is_ours { Fate::Executed(outcome) } else { Fate::Dead });
-                    }
-                }
-                Fate::Open(UNTIL_FOUND)
+                let Lookup::Found(purpose, receipt) = look_up(&*self.chain, assignment, true).await else {
+                    return Ok(Fate::Open(UNTIL_FOUND));
+                };
+                let outcome = self.contracts.outcome(&relay, purpose, &receipt);
+                if outcome.has_used_request() { Fate::Executed(outcome) } else { Fate::Dead }
             }
         })
     }

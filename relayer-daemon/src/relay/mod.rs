@@ -55,7 +55,9 @@ use crate::{
         shutdown::{ShutdownSignal, stopped},
     },
     relay::{functions::RelayedFunctions, rate_limits::RateLimits},
-    sender::{Sender, SenderEvent, SpendingLimits, accounts::Accounts, signing::Wallet},
+    sender::{
+        Sender, SenderEvent, SpendingLimits, accounts::Accounts, receipt_reader::Contracts, signing::Wallet,
+    },
     store::{
         Accepted, NewRelay, RelayTerms, Sponsored, Sponsorship, Store, StoreError, control::SharedOrders,
     },
@@ -85,6 +87,8 @@ pub struct Relayer<C = Chain> {
     pub chain: Arc<C>,
     /// The store.
     pub store: Arc<Store>,
+    /// The contracts whose logs tell how a relay ended.
+    pub contracts: Contracts,
     /// The forwarder's EIP-712 domain.
     pub domain: Eip712Domain,
     /// The terms of all requests.
@@ -319,11 +323,6 @@ impl<C: ChainNode> Relayer<C> {
         self.inflight.run_stored(relay.id, relay.signer, relay.forward_nonce);
         self.inflight.unblocked(relay.id);
         self.run_again(relay);
-    }
-
-    /// Runs a relay in a task of its own.
-    fn run_again(self: &Arc<Self>, relay: NewRelay) {
-        tokio::spawn(Arc::clone(self).run(relay));
     }
 
     /// Checks a relay against the chain and hands it to the sender, or ends it. Retries transient failures of

@@ -52,39 +52,41 @@ impl<C: ChainNode> Relayer<C> {
         }
     }
 
+    /// Runs a relay in a task of its own.
+    pub(super) fn run_again(self: &Arc<Self>, relay: NewRelay) {
+        tokio::spawn(Arc::clone(self).run(relay));
+    }
+
     /// Ends a relay of which nothing was mined. Clients get the outcome only once it is stored: a relay that
     /// is still pending in the store is executed after a restart. One that a transaction which was given up
     /// may execute waits.
     pub(super) async fn drop_relay(self: &Arc<Self>, id: B256, failure: Failure) {
-        loop {
+        let outcome = loop {
             if *self.stopping.borrow() {
                 // It stays in the store for the next start.
                 return;
             }
-            let outcome = match self.ending(id, failure.clone()).await {
+            match self.ending(id, failure.clone()).await {
                 None => return,
-                Some(Ending::Open) => {
-                    let (pause, may_pass) = pause_after(failure.code, self.inflight.blocked(id));
-                    tracing::warn!(relay = %id, reason = failure.message(), "waits: a transaction that was given up may execute it");
-                    if !self.sleep(pause).await || self.inflight.age(id).is_none() {
-                        return;
-                    }
-                    if may_pass {
-                        if let Some(relay) = self.accepted(id).await {
-                            self.run_again(relay);
-                        }
-                        return;
-                    }
-                    continue;
-                }
-                Some(Ending::Known(outcome)) => outcome,
-            };
-            let clock = self.clock.clone();
-            let write = move |store: &Store| store.finish_unsent(id, &outcome, clock.now());
-            if let Some(outcome) = self.retry(id, "dropped relay not journalled", write).await {
-                self.finished(id, outcome);
+                Some(Ending::Known(outcome)) => break outcome,
+                Some(Ending::Open) => {}
             }
-            return;
+            let (pause, is_checked_anew) = pause_after(failure.code, self.inflight.blocked(id));
+            tracing::warn!(relay = %id, reason = failure.message(), "waits: a transaction that was given up may execute it");
+            if !self.sleep(pause).await || self.inflight.age(id).is_none() {
+                return;
+            }
+            if is_checked_anew {
+                if let Some(relay) = self.accepted(id).await {
+                    self.run_again(relay);
+                }
+                return;
+            }
+        };
+        let clock = self.clock.clone();
+        let write = move |store: &Store| store.finish_unsent(id, &outcome, clock.now());
+        if let Some(outcome) = self.retry(id, "dropped relay not journalled", write).await {
+            self.finished(id, outcome);
         }
     }
 

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::{
     GROUP, LONGEST_PATIENCE, PATIENCE, Sender, SenderEvent,
     nonce_state::NonceState,
-    receipt_collection::{Collected, Lookup},
+    receipt_collection::{Collected, Lookup, look_up},
 };
 use crate::{chain::ChainNode, store::RelayTerms};
 
@@ -67,9 +67,7 @@ impl<N: ChainNode> Sender<N> {
         if view.mined_nonce <= nonce {
             return false;
         }
-        let executed = relay
-            .zip(view.forwarder_nonce)
-            .is_some_and(|(relay, forwarder_nonce)| forwarder_nonce > relay.forward_nonce);
+        let executed = relay.is_some_and(|relay| view.has_used(relay.forward_nonce));
         !executed || waited >= LONGEST_PATIENCE
     }
 
@@ -99,7 +97,7 @@ impl<N: ChainNode> Sender<N> {
                     continue;
                 }
             };
-            if let Lookup::Found(purpose, receipt) = self.look_up(&assignment, true).await {
+            if let Lookup::Found(purpose, receipt) = look_up(&*self.parts.node, &assignment, true).await {
                 tracing::warn!(nonce, tx = %receipt.hash, "taken for lost, but it is ours: its receipt was late");
                 let written = self.settle(&assignment, purpose, &receipt).await;
                 self.settled(nonce, written);

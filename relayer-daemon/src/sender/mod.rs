@@ -34,7 +34,7 @@ mod lost_nonces;
 mod mined_count;
 mod nonce_assignment;
 mod nonce_state;
-mod receipt_collection;
+pub(crate) mod receipt_collection;
 pub mod receipt_reader;
 mod recovery;
 mod reorganisation;

@@ -23,7 +23,7 @@ const LOOKUPS: usize = 32;
 
 /// The result of looking up all transactions of a nonce.
 #[derive(Debug)]
-pub(super) enum Lookup {
+pub(crate) enum Lookup {
     /// One of them was mined.
     Found(TransactionPurpose, Receipt),
     /// No endpoint has a receipt of any of them.
@@ -39,6 +39,35 @@ pub(super) struct Collected {
     pub(super) settled: bool,
     /// The nonces of which all endpoints answered, and none has a receipt.
     pub(super) absent: BTreeSet<u64>,
+}
+
+/// Looks up all transactions of a nonce, latest first: any of them may have been mined.
+pub(crate) async fn look_up<N: ChainNode>(
+    node: &N,
+    assignment: &NonceAssignment,
+    everywhere: bool,
+) -> Lookup {
+    let mut absent = everywhere;
+    for transaction in assignment.transactions.iter().rev() {
+        let found = if everywhere {
+            node.receipt_everywhere(transaction.hash).await
+        } else {
+            match node.receipt(transaction.hash).await {
+                Ok(Some(receipt)) => ReceiptLookup::Found(receipt),
+                Ok(None) => ReceiptLookup::Absent,
+                Err(error) => {
+                    tracing::warn!(nonce = assignment.nonce, tx = %transaction.hash, %error, "no receipt");
+                    ReceiptLookup::Unclear
+                }
+            }
+        };
+        match found {
+            ReceiptLookup::Found(receipt) => return Lookup::Found(transaction.purpose, receipt),
+            ReceiptLookup::Absent => {}
+            ReceiptLookup::Unclear => absent = false,
+        }
+    }
+    if absent { Lookup::Absent } else { Lookup::Unclear }
 }
 
 impl<N: ChainNode> Sender<N> {
@@ -77,7 +106,7 @@ impl<N: ChainNode> Sender<N> {
             .find_map(|transaction| Some((transaction.purpose, found.get(&transaction.hash)?.clone())));
         let lookup = match known {
             Some((purpose, receipt)) => Lookup::Found(purpose, receipt),
-            None => self.look_up(assignment, everywhere).await,
+            None => look_up(&*self.parts.node, assignment, everywhere).await,
         };
         match lookup {
             Lookup::Absent => (nonce, true, false),
@@ -131,31 +160,6 @@ impl<N: ChainNode> Sender<N> {
         }
     }
 
-    /// Looks up all transactions of a nonce, latest first: any of them may have been mined.
-    pub(super) async fn look_up(&self, assignment: &NonceAssignment, everywhere: bool) -> Lookup {
-        let mut absent = everywhere;
-        for transaction in assignment.transactions.iter().rev() {
-            let found = if everywhere {
-                self.parts.node.receipt_everywhere(transaction.hash).await
-            } else {
-                match self.parts.node.receipt(transaction.hash).await {
-                    Ok(Some(receipt)) => ReceiptLookup::Found(receipt),
-                    Ok(None) => ReceiptLookup::Absent,
-                    Err(error) => {
-                        tracing::warn!(nonce = assignment.nonce, tx = %transaction.hash, %error, "no receipt");
-                        ReceiptLookup::Unclear
-                    }
-                }
-            };
-            match found {
-                ReceiptLookup::Found(receipt) => return Lookup::Found(transaction.purpose, receipt),
-                ReceiptLookup::Absent => {}
-                ReceiptLookup::Unclear => absent = false,
-            }
-        }
-        if absent { Lookup::Absent } else { Lookup::Unclear }
-    }
-
     /// How a relay ended. Where its transaction did not carry it out, the forwarder says whether another one
     /// has: only if not may the request be sent again.
     async fn outcome(
@@ -172,7 +176,7 @@ impl<N: ChainNode> Sender<N> {
                         RpcError::Unreachable("its state is older than the receipt".to_owned()).into()
                     );
                 }
-                let is_used = view.forwarder_nonce.is_some_and(|nonce| nonce > relay.forward_nonce);
+                let is_used = view.has_used(relay.forward_nonce);
                 let failure = if is_used { Failure::of(ErrorCode::Superseded) } else { failure };
                 Ok(RelayOutcome::Reverted { mined, failure })
             }

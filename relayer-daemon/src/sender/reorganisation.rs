@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::{
     GROUP, LONGEST_PATIENCE, PATIENCE, Sender, SenderError, SenderEvent,
     nonce_state::{NonceInFlight, NonceState},
-    receipt_collection::Lookup,
+    receipt_collection::{Lookup, look_up},
 };
 use crate::{
     chain::{AccountView, ChainNode, Receipt},
@@ -115,7 +115,7 @@ impl<N: ChainNode> Sender<N> {
         suspected_for: Duration,
     ) -> Result<Standing, SenderError> {
         let nonce = mined.assignment.nonce;
-        let lookup = self.look_up(&mined.assignment, true).await;
+        let lookup = look_up(&*self.parts.node, &mined.assignment, true).await;
         let absent = matches!(lookup, Lookup::Absent);
         match lookup {
             Lookup::Found(_, receipt) if is_same(mined, &receipt) => return Ok(Standing::Stands),

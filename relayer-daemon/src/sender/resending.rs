@@ -117,8 +117,7 @@ impl<N: ChainNode> Sender<N> {
             return Ok(false);
         };
         let view = self.parts.node.account_view(self.account(), Some(relay.signer)).await?;
-        let executed = view.forwarder_nonce.is_some_and(|forwarder| forwarder > relay.forward_nonce);
-        Ok(executed && view.mined_nonce <= nonce)
+        Ok(view.has_used(relay.forward_nonce) && view.mined_nonce <= nonce)
     }
 
     /// Signs a replacement: the same call, or a no-op for the reason `cancel`. If the budget does not allow
