@@ -5,7 +5,9 @@
 //! the store has pruned, whatever a node says. No-ops count towards the daily budget: where it does not allow
 //! one, the gap waits for a cheaper market or a new window.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
+
+use tokio::time::Instant;
 
 use super::{GROUP, Sender, SenderError};
 use crate::{
@@ -14,11 +16,16 @@ use crate::{
     store::{NonceAssignment, Store, TransactionPurpose},
 };
 
+/// The pause before a no-op that the budget or the fee cap did not allow is priced and signed again: it may
+/// wait for a day.
+const DENIED_PAUSE: Duration = Duration::from_secs(30);
+
 impl<N: ChainNode> Sender<N> {
     /// Fills the gaps below the highest nonce in flight, a bounded number at a time.
     pub(super) async fn fill_gap(&self, mined: u64, market: &Market) -> Result<(), SenderError> {
         let Some(highest) = self.in_flight_nonces().last().copied() else { return Ok(()) };
-        if self.has_signer_failed() {
+        let was_denied = self.state().gap_denied_at.is_some_and(|at| at.elapsed() < DENIED_PAUSE);
+        if was_denied || self.has_signer_failed() {
             return Ok(());
         }
         let taken: BTreeSet<u64> = self.in_flight_nonces().into_iter().collect();
@@ -46,6 +53,7 @@ impl<N: ChainNode> Sender<N> {
                 continue;
             }
             let Some(no_op) = self.filled(nonce, market).await? else {
+                self.state().gap_denied_at = Some(Instant::now());
                 tracing::warn!(nonce, "the budget or the fee cap does not allow a gap to be filled");
                 break;
             };

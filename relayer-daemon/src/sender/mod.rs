@@ -192,6 +192,8 @@ struct State {
     head: u64,
     /// The pending count that was read beside the mined one, and when, until it is used.
     pending: Option<(u64, Instant)>,
+    /// Time at which the budget or the fee cap last did not allow a gap to be filled.
+    gap_denied_at: Option<Instant>,
     /// True while the last count is still to be settled.
     is_settling: bool,
     /// True once its part has ended: it takes no more relays.

@@ -32,6 +32,8 @@ const BATCH: usize = 16;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// The pause after a count that has grown, while more is in flight.
 const SHORT_PAUSE: Duration = Duration::from_millis(50);
+/// Time after a send or a grown count for which a full pool is counted that often: a few blocks.
+const LIVELY: Duration = Duration::from_secs(30);
 /// The longest pause between counts while anything is in flight.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The pause before a signer that has failed is tried again; it doubles with each try.
@@ -111,7 +113,7 @@ impl<N: ChainNode> Sender<N> {
     /// Reads the mined count while it may tell more about what is in flight.
     async fn counting(&self, counted: watch::Sender<u64>, mut stop: ShutdownSignal) {
         let mut pause = FIRST_PAUSE;
-        let mut next_count = Instant::now();
+        let (mut next_count, mut moved_at) = (Instant::now(), Instant::now());
         let mut block = self.parts.block.subscribe();
         loop {
             let waiting = self.state().awaits_count();
@@ -119,7 +121,7 @@ impl<N: ChainNode> Sender<N> {
                 biased;
                 () = stopped(&mut stop) => return,
                 () = sleep_until(next_count), if waiting => {
-                    let is_full = pause.is_zero() || !self.has_room();
+                    let is_full = moved_at.elapsed() < LIVELY && (pause.is_zero() || !self.has_room());
                     let has_grown = match self.count(pause.is_zero()).await {
                         Ok(Some((mined, has_grown))) => {
                             self.state().is_settling = true;
@@ -134,6 +136,7 @@ impl<N: ChainNode> Sender<N> {
                     };
                     // The signal that this count sent to the others needs no second count here.
                     block.mark_unchanged();
+                    moved_at = if has_grown { Instant::now() } else { moved_at };
                     pause = pause_after(pause, is_full, has_grown);
                     next_count = Instant::now() + pause;
                 }
@@ -143,7 +146,8 @@ impl<N: ChainNode> Sender<N> {
                 () = self.sent.notified() => {
                     // With a full pool others wait, and the chain may have taken this one already.
                     pause = if self.has_room() { FIRST_PAUSE } else { Duration::ZERO };
-                    let soon = Instant::now() + pause;
+                    moved_at = Instant::now();
+                    let soon = moved_at + pause;
                     // An endless stream of jobs must not delay the next count for ever.
                     next_count = if waiting { next_count.min(soon) } else { soon };
                 }

@@ -36,3 +36,18 @@ fn a_gap_whose_earlier_bytes_cannot_be_outbid_within_the_cap_is_filled_by_them_o
         });
     }
 }
+
+/// It may wait for a day: a count and a look at the market a second, and no signature each time.
+#[test]
+fn a_gap_that_the_budget_does_not_allow_costs_few_calls_while_it_waits() {
+    let ops = [BaseFee(40), Wait(300), WrongCount(12), Request(0), Wait(400)];
+    run(with_budget(2_000_000), async |simulation| {
+        simulation.play(ops).await;
+        let calls = simulation.world.calls.load(Ordering::Relaxed);
+        simulation.play([Wait(600)]).await;
+        let calls = simulation.world.calls.load(Ordering::Relaxed) - calls;
+        let open = simulation.store.open_nonces_at(simulation.account(0)).unwrap();
+        assert!(open.len() < 13 && open.last() == Some(&12), "no gap waits: {open:?}");
+        assert!(calls <= 150, "{calls} calls in a minute");
+    });
+}
