@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::env;
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -28,7 +30,16 @@ fn find(program: [&str; 2]) -> Result<PathBuf> {
     let is_program = |directory: &&Path| !directory.ends_with("deps");
     let target = here.ancestors().skip(1).find(is_program).context("a directory of cargo's")?;
     let [kind, name] = program;
+    note(name)?;
     Ok(if kind == "--example" { target.join("examples").join(name) } else { target.join(name) })
+}
+
+/// Notes for `cargo xtask test` that this program is started: where another one changes, this test program is
+/// not repeated.
+fn note(name: &str) -> Result<()> {
+    let Some(path) = env::var_os("E2E_STARTED") else { return Ok(()) };
+    let mut file = File::options().append(true).open(path)?;
+    Ok(file.write_all(format!("{name}\n").as_bytes())?)
 }
 
 fn compile(program: [&str; 2]) -> Result<PathBuf> {

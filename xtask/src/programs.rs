@@ -1,5 +1,6 @@
 //! The test programs of the native packages: compiled together by cargo, and run one by one.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write};
 use std::panic::resume_unwind;
@@ -18,6 +19,7 @@ use crate::{debian, run};
 /// The prefix of the names of end-to-end steps; the test program's name follows.
 const END_TO_END: &str = "end to end: ";
 const TESTS: &str = "tests";
+const DEVNET: &str = "devnet";
 const RELAYER: &str = "relayer";
 /// End-to-end tests that mostly wait, for chains of their own and for one another, and how many run at a
 /// time.
@@ -114,25 +116,25 @@ fn tells_of_warnings(line: &str) -> bool {
     line.starts_with("warning: `") && line.contains("` (") && line.contains(") generated ")
 }
 
-pub(crate) struct Program {
+pub(crate) struct Program<'a> {
     compiled: Compiled,
-    /// Of the program, of what it starts and of what it reads.
+    /// The fingerprint of the program and of what it reads.
     fingerprint: String,
+    /// What it may start.
+    startable: Option<&'a Startable>,
 }
 
-impl Program {
-    /// The programs that were compiled, and for end-to-end tests what they start.
+impl<'a> Program<'a> {
+    /// The programs that were compiled, and for end-to-end tests what they may start.
     pub(crate) fn all(
         compiled: Vec<Compiled>,
         sources: &Sources,
-        started: Option<&Started>,
+        startable: Option<&'a Startable>,
     ) -> Result<Vec<Self>> {
         let program = |compiled: Compiled| {
             let own = hash(&fs::read(&compiled.path)?);
-            let is_relayer = compiled.name == RELAYER;
-            let others = started.map_or(0, |started| started.by(is_relayer));
-            let read = sources.read_by(compiled.is_end_to_end(), is_relayer);
-            Ok(Self { compiled, fingerprint: format!("{own:016x}{others:016x}{read}") })
+            let read = sources.read_by(compiled.is_end_to_end(), compiled.name == RELAYER);
+            Ok(Self { compiled, fingerprint: format!("{own:016x}{read}"), startable })
         };
         compiled.into_iter().map(program).collect()
     }
@@ -143,8 +145,16 @@ impl Program {
 
     pub(crate) fn step(&self) -> Step {
         let Compiled { name, package, is_unit, .. } = &self.compiled;
-        let name = step_name(name, package, *is_unit);
-        Step { name, fingerprint: Some(self.fingerprint.clone()) }
+        let started = self.startable.map_or(0, |startable| {
+            startable.fingerprint(fs::read_to_string(self.started()).ok().as_deref(), name == RELAYER)
+        });
+        let fingerprint = Some(format!("{}{started:016x}", self.fingerprint));
+        Step { name: step_name(name, package, *is_unit), fingerprint }
+    }
+
+    /// The file in which it notes the programs that it starts, a line each.
+    fn started(&self) -> PathBuf {
+        root().join("target/xtask").join(format!("started/{}", self.compiled.name))
     }
 
     pub(crate) fn run(&self, output: &mut dyn Write) -> Result<Tally> {
@@ -156,6 +166,12 @@ impl Program {
         let mut tests = command(path);
         let package = root().join(package);
         tests.env("CARGO_MANIFEST_DIR", &package).env("E2E_BUILT", "1").current_dir(package);
+        if self.startable.is_some() {
+            let started = self.started();
+            fs::create_dir_all(started.parent().context("a directory")?)?;
+            fs::write(&started, "")?;
+            tests.env("E2E_STARTED", started);
+        }
         let waiting = WAITING.iter().find(|(waits, _)| name == waits);
         if let Some((_, threads)) = waiting.filter(|_| self.compiled.is_end_to_end()) {
             tests.env("RUST_TEST_THREADS", threads);
@@ -165,22 +181,34 @@ impl Program {
 }
 
 /// Hashes of what end-to-end tests start.
-pub(crate) struct Started {
-    programs: u64,
+pub(crate) struct Startable {
+    /// By name.
+    programs: BTreeMap<&'static str, u64>,
     workers: u64,
 }
 
-impl Started {
+impl Startable {
     pub(crate) fn read() -> Result<Self> {
         let target = run::target_dir().join("debug");
-        let programs = ["relayer-daemon", "kya", "kya-gate", "devnet", "examples/axum"];
-        let programs = all_of(programs.into_iter().map(|name| target.join(name)))?;
+        let programs = ["relayer-daemon", "kya", "kya-gate", DEVNET, "examples/axum"].map(|name| {
+            let file = std::iter::once(target.join(name));
+            Ok((name.rsplit('/').next().unwrap_or(name), all_of(file)?))
+        });
+        let programs = programs.into_iter().collect::<Result<_>>()?;
         Ok(Self { programs, workers: all_of(build::outputs().into_iter())? })
     }
 
-    /// Of what a test program starts; the relayer's starts no Worker.
-    fn by(&self, is_relayer: bool) -> u64 {
-        self.programs ^ if is_relayer { 0 } else { self.workers }
+    /// The fingerprint of what a test program starts, which its last run has noted; of all where it has not
+    /// run yet. The relayer's starts no Worker.
+    fn fingerprint(&self, noted: Option<&str>, is_relayer: bool) -> u64 {
+        // The tests do not have it from the workspace's programs, but from cargo.
+        let is_started =
+            |name: &str| name == DEVNET || noted.is_none_or(|noted| noted.lines().any(|line| line == name));
+        let programs = self.programs.iter().filter(|(name, _)| is_started(name));
+        let mut hashes: Vec<u8> =
+            programs.flat_map(|(name, hash)| [name.as_bytes(), &hash.to_le_bytes()].concat()).collect();
+        hashes.extend(if is_relayer { 0 } else { self.workers }.to_le_bytes());
+        hash(&hashes)
     }
 }
 
@@ -206,6 +234,27 @@ mod tests {
             ("warning: these words of a lint were `generated` by it", false),
         ] {
             assert_eq!(tells_of_warnings(line), tells, "{line}");
+        }
+    }
+
+    #[test]
+    fn an_end_to_end_test_is_repeated_where_a_program_changed_that_it_has_started() {
+        let with = |relayer, gate| {
+            let programs = [("relayer-daemon", relayer), ("kya-gate", gate), (DEVNET, 1)];
+            Startable { programs: programs.into(), workers: 1 }
+        };
+        let is_repeated = |noted, changed: &Startable| {
+            with(1, 1).fingerprint(noted, false) != changed.fingerprint(noted, false)
+        };
+        for (noted, by_relayer, by_gate) in [
+            (None, true, true),
+            (Some("relayer-daemon\n"), true, false),
+            (Some("kya-gate\nrelayer-daemon\n"), true, true),
+            (Some(""), false, false),
+        ] {
+            assert_eq!(is_repeated(noted, &with(2, 1)), by_relayer, "{noted:?}");
+            assert_eq!(is_repeated(noted, &with(1, 2)), by_gate, "{noted:?}");
+            assert!(is_repeated(noted, &Startable { workers: 2, ..with(1, 1) }));
         }
     }
 

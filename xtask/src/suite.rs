@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::programs::{Compiled, Program, Started};
+use crate::programs::{Compiled, Program, Startable};
 use crate::run::{cargo, command, linting_cargo, node_tool, root, run, target_dir};
 use crate::setup::WASM_TARGET;
 use crate::sources::Sources;
@@ -157,7 +157,8 @@ fn end_to_end_tests(summary: &mut Summary, sources: &Sources, compiled: Vec<Comp
     if compiled.is_empty() {
         return Ok(());
     }
-    let programs = Program::all(compiled, sources, Some(&Started::read()?))?;
+    let startable = Startable::read()?;
+    let programs = Program::all(compiled, sources, Some(&startable))?;
     let (alone, mut together): (Vec<_>, Vec<_>) =
         programs.iter().partition(|program| program.name() == UNDER_LOAD);
     together.sort_by_key(|program| {

@@ -91,7 +91,7 @@ impl Summary {
     ) {
         if self.is_wanted(name) {
             println!("\n=== {name}");
-            let of = Step { name: name.to_owned(), fingerprint };
+            let of = || Step { name: name.to_owned(), fingerprint: fingerprint.clone() };
             let row = self.row(of, &mut std::io::stdout(), |_| step());
             self.rows.push(row);
         }
@@ -114,12 +114,10 @@ impl Summary {
             loop {
                 let place = next.fetch_add(1, Ordering::Relaxed);
                 let Some(item) = wanted.get(place) else { return ended };
-                let step = step_of(item);
-                let name = step.name.clone();
-                println!("=== {name}: started");
+                println!("=== {}: started", step_of(item).name);
                 let mut output = Vec::new();
-                let row = this.row(step, &mut output, |output| run(item, output));
-                println!("\n=== {name}\n{}", String::from_utf8_lossy(&output));
+                let row = this.row(|| step_of(item), &mut output, |output| run(item, output));
+                println!("\n=== {}\n{}", row.name, String::from_utf8_lossy(&output));
                 ended.push((place, row));
             }
         };
@@ -134,11 +132,20 @@ impl Summary {
         self.rows.extend(ended.into_iter().map(|(_, row)| row));
     }
 
-    /// Takes a step, unless it succeeded before with the same inputs, and measures its time.
-    fn row<O: Write>(&self, step: Step, output: &mut O, run: impl FnOnce(&mut O) -> Result<Tally>) -> Row {
-        let Step { name, fingerprint } = step;
-        let stamp = fingerprint.map(|fingerprint| Stamp::new(&format!("tests/{name}"), fingerprint));
-        if let Some(passed) = stamp.as_ref().filter(|_| !self.repeats).and_then(Stamp::stored) {
+    /// Takes a step, unless it succeeded before with the same inputs, and measures its time. What its inputs
+    /// are may be known only once it has run.
+    fn row<O: Write>(
+        &self,
+        step: impl Fn() -> Step,
+        output: &mut O,
+        run: impl FnOnce(&mut O) -> Result<Tally>,
+    ) -> Row {
+        let stamp = || {
+            let Step { name, fingerprint } = step();
+            fingerprint.map(|fingerprint| Stamp::new(&format!("tests/{name}"), fingerprint))
+        };
+        let name = step().name;
+        if let Some(passed) = stamp().filter(|_| !self.repeats).and_then(|stamp| stamp.stored()) {
             let tally = Tally { passed: passed.parse().unwrap_or(0), ..Tally::default() };
             return Row { name, tally, time: None };
         }
@@ -149,7 +156,7 @@ impl Summary {
             Tally::failure(format!("{error:#}"))
         });
         if tally.failed == 0 {
-            let stored = stamp.map_or(Ok(()), |stamp| stamp.store(&tally.passed.to_string()));
+            let stored = stamp().map_or(Ok(()), |stamp| stamp.store(&tally.passed.to_string()));
             // Without a stamp the step is repeated, which is right as well.
             stored.unwrap_or_else(|error| eprintln!("{name}: {error:#}"));
         }
@@ -306,7 +313,7 @@ mod tests {
             ("two", false, false),
             ("two", false, true),
         ] {
-            let step = Step { name: name.clone(), fingerprint: Some(inputs.to_owned()) };
+            let step = || Step { name: name.clone(), fingerprint: Some(inputs.to_owned()) };
             let tally = Tally { passed: 7, failed: usize::from(!passes), failures: Vec::new() };
             let row = Summary::new(&[], repeats).row(step, &mut Vec::new(), |_| Ok(tally));
             assert_eq!(row.tally.passed, 7, "also of a step that is not repeated");
