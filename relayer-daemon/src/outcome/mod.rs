@@ -76,11 +76,6 @@ impl RelayOutcome {
         matches!(self, Self::Dropped { failure } if matches!(failure.code, ErrorCode::Cancelled))
     }
 
-    /// Returns whether another transaction than the one that reverted has used the signed request.
-    pub const fn is_superseded(&self) -> bool {
-        matches!(self, Self::Reverted { failure, .. } if matches!(failure.code, ErrorCode::Superseded))
-    }
-
     /// Returns whether the relay's own transaction has used the signed request: carried it out, or failed
     /// inside of it.
     pub const fn has_used_request(&self) -> bool {

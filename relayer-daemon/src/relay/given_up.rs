@@ -99,7 +99,10 @@ impl<C: ChainNode> Relayer<C> {
 pub(super) fn pause_after(reason: ErrorCode, waited: Duration) -> (Duration, bool) {
     let pause = waited.clamp(FIRST_PAUSE, LONGEST_LOOK);
     match reason {
-        ErrorCode::Cancelled | ErrorCode::DeadlinePassed | ErrorCode::Superseded => (pause, false),
+        ErrorCode::Cancelled
+        | ErrorCode::DeadlinePassed
+        | ErrorCode::Superseded
+        | ErrorCode::ForwarderRefused => (pause, false),
         // Each further one costs a transaction that changes nothing.
         ErrorCode::TransactionRejected => (waited.max(LONGEST_LOOK), true),
         _ => (pause, true),

@@ -101,6 +101,32 @@ fn a_relay_that_its_abandoned_account_executed_is_not_called_superseded() {
     }
 }
 
+/// The other account's transaction reverts as a whole, and leaves the request to be used.
+#[test]
+fn a_relay_that_reverted_is_not_called_so_while_its_abandoned_account_may_execute_it() {
+    for is_foreign in [false, true] {
+        let ended = run(Setup { accounts: 2, ..PAIR }, async |simulation| {
+            simulation.play([Wait(150), Unwilling(true), Request(0), Request(1), Wait(20)]).await;
+            assert_eq!(simulation.given(), [1, 1]);
+            let restarted = [Abandon(1), Kill(0), Kill(1), Wait(20), Repeat(0), Repeat(1), Wait(300)];
+            simulation.play(restarted).await;
+            assert_eq!(simulation.given(), [2, 1], "the other account does not send it");
+            // Both of the other account's.
+            simulation.play([Ignored(1, true), Revert, Revert, Unwilling(false), Mine(8), Wait(300)]).await;
+            assert_eq!(simulation.told.lock().unwrap().len(), 1, "an end that may not be the end");
+            let next = if is_foreign { Foreign(1) } else { Mine(8) };
+            simulation.play([Ignored(1, false), next, Wait(1_200)]).await;
+            let told = simulation.told.lock().unwrap();
+            assert_eq!(told.len(), 2);
+            let refused = |outcome: &&RelayOutcome| {
+                outcome.parts().1.is_some_and(|failure| failure.code == ErrorCode::ForwarderRefused)
+            };
+            assert_eq!(told.values().filter(refused).count(), if is_foreign { 2 } else { 1 });
+        });
+        assert_eq!(ended.executed(), usize::from(!is_foreign));
+    }
+}
+
 /// The failover has lost that the relay was signed for, and no node has what was signed.
 #[test]
 fn a_relay_whose_nonce_another_one_gets_after_a_failover_runs_again() {

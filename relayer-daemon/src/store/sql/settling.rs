@@ -119,8 +119,7 @@ fn decides(
         return Ok(false);
     }
     // One that was given up may have executed it, or may yet.
-    let may_change = matches!(outcome, RelayOutcome::Dropped { .. }) || outcome.is_superseded();
-    if may_change && !assignments::given_up_of(tx, relay)?.is_empty() {
+    if !outcome.has_used_request() && !assignments::given_up_of(tx, relay)?.is_empty() {
         return Ok(false);
     }
     let known = relays::stored_outcome(tx, relay)?.flatten();
