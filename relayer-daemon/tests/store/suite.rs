@@ -72,7 +72,7 @@ fn a_receipt_is_charged_once_a_reorganisation_the_difference_and_a_no_op_too() {
 }
 
 #[test]
-fn of_a_relays_two_nonces_the_executed_one_decides_or_else_the_last_one_to_end() {
+fn of_a_relays_two_nonces_the_one_that_used_the_request_decides_or_else_the_last_one_to_end() {
     let store = accepted(&[1]);
     sign(&store, 4, Some(1), transaction(0xa, Relay));
     store.lose(ACCOUNT, 4).unwrap();
@@ -96,6 +96,19 @@ fn of_a_relays_two_nonces_the_executed_one_decides_or_else_the_last_one_to_end()
     assert_eq!(settle(&store, 4, 0xa, 250, Some(executed(0xa))), Some(executed(0xa)));
     assert_eq!(settle(&store, 4, 0xa, 250, Some(executed(0xa))), None, "told once");
     assert!(!store.is_undecided(id(1)).unwrap());
+
+    // The first one's call failed, and has used the request: the other one's forwarder refuses it.
+    let mined = |number| MinedTransaction { tx_hash: id(number), block_number: 9, gas_used: 21_000 };
+    let reverted =
+        |number, code| RelayOutcome::Reverted { mined: mined(number), failure: Failure::of(code) };
+    let store = accepted(&[1]);
+    sign(&store, 4, Some(1), transaction(0xa, Relay));
+    store.lose(ACCOUNT, 4).unwrap();
+    sign(&store, 5, Some(1), transaction(0xb, Relay));
+    let failed = reverted(0xa, CallReverted);
+    assert_eq!(settle(&store, 4, 0xa, 250, Some(failed.clone())), Some(failed.clone()));
+    assert_eq!(settle(&store, 5, 0xb, 60, Some(reverted(0xb, ErrorCode::Superseded))), None);
+    assert_eq!(outcome(&store, 1), Some(failed));
 
     let store = accepted(&[1]);
     sign(&store, 4, Some(1), transaction(0xa, Superseded));

@@ -16,7 +16,7 @@ impl Store {
     /// Settles a nonce mined by our transaction: ends its relay, and charges the budget the price paid in
     /// place of the reservation. A nonce or relay that is missing (lost by a disk or a backup) is written
     /// anew from the settlement, and the log says so. Returns the relay's outcome if this nonce decides it: a
-    /// relay with several nonces goes on while one is open, unless it was executed.
+    /// relay with several nonces goes on while one is open or given up, unless this one has used its request.
     pub fn settle(
         &self,
         payer: impl Into<Payer>,
@@ -101,7 +101,8 @@ fn settle(
 /// Whether a nonce that was just settled decides its relay's outcome.
 ///
 /// A relay has several nonces if the first was given up as lost, or was cancelled before the client sent the
-/// request again and a reorg then undid the cancellation. The executing one counts, whichever comes first.
+/// request again and a reorg then undid the cancellation. The one that has used the request counts, whichever
+/// comes first: executed, or failed inside of it.
 fn decides(
     tx: &Db,
     relay: &B256,
@@ -111,16 +112,17 @@ fn decides(
     const fn weight(outcome: &RelayOutcome) -> u8 {
         match outcome {
             RelayOutcome::Dropped { .. } => 0,
-            RelayOutcome::Reverted { .. } => 1,
-            RelayOutcome::Executed { .. } => 2,
+            RelayOutcome::Reverted { .. } if !outcome.has_used_request() => 1,
+            RelayOutcome::Reverted { .. } => 2,
+            RelayOutcome::Executed { .. } => 3,
         }
     }
-    if !matches!(outcome, RelayOutcome::Executed { .. }) && !assignments::open_of(tx, relay)?.is_empty() {
-        return Ok(false);
-    }
-    // One that was given up may have executed it, or may yet.
-    if !outcome.has_used_request() && !assignments::given_up_of(tx, relay)?.is_empty() {
-        return Ok(false);
+    if !outcome.has_used_request() {
+        // One that is open or was given up may have used it, or may yet.
+        let others = [assignments::open_of(tx, relay)?, assignments::given_up_of(tx, relay)?];
+        if !others.concat().is_empty() {
+            return Ok(false);
+        }
     }
     let known = relays::stored_outcome(tx, relay)?.flatten();
     Ok(match &known {
