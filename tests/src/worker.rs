@@ -18,6 +18,9 @@ use crate::repo;
 
 /// How long a Worker may take to serve; for `wrangler dev`, a build of it included.
 const START: Duration = Duration::from_secs(300);
+/// Once in some thousand starts Miniflare never reports that workerd listens: after this time it is started
+/// again. A start takes two seconds, beside load twenty.
+const HANG: Duration = Duration::from_secs(100);
 const LOGGED: Duration = Duration::from_secs(10);
 /// The configurations of the read API's Worker, and of the one that keeps its index.
 pub(crate) const CONFIG: &str = "wrangler.toml";
@@ -96,9 +99,16 @@ impl Worker {
             "port": options.port, "state": options.state, "registry": options.registry,
             "assets": true, "logs": true,
         });
-        let spawn = Spawn::new("workerd", "node").log(options.log.as_deref());
-        let mut process = run_workerd(spawn, &workerd)?;
-        let handlers = process.announced("Handlers on ", START).await.context("the Worker does not start")?;
+        let run = || run_workerd(Spawn::new("workerd", "node").log(options.log.as_deref()), &workerd);
+        let mut process = run()?;
+        let mut started = process.announced("Handlers on ", HANG).await;
+        if started.is_err() && process.exit_status()?.is_none() {
+            eprintln!("workerd hangs at its start, and is started again; it said {:?}", process.log());
+            process.kill();
+            process = run()?;
+            started = process.announced("Handlers on ", START).await;
+        }
+        let handlers = started.context("the Worker does not start")?;
         let url = process.announced("Ready on ", START).await.context("the Worker does not start")?;
         Ok(Self { process, url, handlers })
     }

@@ -42,6 +42,8 @@ first.unsafeDirectSockets = [{ host: "127.0.0.1", port: options.port ?? 0 }];
 
 if (options.registry) for (const { name } of workers) await forgetTheDead(join(options.registry, name));
 
+// Where it hangs, the log says how far it came.
+console.log("Configured");
 const inspectorPort = measured ? await freePort() : undefined;
 const miniflare = new Miniflare(
   convertV4MiniflareOptions({
