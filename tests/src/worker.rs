@@ -18,8 +18,8 @@ use crate::repo;
 
 /// How long a Worker may take to serve; for `wrangler dev`, a build of it included.
 const START: Duration = Duration::from_secs(300);
-/// Once in some thousand starts Miniflare never reports that workerd listens: after this time it is started
-/// again. A start takes two seconds, beside load twenty.
+/// Time after which workerd is started again if Miniflare has not reported that it listens. That was seen
+/// once; the cause is not known.
 const HANG: Duration = Duration::from_secs(100);
 const LOGGED: Duration = Duration::from_secs(10);
 /// The configurations of the read API's Worker, and of the one that keeps its index.

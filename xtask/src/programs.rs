@@ -191,8 +191,9 @@ impl Startable {
     pub(crate) fn read() -> Result<Self> {
         let target = run::target_dir().join("debug");
         let programs = ["relayer-daemon", "kya", "kya-gate", DEVNET, "examples/axum"].map(|name| {
-            let file = std::iter::once(target.join(name));
-            Ok((name.rsplit('/').next().unwrap_or(name), all_of(file)?))
+            let path = target.join(name);
+            let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
+            Ok((name.rsplit('/').next().unwrap_or(name), hash(&bytes)))
         });
         let programs = programs.into_iter().collect::<Result<_>>()?;
         Ok(Self { programs, workers: all_of(build::outputs().into_iter())? })
@@ -201,7 +202,7 @@ impl Startable {
     /// The fingerprint of what a test program starts, which its last run has noted; of all where it has not
     /// run yet. The relayer's starts no Worker.
     fn fingerprint(&self, noted: Option<&str>, is_relayer: bool) -> u64 {
-        // The tests do not have it from the workspace's programs, but from cargo.
+        // Cargo tells the tests where that one is, so that they do not note it.
         let is_started =
             |name: &str| name == DEVNET || noted.is_none_or(|noted| noted.lines().any(|line| line == name));
         let programs = self.programs.iter().filter(|(name, _)| is_started(name));

@@ -87,7 +87,7 @@ pub struct Relayer<C = Chain> {
     pub chain: Arc<C>,
     /// The store.
     pub store: Arc<Store>,
-    /// The contracts whose logs tell how a relay ended.
+    /// The contracts that emit the logs.
     pub contracts: Contracts,
     /// The forwarder's EIP-712 domain.
     pub domain: Eip712Domain,

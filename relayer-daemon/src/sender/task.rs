@@ -32,8 +32,9 @@ const BATCH: usize = 16;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// The pause after a count that has grown, while more is in flight.
 const SHORT_PAUSE: Duration = Duration::from_millis(50);
-/// Time after a send or a grown count for which a full pool is counted that often: a few blocks.
-const LIVELY: Duration = Duration::from_secs(30);
+/// Time after the last send or grown count for which a full pool is counted that often; then it is counted no
+/// more often than another one.
+const ACTIVE_FOR: Duration = Duration::from_secs(30);
 /// The longest pause between counts while anything is in flight.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The pause before a signer that has failed is tried again; it doubles with each try.
@@ -121,7 +122,7 @@ impl<N: ChainNode> Sender<N> {
                 biased;
                 () = stopped(&mut stop) => return,
                 () = sleep_until(next_count), if waiting => {
-                    let is_full = moved_at.elapsed() < LIVELY && (pause.is_zero() || !self.has_room());
+                    let is_full = moved_at.elapsed() < ACTIVE_FOR && (pause.is_zero() || !self.has_room());
                     let has_grown = match self.count(pause.is_zero()).await {
                         Ok(Some((mined, has_grown))) => {
                             self.state().is_settling = true;
@@ -136,7 +137,9 @@ impl<N: ChainNode> Sender<N> {
                     };
                     // The signal that this count sent to the others needs no second count here.
                     block.mark_unchanged();
-                    moved_at = if has_grown { Instant::now() } else { moved_at };
+                    if has_grown {
+                        moved_at = Instant::now();
+                    }
                     pause = pause_after(pause, is_full, has_grown);
                     next_count = Instant::now() + pause;
                 }

@@ -117,12 +117,11 @@ fn decides(
             RelayOutcome::Executed { .. } => 3,
         }
     }
-    if !outcome.has_used_request() {
-        // One that is open or was given up may have used it, or may yet.
-        let others = [assignments::open_of(tx, relay)?, assignments::given_up_of(tx, relay)?];
-        if !others.concat().is_empty() {
-            return Ok(false);
-        }
+    // One that is open or was given up may have used it, or may yet.
+    if !outcome.has_used_request()
+        && (!assignments::open_of(tx, relay)?.is_empty() || !assignments::given_up_of(tx, relay)?.is_empty())
+    {
+        return Ok(false);
     }
     let known = relays::stored_outcome(tx, relay)?.flatten();
     Ok(match &known {
