@@ -119,20 +119,28 @@ impl Spawn {
             Output::File(path) => Some(path),
             Output::Inherited => None,
         };
-        if let Some(path) = &log_path {
-            let log = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-            self.command.stdout(log.try_clone()?).stderr(log);
-        }
-        let child = self.command.stdin(Stdio::piped()).process_group(0).spawn();
-        let mut child = child.with_context(|| format!("cannot start {}", self.name))?;
-        let lifeline = child.stdin.take();
-        Ok(Process { name: self.name, child, lifeline, log_path, scratch: self.scratch })
+        let (child, lifeline) = spawn(&self.name, &mut self.command, log_path.as_deref())?;
+        let Self { name, command, scratch, .. } = self;
+        Ok(Process { name, command, child, lifeline: Some(lifeline), log_path, scratch })
     }
+}
+
+/// Starts the child in a group of its own, with a new log.
+fn spawn(name: &str, command: &mut Command, log: Option<&Path>) -> Result<(Child, ChildStdin)> {
+    if let Some(path) = log {
+        let log = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        command.stdout(log.try_clone()?).stderr(log);
+    }
+    let child = command.stdin(Stdio::piped()).process_group(0).spawn();
+    let mut child = child.with_context(|| format!("cannot start {name}"))?;
+    let lifeline = child.stdin.take().context("a child's standard input is a pipe")?;
+    Ok((child, lifeline))
 }
 
 /// A running child and everything it started; all of it ends when this is dropped.
 pub struct Process {
     name: String,
+    command: Command,
     child: Child,
     /// Never written to: the watchdog waits for its end. Dropped with the group, since its id may be reused.
     lifeline: Option<ChildStdin>,
@@ -195,6 +203,14 @@ impl Process {
             let _ = self.child.wait();
             self.lifeline = None;
         }
+    }
+
+    /// Kills the child and its group, and starts it again as it was started, with a new log.
+    pub fn restart(&mut self) -> Result<()> {
+        self.kill();
+        let (child, lifeline) = spawn(&self.name, &mut self.command, self.log_path.as_deref())?;
+        (self.child, self.lifeline) = (child, Some(lifeline));
+        Ok(())
     }
 
     pub async fn exited(&mut self, within: Duration) -> Result<ExitStatus> {

@@ -91,7 +91,7 @@ impl Server {
                 return Self::listening(kind, spawn.start()?).await;
             }
         };
-        Self::listening(kind, run_workerd(spawn, &workerd)?).await
+        Self::listening(kind, run_workerd(spawn, &workerd).await?).await
     }
 
     async fn listening(kind: Kind, mut process: Process) -> Result<Self> {

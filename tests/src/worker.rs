@@ -99,17 +99,10 @@ impl Worker {
             "port": options.port, "state": options.state, "registry": options.registry,
             "assets": true, "logs": true,
         });
-        let run = || run_workerd(Spawn::new("workerd", "node").log(options.log.as_deref()), &workerd);
-        let mut process = run()?;
-        let mut started = process.announced("Handlers on ", HANG).await;
-        if started.is_err() && process.exit_status()?.is_none() {
-            eprintln!("workerd hangs at its start, and is started again; it said {:?}", process.log());
-            process.kill();
-            process = run()?;
-            started = process.announced("Handlers on ", START).await;
-        }
-        let handlers = started.context("the Worker does not start")?;
-        let url = process.announced("Ready on ", START).await.context("the Worker does not start")?;
+        let spawn = Spawn::new("workerd", "node").log(options.log.as_deref());
+        let mut process = run_workerd(spawn, &workerd).await.context("the Worker does not start")?;
+        let handlers = process.announced("Handlers on ", START).await?;
+        let url = process.announced("Ready on ", START).await?;
         Ok(Self { process, url, handlers })
     }
 
@@ -192,9 +185,16 @@ impl Worker {
     }
 }
 
-pub(crate) fn run_workerd(spawn: Spawn, options: &Value) -> Result<Process> {
+/// Starts Workers with these options of `tests/workerd/run.mjs`, and waits until they listen.
+pub(crate) async fn run_workerd(spawn: Spawn, options: &Value) -> Result<Process> {
     let spawn = spawn.dir(repo::root()).arg(repo::root().join("tests/workerd/run.mjs"));
-    spawn.env("CI", "true").env("WORKERD", options.to_string()).start()
+    let mut process = spawn.env("CI", "true").env("WORKERD", options.to_string()).start()?;
+    if process.announced("Ready on ", HANG).await.is_err() && process.exit_status()?.is_none() {
+        eprintln!("workerd hangs at its start, and is started again; it said {:?}", process.log());
+        process.restart()?;
+    }
+    process.announced("Ready on ", START).await?;
+    Ok(process)
 }
 
 /// Builds the Workers where a source changed, once a process; not at all where `E2E_BUILT` says that it is
