@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use alloy::primitives::B256;
 use anyhow::Result;
 use serde_json::{Value, json};
 
@@ -36,6 +37,10 @@ pub enum Fault {
     Endless,
     /// The node lists logs only when their block is this old by the wall clock.
     LateLogs(Duration),
+    /// The node never lists logs with these topics.
+    HiddenLogs(Vec<B256>),
+    /// The node proves its newest block alone, as reth does by default.
+    NewestProofs,
 }
 
 impl Fault {
@@ -55,7 +60,15 @@ impl Fault {
 
     /// Whether it concerns one call, and the others in its batch are answered as ever; else the whole post.
     pub(crate) fn is_of_call(&self) -> bool {
-        matches!(self, Self::Error { .. } | Self::Result(_) | Self::Stale { .. } | Self::LateLogs(_))
+        matches!(
+            self,
+            Self::Error { .. }
+                | Self::Result(_)
+                | Self::Stale { .. }
+                | Self::LateLogs(_)
+                | Self::HiddenLogs(_)
+                | Self::NewestProofs
+        )
     }
 
     /// The answer to one call under a fault that concerns it.
@@ -71,6 +84,24 @@ impl Fault {
                     logs.retain(|log| quantity(&log["blockTimestamp"]).is_some_and(|time| time <= newest));
                 }
                 Ok(answer)
+            }
+            Self::HiddenLogs(topics) => {
+                let mut answer = node.ask(call).await?;
+                if let Some(logs) = answer["result"].as_array_mut() {
+                    logs.retain(|log| {
+                        !topics.iter().all(|topic| log["topics"].to_string().contains(&topic.to_string()))
+                    });
+                }
+                Ok(answer)
+            }
+            Self::NewestProofs => {
+                let height = json!({"jsonrpc": "2.0", "id": 0, "method": "eth_blockNumber", "params": []});
+                let newest = node.ask(&height).await?["result"].clone();
+                match call["params"][2].as_str() {
+                    Some("latest") => node.ask(call).await,
+                    Some(block) if block == newest => node.ask(call).await,
+                    _ => Ok(error(call, -32602, "distance to target block exceeds maximum proof window")),
+                }
             }
             _ => node.ask(call).await,
         }

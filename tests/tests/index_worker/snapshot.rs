@@ -26,7 +26,7 @@ use crate::{AGENTS, OF_PERSON, PATIENCE, Turn, has_snapshot, register, suspend, 
 
 const TTL: Duration = Duration::from_secs(8);
 
-fn kya(wallet: Address) -> String {
+pub(crate) fn kya(wallet: Address) -> String {
     format!("/api/v1/kya/{wallet}")
 }
 
