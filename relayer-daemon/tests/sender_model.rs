@@ -131,6 +131,11 @@ fn what_once_went_wrong_goes_right() {
         (with_budget(11_000_000), vec![Foreign(0), Request(0), BaseFee(172), Wait(33), Request(1), undone]),
         // So does what was signed for the gap before.
         (with_budget(9_000_000), vec![BaseFee(236), Request(0), Wait(10), Foreign(0), Wait(600), undone]),
+        // What was taken for lost may be charged yet: both transactions of the request are within the budget.
+        (
+            with_budget(10_000_000),
+            vec![LateReceipts(32), Revert, Request(0), BaseFee(449), Wait(100), Mine(1), Wait(313), Mine(1)],
+        ),
         // Gaps that a window's budget does not fill are filled in the next ones.
         (with_budget(1_000_000), vec![WrongCount(14), Request(0), Request(1)]),
     ] {

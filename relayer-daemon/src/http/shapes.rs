@@ -198,7 +198,8 @@ pub(crate) struct GasBudgetBody {
     /// The whole budget, wei.
     #[schemars(extend("pattern" = WHOLE))]
     pub(crate) limit_wei: String,
-    /// The used part, wei: fees paid in this window and fees reserved for relays in flight.
+    /// The used part, wei: fees paid in this window, and fees reserved for relays in flight and, for a day, for
+    /// nonces that were given up.
     #[schemars(extend("pattern" = WHOLE))]
     pub(crate) used_wei: String,
     /// The unused part, wei.

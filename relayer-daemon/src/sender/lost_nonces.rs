@@ -5,7 +5,8 @@
 //! transaction with this nonce has executed it. If the request was executed, or an endpoint does not answer,
 //! the nonce stays unconfirmed for [`LONGEST_PATIENCE`].
 //!
-//! A lost nonce is looked up again with exponential backoff; a late receipt is settled and charged.
+//! A lost nonce is looked up again with exponential backoff; a late receipt is settled and charged. What it may
+//! cost stays reserved for a day.
 
 use std::time::Duration;
 
@@ -41,8 +42,8 @@ impl<N: ChainNode> Sender<N> {
             if !(absent || waited >= LONGEST_PATIENCE) || !self.is_lost(nonce, relay, waited).await {
                 continue;
             }
-            let (account, payer) = (self.account(), self.payer());
-            if let Err(error) = self.parts.store.run(move |store| store.lose(payer, nonce)).await {
+            let (account, payer, now) = (self.account(), self.payer(), self.parts.clock.now());
+            if let Err(error) = self.parts.store.run(move |store| store.lose(payer, nonce, now)).await {
                 tracing::error!(nonce, %error, "a lost nonce is not written down");
                 continue;
             }

@@ -171,7 +171,7 @@ pub fn history(setup: Setup, ops: impl AsRef<[Op]>, check: impl FnOnce(&Simulati
 impl Simulation {
     async fn new(Setup { daemons, is_postgres, accounts, budget, seed }: Setup) -> Self {
         let (store, database) = if daemons > 1 {
-            let database_clock = Arc::new(AtomicI64::new(0));
+            let database_clock = Arc::new(AtomicI64::new(10_000_000_000));
             fleet::tick(Arc::clone(&database_clock));
             Database::shared(is_postgres, database_clock)
         } else {

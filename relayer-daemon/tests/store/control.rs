@@ -87,7 +87,7 @@ fn an_account_is_abandoned_once_it_is_cordoned_or_no_daemon_holds_it_and_its_rel
     assert_eq!((record.account, record.holder.clone(), record.open_nonces), (account, Some(DaemonId("one".into())), 1));
     order(&two, Order::Cordon { account });
     assert_eq!(order(&two, Order::Abandon { account }), Effect::GivenUp(1));
-    assert_eq!(one.lose(payer, 0), Err(StoreError::Fenced), "nothing goes on under the lease as it was");
+    assert_eq!(one.lose(payer, 0, NOW), Err(StoreError::Fenced), "nothing goes on under the lease as it was");
     assert_eq!(one.beat(&[ACCOUNT], false, None).unwrap().held[0].payer, Payer { epoch: Some(3), ..payer });
     assert_eq!(order(&two, Order::Abandon { account }), Effect::Already);
     assert_eq!(two.sendable(ACCOUNT, &[id(1)]).unwrap().0, [(id(1), Sendable::Yes)]);

@@ -65,7 +65,7 @@ fn a_daemon_that_joins_gets_its_share_once_given_back_and_leases_renounced_or_lo
     let held = a.beat(&ACCOUNTS, true, None).unwrap().held;
     let wanted: Vec<_> = held.iter().map(|held| (held.payer, held.is_wanted)).collect();
     assert_eq!(wanted, [(payer(FIRST, 2), true), (payer(SECOND, 2), false)], "renounced: new epochs");
-    assert_eq!(a.lose(payer(FIRST, 1), 0), Err(StoreError::Fenced), "also for the same daemon");
+    assert_eq!(a.lose(payer(FIRST, 1), 0, NOW), Err(StoreError::Fenced), "also for the same daemon");
     a.release(payer(SECOND, 2)).unwrap();
     assert_eq!(beat(&b), [(SECOND, 3)]);
     assert_eq!(beat(&a), [(FIRST, 2)]);
@@ -96,7 +96,7 @@ fn what_a_former_holder_writes_about_a_nonce_fails() {
         a.record_replacement(old, id(1), &signed(0, Some(1), 0x17), 1, 1_000, NOW).map(drop),
         a.settle(old, &settlement(&a, FIRST, 0, 0x11, Some(executed(0x11))), NOW).map(drop),
         a.reopen(old, 0, 1, NOW).map(drop),
-        a.lose(old, 0),
+        a.lose(old, 0, NOW),
         a.give_up(old, 0),
         a.doubt(old),
         a.checked(old, &[]),

@@ -62,7 +62,7 @@ fn what_is_not_over_is_not_archived_and_gaps_go_with_the_relays_of_their_time() 
     // Of three gaps one was mined, one lost, and one is open.
     (1..4).for_each(|nonce| registration.sign(&store, nonce, None, 900 + nonce));
     settle(&store, 1, 901, None, NOW);
-    store.lose(ACCOUNT, 2).unwrap();
+    store.lose(ACCOUNT, 2, NOW).unwrap();
     carry_out(&store, 4..NEWEST + 12, NOW);
     store.finish_unsent(id(0), &executed(0), NOW).unwrap();
     // Accepted and never ended.

@@ -75,7 +75,7 @@ fn a_receipt_is_charged_once_a_reorganisation_the_difference_and_a_no_op_too() {
 fn of_a_relays_two_nonces_the_one_that_used_the_request_decides_or_else_the_last_one_to_end() {
     let store = accepted(&[1]);
     sign(&store, 4, Some(1), transaction(0xa, Relay));
-    store.lose(ACCOUNT, 4).unwrap();
+    store.lose(ACCOUNT, 4, NOW).unwrap();
     sign(&store, 5, Some(1), transaction(0xb, Relay));
     settle(&store, 4, 0xa, 250, Some(executed(0xa)));
     settle(&store, 5, 0xb, 60, None);
@@ -88,7 +88,7 @@ fn of_a_relays_two_nonces_the_one_that_used_the_request_decides_or_else_the_last
 
     let store = accepted(&[1]);
     sign(&store, 4, Some(1), transaction(0xa, Relay));
-    store.lose(ACCOUNT, 4).unwrap();
+    store.lose(ACCOUNT, 4, NOW).unwrap();
     assert_eq!(store.given_up_of(id(1)).unwrap(), [(ACCOUNT, 4)]);
     sign(&store, 5, Some(1), transaction(0xb, Superseded));
     assert_eq!(settle(&store, 5, 0xb, 60, Some(dropped(TransactionRejected))), None);
@@ -103,7 +103,7 @@ fn of_a_relays_two_nonces_the_one_that_used_the_request_decides_or_else_the_last
         |number, code| RelayOutcome::Reverted { mined: mined(number), failure: Failure::of(code) };
     let store = accepted(&[1]);
     sign(&store, 4, Some(1), transaction(0xa, Relay));
-    store.lose(ACCOUNT, 4).unwrap();
+    store.lose(ACCOUNT, 4, NOW).unwrap();
     sign(&store, 5, Some(1), transaction(0xb, Relay));
     let failed = reverted(0xa, CallReverted);
     assert_eq!(settle(&store, 4, 0xa, 250, Some(failed.clone())), Some(failed.clone()));
@@ -112,7 +112,7 @@ fn of_a_relays_two_nonces_the_one_that_used_the_request_decides_or_else_the_last
 
     let store = accepted(&[1]);
     sign(&store, 4, Some(1), transaction(0xa, Superseded));
-    store.lose(ACCOUNT, 4).unwrap();
+    store.lose(ACCOUNT, 4, NOW).unwrap();
     sign(&store, 5, Some(1), transaction(0xb, Superseded));
     assert!(store.reopen(ACCOUNT, 4, 600, NOW).unwrap());
     let dropped = dropped(TransactionRejected);
@@ -158,11 +158,43 @@ fn only_accepted_relays_without_a_nonce_start_over() {
         store.reserve(id(number), 100, LIMIT, NOW).unwrap();
     }
     sign(&store, 0, Some(2), transaction(0xa, Relay));
-    sign(&store, 1, Some(3), transaction(0xb, Relay));
-    store.lose(ACCOUNT, 1).unwrap();
+    sign(&store, 1, Some(3), costing(70, 0xb));
+    store.lose(ACCOUNT, 1, NOW).unwrap();
     store.finish_unsent(id(4), &dropped(RpcTimeout), NOW).unwrap();
     assert_eq!(store.unsent(NOW).unwrap(), vec![relay(1), relay(3)]);
-    assert_eq!(used(&store, NOW), (0, 100), "only what is signed for stays reserved");
+    assert_eq!(used(&store, NOW), (0, 170), "only what is signed for stays reserved");
+}
+
+fn costing(wei: u64, number: u64) -> SignedTransaction {
+    SignedTransaction { fees: Fees { max_fee: 1, tip: 1 }, gas_limit: wei, ..transaction(number, Relay) }
+}
+
+#[test]
+fn what_a_nonce_that_was_given_up_may_cost_is_reserved_for_a_day_or_until_it_is_charged() {
+    let lose = |store: &Store, nonce| store.lose(ACCOUNT, nonce, NOW).unwrap();
+    let abandon = |store: &Store, _| {
+        let order = Order::Abandon { account: ACCOUNT };
+        assert_eq!(store.order(order, "operator").unwrap(), Effect::GivenUp(1));
+    };
+    for give_up in [&lose as &dyn Fn(&Store, u64), &abandon] {
+        let store = accepted(&[1]);
+        store.reserve(id(1), 300, LIMIT, NOW).unwrap();
+        sign(&store, 4, Some(1), costing(300, 0xa));
+        give_up(&store, 4);
+        // The relay goes on with another nonce, and both transactions may be paid for.
+        assert!(!store.reserve(id(1), LIMIT - 299, LIMIT, NOW).unwrap());
+        assert!(store.reserve(id(1), LIMIT - 300, LIMIT, NOW).unwrap());
+        sign(&store, 5, Some(1), transaction(0xb, Relay));
+        settle(&store, 5, 0xb, 600, Some(executed(0xb)));
+        assert_eq!(used(&store, NOW), (600, 300));
+        settle(&store, 4, 0xa, 250, None);
+        assert_eq!(used(&store, NOW), (850, 0));
+    }
+    let store = accepted(&[]);
+    sign(&store, 6, None, costing(150, 0xc));
+    lose(&store, 6);
+    assert_eq!(used(&store, NOW + WINDOW_SECONDS - 1), (0, 150));
+    assert_eq!(used(&store, NOW + WINDOW_SECONDS), (0, 0));
 }
 
 #[test]
@@ -436,7 +468,7 @@ fn a_batch_is_written_whole_or_not_and_a_relay_gets_no_second_nonce_while_one_is
     assert_eq!(store.next_nonce(other).unwrap(), None, "nothing is written");
     // A replacement transaction is none.
     sign(&store, 0, Some(1), transaction(0xc, Relay));
-    store.lose(ACCOUNT, 0).unwrap();
+    store.lose(ACCOUNT, 0, NOW).unwrap();
     store.record(other, &[signed(5, Some(1), 0xd)], NOW).unwrap();
     assert_eq!(store.open_nonces_of(id(1)).unwrap(), [(other, 5)]);
 }

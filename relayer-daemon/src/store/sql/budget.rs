@@ -1,16 +1,16 @@
-//! The budget's window, and the reservations of relays and gaps.
+//! The budget's window, and the reservations of relays, gaps and nonces that were given up.
 
 use alloy::primitives::{Address, B256};
 
 use super::{
     Store, assignments,
-    engine::{Db, Row, Value, column, single, values},
+    engine::{Db, Row, Value, column, first, single, values},
     frequent, locks,
     relays::{self, Rival},
 };
 use crate::{
     budget::{
-        Budget, Window,
+        Budget, WINDOW_SECONDS, Window,
         share::{self, Allowance, BudgetUsage, Party},
     },
     outcome::RelayOutcome,
@@ -40,7 +40,7 @@ impl Store {
     ) -> Result<(Option<Option<RelayOutcome>>, Reservation), StoreError> {
         let parties: Vec<Party> = Party::of(relay.signer, relay.client).collect();
         self.read_single(|db| {
-            let queries = [(relays::OUTCOME, values![relay.id]), (USED, &keys(&parties)[..])];
+            let queries = [(relays::OUTCOME, values![relay.id]), (USED, &keys(&parties, now)[..])];
             let mut rows = db.queries(&queries)?.into_iter();
             let known = rows.next().unwrap_or_default().first().map(relays::outcome).transpose()?;
             let used = Usage::of(db, &rows.next().unwrap_or_default(), parties, None, now)?;
@@ -155,12 +155,12 @@ pub(super) fn charge(tx: &Db, relay: Option<&B256>, wei: u128, now: u64) -> Resu
 /// The most parties that a request has.
 const PARTIES: usize = 4;
 
-/// What parties were charged; the window; what is reserved by pending relays, and by gaps that are not
-/// filled.
+/// What parties were charged, and what is reserved by nonces that were given up; the window; what is reserved
+/// by pending relays, and by gaps that are not filled.
 const USED: &str = "SELECT party, settled_wei AS wei, CAST(NULL AS BIGINT) AS opened_at,
          CAST(NULL AS BYTEA) AS id, CAST(NULL AS BYTEA) AS signer, CAST(NULL AS BYTEA) AS client,
          CAST(NULL AS BYTEA) AS account, CAST(NULL AS BIGINT) AS nonce
-     FROM spending WHERE party IN ($1, $2, $3, $4)
+     FROM spending WHERE party IN ($1, $2, $3, $4) OR party > $5
      UNION ALL SELECT NULL, settled_wei, opened_at, NULL, NULL, NULL, NULL, NULL FROM budget
      UNION ALL SELECT NULL, reserved_wei, NULL, id, signer, client, NULL, NULL FROM relays
          WHERE state = 'pending' AND reserved_wei <> '0'
@@ -168,9 +168,10 @@ const USED: &str = "SELECT party, settled_wei AS wei, CAST(NULL AS BIGINT) AS op
          WHERE state = 'open' AND relay IS NULL";
 
 /// The parameters of [`USED`].
-fn keys(parties: &[Party]) -> Vec<Value> {
+fn keys(parties: &[Party], now: u64) -> Vec<Value> {
     let mut keys: Vec<Option<Vec<u8>>> = parties.iter().map(|party| Some(key(*party))).collect();
     keys.resize(PARTIES, None);
+    keys.push(Some(reserved_since(now)));
     keys.into_iter().map(Value::from).collect()
 }
 
@@ -182,11 +183,12 @@ struct Usage {
     /// Reserved by the own relay.
     own_wei: u128,
     parties: Vec<(Party, BudgetUsage)>,
+    now: u64,
 }
 
 impl Usage {
     fn read(db: &Db, parties: Vec<Party>, own: Option<&B256>, now: u64) -> Result<Self, StoreError> {
-        let rows = db.query(USED, &keys(&parties))?;
+        let rows = db.query(USED, &keys(&parties, now))?;
         Self::of(db, &rows, parties, own, now)
     }
 
@@ -199,10 +201,13 @@ impl Usage {
         now: u64,
     ) -> Result<Self, StoreError> {
         let parties = parties.into_iter().map(|party| (party, BudgetUsage::default())).collect();
-        let mut usage = Self { window: Window::default(), reserved_wei: 0, own_wei: 0, parties };
+        let mut usage = Self { window: Window::default(), reserved_wei: 0, own_wei: 0, parties, now };
         for row in rows {
             let wei: u128 = column(row, "wei")?;
             if let Some(of) = column::<Option<Vec<u8>>>(row, "party")? {
+                if of.first() == Some(&GIVEN_UP) {
+                    usage.reserved_wei = usage.reserved_wei.saturating_add(wei);
+                }
                 let known = usage.parties.iter_mut().find(|(party, _)| key(*party) == of);
                 known.into_iter().for_each(|(_, used)| used.settled_wei = wei);
             } else if let Some(id) = column::<Option<B256>>(row, "id")? {
@@ -247,6 +252,49 @@ impl Usage {
     }
 }
 
+/// Reserves what a nonce may cost that is given up, for a day: its transaction may have been mined, and the
+/// receipt be late.
+pub(super) fn reserve_given_up(tx: &Db, account: &Address, nonce: u64, now: u64) -> Result<(), StoreError> {
+    let wei = assignments::assignment(tx, account, nonce)?.expected_wei();
+    locks::budget(tx)?;
+    let key = [given_up_at(now), nonce_key(account, nonce)].concat();
+    tx.run("INSERT INTO spending VALUES ($1, $2) ON CONFLICT (party) DO NOTHING", values![key, wei])
+}
+
+/// Ends such a reservation: the nonce was mined or is open again.
+pub(super) fn release_given_up(tx: &Db, account: &Address, nonce: u64) -> Result<(), StoreError> {
+    locks::budget(tx)?;
+    let sql = "DELETE FROM spending WHERE party > $1 AND substr(party, 10) = $2";
+    tx.run(sql, values![[GIVEN_UP].as_slice(), nonce_key(account, nonce)])
+}
+
+/// What a nonce was charged so far, and whether it has such a reservation; `None` if it is not stored.
+pub(super) fn charged(tx: &Db, account: &Address, nonce: u64) -> Result<Option<(u128, bool)>, StoreError> {
+    let query = "SELECT paid_wei, EXISTS (SELECT 1 FROM spending WHERE party > $3 AND substr(party, 10) = $4) AS is_given_up
+         FROM nonces WHERE account = $1 AND nonce = $2";
+    let values = values![account, nonce, [GIVEN_UP].as_slice(), nonce_key(account, nonce)];
+    first(tx, query, values, |row| Ok((column(row, "paid_wei")?, column(row, "is_given_up")?)))
+}
+
+/// The kind of a nonce that was given up, beside those of parties. Its stored form goes on with the time at
+/// which it was given up.
+const GIVEN_UP: u8 = 4;
+
+/// What is less than the stored form of nonces that were given up at this time or later, and greater than
+/// that of earlier ones and of parties.
+fn given_up_at(seconds: u64) -> Vec<u8> {
+    [&[GIVEN_UP][..], &seconds.to_be_bytes()].concat()
+}
+
+/// The same for those whose reservation is not over at `now`.
+pub(super) fn reserved_since(now: u64) -> Vec<u8> {
+    given_up_at(now.saturating_add(1).saturating_sub(WINDOW_SECONDS))
+}
+
+fn nonce_key(account: &Address, nonce: u64) -> Vec<u8> {
+    [account.as_slice(), &nonce.to_be_bytes()].concat()
+}
+
 /// The stored form of a party: a byte for its kind, then its address.
 fn key(party: Party) -> Vec<u8> {
     let (kind, address) = match party {
@@ -266,7 +314,7 @@ pub(super) fn set_reserved(tx: &Db, id: &B256, wei: u128) -> Result<(), StoreErr
 /// Writes the window. If it was not open before, what parties have spent is of an earlier one.
 fn write_window(tx: &Db, before: &Usage, window: Window) -> Result<(), StoreError> {
     if before.window.opened_at.is_none() {
-        tx.run("DELETE FROM spending", values![])?;
+        tx.run("DELETE FROM spending WHERE party <= $1", values![reserved_since(before.now)])?;
     }
     tx.run(
         "INSERT INTO budget (only_row, opened_at, settled_wei) VALUES (1, $1, $2)

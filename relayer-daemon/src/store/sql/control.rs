@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::atomic::Ordering};
 use alloy::primitives::{Address, B256};
 
 use super::{
-    Store, assignments, ending,
-    engine::{Db, Row, all, column, first, single, values},
+    Store, assignments, budget, ending,
+    engine::{Db, Row, all, column, each, first, single, values},
     locks, relays,
 };
 use crate::{
@@ -305,10 +305,13 @@ fn abandon(db: &Db, account: Address, is_shared: bool) -> Result<Effect, StoreEr
             return Ok(Effect::Held);
         }
         locks::relays_of(db, &[account])?;
-        let query = "SELECT nonce FROM nonces WHERE account = $1 AND state = 'open'";
-        if db.query(query, values![account])?.is_empty() {
-            return Ok(Effect::Already);
-        }
+    }
+    let open: Vec<u64> =
+        each(db, "SELECT nonce FROM nonces WHERE account = $1 AND state = 'open'", values![account])?;
+    if open.is_empty() {
+        return Ok(Effect::Already);
+    }
+    if is_shared {
         db.run(
             "UPDATE account_leases SET holder = NULL, expires_at = 0, epoch = epoch + 1 WHERE account = $1",
             values![account],
@@ -319,9 +322,9 @@ fn abandon(db: &Db, account: Address, is_shared: bool) -> Result<Effect, StoreEr
             values![account],
         )?;
     }
-    let lost = "UPDATE nonces SET state = 'lost' WHERE account = $1 AND state = 'open'";
-    Ok(match db.execute(lost, values![account])? {
-        0 => Effect::Already,
-        nonces => Effect::GivenUp(nonces),
-    })
+    db.run("UPDATE nonces SET state = 'lost' WHERE account = $1 AND state = 'open'", values![account])?;
+    // They may be in pools, and be mined yet.
+    let now = seconds(db)?.cast_unsigned();
+    open.iter().try_for_each(|nonce| budget::reserve_given_up(db, &account, *nonce, now))?;
+    Ok(Effect::GivenUp(open.len()))
 }

@@ -182,11 +182,15 @@ impl Store {
         self.read_single(|db| single(db, query, values![account]))
     }
 
-    /// Marks a nonce as used by a foreign transaction: ours can never be mined.
-    pub fn lose(&self, payer: impl Into<Payer>, nonce: u64) -> Result<(), StoreError> {
+    /// Marks a nonce as used by a foreign transaction. What it may cost stays reserved for a day: if it was ours
+    /// after all, its receipt is late.
+    pub fn lose(&self, payer: impl Into<Payer>, nonce: u64, now: u64) -> Result<(), StoreError> {
         let payer = payer.into();
-        let sql = "UPDATE nonces SET state = 'lost' WHERE account = $1 AND nonce = $2";
-        self.write_for(payer, move |db| db.run(sql, values![payer.account, nonce]))
+        self.write_for(payer, move |db| {
+            let lost = "UPDATE nonces SET state = 'lost' WHERE account = $1 AND nonce = $2";
+            db.run(lost, values![payer.account, nonce])?;
+            budget::reserve_given_up(db, &payer.account, nonce, now)
+        })
     }
 
     /// Whether all nonces from `from` to below `to` are ours: if so, the pending transactions are.

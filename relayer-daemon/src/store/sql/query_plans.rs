@@ -139,7 +139,7 @@ fn run_everything(store: &Store) {
     settle(1, 2, None);
     settle(77, 7, None);
     store.accept(&relay(1), NOW).unwrap();
-    store.lose(account, 2).unwrap();
+    store.lose(account, 2, NOW).unwrap();
     for byte in [1, 9] {
         store.relay(id(byte)).unwrap();
         store.accepted(id(byte)).unwrap();

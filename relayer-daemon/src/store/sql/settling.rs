@@ -66,11 +66,11 @@ fn settle(
     let relay = assignment.relay.as_ref().map(|relay| &relay.id);
     relay.map_or(Ok(()), |relay| locks::relay(tx, relay))?;
     // After a reorg a nonce is settled again: only the difference is charged.
-    let before = match charged(tx, account, assignment.nonce)? {
-        Some(before) => before,
+    let (before, is_given_up) = match budget::charged(tx, account, assignment.nonce)? {
+        Some(known) => known,
         None => {
             restore(tx, account, assignment, now)?;
-            0
+            (0, false)
         }
     };
     tx.run(
@@ -94,6 +94,9 @@ fn settle(
         }
         _ => None,
     };
+    if is_given_up {
+        budget::release_given_up(tx, account, assignment.nonce)?;
+    }
     budget::charge(tx, relay, paid_wei.saturating_sub(before), now)?;
     Ok(decided)
 }
@@ -137,11 +140,6 @@ fn decides(
     })
 }
 
-/// What a nonce was charged so far; `None` if it is not stored.
-fn charged(tx: &Db, account: &Address, nonce: u64) -> Result<Option<u128>, StoreError> {
-    single(tx, "SELECT paid_wei FROM nonces WHERE account = $1 AND nonce = $2", values![account, nonce])
-}
-
 /// Writes a nonce again that the file has lost and the chain has.
 fn restore(tx: &Db, account: &Address, assignment: &NonceAssignment, now: u64) -> Result<(), StoreError> {
     let NonceAssignment { nonce, relay, transactions } = assignment;
@@ -168,7 +166,7 @@ fn reopen(
     now: u64,
 ) -> Result<Option<B256>, StoreError> {
     let key = values![account, nonce];
-    let paid = charged(tx, account, nonce)?.ok_or(StoreError::Missing("nonce"))?;
+    let (paid, is_given_up) = budget::charged(tx, account, nonce)?.ok_or(StoreError::Missing("nonce"))?;
     let relay: Option<B256> =
         single(tx, "SELECT relay FROM nonces WHERE account = $1 AND nonce = $2", key)?.flatten();
     relay.map_or(Ok(()), |id| locks::relay(tx, &id))?;
@@ -179,6 +177,9 @@ fn reopen(
          WHERE account = $1 AND nonce = $2",
         key,
     )?;
+    if is_given_up {
+        budget::release_given_up(tx, account, nonce)?;
+    }
     let Some(id) = relay else { return Ok(None) };
     // The outcome stays if another nonce's transaction has decided it: a relay has two nonces if the first
     // was given up as lost.

@@ -48,7 +48,8 @@ WITH seen AS (
     SELECT coalesce(sum((
         SELECT max(CAST(max_fee_wei AS NUMERIC)
             * (gas_limit + CASE WHEN gas_limit < 0 THEN 18446744073709551616 ELSE 0 END))
-        FROM transactions WHERE account = gap.account AND nonce = gap.nonce)), 0) AS wei
+        FROM transactions WHERE account = gap.account AND nonce = gap.nonce)), 0)
+        + (SELECT coalesce(sum(CAST(settled_wei AS NUMERIC)), 0) FROM spending WHERE party > $10) AS wei
     FROM nonces AS gap WHERE state = 'open' AND relay IS NULL
 ), used AS (
     SELECT party,
