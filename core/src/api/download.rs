@@ -1,6 +1,9 @@
 //! Downloads of the registry's snapshot: which bytes a target asks for.
 
-use super::{error::Error, route::parameter};
+use super::{
+    error::Error,
+    route::{decoded, parameter},
+};
 use crate::snapshot::{BUNDLE_MAX, ShardEntry, parse_bundle_names};
 
 /// The path of the manifest.
@@ -43,7 +46,7 @@ impl Download {
     fn shard(range: &str, query: &str) -> Result<Self, Error> {
         let rule = "must be 14 hex digits, with its version as v, of 24 hex digits";
         let version = parameter(query, "v")?.unwrap_or_default();
-        ShardEntry::parse(range, &version)
+        ShardEntry::parse(&decoded(range), &version)
             .map(Self::Shard)
             .ok_or(Error::InvalidParameter { field: "shard", rule })
     }
@@ -78,6 +81,10 @@ mod tests {
         for (target, expected) in [
             ("/api/v1/snapshot?x=1", Some(Download::Manifest)),
             (&format!("{shard}a&v=000000000000012c00000001"), Some(Download::Shard(entry))),
+            (
+                &format!("{}v=000000000000012c00000001", shard.replace("01", "%301")),
+                Some(Download::Shard(entry)),
+            ),
             (&format!("{bundle},{name}"), Some(Download::Bundle(vec![entry; 2]))),
             (&format!("{bundle}%2C{}", name.replace('-', "%2d")), Some(Download::Bundle(vec![entry; 2]))),
             (&format!("{bundle}&names={name}"), None),

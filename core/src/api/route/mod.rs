@@ -12,6 +12,7 @@ mod query;
 mod tests;
 mod time_to_live;
 
+pub(super) use parse::decoded;
 pub use prefix::KyaPrefix;
 pub(super) use query::parameter;
 pub use time_to_live::{CacheScope, FINAL_SECONDS};

@@ -85,7 +85,9 @@ impl Route {
                 liable: parameter(query, "liable")?.map(|text| address_of("liable", &text)).transpose()?,
             },
             (Some("kya"), None, ..) => return Err(Error::PostOnly(WALLETS)),
-            (Some("kya"), Some("range"), Some(prefix), None) => Self::KyaRange(KyaPrefix::parse(prefix)?),
+            (Some("kya"), Some("range"), Some(prefix), None) => {
+                Self::KyaRange(KyaPrefix::parse(&decoded(prefix))?)
+            }
             (Some(form @ ("kya" | "evidence" | "token")), Some(address), None, _) => {
                 // Most clients write a comma as `%2C`.
                 let address = decoded(address);
@@ -188,7 +190,7 @@ impl Route {
 }
 
 /// A segment of a path, decoded. What is no UTF-8 is no value of any parameter.
-fn decoded(segment: &str) -> Cow<'_, str> {
+pub(in crate::api) fn decoded(segment: &str) -> Cow<'_, str> {
     percent_decode_str(segment).decode_utf8_lossy()
 }
 

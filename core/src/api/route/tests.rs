@@ -112,6 +112,7 @@ fn spellings_of_one_question_share_its_canonical_form() {
         }
     }
     assert_eq!(canonical("/api/v1/agent/%30%31?page=x"), "/api/v1/agent/1");
+    assert_eq!(canonical("/api/v1/kya/range/%61B"), "/api/v1/kya/range/ab");
     for (query, expected) in [
         ("?history=1&x", "?history=1"),
         ("?history=0", ""),
