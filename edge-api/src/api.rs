@@ -248,7 +248,9 @@ async fn admitted(
     if verdict.is_some_and(|verdict| !verdict.admitted) {
         return (Err(Error::RateLimited), verdict);
     }
-    let signer = acceptance.as_ref().and_then(PresentedAcceptance::signer);
+    // Code at an older block says nothing of code at the newest one: what is known of that stays apart.
+    let is_newest = matches!(&counted, Request::Api(route) if route.block().is_none());
+    let signer = acceptance.as_ref().filter(|_| is_newest).and_then(PresentedAcceptance::signer);
     let context = RequestContext { signer, ..context };
     // Boxed, it is a function of its own: V8 takes megabytes to optimize a long one that is polled again and
     // again.
@@ -281,7 +283,7 @@ async fn judge(
 ) -> Result<JudgedVerdict, Error> {
     let unread = || Error::Misconfigured("a verdict cannot be read".to_owned());
     let body = core::str::from_utf8(&verdict.body).map_err(|_| unread())?;
-    let has_code = acceptance.signer().and_then(cache::signers::has_code);
+    let has_code = context.signer.and_then(cache::signers::has_code);
     let now = || Timestamp::from_millis(unix_millis());
     match acceptance.judge(body, has_code, now()).ok_or_else(unread)? {
         Judgement::Judged(judged) => Ok(judged),

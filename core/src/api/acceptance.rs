@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   header --read--> document, chain, registry, wallet, time          nothing is read from the chain yet
-//!        |             (the liable wallet's code rides in the verdict's first batch)
+//!        |             (the liable wallet's code rides in the first batch of a verdict at the newest block)
 //!        +--judge---> the verdict's record and block's time --> no code: the signature is recovered
 //!                                                           \-> code: it is asked, at the verdict's block
 //! ```
@@ -66,7 +66,8 @@ impl PresentedAcceptance {
     }
 
     /// Judges the acceptance by a verdict: the answer of `/kya/:wallet`. `has_code` is whether the
-    /// [`signer`](Self::signer) has code, if that is known. `None` for another text than a verdict.
+    /// [`signer`](Self::signer) has code at the verdict's block, if that is known. `None` for another text
+    /// than a verdict.
     pub fn judge(&self, verdict: &str, has_code: Option<bool>, now: Timestamp) -> Option<Judgement> {
         let answer = KyaAnswer::parse(verdict.as_bytes())?;
         Some(match (self.checked(&answer, now), has_code) {

@@ -18,7 +18,8 @@ pub(crate) struct RequestContext {
     pub(crate) origin: Rc<str>,
     /// The index, where there is one.
     pub(crate) index: Option<Rc<IndexClient>>,
-    /// The liable wallet of the request's acceptance, whose code is read along with the verdict.
+    /// The liable wallet of an acceptance of a verdict at the newest block. Whether it has code is read along
+    /// with the verdict, and kept.
     pub(crate) signer: Option<Address>,
 }
 

@@ -1,5 +1,6 @@
 //! Whether liable wallets have code, for acceptances: read along with a verdict, or at an acceptance's own
-//! cost, and kept for the TTL of verdicts.
+//! cost, and kept for the TTL of verdicts. Only what holds at the newest block is kept: for a verdict at
+//! another one (`?block=`) the code is read each time.
 
 use std::cell::RefCell;
 
@@ -34,7 +35,7 @@ thread_local! {
     static HAS_CODE: RefCell<Cache<Wallet, bool>> = RefCell::new(Cache::new(CAPACITY_BYTES));
 }
 
-/// Whether a wallet has code, if that is known.
+/// Whether a wallet has code at the newest block, if that is known.
 pub(crate) fn has_code(wallet: Address) -> Option<bool> {
     HAS_CODE.with_borrow_mut(|known| known.get(&Wallet(wallet), unix_millis()))
 }
@@ -70,6 +71,8 @@ pub(crate) async fn ask(
             Error::Query(QueryError::BlockNotAvailable(_)) => RunError::Unreachable.into(),
             error => error,
         })?;
-    keep(context, account, code.has_code);
+    if context.signer.is_some() {
+        keep(context, account, code.has_code);
+    }
     Ok(code)
 }

@@ -6,7 +6,8 @@
 //! 2. What Acme's file withdraws or disowns is refused, whatever else is known of it, and so are all agents
 //!    once the file has lost the wallet.
 //! 3. Requests with acceptances that do not hold are refused, and cause one read of the liable wallet's code.
-//! 4. The read API takes an acceptance for the one answer to its request.
+//! 4. The read API takes an acceptance for the one answer to its request, by the liable wallet's code at the
+//!    verdict's block.
 //! 5. `kya accept` and `kya domain` sign what a gate takes, with a key in a file or by any wallet's
 //!    `eth_signTypedData_v4`; `check --explain` tells what each rule finds.
 
@@ -23,7 +24,7 @@ use alloy::rpc::types::TransactionRequest;
 use alloy::sol_types::SolCall;
 use e2e::anvil::{CHAIN_ID, dev_account, dev_key, wall_clock};
 use e2e::chain::Chain;
-use e2e::gate::{Gate, ORIGIN};
+use e2e::gate::{ACCEPT, Gate, ORIGIN};
 use e2e::hooks::{Receiver, Reply};
 use e2e::kya;
 use e2e::process::wait_until;
@@ -391,6 +392,31 @@ async fn the_api_takes_an_acceptance_for_the_one_answer_to_its_request() {
     assert_eq!(claims.liability.unwrap().basis.name(), "accepted");
     let again = client.get(&path).await;
     assert_eq!((again.header("x-cache"), again.ok()), ("HIT", plain.ok()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_api_judges_an_acceptance_by_the_liable_wallets_code_at_the_verdicts_own_block() {
+    let (chain, directory) = (chain().await, tempfile::tempdir().unwrap());
+    let of_key = accepted(directory.path(), &chain, "header").await;
+    let of_code = Acceptance { signature: Bytes::from_static(&[1, 2, 3]), ..of_key.clone() };
+    let before = chain.node.height().await.unwrap();
+    // Anvil sets the code in the state of its newest block, which has to be another one.
+    chain.node.mine(1).await.unwrap();
+    chain.node.set_code(dev_account(ACME), &Bytes::from_static(ACCEPT)).await.unwrap();
+    chain.node.mine(1).await.unwrap();
+    let options = WorkerOptions::new(chain.node.url(), chain.contracts.registry).var("CHAIN_ID", CHAIN_ID);
+    let worker = Worker::start(options).await.unwrap();
+    let (newest, then) = (seed::kya("header"), format!("{}?block={before}", seed::kya("header")));
+    for (path, presented, basis, problem) in [
+        (&then, &of_code, "unknown", json!("signature")),
+        (&newest, &of_code, "accepted", Value::Null),
+        (&then, &of_key, "accepted", Value::Null),
+    ] {
+        let client = worker.client().with("liability-acceptance", &presented.to_header());
+        let verdict = client.get(path).await.ok();
+        let judged = (&verdict["liability"]["basis"], &verdict["acceptanceProblem"]);
+        assert_eq!(judged, (&json!(basis), &problem), "{path}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
