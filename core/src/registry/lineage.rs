@@ -194,8 +194,8 @@ impl Tree {
             return node;
         }
         if level == MAX_LEVELS {
-            node.note = Some(format!("Depth limit of {MAX_LEVELS} levels reached"));
-            return node;
+            let note = Some(format!("Depth limit of {MAX_LEVELS} levels reached"));
+            return LineageNode { truncated: true, note, ..node };
         }
         let id = agent.agent_id.0;
         let mut shown = BTreeSet::new();
@@ -297,8 +297,10 @@ mod tests {
         let (root, fetches) = tree(1, &chain(16));
         assert_eq!((depth(&root), fetches), (15, 14));
         let json = serde_json::to_string(&root).unwrap();
-        assert_eq!(json.matches(r#""note":"Depth limit of 15 levels reached""#).count(), 1);
-        assert!(!serde_json::to_string(&tree(1, &chain(15)).0).unwrap().contains("note"));
+        let last = r#""children":[],"truncated":true,"note":"Depth limit of 15 levels reached""#;
+        assert!(json.contains(last) && json.matches("truncated").count() == 1, "{json}");
+        let whole = serde_json::to_string(&tree(1, &chain(15)).0).unwrap();
+        assert!(!whole.contains("note") && !whole.contains("truncated"), "{whole}");
     }
 
     #[test]
