@@ -73,7 +73,7 @@ async fn respond(
             // Of a POST it is no condition.
             let is_read = matches!(record.method.as_str(), "GET" | "HEAD");
             let known = if is_read { request.header("If-None-Match") } else { None };
-            http::success(&content, record.cache == "HIT", known.as_deref(), &delivery)?
+            http::success(&content, record.cache != "MISS", known.as_deref(), &delivery)?
         }
         Ok(Payload::Events(events)) => {
             let head = Content::no_store(EVENTS_TYPE, "", delivery.now).varying_by_accept();

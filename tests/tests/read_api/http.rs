@@ -131,6 +131,8 @@ async fn pages_about_the_api_are_there_whatever_the_settings() {
             ("access-control-allow-origin", "*"),
             ("cache-control", "public, max-age=3600"),
             ("x-ratelimit-remaining", ""),
+            // The chain was not asked.
+            ("x-cache", "HIT"),
         ] {
             assert_eq!((page.status, page.header(name)), (200, value), "{path}: {name}");
         }
