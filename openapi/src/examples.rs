@@ -86,7 +86,7 @@ pub(crate) fn failures() -> BTreeMap<&'static str, Error> {
         ("UnsupportedMediaType", Error::UnsupportedMediaType),
         ("RateLimited", Error::RateLimited),
         ("Failed", RunError::Unreachable.into()),
-        ("IndexRequired", Error::IndexRequired),
+        ("NotImplemented", Error::IndexRequired),
         ("Indexing", Error::Indexing { percent: 40 }),
         ("NotReady", RunError::Unreachable.into()),
     ])

@@ -81,7 +81,7 @@ impl Operation {
             let is_document = Route::media_type(&target(path)).is_none();
             let ttl = if is_document { endpoint.cache_scope().default_seconds() } else { 0 };
             let (is_indexed, needs_index) = (is_indexed(&target(path)), needs_index(&target(path)));
-            self.responses.extend(self.failures(ttl > 0, is_indexed, needs_index));
+            self.responses.extend(self.failures(&endpoint, ttl > 0, is_indexed, needs_index));
             headers.extend([COMMON_HEADERS, RATE_LIMIT_HEADERS].concat());
             headers.extend(self.has("limit").then_some("Link"));
             let verdicts = ["/api/v1/kya", "/api/v1/changes", "/api/v1/evidence", "/api/v1/token"];
@@ -112,19 +112,27 @@ impl Operation {
     }
 
     /// The responses beside the 200 of an operation that the core answers, by status.
-    fn failures(&self, is_cached: bool, is_indexed: bool, needs_index: bool) -> Vec<(String, Value)> {
+    fn failures(
+        &self,
+        endpoint: &Route,
+        is_cached: bool,
+        is_indexed: bool,
+        needs_index: bool,
+    ) -> Vec<(String, Value)> {
         let is_post = self.request_body.is_some();
+        // Of these `Accept` is weighed.
+        let is_verdict = endpoint.is_about_wallets() || matches!(endpoint, Route::Evidence(_));
         let responses = [
             ("304", "NotModified", is_cached),
             ("400", "BadRequest", is_post || self.parameters.is_some()),
             ("404", "NotFound", self.has("id") || self.has("block")),
-            ("406", "NotAcceptable", self.has("audience")),
+            ("406", "NotAcceptable", is_verdict),
             ("410", "CursorExpired", self.has("since")),
             ("413", "BodyTooLarge", is_post),
             ("415", "UnsupportedMediaType", is_post),
             ("429", "RateLimited", true),
             ("500", "Failed", true),
-            ("501", "IndexRequired", needs_index),
+            ("501", "NotImplemented", needs_index),
             ("503", "Indexing", is_indexed || needs_index),
         ];
         let possible = responses.into_iter().filter(|(_, _, possible)| *possible);

@@ -7,7 +7,8 @@
 //!    the API answers. An error of the API is the tool's; one of the protocol, or of the way, has its code
 //!    and status.
 //! 4. A call counts like the request that it stands for, in a batch as well.
-//! 5. Generated clients call every operation of the read API and read its answers; the linter has nothing to
+//! 5. A status that depends on the node or on `Accept` is described.
+//! 6. Generated clients call every operation of the read API and read its answers; the linter has nothing to
 //!    say.
 
 use std::time::Duration;
@@ -16,12 +17,14 @@ use e2e::anvil::{AnvilOptions, CHAIN_ID, dev_key};
 use e2e::chain::Chain;
 use e2e::client::{Client, without};
 use e2e::daemon::Daemon;
+use e2e::fault::{Fault, Rule};
 use e2e::process::eventually;
+use e2e::proxy::Proxy;
 use e2e::relay::Desk;
 use e2e::seed::{Showcase, kya, showcase_chain, wallet};
 use e2e::stage::Stage;
 use e2e::verdict_tokens::{key_set, new_key};
-use e2e::worker::WorkerOptions;
+use e2e::worker::{Worker, WorkerOptions};
 use e2e::{python, repo, signers};
 use registry_core::snapshot::Manifest;
 use reqwest::Method;
@@ -30,7 +33,7 @@ use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::sync::OnceCell;
 
-use super::{JSON, cost, counted};
+use super::{JSON, Scene, cost, counted, scene};
 
 /// Settings with signed verdicts, and with streams that end soon: what the description tells of.
 pub(super) async fn described(options: WorkerOptions) -> WorkerOptions {
@@ -267,6 +270,32 @@ async fn a_batch_is_answered_in_one_list_and_each_call_counts() {
     let expected = [(1, &Value::Null), (2, &json!(false)), (3, &json!(true)), (4, &json!(false))];
     assert_eq!(results, expected, "{told:?}");
     assert_eq!(cost(client, send).await, 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_that_depends_on_the_node_or_on_accept_is_described() {
+    let (_turn, Scene { stage, .. }) = scene().await;
+    let proxy = Proxy::start(stage.chain.node.url()).await.unwrap();
+    let missing = Fault::error(-32601, "the method eth_getProof does not exist");
+    proxy.inject(Rule::on("eth_getProof", missing));
+    // Without keys, so that there is no token.
+    let options = counted(WorkerOptions::new(proxy.url(), stage.chain.contracts.registry));
+    let worker = Worker::start(options).await.unwrap();
+    let (client, holder) = (worker.client(), wallet("kyoto").address());
+    let description = client.get("/openapi.json").await.ok();
+    let (evidence, token) = (format!("/api/v1/evidence/{holder}"), client.with("accept", "application/jwt"));
+    let list = json!({ "wallets": [holder] }).to_string();
+    for (method, path, status, answer) in [
+        ("get", "/api/v1/evidence/{wallet}", 501, client.get(&evidence).await),
+        ("get", "/api/v1/kya/{wallet}", 501, client.get(&format!("{}?evidence=1", kya("kyoto"))).await),
+        ("get", "/api/v1/evidence/{wallet}", 406, token.get(&evidence).await),
+        ("get", "/api/v1/kya/{wallet}", 406, token.get(&kya("kyoto")).await),
+        ("post", "/api/v1/kya", 406, token.post("/api/v1/kya", JSON, list).await),
+    ] {
+        assert_eq!(answer.status, status, "{method} {path}: {}", answer.text);
+        let described = &description["paths"][path][method]["responses"][status.to_string()];
+        assert!(described.is_object(), "{method} {path} has no {status}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
