@@ -58,10 +58,10 @@ pub struct Register {
 }
 
 impl Register {
-    /// Registers the agent, unless it is registered with the same values.
+    /// Registers the agent, unless this key has registered it with the same values.
     ///
     /// # Errors
-    /// The wallet is registered with other values, or the registry refuses.
+    /// The wallet is registered with other values or by another key, or the registry refuses.
     pub async fn run(&self) -> Result<Report> {
         let (signer, call) = (self.key.signer()?, self.call()?);
         let call = registerAgentCall { agentWallet: self.wallet.unwrap_or(signer.address()), ..call };
@@ -80,7 +80,7 @@ impl Register {
             // What is registered decides.
             None => match (place.record_of(call.agentWallet).await?, unsettled) {
                 (Some(record), _) => {
-                    agreed(&record, &call)?;
+                    agreed(&record, &call, signer.address())?;
                     caller.told()?;
                     caller
                         .wait_until_final(record.agentId, |found| found.agentWallet == call.agentWallet)
@@ -106,7 +106,7 @@ impl Register {
         let told = executed.as_ref().and_then(|executed| executed.agent);
         let id = match (place.node(), told) {
             (Some(_), Some(id)) => id,
-            _ => registered_as(&place, &call, told).await?,
+            _ => registered_as(&place, &call, signer.address(), told).await?,
         };
         let report = self.reported(&signer, place.chain, &call, id, executed.as_ref()).await?;
         caller.told()?;
@@ -176,25 +176,32 @@ impl Register {
 
 /// The id of a registered agent that a relayer tells, or does not: where a record shows it, the record
 /// decides.
-async fn registered_as(place: &Place, call: &registerAgentCall, told: Option<u64>) -> Result<u64> {
+async fn registered_as(
+    place: &Place,
+    call: &registerAgentCall,
+    creator: Address,
+    told: Option<u64>,
+) -> Result<u64> {
     match told {
         Some(id) => match place.record(U256::from(id)).await? {
             Some(record) if record.agentWallet != call.agentWallet => Err(Failure::refused(format!(
                 "registered, and the relayer tells the id {id}, which is of another wallet: {}",
                 record.agentWallet
             ))),
-            _ => Ok(id),
+            Some(record) => agreed(&record, call, creator).map(|()| id),
+            None => Ok(id),
         },
         None => match place.record_of(call.agentWallet).await? {
-            Some(record) => Ok(record.agentId.saturating_to()),
-            None => Err(Failure::try_again("registered, which is not shown yet: repeat this in a minute")),
+            Some(record) if agreed(&record, call, creator).is_ok() => Ok(record.agentId.saturating_to()),
+            _ => Err(Failure::try_again("registered, which is not shown yet: repeat this in a minute")),
         },
     }
 }
 
-/// Checks that a record has the values of a call: it has no setters.
-fn agreed(record: &AgentRecord, call: &registerAgentCall) -> Result<()> {
+/// Checks that a record has the values of a call, and this creator, who may end the agent: it has no setters.
+fn agreed(record: &AgentRecord, call: &registerAgentCall, creator: Address) -> Result<()> {
     let differs = [
+        ("the creator", record.creator == creator),
         ("the liable wallet", record.haftungsperson == call.haftungsperson),
         ("the constitution's hash", record.constitutionHash == call.constitutionHash),
         ("the capability manifest's hash", record.capabilityHash == call.capabilityHash),
@@ -254,7 +261,8 @@ pub(crate) mod tests {
     #[test]
     fn a_record_with_another_value_is_refused_by_its_name() {
         let (call, record) = (call(), record());
-        agreed(&record, &call).unwrap();
+        let creator = record.creator;
+        agreed(&record, &call, creator).unwrap();
         for (other, name) in [
             (registerAgentCall { haftungsperson: Address::ZERO, ..call.clone() }, "the liable wallet"),
             (registerAgentCall { constitutionHash: B256::ZERO, ..call.clone() }, "the constitution's hash"),
@@ -266,7 +274,7 @@ pub(crate) mod tests {
             (registerAgentCall { parentAgentId: U256::ONE, ..call.clone() }, "the parent"),
             (registerAgentCall { selfModifying: true, ..call.clone() }, "self-modifying"),
         ] {
-            let refused = agreed(&record, &other).unwrap_err().text;
+            let refused = agreed(&record, &other, creator).unwrap_err().text;
             assert!(refused.contains(&format!("other values: {name}. ")), "{refused}");
         }
     }

@@ -144,6 +144,11 @@ async fn six_commands_lead_from_nothing_to_an_admitted_agent_with_an_attested_li
     scene.run(&final_one, Way::Relayed).await.ok();
     let other = scene.run(&register("agent.key", &agent.to_string()), Way::Relayed).await;
     assert!(other.error(1).contains("other values: the liable wallet"), "{other:?}");
+    // The same values by another key are not its registration.
+    let wallet = agent.to_string();
+    let of_agent = [&register("liable.key", &liable)[..], &["--wallet", &wallet]].concat();
+    let of_agent = scene.run(&of_agent, Way::Relayed).await.error(1);
+    assert!(of_agent.contains("other values: the creator."), "{of_agent}");
     let unsigned = scene.run(&["attest", "1"], Way::Relayed).await;
     assert!(unsigned.error(2).contains("--key"), "{unsigned:?}");
     // A liable wallet is asked before it stands behind what others registered.
