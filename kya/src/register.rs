@@ -198,7 +198,7 @@ async fn registered_as(
     }
 }
 
-/// Checks that a record has the values of a call, and this creator, who may end the agent: it has no setters.
+/// Checks that a record has the values of a call and this creator, who may end the agent: it has no setters.
 fn agreed(record: &AgentRecord, call: &registerAgentCall, creator: Address) -> Result<()> {
     let differs = [
         ("the creator", record.creator == creator),

@@ -115,12 +115,13 @@ impl From<Failure> for Unverified {
 }
 
 pub(crate) fn key_set(file: &Path) -> Result<KeySet> {
-    KeySet::parse(&read(file)?).map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
+    KeySet::parse(&read(file, Failure::usage)?)
+        .map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
 }
 
 fn token(arguments: &VerifyToken) -> Result<Report, Unverified> {
     let keys = key_set(&arguments.keys)?;
-    let text = read(&arguments.file)?;
+    let text = read(&arguments.file, Unverified::Refused)?;
     let token = Jws::parse(text.trim()).map_err(|error| format!("it {error}"))?;
     let key = keys.find(&token.kid).ok_or_else(|| format!("there is no key {}", token.kid))?;
     if !is_signed(key, token.signing_input, &token.signature) {
@@ -155,7 +156,7 @@ fn token(arguments: &VerifyToken) -> Result<Report, Unverified> {
 
 fn acceptance(arguments: &VerifyAcceptance) -> Result<Report, Unverified> {
     let name = arguments.file.display();
-    let acceptance = Acceptance::from_json(read(&arguments.file)?.trim());
+    let acceptance = Acceptance::from_json(read(&arguments.file, Unverified::Refused)?.trim());
     let acceptance = acceptance.map_err(|problem| format!("{name}: {problem}"))?;
     let now = arguments.at.unwrap_or_else(|| crate::now().seconds());
     let checked = acceptance.check_time(Moment { now, block_time: now });
@@ -202,7 +203,7 @@ fn evidence(arguments: &VerifyEvidence) -> Result<Report, Unverified> {
     let layout = match &arguments.layout {
         Some(file) => {
             let wrong = |rule| Failure::usage(format!("{}: the layout {rule}", file.display()));
-            Some(Layout::parse(&read(file)?).map_err(wrong)?)
+            Some(Layout::parse(&read(file, Failure::usage)?).map_err(wrong)?)
         }
         None => None,
     };
@@ -214,7 +215,8 @@ fn evidence(arguments: &VerifyEvidence) -> Result<Report, Unverified> {
         forwarder: arguments.forwarder,
         layout,
     };
-    let verified = evidence::verify(&read(&arguments.file)?, &expected).map_err(|error| error.to_string())?;
+    let document = read(&arguments.file, Unverified::Refused)?;
+    let verified = evidence::verify(&document, &expected).map_err(|error| error.to_string())?;
     let Verified { verdict, block, registry, chain_id, forwarder } = &verified;
     let json = json!({
         "right": true, "proved": expected.block_hash.is_some(), "blockHash": block.hash, "chainId": chain_id,
@@ -260,15 +262,14 @@ fn liable(Verified { verdict, forwarder, .. }: &Verified, expected: &Expected) -
     format!(", liable {wallet} ({basis}{trusted}),")
 }
 
-pub(crate) fn read(file: &Path) -> Result<String> {
-    let name = file.display();
-    let source = open(file)?;
-    let mut text = String::new();
-    let read = source.take(MAX_BYTES + 1).read_to_string(&mut text);
-    let bytes = read.map_err(|error| Failure::usage(format!("cannot read {name}: {error}")))?;
-    match bytes as u64 > MAX_BYTES {
-        true => Err(Failure::usage(format!("{name} is larger than {MAX_BYTES} bytes"))),
-        false => Ok(text),
+/// A file's text. `no_text` says what bytes that are not UTF-8 are: in what is verified they are wrong.
+fn read<E: From<Failure>>(file: &Path, no_text: impl FnOnce(String) -> E) -> Result<String, E> {
+    let (name, mut bytes) = (file.display(), Vec::new());
+    let read = open(file)?.take(MAX_BYTES + 1).read_to_end(&mut bytes);
+    let read = read.map_err(|error| Failure::usage(format!("cannot read {name}: {error}")))?;
+    match read as u64 > MAX_BYTES {
+        true => Err(Failure::usage(format!("{name} is larger than {MAX_BYTES} bytes")).into()),
+        false => String::from_utf8(bytes).map_err(|_| no_text(format!("{name} is not UTF-8"))),
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 use alloy::primitives::{Address, B256};
 use registry_core::{
     eth::{address, timestamp::Timestamp},
-    gate::{Admission, AdmissionRecord, ProvedAcceptance, Trusted, VerifiedBy},
+    gate::{Admission, AdmissionRecord, ProvedAcceptance, RecordError, Trusted, VerifiedBy},
     registry::liability::Basis,
     token::Key,
 };
@@ -56,9 +56,9 @@ pub(crate) fn verify(arguments: &VerifyRecord) -> Result<Report, Unverified> {
     };
     let mut source = BufReader::new(open(&arguments.file)?);
     let (mut are_right, mut lines, mut documents) = (true, Vec::new(), Vec::new());
-    for number in 1_u64.. {
-        let mut line = String::new();
-        let read = (&mut source).take(MAX_BYTES).read_line(&mut line);
+    for number in 1..=arguments.line.unwrap_or(u64::MAX) {
+        let mut line = Vec::new();
+        let read = (&mut source).take(MAX_BYTES).read_until(b'\n', &mut line);
         let failed = |error| Failure::usage(format!("cannot read line {number} of {records}: {error}"));
         if read.map_err(failed)? == 0 {
             break;
@@ -66,8 +66,10 @@ pub(crate) fn verify(arguments: &VerifyRecord) -> Result<Report, Unverified> {
         if arguments.line.is_some_and(|wanted| wanted != number) {
             continue;
         }
-        let line = line.strip_suffix('\n').unwrap_or(&line);
-        match AdmissionRecord::verify(line, &trusted, is_signed) {
+        // A byte that is no text is wrong in its line alone.
+        let line = str::from_utf8(line.strip_suffix(b"\n").unwrap_or(&line));
+        let line = line.map_err(|_| RecordError::Form);
+        match line.and_then(|line| AdmissionRecord::verify(line, &trusted, is_signed)) {
             Ok(admission) => {
                 lines.push(format!("{number}: {}", shown(&admission, &trusted)));
                 documents.push(document(number, &admission));

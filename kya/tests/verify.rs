@@ -151,13 +151,43 @@ fn an_acceptance_is_verified_by_its_wallets_signature_of_the_scope_and_its_time(
     }
 }
 
+/// Exit status, and the document for programs.
+fn json(arguments: &[&str]) -> (i32, Value) {
+    let output = kya(&["--json"]).args(arguments).output().unwrap();
+    (output.status.code().unwrap(), serde_json::from_slice(&output.stdout).unwrap())
+}
+
+#[test]
+fn a_byte_that_is_no_text_is_wrong_in_its_line_alone() {
+    let (directory, keys) = (tempfile::tempdir().unwrap(), path("jwks.json"));
+    let file = directory.path().join("broken");
+    let name = file.to_str().unwrap();
+    let records = fixture("admissions.jsonl");
+    let (first, second) = (records.lines().next().unwrap(), records.lines().nth(1).unwrap());
+    let mut bytes = [first, second, first].join("\n").into_bytes();
+    bytes[first.len() + 10] = 0xff;
+    fs::write(&file, &bytes).unwrap();
+    for (line, status, expected) in [
+        (&["--line", "1"][..], 0, &[true][..]),
+        (&["--line", "2"], 1, &[false]),
+        (&["--line", "3"], 0, &[true]),
+        (&[], 1, &[true, false, true]),
+    ] {
+        let (ended, shown) = json(&[&["verify", "record", name, "--keys", &keys][..], line].concat());
+        let records = shown["records"].as_array().unwrap();
+        let right: Vec<bool> = records.iter().map(|record| record["right"] == true).collect();
+        assert!(ended == status && right == expected, "{line:?}: {shown}");
+    }
+    for kind in [&["evidence"][..], &["token", "--keys", &keys], &["acceptance", "--scope", "a"]] {
+        let (status, shown) = json(&[&["verify"][..], kind, &[name]].concat());
+        assert_eq!((status, &shown["right"]), (1, &false.into()), "{kind:?}: {shown}");
+    }
+    let (status, shown) = json(&["verify", "token", &path("tokens.txt"), "--keys", name]);
+    assert_eq!((status, &shown["right"]), (2, &Value::Null), "keys are an argument: {shown}");
+}
+
 #[test]
 fn programs_are_told_what_was_verified_and_a_file_that_cannot_be_read_is_nothing_wrong() {
-    let json = |arguments: &[&str]| {
-        let output = kya(&["--json"]).args(arguments).output().unwrap();
-        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-        (output.status.code().unwrap(), document)
-    };
     let (keys, evidence) = (path("jwks.json"), path("evidence.kyoto.json"));
     let (status, shown) = json(&["verify", "evidence", &evidence]);
     assert_eq!((status, &shown["right"], &shown["proved"]), (0, &true.into(), &false.into()), "{shown}");
