@@ -1,9 +1,6 @@
 //! What a command says: lines for people, one JSON document for programs, and an exit status.
 
-use std::{
-    fmt::{self, Write as _},
-    time::Duration,
-};
+use std::{fmt, time::Duration};
 
 use serde_json::{Value, json};
 
@@ -36,15 +33,18 @@ pub struct Report {
 }
 
 impl Report {
-    /// Done, in these words.
+    /// Done, in these lines, none of which steers a terminal. Others' words that may have a line feed go
+    /// through `plain` before.
     pub fn done(text: impl Into<String>, json: Value) -> Self {
-        Self { text: text.into(), json, exit: Exit::Done }
+        let text: String = text.into();
+        let lines: Vec<String> = text.split('\n').map(plain).collect();
+        Self { text: lines.join("\n"), json, exit: Exit::Done }
     }
 
-    /// A document that is the same for people and programs.
+    /// A document that is the same for people and programs, as it is: each byte may be signed.
     pub fn document(text: String) -> Self {
         let json = serde_json::from_str(&text).unwrap_or_else(|_| Value::String(text.clone()));
-        Self::done(text, json)
+        Self { text, json, exit: Exit::Done }
     }
 }
 
@@ -93,14 +93,17 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Others' words in it write nothing on a terminal but themselves.
-        let is_plain = |letter: &char| {
-            !letter.is_control()
-                && !matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-        };
-        let plain = |letter| Some(letter).filter(is_plain).unwrap_or(char::REPLACEMENT_CHARACTER);
-        self.text.chars().try_for_each(|letter| f.write_char(plain(letter)))
+        f.write_str(&plain(&self.text))
     }
+}
+
+/// Others' words within a line: they write nothing on a terminal but themselves, and begin no line.
+pub(crate) fn plain(words: &str) -> String {
+    let steers = |letter: char| {
+        matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+            || (letter.is_control() && letter != '\t')
+    };
+    words.chars().map(|letter| if steers(letter) { char::REPLACEMENT_CHARACTER } else { letter }).collect()
 }
 
 /// Whether a request that is answered with this HTTP status may be answered otherwise later.

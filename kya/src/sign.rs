@@ -161,5 +161,6 @@ pub(crate) async fn send(request: &Sign, signer: &Signer, chain: u64) -> Result<
         _ if may_pass(status) => Exit::TryAgain,
         _ => Exit::Refused,
     };
-    Ok(Report { exit, ..Report::done(format!("HTTP {status}\n{}", text.trim_end()), json) })
+    let lines: Vec<&str> = text.trim_end().lines().collect();
+    Ok(Report { exit, ..Report::done(format!("HTTP {status}\n{}", lines.join("\n")), json) })
 }

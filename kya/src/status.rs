@@ -11,7 +11,7 @@ use registry_core::{
         timestamp::Timestamp,
     },
     gate::AttestedQuery,
-    liability,
+    liability::{self, Basis},
     registry::agent::Status as AgentStatus,
 };
 use reqwest::Url;
@@ -66,7 +66,7 @@ impl Status {
         };
         let shown = attest::shown(&place, &record);
         let current = until.map(|until| format!("current     until {until}\n")).unwrap_or_default();
-        let text = format!("{shown}basis       {basis}\n{current}{next}");
+        let text = format!("{shown}basis       {}\n{current}{next}", basis.name());
         let json = json!({
             "agentId": record.agentId.to_string(), "wallet": record.agentWallet.to_string(),
             "creator": record.creator.to_string(), "haftungsperson": record.haftungsperson.to_string(), "status": status.map(AgentStatus::name), "isRegistered": true,
@@ -122,8 +122,8 @@ impl Subject {
 /// What holds of an agent beside its record.
 #[derive(Debug, PartialEq, Eq)]
 struct Standing {
-    /// What ties the liable wallet to the agent; `unknown` where that cannot be read.
-    basis: String,
+    /// What ties the liable wallet to the agent; unknown where that cannot be read.
+    basis: Basis,
     is_compliant: bool,
     /// The last second at which it is compliant; `None` where it is not, or where that is not told.
     until: Option<Timestamp>,
@@ -164,15 +164,15 @@ impl Standing {
             block: block.number.to(),
         };
         let basis = match record.creator == record.haftungsperson {
-            true => "registered",
+            true => Basis::Registered,
             // A node that does not list the events leaves it unknown.
             false => match node.ask(query).await {
-                Ok(Some(at)) if time <= at.seconds() + liability::ATTESTED_SECONDS => "attested",
-                _ => "unknown",
+                Ok(Some(at)) if time <= at.seconds() + liability::ATTESTED_SECONDS => Basis::Attested,
+                _ => Basis::Unknown,
             },
         };
         let until = is_compliant.then(|| Timestamp::from_seconds(until));
-        Ok(Self { basis: basis.to_owned(), is_compliant, until })
+        Ok(Self { basis, is_compliant, until })
     }
 
     /// What a read API says of the wallet, which another agent may have by now, and of the agent.
@@ -181,8 +181,9 @@ impl Standing {
             kya.pointer("/agent/agentId").and_then(Value::as_u64).map(U256::from) == Some(record.agentId);
         let is_compliant = is_present && kya.get("isCompliant") == Some(&Value::Bool(true));
         let until = kya.get("compliantUntil").and_then(Value::as_str).and_then(Timestamp::parse);
-        let basis = agent.pointer("/liability/basis").and_then(Value::as_str).unwrap_or("unknown");
-        Self { basis: basis.to_owned(), is_compliant, until: until.filter(|_| is_compliant) }
+        let basis = agent.pointer("/liability/basis").and_then(Value::as_str).and_then(Basis::from_name);
+        let basis = basis.unwrap_or(Basis::Unknown);
+        Self { basis, is_compliant, until: until.filter(|_| is_compliant) }
     }
 }
 
@@ -197,13 +198,14 @@ mod tests {
         let agent = json!({ "liability": { "basis": "attested" } });
         let kya = json!({ "isCompliant": true, "compliantUntil": until, "agent": { "agentId": 7 } });
         let standing = Standing::of(&record(), &kya, &agent);
-        assert_eq!((standing.basis.as_str(), standing.is_compliant), ("attested", true));
+        assert_eq!((standing.basis, standing.is_compliant), (Basis::Attested, true));
         assert_eq!(standing.until.unwrap().to_string(), until);
         let lapsed = json!({ "isCompliant": false, "compliantUntil": null, "agent": { "agentId": 7 } });
         let another = json!({ "isCompliant": true, "compliantUntil": until, "agent": { "agentId": 8 } });
-        for kya in [lapsed, another, Value::Null] {
-            let expected = Standing { basis: "unknown".to_owned(), is_compliant: false, until: None };
-            assert_eq!(Standing::of(&record(), &kya, &Value::Null), expected, "{kya}");
+        let forged = json!({ "liability": { "basis": "attested\ncompliant" } });
+        for (kya, agent) in [(lapsed, Value::Null), (another, Value::Null), (Value::Null, forged)] {
+            let expected = Standing { basis: Basis::Unknown, is_compliant: false, until: None };
+            assert_eq!(Standing::of(&record(), &kya, &agent), expected, "{kya} {agent}");
         }
     }
 }

@@ -18,7 +18,7 @@ use registry_core::{
 use serde_json::json;
 
 use crate::{
-    report::{Exit, Failure, Report, Result},
+    report::{Exit, Failure, Report, Result, plain},
     verify_record::{self, VerifyRecord, is_signed},
 };
 
@@ -86,7 +86,7 @@ pub fn run(command: &Verify) -> Result<Report> {
     match verified {
         Err(Unverified::Refused(reason)) => {
             let json = json!({ "right": false, "error": reason, "exit": Exit::Refused as u8 });
-            Ok(Report { exit: Exit::Refused, ..Report::done(format!("refused: {reason}"), json) })
+            Ok(Report { exit: Exit::Refused, ..Report::done(plain(&format!("refused: {reason}")), json) })
         }
         Err(Unverified::Unread(failure)) => Err(failure),
         Ok(report) => Ok(report),
@@ -123,9 +123,9 @@ fn token(arguments: &VerifyToken) -> Result<Report, Unverified> {
     let keys = key_set(&arguments.keys)?;
     let text = read(&arguments.file, Unverified::Refused)?;
     let token = Jws::parse(text.trim()).map_err(|error| format!("it {error}"))?;
-    let key = keys.find(&token.kid).ok_or_else(|| format!("there is no key {}", token.kid))?;
+    let key = keys.find(&token.kid).ok_or_else(|| format!("there is no key {:?}", token.kid))?;
     if !is_signed(key, token.signing_input, &token.signature) {
-        return Err(format!("the key {} did not sign this", token.kid).into());
+        return Err(format!("the key {:?} did not sign this", token.kid).into());
     }
     let claims = &token.claims;
     let now = arguments.at.unwrap_or_else(|| crate::now().seconds());
@@ -151,7 +151,7 @@ fn token(arguments: &VerifyToken) -> Result<Report, Unverified> {
         claims.iss,
         Timestamp::from_seconds(claims.exp),
     );
-    Ok(Report::done(text, json!({ "right": true, "claims": claims })))
+    Ok(Report::done(plain(&text), json!({ "right": true, "claims": claims })))
 }
 
 fn acceptance(arguments: &VerifyAcceptance) -> Result<Report, Unverified> {

@@ -16,7 +16,7 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
 use serde_json::{Value, json};
 
 use crate::{
-    report::{Exit, Failure, Report},
+    report::{Exit, Failure, Report, plain},
     verify::{MAX_BYTES, Unverified, key_set, open},
 };
 
@@ -69,17 +69,17 @@ pub(crate) fn verify(arguments: &VerifyRecord) -> Result<Report, Unverified> {
         // A byte that is no text is wrong in its line alone.
         let line = str::from_utf8(line.strip_suffix(b"\n").unwrap_or(&line));
         let line = line.map_err(|_| RecordError::Form);
-        match line.and_then(|line| AdmissionRecord::verify(line, &trusted, is_signed)) {
-            Ok(admission) => {
-                lines.push(format!("{number}: {}", shown(&admission, &trusted)));
-                documents.push(document(number, &admission));
-            }
+        let verified = line.and_then(|line| AdmissionRecord::verify(line, &trusted, is_signed));
+        let (words, entry) = match verified {
+            Ok(admission) => (shown(&admission, &trusted), document(number, &admission)),
             Err(error) => {
                 are_right = false;
-                lines.push(format!("{number}: refused: {error}"));
-                documents.push(json!({ "line": number, "right": false, "error": error.to_string() }));
+                let entry = json!({ "line": number, "right": false, "error": error.to_string() });
+                (format!("refused: {error}"), entry)
             }
-        }
+        };
+        lines.push(plain(&format!("{number}: {words}")));
+        documents.push(entry);
     }
     if documents.is_empty() {
         return Err(format!("{records} has no such record").into());

@@ -10,7 +10,7 @@ use std::{
 
 use registry_core::{
     registry::kya::Decision,
-    token::{Jws, KeySet},
+    token::{Jws, KeySet, compact, signing_input},
 };
 use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
 use serde_json::Value;
@@ -55,7 +55,8 @@ fn verify(kind: &str, arguments: &[&str], document: &str) -> Output {
 fn said(output: &Output) -> (i32, String) {
     let text = [output.stdout.as_slice(), &output.stderr].concat();
     let text = String::from_utf8(text).unwrap();
-    assert_eq!(text.matches('\n').count(), 1, "one line: {text}");
+    let line = text.strip_suffix('\n').unwrap();
+    assert!(!line.contains(char::is_control), "one line, which steers no terminal: {text:?}");
     (output.status.code().unwrap(), text)
 }
 
@@ -127,6 +128,25 @@ fn a_token_is_verified_by_its_issuers_keys_its_audience_and_its_time() {
     ] {
         let (ended, line) = said(&verify("token", &[&["--keys", &keys], options].concat(), token));
         assert!(ended == status && line.contains(words), "{words}: {ended} {line}");
+    }
+}
+
+#[test]
+fn what_is_refused_begins_no_line_and_steers_no_terminal() {
+    let (keys, tokens, records) = (path("jwks.json"), fixture("tokens.txt"), fixture("admissions.jsonl"));
+    let (keys, record) = (["--keys", &keys], records.lines().next().unwrap());
+    let claims = Jws::parse(tokens.lines().next().unwrap()).unwrap().claims;
+    let token = compact(&signing_input("a\nsigned: provision \u{1b}[2J", &claims), &[7; 64]);
+    let verdict = serde_json::from_str::<Value>(record).unwrap()["verdict"].as_str().unwrap().to_owned();
+    let record = record.replace(&verdict, &token);
+    let evidence = document().0.replacen('{', "{\"\u{9b}2J\":1,", 1);
+    for (kind, options, document, words) in [
+        ("token", &keys[..], &token, "refused: there is no key \"a\\nsigned: provision"),
+        ("record", &keys, &record, "1: refused: the verdict is signed by the key \"a\\nsigned: provision"),
+        ("evidence", &[], &evidence, "refused: the document is no evidence: \u{fffd}2J"),
+    ] {
+        let (status, line) = said(&verify(kind, options, document));
+        assert!(status == 1 && line.starts_with(words), "{line}");
     }
 }
 

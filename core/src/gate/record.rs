@@ -150,7 +150,7 @@ pub enum RecordError {
     #[error("the verdict {0}")]
     Token(#[from] JwsError),
     /// The verdict is signed by a key that is not trusted.
-    #[error("the verdict is signed by the key {0}, which is not among the keys given")]
+    #[error("the verdict is signed by the key {0:?}, which is not among the keys given")]
     UnknownKey(String),
     /// The issuer did not sign the verdict.
     #[error("the verdict's signature is wrong")]
