@@ -17,7 +17,7 @@ use registry_core::{
     },
     gate::limits,
 };
-use reqwest::{Client, header::AUTHORIZATION};
+use reqwest::{Client, Url, header::AUTHORIZATION};
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
@@ -37,6 +37,16 @@ pub fn client() -> Result<Client> {
         .redirect(reqwest::redirect::Policy::none())
         .build()
         .map_err(|error| no_client(&error))
+}
+
+/// The URL of an argument, which a [`client`] can ask.
+///
+/// # Errors
+/// It is none of http or https.
+pub fn http_url(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| error.to_string())?;
+    let is_http = matches!(url.scheme(), "http" | "https");
+    is_http.then_some(url).ok_or_else(|| "has to be an http or https URL".to_owned())
 }
 
 /// Most often the bundle of CA certificates is missing. The cause names no URL.
@@ -97,8 +107,9 @@ impl Node {
     /// # Errors
     /// It does not answer, or is on another chain.
     pub async fn connect(url: &str, chain: Option<u64>, multicall3: Address) -> Result<Self> {
-        let endpoint = RpcEndpoint::parse(url);
-        let endpoint = endpoint.ok_or_else(|| Failure::refused("--rpc has to be an http or https URL"))?;
+        // Not as the argument's parser, whose error would quote the URL and its key.
+        let endpoint = RpcEndpoint::parse(url).filter(|endpoint| http_url(&endpoint.url).is_ok());
+        let endpoint = endpoint.ok_or_else(|| Failure::usage("--rpc has to be an http or https URL"))?;
         let (client, redactor) = (client()?, Redactor::new([url]));
         let queries = RpcClient::new(client.clone(), vec![endpoint.clone()], chain.unwrap_or_default());
         let mut node = Self { client, endpoint, queries, multicall3, redactor, chain: 0 };

@@ -1,7 +1,7 @@
 //! `kya domain`: the liable wallet's entry in its domain's file. docs/liable-person.md says where it goes.
 
 use alloy::primitives::{Address, Bytes};
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use clap::Args;
 use registry_core::{
     eth::address,
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::{
     now,
-    report::{Report, Result},
+    report::{Failure, Report, Result},
     typed::{SignerArguments, of_key},
 };
 
@@ -44,12 +44,13 @@ pub async fn run(arguments: &Domain) -> Result<Report> {
     let Domain { signer, .. } = arguments;
     let (key, signed, now) = (signer.key()?, signer.signed()?, now().seconds());
     let name = DomainName::parse(&arguments.domain);
-    let name = name.with_context(|| format!("the domain {}", DomainName::RULE))?;
+    let name = name.ok_or_else(|| Failure::usage(format!("the domain {}", DomainName::RULE)))?;
     let (not_before, not_after) = match &signed {
         Some(signed) => (signed.number("notBefore")?, signed.number("notAfter")?),
         None => (now, now + arguments.days * crate::DAY),
     };
-    let wallet = arguments.wallet.or(key.map(|key| key.address())).context("--wallet has to be given")?;
+    let wallet = arguments.wallet.or(key.map(|key| key.address()));
+    let wallet = wallet.ok_or_else(|| Failure::usage("--wallet has to be given"))?;
     let unsigned = LiableWallet {
         chain_id: signer.chain,
         registry: signer.registry,

@@ -51,7 +51,7 @@ async fn main() -> ExitCode {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let Arguments { command, json } = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) if error.use_stderr() && std::env::args().any(|word| word == "--json") => {
+        Err(error) if error.use_stderr() && std::env::args_os().any(|word| word == "--json") => {
             eprint!("{error}");
             let failure = json!({ "error": error.kind().to_string(), "exit": 2 });
             return print(&failure.to_string(), ExitCode::from(2));

@@ -16,7 +16,7 @@ use reqwest::Url;
 use serde_json::Value;
 
 use crate::{
-    chain::Node,
+    chain::{Node, http_url},
     discovery,
     relayer::{self, Relayer},
     report::{Exit, Failure, Result},
@@ -26,7 +26,7 @@ use crate::{
 #[derive(Clone, Debug, Args)]
 pub struct PlaceOptions {
     /// A service for agents, or a read API: everything that is not given comes from its discovery document.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = http_url)]
     pub at: Option<Url>,
     /// The chain's id.
     #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u64).range(1..))]
@@ -38,10 +38,10 @@ pub struct PlaceOptions {
     #[arg(long, value_name = "URL", env = "KYA_RPC_URL", hide_env_values = true)]
     pub rpc: Option<String>,
     /// A read API, which is asked where there is no RPC endpoint.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = http_url)]
     pub api: Option<Url>,
     /// The gasless relayer. It is shown the API key in `KYA_RELAYER_KEY`, which one that --at finds is not.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = http_url)]
     pub relayer: Option<Url>,
     /// Multicall3 of the chain.
     #[arg(long, value_name = "0x...", value_parser = address::parse, default_value_t = multicall::CANONICAL_ADDRESS)]

@@ -10,13 +10,16 @@ use registry_core::{
     gate::{Account, Content, Origin, Request, SigningTerms, Unsigned},
     liability::{Acceptance, HEADER},
 };
-use reqwest::Method;
+use reqwest::{
+    Method,
+    header::{HeaderName, HeaderValue},
+};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use serde_json::{Value, json};
 use url::{Position, Url};
 
 use crate::{
-    chain::client,
+    chain::{client, http_url},
     discovery,
     report::{Exit, Failure, Report, Result, may_pass},
     signer::{KeyOptions, Signer},
@@ -31,6 +34,7 @@ pub struct Sign {
     /// GET, POST, ...
     method: Method,
     /// The request's URL.
+    #[arg(value_parser = http_url)]
     url: Url,
     #[command(flatten)]
     key: KeyOptions,
@@ -38,8 +42,8 @@ pub struct Sign {
     #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u64).range(1..))]
     chain: Option<u64>,
     /// A header that is sent, as `Name: value`; a Content-Type is signed.
-    #[arg(long = "header", short = 'H', value_name = "HEADER")]
-    headers: Vec<String>,
+    #[arg(long = "header", short = 'H', value_name = "HEADER", value_parser = header)]
+    headers: Vec<(String, String)>,
     /// The file with the content; - is standard input.
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
@@ -98,12 +102,7 @@ impl Sign {
 
     /// All headers of the signed request, with names in lower case.
     async fn signed(&self, signer: &Signer, chain: u64, content: &[u8]) -> Result<Vec<(String, String)>> {
-        let mut headers = Vec::new();
-        for header in &self.headers {
-            let (name, value) =
-                header.split_once(':').ok_or_else(|| Failure::refused("--header: must be `Name: value`"))?;
-            headers.push((name.trim().to_ascii_lowercase(), value.trim().to_owned()));
-        }
+        let mut headers = self.headers.clone();
         if let Some(file) = &self.acceptance {
             let text = fs::read_to_string(file);
             let text = text.map_err(|error| Failure::refused(format!("{}: {error}", file.display())))?;
@@ -138,6 +137,16 @@ impl Sign {
     }
 }
 
+/// A header of an argument, the name in lower case.
+fn header(text: &str) -> Result<(String, String), &'static str> {
+    let parsed = text.split_once(':').and_then(|(name, value)| {
+        let (name, value) = (name.trim().parse::<HeaderName>().ok()?, value.trim());
+        HeaderValue::from_str(value).ok()?;
+        Some((name.as_str().to_owned(), value.to_owned()))
+    });
+    parsed.ok_or("must be `Name: value`, as HTTP has it")
+}
+
 /// Sends the request, signed, and shows the answer.
 ///
 /// # Errors
@@ -152,7 +161,10 @@ pub(crate) async fn send(request: &Sign, signer: &Signer, chain: u64) -> Result<
     }
     let response = asked.send().await.map_err(silent)?;
     let status = response.status().as_u16();
-    let body = read_body(response, LARGEST_ANSWER).await.map_err(silent)?.unwrap_or_default();
+    let body = read_body(response, LARGEST_ANSWER).await.map_err(silent)?;
+    let body = body.ok_or_else(|| {
+        Failure::refused(format!("the answer, HTTP {status}, is larger than {LARGEST_ANSWER} bytes"))
+    })?;
     let text = String::from_utf8_lossy(&body).into_owned();
     let document = serde_json::from_str(&text).unwrap_or_else(|_| Value::from(text.as_str()));
     let json = json!({ "status": status, "body": document, "signedBy": signer.address().to_string() });

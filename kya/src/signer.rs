@@ -83,8 +83,12 @@ impl KeyOptions {
         let missing = "no key: give --key FILE, --keystore FILE with --password-file, or --remote-signer URL";
         let url = self.source.remote_signer.clone().or_else(environment);
         let url = url.ok_or_else(|| Failure::usage(missing))?;
+        // Not as the argument's parser, whose error would quote the URL and its token.
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(Failure::usage("the remote signer's URL has to be one of http or https"));
+        }
         let address = self.details.signer_address;
-        let address = address.ok_or_else(|| Failure::refused("--remote-signer needs --signer-address"))?;
+        let address = address.ok_or_else(|| Failure::usage("--remote-signer needs --signer-address"))?;
         // A proxy from the environment, or a redirect's target, would see all that is signed.
         let client = Client::builder()
             .connect_timeout(Duration::from_secs(5))

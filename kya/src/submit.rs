@@ -70,8 +70,8 @@ pub struct SendOptions {
     /// Wait for so many blocks, the result's own counted.
     #[arg(long, value_name = "BLOCKS", default_value_t = 1)]
     pub confirmations: u64,
-    /// Give up waiting after so many seconds. Nothing is lost then: repeat the command.
-    #[arg(long, value_name = "SECONDS", default_value_t = 180)]
+    /// Give up waiting after so many seconds, a year at most. Nothing is lost then: repeat the command.
+    #[arg(long, value_name = "SECONDS", default_value_t = 180, value_parser = clap::value_parser!(u64).range(..=31_536_000))]
     pub timeout: u64,
     /// The directory for what is in flight.
     #[arg(long, value_name = "DIR", env = "KYA_STATE_DIR", default_value_os_t = state_directory())]
@@ -313,9 +313,7 @@ impl<'a> Caller<'a> {
     }
 
     pub(crate) fn node(&self) -> Result<&Node> {
-        self.place
-            .node()
-            .ok_or_else(|| Failure::refused("without a relayer an RPC endpoint is needed: --rpc"))
+        self.place.node().ok_or_else(|| Failure::usage("without a relayer an RPC endpoint is needed: --rpc"))
     }
 }
 

@@ -1,0 +1,45 @@
+//! What is wrong in the arguments alone, as a program that reads `--json` meets it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, process::Command};
+
+use serde_json::Value;
+
+#[test]
+fn wrong_arguments_end_with_2_whatever_they_are() {
+    let end_with_2 = |arguments: &[u8]| {
+        let words = arguments.split(|byte| *byte == b' ').map(OsStr::from_bytes);
+        let output = Command::new(env!("CARGO_BIN_EXE_kya")).arg("--json").args(words).output().unwrap();
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let arguments = String::from_utf8_lossy(arguments);
+        assert_eq!((output.status.code(), &said["exit"]), (Some(2), &2.into()), "{arguments}: {output:?}");
+    };
+    let place = "--chain 1 --registry 0x0000000000000000000000000000000000000001";
+    let sign = "sign GET http://localhost --key none --chain 1";
+    for (command, wrong) in [
+        ("bogus", ""),
+        ("status", "0x00000000000000000000000000000000000000Ab"),
+        ("status 1", "--chain 0"),
+        ("status 1", "--at ftp://localhost"),
+        ("status 1", "--relayer ftp://localhost"),
+        (&format!("status 1 {place}"), "--api ftp://localhost"),
+        (&format!("status 1 {place}"), "--rpc ftp://localhost"),
+        (&format!("status 1 {place}"), "--rpc http://["),
+        ("attest 1 --key none", "--timeout 18446744073709551615"),
+        (
+            &format!("attest 1 {place} --rpc http://localhost:1"),
+            "--signer-address 0x0000000000000000000000000000000000000001 --remote-signer ftp://localhost",
+        ),
+        ("sign --key none --chain 1", "G(ET http://localhost"),
+        ("sign --key none --chain 1", "GET ftp://localhost"),
+        ("sign --key none GET http://localhost", "--chain 0"),
+        (sign, "-H nocolon"),
+        (sign, "-H Bad(Name:x"),
+        (sign, "-H a:b\nc"),
+        (&format!("domain {place} --typed-data"), "Acme.example"),
+        (&format!("domain {place} --typed-data"), "acme.example"),
+    ] {
+        end_with_2(format!("{command} {wrong}").trim_end().as_bytes());
+    }
+    end_with_2(b"status \xff");
+}
