@@ -255,7 +255,7 @@ impl Caller<'_> {
     ) -> Result<Option<Executed>> {
         let block = receipt.block_number.to::<u64>();
         let head: u64 = node.block("latest").await?.number.to();
-        let confirmations = (head + 1).saturating_sub(block);
+        let confirmations = head.saturating_add(1).saturating_sub(block);
         let finality = self.options.finality;
         let is_final =
             finality == Finality::Latest || node.block(finality.tag()).await?.number.to::<u64>() >= block;

@@ -167,7 +167,9 @@ impl Standing {
             true => Basis::Registered,
             // A node that does not list the events leaves it unknown.
             false => match node.ask(query).await {
-                Ok(Some(at)) if time <= at.seconds() + liability::ATTESTED_SECONDS => Basis::Attested,
+                Ok(Some(at)) if time <= at.seconds().saturating_add(liability::ATTESTED_SECONDS) => {
+                    Basis::Attested
+                }
                 _ => Basis::Unknown,
             },
         };

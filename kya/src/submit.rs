@@ -255,7 +255,7 @@ impl<'a> Caller<'a> {
             value: U256::ZERO,
             gas: U256::from(gas.min(terms.max_gas)),
             nonce: U256::from(relayer.next_nonce(from).await?),
-            deadline: U48::from(time + REQUEST_VALID),
+            deadline: U48::saturating_from(time.saturating_add(REQUEST_VALID)),
             data: call.clone(),
         };
         let domain = domain(terms.chain, terms.forwarder);
@@ -294,7 +294,7 @@ impl<'a> Caller<'a> {
         let transaction = TxEip1559 {
             chain_id: self.place.chain,
             nonce,
-            gas_limit: gas.to::<u64>() * 5 / 4,
+            gas_limit: gas.to::<u64>().saturating_mul(5) / 4,
             max_fee_per_gas: fees.most(),
             max_priority_fee_per_gas: fees.tip,
             to: TxKind::Call(to),

@@ -60,6 +60,14 @@ impl Metrics {
         Ok(Self { registry, attested, expires, due, attempts })
     }
 
+    /// Shows an agent's times. What never lapses expires at the latest time of a metric.
+    fn show(&self, agent: &str, last: u64, grace: u64, due: u64) {
+        let expires = last.saturating_add(grace);
+        for (gauge, seconds) in [(&self.attested, last), (&self.expires, expires), (&self.due, due)] {
+            gauge.with_label_values(&[agent]).set(i64::try_from(seconds).unwrap_or(i64::MAX));
+        }
+    }
+
     fn text(&self) -> Vec<u8> {
         let mut text = Vec::new();
         // Writing to memory does not fail.
@@ -103,7 +111,7 @@ pub fn due(last_attestation: u64, grace: u64, id: U256, signer: Address) -> u64 
     let drawn =
         keccak256([&id.to_be_bytes::<32>()[..], &last_attestation.to_be_bytes(), signer.as_slice()].concat());
     let drawn = U256::from_be_bytes(drawn.0) % U256::from((third * 3 / 4).max(1));
-    last_attestation + (grace - third) + drawn.saturating_to::<u64>()
+    last_attestation.saturating_add(grace - third).saturating_add(drawn.saturating_to())
 }
 
 /// When an agent is due. An attestation by anyone renews the agent's; that a liable wallet stands behind an
@@ -112,8 +120,8 @@ pub fn due(last_attestation: u64, grace: u64, id: U256, signer: Address) -> u64 
 fn due_by(signer: Address, record: &AgentRecord, grace: u64, by_liable: Option<u64>) -> u64 {
     let at = due(record.lastAttestation, grace, record.agentId, signer);
     let own = |last| due(last, liability::ATTESTED_SECONDS, record.agentId, signer);
-    let unknown =
-        if record.lastAttestation > record.registeredAt { record.lastAttestation + crate::DAY } else { 0 };
+    let has_attested = record.lastAttestation > record.registeredAt;
+    let unknown = if has_attested { record.lastAttestation.saturating_add(crate::DAY) } else { 0 };
     match is_only_named(signer, record) {
         true => at.min(by_liable.map_or(unknown, own)),
         false => at,
@@ -213,12 +221,7 @@ async fn looked_after(
     };
     let (caller, grace, record, time) = read.await.inspect_err(|_: &Failure| count("unread"))?;
     let (last, at) = (record.lastAttestation, due_by(signer.address(), &record, grace, watched.by_liable));
-    let set = |gauge: &IntGaugeVec, value: u64| {
-        gauge.with_label_values(&[name.as_str()]).set(i64::try_from(value).unwrap_or(i64::MAX));
-    };
-    set(&metrics.attested, last);
-    set(&metrics.expires, last + grace);
-    set(&metrics.due, at);
+    metrics.show(&name, last, grace, at);
     match Status::from_number(record.status) {
         Some(Status::Active) => {}
         Some(Status::Suspended) => {
@@ -284,6 +287,20 @@ mod tests {
         }
         assert!(seen.len() >= 15 && seen.values().all(|count| *count < 120), "spread: {seen:?}");
         assert_eq!(due(10, 0, U256::ZERO, Address::ZERO), 10, "no grace period: at once");
+    }
+
+    #[test]
+    fn an_attestation_that_never_lapses_expires_at_the_latest_time_of_a_metric() {
+        let at = due(1_000_000, u64::MAX, U256::ONE, Address::ZERO);
+        assert!(at > u64::MAX / 2 && due(u64::MAX, u64::MAX, U256::ONE, Address::ZERO) == u64::MAX, "{at}");
+        let metrics = Metrics::new().unwrap();
+        metrics.show("1", 1_000_000, u64::MAX, at);
+        let text = String::from_utf8(metrics.text()).unwrap();
+        // Metrics are floating-point numbers: the last digits are not the number's.
+        let latest = &i64::MAX.to_string()[..15];
+        for name in ["kya_attestation_expires_seconds", "kya_attestation_due_seconds"] {
+            assert!(text.contains(&format!("\n{name}{{agent=\"1\"}} {latest}")), "{text}");
+        }
     }
 
     #[test]
