@@ -17,7 +17,7 @@ use crate::{check::Sources, http::now, settings::Settings};
 /// others.
 ///
 /// # Errors
-/// If there is no verdict.
+/// If there is no verdict, or the chain does not say whether the liable wallet attested.
 pub async fn run(settings: &Settings, sources: &Sources, wallet: Address) -> anyhow::Result<String> {
     let Sources { accounts, domains, .. } = sources;
     let now = now();
@@ -37,7 +37,7 @@ pub async fn run(settings: &Settings, sources: &Sources, wallet: Address) -> any
             }
         }
         if let Some(query) = policy.attested_query(&verdict, now)
-            && let Some(at) = accounts.attested(&query, now).await
+            && let Some(at) = accounts.attested(&query, now).await.map_err(|error| anyhow!(error))?
         {
             verdict = verdict.attested(at);
         }

@@ -161,8 +161,10 @@ impl Gate {
                     }
                 }
                 DecisionStep::Attested(attested) => {
-                    let at = self.accounts.attested(attested.query(), now).await;
-                    attested.answer(at)
+                    match self.accounts.attested(attested.query(), now).await {
+                        Ok(at) => attested.answer(at),
+                        Err(_) => attested.unanswered(),
+                    }
                 }
                 DecisionStep::Nonce(nonce) if purpose == Purpose::Explanation => {
                     match self.nonces.look_up(nonce.attempt()).await {

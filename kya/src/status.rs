@@ -162,6 +162,7 @@ impl Standing {
             agent: record.agentId,
             liable: record.haftungsperson,
             block: block.number.to(),
+            since: Timestamp::default(),
         };
         let basis = match record.creator == record.haftungsperson {
             true => Basis::Registered,

@@ -214,7 +214,8 @@ async fn looked_after(
         let time = crate::now().seconds().max(block.timestamp.to());
         let (registry, liable) = (place.registry, signer.address());
         if watched.by_liable.is_none() && is_only_named(liable, &record) {
-            let query = AttestedQuery { registry, agent: id, liable, block: block.number.to() };
+            let (block, since) = (block.number.to(), Timestamp::default());
+            let query = AttestedQuery { registry, agent: id, liable, block, since };
             watched.by_liable = node.ask(query).await?.map(Timestamp::seconds);
         }
         Ok((caller, grace, record, time))

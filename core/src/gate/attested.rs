@@ -28,6 +28,8 @@ pub struct AttestedQuery {
     pub liable: Address,
     /// The verdict's block.
     pub block: u64,
+    /// The earliest time that suffices, for hosts that keep what was found. The answer may be an earlier one.
+    pub since: Timestamp,
 }
 
 impl Query for AttestedQuery {

@@ -11,7 +11,7 @@
 //!
 //! Each step is a value that its answer consumes: a nonce cannot be spent for a request that is not admitted.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use alloy_primitives::{Address, B256};
 
@@ -141,8 +141,8 @@ impl RoutePolicy {
 
     /// What is asked of the agent's events, where they decide and are not known.
     pub fn attested_query(&self, verdict: &Verdict, now: Timestamp) -> Option<AttestedQuery> {
-        let agent = verdict.agent.as_ref()?;
-        let counts = self.agents.liability.as_ref()?.basis.contains(&Basis::Attested);
+        let (agent, rule) = (verdict.agent.as_ref()?, self.agents.liability.as_ref()?);
+        let counts = rule.basis.contains(&Basis::Attested);
         let denial = self.agents.judge(verdict, now).err();
         if !counts || agent.basis != Basis::Unknown || denial != Some(AgentDenial::LiableNotProved) {
             return None;
@@ -152,7 +152,21 @@ impl RoutePolicy {
             agent: agent.id.parse().ok()?,
             liable: agent.liable,
             block: verdict.as_of.block_number,
+            since: rule.attested_since(verdict.time(now, Duration::ZERO)),
         })
+    }
+}
+
+impl DecisionStep<'_> {
+    /// The same where the liable wallet, or its events, could not be asked: the agent is served without what
+    /// they would have said, or not told to be refused for it.
+    fn unless_not_proved(self) -> Self {
+        match self {
+            Self::Done(Outcome::Denied(_, AgentDenial::LiableNotProved)) => {
+                Self::Done(Outcome::Unavailable(Unavailable::KyaUnavailable))
+            }
+            step => step,
+        }
     }
 }
 
@@ -314,15 +328,7 @@ impl<'a> AcceptanceStep<'a> {
     /// Goes on with what is known of the liable wallet: `None` where the chain did not say, or was not asked.
     pub fn answer(self, code: Option<SignerCode>) -> DecisionStep<'a> {
         let Self { mut judging, acceptance, scope_hash, problem } = self;
-        let Some(code) = code else {
-            // Served without it, or not told to be refused for it.
-            return match judging.judge(None) {
-                DecisionStep::Done(Outcome::Denied(_, AgentDenial::LiableNotProved)) => {
-                    DecisionStep::Done(Outcome::Unavailable(Unavailable::KyaUnavailable))
-                }
-                step => step,
-            };
-        };
+        let Some(code) = code else { return judging.judge(None).unless_not_proved() };
         match code.check(&acceptance, scope_hash) {
             Ok(()) => {
                 judging.verdict = Arc::new(judging.verdict.accepted(acceptance));
@@ -345,14 +351,19 @@ impl<'a> AttestedStep<'a> {
         &self.query
     }
 
-    /// Goes on with the time of the last event by the liable wallet; `None` where there is none, or it is not
-    /// known.
+    /// Goes on with the time of the last event by the liable wallet; `None` where there is none, or no way to
+    /// know it.
     pub fn answer(self, at: Option<Timestamp>) -> DecisionStep<'a> {
         let Self { mut judging, problem, .. } = self;
         if let Some(at) = at {
             judging.verdict = Arc::new(judging.verdict.attested(at));
         }
         judging.judge(problem)
+    }
+
+    /// Goes on where the chain did not answer, or was not asked.
+    pub fn unanswered(self) -> DecisionStep<'a> {
+        self.answer(None).unless_not_proved()
     }
 }
 

@@ -42,10 +42,14 @@ impl LiabilityRule {
     /// The rule wherever a policy names liable persons and says no more.
     pub const DEFAULT: [Basis; 3] = [Basis::Accepted, Basis::Registered, Basis::Attested];
 
+    /// The earliest time of an attestation that counts at `now`.
+    pub(super) fn attested_since(&self, now: Timestamp) -> Timestamp {
+        Timestamp::from_seconds(now.seconds().saturating_sub(self.attested_seconds))
+    }
+
     fn is_met(&self, agent: &VerdictAgent, now: Timestamp) -> bool {
-        let is_recent = |at: Timestamp| now.seconds().saturating_sub(at.seconds()) <= self.attested_seconds;
-        agent.domains != DomainWord::Disowned
-            && self.basis.contains(&agent.basis)
+        let is_recent = |at: Timestamp| at >= self.attested_since(now);
+        self.basis.contains(&agent.basis)
             && (agent.basis != Basis::Attested || agent.attested_at.is_some_and(is_recent))
     }
 }
@@ -151,7 +155,10 @@ impl AgentPolicy {
         let serves_liable = self.liable.serve(agent.map(|agent| agent.liable), serves_all || has_domain);
         let serves_creator =
             self.creators.serve(agent.map(|agent| agent.creator), self.creators.allow.is_empty());
+        // What its domain disowns is refused under all policies.
+        let is_disowned = agent.is_some_and(|agent| agent.domains == DomainWord::Disowned);
         let is_proved = |rule: &LiabilityRule| agent.is_some_and(|agent| rule.is_met(agent, now));
+        let is_tied = !is_disowned && self.liability.as_ref().is_none_or(is_proved);
         let remaining = match (verdict.decision, verdict.compliant_until) {
             (Decision::Provision, Some(until)) => until.seconds().saturating_sub(now.seconds()),
             (Decision::Provision, None) => u64::MAX,
@@ -162,7 +169,7 @@ impl AgentPolicy {
             (PolicyRule::Decision, self.allow.contains(&verdict.decision)),
             (PolicyRule::Liable, serves_liable),
             (PolicyRule::Creator, serves_creator),
-            (PolicyRule::Basis, self.liability.as_ref().is_none_or(is_proved)),
+            (PolicyRule::Basis, is_tied),
             (PolicyRule::Remaining, lasts),
         ]
     }
@@ -246,6 +253,21 @@ mod tests {
                 let expected = if served { Ok(()) } else { Err(AgentDenial::LiableNotProved) };
                 assert_eq!(judged(&policy, &verdict), expected, "{basis:?} {attested_at:?} {rule:?}");
             }
+        }
+    }
+
+    #[test]
+    fn what_a_domain_disowns_is_refused_by_policies_with_and_without_a_rule_on_liability() {
+        let any = LiabilityRule { basis: vec![Basis::Named], attested_seconds: 90 };
+        let verdict = verdict(Decision::Provision, None);
+        for (liability, domains, expected) in [
+            (None, DomainWord::Silent, Ok(())),
+            (None, DomainWord::Disowned, Err(AgentDenial::LiableNotProved)),
+            (Some(any), DomainWord::Disowned, Err(AgentDenial::LiableNotProved)),
+        ] {
+            let policy =
+                AgentPolicy { allow: vec![Decision::Provision], liability, ..AgentPolicy::default() };
+            assert_eq!(judged(&policy, &verdict.with_domains(domains)), expected, "{policy:?}");
         }
     }
 

@@ -4,11 +4,13 @@
 //! 2. Of several candidates the first that passes wins, and none hides another.
 //! 3. A request that is not the one signed is never admitted.
 //! 4. What the client's side signs is admitted, and its nonce is one text.
-//! 5. No field panics, whatever is in it. `GATE_MUTATIONS` says how many are tried (20,000 if it does not),
+//! 5. What a host finds, or cannot find, of account and attestation leads to the specification's code.
+//! 6. No field panics, whatever is in it. `GATE_MUTATIONS` says how many are tried (20,000 if it does not),
 //!    `MUTATION_SEED` where the random numbers begin: `GATE_MUTATIONS=10000000 cargo test --release
 //!    -p registry-core --test gate` are ten million.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
 
+mod decision;
 mod message;
 mod mutations;
 #[path = "../common/random.rs"]

@@ -35,7 +35,6 @@ use registry_core::{
     chain::{SignerCode, SignerQuery},
     eth::timestamp::Timestamp,
     gate::{AccountFacts, AccountQuery, AccountState, Allowance, Attempt, AttestedQuery, Verdict},
-    registry::liability::ATTESTED_SECONDS,
 };
 use reqwest::Client;
 
@@ -250,21 +249,24 @@ impl AccountReader {
         Some(known.state? != AccountState::NoCode)
     }
 
-    /// When an agent's liable wallet last attested for it. What was found is kept for as long as it says so
-    /// much, an id being of one registration for ever, and that nothing was found for `cache-seconds`.
-    pub async fn attested(&self, query: &AttestedQuery, now: Timestamp) -> Option<Timestamp> {
-        let is_recent = |at: Timestamp| now.seconds().saturating_sub(at.seconds()) <= ATTESTED_SECONDS;
+    /// When an agent's liable wallet last attested for it, if it did. What was found is kept for as long as it
+    /// suffices, an id being of one registration for ever, and anything else for `cache-seconds`.
+    ///
+    /// # Errors
+    /// Why it is not known: the chain does not answer, or the budget is spent.
+    pub async fn attested(&self, query: &AttestedQuery, now: Timestamp) -> Result<Option<Timestamp>, String> {
         let known = self.attested.lock().unwrap_or_else(PoisonError::into_inner).get(&query.agent).copied();
-        match known {
-            Some((Some(at), _)) if is_recent(at) => return Some(at),
-            Some((None, since)) if since.elapsed() < self.cache.cached() => return None,
-            _ => {}
+        if let Some((at, asked)) = known {
+            let suffices = at.is_some_and(|at| at >= query.since);
+            if suffices || asked.elapsed() < self.cache.cached() {
+                return Ok(at);
+            }
         }
-        let (_read, since) = (self.budget.take(true)?, Instant::now());
-        let answer = self.rpc.ask(query.clone(), now).await;
-        let at = answer.inspect_err(|error| tracing::warn!(%error, "the chain did not answer")).ok()?;
-        self.attested.lock().unwrap_or_else(PoisonError::into_inner).put(query.agent, (at, since));
-        at
+        let (_read, asked) = (self.budget.take(true).ok_or("no read is left")?, Instant::now());
+        let at = self.rpc.ask(query.clone(), now).await;
+        let at = at.inspect_err(|error| tracing::warn!(%error, "the chain did not answer"))?;
+        self.attested.lock().unwrap_or_else(PoisonError::into_inner).put(query.agent, (at, asked));
+        Ok(at)
     }
 
     async fn code(&self, account: Address, now: Timestamp) -> KnownAccount {

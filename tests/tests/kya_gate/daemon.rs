@@ -3,7 +3,8 @@
 //! 1. A cold request takes one round trip to the chain, copies of it none more, a warm one none, and a forged
 //!    one none. Strangers have no more read than the settings say, and none by nginx's second question.
 //! 2. An account with code says itself whether it signed (ERC-1271), each time.
-//! 3. An agent that only names a liable person is refused, until that person attests.
+//! 3. An agent that only names a liable person is refused, until that person attests, and again once that is
+//!    too old.
 //! 4. A gate that observes admits, and records what it would have done.
 //! 5. Dashboard and alerts name metrics that there are.
 //! 6. `check` says what is wrong, and `serve` does not start with it.
@@ -180,7 +181,8 @@ async fn an_agent_is_admitted_once_the_liable_person_that_it_names_attests_for_i
     let person = dev_account(1);
     let named = registration_call(2, wallet("named").address(), "guarded", 0);
     chain.send(chain.owner(), registerAgentCall { haftungsperson: person, ..named }).await.unwrap();
-    let text = format!("{text}liable.allow = [\"{person}\"]\n").replace("[kya]", "[kya]\ncache-seconds = 0");
+    let text = format!("{text}liable.allow = [\"{person}\"]\nliable.attested-days = 1\n");
+    let text = text.replace("[kya]", "[kya]\ncache-seconds = 0");
     let gate = Gate::start(&text).await.unwrap();
     let request = || get("/").sign(&wallet("named"), CHAIN_ID);
     let refused = ask(&gate, &request()).await;
@@ -194,6 +196,11 @@ async fn an_agent_is_admitted_once_the_liable_person_that_it_names_attests_for_i
     // What was found is not asked for again.
     proxy.reset();
     assert_eq!((ask(&gate, &request()).await.status, proxy.calls("eth_getLogs")), (200, 0));
+    // Unless it is too old, and then no later than `cache-seconds`.
+    chain.node.advance(2 * 86_400).await.unwrap();
+    assert_refused(&ask(&gate, &request()).await, 403, "principal_not_allowed");
+    chain.send(person, attestComplianceCall { agentId: U256::from(2) }).await.unwrap();
+    assert_eq!(ask(&gate, &request()).await.status, 200);
 }
 
 #[tokio::test]

@@ -1,0 +1,94 @@
+//! The decision as a host drives it: what a step's answer leads to.
+
+use std::sync::Arc;
+
+use alloy_primitives::{Address, B256};
+use registry_core::{
+    eth::timestamp::Timestamp,
+    gate::{
+        AccountState, AccountStep, AgentPolicy, DecisionStep, DomainWord, LiabilityRule, Links, Origin,
+        RequestRules, RoutePolicy, SignatureRules, Verdict, VerdictAgent,
+    },
+    liability::Basis,
+    registry::kya::Decision,
+    token::StatedAt,
+};
+
+use crate::message::{Message, rules};
+
+fn policy(rules: SignatureRules, agents: AgentPolicy) -> RoutePolicy {
+    RoutePolicy {
+        name: "api".to_owned(),
+        origin: Origin::parse("https://api.example").unwrap(),
+        requests: RequestRules::default(),
+        rules,
+        registry: Address::ZERO,
+        agents,
+        observe: false,
+        links: Links::default(),
+        routes: Vec::new(),
+    }
+}
+
+/// The question about the account of a message.
+fn account<'a>(policy: &'a RoutePolicy, message: &Message) -> AccountStep<'a> {
+    match message.with(|request| policy.decide(request, Timestamp::from_seconds(message.now))) {
+        DecisionStep::Account(account) => account,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What became of a request.
+fn code(step: DecisionStep<'_>) -> &'static str {
+    match step {
+        DecisionStep::Done(outcome) => outcome.code(),
+        DecisionStep::Nonce(_) => "nonce",
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The verdict on an agent of which no event is known, of a block whose time is ahead of the clock.
+fn verdict(block_time: u64) -> Arc<Verdict> {
+    let agent = VerdictAgent {
+        id: "7".to_owned(),
+        creator: Address::ZERO,
+        liable: Address::repeat_byte(1),
+        basis: Basis::Unknown,
+        attested_at: None,
+        acceptance: None,
+        domains: DomainWord::Silent,
+        registered_at: Timestamp::default(),
+        scope_hash: B256::ZERO,
+    };
+    let block_timestamp = Some(Timestamp::from_seconds(block_time));
+    Arc::new(Verdict {
+        decision: Decision::Provision,
+        reasons: Vec::new(),
+        agent: Some(agent),
+        compliant_until: None,
+        as_of: StatedAt { block_timestamp, ..StatedAt::number(1) },
+    })
+}
+
+#[test]
+fn an_agent_is_refused_for_want_of_an_attestation_only_where_it_could_be_asked_for() {
+    let liability = Some(LiabilityRule { basis: vec![Basis::Attested], attested_seconds: 60 });
+    let agents = AgentPolicy { allow: vec![Decision::Provision], liability, ..AgentPolicy::default() };
+    let (policy, message) = (policy(rules(), agents), Message::vector());
+    let block_time = message.now + 5;
+    let attested =
+        || match account(&policy, &message).answer(Some(AccountState::NoCode), Some(verdict(block_time))) {
+            DecisionStep::Attested(attested) => attested,
+            other => panic!("{other:?}"),
+        };
+    let since = Timestamp::from_seconds(block_time - 60);
+    assert_eq!(attested().query().since, since);
+    for (at, expected) in [
+        (Some(since), "nonce"),
+        (Some(Timestamp::from_seconds(block_time - 61)), "principal_not_allowed"),
+        (None, "principal_not_allowed"),
+    ] {
+        assert_eq!(code(attested().answer(at)), expected, "{at:?}");
+    }
+    assert_eq!(code(attested().unanswered()), "kya_unavailable");
+}
