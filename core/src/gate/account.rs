@@ -35,7 +35,7 @@ pub struct AccountFacts {
 impl AccountQuery {
     /// Asks about the account of an attempt.
     pub fn of(attempt: &Attempt, registry: Option<Address>, now: Timestamp) -> Self {
-        let signed = Some((attempt.hash, attempt.signature.clone().into()));
+        let signed = attempt.asks_code().then(|| (attempt.hash, attempt.signature.clone().into()));
         Self { account: attempt.account.address, signed, registry, now }
     }
 }

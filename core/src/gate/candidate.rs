@@ -101,7 +101,7 @@ pub struct Attempt {
     pub nonce: String,
     /// When it was signed, in unix seconds by the signer's clock.
     pub created: i64,
-    /// The last unix second at which the signature is valid, skew included: the nonce is kept until then.
+    /// The last unix second at which the signature is valid, skew included: the nonce is kept for longer.
     pub valid_until: u64,
     posture: Posture,
     /// Whether the account's key signed, once it was asked.
@@ -143,15 +143,10 @@ impl Attempt {
         self.valid_until.saturating_sub(now).saturating_add(1 + SKEW)
     }
 
-    /// Judges what the signature shows without its account.
-    ///
-    /// # Errors
-    ///
-    /// [`RefusalCode::BadSignature`], where no account makes it right: the route is for accounts without
-    /// code, and their key did not sign.
-    pub fn prejudge(&self) -> Result<(), RefusalCode> {
-        let may_be_right = self.posture == Posture::Universal || self.is_of_key();
-        if may_be_right { Ok(()) } else { Err(RefusalCode::BadSignature) }
+    /// Whether the account's code, if there is some, is asked about the signature: not where the route is for
+    /// accounts without code.
+    pub(super) fn asks_code(&self) -> bool {
+        self.posture == Posture::Universal
     }
 }
 

@@ -172,13 +172,10 @@ impl DecisionStep<'_> {
 
 impl<'a> Candidates<'a> {
     fn next(mut self) -> DecisionStep<'a> {
-        while let Some(attempt) = self.attempts.next() {
-            match attempt.prejudge() {
-                Ok(()) => return DecisionStep::Account(AccountStep { candidates: self, attempt }),
-                Err(refusal) => self.attempts.refuse(refusal),
-            }
+        match self.attempts.next() {
+            Some(attempt) => DecisionStep::Account(AccountStep { candidates: self, attempt }),
+            None => DecisionStep::Done(Outcome::Refused(self.attempts.conclude())),
         }
-        DecisionStep::Done(Outcome::Refused(self.attempts.conclude()))
     }
 
     fn refuse(mut self, refusal: RefusalCode) -> DecisionStep<'a> {

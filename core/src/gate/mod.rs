@@ -13,7 +13,7 @@
 //! ```
 //!
 //! The host keeps the clock, the nonces and the verdicts. It spends a nonce last, atomically, and only for a
-//! request that it admits; it remembers the nonce until [`Attempt::valid_until`].
+//! request that it admits; it remembers the nonce for [`SKEW`] seconds beyond [`Attempt::valid_until`].
 //!
 //! | file | what it holds |
 //! |---|---|

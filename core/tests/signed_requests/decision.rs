@@ -7,7 +7,7 @@ use registry_core::{
     eth::timestamp::Timestamp,
     gate::{
         AccountState, AccountStep, AgentPolicy, DecisionStep, DomainWord, LiabilityRule, Links, Origin,
-        RequestRules, RoutePolicy, SignatureRules, Verdict, VerdictAgent,
+        Posture, RequestRules, RoutePolicy, SignatureRules, Verdict, VerdictAgent,
     },
     liability::Basis,
     registry::kya::Decision,
@@ -44,6 +44,23 @@ fn code(step: DecisionStep<'_>) -> &'static str {
         DecisionStep::Done(outcome) => outcome.code(),
         DecisionStep::Nonce(_) => "nonce",
         other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_route_for_accounts_without_code_says_so_to_others_whichever_key_signed() {
+    let eoa_only = SignatureRules { posture: Posture::EoaOnly, ..rules() };
+    let policy = policy(eoa_only, AgentPolicy::default());
+    let vector = Message::vector();
+    // Its signature is that of no key that is known.
+    let other = Message { target: "/items".to_owned(), ..vector.clone() };
+    for (message, state, expected) in [
+        (&vector, Some(AccountState::Code { accepts: true }), "unsupported_account"),
+        (&other, Some(AccountState::Code { accepts: true }), "unsupported_account"),
+        (&other, Some(AccountState::NoCode), "bad_signature"),
+        (&other, None, "signature_verification_unavailable"),
+    ] {
+        assert_eq!(code(account(&policy, message).answer(state, None)), expected, "{state:?} {message:?}");
     }
 }
 

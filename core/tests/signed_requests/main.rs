@@ -20,8 +20,10 @@ mod signing;
 use alloy_primitives::{Address, U256, hex, keccak256, uint};
 use base64ct::{Base64, Encoding as _};
 use message::{ADDRESS, COMPONENTS, Message, parameters, rules};
+use registry_core::eth::timestamp::Timestamp;
 use registry_core::gate::{
-    AccountState, Attempts, Dialect, Links, Outcome, Posture, RefusalCode, SignatureRules, WithoutNonce,
+    AccountQuery, AccountState, Attempts, Dialect, Links, Outcome, Posture, RefusalCode, SignatureRules,
+    WithoutNonce,
 };
 
 #[test]
@@ -157,15 +159,11 @@ fn rules_of_a_route_refuse_or_admit() {
         let judged = vector.verify_as(&eoa_only, Some(AccountState::Code { accepts }));
         assert_eq!(judged, Err(RefusalCode::UnsupportedAccount));
     }
-    // What no account makes right is refused before one is read.
-    let forged = Message { target: "/items".to_owned(), ..vector.clone() };
-    for (message, rules, refusal) in [
-        (&vector, &eoa_only, Ok(())),
-        (&forged, &eoa_only, Err(RefusalCode::BadSignature)),
-        (&forged, &rules(), Ok(())),
-    ] {
-        let mut attempts = message.with(|request| Attempts::of(request, rules, message.now)).unwrap();
-        assert_eq!(attempts.next().unwrap().prejudge(), refusal);
+    // Code is looked for, and asked only where it has a say.
+    for (rules, is_asked) in [(&eoa_only, false), (&rules(), true)] {
+        let mut attempts = vector.with(|request| Attempts::of(request, rules, vector.now)).unwrap();
+        let query = AccountQuery::of(&attempts.next().unwrap(), None, Timestamp::default());
+        assert_eq!(query.signed.is_some(), is_asked);
     }
     let wanting = SignatureRules { components: vec!["x-order".to_owned()], ..rules() };
     assert_eq!(vector.verify(&wanting), Err(RefusalCode::InsufficientCoverage));
