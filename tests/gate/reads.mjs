@@ -73,6 +73,9 @@ let isRead = false;
 const body = new ReadableStream({ pull: () => void (isRead = true) }, { highWaterMark: 0 });
 const unsigned = await gate.admit(new Request(`${origin}/orders`, { method: "POST", body, duplex: "half" }));
 printed.unsigned = [unsigned.response.status, isRead];
+const { method, target, lines } = await signed(post);
+const unread = await gate.ask(method, target, lines, undefined);
+printed.unread = [unread.response?.status, unread.outcome];
 
 /** What does not begin, and why. */
 const refused = (options) => {

@@ -212,6 +212,7 @@ async fn reads_are_few_and_what_cannot_be_kept_is_refused_at_the_start() -> Resu
         ("long", json!([413, 100])),
         ("observed", json!([])),
         ("unsigned", json!([401, false])),
+        ("unread", json!([503, "signature_verification_unavailable"])),
         ("document", json!([format!("eip155:{CHAIN_ID}")])),
         ("told", json!([[], well_known::PATH, ["https://relay.example"], well_known::PATH])),
     ] {

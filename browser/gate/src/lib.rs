@@ -21,8 +21,8 @@ use js_sys::{Array, Date, Function, Promise};
 use registry_core::{
     eth::timestamp::Timestamp,
     gate::{
-        Allowance, Attempt, Content, DecisionStep, GateAnswer, Outcome, Request, RoutePolicy, Spending,
-        origin_form,
+        Allowance, Attempt, Content, DecisionStep, GateAnswer, Outcome, RefusalCode, Request, RoutePolicy,
+        Spending, origin_form,
     },
 };
 use wasm_bindgen::prelude::*;
@@ -167,6 +167,11 @@ impl Engine {
         let content = content.as_deref().map_or(Content::Withheld { is_empty: false }, Content::Whole);
         let now = now();
         let mut step = received.with(policy, content, |request| policy.decide(request, now));
+        let is_unread = matches!(content, Content::Withheld { .. });
+        if is_unread && matches!(step, DecisionStep::Account(_)) {
+            // The clock has moved on since `may_pass` said that no content would pass.
+            step = DecisionStep::Done(Outcome::Refused(RefusalCode::SignatureVerificationUnavailable));
+        }
         let mut allowance = Allowance::of_a_request();
         let outcome = loop {
             step = match step {

@@ -46,7 +46,7 @@ use original::{Misconfigured, Original};
 pub use readiness::Readiness;
 
 /// How long a head may take from its first byte on, and a content.
-const RECEIVE_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const RECEIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The header of an answer with the headers that Envoy then removes from a request that is served.
 const ENVOY_REMOVES: &str = "x-envoy-auth-headers-to-remove";
 

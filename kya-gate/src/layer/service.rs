@@ -6,6 +6,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -23,12 +24,13 @@ use registry_core::{
         reads_as_output_header,
     },
 };
+use tokio::time::timeout;
 use tower_service::Service;
 
 use super::Guard;
 use crate::{
     gate::Purpose,
-    http::{now, to_http},
+    http::{RECEIVE_TIMEOUT, now, to_http},
 };
 
 /// A service behind the gate.
@@ -64,7 +66,7 @@ where
         let mut ready = mem::replace(&mut self.inner, next);
         let guard = Arc::clone(&self.guard);
         Box::pin(async move {
-            match guard.admit(request, now()).await {
+            match guard.admit(request).await {
                 Ok(admitted) => ready.call(admitted).await,
                 Err(answer) => Ok(to_http(answer)),
             }
@@ -74,24 +76,30 @@ where
 
 impl Guard {
     /// The request as the service gets it, or the answer that refuses it.
-    async fn admit<B>(&self, request: Request<B>, now: Timestamp) -> Result<Request<B>, GateAnswer>
+    async fn admit<B>(&self, request: Request<B>) -> Result<Request<B>, GateAnswer>
     where
         B: Body<Error: Into<Box<dyn Error + Send + Sync>>> + From<Bytes>,
     {
-        let (mut parts, body) = request.into_parts();
+        let (received, (mut parts, body)) = (now(), request.into_parts());
         let unread = Content::Withheld { is_empty: body.is_end_stream() };
         // What has no bound could not be passed on once a part of it was read.
         let is_bounded = body.size_hint().upper().is_some_and(|bytes| bytes <= self.longest_content as u64);
-        let (outcome, answer, body) = if self.may_pass(&parts, now) && (is_bounded || !self.route.observe) {
-            let content = Limited::new(body, self.longest_content).collect().await;
+        let is_read = self.may_pass(&parts, received) && (is_bounded || !self.route.observe);
+        let (outcome, answer, body) = if is_read {
+            // A policy that only observes waits for all of it: a part could not be passed on.
+            let limit = if self.route.observe { Duration::MAX } else { RECEIVE_TIMEOUT };
+            let content = timeout(limit, Limited::new(body, self.longest_content).collect()).await;
             let content = match content {
-                Ok(content) => content.to_bytes(),
-                Err(error) => return Err(self.refused(&parts, unread, fault(&*error))),
+                Ok(Ok(content)) => content.to_bytes(),
+                Ok(Err(error)) => return Err(self.refused(&parts, unread, fault(&*error))),
+                Err(_) => return Err(self.refused(&parts, unread, RequestFault::ContentIncomplete)),
             };
-            let (outcome, answer) = self.decide(&parts, Content::Whole(&content), now).await;
+            // The signature may have expired while the content came.
+            let (outcome, answer) = self.decide(&parts, Content::Whole(&content), now()).await;
             (outcome, answer, B::from(content))
         } else {
-            let (outcome, answer) = self.decide(&parts, unread, now).await;
+            // At the time of `may_pass`: later, a signature might be valid whose content was not read.
+            let (outcome, answer) = self.decide(&parts, unread, received).await;
             (outcome, answer, body)
         };
         if answer.status != 200 {
@@ -173,7 +181,7 @@ mod tests {
     use super::*;
     use crate::{layer::EmbeddedGate, settings::Settings};
     use axum::{Extension, Router, body::Body as AxumBody, http::HeaderMap};
-    use futures_util::stream;
+    use futures_util::{StreamExt as _, stream};
     use registry_core::gate::RefusalCode;
     use std::{
         io,
@@ -222,7 +230,10 @@ mod tests {
 
     /// A request with a signature of a well-known account, which is not its own.
     fn signed(content: AxumBody) -> Request<AxumBody> {
-        let created = now().seconds();
+        signed_at(now().seconds(), content)
+    }
+
+    fn signed_at(created: u64, content: AxumBody) -> Request<AxumBody> {
         let input = format!(
             "a=(\"@scheme\" \"@authority\" \"@method\" \"@path\" \"@query\" \"content-digest\");\
              created={created};expires={};nonce=\"n\";tag=\"erc8128\";\
@@ -235,13 +246,16 @@ mod tests {
         post(&headers, content)
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn content_is_read_to_a_limit_and_only_for_a_signature_that_may_be_right() {
         let (status, body) = seen("api", signed(AxumBody::from("123456789"))).await;
         assert!(status == 413 && body.contains("content_too_long"), "{status} {body}");
         let broken = stream::iter([Ok(Bytes::from("12")), Err(io::Error::other("gone"))]);
-        let (status, body) = seen("api", signed(AxumBody::from_stream(broken))).await;
-        assert!(status == 400 && body.contains("content_incomplete"), "{status} {body}");
+        let unfinished = stream::iter([Ok::<_, io::Error>(Bytes::from("12"))]).chain(stream::pending());
+        for content in [AxumBody::from_stream(broken), AxumBody::from_stream(unfinished)] {
+            let (status, body) = seen("api", signed(content)).await;
+            assert!(status == 400 && body.contains("content_incomplete"), "{status} {body}");
+        }
         let (status, body) = seen("api", signed(AxumBody::from("12345678"))).await;
         assert!(status == 401 && body.contains("bad_content_digest"), "{status} {body}");
 
@@ -253,6 +267,20 @@ mod tests {
         let (status, body) = seen("api", post(&[], AxumBody::from_stream(content))).await;
         assert!(status == 401 && body.contains("signature_missing"), "{status} {body}");
         assert!(!READ.load(Ordering::Relaxed), "an unsigned request's content is not read");
+    }
+
+    #[tokio::test]
+    async fn a_signature_that_expires_while_its_content_comes_is_refused() {
+        // It is valid for another second.
+        let created = now().seconds() - 89;
+        let late = stream::once(async move {
+            while now().seconds() <= created + 90 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            Ok::<_, io::Error>(Bytes::from("12345678"))
+        });
+        let (status, body) = seen("api", signed_at(created, AxumBody::from_stream(late))).await;
+        assert!(status == 401 && body.contains("request_expired"), "{status} {body}");
     }
 
     #[tokio::test]
@@ -287,7 +315,7 @@ mod tests {
         let response = service.call(signed(AxumBody::from("longer than 8"))).await.unwrap();
         let content = response.into_body().collect().await.unwrap().to_bytes();
         assert_eq!(content, format!("{:?}", Outcome::Refused(UNREAD)));
-        assert!(began.elapsed() < std::time::Duration::from_secs(6), "{:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
     }
 
     #[tokio::test]

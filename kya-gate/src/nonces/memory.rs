@@ -1,7 +1,8 @@
 //! Spent nonces in the memory of this process.
 //!
 //! Memory is bounded: an entry is a hash, and a full store takes no further nonce, so that none is forgotten
-//! before its signature has expired. Only admitted requests add entries. A million of them take about 100 MB.
+//! before its signature has expired, nor in the [`SKEW`] seconds after that: a request is judged by the
+//! second in which it came. Only admitted requests add entries. A million of them take about 100 MB.
 //!
 //! A restart forgets them. Signatures that were made before the store are therefore refused, with a reason of
 //! their own: their signers sign again. What is left is a signer with a clock ahead of this one, whose
@@ -13,7 +14,7 @@ use std::{
 };
 
 use alloy_primitives::B256;
-use registry_core::gate::{Attempt, Spending};
+use registry_core::gate::{Attempt, SKEW, Spending};
 
 /// Spent nonces.
 #[derive(Debug)]
@@ -45,7 +46,7 @@ impl Nonces {
         }
         let key = attempt.nonce_key();
         let mut entries = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.forget_before(now);
+        entries.forget_before(now.saturating_sub(SKEW));
         if entries.keys.contains(&key) {
             return Spending::Reused;
         }
@@ -116,9 +117,9 @@ mod tests {
         let nonces = Nonces::new(2, 0);
         assert_eq!(nonces.spend(&attempt("a", 1_000), 900), Spending::Spent);
         assert_eq!(nonces.spend(&attempt("b", 1_001), 900), Spending::Spent);
-        assert_eq!(nonces.spend(&attempt("c", 1_002), 1_000), Spending::Full);
-        assert_eq!(nonces.spend(&attempt("a", 1_000), 1_000), Spending::Reused, "it is still valid");
-        assert_eq!(nonces.spend(&attempt("c", 1_002), 1_001), Spending::Spent, "the first has ended");
+        assert_eq!(nonces.spend(&attempt("c", 1_002), 1_030), Spending::Full);
+        assert_eq!(nonces.spend(&attempt("a", 1_000), 1_000), Spending::Reused, "by an earlier second");
+        assert_eq!(nonces.spend(&attempt("c", 1_002), 1_031), Spending::Spent, "the first has ended");
         assert_eq!(nonces.look_up(&attempt("c", 1_002)), Spending::Reused);
         assert_eq!(nonces.look_up(&attempt("d", 1_002)), Spending::Spent);
     }
