@@ -55,8 +55,9 @@ export class MemoryNonces {
 export class RedisNonces {
   #command;
   #timeoutMillis;
-  /** The server's process, and the second before which it may not know of nonces. */
-  #run;
+  /** The server's process and replication id, which is a new one after a failover. */
+  #history;
+  /** The second before which it may not know of nonces. */
   #began;
 
   constructor(client, { prefix = "kya-gate:", timeoutMillis = 1000 } = {}) {
@@ -67,14 +68,14 @@ export class RedisNonces {
   }
 
   async spend(key, created, keepMillis) {
-    // On one connection, so that the same server answers both.
+    // On one connection, so that the same server answers all of them.
     const set = this.#command("SET", this.prefix + key, "", "NX", "PX", String(keepMillis));
-    const info = this.#command("INFO", "server");
+    const infos = ["server", "replication"].map((section) => this.#command("INFO", section));
     const { promise: late, reject } = deferred();
     const timer = setTimeout(() => reject(new Error("Redis did not answer in time")), this.#timeoutMillis);
     try {
-      const [written, said] = await Promise.race([Promise.all([set, info]), late]);
-      if (created < this.#since(String(said))) return "unknown";
+      const [written, ...said] = await Promise.race([Promise.all([set, ...infos]), late]);
+      if (created < this.#since(said.join("\n"))) return "unknown";
       return written === null ? "reused" : "spent";
     } catch (error) {
       if (String(error?.message).startsWith("OOM")) return "full";
@@ -86,12 +87,15 @@ export class RedisNonces {
 
   #since(info) {
     const word = (name) => new RegExp(`^${name}:(\\w+)`, "m").exec(info)?.[1];
-    const [run, uptime] = [word("run_id"), Number(word("uptime_in_seconds"))];
-    if (!run || !Number.isInteger(uptime)) throw new Error("Redis: INFO does not say run_id and uptime_in_seconds");
-    if (run !== this.#run) {
+    const [run, replication, uptime] = ["run_id", "master_replid", "uptime_in_seconds"].map(word);
+    if (!run || !replication || !/^\d+$/.test(uptime)) {
+      throw new Error("Redis: INFO does not say run_id, master_replid and uptime_in_seconds");
+    }
+    const history = `${run} ${replication}`;
+    if (history !== this.#history) {
       // The second after: the server may have begun late in one, and signatures have no fractions.
-      this.#began = seconds() + 1 - (this.#run === undefined ? uptime : 0);
-      this.#run = run;
+      this.#began = seconds() + 1 - (this.#history === undefined ? Number(uptime) : 0);
+      this.#history = history;
     }
     return this.#began;
   }

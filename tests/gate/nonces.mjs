@@ -119,6 +119,15 @@ if (process.env.WORKERD) {
   printed.object.push(await spend("long", 60_000), alarm !== null);
 }
 
+/** What a store in Redis says before and after a failover that has come back to the same process. */
+let failovers = 0;
+const infoOf = () => `run_id:a\r\nuptime_in_seconds:1000\r\nmaster_replid:${failovers}\r\n`;
+const failing = new RedisNonces({ sendCommand: async ([name]) => (name === "SET" ? "OK" : infoOf()) });
+const created = Math.floor(Date.now() / 1000);
+printed.failover = [await failing.spend("a", created, 60_000)];
+failovers += 1;
+printed.failover.push(await failing.spend("a", created, 60_000));
+
 /** What a store in memory says of nonces, one after the other. */
 const memory = new MemoryNonces(2);
 const now = Math.floor(Date.now() / 1000);

@@ -185,6 +185,7 @@ async fn of_many_copies_over_two_instances_one_is_admitted() -> Result<()> {
         ("never", json!("nonce_store_unavailable")),
         ("before", json!(["signed_before_start", "signed_before_start"])),
         ("copiesInWorkerd", one),
+        ("failover", json!(["spent", "unknown"])),
         ("object", json!(["spent", "spent", "reused", true, "reused", true])),
         ("memory", json!(["unknown", "spent", "reused", "spent", "full", "reused", "full"])),
     ] {
