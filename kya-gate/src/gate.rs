@@ -230,7 +230,7 @@ impl Gate {
             Err(error) => return unavailable(error),
         };
         if let (Some(records), Some(token)) = (&self.records, &subject.token)
-            && let Err(error) = records.append(&AdmissionRecord::new(now, &grounds, token))
+            && let Err(error) = records.append(&AdmissionRecord::new(now, &grounds, token)).await
         {
             tracing::error!(%error, "not admitted: the record cannot be written");
             return unavailable(Unavailable::RecordUnavailable);

@@ -5,17 +5,24 @@
 //! admitted. The file may be renamed at any time, as log rotation does: the next line goes to a new one.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File, OpenOptions, TryLockError},
     io::{self, Write as _},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
+    time::Duration,
 };
 
 use anyhow::Context as _;
 use registry_core::gate::AdmissionRecord;
+use tokio::time::{sleep, timeout};
 
 use crate::settings::RecordSettings;
+
+/// How long a line waits while the file is locked, which any process can do that may read it.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
+/// The pause between two attempts to lock the file.
+const RETRY: Duration = Duration::from_millis(5);
 
 /// The file of records.
 #[derive(Debug)]
@@ -40,9 +47,22 @@ impl Records {
     /// Appends a record.
     ///
     /// # Errors
-    /// If it cannot be written; nothing of it is then left in the file.
-    pub fn append(&self, record: &AdmissionRecord) -> io::Result<()> {
+    /// If it cannot be written, or the file stays locked; nothing of it is then left in the file.
+    pub async fn append(&self, record: &AdmissionRecord) -> io::Result<()> {
         let line = record.line() + "\n";
+        let appended = async {
+            // A blocking wait would take a thread from all other requests.
+            while !self.try_append(&line)? {
+                sleep(RETRY).await;
+            }
+            Ok(())
+        };
+        let late = |_| Err(io::Error::new(io::ErrorKind::TimedOut, "another process has locked the file"));
+        timeout(LOCK_TIMEOUT, appended).await.unwrap_or_else(late)
+    }
+
+    /// Appends a line, unless another process has locked the file.
+    fn try_append(&self, line: &str) -> io::Result<bool> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let place = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino());
         let open_place = place(&file.metadata()?);
@@ -50,7 +70,11 @@ impl Records {
             *file = open(&self.path)?;
         }
         // Other gates may write to the same file: none of their lines is cut off with a part of this one.
-        file.lock()?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => return Ok(false),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Ok(()) => {}
+        }
         let length = file.metadata()?.len();
         let written = file.write_all(line.as_bytes());
         if written.is_err() {
@@ -58,7 +82,7 @@ impl Records {
             let _ = file.set_len(length);
         }
         file.unlock()?;
-        written
+        written.map(|()| true)
     }
 }
 
@@ -69,13 +93,16 @@ fn open(path: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::future::join_all;
     use registry_core::{
         eth::timestamp::Timestamp,
         gate::{Grounds, VerifiedBy},
     };
+    use std::pin::pin;
+    use tokio::time::Instant;
 
-    #[test]
-    fn a_line_waits_for_that_of_another_gate_with_the_same_file() {
+    #[tokio::test(start_paused = true)]
+    async fn a_line_waits_for_that_of_another_gate_with_the_same_file_and_for_a_second_at_most() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("admissions.jsonl");
         let records = Records::open(&RecordSettings { file: file.clone(), evidence: false }).unwrap();
@@ -94,22 +121,17 @@ mod tests {
         let mut other = open(&file).unwrap();
         other.lock().unwrap();
         other.write_all(b"a part").unwrap();
-        std::thread::scope(|scope| {
-            let appended = scope.spawn(|| records.append(&record));
-            // The kernel lists those that wait for a lock, behind an arrow.
-            let waiting = format!(":{} ", other.metadata().unwrap().ino());
-            while !fs::read_to_string("/proc/locks")
-                .unwrap()
-                .lines()
-                .any(|lock| lock.contains("->") && lock.contains(&waiting))
-            {
-                assert!(!appended.is_finished(), "it does not wait");
-                std::thread::yield_now();
-            }
-            other.set_len(0).unwrap();
-            other.unlock().unwrap();
-            appended.join().unwrap().unwrap();
-        });
+        let mut appended = pin!(records.append(&record));
+        assert!(futures_util::poll!(&mut appended).is_pending(), "it does not wait");
+        other.set_len(0).unwrap();
+        other.unlock().unwrap();
+        appended.await.unwrap();
+
+        // A process that only reads can keep its lock: lines do not wait one after the other.
+        other.lock_shared().unwrap();
+        let began = Instant::now();
+        let late = join_all((0..3).map(|_| records.append(&record))).await;
+        assert!(late.iter().all(Result::is_err) && began.elapsed() < LOCK_TIMEOUT * 2, "{late:?}");
         assert_eq!(fs::read_to_string(&file).unwrap(), record.line() + "\n");
     }
 }
