@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// How long a decision may take: proxies and the npm package wait for six seconds.
-const DEADLINE: Duration = Duration::from_secs(5);
+pub const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Decides about requests.
 #[derive(Debug)]

@@ -24,11 +24,12 @@ use super::{
     App,
     heads::{Heads, Unparsed, Watched},
 };
+use crate::gate::DEADLINE;
 
 /// How long a connection may be idle: proxies keep theirs for a minute.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
-/// How long answers in progress may take at the end.
-const GRACE: Duration = Duration::from_secs(3);
+/// How long answers in progress may take at the end: as long as a decision, and a second to write it.
+const GRACE: Duration = DEADLINE.saturating_add(Duration::from_secs(1));
 /// The most connections.
 const CONNECTIONS: usize = 4_096;
 /// The longest head of a request: a field of 16 KiB is refused by its limit, and not by this one.
