@@ -27,7 +27,10 @@ export default (source) => loaded(init(source));
 export class LocalKya {
   #options;
   #store;
-  /** The manifest that verdicts go by: `{ manifest, fetchedAt, receivedAt }`. */
+  /**
+   * The manifest that verdicts go by: `{ manifest, fetchedAt, anchor }`. The anchor is the receipt by both clocks, or the opening where
+   * another run fetched it; undefined where this computer's clock was behind the receipt then: how long it was kept is not known.
+   */
   #current;
   /** The names of the shards in the store. */
   #stored = new Set();
@@ -47,19 +50,15 @@ export class LocalKya {
   /** How old a verdict would be now; undefined where nothing is held yet. */
   get ageSeconds() {
     if (this.#current === undefined) return undefined;
-    const { manifest, fetchedAt, receivedAt } = this.#current;
-    // How long it was kept, no clock can tell that was set back meanwhile.
-    if (receivedAt === undefined && Date.now() < fetchedAt) return Infinity;
-    // The API's clock is not believed beyond the time of receipt, nor this computer's where it was set back.
-    const byClock = Date.now() - Math.min(manifest.confirmedAt, fetchedAt);
-    const byTimer = receivedAt === undefined ? 0 : performance.now() - receivedAt;
-    return Math.max(byClock, byTimer, 0) / 1000;
+    const { manifest, fetchedAt, anchor } = this.#current;
+    if (anchor === undefined) return Infinity;
+    // The API's clock is not believed beyond the time of receipt.
+    return (since(anchor, anchor.clock) - Math.min(manifest.confirmedAt, fetchedAt)) / 1000;
   }
 
   /** The time that verdicts are judged at: this computer's, but never earlier than what the manifest states and has passed since. */
-  #now({ manifest, receivedAt }) {
-    const passed = receivedAt === undefined ? 0 : performance.now() - receivedAt;
-    return Math.max(Date.now(), Math.floor(Math.max(manifest.blockTime, manifest.confirmedAt) + passed));
+  #now({ manifest, anchor }) {
+    return Math.floor(since(anchor, Math.max(anchor.clock, manifest.blockTime, manifest.confirmedAt)));
   }
 
   /** Reads what the store holds. The other methods wait for it. */
@@ -80,7 +79,7 @@ export class LocalKya {
     // registry is begun anew.
     if (manifest === undefined || !Number.isSafeInteger(fetchedAt)) return;
     if (this.#isOther(manifest)) this.#stored = new Set();
-    else this.#current = { manifest, fetchedAt, receivedAt: undefined };
+    else this.#current = { manifest, fetchedAt, anchor: Date.now() < fetchedAt ? undefined : moment() };
   }
 
   async kya(wallet) {
@@ -155,16 +154,16 @@ export class LocalKya {
     for (let round = 0; round < ROUNDS_MAX; round += 1) {
       const [began, before] = [performance.now(), update.shards];
       const bytes = await this.#ask("/api/v1/snapshot", update);
-      const [manifest, fetchedAt, receivedAt] = [new Manifest(bytes), Date.now(), performance.now()];
+      const [anchor, manifest] = [moment(), new Manifest(bytes)];
       if (this.#isOther(manifest)) throw new RegistryError("The snapshot of another registry", "INVALID_SNAPSHOT", 502);
       this.#checkAdvance(manifest);
       const names = manifest.names();
       const missing = names.filter((name) => !this.#stored.has(name));
       await this.#fetchShards(manifest, missing, update);
       if (names.every((name) => this.#stored.has(name))) {
-        await this.#store.adopt(bytes, fetchedAt, new Set(names));
+        await this.#store.adopt(bytes, anchor.clock, new Set(names));
         this.#stored = new Set(names);
-        this.#current = { manifest, fetchedAt, receivedAt };
+        this.#current = { manifest, fetchedAt: anchor.clock, anchor };
         adopted = true;
         Object.assign(update, { block: manifest.block, agents: manifest.agents });
         // What took long is old already.
@@ -319,6 +318,16 @@ export function verdictInRange(wallet, range) {
 
 function verdictOf(wallet, range, sent) {
   return { verdict: verdictInRange(wallet, range), sent, shared: range.total };
+}
+
+/** Now, by this computer's clock and by one that is never set back, both in milliseconds. */
+function moment() {
+  return { timer: performance.now(), clock: Date.now() };
+}
+
+/** This computer's time, or `time` and what has passed since a moment, where that is later: then the clock was set back. */
+function since({ timer }, time) {
+  return Math.max(Date.now(), time + performance.now() - timer);
 }
 
 /** Each shard of a bundle: its name, and its bytes; none where it was not given. */

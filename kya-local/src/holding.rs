@@ -11,7 +11,7 @@ use std::{
     os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
     sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use alloy_primitives::Address;
@@ -20,6 +20,7 @@ use registry_core::snapshot::{Facts, Identity, Manifest, Shard, ShardEntry, Snap
 use crate::{
     error::Error,
     head::Head,
+    moment::Moment,
     space::{Extent, Space},
 };
 
@@ -48,8 +49,9 @@ pub(crate) struct Current {
     pub(crate) manifest: Manifest,
     /// Time of receipt, unix milliseconds.
     fetched_at: u64,
-    /// Time of receipt by a clock that is never set back; `None` if another process fetched it.
-    received: Option<Instant>,
+    /// The receipt, or the opening of the file if another process fetched it; `None` if this computer's
+    /// clock was behind the receipt then: how much time had passed is not known.
+    anchor: Option<Moment>,
 }
 
 /// The place of a shard.
@@ -62,17 +64,10 @@ struct Slot {
 }
 
 impl Current {
-    /// The time by this computer's clock, unix milliseconds, where that was not set back since the receipt;
-    /// else by what has passed since then. `None` if the clock is behind a receipt by another process: how
-    /// much time has passed is not known.
+    /// The time by this computer's clock, unix milliseconds, where that was not set back since the receipt or
+    /// the opening; else by what has passed since then. `None` if it was set back before the opening.
     pub(crate) fn time(&self, clock: u64) -> Option<u64> {
-        match self.received {
-            None => (clock >= self.fetched_at).then_some(clock),
-            Some(received) => {
-                let passed = u64::try_from(received.elapsed().as_millis()).unwrap_or(u64::MAX);
-                Some(clock.max(self.fetched_at.saturating_add(passed)))
-            }
-        }
+        self.anchor.map(|anchor| anchor.time(clock))
     }
 
     /// Its age at a [time](Self::time). The API's clock is not believed beyond the time of receipt.
@@ -83,9 +78,9 @@ impl Current {
 }
 
 impl Holding {
-    /// Opens the files, or makes them, and finds the space between the shards. Files of another registry, or
-    /// damaged ones, are begun anew.
-    pub(crate) fn open(path: &Path, identity: Identity) -> Result<(Self, Space), Error> {
+    /// Opens the files, or makes them, at the moment `opened`, and finds the space between the shards. Files
+    /// of another registry, or damaged ones, are begun anew.
+    pub(crate) fn open(path: &Path, identity: Identity, opened: Moment) -> Result<(Self, Space), Error> {
         let data = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
         data.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => Error::InUse,
@@ -102,8 +97,10 @@ impl Holding {
             _ => Default::default(),
         };
         let slot = |(entry, extent)| (entry, Slot { extent, checked: OnceLock::new() });
-        let current = found.manifest;
-        let current = current.map(|(manifest, fetched_at)| Current { manifest, fetched_at, received: None });
+        let current = found.manifest.map(|(manifest, fetched_at)| {
+            let anchor = (opened.clock >= fetched_at).then_some(opened);
+            Current { manifest, fetched_at, anchor }
+        });
         let held = Held { current, shards: found.shards.into_iter().map(slot).collect() };
         Ok((Self { identity, data, head, held: RwLock::new(held), hasher: RandomState::new() }, space))
     }
@@ -202,17 +199,17 @@ impl Holding {
         Ok(head.write(&self.head)?)
     }
 
-    /// Goes by a manifest that came at that unix millisecond and has all its shards here; gives back the
+    /// Goes by a manifest that was `received` before its shards and has all of them here; gives back the
     /// space of all others.
-    pub(crate) fn adopt(&self, space: &mut Space, manifest: Manifest, fetched_at: u64) -> Result<(), Error> {
+    pub(crate) fn adopt(&self, space: &mut Space, manifest: Manifest, received: Moment) -> Result<(), Error> {
         let named: HashSet<ShardEntry> = manifest.shards().iter().copied().collect();
         let shards = extents(&self.read(), |entry| named.contains(entry));
-        let head = Head { manifest: Some((manifest, fetched_at)), shards };
+        let head = Head { manifest: Some((manifest, received.clock)), shards };
         self.data.sync_data()?;
         head.write(&self.head)?;
-        let Some((manifest, _)) = head.manifest else { return Ok(()) };
+        let Some((manifest, fetched_at)) = head.manifest else { return Ok(()) };
         let mut held = self.write();
-        held.current = Some(Current { manifest, fetched_at, received: Some(Instant::now()) });
+        held.current = Some(Current { manifest, fetched_at, anchor: Some(received) });
         for (_, slot) in held.shards.extract_if(|entry, _| !named.contains(entry)) {
             space.give_back(slot.extent);
         }
@@ -239,4 +236,55 @@ impl Holding {
 fn extents(held: &Held, keep: impl Fn(&ShardEntry) -> bool) -> Vec<(ShardEntry, Extent)> {
     let kept = held.shards.iter().filter(|(entry, _)| keep(entry));
     kept.map(|(entry, slot)| (*entry, slot.extent)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use alloy_primitives::B256;
+    use registry_core::{
+        eth::{as_of::AsOf, timestamp::Timestamp},
+        snapshot::{ShardRange, ShardVersion},
+    };
+
+    use super::*;
+    use crate::moment::now_millis;
+
+    const IDENTITY: Identity = Identity { chain_id: 8453, registry: Address::repeat_byte(0x5f) };
+    const HOUR: u64 = 3_600_000;
+
+    fn ago(millis: u64) -> Moment {
+        let instant = Instant::now().checked_sub(Duration::from_millis(millis)).unwrap();
+        Moment { instant, clock: now_millis() - millis }
+    }
+
+    fn manifest(confirmed_at: u64) -> Manifest {
+        let block_timestamp = Timestamp::from_millis(confirmed_at);
+        let as_of = AsOf { block_number: 1, block_timestamp, parent_hash: B256::ZERO };
+        let entry = ShardEntry { range: ShardRange::ALL, version: ShardVersion { block: 1, tag: 1 } };
+        Manifest::new(IDENTITY, as_of, B256::ZERO, 604_800, confirmed_at, 0, vec![entry])
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_makes_nothing_younger_than_the_download_took_and_the_process_has_run() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("registry.kya");
+        let time_at = |holding: &Holding, clock| holding.current(|current| current.time(clock)).flatten();
+
+        let received = ago(30_000);
+        let (holding, mut space) = Holding::open(&file, IDENTITY, received).unwrap();
+        holding.adopt(&mut space, manifest(received.clock), received).unwrap();
+        assert!(time_at(&holding, received.clock - HOUR).unwrap() >= received.clock + 30_000);
+        drop(holding);
+
+        // Opened an hour ago by a clock that is ahead of the receipt, or behind it.
+        let after = received.clock + 5_000;
+        for (clock, earliest) in [(after, Some(after + HOUR)), (received.clock - 1, None)] {
+            let opened = Moment { clock, ..ago(HOUR) };
+            let (holding, _) = Holding::open(&file, IDENTITY, opened).unwrap();
+            let time = time_at(&holding, after);
+            assert!(time.is_some() == earliest.is_some() && time >= earliest, "{time:?} {earliest:?}");
+        }
+    }
 }

@@ -27,6 +27,7 @@
 //! | `local` | lookups, updates, and the loop of both |
 //! | `service` | the API's client |
 //! | `holding` | the shards on disk, and which of them are the registry |
+//! | `moment` | a moment by two clocks, one of which is never set back |
 //! | `space`, `head` | where shards lie in the file; the file beside it that says so |
 //! | `spot_check` | verdicts compared with the chain's |
 //! | `sample` | the wallets to compare |
@@ -35,6 +36,7 @@ mod error;
 mod head;
 mod holding;
 mod local;
+mod moment;
 mod options;
 mod sample;
 mod service;

@@ -2,7 +2,7 @@
 
 use std::{
     convert::Infallible,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
 use alloy_primitives::Address;
@@ -19,6 +19,7 @@ use tokio::{
 use crate::{
     error::Error,
     holding::{Current, Holding},
+    moment::{Moment, now_millis},
     options::Options,
     sample::{Sample, random},
     service::{Received, Service},
@@ -86,7 +87,7 @@ impl LocalKya {
         let service = Service::new(&options.api)?;
         let checks = options.spot_checks.clone();
         let checker = checks.map(|checks| Checker::new(checks, options.identity)).transpose()?;
-        let (holding, space) = Holding::open(&options.file, options.identity)?;
+        let (holding, space) = Holding::open(&options.file, options.identity, Moment::now())?;
         Ok(Self { options, service, holding, space: Mutex::new(space), sample: Sample::default(), checker })
     }
 
@@ -159,8 +160,9 @@ impl LocalKya {
         let mut adopted = false;
         for _ in 0..ROUNDS_MAX {
             let (began, before) = (Instant::now(), update.shards);
-            let received = self.ask(update, Wanted::Manifest).await?;
-            let (manifest, fetched_at) = (Manifest::parse(&received.bytes)?, now_millis());
+            let answer = self.ask(update, Wanted::Manifest).await?;
+            let received = Moment::now();
+            let manifest = Manifest::parse(&answer.bytes)?;
             if manifest.identity != self.holding.identity() {
                 return Err(SnapshotError::Another.into());
             }
@@ -169,7 +171,7 @@ impl LocalKya {
             self.fetch_shards(space, update, &missing).await?;
             if self.holding.missing(&manifest).is_empty() {
                 (update.block, update.agents) = (manifest.as_of.block_number, manifest.agents);
-                self.holding.adopt(space, manifest, fetched_at)?;
+                self.holding.adopt(space, manifest, received)?;
                 adopted = true;
                 // A round that took long has left an old copy: another one follows.
                 if began.elapsed() < self.options.max_age / 4 {
@@ -316,10 +318,4 @@ impl LocalKya {
 enum Wanted<'a> {
     Manifest,
     Shards(&'a [ShardEntry]),
-}
-
-/// The clock, in unix milliseconds.
-fn now_millis() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
