@@ -1,12 +1,16 @@
 """What needs no other side: the vector of ERC-8128, what clients send, what is refused before it is signed. Services
 that admit these requests, and tokens of a real issuer, are in the end-to-end tests."""
 
+import http.server
 import json
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -23,6 +27,31 @@ ACCOUNT = Account.from_key((1).to_bytes(32, "big"))
 URL = "https://api.example/items?view=full"
 DIGEST = "sha-256=:k6I5cakU5erL8KjSUVTNownDwccvu5kU1Hxg88toFYg=:"
 CONTENT = b'{"hello":"world"}'
+
+
+@contextmanager
+def serving(status: int, texts: dict[str, str], location: str = "") -> Iterator[tuple[str, list[str]]]:
+    """A server on a free port with these paths; its URL, and the paths that it was asked for."""
+    asked: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(status if self.path in texts else 404)
+            self.send_header("location", location + self.path)
+            self.end_headers()
+            self.wfile.write(texts.get(self.path, "").encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", asked
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 class Signing(unittest.TestCase):
@@ -49,6 +78,7 @@ class Signing(unittest.TestCase):
         for method, headers, content, expected in [
             ("GET", {}, b"", ()),
             ("GET", {"content-type": "text/plain"}, b"", ("content-type",)),
+            ("GET", {}, b"x", ("content-digest",)),
             ("DELETE", {}, b"", ("content-digest",)),
             ("POST", {"Content-Digest": "of other content"}, b"", ("content-digest",)),
         ]:
@@ -57,7 +87,7 @@ class Signing(unittest.TestCase):
                 components = ("@scheme", "@authority", "@method", "@path", "@query", *expected)
                 fields = " ".join(f'"{name}"' for name in components)
                 self.assertTrue(signed["signature-input"].startswith(f"request=({fields});"), signed)
-                self.assertEqual("content-digest" in signed, method == "DELETE")
+                self.assertEqual("content-digest" in signed, method == "DELETE" or content == b"x")
         first, second = (sign("GET", URL, ACCOUNT, 1)["signature"] for _ in range(2))
         self.assertNotEqual(first, second, "a nonce of its own")
 
@@ -92,7 +122,9 @@ class Signing(unittest.TestCase):
         client = httpx.Client(auth=HttpxAuth(ACCOUNT, 1), transport=httpx.MockTransport(lambda _: httpx.Response(200)))
         of_httpx = client.post(URL, content=CONTENT).request
         of_requests = requests.Request("POST", URL, data=CONTENT.decode(), auth=RequestsAuth(ACCOUNT, 1)).prepare()
-        for sent, content in [(of_httpx, of_httpx.content), (of_requests, of_requests.body)]:
+        got = requests.Request("GET", URL, data=CONTENT, auth=RequestsAuth(ACCOUNT, 1)).prepare()
+        of_get = [(client.request("GET", URL, content=CONTENT).request, CONTENT), (got, got.body)]
+        for sent, content in [(of_httpx, of_httpx.content), (of_requests, of_requests.body), *of_get]:
             self.assertEqual((sent.headers["content-digest"], content), (DIGEST, CONTENT))
             self.assertIn(";expires=", sent.headers["signature-input"])
         with self.assertRaisesRegex(TypeError, "stream"):
@@ -132,13 +164,24 @@ class Verifying(unittest.TestCase):
             file = Path(directory) / "jwks.json"
             options = [word for name, value in expected.items() for word in (f"--{name}", value)]
             program = [sys.executable, "-m", "agent_registry", "verify", *options, "--keys", str(file)]
-            for keys, status in [(None, 2), ("{}", 2), ("no JSON", 2), (json.dumps({"keys": [jwk]}), 0)]:
+            for keys, status in [(None, 2), ("{}", 2), ("[]", 2), ("no JSON", 2), (json.dumps({"keys": [jwk]}), 0)]:
                 if keys is not None:
                     file.write_text(keys)
                 ended = subprocess.run(program, input=token, capture_output=True, text=True)
                 self.assertEqual(ended.returncode, status, ended.stderr)
                 self.assertNotIn("Traceback", ended.stderr)
             self.assertEqual(json.loads(ended.stdout), claims)
+        texts = {"/none": "{}", "/list": "[]", "/text": "<html>", "/other": '{"keys":["a"]}', "/keys": json.dumps({"keys": [jwk]})}
+        with serving(200, texts) as (url, _):
+            for path in ("/none", "/list", "/text", "/other"):
+                with self.subTest(path), self.assertRaises(jwt.PyJWKClientConnectionError):
+                    verify(token, url + path, **expected)
+            ended = subprocess.run([*program[:-1], url + "/none"], input=token, capture_output=True, text=True)
+            self.assertEqual(ended.returncode, 2, ended.stderr)
+            self.assertEqual(verify(token, url + "/keys", **expected), claims)
+            unknown = jwt.encode(claims, key, "ES256", {"kid": "b", "typ": "kya-verdict+jwt"})
+            with self.assertRaisesRegex(NotAdmitted, "signing key"):
+                verify(unknown, url + "/keys", **expected)
         plain = jwt.encode(claims, key, "ES256", {"kid": "a"})
         with self.assertRaisesRegex(NotAdmitted, "typ"):
             verify(plain, saved, **expected)
@@ -160,6 +203,15 @@ class Relaying(unittest.TestCase):
         for chain_id, other in [(2, registry), (1, "0x" + "22" * 20)]:
             with self.assertRaisesRegex(RelayError, "serves chain 1"):
                 Served("http://relayer.example", chain_id=chain_id, registry=other).attest(None, 7)
+
+    def test_a_redirect_is_not_followed_and_gets_no_api_key(self) -> None:
+        with serving(200, {"/domain": "{}"}) as (other, asked):
+            for status in (301, 302, 303, 307, 308):
+                with serving(status, {"/domain": ""}, other) as (url, _):
+                    relayer = Relayer(url, chain_id=1, registry="0x" + "11" * 20, api_key="rk_a")
+                    with self.subTest(status), self.assertRaisesRegex(RelayError, f"HTTP status {status}"):
+                        relayer.attest(ACCOUNT, 7)
+        self.assertEqual(asked, [])
 
     def test_a_relay_whose_answer_is_lost_is_asked_for_and_sent_again_where_it_was_not_taken(self) -> None:
         registry, agent = "0x" + "11" * 20, Account.create()

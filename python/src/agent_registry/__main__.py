@@ -42,7 +42,7 @@ def main() -> int:
     except NotAdmitted as error:
         print(error, file=sys.stderr)
         return 1
-    except (OSError, ValueError, jwt.PyJWTError, TypeError) as error:
+    except (OSError, ValueError, jwt.PyJWTError, TypeError, AttributeError) as error:
         print(f"{given.keys}: {error}", file=sys.stderr)
         return 2
     print(json.dumps(claims))

@@ -35,6 +35,13 @@ class TypedDataSigner(Protocol):
     def sign_typed_data(self, domain_data: Any, message_types: Any, message_data: Any, /) -> Any: ...
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirect is an error: its target would be sent the API key."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
 class RelayError(Exception):
     """The relayer refused, or the call failed on chain; `code` is the relayer's, where it named one, and `status` that
     of its answer. `TIMEOUT` says that there is no answer, or no end yet."""
@@ -56,6 +63,7 @@ class Relayer:
     def __init__(self, url: str, *, chain_id: int, registry: str, timeout: float = 120, api_key: str | None = None):
         self.url, self.chain_id, self.registry, self.timeout = url.rstrip("/"), chain_id, registry, timeout
         self.headers = {"content-type": "application/json"}
+        self._opener = urllib.request.build_opener(_NoRedirects)
         if api_key is not None:
             self.headers["authorization"] = f"Bearer {api_key}"
 
@@ -135,7 +143,7 @@ class Relayer:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, self.headers)
         try:
-            with urllib.request.urlopen(request, timeout=self.timeout) as answer:
+            with self._opener.open(request, timeout=self.timeout) as answer:
                 return dict(json.load(answer))
         except urllib.error.HTTPError as error:
             try:

@@ -60,8 +60,8 @@ def sign(
 
     fields = {name.lower(): value.strip(" \t") for name, value in (headers or {}).items()}
     added: dict[str, str] = {}
-    # Of no content, too: not every proxy tells its gate that there is none.
-    if method not in ("GET", "HEAD") and (content or "content-digest" not in fields):
+    # Of no content, too, except of GET and HEAD: not every proxy tells its gate that there is none.
+    if content or (method not in ("GET", "HEAD") and "content-digest" not in fields):
         digest = base64.b64encode(hashlib.sha256(content).digest()).decode()
         added["content-digest"] = fields["content-digest"] = f"sha-256=:{digest}:"
     values: dict[str, str] = {

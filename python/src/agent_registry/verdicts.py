@@ -47,11 +47,24 @@ class NotAdmitted(Exception):
     """The token is not an issuer's verdict for this site that admits this wallet; the message says why not."""
 
 
+class _KeySet(jwt.PyJWKClient):
+    """What is fetched and is no key set says as little of a token as no answer."""
+
+    def get_signing_keys(self, refresh: bool = False) -> list[jwt.PyJWK]:
+        try:
+            return super().get_signing_keys(refresh)
+        except jwt.PyJWKClientConnectionError:
+            raise
+        except Exception as error:
+            # PyJWT passes on what its parsers raise.
+            raise jwt.PyJWKClientConnectionError(f"{self.uri} is no key set: {error}") from error
+
+
 @lru_cache(maxsize=64)
 def keys_at(url: str) -> jwt.PyJWKClient:
     """The issuer's keys, such as `https://kya.example/.well-known/jwks.json`: fetched when first needed, kept for
     five minutes, fetched again where a token names another key."""
-    return jwt.PyJWKClient(url, timeout=10)
+    return _KeySet(url, timeout=10)
 
 
 def verify(
@@ -68,8 +81,8 @@ def verify(
 
     `keys` is the URL of the issuer's key set, or a set that was saved. `audience` is the origin of your site,
     `keyid` the `eip155:<chain>:<address>` of the signature of the request that the token came with, `registry` the
-    `eip155:<chain>:<address>` of the registry that you trust. Keys that cannot be fetched raise
-    `jwt.PyJWKClientConnectionError`: nothing is known of the token then.
+    `eip155:<chain>:<address>` of the registry that you trust. Keys that cannot be fetched or read
+    raise `jwt.PyJWKClientConnectionError`: nothing is known of the token then.
     """
     if isinstance(keys, str):
         keys = keys_at(keys)
