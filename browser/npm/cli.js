@@ -80,7 +80,7 @@ const COMMANDS = {
       const key = await keyOf(options);
       const headers = header.map((line) => /^([^:]+):\s*(.*)$/.exec(line)?.slice(1) ?? wrong(`--header ${line}: NAME: VALUE`));
       const account = { address: key.address, chainId: chain, signMessage: (message) => key.signMessage(message) };
-      const signed = await signRequest(new Request(url, { method, headers, body: data }), account);
+      const signed = await signRequest(requestOf(url, { method, headers, body: data }), account);
       if (!send) {
         for (const [name, value] of signed.headers) console.log(`${name}: ${value}`);
         return;
@@ -105,11 +105,39 @@ const COMMANDS = {
   },
 };
 
+const isUrl = (text) => /^https?:/i.test(text) && URL.canParse(text);
+const URL_FORM = [isUrl, "a URL that begins with https:// or http://"];
+const ADDRESS_FORM = [(text) => /^0x[0-9a-fA-F]{40}$/.test(text), "0x and 40 hexadecimal digits"];
+const NUMBER_FORM = [(text) => /^([0-9]+|0x[0-9a-f]+)$/i.test(text), "a whole number"];
+/** The forms of arguments, by the names of options and of what commands take. */
+const FORMS = {
+  "a URL": URL_FORM,
+  relayer: URL_FORM,
+  api: URL_FORM,
+  // Several endpoints, too.
+  rpc: [(text) => text.split(/[\s,]+/).every((url) => url === "" || isUrl(url)), "URLs that begin with https:// or http://"],
+  "a wallet": ADDRESS_FORM,
+  liable: ADDRESS_FORM,
+  registry: ADDRESS_FORM,
+  "the agent's id": NUMBER_FORM,
+  parent: NUMBER_FORM,
+  chain: [(text) => /^[1-9][0-9]*$/.test(text), "a whole number"],
+};
+
 /** A command that cannot be carried out as it is written. */
 class Misuse extends Error {}
 
 function wrong(message) {
   throw new Misuse(message);
+}
+
+/** A request; what makes none, such as content with GET, is a wrong command. */
+function requestOf(url, init) {
+  try {
+    return new Request(url, init);
+  } catch ({ message }) {
+    return wrong(message);
+  }
 }
 
 const base = (url) => url.replace(/\/+$/, "");
@@ -198,11 +226,11 @@ async function relayed(url, key, data, gas) {
     } catch (error) {
       // A request whose answer was lost may have been taken: it is asked for, and sent again where it was not.
       const { code, status } = error;
-      if (isTaken && status === 404) isTaken = false;
-      else if (!isTaken && code === "ALREADY_RELAYED") isTaken = true;
-      else if (FINAL.has(code) || !(status === 408 || status === 429 || status >= 500)) throw error;
-      else if (late) throw new RegistryError(`${error.message}${late}`, code, status, error);
-      else isTaken = code === "UNREACHABLE";
+      const isElsewhere = isTaken ? status === 404 : code === "ALREADY_RELAYED";
+      const passes = !FINAL.has(code) && (status === 408 || status === 429 || status >= 500);
+      if (!isElsewhere && !passes) throw error;
+      if (late) throw new RegistryError(`${error.message}${late}`, code, status, error);
+      isTaken = isElsewhere ? !isTaken : code === "UNREACHABLE";
     }
   }
 }
@@ -228,6 +256,10 @@ async function main([name, ...words]) {
     wrong(takes === undefined ? `${name} takes options alone` : `${name} takes ${takes}`);
   const missing = needs.filter((option) => values[option] === undefined);
   if (missing.length > 0) wrong(`${name} needs ${missing.map((option) => `--${option}`).join(", ")}`);
+  for (const [option, value] of Object.entries({ ...values, ...(takes && { [takes]: positionals[0] }) })) {
+    const [fits, form] = FORMS[option] ?? [];
+    if (fits?.(value) === false) wrong(`${option === takes ? name : `--${option}`} takes ${form}`);
+  }
   await Promise.all([init(), initKey({ module_or_path: await readFile(new URL("./key_bg.wasm", import.meta.url)) })]);
   await run(values, ...positionals);
 }

@@ -98,6 +98,14 @@ test("from nothing to admitted by npx, with a key that its owner alone may read"
       [["attest", "1", ...key], 2, /attest needs --relayer/],
       [["attest", "1", ...relayer, "--private-key", secret], 2, /--private-key/],
       [["deploy"], 2, /no command deploy/],
+      [["sign", "nourl", ...key, "--chain", "1"], 2, /sign takes a URL that begins with/],
+      [["sign", sign[1], ...key, "--chain", "abc"], 2, /--chain takes a whole number/],
+      [[...sign, "--method", "GET"], 2, /GET\/HEAD method cannot have body/],
+      [["attest", "abc", ...relayer], 2, /attest takes a whole number/],
+      [["attest", "1", ...key, "--relayer", "127.0.0.1"], 2, /--relayer takes a URL/],
+      [[...register, "--parent", "x"], 2, /--parent takes a whole number/],
+      [[...register, "--liable", wallet.slice(2)], 2, /--liable takes 0x and 40 hexadecimal digits/],
+      [["status", "kyoto", "--api", stack.worker], 2, /status takes 0x and 40 hexadecimal digits/],
     ]) {
       await writeFile(join(directory, "open.key"), secret);
       await chmod(join(directory, "open.key"), 0o640);
