@@ -3,7 +3,8 @@
 import { ask } from "./api";
 import { core } from "./chain";
 import type { Address, AgentDetail, Eip1193Provider, Integer, Registration } from "./documents";
-import { Relayer, type Relay } from "./relayer";
+import { Relayer } from "./relayer";
+import { settle, Unsettled } from "./settle";
 import { connect, fromWallet, Stopped } from "./wallets";
 
 /** How long a signature is good for. */
@@ -22,7 +23,8 @@ export const STEPS = ["Ask the relayer", "Sign in the wallet", "Relay to the cha
 
 /**
  * Registers an agent with `account` as its creator. Tells `at` which step begins. Gives the new id, and whether the API
- * has shown it within a minute and a half. Rejects once the signal is aborted.
+ * has shown it within a minute and a half. Rejects once the signal is aborted, and with `Unsettled` where it was sent and may have
+ * been carried out.
  */
 export async function register(
   signal: AbortSignal,
@@ -65,8 +67,8 @@ export async function register(
   const id = checkRequest(signed, { ...forwarder, registry: terms.registry, maxGas: terms.maxGas });
 
   at(2, id);
-  const { agentId, txHash } = await executed(signal, relayer, await relayer.relay(signed));
-  if (agentId === undefined) throw new Stopped("The relayer executed the request but names no agent.");
+  const { agentId, txHash } = await settle(relayer, id, signed, (milliseconds) => pause(signal, milliseconds));
+  if (agentId === undefined) throw new Unsettled(id);
 
   at(3);
   return { id: agentId, isSeen: await seen(signal, agentId), transaction: txHash ?? "" };
@@ -83,15 +85,6 @@ async function onChain(provider: Eip1193Provider, chainId: Integer): Promise<voi
       `The wallet is on another chain. The relayer works on chain ${chainId}: switch the wallet to it, then try again.`,
     );
   }
-}
-
-async function executed(signal: AbortSignal, relayer: Relayer, relay: Relay): Promise<Relay> {
-  let latest = relay;
-  while (latest.state === "pending") {
-    await pause(signal, POLL_MILLISECONDS);
-    latest = await relayer.state(relay.id);
-  }
-  return latest;
 }
 
 /** Whether the API shows the agent in time. Its answer "not found" is never kept, so asking again helps. */

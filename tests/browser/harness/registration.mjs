@@ -31,7 +31,7 @@ export async function filled(scene, { relayer = stack.relayer, scope = "Waters t
 /** Sends the form; what became of it. */
 export async function send(page) {
   await page.getByRole("button", { name: REGISTER }).click();
-  const ended = page.locator("[data-registration=done], [data-registration=error]");
+  const ended = page.locator("[data-registration]:not([data-registration=pending])");
   await ended.waitFor();
   return { outcome: await ended.getAttribute("data-registration"), text: await ended.innerText(), ended };
 }

@@ -5,6 +5,7 @@
 // 3. What is wrong with the form is said by field and rule, before the wallet is asked.
 // 4. No in the wallet, no wallet, a wallet on another chain, no relayer, a relayer that is down or refuses: each is said in words, and
 //    the form can be sent again.
+// 5. A registration that was sent is asked for where an answer is lost, and sent again where it did not arrive, with one signature.
 
 import assert from "node:assert/strict";
 
@@ -135,6 +136,28 @@ scenario("a relayer that is down is said in words", { wallet, faults: true }, as
   assert.ok(text.includes(stack.silentRpc));
   assert.ok(!scene.wallet.asked.includes("eth_signTypedData_v4"), "nobody signs for a relayer that is not there");
 });
+
+for (const [what, arrives] of [["whose answer is lost", true], ["that is lost on its way", false]]) {
+  scenario(`a registration ${what} is asked for, and done`, { wallet, faults: true, alone: true }, async (scene) => {
+    const { page } = scene;
+    await filled(scene);
+    const [sent, polls] = [[], []];
+    await page.route(`${stack.relayer}/relay`, async (route) => {
+      sent.push(route.request().postData());
+      if (sent.length > 1) return route.continue();
+      if (arrives) await route.fetch();
+      return route.abort();
+    });
+    const json = { error: "The database does not answer", code: "STORE_UNAVAILABLE" };
+    const busy = { status: 503, headers: { "access-control-allow-origin": "*" }, json };
+    await page.route(`${stack.relayer}/relay/*`, (route) => (polls.push(route) === 1 ? route.fulfill(busy) : route.continue()));
+    const { outcome, text } = await send(page);
+    assert.equal(outcome, "done", text);
+    assert.equal(await registered(scene.wallet.address), true);
+    assert.equal(scene.wallet.asked.filter((method) => method.startsWith("eth_sign")).length, 1, "one signature");
+    assert.deepEqual(sent, new Array(arrives ? 1 : 2).fill(sent[0]), "the same bytes");
+  });
+}
 
 scenario("without a relayer the page leads to the settings", { wallet }, async (scene) => {
   await filled(scene, { relayer: "" });

@@ -11,15 +11,16 @@ import { AgentLink } from "./agent";
 import { sentence } from "./failure";
 
 /**
- * A registration that was begun. `no-wallet` and `no-relayer` ask for what is missing; `running` ends in `done` or `failed`; each
- * may be followed by another try.
+ * A registration that was begun. `no-wallet` and `no-relayer` ask for what is missing; `running` ends in `done`, in `failed`, or in
+ * `unsettled`, where it was sent and may have been carried out; each may be followed by another try.
  */
 export type Progress =
   | { kind: "no-wallet" }
   | { kind: "no-relayer" }
   | { kind: "running"; step: number; request: string | undefined }
   | { kind: "done"; id: Integer; isSeen: boolean; transaction: string }
-  | { kind: "failed"; error: unknown };
+  | { kind: "failed"; error: unknown }
+  | { kind: "unsettled"; place: string };
 
 export function RegistrationResult({ progress }: { progress: Progress }) {
   switch (progress.kind) {
@@ -37,6 +38,8 @@ export function RegistrationResult({ progress }: { progress: Progress }) {
       return <Registered {...progress} />;
     case "failed":
       return <NotRegistered>{reason(progress.error)}</NotRegistered>;
+    case "unsettled":
+      return <NotSettled {...progress} />;
   }
 }
 
@@ -80,6 +83,22 @@ function Registered({ id, isSeen, transaction }: { id: Integer; isSeen: boolean;
         Transaction <Copyable text={transaction} what="transaction" />
       </p>
       <p class="muted">A verdict on its wallet that was asked for before is kept for up to a minute.</p>
+    </div>
+  );
+}
+
+function NotSettled({ place }: { place: string }) {
+  return (
+    <div class="result" data-registration="unsettled" role="alert">
+      <p>
+        <strong>Sent, and not settled.</strong>
+      </p>
+      <p>
+        The relayer has not said whether it was carried out. Before you sign again, see{" "}
+        <a href={place} rel="noreferrer">
+          {place}
+        </a>
+      </p>
     </div>
   );
 }

@@ -14,6 +14,7 @@ import { RegistrationResult, type Progress } from "../parts/registrationResult";
 import { register } from "../registration";
 import { hrefTo } from "../router";
 import { settings } from "../settings";
+import { Unsettled } from "../settle";
 
 export function RegisterView() {
   const { relayerUrl } = settings();
@@ -73,7 +74,8 @@ function RegistrationForm({ relayerUrl }: { relayerUrl: string }) {
     try {
       tell({ kind: "done", ...(await register(signal, relayerUrl, wallet.provider, account, registration, at)) });
     } catch (error) {
-      tell({ kind: "failed", error });
+      if (error instanceof Unsettled) tell({ kind: "unsettled", place: `${relayerUrl}/relay/${error.id}` });
+      else tell({ kind: "failed", error });
     }
   };
 
