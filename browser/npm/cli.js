@@ -58,7 +58,8 @@ const COMMANDS = {
         done = await relayed(options.relayer, key, registerAgent(registration), GAS.register);
       } catch (error) {
         if (!/already registered/i.test(error.message) || (api ?? rpc) === undefined) throw error;
-        done = { agentId: await registeredAs(registration, { ...options, api, rpc }), already: true };
+        const record = { creator: key.address, ...registration };
+        done = { agentId: await registeredAs(record, { ...options, api, rpc }), already: true };
       }
       const { agentId, already = false, txHash = null } = done;
       print({ agentId, wallet: key.address, haftungsperson: registration.haftungsperson, already, txHash });
@@ -181,7 +182,7 @@ async function ask(url, init) {
   throw new RegistryError(document.error ?? `${url} answers ${answer.status}`, document.code ?? "UNREACHABLE", answer.status);
 }
 
-/** The id of the agent that a wallet is registered as, with these values: a record has no setters. */
+/** The id of the agent that a wallet is registered as, by this creator and with these values: a record has no setters. */
 async function registeredAs(registration, { relayer, api, rpc }) {
   const registry = api === undefined && (await ask(`${base(relayer)}/status`)).registry;
   const of = (path, read) => (api === undefined ? read(new Registry({ rpc, registry })) : ask(`${base(api)}/api/v1/${path}`));

@@ -10,11 +10,11 @@ const PAIR: Setup = Setup { daemons: 2, ..SINGLE };
 
 /// Has the clock run with the runtime's paused time.
 pub(super) fn tick(clock: Arc<AtomicI64>) {
-    let started = Instant::now();
+    let (started, first) = (Instant::now(), clock.load(Ordering::Relaxed));
     tokio::spawn(async move {
         loop {
             sleep(TICK).await;
-            clock.store(started.elapsed().as_millis() as i64, Ordering::Relaxed);
+            clock.store(first + started.elapsed().as_millis() as i64, Ordering::Relaxed);
         }
     });
 }

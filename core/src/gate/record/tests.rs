@@ -118,7 +118,7 @@ fn parts_that_contradict_one_another_are_refused_with_the_reason() {
         (line(key, WALLET, 1_700_000_091, SITE, "a"), "was not valid at the time"),
         (line(key, WALLET, 1_700_000_001, "http://api.example", "a"), "for another site"),
         (line(key, WALLET, 1_700_000_001, "https://api.other", "a"), "for another site"),
-        (line(key, WALLET, 1_700_000_001, SITE, "b"), "signed by the key b, which is not"),
+        (line(key, WALLET, 1_700_000_001, SITE, "b"), "signed by the key \"b\", which is not"),
         (
             line(key, WALLET, 1_700_000_001, SITE, "a").replace("\"policy\":\"api\"", "\"policy\":\"apj\""),
             "for another admission",

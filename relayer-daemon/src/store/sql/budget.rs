@@ -4,13 +4,13 @@ use alloy::primitives::{Address, B256};
 
 use super::{
     Store, assignments,
-    engine::{Db, Row, Value, column, first, single, values},
-    frequent, locks,
+    engine::{Db, Row, Value, column, single, values},
+    frequent, given_up, locks,
     relays::{self, Rival},
 };
 use crate::{
     budget::{
-        Budget, WINDOW_SECONDS, Window,
+        Budget, Window,
         share::{self, Allowance, BudgetUsage, Party},
     },
     outcome::RelayOutcome,
@@ -171,7 +171,7 @@ const USED: &str = "SELECT party, settled_wei AS wei, CAST(NULL AS BIGINT) AS op
 fn keys(parties: &[Party], now: u64) -> Vec<Value> {
     let mut keys: Vec<Option<Vec<u8>>> = parties.iter().map(|party| Some(key(*party))).collect();
     keys.resize(PARTIES, None);
-    keys.push(Some(reserved_since(now)));
+    keys.push(Some(given_up::reserved_since(now)));
     keys.into_iter().map(Value::from).collect()
 }
 
@@ -205,7 +205,7 @@ impl Usage {
         for row in rows {
             let wei: u128 = column(row, "wei")?;
             if let Some(of) = column::<Option<Vec<u8>>>(row, "party")? {
-                if of.first() == Some(&GIVEN_UP) {
+                if of.first() == Some(&given_up::KIND) {
                     usage.reserved_wei = usage.reserved_wei.saturating_add(wei);
                 }
                 let known = usage.parties.iter_mut().find(|(party, _)| key(*party) == of);
@@ -252,49 +252,6 @@ impl Usage {
     }
 }
 
-/// Reserves what a nonce may cost that is given up, for a day: its transaction may have been mined, and the
-/// receipt be late.
-pub(super) fn reserve_given_up(tx: &Db, account: &Address, nonce: u64, now: u64) -> Result<(), StoreError> {
-    let wei = assignments::assignment(tx, account, nonce)?.expected_wei();
-    locks::budget(tx)?;
-    let key = [given_up_at(now), nonce_key(account, nonce)].concat();
-    tx.run("INSERT INTO spending VALUES ($1, $2) ON CONFLICT (party) DO NOTHING", values![key, wei])
-}
-
-/// Ends such a reservation: the nonce was mined or is open again.
-pub(super) fn release_given_up(tx: &Db, account: &Address, nonce: u64) -> Result<(), StoreError> {
-    locks::budget(tx)?;
-    let sql = "DELETE FROM spending WHERE party > $1 AND substr(party, 10) = $2";
-    tx.run(sql, values![[GIVEN_UP].as_slice(), nonce_key(account, nonce)])
-}
-
-/// What a nonce was charged so far, and whether it has such a reservation; `None` if it is not stored.
-pub(super) fn charged(tx: &Db, account: &Address, nonce: u64) -> Result<Option<(u128, bool)>, StoreError> {
-    let query = "SELECT paid_wei, EXISTS (SELECT 1 FROM spending WHERE party > $3 AND substr(party, 10) = $4) AS is_given_up
-         FROM nonces WHERE account = $1 AND nonce = $2";
-    let values = values![account, nonce, [GIVEN_UP].as_slice(), nonce_key(account, nonce)];
-    first(tx, query, values, |row| Ok((column(row, "paid_wei")?, column(row, "is_given_up")?)))
-}
-
-/// The kind of a nonce that was given up, beside those of parties. Its stored form goes on with the time at
-/// which it was given up.
-const GIVEN_UP: u8 = 4;
-
-/// What is less than the stored form of nonces that were given up at this time or later, and greater than
-/// that of earlier ones and of parties.
-fn given_up_at(seconds: u64) -> Vec<u8> {
-    [&[GIVEN_UP][..], &seconds.to_be_bytes()].concat()
-}
-
-/// The same for those whose reservation is not over at `now`.
-pub(super) fn reserved_since(now: u64) -> Vec<u8> {
-    given_up_at(now.saturating_add(1).saturating_sub(WINDOW_SECONDS))
-}
-
-fn nonce_key(account: &Address, nonce: u64) -> Vec<u8> {
-    [account.as_slice(), &nonce.to_be_bytes()].concat()
-}
-
 /// The stored form of a party: a byte for its kind, then its address.
 fn key(party: Party) -> Vec<u8> {
     let (kind, address) = match party {
@@ -314,7 +271,7 @@ pub(super) fn set_reserved(tx: &Db, id: &B256, wei: u128) -> Result<(), StoreErr
 /// Writes the window. If it was not open before, what parties have spent is of an earlier one.
 fn write_window(tx: &Db, before: &Usage, window: Window) -> Result<(), StoreError> {
     if before.window.opened_at.is_none() {
-        tx.run("DELETE FROM spending WHERE party <= $1", values![reserved_since(before.now)])?;
+        tx.run("DELETE FROM spending WHERE party <= $1", values![given_up::reserved_since(before.now)])?;
     }
     tx.run(
         "INSERT INTO budget (only_row, opened_at, settled_wei) VALUES (1, $1, $2)

@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, sync::atomic::Ordering};
 use alloy::primitives::{Address, B256};
 
 use super::{
-    Store, assignments, budget, ending,
+    Store, assignments, ending,
     engine::{Db, Row, all, column, each, first, single, values},
-    locks, relays,
+    given_up, locks, relays,
 };
 use crate::{
     outcome::{ErrorCode, Failure, RelayOutcome},
@@ -325,6 +325,6 @@ fn abandon(db: &Db, account: Address, is_shared: bool) -> Result<Effect, StoreEr
     db.run("UPDATE nonces SET state = 'lost' WHERE account = $1 AND state = 'open'", values![account])?;
     // They may be in pools, and be mined yet.
     let now = seconds(db)?.cast_unsigned();
-    open.iter().try_for_each(|nonce| budget::reserve_given_up(db, &account, *nonce, now))?;
+    open.iter().try_for_each(|nonce| given_up::reserve(db, &account, *nonce, now))?;
     Ok(Effect::GivenUp(open.len()))
 }

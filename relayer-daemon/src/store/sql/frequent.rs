@@ -11,9 +11,8 @@ use std::{
 use alloy::primitives::{B256, U256};
 
 use super::{
-    budget::reserved_since,
     engine::{Db, Value, column, each, first, statements::Frequent, values},
-    locks,
+    given_up, locks,
 };
 use crate::{
     budget::{
@@ -52,7 +51,7 @@ pub(super) fn reserve(
         cost.l1_fee_wei,
         cost.gas,
         WINDOW_SECONDS,
-        reserved_since(now),
+        given_up::reserved_since(now),
     ];
     for _ in 0..ATTEMPTS {
         let reserved = first(db, statements.reserve, values, |row| {

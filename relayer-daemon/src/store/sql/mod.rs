@@ -16,6 +16,7 @@ mod events;
 mod finality;
 mod fleet;
 mod frequent;
+mod given_up;
 mod identity;
 mod key_gas;
 mod locks;

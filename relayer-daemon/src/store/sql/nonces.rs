@@ -5,7 +5,7 @@ use alloy::primitives::{Address, B256};
 use super::{
     Store, assignments, budget, control,
     engine::{Db, all, each, first, single, values},
-    frequent, locks,
+    frequent, given_up, locks,
     relays::{self, Standing},
 };
 use crate::store::{
@@ -189,7 +189,7 @@ impl Store {
         self.write_for(payer, move |db| {
             let lost = "UPDATE nonces SET state = 'lost' WHERE account = $1 AND nonce = $2";
             db.run(lost, values![payer.account, nonce])?;
-            budget::reserve_given_up(db, &payer.account, nonce, now)
+            given_up::reserve(db, &payer.account, nonce, now)
         })
     }
 

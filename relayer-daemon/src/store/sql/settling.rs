@@ -5,7 +5,7 @@ use alloy::primitives::{Address, B256, Bytes};
 use super::{
     Store, assignments, budget, ending,
     engine::{Db, single, values},
-    events, frequent, key_gas, locks, nonces, relays,
+    events, frequent, given_up, key_gas, locks, nonces, relays,
 };
 use crate::{
     outcome::RelayOutcome,
@@ -66,7 +66,7 @@ fn settle(
     let relay = assignment.relay.as_ref().map(|relay| &relay.id);
     relay.map_or(Ok(()), |relay| locks::relay(tx, relay))?;
     // After a reorg a nonce is settled again: only the difference is charged.
-    let (before, is_given_up) = match budget::charged(tx, account, assignment.nonce)? {
+    let (before, is_given_up) = match given_up::charged(tx, account, assignment.nonce)? {
         Some(known) => known,
         None => {
             restore(tx, account, assignment, now)?;
@@ -95,7 +95,7 @@ fn settle(
         _ => None,
     };
     if is_given_up {
-        budget::release_given_up(tx, account, assignment.nonce)?;
+        given_up::release(tx, account, assignment.nonce)?;
     }
     budget::charge(tx, relay, paid_wei.saturating_sub(before), now)?;
     Ok(decided)
@@ -166,7 +166,7 @@ fn reopen(
     now: u64,
 ) -> Result<Option<B256>, StoreError> {
     let key = values![account, nonce];
-    let (paid, is_given_up) = budget::charged(tx, account, nonce)?.ok_or(StoreError::Missing("nonce"))?;
+    let (paid, is_given_up) = given_up::charged(tx, account, nonce)?.ok_or(StoreError::Missing("nonce"))?;
     let relay: Option<B256> =
         single(tx, "SELECT relay FROM nonces WHERE account = $1 AND nonce = $2", key)?.flatten();
     relay.map_or(Ok(()), |id| locks::relay(tx, &id))?;
@@ -177,21 +177,20 @@ fn reopen(
          WHERE account = $1 AND nonce = $2",
         key,
     )?;
-    if is_given_up {
-        budget::release_given_up(tx, account, nonce)?;
-    }
-    let Some(id) = relay else { return Ok(None) };
+    let release = || if is_given_up { given_up::release(tx, account, nonce) } else { Ok(()) };
+    let Some(id) = relay else { return release().map(|()| None) };
     // The outcome stays if another nonce's transaction has decided it: a relay has two nonces if the first
     // was given up as lost.
     let query = "SELECT tx_hash IS NULL OR tx_hash IN (SELECT hash FROM transactions WHERE account = $2 AND nonce = $3)
          FROM relays WHERE id = $1";
     if !single::<bool>(tx, query, values![id, account, nonce])?.ok_or(StoreError::Missing("relay"))? {
-        return Ok(None);
+        return release().map(|()| None);
     }
     if let Some(sponsor) = key_gas::sponsor(tx, &id)? {
         key_gas::refund(tx, &sponsor)?;
     }
     relays::reopen(tx, &id)?;
+    release()?;
     budget::set_reserved(tx, &id, expected_wei.saturating_sub(paid))?;
     events::note(tx, &id, EventKind::Reorganised, now)?;
     Ok(Some(id))
