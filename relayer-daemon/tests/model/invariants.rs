@@ -2,6 +2,8 @@
 
 use proptest::{prop_assert, prop_assert_eq};
 
+use relayer_daemon::store::SignedTransaction;
+
 use super::chain::FINAL_AFTER;
 use super::node;
 use super::*;
@@ -125,14 +127,14 @@ impl Simulation {
         }
 
         let budget = self.store.budget(self.budget, self.clock.now()).unwrap();
-        // A nonce that was given up may have been mined, and be charged yet.
-        let given_up = self.keys.iter().flat_map(|key| {
-            let nonces = self.store.lost(key.address()).unwrap();
-            nonces
-                .into_iter()
-                .map(|nonce| self.store.assignment(key.address(), nonce).unwrap().expected_wei())
+        // A nonce that was given up may have been mined, and be charged yet. What is expected of its relay may
+        // have been more then.
+        let lost = self.keys.iter().map(PrivateKeySigner::address).flat_map(|account| {
+            let nonces = self.store.lost(account).unwrap().into_iter();
+            nonces.map(move |nonce| self.store.assignment(account, nonce).unwrap().transactions)
         });
-        let given_up = given_up.fold(0, u128::saturating_add);
+        let most = |signed: &SignedTransaction| signed.fees.worst_case(signed.gas_limit);
+        let given_up: u128 = lost.map(|signed| signed.iter().map(most).max().unwrap_or_default()).sum();
         prop_assert!(budget.reserved_wei <= given_up, "a reservation was forgotten: {budget:?}");
         if self.clock_was_set || has_lost {
             return Ok(());

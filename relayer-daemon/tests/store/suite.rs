@@ -192,6 +192,7 @@ fn what_a_nonce_that_was_given_up_may_cost_is_reserved_for_a_day_or_until_it_is_
     }
     let store = accepted(&[]);
     sign(&store, 6, None, costing(150, 0xc));
+    store.lose(ACCOUNT, 6, NOW - 5).unwrap();
     lose(&store, 6);
     assert_eq!(used(&store, NOW + WINDOW_SECONDS - 1), (0, 150));
     assert_eq!(used(&store, NOW + WINDOW_SECONDS), (0, 0));

@@ -14,12 +14,12 @@ use crate::{budget::WINDOW_SECONDS, store::StoreError};
 /// The first byte, which those of parties are less than.
 pub(super) const KIND: u8 = 4;
 
-/// Reserves what a nonce may cost that is given up.
+/// Reserves what a nonce may cost that is given up, maybe for a second time.
 pub(super) fn reserve(tx: &Db, account: &Address, nonce: u64, now: u64) -> Result<(), StoreError> {
     let wei = assignments::assignment(tx, account, nonce)?.expected_wei();
-    locks::budget(tx)?;
+    release(tx, account, nonce)?;
     let key = [given_up_at(now), nonce_key(account, nonce)].concat();
-    tx.run("INSERT INTO spending VALUES ($1, $2) ON CONFLICT (party) DO NOTHING", values![key, wei])
+    tx.run("INSERT INTO spending VALUES ($1, $2)", values![key, wei])
 }
 
 /// Ends such a reservation: the nonce was mined or is open again.
