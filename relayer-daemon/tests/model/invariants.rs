@@ -62,9 +62,10 @@ impl Simulation {
     fn least_wait(&self) -> Duration {
         let chain = self.world.chain();
         let mut least = Duration::from_secs(120);
-        if chain.reorganised && chain.now().has_foreign() {
-            // If an undone nonce was used by a foreign transaction, answers that disagree are waited for:
-            // twice ten minutes at most.
+        let has_lost = self.world.lost_commits.load(Ordering::Relaxed);
+        if chain.reorganised && (chain.now().has_foreign() || has_lost) {
+            // If an undone nonce was used by a foreign transaction, or by one that a failover has lost, answers that
+            // disagree are waited for: twice ten minutes at most.
             least = Duration::from_secs(720);
         }
         if chain.reorganised && self.answers_were_late {
