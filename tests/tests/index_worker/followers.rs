@@ -21,13 +21,15 @@ use registry_core::evidence::{self, Expected};
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use tempfile::TempDir;
 
-use crate::{PATIENCE, Turn, has_snapshot, reactivate, register, suspend, wallet};
+use crate::{PATIENCE, Turn, has_snapshot, is_listed, reactivate, register, suspend, wallet};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gate_refuses_an_agent_as_soon_as_changes_announces_its_suspension() {
     // The index reads the chain each second while a stream is open.
     let stage = Turn::with(|options| options.ttl(1)).await;
     let id = register(&stage.chain, "guarded", "guarded", 0).await;
+    // Its registration, and all before it, is no change that is still announced.
+    is_listed(&stage, id).await;
     let registry = stage.chain.contracts.registry.to_string();
     let text = Kind::Envoy.gate(ORIGIN, CHAIN_ID, stage.chain.node.url(), &registry).unwrap();
     let source = format!("[kya]\napi = \"{}\"\ncache-seconds = 600", stage.worker.url());
