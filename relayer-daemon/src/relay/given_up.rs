@@ -31,6 +31,8 @@ enum Fate {
     Open(Duration),
     /// It has executed it.
     Executed(RelayOutcome),
+    /// It may execute it, and what had used the request is undone by a reorganisation.
+    Unused,
 }
 
 /// How a relay that is about to be dropped ends.
@@ -38,6 +40,8 @@ enum Fate {
 pub(super) enum Ending {
     /// It waits.
     Open,
+    /// It is checked anew: the reason is gone.
+    Anew,
     /// With this outcome.
     Known(RelayOutcome),
 }
@@ -57,6 +61,7 @@ impl<C: ChainNode> Relayer<C> {
                     return Some(Ending::Known(outcome));
                 }
                 Ok(Fate::Executed(_)) => waits = waits.max(UNTIL_SETTLED),
+                Ok(Fate::Unused) => return Some(Ending::Anew),
                 Err(_) => waits = waits.max(UNTIL_FOUND),
             }
         }
@@ -79,6 +84,7 @@ impl<C: ChainNode> Relayer<C> {
             (false, false) => match reason {
                 // The order itself ends a relay without an open nonce at once.
                 ErrorCode::Cancelled => Fate::Dead,
+                ErrorCode::Superseded | ErrorCode::ForwarderRefused => Fate::Unused,
                 // A block's time may be before this daemon's, and of two requests the first may be dropped.
                 ErrorCode::DeadlinePassed | ErrorCode::InvalidSignatureOrNonce => Fate::Open(UNTIL_FOUND),
                 _ => Fate::Open(UNTIL_MINED),
