@@ -84,7 +84,7 @@ impl<C: ChainNode> Relayer<C> {
             (false, false) => match reason {
                 // The order itself ends a relay without an open nonce at once.
                 ErrorCode::Cancelled => Fate::Dead,
-                ErrorCode::Superseded | ErrorCode::ForwarderRefused => Fate::Unused,
+                ErrorCode::Superseded => Fate::Unused,
                 // A block's time may be before this daemon's, and of two requests the first may be dropped.
                 ErrorCode::DeadlinePassed | ErrorCode::InvalidSignatureOrNonce => Fate::Open(UNTIL_FOUND),
                 _ => Fate::Open(UNTIL_MINED),

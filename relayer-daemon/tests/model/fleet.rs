@@ -127,6 +127,26 @@ fn a_relay_that_reverted_is_not_called_so_while_its_abandoned_account_may_execut
     }
 }
 
+/// Another transaction executes the request, and is undone by a reorganisation, while the transaction of an
+/// abandoned account may still execute it.
+#[test]
+fn a_relay_that_another_transaction_was_before_runs_again_where_that_is_undone() {
+    let abandoned = [OldViews(115), Request(1), Wait(107), Abandon(0), Foreign(0), HangUp(0, 5)];
+    let goes_on = [Pause(2, true), RequestUntil(3, 94), Wait(84), Wait(98), WrongCount(0), Foreign(0)];
+    let elsewhere = [Bypass(2), OldViews(101), Pause(2, false), DiskFull(false), Abandon(0), Wait(113)];
+    let bypassed = [Wait(2857), Abandon(2), Rejecting(true), RequestUntil(3, 102), LateReceipts(111)];
+    let undone = [HangUp(3, 3), Bypass(3), Wait(2), Cut(0, false), Mine(3), Wait(458), Pause(1, true)];
+    let again = [Mine(2), Bypass(0), Wait(14), Wait(153), BaseFee(111), Cut(2, true)];
+    let more = [Lose(Lost::Answer), Cut(2, false), Abandon(2), Wait(12), Reorganise(3, true)];
+    let most = [Mine(1), Pause(1, false), Pause(2, false), Kill(0), Request(0), Request(1)];
+    let last = [Request(1), Lag, Request(1), Repeat(1), BaseFee(400), Lose(Lost::Transaction)];
+    let end = [Wait(125), Cut(0, false), HangUp(2, 3)];
+    let ops = [&abandoned[..], &goes_on, &elsewhere, &bypassed, &undone, &again, &more, &most, &last, &end]
+        .concat();
+    let setup = Setup { accounts: 3, seed: 15_942_750_329_577_152_074, ..PAIR };
+    history(setup, ops, |_| {});
+}
+
 /// The failover has lost that the relay was signed for, and no node has what was signed.
 #[test]
 fn a_relay_whose_nonce_another_one_gets_after_a_failover_runs_again() {
