@@ -196,6 +196,12 @@ fn what_a_nonce_that_was_given_up_may_cost_is_reserved_for_a_day_or_until_it_is_
     lose(&store, 6);
     assert_eq!(used(&store, NOW + WINDOW_SECONDS - 1), (0, 150));
     assert_eq!(used(&store, NOW + WINDOW_SECONDS), (0, 0));
+    // As a gap that is filled it is reserved once, at the dearest of its transactions.
+    let no_op = |nonce, transaction| NewTransaction { nonce, relay: None, transaction };
+    assert!(store.record_gap(ACCOUNT, &no_op(6, costing(200, 0xd)), 50, LIMIT, NOW).unwrap());
+    assert_eq!(used(&store, NOW), (0, 200));
+    assert!(store.record_gap(ACCOUNT, &no_op(6, costing(100, 0xe)), 0, LIMIT, NOW).unwrap());
+    assert_eq!(used(&store, NOW), (0, 200));
 }
 
 #[test]

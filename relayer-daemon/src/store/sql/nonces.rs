@@ -58,7 +58,8 @@ impl Store {
     }
 
     /// Writes a no-op that fills a gap, and may cost `extra_wei` more than the gap's earlier no-ops, if the
-    /// budget allows that. Returns whether it does; if not, nothing is written.
+    /// budget allows that. Returns whether it does; if not, nothing is written. A nonce that was given up is
+    /// open again: the gap's reservation is the dearest of all that was signed for it.
     pub fn record_gap(
         &self,
         payer: impl Into<Payer>,
@@ -67,7 +68,15 @@ impl Store {
         limit_wei: u128,
         now: u64,
     ) -> Result<bool, StoreError> {
-        self.record_if(payer.into(), no_op, now, move |db| budget::allow(db, extra_wei, limit_wei, now))
+        let (payer, nonce): (Payer, u64) = (payer.into(), no_op.nonce);
+        let account = payer.account;
+        self.record_if(payer, no_op, now, move |db| {
+            let allowed = budget::allow(db, extra_wei, limit_wei, now)?;
+            if allowed {
+                given_up::release(db, &account, nonce)?;
+            }
+            Ok(allowed)
+        })
     }
 
     /// Writes a transaction that is no relay's first one, if the budget allows it. Returns whether it does.
