@@ -14,6 +14,7 @@ fn a_server_that_crashes_loses_nothing_and_is_used_again_once_it_is_back() {
     let url = server.schema();
     let store = Store::connect(&url).unwrap();
     assert_eq!(store.accept(&relay(1), NOW).unwrap(), Accepted::Pending);
+    let unconnected = Store::connect(&url).unwrap().of_daemon(DaemonId("a".into()));
     server.crash();
     let began = Instant::now();
     for _ in 0..3 {
@@ -21,6 +22,12 @@ fn a_server_that_crashes_loses_nothing_and_is_used_again_once_it_is_back() {
         assert!(store.relay(relay(1).id).is_err(), "read without a server");
     }
     assert!(matches!(store.probe(), Err(StoreError::Unreachable(_))), "{:?}", store.probe());
+    // Where there is no connection nothing was sent: no commit is of unknown outcome.
+    let shares = Shares { signer: 100, without_key: 100, client: 100, network: 100 };
+    let cost = ExpectedCost { wei: 9, gas: 9, l1_fee_wei: 0, least_wei: 1, no_op_wei: 0 };
+    let reserved = unconnected.reserve_share(id(1), &cost, &Allowance { limit_wei: 1_000, shares }, NOW);
+    assert!(matches!(reserved, Err(StoreError::Unreachable(_))), "{:?}", reserved.err());
+    assert_eq!(unconnected.doubts(), 0);
     assert!(began.elapsed() < Duration::from_secs(5), "who asks waits {:?}", began.elapsed());
     server.go_on();
     while let Err(error) = store.probe() {

@@ -94,11 +94,14 @@ impl Writer {
         connections.with(|db| {
             self.stats.waited(queued.elapsed());
             let begun = Instant::now();
-            let result = db.begin_single().and_then(|()| work(db)).inspect_err(|error| {
-                if matches!(error, StoreError::Unreachable(_)) {
-                    tracing::error!(%error, "journal not committed");
-                    self.doubts.fetch_add(1, Ordering::Release);
-                }
+            // Where no connection could be made, nothing was sent.
+            let result = db.begin_single().and_then(|()| {
+                work(db).inspect_err(|error| {
+                    if matches!(error, StoreError::Unreachable(_)) {
+                        tracing::error!(%error, "journal not committed");
+                        self.doubts.fetch_add(1, Ordering::Release);
+                    }
+                })
             });
             roll_back(db);
             self.stats.committed(1, begun.elapsed());
