@@ -1,6 +1,6 @@
 // From a file to a database: nothing is lost, and nothing is copied twice.
 
-use super::Journal;
+use super::{Journal, SERVER, schema};
 use crate::prelude::*;
 use relayer_daemon::store::control::{Effect, Order};
 use relayer_daemon::store::migration::Migration;
@@ -59,6 +59,22 @@ fn a_journal_moves_into_a_database_with_all_it_has_and_once() {
     let sponsorship = Sponsorship { key: "acme".to_owned(), gas: 100, gas_per_day: None, is_told: true };
     database.accept_sponsored(&relay(6), &sponsorship, NOW).unwrap();
     assert!(database.relay(id(6)).unwrap().is_some());
+}
+
+#[test]
+fn a_step_of_a_move_may_take_longer_than_a_relays_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = Arc::new(Store::open(&dir.path().join("journal.sqlite")).unwrap());
+    fill(&file);
+    let url = SERVER.schema();
+    let (database, schema) = (Store::connect(&url).unwrap(), schema(&url));
+    // Longer than the server and the daemon wait for a write. The table gets one row.
+    SERVER.sql(&format!(
+        "CREATE FUNCTION {schema}.slow() RETURNS trigger LANGUAGE plpgsql AS
+             'BEGIN PERFORM pg_sleep(9); RETURN NULL; END';
+         CREATE TRIGGER slow AFTER INSERT ON {schema}.operations EXECUTE FUNCTION {schema}.slow()"
+    ));
+    assert!(matches!(database.migrate_from(&file), Ok(Migration::Copied(_))));
 }
 
 #[test]

@@ -73,6 +73,7 @@ impl Store {
         let mark = source.migration_mark()?;
         let source = Arc::clone(source);
         self.write(move |target| {
+            target.take_time()?;
             if let Some(refused) = look(&source, target, &mark)? {
                 return Ok(refused);
             }

@@ -60,6 +60,11 @@ pub(super) trait Engine: Send {
     /// Begins a transaction that will write. Of those on a file only one is open at a time.
     fn begin(&self) -> Result<(), StoreError>;
 
+    /// Has the open transaction take as long as a migration may: the limits are those of a relay's writes.
+    fn take_time(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// Begins a transaction that only reads: all its queries see the same state.
     fn begin_reading(&self) -> Result<(), StoreError>;
 

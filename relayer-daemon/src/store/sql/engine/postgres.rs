@@ -38,6 +38,9 @@ const MIGRATION: Duration = Duration::from_secs(3_600);
 const NOT_AGAIN: Duration = Duration::from_millis(500);
 /// Begins a transaction that writes.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+/// Takes the limits off a transaction that copies a journal.
+const UNLIMITED: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0;
+     SET LOCAL idle_in_transaction_session_timeout = 0";
 /// Has migrations wait for one another. Stores of several chains share a database, each in a schema of its
 /// own.
 const MIGRATES: &str = "SELECT pg_advisory_xact_lock(hashtextextended('relayer ' || current_schema(), 0))";
@@ -79,6 +82,8 @@ struct Session {
     transaction: Cell<Transaction>,
     /// What is sent with the next message that is waited for.
     unsent: RefCell<Vec<Message>>,
+    /// How long an answer may take in this transaction.
+    limit: Cell<Duration>,
 }
 
 /// What is sent to the server.
@@ -193,7 +198,8 @@ impl Postgres {
 
     /// Makes sure that there is a session, outside any transaction.
     fn connect(&self) -> Result<(), StoreError> {
-        if self.session.borrow().as_ref().is_some_and(|session| !session.client.is_closed()) {
+        if let Some(session) = self.session.borrow().as_ref().filter(|session| !session.client.is_closed()) {
+            session.limit.set(ANSWER);
             return Ok(());
         }
         if self.failed_at.get().is_some_and(|at| at.elapsed() < NOT_AGAIN) {
@@ -206,6 +212,7 @@ impl Postgres {
             statements: RefCell::default(),
             transaction: Cell::new(Transaction::None),
             unsent: RefCell::default(),
+            limit: Cell::new(ANSWER),
         }));
         Ok(())
     }
@@ -273,7 +280,7 @@ impl Postgres {
         if let Some(prepared) = session.statements.borrow().get(sql) {
             return Ok(prepared.clone());
         }
-        let statement = self.server.wait(ANSWER, session.client.prepare(sql))?;
+        let statement = self.server.wait(session.limit.get(), session.client.prepare(sql))?;
         let names = statement.columns().iter().map(|column| column.name().to_owned()).collect();
         let prepared = Prepared { statement, names };
         session.statements.borrow_mut().insert(sql, prepared.clone());
@@ -294,7 +301,7 @@ impl Postgres {
             let messages = prepared.iter().zip(statements);
             let messages = messages.map(|(prepared, (_, values))| message(prepared.clone(), values.to_vec()));
             let messages = messages.chain(last.map(Message::from)).collect();
-            let answered = self.ask_all(session, messages, ANSWER).inspect_err(|error| {
+            let answered = self.ask_all(session, messages, session.limit.get()).inspect_err(|error| {
                 if *error != StoreError::Locked {
                     session.statements.borrow_mut().clear();
                 }
@@ -404,6 +411,14 @@ impl Engine for Postgres {
         self.begin_with(BEGIN)
     }
 
+    fn take_time(&self) -> Result<(), StoreError> {
+        self.batch(UNLIMITED)?;
+        self.with(|session| {
+            session.limit.set(MIGRATION);
+            Ok(())
+        })
+    }
+
     fn begin_reading(&self) -> Result<(), StoreError> {
         self.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     }
@@ -415,7 +430,7 @@ impl Engine for Postgres {
     fn commit(&self) -> Result<(), StoreError> {
         self.must_be_open()?;
         self.with(|session| {
-            self.ask(session, "COMMIT".into(), ANSWER)?;
+            self.ask(session, "COMMIT".into(), session.limit.get())?;
             session.transaction.set(Transaction::None);
             Ok(())
         })
