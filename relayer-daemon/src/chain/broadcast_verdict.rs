@@ -35,6 +35,9 @@ pub enum BroadcastVerdict {
 }
 
 const TABLE: &[(&str, BroadcastVerdict)] = &[
+    // Not one that is known.
+    ("unknown transaction type", Rejected), // hosted endpoints, sequencers
+    ("unknown transaction", Unknown),
     // The node has it.
     ("already known", Accepted), // geth, reth, erigon (behind "ALREADY_EXISTS:")
     ("alreadyknown", Accepted),  // nethermind
@@ -194,6 +197,8 @@ mod tests {
             ("arbitrum", -32000, "nonce too high: address 0x00, tx: 9 state: 7", NonceTooHigh),
             ("nethermind", -32010, "NonceGap, Future nonce. Expected nonce: 7", NonceTooHigh),
             ("besu", -32006, "Transaction nonce too distant", NonceTooHigh),
+            ("hosted", -32000, "unknown transaction type: 2", Rejected),
+            ("hosted", -32000, "Unknown transaction", Unknown),
             ("hosted", 429, "Too Many Requests", Unknown),
             ("hosted", -32005, "daily request count exceeded, request rate limited", Unknown),
             ("hosted", -32603, "Internal error", Unknown),
