@@ -12,7 +12,12 @@ use crate::{
     daemon::{check, settings::Settings},
     metrics::Metrics,
     process::clock,
-    store::{Store, control::time, events::Replay, files::StoreFiles},
+    store::{
+        Store,
+        control::{relay_id, time},
+        events::Replay,
+        files::StoreFiles,
+    },
 };
 
 /// The pause between two steps: the database is others' for most of the time.
@@ -29,7 +34,7 @@ pub struct ReplayArgs {
     api_key: String,
 
     /// Only events of the relay with this id
-    #[arg(long)]
+    #[arg(long, value_parser = relay_id)]
     relay: Option<B256>,
 
     /// Only events from this time on: unix seconds, a date, or a time as 2026-01-31T00:00:00.000Z

@@ -130,7 +130,7 @@ impl Facts {
         let refuses = [ErrorCode::RelayerBalanceTooLow, ErrorCode::IntakePaused];
         match &self.accounts {
             Err(failure) if refuses.contains(&failure.code) => Ok(Some(failure.code)),
-            Err(failure) => Err(failure.clone()),
+            Err(failure) => Err(failure.clone().retry_after(failure.retry_after.unwrap_or(15))),
             Ok(()) if self.is_paused => Ok(Some(ErrorCode::IntakePaused)),
             Ok(()) => Ok(self.is_budget_spent.then_some(ErrorCode::GasBudgetExhausted)),
         }
@@ -158,7 +158,9 @@ mod tests {
         ready.accounts(Err(Failure::of(ErrorCode::RelayerBalanceTooLow)));
         assert_eq!(ready.check(), Ok(Some(ErrorCode::RelayerBalanceTooLow)));
         ready.accounts(Err(Failure::of(ErrorCode::SignerFailed)));
-        assert_eq!(code(&ready, Duration::ZERO), Some(ErrorCode::SignerFailed));
+        assert_eq!(ready.check(), Err(Failure::of(ErrorCode::SignerFailed).retry_after(15)));
+        ready.accounts(Err(Failure::of(ErrorCode::AccountDelegated)));
+        assert_eq!(ready.check(), Err(Failure::of(ErrorCode::AccountDelegated).retry_after(600)));
         ready.store(Err(Failure::of(ErrorCode::JournalFailed)));
         assert_eq!(code(&ready, Duration::ZERO), Some(ErrorCode::JournalFailed));
         ready.stop();

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use alloy::primitives::{Address, B256, utils::format_ether};
+use alloy::primitives::{Address, utils::format_ether};
 use bytes::Buf;
 use futures_util::{Stream, StreamExt, future::try_join_all};
 use registry_core::{
@@ -40,7 +40,7 @@ use crate::{
     outcome::{ErrorCode, Failure, RelayOutcome},
     relay::{AcceptedRelay, Relayer, brief_cache::BriefCache, outcome_within, store_failed},
     sender::{Sender, health::AccountState},
-    store::{RelayRecord, Store, fleet::WEBHOOKS},
+    store::{RelayRecord, Store, control::relay_id, fleet::WEBHOOKS},
 };
 
 /// The largest body accepted, bytes.
@@ -283,7 +283,7 @@ async fn discard<B: Buf>(mut stream: Pin<&mut impl Stream<Item = Result<B, warp:
 }
 
 async fn relay_state(app: &App, client: IpAddr, id: &str, query: &str) -> Result<Response, Failure> {
-    let id: B256 = id.parse().map_err(|_| Failure::of(ErrorCode::InvalidId))?;
+    let id = relay_id(id).map_err(|_| Failure::of(ErrorCode::InvalidId))?;
     let wanted = waiting::wanted(query)?;
     let polls = &app.relayer.limits.polls;
     polls.charge(&client).map_err(|wait| Failure::read_limit(polls.count(), wait))?;
@@ -443,7 +443,7 @@ pub struct FailureCode(pub ErrorCode);
 
 /// The methods that a path has, for `Allow`.
 pub fn allowed(path: &str) -> &'static str {
-    if path == "/relay" { "POST, OPTIONS" } else { "GET, HEAD, OPTIONS" }
+    if path.trim_end_matches('/') == "/relay" { "POST, OPTIONS" } else { "GET, HEAD, OPTIONS" }
 }
 
 fn answer(route: &'static str, result: Result<Response, Failure>) -> Response {
@@ -461,4 +461,18 @@ fn unmatched(rejection: &Rejection) -> Response {
         ErrorCode::BadRequest
     };
     answer("none", Err(Failure::of(code)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slash_at_the_end_changes_no_methods() {
+        for (path, first) in
+            [("/relay", "POST"), ("/relay/", "POST"), ("/relay/0x12", "GET"), ("/status/", "GET")]
+        {
+            assert!(allowed(path).starts_with(first), "{path}");
+        }
+    }
 }

@@ -157,17 +157,24 @@ impl Inflight {
     }
 
     /// Adds a relay that the store has and this daemon runs, unless it is here. Bounded by what is claimed:
-    /// it must have its place in the order, and be waited for.
-    pub fn run_stored(&self, id: B256, signer: Address, nonce: U256) {
+    /// it must have its place in the order, and be waited for. One that came without an API key takes a place
+    /// of these.
+    pub fn run_stored(&self, id: B256, signer: Address, nonce: U256, without_key: bool) {
         let mut inner = self.lock();
+        let is_new = !inner.relays.contains_key(&id);
+        if is_new {
+            inner.insert(id, nonce, Entry::new(signer, nonce, watch::Sender::new(None)));
+        }
         if let Some(entry) = inner.relays.get_mut(&id) {
             entry.runner = Runner::Here;
-            return;
+            let is_counted_now = without_key && !entry.without_key;
+            entry.without_key |= without_key;
+            inner.without_key = inner.without_key.saturating_add(is_counted_now.into());
         }
-        let entry = Entry::new(signer, nonce, watch::Sender::new(None));
-        inner.insert(id, nonce, Entry { runner: Runner::Here, ..entry });
         drop(inner);
-        self.arrived();
+        if is_new {
+            self.arrived();
+        }
     }
 
     /// The places that are free for relays of the store.
@@ -455,6 +462,23 @@ mod tests {
         inflight.finish(id(1), dropped());
         assert!(matches!(start(3), InflightStart::New(_)));
 
+        // What is taken over from the store without a key has its places of these, once each.
+        let inflight = Inflight::new(4);
+        let bob = Address::repeat_byte(0xb0);
+        let is_full = || {
+            let started = inflight.start_without_key(id(9), bob, nonce(0), 50);
+            inflight.finish(id(9), dropped());
+            matches!(started, InflightStart::Full)
+        };
+        for (byte, without_key, fills) in
+            [(1, false, false), (2, true, false), (2, true, false), (1, true, true)]
+        {
+            inflight.run_stored(id(byte), ALICE, nonce(byte.into()), without_key);
+            assert_eq!(is_full(), fills, "{byte}");
+        }
+        inflight.finish(id(2), dropped());
+        assert!(!is_full());
+
         let inflight = Inflight::new(1_000);
         for byte in 0..PER_SIGNER as u8 {
             assert!(matches!(inflight.start(id(byte), ALICE, nonce(byte.into())), InflightStart::New(_)));
@@ -464,7 +488,7 @@ mod tests {
 
         // What the store has is not refused, and has its place in the order.
         let full = holding(1, &[(1, 5)]);
-        full.run_stored(id(2), ALICE, nonce(6));
+        full.run_stored(id(2), ALICE, nonce(6), false);
         assert!(full.predecessor(id(2)).is_some());
         assert_eq!(full.run_here().len(), 2);
         let mut room = holding(3, &[(1, 5)]).room();

@@ -320,7 +320,7 @@ impl<C: ChainNode> Relayer<C> {
     /// Runs a stored relay again: after a restart, after a foreign transaction used its nonce, or after the
     /// daemon that ran it is gone.
     pub fn resume(self: &Arc<Self>, relay: NewRelay) {
-        self.inflight.run_stored(relay.id, relay.signer, relay.forward_nonce);
+        self.inflight.run_stored(relay.id, relay.signer, relay.forward_nonce, relay.client.is_some());
         self.inflight.unblocked(relay.id);
         self.run_again(relay);
     }
@@ -388,17 +388,16 @@ impl<C: ChainNode> Relayer<C> {
     }
 
     /// Waits for a relay that an account of this daemon has in flight.
-    pub fn takes_over(&self, relay: &RelayTerms) {
-        self.inflight.run_stored(relay.id, relay.signer, relay.forward_nonce);
+    pub fn takes_over(&self, relay: &RelayTerms, without_key: bool) {
+        self.inflight.run_stored(relay.id, relay.signer, relay.forward_nonce, without_key);
     }
 
     /// Handles an event of the sender.
     pub async fn on_event(self: &Arc<Self>, event: SenderEvent) {
         match event {
             SenderEvent::Finished(id, outcome) => self.finished(id, outcome),
-            SenderEvent::Reopened(relay) => {
-                self.takes_over(&relay);
-            }
+            // Whether it had a key is not known here.
+            SenderEvent::Reopened(relay) => self.takes_over(&relay, false),
             SenderEvent::Sent => self.backoff.worked(RelayStep::Send),
             SenderEvent::Unsent(id, failure) => {
                 tokio::spawn(Arc::clone(self).unsent(id, failure));

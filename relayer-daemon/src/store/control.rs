@@ -43,7 +43,7 @@ pub enum Order {
     /// End a relay without executing it: one that was sent is replaced by a no-op
     Cancel {
         /// The relay's id
-        #[arg(value_parser = relay)]
+        #[arg(value_parser = relay_id)]
         relay: B256,
     },
     /// Give up what an account with a lost, stolen or closed key has in flight: other accounts carry its
@@ -86,8 +86,13 @@ pub fn account(text: &str) -> Result<Address, &'static str> {
     address::parse(text).map_err(|_| rule)
 }
 
-fn relay(text: &str) -> Result<B256, &'static str> {
-    text.parse().map_err(|_| "must be 0x and 64 hexadecimal digits")
+/// Reads a relay's id.
+///
+/// # Errors
+/// The rule that it breaks.
+pub fn relay_id(text: &str) -> Result<B256, &'static str> {
+    let id = text.starts_with("0x").then(|| text.parse().ok()).flatten();
+    id.ok_or("must be 0x and 64 hexadecimal digits")
 }
 
 /// Reads a time, unix seconds.
@@ -316,6 +321,10 @@ mod tests {
         assert_eq!(time("2026-01-01T00:00:00.000Z"), Ok(1_767_225_600));
         assert!(time("yesterday").unwrap_err().contains("unix seconds"));
         assert!(account("0x12").unwrap_err().contains("40 hexadecimal digits"));
-        assert!(relay("0x12").unwrap_err().contains("64 hexadecimal digits"));
+        let id = B256::repeat_byte(0xab);
+        assert_eq!(relay_id(&id.to_string()), Ok(id));
+        for wrong in ["0x12".to_owned(), "ab".repeat(32), format!("0X{}", "ab".repeat(32))] {
+            assert!(relay_id(&wrong).unwrap_err().contains("64 hexadecimal digits"), "{wrong}");
+        }
     }
 }

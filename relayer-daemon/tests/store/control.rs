@@ -4,7 +4,7 @@ use super::{Journal, Shared};
 use crate::prelude::*;
 use relayer_daemon::outcome::ErrorCode::Cancelled;
 use relayer_daemon::store::control::{DaemonReport, Effect, ExportFormat, ExportedRelay, Order};
-use relayer_daemon::store::{DaemonId, Payer, Sendable};
+use relayer_daemon::store::{DaemonId, Payer, Retention, Sendable};
 
 const ALICE: &str = "alice (uid 7) at db1";
 
@@ -112,6 +112,24 @@ fn a_relay_that_loses_its_nonce_after_it_was_cancelled_gets_no_other() {
     let room = relayer_daemon::store::fleet::Room { places: 9, per_signer: 9, ..Default::default() };
     assert_eq!(store.claim(Default::default(), room, NOW).unwrap(), [relay(1)]);
     assert_eq!(store.record(payer(), &[signed(1, Some(1), 0xc)], NOW), Err(StoreError::HeldElsewhere));
+}
+
+#[test]
+fn a_cancelled_relay_that_has_ended_stays_marked_for_a_day() {
+    let shared = Shared::new();
+    let store = shared.store.of_daemon(DaemonId("one".into()));
+    let payer = store.beat(&[ACCOUNT], false, None).unwrap().held[0].payer;
+    (1..=2).for_each(|number| drop(store.accept(&relay(number), NOW).unwrap()));
+    store.record(payer, &[signed(0, Some(2), 0xa)], NOW).unwrap();
+    for (number, effect) in [(1, Effect::Cancelled), (2, Effect::Replacing)] {
+        assert_eq!(order(&store, Order::Cancel { relay: id(number) }), effect);
+    }
+    for (seconds, marked) in [(DAY - 60, [true, true]), (120, [false, true])] {
+        shared.pass(std::time::Duration::from_secs(seconds));
+        store.prune(&Retention::of_days(30), NOW).unwrap();
+        let cancelled = store.orders().unwrap().cancelled;
+        assert_eq!([1, 2].map(|number| cancelled.contains(&id(number))), marked, "{seconds}");
+    }
 }
 
 #[test]

@@ -144,6 +144,7 @@ mod postgres {
                 let ms = time.as_millis();
                 SERVER.sql(&format!("UPDATE {schema}.{table} SET {column} = {column} - {ms}"));
             }
+            SERVER.sql(&format!("UPDATE {schema}.control SET since = since - {}", time.as_secs()));
         }
     }
 

@@ -163,27 +163,7 @@ impl Desk {
             }
             sleep(LOOK_AGAIN).await;
         };
-        let line = |report: &DaemonReport| {
-            let DaemonReport { daemon, host, policy, .. } = report;
-            let what = match &report.fault {
-                _ if report.reload < number => {
-                    "has not answered, and reads the policy when it goes on".to_owned()
-                }
-                Some(fault) => format!("refused, and the policy before stays: {fault}"),
-                None => format!("policy {policy}"),
-            };
-            format!("{daemon} at {host}: {what}")
-        };
-        let text = reports.iter().map(line).collect::<Vec<_>>().join("\n");
-        let has_changed = reports.iter().any(|report| {
-            before.iter().any(|old| old.daemon == report.daemon && old.policy != report.policy)
-        });
-        Ok(Answer {
-            ok: reports.iter().all(|report| report.fault.is_none()),
-            already: !has_changed,
-            text: if has_changed { text } else { format!("already in force:\n{text}") },
-            details: json!({ "daemons": reports }),
-        })
+        Ok(followed(number, before, &reports))
     }
 
     /// The accounts and the daemons.
@@ -232,5 +212,58 @@ fn ended(outcome: &RelayOutcome) -> String {
         (Some(mined), ..) => format!("is {} already, by {}", outcome.state(), mined.tx_hash),
         (None, Some(failure), _) => format!("was dropped already: {}", failure.message()),
         _ => "has ended already".to_owned(),
+    }
+}
+
+/// The answer to the order to reload of this number, by what the daemons said before and after it.
+fn followed(number: u64, before: &[DaemonReport], reports: &[DaemonReport]) -> Answer {
+    let line = |report: &DaemonReport| {
+        let DaemonReport { daemon, host, policy, .. } = report;
+        let what = match &report.fault {
+            _ if report.reload < number => {
+                "has not answered, and reads the policy when it goes on".to_owned()
+            }
+            Some(fault) => format!("refused, and the policy before stays: {fault}"),
+            None => format!("policy {policy}"),
+        };
+        format!("{daemon} at {host}: {what}")
+    };
+    let text = reports.iter().map(line).collect::<Vec<_>>().join("\n");
+    let has_changed = reports
+        .iter()
+        .any(|report| before.iter().any(|old| old.daemon == report.daemon && old.policy != report.policy));
+    let ok = reports.iter().all(|report| report.fault.is_none() && report.reload >= number);
+    let already = ok && !has_changed;
+    Answer {
+        ok,
+        already,
+        text: if already { format!("already in force:\n{text}") } else { text },
+        details: json!({ "daemons": reports }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_is_already_in_force_only_where_each_daemon_has_followed_the_order() {
+        let report = |policy: &str, reload, fault: Option<&str>| DaemonReport {
+            policy: policy.to_owned(),
+            reload,
+            fault: fault.map(str::to_owned),
+            ..DaemonReport::default()
+        };
+        let before = [report("old", 1, None)];
+        for (after, ok, already) in [
+            (report("old", 2, None), true, true),
+            (report("new", 2, None), true, false),
+            (report("old", 2, Some("deny")), false, false),
+            (report("old", 1, None), false, false),
+        ] {
+            let answer = followed(2, &before, &[after]);
+            assert_eq!((answer.ok, answer.already), (ok, already), "{}", answer.text);
+            assert_eq!(answer.text.starts_with("already in force"), already);
+        }
     }
 }

@@ -223,7 +223,7 @@ fn exported(row: &Row, relay: B256) -> Result<ExportedRelay, StoreError> {
     })
 }
 
-fn seconds(db: &Db) -> Result<i64, StoreError> {
+pub(super) fn seconds(db: &Db) -> Result<i64, StoreError> {
     Ok(db.now_ms()?.div_euclid(1_000))
 }
 
@@ -266,11 +266,7 @@ fn remove(db: &Db, name: &str, subject: &[u8]) -> Result<Effect, StoreError> {
 fn cancel(db: &Db, relay: B256) -> Result<Effect, StoreError> {
     let now = seconds(db)?;
     locks::relay(db, &relay)?;
-    db.run(
-        "DELETE FROM control WHERE name = $1 AND since < $2
-         AND NOT EXISTS (SELECT 1 FROM relays WHERE id = subject AND state = 'pending')",
-        values![CANCEL, now.saturating_sub(CANCELLED)],
-    )?;
+    forget_cancelled(db, now)?;
     match relays::stored_outcome(db, &relay)? {
         None => return Ok(Effect::Unknown),
         Some(Some(outcome)) if outcome.is_cancelled() => return Ok(Effect::Already),
@@ -284,6 +280,15 @@ fn cancel(db: &Db, relay: B256) -> Result<Effect, StoreError> {
     let outcome = RelayOutcome::Dropped { failure: Failure::of(ErrorCode::Cancelled) };
     ending::finish(db, &relay, &outcome, now.cast_unsigned())?;
     Ok(Effect::Cancelled)
+}
+
+/// Forgets the old marks of cancelled relays, except of those that have not ended.
+pub(super) fn forget_cancelled(db: &Db, now: i64) -> Result<(), StoreError> {
+    db.run(
+        "DELETE FROM control WHERE name = $1 AND since < $2
+         AND NOT EXISTS (SELECT 1 FROM relays WHERE id = subject AND state = 'pending')",
+        values![CANCEL, now.saturating_sub(CANCELLED)],
+    )
 }
 
 /// Whether a relay is marked as cancelled.

@@ -10,7 +10,7 @@
 use alloy::primitives::{Address, B256};
 
 use super::{
-    Store,
+    Store, control,
     engine::{Db, Value, all, column, each, single, values},
     events, finality, fleet, relays,
 };
@@ -38,6 +38,7 @@ impl Store {
         let [day, whole, archived] = [WINDOW_SECONDS, whole_seconds, archive_seconds]
             .map(|seconds| now.saturating_sub(seconds).cast_signed());
         self.write(move |db| {
+            control::forget_cancelled(db, control::seconds(db)?)?;
             let mut pruned = db.execute(FORGET_UNSENT, values![day, STEP])?;
             pruned += db.execute(FORGET_CLIENTS, values![day, STEP])?;
             pruned += archive(db, whole)?;
