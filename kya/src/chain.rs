@@ -107,7 +107,7 @@ impl Node {
     /// # Errors
     /// It does not answer, or is on another chain.
     pub async fn connect(url: &str, chain: Option<u64>, multicall3: Address) -> Result<Self> {
-        // Not as the argument's parser, whose error would quote the URL and its key.
+        // Not by the argument's parser: its error would quote the URL and its key.
         let endpoint = RpcEndpoint::parse(url).filter(|endpoint| http_url(&endpoint.url).is_ok());
         let endpoint = endpoint.ok_or_else(|| Failure::usage("--rpc has to be an http or https URL"))?;
         let (client, redactor) = (client()?, Redactor::new([url]));

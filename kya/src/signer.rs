@@ -19,7 +19,7 @@ use reqwest::{Client, Url};
 use serde_json::{Value, json};
 
 use crate::{
-    chain::no_client,
+    chain::{http_url, no_client},
     report::{Exit, Failure, Result},
 };
 
@@ -83,8 +83,8 @@ impl KeyOptions {
         let missing = "no key: give --key FILE, --keystore FILE with --password-file, or --remote-signer URL";
         let url = self.source.remote_signer.clone().or_else(environment);
         let url = url.ok_or_else(|| Failure::usage(missing))?;
-        // Not as the argument's parser, whose error would quote the URL and its token.
-        if !matches!(url.scheme(), "http" | "https") {
+        // Not by the argument's parser: its error would quote the URL and its token.
+        if http_url(url.as_str()).is_err() {
             return Err(Failure::usage("the remote signer's URL has to be one of http or https"));
         }
         let address = self.details.signer_address;

@@ -31,7 +31,7 @@ async function run(...answers) {
   return { outcome, asked, waited };
 }
 
-test("a request whose answer is lost is asked for, and the same bytes are sent again where it is not known", async () => {
+test("a request without its answer is asked for, and the same bytes are sent again where it is not known", async () => {
   const minutes = new Array(200).fill(pending);
   for (const [expected, ...answers] of [
     ["s", executed],

@@ -64,7 +64,7 @@ fn a_route_for_accounts_without_code_says_so_to_others_whichever_key_signed() {
     }
 }
 
-/// The verdict on an agent of which no event is known, of a block whose time is ahead of the clock.
+/// The verdict on an agent of which no event is known, of a block with a time ahead of the clock.
 fn verdict(block_time: u64) -> Arc<Verdict> {
     let agent = VerdictAgent {
         id: "7".to_owned(),

@@ -98,7 +98,7 @@ impl Guard {
             let (outcome, answer) = self.decide(&parts, Content::Whole(&content), now()).await;
             (outcome, answer, B::from(content))
         } else {
-            // At the time of `may_pass`: later, a signature might be valid whose content was not read.
+            // At the time of `may_pass`: later, a signature might be valid of a content that was not read.
             let (outcome, answer) = self.decide(&parts, unread, received).await;
             (outcome, answer, body)
         };

@@ -1,7 +1,7 @@
 //! The daily gas budget as arithmetic: a window that opens with its first use and lasts 24 hours.
 //!
-//! `settled` was paid; `reserved` is what transactions may still cost that are in flight, or whose nonce was
-//! given up in the last 24 hours. Nothing is reserved beyond the limit, so their sum stays within it, but for
+//! `settled` was paid; `reserved` is what transactions may still cost that are in flight, or of nonces that
+//! were given up in the last 24 hours. Nothing is reserved beyond the limit, so their sum stays within it, but for
 //! what a reorganisation undoes. `store` persists both; time is an argument.
 
 pub mod share;

@@ -163,7 +163,7 @@ impl<N: ChainNode> Assembly<N> {
             let recovered = sender.recover().await;
             let in_flight = recovered
                 .with_context(|| format!("journal not recovered for account {}", sender.account()))?;
-            in_flight.iter().for_each(|(relay, without_key)| relayer.takes_over(relay, *without_key));
+            in_flight.iter().for_each(|relay| relayer.takes_over(relay));
         }
         if !store.is_shared() {
             let now = relayer.clock.now();

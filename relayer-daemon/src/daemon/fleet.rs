@@ -280,7 +280,7 @@ async fn serve_account<N: ChainNode>(
         };
         match recovered {
             Ok(in_flight) => {
-                in_flight.iter().for_each(|(relay, without_key)| relayer.takes_over(relay, *without_key));
+                in_flight.iter().for_each(|relay| relayer.takes_over(relay));
                 break sender;
             }
             Err(error) => {

@@ -106,6 +106,7 @@ impl<C: ChainNode> Relayer<C> {
                     deadline: relay.deadline,
                     l1_fee_wei: prices.l1_fee_wei,
                     expected_gas: Some(gas),
+                    without_key: relay.client.is_some(),
                 };
                 let Prices { fees, head, .. } = prices;
                 let calldata = relay.calldata.clone();

@@ -87,7 +87,7 @@ pub struct Relayer<C = Chain> {
     pub chain: Arc<C>,
     /// The store.
     pub store: Arc<Store>,
-    /// The contracts that emit the logs.
+    /// The contracts with the logs that tell how a relay ended.
     pub contracts: Contracts,
     /// The forwarder's EIP-712 domain.
     pub domain: Eip712Domain,
@@ -388,16 +388,15 @@ impl<C: ChainNode> Relayer<C> {
     }
 
     /// Waits for a relay that an account of this daemon has in flight.
-    pub fn takes_over(&self, relay: &RelayTerms, without_key: bool) {
-        self.inflight.run_stored(relay.id, relay.signer, relay.forward_nonce, without_key);
+    pub fn takes_over(&self, relay: &RelayTerms) {
+        self.inflight.run_stored(relay.id, relay.signer, relay.forward_nonce, relay.without_key);
     }
 
     /// Handles an event of the sender.
     pub async fn on_event(self: &Arc<Self>, event: SenderEvent) {
         match event {
             SenderEvent::Finished(id, outcome) => self.finished(id, outcome),
-            // Whether it had a key is not known here.
-            SenderEvent::Reopened(relay) => self.takes_over(&relay, false),
+            SenderEvent::Reopened(relay) => self.takes_over(&relay),
             SenderEvent::Sent => self.backoff.worked(RelayStep::Send),
             SenderEvent::Unsent(id, failure) => {
                 tokio::spawn(Arc::clone(self).unsent(id, failure));

@@ -66,18 +66,17 @@ impl<C: ChainNode> Relayer<C> {
                 // It stays in the store for the next start.
                 return;
             }
-            let is_void = match self.ending(id, failure.clone()).await {
+            let ending = match self.ending(id, failure.clone()).await {
                 None => return,
                 Some(Ending::Known(outcome)) => break outcome,
-                Some(Ending::Anew) => true,
-                Some(Ending::Open) => false,
+                Some(ending) => ending,
             };
             let (pause, is_checked_anew) = pause_after(failure.code, self.inflight.blocked(id));
             tracing::warn!(relay = %id, reason = failure.message(), "waits: a transaction that was given up may execute it");
             if !self.sleep(pause).await || self.inflight.age(id).is_none() {
                 return;
             }
-            if is_checked_anew || is_void {
+            if is_checked_anew || matches!(ending, Ending::Anew) {
                 if let Some(relay) = self.accepted(id).await {
                     self.run_again(relay);
                 }

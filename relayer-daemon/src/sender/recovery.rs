@@ -42,13 +42,12 @@ impl<N: ChainNode> Sender<N> {
     }
 
     /// Loads the store's open nonces: settles what was mined meanwhile, sends the rest again (a node that has
-    /// a transaction says so), and fills gaps. Returns the relays still in flight, each with whether it came
-    /// without an API key, and without those that another nonce of their own has ended after the first was
-    /// given up as lost.
+    /// a transaction says so), and fills gaps. Returns the relays still in flight, without those that another
+    /// nonce of their own has ended after the first was given up as lost.
     ///
     /// # Errors
     /// [`SenderError`]: then the daemon must not accept requests.
-    pub async fn recover(&self) -> Result<Vec<(RelayTerms, bool)>, SenderError> {
+    pub async fn recover(&self) -> Result<Vec<RelayTerms>, SenderError> {
         let account = self.account();
         let read = move |store: &Store| {
             Ok((store.highest_mined(account)?, store.lost(account)?, store.open_nonces(account)?))
@@ -92,8 +91,7 @@ impl<N: ChainNode> Sender<N> {
             let mut pending = Vec::with_capacity(relays.len());
             for relay in relays {
                 if store.relay(relay.id)?.is_none_or(|record| record.outcome.is_none()) {
-                    let accepted = store.accepted(relay.id)?;
-                    pending.push((relay, accepted.is_some_and(|accepted| accepted.client.is_some())));
+                    pending.push(relay);
                 }
             }
             Ok(pending)

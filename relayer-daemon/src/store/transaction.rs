@@ -60,6 +60,8 @@ pub struct RelayTerms {
     pub l1_fee_wei: u128,
     /// The gas it is expected to use, margin included; `None` if only its gas limit is known.
     pub expected_gas: Option<u64>,
+    /// Whether it came without an API key.
+    pub without_key: bool,
 }
 
 /// A nonce of the account, its relay, and all that was signed for it.

@@ -147,8 +147,9 @@ fn nonces_come_back_as_they_were_signed() {
 }
 
 fn terms(number: u64) -> RelayTerms {
-    let NewRelay { id, signer, forward_nonce, deadline, .. } = relay(number);
-    RelayTerms { id, signer, forward_nonce, deadline, ..RelayTerms::default() }
+    let NewRelay { id, signer, forward_nonce, deadline, client, .. } = relay(number);
+    let without_key = client.is_some();
+    RelayTerms { id, signer, forward_nonce, deadline, without_key, ..RelayTerms::default() }
 }
 
 #[test]

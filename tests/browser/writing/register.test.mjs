@@ -137,7 +137,7 @@ scenario("a relayer that is down is said in words", { wallet, faults: true }, as
   assert.ok(!scene.wallet.asked.includes("eth_signTypedData_v4"), "nobody signs for a relayer that is not there");
 });
 
-for (const [what, arrives] of [["whose answer is lost", true], ["that is lost on its way", false]]) {
+for (const [what, arrives] of [["without its answer", true], ["that is lost on its way", false]]) {
   scenario(`a registration ${what} is asked for, and done`, { wallet, faults: true, alone: true }, async (scene) => {
     const { page } = scene;
     await filled(scene);

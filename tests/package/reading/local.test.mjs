@@ -254,7 +254,7 @@ function confirmed(manifest, at) {
   return sealed(manifest);
 }
 
-/** The age at once after so many milliseconds, at whose end this computer's clock is set back by `back`. */
+/** The age after so many milliseconds, once this computer's clock was set back by `back`. */
 function ageAfter(local, milliseconds, back) {
   const [clock, timer] = [Date.now, performance.now];
   Date.now = () => clock() + milliseconds - back;

@@ -1,8 +1,8 @@
 //! Verdicts over a node that proves its newest block alone, on a registry that is never quiet.
 //!
 //! 1. Cold wallets are answered from the snapshot while agents change, as over a node with all proofs.
-//! 2. A suspension whose event the node never lists, in a block with an attestation, is told within the TTL
-//!    and half a minute.
+//! 2. A suspension without an event that the node lists, in a block with an attestation, is told within the
+//!    TTL and half a minute.
 //!
 //! `NEWEST_AGENTS` (35), `NEWEST_SECONDS` (6, for all of them), `NEWEST_EVERY` (2 s from change to change) and, for
 //! the second, `NEWEST_TTL` (8 s) set how large it is and how long it takes.

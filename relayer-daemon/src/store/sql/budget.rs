@@ -207,6 +207,7 @@ impl Usage {
             if let Some(of) = column::<Option<Vec<u8>>>(row, "party")? {
                 if of.first() == Some(&given_up::KIND) {
                     usage.reserved_wei = usage.reserved_wei.saturating_add(wei);
+                    continue;
                 }
                 let known = usage.parties.iter_mut().find(|(party, _)| key(*party) == of);
                 known.into_iter().for_each(|(_, used)| used.settled_wei = wei);

@@ -43,7 +43,7 @@ fn given_up_at(seconds: u64) -> Vec<u8> {
     [&[KIND][..], &seconds.to_be_bytes()].concat()
 }
 
-/// The same for those whose reservation is not over at `now`.
+/// The same for the nonces with a reservation that is not over at `now`.
 pub(super) fn reserved_since(now: u64) -> Vec<u8> {
     given_up_at(now.saturating_add(1).saturating_sub(WINDOW_SECONDS))
 }

@@ -181,6 +181,7 @@ pub(super) fn terms(row: &Row) -> Result<RelayTerms, StoreError> {
         deadline: column(row, "deadline")?,
         l1_fee_wei: column(row, "l1_fee_wei")?,
         expected_gas: column(row, "expected_gas")?,
+        without_key: sender_of(row)?.1.is_some(),
     })
 }
 
