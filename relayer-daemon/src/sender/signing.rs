@@ -1,8 +1,8 @@
 //! Signing the account's two kinds of transaction: a call of the forwarder, and a no-op.
 
 use alloy::{
-    consensus::{SignableTransaction, Transaction, TxEip1559, TxEnvelope},
-    eips::eip2718::{Decodable2718, Encodable2718},
+    consensus::{SignableTransaction, TxEip1559, TxEnvelope},
+    eips::eip2718::Encodable2718,
     primitives::{Address, Bytes, Signature, TxKind, U256},
 };
 
@@ -76,8 +76,8 @@ impl Wallet {
         earlier: &SignedTransaction,
         fees: Fees,
     ) -> Result<SignedTransaction, SignerError> {
-        let envelope = TxEnvelope::decode_2718_exact(&earlier.raw).map_err(alloy::signers::Error::other)?;
-        self.relay(nonce, envelope.input().clone(), earlier.gas_limit, fees).await
+        let calldata = earlier.calldata().map_err(alloy::signers::Error::other)?;
+        self.relay(nonce, calldata, earlier.gas_limit, fees).await
     }
 
     /// Signs a no-op: a transfer of 0 to the own account.

@@ -1,6 +1,10 @@
 //! The paying account's transactions: what was signed, for which nonce and which relay.
 
-use alloy::primitives::{Address, B256, Bytes, U256};
+use alloy::{
+    consensus::{Transaction as _, TxEnvelope},
+    eips::eip2718::{Decodable2718, Eip2718Error},
+    primitives::{Address, B256, Bytes, U256},
+};
 use strum::{EnumString, IntoStaticStr};
 
 use crate::gas::fees::Fees;
@@ -43,6 +47,16 @@ pub struct SignedTransaction {
     pub gas_limit: u64,
     /// Its purpose.
     pub purpose: TransactionPurpose,
+}
+
+impl SignedTransaction {
+    /// Its calldata.
+    ///
+    /// # Errors
+    /// If the bytes are no transaction.
+    pub fn calldata(&self) -> Result<Bytes, Eip2718Error> {
+        Ok(TxEnvelope::decode_2718_exact(&self.raw)?.input().clone())
+    }
 }
 
 /// The terms of a relay that the sender needs.

@@ -126,6 +126,27 @@ fn leases_are_taken_in_the_order_of_their_accounts_whatever_that_of_the_settings
 }
 
 #[test]
+fn a_daemon_whose_leases_have_run_out_renews_none_while_it_waits_for_one_before_it() {
+    let shared = Shared::new();
+    let [first, second] = [0xa1, 0xa2].map(Address::repeat_byte);
+    let [one, two] = ["one", "two"].map(|id| shared.store.of_daemon(DaemonId(id.into())));
+    one.beat(&[first], false, None).unwrap();
+    two.beat(&[second], false, None).unwrap();
+    shared.pass(LEASE * 2);
+    let lease = |account: Address, lock: &str| {
+        format!("SELECT 1 FROM {}.account_leases WHERE account = '\\x{account:x}' {lock}", schema(&shared.url))
+    };
+    // As the beat of the other one has it, which would wait for the second lease in turn.
+    let held = while_locked(
+        &shared.url,
+        &lease(first, "FOR NO KEY UPDATE"),
+        || two.beat(&[first, second], false, None).unwrap().held,
+        || drop(SERVER.sql(&lease(second, "FOR NO KEY UPDATE NOWAIT"))),
+    );
+    assert_eq!(held.len(), 2);
+}
+
+#[test]
 fn a_client_is_charged_while_pruning_waits_for_a_relay() {
     let shared = Shared::new();
     let store = shared.store.of_daemon(DaemonId("a".into()));

@@ -2,6 +2,9 @@
 
 use super::Journal;
 use crate::prelude::*;
+use alloy::consensus::{SignableTransaction, TxEip1559, TxEnvelope};
+use alloy::eips::eip2718::Encodable2718;
+use alloy::primitives::{Bytes, Signature};
 use relayer_daemon::budget::WINDOW_SECONDS;
 use relayer_daemon::budget::share::{Denial, PartyKind};
 use relayer_daemon::outcome::ErrorCode::{self, CallReverted, ForwarderRefused};
@@ -308,7 +311,7 @@ fn what_the_file_has_lost_is_written_anew_when_it_is_mined() {
     let assignment = NonceAssignment {
         nonce: 4,
         relay: Some(terms(1)),
-        transactions: vec![transaction(0xa, Relay), transaction(0xb, Relay)],
+        transactions: vec![calling(0xa, b"execute"), transaction(0xb, Relay)],
     };
     let settlement = Settlement {
         assignment: assignment.clone(),
@@ -324,6 +327,15 @@ fn what_the_file_has_lost_is_written_anew_when_it_is_mined() {
     assert_eq!(store.next_nonce(ACCOUNT).unwrap(), Some(5));
     store.settle(ACCOUNT, &settlement, NOW).unwrap();
     assert_eq!(used(&store, NOW), (250, 0), "once");
+    // Undone by a reorganisation it may have to run again, by another account.
+    assert_eq!(store.accepted(id(1)).unwrap().unwrap().calldata, Bytes::from_static(b"execute"));
+}
+
+/// A relay's transaction whose bytes are a transaction with this calldata.
+fn calling(number: u64, calldata: &'static [u8]) -> SignedTransaction {
+    let call = TxEip1559 { input: Bytes::from_static(calldata), ..TxEip1559::default() };
+    let signed = TxEnvelope::from(call.into_signed(Signature::test_signature()));
+    SignedTransaction { raw: signed.encoded_2718().into(), ..transaction(number, Relay) }
 }
 
 fn from(number: u64, signer: u8, client: &str) -> NewRelay {

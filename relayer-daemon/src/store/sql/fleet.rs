@@ -232,6 +232,7 @@ fn beat(
     }
 
     // What is not another's by now stays this daemon's until the transaction ends.
+    locks::leases_to_renew(db, daemon, accounts, now)?;
     db.run("UPDATE account_leases SET expires_at = $2 WHERE holder = $1", values![daemon, until])?;
     let leases = all(db, "SELECT * FROM account_leases", values![], |row| {
         let (holder, epoch) = (column(row, "holder")?, column(row, "epoch")?);

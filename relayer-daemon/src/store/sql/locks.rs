@@ -31,6 +31,18 @@ pub(super) fn leases_of(db: &Db, daemon: &DaemonId) -> Result<(), StoreError> {
     lock(db, |locks| locks.leases_of, values![daemon])
 }
 
+/// Waits for other daemons' renewals and takeovers of a daemon's leases, and of those that are free by `now`:
+/// in one order, so that no two daemons wait for each other. Holds up no write that is made under a lease.
+pub(super) fn leases_to_renew(
+    db: &Db,
+    daemon: &DaemonId,
+    accounts: &[Address],
+    now: i64,
+) -> Result<(), StoreError> {
+    let accounts = Value::Array(accounts.iter().map(Value::from).collect());
+    lock(db, |locks| locks.leases_to_renew, values![daemon, accounts, now])
+}
+
 /// A relay.
 pub(super) fn relay(db: &Db, id: &B256) -> Result<(), StoreError> {
     lock(db, |locks| locks.relay, values![id])

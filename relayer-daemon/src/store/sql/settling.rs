@@ -1,6 +1,6 @@
 //! What mining a nonce means for its relay and the budget, and what a reorganisation undoes of it.
 
-use alloy::primitives::{Address, B256, Bytes};
+use alloy::primitives::{Address, B256};
 
 use super::{
     Store, assignments, budget, ending,
@@ -9,7 +9,10 @@ use super::{
 };
 use crate::{
     outcome::RelayOutcome,
-    store::{NewRelay, NonceAssignment, Payer, RelayTerms, Settlement, StoreError, events::EventKind},
+    store::{
+        NewRelay, NonceAssignment, Payer, RelayTerms, Settlement, StoreError, TransactionPurpose,
+        events::EventKind,
+    },
 };
 
 impl Store {
@@ -145,7 +148,10 @@ fn restore(tx: &Db, account: &Address, assignment: &NonceAssignment, now: u64) -
     let NonceAssignment { nonce, relay, transactions } = assignment;
     tracing::error!(nonce, relay = ?relay.map(|relay| relay.id), "mined, but not in the journal: written anew");
     if let Some(RelayTerms { id, signer, forward_nonce, deadline, .. }) = *relay {
-        let relay = NewRelay { id, signer, forward_nonce, deadline, calldata: Bytes::new(), client: None };
+        // With its calldata, as a reorganisation may have it run again.
+        let of_relay = transactions.iter().find(|own| own.purpose == TransactionPurpose::Relay);
+        let calldata = of_relay.and_then(|own| own.calldata().ok()).unwrap_or_default();
+        let relay = NewRelay { id, signer, forward_nonce, deadline, calldata, client: None };
         relays::insert(tx, &relay, None, now)?;
     }
     tx.run(

@@ -1,6 +1,7 @@
 //! The Postgres server: its hosts, what is said when connecting, and what drives the connections.
 
 use std::{
+    net::IpAddr,
     pin::pin,
     sync::{
         Arc,
@@ -106,22 +107,43 @@ impl Server {
     }
 
     /// Connects to the first host that answers as a primary, from the one that did so last. Each has a time
-    /// of its own: one that is silent does not use up the others'.
+    /// of its own, and so has each address of its name: one that is silent does not use up the others'.
     pub(super) fn connect(&self) -> Result<Client, StoreError> {
         let first = self.primary.load(Ordering::Relaxed);
         let mut failed = StoreError::Unreachable("no host".to_owned());
         for index in (0..self.hosts.len()).map(|turn| (first + turn) % self.hosts.len()) {
             let Some(host) = self.hosts.get(index) else { continue };
-            match self.wait(CONNECT, self.connect_to(host)) {
-                Ok(client) => {
-                    self.connects.fetch_add(1, Ordering::Relaxed);
-                    self.primary.store(index, Ordering::Relaxed);
-                    return Ok(client);
+            let addressed = match self.addresses(host) {
+                Ok(addresses) => at_each(host, &addresses),
+                Err(error) => {
+                    failed = error;
+                    continue;
                 }
-                Err(error) => failed = error,
+            };
+            for host in addressed {
+                match self.wait(CONNECT, self.connect_to(&host)) {
+                    Ok(client) => {
+                        self.connects.fetch_add(1, Ordering::Relaxed);
+                        self.primary.store(index, Ordering::Relaxed);
+                        return Ok(client);
+                    }
+                    Err(error) => failed = error,
+                }
             }
         }
         Err(failed)
+    }
+
+    /// The addresses of a host's name; none where the host is a socket's folder or has its address.
+    fn addresses(&self, host: &Config) -> Result<Vec<IpAddr>, StoreError> {
+        let ([Host::Tcp(name)], []) = (host.get_hosts(), host.get_hostaddrs()) else { return Ok(Vec::new()) };
+        let _timers = self.runtime.enter();
+        let found = block_on(timeout(CONNECT, tokio::net::lookup_host((name.as_str(), 0))));
+        match found {
+            Ok(Ok(found)) => Ok(found.map(|address| address.ip()).collect()),
+            Ok(Err(error)) => Err(StoreError::Unreachable(error.to_string())),
+            Err(_) => Err(StoreError::Unreachable("the host's name is not resolved".to_owned())),
+        }
     }
 
     async fn connect_to(&self, host: &Config) -> Result<Client, tokio_postgres::Error> {
@@ -194,11 +216,21 @@ fn each_host(config: &Config) -> Result<Vec<Config>, &'static str> {
     Ok((0..count).map(one).collect())
 }
 
+/// What is said when connecting to each of a host's addresses; where it has none, to the host. The name stays:
+/// the server's certificate is for it.
+fn at_each(host: &Config, addresses: &[IpAddr]) -> Vec<Config> {
+    let at = |address: &IpAddr| {
+        let mut one = host.clone();
+        one.hostaddr(*address);
+        one
+    };
+    if addresses.is_empty() { vec![host.clone()] } else { addresses.iter().map(at).collect() }
+}
+
 /// Whether all hosts are this machine: what goes to them passes no network. An address comes before the name.
 fn is_local(config: &Config) -> bool {
-    let is_loopback = |name: &str| {
-        name == "localhost" || name.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
-    };
+    let is_loopback =
+        |name: &str| name == "localhost" || name.parse().is_ok_and(|address: IpAddr| address.is_loopback());
     config.get_hostaddrs().iter().all(std::net::IpAddr::is_loopback)
         && config.get_hosts().iter().all(|host| match host {
             Host::Tcp(name) => is_loopback(name),
@@ -231,5 +263,20 @@ mod tests {
         }
         let refused = mode("postgres://u:secret@host:port/").unwrap_err().to_string();
         assert!(refused.contains("STORE_URL") && !refused.contains("secret"), "{refused}");
+    }
+
+    #[test]
+    fn each_address_of_a_hosts_name_is_tried_for_itself() {
+        let hosts = |url: &str| each_host(&url.parse().unwrap()).unwrap();
+        let addresses: Vec<IpAddr> = ["192.0.2.1", "2001:db8::1"].map(|it| it.parse().unwrap()).into();
+        let host = &hosts("postgres://db.example:5433/r")[0];
+        let tried = at_each(host, &addresses);
+        let of_each: Vec<_> = tried.iter().map(|one| one.get_hostaddrs().to_vec()).collect();
+        assert_eq!(of_each, [[addresses[0]], [addresses[1]]]);
+        for one in tried {
+            assert_eq!((one.get_hosts(), one.get_ports()), (host.get_hosts(), [5433].as_slice()));
+        }
+        let socket = at_each(&hosts("postgres://%2Frun%2Fpostgresql/r")[0], &[]);
+        assert!(socket.len() == 1 && socket[0].get_hostaddrs().is_empty());
     }
 }

@@ -52,6 +52,7 @@ pub(in super::super) struct Statements {
 pub(in super::super) struct Locks {
     pub(in super::super) lease: &'static str,
     pub(in super::super) leases_of: &'static str,
+    pub(in super::super) leases_to_renew: &'static str,
     pub(in super::super) relay: &'static str,
     pub(in super::super) relays: &'static str,
     pub(in super::super) requests: &'static str,

@@ -7,6 +7,9 @@ pub(in super::super::super) const POSTGRES: Statements = Statements {
     locks: Some(Locks {
         lease: "SELECT epoch FROM account_leases WHERE account = $1 FOR UPDATE",
         leases_of: "SELECT account FROM account_leases WHERE holder = $1 ORDER BY account FOR UPDATE",
+        leases_to_renew: "
+SELECT account FROM account_leases WHERE holder = $1 OR (account = ANY ($2) AND (holder IS NULL OR expires_at <= $3))
+ORDER BY account FOR NO KEY UPDATE",
         relay: "SELECT id FROM relays WHERE id = $1 FOR NO KEY UPDATE",
         relays: "SELECT id FROM relays WHERE id = ANY ($1) ORDER BY signer, forward_nonce, id FOR NO KEY UPDATE",
         requests: "
