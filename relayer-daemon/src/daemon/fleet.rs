@@ -244,7 +244,11 @@ async fn claim<N: ChainNode>(relayer: &Arc<Relayer<N>>) {
         return;
     }
     if *relayer.draining.borrow() {
-        return;
+        // Alone it finishes what others have left.
+        let others = relayer.store.run(|store| Ok(store.fleet()?.daemons > 1)).await;
+        if others.unwrap_or(true) {
+            return;
+        }
     }
     let (known, room) = (relayer.inflight.run_here(), relayer.inflight.room());
     if room.places == 0 {

@@ -20,6 +20,7 @@ use std::{
     time::Duration,
 };
 
+use alloy::primitives::Address;
 use anyhow::{Context as _, anyhow, bail};
 use futures_util::FutureExt as _;
 use registry_core::forward::Rules;
@@ -62,7 +63,11 @@ use crate::{
     },
     sender::{Sender, SpendingLimits, lease::Lease, receipt_reader::Contracts},
     signer::TxSigner,
-    store::{Retention, retention},
+    store::{
+        Retention,
+        fleet::{BEAT, FleetRecord, LEASE},
+        retention,
+    },
     telemetry::{Exporter, SpanQueue},
     webhooks::{self, Deliverer, DeliveryClient},
 };
@@ -134,7 +139,7 @@ pub async fn serve(settings: Settings, keys: Vec<TxSigner>, spans: Option<SpanQu
             tracing::info!("draining: nothing new is accepted");
             daemon.drain();
             tokio::select! {
-                () = drained(Arc::clone(&daemon.relayer)) => {
+                () = drained(Arc::clone(&daemon.relayer), daemon.began) => {
                     tracing::info!("drained");
                     Ok(())
                 }
@@ -166,7 +171,7 @@ pub async fn drain(settings: Settings, keys: Vec<TxSigner>) -> anyhow::Result<()
     let mut daemon = Daemon::start(&settings, checked, metrics).await?;
     daemon.drain();
     let ended = tokio::select! {
-        () = drained(Arc::clone(&daemon.relayer)) => Ok(()),
+        () = drained(Arc::clone(&daemon.relayer), daemon.began) => Ok(()),
         () = stop.received() => Err(anyhow!("stopped before everything was mined: run drain again")),
         part = daemon.part_ended() => Err(part),
     };
@@ -178,6 +183,7 @@ pub async fn drain(settings: Settings, keys: Vec<TxSigner>) -> anyhow::Result<()
 
 /// The parts of a running daemon.
 struct Daemon {
+    began: Instant,
     relayer: Arc<Relayer>,
     readiness: RelayerReadiness,
     draining: watch::Sender<bool>,
@@ -267,6 +273,7 @@ impl Daemon {
             tokio::spawn(retention::run(store, retention, clock, move || duty.is_valid(), stopping.clone()));
         let events = assembly.listen();
         Ok(Self {
+            began: Instant::now(),
             relayer,
             readiness,
             draining,
@@ -341,27 +348,37 @@ async fn run_all(senders: Vec<Arc<Sender<Chain>>>, stopping: ShutdownSignal) {
     }
 }
 
-/// Waits until no relay is pending and no nonce is open; in a fleet, none of this daemon.
-async fn drained(relayer: Arc<Relayer>) {
+/// Waits until no relay is pending and no nonce is open; in a fleet with other daemons, none of this daemon,
+/// which has begun at `began`.
+async fn drained(relayer: Arc<Relayer>, began: Instant) {
     let store = &relayer.store;
     loop {
-        let is_idle = relayer.inflight.run_here().is_empty();
-        if is_idle && store.is_shared() {
-            if relayer.accounts.senders().iter().all(|sender| sender.pending() == 0) {
-                return;
-            }
-        } else if is_idle {
-            let left = store.run(|store| {
-                Ok((store.accounts_with_open_nonces()?.is_empty(), store.oldest_pending()?.is_none()))
-            });
-            match left.await {
-                Ok((true, true)) => return,
+        let has_sent = relayer.accounts.senders().iter().any(|sender| sender.pending() > 0);
+        if relayer.inflight.run_here().is_empty() && !has_sent {
+            let in_flight = store.run(|store| Ok((store.accounts_with_open_nonces()?, store.fleet()?)));
+            match in_flight.await {
+                Ok((open, fleet)) if !has_left(&relayer, &open, &fleet, began.elapsed()) => return,
                 Ok(_) => {}
                 Err(error) => tracing::error!(%error, "journal cannot be read"),
             }
         }
         tokio::time::sleep(DRAIN_POLL).await;
     }
+}
+
+/// Whether accounts with open nonces, or pending relays, are left to this daemon, which has run for so long.
+fn has_left(relayer: &Relayer, open: &[Address], fleet: &FleetRecord, age: Duration) -> bool {
+    let is_configured = |account: &Address| relayer.configured.contains(account);
+    if fleet.daemons <= 1 {
+        // Those of keys that it does not have are not its to end.
+        return open.iter().any(is_configured) || (fleet.pending > 0 && open.iter().all(is_configured));
+    }
+    let is_own = |account: &Address| {
+        fleet.holders.get(account).is_none_or(|holder| Some(holder) == relayer.store.daemon())
+    };
+    // One that has died counts as another one until its leases end.
+    (age < LEASE + BEAT && !(open.is_empty() && fleet.pending == 0))
+        || open.iter().any(|account| is_configured(account) && is_own(account))
 }
 
 /// The operator's limits, lowered to what the process may open.

@@ -38,7 +38,7 @@ use crate::{
     chain::Chain,
     metrics::gauge_value,
     outcome::{ErrorCode, Failure, RelayOutcome},
-    relay::{AcceptedRelay, Relayer, brief_cache::BriefCache, outcome_within, store_failed},
+    relay::{AcceptedRelay, Relayer, brief_cache::BriefCache, store_failed},
     sender::{Sender, health::AccountState},
     store::{RelayRecord, Store, control::relay_id, fleet::WEBHOOKS},
 };
@@ -232,7 +232,7 @@ where
     let AcceptedRelay { id, waiting, has_key } = relayer.accept(&body, client, authorization).await?;
     let place = app.places.for_relay(!has_key && relayer.policy.current().without_key_share() < 100);
     let limit = place.as_ref().map_or(Duration::ZERO, |_| app.relay_wait);
-    let outcome = outcome_within(waiting, relayer.stopping.clone(), limit).await;
+    let outcome = waiting::outcome_within(waiting, relayer.stopping.clone(), limit).await;
     let mut response = match outcome {
         Some(RelayOutcome::Executed { mined, agent_id }) => {
             ok(&shapes::ExecutedBody::new(id, &mined, agent_id))

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     outcome::{ErrorCode, Failure, Finality, RelayOutcome},
     process::shutdown::{ShutdownSignal, stopped},
-    relay::store_failed,
+    relay::{inflight::Waiting, store_failed},
     store::{RelayRecord, Store},
 };
 
@@ -113,6 +113,27 @@ pub(super) async fn relay(
             return Ok(record);
         }
         tokio::select! { () = sleep(POLL) => {}, () = stopped(&mut stopping) => {} }
+    }
+}
+
+/// Waits for a relay's outcome, at most `limit`, and at shutdown at most two seconds.
+pub(super) async fn outcome_within(
+    mut waiting: Waiting,
+    mut stopping: ShutdownSignal,
+    limit: Duration,
+) -> Option<RelayOutcome> {
+    const LAST_MOMENTS: Duration = Duration::from_secs(2);
+    let stop = async {
+        stopped(&mut stopping).await;
+        tokio::time::sleep(LAST_MOMENTS).await;
+    };
+    let limit = async {
+        tokio::select! { () = tokio::time::sleep(limit) => {}, () = stop => {} }
+    };
+    tokio::select! {
+        biased;
+        outcome = waiting.wait_for(Option::is_some) => outcome.ok().and_then(|outcome| outcome.clone()),
+        () = limit => None,
     }
 }
 

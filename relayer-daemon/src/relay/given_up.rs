@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use alloy::primitives::{Address, B256};
 
-use super::{Relayer, backoff::FIRST_PAUSE};
+use super::{Relayer, backoff::FIRST_PAUSE, patience::Patience};
 use crate::{
     chain::{ChainNode, RpcError},
     outcome::{ErrorCode, Failure, RelayOutcome},
@@ -50,14 +50,14 @@ impl<C: ChainNode> Relayer<C> {
     /// How a relay ends that is about to be dropped. `None` where [`retry`](Self::retry) ends.
     pub(super) async fn ending(&self, id: B256, failure: Failure) -> Option<Ending> {
         let given_up = self.retry(id, "journal not read", move |store| store.given_up_of(id)).await?;
-        let mut waits = Duration::ZERO;
+        let (mut waits, waited) = (Duration::ZERO, self.inflight.patience(id, Patience::refused));
         for (account, nonce) in given_up {
             let read = move |store: &Store| store.assignment(account, nonce);
             let assignment = self.retry(id, "journal not read", read).await?;
             match self.fate(account, &assignment, failure.code).await {
                 Ok(Fate::Dead) => {}
                 Ok(Fate::Open(longest)) => waits = waits.max(longest),
-                Ok(Fate::Executed(outcome)) if self.inflight.blocked(id) >= UNTIL_SETTLED => {
+                Ok(Fate::Executed(outcome)) if waited >= UNTIL_SETTLED => {
                     return Some(Ending::Known(outcome));
                 }
                 Ok(Fate::Executed(_)) => waits = waits.max(UNTIL_SETTLED),
@@ -65,8 +65,7 @@ impl<C: ChainNode> Relayer<C> {
                 Err(_) => waits = waits.max(UNTIL_FOUND),
             }
         }
-        let is_open = self.inflight.blocked(id) < waits;
-        Some(if is_open { Ending::Open } else { Ending::Known(RelayOutcome::Dropped { failure }) })
+        Some(if waited < waits { Ending::Open } else { Ending::Known(RelayOutcome::Dropped { failure }) })
     }
 
     /// What a nonce's transactions may still do to its relay, which would be dropped for this reason.

@@ -12,6 +12,7 @@ use std::{
 use alloy::primitives::{Address, B256, U256};
 use tokio::{sync::watch, time::Instant};
 
+use super::patience::Patience;
 use crate::{outcome::RelayOutcome, store::fleet::Room};
 
 /// The most relays of one signer in flight, so that one signer cannot fill the queue.
@@ -47,8 +48,7 @@ struct Entry {
     signer: Address,
     nonce: U256,
     since: Instant,
-    /// Time since which a transient failure blocks it.
-    blocked_since: Option<Instant>,
+    patience: Patience,
     runner: Runner,
     /// True if it has the turn, as nothing came before it when it last looked: it is checked, or has been
     /// sent. Of those with one nonce one has the turn at a time.
@@ -64,7 +64,7 @@ impl Entry {
             signer,
             nonce,
             since: Instant::now(),
-            blocked_since: None,
+            patience: Patience::default(),
             runner: Runner::Admission,
             has_turn: false,
             without_key: false,
@@ -261,18 +261,9 @@ impl Inflight {
         self.lock().relays.get(&id).map(|entry| entry.since.elapsed())
     }
 
-    /// Marks a relay as blocked by a transient failure. Returns for how long it has been blocked.
-    pub fn blocked(&self, id: B256) -> Duration {
-        let mut inner = self.lock();
-        let entry = inner.relays.get_mut(&id);
-        entry.map(|entry| entry.blocked_since.get_or_insert_with(Instant::now).elapsed()).unwrap_or_default()
-    }
-
-    /// Marks a relay as not blocked.
-    pub fn unblocked(&self, id: B256) {
-        if let Some(entry) = self.lock().relays.get_mut(&id) {
-            entry.blocked_since = None;
-        }
+    /// What `change` makes of a relay's patience; the default where it is not in flight.
+    pub(super) fn patience<T: Default>(&self, id: B256, change: impl FnOnce(&mut Patience) -> T) -> T {
+        self.lock().relays.get_mut(&id).map(|entry| change(&mut entry.patience)).unwrap_or_default()
     }
 
     /// Ends a relay: all that wait for it get the outcome.
@@ -404,12 +395,6 @@ mod tests {
         let before = inflight.predecessor(id(2)).unwrap();
         [1, 3].into_iter().for_each(|byte| inflight.finish(id(byte), dropped()));
         assert!(before.borrow().is_some() && inflight.predecessor(id(2)).is_none());
-
-        assert!(inflight.blocked(id(2)) < inflight.blocked(id(2)), "blocked from its first fault on");
-        let anew = Instant::now();
-        inflight.unblocked(id(2));
-        assert!(inflight.blocked(id(2)) <= anew.elapsed(), "counted anew once it goes on");
-        assert_eq!(inflight.blocked(id(9)), Duration::ZERO, "unknown");
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod functions;
 pub mod gas_price;
 mod given_up;
 pub mod inflight;
+mod patience;
 pub mod policy;
 mod queue;
 pub mod rate_limits;
@@ -321,7 +322,7 @@ impl<C: ChainNode> Relayer<C> {
     /// daemon that ran it is gone.
     pub fn resume(self: &Arc<Self>, relay: NewRelay) {
         self.inflight.run_stored(relay.id, relay.signer, relay.forward_nonce, relay.client.is_some());
-        self.inflight.unblocked(relay.id);
+        self.inflight.patience(relay.id, std::mem::take);
         self.run_again(relay);
     }
 
@@ -341,7 +342,8 @@ impl<C: ChainNode> Relayer<C> {
                 continue;
             }
             if let Err((failure, wait)) = self.backoff.pass() {
-                if self.inflight.blocked(relay.id) >= self.terms.patience {
+                if self.inflight.patience(relay.id, |it| it.blocked(RelayStep::Check)) >= self.terms.patience
+                {
                     break failure;
                 }
                 if !self.sleep(wait).await {
@@ -353,6 +355,7 @@ impl<C: ChainNode> Relayer<C> {
             match self.check(&relay).instrument(span).await {
                 Ok((job, permit)) => {
                     self.backoff.worked(RelayStep::Check);
+                    self.inflight.patience(relay.id, |it| it.passed(RelayStep::Check));
                     let mut stopping = self.stopping.clone();
                     let dispatched = tokio::select! {
                         biased;
@@ -377,7 +380,9 @@ impl<C: ChainNode> Relayer<C> {
                 Err(CheckError::Lost) => return self.lost(relay.id),
                 Err(CheckError::Unavailable(failure)) => {
                     self.backoff.failed(RelayStep::Check, failure.clone());
-                    if self.inflight.blocked(relay.id) >= self.terms.patience {
+                    if self.inflight.patience(relay.id, |it| it.blocked(RelayStep::Check))
+                        >= self.terms.patience
+                    {
                         break failure;
                     }
                     tracing::warn!(relay = %relay.id, reason = failure.message(), "waits and tries again");
@@ -402,6 +407,7 @@ impl<C: ChainNode> Relayer<C> {
                 tokio::spawn(Arc::clone(self).unsent(id, failure));
             }
             SenderEvent::Undecided(id, failure) => {
+                self.inflight.patience(id, |it| it.passed(RelayStep::Send));
                 let relayer = Arc::clone(self);
                 tokio::spawn(async move { relayer.drop_relay(id, failure).await });
             }
@@ -462,27 +468,6 @@ impl<C: ChainNode> Relayer<C> {
             BTreeSet::new()
         };
         Ok((on_chain, self.inflight.next_nonce(signer, on_chain, &elsewhere)))
-    }
-}
-
-/// Waits for a relay's outcome, at most `limit`, and at shutdown at most two seconds.
-pub async fn outcome_within(
-    mut waiting: Waiting,
-    mut stopping: ShutdownSignal,
-    limit: Duration,
-) -> Option<RelayOutcome> {
-    const LAST_MOMENTS: Duration = Duration::from_secs(2);
-    let stop = async {
-        stopped(&mut stopping).await;
-        tokio::time::sleep(LAST_MOMENTS).await;
-    };
-    let limit = async {
-        tokio::select! { () = tokio::time::sleep(limit) => {}, () = stop => {} }
-    };
-    tokio::select! {
-        biased;
-        outcome = waiting.wait_for(Option::is_some) => outcome.ok().and_then(|outcome| outcome.clone()),
-        () = limit => None,
     }
 }
 

@@ -9,6 +9,7 @@ use super::{
     backoff::{FIRST_PAUSE, LONGEST_PAUSE, RelayStep},
     given_up::{Ending, pause_after},
     inflight::Runner,
+    patience::Patience,
 };
 use crate::{
     chain::ChainNode,
@@ -20,6 +21,8 @@ use crate::{
 impl<C: ChainNode> Relayer<C> {
     /// Retries a relay that the sender could not give a nonce to: nothing of it is stored or sent.
     pub(super) async fn unsent(self: Arc<Self>, id: B256, failure: Failure) {
+        let blocked = self.inflight.patience(id, |it| it.blocked(RelayStep::Send));
+        let is_patient = blocked < self.terms.patience;
         if matches!(
             failure.code,
             ErrorCode::RpcFailed
@@ -29,18 +32,18 @@ impl<C: ChainNode> Relayer<C> {
         ) {
             self.backoff.failed(RelayStep::Send, failure.clone());
         } else if failure.code == ErrorCode::SignerFailed {
-            if self.accounts.can_sign() {
+            if !self.accounts.can_sign() {
+                self.backoff.failed(RelayStep::Send, failure.clone());
+            } else if is_patient {
                 // Another account takes it, at once.
                 tracing::info!(relay = %id, "goes to another account");
                 if let Some(relay) = self.accepted(id).await {
-                    self.resume(relay);
+                    self.run_again(relay);
                 }
                 return;
             }
-            self.backoff.failed(RelayStep::Send, failure.clone());
         }
-        let blocked = self.inflight.blocked(id);
-        if blocked >= self.terms.patience {
+        if !is_patient {
             return self.drop_relay(id, failure).await;
         }
         tracing::warn!(relay = %id, reason = failure.message(), "not sent, waits and tries again");
@@ -71,7 +74,8 @@ impl<C: ChainNode> Relayer<C> {
                 Some(Ending::Known(outcome)) => break outcome,
                 Some(ending) => ending,
             };
-            let (pause, is_checked_anew) = pause_after(failure.code, self.inflight.blocked(id));
+            let (pause, is_checked_anew) =
+                pause_after(failure.code, self.inflight.patience(id, Patience::refused));
             tracing::warn!(relay = %id, reason = failure.message(), "waits: a transaction that was given up may execute it");
             if !self.sleep(pause).await || self.inflight.age(id).is_none() {
                 return;

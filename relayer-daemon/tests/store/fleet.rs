@@ -192,6 +192,28 @@ fn the_holder_of_an_account_replaces_its_transactions_whichever_daemon_runs_the_
 }
 
 #[test]
+fn the_daemon_whose_nonce_of_a_relay_is_lost_runs_it_where_no_other_nonce_is_left() {
+    let shared = Shared::new();
+    let ((a, first), (b, second)) = one_account_each(&shared);
+    let shares = Shares { signer: 100, without_key: 100, client: 100, network: 100 };
+    let allowance = Allowance { limit_wei: 1_000, shares };
+    let cost = ExpectedCost { wei: 9, gas: 9, l1_fee_wei: 0, least_wei: 1, no_op_wei: 0 };
+    a.accept(&relay(1), NOW).unwrap();
+    a.record(first, &[signed(0, Some(1), 0x11)], NOW).unwrap();
+    let cancelled = settlement(&a, FIRST, 0, 0x11, Some(dropped(TransactionRejected)));
+    a.settle(first, &cancelled, NOW).unwrap();
+    b.accept(&relay(1), NOW).unwrap();
+    b.record(second, &[signed(0, Some(1), 0x21)], NOW).unwrap();
+    // A reorganisation gives it to the first daemon, which ends its nonce again.
+    assert!(a.reopen(first, 0, 1, NOW).unwrap());
+    assert_eq!(a.settle(first, &cancelled, NOW), Ok(None));
+    let runs = |store: &Store| store.reserve_share(id(1), &cost, &allowance, NOW).map(drop);
+    assert_eq!((runs(&a), runs(&b)), (Ok(()), Err(StoreError::HeldElsewhere)));
+    b.lose(second, 0, NOW).unwrap();
+    assert_eq!((runs(&a), runs(&b)), (Err(StoreError::HeldElsewhere), Ok(())));
+}
+
+#[test]
 fn one_daemon_alone_signs_a_relay_and_with_a_nonce_it_is_neither_dropped_nor_handed_over() {
     let shared = Shared::new();
     let (a, b) = two_daemons(&shared);

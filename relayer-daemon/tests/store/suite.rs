@@ -9,7 +9,7 @@ use relayer_daemon::budget::WINDOW_SECONDS;
 use relayer_daemon::budget::share::{Denial, PartyKind};
 use relayer_daemon::outcome::ErrorCode::{self, CallReverted, ForwarderRefused};
 use relayer_daemon::outcome::{BlockHeads, Finality};
-use relayer_daemon::store::TransactionPurpose::{Gap, Superseded};
+use relayer_daemon::store::TransactionPurpose::{Gap, Rejected, Superseded};
 use relayer_daemon::store::control::{Effect, Order};
 use relayer_daemon::store::{NonceAssignment, RelayTerms, Sendable};
 
@@ -72,6 +72,47 @@ fn a_receipt_is_charged_once_a_reorganisation_the_difference_and_a_no_op_too() {
     settle(&store, 5, 0xb, 21, None);
     assert_eq!(used(&store, NOW + WINDOW_SECONDS - 1), (321, 0));
     assert_eq!(used(&store, NOW + WINDOW_SECONDS), (0, 0));
+}
+
+#[test]
+fn what_each_of_a_relays_two_nonces_may_cost_is_reserved_until_it_is_mined() {
+    let store = accepted(&[1]);
+    sign(&store, 4, Some(1), transaction(0xa, Rejected));
+    settle(&store, 4, 0xa, 21, Some(dropped(TransactionRejected)));
+    assert_eq!(store.accept(&relay(1), NOW).unwrap(), Accepted::Pending);
+    assert_eq!(store.reserve(id(1), 600, LIMIT, NOW), Ok(true));
+    sign(&store, 5, Some(1), transaction(0xb, Relay));
+    assert!(store.reopen(ACCOUNT, 4, 30, NOW).unwrap());
+    assert_eq!(used(&store, NOW), (21, 609));
+    let replace = |nonce, number, wei| {
+        store.record_replacement(ACCOUNT, id(1), &signed(nonce, Some(1), number), wei, LIMIT, NOW)
+    };
+    assert_eq!(replace(5, 0xc, 700), Ok(true));
+    assert_eq!(replace(4, 0xd, 41), Ok(true));
+    assert_eq!(used(&store, NOW), (21, 720));
+    assert_eq!(replace(4, 0xe, 600), Ok(false), "beyond the limit");
+    settle(&store, 4, 0xd, 41, None);
+    assert_eq!(used(&store, NOW), (41, 700));
+
+    // The other one executes it first: what is left stays reserved.
+    assert!(store.reopen(ACCOUNT, 4, 50, NOW).unwrap());
+    settle(&store, 5, 0xc, 100, Some(executed(0xc)));
+    assert!(used(&store, NOW).1 > 0);
+    settle(&store, 4, 0xd, 50, None);
+    assert_eq!(used(&store, NOW), (150, 0));
+    assert!(!store.reopen(ACCOUNT, 4, 80, NOW).unwrap());
+    assert_eq!(used(&store, NOW), (150, 30), "of a relay that has ended");
+}
+
+#[test]
+fn a_relay_with_a_nonce_in_flight_is_not_dropped() {
+    let store = accepted(&[1]);
+    store.reserve(id(1), 100, LIMIT, NOW).unwrap();
+    sign(&store, 4, Some(1), transaction(0xa, Relay));
+    assert_eq!(store.finish_unsent(id(1), &dropped(RpcTimeout), NOW), Err(StoreError::HeldElsewhere));
+    assert_eq!((outcome(&store, 1), used(&store, NOW)), (None, (0, 100)));
+    settle(&store, 4, 0xa, 60, Some(executed(0xa)));
+    assert_eq!(store.finish_unsent(id(1), &dropped(RpcTimeout), NOW), Ok(executed(0xa)));
 }
 
 #[test]

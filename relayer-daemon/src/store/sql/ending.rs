@@ -15,19 +15,18 @@ use crate::{
 impl Store {
     /// Ends a pending relay for which nothing was mined, and gives its reservation back. A relay that has
     /// ended by the late receipt of a nonce given up as lost stays as it is. Returns how it has ended.
+    /// Fails with [`StoreError::HeldElsewhere`] while it has a nonce in flight, which decides.
     pub fn finish_unsent(
         &self,
         id: B256,
         outcome: &RelayOutcome,
         now: u64,
     ) -> Result<RelayOutcome, StoreError> {
-        let (outcome, in_fleet) = (outcome.clone(), self.is_shared());
+        let outcome = outcome.clone();
         self.write_about(id, move |db| {
-            if in_fleet {
-                fleet::must_have_no_nonce(db, &id)?;
-            }
             let known = relays::stored_outcome(db, &id)?.ok_or(StoreError::Missing("relay"))?;
             if known.is_none() {
+                fleet::must_have_no_nonce(db, &id)?;
                 finish(db, &id, &outcome, now)?;
                 // Where no transaction was signed the calldata may be large, and cost its client nothing.
                 db.run(

@@ -1,11 +1,14 @@
-//! What nonces may cost that were given up: a transaction of theirs may have been mined, and the receipt be
-//! late, or be in a pool. It is reserved for a day, as a row of `spending` beside what parties were charged: a
-//! byte for the kind, the time at which the nonce was given up, the account and the nonce.
+//! What nonces may cost beside the reservations of relays.
+//!
+//! One that was given up: a transaction of its own may have been mined, and the receipt be late, or be in a
+//! pool. And one in flight that is not its relay's only one, or that is left of a relay which has ended. It is
+//! reserved for a day, as a row of `spending` beside what parties were charged: a byte for the kind, the time
+//! of the reservation, the account and the nonce.
 
 use alloy::primitives::Address;
 
 use super::{
-    assignments,
+    assignments, budget,
     engine::{Db, column, first, values},
     locks,
 };
@@ -14,27 +17,56 @@ use crate::{budget::WINDOW_SECONDS, store::StoreError};
 /// The first byte, which those of parties are less than.
 pub(super) const KIND: u8 = 4;
 
-/// Reserves what a nonce may cost that is given up, maybe for a second time.
+/// Reserves what a nonce may still cost, in place of an earlier such reservation.
 pub(super) fn reserve(tx: &Db, account: &Address, nonce: u64, now: u64) -> Result<(), StoreError> {
+    let (paid, _) = charged(tx, account, nonce)?.ok_or(StoreError::Missing("nonce"))?;
     let wei = assignments::assignment(tx, account, nonce)?.expected_wei();
+    set(tx, account, nonce, wei.saturating_sub(paid), now)
+}
+
+/// Reserves what a nonce may cost with one more transaction, `wei` in all, if it has such a reservation and the
+/// budget allows the difference. Returns whether that does; `None` if the nonce has none.
+pub(super) fn reserve_more(
+    tx: &Db,
+    account: &Address,
+    nonce: u64,
+    wei: u128,
+    limit_wei: u128,
+    now: u64,
+) -> Result<Option<bool>, StoreError> {
+    let Some((paid, Some(before))) = charged(tx, account, nonce)? else { return Ok(None) };
+    let wei = wei.saturating_sub(paid);
+    let allowed = budget::allow(tx, wei.saturating_sub(before), limit_wei, now)?;
+    if allowed {
+        set(tx, account, nonce, wei, now)?;
+    }
+    Ok(Some(allowed))
+}
+
+/// Reserves `wei` for a nonce, in place of an earlier such reservation.
+pub(super) fn set(tx: &Db, account: &Address, nonce: u64, wei: u128, now: u64) -> Result<(), StoreError> {
     release(tx, account, nonce)?;
     let key = [given_up_at(now), nonce_key(account, nonce)].concat();
     tx.run("INSERT INTO spending VALUES ($1, $2)", values![key, wei])
 }
 
-/// Ends such a reservation: the nonce was mined or is open again.
+/// Ends such a reservation: the nonce was mined, or its relay's or gap's own is in its place.
 pub(super) fn release(tx: &Db, account: &Address, nonce: u64) -> Result<(), StoreError> {
     locks::budget(tx)?;
     let sql = "DELETE FROM spending WHERE party > $1 AND substr(party, 10) = $2";
     tx.run(sql, values![[KIND].as_slice(), nonce_key(account, nonce)])
 }
 
-/// What a nonce was charged so far, and whether it has such a reservation; `None` if it is not stored.
-pub(super) fn charged(tx: &Db, account: &Address, nonce: u64) -> Result<Option<(u128, bool)>, StoreError> {
-    let query = "SELECT paid_wei, EXISTS (SELECT 1 FROM spending WHERE party > $3 AND substr(party, 10) = $4) AS is_given_up
+/// What a nonce was charged so far, and such a reservation, if it has one; `None` if it is not stored.
+pub(super) fn charged(
+    tx: &Db,
+    account: &Address,
+    nonce: u64,
+) -> Result<Option<(u128, Option<u128>)>, StoreError> {
+    let query = "SELECT paid_wei, (SELECT settled_wei FROM spending WHERE party > $3 AND substr(party, 10) = $4) AS reserved_wei
          FROM nonces WHERE account = $1 AND nonce = $2";
     let values = values![account, nonce, [KIND].as_slice(), nonce_key(account, nonce)];
-    first(tx, query, values, |row| Ok((column(row, "paid_wei")?, column(row, "is_given_up")?)))
+    first(tx, query, values, |row| Ok((column(row, "paid_wei")?, column(row, "reserved_wei")?)))
 }
 
 /// What is less than the stored form of nonces that were given up at this time or later, and greater than

@@ -51,9 +51,13 @@ impl Store {
         limit_wei: u128,
         now: u64,
     ) -> Result<bool, StoreError> {
-        self.record_if(payer.into(), replacement, now, move |db| {
+        let (payer, nonce): (Payer, u64) = (payer.into(), replacement.nonce);
+        self.record_if(payer, replacement, now, move |db| {
             locks::requests(db, &[relay])?;
-            budget::reserve(db, &relay, wei, limit_wei, now)
+            match given_up::reserve_more(db, &payer.account, nonce, wei, limit_wei, now)? {
+                Some(allowed) => Ok(allowed),
+                None => budget::reserve(db, &relay, wei, limit_wei, now),
+            }
         })
     }
 
@@ -191,14 +195,24 @@ impl Store {
         self.read_single(|db| single(db, query, values![account]))
     }
 
-    /// Marks a nonce as used by a foreign transaction. What it may cost stays reserved for a day: if it was ours
-    /// after all, its receipt is late.
+    /// Marks a nonce as used by a foreign transaction; a relay without another one in flight is this daemon's to
+    /// run again. What it may cost stays reserved for a day: if it was ours after all, its receipt is late.
     pub fn lose(&self, payer: impl Into<Payer>, nonce: u64, now: u64) -> Result<(), StoreError> {
-        let payer = payer.into();
+        let (payer, daemon) = (payer.into(), self.daemon.clone());
         self.write_for(payer, move |db| {
-            let lost = "UPDATE nonces SET state = 'lost' WHERE account = $1 AND nonce = $2";
-            db.run(lost, values![payer.account, nonce])?;
-            given_up::reserve(db, &payer.account, nonce, now)
+            let key = values![payer.account, nonce];
+            let relay: Option<B256> =
+                single(db, "SELECT relay FROM nonces WHERE account = $1 AND nonce = $2", key)?.flatten();
+            relay.map_or(Ok(()), |id| locks::relay(db, &id))?;
+            db.run("UPDATE nonces SET state = 'lost' WHERE account = $1 AND nonce = $2", key)?;
+            given_up::reserve(db, &payer.account, nonce, now)?;
+            match daemon.zip(relay) {
+                // Of another account's daemon, which had a nonce of it, nothing runs it.
+                Some((daemon, id)) if assignments::open_of(db, &id)?.is_empty() => {
+                    relays::take(db, &daemon, &id)
+                }
+                _ => Ok(()),
+            }
         })
     }
 

@@ -38,8 +38,9 @@ impl Store {
     }
 
     /// Reopens a mined nonce that a reorg undid: its relay is pending again, and its expected cost above what
-    /// it was charged is reserved, even beyond the limit, because it cannot be called back. A relay that
-    /// another nonce of its own has executed stays as it is. Returns whether the nonce's relay is pending
+    /// it was charged is reserved, even beyond the limit, because it cannot be called back; beside the relay's
+    /// reservation where that is for another nonce. A relay that another nonce of its own has executed stays
+    /// as it is. Returns whether the nonce's relay is pending
     /// now.
     pub fn reopen(
         &self,
@@ -69,11 +70,11 @@ fn settle(
     let relay = assignment.relay.as_ref().map(|relay| &relay.id);
     relay.map_or(Ok(()), |relay| locks::relay(tx, relay))?;
     // After a reorg a nonce is settled again: only the difference is charged.
-    let (before, is_given_up) = match given_up::charged(tx, account, assignment.nonce)? {
+    let (before, reserved) = match given_up::charged(tx, account, assignment.nonce)? {
         Some(known) => known,
         None => {
             restore(tx, account, assignment, now)?;
-            (0, false)
+            (0, None)
         }
     };
     tx.run(
@@ -93,11 +94,15 @@ fn settle(
     let decided = match (relay, &settlement.outcome) {
         (Some(relay), Some(outcome)) if decides(tx, relay, outcome, assignment)? => {
             ending::finish(tx, relay, outcome, now)?;
+            // What else it has in flight is not called back, and the relay's reservation is over.
+            for (account, nonce) in assignments::open_of(tx, relay)? {
+                given_up::reserve(tx, &account, nonce, now)?;
+            }
             Some(outcome.clone())
         }
         _ => None,
     };
-    if is_given_up {
+    if reserved.is_some() {
         given_up::release(tx, account, assignment.nonce)?;
     }
     budget::charge(tx, relay, paid_wei.saturating_sub(before), now)?;
@@ -172,7 +177,8 @@ fn reopen(
     now: u64,
 ) -> Result<Option<B256>, StoreError> {
     let key = values![account, nonce];
-    let (paid, is_given_up) = given_up::charged(tx, account, nonce)?.ok_or(StoreError::Missing("nonce"))?;
+    let (paid, reserved) = given_up::charged(tx, account, nonce)?.ok_or(StoreError::Missing("nonce"))?;
+    let left_wei = expected_wei.saturating_sub(paid);
     let relay: Option<B256> =
         single(tx, "SELECT relay FROM nonces WHERE account = $1 AND nonce = $2", key)?.flatten();
     relay.map_or(Ok(()), |id| locks::relay(tx, &id))?;
@@ -183,21 +189,27 @@ fn reopen(
          WHERE account = $1 AND nonce = $2",
         key,
     )?;
-    let release = || if is_given_up { given_up::release(tx, account, nonce) } else { Ok(()) };
+    let release = || if reserved.is_some() { given_up::release(tx, account, nonce) } else { Ok(()) };
+    // A gap counts as long as it is open.
     let Some(id) = relay else { return release().map(|()| None) };
     // The outcome stays if another nonce's transaction has decided it: a relay has two nonces if the first
     // was given up as lost.
     let query = "SELECT tx_hash IS NULL OR tx_hash IN (SELECT hash FROM transactions WHERE account = $2 AND nonce = $3)
          FROM relays WHERE id = $1";
     if !single::<bool>(tx, query, values![id, account, nonce])?.ok_or(StoreError::Missing("relay"))? {
-        return release().map(|()| None);
+        return given_up::set(tx, account, nonce, left_wei, now).map(|()| None);
     }
     if let Some(sponsor) = key_gas::sponsor(tx, &id)? {
         key_gas::refund(tx, &sponsor)?;
     }
     relays::reopen(tx, &id)?;
-    release()?;
-    budget::set_reserved(tx, &id, expected_wei.saturating_sub(paid))?;
+    if assignments::open_of(tx, &id)?.len() > 1 {
+        // The relay's reservation is for the other one.
+        given_up::set(tx, account, nonce, left_wei, now)?;
+    } else {
+        release()?;
+        budget::set_reserved(tx, &id, left_wei)?;
+    }
     events::note(tx, &id, EventKind::Reorganised, now)?;
     Ok(Some(id))
 }

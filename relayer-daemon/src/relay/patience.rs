@@ -1,0 +1,62 @@
+//! How long a relay has not got on, and why.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::backoff::RelayStep;
+
+/// Since when a relay does not get on.
+#[derive(Debug, Default)]
+pub(super) struct Patience {
+    /// The step that transient failures block, and the time of the first one.
+    blocked_since: Option<(RelayStep, Instant)>,
+    /// Time since which it would have been dropped, but for transactions that were given up.
+    refused_since: Option<Instant>,
+}
+
+impl Patience {
+    /// After a transient failure of a step: for how long such failures have blocked the relay.
+    pub(super) fn blocked(&mut self, step: RelayStep) -> Duration {
+        self.blocked_since.get_or_insert_with(|| (step, Instant::now())).1.elapsed()
+    }
+
+    /// After the relay got beyond a step: failures of this one and of earlier ones block it no more.
+    pub(super) fn passed(&mut self, step: RelayStep) {
+        self.blocked_since = self.blocked_since.filter(|(blocked, _)| *blocked > step);
+    }
+
+    /// After a reason to drop the relay: for how long there has been one.
+    pub(super) fn refused(&mut self) -> Duration {
+        self.refused_since.get_or_insert_with(Instant::now).elapsed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_count_from_the_first_one_until_the_relay_gets_beyond_the_step_that_failed() {
+        let mut patience = Patience::default();
+        let mut waited = async |step| {
+            tokio::time::advance(SECOND).await;
+            patience.blocked(step)
+        };
+        assert_eq!([waited(RelayStep::Check).await, waited(RelayStep::Check).await], [SECOND * 0, SECOND]);
+        assert_eq!(waited(RelayStep::Send).await, SECOND * 2);
+        patience.passed(RelayStep::Check);
+        assert_eq!(patience.blocked(RelayStep::Send), Duration::ZERO);
+        tokio::time::advance(SECOND).await;
+        // It is checked each time before it is to be sent.
+        patience.passed(RelayStep::Check);
+        assert_eq!(patience.blocked(RelayStep::Send), SECOND);
+        assert_eq!(patience.refused(), Duration::ZERO, "another clock");
+        patience.passed(RelayStep::Send);
+        assert_eq!(patience.blocked(RelayStep::Check), Duration::ZERO);
+        tokio::time::advance(SECOND).await;
+        assert_eq!(patience.refused(), SECOND);
+    }
+}
