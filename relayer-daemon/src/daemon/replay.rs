@@ -13,7 +13,7 @@ use crate::{
     metrics::Metrics,
     process::clock,
     store::{
-        Store,
+        Identity, Store,
         control::{relay_id, time},
         events::Replay,
         files::StoreFiles,
@@ -66,11 +66,7 @@ pub async fn run(args: &ReplayArgs) -> anyhow::Result<usize> {
         given_up_only: args.given_up,
     };
     let now = clock::shared().now();
-    let store = match settings.store_url.clone() {
-        Some(url) => tokio::task::spawn_blocking(move || check::connect(&url)).await??,
-        None => Store::open(&files(settings).await?.store)?,
-    };
-    let (store, replay) = (Arc::new(store), Arc::new(replay));
+    let (store, replay) = (open_existing(settings).await?, Arc::new(replay));
     let (mut events, mut after) = (0, None);
     loop {
         let chosen = Arc::clone(&replay);
@@ -83,6 +79,31 @@ pub async fn run(args: &ReplayArgs) -> anyhow::Result<usize> {
         // Other writes come first.
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+/// Opens the journal of this forwarder, which must be there, and makes or migrates none.
+///
+/// # Errors
+/// If there is none, it is another relayer's, or its format is older.
+pub(super) async fn open_existing(settings: &Settings) -> anyhow::Result<Arc<Store>> {
+    let (store, place) = match settings.store_url.clone() {
+        Some(url) => {
+            let connect = move || check::connect_existing(&url);
+            (tokio::task::spawn_blocking(connect).await??, "in the database of STORE_URL".to_owned())
+        }
+        None => {
+            let path = files(settings).await?.store;
+            (Store::open_existing(&path)?, format!("at {}", path.display()))
+        }
+    };
+    let none = || format!("there is no journal {place}");
+    let store = Arc::new(store.with_context(none)?);
+    let Identity { chain_id, forwarder, .. } =
+        store.run(|store| store.identity()).await?.with_context(none)?;
+    if forwarder != settings.forwarder_address || settings.chain_id.is_some_and(|id| id != chain_id) {
+        bail!("the journal {place} belongs to forwarder {forwarder} on chain {chain_id}");
+    }
+    Ok(store)
 }
 
 /// The journal's files, which must be there.

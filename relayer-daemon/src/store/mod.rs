@@ -79,6 +79,16 @@ pub enum StoreError {
         /// The version that this program writes.
         known: u32,
     },
+    /// It has the format of a version before, which daemons may be using.
+    #[error("journal {file} has schema version {found}, this program writes {known}: start the daemon first")]
+    Older {
+        /// The file.
+        file: String,
+        /// The file's version.
+        found: u32,
+        /// The version that this program writes.
+        known: u32,
+    },
     /// It was opened for reading only.
     #[error("journal was opened for reading only")]
     ReadOnly,

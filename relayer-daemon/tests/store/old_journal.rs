@@ -61,6 +61,23 @@ fn a_file_of_an_old_version_is_read_as_it_was_left() {
     is_as_described(&Store::open(&path).unwrap(), "journal.sqlite.json");
 }
 
+#[test]
+fn a_file_of_an_old_version_is_left_as_it_is_by_what_needs_the_present_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("journal.sqlite");
+    let connect = || rusqlite::Connection::open(&path).unwrap();
+    assert!(Store::open_existing(&path).unwrap().is_none());
+    assert!(!path.exists());
+    connect().execute_batch(&fixture("journal.sqlite.sql")).unwrap();
+    let refused = Store::open_existing(&path).unwrap_err().to_string();
+    assert!(refused.contains("has schema version 7, this program writes "), "{refused}");
+    assert!(refused.ends_with(": start the daemon first"), "{refused}");
+    let version: u32 = connect().query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
+    assert_eq!(version, 7);
+    drop(Store::open(&path).unwrap());
+    assert!(Store::open_existing(&path).unwrap().is_some());
+}
+
 #[cfg(feature = "postgres")]
 #[test]
 fn a_database_of_an_old_version_is_read_as_it_was_left() {

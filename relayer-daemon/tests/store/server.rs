@@ -241,3 +241,21 @@ fn daemons_that_start_at_once_make_one_database_and_use_a_newer_format_that_lets
     let refused = Store::connect(&url).unwrap_err().to_string();
     assert!(refused.contains("version 7"), "{refused}");
 }
+
+#[test]
+fn a_database_of_an_old_version_is_left_as_it_is_by_what_needs_the_present_one() {
+    let url = SERVER.schema();
+    let schema = schema(&url);
+    let set = |version: u32| drop(SERVER.sql(&format!("UPDATE {schema}.format SET version = {version}")));
+    assert!(Store::connect_existing(&url).unwrap().is_none());
+    let tables = format!("SELECT count(*) FROM pg_tables WHERE schemaname = '{schema}'");
+    assert_eq!(SERVER.sql(&tables), "0");
+    drop(Store::connect(&url).unwrap());
+    set(3);
+    let refused = Store::connect_existing(&url).unwrap_err().to_string();
+    assert!(refused.contains("has schema version 3, this program writes "), "{refused}");
+    assert!(refused.ends_with(": start the daemon first"), "{refused}");
+    assert_eq!(SERVER.sql(&format!("SELECT version FROM {schema}.format")), "3");
+    set(99);
+    assert!(Store::connect_existing(&url).unwrap().is_some(), "a later format that lets it write");
+}

@@ -201,6 +201,27 @@ async fn an_order_to_a_fleet_reaches_each_daemon_also_one_that_is_down() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_order_to_a_database_without_this_relayers_journal_fails_and_changes_nothing() {
+    let fleet = Fleet::set(1, 1).await;
+    let _daemons = fleet.start().await;
+    // Without a socket there.
+    let options = fleet.options[0].clone().with_empty_journal();
+    let elsewhere = options.clone().var("STORE_URL", fleet.postgres.schema());
+    let none = "there is no journal in the database of STORE_URL";
+    for order in ["pause", "keys", "export", "log"] {
+        Operator(elsewhere.clone()).says(order, 1, none).await;
+    }
+    let printed = elsewhere.replay(&["--api-key", "acme"]).await.unwrap_err().to_string();
+    assert!(printed.contains(none), "{printed}");
+    assert_eq!(fleet.postgres.sql("SELECT count(*) FROM pg_tables WHERE schemaname = 's1'"), "0");
+
+    let other = Operator(options.clone().var("FORWARDER_ADDRESS", Address::repeat_byte(7)));
+    other.says("pause", 1, "STORE_URL belongs to forwarder").await;
+    Operator(options.var("CHAIN_ID", 7)).says("pause", 1, "STORE_URL belongs to forwarder").await;
+    assert_eq!(fleet.postgres.sql("SELECT count(*) FROM s0.control"), "0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn relays_of_a_stolen_key_are_executed_by_another_within_a_minute_also_while_a_daemon_holds_it() {
     let fleet = Fleet::set(2, 2).await;
     let (_daemons, clients) = fleet.start().await;

@@ -92,6 +92,11 @@ pub(in crate::daemon) fn connect(url: &str) -> Result<Store, StoreError> {
 }
 
 #[cfg(feature = "postgres")]
+pub(in crate::daemon) fn connect_existing(url: &str) -> Result<Option<Store>, StoreError> {
+    Store::connect_existing(url)
+}
+
+#[cfg(feature = "postgres")]
 fn connect_read_only(url: &str) -> Result<Option<Store>, StoreError> {
     Store::connect_read_only(url)
 }
@@ -99,6 +104,11 @@ fn connect_read_only(url: &str) -> Result<Option<Store>, StoreError> {
 #[cfg(not(feature = "postgres"))]
 pub(in crate::daemon) fn connect(_: &str) -> Result<Store, StoreError> {
     Err(StoreError::Engine("STORE_URL: this daemon was built without the feature postgres".to_owned()))
+}
+
+#[cfg(not(feature = "postgres"))]
+pub(in crate::daemon) fn connect_existing(url: &str) -> Result<Option<Store>, StoreError> {
+    connect(url).map(Some)
 }
 
 #[cfg(not(feature = "postgres"))]

@@ -20,7 +20,10 @@ use tokio::sync::Notify;
 
 use self::desk::{Answer, Desk};
 pub use self::socket::ControlSocket;
-use super::{check, replay::files, settings::Settings};
+use super::{
+    replay::{files, open_existing},
+    settings::Settings,
+};
 use crate::{
     process::{instance::host, lock::ProcessLock, shutdown::ShutdownSignal},
     relay::Relayer,
@@ -136,15 +139,10 @@ async fn by_the_store(settings: &Settings, order: Order) -> anyhow::Result<Answe
 }
 
 async fn open(settings: &Settings) -> anyhow::Result<Arc<Store>> {
-    let store = match settings.store_url.clone() {
-        // As a daemon that is no member and holds nothing.
-        Some(url) => {
-            let open = move || Ok::<_, anyhow::Error>(check::connect(&url)?.of_daemon(DaemonId::random()));
-            tokio::task::spawn_blocking(open).await??
-        }
-        None => Store::open(&files(settings).await?.store)?,
-    };
-    Ok(Arc::new(store))
+    let store = open_existing(settings).await?;
+    // In a fleet as a daemon that is no member and holds nothing.
+    let of_fleet = settings.store_url.is_some();
+    Ok(if of_fleet { Arc::new(store.of_daemon(DaemonId::random())) } else { store })
 }
 
 /// Listens for orders, where that is possible; without a socket they come by the store.

@@ -63,6 +63,18 @@ impl Store {
         started().map_err(|error| of_file(path, error))
     }
 
+    /// Opens the file at `path` as daemons of this version have it; `None` if it is not there or empty.
+    /// Makes and migrates nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::Older`] for the format of a version before.
+    pub fn open_existing(path: &Path) -> Result<Option<Self>, StoreError> {
+        if !path.exists() || !Sqlite::is_current(path).map_err(|error| of_file(path, error))? {
+            return Ok(None);
+        }
+        Self::open(path).map(Some)
+    }
+
     /// Opens the file at `path` for reading, also beside its writer; `None` if it is not there or empty.
     pub fn open_read_only(path: &Path) -> Result<Option<Self>, StoreError> {
         if !path.exists() {
@@ -126,15 +138,34 @@ impl Store {
         Self::connect_by(url, Some(clock))
     }
 
+    /// Opens the store in the Postgres database that `url` names as daemons of this version have it; `None`
+    /// if there is none. Makes and migrates nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::Older`] for the format of a version before.
+    #[cfg(feature = "postgres")]
+    pub fn connect_existing(url: &str) -> Result<Option<Self>, StoreError> {
+        let server = Arc::new(Server::new(url)?);
+        if !Postgres::new(Arc::clone(&server), None).is_current()? {
+            return Ok(None);
+        }
+        Self::on(server, None).map(Some)
+    }
+
     #[cfg(feature = "postgres")]
     fn connect_by(url: &str, clock: Option<Arc<AtomicI64>>) -> Result<Self, StoreError> {
+        let server = Arc::new(Server::new(url)?);
+        Postgres::new(Arc::clone(&server), None).migrate()?;
+        Self::on(server, clock)
+    }
+
+    #[cfg(feature = "postgres")]
+    fn on(server: Arc<Server>, clock: Option<Arc<AtomicI64>>) -> Result<Self, StoreError> {
         /// Connections for reading.
         const READERS: usize = 4;
         /// Connections for writing.
         const WRITERS: usize = 4;
-        let server = Arc::new(Server::new(url)?);
         let connects = server.connects();
-        Postgres::new(Arc::clone(&server), None).migrate()?;
         let open = Opener::postgres(server, clock, READERS);
         let writer = |count| Ok::<_, StoreError>(Writer::on(open.connections(count)?));
         let (writer, leases) = (writer(WRITERS)?, writer(1)?);

@@ -26,7 +26,7 @@ use tokio_postgres::{
 };
 
 use super::{
-    Engine, Row, Value, postgres_format,
+    Db, Engine, Row, Value, postgres_format,
     postgres_server::{ANSWER, Server},
     statements::{POSTGRES, Statements},
 };
@@ -160,11 +160,24 @@ impl Postgres {
     /// # Errors
     /// Also where the sessions are not this daemon's own.
     pub(in super::super) fn is_store(&self) -> Result<bool, StoreError> {
+        self.look(|db| Ok(postgres_format::version(db)?.is_some()))
+    }
+
+    /// Whether the database holds a store of this program's version.
+    ///
+    /// # Errors
+    /// Also for a version before, and where the sessions are not this daemon's own.
+    pub(in super::super) fn is_current(&self) -> Result<bool, StoreError> {
+        self.look(postgres_format::is_current)
+    }
+
+    /// Reads in sessions that must be this daemon's own.
+    fn look<T>(&self, read: impl FnOnce(&Db) -> Result<T, StoreError>) -> Result<T, StoreError> {
         self.must_have_own_sessions()?;
         self.begin_reading()?;
-        let version = postgres_format::version(self);
+        let found = read(self);
         self.rollback()?;
-        Ok(version?.is_some())
+        found
     }
 
     /// Several statements of a migration.

@@ -15,6 +15,8 @@ const MIGRATIONS: [&str; 4] = [
 ];
 /// The format that this program writes.
 const VERSION: i64 = MIGRATIONS.len() as i64;
+/// In the place of a file's name.
+const PLACE: &str = "in the database";
 
 /// The database's version, and the least one that a program must have for it; `None` for an empty database.
 pub(super) fn version(db: &Db) -> Result<Option<(i64, i64)>, StoreError> {
@@ -26,11 +28,27 @@ pub(super) fn version(db: &Db) -> Result<Option<(i64, i64)>, StoreError> {
     let found = first(db, query, values![], |row| Ok((column(row, "version")?, column(row, "least")?)))?;
     let Some((version, least)) = found else { return Ok(None) };
     if least > VERSION {
-        let number = |version: i64| u32::try_from(version).unwrap_or(u32::MAX);
-        let file = "in the database".to_owned();
-        return Err(StoreError::Format { file, found: number(version), oldest: 1, known: number(VERSION) });
+        let (file, found) = (PLACE.to_owned(), number(version));
+        return Err(StoreError::Format { file, found, oldest: 1, known: number(VERSION) });
     }
     Ok(Some((version, least)))
+}
+
+/// Whether the database holds a store of this program's version, or of a later one that lets it write.
+///
+/// # Errors
+/// [`StoreError::Older`] for a version before.
+pub(super) fn is_current(db: &Db) -> Result<bool, StoreError> {
+    let Some((found, _)) = version(db)? else { return Ok(false) };
+    if found < VERSION {
+        let (file, found) = (PLACE.to_owned(), number(found));
+        return Err(StoreError::Older { file, found, known: number(VERSION) });
+    }
+    Ok(true)
+}
+
+fn number(version: i64) -> u32 {
+    u32::try_from(version).unwrap_or(u32::MAX)
 }
 
 /// Runs the migrations that are missing, in a transaction that writes.

@@ -49,6 +49,13 @@ impl Sqlite {
         Ok(Self::raw(db))
     }
 
+    /// Whether the file holds a journal of this program's version; changes nothing.
+    pub(in super::super) fn is_current(path: &Path) -> Result<bool, StoreError> {
+        let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        db.busy_timeout(BUSY_TIMEOUT)?;
+        sqlite_format::is_current(&db)
+    }
+
     /// A connection that reads.
     pub(in super::super) fn reader(db: Connection) -> Result<Self, StoreError> {
         db.busy_timeout(BUSY_TIMEOUT)?;

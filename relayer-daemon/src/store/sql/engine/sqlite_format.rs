@@ -51,6 +51,22 @@ pub(super) fn is_empty(db: &Connection) -> Result<bool, StoreError> {
     Err(StoreError::Format { file, found, oldest, known: VERSION })
 }
 
+/// Whether the file holds a journal of this version; changes nothing.
+///
+/// # Errors
+/// [`StoreError::Older`] for a version before, [`StoreError::Format`] for anything else.
+pub(super) fn is_current(db: &Connection) -> Result<bool, StoreError> {
+    if is_empty(db)? {
+        return Ok(false);
+    }
+    let found = version(db)?;
+    if found < VERSION {
+        let file = db.path().unwrap_or_default().to_owned();
+        return Err(StoreError::Older { file, found, known: VERSION });
+    }
+    Ok(true)
+}
+
 fn version(db: &Connection) -> Result<u32, StoreError> {
     Ok(db.query_row("PRAGMA user_version", [], |row| row.get(0))?)
 }
