@@ -279,7 +279,7 @@ async fn serve_account<N: ChainNode>(
         let Some(sender) = make(account, lease.clone()) else { return };
         let recovered = tokio::select! {
             biased;
-            () = stopped(&mut stopping) => return,
+            () = stopped(&mut stopping) => return relayer.metrics.forget_account(account),
             recovered = sender.recover() => recovered,
         };
         match recovered {

@@ -148,12 +148,14 @@ impl<N: ChainNode> Sender<N> {
         self.state().health.balance_wei.unwrap_or_default()
     }
 
-    /// Notes the account's balance.
+    /// Notes the account's balance. The metrics have it only while the account is this daemon's.
     pub fn saw_balance(&self, wei: u128) {
         let was = self.account_state();
         self.state().health.balance_wei = Some(wei);
-        let account = self.account().to_string();
-        self.parts.metrics.balance_wei.with_label_values(&[account.as_str()]).set(gauge_value(wei));
+        if self.parts.lease.is_valid() {
+            let account = self.account().to_string();
+            self.parts.metrics.balance_wei.with_label_values(&[account.as_str()]).set(gauge_value(wei));
+        }
         self.tell_change(was);
     }
 

@@ -221,3 +221,42 @@ fn a_relay_that_a_daemon_without_an_account_has_by_the_store_is_sent_by_another(
         assert!(simulation.is_executed(simulation.only()));
     });
 }
+
+/// Has the daemon's lease end, and the other one take the account.
+async fn lose_lease(simulation: &mut Simulation, index: u8) {
+    simulation.play([Cut(index, true), Wait(300), Cut(index, false), Wait(50)]).await;
+}
+
+#[test]
+fn a_balance_that_is_read_late_is_not_told_of_an_account_that_another_daemon_has() {
+    run(PAIR, async |simulation| {
+        simulation.play([Wait(150)]).await;
+        let holder = simulation.living().position(|life| life.relayer.accounts.has_lease()).unwrap();
+        let relayer = Arc::clone(&simulation.lives[holder].as_ref().unwrap().relayer);
+        let sender = relayer.accounts.senders().remove(0);
+        let balance = simulation.world.balance(sender.account());
+        let series = format!("relayer_balance_wei{{account=\"{}\"}}", sender.account());
+        let is_told = || relayer.metrics.render().contains(&series);
+        sender.saw_balance(balance);
+        assert!(is_told());
+        lose_lease(simulation, holder as u8).await;
+        assert!(!relayer.accounts.has_lease() && !is_told());
+        sender.saw_balance(balance);
+        assert!(!is_told());
+    });
+}
+
+#[test]
+fn an_account_that_another_daemon_took_before_it_was_recovered_is_in_no_metric() {
+    run(PAIR, async |simulation| {
+        // Each recovery fails.
+        simulation.play([Wait(150), FailingReads(255), Kill(0), Kill(1), Wait(300)]).await;
+        let relayers: Vec<_> = simulation.living().map(|life| Arc::clone(&life.relayer)).collect();
+        let series = format!("relayer_sender_rounds_total{{account=\"{}\"}}", simulation.account(0));
+        let is_told = |index: usize| relayers[index].metrics.render().contains(&series);
+        let holder = usize::from(is_told(1));
+        assert!(is_told(holder) && relayers.iter().all(|relayer| !relayer.accounts.has_lease()));
+        lose_lease(simulation, holder as u8).await;
+        assert!(!is_told(holder) && is_told(1 - holder));
+    });
+}
