@@ -3,7 +3,7 @@
 
 use std::{
     fs, io,
-    os::unix::fs::PermissionsExt as _,
+    os::unix::fs::{FileTypeExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -50,14 +50,16 @@ impl ControlSocket {
     /// Listens at `path`, for this user alone. A file that a dead process has left is replaced.
     ///
     /// # Errors
-    /// If another process listens there, or the file cannot be made.
+    /// If another process listens there, another file is there, or the file cannot be made.
     pub fn listen(path: &Path) -> io::Result<Self> {
         if std::os::unix::net::UnixStream::connect(path).is_ok() {
             return Err(io::ErrorKind::AddrInUse.into());
         }
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+        match fs::symlink_metadata(path) {
+            Ok(found) if found.file_type().is_socket() => fs::remove_file(path)?,
+            Ok(_) => return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is no socket")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
         }
         let socket = UnixSocket::new_stream()?;
         socket.bind(path)?;
@@ -132,5 +134,29 @@ pub(super) async fn ask(path: &Path, order: &Order) -> anyhow::Result<Option<Ans
             answered.map(Some).map_err(anyhow::Error::msg)
         }
         _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_socket_of_a_dead_process_is_replaced_and_any_other_file_is_left_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control.sock");
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        let socket = ControlSocket::listen(&path).unwrap();
+        assert_eq!(ControlSocket::listen(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        drop(socket);
+        assert!(!path.exists());
+
+        fs::write(&path, "deny = []").unwrap();
+        assert_eq!(ControlSocket::listen(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "deny = []");
+        let link = dir.path().join("link.sock");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert_eq!(ControlSocket::listen(&link).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert!(link.is_symlink());
     }
 }
