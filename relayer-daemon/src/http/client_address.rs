@@ -36,15 +36,15 @@ impl TrustedProxies {
     }
 
     /// The client behind a peer, as limits count it: an IPv4 address or an IPv6 /64.
-    pub fn client(&self, peer: IpAddr, forwarded_for: &[&str]) -> IpAddr {
+    pub fn client(&self, peer: IpAddr, forwarded_for: &[impl AsRef<str>]) -> IpAddr {
         let named = if self.trusts(peer) { self.named(forwarded_for) } else { None };
         network(named.unwrap_or(peer))
     }
 
-    fn named(&self, forwarded_for: &[&str]) -> Option<IpAddr> {
+    fn named(&self, forwarded_for: &[impl AsRef<str>]) -> Option<IpAddr> {
         let mut entries = forwarded_for
             .iter()
-            .flat_map(|header| header.split(','))
+            .flat_map(|header| header.as_ref().split(','))
             .rev()
             .map(|entry| address(entry.trim()));
         match self.hops {

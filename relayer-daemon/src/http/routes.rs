@@ -195,8 +195,10 @@ fn client(
 ) -> impl Filter<Extract = (IpAddr,), Error = Rejection> + Clone {
     with_app.and(warp::ext::get::<Peer>()).and(warp::header::headers_cloned()).map(
         |app: Arc<App>, peer: Peer, headers: HeaderMap| {
-            let forwarded_for: Vec<&str> =
-                headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok()).collect();
+            let values = headers.get_all("x-forwarded-for").iter();
+            // Whatever bytes a client has written, the proxy's own entries stand behind them.
+            let forwarded_for: Vec<_> =
+                values.map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
             app.proxies.client(peer.0.ip(), &forwarded_for)
         },
     )
