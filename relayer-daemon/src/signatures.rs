@@ -50,7 +50,7 @@ impl fmt::Debug for WebhookSecret {
 }
 
 impl WebhookSecret {
-    /// The secret in a private file; `None` if it is too short.
+    /// The secret in a private file; `None` as for [`WebhookSecret::new`].
     ///
     /// # Errors
     /// [`KeyFileError`]: the file cannot be read, or others can read it.
@@ -59,12 +59,15 @@ impl WebhookSecret {
         Ok(Self::new(text.trim_end_matches(['\r', '\n']).as_bytes()))
     }
 
-    /// The secret with these bytes, or those that `whsec_` and base64 stand for; `None` if they are too few.
+    /// The secret with these bytes, or those that `whsec_` and base64 stand for; `None` if they are too few,
+    /// or what is behind `whsec_` is no base64: the receiver would have another secret.
     pub fn new(secret: &[u8]) -> Option<Self> {
-        let encoded = secret.strip_prefix(STANDARD_PREFIX).and_then(|text| str::from_utf8(text).ok());
-        let decoded = encoded.and_then(|text| Base64::decode_vec(text).ok());
-        let secret = decoded.as_deref().unwrap_or(secret);
-        (secret.len() >= SHORTEST_SECRET).then(|| Self(hmac::Key::new(hmac::HMAC_SHA256, secret)))
+        let decode = |text: &[u8]| Base64::decode_vec(str::from_utf8(text.trim_ascii_end()).ok()?).ok();
+        let secret = match secret.strip_prefix(STANDARD_PREFIX) {
+            Some(text) => decode(text)?,
+            None => secret.to_vec(),
+        };
+        (secret.len() >= SHORTEST_SECRET).then(|| Self(hmac::Key::new(hmac::HMAC_SHA256, &secret)))
     }
 }
 
@@ -180,6 +183,28 @@ mod tests {
         let body = br#"{"test": 2432232314}"#;
         let signature = standard.standard_header("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, body);
         assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+    }
+
+    #[test]
+    fn a_secret_in_base64_is_the_same_with_space_behind_it_and_refused_where_it_is_malformed() {
+        let header = |secret: &str| {
+            let secret = WebhookSecret::new(secret.as_bytes())?;
+            Some(WebhookSecrets(vec![secret]).header(1_767_225_600, b"{}"))
+        };
+        let plain = header("old secret of 24 bytes!!").unwrap();
+        for space in ["", " ", "\t", "\r\n"] {
+            let same = format!("whsec_b2xkIHNlY3JldCBvZiAyNCBieXRlcyEh{space}");
+            assert_eq!(header(&same).as_ref(), Some(&plain), "{same:?}");
+        }
+        for malformed in [
+            "whsec_b2xkIHNlY3JldCBvZiAyNCBieXRlcyE",
+            "whsec_b2xkIHNlY3JldCBvZiAyNCBi eXRlcyEh",
+            "whsec_not-in-base64-at-all",
+            "whsec_c2hvcnQ=",
+        ] {
+            assert_eq!(header(malformed), None, "{malformed}");
+        }
+        assert_ne!(header("old secret of 24 bytes!! "), Some(plain), "a space may end a plain secret");
     }
 
     #[test]

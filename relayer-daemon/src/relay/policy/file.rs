@@ -212,7 +212,8 @@ fn webhook(table_name: &str, table: WebhookTable) -> Result<WebhookTarget, Polic
     let read = |path: PathBuf| {
         let secret =
             WebhookSecret::from_file(&path).map_err(|error| broken(of("secret-file"), error.to_string()))?;
-        secret.ok_or_else(|| broken(of("secret-file"), format!("must hold at least {SHORTEST_SECRET} bytes")))
+        let rule = format!("must hold at least {SHORTEST_SECRET} bytes, behind whsec_ in base64");
+        secret.ok_or_else(|| broken(of("secret-file"), rule))
     };
     let files = table.secret_file.into_iter().chain(table.secret_files);
     let secrets: Vec<WebhookSecret> = files.map(read).collect::<Result<_, _>>()?;
