@@ -135,6 +135,21 @@ async fn each_order_to_a_daemon_is_carried_out_once_told_and_journalled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn orders_go_by_the_journal_where_the_path_of_the_data_directory_is_too_long_for_a_socket() {
+    let stage = Stage::set().await;
+    let data = stage.options.data_dir().join("d".repeat(70));
+    fs::create_dir(&data).unwrap();
+    let stage = stage.var("RELAYER_DATA_DIR", data.display());
+    let (mut daemon, client) = stage.daemon().await;
+    daemon.logged(&["no control socket"]).await.unwrap();
+    let ctl = Operator(stage.options.clone());
+    ctl.twice("pause", "intake is paused").await;
+    until_refusing(&client, "INTAKE_PAUSED").await;
+    ctl.twice("resume", "intake is open").await;
+    until_open(&client).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_order_to_a_fleet_reaches_each_daemon_also_one_that_is_down() {
     let mut fleet = Fleet::set(2, 2).await;
     let policy = fleet.stage.options.data_dir().join("policy.toml");

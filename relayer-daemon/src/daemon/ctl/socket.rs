@@ -108,7 +108,8 @@ async fn answer(stream: UnixStream, desk: &Desk) -> io::Result<()> {
     write.write_all(&line).await
 }
 
-/// Has the daemon that listens at `path` carry out an order; `None` if none does, or it does not answer.
+/// Has the daemon that listens at `path` carry out an order; `None` if none does, as where the path is too
+/// long for a socket, or it does not answer.
 ///
 /// # Errors
 /// If the file may not be used, or the daemon could not carry it out.
@@ -116,7 +117,9 @@ pub(super) async fn ask(path: &Path, order: &Order) -> anyhow::Result<Option<Ans
     let mut stream = match UnixStream::connect(path).await {
         Ok(stream) => stream,
         Err(error) => match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => return Ok(None),
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused | io::ErrorKind::InvalidInput => {
+                return Ok(None);
+            }
             _ => anyhow::bail!("RELAYER_CONTROL_SOCKET: {}: {error}", path.display()),
         },
     };
