@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures_util::future::BoxFuture;
 use reqwest::{Client, redirect};
 use serde_json::Value;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::{SpanQueue, TelemetryTarget, otlp};
 use crate::{
@@ -15,8 +15,8 @@ use crate::{
 
 /// Timeout of one export.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Timeout of the last export, at shutdown.
-const LAST_EXPORT: Duration = Duration::from_secs(1);
+/// Timeout of the last exports, from the shutdown on: of the one in hand, too.
+const LAST_EXPORTS: Duration = Duration::from_secs(1);
 /// Interval between exports of spans.
 const SPANS_EVERY: Duration = Duration::from_secs(2);
 /// The most spans of one export.
@@ -62,21 +62,29 @@ impl Exporter {
         for due in [&mut spans_due, &mut metrics_due] {
             due.set_missed_tick_behavior(MissedTickBehavior::Delay);
         }
-        loop {
-            tokio::select! {
-                () = stopped(&mut stop) => break,
-                _ = spans_due.tick() => self.export_spans(&mut spans).await,
-                _ = metrics_due.tick() => {
-                    refresh().await;
-                    self.export_metrics().await;
+        let mut stopping = stop.clone();
+        let exports = async move {
+            loop {
+                tokio::select! {
+                    () = stopped(&mut stop) => break,
+                    _ = spans_due.tick() => self.export_spans(&mut spans).await,
+                    _ = metrics_due.tick() => {
+                        refresh().await;
+                        self.export_metrics().await;
+                    }
                 }
             }
-        }
-        let last = async {
             self.export_spans(&mut spans).await;
             self.export_metrics().await;
         };
-        let _ = tokio::time::timeout(LAST_EXPORT, last).await;
+        let end = async {
+            stopped(&mut stopping).await;
+            sleep(LAST_EXPORTS).await;
+        };
+        tokio::select! {
+            () = exports => {}
+            () = end => {}
+        }
     }
 
     async fn export_spans(&mut self, spans: &mut tokio::sync::mpsc::Receiver<super::FinishedSpan>) {

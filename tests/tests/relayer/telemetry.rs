@@ -80,3 +80,17 @@ async fn a_collector_gets_a_relays_spans_and_metrics_and_one_that_refuses_holds_
     assert_eq!(log.matches("collector takes nothing").count(), 1);
     assert!(!log.contains("t0ken") && !log.contains("relayer_spans"), "spans or a header are in the log");
 }
+
+#[tokio::test]
+async fn a_collector_that_never_answers_does_not_hold_up_the_end() {
+    // Shorter than the time-out of an export.
+    const END_WITHIN: Duration = Duration::from_secs(4);
+    let collector = Receiver::start().await.unwrap();
+    collector.answer_by(|_| Reply { after: PATIENCE, ..Reply::status(200) });
+    let stage = Stage::set().await.var("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url());
+    let (mut daemon, _) = stage.var("OTEL_METRIC_EXPORT_INTERVAL", 500).daemon().await;
+    collector.take();
+    wait_until("asked again", PATIENCE, async || !collector.take().is_empty()).await;
+    let (status, took) = daemon.terminate().await.unwrap();
+    assert!(status.success() && took < END_WITHIN, "{status}, {took:?}");
+}
