@@ -45,7 +45,10 @@ mod tests {
             tokio::time::advance(SECOND).await;
             patience.blocked(step)
         };
-        assert_eq!([waited(RelayStep::Check).await, waited(RelayStep::Check).await], [SECOND * 0, SECOND]);
+        assert_eq!(
+            [waited(RelayStep::Check).await, waited(RelayStep::Check).await],
+            [Duration::ZERO, SECOND]
+        );
         assert_eq!(waited(RelayStep::Send).await, SECOND * 2);
         patience.passed(RelayStep::Check);
         assert_eq!(patience.blocked(RelayStep::Send), Duration::ZERO);

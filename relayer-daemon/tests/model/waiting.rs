@@ -94,3 +94,18 @@ fn what_a_client_was_told_of_a_late_receipt_stands_though_the_signer_uses_the_re
         assert_eq!(failure.code, ErrorCode::DeadlinePassed);
     });
 }
+
+#[test]
+fn failures_that_are_over_do_not_count_when_a_later_one_is_met() {
+    run(SINGLE, async |simulation| {
+        let full = [Unwilling(true), Request(1), Wait(5), Request(2), Wait(5), Request(3), Wait(20)];
+        simulation.play(full).await;
+        let before: BTreeSet<B256> = simulation.requests.keys().copied().collect();
+        simulation.play([FailingReads(20), Request(0), Wait(600), FailingReads(0), Wait(1_300)]).await;
+        let relay = *simulation.requests.keys().find(|id| !before.contains(*id)).unwrap();
+        simulation.play([FailingReads(20), Wait(200), FailingReads(0)]).await;
+        assert!(simulation.is_waited_for(relay), "{:?}", simulation.record(relay).outcome);
+        simulation.play([Unwilling(false), Wait(200), Mine(8), Wait(20)]).await;
+        assert!(simulation.is_executed(relay));
+    });
+}

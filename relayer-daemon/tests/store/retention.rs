@@ -58,13 +58,13 @@ fn what_is_not_over_is_not_archived_and_gaps_go_with_the_relays_of_their_time() 
     let (store, registration) = (Journal::fresh(), Registration::new());
     // Relay 0 was executed by another nonce; nonce 0, taken for lost, was given to a no-op that is not mined.
     store.accept(&registration.relay(0), NOW).unwrap();
+    store.finish_unsent(id(0), &executed(0), NOW).unwrap();
     registration.sign(&store, 0, Some(0), 1_000_000);
     // Of three gaps one was mined, one lost, and one is open.
     (1..4).for_each(|nonce| registration.sign(&store, nonce, None, 900 + nonce));
     settle(&store, 1, 901, None, NOW);
     store.lose(ACCOUNT, 2, NOW).unwrap();
     carry_out(&store, 4..NEWEST + 12, NOW);
-    store.finish_unsent(id(0), &executed(0), NOW).unwrap();
     // Accepted and never ended.
     store.accept(&registration.relay(1), NOW).unwrap();
     prune(&store, NOW + 30 * DAY);
