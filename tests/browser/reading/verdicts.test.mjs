@@ -2,6 +2,7 @@
 //
 // 1. All four kinds, each with its reason; who is liable, and what is left of the attestation, as the chain has them.
 // 2. The time left runs, and when it is over the verdict changes by itself.
+//    Until the API says so, too, it is asked again.
 // 3. A revoked agent's wallet is denied, unless another agent has taken it since.
 
 import assert from "node:assert/strict";
@@ -79,17 +80,19 @@ scenario("a revoked agent's wallet is denied, unless another agent has taken it 
   await scene.page.getByRole("link", { name: `Agent ${agents.heir.id}`, exact: true }).waitFor();
 });
 
+/** What turns a compliant agent's verdict into that of a lapsed attestation. */
+const EXPIRED = [
+  ['"isCompliant":true', '"isCompliant":false'],
+  ['"decision":"provision","reasons":[', '"decision":"request_renewal","reasons":["ATTESTATION_EXPIRED"'],
+];
+const expired = (body) => EXPIRED.reduce((text, [from, to]) => text.replace(from, to), body);
+
 // The page's clock is another from then on.
 scenario("the time left runs, and when it is over the verdict changes by itself", { alone: true }, async (scene) => {
   const { page, front } = scene;
   // The API judges otherwise once the page's clock is ahead, as if its own had run as well.
   let isOver = false;
-  const expired = [
-    ['"isCompliant":true', '"isCompliant":false'],
-    ['"decision":"provision","reasons":[', '"decision":"request_renewal","reasons":["ATTESTATION_EXPIRED"'],
-  ];
-  const judge = (body) => (isOver ? expired.reduce((text, [from, to]) => text.replace(from, to), body) : body);
-  front.on(/\/kya\//, { rewrite: judge });
+  front.on(/\/kya\//, { rewrite: (body) => (isOver ? expired(body) : body) });
   await page.clock.install({ time: new Date() });
   const { kind, verdict } = await verdictOn(scene, agents.ledger.wallet);
   assert.equal(kind, "provision");
@@ -123,4 +126,27 @@ scenario("the time left runs, and when it is over the verdict changes by itself"
   assert.match(await changed.innerText(), /Attestation expired .* ago/);
   await page.clock.runFor("01:00");
   assert.equal(asked(), 2, "asked once, and not again and again");
+});
+
+// The page's clock is another from then on.
+scenario("an expired verdict is asked for until the API has another, and not before its last second is over", { alone: true }, async (scene) => {
+  const { page, front } = scene;
+  let isOver = false;
+  front.on(/\/kya\//, { rewrite: (body) => (isOver ? expired(body) : body) });
+  await page.clock.install({ time: new Date() });
+  const { kind, verdict } = await verdictOn(scene, agents.ledger.wallet);
+  assert.equal(kind, "provision");
+  const lastSecond = Date.parse(await verdict.locator("time").getAttribute("datetime"));
+  const asked = () => front.requests.filter((path) => path.includes("/kya/")).length;
+  await page.clock.pauseAt(lastSecond + 500);
+  await eventually(async () => assert.match(await verdict.innerText(), /\b0 s left/));
+  assert.equal(asked(), 1, "it is compliant for half a second more");
+  await page.clock.runFor(1_500);
+  await eventually(() => assert.equal(asked(), 2));
+  await settled(page);
+  assert.equal(await verdict.getAttribute("data-verdict"), "provision", "the API's clock is behind");
+  isOver = true;
+  await page.clock.runFor(15_000);
+  await page.locator("[data-verdict=renew-expired]").waitFor();
+  assert.equal(asked(), 3);
 });

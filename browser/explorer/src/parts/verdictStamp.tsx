@@ -8,6 +8,9 @@ import { useNow } from "../hooks";
 import { attestationEnds, REMARKS, verdictOf, WORDS, type Verdict } from "../verdict";
 import { Ago, Time } from "./moment";
 
+/** How soon an API is asked again that does not yet take a verdict for expired: at first and at most, in milliseconds. */
+const [SOON, LATER] = [10_000, 3_600_000];
+
 /** `again` asks for the verdict anew. */
 export function VerdictStamp({ kya, again }: { kya: Kya; again: () => void }) {
   const verdict = verdictOf(kya);
@@ -55,15 +58,22 @@ function Validity({ kya, agent, verdict, again }: ValidityProps) {
   );
 }
 
-/** Asks for the verdict again at the moment at which the one shown expires. */
+/** Asks for the verdict again once the one shown has expired. */
 function TimeLeft({ ends, again }: { ends: Timestamp; again: () => void }) {
-  const moment = Date.parse(ends);
-  // While the API's clock is behind this one, its answer is still the old one.
-  const [isAhead] = useState(() => moment > Date.now());
+  // The last second counts as a whole.
+  const moment = Date.parse(ends) + 1_000;
+  const [late] = useState(() => Date.now() - moment);
   const seconds = (moment - useNow(moment)) / 1_000;
   const [isOver, left] = [seconds <= 0, duration(seconds)];
   useLayoutEffect(() => {
-    if (isOver && isAhead) again();
+    if (!isOver) return undefined;
+    if (late < 0) {
+      again();
+      return undefined;
+    }
+    // The API's clock is behind this one. The further it is, the less often it is asked.
+    const timer = setTimeout(again, Math.min(Math.max(late, SOON), LATER));
+    return () => clearTimeout(timer);
   }, [isOver]);
   return (
     // Otherwise screen readers would read out every second.
