@@ -5,6 +5,7 @@
 //     node artifacts.mjs --check    fails if one of them is not what the compiler makes
 
 import { readFileSync, writeFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 
 const NEEDED = {
   AgentRegistry: ["abi", "bytecode", "deployedBytecode", "immutableReferences", "storageLayout"],
@@ -21,7 +22,7 @@ const PARTS = {
   storageLayout: (output) => withoutIds(output.storageLayout),
 };
 
-process.chdir(new URL(".", import.meta.url).pathname);
+process.chdir(fileURLToPath(new URL(".", import.meta.url)));
 const compiled = (contract) => JSON.parse(readFileSync(`out/${contract}.sol/${contract}.json`, "utf8"));
 
 /** Drops the ids of the syntax tree: they change with any other source of the same compilation. */

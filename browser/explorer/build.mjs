@@ -4,6 +4,7 @@
 
 import { copyFileSync, cpSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename } from "node:path";
+import { fileURLToPath } from "node:url";
 
 import { build } from "esbuild";
 
@@ -16,7 +17,7 @@ const NAMED = [
   ["theme", "js"],
 ];
 
-process.chdir(new URL(".", import.meta.url).pathname);
+process.chdir(fileURLToPath(new URL(".", import.meta.url)));
 const PAGES = "../../edge-api/src/pages";
 // Assembled aside, so that a failure leaves the last page as it is.
 const fresh = "../../target/xtask/explorer";

@@ -135,7 +135,8 @@ fn modules(summary: &mut Summary, sources: &Sources, runs_programs: bool) {
         let arguments = ["--target", WASM_TARGET, "--", "-D", "warnings"];
         check(cargo().arg("clippy").args(packages.as_flattened()).args(arguments))
     });
-    let explorer = of(&["browser", "openapi", "edge-api/src/pages"]);
+    // Its tests start the contracts' script, too.
+    let explorer = of(&["browser", "contracts", "openapi", "edge-api/src/pages"]);
     summary.step("formatting and types of the explorer", explorer.clone(), || {
         explorer::check().map(|()| Tally::CHECK)
     });

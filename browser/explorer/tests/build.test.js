@@ -1,8 +1,19 @@
-// The build of the page: the libraries it lists, how it replaces files, and that no source sets markup.
+// The build of the page: the libraries it lists, how it replaces files, where it works, and that no source sets markup.
 import assert from "node:assert/strict";
-import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { test } from "node:test";
 
 import { packagesOf, replaceFiles } from "../files.mjs";
@@ -30,6 +41,19 @@ test("a directory is renewed file by file", (t) => {
   replaceFiles(from, to);
   assert.deepEqual(readdirSync(to, { recursive: true }).sort(), ["assets", "assets/new", "below", "kept"]);
   assert.equal(readFileSync(join(to, "kept"), "utf8"), join(from, "kept"));
+});
+
+test("page and artifacts are built in a clone of any name", (t) => {
+  const clone = realpathSync(mkdtempSync(join(tmpdir(), "a clone für ")));
+  t.after(() => rmSync(clone, { recursive: true }));
+  symlinkSync(resolve("node_modules"), join(clone, "node_modules"));
+  const programs = ["browser/explorer/build.mjs", "contracts/artifacts.mjs"];
+  for (const file of [...programs, "browser/explorer/files.mjs"]) cpSync(file, join(clone, file));
+  const tell = "data:text/javascript,process.chdir = (folder) => { console.log(folder); process.exit(); };";
+  for (const program of programs.map((file) => join(clone, file))) {
+    const folder = execFileSync(process.execPath, ["--import", tell, program], { encoding: "utf8" });
+    assert.equal(folder, `${dirname(program)}/\n`);
+  }
 });
 
 test("nothing in the explorer sets markup", () => {
