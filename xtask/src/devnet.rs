@@ -6,10 +6,18 @@ use std::thread;
 
 use anyhow::Result;
 
+use crate::ports::{DEV_USAGE, ports};
 use crate::run::{become_program, cargo, linting_cargo, program, run};
 use crate::{build, debian, package, setup};
 
 pub(crate) fn dev(arguments: &[String]) -> Result<()> {
+    let options: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if let ["--help" | "-h"] = options.as_slice() {
+        println!("{DEV_USAGE}");
+        return Ok(());
+    }
+    // The program checks them, too, but the build before it takes minutes.
+    ports(&options)?;
     // Side by side: half of the time the modules are linked, which takes one thread.
     thread::scope(|scope| {
         let native = scope.spawn(|| {
@@ -43,4 +51,31 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
         build::build()?;
     }
     become_program(program("bench")?.args(arguments))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn options_and_ports_of_dev_are_checked_before_anything_is_built() {
+        let listener = || TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = |listener: &TcpListener| listener.local_addr().unwrap().port().to_string();
+        let listening = listener();
+        let (taken, free) = (port(&listening), port(&listener()));
+        let all_free = ["--chain-port", "0", "--guarded-port", "0"];
+        for (options, expected) in [
+            (["--worker-prot", "3001", "--relayer-port", "0"], DEV_USAGE.to_owned()),
+            (["--worker-port", "x", "--relayer-port", "0"], "--worker-port: x is no port".to_owned()),
+            (["--worker-port", &taken, "--relayer-port", "0"], format!("port {taken} is taken")),
+            (["--worker-port", &free, "--relayer-port", &free], format!("port {free} is taken")),
+        ] {
+            let arguments: Vec<String> = all_free.into_iter().chain(options).map(str::to_owned).collect();
+            let refused = dev(&arguments).unwrap_err().to_string();
+            assert!(refused.starts_with(&expected), "{options:?}: {refused}");
+        }
+        dev(&["--help".to_owned()]).unwrap();
+    }
 }

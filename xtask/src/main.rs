@@ -12,6 +12,7 @@ mod explorer;
 mod fingerprint;
 mod node;
 mod package;
+mod ports;
 mod programs;
 mod run;
 mod setup;
@@ -29,7 +30,7 @@ cargo xtask <command>
   setup                          install what is missing: the wasm target, Node 22, the Node tools, wasm-bindgen, worker-build
   build                          setup; compile browser package, explorer and Workers, where changed; print the sizes
   dev                            a local chain with agents to look at, the Worker on port 3000, the relayer on 3001, a
-                                 service that the gate guards on 3002
+                                 service that the gate guards on 3002; other ports: dev --help
   test [--all] [WORD...]         everything that is checked, with a summary at the end; with words, the steps named so. What
                                  has not changed since it last passed is not repeated, unless with --all or CI set
   bench [api]                    measure the Worker beside its peers and write the figures to BENCHMARKS.md

@@ -4,7 +4,9 @@
 //! Everything it starts is a [`Process`](e2e::process::Process) inside one future. Ctrl-C drops that future,
 //! and with it all that was started.
 
-use std::net::TcpListener;
+#[path = "../../../xtask/src/ports.rs"]
+mod ports;
+
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -12,7 +14,7 @@ use std::time::{Duration, Instant};
 use alloy::hex;
 use alloy::primitives::{U256, uint};
 use alloy::signers::local::PrivateKeySigner;
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 use e2e::anvil::{AnvilOptions, CHAIN_ID};
 use e2e::chain::Chain;
 use e2e::daemon::Daemon;
@@ -26,31 +28,10 @@ use e2e::story::{BUSY, RELAYED};
 use e2e::worker::{Worker, WorkerOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
-const DEV_USAGE: &str = "usage: cargo xtask dev [--chain-port PORT] [--worker-port PORT] [--relayer-port PORT] [--guarded-port PORT]; port 0 is any free one";
 /// What the local relayer has to spend: 10 ETH.
 const RELAYER_BALANCE: U256 = uint!(10_000_000_000_000_000_000_U256);
 /// Its limit per client, above the default: the agents registered here come from the same address as you.
 const RELAYS_PER_HOUR: u32 = 120;
-/// What listens, each on a port that an option names, and the port without it.
-const LISTENERS: [(&str, u16); 4] = [("chain", 8545), ("worker", 3000), ("relayer", 3001), ("guarded", 3002)];
-
-/// The ports of [`LISTENERS`]; fails with the first one that is taken.
-fn ports(mut arguments: &[&str]) -> Result<[u16; 4]> {
-    let mut ports = LISTENERS.map(|(_, port)| port);
-    while let [name, value, rest @ ..] = arguments {
-        let what = name.strip_prefix("--").and_then(|name| name.strip_suffix("-port"));
-        let place = LISTENERS.iter().position(|(listener, _)| Some(*listener) == what).context(DEV_USAGE)?;
-        ports[place] = value.parse().with_context(|| format!("{name}: {value} is no port"))?;
-        arguments = rest;
-    }
-    ensure!(arguments.is_empty(), "{DEV_USAGE}");
-    for ((what, _), port) in LISTENERS.iter().zip(ports) {
-        if TcpListener::bind(("127.0.0.1", port)).is_err() {
-            bail!("port {port} is taken: end what listens there, or choose another with --{what}-port");
-        }
-    }
-    Ok(ports)
-}
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -83,7 +64,7 @@ async fn until_stopped(work: impl Future<Output = Result<()>>) -> Result<()> {
 }
 
 async fn dev(options: &[&str]) -> Result<()> {
-    let [chain_port, worker_port, relayer_port, guarded_port] = ports(options)?;
+    let [chain_port, worker_port, relayer_port, guarded_port] = ports::ports(options)?;
     // On any free port there may be several of these at once; their logs go with them.
     let logs = (chain_port != 0).then(|| repo::root().join(format!("target/dev/{chain_port}")));
     if let Some(logs) = &logs {

@@ -4,7 +4,7 @@
 //!    example work, its guarded service admits the agent it names, and Ctrl-C ends everything it started and
 //!    nothing else.
 //! 2. Killed without a chance to clean up, it leaves nothing behind either.
-//! 3. A taken port is named in one line, and nothing is started.
+//! 3. A taken port, or one that two services were given, is named in one line, and nothing is started.
 //! 4. `deploy-contracts` prints settings that work; its key comes from the environment and goes nowhere.
 
 mod docs;
@@ -21,7 +21,7 @@ use e2e::anvil::{Anvil, AnvilOptions, dev_key};
 use e2e::chain::Chain;
 use e2e::client::Client;
 use e2e::deploy::Deployment;
-use e2e::process::{Process, Spawn, eventually};
+use e2e::process::{Process, Spawn, eventually, free_port};
 use e2e::repo::Artifact;
 use e2e::usage::{descendants, is_alive};
 use e2e::{http, signers};
@@ -132,18 +132,30 @@ async fn dev_killed_outright_leaves_nothing_behind() {
     all_gone(&started).await;
 }
 
+/// `dev` with this port for the services of `options`, and any free one for the others, ends and says so.
+async fn is_named(port: u16, options: &[&str]) {
+    let port = port.to_string();
+    let ports = PORTS.iter().flat_map(|name| [*name, if options.contains(name) { &port } else { "0" }]);
+    let mut dev = Spawn::new("dev", DEVNET).arg("dev").args(ports).start().unwrap();
+    assert_eq!(dev.exited(DOWN).await.unwrap().code(), Some(1));
+    let log = dev.log();
+    assert_eq!(log.lines().count(), 1, "{log}");
+    let last = options.last().unwrap();
+    assert!(log.contains(&format!("port {port} is taken")) && log.contains(last), "{log}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_taken_port_is_named_in_one_line() {
     let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let port = taken.local_addr().unwrap().port().to_string();
+    let port = taken.local_addr().unwrap().port();
     for option in PORTS {
-        let ports = PORTS.iter().flat_map(|name| [*name, if *name == option { &port } else { "0" }]);
-        let mut dev = Spawn::new("dev", DEVNET).arg("dev").args(ports).start().unwrap();
-        assert_eq!(dev.exited(DOWN).await.unwrap().code(), Some(1));
-        let log = dev.log();
-        assert_eq!(log.lines().count(), 1, "{log}");
-        assert!(log.contains(&format!("port {port} is taken")) && log.contains(option), "{log}");
+        is_named(port, &[option]).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_that_two_services_were_given_is_named_in_one_line() {
+    is_named(free_port().unwrap(), &["--worker-port", "--relayer-port"]).await;
 }
 
 fn deploy(url: &str) -> Spawn {
