@@ -8,7 +8,7 @@ use crate::run::{command, output_of, run};
 
 /// A program, and Debian's package of it.
 pub(crate) struct Package {
-    name: &'static str,
+    pub(crate) name: &'static str,
     /// A command that succeeds if the program is installed.
     probe: &'static [&'static str],
     /// The advice where the package cannot be installed.
@@ -39,6 +39,9 @@ pub(crate) const REDIS: Package = package("redis-server", &["redis-server", "--v
 /// What the documentation's commands ask and read answers with.
 pub(crate) const CURL: Package = package("curl", &["curl", "--version"]);
 pub(crate) const JQ: Package = package("jq", &["jq", "--version"]);
+
+/// What makes Python's virtual environments: Debian has no `ensurepip` in `python3`.
+pub(crate) const VENV: Package = package("python3-venv", &["python3", "-c", "import ensurepip"]);
 
 /// The builder of the images.
 pub(crate) const BUILDAH: Package = package("buildah", &["buildah", "--version"]);

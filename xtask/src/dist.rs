@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::run::{cargo, command, node_tool, output_of, root, run, without_paths};
-use crate::{build, setup};
+use crate::{build, debian, setup};
 
 mod images;
 mod paths;
@@ -227,6 +227,7 @@ fn crates() -> Result<()> {
 fn venv(packages: &[&str]) -> Result<PathBuf> {
     let venv = build_directory().join("venv");
     if !venv.join("bin/pip").exists() {
+        debian::install(&debian::VENV)?;
         run(command("python3").args(["-m", "venv"]).arg(&venv))?;
     }
     run(command(venv.join("bin/python")).args(["-m", "pip", "install", "--quiet"]).args(packages))?;

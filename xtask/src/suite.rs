@@ -17,9 +17,10 @@ use crate::summary::{Summary, Tally, count};
 use crate::{build, debian, dist, explorer, programs, setup};
 
 /// The Debian packages that end-to-end tests need.
-const NEEDED: [(&str, &debian::Package); 16] = [
+const NEEDED: [(&str, &debian::Package); 21] = [
     ("devnet", &debian::CURL),
     ("devnet", &debian::JQ),
+    ("devnet", &debian::VENV),
     ("explorer", &debian::CHROMIUM),
     ("explorer", &debian::FIREFOX),
     ("package", &debian::CHROMIUM),
@@ -27,11 +28,15 @@ const NEEDED: [(&str, &debian::Package); 16] = [
     ("deployment", &debian::NGINX),
     ("deployment", &debian::SYSTEMD),
     ("read_api", &debian::NGINX),
+    ("read_api", &debian::VENV),
     ("relayer", &debian::POSTGRES),
+    ("relayer", &debian::VENV),
+    ("kya_cli", &debian::VENV),
     ("kya_gate", &debian::CADDY),
     ("kya_gate", &debian::LIGHTTPD),
     ("kya_gate", &debian::NGINX),
     ("kya_gate", &debian::REDIS),
+    ("kya_gate", &debian::VENV),
     ("gate_in_process", &debian::REDIS),
     (UNDER_LOAD, &debian::WRK),
 ];
@@ -200,4 +205,48 @@ fn packages() -> Result<Tally> {
 fn dry_run() -> Result<Tally> {
     run(command("node").arg("xtask/configurations.mjs"))?;
     dist::dry_run().map(|()| Tally::CHECK)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// How end-to-end tests come to a program of PyPI.
+    const STARTS_PYTHON: [&str; 6] = [
+        "python::programs",
+        "signers::python",
+        "signers::client",
+        "with_package",
+        "eth_account()",
+        "keyholders::",
+    ];
+
+    fn below(path: PathBuf) -> Vec<PathBuf> {
+        if !path.is_dir() {
+            return vec![path];
+        }
+        let entries = fs::read_dir(path).unwrap();
+        entries.flat_map(|entry| below(entry.unwrap().path())).collect()
+    }
+
+    #[test]
+    fn an_end_to_end_test_that_starts_python_programs_needs_what_makes_their_environments() {
+        let mut needing = 0;
+        for entry in fs::read_dir(root().join("tests/tests")).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            let starts_python = below(path).iter().any(|file| {
+                let text = fs::read_to_string(file).unwrap();
+                STARTS_PYTHON.iter().any(|word| text.contains(word))
+            });
+            let is_listed =
+                NEEDED.iter().any(|(test, package)| *test == name && package.name == debian::VENV.name);
+            assert!(is_listed || !starts_python, "{name}");
+            needing += usize::from(starts_python);
+        }
+        assert!(needing > 3, "{needing}");
+    }
 }
