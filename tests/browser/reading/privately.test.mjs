@@ -2,6 +2,7 @@
 //
 // 1. The verdict is the chain's; what was sent is on the page, and nothing else was; the wallet is in no request.
 // 2. Without the setting the page asks for the wallet.
+// 3. A wallet that no range has a verdict on can only be asked for openly: the page says so, and asks for nothing else.
 
 import assert from "node:assert/strict";
 
@@ -11,7 +12,7 @@ import { scenario } from "../harness/scenario.mjs";
 import { stack } from "../harness/stack.mjs";
 import { UNREGISTERED, settled } from "../harness/views.mjs";
 
-const { kyoto, paused } = stack.agents;
+const { kyoto, ledger, paused } = stack.agents;
 
 /** Verdicts by their wallets. */
 const VERDICTS = [
@@ -52,4 +53,21 @@ scenario("a wallet that is asked for privately is not sent, and the page shows w
   assert.equal(await kind(page), "provision");
   assert.ok(front.requests.includes(`/api/v1/kya/${kyoto.wallet}?history=1`));
   assert.equal(await page.locator("[data-sent]").count(), 0);
+});
+
+scenario("of an agent with a long scope the page says that it can only be asked for openly", { worker: stack.snapshots }, async (scene) => {
+  const { page, front, open } = scene;
+  await choose(scene, true);
+  front.requests.length = 0;
+  await open(`#/wallet/${ledger.wallet}`);
+  await settled(page);
+  const said = page.getByRole("alert").filter({ hasText: "This wallet can only be asked for openly" });
+  await said.waitFor();
+  assert.deepEqual(front.apiRequests, [`/api/v1/kya/range/${keccak256(ledger.wallet).slice(2, 3)}`]);
+  await said.getByRole("link", { name: "settings" }).click();
+  await page.getByLabel("Ask privately", { exact: true }).waitFor();
+  await choose(scene, false);
+  await open(`#/wallet/${ledger.wallet}`);
+  await settled(page);
+  await page.locator("[data-verdict]").waitFor();
 });

@@ -6,6 +6,7 @@ import { useLayoutEffect, useState } from "preact/hooks";
 import { ServiceError } from "../api";
 import { local, statusOf } from "../chain";
 import type { Kya, KyaRange } from "../documents";
+import { hrefTo } from "../router";
 import { Answered } from "./answer";
 import { Failure } from "./failure";
 
@@ -16,8 +17,8 @@ export interface PrivatelyProps {
   children: (kya: Kya, again: () => void) => ComponentChildren;
 }
 
-/** What is sent in place of the wallet, and how its verdict is found in the answer; or why neither is known. */
-type Range = { path: string; verdictIn: (range: KyaRange) => Kya } | { error: unknown };
+/** What is sent in place of the wallet, and how its verdict, if any, is found in the answer; or why neither is known. */
+type Range = { path: string; verdictIn: (range: KyaRange) => Kya | undefined } | { error: unknown };
 
 export function Privately({ address, placeholder, children }: PrivatelyProps) {
   const [round, setRound] = useState(0);
@@ -39,16 +40,32 @@ export function Privately({ address, placeholder, children }: PrivatelyProps) {
   if ("error" in range) return <Failure error={range.error} again={() => setRound((last) => last + 1)} />;
   return (
     <Answered<[KyaRange]> paths={[range.path]} verifiable={false} placeholder={placeholder}>
-      {([{ document }], again) => (
-        <>
-          {children(range.verdictIn(document), again)}
-          <p class="note" data-sent={range.path}>
-            Asked privately. The service was sent <code>{range.path}</code>: that is a range of all possible wallets, of
-            which {document.total} have or had an agent. Links from here ask for what they name.
-          </p>
-        </>
-      )}
+      {([{ document }], again) => {
+        const kya = range.verdictIn(document);
+        return (
+          <>
+            {kya === undefined ? <OnlyOpenly /> : children(kya, again)}
+            <p class="note" data-sent={range.path}>
+              Asked privately. The service was sent <code>{range.path}</code>: that is a range of all possible wallets,
+              of which {document.total} have or had an agent. Links from here ask for what they name.
+            </p>
+          </>
+        );
+      }}
     </Answered>
+  );
+}
+
+/** In place of a verdict that no range has. */
+function OnlyOpenly() {
+  return (
+    <div class="failure" role="alert">
+      <h2>This wallet can only be asked for openly</h2>
+      <p>
+        What its agent says of itself is too long for a range. Without <em>Ask privately</em> in the{" "}
+        <a href={hrefTo(["settings"])}>settings</a> the service is asked for this wallet by its address.
+      </p>
+    </div>
   );
 }
 
@@ -57,7 +74,15 @@ async function rangeOf(address: string): Promise<Range> {
   const module = await local();
   return {
     path: `/api/v1/kya/range/${refused(() => module.rangeOf(address, 0)).slice(0, 1)}`,
-    verdictIn: (range) => module.verdictInRange(address, range),
+    verdictIn: (range) => {
+      try {
+        return module.verdictInRange(address, range);
+      } catch (error) {
+        // The range names the wallet without a verdict.
+        if (statusOf(error) !== 503) throw error;
+        return undefined;
+      }
+    },
   };
 }
 
