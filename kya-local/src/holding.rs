@@ -132,8 +132,10 @@ impl Holding {
         let Some(current) = &held.current else { return Ok(Vec::new()) };
         let shards = current.manifest.shards();
         let index = usize::try_from(number % (shards.len() as u64).max(1)).unwrap_or(0);
-        let Some(entry) = shards.get(index) else { return Ok(Vec::new()) };
-        let wallets = self.shard(&held, *entry)?.wallets_of(entry.range)?;
+        let Some(&entry) = shards.get(index) else { return Ok(Vec::new()) };
+        let wallets = self.shard(&held, entry).and_then(|shard| Ok(shard.wallets_of(entry.range)?));
+        drop(held);
+        let wallets = wallets.inspect_err(|error| self.forget(entry, error))?;
         Ok(wallets.into_iter().map(|(wallet, _)| wallet).collect())
     }
 

@@ -275,18 +275,20 @@ async fn swapped_changed_and_foreign_bytes_are_refused_and_verdicts_stay() {
     assert!(matches!(local.update().await, Err(Error::Snapshot(SnapshotError::Another))));
 }
 
+/// Changes a byte of one shard on disk.
+fn flip(directory: &TempDir, part: usize) {
+    let file = directory.path().join("registry.kya");
+    let mut bytes = fs::read(&file).unwrap();
+    let place = bytes.len() / part;
+    bytes[place] ^= 1;
+    fs::write(&file, bytes).unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shard_that_the_disk_lost_gives_no_verdict_and_is_fetched_again() {
     let (service, directory, local) = held().await;
     drop(local);
-    let file = directory.path().join("registry.kya");
-    let flip = |part: usize| {
-        let mut bytes = fs::read(&file).unwrap();
-        let place = bytes.len() / part;
-        bytes[place] ^= 1;
-        fs::write(&file, bytes).unwrap();
-    };
-    flip(2);
+    flip(&directory, 2);
     let local = LocalKya::open(service.options(&directory)).unwrap();
     // The second time, after all bytes were found to be right.
     for _ in 0..2 {
@@ -295,7 +297,7 @@ async fn a_shard_that_the_disk_lost_gives_no_verdict_and_is_fetched_again() {
         assert!((1..100).contains(&lost), "{lost}");
         assert_eq!(local.update().await.unwrap().shards, 1);
         is_the_services(&local, &service);
-        flip(4);
+        flip(&directory, 4);
     }
 
     // Without its head, or with half of it, the file is begun anew.
@@ -306,6 +308,25 @@ async fn a_shard_that_the_disk_lost_gives_no_verdict_and_is_fetched_again() {
     let local = LocalKya::open(service.options(&directory)).unwrap();
     assert!(matches!(local.kya(wallet(1)), Err(Error::Stale { age: None })));
     assert_eq!(local.update().await.unwrap().shards, SHARDS);
+    is_the_services(&local, &service);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shard_that_a_spot_check_finds_lost_is_fetched_again() {
+    let (service, directory, local) = held().await;
+    drop(local);
+    flip(&directory, 2);
+    let spot_checks = Some(silent_checks());
+    let local = LocalKya::open(Options { spot_checks, ..service.options(&directory) }).unwrap();
+    let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
+    let running = local.run(|event| sender.send(event).unwrap());
+    let lost =
+        async { while !matches!(events.recv().await.unwrap(), Event::CheckFailed(Error::Snapshot(_))) {} };
+    let lost = async {
+        tokio::select! { _ = running => unreachable!(), () = lost => {} }
+    };
+    tokio::time::timeout(common::PATIENCE, lost).await.unwrap();
+    assert_eq!(local.update().await.unwrap().shards, 1);
     is_the_services(&local, &service);
 }
 
@@ -337,12 +358,15 @@ async fn nothing_is_chosen_for_the_whole_process() {
     assert!(rustls::crypto::CryptoProvider::get_default().is_none());
 }
 
+/// Comparisons with a chain that does not answer: nothing listens there.
+fn silent_checks() -> SpotChecks {
+    SpotChecks { rpc: "http://127.0.0.1:1".to_owned(), every: Duration::from_millis(1), layout: None }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn running_updates_and_reports_what_cannot_be_checked() {
     let (service, directory) = service().await;
-    // Nothing listens there.
-    let rpc = "http://127.0.0.1:1".to_owned();
-    let spot_checks = Some(SpotChecks { rpc, every: Duration::from_millis(1), layout: None });
+    let spot_checks = Some(silent_checks());
     let options =
         Options { spot_checks, update_every: Duration::from_millis(1), ..service.options(&directory) };
     let local = LocalKya::open(options).unwrap();
