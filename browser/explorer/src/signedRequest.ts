@@ -14,8 +14,8 @@ export interface GuardedAnswer {
   detail: string | undefined;
   /** What the registry says about the wallet, where that is the reason. */
   decision: string | undefined;
-  /** Where an agent goes on: to register, or to renew. */
-  link: string | undefined;
+  /** Where an agent goes on, as the service has it: to register, or to renew. */
+  link: URL | undefined;
   /** What the service itself said. */
   text: string;
 }
@@ -46,9 +46,15 @@ export async function askAsAgent(
     reason: word("reason"),
     detail: word("detail"),
     decision: word("decision"),
-    link: word("register") ?? word("renew"),
+    link: webAddress(word("register") ?? word("renew") ?? ""),
     text,
   };
+}
+
+/** A whole address of the web; nothing for other text. */
+export function webAddress(text: string): URL | undefined {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  return url && /^https?:$/.test(url.protocol) ? url : undefined;
 }
 
 /** A problem document (RFC 9457); empty for other text. */

@@ -2,6 +2,7 @@
 //
 // 1. A wallet that is no agent is refused with the gate's code; registered, it is admitted.
 // 2. No in the wallet, no wallet, no address, a service that does not answer: each is said in words, and nothing is sent.
+// 3. A refusal's link to register or to renew says its host; what is no address of the web is no link.
 
 import assert from "node:assert/strict";
 
@@ -68,4 +69,27 @@ scenario("what keeps a request from being sent is said in words", { wallet, faul
 scenario("without a wallet the page asks for one", {}, async (scene) => {
   await filled(scene, `${stack.guarded}/items`, { isConnected: false });
   assert.match((await ask(scene.page)).text, /Connect a wallet first/);
+});
+
+scenario("a refusal's link says where it leads, and only an address of the web is one", { wallet, faults: true }, async (scene) => {
+  const { page, front } = scene;
+  for (const [decision, name, link, host] of [
+    ["deny", "register", "https://agents.example/new?from=gate", "agents.example"],
+    ["request_renewal", "renew", "http://agents.example:8080/", "agents.example:8080"],
+    ["deny", "register", "javascript:alert(1)"],
+    ["deny", "register", "//agents.example"],
+    ["request_renewal", "renew", "data:text/html,renewed"],
+  ]) {
+    // One that the last answer has not had.
+    const detail = `No ${name} at <${link}>.`;
+    const body = JSON.stringify({ reason: "kya_not_allowed", detail, decision, [name]: link });
+    front.on(/^\/items$/, { answer: { status: 403, body } });
+    await filled(scene, `${front.url}/items`);
+    const { ended } = await ask(page);
+    await ended.getByText(detail).waitFor();
+    const links = await ended.getByRole("link").evaluateAll((all) => all.map((element) => element.getAttribute("href")));
+    const expected = host ? [link] : decision === "deny" ? ["#/register"] : [];
+    assert.deepEqual(links, expected, link);
+    assert.equal(/ (?:one|it) at (\S+)$/m.exec(await ended.innerText())?.[1], host, link);
+  }
 });

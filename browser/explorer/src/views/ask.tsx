@@ -10,7 +10,7 @@ import { Form } from "../parts/form";
 import { Heading } from "../parts/heading";
 import { reason } from "../parts/registrationResult";
 import { hrefTo } from "../router";
-import { askAsAgent, type GuardedAnswer } from "../signedRequest";
+import { askAsAgent, webAddress, type GuardedAnswer } from "../signedRequest";
 
 /** Asks for what is missing, or is on its way to `answered` or `failed`; each may be followed by another try. */
 type Progress =
@@ -76,9 +76,7 @@ function AskForm() {
 }
 
 function serviceRule(text: string): string | undefined {
-  return URL.canParse(text) && /^https?:$/.test(new URL(text).protocol)
-    ? undefined
-    : "must be an address that begins with https:// or http://";
+  return webAddress(text) ? undefined : "must be an address that begins with https:// or http://";
 }
 
 function Outcome({ progress }: { progress: Progress }) {
@@ -128,9 +126,24 @@ function Answered({ answer: { status, reason: code, detail, decision, link, text
       )}
       {decision === "deny" && (
         <p>
-          This wallet is no agent's. <a href={link ?? hrefTo(["register"])}>Register one</a>
+          This wallet is no agent's.{" "}
+          {link ? <Onward link={link}>Register one</Onward> : <a href={hrefTo(["register"])}>Register one</a>}
+        </p>
+      )}
+      {decision === "request_renewal" && link && (
+        <p>
+          This wallet's agent has to be renewed. <Onward link={link}>Renew it</Onward>
         </p>
       )}
     </div>
+  );
+}
+
+/** A link that the service has chosen: it says where it leads. */
+function Onward({ link, children }: { link: URL; children: string }) {
+  return (
+    <>
+      <a href={link.href}>{children}</a> at {link.host}
+    </>
   );
 }
