@@ -3,7 +3,8 @@
 // 1. Every view's answer agrees, from an RPC URL of the visitor's own and from a wallet, and the API is not asked again.
 // 2. An API that lies about any field is found out: the field, its word and the chain's.
 // 3. An API that shows another registry than the visitor's is found out, though its answers agree with themselves.
-// 4. A verdict is proved by the block hash that the visitor's own endpoint has; a document that was changed proves nothing.
+// 4. A verdict is proved by the block hash that the visitor's own endpoint has; a document that was changed proves nothing,
+//    and a source of another chain is named.
 // 5. An RPC that is down, one of another chain, and none at all are told apart and explained.
 
 import assert from "node:assert/strict";
@@ -190,7 +191,17 @@ scenario("a document that was changed proves nothing, and neither does a hash of
   await saveSettings(scene, { "RPC URL": stack.otherRpc });
   const elsewhere = await proved(scene, agents.kyoto.wallet);
   assert.equal(elsewhere.outcome, "error", elsewhere.text);
-  assert.match(elsewhere.text, /do not agree on the hash of block \d+|about block/);
+  assert.match(elsewhere.text, /127\.0\.0\.1:\d+ is on chain 4242, the document is of chain 31337/);
+});
+
+scenario("a wallet that is on another chain than the document is told apart from a server that lies", { wallet: "EIP-6963" }, async (scene) => {
+  await saveSettings(scene, { "RPC URL": stack.rpc });
+  scene.wallet.chainId = 1;
+  const { outcome, text } = await proved(scene, agents.kyoto.wallet);
+  assert.equal(outcome, "error", text);
+  assert.match(text, /Not proved\.\s+Test wallet is on chain 1, the document is of chain 31337\./);
+  scene.wallet.chainId = null;
+  assert.equal((await proved(scene, agents.kyoto.wallet)).outcome, "proved");
 });
 
 scenario("without a source none can be asked for a block's hash", async (scene) => {

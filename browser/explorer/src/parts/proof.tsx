@@ -46,7 +46,14 @@ async function prove(wallet: string, signal: AbortSignal): Promise<VNode> {
       verifier(),
       exchange(`/api/v1/kya/${encodeURIComponent(wallet)}?evidence=1`, { signal }),
     ]);
-    const { verdict } = document as unknown as Evidence;
+    const { verdict, chainId } = document as unknown as Evidence;
+    const chains = await Promise.all(asked.map((source) => chainOf(source, signal)));
+    const others = asked.flatMap(({ name }, index) => {
+      const chain = chains[index];
+      return chain === undefined || chain === String(chainId) ? [] : [`${name} is on chain ${chain}`];
+    });
+    if (others.length > 0)
+      return <NotProved>{sentences(`${others.join(" and ")}, the document is of chain ${chainId}`)}</NotProved>;
     const number = Number(verdict.asOf.blockNumber);
     const hashes = await Promise.all(asked.map((source) => hashOf(source, number, signal)));
     const [first] = hashes;
@@ -100,23 +107,35 @@ function DocumentLink({ text, name }: { text: string; name: string }) {
   );
 }
 
+/** The id of a source's chain, as a decimal number; nothing where it does not say. */
+async function chainOf(source: Source, signal: AbortSignal): Promise<string | undefined> {
+  const id = await answerOf(source, { method: "eth_chainId", params: [] }, signal);
+  return typeof id === "string" && /^0x[0-9a-f]+$/i.test(id) ? String(BigInt(id)) : undefined;
+}
+
 /** The hash that a source has for a block; nothing where it has none. */
-async function hashOf({ rpc }: Source, number: number, signal: AbortSignal): Promise<string | undefined> {
+async function hashOf(source: Source, number: number, signal: AbortSignal): Promise<string | undefined> {
   const call = { method: "eth_getBlockByNumber", params: [`0x${number.toString(16)}`, false] };
+  const block = await answerOf(source, call, signal);
+  const hash = isObject(block) ? block["hash"] : undefined;
+  return typeof hash === "string" ? hash.toLowerCase() : undefined;
+}
+
+/** What a source answers; nothing where it does not. */
+async function answerOf(
+  { rpc }: Source,
+  call: { method: string; params: unknown[] },
+  signal: AbortSignal,
+): Promise<unknown> {
   try {
-    const block =
-      typeof rpc === "string"
-        ? (
-            await exchange(rpc, {
-              signal,
-              method: "POST",
-              headers: { "content-type": "application/json" },
-              body: JSON.stringify({ jsonrpc: "2.0", id: 1, ...call }),
-            })
-          ).document["result"]
-        : await rpc.request(call);
-    const hash = isObject(block) ? block["hash"] : undefined;
-    return typeof hash === "string" ? hash.toLowerCase() : undefined;
+    if (typeof rpc !== "string") return await rpc.request(call);
+    const { document } = await exchange(rpc, {
+      signal,
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ jsonrpc: "2.0", id: 1, ...call }),
+    });
+    return document["result"];
   } catch {
     return undefined;
   }
