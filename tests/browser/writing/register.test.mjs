@@ -68,6 +68,21 @@ scenario("a child is registered under its parent, its hashes made of texts", { w
   assert.equal(record.capabilityHash, keccak256OfText("読み書き"));
 });
 
+scenario("that a text cannot be hashed is said until it can", { faults: true }, async ({ page, front, open }) => {
+  await open("#/register");
+  await settled(page);
+  const part = page.locator(".field", { has: field(page, "Constitution hash") });
+  await part.getByText("Hash a text").click();
+  front.on(/registry_bg[^/]*\.wasm$/, { close: true });
+  await part.locator("textarea").fill("Do no");
+  const fault = part.getByRole("alert").filter({ hasText: "The text cannot be hashed" });
+  await fault.waitFor();
+  front.heal();
+  await part.locator("textarea").fill("Do no harm.");
+  await fault.waitFor({ state: "detached" });
+  assert.equal(await field(page, "Constitution hash").inputValue(), keccak256OfText("Do no harm."));
+});
+
 scenario("what is wrong with the form is said by field and rule, before the wallet is asked", { wallet }, async (scene) => {
   const { page } = scene;
   await filled(scene);

@@ -16,7 +16,9 @@ export function HashField(props: Omit<FieldProps, "placeholder" | "lines" | "chi
     setText(next);
     try {
       const { keccak256 } = await core();
-      if (!signal.aborted) onValue(next === "" ? "" : keccak256(next));
+      if (signal.aborted) return;
+      onValue(next === "" ? "" : keccak256(next));
+      setFault(undefined);
     } catch (error) {
       setFault(reason(error));
     }
