@@ -65,6 +65,8 @@ pub struct RegistryIndex {
     pub(crate) kept: RefCell<Option<Rc<State>>>,
     is_prepared: Cell<bool>,
     pub(crate) lease: Cell<WorkLease>,
+    /// Until when the alarm does not work after the chain has failed, unix milliseconds.
+    pub(crate) paused_until: Cell<u64>,
     pub(crate) faults: Faults,
     /// Rows that were read and written since the object started.
     pub(crate) rows: Rc<Cell<RowsBilled>>,
@@ -86,6 +88,7 @@ impl DurableObject for RegistryIndex {
             kept: RefCell::default(),
             is_prepared: Cell::new(false),
             lease: Cell::default(),
+            paused_until: Cell::new(0),
             faults: Faults::default(),
             rows: Rc::new(Cell::new(RowsBilled { since: unix_millis() / 1_000, ..RowsBilled::default() })),
             snapshots: Snapshots::default(),
@@ -115,7 +118,7 @@ impl DurableObject for RegistryIndex {
             Ok(sql) if !self.is_own(&sql, &settings) => return Response::empty(),
             Ok(sql) => {
                 let worked = self.work_if_due(&sql, &settings).boxed_local().await;
-                self.arm(&sql, &settings, worked.is_ok()).await;
+                self.arm(&sql, &settings).await;
                 worked
             }
             Err(error) => Err(self.keep_fault(error).await.into()),
@@ -151,7 +154,7 @@ impl RegistryIndex {
             IndexQuestion::Takeover(_) => return not_covered(),
             IndexQuestion::Progress => return self.progress(&sql).await,
             IndexQuestion::Tick => {
-                self.arm(&sql, &settings, true).await;
+                self.arm(&sql, &settings).await;
                 return self.progress(&sql).await;
             }
             IndexQuestion::CloseList { cursor } => {
@@ -267,7 +270,7 @@ impl RegistryIndex {
             Form::Piece(Some(_)) => self.load(sql).map_err(IndexError::from),
             _ => self.ready(sql, settings, (millis, millis), &mut rpc_calls).await,
         };
-        self.arm(sql, settings, ready.is_ok()).await;
+        self.arm(sql, settings).await;
         let state = match ready {
             Ok(state) => state,
             Err(error) => return self.refuse(sql, settings, &route, error).await,
@@ -325,7 +328,7 @@ impl RegistryIndex {
             true => self.ready(sql, settings, (max_age, max_age), &mut 0).await,
             false => self.load(sql).map_err(IndexError::from),
         };
-        self.arm(sql, settings, ready.is_ok()).await;
+        self.arm(sql, settings).await;
         let is_recent = |state: &State| unix_millis() < state.read_at.saturating_add(max_age);
         match ready.map(|state| is_recent(&state).then(|| Excerpt::of(sql, &state, &wallets)).transpose()) {
             Ok(Ok(Some(excerpt))) => Response::from_json(&IndexAnswer::Excerpt(excerpt.encode())),
@@ -361,7 +364,7 @@ impl RegistryIndex {
         };
         // A shard is asked for after its manifest, which has armed the alarm.
         if entry.is_none() {
-            self.arm(sql, settings, ready.is_ok()).await;
+            self.arm(sql, settings).await;
         }
         match ready.and_then(|state| self.snapshots.answer(sql, settings, &state, entry)) {
             Ok(Some(bytes)) => snapshot::respond(bytes),

@@ -17,7 +17,7 @@ use registry_core::{
 };
 use worker::{Delay, Error, console_warn};
 
-use crate::{alarm::due_at, garbage::let_v8_collect, object::RegistryIndex, sql::Sql};
+use crate::{alarm::RETRY_MILLIS, garbage::let_v8_collect, object::RegistryIndex, sql::Sql};
 
 /// Agents in a slice of the fill, which is read at once. A larger slice takes more memory while it is read.
 const SLICE: u64 = 5_000;
@@ -37,7 +37,7 @@ pub(crate) struct WorkLease {
     /// The fencing token: the number of the piece of work that has the lease.
     number: u64,
     /// When the lease expires, unix milliseconds.
-    until: u64,
+    pub(crate) until: u64,
 }
 
 impl RegistryIndex {
@@ -67,9 +67,12 @@ impl RegistryIndex {
             self.kept.replace(None);
         }
         match &worked {
-            Ok(()) => self.faults.end(),
+            Ok(()) => {
+                self.faults.end();
+                self.paused_until.set(0);
+            }
             Err(IndexError::Store(error)) => drop(self.keep_fault(error.clone()).await),
-            Err(_) => {}
+            Err(_) => self.paused_until.set(unix_millis() + RETRY_MILLIS),
         }
         worked.map(|()| true)
     }
@@ -82,7 +85,7 @@ impl RegistryIndex {
         settings: &WorkerSettings,
     ) -> core::result::Result<(), IndexError> {
         let state = self.load(sql)?;
-        if self.is_in_use(sql, settings)? && due_at(&state, settings) <= unix_millis() {
+        if self.is_in_use(sql, settings)? && self.due_at(&state, settings) <= unix_millis() {
             self.work(sql, settings, &mut 0).boxed_local().await?;
         }
         Ok(())

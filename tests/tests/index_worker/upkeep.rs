@@ -1,10 +1,17 @@
 //! The object's alarm, and the cron trigger that looks after it.
 
+use std::time::Duration;
+
+use alloy::primitives::Address;
+use e2e::fault::{Fault, Rule};
 use e2e::process::wait_until;
 use e2e::stage::Stage;
 use e2e::stored::stored;
+use e2e::worker::WorkerOptions;
+use futures_util::future::join_all;
 
-use crate::{PATIENCE, Turn, filled, register, suspend, suspensions_are_seen};
+use crate::snapshot::kya;
+use crate::{PATIENCE, Turn, filled, index_status, register, suspend, suspensions_are_seen};
 
 fn alarms(stage: &Stage) -> i64 {
     let count = "SELECT count(*) FROM _cf_ALARM";
@@ -58,4 +65,47 @@ async fn an_index_that_is_asked_keeps_itself_up_and_rests_without_requests() {
     stage.index_found().await.unwrap();
     suspensions_are_seen(&stage).await;
     wait_until("an alarm is set", PATIENCE, async || alarms(&stage) == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_work_is_tried_again_after_a_pause_however_many_verdicts_are_asked_for() {
+    // Work that is refused fails within a second.
+    let stage = Turn::with(|options| options.ttl(2).var("RPC_DEADLINE_SECONDS", 1)).await;
+    filled(&stage.client).await;
+    let failures = || stage.index_log().matches("index not kept up").count();
+    let before = failures();
+    stage.proxy.inject(Rule::any(Fault::Refuse));
+    // A wallet of its own each, so that each asks the index for an excerpt.
+    let client = &stage.client;
+    let ask = |number: u8| async move {
+        tokio::time::sleep(Duration::from_millis(200) * u32::from(number)).await;
+        client.get(&kya(Address::repeat_byte(100 + number))).await
+    };
+    join_all((1..=50).map(ask)).await;
+    let failed = failures() - before;
+    assert!(failed <= 4, "{failed} failures in ten seconds");
+    wait_until("tried again", PATIENCE, async || failures() > before + failed).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_alarm_waits_while_a_request_works() {
+    // A request for changes refreshes the index before the alarm does.
+    let settings =
+        |options: WorkerOptions| options.ttl(4).var("KYA_TTL_SECONDS", 1).var("RPC_DEADLINE_SECONDS", 8);
+    let stage = Turn::with(settings).await;
+    filled(&stage.client).await;
+    let written = async || index_status(&stage).await["rows"]["written"].as_u64().unwrap();
+    let before = written().await;
+    stage.proxy.reset();
+    wait_until("refreshed", PATIENCE, async || {
+        stage.proxy.log().iter().any(|post| post.answer.get().is_some())
+    })
+    .await;
+    stage.proxy.inject(Rule::any(Fault::Hang));
+    let path = "/api/v1/changes?since=now";
+    wait_until("no answer", PATIENCE, async || stage.client.get(path).await.status != 200).await;
+    stage.proxy.heal();
+    stage.index_found().await.unwrap();
+    let more = written().await - before;
+    assert!(more < 60, "{more} rows were written, most of them alarms");
 }
