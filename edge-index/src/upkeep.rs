@@ -64,7 +64,17 @@ impl RegistryIndex {
             self.lease.set(WorkLease { until: 0, ..lease });
         }
         if worked.is_err() {
-            self.kept.replace(None);
+            // What the work has stored is loaded. Where that is nothing, the state in memory stays: that the
+            // rows were confirmed is not stored.
+            let kept = self.kept.replace(None);
+            if let (Err(IndexError::Query(_)), Some(kept)) = (&worked, kept)
+                && let Ok(stored) = self.load(sql)
+                && kept.is_complete()
+                && stored.is_complete()
+                && (kept.began(), kept.writes) == (stored.began(), stored.writes)
+            {
+                self.kept.replace(Some(kept));
+            }
         }
         match &worked {
             Ok(()) => {
@@ -120,7 +130,7 @@ impl RegistryIndex {
     }
 
     /// The state, once it is fresh enough for an answer with a TTL of `max_age` milliseconds; where a refresh
-    /// fails, one that is not older than `usable`.
+    /// fails, or takes too long, one that is not older than `usable`.
     pub(crate) async fn ready(
         &self,
         sql: &Sql,
@@ -130,6 +140,10 @@ impl RegistryIndex {
     ) -> core::result::Result<Rc<State>, IndexError> {
         let began = unix_millis();
         let mut has_worked = false;
+        let or_usable = |state: Rc<State>, error| {
+            let is_usable = unix_millis() < state.read_at.saturating_add(usable);
+            if is_usable && state.as_of().is_some() { Ok(state) } else { Err(error) }
+        };
         loop {
             let state = self.load(sql)?;
             let is_fresh = unix_millis() < due_for_renewal(state.read_at, max_age);
@@ -144,7 +158,8 @@ impl RegistryIndex {
                 None => FILL_PATIENCE_MILLIS,
             };
             if unix_millis() > began + patience {
-                return Err(IndexError::Incomplete { percent: state.percent() });
+                let error = IndexError::Incomplete { percent: state.percent() };
+                return or_usable(state, error);
             }
             let calls_before = *rpc_calls;
             match self.work(sql, settings, rpc_calls).boxed_local().await {
@@ -154,17 +169,7 @@ impl RegistryIndex {
                     return Err(IndexError::Incomplete { percent: state.percent() });
                 }
                 Ok(worked) => has_worked |= worked,
-                Err(IndexError::Query(error)) => {
-                    // What the work had stored is loaded. The times of a refresh that stored nothing are not.
-                    let stored = self.load(sql)?;
-                    let is_same = (stored.began(), stored.writes) == (state.began(), state.writes);
-                    let last = if is_same { state } else { Rc::clone(&stored) };
-                    let is_usable = unix_millis() < last.read_at.saturating_add(usable);
-                    return match stored.as_of() {
-                        Some(_) if is_usable && last.as_of().is_some() => Ok(last),
-                        _ => Err(error.into()),
-                    };
-                }
+                Err(error @ IndexError::Query(_)) => return or_usable(self.load(sql)?, error),
                 Err(error) => return Err(error),
             }
         }

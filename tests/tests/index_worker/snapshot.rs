@@ -5,6 +5,7 @@
 //! 2. The documented program reads the manifest and shards that are served.
 //! 3. A suspension shows at every instance within the TTL of verdicts. Where the index is away, or the chain
 //!    does not answer, verdicts come from the chain or are errors, and none is older than the TTL.
+//! 4. Refreshes that fail leave the rows to all who ask within that TTL.
 
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,8 @@ use e2e::relay::attest;
 use e2e::repo;
 use e2e::seed;
 use e2e::stage::Stage;
+use e2e::stored::stored;
+use e2e::worker::WorkerOptions;
 use futures_util::future::join_all;
 use registry_core::eth::abi::IAgentRegistry;
 use registry_core::evidence::{self, Expected};
@@ -246,4 +249,31 @@ async fn a_suspension_shows_at_every_instance_within_the_ttl_with_an_index_and_w
     stage.restart_index().await.unwrap();
     has_snapshot(&stage.client).await;
     decides(&stage.client, &e2e::seed::kya("suspended without an index"), "request_renewal").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_within_their_ttl_answer_however_many_refreshes_fail() {
+    // The alarm refreshes each second and a half, and work that is refused fails within a second.
+    let settings =
+        |options: WorkerOptions| options.ttl(60).var("AGENT_TTL_SECONDS", 2).var("RPC_DEADLINE_SECONDS", 1);
+    let stage = Turn::with(settings).await;
+    let other = async || stage.another(|options| options).await.unwrap();
+    let others = [other().await, other().await];
+    is_of_newest_block(&stage, &stage.client).await;
+    // As if nothing had changed for an hour: refreshes that find nothing are not stored.
+    let hour_ago = "json_extract(value, '$.readAt') - 3600000";
+    let read = format!("UPDATE meta SET value = json_set(value, '$.readAt', {hour_ago}) WHERE key = 'state'");
+    assert_eq!(stored(&stage, "meta").execute(&read, []).unwrap(), 1);
+    stage.proxy.reset();
+    let answered = || stage.proxy.log().iter().filter(|post| post.answer.get().is_some()).count();
+    wait_until("refreshed", PATIENCE, async || answered() > 1).await;
+    let failures = || stage.index_log().matches("index not kept up").count();
+    let mut failed = failures();
+    stage.proxy.inject(Rule::any(Fault::Refuse));
+    for (number, other) in (1..).zip(&others) {
+        wait_until("a refresh that fails", PATIENCE, async || failures() > failed).await;
+        failed = failures();
+        let answer = other.client().get(&kya(wallet(number))).await;
+        assert_eq!((answer.status, source(&answer)), (200, "snapshot"), "{number}: {}", answer.text);
+    }
 }
