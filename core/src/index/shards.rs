@@ -4,7 +4,8 @@
 //! all places, each once. At first one shard holds all; a shard of more than 64 KiB is split into its halves,
 //! alone. The cost of a write follows what changes: an agent's shard is found by its place, and where an
 //! agent's status changes, the shards of its descendants get a new version, because a verdict names ancestors
-//! that are not Active.
+//! that are not Active. So they do where its wallets change, as only a reorg makes them: a verdict says what
+//! ties an agent to its parent.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +53,7 @@ impl ShardChanges {
             if facts(before) == facts(after) {
                 return;
             }
-            if (before.row.status, before.row.parent) != (after.row.status, after.row.parent) {
+            if told_below(before) != told_below(after) {
                 self.above.push(id);
             }
         }
@@ -124,6 +125,12 @@ fn below(store: &impl Store, above: &[u64]) -> Result<Option<Vec<u64>>, StoreErr
         }
     }
     Ok(Some(all))
+}
+
+/// What the shards of an agent's descendants tell of it.
+fn told_below(entry: &IndexedAgent) -> (u8, u64, [Address; 3]) {
+    let Row { status, parent, creator, wallet, .. } = entry.row;
+    (status, parent, [creator, wallet, entry.full.haftungsperson])
 }
 
 /// What a shard holds of an agent.

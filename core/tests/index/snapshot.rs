@@ -201,6 +201,27 @@ fn an_ancestor_that_could_not_be_read_meanwhile_is_in_the_shards_of_its_descenda
 }
 
 #[test]
+fn a_parent_that_a_reorg_registers_by_another_creator_is_in_the_shards_of_its_children() {
+    let mut index = Indexed::of(PlainRegistry::with_agents(3_001));
+    index.work().unwrap();
+    let (creator, before) = (Address::repeat_byte(21), index.history.number());
+    for of_parent in [creator, Address::repeat_byte(22)] {
+        index.history.blocks.retain(|number, _| *number <= before);
+        let parent = AgentRecord { creator: of_parent, ..record(3_002, 0) };
+        let child = AgentRecord { creator, haftungsperson: creator, ..record(3_003, 3_002) };
+        let manifest = |index: &Indexed| manifest(index).unwrap();
+        let range = |index: &Indexed, wallet| manifest(index).shard_of(wallet).unwrap().range;
+        assert_ne!(range(&index, parent.agentWallet), range(&index, child.agentWallet));
+        index.mine(|registry, _| registry.agents.push(parent));
+        index.mine(|registry, _| registry.agents.push(child));
+        index.now += 15;
+        index.refresh();
+        assert_eq!(manifest(&index).agents, 3_003);
+        is_like(&index, &index.newest().registry, index.newest().seconds).unwrap();
+    }
+}
+
+#[test]
 fn one_shard_holds_up_to_128_agents_and_a_version_that_is_gone_is_not_given() {
     let mut index = Indexed::filled(128, 0);
     index.work().unwrap();
