@@ -115,7 +115,8 @@ impl DurableObject for RegistryIndex {
         let worked = match self.sql() {
             // One of another release's format, or of other settings, rests.
             Err(StoreError::OtherFormat) => return Response::empty(),
-            Ok(sql) if !self.is_own(&sql, &settings) => return Response::empty(),
+            // An alarm that fails is set again by the platform.
+            Ok(sql) if !self.is_own(&sql, &settings).map_err(failed)? => return Response::empty(),
             Ok(sql) => {
                 let worked = self.work_if_due(&sql, &settings).boxed_local().await;
                 self.arm(&sql, &settings).await;

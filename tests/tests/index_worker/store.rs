@@ -7,10 +7,12 @@
 //! 4. Rows that are not as they were written are deleted and read anew.
 //! 5. The object of a release with tables of another format is left as it is, and cursors of its changes go
 //!    on.
-//! 6. An object of another registry than the settings' rests.
+//! 6. An object of another registry than the settings' rests. One that could not store its name does not: the
+//!    next request stores it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use e2e::anvil::dev_key;
 use e2e::deploy::deploy;
@@ -22,7 +24,7 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use crate::{
-    NEWEST, PATIENCE, Turn, changes_from_now, index_status, is_listed, reactivate, register, suspend,
+    NEWEST, PATIENCE, Turn, changes_from_now, filled, index_status, is_listed, reactivate, register, suspend,
     suspensions_are_seen,
 };
 
@@ -249,4 +251,22 @@ async fn the_object_of_another_registry_than_the_settings_rests() {
     stage.kill_index();
     others(&own).iter().filter(|file| !before.contains(file)).for_each(|file| remove(file));
     stage.restart_unless(|options| options.ttl(1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_could_not_be_stored_is_stored_by_the_next_request() {
+    let mut stage = Turn::with(|options| options.ttl(2)).await;
+    filled(&stage.client).await;
+    stage.kill_index();
+    let refuse = "DELETE FROM meta WHERE key = 'object'; \
+                  CREATE TRIGGER broken BEFORE INSERT ON meta WHEN NEW.key = 'object' \
+                  BEGIN SELECT RAISE(ABORT, 'disk I/O error'); END";
+    stored(&stage, "agents").execute_batch(refuse).unwrap();
+    stage.restart_index().await.unwrap();
+    stage.index_found().await.unwrap();
+    mend_store(&stage);
+    filled(&stage.client).await;
+    stage.proxy.reset();
+    // The alarm works for an object with the name of the settings alone. No request comes meanwhile.
+    wait_until("refreshed", Duration::from_secs(30), async || stage.proxy.posts() > 0).await;
 }
