@@ -3,7 +3,7 @@
 python remote_signer.py PRIVATE_KEY OTHER_PRIVATE_KEY
 
 `POST /mode` with a word makes it misbehave: `slow` (30 s), `refuse`, `other` (signs with the other key), `change`
-(signs another transaction), `status` (answers 502), `good`. `POST /bare` is the signer that answers with the bytes, `POST /` the one that answers with
+(signs another transaction), `status` (answers 502), `no calls` (refuses transactions with calldata), `good`. `POST /bare` is the signer that answers with the bytes, `POST /` the one that answers with
 an object, as geth does. It prints the port that it listens on.
 """
 
@@ -23,6 +23,8 @@ def answer(call):
         time.sleep(30)
     if mode == "refuse":
         raise ValueError("this signer signs nothing today")
+    if mode == "no calls" and len(call.get("data") or call.get("input") or "0x") > 2:
+        raise ValueError("this signer signs no calls")
     account = Account.from_key(keys[1] if mode == "other" else keys[0])
     named = {key: value for key, value in call.items() if key != "from"}
     if mode != "other" and call["from"].lower() != account.address.lower():

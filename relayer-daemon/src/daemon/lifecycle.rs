@@ -355,7 +355,12 @@ async fn drained(relayer: Arc<Relayer>, began: Instant) {
     loop {
         let has_sent = relayer.accounts.senders().iter().any(|sender| sender.pending() > 0);
         if relayer.inflight.run_here().is_empty() && !has_sent {
-            let in_flight = store.run(|store| Ok((store.accounts_with_open_nonces()?, store.fleet()?)));
+            let in_flight = store.run(|store| {
+                let pending = u64::from(store.oldest_pending()?.is_some());
+                let alone = FleetRecord { pending, ..FleetRecord::default() };
+                let fleet = if store.is_shared() { store.fleet()? } else { alone };
+                Ok((store.accounts_with_open_nonces()?, fleet))
+            });
             match in_flight.await {
                 Ok((open, fleet)) if !has_left(&relayer, &open, &fleet, began.elapsed()) => return,
                 Ok(_) => {}

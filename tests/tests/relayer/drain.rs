@@ -1,6 +1,6 @@
 //! `relayer-daemon drain`: nothing new is accepted, what was accepted is finished, and then it is over.
 
-use e2e::process::Process;
+use e2e::{postgres::Postgres, process::Process};
 
 use crate::prelude::*;
 
@@ -64,6 +64,24 @@ async fn without_a_daemon_the_drain_finishes_the_journal_and_says_so_where_it_is
     stage.mine().await;
     let drain = drained(drain).await;
     assert!(!drain.log().contains("listening"), "{}", drain.log());
+    let (_daemon, client) = stage.daemon().await;
+    stage.audit(&client).await;
+}
+
+#[tokio::test]
+async fn alone_on_a_shared_database_the_drain_finishes_what_a_killed_daemon_has_left() {
+    let postgres = Postgres::start(&[]);
+    let stage = Stage::set().await.var("STORE_URL", postgres.schema()).var("LOG_LEVEL", "info");
+    let (daemon, client) = stage.daemon().await;
+    let sent = stage.leave_pending(&client, &stage.registration("alice")).await;
+    daemon.kill();
+    assert!(sent.await.unwrap().is_err());
+    let mut drain = stage.options.drain().unwrap();
+    let recovered = async || drain.log().contains("journal recovered");
+    wait_until("the killed daemon's lease is over", PATIENCE, recovered).await;
+    assert!(drain.exit_status().unwrap().is_none(), "{}", drain.log());
+    stage.mine().await;
+    drained(drain).await;
     let (_daemon, client) = stage.daemon().await;
     stage.audit(&client).await;
 }

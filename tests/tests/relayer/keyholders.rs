@@ -152,3 +152,22 @@ async fn where_no_account_can_sign_nothing_is_sent_and_what_is_wrong_from_the_st
     assert_eq!(printed.lines().filter(|line| line.starts_with("✗ signer")).count(), 3, "{printed}");
     assert!(!printed.contains(PATH), "{printed}");
 }
+
+#[tokio::test]
+async fn a_relay_that_every_signer_refuses_ends_though_they_sign_other_transactions() {
+    let mut signers = Signers::set().await;
+    signers.kms.pause(true).unwrap();
+    let both = signers.stage.options.clone().without("RELAYER_KEY_KMS").without("RELAYER_KEY_KMS_ADDRESS");
+    signers.stage.accounts.remove(0);
+    let (_daemon, client) = start(&both.var("RELAY_RETRY_SECONDS", 4)).await;
+    for signer in &signers.remote {
+        signer.mode("no calls").await.unwrap();
+    }
+    let message = "Relayer could not sign. Nothing was sent.";
+    let refused = timeout(PATIENCE, client.relay(&signers.stage.registration("refused"))).await;
+    refused.unwrap().refused(500, "SIGNER_FAILED", message);
+    for signer in &signers.remote {
+        signer.mode("good").await.unwrap();
+    }
+    signers.stage.audit(&client).await;
+}
