@@ -40,8 +40,8 @@ pub(crate) async fn charge(
     let site = client.site().filter(|_| site_limit.requests > 0);
     // The site is checked first and charged last: a refused request is counted nowhere.
     let verdict = site.as_ref().and_then(|site| tallies::peek(site_limit, site, now));
-    if verdict.is_some_and(|verdict| !verdict.admitted) {
-        return verdict;
+    if let Some(verdict) = verdict.filter(|verdict| verdict.remaining < cost.clamp(1, verdict.limit)) {
+        return Some(RateLimitVerdict { admitted: false, ..verdict });
     }
     let verdict = match settings.limiter_mode {
         LimiterMode::Kv => kv::charge(limit, env, context, client, now, cost),
@@ -61,10 +61,11 @@ pub(crate) fn peek(limits: &ClientLimits, client: &ClientKey, now: Timestamp) ->
     nearer(tallies::peek(limits.client, client, now), site)
 }
 
-/// The one of two verdicts that leaves fewer requests.
+/// The one of two verdicts that refuses, or that leaves fewer requests.
 fn nearer(one: Option<RateLimitVerdict>, other: Option<RateLimitVerdict>) -> Option<RateLimitVerdict> {
+    let order = |verdict: &RateLimitVerdict| (verdict.admitted, verdict.remaining);
     match (one, other) {
-        (Some(one), Some(other)) if other.remaining < one.remaining => Some(other),
+        (Some(one), Some(other)) if order(&other) < order(&one) => Some(other),
         (one, other) => one.or(other),
     }
 }
@@ -84,5 +85,14 @@ mod tests {
         assert_eq!(nearer(verdict(60), verdict(5)), verdict(5));
         assert_eq!(nearer(None, verdict(5)), verdict(5));
         assert_eq!(nearer(verdict(60), None), verdict(60));
+    }
+
+    #[test]
+    fn a_refusal_holds_whatever_the_other_limit_leaves() {
+        let used_up = verdict(60).map(|verdict| RateLimitVerdict { remaining: 0, ..verdict });
+        let refused =
+            verdict(600).map(|verdict| RateLimitVerdict { admitted: false, remaining: 2, ..verdict });
+        assert_eq!(nearer(used_up, refused), refused);
+        assert_eq!(nearer(refused, used_up), refused);
     }
 }

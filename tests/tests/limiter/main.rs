@@ -4,7 +4,7 @@
 //!
 //! 1. Of 200 requests at once exactly sixty are admitted; a client is known by the headers that Cloudflare
 //!    sets, and by no other.
-//! 2. All clients of one /48 of IPv6 have a limit together as well.
+//! 2. All clients of one /48 of IPv6 have a limit together as well. What it refuses is counted nowhere.
 //! 3. Two instances and one KV store: of 300 requests few more than sixty pass; the figures are printed. A
 //!    store that fails costs no request its answer.
 //! 4. Cloudflare's own limiter refuses what the instance's own count would admit, counts each client by
@@ -131,6 +131,19 @@ async fn the_clients_of_a_48_have_a_limit_together() {
     let refused = network(2).get(PATH).await;
     assert_eq!((refused.status, refused.number("x-ratelimit-limit")), (429, LIMIT + 10));
     assert_eq!(remaining(&worker.client().at(ip("2001:db8:8::1"))).await, LIMIT - 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_costs_more_than_a_48_has_left_is_refused_and_counted_nowhere() {
+    let options = limited("kv").await.var("RATE_LIMIT_PER_MINUTE", 5);
+    let worker = Worker::start(options.var("RATE_LIMIT_PER_MINUTE_IPV6_48", 7)).await.unwrap();
+    let [one, another] = ["2001:db8:7:1::1", "2001:db8:7:2::1"].map(|client| worker.client().at(ip(client)));
+    let lineage = "/api/v1/agent/1/lineage";
+    with_time_left().await;
+    one.get(lineage).await.ok();
+    let refused = another.get(lineage).await;
+    assert_eq!((refused.status, refused.number("x-ratelimit-remaining")), (429, 2), "{refused:?}");
+    assert_eq!(remaining(&another).await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
