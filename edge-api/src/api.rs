@@ -240,7 +240,8 @@ async fn admitted(
     form: AnswerForm,
     record: &mut Record,
 ) -> RatedAnswer {
-    let now = Timestamp::from_millis(record.started_at);
+    // Not when the request came: its content, or a batch's earlier messages, may have taken a window.
+    let now = Timestamp::from_millis(unix_millis());
     let (settings, client) = (&context.settings, request.client());
     let acceptance = acceptance_of(request, settings, &counted, now).filter(|_| !form.is_tool());
     let cost = counted.cost().saturating_add(u32::from(acceptance.is_some()));

@@ -52,7 +52,7 @@ pub(super) fn change_known<T>(client: &ClientKey, change: impl FnOnce(&mut Windo
 
 /// Evicts tallies of earlier windows, then those of quiet clients, then all.
 fn evict(tallies: &mut HashMap<ClientKey, WindowTally>, window: u64) {
-    tallies.retain(|_, tally| tally.window() == window);
+    tallies.retain(|_, tally| tally.window() >= window);
     if tallies.len() >= MAX_CLIENTS {
         tallies.retain(|_, tally| tally.own() > QUIET);
     }

@@ -67,6 +67,13 @@ impl WindowLimit {
         }
     }
 
+    /// The window in which a request at `now` counts: the tally's own where that is the next one. It came
+    /// before that window began, and must not revert the counts. A clock that is set back further does.
+    const fn window_in(&self, tally: &WindowTally, now: u64) -> u64 {
+        let window = self.window(now);
+        if window.saturating_add(1) == tally.window { tally.window } else { window }
+    }
+
     /// Counts one request at `now`, if it is admitted. `None` where the limit is off.
     pub fn charge(&self, tally: &mut WindowTally, now: u64) -> Option<RateLimitVerdict> {
         self.charge_for(tally, now, 1)
@@ -80,7 +87,7 @@ impl WindowLimit {
         let Some(remaining) = before.remaining.checked_sub(cost) else {
             return Some(RateLimitVerdict { admitted: false, ..before });
         };
-        tally.enter(self.window(now));
+        tally.enter(self.window_in(tally, now));
         tally.own = tally.own.saturating_add(cost);
         Some(RateLimitVerdict { admitted: true, remaining, ..before })
     }
@@ -90,7 +97,7 @@ impl WindowLimit {
         if self.requests == 0 {
             return None;
         }
-        let window = self.window(now);
+        let window = self.window_in(tally, now);
         let used = if tally.window == window { tally.own.saturating_add(tally.others) } else { 0 };
         let remaining = self.requests.saturating_sub(used);
         let resets_at = window.saturating_add(1).saturating_mul(self.window_seconds.max(1));
@@ -168,19 +175,36 @@ mod tests {
         assert!(charged.admitted, "a whole window at most");
     }
 
+    #[test]
+    fn a_request_from_before_the_window_counts_in_it_and_a_clock_set_back_locks_no_client_out() {
+        let mut tally = WindowTally::default();
+        for _ in 0..59 {
+            PER_MINUTE.charge(&mut tally, 3_660);
+        }
+        let late = PER_MINUTE.charge(&mut tally, 3_659).unwrap();
+        assert_eq!((late.admitted, late.remaining, late.resets_at), (true, 0, 3_720));
+        assert_eq!(PER_MINUTE.peek(&tally, 3_659).unwrap().remaining, 0);
+        assert!(!admitted(PER_MINUTE, &mut tally, 3_659));
+        assert!(!admitted(PER_MINUTE, &mut tally, 3_660));
+        assert!(admitted(PER_MINUTE, &mut tally, 60));
+    }
+
     proptest! {
         #[test]
         fn a_window_never_admits_more_than_its_limit(
             requests in 1u32..50,
             window_seconds in 1u64..100,
-            mut times in prop::collection::vec(0u64..1_000, 0..400),
+            mut times in prop::collection::vec((0u64..1_000, any::<bool>()), 0..400),
         ) {
             times.sort_unstable();
             let limit = WindowLimit { requests, window_seconds };
             let mut tally = WindowTally::default();
             let mut per_window = std::collections::BTreeMap::<u64, (u32, u32)>::new();
-            for now in times {
-                let (asked, given) = per_window.entry(now / window_seconds).or_default();
+            let mut current = 0;
+            for (time, is_late) in times {
+                let now = if is_late { time.saturating_sub(window_seconds) } else { time };
+                current = current.max(now / window_seconds);
+                let (asked, given) = per_window.entry(current).or_default();
                 *asked += 1;
                 *given += u32::from(admitted(limit, &mut tally, now));
             }
