@@ -138,18 +138,18 @@ fn parent_basis(row: &Row, parent: Option<&IndexedAgent>) -> Option<ParentBasis>
     (row.parent != 0).then(|| ParentBasis::of(row.creator, wallets))
 }
 
-/// The ancestors from a parent up that are not Active, up to the depth limit of a lineage; `None` where one
-/// is not in the registry.
+/// The ancestors from a parent up that are not Active; `None` where one is not in the registry, or above the
+/// depth limit of a lineage.
 fn inactive_ancestors(rows: &BTreeMap<u64, IndexedAgent>, parent: u64) -> Option<Vec<(u64, Status)>> {
-    let (mut path, mut inactive, mut next) = (Vec::new(), Vec::new(), parent);
-    while next != 0 && path.len() + 1 < MAX_LEVELS && !path.contains(&next) {
+    let (mut levels, mut inactive, mut next) = (1, Vec::new(), parent);
+    while next != 0 && levels < MAX_LEVELS {
         let row = &rows.get(&next)?.row;
         let status = Status::from_number(row.status)?;
         if status != Status::Active {
             inactive.push((next, status));
         }
-        path.push(next);
+        levels += 1;
         next = row.parent;
     }
-    Some(inactive)
+    (next == 0).then_some(inactive)
 }

@@ -1,5 +1,7 @@
 //! Verdicts beyond the newest block and the single wallet: at a block, with a past, many at once.
 
+use alloy_sol_types::SolCall;
+use registry_core::eth::abi::IAgentRegistry::getAgentCall;
 use registry_core::{api::route::FINAL_SECONDS, api::scan::Scan, eth::as_of::BlockId};
 
 use crate::common::prelude::*;
@@ -128,6 +130,29 @@ fn the_past_is_read_without_a_scan_where_it_is_asked_for() {
     let mut node = Node::new(PlainRegistry::with_agents(0));
     let answer = ask(&mut node, &format!("{}?history=1", kya(2)), None);
     assert_eq!(answer["registration"], "never", "of an empty registry, too");
+}
+
+#[test]
+fn ancestors_above_one_that_cannot_be_read_are_unknown() {
+    let agents = vec![ended(1, 1, 2), record(2, 1), record(3, 2)];
+    let mut node = Node::new(PlainRegistry { agents, ..PlainRegistry::with_agents(0) });
+    node.quirks.undeployed = Undeployed::Refused;
+    node.quirks.heavy = vec![getAgentCall { agentId: U256::from(2) }.abi_encode()];
+    let expected = json!({"/ancestorsNotActive": "unknown", "/unknownBecause": "UNREADABLE_AGENTS"});
+    has(&ask(&mut node, &format!("{}?history=1", kya(3)), None), &expected);
+}
+
+#[test]
+fn ancestors_beyond_the_depth_limit_are_unknown() {
+    let agents: Vec<AgentRecord> = (1..=17).map(|id| record(id, id - 1)).collect();
+    let mut node = Node::new(PlainRegistry { agents, ..PlainRegistry::with_agents(0) });
+    node.registry.agents[0].status = 2;
+    let known =
+        json!({"/ancestorsNotActive": [{"agentId": 1, "status": "Revoked"}], "/unknownBecause": null});
+    let unknown = json!({"/ancestorsNotActive": "unknown", "/unknownBecause": "TOO_MANY_AGENTS"});
+    for (id, expected) in [(15, known), (16, unknown.clone()), (17, unknown)] {
+        has(&ask(&mut node, &format!("{}?history=1", kya(id)), None), &expected);
+    }
 }
 
 /// A node whose agents' attestations expire between block 90 and the newest, 100.

@@ -164,6 +164,17 @@ fn a_scope_that_the_index_may_have_cut_is_for_the_chain_to_tell() {
 }
 
 #[test]
+fn ancestors_beyond_the_depth_limit_are_for_the_chain_to_tell() {
+    let agents = (1..=16).map(|id| record(id, id - 1)).collect();
+    let mut index = Indexed::of(PlainRegistry { agents, ..PlainRegistry::with_agents(0) });
+    index.work().unwrap();
+    let found =
+        |agent: &AgentRecord| from_snapshot(&index, &format!("/api/v1/kya/{}", agent.agentWallet)).is_some();
+    let found: Vec<bool> = index.agents()[14..].iter().map(found).collect();
+    assert_eq!(found, [true, false]);
+}
+
+#[test]
 fn while_an_event_is_late_the_snapshot_says_up_to_when_it_lacks_nothing() {
     let mut index = Indexed::filled(10, 0);
     index.work().unwrap();

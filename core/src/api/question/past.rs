@@ -82,15 +82,22 @@ impl<'a> CoveredAgents<'a> {
         ids.filter_map(|id| Some((*id, self.row(*id)?)))
     }
 
-    /// The ids from a parent up to its root, up to the depth limit of a lineage.
-    fn path(&self, parent: u64) -> Vec<u64> {
-        let mut path = Vec::new();
-        let mut next = parent;
-        while next != 0 && path.len() + 1 < MAX_LEVELS && !path.contains(&next) {
+    /// The ids from a parent up to its root; unknown above the depth limit of a lineage, and where a row is
+    /// missing.
+    fn path(&self, parent: u64) -> Result<Vec<u64>, UnknownBecause> {
+        let (mut path, mut next) = (Vec::new(), parent);
+        while next != 0 {
+            if path.len() + 1 == MAX_LEVELS {
+                return Err(UnknownBecause::TooManyAgents);
+            }
             path.push(next);
-            next = self.row(next).map_or(0, |row| row.parent);
+            next = match self.row(next) {
+                Some(row) => row.parent,
+                None if self.is_whole => return Err(UnknownBecause::IndexUnavailable),
+                None => return Err(UnknownBecause::UnreadableAgents),
+            };
         }
-        path
+        Ok(path)
     }
 }
 
@@ -123,10 +130,10 @@ impl Question {
             // The holder by the scan is still the holder if the scan is current: so its ancestors are read
             // along.
             let holder = covered.agents_of(*wallet).find(|(_, row)| !has_ended(row));
-            let path = holder.map(|(_, row)| covered.path(row.parent)).into_iter().flatten();
+            let path = holder.and_then(|(_, row)| covered.path(row.parent).ok()).unwrap_or_default();
             // An agent that is active by the index may have ended since.
             let holder = holder.map(|(id, _)| id).filter(|_| excerpt.is_some());
-            for id in path.chain(holder) {
+            for id in path.into_iter().chain(holder) {
                 // Only requested here; the answer is read in `assemble`.
                 let _ = registry.status(id);
             }
@@ -200,9 +207,10 @@ impl<'a> PastSources<'a> {
         agent: Option<&Agent>,
     ) -> Result<Past, Halt> {
         let number = |id: AgentId| u64::try_from(id.0).unwrap_or(u64::MAX);
-        let path = agent.map(|agent| covered.path(number(agent.parent_agent_id))).unwrap_or_default();
+        let path = covered.path(agent.map_or(0, |agent| number(agent.parent_agent_id)));
         // All are requested before the first missing one ends the round.
-        let statuses: Vec<_> = path.iter().map(|id| (*id, self.status(covered, registry, *id))).collect();
+        let statuses: Vec<_> =
+            path.iter().flatten().map(|id| (*id, self.status(covered, registry, *id))).collect();
         let holder = agent.map(|agent| number(agent.agent_id));
         let before: Vec<_> = covered.agents_of(wallet).filter(|(id, _)| Some(*id) != holder).collect();
         let mut former = Ok(Vec::new());
@@ -224,7 +232,7 @@ impl<'a> PastSources<'a> {
         if !covered.is_whole {
             former = Err(UnknownBecause::UnreadableAgents);
         }
-        let mut ancestors = Ok(Vec::new());
+        let mut ancestors = path.map(|_| Vec::new());
         for (id, status) in statuses {
             match status {
                 Ok(Status::Active) => {}

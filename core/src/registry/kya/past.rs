@@ -78,7 +78,7 @@ pub enum UnknownBecause {
     IndexUnavailable,
     /// It is known only at the newest block.
     PastBlock,
-    /// The registry has too many agents to scan.
+    /// The registry has too many agents to scan, or the agent too many ancestors.
     TooManyAgents,
     /// An agent's record cannot be read: it may be one of this wallet's.
     UnreadableAgents,
