@@ -2,7 +2,7 @@
 
 use registry_core::api::question::LateExcerpt;
 
-use crate::{Indexed, common::prelude::*, promises::verdict};
+use crate::{Indexed, common::prelude::*, liability, promises::verdict};
 
 /// The [`verdict`] on an agent's wallet with an excerpt that arrives during the first round trip.
 fn during(index: &mut Indexed, of: &AgentRecord) -> (Value, usize) {
@@ -51,4 +51,26 @@ fn a_verdict_without_its_excerpt_is_right_and_says_why_the_past_is_unknown() {
         assert_eq!((&unknown["formerAgents"], index.node.round_trips()), (&json!("unknown"), 1));
         assert_eq!(unknown["unknownBecause"], "INDEX_UNAVAILABLE");
     }
+}
+
+#[test]
+fn an_attestation_after_the_verdicts_block_is_not_told() {
+    let mut index = Indexed::filled(10, 0);
+    index.attest(1, 1);
+    index.refresh();
+    let attested_at = liability::attest(&mut index, 3, true);
+    index.refresh();
+    let agent = index.agents()[2].clone();
+    let (at, _) = verdict(&mut index, &agent);
+    assert_eq!(
+        (&at["liability"]["basis"], &at["liability"]["attestedAt"]),
+        (&json!("attested"), &json!(time(attested_at)))
+    );
+    index.node.block -= 1;
+    let (before, _) = verdict(&mut index, &agent);
+    assert!(before["asOf"]["blockTimestamp"].as_str() < at["asOf"]["blockTimestamp"].as_str());
+    assert_eq!(
+        (&before["liability"]["basis"], before["liability"].get("attestedAt")),
+        (&json!("unknown"), None)
+    );
 }

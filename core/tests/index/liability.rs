@@ -116,7 +116,7 @@ fn register(index: &mut Indexed) -> u64 {
 }
 
 /// Attests in a block in which the liable wallet does, or another one.
-fn attest(index: &mut Indexed, id: u64, by_liable: bool) -> u64 {
+pub(crate) fn attest(index: &mut Indexed, id: u64, by_liable: bool) -> u64 {
     while index.history.number().is_multiple_of(2) == by_liable {
         index.idle();
     }

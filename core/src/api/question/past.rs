@@ -266,8 +266,8 @@ impl<'a> PastSources<'a> {
     }
 }
 
-/// What ties the liable wallet to an agent, as far as an index has seen events: an event counts wherever it
-/// was seen, but the lack of one is not known up to the answer's block.
+/// What ties the liable wallet to an agent, as far as an index has seen events: one up to the answer's block
+/// counts wherever it was seen, but the lack of one is not known.
 pub(super) fn liability(excerpt: Option<&Excerpt>, agent: &Agent, as_of: AsOf) -> Liability {
     let record = Liability::of_record(agent);
     let number = |id: AgentId| u64::try_from(id.0).unwrap_or(u64::MAX);
@@ -283,8 +283,9 @@ pub(super) fn liability(excerpt: Option<&Excerpt>, agent: &Agent, as_of: AsOf) -
     let parent = excerpt.get(number(agent.parent_agent_id)).filter(|it| it.row.record_is_readable());
     let wallets = parent.map(|parent| [parent.row.creator, parent.row.wallet, parent.full.haftungsperson]);
     let parent_basis = record.parent_basis.map(|_| ParentBasis::of(agent.creator, wallets));
-    let events = WalletEvents { is_complete: false, ..events };
-    Liability { parent_basis, ..record.with_events(events, as_of.block_timestamp.seconds()) }
+    let time = as_of.block_timestamp.seconds();
+    let events = WalletEvents { last: events.last.filter(|last| *last <= time), is_complete: false };
+    Liability { parent_basis, ..record.with_events(events, time) }
 }
 
 fn has_ended(row: &Row) -> bool {
