@@ -55,23 +55,29 @@ pub(super) fn keep(context: &RequestContext, wallet: Address, has_code: bool) {
     });
 }
 
-/// What a liable wallet says of an acceptance's signature, at the verdict's block.
+/// What a liable wallet says of an acceptance's signature, at the verdict's block; at the newest one where
+/// the nodes no longer have that of a verdict which was kept.
 pub(crate) async fn ask(
     context: &RequestContext,
-    query: SignerQuery,
+    mut query: SignerQuery,
     record: &mut Record,
 ) -> Result<SignerCode, Error> {
     let settings = &context.settings.shared;
     let deadline = settings.rpc_deadline_seconds;
     let _in_flight = ReplyBytes::take(REPLY_BYTES, deadline, u64::from(deadline) * 1_000).await?;
     let (now, account) = (Timestamp::from_millis(unix_millis()), query.account);
-    let code =
-        chain::ask(query, now, settings, &mut record.rpc_calls).await.map_err(|error| match error {
+    let is_newest = context.signer.is_some();
+    let code = loop {
+        match chain::ask(query.clone(), now, settings, &mut record.rpc_calls).await {
+            Err(Error::Query(QueryError::BlockNotAvailable(_))) if is_newest && query.block.is_some() => {
+                query.block = None;
+            }
             // The block of the verdict, which another endpoint may have given.
-            Error::Query(QueryError::BlockNotAvailable(_)) => RunError::Unreachable.into(),
-            error => error,
-        })?;
-    if context.signer.is_some() {
+            Err(Error::Query(QueryError::BlockNotAvailable(_))) => return Err(RunError::Unreachable.into()),
+            code => break code?,
+        }
+    };
+    if is_newest {
         keep(context, account, code.has_code);
     }
     Ok(code)

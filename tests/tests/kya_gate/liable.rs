@@ -7,7 +7,7 @@
 //!    once the file has lost the wallet.
 //! 3. Requests with acceptances that do not hold are refused, and cause one read of the liable wallet's code.
 //! 4. The read API takes an acceptance for the one answer to its request, by the liable wallet's code at the
-//!    verdict's block.
+//!    verdict's block, or at the newest one where its node has lost that.
 //! 5. `kya accept` and `kya domain` sign what a gate takes, with a key in a file or by any wallet's
 //!    `eth_signTypedData_v4`; `check --explain` tells what each rule finds.
 
@@ -24,6 +24,7 @@ use alloy::rpc::types::TransactionRequest;
 use alloy::sol_types::SolCall;
 use e2e::anvil::{CHAIN_ID, dev_account, dev_key, wall_clock};
 use e2e::chain::Chain;
+use e2e::fault::{Fault, Rule};
 use e2e::gate::{ACCEPT, Gate, ORIGIN};
 use e2e::hooks::{Receiver, Reply};
 use e2e::kya;
@@ -417,6 +418,26 @@ async fn the_api_judges_an_acceptance_by_the_liable_wallets_code_at_the_verdicts
         let judged = (&verdict["liability"]["basis"], &verdict["acceptanceProblem"]);
         assert_eq!(judged, (&json!(basis), &problem), "{path}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_api_takes_an_acceptance_where_its_node_has_lost_the_verdicts_block() {
+    let (chain, directory) = (chain().await, tempfile::tempdir().unwrap());
+    let header = accepted(directory.path(), &chain, "header").await.to_header();
+    let proxy = Proxy::start(chain.node.url()).await.unwrap();
+    let options = WorkerOptions::new(proxy.url(), chain.contracts.registry).var("CHAIN_ID", CHAIN_ID);
+    let worker = Worker::start(options).await.unwrap();
+    let (client, path) = (worker.client(), seed::kya("header"));
+    let as_of = client.get(&path).await.ok()["asOf"].clone();
+    let asked = json!([format!("{:#x}", as_of["blockNumber"].as_u64().unwrap()), false]);
+    let block: Value = chain.node.request("eth_getBlockByNumber", asked).await.unwrap();
+    chain.node.mine(1).await.unwrap();
+    for name in [&block["number"], &block["hash"]] {
+        let lost = Fault::error(-32_000, "missing trie node 5d0a (path ) state is not available");
+        proxy.inject(Rule::on("eth_call", lost).containing(&name.to_string()));
+    }
+    let verdict = client.with("liability-acceptance", &header).get(&path).await.ok();
+    assert_eq!((&verdict["liability"]["basis"], &verdict["asOf"]), (&json!("accepted"), &as_of));
 }
 
 #[tokio::test(flavor = "multi_thread")]
