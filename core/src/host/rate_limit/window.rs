@@ -67,8 +67,8 @@ impl WindowLimit {
         }
     }
 
-    /// The window in which a request at `now` counts: the tally's own where that is the next one. It came
-    /// before that window began, and must not revert the counts. A clock that is set back further does.
+    /// The window in which a request at `now` counts: the tally's own where that is the next one, as a request
+    /// that came before it began must not revert its counts. A clock that is set back further does.
     const fn window_in(&self, tally: &WindowTally, now: u64) -> u64 {
         let window = self.window(now);
         if window.saturating_add(1) == tally.window { tally.window } else { window }
