@@ -39,7 +39,7 @@ pub async fn run(settings: &Settings, sources: &Sources, wallet: Address) -> any
         if let Some(query) = policy.attested_query(&verdict, now)
             && let Some(at) = accounts.attested(&query, now).await.map_err(|error| anyhow!(error))?
         {
-            verdict = verdict.attested(at);
+            verdict = verdict.attested(at, now);
         }
         let principals = &policy.rules.principals;
         let is_served = principals.is_empty() || principals.contains(&wallet);

@@ -353,7 +353,7 @@ impl<'a> AttestedStep<'a> {
     pub fn answer(self, at: Option<Timestamp>) -> DecisionStep<'a> {
         let Self { mut judging, problem, .. } = self;
         if let Some(at) = at {
-            judging.verdict = Arc::new(judging.verdict.attested(at));
+            judging.verdict = Arc::new(judging.verdict.attested(at, judging.candidates.now));
         }
         judging.judge(problem)
     }

@@ -9,7 +9,7 @@ use crate::{
     liability::Acceptance,
     registry::{
         kya::{Decision, Kya, KyaAnswer, Reason},
-        liability::{Basis, Liability, PinnedRecord},
+        liability::{ATTESTED_SECONDS, Basis, Liability, PinnedRecord},
     },
     token::{Stated, StatedAt},
 };
@@ -189,9 +189,14 @@ impl Verdict {
         })
     }
 
-    /// The verdict on an agent that its liable wallet last attested for then.
+    /// The verdict on an agent that its liable wallet last attested for then: the same, where that is too long
+    /// before `now` to be its basis.
     #[must_use]
-    pub fn attested(&self, at: Timestamp) -> Self {
+    pub fn attested(&self, at: Timestamp, now: Timestamp) -> Self {
+        let age = self.time(now, Duration::ZERO).seconds().saturating_sub(at.seconds());
+        if age > ATTESTED_SECONDS {
+            return self.clone();
+        }
         self.with_agent(|agent| (agent.basis, agent.attested_at) = (Basis::Attested, Some(at)))
     }
 

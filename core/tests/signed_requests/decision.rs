@@ -7,7 +7,7 @@ use registry_core::{
     eth::timestamp::Timestamp,
     gate::{
         AccountState, AccountStep, AgentPolicy, DecisionStep, DomainWord, LiabilityRule, Links, Origin,
-        Posture, RequestRules, RoutePolicy, SignatureRules, Verdict, VerdictAgent,
+        Outcome, Posture, RequestRules, RoutePolicy, SignatureRules, Verdict, VerdictAgent,
     },
     liability::Basis,
     registry::kya::Decision,
@@ -108,4 +108,14 @@ fn an_agent_is_refused_for_want_of_an_attestation_only_where_it_could_be_asked_f
         assert_eq!(code(attested().answer(at)), expected, "{at:?}");
     }
     assert_eq!(code(attested().unanswered()), "kya_unavailable");
+    // An event is stated for 90 days, as the read API does.
+    for (age, told) in [(90 * 86_400, Basis::Attested), (90 * 86_400 + 1, Basis::Unknown)] {
+        let at = Timestamp::from_seconds(block_time - age);
+        let DecisionStep::Done(Outcome::Denied(subject, _)) = attested().answer(Some(at)) else {
+            panic!("{age}: it is not refused");
+        };
+        let agent = subject.verdict.agent.as_ref().unwrap();
+        let expected = (told == Basis::Attested).then_some(at);
+        assert_eq!((agent.basis, agent.attested_at), (told, expected), "{age}");
+    }
 }
