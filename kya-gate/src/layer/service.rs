@@ -82,17 +82,17 @@ impl Guard {
     {
         let (received, (mut parts, body)) = (now(), request.into_parts());
         let unread = Content::Withheld { is_empty: body.is_end_stream() };
-        // What has no bound could not be passed on once a part of it was read.
-        let is_bounded = body.size_hint().upper().is_some_and(|bytes| bytes <= self.longest_content as u64);
-        let is_read = self.may_pass(&parts, received) && (is_bounded || !self.route.observe);
+        // What may be longer could not be passed on once a part of it was read: a bound may be a limit.
+        let is_short = body.size_hint().exact().is_some_and(|bytes| bytes <= self.longest_content as u64);
+        let is_read = self.may_pass(&parts, received) && (is_short || !self.route.observe);
         let (outcome, answer, body) = if is_read {
             // A policy that only observes waits for all of it: a part could not be passed on.
             let limit = if self.route.observe { Duration::MAX } else { RECEIVE_TIMEOUT };
             let content = timeout(limit, Limited::new(body, self.longest_content).collect()).await;
             let content = match content {
                 Ok(Ok(content)) => content.to_bytes(),
-                Ok(Err(error)) => return Err(self.refused(&parts, unread, fault(&*error))),
-                Err(_) => return Err(self.refused(&parts, unread, RequestFault::ContentIncomplete)),
+                Ok(Err(error)) => return Err(self.refused(fault(&*error))),
+                Err(_) => return Err(self.refused(RequestFault::ContentIncomplete)),
             };
             // The signature may have expired while the content came.
             let (outcome, answer) = self.decide(&parts, Content::Whole(&content), now()).await;
@@ -139,11 +139,12 @@ impl Guard {
         self.shared.gate.decided(&self.route, &request, Purpose::Admission, now).await
     }
 
-    /// The answer to a request whose content was not received.
-    fn refused(&self, parts: &Parts, content: Content<'_>, fault: RequestFault) -> GateAnswer {
-        let fields = fields(parts);
-        let request = self.request(parts, &fields, content);
-        self.shared.gate.concluded(&self.route, Some(&request), &Outcome::Faulty(fault))
+    /// The answer to a request whose content was not received: there is none to pass on, by a policy that
+    /// only observes either.
+    fn refused(&self, fault: RequestFault) -> GateAnswer {
+        let outcome = Outcome::Faulty(fault);
+        self.shared.gate.concluded(&self.route, None, &outcome);
+        outcome.answer_unread(&self.route.links)
     }
 
     fn request<'a>(
@@ -300,6 +301,17 @@ mod tests {
             let (status, body) = seen("observed", request).await;
             assert_eq!((status, body), (200, format!("{outcome:?} false None {content}")));
         }
+    }
+
+    #[tokio::test]
+    async fn content_that_breaks_off_is_answered_with_an_error_under_a_policy_that_observes() {
+        let limited = |content: AxumBody| signed(AxumBody::new(Limited::new(content, 8)));
+        let chunked = stream::iter([Ok::<_, io::Error>("longer "), Ok("than 8")]);
+        let (status, body) = seen("observed", limited(AxumBody::from_stream(chunked))).await;
+        assert!((400..500).contains(&status) && !body.contains("content_incomplete"), "{status} {body}");
+        // It is said to have 8 bytes, and is read.
+        let (status, body) = seen("observed", limited(AxumBody::from("longer than 8"))).await;
+        assert!(status == 400 && body.contains("content_incomplete"), "{status} {body}");
     }
 
     #[tokio::test(start_paused = true)]
