@@ -35,7 +35,8 @@ export function targetOf(request) {
   return whole.slice(new URL(whole).origin.length);
 }
 
-export const hasContent = (request) => request.body !== null && request.headers.get("content-length") !== "0";
+/** Whether a `Request` may have content: its headers are no word about that. */
+export const hasContent = (request) => request.body !== null;
 
 /** The content of a request, of at most so many bytes; null where there is more. */
 export async function contentOf(request, longest) {

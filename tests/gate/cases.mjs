@@ -79,7 +79,7 @@ const cases = JSON.parse(text.replaceAll(/\$\{(\w+)\}/g, (_, name) => setting.ac
 const differences = [];
 let compared = 0;
 for (const entry of cases) {
-  const { name, policy = "api", times = 1, status, reason } = entry;
+  const { name, policy = "api", times = 1, status, reason, claims = [] } = entry;
   if (status === 200) await mayBeSigned(entry);
   const requests = async () => Array(times).fill({ ...(await requestOf(entry, { ...setting, accounts })), origin });
   let expected;
@@ -91,7 +91,10 @@ for (const entry of cases) {
   for (const [subject, ask] of Object.entries(subjects)) {
     // A URL has one way to write a target, and the adapter's question has a host of its own.
     if ((entry.raw && subject.includes("Request")) || (entry.ofHost && subject.startsWith("adapter"))) continue;
-    const answer = await ask(policy, await requests()).catch((error) => ({ error: String(error?.stack ?? error) }));
+    // Over HTTP a length is that of what is sent: only a `Request` may claim another one.
+    if (claims.length > 0 && !subject.includes("Request")) continue;
+    const asked = (await requests()).map((request) => ({ ...request, lines: [...request.lines, ...claims] }));
+    const answer = await ask(policy, asked).catch((error) => ({ error: String(error?.stack ?? error) }));
     compared += 1;
     if (!isDeepStrictEqual(answer, expected)) differences.push({ name, subject, expected, answer });
   }
