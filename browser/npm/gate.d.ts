@@ -96,7 +96,7 @@ export interface LocalGateOptions {
   longestContent?: number;
   /** What to reach the chain and the read API with, instead of the global one. */
   fetch?: typeof fetch;
-  /** Hears why an account or a verdict could not be read; `console.warn` unless given. */
+  /** Hears why an account or a verdict could not be read, or why the store of nonces failed; `console.warn` unless given. */
   report?: (message: string) => void;
 }
 

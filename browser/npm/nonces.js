@@ -59,6 +59,8 @@ export class RedisNonces {
   #history;
   /** The second before which it may not know of nonces. */
   #began;
+  /** Whether it is known to keep keys until their end. */
+  #keeps = false;
 
   constructor(client, { prefix = "kya-gate:", timeoutMillis = 1000 } = {}) {
     this.prefix = prefix;
@@ -70,12 +72,18 @@ export class RedisNonces {
   async spend(key, created, keepMillis) {
     // On one connection, so that the same server answers all of them.
     const set = this.#command("SET", this.prefix + key, "", "NX", "PX", String(keepMillis));
-    const infos = ["server", "replication"].map((section) => this.#command("INFO", section));
+    // It costs more than the others, and is asked of each server once.
+    const isNew = !this.#keeps;
+    const sections = ["server", "replication", ...(isNew ? ["memory"] : [])];
+    const infos = sections.map((section) => this.#command("INFO", section));
     const { promise: late, reject } = deferred();
     const timer = setTimeout(() => reject(new Error("Redis did not answer in time")), this.#timeoutMillis);
     try {
       const [written, ...said] = await Promise.race([Promise.all([set, ...infos]), late]);
-      if (created < this.#since(said.join("\n"))) return "unknown";
+      const info = said.join("\n");
+      const since = this.#since(info);
+      if (isNew) this.#checkMemory(info);
+      if (created < since) return "unknown";
       return written === null ? "reused" : "spent";
     } catch (error) {
       if (String(error?.message).startsWith("OOM")) return "full";
@@ -86,19 +94,34 @@ export class RedisNonces {
   }
 
   #since(info) {
-    const word = (name) => new RegExp(`^${name}:(\\w+)`, "m").exec(info)?.[1];
-    const [run, replication, uptime] = ["run_id", "master_replid", "uptime_in_seconds"].map(word);
-    if (!run || !replication || !/^\d+$/.test(uptime)) {
-      throw new Error("Redis: INFO does not say run_id, master_replid and uptime_in_seconds");
-    }
+    const [run, replication, uptime] = valuesOf(info, ["run_id", "master_replid", "uptime_in_seconds"]);
+    if (!/^\d+$/.test(uptime)) throw new Error("Redis: uptime_in_seconds of INFO is no number");
     const history = `${run} ${replication}`;
     if (history !== this.#history) {
       // The second after: the server may have begun late in one, and signatures have no fractions.
       this.#began = seconds() + 1 - (this.#history === undefined ? Number(uptime) : 0);
       this.#history = history;
+      this.#keeps = false;
     }
     return this.#began;
   }
+
+  #checkMemory(info) {
+    const [most, policy] = valuesOf(info, ["maxmemory", "maxmemory_policy"]);
+    if (most !== "0" && policy !== "noeviction") {
+      throw new Error(`Redis forgets keys when it is full: its maxmemory-policy is ${policy}, and has to be noeviction`);
+    }
+    this.#keeps = true;
+  }
+}
+
+/** The values of these names in a server's INFO. */
+function valuesOf(info, names) {
+  return names.map((name) => {
+    const value = new RegExp(`^${name}:([\\w-]+)`, "m").exec(info)?.[1];
+    if (value === undefined) throw new Error(`Redis: INFO does not say ${name}`);
+    return value;
+  });
 }
 
 function deferred() {

@@ -68,7 +68,8 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
 /// of the files of domains are not followed yet.
 ///
 /// # Errors
-/// If Redis is configured and does not answer, or the keys or the file of records cannot be opened.
+/// If Redis is configured and does not answer or forgets keys, or the keys or the file of records cannot be
+/// opened.
 pub async fn gate(settings: &Settings, sources: Sources) -> anyhow::Result<Gate> {
     let Sources { accounts, domains, metrics } = sources;
     let nonces = NonceStore::open(&settings.nonces, metrics.clone(), http::now()).await?;

@@ -62,9 +62,20 @@ printed.atDaemon = await outcome(daemon, request);
 const ofDaemon = await admitted(daemon);
 printed.ofDaemon = await Promise.all(gates.map((gate) => outcome(gate, ofDaemon)));
 
-await nodeRedis.sendCommand(["CONFIG", "SET", "maxmemory", "1"]);
+/** What a store says of a server that forgets keys once it is full. */
+const configure = (name, value) => nodeRedis.sendCommand(["CONFIG", "SET", name, value]);
+await configure("maxmemory", "100mb");
+await configure("maxmemory-policy", "allkeys-lru");
+const reports = [];
+const report = (text) => reports.push(text);
+const forgetful = new LocalGate({ settings, policy: "api", nonces: new RedisNonces(nodeRedis), report });
+printed.forgetful = [await outcome(forgetful, await signed()), ...reports];
+await configure("maxmemory-policy", "noeviction");
+printed.forgetful.push(await outcome(forgetful, await signed()));
+
+await configure("maxmemory", "1");
 printed.full = await Promise.all(gates.map(async (gate) => outcome(gate, await signed())));
-await nodeRedis.sendCommand(["CONFIG", "SET", "maxmemory", "0"]);
+await configure("maxmemory", "0");
 
 const before = await admitted(gates[0]);
 await nodeRedis.sendCommand(["SHUTDOWN", "NOSAVE"]).catch(() => {});
@@ -120,8 +131,9 @@ if (process.env.WORKERD) {
 }
 
 /** What a store in Redis says before and after a failover that has come back to the same process. */
+const MEMORY = "maxmemory:0\r\nmaxmemory_policy:noeviction\r\n";
 let failovers = 0;
-const infoOf = () => `run_id:a\r\nuptime_in_seconds:1000\r\nmaster_replid:${failovers}\r\n`;
+const infoOf = () => `run_id:a\r\nuptime_in_seconds:1000\r\nmaster_replid:${failovers}\r\n${MEMORY}`;
 const failing = new RedisNonces({ sendCommand: async ([name]) => (name === "SET" ? "OK" : infoOf()) });
 const created = Math.floor(Date.now() / 1000);
 printed.failover = [await failing.spend("a", created, 60_000)];

@@ -176,10 +176,13 @@ async fn of_many_copies_over_two_instances_one_is_admitted() -> Result<()> {
     let [_, mut own] = nodes();
     let printed = run(own.env("WORKERD", "1"), "nonces.mjs", &setting).await?;
     let one = json!({ "200": 1, "nonce_reused": 199 });
+    let forgets = "nonces: Redis forgets keys when it is full: its maxmemory-policy is allkeys-lru, and has to \
+                   be noeviction";
     for (name, expected) in [
         ("copies", one.clone()),
         ("atDaemon", json!("nonce_reused")),
         ("ofDaemon", json!(["nonce_reused", "nonce_reused"])),
+        ("forgetful", json!(["nonce_store_unavailable", forgets, "200"])),
         ("full", json!(["nonce_store_full", "nonce_store_full"])),
         ("away", json!(["nonce_store_unavailable", "nonce_store_unavailable"])),
         ("never", json!("nonce_store_unavailable")),

@@ -228,7 +228,8 @@ impl AccountReader {
         is_left.then_some(())
     }
 
-    fn tell(&self, message: &str) {
+    /// Reports why something failed.
+    pub(crate) fn tell(&self, message: &str) {
         // What it throws is its own affair.
         let _ = self.report.call1(&JsValue::UNDEFINED, &message.into());
     }

@@ -95,7 +95,7 @@ impl Received {
 #[wasm_bindgen]
 impl Engine {
     /// A gate with the settings of this file. `rpc` has endpoints in place of the file's, separated by
-    /// commas; `report` is called with why a read failed.
+    /// commas; `report` is called with why a read or the store of nonces failed.
     ///
     /// @throws Error with the setting that cannot be kept
     #[wasm_bindgen(constructor)]
@@ -187,7 +187,7 @@ impl Engine {
                 // attestations.
                 DecisionStep::Attested(attested) => attested.answer(None),
                 DecisionStep::Nonce(nonce) => {
-                    let spending = spend(nonces, nonce.attempt(), now).await;
+                    let spending = self.spend(nonces, nonce.attempt(), now).await;
                     nonce.answer(spending)
                 }
                 DecisionStep::Done(outcome) => break outcome,
@@ -202,27 +202,37 @@ impl Engine {
     }
 }
 
-/// Spends the nonce of an attempt, under the key and for the time that a daemon would.
-async fn spend(nonces: &NonceStore, attempt: &Attempt, now: Timestamp) -> Spending {
-    let keep_millis = attempt.nonce_seconds(now.seconds()).saturating_mul(1_000);
-    let spent = nonces.spend(&hex::encode(attempt.nonce_key()), attempt.created as f64, keep_millis as f64);
-    let spent = match spent {
-        // A store that never answers is one that is away.
-        Ok(answer) => {
-            let answer = JsFuture::from(Promise::resolve(&answer));
-            match select(answer, TimeoutFuture::new(STORE_TIMEOUT_MS)).await {
-                Either::Left((answer, _)) => answer,
-                Either::Right(_) => return Spending::Unavailable,
+impl Engine {
+    /// Spends the nonce of an attempt, under the key and for the time that a daemon would.
+    async fn spend(&self, nonces: &NonceStore, attempt: &Attempt, now: Timestamp) -> Spending {
+        let keep_millis = attempt.nonce_seconds(now.seconds()).saturating_mul(1_000) as f64;
+        let spent = nonces.spend(&hex::encode(attempt.nonce_key()), attempt.created as f64, keep_millis);
+        let spent = match spent {
+            // A store that never answers is one that is away.
+            Ok(answer) => {
+                let answer = JsFuture::from(Promise::resolve(&answer));
+                match select(answer, TimeoutFuture::new(STORE_TIMEOUT_MS)).await {
+                    Either::Left((answer, _)) => answer,
+                    Either::Right(_) => return Spending::Unavailable,
+                }
             }
+            thrown => thrown,
+        };
+        let spent = match spent {
+            Ok(answer) => answer.as_string(),
+            Err(error) => {
+                let message = error.dyn_ref::<js_sys::Error>().map(|error| String::from(error.message()));
+                self.accounts.tell(&format!("nonces: {}", message.unwrap_or_default()));
+                None
+            }
+        };
+        match spent.as_deref() {
+            Some("spent") => Spending::Spent,
+            Some("reused") => Spending::Reused,
+            Some("unknown") => Spending::SignedBeforeStart,
+            Some("full") => Spending::Full,
+            _ => Spending::Unavailable,
         }
-        thrown => thrown,
-    };
-    match spent.ok().and_then(|answer| answer.as_string()).as_deref() {
-        Some("spent") => Spending::Spent,
-        Some("reused") => Spending::Reused,
-        Some("unknown") => Spending::SignedBeforeStart,
-        Some("full") => Spending::Full,
-        _ => Spending::Unavailable,
     }
 }
 

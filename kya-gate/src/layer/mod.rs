@@ -60,7 +60,8 @@ impl EmbeddedGate {
     /// Starts a gate. Installs rustls' `ring` provider unless the process has a default one already.
     ///
     /// # Errors
-    /// If no HTTP client can be built, Redis is configured and does not answer, or the keys cannot be read.
+    /// If no HTTP client can be built, Redis is configured and does not answer or forgets keys, or the keys
+    /// cannot be read.
     pub async fn start(settings: Settings) -> anyhow::Result<Self> {
         // An error says that there is one.
         let _ = rustls::crypto::ring::default_provider().install_default();

@@ -29,11 +29,12 @@ impl NonceStore {
     /// Opens the configured store at `now`.
     ///
     /// # Errors
-    /// If Redis does not answer.
+    /// If Redis does not answer, or cannot hold nonces.
     pub async fn open(settings: &NonceSettings, metrics: Metrics, now: Timestamp) -> anyhow::Result<Self> {
         Ok(match settings {
             NonceSettings::Memory { capacity } => Self::Memory(Nonces::new(*capacity, now.seconds())),
             NonceSettings::Redis(settings) => {
+                inspect(settings).await.context("nonces")?;
                 let shared = SharedNonces::connect(settings, metrics).await;
                 Self::Redis(shared.context("no nonces without Redis")?)
             }

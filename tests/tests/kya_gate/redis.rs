@@ -4,10 +4,11 @@
 //! 2. Redis full, standing still or killed: 503, and never a replay. Redis back: the gates go on, and admit
 //!    nothing that was signed before.
 //! 3. A Redis that has become a replica takes no nonce, and `/readyz` says so.
-//! 4. `check` says whether Redis can hold nonces, and never its password.
+//! 4. `check` says whether Redis can hold nonces, and never its password. With one that cannot, a gate inside a
+//!    service does not start either.
 //! 5. With `rediss://` the server's certificate has to be by an authority that the machine trusts.
 
-use e2e::gate::Gate;
+use e2e::gate::{Gate, embedded, start_example};
 use e2e::process::wait_until;
 use e2e::redis::Redis;
 use e2e::reverse_proxies::Kind;
@@ -16,6 +17,9 @@ use e2e::tls::{Authority, TlsFront};
 use futures_util::future::join_all;
 
 use crate::{PATIENCE, ask, assert_refused, configuration, plain, signed};
+
+/// What a server is started with that forgets keys once it is full.
+const FORGETFUL: [&str; 4] = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
 
 async fn with_redis(url: &str) -> String {
     configuration(Kind::Envoy).await + &format!("\n[redis]\nurl = \"{url}\"\n")
@@ -119,8 +123,7 @@ async fn a_redis_that_has_become_a_replica_is_not_ready_until_it_takes_writes_ag
 async fn check_says_whether_redis_can_hold_nonces() {
     let good = Redis::start(&["--requirepass", "k3y"]).await.unwrap();
     let with = |password: &str| good.url().replace("//", &format!("//:{password}@"));
-    let forgetful = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
-    let forgetful = Redis::start(&forgetful).await.unwrap();
+    let forgetful = Redis::start(&FORGETFUL).await.unwrap();
     let authority = Authority::new().unwrap();
     let front = TlsFront::start(&authority, &forgetful.url()).await.unwrap();
     for (redis, is_good, words) in [
@@ -136,6 +139,14 @@ async fn check_says_whether_redis_can_hold_nonces() {
         assert!(line.starts_with(if is_good { '✓' } else { '✗' }), "{printed}");
         assert!(!printed.contains("k3y") && !printed.contains("wr0ng"), "{printed}");
     }
+}
+
+#[tokio::test]
+async fn a_gate_inside_a_service_does_not_start_with_a_redis_that_forgets_nonces() {
+    let forgetful = Redis::start(&FORGETFUL).await.unwrap();
+    let text = embedded(&with_redis(&forgetful.url()).await).unwrap();
+    let error = start_example(&text).await.unwrap_err().to_string();
+    assert!(error.contains("allkeys-lru, and has to be noeviction"), "{error}");
 }
 
 #[tokio::test]
