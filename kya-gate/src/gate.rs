@@ -102,13 +102,17 @@ impl Gate {
         }
     }
 
-    /// Whether chain, read API and the store of nonces answer, in words for people.
+    /// Whether chain and read API answer, and nonces and records can be written, in words for people.
     ///
     /// # Errors
-    /// The part that does not answer.
+    /// The part without which no request is admitted.
     pub async fn probe(&self, now: Timestamp) -> Result<String, String> {
         let words = self.accounts.probe(now).await?;
-        self.nonces.probe().map(|()| words)
+        self.nonces.probe(now)?;
+        if let Some(records) = &self.records {
+            records.probe().await?;
+        }
+        Ok(words)
     }
 
     fn log(&self, policy: &RoutePolicy, outcome: &Outcome) {

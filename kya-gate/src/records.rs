@@ -9,7 +9,10 @@ use std::{
     io::{self, Write as _},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -23,6 +26,8 @@ use crate::settings::RecordSettings;
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 /// The pause between two attempts to lock the file.
 const RETRY: Duration = Duration::from_millis(5);
+/// The bytes for which there has to be room again after a failure: more than most records have.
+const PROBE: usize = 64 * 1024;
 
 /// The file of records.
 #[derive(Debug)]
@@ -31,6 +36,8 @@ pub struct Records {
     pub evidence: bool,
     path: PathBuf,
     file: Mutex<File>,
+    /// Whether the last write failed.
+    has_failed: AtomicBool,
 }
 
 impl Records {
@@ -41,7 +48,8 @@ impl Records {
     pub fn open(settings: &RecordSettings) -> anyhow::Result<Self> {
         let path = settings.file.clone();
         let file = open(&path).with_context(|| format!("records.file: cannot write {}", path.display()))?;
-        Ok(Self { evidence: settings.evidence, path, file: Mutex::new(file) })
+        let (file, has_failed) = (Mutex::new(file), AtomicBool::new(false));
+        Ok(Self { evidence: settings.evidence, path, file, has_failed })
     }
 
     /// Appends a record.
@@ -49,20 +57,36 @@ impl Records {
     /// # Errors
     /// If it cannot be written, or the file stays locked; nothing of it is then left in the file.
     pub async fn append(&self, record: &AdmissionRecord) -> io::Result<()> {
-        let line = record.line() + "\n";
-        let appended = async {
+        self.write(&(record.line() + "\n"), true).await
+    }
+
+    /// Whether a record could be appended now. After a failure that takes bytes, which are cut off again.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub async fn probe(&self) -> Result<(), String> {
+        let bytes = if self.has_failed.load(Ordering::Relaxed) { PROBE } else { 0 };
+        let written = self.write(&" ".repeat(bytes), false).await;
+        written.map_err(|error| format!("records: the file cannot be written: {error}"))
+    }
+
+    /// Writes at the end of the file, and keeps that or cuts it off again.
+    async fn write(&self, text: &str, is_kept: bool) -> io::Result<()> {
+        let written = async {
             // A blocking wait would take a thread from all other requests.
-            while !self.try_append(&line)? {
+            while !self.try_write(text, is_kept)? {
                 sleep(RETRY).await;
             }
             Ok(())
         };
         let late = |_| Err(io::Error::new(io::ErrorKind::TimedOut, "another process has locked the file"));
-        timeout(LOCK_TIMEOUT, appended).await.unwrap_or_else(late)
+        let written: io::Result<()> = timeout(LOCK_TIMEOUT, written).await.unwrap_or_else(late);
+        self.has_failed.store(written.is_err(), Ordering::Relaxed);
+        written
     }
 
-    /// Appends a line, unless another process has locked the file.
-    fn try_append(&self, line: &str) -> io::Result<bool> {
+    /// Writes at the end of the file, unless another process has locked it.
+    fn try_write(&self, text: &str, is_kept: bool) -> io::Result<bool> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let place = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino());
         let open_place = place(&file.metadata()?);
@@ -76,8 +100,8 @@ impl Records {
             Ok(()) => {}
         }
         let length = file.metadata()?.len();
-        let written = file.write_all(line.as_bytes());
-        if written.is_err() {
+        let written = file.write_all(text.as_bytes());
+        if written.is_err() || !is_kept {
             // A part of a line would spoil the next one. What fails here as well is left to the verifier.
             let _ = file.set_len(length);
         }

@@ -90,10 +90,10 @@ impl EmbeddedGate {
         Ok(GateLayer { guard: Arc::new(guard) })
     }
 
-    /// Whether chain, read API and the store of nonces answer, in words for people.
+    /// Whether chain and read API answer, and nonces and records can be written, in words for people.
     ///
     /// # Errors
-    /// The part that does not answer.
+    /// The part without which no request is admitted.
     pub async fn probe(&self) -> Result<String, String> {
         self.shared.gate.probe(http::now()).await
     }

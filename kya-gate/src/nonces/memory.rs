@@ -68,6 +68,13 @@ impl Nonces {
         if is_spent { Spending::Reused } else { Spending::Spent }
     }
 
+    /// Whether a further one can be spent at the unix second `now`.
+    pub fn has_room(&self, now: u64) -> bool {
+        let mut entries = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.forget_before(now.saturating_sub(SKEW));
+        entries.keys.len() < self.capacity
+    }
+
     /// How many are remembered.
     pub fn len(&self) -> usize {
         self.spent.lock().unwrap_or_else(PoisonError::into_inner).keys.len()
@@ -122,6 +129,7 @@ mod tests {
         assert_eq!(nonces.spend(&attempt("c", 1_002), 1_031), Spending::Spent, "the first has ended");
         assert_eq!(nonces.look_up(&attempt("c", 1_002)), Spending::Reused);
         assert_eq!(nonces.look_up(&attempt("d", 1_002)), Spending::Spent);
+        assert_eq!([1_031, 1_032].map(|now| nonces.has_room(now)), [false, true]);
     }
 
     #[test]

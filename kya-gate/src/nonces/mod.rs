@@ -71,13 +71,14 @@ impl NonceStore {
         self.len() == 0
     }
 
-    /// Whether nonces can be spent now.
+    /// Whether nonces can be spent at `now`.
     ///
     /// # Errors
     /// Why not, in words.
-    pub fn probe(&self) -> Result<(), String> {
+    pub fn probe(&self, now: Timestamp) -> Result<(), String> {
         match self {
-            Self::Memory(_) => Ok(()),
+            Self::Memory(nonces) if nonces.has_room(now.seconds()) => Ok(()),
+            Self::Memory(_) => Err("nonces: as many are remembered as the settings allow".to_owned()),
             Self::Redis(nonces) => nonces.probe(),
         }
     }

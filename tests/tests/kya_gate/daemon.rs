@@ -7,7 +7,8 @@
 //!    too old.
 //! 4. A gate that observes admits, and records what it would have done.
 //! 5. Dashboard and alerts name metrics that there are.
-//! 6. `check` says what is wrong, and `serve` does not start with it.
+//! 6. `check` says what is wrong, and `serve` does not start with it. `/readyz` says when no further nonce can
+//!    be remembered.
 
 use std::time::{Duration, Instant};
 
@@ -151,6 +152,16 @@ async fn unfinished_requests_hold_up_no_others() {
     }
     let answers = String::from_utf8_lossy(&answer);
     assert!(answers.contains("content_incomplete"), "{answers}");
+}
+
+#[tokio::test]
+async fn a_gate_that_can_remember_no_further_nonce_is_not_ready() {
+    let text = format!("nonces = 1\n{}", configuration(Kind::Envoy).await);
+    let gate = Gate::start(&text).await.unwrap();
+    assert_eq!(ask(&gate, &signed("/")).await.status, 200);
+    assert_refused(&ask(&gate, &signed("/")).await, 503, "nonce_store_full");
+    let ready = plain(gate.url(), "/readyz").await;
+    assert!(ready.status == 503 && ready.body.contains("nonces:"), "{ready:?}");
 }
 
 #[tokio::test]

@@ -3,7 +3,8 @@
 //! 1. A record is verified by viem and jose alone, and with one byte changed it is not.
 //! 2. `kya verify record` says who asked for what, that the wallet signed it, and what the registry
 //!    said at which block, proved by the block's hash.
-//! 3. No admission without its record, and no record without its admission.
+//! 3. No admission without its record, and no record without its admission. `/readyz` says when none can be
+//!    written.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 use e2e::anvil::CHAIN_ID;
 use e2e::fault::{Fault, Rule};
 use e2e::gate::{Gate, ORIGIN};
+use e2e::process::wait_until;
 use e2e::proxy::Proxy;
 use e2e::reverse_proxies::Kind;
 use e2e::seed::{registration_call, wallet};
@@ -21,7 +23,7 @@ use registry_core::token::{Jws, KeySet};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{ISSUER, ask, assert_refused, chain, configuration_at, get, good, plain, signed};
+use crate::{ISSUER, PATIENCE, ask, assert_refused, chain, configuration_at, get, good, plain, signed};
 
 /// A gate that records with evidence, behind a proxy that counts.
 struct Recorded {
@@ -167,7 +169,11 @@ async fn there_is_a_record_for_each_admission_and_for_nothing_else() {
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
     assert_refused(&ask(&recorded.gate, &signed("/")).await, 503, "record_unavailable");
+    let ready = plain(recorded.gate.url(), "/readyz").await;
+    assert!(ready.status == 503 && ready.body.contains("records:"), "{ready:?}");
     fs::remove_dir(&file).unwrap();
+    let is_ready = async || plain(recorded.gate.url(), "/readyz").await.status == 200;
+    wait_until("ready", PATIENCE, is_ready).await;
     recorded.admitted(signed("/")).await;
     assert_eq!(recorded.lines().len(), 1);
 
