@@ -1,8 +1,10 @@
 //! The RPC endpoints: queries to the chain, counted, and their errors without the endpoints' secrets.
 
+use std::fmt::Display;
+
 use host_kit::native::RpcClient;
 use registry_core::{
-    chain::{Query, Run},
+    chain::{Query, QueryError, Run},
     eth::{
         redact::{Redactor, public_origin},
         rpc::endpoint::RpcEndpoint,
@@ -53,15 +55,37 @@ impl Rpc {
     /// The query's, without the endpoints' secrets.
     pub async fn ask<Q: Query>(&self, query: Q, now: Timestamp) -> Result<Q::Output, String>
     where
-        Q::Error: std::fmt::Display,
+        Q::Error: Display,
     {
+        self.answer(query, now).await.map_err(|error| self.cleaned(&error))
+    }
+
+    /// The same to a query about a block; `None` where no endpoint has the state of that one.
+    ///
+    /// # Errors
+    /// The query's other ones, without the endpoints' secrets.
+    pub async fn ask_at<Q>(&self, query: Q, now: Timestamp) -> Result<Option<Q::Output>, String>
+    where
+        Q: Query<Error = QueryError>,
+    {
+        match self.answer(query, now).await {
+            Ok(output) => Ok(Some(output)),
+            Err(QueryError::BlockNotAvailable(_)) => Ok(None),
+            Err(error) => Err(self.cleaned(&error)),
+        }
+    }
+
+    async fn answer<Q: Query>(&self, query: Q, now: Timestamp) -> Result<Q::Output, Q::Error> {
         let limits = limits(now, self.chain.max_head_age_seconds);
         let run = Run::new(query, self.chain.multicall3, limits);
         let count = |replied: bool| {
             let result = if replied { "ok" } else { "failed" };
             self.metrics.round_trips.with_label_values(&["chain", result]).inc();
         };
-        let answer = self.client.ask(run, count).await;
-        answer.map_err(|error| self.redactor.clean(&error.to_string()).to_string())
+        self.client.ask(run, count).await
+    }
+
+    fn cleaned(&self, error: &impl Display) -> String {
+        self.redactor.clean(&error.to_string()).to_string()
     }
 }

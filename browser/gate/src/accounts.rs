@@ -179,16 +179,34 @@ impl AccountReader {
             return Some(SignerCode { has_code, accepts: false });
         }
         self.take_read(true, now)?;
-        match self.ask(Asked::Signer(query), now).await? {
+        let newest = SignerQuery { block: None, ..query.clone() };
+        let told = match self.answer(Asked::Signer(query), now).await {
+            // No endpoint has the block any more, or has it yet.
+            Err(QueryError::BlockNotAvailable(_)) => {
+                self.take_read(true, now)?;
+                self.ask(Asked::Signer(newest), now).await?
+            }
+            answer => self.heard(answer)?,
+        };
+        match told {
             Told::Signer(code) => Some(code),
             _ => None,
         }
     }
 
     async fn ask(&self, query: Asked, now: Timestamp) -> Option<Told> {
+        let answer = self.answer(query, now).await;
+        self.heard(answer)
+    }
+
+    async fn answer(&self, query: Asked, now: Timestamp) -> Result<Told, QueryError> {
         let limits = limits(now, self.chain.max_head_age_seconds);
         let run = Run::new(query, self.chain.multicall3, limits).over(self.endpoints.borrow().clone());
-        let answer = drive(run, &mut Host { reader: self, began: Date::now() }).await;
+        drive(run, &mut Host { reader: self, began: Date::now() }).await
+    }
+
+    /// An answer, or the report of why there is none.
+    fn heard(&self, answer: Result<Told, QueryError>) -> Option<Told> {
         answer
             .inspect_err(|error| {
                 let secrets = self.chain.endpoints.iter().flat_map(RpcEndpoint::secrets);

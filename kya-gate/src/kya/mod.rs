@@ -228,14 +228,25 @@ impl AccountReader {
         Some(self.cache.latest(wallet, verdict))
     }
 
-    /// Whether a liable wallet has code and, if so, what that says of its signature. `None` where the chain
-    /// does not answer, or the budget is spent.
+    /// Whether a liable wallet has code and, if so, what that says of its signature: at the query's block, or
+    /// at the newest one where no endpoint has that any more, or has it yet. `None` where the chain does not
+    /// answer, or the budget is spent.
     pub async fn signer(&self, query: SignerQuery, now: Timestamp) -> Option<SignerCode> {
         if !self.has_code(query.account, now).await? {
             return Some(SignerCode { has_code: false, accepts: false });
         }
-        let _read = self.budget.take(true)?;
-        let answer = self.rpc.ask(query, now).await;
+        let newest = SignerQuery { block: None, ..query.clone() };
+        let at_block = {
+            let _read = self.budget.take(true)?;
+            self.rpc.ask_at(query, now).await
+        };
+        let answer = match at_block.transpose() {
+            Some(answer) => answer,
+            None => {
+                let _read = self.budget.take(true)?;
+                self.rpc.ask(newest, now).await
+            }
+        };
         answer.inspect_err(|error| tracing::warn!(%error, "the chain did not answer")).ok()
     }
 

@@ -6,6 +6,7 @@
 //! 2. What Acme's file withdraws or disowns is refused, whatever else is known of it, and so are all agents
 //!    once the file has lost the wallet.
 //! 3. Requests with acceptances that do not hold are refused, and cause one read of the liable wallet's code.
+//!    One that holds by code holds also where no node has the verdict's block.
 //! 4. The read API takes an acceptance for the one answer to its request, by the liable wallet's code at the
 //!    verdict's block, or at the newest one where its node has lost that.
 //! 5. `kya accept` and `kya domain` sign what a gate takes, with a key in a file or by any wallet's
@@ -438,6 +439,35 @@ async fn the_api_takes_an_acceptance_where_its_node_has_lost_the_verdicts_block(
     }
     let verdict = client.with("liability-acceptance", &header).get(&path).await.ok();
     assert_eq!((&verdict["liability"]["basis"], &verdict["asOf"]), (&json!("accepted"), &as_of));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acceptance_by_code_holds_where_no_node_has_the_block_of_the_cached_verdict() {
+    let (chain, directory) = (chain().await, tempfile::tempdir().unwrap());
+    let (proxy, acme) = (Proxy::start(chain.node.url()).await.unwrap(), dev_account(ACME));
+    let of_key = accepted(directory.path(), &chain, "header").await;
+    let of_code = Acceptance { signature: Bytes::from_static(&[1, 2, 3]), ..of_key };
+    chain.node.mine(1).await.unwrap();
+    chain.node.set_code(acme, &Bytes::from_static(ACCEPT)).await.unwrap();
+    chain.node.mine(2).await.unwrap();
+    let policy = format!("liable.allow = [\"{acme}\"]\n");
+    let (gate, _) = gate(&chain, proxy.url(), directory.path(), &policy).await;
+    assert_admitted(&asked(&gate, "header", Some(&of_code)).await, "accepted");
+
+    let number = chain.node.height().await.unwrap();
+    let block = chain.node.block(number).await.unwrap();
+    chain.node.mine(1).await.unwrap();
+    let pruned = |block: &str| {
+        Rule::on("eth_call", Fault::error(-32000, "missing trie node")).containing(&format!("\"{block}\""))
+    };
+    for rules in [
+        vec![pruned(&format!("{number:#x}")), pruned(block["hash"].as_str().unwrap())],
+        vec![Rule::any(Fault::Stale { head: number - 1 })],
+    ] {
+        proxy.heal();
+        rules.into_iter().for_each(|rule| proxy.inject(rule));
+        assert_admitted(&asked(&gate, "header", Some(&of_code)).await, "accepted");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,8 +4,8 @@
 //! 2. Redis full, standing still or killed: 503, and never a replay. Redis back: the gates go on, and admit
 //!    nothing that was signed before.
 //! 3. A Redis that has become a replica takes no nonce, and `/readyz` says so.
-//! 4. `check` says whether Redis can hold nonces, and never its password. With one that cannot, a gate inside a
-//!    service does not start either.
+//! 4. `check` says whether Redis can hold nonces, and never its password. With one that cannot, a gate inside
+//!    a service does not start either.
 //! 5. With `rediss://` the server's certificate has to be by an authority that the machine trusts.
 
 use e2e::gate::{Gate, embedded, start_example};
