@@ -107,7 +107,7 @@ export class LocalKya {
   update(): Promise<SnapshotUpdate>;
   /** Compares a verdict with the chain's at the same block: a wallet asked for since the last check, or a random one. */
   spotCheck(wallet?: string): Promise<SpotCheck>;
-  /** Updates and checks again and again, until the returned function is called. */
+  /** Updates and checks again and again, until the returned function is called or `signal` is aborted. */
   run(options?: { everySeconds?: number; checkEverySeconds?: number; report?: (event: LocalKyaEvent) => void }): () => void;
 }
 

@@ -260,12 +260,15 @@ export class LocalKya {
   }
 
   run({ everySeconds = 20, checkEverySeconds, report = () => {} } = {}) {
+    const { signal } = this.#options;
+    // No event tells of what was aborted before.
+    if (signal?.aborted) return () => {};
     const stops = [repeat(everySeconds, async () => report({ updated: await this.update() }), report)];
     if (checkEverySeconds !== undefined) {
       stops.push(repeat(checkEverySeconds, async () => report({ checked: await this.spotCheck() }), report));
     }
     const stop = () => stops.forEach((stop) => stop());
-    this.#options.signal?.addEventListener("abort", stop, { once: true });
+    signal?.addEventListener("abort", stop, { once: true });
     return stop;
   }
 }

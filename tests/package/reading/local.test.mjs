@@ -360,6 +360,11 @@ test("a service that is silent, or leads elsewhere, is an error in time, and a s
     const lookedUp = kyaPrivately(NOBODY, { api, signal: controller.signal });
     controller.abort(new Error("ended"));
     for (const waiting of [ended, lookedUp]) await assert.rejects(waiting, /ended/);
+    const [told, over] = [[], new LocalKya({ api, signal: controller.signal })];
+    over.run({ everySeconds: 0, report: (event) => told.push(event) });
+    await assert.rejects(over.update(), /ended/);
+    await new Promise(setImmediate);
+    assert.deepEqual(told, [], "nothing is begun after it");
   });
 });
 
