@@ -189,8 +189,8 @@ impl Verdict {
         })
     }
 
-    /// The verdict on an agent that its liable wallet last attested for then. What is too long before `now` to
-    /// be a basis changes nothing.
+    /// The verdict on an agent that its liable wallet last attested for then. What is too long before `now`
+    /// to be a basis changes nothing.
     #[must_use]
     pub fn attested(&self, at: Timestamp, now: Timestamp) -> Self {
         let age = self.time(now, Duration::ZERO).seconds().saturating_sub(at.seconds());
