@@ -24,7 +24,10 @@ use tokio_rustls::TlsAcceptor;
 use super::fetch::{Addresses, Fetcher, LookUp};
 use crate::settings::DomainSettings;
 
-const LIMIT: Duration = Duration::from_secs(2);
+/// How long a fetch may take that ends by itself.
+const LIMIT: Duration = Duration::from_secs(60);
+/// And one of which the server makes no end.
+const SHORT: Duration = Duration::from_secs(2);
 
 /// A certificate authority, and the file that makes it the only one.
 struct Authority(CertifiedIssuer<'static, KeyPair>, NamedTempFile);
@@ -75,7 +78,7 @@ impl Authority {
                     for piece in pieces {
                         stream.write_all(&piece).await?;
                         stream.flush().await?;
-                        tokio::time::sleep(LIMIT / 20).await;
+                        tokio::time::sleep(SHORT / 20).await;
                     }
                     std::future::pending::<io::Result<()>>().await
                 });
@@ -84,7 +87,7 @@ impl Authority {
         (address, count)
     }
 
-    fn fetcher(&self, look_up: LookUp, may_connect: fn(IpAddr) -> bool) -> Fetcher {
+    fn fetcher(&self, look_up: LookUp, may_connect: fn(IpAddr) -> bool, limit: Duration) -> Fetcher {
         let settings = DomainSettings {
             refresh: Duration::from_secs(900),
             new_wallet_delay_seconds: 0,
@@ -93,7 +96,7 @@ impl Authority {
         };
         let _ = rustls::crypto::ring::default_provider().install_default();
         let addresses = Addresses { set: settings.resolve.clone(), look_up, may_connect };
-        Fetcher::with(&settings, addresses, LIMIT).unwrap()
+        Fetcher::with(&settings, addresses, limit).unwrap()
     }
 }
 
@@ -154,7 +157,8 @@ async fn only_a_whole_file_of_the_domain_itself_is_read() {
     ] {
         let (address, _) = authority_of.serve(name, end_year, pieces).await;
         let (look_up, _) = finding(vec![vec![address]]);
-        let fetched = authority.fetcher(look_up, |_| true).fetch(&acme()).await;
+        let limit = if expected == is("no answer in time") { SHORT } else { LIMIT };
+        let fetched = authority.fetcher(look_up, |_| true, limit).fetch(&acme()).await;
         match (&fetched, &expected) {
             (Err(error), Err(words)) => assert!(error.contains(words.as_str()), "{words}: {error}"),
             _ => assert_eq!(fetched, expected, "{name} {end_year}"),
@@ -172,7 +176,7 @@ async fn a_name_is_looked_up_once_and_connected_to_where_every_address_may_be() 
     let refused = |address: &str| Err(format!("it has the address {address}, which is not public"));
 
     let (look_up, asked) = finding(vec![vec![here], vec![inside]]);
-    let fetcher = authority.fetcher(look_up, not_inside);
+    let fetcher = authority.fetcher(look_up, not_inside, LIMIT);
     assert_eq!(fetcher.fetch(&acme()).await, Ok(Some("a file".to_owned())));
     // What the name leads to a moment later is not asked for, and the next fetch is refused.
     assert_eq!((asked.load(Ordering::SeqCst), connections.load(Ordering::SeqCst)), (1, 1));
@@ -184,7 +188,8 @@ async fn a_name_is_looked_up_once_and_connected_to_where_every_address_may_be() 
         (vec![here], super::addresses::is_public as fn(IpAddr) -> bool, "127.0.0.1"),
     ] {
         let (look_up, _) = finding(vec![found]);
-        assert_eq!(authority.fetcher(look_up, may_connect).fetch(&acme()).await, refused(other));
+        let fetcher = authority.fetcher(look_up, may_connect, LIMIT);
+        assert_eq!(fetcher.fetch(&acme()).await, refused(other));
     }
     assert_eq!(connections.load(Ordering::SeqCst), 1, "nothing was connected to");
 }
