@@ -12,7 +12,7 @@ use crate::process::Spawn;
 use crate::repo;
 use crate::stack::Stack;
 
-const PATIENCE: Duration = Duration::from_secs(900);
+const PATIENCE: Duration = Duration::from_secs(3_600);
 
 /// The main function of a test program: starts a [`Stack`] and runs the tests of these directories on it, one
 /// directory after the other. Words on the command line are filters of test names.

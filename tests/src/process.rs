@@ -312,13 +312,11 @@ pub fn free_port() -> Result<u16> {
 mod tests {
     use super::*;
 
-    const WAIT: Duration = Duration::from_secs(5);
-
     #[tokio::test]
     async fn a_child_that_dies_early_is_reported_with_its_last_words() {
         let script = "echo no such luck; exit 3";
         let mut process = Spawn::new("short", "sh").arg("-c").arg(script).start().unwrap();
-        let error = process.until("ready", WAIT, async |_| None::<()>).await.unwrap_err().to_string();
+        let error = process.until("ready", PATIENCE, async |_| None::<()>).await.unwrap_err().to_string();
         assert!(error.contains("exit status: 3") && error.contains("no such luck"), "{error}");
     }
 }

@@ -17,7 +17,7 @@ use crate::anvil::wall_clock;
 use crate::signers;
 use crate::tls::Authority;
 
-const TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 #[derive(Debug, Clone)]
 pub struct Draft {

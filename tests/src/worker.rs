@@ -21,7 +21,7 @@ const START: Duration = Duration::from_secs(300);
 /// Time after which workerd is started again if Miniflare has not reported that it listens. That was seen
 /// once; the cause is not known.
 const HANG: Duration = Duration::from_secs(100);
-const LOGGED: Duration = Duration::from_secs(10);
+const LOGGED: Duration = Duration::from_secs(120);
 /// The configurations of the read API's Worker, and of the one that keeps its index.
 pub(crate) const CONFIG: &str = "wrangler.toml";
 pub(crate) const INDEX_CONFIG: &str = "wrangler.index.toml";

@@ -28,10 +28,11 @@ fn a_server_that_crashes_loses_nothing_and_is_used_again_once_it_is_back() {
     let reserved = unconnected.reserve_share(id(1), &cost, &Allowance { limit_wei: 1_000, shares }, NOW);
     assert!(matches!(reserved, Err(StoreError::Unreachable(_))), "{:?}", reserved.err());
     assert_eq!(unconnected.doubts(), 0);
-    assert!(began.elapsed() < Duration::from_secs(5), "who asks waits {:?}", began.elapsed());
+    // Each of the eight would wait for four seconds.
+    assert!(began.elapsed() < Duration::from_secs(15), "who asks waits {:?}", began.elapsed());
     server.go_on();
     while let Err(error) = store.probe() {
-        assert!(began.elapsed() < Duration::from_secs(30), "{error}");
+        assert!(began.elapsed() < Duration::from_secs(60), "{error}");
         thread::sleep(Duration::from_millis(50));
     }
     assert!(store.relay(relay(1).id).unwrap().is_some());

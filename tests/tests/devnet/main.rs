@@ -32,7 +32,7 @@ const DEVNET: &str = env!("CARGO_BIN_EXE_devnet");
 const PORTS: [&str; 4] = ["--chain-port", "--worker-port", "--relayer-port", "--guarded-port"];
 /// Long enough for a first build of the Worker.
 const UP: Duration = Duration::from_secs(300);
-const DOWN: Duration = Duration::from_secs(20);
+const DOWN: Duration = Duration::from_secs(120);
 
 async fn up() -> Process {
     let ports = PORTS.iter().flat_map(|option| [*option, "0"]);

@@ -1,6 +1,6 @@
 //! The object's alarm, and the cron trigger that looks after it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use alloy::primitives::Address;
 use e2e::fault::{Fault, Rule};
@@ -73,7 +73,7 @@ async fn failed_work_is_tried_again_after_a_pause_however_many_verdicts_are_aske
     let stage = Turn::with(|options| options.ttl(2).var("RPC_DEADLINE_SECONDS", 1)).await;
     filled(&stage.client).await;
     let failures = || stage.index_log().matches("index not kept up").count();
-    let before = failures();
+    let (before, began) = (failures(), Instant::now());
     stage.proxy.inject(Rule::any(Fault::Refuse));
     // A wallet of its own each, so that each asks the index for an excerpt.
     let client = &stage.client;
@@ -83,7 +83,9 @@ async fn failed_work_is_tried_again_after_a_pause_however_many_verdicts_are_aske
     };
     join_all((1..=50).map(ask)).await;
     let failed = failures() - before;
-    assert!(failed <= 4, "{failed} failures in ten seconds");
+    // Four in ten seconds; on a busy machine the requests take longer than that.
+    let took = began.elapsed();
+    assert!(failed as u64 <= 2 + took.as_secs() / 5, "{failed} failures in {took:?}");
     wait_until("tried again", PATIENCE, async || failures() > before + failed).await;
 }
 

@@ -8,7 +8,7 @@ use crate::prelude::*;
 
 #[tokio::test]
 async fn a_key_without_ether_registers_and_attests_and_all_endpoints_have_their_documented_shapes() {
-    let stage = Stage::set().await.var("RELAY_WAIT_SECONDS", 2);
+    let stage = Stage::set().await;
     let (_daemon, client) = stage.daemon().await;
     let (alice, payer) = (agent("alice"), relayer().address().to_checksum(None));
     let contracts = stage.chain.contracts;

@@ -83,8 +83,6 @@ async fn a_collector_gets_a_relays_spans_and_metrics_and_one_that_refuses_holds_
 
 #[tokio::test]
 async fn a_collector_that_never_answers_does_not_hold_up_the_end() {
-    // Shorter than the time-out of an export.
-    const END_WITHIN: Duration = Duration::from_secs(4);
     let collector = Receiver::start().await.unwrap();
     collector.answer_by(|_| Reply { after: PATIENCE, ..Reply::status(200) });
     let stage = Stage::set().await.var("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url());
@@ -92,5 +90,7 @@ async fn a_collector_that_never_answers_does_not_hold_up_the_end() {
     collector.take();
     wait_until("asked again", PATIENCE, async || !collector.take().is_empty()).await;
     let (status, took) = daemon.terminate().await.unwrap();
-    assert!(status.success() && took < END_WITHIN, "{status}, {took:?}");
+    assert!(status.success(), "{status} after {took:?}");
+    // An export's time-out is longer than all parts together have.
+    assert!(!daemon.log().contains("not everything ended in time"), "{}", daemon.log());
 }
