@@ -16,7 +16,7 @@ use e2e::reverse_proxies::Kind;
 use e2e::seed;
 use e2e::signed_requests::{Draft, RawAnswer};
 use e2e::worker::Worker;
-use kya_local::{Decision, LocalKya, Options, SpotCheck, SpotChecks};
+use kya_local::{Decision, Error, LocalKya, Options, SpotCheck, SpotChecks};
 use registry_core::evidence::{self, Expected};
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use tempfile::TempDir;
@@ -75,20 +75,31 @@ async fn a_local_registry_has_the_apis_verdicts_and_finds_what_the_chain_says_ot
     options.spot_checks = Some(SpotChecks { rpc, every: PATIENCE, layout: None });
     let local = LocalKya::open(options).unwrap();
     let is_held = |decision| local.kya(held).is_ok_and(|verdict| verdict.decision == decision);
+    let update = async || match local.update().await {
+        // On a busy machine the object was late: the next update has it.
+        Err(Error::Refused { status: 503, .. }) => {}
+        updated => {
+            updated.unwrap();
+        }
+    };
     wait_until("the agent", PATIENCE, async || {
-        local.update().await.unwrap();
+        update().await;
         is_held(Decision::Provision)
     })
     .await;
     for wallet in (1..=30).map(wallet).chain([held, Address::repeat_byte(1)]) {
         let verdict = serde_json::to_value(local.kya(wallet).unwrap()).unwrap();
-        let expected = worker.client().get(&format!("/api/v1/kya/{wallet}")).await.ok();
-        let [verdict, expected] = [verdict, expected].map(|verdict| without(verdict, &["asOf", "checkedAt"]));
-        assert_eq!(verdict, expected);
+        let verdict = without(verdict, &["asOf", "checkedAt"]);
+        // The chain's, which a late object leaves the API with, may lack the past.
+        wait_until("the API's verdict", PATIENCE, async || {
+            let expected = worker.client().get(&format!("/api/v1/kya/{wallet}")).await.ok();
+            without(expected, &["asOf", "checkedAt"]) == verdict
+        })
+        .await;
     }
     suspend(&stage.chain, id).await;
     wait_until("the suspension", PATIENCE, async || {
-        local.update().await.unwrap();
+        update().await;
         is_held(Decision::RequestRenewal)
     })
     .await;
