@@ -127,7 +127,8 @@ async fn unfinished_requests_hold_up_no_others() {
         stream
     }))
     .await;
-    assert!(alive().await < Duration::from_secs(1));
+    // They would hold it up until they are closed, after ten seconds.
+    assert!(alive().await < Duration::from_secs(5));
     let grown = memory.grown().unwrap();
     assert!(grown < 16 << 20, "{grown}");
     drop(strangers);
