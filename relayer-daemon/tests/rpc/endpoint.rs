@@ -11,8 +11,10 @@ use reqwest::Url;
 use serde_json::{Value, json};
 use warp::{Filter as _, Reply as _, http::StatusCode, reply::Response};
 
-/// How long an endpoint may take to answer.
-pub(crate) const TIMEOUT: Duration = Duration::from_millis(400);
+/// How long an endpoint may take to answer where all of them do.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// And where one is silent.
+const SHORT_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) const MAX_TIP: u128 = 5_000_000_000;
 
 /// What an endpoint answers.
@@ -30,6 +32,7 @@ pub(crate) enum Reply {
 
 pub(crate) struct ScriptedEndpoint {
     pub(crate) url: Url,
+    is_silent: bool,
     calls: Arc<AtomicUsize>,
 }
 
@@ -42,6 +45,7 @@ impl ScriptedEndpoint {
 /// An endpoint that answers from a script, its last line for ever.
 pub(crate) async fn scripted(script: &[Reply]) -> ScriptedEndpoint {
     let calls = Arc::<AtomicUsize>::default();
+    let is_silent = script.iter().any(|reply| matches!(reply, Reply::Silence));
     let (script, count) = (Arc::new(Mutex::new(script.to_vec())), Arc::clone(&calls));
     let route = warp::body::json().and(warp::path::full()).then(move |request: Value, _| {
         count.fetch_add(1, Ordering::SeqCst);
@@ -52,7 +56,7 @@ pub(crate) async fn scripted(script: &[Reply]) -> ScriptedEndpoint {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v3/s3cr3t-key", listener.local_addr().unwrap()).parse().unwrap();
     tokio::spawn(warp::serve(route).incoming(listener).run());
-    ScriptedEndpoint { url, calls }
+    ScriptedEndpoint { url, is_silent, calls }
 }
 
 async fn respond(request: &Value, answer: Reply) -> Response {
@@ -84,10 +88,15 @@ async fn respond(request: &Value, answer: Reply) -> Response {
 }
 
 pub(crate) fn rpc(endpoints: &[&ScriptedEndpoint]) -> Rpc {
+    let is_silent = endpoints.iter().any(|endpoint| endpoint.is_silent);
+    rpc_within(if is_silent { SHORT_TIMEOUT } else { TIMEOUT }, endpoints)
+}
+
+pub(crate) fn rpc_within(timeout: Duration, endpoints: &[&ScriptedEndpoint]) -> Rpc {
     // A second one is fine: the first stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let urls: Vec<Url> = endpoints.iter().map(|endpoint| endpoint.url.clone()).collect();
-    Rpc::new(&urls, TIMEOUT, Metrics::new().unwrap()).unwrap()
+    Rpc::new(&urls, timeout, Metrics::new().unwrap()).unwrap()
 }
 
 pub(crate) fn chain(endpoints: &[&ScriptedEndpoint]) -> Chain {

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use self::endpoint::{
     MAX_TIP,
     Reply::{self, Answer, Error, Head, Http, Silence, Tags},
-    TIMEOUT, alone, chain, pair, rpc, scripted,
+    alone, chain, pair, rpc, rpc_within, scripted,
 };
 
 /// Longer than any call in the background takes.
@@ -137,8 +137,9 @@ async fn transactions_go_to_all_endpoints_and_one_that_takes_it_is_enough() {
 
 #[tokio::test]
 async fn the_first_acceptance_goes_on_without_a_silent_endpoint_which_is_then_rested() {
+    const TIMEOUT: Duration = Duration::from_secs(5);
     let [silent, good] = pair(Silence, number("0x01")).await;
-    let resting = rpc(&[&silent, &good]);
+    let resting = rpc_within(TIMEOUT, &[&silent, &good]);
     let started = Instant::now();
     assert_eq!(resting.broadcast(&[1]).await.0, Accepted);
     assert!(started.elapsed() < TIMEOUT, "waited for the silent one");
