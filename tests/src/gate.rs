@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use rustix::process::Signal;
 
 use crate::hooks::{Delivery, Receiver, Reply};
-use crate::process::{PATIENCE, Process, Spawn, free_port};
+use crate::process::{PATIENCE, Process, Spawn, eventually, free_port};
 use crate::servers::listening;
 use crate::usage::Usage;
 use crate::{http, program, repo};
@@ -89,6 +89,16 @@ impl Gate {
         self.process.signal(Signal::TERM)?;
         self.process.exited(PATIENCE).await
     }
+}
+
+/// Starts a gate that has a Redis, once more where that answered too late on a busy machine.
+pub async fn start_with_redis(start: impl AsyncFn() -> Result<Gate>) -> Result<Gate> {
+    let is_late = |error: &str| ["no answer in time", "timed out"].iter().any(|words| error.contains(words));
+    let started = eventually("started", PATIENCE, async || match start().await {
+        Err(error) if is_late(&format!("{error:#}")) => None,
+        started => Some(started),
+    });
+    started.await?
 }
 
 fn gate(command: &str, configuration: &str) -> Result<Spawn> {

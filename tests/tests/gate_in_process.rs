@@ -20,7 +20,7 @@ use alloy::signers::SignerSync as _;
 use anyhow::Result;
 use e2e::anvil::{CHAIN_ID, wall_clock};
 use e2e::chain::Chain;
-use e2e::gate::{ACCEPT, Gate, ORIGIN, REVERT, embedded};
+use e2e::gate::{ACCEPT, Gate, ORIGIN, REVERT, embedded, start_with_redis};
 use e2e::redis::Redis;
 use e2e::repo;
 use e2e::reverse_proxies::Kind;
@@ -168,7 +168,8 @@ async fn of_many_copies_over_two_instances_one_is_admitted() -> Result<()> {
     let table = format!("\n[redis]\nurl = \"{}\"\n", redis.url());
     // Each instance reads once, before the copies come.
     let kept = configuration(Kind::Envoy, &chain)?.replace("[kya]", "[kya]\ncache-seconds = 3600");
-    let daemon = Gate::start(&(configuration(Kind::Nginx, &chain)? + &table)).await?;
+    let configured = configuration(Kind::Nginx, &chain)? + &table;
+    let daemon = start_with_redis(async || Gate::start(&configured).await).await?;
     let setting = json!({
         "origin": ORIGIN, "chainId": CHAIN_ID, "daemon": daemon.url(), "redis": redis.url(), "keys": keys(),
         "settings": embedded(&kept)?,

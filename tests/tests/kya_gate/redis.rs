@@ -8,8 +8,8 @@
 //!    a service does not start either.
 //! 5. With `rediss://` the server's certificate has to be by an authority that the machine trusts.
 
-use e2e::gate::{Gate, embedded, start_example};
-use e2e::process::wait_until;
+use e2e::gate::{Gate, embedded, start_example, start_with_redis};
+use e2e::process::{eventually, wait_until};
 use e2e::redis::Redis;
 use e2e::reverse_proxies::Kind;
 use e2e::signed_requests::{RawAnswer, Signed};
@@ -40,22 +40,27 @@ async fn admitted(gate: &Gate) -> Signed {
 
 /// What a gate answers once its store does.
 async fn told(gate: &Gate, request: &Signed) -> RawAnswer {
-    let mut answer = ask(gate, request).await;
-    wait_until("told", PATIENCE, async || {
-        if answer.body.contains("nonce_store_unavailable") {
-            answer = ask(gate, request).await;
-        }
-        !answer.body.contains("nonce_store_unavailable")
-    })
-    .await;
-    answer
+    told_by(async || ask(gate, request).await).await
+}
+
+/// The same, however it is asked.
+async fn told_by(ask: impl AsyncFn() -> RawAnswer) -> RawAnswer {
+    let told = eventually("told", PATIENCE, async || {
+        let answer = ask().await;
+        (!answer.body.contains("nonce_store_unavailable")).then_some(answer)
+    });
+    told.await.unwrap()
+}
+
+async fn start(text: &str) -> Gate {
+    start_with_redis(async || Gate::start(text).await).await.unwrap()
 }
 
 #[tokio::test]
 async fn two_gates_admit_one_of_two_hundred_copies_and_no_replay_whatever_happens_to_redis() {
     let mut redis = Redis::start(&[]).await.unwrap();
     let text = with_redis(&redis.url()).await;
-    let gates = [Gate::start(&text).await.unwrap(), Gate::start(&text).await.unwrap()];
+    let gates = [start(&text).await, start(&text).await];
     for gate in &gates {
         admitted(gate).await;
     }
@@ -66,15 +71,16 @@ async fn two_gates_admit_one_of_two_hundred_copies_and_no_replay_whatever_happen
     assert_eq!((admissions.len(), others.len()), (1, 199));
     others.into_iter().for_each(|answer| assert_refused(answer, 401, "nonce_reused"));
     // Nor does the gate for nginx's refusals say otherwise.
-    let explained = request.clone().asking("GET", "/refusal/api/items").send(gates[0].url()).await.unwrap();
+    let explained = request.clone().asking("GET", "/refusal/api/items");
+    let explained = told_by(async || explained.send(gates[0].url()).await.unwrap()).await;
     assert_refused(&explained, 401, "nonce_reused");
 
     let gate = &gates[0];
     redis.limit_memory("1").await.unwrap();
-    assert_refused(&ask(gate, &signed("/")).await, 503, "nonce_store_full");
+    assert_refused(&told(gate, &signed("/")).await, 503, "nonce_store_full");
     assert_eq!(ask(gate, &request).await.status, 503);
     redis.limit_memory("0").await.unwrap();
-    assert_refused(&ask(gate, &request).await, 401, "nonce_reused");
+    assert_refused(&told(gate, &request).await, 401, "nonce_reused");
 
     redis.stand_still(true).unwrap();
     for _ in 0..3 {
@@ -96,9 +102,9 @@ async fn two_gates_admit_one_of_two_hundred_copies_and_no_replay_whatever_happen
     // that starts now.
     redis.go_on().await.unwrap();
     admitted(gate).await;
-    let another = Gate::start(&text).await.unwrap();
+    let another = start(&text).await;
     for gate in [gate, &another] {
-        assert_refused(&ask(gate, &before).await, 401, "signed_before_start");
+        assert_refused(&told(gate, &before).await, 401, "signed_before_start");
     }
 }
 
@@ -106,7 +112,7 @@ async fn two_gates_admit_one_of_two_hundred_copies_and_no_replay_whatever_happen
 async fn a_redis_that_has_become_a_replica_is_not_ready_until_it_takes_writes_again() {
     let redis = Redis::start(&[]).await.unwrap();
     let primary = Redis::start(&[]).await.unwrap();
-    let gate = Gate::start(&with_redis(&redis.url()).await).await.unwrap();
+    let gate = start(&with_redis(&redis.url()).await).await;
     let before = admitted(&gate).await;
     redis.follow(Some(&primary)).await.unwrap();
     let ready = async || plain(gate.url(), "/readyz").await.status == 200;
@@ -115,7 +121,7 @@ async fn a_redis_that_has_become_a_replica_is_not_ready_until_it_takes_writes_ag
     redis.follow(None).await.unwrap();
     wait_until("ready again", PATIENCE, ready).await;
     // The other server's content took the place of its own, and with it of the nonces.
-    assert_refused(&ask(&gate, &before).await, 401, "signed_before_start");
+    assert_refused(&told(&gate, &before).await, 401, "signed_before_start");
     admitted(&gate).await;
 }
 
@@ -155,9 +161,10 @@ async fn over_tls_the_certificate_of_redis_has_to_be_by_a_trusted_authority() {
     let authority = Authority::new().unwrap();
     let front = TlsFront::start(&authority, &redis.url()).await.unwrap();
     let text = with_redis(&front.url().replace("https://", "rediss://")).await;
-    let gate = Gate::start_trusting(authority.bundle(), &text).await.unwrap();
+    let gate = start_with_redis(async || Gate::start_trusting(authority.bundle(), &text).await);
+    let gate = gate.await.unwrap();
     let request = admitted(&gate).await;
-    assert_refused(&ask(&gate, &request).await, 401, "nonce_reused");
+    assert_refused(&told(&gate, &request).await, 401, "nonce_reused");
     let other = Authority::new().unwrap();
     assert!(Gate::start_trusting(other.bundle(), &text).await.is_err());
 }
