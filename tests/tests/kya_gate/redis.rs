@@ -64,12 +64,23 @@ async fn two_gates_admit_one_of_two_hundred_copies_and_no_replay_whatever_happen
     for gate in &gates {
         admitted(gate).await;
     }
-    let request = signed("/items");
-    // On a busy machine Redis may answer too late, which is no word about the nonce.
-    let answers = join_all((0..200).map(|copy| told(&gates[copy % 2], &request))).await;
-    let (admissions, others): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status == 200);
-    assert_eq!((admissions.len(), others.len()), (1, 199));
-    others.into_iter().for_each(|answer| assert_refused(answer, 401, "nonce_reused"));
+    let admitted_once = eventually("admitted", PATIENCE, async || {
+        let request = signed("/items");
+        let answers = join_all((0..200).map(|copy| ask(&gates[copy % 2], &request))).await;
+        // On a busy machine Redis may answer too late, which is no word about the nonce. Where it does so to
+        // the copy that spends it, none is admitted.
+        let (late, told): (Vec<_>, Vec<_>) =
+            answers.iter().partition(|answer| answer.body.contains("nonce_store_unavailable"));
+        let (admissions, others): (Vec<_>, Vec<_>) =
+            told.into_iter().partition(|answer| answer.status == 200);
+        others.into_iter().for_each(|answer| assert_refused(answer, 401, "nonce_reused"));
+        assert!(admissions.len() == 1 || admissions.is_empty() && !late.is_empty(), "{admissions:?}");
+        (!admissions.is_empty()).then_some(request)
+    });
+    let request = admitted_once.await.unwrap();
+    for gate in &gates {
+        assert_refused(&told(gate, &request).await, 401, "nonce_reused");
+    }
     // Nor does the gate for nginx's refusals say otherwise.
     let explained = request.clone().asking("GET", "/refusal/api/items");
     let explained = told_by(async || explained.send(gates[0].url()).await.unwrap()).await;
