@@ -12,7 +12,7 @@ use registry_core::registry::agent::Status;
 use serde_json::json;
 
 use crate::{
-    place::{Place, PlaceOptions},
+    place::{Place, PlaceOptions, agent_id},
     report::{Exit, Failure, Report, Result},
     signer::{KeyOptions, Signer},
     submit::{Caller, SendOptions},
@@ -26,7 +26,7 @@ pub(crate) const GAS: u64 = 150_000;
 #[derive(Clone, Debug, Args)]
 pub struct Attest {
     /// The agents' ids: those that you answer for. A list that others can add to is no source of them.
-    #[arg(required = true)]
+    #[arg(required = true, value_parser = agent_id)]
     pub ids: Vec<U256>,
     #[command(flatten)]
     pub(crate) place: PlaceOptions,

@@ -48,6 +48,15 @@ pub struct PlaceOptions {
     pub multicall3: Address,
 }
 
+/// Reads an agent's id: decimal digits, or hexadecimal ones after `0x`. The parser of `U256` takes no digits
+/// for 0, and skips `_`.
+pub(crate) fn agent_id(text: &str) -> Result<U256, &'static str> {
+    let (digits, radix) = text.strip_prefix("0x").map_or((text, 10), |digits| (digits, 16));
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let id = is_number.then(|| U256::from_str_radix(digits, radix));
+    id.and_then(|id| id.ok()).ok_or("must be a number of decimal digits, or 0x and hexadecimal digits")
+}
+
 /// A registry and the way to it.
 #[derive(Debug)]
 pub struct Place {

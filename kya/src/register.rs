@@ -14,7 +14,7 @@ use registry_core::eth::{
 use serde_json::{Value, json};
 
 use crate::{
-    place::{Place, PlaceOptions},
+    place::{Place, PlaceOptions, agent_id},
     report::{Exit, Failure, Report, Result},
     sign::{self, Sign},
     signer::{KeyOptions, Signer},
@@ -47,7 +47,7 @@ pub struct Register {
     #[arg(long, value_name = "FILE")]
     capabilities: PathBuf,
     /// The agent that made this one.
-    #[arg(long, value_name = "ID", default_value_t)]
+    #[arg(long, value_name = "ID", default_value_t, value_parser = agent_id)]
     parent: U256,
     /// The agent changes its own code or constitution.
     #[arg(long)]

@@ -21,7 +21,7 @@ use crate::{
     attest,
     chain::Node,
     discovery,
-    place::{Place, PlaceOptions, Reader, from_api, registered_as},
+    place::{Place, PlaceOptions, Reader, agent_id, from_api, registered_as},
     report::{Exit, Failure, Report, Result},
 };
 
@@ -94,7 +94,7 @@ impl FromStr for Subject {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.starts_with(|first: char| first.is_ascii_digit()).then(|| U256::from_str_radix(text, 10)) {
+        match text.bytes().all(|byte| byte.is_ascii_digit()).then(|| agent_id(text)) {
             Some(Ok(id)) => Ok(Self::Agent(id)),
             _ => address::parse(text).map(Self::Wallet),
         }

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::{
     attest::{shown, typed},
-    place::PlaceOptions,
+    place::{PlaceOptions, agent_id},
     report::{Failure, Report, Result},
     signer::KeyOptions,
     submit::{Caller, Executed, SendOptions},
@@ -23,6 +23,7 @@ const GAS: u64 = 200_000;
 #[derive(Clone, Debug, Args)]
 pub struct Terminate {
     /// The agent's id.
+    #[arg(value_parser = agent_id)]
     id: U256,
     #[command(flatten)]
     place: PlaceOptions,

@@ -15,6 +15,9 @@ fn wrong_arguments_end_with_2_whatever_they_are() {
         assert_eq!((output.status.code(), &said["exit"]), (Some(2), &2.into()), "{arguments}: {output:?}");
     };
     let place = "--chain 1 --registry 0x0000000000000000000000000000000000000001";
+    let liable = "0x0000000000000000000000000000000000000001";
+    let documents = "--constitution none --capabilities none";
+    let register = format!("register --key none --liable {liable} --scope a {documents}");
     let sign = "sign GET http://localhost --key none --chain 1";
     for (command, wrong) in [
         ("bogus", ""),
@@ -22,6 +25,12 @@ fn wrong_arguments_end_with_2_whatever_they_are() {
         ("status 1", "--chain 0"),
         ("status 1", "--at ftp://localhost"),
         ("status 1", "--relayer ftp://localhost"),
+        (&format!("status {place} --api http://localhost:1"), "1_0"),
+        (&register, "--parent="),
+        (&register, "--parent 0x"),
+        (&register, "--parent 0x_1"),
+        ("attest --key none", "_"),
+        (&format!("terminate {place} --key none"), "1_0"),
         (&format!("status 1 {place}"), "--api ftp://localhost"),
         (&format!("status 1 {place}"), "--rpc ftp://localhost"),
         (&format!("status 1 {place}"), "--rpc http://["),
