@@ -17,7 +17,7 @@ use crate::{
     attest,
     chain::Node,
     now,
-    report::{Failure, Report, Result},
+    report::{Failure, Report, Result, say},
     typed::{SignerArguments, of_key},
 };
 
@@ -62,7 +62,7 @@ pub async fn run(arguments: &Accept) -> Result<Report> {
     let facts = node.ask(query(wallet, Some(signer.registry))).await?;
     let kya = facts.kya.context("the registry gave no verdict")?;
     let agent = kya.agent.with_context(|| format!("no agent is registered for the wallet {wallet}"))?;
-    eprint!("{}", shown(&agent, signer));
+    say(shown(&agent, signer));
     let liable = agent.haftungsperson;
     if let Some(address) = key.as_ref().map(|key| key.address()).filter(|address| *address != liable) {
         return Err(Failure::refused(format!("the key is of {address}, and the liable wallet is {liable}")));
@@ -97,8 +97,8 @@ pub async fn run(arguments: &Accept) -> Result<Report> {
     let moment = Moment { now: now.seconds(), block_time: block_time.seconds() };
     let problem = |problem| anyhow!("the acceptance does not hold: {problem}");
     unsigned.check_time(moment).map_err(problem)?;
-    eprintln!("valid       until {}", Timestamp::from_seconds(not_after));
-    eprintln!("terms       {terms_hash}");
+    let until = Timestamp::from_seconds(not_after);
+    say(format_args!("valid       until {until}\nterms       {terms_hash}\n"));
     if key.is_some() && !arguments.yes {
         attest::typed(&agent.agent_id.0, "You will be liable for this agent")?;
     }

@@ -1,6 +1,6 @@
 //! `kya attest`: says that agents comply, once, or whenever it is due.
 
-use std::{collections::BTreeSet, io::Write as _, net::SocketAddr};
+use std::{collections::BTreeSet, net::SocketAddr};
 
 use alloy::{primitives::U256, sol_types::SolCall as _};
 use clap::Args;
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::{
     place::{Place, PlaceOptions, agent_id},
-    report::{Exit, Failure, Report, Result},
+    report::{Exit, Failure, Report, Result, say},
     signer::{KeyOptions, Signer},
     submit::{Caller, SendOptions},
     watch,
@@ -65,7 +65,7 @@ impl Attest {
             if !self.watch {
                 is_active(&record)?;
             }
-            eprint!("{}", shown(&place, &record));
+            say(shown(&place, &record));
             self.confirmed(&record, &signer)?;
             records.push(record);
         }
@@ -85,7 +85,7 @@ impl Attest {
             documents.push(json!({ "agentId": id.to_string(), "transaction": executed.json() }));
             // Told before it is forgotten: a kill in between tells it twice, and sends nothing twice.
             if self.ids.len() > 1 {
-                eprintln!("{}", lines.last().map_or("", String::as_str));
+                say(format_args!("{}\n", lines.last().map_or("", String::as_str)));
             }
             caller.told()?;
         }
@@ -108,8 +108,7 @@ impl Attest {
 /// Asks for an id on the terminal.
 pub(crate) fn typed(id: &U256, words: &str) -> Result<()> {
     let asked = || -> std::io::Result<String> {
-        eprint!("{words}. Type its id to go on: ");
-        std::io::stderr().flush()?;
+        say(format_args!("{words}. Type its id to go on: "));
         let mut line = String::new();
         std::io::stdin().read_line(&mut line)?;
         Ok(line)

@@ -10,6 +10,8 @@
 //! | [`register`], [`attest`], [`watch`], [`status`], [`sign`], [`terminate`], [`key`] | the agent's commands |
 //! | [`accept`], [`domain`], [`verify`] | the liable person's; what anyone verifies offline |
 
+#![deny(clippy::print_stderr)] // it panics where the reader is gone: `report::say`
+
 pub mod accept;
 pub mod attest;
 pub mod chain;

@@ -1,4 +1,5 @@
 //! `kya`: an agent's and a liable person's companion. docs/kya.md describes it.
+#![deny(clippy::print_stderr)] // it panics where the reader is gone: `report::say`
 
 use std::{
     io::{ErrorKind, Write as _, stdout},
@@ -9,7 +10,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use host_kit::ShellFiles;
 use kya::{
     accept, attest, domain, key, register,
-    report::{Failure, Report, Result},
+    report::{Failure, Report, Result, say},
     sign, status, terminate, verify,
 };
 use serde_json::json;
@@ -52,7 +53,7 @@ async fn main() -> ExitCode {
     let Arguments { command, json } = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) if error.use_stderr() && std::env::args_os().any(|word| word == "--json") => {
-            eprint!("{error}");
+            say(&error);
             let failure = json!({ "error": error.kind().to_string(), "exit": 2 });
             return print(&failure.to_string(), ExitCode::from(2));
         }
@@ -64,7 +65,7 @@ async fn main() -> ExitCode {
             print(&text, ExitCode::from(report.exit as u8))
         }
         Err(failure) => {
-            eprintln!("kya: {failure}");
+            say(format_args!("kya: {failure}\n"));
             let exit = ExitCode::from(failure.exit as u8);
             if json { print(&failure.json().to_string(), exit) } else { exit }
         }
@@ -75,7 +76,7 @@ async fn main() -> ExitCode {
 fn print(line: &str, exit: ExitCode) -> ExitCode {
     match writeln!(stdout(), "{line}").and_then(|()| stdout().flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            eprintln!("kya: standard output: {error}. It would have had: {line}");
+            say(format_args!("kya: standard output: {error}. It would have had: {line}\n"));
             ExitCode::FAILURE
         }
         _ => exit,

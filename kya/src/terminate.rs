@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::{
     attest::{shown, typed},
     place::{PlaceOptions, agent_id},
-    report::{Failure, Report, Result},
+    report::{Failure, Report, Result, say},
     signer::KeyOptions,
     submit::{Caller, Executed, SendOptions},
 };
@@ -51,7 +51,7 @@ impl Terminate {
             None => {
                 let record = place.record(id).await?;
                 let record = record.ok_or_else(|| Failure::refused(format!("there is no agent {id}")))?;
-                eprint!("{}", shown(&place, &record));
+                say(shown(&place, &record));
                 match Status::from_number(record.status) {
                     Some(status) if status.has_ended() => {
                         let has_ended = |record: &AgentRecord| {

@@ -23,7 +23,7 @@ use tokio::{
 use crate::{
     attest::{self, Attest},
     place::Place,
-    report::{Failure, Report, Result},
+    report::{Failure, Report, Result, say},
     signer::Signer,
     submit::Caller,
 };
@@ -148,14 +148,14 @@ pub async fn run(
         let listener = TcpListener::bind(address).await;
         let listener = listener.map_err(|error| Failure::refused(format!("--metrics {address}: {error}")))?;
         let address = listener.local_addr().unwrap_or(address);
-        eprintln!("metrics on http://{address}/metrics");
+        say(format_args!("metrics on http://{address}/metrics\n"));
         tokio::spawn(serve(listener, metrics.clone()));
     }
     let ended = |kind| signal(kind).map_err(|error| Failure::refused(error.to_string()));
     let (mut interrupt, mut terminate) = (ended(SignalKind::interrupt())?, ended(SignalKind::terminate())?);
     let mut agents: BTreeMap<U256, Watched> =
         records.iter().map(|record| (record.agentId, Watched::default())).collect();
-    eprintln!("watching {} agents", agents.len());
+    say(format_args!("watching {} agents\n", agents.len()));
     loop {
         let round = async {
             let mut over = Vec::new();
@@ -168,12 +168,12 @@ pub async fn run(
                     Ok(false) => over.push(*id),
                     Err(failure) => {
                         watched.failed(Duration::from_secs(options.every));
-                        eprintln!("agent {id}: {failure}");
+                        say(format_args!("agent {id}: {failure}\n"));
                     }
                 }
             }
             for id in over {
-                eprintln!("agent {id} has ended: it is not watched any longer");
+                say(format_args!("agent {id} has ended: it is not watched any longer\n"));
                 agents.remove(&id);
             }
             tokio::time::sleep(Duration::from_secs(options.every)).await;
@@ -237,7 +237,8 @@ async fn looked_after(
     let executed = caller.execute(attest::call(id), attest::GAS).await.inspect_err(|_| count("failed"))?;
     count("attested");
     watched.by_liable = Some(time);
-    eprintln!("agent {id}: attested, {}; before that at {}", executed.text(), Timestamp::from_seconds(last));
+    let (done, before) = (executed.text(), Timestamp::from_seconds(last));
+    say(format_args!("agent {id}: attested, {done}; before that at {before}\n"));
     caller.told()?;
     Ok(true)
 }

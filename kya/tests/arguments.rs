@@ -1,7 +1,7 @@
 //! What is wrong in the arguments alone, as a program that reads `--json` meets it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, process::Command};
+use std::{ffi::OsStr, io::pipe, os::unix::ffi::OsStrExt as _, process::Command};
 
 use serde_json::Value;
 
@@ -51,4 +51,16 @@ fn wrong_arguments_end_with_2_whatever_they_are() {
         end_with_2(format!("{command} {wrong}").trim_end().as_bytes());
     }
     end_with_2(b"status \xff");
+}
+
+#[test]
+fn a_reader_of_standard_error_that_is_gone_changes_no_answer() {
+    for arguments in [["bogus", "1"], ["status", "1"]] {
+        let (reader, writer) = pipe().unwrap();
+        drop(reader);
+        let mut kya = Command::new(env!("CARGO_BIN_EXE_kya"));
+        let output = kya.arg("--json").args(arguments).stderr(writer).output().unwrap();
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        assert_eq!((output.status.code(), &said["exit"]), (Some(2), &2.into()), "{arguments:?}: {output:?}");
+    }
 }
