@@ -2,11 +2,12 @@
 #![deny(clippy::print_stderr)] // it panics where the reader is gone: `report::say`
 
 use std::{
+    ffi::OsStr,
     io::{ErrorKind, Write as _, stdout},
     process::ExitCode,
 };
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use host_kit::ShellFiles;
 use kya::{
     accept, attest, domain, key, register,
@@ -50,7 +51,9 @@ enum Command {
 async fn main() -> ExitCode {
     // The only provider compiled in; a second call, which cannot happen, would change nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let Arguments { command, json } = match Arguments::try_parse() {
+    let matches = without_empty_variables(Arguments::command()).try_get_matches();
+    let parsed = matches.and_then(|matches| Arguments::from_arg_matches(&matches));
+    let Arguments { command, json } = match parsed {
         Ok(arguments) => arguments,
         Err(error) if error.use_stderr() && std::env::args_os().any(|word| word == "--json") => {
             say(&error);
@@ -70,6 +73,16 @@ async fn main() -> ExitCode {
             if json { print(&failure.json().to_string(), exit) } else { exit }
         }
     }
+}
+
+/// An environment variable that is set to nothing counts as not set.
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    let command = command.mut_args(|argument| match argument.get_env().is_some_and(is_empty) {
+        true => argument.env(None::<&'static str>),
+        false => argument,
+    });
+    command.mut_subcommands(without_empty_variables)
 }
 
 /// Prints a line; a reader that is gone changes nothing of what was done.

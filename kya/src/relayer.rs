@@ -5,7 +5,10 @@ use std::{fmt, time::Duration};
 use alloy::primitives::{Address, B256};
 use host_kit::native::read_body;
 use registry_core::eth::redact::public_origin;
-use reqwest::{Client, Method, RequestBuilder, Url, header::RETRY_AFTER};
+use reqwest::{
+    Client, Method, RequestBuilder, Url,
+    header::{HeaderValue, RETRY_AFTER},
+};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -96,11 +99,15 @@ impl Refusal {
 }
 
 impl Relayer {
-    /// The relayer at this URL, which is shown this API key.
+    /// The relayer at this URL, which is shown this API key, without the white space around it.
     ///
     /// # Errors
-    /// No client can be built.
+    /// No client can be built, or the key cannot be sent.
     pub fn new(url: &Url, key: Option<String>) -> Result<Self> {
+        let key = key.map(|key| key.trim().to_owned()).filter(|key| !key.is_empty());
+        if key.as_ref().is_some_and(|key| HeaderValue::from_str(key).is_err()) {
+            return Err(Failure::usage(format!("{KEY_VARIABLE} has a character that no header may have")));
+        }
         Ok(Self { client: client()?, url: url.as_str().trim_end_matches('/').to_owned(), key })
     }
 

@@ -73,18 +73,18 @@ pub struct SendOptions {
     /// Give up waiting after so many seconds, a year at most. Nothing is lost then: repeat the command.
     #[arg(long, value_name = "SECONDS", default_value_t = 180, value_parser = clap::value_parser!(u64).range(..=31_536_000))]
     pub timeout: u64,
-    /// The directory for what is in flight.
-    #[arg(long, value_name = "DIR", env = "KYA_STATE_DIR", default_value_os_t = state_directory())]
-    pub state: PathBuf,
+    /// The directory for what is in flight, by default kya in the user's directory for state.
+    #[arg(long, value_name = "DIR", env = "KYA_STATE_DIR")]
+    pub state: Option<PathBuf>,
 }
 
-fn state_directory() -> PathBuf {
-    let var = |name| std::env::var_os(name).map(PathBuf::from);
+/// A relative one would be another for each working directory.
+fn state_directory() -> Option<PathBuf> {
+    let var = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     // systemd's own, the user's own, or beside the user's files.
     var("STATE_DIRECTORY")
         .or_else(|| Some(var("XDG_STATE_HOME")?.join("kya")))
         .or_else(|| Some(var("HOME")?.join(".local/state/kya")))
-        .unwrap_or_else(|| ".kya".into())
 }
 
 /// A call that was carried out.
@@ -132,9 +132,11 @@ impl<'a> Caller<'a> {
     /// Waits until no other command of this signer is at work.
     ///
     /// # Errors
-    /// The journal cannot be opened.
+    /// There is no directory for the journal, or it cannot be opened.
     pub async fn new(place: &'a Place, signer: &'a Signer, options: &'a SendOptions) -> Result<Self> {
-        let journal = Journal::open(&options.state, place.chain, place.registry, signer.address()).await?;
+        let missing = "no directory for what is in flight: give --state, as HOME is no absolute path";
+        let state = options.state.clone().or_else(state_directory).ok_or_else(|| Failure::usage(missing))?;
+        let journal = Journal::open(&state, place.chain, place.registry, signer.address()).await?;
         Ok(Self { place, signer, options, journal })
     }
 

@@ -138,6 +138,50 @@ async fn what_is_no_read_api_says_nothing_of_an_agent_and_an_api_key_goes_to_the
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn variables_that_are_set_to_nothing_count_as_not_set_and_another_directory_posts_nothing_twice() {
+    let (user, other) = (Kya::new().unwrap(), Receiver::start().await.unwrap());
+    user.run(&["key", "agent.key"]).await.unwrap().ok();
+    let liable = "0x0000000000000000000000000000000000000002";
+    let terms = json!({
+        "chainId": 1, "registry": liable, "forwarder": liable, "limits": { "maxRequestGas": 1_000_000 },
+    });
+    other.answer_by(move |asked| match asked.path.as_str() {
+        "/status" => Reply::json(&terms),
+        path if path.starts_with("/nonce/") => Reply::json(&json!({ "next": 0 })),
+        path if path.starts_with("/relay") => Reply::json(&json!({ "state": "pending" })),
+        path if path.starts_with("/api/v1/kya/") => Reply::json(&json!({ "isRegistered": false })),
+        _ => Reply::status(404),
+    });
+    let place = ["--chain", "1", "--registry", liable, "--api", other.url(), "--relayer", other.url()];
+    let command = [&register("agent.key", liable)[..], &place, &["--timeout", "1"]].concat();
+    let words: Vec<String> = command.iter().map(|word| format!("'{word}'")).collect();
+    let script = format!(
+        "export HOME=$PWD XDG_STATE_HOME= KYA_STATE_DIR= KYA_RPC_URL= KYA_RELAYER_KEY=
+        for directory in a b; do
+            mkdir $directory && cp agent.key constitution.md capabilities.json $directory
+            (cd $directory && kya {}) || [ $? = 4 ]
+        done",
+        words.join(" ")
+    );
+    user.shell(&script).await.unwrap();
+    let asked = other.take();
+    assert_eq!(asked.iter().filter(|asked| asked.method == "POST").count(), 1, "{asked:?}");
+    assert!(asked.iter().all(|asked| asked.header("authorization").is_empty()), "{asked:?}");
+
+    // A key of a file ends with a line feed.
+    user.run_with(&[("KYA_RELAYER_KEY", "rk_secret\n")], &command).await.unwrap().error(4);
+    let asked = other.take();
+    let shown = asked.iter().find(|asked| asked.path == "/status").map(|asked| asked.header("authorization"));
+    assert_eq!(shown, Some("Bearer rk_secret"), "{asked:?}");
+    let two = user.run_with(&[("KYA_RELAYER_KEY", "rk_secret\nrk_other")], &command).await.unwrap().error(2);
+    assert!(two.contains("KYA_RELAYER_KEY") && !two.contains("secret"), "{two}");
+    let homeless =
+        [("KYA_STATE_DIR", ""), ("STATE_DIRECTORY", ""), ("XDG_STATE_HOME", "state"), ("HOME", "")];
+    let homeless = user.run_with(&homeless, &command).await.unwrap().error(2);
+    assert!(homeless.contains("--state"), "{homeless}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_that_the_base_fee_outgrows_is_replaced_and_done_once() {
     let scene = Scene::start().await;
     let (wallet, node) = (scene.key("agent.key").await, &scene.chain.node);

@@ -11,6 +11,7 @@
 //!    to attest for.
 //! 7. `attest --watch` keeps an agent from lapsing over nine days and kills, attests once a period, and never
 //!    for an agent that only names the same liable wallet.
+//! 8. A variable that is set to nothing counts as not set, and what is in flight is found from any directory.
 
 use std::fs;
 
