@@ -30,8 +30,11 @@ CONTENT = b'{"hello":"world"}'
 
 
 @contextmanager
-def serving(status: int, texts: dict[str, str], location: str = "") -> Iterator[tuple[str, list[str]]]:
-    """A server on a free port with these paths; its URL, and the paths that it was asked for."""
+def serving(
+    status: int, texts: dict[str, str], location: str = "", posts: list[bytes] | None = None
+) -> Iterator[tuple[str, list[str]]]:
+    """A server on a free port with these paths, and these answers to what is posted; its URL, and the paths that it was
+    asked for."""
     asked: list[str] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -41,6 +44,11 @@ def serving(status: int, texts: dict[str, str], location: str = "") -> Iterator[
             self.send_header("location", location + self.path)
             self.end_headers()
             self.wfile.write(texts.get(self.path, "").encode())
+
+        def do_POST(self) -> None:
+            asked.append(self.path)
+            self.rfile.read(int(self.headers["content-length"]))
+            self.wfile.write((posts or []).pop(0))
 
         def log_message(self, *_: object) -> None:
             pass
@@ -242,6 +250,22 @@ class Relaying(unittest.TestCase):
             self.assertEqual([method for method, _ in asked], expected)
             sent = [body for method, body in asked if method == "POST"]
             self.assertTrue(all(body == sent[0] for body in sent), "the same bytes")
+    def test_a_relay_is_settled_after_an_answer_that_is_cut_or_no_object(self) -> None:
+        registry, agent = "0x" + "11" * 20, Account.create()
+        domain = {"name": "MinimalForwarder", "version": "1", "chainId": 1, "verifyingContract": "0x" + "22" * 20}
+        executed = {"state": "executed", "txHash": "0x" + "33" * 32}
+        texts = {"/domain": domain, "/status": {"registry": registry}, f"/nonce/{agent.address}": {"next": 0}}
+        good = b"HTTP/1.1 200 OK\r\n\r\n" + json.dumps(executed).encode()
+        for lost in (b'HTTP/1.1 502 Bad Gateway\r\ncontent-length: 99\r\n\r\n{"', b"HTTP/1.1 503 Busy\r\n\r\nnull"):
+            answers = {path: json.dumps(text) for path, text in texts.items()}
+            with self.subTest(lost), serving(200, answers, posts=[lost, good]) as (url, asked):
+                self.assertEqual(Relayer(url, chain_id=1, registry=registry).attest(agent, 7), executed)
+                self.assertEqual(asked.count("/relay"), 2)
+        for text in ("null", "[]"):
+            with serving(200, {"/domain": text}) as (url, _), self.assertRaisesRegex(RelayError, "is no JSON object"):
+                Relayer(url, chain_id=1, registry=registry).attest(agent, 7)
+
+    def test_a_call_that_reverts_is_not_sent_again(self) -> None:
         refused = RelayError("reverts", "CALL_REVERTED", 503)
         self.assertFalse(refused.passes())
 

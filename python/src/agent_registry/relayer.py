@@ -5,7 +5,7 @@ import json
 import time
 import urllib.error
 import urllib.request
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 from urllib.parse import quote
 
 from eth_abi.abi import encode
@@ -54,6 +54,13 @@ class RelayError(Exception):
         """Whether the same request may be answered later."""
         status = self.status or 503
         return self.code != "CALL_REVERTED" and (status in (408, 429) or status >= 500)
+
+
+def _object(answer: IO[bytes]) -> dict[str, Any]:
+    document = json.load(answer)
+    if not isinstance(document, dict):
+        raise ValueError("the answer is no JSON object")
+    return document
 
 
 class Relayer:
@@ -144,11 +151,11 @@ class Relayer:
         request = urllib.request.Request(self.url + path, data, self.headers)
         try:
             with self._opener.open(request, timeout=self.timeout) as answer:
-                return dict(json.load(answer))
+                return _object(answer)
         except urllib.error.HTTPError as error:
             try:
-                problem = dict(json.load(error))
-            except ValueError:
+                problem = _object(error)
+            except (OSError, ValueError, http.client.HTTPException):
                 problem = {}
             text = problem.get("error", f"HTTP status {error.code}")
             raise RelayError(text, problem.get("code"), error.code) from error
