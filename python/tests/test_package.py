@@ -12,6 +12,7 @@ import unittest
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import httpx
 import jwt
@@ -19,7 +20,7 @@ import requests
 from cryptography.hazmat.primitives.asymmetric import ec
 from eth_account import Account
 
-from agent_registry import NotAdmitted, RelayError, Relayer, sign, verify
+from agent_registry import NotAdmitted, RelayError, Relayer, requests_auth, sign, verify
 from agent_registry.httpx_auth import AgentAuth as HttpxAuth
 from agent_registry.requests_auth import AgentAuth as RequestsAuth
 
@@ -135,6 +136,12 @@ class Signing(unittest.TestCase):
         for sent, content in [(of_httpx, of_httpx.content), (of_requests, of_requests.body), *of_get]:
             self.assertEqual((sent.headers["content-digest"], content), (DIGEST, CONTENT))
             self.assertIn(";expires=", sent.headers["signature-input"])
+        with serving(200, {}) as (url, asked):
+            auth = RequestsAuth(ACCOUNT, 1)
+            for params in ("a=[1]|2", "a=b%2fc", {"a": "[1]/é"}):
+                with self.subTest(params), patch.object(requests_auth, "sign", wraps=sign) as signing:
+                    requests.get(f"{url}/a b", params=params, auth=auth)
+                    self.assertEqual(url + asked[-1], signing.call_args.args[1])
         with self.assertRaisesRegex(TypeError, "stream"):
             requests.Request("POST", URL, data=iter([b"a"]), auth=RequestsAuth(ACCOUNT, 1)).prepare()
 

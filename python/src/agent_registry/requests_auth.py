@@ -2,6 +2,7 @@
 
 from requests import PreparedRequest
 from requests.auth import AuthBase
+from urllib3.util import parse_url
 
 from .signing import Signer, sign
 
@@ -20,6 +21,8 @@ class AgentAuth(AuthBase):
             raise TypeError("a signed request needs its content as bytes or str: a stream has no digest beforehand")
         if request.method is None or request.url is None:
             raise TypeError("the request is not prepared")
+        # urllib3 sends a URL in its own form, which is not that of requests where `params` is a text.
+        request.url = parse_url(request.url).url
         request.headers.update(
             sign(
                 request.method,
