@@ -57,7 +57,7 @@ export class IndexedDbStore {
 
   /** The results of the requests that `body` makes, once its transaction is complete. */
   async #transact(mode, body) {
-    this.#database ??= opened(this.#name);
+    this.#database ??= opened(this.#name, () => (this.#database = undefined));
     const transaction = (await this.#database).transaction(["shards", "heads"], mode);
     const requests = body(transaction.objectStore("shards"), transaction.objectStore("heads"));
     await new Promise((resolve, reject) => {
@@ -68,11 +68,24 @@ export class IndexedDbStore {
   }
 }
 
-function opened(name) {
+/** A database; `forget` is called where it cannot be opened, and once it is closed. */
+function opened(name, forget) {
   const request = indexedDB.open(name, 1);
   return new Promise((resolve, reject) => {
     request.onupgradeneeded = () => ["shards", "heads"].forEach((store) => request.result.createObjectStore(store));
-    request.onsuccess = () => resolve(request.result);
-    request.onerror = () => reject(request.error);
+    request.onsuccess = () => {
+      const database = request.result;
+      database.onclose = forget;
+      // It is to be deleted, which would wait for this page.
+      database.onversionchange = () => {
+        database.close();
+        forget();
+      };
+      resolve(database);
+    };
+    request.onerror = () => {
+      forget();
+      reject(request.error);
+    };
   });
 }

@@ -391,3 +391,26 @@ test("a page keeps the registry in IndexedDB", () =>
       return verdict;
     });
   }));
+
+test("a page's store opens its database again after a failure, and once another has deleted it", () =>
+  inAPage({}, async (page) => {
+    const found = await page.evaluate(async () => {
+      const done = (request) =>
+        new Promise((resolve, reject) => {
+          request.onsuccess = () => resolve(request.result);
+          for (const fails of ["onerror", "onblocked"]) request[fails] = () => reject(new Error(fails));
+        });
+      // A later version cannot be opened.
+      (await done(indexedDB.open("other", 2))).close();
+      const store = new window.local.IndexedDbStore("other");
+      const failure = await store.read().catch(({ name }) => name);
+      const kept = [];
+      for (const name of ["a", "b"]) {
+        await done(indexedDB.deleteDatabase("other"));
+        await store.add([[name, new Uint8Array(1)]]);
+        kept.push((await store.read()).shards);
+      }
+      return { failure, kept };
+    });
+    assert.deepEqual(found, { failure: "VersionError", kept: [["a"], ["b"]] });
+  }));
