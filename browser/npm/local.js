@@ -381,9 +381,21 @@ function aborted(signal) {
   });
 }
 
+/** Waits for so long; where the signal is aborted, it rejects, and no timer keeps the process up. */
 async function waiting(milliseconds, signal) {
-  const wait = new Promise((resume) => setTimeout(resume, milliseconds));
-  await Promise.race([wait, ...(signal === undefined ? [] : [aborted(signal)])]);
+  signal?.throwIfAborted();
+  let timer, end;
+  const wait = new Promise((resume, reject) => {
+    timer = setTimeout(resume, milliseconds);
+    end = () => reject(signal.reason);
+    signal?.addEventListener("abort", end);
+  });
+  try {
+    await wait;
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener("abort", end);
+  }
 }
 
 /** The error that the API answers with. */

@@ -289,7 +289,7 @@ test("a clock that is set back takes nothing off an age: not what the manifest h
 });
 
 /** Runs a program on the package whose clock is so many days off, and is put there again by `shift(days)`; what it prints. */
-async function withClock(program, folder) {
+async function withClock(program, folder, limits = {}) {
   const text = `
     const [{ default: init, LocalKya, FolderStore }] = [await import(${JSON.stringify(new URL("../../../browser/pkg/local-node.js", import.meta.url))})];
     const real = Date.now;
@@ -298,7 +298,7 @@ async function withClock(program, folder) {
     const local = (options) => new LocalKya({ api: ${JSON.stringify(stack.snapshots)}, store: new FolderStore(${JSON.stringify(folder)}), ...options });
     const told = async (local, wallet) => local.kya(wallet).then(({ decision }) => decision, ({ code }) => code);
     ${program}`;
-  const { stdout } = await promisify(execFile)(process.execPath, ["--input-type=module", "--eval", text]);
+  const { stdout } = await promisify(execFile)(process.execPath, ["--input-type=module", "--eval", text], limits);
   return JSON.parse(stdout);
 }
 
@@ -366,6 +366,22 @@ test("a service that is silent, or leads elsewhere, is an error in time, and a s
     await new Promise(setImmediate);
     assert.deepEqual(told, [], "nothing is begun after it");
   });
+});
+
+test("a signal that is aborted while a busy service is waited for leaves nothing that keeps the process up", async () => {
+  const ended = await withClock(
+    `const controller = new AbortController();
+     const { setTimeout: wait } = globalThis;
+     globalThis.setTimeout = (...words) => {
+       setImmediate(() => controller.abort(new Error("ended")));
+       return wait(...words);
+     };
+     const busy = async () => new Response("{}", { status: 429, headers: { "retry-after": "60" } });
+     await local({ fetch: busy, signal: controller.signal }).update().catch(({ message }) => console.log(JSON.stringify(message)));`,
+    join(tmpdir(), "local-kya-none"),
+    { timeout: 30_000 },
+  );
+  assert.equal(ended, "ended");
 });
 
 test("a page keeps the registry in IndexedDB", () =>
