@@ -50,7 +50,7 @@ const COMMANDS = {
         constitutionHash: keccak256(constitution),
         capabilityHash: keccak256(capabilities),
         operationalScope: scope,
-        parentAgentId: parent,
+        parentAgentId: BigInt(parent),
         selfModifying,
       };
       let done;
@@ -190,8 +190,9 @@ async function registeredAs(registration, { relayer, api, rpc }) {
   const { agent: found } = await of(`kya/${wallet}`, (chain) => chain.kya(wallet));
   if (!found) throw new RegistryError(`${wallet} is registered, which is not shown yet: repeat this in a minute`, "PENDING", 504);
   const { agent } = await of(`agent/${found.agentId}`, (chain) => chain.agent(found.agentId));
-  const text = (value) => (/^0x/.test(value) ? value.toLowerCase() : String(value));
-  const other = Object.keys(registration).filter((name) => text(agent[name]) !== text(registration[name]));
+  // Addresses and hashes have two spellings, and the scope has its own alone.
+  const text = (name, value) => (name === "operationalScope" ? value : String(value).toLowerCase());
+  const other = Object.keys(registration).filter((name) => text(name, agent[name]) !== text(name, registration[name]));
   if (other.length > 0)
     throw new RegistryError(`${wallet} is agent ${found.agentId}, with other values: ${other.join(", ")}`, "CALL_REVERTED", 422);
   return found.agentId;

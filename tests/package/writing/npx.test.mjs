@@ -41,7 +41,8 @@ test("from nothing to admitted by npx, with a key that its owner alone may read"
     const key = ["--key", "agent.key"];
     const relayer = ["--relayer", stack.relayer, ...key];
     const documents = ["--constitution", "constitution.md", "--capabilities", "capabilities.json"];
-    const register = ["register", ...relayer, ...documents, "--scope", "Signs from a shell — ページ"];
+    const scope = "0xA signs from a shell — ページ";
+    const register = ["register", ...relayer, ...documents, "--scope", scope];
     const sign = ["sign", `${stack.guarded}/orders?view=full`, ...key, "--chain", "31337", "--data", "two loaves"];
     const asText = ["--header", "content-type: text/plain"];
 
@@ -52,17 +53,25 @@ test("from nothing to admitted by npx, with a key that its owner alone may read"
     const { agentId, wallet } = await done(...register);
     const { agent } = await new Registry(OPTIONS).agent(agentId);
     const hashes = ["Tut, was verabredet ist.\n", '{"tools":["invoice"]}'].map((text) => keccak256(toUtf8Bytes(text)));
-    assert.deepEqual([agent.agentWallet, agent.haftungsperson, agent.operationalScope], [wallet, wallet, "Signs from a shell — ページ"]);
+    assert.deepEqual([agent.agentWallet, agent.haftungsperson, agent.operationalScope], [wallet, wallet, scope]);
     assert.deepEqual([agent.constitutionHash, agent.capabilityHash], hashes);
     const again = await npx(...register);
     assert.equal(again.code, 1, again.stdout);
     assert.match(again.stderr, /already registered/);
-    for (const place of [["--rpc", stack.rpc], ["--api", stack.worker]]) {
-      const repeated = await done(...register, ...place);
+    for (const [none, ...place] of [
+      ["0x0", "--rpc", stack.rpc],
+      ["00", "--api", stack.worker],
+    ]) {
+      const repeated = await done(...register, "--parent", none, ...place);
       assert.deepEqual([repeated.agentId, repeated.wallet, repeated.already], [agentId, wallet, true]);
-      const changed = await npx(...register, "--self-modifying", ...place);
-      assert.deepEqual([changed.code, changed.stdout], [1, ""]);
-      assert.match(changed.stderr, /with other values: selfModifying$/m);
+      for (const [change, name] of [
+        [["--self-modifying"], "selfModifying"],
+        [["--scope", scope.toLowerCase()], "operationalScope"],
+      ]) {
+        const changed = await npx(...register, ...change, ...place);
+        assert.deepEqual([changed.code, changed.stdout], [1, ""]);
+        assert.match(changed.stderr, new RegExp(`with other values: ${name}$`, "m"));
+      }
     }
 
     assert.equal((await done("attest", String(agentId), ...relayer)).agentId, agentId);
