@@ -8,7 +8,7 @@
 use alloy::primitives::Address;
 
 use super::{
-    assignments, budget,
+    assignments,
     engine::{Db, column, first, values},
     locks,
 };
@@ -22,25 +22,6 @@ pub(super) fn reserve(tx: &Db, account: &Address, nonce: u64, now: u64) -> Resul
     let (paid, _) = charged(tx, account, nonce)?.ok_or(StoreError::Missing("nonce"))?;
     let wei = assignments::assignment(tx, account, nonce)?.expected_wei();
     set(tx, account, nonce, wei.saturating_sub(paid), now)
-}
-
-/// Reserves what a nonce may cost with one more transaction, `wei` in all, if it has such a reservation and the
-/// budget allows the difference. Returns whether that does; `None` if the nonce has none.
-pub(super) fn reserve_more(
-    tx: &Db,
-    account: &Address,
-    nonce: u64,
-    wei: u128,
-    limit_wei: u128,
-    now: u64,
-) -> Result<Option<bool>, StoreError> {
-    let Some((paid, Some(before))) = charged(tx, account, nonce)? else { return Ok(None) };
-    let wei = wei.saturating_sub(paid);
-    let allowed = budget::allow(tx, wei.saturating_sub(before), limit_wei, now)?;
-    if allowed {
-        set(tx, account, nonce, wei, now)?;
-    }
-    Ok(Some(allowed))
 }
 
 /// Reserves `wei` for a nonce, in place of an earlier such reservation.

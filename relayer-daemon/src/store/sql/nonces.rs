@@ -54,10 +54,16 @@ impl Store {
         let (payer, nonce): (Payer, u64) = (payer.into(), replacement.nonce);
         self.record_if(payer, replacement, now, move |db| {
             locks::requests(db, &[relay])?;
-            match given_up::reserve_more(db, &payer.account, nonce, wei, limit_wei, now)? {
-                Some(allowed) => Ok(allowed),
-                None => budget::reserve(db, &relay, wei, limit_wei, now),
+            // A nonce that has a reservation of its own has no part in the relay's.
+            let Some((paid, Some(before))) = given_up::charged(db, &payer.account, nonce)? else {
+                return budget::reserve(db, &relay, wei, limit_wei, now);
+            };
+            let left_wei = wei.saturating_sub(paid);
+            let allowed = budget::allow(db, left_wei.saturating_sub(before), limit_wei, now)?;
+            if allowed {
+                given_up::set(db, &payer.account, nonce, left_wei, now)?;
             }
+            Ok(allowed)
         })
     }
 
