@@ -139,7 +139,7 @@ impl Guard {
         self.shared.gate.decided(&self.route, &request, Purpose::Admission, now).await
     }
 
-    /// The answer to a request whose content was not received: there is none to pass on, by a policy that
+    /// The answer to a request of which the content was not received: there is none to pass on, by a policy that
     /// only observes either.
     fn refused(&self, fault: RequestFault) -> GateAnswer {
         let outcome = Outcome::Faulty(fault);
