@@ -105,7 +105,9 @@ fn failures_that_are_over_do_not_count_when_a_later_one_is_met() {
         let relay = *simulation.requests.keys().find(|id| !before.contains(*id)).unwrap();
         simulation.play([FailingReads(20), Wait(200), FailingReads(0)]).await;
         assert!(simulation.is_waited_for(relay), "{:?}", simulation.record(relay).outcome);
-        simulation.play([Unwilling(false), Wait(200), Mine(8), Wait(20)]).await;
+        // The first three make room.
+        let mined = [Wait(200), Mine(8), Wait(200), Mine(8), Wait(200)];
+        simulation.play([&[Unwilling(false)][..], &mined].concat()).await;
         assert!(simulation.is_executed(relay));
     });
 }
