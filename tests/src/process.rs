@@ -69,6 +69,8 @@ impl Spawn {
         let scratch = tempfile::Builder::new().prefix("e2e-").tempdir().expect("a temporary directory");
         let mut command = repo::command("/bin/sh");
         command.args(["-c", WATCHED, name]).arg(scratch.path()).arg(program.as_ref());
+        // The last lines of a child that fails are its error, which a backtrace behind it would push out.
+        command.env("RUST_LIB_BACKTRACE", "0");
         Self { name: name.into(), command, scratch, output: Output::Scratch }
     }
 
