@@ -36,6 +36,9 @@ macro_rules! suites {
         mod suite {
             include!("suite.rs");
         }
+        mod shares {
+            include!("shares.rs");
+        }
         mod sponsorship {
             include!("sponsorship.rs");
         }

@@ -107,6 +107,11 @@ fn a_replacement_that_waits_for_another_request_with_its_forwarder_nonce_does_no
     assert_eq!(replaced, Ok(true));
 }
 
+/// The statement that locks an account's lease.
+fn lease(shared: &Shared, account: Address, lock: &str) -> String {
+    format!("SELECT 1 FROM {}.account_leases WHERE account = '\\x{account:x}' {lock}", schema(&shared.url))
+}
+
 #[test]
 fn leases_are_taken_in_the_order_of_their_accounts_whatever_that_of_the_settings() {
     let shared = Shared::new();
@@ -114,14 +119,11 @@ fn leases_are_taken_in_the_order_of_their_accounts_whatever_that_of_the_settings
     let [one, two] = ["one", "two"].map(|id| shared.store.of_daemon(DaemonId(id.into())));
     one.beat(&[first, second], false, None).unwrap();
     shared.pass(LEASE * 2);
-    let lease = |account: Address, lock: &str| {
-        format!("SELECT 1 FROM {}.account_leases WHERE account = '\\x{account:x}' {lock}", schema(&shared.url))
-    };
     let held = while_locked(
         &shared.url,
-        &lease(first, "FOR KEY SHARE"),
+        &lease(&shared, first, "FOR KEY SHARE"),
         || two.beat(&[second, first], false, None).unwrap().held,
-        || drop(SERVER.sql(&lease(second, "FOR KEY SHARE NOWAIT"))),
+        || drop(SERVER.sql(&lease(&shared, second, "FOR KEY SHARE NOWAIT"))),
     );
     assert_eq!(held.len(), 2);
 }
@@ -134,15 +136,12 @@ fn a_daemon_whose_leases_have_run_out_renews_none_while_it_waits_for_one_before_
     one.beat(&[first], false, None).unwrap();
     two.beat(&[second], false, None).unwrap();
     shared.pass(LEASE * 2);
-    let lease = |account: Address, lock: &str| {
-        format!("SELECT 1 FROM {}.account_leases WHERE account = '\\x{account:x}' {lock}", schema(&shared.url))
-    };
     // As the beat of the other one has it, which would wait for the second lease in turn.
     let held = while_locked(
         &shared.url,
-        &lease(first, "FOR NO KEY UPDATE"),
+        &lease(&shared, first, "FOR NO KEY UPDATE"),
         || two.beat(&[first, second], false, None).unwrap().held,
-        || drop(SERVER.sql(&lease(second, "FOR NO KEY UPDATE NOWAIT"))),
+        || drop(SERVER.sql(&lease(&shared, second, "FOR NO KEY UPDATE NOWAIT"))),
     );
     assert_eq!(held.len(), 2);
 }

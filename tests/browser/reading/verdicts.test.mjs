@@ -87,15 +87,25 @@ const EXPIRED = [
 ];
 const expired = (body) => EXPIRED.reduce((text, [from, to]) => text.replace(from, to), body);
 
-// The page's clock is another from then on.
-scenario("the time left runs, and when it is over the verdict changes by itself", { alone: true }, async (scene) => {
+/**
+ * A page with a clock of its own that shows a verdict to provision. `asked` counts its questions; from `end` on the
+ * API judges otherwise, as if its clock had run as well.
+ */
+async function onOwnClock(scene) {
   const { page, front } = scene;
-  // The API judges otherwise once the page's clock is ahead, as if its own had run as well.
   let isOver = false;
   front.on(/\/kya\//, { rewrite: (body) => (isOver ? expired(body) : body) });
   await page.clock.install({ time: new Date() });
   const { kind, verdict } = await verdictOn(scene, agents.ledger.wallet);
   assert.equal(kind, "provision");
+  const asked = () => front.requests.filter((path) => path.includes("/kya/")).length;
+  return { verdict, asked, end: () => (isOver = true) };
+}
+
+// The page's clock is another from then on.
+scenario("the time left runs, and when it is over the verdict changes by itself", { alone: true }, async (scene) => {
+  const { page } = scene;
+  const { verdict, asked, end } = await onOwnClock(scene);
   // Once a minute there are no seconds to name.
   const secondsLeft = async () => {
     const [, minutes, seconds = 0] = /(\d+) min(?: (\d+) s)? left/.exec(await verdict.innerText());
@@ -117,9 +127,8 @@ scenario("the time left runs, and when it is over the verdict changes by itself"
     const run = atFirst - (await secondsLeft());
     assert.ok(run >= 600 && run < 640, `${run} s`);
   });
-  const asked = () => front.requests.filter((path) => path.includes("/kya/")).length;
   assert.equal(asked(), 1);
-  isOver = true;
+  end();
   await page.clock.fastForward("01:00:00");
   const changed = page.locator("[data-verdict=renew-expired]");
   await changed.waitFor();
@@ -130,14 +139,9 @@ scenario("the time left runs, and when it is over the verdict changes by itself"
 
 // The page's clock is another from then on.
 scenario("an expired verdict is asked for until the API has another, and not before its last second is over", { alone: true }, async (scene) => {
-  const { page, front } = scene;
-  let isOver = false;
-  front.on(/\/kya\//, { rewrite: (body) => (isOver ? expired(body) : body) });
-  await page.clock.install({ time: new Date() });
-  const { kind, verdict } = await verdictOn(scene, agents.ledger.wallet);
-  assert.equal(kind, "provision");
+  const { page } = scene;
+  const { verdict, asked, end } = await onOwnClock(scene);
   const lastSecond = Date.parse(await verdict.locator("time").getAttribute("datetime"));
-  const asked = () => front.requests.filter((path) => path.includes("/kya/")).length;
   await page.clock.pauseAt(lastSecond + 500);
   await eventually(async () => assert.match(await verdict.innerText(), /\b0 s left/));
   assert.equal(asked(), 1, "it is compliant for half a second more");
@@ -145,7 +149,7 @@ scenario("an expired verdict is asked for until the API has another, and not bef
   await eventually(() => assert.equal(asked(), 2));
   await settled(page);
   assert.equal(await verdict.getAttribute("data-verdict"), "provision", "the API's clock is behind");
-  isOver = true;
+  end();
   await page.clock.runFor(15_000);
   await page.locator("[data-verdict=renew-expired]").waitFor();
   assert.equal(asked(), 3);
