@@ -1,10 +1,10 @@
-//! The object's alarm: when the next work is due.
+//! The object's alarm: when the next work is due, and when an object that is not used any more is deleted.
 
 use std::time::Duration;
 
 use edge_shared::{settings::WorkerSettings, unix_millis};
 use registry_core::index::State;
-use worker::{Result, console_warn};
+use worker::{Response, Result, console_warn};
 
 use crate::{
     object::{RegistryIndex, cache_millis, failed},
@@ -13,10 +13,14 @@ use crate::{
 
 /// Milliseconds after which failed work is retried, and an alarm that has not fired is set again.
 pub(crate) const RETRY_MILLIS: u64 = 5_000;
+/// Milliseconds for which an object that is not asked keeps its rows, so that earlier settings and an earlier
+/// release find them again: 30 days.
+pub(crate) const KEPT_MILLIS: u64 = 30 * 86_400_000;
 
 impl RegistryIndex {
-    /// Sets the alarm for the next work, while the index is in use; later where the last work failed, or
-    /// other work holds the lease. Where that fails, the next request or the cron trigger sets it.
+    /// Sets the alarm for the next work while the index is in use; later where the last work failed, or other
+    /// work holds the lease. An idle object looks again after [`KEPT_MILLIS`] whether it is still the
+    /// settings'. Where that fails, the next request or the cron trigger sets the alarm.
     pub(crate) async fn arm(&self, sql: &Sql, settings: &WorkerSettings) {
         if let Err(error) = self.try_arm(sql, settings).await {
             console_warn!("no alarm is set: {error}");
@@ -24,28 +28,42 @@ impl RegistryIndex {
     }
 
     async fn try_arm(&self, sql: &Sql, settings: &WorkerSettings) -> Result<()> {
-        if !self.is_in_use(sql, settings).map_err(failed)? {
-            return Ok(());
-        }
-        let now = unix_millis();
-        let storage = self.state.storage();
-        let set = storage.get_alarm().await?.map(|at| u64::try_from(at).unwrap_or(0));
         let state = self.load(sql).map_err(failed)?;
-        let at = match self.faults.pause() {
-            Some(fault) => fault.until,
+        let is_idle = !self.is_in_use(sql, settings).map_err(failed)?
             // With a TTL of 0, each request reads.
-            None if state.is_complete() && cache_millis(settings) == 0 => return Ok(()),
-            None => self.due_at(&state, settings),
+            || state.is_complete() && cache_millis(settings) == 0;
+        let at = match self.faults.pause() {
+            Some(fault) if !is_idle => fault.until,
+            None if !is_idle => self.due_at(&state, settings),
+            _ => unix_millis() + KEPT_MILLIS,
         };
-        let at = at.max(now).max(self.lease.get().until);
+        self.set_alarm(at.max(self.lease.get().until)).await
+    }
+
+    /// Sets the alarm for this time, unix milliseconds, unless one is set that is earlier.
+    pub(crate) async fn set_alarm(&self, at: u64) -> Result<()> {
+        let (now, storage) = (unix_millis(), self.state.storage());
+        let set = storage.get_alarm().await?.map(|at| u64::try_from(at).unwrap_or(0));
+        let at = at.max(now);
         // One that is due and has not fired for a while is lost.
         if set.is_some_and(|set| set > now.saturating_sub(RETRY_MILLIS) && set <= at) {
             return Ok(());
         }
-        let offset = Duration::from_millis(at.saturating_sub(now));
-        storage.set_alarm(offset).await?;
+        storage.set_alarm(Duration::from_millis(at - now)).await?;
         self.rows.set(self.rows.get().plus_written(1));
         Ok(())
+    }
+
+    /// Does no work on an object of other settings or of another release's format, and deletes it once it has
+    /// not been asked for [`KEPT_MILLIS`].
+    pub(crate) async fn rest(&self) -> Result<Response> {
+        let now = unix_millis();
+        let asked_at = self.raw_sql().asked_at().map_err(failed)?;
+        match asked_at.saturating_add(KEPT_MILLIS) {
+            until if until <= now => self.delete().await?,
+            until => self.set_alarm(until).await?,
+        }
+        Response::empty()
     }
 
     /// When the next work is due: at once while agents are read or lapses are left, soon where an event is

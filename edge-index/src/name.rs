@@ -1,9 +1,7 @@
 //! The name that an object has of the chain, the registry and the format of its rows. Alarms outlast a change
 //! of these settings: an object of another name rests.
 
-use std::rc::Rc;
-
-use edge_shared::settings::WorkerSettings;
+use edge_shared::{settings::WorkerSettings, unix_millis};
 use registry_core::index::{
     SqlValue, Store as _, StoreError,
     protocol::IndexAnswer,
@@ -12,6 +10,7 @@ use registry_core::index::{
 use worker::{Response, Result};
 
 use crate::{
+    alarm::KEPT_MILLIS,
     object::{RegistryIndex, failed},
     sql::Sql,
 };
@@ -35,15 +34,17 @@ impl RegistryIndex {
         sql: &Sql,
         settings: &WorkerSettings,
     ) -> core::result::Result<bool, StoreError> {
-        let stored = sql.execute("SELECT value FROM meta WHERE key = 'object'", &[])?;
-        let own = settings.index_name().map(|name| vec![vec![SqlValue::Text(name)]]);
-        Ok(Some(stored) == own)
+        let own = settings.index_name();
+        Ok(own.is_some() && sql.noted("object")? == own)
     }
 
-    /// A part of the rows, which an object of the next format takes over. Nothing is written.
-    pub(crate) fn part(&self, key: PartKey) -> Result<Response> {
-        let sql = Sql::new(&self.state.storage(), Rc::clone(&self.rows));
-        let part = takeover::part(&sql, key).map_err(failed)?;
+    /// A part of the rows, which an object of the next format takes over. Nothing is written; the alarm looks
+    /// after the rows from now on.
+    pub(crate) async fn part(&self, key: PartKey) -> Result<Response> {
+        let part = takeover::part(&self.raw_sql(), key).map_err(failed)?;
+        if !part.is_empty() {
+            self.set_alarm(unix_millis() + KEPT_MILLIS).await?;
+        }
         Response::from_json(&IndexAnswer::Part(part))
     }
 }

@@ -113,10 +113,10 @@ impl DurableObject for RegistryIndex {
     async fn alarm(&self) -> Result<Response> {
         let settings = WorkerSettings::of(&self.env).map_err(|error| error.to_string())?;
         let worked = match self.sql() {
-            // One of another release's format, or of other settings, rests.
-            Err(StoreError::OtherFormat) => return Response::empty(),
-            // An alarm that fails is set again by the platform.
-            Ok(sql) if !self.is_own(&sql, &settings).map_err(failed)? => return Response::empty(),
+            // One of another release's format, or of other settings. An alarm that fails is set again by the
+            // platform.
+            Err(StoreError::OtherFormat) => return self.rest().await,
+            Ok(sql) if !self.is_own(&sql, &settings).map_err(failed)? => return self.rest().await,
             Ok(sql) => {
                 let worked = self.work_if_due(&sql, &settings).boxed_local().await;
                 self.arm(&sql, &settings).await;
@@ -140,7 +140,7 @@ impl RegistryIndex {
         if let IndexQuestion::Takeover(key) = question
             && settings.earlier_index_names().is_some_and(|names| names.contains(&object))
         {
-            return self.part(key);
+            return self.part(key).await;
         }
         if object != own {
             console_warn!("a Worker with other settings asks: this is the index of {own}");
@@ -195,8 +195,13 @@ impl RegistryIndex {
         self.answer(&sql, &settings, form, route.map_err(failed)?).boxed_local().await
     }
 
+    /// The database as it is, of whatever format.
+    pub(crate) fn raw_sql(&self) -> Sql {
+        Sql::new(&self.state.storage(), Rc::clone(&self.rows))
+    }
+
     fn sql(&self) -> core::result::Result<Sql, StoreError> {
-        let sql = Sql::new(&self.state.storage(), Rc::clone(&self.rows));
+        let sql = self.raw_sql();
         if !self.is_prepared.get() {
             sql.transaction(|| Ok(prepare(&sql)?)).map_err(|error| match error {
                 IndexError::Store(error) => error,
@@ -222,15 +227,20 @@ impl RegistryIndex {
     pub(crate) async fn keep_fault(&self, error: StoreError) -> StoreError {
         if self.faults.note(&error) && error == StoreError::Corrupt {
             // If this fails, the next work finds the same rows.
-            let _ = self.state.storage().delete_all().await;
-            // A request that came meanwhile may have prepared the tables and loaded the state that are gone
-            // now.
-            self.is_prepared.set(false);
-            self.noted_at.set(0);
-            self.is_named.set(false);
-            self.kept.replace(None);
+            let _ = self.delete().await;
         }
         error
+    }
+
+    /// Deletes all that is stored.
+    pub(crate) async fn delete(&self) -> Result<()> {
+        let deleted = self.state.storage().delete_all().await;
+        // A request that came meanwhile may have prepared the tables and loaded the state that are gone now.
+        self.is_prepared.set(false);
+        self.noted_at.set(0);
+        self.is_named.set(false);
+        self.kept.replace(None);
+        deleted
     }
 
     /// The answer where the store cannot even be opened.
@@ -431,13 +441,8 @@ impl RegistryIndex {
         sql: &Sql,
         settings: &WorkerSettings,
     ) -> core::result::Result<bool, StoreError> {
-        let rows = sql.execute("SELECT value FROM meta WHERE key = 'asked_at'", &[])?;
-        let asked_at = match rows.first().and_then(|row| row.first()) {
-            Some(SqlValue::Text(text)) => text.parse().unwrap_or(0),
-            _ => 0,
-        };
         let idle = cache_millis(settings).max(NOTE_MILLIS).saturating_mul(IDLE_CACHE_TIMES);
-        Ok(unix_millis() < idle.saturating_add(asked_at))
+        Ok(unix_millis() < idle.saturating_add(sql.asked_at()?))
     }
 }
 

@@ -47,6 +47,21 @@ impl Sql {
         }
     }
 
+    /// When the index was asked last, unix milliseconds; 0 where that is not known.
+    pub(crate) fn asked_at(&self) -> Result<u64, StoreError> {
+        Ok(self.noted("asked_at")?.and_then(|at| at.parse().ok()).unwrap_or(0))
+    }
+
+    /// What the object has noted under this key.
+    pub(crate) fn noted(&self, key: &str) -> Result<Option<String>, StoreError> {
+        let rows =
+            self.execute("SELECT value FROM meta WHERE key = ?1", &[SqlValue::Text(key.to_owned())])?;
+        Ok(rows.into_iter().flatten().next().and_then(|value| match value {
+            SqlValue::Text(text) => Some(text),
+            _ => None,
+        }))
+    }
+
     /// Runs `work` as one transaction. It is rolled back if the store fails: otherwise the platform would
     /// commit what was written before the failure.
     pub(crate) fn transaction<T>(

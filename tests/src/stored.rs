@@ -1,7 +1,8 @@
 //! What workerd has stored: the SQLite files of its objects and of its cache, opened beside it.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rusqlite::Connection;
 
@@ -20,6 +21,18 @@ pub fn stored(stage: &Stage, table: &str) -> Connection {
     let database = all_stored(stage, table).into_iter().next().expect(table);
     database.busy_timeout(BUSY).expect("a timeout");
     database
+}
+
+/// The alarms that the index's objects have set: the object's name in workerd, and the time left.
+pub fn set_alarms(stage: &Stage) -> BTreeMap<String, Duration> {
+    let database = stored(stage, "_cf_ALARM");
+    let mut statement = database.prepare("SELECT actor_id, scheduled_time FROM _cf_ALARM").expect("a table");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let row = |row: &rusqlite::Row<'_>| {
+        let at = Duration::from_nanos(row.get::<_, i64>(1)?.unsigned_abs());
+        Ok((row.get(0)?, at.saturating_sub(now)))
+    };
+    statement.query_map([], row).and_then(Iterator::collect).expect("alarms")
 }
 
 /// The keys of the entries that the data centre's cache of a Worker with that state directory has

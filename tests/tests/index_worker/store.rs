@@ -7,19 +7,19 @@
 //! 4. Rows that are not as they were written are deleted and read anew.
 //! 5. The object of a release with tables of another format is left as it is, and cursors of its changes go
 //!    on.
-//! 6. An object of another registry than the settings' rests. One that could not store its name does not: the
-//!    next request stores it.
+//! 6. An object of another registry than the settings' rests, and is deleted once it was not asked for 30 days.
+//!    One that could not store its name does not rest: the next request stores it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use e2e::anvil::dev_key;
+use e2e::anvil::{dev_key, wall_clock};
 use e2e::deploy::deploy;
 use e2e::process::{eventually, wait_until};
 use e2e::proxy::Proxy;
 use e2e::stage::Stage;
-use e2e::stored::{all_stored, stored};
+use e2e::stored::{all_stored, set_alarms, stored};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
@@ -168,11 +168,11 @@ fn name(file: &Path) -> &str {
     file.file_stem().unwrap().to_str().unwrap()
 }
 
-/// Waits until the last alarm of the object with this file has fired.
+/// Waits until the object with this file has an alarm in 30 days alone: it has done without work.
 async fn rests(stage: &Stage, file: &Path) {
-    let alarms = "SELECT count(*) FROM _cf_ALARM WHERE actor_id = ?1";
-    let set = || stored(stage, "_cf_ALARM").query_row(alarms, [name(file)], |row| row.get::<_, i64>(0));
-    wait_until("no alarm is set any more", PATIENCE, async || set() == Ok(0)).await;
+    let days = 86_400..31 * 86_400;
+    let rests = || set_alarms(stage).get(name(file)).is_some_and(|left| days.contains(&left.as_secs()));
+    wait_until("the next alarm is in weeks", PATIENCE, async || rests()).await;
 }
 
 /// Removes a database and its log.
@@ -235,7 +235,7 @@ async fn a_release_with_other_tables_leaves_the_earlier_object_and_goes_on_from_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_object_of_another_registry_than_the_settings_rests() {
+async fn the_object_of_another_registry_than_the_settings_rests_and_is_deleted_after_thirty_days() {
     let mut stage = Turn::with(|options| options.ttl(1)).await;
     let id = register(&stage.chain, "resting", "resting", 0).await;
     is_listed(&stage, id).await;
@@ -247,6 +247,23 @@ async fn the_object_of_another_registry_than_the_settings_rests() {
     rests(&stage, &own).await;
     let agents: i64 = database.query_row("SELECT count(*) FROM agents", [], |row| row.get(0)).unwrap();
     assert_eq!(agents, id.cast_signed(), "the rows are of the registry that they were of");
+    // As if it had last been asked 29 days ago, and then 30.
+    for (days, is_kept) in [(29, true), (30, false)] {
+        stage.kill_index();
+        let at = ((wall_clock() - days * 86_400) * 1_000).to_string();
+        let asked = "UPDATE meta SET value = ?1 WHERE key = 'asked_at'";
+        assert_eq!(Connection::open(&own).unwrap().execute(asked, [at]), Ok(1));
+        let now = "UPDATE _cf_ALARM SET scheduled_time = 1 WHERE actor_id = ?1";
+        assert_eq!(stored(&stage, "_cf_ALARM").execute(now, [name(&own)]).unwrap(), 1);
+        stage.restart_index().await.unwrap();
+        let tables = "SELECT count(*) FROM sqlite_master WHERE name = 'agents'";
+        let has_rows = || Connection::open(&own).unwrap().query_row(tables, [], |row| row.get::<_, bool>(0));
+        match is_kept {
+            true => rests(&stage, &own).await,
+            false => wait_until("deleted", PATIENCE, async || has_rows() == Ok(false)).await,
+        }
+        assert_eq!(has_rows(), Ok(is_kept), "after {days} days");
+    }
     // The tests share the stage.
     stage.kill_index();
     others(&own).iter().filter(|file| !before.contains(file)).for_each(|file| remove(file));
