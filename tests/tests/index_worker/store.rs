@@ -12,7 +12,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use e2e::anvil::{dev_key, wall_clock};
 use e2e::deploy::deploy;
@@ -168,11 +167,10 @@ fn name(file: &Path) -> &str {
     file.file_stem().unwrap().to_str().unwrap()
 }
 
-/// Waits until the object with this file has an alarm in 30 days alone: it has done without work.
-async fn rests(stage: &Stage, file: &Path) {
-    let days = 86_400..31 * 86_400;
-    let rests = || set_alarms(stage).get(name(file)).is_some_and(|left| days.contains(&left.as_secs()));
-    wait_until("the next alarm is in weeks", PATIENCE, async || rests()).await;
+/// Waits until the next alarm of the object with this file is that many days ahead.
+async fn rests(stage: &Stage, file: &Path, days: u64) {
+    let hours = || set_alarms(stage).get(name(file)).map(|left| left.as_secs().div_ceil(3_600));
+    wait_until("the object rests", PATIENCE, async || hours() == Some(24 * days)).await;
 }
 
 /// Removes a database and its log.
@@ -225,7 +223,7 @@ async fn a_release_with_other_tables_leaves_the_earlier_object_and_goes_on_from_
         };
         let own_status = status(&Connection::open(&own).unwrap());
         assert_eq!((own_status, status(&database)), (1, 0), "in an object of its own");
-        rests(&stage, &earlier).await;
+        rests(&stage, &earlier, 30).await;
         assert_eq!(dump(&database), before, "should the earlier release be deployed again, it finds its own");
         stage.kill_index();
         remove(&earlier);
@@ -244,7 +242,7 @@ async fn the_object_of_another_registry_than_the_settings_rests_and_is_deleted_a
     let own = PathBuf::from(database.path().unwrap());
     let before = others(&own);
     stage.restart_unless(|options| options.ttl(1).var("REGISTRY_ADDRESS", other)).await;
-    rests(&stage, &own).await;
+    rests(&stage, &own, 30).await;
     let agents: i64 = database.query_row("SELECT count(*) FROM agents", [], |row| row.get(0)).unwrap();
     assert_eq!(agents, id.cast_signed(), "the rows are of the registry that they were of");
     // As if it had last been asked 29 days ago, and then 30.
@@ -252,14 +250,18 @@ async fn the_object_of_another_registry_than_the_settings_rests_and_is_deleted_a
         stage.kill_index();
         let at = ((wall_clock() - days * 86_400) * 1_000).to_string();
         let asked = "UPDATE meta SET value = ?1 WHERE key = 'asked_at'";
-        assert_eq!(Connection::open(&own).unwrap().execute(asked, [at]), Ok(1));
+        let object = Connection::open(&own).unwrap();
+        assert_eq!(object.execute(asked, [at]), Ok(1));
+        // The object has the time of its alarm, too.
+        object.execute_batch("UPDATE _cf_METADATA SET value = 1 WHERE key = 1").unwrap();
+        drop(object);
         let now = "UPDATE _cf_ALARM SET scheduled_time = 1 WHERE actor_id = ?1";
         assert_eq!(stored(&stage, "_cf_ALARM").execute(now, [name(&own)]).unwrap(), 1);
         stage.restart_index().await.unwrap();
         let tables = "SELECT count(*) FROM sqlite_master WHERE name = 'agents'";
         let has_rows = || Connection::open(&own).unwrap().query_row(tables, [], |row| row.get::<_, bool>(0));
         match is_kept {
-            true => rests(&stage, &own).await,
+            true => rests(&stage, &own, 1).await,
             false => wait_until("deleted", PATIENCE, async || has_rows() == Ok(false)).await,
         }
         assert_eq!(has_rows(), Ok(is_kept), "after {days} days");
@@ -282,8 +284,11 @@ async fn a_name_that_could_not_be_stored_is_stored_by_the_next_request() {
     stage.restart_index().await.unwrap();
     stage.index_found().await.unwrap();
     mend_store(&stage);
-    filled(&stage.client).await;
+    let name = "SELECT count(*) FROM meta WHERE key = 'object'";
+    let is_named = || stored(&stage, "agents").query_row(name, [], |row| row.get::<_, bool>(0)).unwrap();
+    // A request that the Worker's cache answers does not come to the object.
+    wait_until("named", PATIENCE, async || stage.client.get(NEWEST).await.status == 200 && is_named()).await;
     stage.proxy.reset();
     // The alarm works for an object with the name of the settings alone. No request comes meanwhile.
-    wait_until("refreshed", Duration::from_secs(30), async || stage.proxy.posts() > 0).await;
+    wait_until("refreshed", PATIENCE, async || stage.proxy.posts() > 0).await;
 }
