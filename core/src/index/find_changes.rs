@@ -297,6 +297,9 @@ impl FindChanges {
                 let Ok(earlier) = view.logs(&self.logs(&header, first, to))? else {
                     return Ok(FoundChanges::NoEvents);
                 };
+                if earlier.unasked.is_some() {
+                    return Err(RunError::BlockUnavailable.into());
+                }
                 listed.extend(earlier, first);
             }
         }

@@ -319,6 +319,23 @@ fn a_range_that_is_refused_without_a_word_is_made_shorter_and_what_is_answered_i
 }
 
 #[test]
+fn a_history_goes_on_at_the_last_block_once_the_node_serves_its_logs() {
+    let mut index = life();
+    index.node.quirks.logs_behind = true;
+    let first = page(&mut index, "");
+    assert_eq!(names(data(&first)), LIFE);
+    let next = format!("?cursor={}", first["next"].as_str().unwrap());
+    let second = page(&mut index, &next);
+    assert_eq!(
+        (data(&second).len(), &second["complete"], &second["next"]),
+        (0, &json!(true), &first["next"])
+    );
+    index.node.quirks.logs_behind = false;
+    let third = page(&mut index, &next);
+    assert_eq!((data(&third).len(), &third["complete"], third.get("next")), (0, &json!(true), None));
+}
+
+#[test]
 fn a_node_that_serves_no_logs_is_left_for_one_that_may() {
     let missing = Err(json!({"code": -32601, "message": "the method eth_getLogs does not exist"}));
     for (outcome, endpoints, because) in

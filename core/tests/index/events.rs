@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use registry_core::index::{Basis, Counters};
+use registry_core::index::{Basis, Counters, IndexError};
 
 use crate::{Indexed, common::prelude::*, snapshot};
 
@@ -197,4 +197,50 @@ fn small_batches_and_logs_a_block_behind_cost_no_events() {
         index.refresh();
         index.is_right();
     }
+}
+
+#[test]
+fn logs_of_the_only_new_block_are_left_for_the_next_refresh_where_the_node_serves_them_later() {
+    let mut index = Indexed::filled(40, 0);
+    index.node.quirks.logs_behind = true;
+    index.attest(1, 2);
+    let attested_in = index.history.number();
+    index.now += 45;
+    index.show();
+    // The rows stay those of their block.
+    let refused = index.work();
+    assert!(matches!(refused, Err(IndexError::Query(_))), "{refused:?}");
+    assert_eq!(index.state().counters, Counters::default());
+    index.idle_for(5);
+    assert_eq!(index.state().as_of().unwrap().number, attested_in);
+    assert_eq!(index.state().counters, Counters::default());
+    index.is_right_at_its_block();
+}
+
+#[test]
+fn a_reorganisation_to_a_lower_block_whose_logs_are_served_later_loses_no_event_of_it() {
+    let mut index = Indexed::filled(40, 0);
+    index.node.quirks.proofs = Proofs::Newest;
+    (0..3).for_each(|_| index.idle_for(20));
+    let kept = index.history.number();
+    let begun = index.newest().seconds;
+    let attest = |index: &mut Indexed, first: u64, seconds: u64| {
+        index.attest(first, 2);
+        index.history.edit(|mined| mined.seconds = begun + seconds);
+        index.now += 15;
+        index.show();
+    };
+    for (first, seconds) in [(1, 2), (5, 4)] {
+        attest(&mut index, first, seconds);
+        index.work().unwrap();
+    }
+    index.history.blocks.retain(|number, _| *number <= kept);
+    attest(&mut index, 20, 6);
+    index.node.quirks.logs_behind = true;
+    let refused = index.work();
+    assert!(matches!(refused, Err(IndexError::Query(_))), "{refused:?}");
+    assert_eq!(index.state().counters, Counters::default());
+    index.node.quirks.logs_behind = false;
+    index.idle_for(15);
+    index.is_right();
 }

@@ -136,12 +136,16 @@ impl LogWalk {
 
     /// Divides the unanswered ranges by this number, with the last block apart: a node may serve its logs
     /// later than its header, and refuses ranges beyond. If that block alone is refused, it counts as not
-    /// requested.
+    /// requested, even where it is the only one.
     pub(super) fn divide(&mut self, by: u64) {
+        if self.open.is_empty() {
+            // The refusal was of another query's logs in the same batch.
+            return;
+        }
         let last = self.query.to;
         self.is_limited |= self.open.front().is_some_and(|(_, to)| *to < last);
         let longest = self.longest();
-        if longest == 1 && self.open.front() == Some(&(last, last)) && self.query.from < last {
+        if longest == 1 && self.open.front() == Some(&(last, last)) {
             self.open.clear();
             self.found.unasked = Some(last);
             self.found.range = self.found.range.filter(|_| self.is_limited);
