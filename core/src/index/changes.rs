@@ -37,8 +37,8 @@ use crate::{
 const SEARCHED: u64 = 10_000;
 /// Lapses held in memory at once.
 const ROWS: u64 = 1_000;
-/// Lapses after which a piece of work ends with those of the same second: any number of agents may have been
-/// attested at once.
+/// Lapses, or attestations that are current again, after which a piece of work ends with those of the same
+/// second: any number of agents may have been attested at once.
 const LAPSES_AT_ONCE: usize = 20_000;
 
 /// The moments as of which agents are compared.
@@ -264,7 +264,7 @@ impl<S: Store> ChangeLog<'_, S> {
     }
 
     /// Advances the moments of comparison to those of the rows: attestations lapse, or are current again
-    /// after a longer grace period, and liable wallets have attested long ago. Of very many lapses, it
+    /// after a longer grace period, and liable wallets have attested long ago. Of very many of these, it
     /// advances as far as they are noted. Deletes changes and lists past their TTL.
     pub(super) fn move_on(&mut self) -> Result<(), StoreError> {
         let grace = self.state.grace();
@@ -277,24 +277,32 @@ impl<S: Store> ChangeLog<'_, S> {
         let as_of = |current_from, basis_at| AsOf { current_from, basis_at, listed_after };
         let (before, between) = (as_of(was_from, basis_was_at), as_of(current_from, basis_was_at));
         // 0 is Active.
-        let statement = "SELECT id, attested, status, attested, creator, person, events, wallet \
-                         FROM agents INDEXED BY agents_by_attestation \
-                         WHERE status = 0 AND attested < ?1 AND (attested, id) > (?2, ?3) \
-                         ORDER BY attested, id LIMIT ?4";
+        let [end, next, order] = direction(was_from <= current_from);
+        let statement = format!(
+            "SELECT id, attested, status, attested, creator, person, events, wallet \
+             FROM agents INDEXED BY agents_by_attestation \
+             WHERE status = 0 AND attested {end} ?1 AND (attested, id) {next} (?2, ?3) \
+             ORDER BY attested {order}, id {order} LIMIT ?4"
+        );
         let current_from =
-            self.note_lapses(statement, (was_from, current_from), (before, between), grace, &mut most)?;
+            self.note_lapses(&statement, (was_from, current_from), (before, between), grace, &mut most)?;
         self.state.log.current_from = Some(current_from);
         let [between, after] = [basis_was_at, self.at.seconds].map(|at| as_of(current_from, at));
         let [was_from, from] =
             [basis_was_at, self.at.seconds].map(|at| at.saturating_sub(ATTESTED_SECONDS).max(1));
-        let statement = "SELECT id, substr(events, 1, 8), status, attested, creator, person, events, wallet \
-                         FROM agents INDEXED BY agents_by_event WHERE creator <> person \
-                         AND events >= x'0000000000000001' AND substr(events, 1, 8) < ?1 \
-                         AND substr(events, 1, 8) >= ?2 AND (substr(events, 1, 8) > ?2 OR id > ?3) \
-                         ORDER BY substr(events, 1, 8), id LIMIT ?4";
+        let [end, next, order] = direction(was_from <= from);
+        let statement = format!(
+            "SELECT id, substr(events, 1, 8), status, attested, creator, person, events, wallet \
+             FROM agents INDEXED BY agents_by_event WHERE creator <> person \
+             AND events >= x'0000000000000001' AND substr(events, 1, 8) {end} ?1 \
+             AND substr(events, 1, 8) {next}= ?2 AND (substr(events, 1, 8) {next} ?2 OR id {next} ?3) \
+             ORDER BY substr(events, 1, 8) {order}, id {order} LIMIT ?4"
+        );
         let moments = (was_from, from);
-        let from = self.note_lapses(statement, moments, (between, after), ATTESTED_SECONDS, &mut most)?;
-        self.state.log.basis_at = from.saturating_add(ATTESTED_SECONDS).min(self.at.seconds);
+        let reached = self.note_lapses(&statement, moments, (between, after), ATTESTED_SECONDS, &mut most)?;
+        if reached != from {
+            self.state.log.basis_at = reached.saturating_add(ATTESTED_SECONDS);
+        }
         let outdated = self.now.saturating_sub(KEPT_SECONDS);
         // So many in one piece of work.
         let statement =
@@ -303,9 +311,9 @@ impl<S: Store> ChangeLog<'_, S> {
         open_lists::close_forgotten(self.store, self.now)
     }
 
-    /// Notes the agents with a time between two, by the order of the statement's index: the time of something
-    /// that lapses after so many seconds. After the `most` lapses that are left to this piece of work, it
-    /// ends with those of the same second. Gives the time up to which all are noted.
+    /// Notes the agents with a time between two, in the statement's [`direction`]: the time of something that
+    /// lapses after so many seconds. After the `most` agents that are left to this piece of work, it ends with
+    /// those of the same second. Gives the time up to which all are noted.
     fn note_lapses(
         &mut self,
         statement: &str,
@@ -315,10 +323,9 @@ impl<S: Store> ChangeLog<'_, S> {
         most: &mut usize,
     ) -> Result<u64, StoreError> {
         let (at, now, lapses) = (self.at.seconds, self.now, was_from <= is_from);
-        let (from, mut to) = (was_from.min(is_from), was_from.max(is_from));
-        let mut last = (from, 0);
-        while from < to {
-            let parameters = [ordered(to), ordered(last.0), last.1.into(), ROWS.into()];
+        let (mut reached, mut last) = (is_from, (was_from, 0));
+        while was_from != is_from {
+            let parameters = [ordered(reached), ordered(last.0), last.1.into(), ROWS.into()];
             let noted = query(self.store, statement, &parameters, |row| {
                 let (id, begun) = (row.number()?, u64::from_be_bytes(row.array()?));
                 last = (begun, id);
@@ -344,13 +351,19 @@ impl<S: Store> ChangeLog<'_, S> {
                 break;
             }
             *most = most.saturating_sub(noted.len());
-            if lapses && *most == 0 {
-                to = last.0.saturating_add(1);
+            if *most == 0 {
+                reached = last.0.saturating_add(u64::from(lapses));
             }
             self.write(noted.into_iter().filter(|noted| is_change(noted.from, noted.to)).collect())?;
         }
-        Ok(if lapses { to } else { is_from })
+        Ok(reached)
     }
+}
+
+/// How a statement goes on from a time: to later ones, which have lapsed, or back to earlier ones, which are
+/// current again. Comparisons with the end and with the last row, and the order.
+const fn direction(lapses: bool) -> [&'static str; 3] {
+    if lapses { ["<", ">", "ASC"] } else { [">=", "<", "DESC"] }
 }
 
 /// The timestamps of the blocks in which these agents ended, by id; known where the index saw the event and

@@ -366,14 +366,14 @@ impl State {
         wallet_events(agent.events.last, agent.events.registered_in(), self.listed_after())
     }
 
-    /// Whether attestations have lapsed, or are too old to tie liable wallets to agents, that the change log
-    /// does not have yet: there are too many for one piece of work.
+    /// Whether attestations have lapsed, are current again, or are too old to tie liable wallets to agents,
+    /// which the change log does not have yet: there are too many for one piece of work.
     pub fn has_more_lapses(&self) -> bool {
         let current_from = (self.read_at / 1_000).saturating_sub(self.grace());
         let (Phase::Complete(rows), Some(before)) = (&self.phase, self.log.current_from) else {
             return false;
         };
-        before < current_from || self.log.basis_at < rows.block.seconds
+        before != current_from || self.log.basis_at != rows.block.seconds
     }
 
     /// Whether the chain has changes that are not in the rows yet: an event is waited for, or all agents

@@ -107,13 +107,7 @@ fn suspension(mut index: Indexed) -> u64 {
 #[test]
 fn attestations_that_lapse_together_and_ties_of_wallets_are_told_and_forgotten_in_as_many_pieces_as_that_takes()
  {
-    let mut registry = PlainRegistry::with_agents(0);
-    registry.agents.extend(
-        (0..30_000)
-            .map(|number| AgentRecord { lastAttestation: NOW + number / 6_000, ..record(number + 1, 0) }),
-    );
-    let mut index = Indexed::of(registry);
-    index.refresh();
+    let mut index = attested_together();
     // By the liable wallets, too.
     let seen = "UPDATE agents SET events = unhex(printf('%s%034x', hex(attested), 0))";
     index.database.execute(seen, &[]).unwrap();
@@ -132,6 +126,35 @@ fn attestations_that_lapse_together_and_ties_of_wallets_are_told_and_forgotten_i
         index.idle_until(index.now);
         assert_eq!(index.database.number("SELECT count(*) FROM changes"), kept);
     }
+}
+
+/// An index of 30,000 agents, 6,000 of which were attested in each of five seconds.
+fn attested_together() -> Indexed {
+    let mut registry = PlainRegistry::with_agents(0);
+    registry.agents.extend(
+        (0..30_000)
+            .map(|number| AgentRecord { lastAttestation: NOW + number / 6_000, ..record(number + 1, 0) }),
+    );
+    let mut index = Indexed::of(registry);
+    index.refresh();
+    index
+}
+
+#[test]
+fn attestations_that_a_longer_grace_period_makes_current_again_are_told_in_as_many_pieces_as_that_takes() {
+    let mut index = attested_together();
+    index.now = NOW + 8 * 86_400;
+    (0..2).for_each(|_| index.idle_until(index.now));
+    assert!(!index.state().has_more_lapses());
+    index.mine_with_events(&[0], |registry, _| registry.grace_seconds = Some(30 * 86_400));
+    index.now += 60;
+    index.refresh();
+    for (told, has_more) in [(24_000, true), (30_000, false), (30_000, false)] {
+        let noted = index.database.number("SELECT count(*) FROM changes WHERE was & 1 < is_now & 1");
+        assert_eq!((noted, index.state().has_more_lapses()), (told, has_more));
+        index.idle_for(1);
+    }
+    assert_eq!(index.database.number("SELECT count(DISTINCT agent) FROM changes WHERE is_now & 1"), 30_000);
 }
 
 #[test]
