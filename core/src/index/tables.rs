@@ -20,6 +20,9 @@ use super::{
 };
 use crate::{chain::logs::Moment, registry::agent::Status, registry::revenue::Total, registry::row::Sum};
 
+/// Agents that are deleted at once where the registry is shorter: one of another chain may be by any number.
+const ENDED_AT_ONCE: u64 = 20_000;
+
 /// The changes of one transaction, each agent's once. Reads are batched, and writes are collected until
 /// [`finish`](Self::finish): the cost of a host in JavaScript, in time and memory, is per statement more than
 /// per row.
@@ -196,9 +199,11 @@ impl<'a, S: Store> AgentWriter<'a, S> {
         }
     }
 
-    /// Deletes agents beyond `last`, the registry's counter.
-    pub(super) fn end_at(&mut self, last: u64) -> Result<(), StoreError> {
-        let ids = query(self.store, "SELECT id FROM agents WHERE id > ?1", &[last.into()], Columns::number)?;
+    /// Deletes agents beyond `last`, the registry's counter: all, or the first [`ENDED_AT_ONCE`]. Whether none
+    /// are left.
+    pub(super) fn end_at(&mut self, last: u64) -> Result<bool, StoreError> {
+        let statement = "SELECT id FROM agents WHERE id > ?1 ORDER BY id LIMIT ?2";
+        let ids = query(self.store, statement, &[last.into(), ENDED_AT_ONCE.into()], Columns::number)?;
         // More than these a reorg does not undo.
         for (id, before) in self.earlier((last.saturating_add(1), last.saturating_add(RANGE)))? {
             if !ids.contains(&id) {
@@ -215,7 +220,8 @@ impl<'a, S: Store> AgentWriter<'a, S> {
             self.scopes_out.extend(scope_row(id, &before.full.scope));
         }
         open_lists::keep(self.store, &ids)?;
-        of_ids(self.store, "DELETE FROM agents WHERE id", &[], &ids).map(drop)
+        of_ids(self.store, "DELETE FROM agents WHERE id", &[], &ids)?;
+        Ok((ids.len() as u64) < ENDED_AT_ONCE)
     }
 
     fn compare(&mut self, id: u64, before: Option<&IndexedAgent>, after: Option<&IndexedAgent>) {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use registry_core::index::{Basis, Excerpt, IndexError, LIST_IN_MEMORY_MAX, SqlValue, Store as _};
 use registry_core::{eth::abi::RevenueReport, registry::kya::WalletInput, snapshot::ShardEntry};
 
-use crate::{Indexed, common::prelude::*, snapshot};
+use crate::{Indexed, common::prelude::*, history::History, snapshot};
 
 /// People who are liable for agents, where there are as many.
 const PEOPLE: u64 = 997;
@@ -155,6 +155,27 @@ fn attestations_that_a_longer_grace_period_makes_current_again_are_told_in_as_ma
         index.idle_for(1);
     }
     assert_eq!(index.database.number("SELECT count(DISTINCT agent) FROM changes WHERE is_now & 1"), 30_000);
+}
+
+#[test]
+fn agents_that_a_shorter_registry_of_another_chain_does_not_have_are_deleted_in_as_many_pieces_as_that_takes()
+{
+    let registry = |agents: u64| {
+        let agents = (1..=agents).map(|id| record(id, 0)).collect();
+        PlainRegistry { agents, ..PlainRegistry::with_agents(0) }
+    };
+    let mut index = Indexed::of(registry(25_010));
+    index.refresh();
+    // As a development chain that begins anew.
+    index.history = History::of(1, registry(10));
+    (0..3).for_each(|_| index.history.mine(0, &mut index.random));
+    for (left, is_complete) in [(5_010, false), (10, true)] {
+        index.refresh();
+        let agents = index.database.number("SELECT count(*) FROM agents");
+        assert_eq!((agents, index.state().is_complete()), (left, is_complete));
+    }
+    assert_eq!(index.database.number("SELECT count(*) FROM changes WHERE is_now IS NULL"), 25_000);
+    index.is_right();
 }
 
 #[test]

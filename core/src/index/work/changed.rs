@@ -210,7 +210,7 @@ impl Work {
         );
         let written = writer.put(&mut entries, false)?;
         let swept = writer.put(&mut swept, false)?;
-        writer.end_at(total)?;
+        while !writer.end_at(total)? {}
         let mut moved = Vec::new();
         if undone.is_some() {
             for (id, entry) in entries.iter().filter(|(id, _)| !written.contains(id)) {

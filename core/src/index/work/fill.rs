@@ -93,7 +93,9 @@ impl Work {
         }
         let compares = self.state.phase.cause().is_some();
         if is_last && next == 1 {
-            self.store_slice(store, &mut read, checkpoint, Slice::Whole)?;
+            if !self.store_slice(store, &mut read, checkpoint, Slice::Whole)? {
+                return self.read_again(store, pass);
+            }
             checkpoint::keep_checkpoint(store, checkpoint, compares.then_some(checkpoint.number))?;
             let recent = self.state.phase.rows().map(|rows| rows.recent.clone()).unwrap_or_default();
             let rows = Rows::new(checkpoint, Coverage::begun(self.now_millis), recent);
@@ -109,7 +111,9 @@ impl Work {
             }
         } else {
             let slice = if is_last { Slice::Last } else { Slice::OneOf };
-            self.store_slice(store, &mut read, checkpoint, slice)?;
+            if !self.store_slice(store, &mut read, checkpoint, slice)? {
+                return self.read_again(store, pass);
+            }
         }
         pass.blocks.push(checkpoint);
         pass.blocks.dedup();
@@ -125,6 +129,12 @@ impl Work {
             self.find(store)?;
         }
         Ok(())
+    }
+
+    /// The last slice is for the next piece of work again: it left agents beyond the registry's last one.
+    fn read_again(&mut self, store: &impl Store, pass: Pass) -> Result<(), IndexError> {
+        self.state.phase = Phase::Filling { pass, before: None };
+        Ok(self.state.save(store)?)
     }
 
     /// Whether the first fill has stored all agents, and not made all that is derived from them.
@@ -152,13 +162,15 @@ impl Work {
         Ok(())
     }
 
+    /// Stores a slice. False where a fill left agents beyond the registry's last one, too many for one piece
+    /// of work.
     fn store_slice(
         &mut self,
         store: &impl Store,
         read: &mut Agents,
         checkpoint: Checkpoint,
         slice: Slice,
-    ) -> Result<(), IndexError> {
+    ) -> Result<bool, IndexError> {
         let version = self.shard_version(checkpoint);
         let announced = self.announced.clone();
         let is_fill = self.state.phase.cause().is_none();
@@ -189,16 +201,21 @@ impl Work {
             changed += ids.iter().filter(|id| !self.announced.contains(id)).count() as u64;
             noted.extend(changes.finish()?);
         }
+        let mut is_ended = true;
         if slice != Slice::OneOf {
             let mut changes = changes();
-            changes.end_at(read.head.total)?;
+            is_ended = changes.end_at(read.head.total)?;
+            // The compared rows answer meanwhile, all of one block.
+            while !is_ended && !is_fill {
+                is_ended = changes.end_at(read.head.total)?;
+            }
             noted.extend(changes.finish()?);
             takeover::end(store)?;
         }
         self.change_log(store, checkpoint).write(noted)?;
         self.end_comparison(changed);
         (self.state.total, self.state.grace_seconds) = (read.head.total, read.head.grace_seconds);
-        Ok(())
+        Ok(is_ended)
     }
 
     /// Counts a comparison that ends, if there is one, and found so many changes without events.
