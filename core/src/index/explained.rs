@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use alloy_primitives::{Address, B256};
 
-use super::found::Completeness;
+use super::{checkpoint::Checkpoint, found::Completeness, phase::Version};
 use crate::chain::{Halt, Header, View, logs::Announced};
 
 /// Ranges of blocks without events that are checked by storage roots; of more, the first and the last one.
@@ -64,6 +64,30 @@ impl Roots<'_> {
         }
         Ok(Some(Explained { until: *self.newest, storage_root: Some(self.newest_root), completeness }))
     }
+}
+
+/// The version at the block `last`, where the node proves that of the newest block alone: the same, if one of
+/// the `seen` blocks, which have to be canonical, had it already, and no event since was listed. Events were
+/// listed from the block `from` on.
+pub(super) fn unchanged_version(
+    view: &View,
+    seen: [Option<(Checkpoint, Version)>; 2],
+    newest: Option<Version>,
+    (from, last): (u64, u64),
+    events: &[Announced],
+) -> Result<Option<Version>, Halt> {
+    for (block, version) in seen.into_iter().flatten() {
+        let is_later = |event: &Announced| event.number == 0 || event.number > block.number;
+        if newest == Some(version)
+            && from <= block.number + 1
+            && block.number <= last
+            && !events.iter().any(is_later)
+            && view.header_at(block.number)?.hash == block.hash
+        {
+            return Ok(newest);
+        }
+    }
+    Ok(None)
 }
 
 /// The ranges of blocks without events after `left`, each as the block before it and its last one.

@@ -26,7 +26,7 @@ use alloy_primitives::{Address, B256};
 use super::{
     canonical::{known_canonical, last_canonical},
     checkpoint::Checkpoint,
-    explained::{Explained, Roots},
+    explained::{Explained, Roots, unchanged_version},
     found::{Changed, Completeness, Contradicted, Found, FoundChanges, Listed, Unexplained},
     phase::Version,
     registry_head::RegistryHead,
@@ -74,6 +74,8 @@ pub(super) enum Base {
 pub(super) struct SeenRows {
     /// The registry's version that was seen at their block, if any.
     pub(super) version: Option<Version>,
+    /// The version of a later block that was seen with the last search.
+    pub(super) ahead: Option<(Checkpoint, Version)>,
     /// The last block that changed them, if it is not known to be settled, and whether it has to be by now.
     pub(super) unsettled: Option<(Checkpoint, bool)>,
     /// Records to prove.
@@ -146,7 +148,10 @@ impl Query for FindChanges {
             Some(_) => view.header()?,
             None => RegistryHead::read(view, self.registry)?.header,
         };
-        let changes = self.changes(view, header, version, account.as_ref())?;
+        let mut changes = self.changes(view, header, version, account.as_ref())?;
+        if let FoundChanges::Changed(changed) = &mut changes {
+            changed.ahead = version.map(|version| (header.into(), version));
+        }
         Ok(Found { version, code, changes })
     }
 
@@ -272,12 +277,18 @@ impl FindChanges {
                 return Err(RunError::BlockUnavailable.into());
             }
             Some(unasked) => {
-                let (header, root) =
-                    (view.header_at(unasked - 1), view.storage_root_at(self.registry, unasked - 1));
-                let (header, root) = (header?, root?);
+                let last = unasked - 1;
+                let (header, root) = (view.header_at(last), view.storage_root_at(self.registry, last));
+                let seen = match &self.base {
+                    Base::Rows(rows) => [rows.version.map(|version| (self.block, version)), rows.ahead],
+                    Base::Slices { .. } => [None, None],
+                };
+                let unchanged = unchanged_version(view, seen, version, (self.from, last), &found.events);
+                let (header, root, unchanged) = (header?, root?, unchanged?);
                 let version = version.zip(root);
+                let proved = version.map(|(version, storage_root)| Version { storage_root, ..version });
                 // The account was proved at the later block: of an event there nothing is known yet.
-                (header, version.map(|(version, storage_root)| Version { storage_root, ..version }), None)
+                (header, proved.or(unchanged), None)
             }
             None => (header, version, account),
         };
@@ -407,6 +418,7 @@ impl FindChanges {
             moments: listed.moments,
             last_event: listed.last.filter(|_| undone_since.is_none()),
             log_range: listed.range,
+            ahead: None,
         })))
     }
 

@@ -120,6 +120,9 @@ pub(super) struct Changed {
     pub(super) last_event: Option<u64>,
     /// Blocks of the longest log range that was answered, if one was refused.
     pub(super) log_range: Option<u64>,
+    /// The block that the search began at, and the registry's version there, if it was seen: its logs may not
+    /// be served yet.
+    pub(super) ahead: Option<(Checkpoint, Version)>,
 }
 
 impl Changed {
@@ -140,6 +143,7 @@ impl Changed {
             moments: BTreeMap::new(),
             last_event: None,
             log_range: None,
+            ahead: None,
         }
     }
 

@@ -101,6 +101,9 @@ pub(super) struct Rows {
     /// the rows.
     #[serde(default)]
     pub(super) version: Option<Version>,
+    /// The version of a later block, which was the newest one with the last search and had no logs yet.
+    #[serde(default)]
+    pub(super) ahead: Option<(Checkpoint, Version)>,
     /// Up to when the rows lack nothing.
     pub(super) coverage: Coverage,
     /// Blocks of which the rows were, at least one of them two minutes older than the last.
@@ -193,7 +196,8 @@ pub(super) struct Version {
 impl Rows {
     /// Rows of this block, and before of the recent ones.
     pub(super) fn new(block: Checkpoint, coverage: Coverage, recent: Vec<Checkpoint>) -> Self {
-        let mut rows = Self { block, version: None, coverage, recent, unsettled: None, doubt: Doubt::None };
+        let (version, ahead, unsettled, doubt) = (None, None, None, Doubt::None);
+        let mut rows = Self { block, version, ahead, coverage, recent, unsettled, doubt };
         rows.confirm(block);
         rows
     }

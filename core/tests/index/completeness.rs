@@ -127,3 +127,18 @@ fn where_events_are_listed_late_the_snapshot_goes_on_and_no_agents_are_compared_
         index.is_right();
     }
 }
+
+#[test]
+fn where_logs_come_a_block_later_than_their_header_there_is_a_snapshot_again_after_a_change() {
+    let mut index = Indexed::filled(40, 0);
+    (index.node.quirks.logs_behind, index.node.quirks.proofs) = (true, Proofs::Newest);
+    index.attest(1, 2);
+    for round in 0..12 {
+        index.idle_for(20);
+        index.is_right_at_its_block();
+        assert!(round == 0 || snapshot::manifest(&index).is_ok(), "round {round}: {:?}", index.state());
+    }
+    let age = index.now - snapshot::manifest(&index).unwrap().confirmed_at / 1_000;
+    assert_eq!((age, index.node.round_trips(), index.state().retry_at()), (0, 1, None));
+    assert_eq!(index.state().counters, Counters::default());
+}

@@ -285,6 +285,7 @@ impl Work {
         let is_moved = undone_since.is_some() || !written.is_empty();
         let rows = Rows {
             version: changed.version.filter(|_| header.hash == changed.until.hash),
+            ahead: changed.ahead.filter(|(block, _)| block.number > header.number),
             unsettled: if is_moved { Some(checkpoint) } else { rows.and_then(|rows| rows.unsettled) },
             doubt: match () {
                 () if is_owed || changed.completeness == Completeness::Refuted => Doubt::Owed,

@@ -45,6 +45,7 @@ impl Work {
         let base = match &state.phase {
             Phase::Complete(rows) => Base::Rows(SeenRows {
                 version: rows.version,
+                ahead: rows.ahead,
                 unsettled: rows.unsettled(),
                 records,
                 asks_at: rows.coverage.asks_again_at(state.node.lateness),
