@@ -327,7 +327,7 @@ impl FindChanges {
     ) -> Result<bool, Halt> {
         let block = &self.block;
         let is_same = header.hash == block.hash || (version.is_some() && version == rows.version);
-        let is_replaced = header.hash != block.hash && header.number == block.number
+        let is_replaced = header.hash != block.hash && header.number <= block.number
             || header.parent_hash != block.hash && header.number == block.number + 1;
         if !is_same || is_replaced || rows.asks_at.is_some_and(|at| header.timestamp >= at) {
             return Ok(false);

@@ -107,6 +107,13 @@ impl ShardChanges {
     }
 }
 
+/// Gives shards of later blocks, which are not of the chain any more, the version of this one: their content
+/// is as of it, too.
+pub(super) fn undo(store: &impl Store, ShardVersion { block, tag }: ShardVersion) -> Result<(), StoreError> {
+    let statement = "UPDATE shards SET block = ?1, tag = ?2 WHERE block > ?1";
+    store.execute(statement, &[block.into(), u64::from(tag).into()]).map(drop)
+}
+
 /// These agents and their descendants; `None` if they are too many.
 fn below(store: &impl Store, above: &[u64]) -> Result<Option<Vec<u64>>, StoreError> {
     let statement = "SELECT DISTINCT member.value FROM json_each(?1) AS parent CROSS JOIN postings \

@@ -6,7 +6,7 @@ use alloy_primitives::keccak256;
 use registry_core::api::snapshot_documents::{document, shards_for};
 use registry_core::snapshot::{Identity, Manifest, Shard, ShardEntry, Shards, shard};
 use registry_core::{api::document::Document, api::route::KYA_BODY_MAX};
-use registry_core::{index::IndexError, registry::kya::WalletInput};
+use registry_core::{index::IndexError, registry::changes::Since, registry::kya::WalletInput};
 
 use crate::{Indexed, common::prelude::*, history::History, liability};
 
@@ -15,11 +15,10 @@ pub(crate) const IDENTITY: Identity = Identity { chain_id: CHAIN_ID, registry: R
 /// What a host has fetched, by name: never fetched again.
 pub(crate) type Shelf = HashMap<ShardEntry, Vec<u8>>;
 
-/// The manifest, as the object hands it out: none while a shard's version is of a height that the chain has
-/// not reached again after a reorg.
+/// The manifest, as the object hands it out. No shard's version is of a later block.
 pub(crate) fn manifest(index: &Indexed) -> Result<Manifest, IndexError> {
     let made = Shards::read(&index.database)?.manifest(&index.state(), IDENTITY)?;
-    let bytes = made.encode().map_err(|_| IndexError::Uncovered)?;
+    let bytes = made.encode().unwrap_or_else(|error| panic!("{error}: {made:?}"));
     assert_eq!(Manifest::parse(&bytes), Ok(made.clone()));
     Ok(made)
 }
@@ -229,6 +228,29 @@ fn a_parent_that_a_reorg_registers_by_another_creator_is_in_the_shards_of_its_ch
         index.refresh();
         assert_eq!(manifest(&index).agents, 3_003);
         is_like(&index, &index.newest().registry, index.newest().seconds).unwrap();
+    }
+}
+
+#[test]
+fn a_reorg_to_a_lower_block_with_the_same_records_leaves_a_snapshot_of_that_block() {
+    // From the first block on, it is another chain.
+    for kept in [1, 0] {
+        let mut index = Indexed::filled(12, 0);
+        (0..3).for_each(|_| index.idle());
+        index.mine(|registry, _| registry.agents[3].status = 1);
+        index.refresh();
+        assert_eq!(manifest(&index).unwrap().as_of.block_number, 5);
+        let Mined { seconds, registry, .. } = index.newest().clone();
+        index.history.blocks.retain(|number, _| *number <= kept);
+        index.history.push(kept + 1, seconds + 1, (*registry).clone(), vec![4]);
+        index.now += 15;
+        index.refresh();
+        index.work().unwrap();
+        assert_eq!(manifest(&index).unwrap().as_of.block_number, kept + 1);
+        is_like(&index, &registry, seconds + 1).unwrap();
+        let changes = index.changes(Since::Oldest, 100).unwrap().data;
+        let suspended = changes.iter().rfind(|change| change.agent_id.0 == 4);
+        assert!(kept == 0 || suspended.is_some_and(|change| change.block_number == 2), "{changes:?}");
     }
 }
 

@@ -15,6 +15,7 @@ use crate::index::{
     read_agents::{AGENTS, Agents, ReadAgents},
     registry_head::RegistryHead,
     seen_events::ListedEvents,
+    shards,
     state::{Basis, Provable, State, SweepPlace, Trust},
     store::{Store, one_number},
     tables::{self, AgentWriter},
@@ -221,6 +222,9 @@ impl Work {
             }
         }
         let noted = writer.finish()?;
+        if undone.is_some() || pass.is_some() {
+            shards::undo(store, version_of_shards)?;
+        }
         self.change_log(store, checkpoint).write(noted)?;
         if let Some(undone) = undone {
             self.change_log(store, checkpoint).move_undone(undone, &moved)?;

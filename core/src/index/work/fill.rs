@@ -210,6 +210,7 @@ impl Work {
                 is_ended = changes.end_at(read.head.total)?;
             }
             noted.extend(changes.finish()?);
+            shards::undo(store, version)?;
             takeover::end(store)?;
         }
         self.change_log(store, checkpoint).write(noted)?;
