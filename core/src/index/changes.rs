@@ -390,10 +390,18 @@ pub(super) fn list(
     let oldest = one_number(store, "SELECT min(number) FROM changes", &[])?;
     let oldest = oldest.map_or(state.log.changes, |first| first.saturating_sub(1));
     let began = state.log.began;
+    let wallet = liable.map_or(SqlValue::Null, |liable| SqlValue::Blob(liable.to_vec()));
     let after = match since {
         Since::Oldest => oldest,
         Since::Now => state.log.changes,
-        Since::Newest => state.log.changes.saturating_sub(limit).max(oldest),
+        Since::Newest => {
+            let searched = liable.map_or(limit, |_| SEARCHED);
+            let first = state.log.changes.saturating_sub(searched).max(oldest);
+            let statement = "SELECT number - 1 FROM changes WHERE number > ?1 AND liable = ?2 \
+                             ORDER BY number DESC LIMIT 1 OFFSET ?3";
+            let parameters = [first.into(), wallet.clone(), limit.saturating_sub(1).into()];
+            one_number(store, statement, &parameters)?.unwrap_or(first)
+        }
         Since::Cursor(cursor) => {
             let mut logs = state.log.earlier_logs.iter().copied().chain([(began, state.log.changes)]);
             let log = logs.find(|(log, _)| *log == cursor.began);
@@ -407,7 +415,6 @@ pub(super) fn list(
                      AND number <= ?2 AND (?3 IS NULL OR liable = ?3) ORDER BY number LIMIT ?4";
     // Of one wallet's changes a page may hold few, and still ends.
     let until = liable.map_or(state.log.changes, |_| after.saturating_add(SEARCHED).min(state.log.changes));
-    let wallet = liable.map_or(SqlValue::Null, |liable| SqlValue::Blob(liable.to_vec()));
     let parameters = [after.into(), until.into(), wallet, limit.into()];
     let data = query(store, statement, &parameters, |row| {
         Ok(Change {
@@ -425,7 +432,7 @@ pub(super) fn list(
         })
     })?;
     let last = data.last().map_or(after, |change: &Change| change.cursor.number);
-    let is_full = data.len() as u64 == limit;
+    let is_full = data.len() as u64 == limit && since != Since::Newest;
     let number = if liable.is_some() && !is_full { until } else { last };
     let next = Cursor { began, number };
     Ok(ChangeList { limit, has_more: next.number < state.log.changes, data, next, as_of: at.into() })

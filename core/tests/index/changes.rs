@@ -253,5 +253,8 @@ fn changes_of_one_liable_wallets_agents_are_those_of_all_changes_new_agents_incl
             }
         }
         assert_eq!(found, own, "{person}");
+        let (newest, _) = index.ask(&format!("/api/v1/changes?limit=2&liable={person}&since=newest"), now);
+        assert_eq!(newest["data"].as_array().unwrap(), &own[own.len().saturating_sub(2)..], "{person}");
+        assert_eq!(newest["hasMore"], false);
     }
 }
