@@ -232,10 +232,13 @@ impl RegistryIndex {
         error
     }
 
-    /// Deletes all that is stored.
+    /// Deletes all that is stored. Work that waits for the chain loses its lease: the rows that it would write
+    /// belong to those before.
     pub(crate) async fn delete(&self) -> Result<()> {
+        self.lease.set(self.lease.get().revoked());
         let deleted = self.state.storage().delete_all().await;
         // A request that came meanwhile may have prepared the tables and loaded the state that are gone now.
+        self.lease.set(self.lease.get().revoked());
         self.is_prepared.set(false);
         self.noted_at.set(0);
         self.is_named.set(false);

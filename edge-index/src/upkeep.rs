@@ -31,13 +31,20 @@ const PART_MILLIS: u64 = 10_000;
 const LEASE_MARGIN_MILLIS: u64 = 1_000;
 
 /// The right to work. Work that loses it while it waits for the chain writes nothing any more: what it has
-/// read may be of another block than the rows.
+/// read may be of another block than the rows, or the rows are deleted.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct WorkLease {
     /// The fencing token: the number of the piece of work that has the lease.
     number: u64,
     /// When the lease expires, unix milliseconds.
     pub(crate) until: u64,
+}
+
+impl WorkLease {
+    /// The lease once the work under way has lost it, and other work may begin.
+    pub(crate) const fn revoked(self) -> Self {
+        Self { number: self.number + 1, until: 0 }
+    }
 }
 
 impl RegistryIndex {
