@@ -10,9 +10,9 @@
 //!
 //! A request names its chain, its registry and the version of the [protocol](registry_core::index::protocol).
 //! An object of other settings or of another version refuses it, and the chain is asked, as where there is no
-//! object. Each call has a limit on its time, after which the object counts as unavailable. Where it is the
-//! only source, and works on the answer as its progress shows, the limit is that of a slow node, and the
-//! object is asked other questions meanwhile.
+//! object. Each call has a limit on its time, after which the object counts as unavailable, or, if it tells its
+//! progress, as slow: then it is asked for what it alone can answer, with the limit of a slow node, and the
+//! chain is asked the rest.
 
 use core::pin::pin;
 use std::cell::Cell;
@@ -40,15 +40,17 @@ use worker::{Env, Result as WorkerResult};
 pub(crate) const UNINDEXED_MILLIS: u64 = 1_000;
 /// Milliseconds that the object has for its progress, which it need not ask the chain for.
 const PROGRESS_MILLIS: u64 = 1_000;
-/// Milliseconds for which an object that let its time pass is asked nothing: the chain answers at once.
+/// Milliseconds for which an object that let its time pass is not asked: the chain answers at once.
 const SILENCE_MILLIS: u64 = 10_000;
 
 thread_local! {
     /// Until when the object is asked nothing, unix milliseconds.
     static SILENT_UNTIL: Cell<u64> = const { Cell::new(0) };
+    /// Until when the object is asked for nothing that the chain can answer, unix milliseconds.
+    static SLOW_UNTIL: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Whether the object has let its time pass just now.
+/// Whether the object has let its time pass just now, and told not even its progress.
 fn is_silent() -> bool {
     unix_millis() < SILENT_UNTIL.get()
 }
@@ -189,16 +191,19 @@ impl IndexClient {
         is_only_source: bool,
         scan_would_do: impl Fn(u64) -> bool,
     ) -> Result<IndexResponse, Error> {
-        if is_silent() {
+        let is_slow = unix_millis() < SLOW_UNTIL.get();
+        if is_silent() || (is_slow && !is_only_source) {
             return Err(Error::IndexUnavailable);
         }
         let mut receiving = pin!(self.receive(question));
         let mut received = within(self.document_millis, receiving.as_mut()).await;
         if received.is_none() {
-            if is_only_source && self.progress().await.is_some() {
+            let is_working = self.progress().await.is_some();
+            if is_working && is_only_source {
                 received = within(self.slow_millis, receiving).await;
             } else {
-                SILENT_UNTIL.set(unix_millis() + SILENCE_MILLIS);
+                let until = if is_working { &SLOW_UNTIL } else { &SILENT_UNTIL };
+                until.set(unix_millis() + SILENCE_MILLIS);
             }
         }
         match received.ok_or(Error::IndexUnavailable)? {

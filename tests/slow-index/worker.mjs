@@ -1,6 +1,7 @@
 // Stands in for the Worker that keeps the index, where a test needs an object that is slow or silent: it answers questions for
-// an excerpt or a history after the milliseconds that it was told last, in the version of the protocol that it was told, or else
-// that of the question. Its progress it tells at once. The registry it knows has so many agents, none of which had a wallet before, and no ancestors.
+// an excerpt or a document after the milliseconds that it was told last, in the version of the protocol that it was told, or else
+// that of the question. Of documents it has histories alone. Its progress it tells at once. The registry it knows has so many
+// agents, none of which had a wallet before, and no ancestors.
 import { DurableObject } from "cloudflare:workers";
 
 const SILENT = 60_000;
@@ -15,13 +16,12 @@ export class RegistryIndex extends DurableObject {
     const headers = { [VERSION]: version ?? request.headers.get(VERSION) };
     const { question } = await request.json();
     const isHistory = question.Document?.route.includes("/history");
-    if (!question.Excerpt && !isHistory) {
-      const progress = { Progress: [PROGRESS, null, { read: 0, written: 0, since: 0 }] };
-      return Response.json(question === "Progress" ? progress : "NotCovered", { headers });
-    }
+    const progress = { Progress: [PROGRESS, null, { read: 0, written: 0, since: 0 }] };
+    if (question === "Progress") return Response.json(progress, { headers });
     asked += question.Excerpt ? 1 : 0;
-    await scheduler.wait(millis);
+    if (question.Excerpt || question.Document) await scheduler.wait(millis);
     if (isHistory) return new Response("{}", { headers: { ...headers, "X-Document-Head": JSON.stringify(HEAD) } });
+    if (!question.Excerpt) return Response.json("NotCovered", { headers });
     // No events were listed.
     return Response.json({ Excerpt: "01" + agents.toString(16).padStart(16, "0") + "f".repeat(16) }, { headers });
   }

@@ -2,8 +2,8 @@
 //!
 //! Chain and object are asked side by side. An excerpt that is there in time gives the wallet's past; without
 //! it the past is unknown, and the verdict says why. An excerpt that comes too late is there for the next
-//! verdict. What the object alone can tell is waited for while it works on it, and it is asked all else
-//! meanwhile.
+//! verdict. What the object alone can tell is waited for while it works on it, also once the chain has answered
+//! in its place, and it is asked all else meanwhile.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use e2e::worker::{Worker, WorkerOptions};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::{PATIENCE, Turn, register};
+use crate::{DETAILED, PATIENCE, Turn, register};
 
 /// Sets what the object takes, silent without a time, and gives the number of questions so far.
 async fn object_takes(object: &Client, agents: u64, millis: Option<u64>) -> u64 {
@@ -87,4 +87,8 @@ async fn a_verdict_waits_for_no_object_and_a_late_excerpt_is_there_for_the_next_
         assert_eq!(client.get("/readyz").await.ok().get("index"), None);
     }
     assert_eq!(worker.lines_with("index unavailable: other version", 1).await.unwrap().len(), 1);
+
+    object_takes(&object, agents, Some(4_000)).await;
+    client.get(DETAILED).await.ok();
+    client.get("/api/v1/agent/2/history").await.ok();
 }
