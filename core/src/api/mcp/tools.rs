@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::value::RawValue;
 
-use crate::api::{error::Error, route::Route};
+use crate::{
+    api::{error::Error, route::Route},
+    eth::address::{self, AddressError},
+};
 
 /// The definitions that clients read: JSON, an array of `Tool`.
 pub(super) const DEFINITIONS: &str = include_str!("tools.json");
@@ -79,6 +82,11 @@ impl Tool {
         if let Some(field) = self.in_path {
             let rule = "must be given";
             let text = text(arguments, field)?.ok_or(Error::InvalidParameter { field, rule })?;
+            // A list of wallets in the path is another route, of which the answer is not the tool's.
+            if field == "wallet" {
+                let refused = |error: AddressError| Error::InvalidParameter { field, rule: error.rule() };
+                address::parse(&text).map_err(refused)?;
+            }
             target = target.replace(&format!("{{{field}}}"), &encoded(&text));
         }
         for field in self.in_query {
@@ -175,6 +183,7 @@ mod tests {
             ("verdict", json!({}), "wallet: must be given"),
             ("verdict", json!({ "wallet": "../../agent/1" }), "wallet: "),
             ("verdict", json!({ "wallet": [WALLET] }), "wallet: must be a string"),
+            ("verdict", json!({ "wallet": format!("{WALLET},{WALLET}") }), "wallet: must be 0x"),
             ("verdict", json!({ "wallet": WALLET, "history": "true" }), "history: must be true or false"),
             ("agent", json!({ "id": 1, "evidence": 1 }), "arguments: must be those"),
             ("agent", json!({ "id": 1.5 }), "id: "),
