@@ -33,20 +33,17 @@ impl Revert {
     }
 
     /// From a node's error; `None` where it is not a revert. Nodes attach hex to errors of any kind, so data
-    /// other than `Error(string)` and `Panic(uint256)` counts only where the message or the code says
-    /// "revert".
+    /// other than `Error(string)` and `Panic(uint256)` counts only where words or the code say "revert".
     pub fn from_error(error: &ErrorPayload) -> Option<Self> {
-        let in_data = error
-            .data
-            .as_deref()
-            .and_then(|data| from_value(data.get(), DEEPEST))
-            .and_then(|revert| revert.message);
-        let in_text = from_text(&error.message);
-        let says_so = error.code == 3 || in_text.is_some();
-        let speaks_for_itself = in_data.as_ref().is_some_and(|message| !message.starts_with(CUSTOM_ERROR));
+        let data = error.data.as_deref().map_or("", RawValue::get);
+        let (in_data, in_text) = (from_value(data, DEEPEST), from_text(&error.message));
+        let says_so = error.code == 3 || in_text.is_some() || data.starts_with("\"Reverted ");
+        let is_reason = |message: &String| !message.starts_with(CUSTOM_ERROR);
+        let speaks_for_itself =
+            in_data.as_ref().is_some_and(|revert| revert.message.as_ref().is_none_or(is_reason));
         // The payload is more precise than the node's rendering of it.
         (says_so || speaks_for_itself)
-            .then(|| Self { message: in_data.or_else(|| in_text.and_then(|revert| revert.message)) })
+            .then(|| Self { message: in_data.into_iter().chain(in_text).find_map(|revert| revert.message) })
     }
 }
 
@@ -95,8 +92,8 @@ struct Members<'a> {
     message: Option<&'a RawValue>,
 }
 
-/// A revert in an error's `data`, as JSON text: hex, hex behind a word, text, or an object around one of
-/// these.
+/// A revert in an error's `data`, as JSON text: hex of a reason, the same behind a word, text, or an object
+/// around one of these.
 fn from_value(data: &str, deepest: u32) -> Option<Revert> {
     if data.starts_with('{') {
         let members: Members<'_> = serde_json::from_str(data).ok()?;
@@ -108,23 +105,33 @@ fn from_value(data: &str, deepest: u32) -> Option<Revert> {
     let text: String = serde_json::from_str(data).ok()?;
     let text = text.strip_prefix("Reverted ").unwrap_or(&text);
     match text.strip_prefix("0x") {
-        Some(digits) => Some(Revert::from_data(&hex::decode(digits).ok()?)),
+        Some(digits) => Some(Revert { message: Some(reason(&hex::decode(digits).ok()?)?) }),
         None => from_text(text),
     }
 }
 
 /// A revert in a message such as `execution reverted: revert: Agent not found`.
 fn from_text(text: &str) -> Option<Revert> {
+    let text = text.strip_prefix("Error: ").unwrap_or(text);
     let start = text.to_ascii_lowercase();
-    let said =
-        ["execution reverted", "vm exception while processing transaction: revert", "reverted", "revert"]
-            .into_iter()
-            .find(|phrase| start.starts_with(phrase))?;
+    // What EDR says where the contract states no reason. Out of gas is not a revert.
+    if start.starts_with("transaction reverted") {
+        return (!start.contains("out of gas")).then(Revert::default);
+    }
+    let said = [
+        "execution reverted",
+        "vm exception while processing transaction: reverted",
+        "vm exception while processing transaction: revert",
+        "reverted",
+        "revert",
+    ]
+    .into_iter()
+    .find(|phrase| start.starts_with(phrase))?;
     let mut rest = text.get(said.len()..)?;
     for prefix in [":", " ", "revert:", " "] {
         rest = rest.strip_prefix(prefix).unwrap_or(rest);
     }
-    let rest = rest.trim().trim_start_matches("reverted with reason string ").trim_matches('\'');
+    let rest = rest.trim().trim_start_matches("with reason string ").trim_matches('\'');
     let message = (!rest.is_empty() && !rest.starts_with("0x")).then(|| beginning(rest).to_owned());
     Some(Revert { message: message.map(|message| panic_code(&message).unwrap_or(message)) })
 }
@@ -167,6 +174,7 @@ mod tests {
             (-32000, "nonce too low", Some("0x")),
             (-32005, "limit exceeded", Some("see docs")),
             (-32603, "Internal error", None),
+            (-32603, "Error: Transaction reverted: contract call run out of gas", Some("0x")),
         ] {
             let data = data.map(|text| to_raw_value(text).unwrap());
             let error = ErrorPayload { code, message: message.into(), data };
