@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use alloy_primitives::B256;
+use alloy_primitives::{Address, B256};
 use registry_core::{
     eth::timestamp::Timestamp,
     gate::{
@@ -14,6 +14,7 @@ use registry_core::{
         RefusalCode, Request, RoutePolicy, Spending, Subject, Unavailable, VerifiedBy,
     },
 };
+use serde_json::value::RawValue;
 use tokio::time::timeout;
 
 use crate::{
@@ -147,7 +148,7 @@ impl Gate {
         now: Timestamp,
     ) -> Outcome {
         let mut allowance = Allowance::of_a_request();
-        let mut fresh_for = Duration::ZERO;
+        let (mut fresh_for, mut has_renewed) = (Duration::ZERO, false);
         let mut step = policy.decide(request, now);
         loop {
             step = match step {
@@ -177,7 +178,22 @@ impl Gate {
                         refused => nonce.answer(refused),
                     }
                 }
-                DecisionStep::Nonce(nonce) => self.admit(policy, nonce, fresh_for, now).await,
+                DecisionStep::Nonce(nonce) => {
+                    let wallet = nonce.attempt().account.address;
+                    let block = nonce.verdict().as_of.block_number;
+                    match self.evidence(wallet, Some(block), now).await {
+                        Ok(evidence) => self.admit(policy, nonce, evidence, fresh_for, now).await,
+                        Err(unavailable) if has_renewed => return Outcome::Unavailable(unavailable),
+                        Err(_) => {
+                            // No endpoint proves that block any more: a newer verdict decides.
+                            if let Err(unavailable) = self.evidence(wallet, None, now).await {
+                                return Outcome::Unavailable(unavailable);
+                            }
+                            (has_renewed, allowance) = (true, Allowance::of_a_request());
+                            policy.decide(request, now)
+                        }
+                    }
+                }
                 DecisionStep::Done(Outcome::Denied(subject, denial)) => {
                     let signed = self.signed(policy, subject, fresh_for, None, now);
                     return signed
@@ -188,26 +204,32 @@ impl Gate {
         }
     }
 
+    /// The proof of a verdict where records have one, which [`AccountReader::evidence`] finds.
+    async fn evidence(
+        &self,
+        wallet: Address,
+        block: Option<u64>,
+        now: Timestamp,
+    ) -> Result<Option<Arc<RawValue>>, Unavailable> {
+        if !self.records.as_ref().is_some_and(|records| records.evidence) {
+            return Ok(None);
+        }
+        let evidence = self.accounts.evidence(wallet, block, now).await;
+        evidence.map(Some).ok_or(Unavailable::RecordUnavailable)
+    }
+
     /// Spends the nonce of a candidate that is admitted then, with a token and a record where they are
     /// wanted.
     async fn admit<'a>(
         &self,
         policy: &RoutePolicy,
         nonce: NonceStep<'a>,
+        evidence: Option<Arc<RawValue>>,
         fresh_for: Duration,
         now: Timestamp,
     ) -> DecisionStep<'a> {
         let (attempt, state, verdict) = (nonce.attempt().clone(), nonce.state(), Arc::clone(nonce.verdict()));
         let unavailable = |unavailable| DecisionStep::Done(Outcome::Unavailable(unavailable));
-        let evidence = match &self.records {
-            Some(records) if records.evidence => {
-                let block = verdict.as_of.block_number;
-                let evidence = self.accounts.evidence(attempt.account.address, block, now).await;
-                let Some(evidence) = evidence else { return unavailable(Unavailable::RecordUnavailable) };
-                Some(evidence)
-            }
-            _ => None,
-        };
         let hash = self.policy_hashes.get(&policy.name).copied().unwrap_or_default();
         let agent = verdict.agent.as_ref();
         let grounds = Grounds {

@@ -1,43 +1,75 @@
 //! Proofs of verdicts, for records of admissions: of the very block that the verdict is of, and made once
-//! for all admissions with that verdict.
+//! for all admissions with that verdict. Nodes prove only their last blocks, some the newest one alone: a
+//! verdict of a block that none proves any more is read anew, together with its proof.
 
 use std::{
     num::NonZeroUsize,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use alloy_primitives::Address;
 use lru::LruCache;
-use registry_core::{api::question::EvidenceAt, eth::timestamp::Timestamp};
+use registry_core::{
+    api::question::EvidenceAt,
+    eth::timestamp::Timestamp,
+    evidence::{self, Expected},
+    gate::Verdict,
+};
 use serde_json::value::RawValue;
 
-use super::{AccountReader, Source};
+use super::{AccountReader, Source, flight::SingleFlight};
 
 /// The proofs known at once. Each takes some 50 KB.
 const PROOFS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
 
+type Known = LruCache<(Address, u64), Arc<RawValue>>;
+
 /// Proofs by wallet and block.
 #[derive(Debug)]
-pub(super) struct Proofs(Mutex<LruCache<(Address, u64), Arc<RawValue>>>);
+pub(super) struct Proofs {
+    known: Mutex<Known>,
+    /// Without a block: at the newest one.
+    flights: SingleFlight<(Address, Option<u64>), Option<Arc<RawValue>>>,
+}
 
 impl Default for Proofs {
     fn default() -> Self {
-        Self(Mutex::new(LruCache::new(PROOFS)))
+        Self { known: Mutex::new(LruCache::new(PROOFS)), flights: SingleFlight::default() }
+    }
+}
+
+impl Proofs {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl AccountReader {
-    /// The proof of the verdict on a wallet at a block; `None` where there is none, which is logged.
-    pub async fn evidence(&self, wallet: Address, block: u64, now: Timestamp) -> Option<Arc<RawValue>> {
-        let key = (wallet, block);
-        let known = self.proofs.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key).map(Arc::clone);
-        if known.is_some() {
-            return known;
-        }
-        let proof = self.prove(wallet, Some(block), now).await;
-        let proof = proof.inspect_err(|error| tracing::warn!(%error, "the chain gave no evidence")).ok()?;
-        self.proofs.0.lock().unwrap_or_else(PoisonError::into_inner).put(key, Arc::clone(&proof));
-        Some(proof)
+    /// The proof of the verdict on a wallet at a block. Without a block, that of the cached verdict where it is
+    /// known, or else that of a new verdict at the newest block, which takes the place of the cached one.
+    /// `None` where there is no proof, which is logged.
+    pub async fn evidence(
+        &self,
+        wallet: Address,
+        block: Option<u64>,
+        now: Timestamp,
+    ) -> Option<Arc<RawValue>> {
+        let proved = async {
+            let (cached, reading) = (self.cache.get(wallet, now), self.cache.begin());
+            let wanted = block.or_else(|| Some(cached.verdict?.as_of.block_number));
+            if let Some(known) = wanted.and_then(|block| self.proofs.known().get(&(wallet, block)).cloned()) {
+                return Some(known);
+            }
+            let proof = self.prove(wallet, block, now).await;
+            let (proof, verdict) =
+                proof.inspect_err(|error| tracing::warn!(%error, "the chain gave no evidence")).ok()?;
+            self.proofs.known().put((wallet, verdict.as_of.block_number), Arc::clone(&proof));
+            if block.is_none() {
+                self.cache.put(wallet, Some(&Arc::new(verdict)), None, &reading);
+            }
+            Some(proof)
+        };
+        self.proofs.flights.run((wallet, block), proved).await
     }
 
     /// Whether the chain's endpoints give proofs.
@@ -53,10 +85,13 @@ impl AccountReader {
         wallet: Address,
         block: Option<u64>,
         now: Timestamp,
-    ) -> Result<Arc<RawValue>, String> {
+    ) -> Result<(Arc<RawValue>, Verdict), String> {
         let Source::Registry(registry) = self.source else { return Err("there is no registry".to_owned()) };
+        let _read = self.budget.take(true).ok_or("no read is left")?;
         let document = self.rpc.ask(EvidenceAt::new(registry, wallet, None, block, now), now).await?;
+        let verified = evidence::verify(&document.body, &Expected::default());
+        let verdict = Verdict::from(&verified.map_err(|error| error.to_string())?.verdict);
         let text = RawValue::from_string(document.body).map_err(|error| error.to_string())?;
-        Ok(Arc::from(text))
+        Ok((Arc::from(text), verdict))
     }
 }

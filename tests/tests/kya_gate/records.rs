@@ -5,6 +5,7 @@
 //!    said at which block, proved by the block's hash.
 //! 3. No admission without its record, and no record without its admission. `/readyz` says when none can be
 //!    written.
+//! 4. A verdict that is cached keeps no request from its admission where nodes prove its block no more.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,13 +35,18 @@ struct Recorded {
 
 impl Recorded {
     async fn start() -> Self {
+        Self::start_with("").await
+    }
+
+    /// The same with these further tables.
+    async fn start_with(tables: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let rpc = Proxy::start(chain().await.node.url()).await.unwrap();
         let keys = directory.path().join("keys.json");
         key_file(&keys, &key_set(&[&new_key().await.unwrap()])).unwrap();
         let records = directory.path().join("admissions.jsonl");
         let text = format!(
-            "{}{}\n[records]\nfile = \"{}\"\nevidence = true\n",
+            "{}{}\n[records]\nfile = \"{}\"\nevidence = true\n{tables}",
             configuration_at(Kind::Envoy, rpc.url()).await,
             signing(ISSUER, &keys),
             records.display()
@@ -187,4 +193,33 @@ async fn there_is_a_record_for_each_admission_and_for_nothing_else() {
     recorded.rpc.heal();
     recorded.admitted(second()).await;
     assert_eq!(recorded.lines().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_admission_is_recorded_where_the_block_of_the_cached_verdict_is_not_proved_any_more() {
+    let demanding = "\n[policy.demanding]\nallow = [\"provision\"]\nremaining-seconds = 100000000\n";
+    for proves_newest_alone in [true, false] {
+        let recorded = Recorded::start_with(demanding).await;
+        // The verdict is cached without its proof: this policy denies.
+        let asked = signed("/").asking("GET", "/gate/demanding/");
+        let denied = asked.send(recorded.gate.url()).await.unwrap();
+        assert_eq!(denied.status, 403, "{denied:?}");
+        let number = Jws::parse(denied.header("kya-verdict")[0]).unwrap().claims.as_of.block_number;
+        chain().await.node.mine(1).await.unwrap();
+        if proves_newest_alone {
+            recorded.rpc.inject(Rule::on("eth_getProof", Fault::NewestProofs));
+        } else {
+            let block = chain().await.node.block(number).await.unwrap();
+            for name in [&block["number"], &block["hash"]] {
+                let pruned = Fault::error(-32000, "missing trie node");
+                recorded.rpc.inject(Rule::on("eth_getProof", pruned).containing(&name.to_string()));
+            }
+        }
+        recorded.admitted(signed("/items")).await;
+        recorded.rpc.reset();
+        recorded.admitted(signed("/items")).await;
+        assert_eq!(recorded.rpc.posts(), 0, "the newer verdict is proved once");
+        let (right, said) = recorded.verify(&recorded.path("admissions.jsonl"), "jwks.json", &[]).await;
+        assert!(right && said.len() == 2, "{said:?}");
+    }
 }
