@@ -44,6 +44,34 @@ const bounded = new LocalGate({ settings: few, policy: "api", fetch: counting, r
 printed.bounded = await readsOf(bounded, [{}, { sign: { by: "suspended" } }]);
 printed.reports = reports;
 
+/** What is read while a request waits, which reads again a second later, where two a second are allowed. */
+const realNow = Date.now;
+let clock = realNow();
+Date.now = () => clock;
+const two = settings.replace("[chain]", "[chain]\nreads-per-second = 2");
+let release;
+const held = new Promise((resolve) => (release = resolve));
+let slow;
+await new Promise((begun) => {
+  let isFirst = true;
+  const holding = async (...question) => {
+    if (isFirst) {
+      isFirst = false;
+      begun();
+      await held;
+    }
+    return fetch(...question);
+  };
+  const metered = new LocalGate({ settings: two, policy: "api", fetch: holding, report: () => {} });
+  const reasonOf = async (by) => (await answerTo(metered, [await signed({ sign: { by } })])).reason;
+  slow = { reasonOf, reason: reasonOf("coded") };
+});
+clock += 1_000;
+printed.metered = [await slow.reasonOf("suspended"), await slow.reasonOf("new")];
+release();
+printed.metered.push(await slow.reason, await slow.reasonOf("own"));
+Date.now = realNow;
+
 /** A read API's answer about a wallet, by other hosts than it is wanted of. */
 const api = settings.replace("[kya]", '[kya]\napi = "http://api.example"');
 printed.otherRegistry = [];

@@ -6,7 +6,8 @@
 //! 2. Of many copies of one request over two instances exactly one is admitted: with Redis, by the clients of
 //!    node-redis and ioredis, shared with a daemon of the same prefix; and with a Durable Object.
 //!    What was signed before Redis was killed is not admitted again.
-//! 3. A cold request takes one round trip to the chain, a warm one none, and a forged one none.
+//! 3. A cold request takes one round trip to the chain, a warm one none, and a forged one none; all together no
+//!    more than `chain.reads-per-second`, and nothing of a request stays behind in memory.
 //! 4. Services by Hono, Express, Fastify and over Fetch's `Request` admit what the package signs, once and
 //!    unchanged, by a daemon and in process, and read the gate's headers alone; while no daemon answers,
 //!    nothing.
@@ -208,16 +209,18 @@ async fn reads_are_few_and_what_cannot_be_kept_is_refused_at_the_start() -> Resu
     });
     let [mut machine, _] = nodes();
     let printed = run(&mut machine, "reads.mjs", &setting).await?;
+    let unread = "signature_verification_unavailable";
     for (name, expected) in [
         ("reads", json!([[200, 1], [200, 0], ["bad_signature", 0], [200, 1], [200, 1]])),
         ("unknown", json!([["kya_not_allowed", 1], ["kya_not_allowed", 0]])),
-        ("bounded", json!([[200, 1], ["signature_verification_unavailable", 0]])),
+        ("bounded", json!([[200, 1], [unread, 0]])),
         ("reports", json!(["no read is left of chain.reads-per-second"])),
+        ("metered", json!(["kya_not_allowed", "kya_not_allowed", unread, unread])),
         ("otherRegistry", json!(["kya_unavailable", "kya_unavailable"])),
         ("long", json!([413, 100])),
         ("observed", json!([])),
         ("unsigned", json!([401, false])),
-        ("unread", json!([503, "signature_verification_unavailable"])),
+        ("unread", json!([503, unread])),
         ("document", json!([format!("eip155:{CHAIN_ID}")])),
         ("told", json!([[], well_known::PATH, ["https://relay.example"], well_known::PATH])),
     ] {

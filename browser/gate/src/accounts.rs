@@ -145,7 +145,7 @@ impl AccountReader {
         registry: Option<Address>,
         now: Timestamp,
     ) -> Option<AccountFacts> {
-        self.take_read(attempt.is_of_key(), now)?;
+        self.take_read(attempt.is_of_key())?;
         let query = match question {
             Question::Code => AccountQuery { account: attempt.account.address, signed: None, registry, now },
             Question::Signature => AccountQuery::of(attempt, registry, now),
@@ -164,7 +164,7 @@ impl AccountReader {
         let has_code = match cached.has_code {
             Some(has_code) => has_code,
             None => {
-                self.take_read(true, now)?;
+                self.take_read(true)?;
                 let asked = AccountQuery { account, signed: None, registry: None, now };
                 let Told::Account(AccountFacts { state, .. }) = self.ask(Asked::Account(asked), now).await?
                 else {
@@ -178,12 +178,12 @@ impl AccountReader {
         if !has_code {
             return Some(SignerCode { has_code, accepts: false });
         }
-        self.take_read(true, now)?;
+        self.take_read(true)?;
         let newest = SignerQuery { block: None, ..query.clone() };
         let told = match self.answer(Asked::Signer(query), now).await {
             // No endpoint has the block any more, or has it yet.
             Err(QueryError::BlockNotAvailable(_)) => {
-                self.take_read(true, now)?;
+                self.take_read(true)?;
                 self.ask(Asked::Signer(newest), now).await?
             }
             answer => self.heard(answer)?,
@@ -218,7 +218,7 @@ impl AccountReader {
 
     /// The verdict on a wallet; `None` where the API does not give one of this registry and of now.
     async fn verdict(&self, api: &str, attempt: &Attempt, now: Timestamp) -> Option<Verdict> {
-        self.take_read(attempt.is_of_key(), now)?;
+        self.take_read(attempt.is_of_key())?;
         let verdict = self.verdict_of(api, attempt.account.address, now).await;
         verdict.inspect_err(|error| self.tell(&format!("the read API gave no verdict: {error}"))).ok()
     }
@@ -235,10 +235,11 @@ impl AccountReader {
         self.terms.verdict(&answer.body, wallet, now)
     }
 
-    /// Takes one of the second's reads, if one is left.
-    fn take_read(&self, is_of_key: bool, now: Timestamp) -> Option<()> {
+    /// Takes one of the second's reads, if one is left. The clock says when: a request's second read comes
+    /// later than the request.
+    fn take_read(&self, is_of_key: bool) -> Option<()> {
         let mut reads = self.reads.get();
-        let is_left = reads.take(is_of_key, now.as_millis() as f64 / 1_000.0);
+        let is_left = reads.take(is_of_key, Date::now() / 1_000.0);
         self.reads.set(reads);
         if !is_left {
             self.tell("no read is left of chain.reads-per-second");

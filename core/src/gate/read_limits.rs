@@ -61,7 +61,8 @@ impl ReadRate {
         Self { per_second, left: per_second.into(), since: now }
     }
 
-    /// Takes a read, if one is left beside the [reserve].
+    /// Takes a read, if one is left beside the [reserve]. `now` is the time of this read: an earlier one counts
+    /// as a clock that was set back, and what has passed since then is credited again.
     pub fn take(&mut self, is_of_key: bool, now: f64) -> bool {
         let most = f64::from(self.per_second);
         self.left = (self.left + (now - self.since).max(0.0) * most).min(most);
