@@ -7,7 +7,7 @@
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Write as _},
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::{
         Mutex, PoisonError,
@@ -99,19 +99,31 @@ impl Records {
             Err(TryLockError::Error(error)) => return Err(error),
             Ok(()) => {}
         }
-        let length = file.metadata()?.len();
-        let written = file.write_all(text.as_bytes());
-        if written.is_err() || !is_kept {
-            // A part of a line would spoil the next one. What fails here as well is left to the verifier.
-            let _ = file.set_len(length);
-        }
+        let written = append(&mut file, text, is_kept);
         file.unlock()?;
         written.map(|()| true)
     }
 }
 
+/// Writes at the end of a file, on a line of its own, and keeps that or cuts it off again.
+fn append(file: &mut File, text: &str, is_kept: bool) -> io::Result<()> {
+    let length = file.metadata()?.len();
+    let mut last = *b"\n";
+    if let Some(place) = length.checked_sub(1) {
+        file.read_exact_at(&mut last, place)?;
+    }
+    // A process that was killed, or a power failure, leaves a part of a line.
+    let end_of_torn = if last == *b"\n" { "" } else { "\n" };
+    let written = file.write_all(format!("{end_of_torn}{text}").as_bytes());
+    if written.is_err() || !is_kept {
+        // A part of a line is of no use. What fails here as well is left to the next line and to the verifier.
+        let _ = file.set_len(length);
+    }
+    written
+}
+
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(0o640).open(path)
+    OpenOptions::new().read(true).append(true).create(true).mode(0o640).open(path)
 }
 
 #[cfg(test)]
@@ -125,11 +137,11 @@ mod tests {
     use std::pin::pin;
     use tokio::time::Instant;
 
-    #[tokio::test(start_paused = true)]
-    async fn a_line_waits_for_that_of_another_gate_with_the_same_file_and_for_a_second_at_most() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("admissions.jsonl");
-        let records = Records::open(&RecordSettings { file: file.clone(), evidence: false }).unwrap();
+    fn opened(file: &Path) -> Records {
+        Records::open(&RecordSettings { file: file.to_owned(), evidence: false }).unwrap()
+    }
+
+    fn record() -> AdmissionRecord {
         let grounds = Grounds {
             policy: "api",
             registry: None,
@@ -140,7 +152,30 @@ mod tests {
             base: "base",
             evidence: None,
         };
-        let record = AdmissionRecord::new(Timestamp::from_seconds(1), &grounds, "token");
+        AdmissionRecord::new(Timestamp::from_seconds(1), &grounds, "token")
+    }
+
+    #[tokio::test]
+    async fn a_torn_line_spoils_no_other_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, record) = (directory.path().join("admissions.jsonl"), record());
+        for torn in [r#"{"version":2,"ti"#.to_owned(), " ".repeat(PROBE)] {
+            fs::write(&file, &torn).unwrap();
+            let records = opened(&file);
+            for _ in 0..2 {
+                records.probe().await.unwrap();
+                records.append(&record).await.unwrap();
+            }
+            let line = record.line();
+            assert_eq!(fs::read_to_string(&file).unwrap(), format!("{torn}\n{line}\n{line}\n"));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_line_waits_for_that_of_another_gate_with_the_same_file_and_for_a_second_at_most() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("admissions.jsonl");
+        let (records, record) = (opened(&file), record());
         // Another gate is at its line, which fails after a part and is cut off again.
         let mut other = open(&file).unwrap();
         other.lock().unwrap();
