@@ -177,13 +177,24 @@ export class LocalGate extends Guard {
   }
 
   reads(method, target, headers) {
-    return this.#with(method, target, headers, (received) => this.#engine.mayPass(this.#policy, received));
+    const received = receivedOf(method, target, headers);
+    try {
+      return this.#engine.mayPass(this.#policy, received);
+    } finally {
+      received.free();
+    }
   }
 
   async ask(method, target, headers, content) {
     if (content?.length > this.longestContent) return this.tooLong(method, target, headers);
-    const decide = (received) => this.#engine.decide(this.#policy, received, content, this.#nonces);
-    const [outcome, status, body, ...lines] = await this.#with(method, target, headers, decide);
+    const received = receivedOf(method, target, headers);
+    let answer;
+    try {
+      answer = await this.#engine.decide(this.#policy, received, content, this.#nonces);
+    } finally {
+      received.free();
+    }
+    const [outcome, status, body, ...lines] = answer;
     const said = [];
     for (let at = 0; at < lines.length; at += 2) said.push([lines[at], lines[at + 1]]);
     if (status === 200) {
@@ -192,11 +203,10 @@ export class LocalGate extends Guard {
     }
     return { admitted: false, response: new Response(body, { status, headers: said }), outcome };
   }
-
-  #with(method, target, headers, use) {
-    return use(new Received(method, target, linesOf(headers).flat()));
-  }
 }
+
+/** A request in the module's memory until it is freed: garbage collection comes late, and not in every runtime. */
+const receivedOf = (method, target, headers) => new Received(method, target, linesOf(headers).flat());
 
 /** The store of nonces, where it is the one that the file names. */
 function storeOf(engine, nonces) {

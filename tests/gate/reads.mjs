@@ -13,7 +13,7 @@ const { origin, settings, keys } = setting;
 const accounts = Object.fromEntries(Object.entries(keys).map(([name, key]) => [name, privateKeyToAccount(key)]));
 for (const [name, address] of Object.entries(setting.accounts)) accounts[name] = { address };
 const signed = async (entry) => ({ ...(await requestOf(entry, { ...setting, accounts })), origin });
-await init();
+const { memory } = await init();
 
 const printed = {};
 let reads = 0;
@@ -104,6 +104,12 @@ printed.unsigned = [unsigned.response.status, isRead];
 const { method, target, lines } = await signed(post);
 const unread = await gate.ask(method, target, lines, undefined);
 printed.unread = [unread.response?.status, unread.outcome];
+
+/** Whether requests with long heads leave them in memory. */
+const longHead = [["x-long", "x".repeat(100_000)]];
+const { byteLength: before } = memory.buffer;
+for (let request = 0; request < 2_000; request += 1) await gate.ask("GET", "/items", longHead, new Uint8Array());
+printed.isKept = memory.buffer.byteLength - before > 4 << 20;
 
 /** What does not begin, and why. */
 const refused = (options) => {
