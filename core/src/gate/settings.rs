@@ -302,6 +302,8 @@ impl PolicyTable {
                 "components",
                 format!("{component:?} must be the name of a header in lower case"),
             )?;
+            let is_once = self.components.iter().filter(|other| *other == component).count() == 1;
+            ensure(is_once, "components", format!("{component} is named twice"))?;
         }
         ensure(
             self.routes.is_empty() || origin == *shared.origin,

@@ -312,6 +312,13 @@ fn a_challenge_lists_what_to_sign_and_for_which_chain() {
     let rules = SignatureRules { components: vec!["x-order".to_owned()], ..rules() };
     let all = baseline.replace("\"@query\"", r#""@query" "content-digest" "content-type" "x-order""#);
     assert_eq!(accept(&Message::vector(), &rules), all);
+    // What is listed for each request is not listed again for the route, and such a signature is admitted.
+    let named = ["content-type", "x-order", "content-digest"].map(str::to_owned).to_vec();
+    let rules = SignatureRules { components: named, ..rules };
+    let ordered = Message::vector().set("x-order", "7".to_owned());
+    assert_eq!(accept(&ordered, &rules), all);
+    let listed: Vec<&str> = COMPONENTS.into_iter().chain(["x-order"]).collect();
+    assert!(ordered.sign(&listed, &usual()).verify(&rules).is_ok());
     let untagged = SignatureRules { dialects: vec![Dialect::Untagged], components: Vec::new(), ..rules };
     let of_old = r#"request=("@authority" "@method" "@path" "@query" "content-digest");created;expires"#;
     assert_eq!(accept(&Message::vector(), &untagged), of_old);

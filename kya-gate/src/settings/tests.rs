@@ -132,6 +132,7 @@ fn every_mistake_is_named_with_its_place() {
         ("liable.basis = [\"proved\"]", "liable.basis"),
         ("liable.attested-days = 9", "needs liable.allow"),
         ("components = [\"@path\"]", "components"),
+        ("components = [\"a\", \"b\", \"a\"]", "components: a is named twice"),
         ("alow = []", "unknown field `alow`"),
         ("routes = [\"/a*\"]", "routes: \"/a*\" must be"),
         ("routes = [\"/\", \"/\"]", "routes: / is named twice"),

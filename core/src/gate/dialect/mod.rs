@@ -36,17 +36,19 @@ impl Dialect {
         }
     }
 
-    /// The components that bind a signature to this request, and then those that a route wants besides.
+    /// The components that bind a signature to this request, and then those that a route wants besides, each
+    /// once (RFC 9421, section 2).
     pub(super) fn required<'a>(
         self,
         request: &Request<'_>,
         wanted: &'a [String],
     ) -> impl Iterator<Item = &'a str> {
-        let binding = COMPONENTS.into_iter().filter(move |component| match self {
+        let binds = move |component: &&str| match self {
             Self::Tagged => tagged::requires(component, request),
             Self::Untagged => untagged::requires(component, request),
-        });
-        binding.chain(wanted.iter().map(String::as_str))
+        };
+        let besides = wanted.iter().map(String::as_str).filter(move |component| !binds(component));
+        COMPONENTS.into_iter().filter(binds).chain(besides)
     }
 
     /// The account that a `keyid` names.
