@@ -31,6 +31,20 @@ const fn is_host(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'-' | b'.' | b'_' | b':' | b'[' | b']')
 }
 
+/// Whether a text in lower case is a host: a name without empty labels, or an address.
+fn is_name_or_address(host: &str) -> bool {
+    let is_label = |label: &str| {
+        let is_plain = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'z' | b'-' | b'_');
+        !label.is_empty() && label.bytes().all(is_plain)
+    };
+    match host.strip_prefix('[') {
+        Some(rest) => rest.strip_suffix(']').is_some_and(|address| {
+            address.contains(':') && address.bytes().all(|byte| byte == b':' || byte.is_ascii_hexdigit())
+        }),
+        None => host.strip_suffix('.').unwrap_or(host).split('.').all(is_label),
+    }
+}
+
 /// An HTTP request whose signature is verified. All text is raw: nothing is decoded or normalised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
@@ -78,13 +92,19 @@ impl Origin {
         let text = text.to_ascii_lowercase();
         let (scheme, authority) = text.split_once("://")?;
         let (scheme, own_port) = match scheme {
-            "http" => (Scheme::Http, ":80"),
-            "https" => (Scheme::Https, ":443"),
+            "http" => (Scheme::Http, "80"),
+            "https" => (Scheme::Https, "443"),
             _ => return None,
         };
-        let authority = authority.strip_suffix(own_port).unwrap_or(authority);
-        let is_valid = !authority.is_empty() && authority.bytes().all(is_host);
-        is_valid.then(|| Self { scheme, authority: authority.to_owned() })
+        // The colons in brackets are of an address.
+        let with_port = authority.rsplit_once(':').filter(|_| !authority.ends_with(']'));
+        let (host, port) = with_port.map_or((authority, None), |(host, port)| (host, Some(port)));
+        let is_port = |digits: &str| !digits.starts_with(['0', '+']) && digits.parse::<u16>().is_ok();
+        if !is_name_or_address(host) || !port.is_none_or(is_port) {
+            return None;
+        }
+        let authority = if port == Some(own_port) { host } else { authority };
+        Some(Self { scheme, authority: authority.to_owned() })
     }
 
     /// `http` or `https`.
@@ -160,12 +180,19 @@ mod tests {
             ("http://api.example:443", "http", "api.example:443"),
             ("http://127.0.0.1:80", "http", "127.0.0.1"),
             ("http://[::1]:8080", "http", "[::1]:8080"),
+            ("https://[::A]:443", "https", "[::a]"),
+            ("https://my_api.example.:65535", "https", "my_api.example.:65535"),
         ] {
             let origin = Origin::parse(text).unwrap();
             assert_eq!((origin.scheme(), origin.authority()), (scheme, authority), "{text}");
         }
         for text in ["", "api.example", "ftp://a", "https://", "https://a/", "https://a/b", "https://u@a"] {
             assert_eq!(Origin::parse(text), None, "{text}");
+        }
+        let impossible = "a: :8080 :443 a::443 a:443:443 a:0 a:0443 a:+443 a:65536 a:b a..b . .a a.. \
+                          [ [::1 ::1] [] []:1 [a] [::1]8 [::1]: a[::1] [[::1]] [::1.2.3.4]";
+        for authority in impossible.split(' ') {
+            assert_eq!(Origin::parse(&format!("https://{authority}")), None, "{authority}");
         }
     }
 

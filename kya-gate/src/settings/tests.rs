@@ -144,6 +144,7 @@ fn every_mistake_is_named_with_its_place() {
     }
     for (from, to, words) in [
         ("https://api.example", "https://api.example/v1", "origin: must be"),
+        ("https://api.example", "https://api.example:", "origin: must be"),
         (ALLOW, "allow = []", "policy.api: allow"),
         (ALLOW, "allow = [\"serve\"]", "unknown variant `serve`"),
         ("[policy.api]", "[policy.\"a/b\"]", "policy.a/b: a name"),
