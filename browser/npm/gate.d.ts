@@ -42,7 +42,11 @@ export interface Refused {
 
 /** What both gates do. */
 interface Guard {
-  /** Reads a request to its end. `request` is the same with the gate's headers in place of the client's own. */
+  /**
+   * Reads a request to its end. `request` is the same with the gate's headers in place of the client's own.
+   *
+   * @throws TypeError where its content was read before
+   */
   admit(request: Request): Promise<(Admitted & { request: Request }) | Refused>;
   /**
    * The same about the parts of a request: the method, the path and query as they were received, the headers, and the

@@ -55,6 +55,9 @@ class Guard {
   }
 
   async admit(request) {
+    if (request.bodyUsed || request.body?.locked) {
+      throw new TypeError("the gate needs the content as it came: the request has to be admitted before it is read");
+    }
     const { method, headers } = request;
     const target = targetOf(request);
     // The request keeps its content for the service.

@@ -105,11 +105,18 @@ const { method, target, lines } = await signed(post);
 const unread = await gate.ask(method, target, lines, undefined);
 printed.unread = [unread.response?.status, unread.outcome];
 
+/** A service's own mistake is no refusal of its client. */
+const [used, locked] = [0, 1].map(() => new Request(origin + target, { method, headers: lines, body: long }));
+await used.text();
+locked.body.getReader();
+const error = (request) => gate.admit(request).catch(({ name }) => name);
+printed.used = [await error(used), await error(locked)];
+
 /** Whether requests with long heads leave them in memory. */
 const longHead = [["x-long", "x".repeat(100_000)]];
 const { byteLength: before } = memory.buffer;
 for (let request = 0; request < 2_000; request += 1) await gate.ask("GET", "/items", longHead, new Uint8Array());
-printed.isKept = memory.buffer.byteLength - before > 4 << 20;
+printed.isKept = memory.buffer.byteLength - before > 4_000_000;
 
 /** What does not begin, and why. */
 const refused = (options) => {

@@ -221,6 +221,7 @@ async fn reads_are_few_and_what_cannot_be_kept_is_refused_at_the_start() -> Resu
         ("observed", json!([])),
         ("unsigned", json!([401, false])),
         ("unread", json!([503, unread])),
+        ("used", json!(["TypeError", "TypeError"])),
         ("isKept", json!(false)),
         ("document", json!([format!("eip155:{CHAIN_ID}")])),
         ("told", json!([[], well_known::PATH, ["https://relay.example"], well_known::PATH])),
