@@ -136,7 +136,7 @@ export interface NonceStore {
   ): "spent" | "reused" | "unknown" | "full" | Promise<"spent" | "reused" | "unknown" | "full">;
 }
 
-/** In this process alone: for a service that runs once. */
+/** In this process alone: for a service that runs once. What was signed before it, or in the second of its start, is refused. */
 export class MemoryNonces implements NonceStore {
   /** Remembers at most so many; 100,000 unless given. */
   constructor(capacity?: number);

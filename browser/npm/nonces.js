@@ -9,11 +9,11 @@
 
 const seconds = () => Math.floor(Date.now() / 1000);
 
-/** In this process alone: for a service that runs once. A restart refuses what was signed before it. */
+/** In this process alone: for a service that runs once. What was signed before the second after its start is refused. */
 export class MemoryNonces {
   #capacity;
-  // At the start of a Worker there is no time yet.
-  #began = seconds() || undefined;
+  // The second after: signatures have no fractions. At the start of a Worker there is no time yet.
+  #began = Date.now() ? seconds() + 1 : undefined;
   #keys = new Set();
   /** Keys by the second after which they are forgotten. */
   #ends = new Map();
@@ -25,7 +25,7 @@ export class MemoryNonces {
 
   spend(key, created, keepMillis) {
     const now = seconds();
-    this.#began ??= now;
+    this.#began ??= now + 1;
     if (created < this.#began) return "unknown";
     this.#sweep(now);
     if (this.#keys.has(key)) return "reused";

@@ -31,6 +31,17 @@ export async function ofGate({ admitted, headers, response }) {
   return answer(200, "", (name) => (name === "cache-control" ? "no-store" : headers[name]));
 }
 
+/** A gate that was made a second ago: what is signed in the second of its start is refused. */
+export function begun(make) {
+  const { now } = Date;
+  Date.now = () => now() - 1_000;
+  try {
+    return make();
+  } finally {
+    Date.now = now;
+  }
+}
+
 /** The answer about a case: of the last of its requests. */
 export async function answerTo(gate, requests, { asRequest } = {}) {
   let last;

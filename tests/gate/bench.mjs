@@ -7,6 +7,7 @@ import { recoverMessageAddress } from "viem";
 import { privateKeyToAccount } from "viem/accounts";
 
 import init, { LocalGate } from "../../browser/pkg/gate-node.js";
+import { begun } from "./answers.mjs";
 import { requestOf } from "./signing.mjs";
 
 const REQUESTS = 1500;
@@ -15,7 +16,7 @@ const { origin, settings, keys } = setting;
 const account = privateKeyToAccount(keys.good);
 setting.accounts = { good: account };
 await init();
-const gate = new LocalGate({ settings, policy: "api" });
+const gate = begun(() => new LocalGate({ settings, policy: "api" }));
 
 /** Requests that are admitted once: half of them with content. */
 async function requests() {

@@ -17,7 +17,7 @@ import { isDeepStrictEqual } from "node:util";
 import { privateKeyToAccount } from "viem/accounts";
 
 import init, { Gate, LocalGate } from "../../browser/pkg/gate-node.js";
-import { answerTo, ofDaemon } from "./answers.mjs";
+import { answerTo, begun, ofDaemon } from "./answers.mjs";
 import { requestOf } from "./signing.mjs";
 
 const setting = JSON.parse(process.env.SETTING);
@@ -30,7 +30,7 @@ for (const [name, account] of Object.entries(accounts)) {
 await init();
 const apiSettings = setting.settings.replace("[kya]", `[kya]\napi = "${setting.api}"`);
 const locally = (settings) => {
-  const first = new LocalGate({ settings, policy: "api" });
+  const first = begun(() => new LocalGate({ settings, policy: "api" }));
   return (policy) => first.under(policy);
 };
 const inNode = (gateOf, options) => (policy, requests) => answerTo(gateOf(policy), requests, options);

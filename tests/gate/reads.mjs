@@ -5,7 +5,7 @@
 import { privateKeyToAccount } from "viem/accounts";
 
 import init, { LocalGate, MemoryNonces } from "../../browser/pkg/gate-node.js";
-import { answerTo } from "./answers.mjs";
+import { answerTo, begun } from "./answers.mjs";
 import { requestOf } from "./signing.mjs";
 
 const setting = JSON.parse(process.env.SETTING);
@@ -21,7 +21,7 @@ const counting = (...question) => {
   reads += 1;
   return fetch(...question);
 };
-const gate = new LocalGate({ settings, policy: "api", fetch: counting });
+const gate = begun(() => new LocalGate({ settings, policy: "api", fetch: counting }));
 
 /** What became of requests, and how many reads each of them took. */
 async function readsOf(gate, entries) {
@@ -40,7 +40,8 @@ printed.reads = await readsOf(gate, [{}, {}, forged, ofCode, ofCode]);
 printed.unknown = await readsOf(gate, [{ sign: { by: "new" } }, { sign: { by: "new" } }]);
 const few = settings.replace("[chain]", "[chain]\nreads-per-second = 1");
 const reports = [];
-const bounded = new LocalGate({ settings: few, policy: "api", fetch: counting, report: (text) => reports.push(text) });
+const report = (text) => reports.push(text);
+const bounded = begun(() => new LocalGate({ settings: few, policy: "api", fetch: counting, report }));
 printed.bounded = await readsOf(bounded, [{}, { sign: { by: "suspended" } }]);
 printed.reports = reports;
 
@@ -52,12 +53,12 @@ const two = settings.replace("[chain]", "[chain]\nreads-per-second = 2");
 let release;
 const held = new Promise((resolve) => (release = resolve));
 let slow;
-await new Promise((begun) => {
+await new Promise((reached) => {
   let isFirst = true;
   const holding = async (...question) => {
     if (isFirst) {
       isFirst = false;
-      begun();
+      reached();
       await held;
     }
     return fetch(...question);

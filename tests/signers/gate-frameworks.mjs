@@ -16,6 +16,7 @@ import { Hono } from "hono";
 import { privateKeyToAccount } from "viem/accounts";
 import init, { Gate, LocalGate, forExpress, forFastify, forFetch, forHono } from "../../browser/pkg/gate-node.js";
 import { signRequest } from "../../browser/pkg/sign.js";
+import { begun } from "../gate/answers.mjs";
 
 const [gateUrl, origin, chainId, key] = process.argv.slice(2);
 const [account, wallet] = [privateKeyToAccount(key), new Wallet(key)];
@@ -159,7 +160,7 @@ await init();
 const gateOf = (policy = "api", longestContent = 200_000) =>
   gateUrl.startsWith("http")
     ? new Gate({ url: gateUrl, policy, longestContent })
-    : new LocalGate({ settings: gateUrl, policy, longestContent });
+    : begun(() => new LocalGate({ settings: gateUrl, policy, longestContent }));
 const printed = {};
 for (const framework of Object.keys(SERVICES)) printed[framework] = await outcomes(framework, gateOf());
 // What answers there is no gate, and nothing does.

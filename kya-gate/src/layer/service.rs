@@ -272,8 +272,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_signature_that_expires_while_its_content_comes_is_refused() {
-        // It is valid for another second.
-        let created = now().seconds() - 89;
+        // It is valid for two more seconds, of which the gate's start takes one.
+        let created = now().seconds() - 88;
         let late = stream::once(async move {
             while now().seconds() <= created + 90 {
                 tokio::time::sleep(Duration::from_millis(10)).await;

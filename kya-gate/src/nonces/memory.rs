@@ -20,7 +20,7 @@ use registry_core::gate::{Attempt, SKEW, Spending};
 #[derive(Debug)]
 pub struct Nonces {
     capacity: usize,
-    /// When the store began, in unix seconds.
+    /// The first unix second of which it knows all nonces.
     began: i64,
     spent: Mutex<Entries>,
 }
@@ -33,9 +33,10 @@ struct Entries {
 }
 
 impl Nonces {
-    /// Room for so many nonces, from the unix second `now` on.
+    /// Room for so many nonces, of what is signed after the unix second `now`: signatures have no fractions, and
+    /// one of this second may have been admitted before.
     pub fn new(capacity: usize, now: u64) -> Self {
-        Self { capacity, began: now.cast_signed(), spent: Mutex::default() }
+        Self { capacity, began: now.saturating_add(1).cast_signed(), spent: Mutex::default() }
     }
 
     /// Spends the nonce of an attempt at the unix second `now`: of any number of calls with one nonce, a
@@ -134,8 +135,8 @@ mod tests {
 
     #[test]
     fn a_signature_from_before_the_start_is_refused_and_said_to_be_one() {
-        let nonces = Nonces::new(10, 951);
-        // Signed at 950.
+        let nonces = Nonces::new(10, 950);
+        // Signed at 950: before the store began in that second, or after.
         assert_eq!(nonces.spend(&attempt("a", 1_040), 960), Spending::SignedBeforeStart);
         assert_eq!(nonces.look_up(&attempt("a", 1_040)), Spending::SignedBeforeStart);
         assert_eq!(nonces.spend(&attempt("a", 1_041), 960), Spending::Spent);

@@ -6,11 +6,14 @@
 mod memory;
 mod redis;
 
+use std::time::Duration;
+
 use anyhow::Context as _;
 use registry_core::{
     eth::timestamp::Timestamp,
     gate::{Attempt, Spending},
 };
+use tokio::time::sleep;
 
 use crate::{metrics::Metrics, settings::NonceSettings};
 pub use memory::Nonces;
@@ -26,13 +29,17 @@ pub enum NonceStore {
 }
 
 impl NonceStore {
-    /// Opens the configured store at `now`.
+    /// Opens the configured store at `now`. One in memory is open with the next second, as it refuses what was
+    /// signed in this one.
     ///
     /// # Errors
     /// If Redis does not answer, or cannot hold nonces.
     pub async fn open(settings: &NonceSettings, metrics: Metrics, now: Timestamp) -> anyhow::Result<Self> {
         Ok(match settings {
-            NonceSettings::Memory { capacity } => Self::Memory(Nonces::new(*capacity, now.seconds())),
+            NonceSettings::Memory { capacity } => {
+                sleep(Duration::from_millis(1_000 - now.as_millis() % 1_000)).await;
+                Self::Memory(Nonces::new(*capacity, now.seconds()))
+            }
             NonceSettings::Redis(settings) => {
                 inspect(settings).await.context("nonces")?;
                 let shared = SharedNonces::connect(settings, metrics).await;
