@@ -216,7 +216,10 @@ async fn looked_after(
         if watched.by_liable.is_none() && is_only_named(liable, &record) {
             let (block, since) = (block.number.to(), Timestamp::default());
             let query = AttestedQuery { registry, agent: id, liable, block, since };
-            watched.by_liable = node.ask(query).await?.map(Timestamp::seconds);
+            // A node that fails to list the events leaves that unknown, as one that lists none does.
+            let unread = |failure: &Failure| say(format_args!("agent {id}: its events: {failure}\n"));
+            let last = node.ask(query).await.inspect_err(unread).unwrap_or_default();
+            watched.by_liable = last.map(Timestamp::seconds);
         }
         Ok((caller, grace, record, time))
     };

@@ -1,9 +1,11 @@
 //! Kills, and relayers, nodes and read APIs that do not do their part.
 
 use alloy::primitives::{U64, U256};
+use e2e::fault::{Fault, Rule};
 use e2e::hooks::{Receiver, Reply};
 use e2e::kya::Kya;
 use e2e::process::{eventually, free_port};
+use e2e::proxy::Proxy;
 use serde_json::{Value, json};
 
 use super::{ETHER, HOUR, PATIENCE, Scene, Way, place, register};
@@ -317,4 +319,20 @@ async fn a_read_apis_record_is_of_the_block_of_its_verdict() {
         assert_eq!(told, expected, "{subject}: {status}");
         assert_eq!(status["wallet"], wallet, "{status}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watcher_of_a_liable_wallet_attests_where_the_node_lists_no_events_for_now() {
+    let scene = Scene::start().await;
+    scene.key("agent.key").await;
+    let liable = scene.key("liable.key").await.to_string();
+    scene.run(&register("agent.key", &liable), Way::Relayed).await.ok();
+    let node = Proxy::start(scene.chain.node.url()).await.unwrap();
+    node.inject(Rule::on("eth_getLogs", Fault::status(429)));
+    let watch = ["attest", "1", "--watch", "--every", "1", "--yes", "--key", "liable.key"];
+    let place = place(node.url(), &scene.registry);
+    let command = [&watch[..], &place, &["--relayer", scene.relayer.url()]].concat();
+    let mut watcher = scene.user.spawn("", &command).start().unwrap();
+    watcher.announced("agent 1: attested", PATIENCE).await.unwrap();
+    assert!(node.calls("eth_getLogs") > 0, "{}", watcher.log());
 }
