@@ -28,6 +28,8 @@ use crate::{
     submit::Caller,
 };
 
+/// A machine's clock that is ahead of the newest block by more seconds is told of.
+const CLOCK_AHEAD: u64 = 3_600;
 /// The longest pause between two attempts for one agent.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3_600);
 
@@ -84,9 +86,28 @@ struct Watched {
     /// The last event of the agent by the signer, unix seconds; read once, where the signer is its liable
     /// wallet.
     by_liable: Option<u64>,
+    /// The chain's time after the signer's last attestation by this process, unix seconds, and when it was
+    /// read.
+    attested: Option<(u64, Instant)>,
 }
 
 impl Watched {
+    /// The time by which an agent is due: the newest block's or the machine's, whichever is later, as a chain
+    /// that stands still does not stop time. A machine's clock that is ahead counts once: after an
+    /// attestation it goes no faster than a monotonic one.
+    fn time(&self, machine: u64, block: u64) -> u64 {
+        let elapsed = |(at, since): (u64, Instant)| at.saturating_add(since.elapsed().as_secs());
+        self.attested.map_or(machine, |attested| machine.min(elapsed(attested))).max(block)
+    }
+
+    fn note_attestation(&mut self, block: u64) {
+        self.attested = Some((block, Instant::now()));
+        let ahead = crate::now().seconds().saturating_sub(block);
+        if ahead > CLOCK_AHEAD {
+            say(format_args!("the machine's clock is {ahead} s ahead of the chain's\n"));
+        }
+    }
+
     /// Another attempt later: after `first`, and twice as long after each further failure.
     fn failed(&mut self, first: Duration) {
         let pause = first.saturating_mul(1 << self.failures.min(16)).min(LONGEST_PAUSE.max(first));
@@ -198,20 +219,23 @@ async fn looked_after(
     (id, watched): (U256, &mut Watched),
     metrics: &Metrics,
 ) -> Result<bool> {
+    let node = place.node().ok_or_else(|| Failure::refused("--watch needs --rpc"))?;
     let name = id.to_string();
     let count = |result: &str| metrics.attempts.with_label_values(&[name.as_str(), result]).inc();
     let read = async {
         let caller = Caller::new(place, signer, &options.send).await?;
-        if caller.resume(&attest::call(id)).await?.is_some() {
+        let is_resumed = caller.resume(&attest::call(id)).await?.is_some();
+        if is_resumed {
             caller.told()?;
         }
-        let node = place.node().ok_or_else(|| Failure::refused("--watch needs --rpc"))?;
         let grace = node.grace_period(place.registry).await?;
         let record = place.record(id).await?;
         let record = record.ok_or_else(|| Failure::try_again("the registry does not know it"))?;
-        // A chain that stands still does not stop time, and a clock that is slow does not, either.
         let block = node.block("latest").await?;
-        let time = crate::now().seconds().max(block.timestamp.to());
+        if is_resumed {
+            watched.note_attestation(block.timestamp.to());
+        }
+        let time = watched.time(crate::now().seconds(), block.timestamp.to());
         let (registry, liable) = (place.registry, signer.address());
         if watched.by_liable.is_none() && is_only_named(liable, &record) {
             let (block, since) = (block.number.to(), Timestamp::default());
@@ -239,7 +263,9 @@ async fn looked_after(
     }
     let executed = caller.execute(attest::call(id), attest::GAS).await.inspect_err(|_| count("failed"))?;
     count("attested");
-    watched.by_liable = Some(time);
+    let block = node.block("latest").await.map_or(time, |block| block.timestamp.to());
+    watched.note_attestation(block);
+    watched.by_liable = Some(block);
     let (done, before) = (executed.text(), Timestamp::from_seconds(last));
     say(format_args!("agent {id}: attested, {done}; before that at {before}\n"));
     caller.told()?;

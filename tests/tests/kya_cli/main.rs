@@ -10,7 +10,7 @@
 //! 6. What is no read API says nothing of an agent, and the service at `--at` alone does not name the agent
 //!    to attest for.
 //! 7. `attest --watch` keeps an agent from lapsing over nine days and kills, attests once a period, and never
-//!    for an agent that only names the same liable wallet.
+//!    for an agent that only names the same liable wallet. A machine's clock that is ahead changes none of it.
 //! 8. A variable that is set to nothing counts as not set, and what is in flight is found from any directory.
 
 use std::fs;
@@ -19,14 +19,15 @@ use alloy::hex;
 use alloy::primitives::{Address, Bytes, U256, uint};
 use alloy::signers::SignerSync as _;
 use alloy::sol_types::SolEvent as _;
-use e2e::anvil::{AnvilOptions, dev_account, dev_key};
+use e2e::anvil::{AnvilOptions, dev_account, dev_key, wall_clock};
 use e2e::chain::Chain;
 use e2e::daemon::{Daemon, write_private};
 use e2e::guarded::Guarded;
 use e2e::hooks::{Receiver, Reply};
 use e2e::http;
 use e2e::kya::{Ended, Kya};
-use e2e::process::{PATIENCE, Process, eventually, free_port, output};
+use e2e::process::{PATIENCE, Process, eventually, free_port, output, wait_until};
+use e2e::proxy::Proxy;
 use e2e::python;
 use e2e::seed;
 use registry_core::eth::abi::IAgentRegistry::{
@@ -85,14 +86,18 @@ impl Scene {
 
     /// The attestations for an agent: their time, oldest first.
     async fn attestations(&self, agent: u64) -> Vec<u64> {
-        let filter = json!([{
-            "fromBlock": "0x0", "address": self.chain.contracts.registry,
-            "topics": [ComplianceAttested::SIGNATURE_HASH, format!("{agent:#066x}")],
-        }]);
-        let logs: Vec<Value> = self.chain.node.request("eth_getLogs", filter).await.unwrap();
-        let time = |log: &Value| u64::from_str_radix(log["data"].as_str()?.trim_start_matches("0x"), 16).ok();
-        logs.iter().map(|log| time(log).unwrap()).collect()
+        attestations(&self.chain, agent).await
     }
+}
+
+async fn attestations(chain: &Chain, agent: u64) -> Vec<u64> {
+    let filter = json!([{
+        "fromBlock": "0x0", "address": chain.contracts.registry,
+        "topics": [ComplianceAttested::SIGNATURE_HASH, format!("{agent:#066x}")],
+    }]);
+    let logs: Vec<Value> = chain.node.request("eth_getLogs", filter).await.unwrap();
+    let time = |log: &Value| u64::from_str_radix(log["data"].as_str()?.trim_start_matches("0x"), 16).ok();
+    logs.iter().map(|log| time(log).unwrap()).collect()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -313,4 +318,22 @@ async fn a_watched_agent_never_lapses_in_nine_days_with_kills_and_an_impostor_is
     assert_eq!(record.lastAttestation, record.registeredAt);
     let status = scene.run(&["status", "2"], Way::Read).await.with(1);
     assert_ne!(status["basis"], "attested");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watcher_with_a_clock_that_is_ahead_by_weeks_attests_once() {
+    let chain = Chain::start(AnvilOptions::since(wall_clock() - 30 * 24 * HOUR)).await.unwrap();
+    let (user, node) = (Kya::new().unwrap(), Proxy::start(chain.node.url()).await.unwrap());
+    let registry = chain.contracts.registry.to_string();
+    let direct = [&place(node.url(), &registry)[..], &["--direct"]].concat();
+    let wallet = user.run(&["key", "agent.key"]).await.unwrap().ok()["address"].as_str().unwrap().to_owned();
+    chain.node.set_balance(wallet.parse().unwrap(), ETHER).await.unwrap();
+    user.run(&[&register("agent.key", &wallet)[..], &direct].concat()).await.unwrap().ok();
+    let watch = ["attest", "1", "--watch", "--every", "1", "--key", "agent.key"];
+    let mut watcher = user.spawn("", &[&watch[..], &direct].concat()).start().unwrap();
+    watcher.announced("agent 1: attested", PATIENCE).await.unwrap();
+    // A round reads the grace period and the record.
+    node.reset();
+    wait_until("five rounds later", PATIENCE, async || node.calls("eth_call") > 10).await;
+    assert_eq!(attestations(&chain, 1).await.len(), 1, "{}", watcher.log());
 }
