@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, net::SocketAddr};
 
-use alloy::{primitives::U256, sol_types::SolCall as _};
+use alloy::{
+    primitives::{Bytes, U256},
+    sol_types::SolCall as _,
+};
 use clap::Args;
 use registry_core::eth::{
     abi::{AgentRecord, IAgentRegistry::attestComplianceCall},
@@ -72,23 +75,24 @@ impl Attest {
         if self.watch {
             return watch::run(self, &place, &signer, records).await;
         }
-        let (mut lines, mut documents) = (Vec::new(), Vec::new());
+        let caller = Caller::new(&place, &signer, &self.send).await?;
+        let (mut lines, mut documents, mut calls) = (Vec::new(), Vec::new(), Vec::new());
         for record in &records {
-            let id = record.agentId;
-            let (caller, data) = (Caller::new(&place, &signer, &self.send).await?, call(id));
+            let (id, data) = (record.agentId, call(record.agentId));
             let executed = match caller.resume(&data).await? {
                 Some(executed) => executed,
                 // One attestation more does no harm.
-                None => caller.execute(data, GAS).await?,
+                None => caller.execute(&data, GAS).await?,
             };
+            calls.push(data);
             lines.push(format!("Attested for agent {id}: {}.", executed.text()));
             documents.push(json!({ "agentId": id.to_string(), "transaction": executed.json() }));
-            // Told before it is forgotten: a kill in between tells it twice, and sends nothing twice.
             if self.ids.len() > 1 {
                 say(format_args!("{}\n", lines.last().map_or("", String::as_str)));
             }
-            caller.told()?;
         }
+        // Told before they are forgotten, all together: a repetition tells all of them, and sends none twice.
+        caller.told(&calls)?;
         lines.push("An attestation holds for the registry's grace period, 7 days by default.".to_owned());
         Ok(Report::done(lines.join("\n"), json!({ "attested": documents })))
     }
@@ -119,8 +123,8 @@ pub(crate) fn typed(id: &U256, words: &str) -> Result<()> {
     }
 }
 
-pub(crate) fn call(id: U256) -> Vec<u8> {
-    attestComplianceCall { agentId: id }.abi_encode()
+pub(crate) fn call(id: U256) -> Bytes {
+    attestComplianceCall { agentId: id }.abi_encode().into()
 }
 
 /// Checks the agent's status: the registry asks for the same.

@@ -1,6 +1,6 @@
-//! What was signed and sent, and has not been settled yet: one file for each signer and registry, written
-//! before anything is sent. A command that was killed finds it again and sends the very same bytes, so that
-//! nothing is carried out twice. The file is locked meanwhile: two commands of one signer take turns.
+//! What was signed and sent, and has not been settled and told yet: one file for each signer and registry,
+//! written before anything is sent. A command that was killed finds it again and sends the very same bytes, so
+//! that nothing is carried out twice. The file is locked meanwhile: two commands of one signer take turns.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -19,6 +19,9 @@ use crate::report::{Failure, Result};
 /// How long another command of the same signer is waited for.
 const PATIENCE: Duration = Duration::from_secs(150);
 
+/// A repetition of a command within this time of the call is about that call, and later about a new one.
+const REPETITION: u64 = 3_600;
+
 /// A call that was signed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pending {
@@ -28,6 +31,16 @@ pub struct Pending {
     pub at: u64,
     /// How it was sent.
     pub sent: Sent,
+    /// It was carried out, and its command has not printed that yet.
+    #[serde(default)]
+    pub is_executed: bool,
+}
+
+impl Pending {
+    /// Whether a repetition of its command is about this call.
+    pub fn is_recent(&self) -> bool {
+        crate::now().seconds() <= self.at.saturating_add(REPETITION)
+    }
 }
 
 /// How a call was sent.
@@ -104,18 +117,28 @@ impl Journal {
         }
     }
 
-    /// What has not been settled.
+    /// The calls that have not been settled, or not been told.
     ///
     /// # Errors
     /// The file cannot be read. Nothing may be sent then: it may name a call in flight.
-    pub fn pending(&self) -> Result<Option<Pending>> {
+    pub fn calls(&self) -> Result<Vec<Pending>> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Kept {
+            Calls(Vec<Pending>),
+            /// As an earlier version wrote it.
+            Call(Pending),
+        }
         let bytes = match fs::read(&self.file) {
             Ok(bytes) => bytes,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(self.failed(&error)),
         };
         let unreadable = |error| Failure::refused(format!("{}: {error}", self.file.display()));
-        serde_json::from_slice(&bytes).map(Some).map_err(unreadable)
+        Ok(match serde_json::from_slice(&bytes).map_err(unreadable)? {
+            Kept::Calls(calls) => calls,
+            Kept::Call(call) => vec![call],
+        })
     }
 
     /// Writes what is about to be sent, to stay over a power cut.
@@ -123,27 +146,50 @@ impl Journal {
     /// # Errors
     /// It cannot be written: nothing may be sent.
     pub fn keep(&self, pending: &Pending) -> Result<()> {
+        let mut calls = self.calls()?;
+        calls.retain(|kept| kept.call != pending.call);
+        calls.push(pending.clone());
+        self.write(calls)
+    }
+
+    /// Notes that a call was carried out.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn executed(&self, call: &Bytes) -> Result<()> {
+        let mut calls = self.calls()?;
+        calls.iter_mut().filter(|kept| kept.call == *call).for_each(|kept| kept.is_executed = true);
+        self.write(calls)
+    }
+
+    /// Forgets calls that failed, or that were carried out and told.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn forget(&self, calls: &[Bytes]) -> Result<()> {
+        let mut kept = self.calls()?;
+        kept.retain(|kept| !calls.contains(&kept.call));
+        self.write(kept)
+    }
+
+    fn write(&self, mut calls: Vec<Pending>) -> Result<()> {
+        calls.retain(|kept| !kept.is_executed || kept.is_recent());
+        if calls.is_empty() {
+            return match fs::remove_file(&self.file) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(self.failed(&error)),
+                _ => Ok(()),
+            };
+        }
         let temporary = self.file.with_extension("tmp");
         let write = || -> std::io::Result<()> {
             let mut options = OpenOptions::new();
             let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-            file.write_all(&serde_json::to_vec(pending)?)?;
+            file.write_all(&serde_json::to_vec(&calls)?)?;
             file.sync_all()?;
             fs::rename(&temporary, &self.file)?;
             self.file.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
         };
         write().map_err(|error| self.failed(&error))
-    }
-
-    /// Forgets what was settled and told.
-    ///
-    /// # Errors
-    /// The file cannot be removed.
-    pub fn settled(&self) -> Result<()> {
-        match fs::remove_file(&self.file) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(self.failed(&error)),
-            _ => Ok(()),
-        }
     }
 
     fn failed(&self, error: &std::io::Error) -> Failure {
@@ -157,27 +203,49 @@ mod tests {
     use crate::report::Exit;
 
     #[tokio::test]
-    async fn what_was_kept_is_found_until_it_is_settled_and_a_file_that_is_none_stops_everything() {
+    async fn what_was_kept_is_found_until_it_is_told_and_a_file_that_is_none_stops_everything() {
         let directory = tempfile::tempdir().unwrap();
         let open = || Journal::open(directory.path(), 1, Address::ZERO, Address::repeat_byte(1));
         let journal = open().await.unwrap();
-        assert_eq!(journal.pending().unwrap(), None);
+        assert!(journal.calls().unwrap().is_empty());
         let sent = Sent::Transaction {
             hash: B256::ZERO,
             nonce: 3,
             raw: Bytes::from_static(b"raw"),
             replaced: vec![B256::ZERO],
         };
-        let pending = Pending { call: Bytes::from_static(b"call"), at: 7, sent };
-        journal.keep(&pending).unwrap();
+        let at = crate::now().seconds();
+        let call = |name: &'static str, at| Pending {
+            call: Bytes::from_static(name.as_bytes()),
+            at,
+            sent: sent.clone(),
+            is_executed: false,
+        };
+        let (old, first, second) = (call("old", at - 4_000), call("first", at), call("second", at));
+        for call in [&old, &first] {
+            journal.keep(call).unwrap();
+            journal.executed(&call.call).unwrap();
+        }
+        journal.keep(&second).unwrap();
         drop(journal);
         let journal = open().await.unwrap();
-        assert_eq!(journal.pending().unwrap(), Some(pending));
-        journal.settled().unwrap();
-        journal.settled().unwrap();
-        assert_eq!(journal.pending().unwrap(), None);
+        // What was carried out long ago is no longer told.
+        assert_eq!(
+            journal.calls().unwrap(),
+            [Pending { is_executed: true, ..first.clone() }, second.clone()]
+        );
+        journal.forget(&[first.call]).unwrap();
+        assert_eq!(journal.calls().unwrap(), [second.clone()]);
+        for _ in 0..2 {
+            journal.forget(std::slice::from_ref(&second.call)).unwrap();
+        }
+        assert!(!journal.file.exists());
+        let mut earlier = serde_json::to_value(&second).unwrap();
+        earlier.as_object_mut().unwrap().remove("is_executed");
+        fs::write(&journal.file, earlier.to_string()).unwrap();
+        assert_eq!(journal.calls().unwrap(), [second]);
         fs::write(&journal.file, "{").unwrap();
-        assert_eq!(journal.pending().unwrap_err().exit, Exit::Refused);
+        assert_eq!(journal.calls().unwrap_err().exit, Exit::Refused);
         assert_eq!(
             Journal::open(&journal.file, 1, Address::ZERO, Address::ZERO).await.unwrap_err().exit,
             Exit::TryAgain

@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf};
 
 use alloy::{
-    primitives::{Address, B256, U256, keccak256},
+    primitives::{Address, B256, Bytes, U256, keccak256},
     sol_types::SolCall as _,
 };
 use clap::Args;
@@ -67,7 +67,7 @@ impl Register {
         let call = registerAgentCall { agentWallet: self.wallet.unwrap_or(signer.address()), ..call };
         let place = self.place.resolve().await?;
         let caller = Caller::new(&place, &signer, &self.send).await?;
-        let data = call.abi_encode();
+        let data = Bytes::from(call.abi_encode());
         let (resumed, unsettled) = match caller.resume(&data).await {
             // Its relayer does not say that it was carried out, and the record may.
             Err(failure) if failure.exit == Exit::Pending && caller.is_in_flight(&data)? => {
@@ -81,7 +81,7 @@ impl Register {
             None => match (place.record_of(call.agentWallet).await?, unsettled) {
                 (Some(record), _) => {
                     agreed(&record, &call, signer.address())?;
-                    caller.told()?;
+                    caller.told(&[data])?;
                     caller
                         .wait_until_final(record.agentId, |found| found.agentWallet == call.agentWallet)
                         .await?;
@@ -92,7 +92,7 @@ impl Register {
                 (None, Some(failure)) => return Err(failure),
                 (None, None) => {
                     let gas = 700_000 + 1_500 * call.operationalScope.len() as u64;
-                    let executed = caller.execute(data, gas).await.map_err(|failure| match place.node() {
+                    let executed = caller.execute(&data, gas).await.map_err(|failure| match place.node() {
                         // A read API may hold its answer from before for a minute.
                         None if failure.text.contains("Wallet already registered") => Failure::try_again(
                             "the wallet is registered already, which the read API does not show yet: repeat this in a minute",
@@ -109,7 +109,7 @@ impl Register {
             _ => registered_as(&place, &call, signer.address(), told).await?,
         };
         let report = self.reported(&signer, place.chain, &call, id, executed.as_ref()).await?;
-        caller.told()?;
+        caller.told(&[data])?;
         Ok(report)
     }
 

@@ -33,8 +33,6 @@ use crate::{
 
 /// How long a signed request is valid: a relayer cannot keep it for later.
 const REQUEST_VALID: u64 = 3_600;
-/// A repetition of a command within this time of the call is about that call, and later about a new one.
-const REPETITION: u64 = 3_600;
 
 /// How far a result has to be from being undone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -141,44 +139,55 @@ impl<'a> Caller<'a> {
     }
 
     /// Settles what an earlier run has sent: what was carried out, if that was this very call, and not long
-    /// ago.
+    /// ago. Another call that was carried out is kept for its own command's repetition.
     ///
     /// # Errors
     /// It is not settled yet.
-    pub async fn resume(&self, call: &[u8]) -> Result<Option<Executed>> {
-        let Some(pending) = self.journal.pending()? else { return Ok(None) };
-        let is_this = pending.call[..] == *call && crate::now().seconds() <= pending.at + REPETITION;
-        match self.settle(pending, false).await? {
-            Settled::Executed(executed) if is_this => Ok(Some(Executed { is_repeated: true, ..executed })),
-            _ => self.journal.settled().map(|()| None),
+    pub async fn resume(&self, call: &Bytes) -> Result<Option<Executed>> {
+        for kept in self.journal.calls()? {
+            let is_this = kept.call == *call;
+            if kept.is_executed && !is_this {
+                continue;
+            }
+            match self.settle(kept.clone(), false).await? {
+                Settled::Executed(executed) if kept.is_recent() => {
+                    self.journal.executed(&kept.call)?;
+                    if is_this {
+                        return Ok(Some(Executed { is_repeated: true, ..executed }));
+                    }
+                }
+                _ => self.journal.forget(&[kept.call])?,
+            }
         }
+        Ok(None)
     }
 
-    /// Whether what was sent, and is not settled, is this call.
+    /// Whether this call was sent, and is not told.
     ///
     /// # Errors
     /// The journal cannot be read.
-    pub fn is_in_flight(&self, call: &[u8]) -> Result<bool> {
-        Ok(self.journal.pending()?.is_some_and(|pending| pending.call[..] == *call))
+    pub fn is_in_flight(&self, call: &Bytes) -> Result<bool> {
+        Ok(self.journal.calls()?.iter().any(|kept| kept.call == *call))
     }
 
     /// Carries out a call, of which nothing is in flight.
     ///
     /// # Errors
     /// It is refused, fails, or is not settled yet: then the journal has it.
-    pub async fn execute(&self, call: Vec<u8>, gas: u64) -> Result<Executed> {
+    pub async fn execute(&self, call: &Bytes, gas: u64) -> Result<Executed> {
         for _ in 0..2 {
-            let pending = self.signed(call.clone().into(), gas).await?;
+            let pending = self.signed(call.clone(), gas).await?;
             let granted = pending.sent.relayed_gas().filter(|granted| *granted < gas);
             self.journal.keep(&pending)?;
             crash_point("before_send");
             match self.settle(pending, true).await {
                 Ok(Settled::Executed(executed)) => {
                     crash_point("before_report");
+                    self.journal.executed(call)?;
                     return Ok(executed);
                 }
                 Ok(Settled::Failed(mut failure)) => {
-                    self.journal.settled()?;
+                    self.journal.forget(std::slice::from_ref(call))?;
                     if let Some(granted) = granted {
                         let bytes = call.len();
                         let _ = write!(
@@ -189,7 +198,7 @@ impl<'a> Caller<'a> {
                     return Err(failure);
                 }
                 // Another program of this key was faster.
-                Ok(Settled::Lost) => self.journal.settled()?,
+                Ok(Settled::Lost) => self.journal.forget(std::slice::from_ref(call))?,
                 Err(failure) => return Err(failure),
             }
         }
@@ -222,8 +231,8 @@ impl<'a> Caller<'a> {
     ///
     /// # Errors
     /// The journal cannot be written.
-    pub fn told(&self) -> Result<()> {
-        self.journal.settled()
+    pub fn told(&self, calls: &[Bytes]) -> Result<()> {
+        self.journal.forget(calls)
     }
 
     async fn signed(&self, call: Bytes, gas: u64) -> Result<Pending> {
@@ -232,7 +241,7 @@ impl<'a> Caller<'a> {
             Some(relayer) if !self.options.direct => self.relayed(relayer, &call, gas, at).await?,
             _ => self.transaction(&call).await?,
         };
-        Ok(Pending { call, at, sent })
+        Ok(Pending { call, at, sent, is_executed: false })
     }
 
     async fn relayed(&self, relayer: &Relayer, call: &Bytes, gas: u64, now: u64) -> Result<Sent> {

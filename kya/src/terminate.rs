@@ -1,6 +1,9 @@
 //! `kya terminate`: ends an agent for good.
 
-use alloy::{primitives::U256, sol_types::SolCall as _};
+use alloy::{
+    primitives::{Bytes, U256},
+    sol_types::SolCall as _,
+};
 use clap::Args;
 use registry_core::{
     eth::abi::{AgentRecord, IAgentRegistry::terminateSelfCall},
@@ -45,7 +48,7 @@ impl Terminate {
         self.place.reads_where_the_user_says()?;
         let (signer, place, id) = (self.key.signer()?, self.place.resolve().await?, self.id);
         let caller = Caller::new(&place, &signer, &self.send).await?;
-        let data = terminateSelfCall { agentId: id }.abi_encode();
+        let data = Bytes::from(terminateSelfCall { agentId: id }.abi_encode());
         let executed = match caller.resume(&data).await? {
             Some(executed) => Some(executed),
             None => {
@@ -64,7 +67,7 @@ impl Terminate {
                         if !self.yes {
                             typed(&id, "This agent will end for good")?;
                         }
-                        Some(caller.execute(data, GAS).await?)
+                        Some(caller.execute(&data, GAS).await?)
                     }
                 }
             }
@@ -74,7 +77,7 @@ impl Terminate {
             None => format!("Agent {id} has ended already."),
         };
         let json = json!({ "agentId": id.to_string(), "transaction": executed.as_ref().map(Executed::json) });
-        caller.told()?;
+        caller.told(&[data])?;
         Ok(Report::done(format!("{done} Its wallet can be registered again."), json))
     }
 }

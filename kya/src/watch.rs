@@ -222,11 +222,14 @@ async fn looked_after(
     let node = place.node().ok_or_else(|| Failure::refused("--watch needs --rpc"))?;
     let name = id.to_string();
     let count = |result: &str| metrics.attempts.with_label_values(&[name.as_str(), result]).inc();
+    let call = attest::call(id);
     let read = async {
         let caller = Caller::new(place, signer, &options.send).await?;
-        let is_resumed = caller.resume(&attest::call(id)).await?.is_some();
+        let is_resumed = caller.resume(&call).await?.is_some();
         if is_resumed {
-            caller.told()?;
+            caller.told(std::slice::from_ref(&call))?;
+            // It is later than what is known.
+            watched.by_liable = None;
         }
         let grace = node.grace_period(place.registry).await?;
         let record = place.record(id).await?;
@@ -261,14 +264,14 @@ async fn looked_after(
     if time < at {
         return Ok(true);
     }
-    let executed = caller.execute(attest::call(id), attest::GAS).await.inspect_err(|_| count("failed"))?;
+    let executed = caller.execute(&call, attest::GAS).await.inspect_err(|_| count("failed"))?;
     count("attested");
     let block = node.block("latest").await.map_or(time, |block| block.timestamp.to());
     watched.note_attestation(block);
     watched.by_liable = Some(block);
     let (done, before) = (executed.text(), Timestamp::from_seconds(last));
     say(format_args!("agent {id}: attested, {done}; before that at {before}\n"));
-    caller.told()?;
+    caller.told(&[call])?;
     Ok(true)
 }
 

@@ -1,14 +1,51 @@
 //! Kills, and relayers, nodes and read APIs that do not do their part.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use alloy::primitives::{U64, U256};
 use e2e::fault::{Fault, Rule};
-use e2e::hooks::{Receiver, Reply};
+use e2e::hooks::{Delivery, Receiver, Reply};
 use e2e::kya::Kya;
 use e2e::process::{eventually, free_port};
 use e2e::proxy::Proxy;
 use serde_json::{Value, json};
 
 use super::{ETHER, HOUR, PATIENCE, Scene, Way, place, register};
+
+/// A registry of which a service tells that is relayer and read API.
+const REGISTRY: &str = "0x0000000000000000000000000000000000000002";
+
+/// The answer of such a service, all agents of which have this wallet; 404 about relays.
+fn service(asked: &Delivery, wallet: &str) -> Reply {
+    Reply::json(&match (asked.path.as_str(), asked.path.rsplit_once('/')) {
+        ("/status", _) => json!({
+            "chainId": 1, "registry": REGISTRY, "forwarder": REGISTRY, "limits": { "maxRequestGas": 1_000_000 },
+        }),
+        ("/relay", _) => json!({ "state": "pending" }),
+        (_, Some(("/nonce", _))) => json!({ "next": 0 }),
+        (_, Some(("/api/v1/agent", id))) => json!({ "agent": record(id.parse().unwrap(), wallet) }),
+        _ => return Reply::status(404),
+    })
+}
+
+fn place_of_service(service: &Receiver) -> [&str; 8] {
+    ["--chain", "1", "--registry", REGISTRY, "--api", service.url(), "--relayer", service.url()]
+}
+
+/// An agent's record as a read API has it.
+fn record(id: u64, wallet: &str) -> Value {
+    let hash = format!("0x{}", "11".repeat(32));
+    json!({
+        "agentId": id, "creator": wallet, "haftungsperson": wallet, "agentWallet": wallet, "constitutionHash": hash,
+        "capabilityHash": hash, "operationalScope": "a", "parentAgentId": 0, "generation": 0, "selfModifying": false,
+        "registeredAt": "2026-11-01T00:00:00.000Z", "lastAttestation": "2026-11-20T00:00:00.000Z",
+        "lastRevenueReport": null, "status": "Active",
+    })
+}
+
+pub(super) async fn address_of_key(user: &Kya, name: &str) -> String {
+    user.run(&["key", name]).await.unwrap().ok()["address"].as_str().unwrap().to_owned()
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_relayer_that_lies_or_is_gone_holds_nothing_for_longer_than_its_request_is_valid() {
@@ -285,16 +322,9 @@ async fn what_cannot_be_done_is_told_with_its_reason_and_keeps_nothing() {
 async fn a_read_apis_record_is_of_the_block_of_its_verdict() {
     let (user, api) = (Kya::new().unwrap(), Receiver::start().await.unwrap());
     let wallet = "0xF8BAF884A2a20d918e118b6de84D1B1bB02f5eb1";
-    let hash = format!("0x{}", "11".repeat(32));
-    let record = json!({
-        "agentId": 7, "creator": wallet, "haftungsperson": wallet, "agentWallet": wallet, "constitutionHash": hash,
-        "capabilityHash": hash, "operationalScope": "a", "parentAgentId": 0, "generation": 0, "selfModifying": false,
-        "registeredAt": "2026-11-01T00:00:00.000Z", "lastAttestation": "2026-11-20T00:00:00.000Z",
-        "lastRevenueReport": null, "status": "Active",
-    });
     let until = "2026-11-27T00:00:00.000Z";
     api.answer_by(move |asked| {
-        let mut record = record.clone();
+        let mut record = record(7, wallet);
         let body = match asked.path.as_str() {
             "/.well-known/agent-registry" => json!({ "version": 1, "chainId": 1, "registry": wallet }),
             path if path == format!("/api/v1/kya/{wallet}") => json!({
@@ -335,4 +365,51 @@ async fn a_watcher_of_a_liable_wallet_attests_where_the_node_lists_no_events_for
     let mut watcher = scene.user.spawn("", &command).start().unwrap();
     watcher.announced("agent 1: attested", PATIENCE).await.unwrap();
     assert!(node.calls("eth_getLogs") > 0, "{}", watcher.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_for_several_agents_that_is_repeated_sends_nothing_twice_and_tells_all() {
+    let (user, relayer) = (Kya::new().unwrap(), Receiver::start().await.unwrap());
+    let wallet = address_of_key(&user, "agent.key").await;
+    let executed = json!({
+        "state": "executed", "txHash": format!("0x{}", "11".repeat(32)), "blockNumber": 1, "finality": "latest",
+        "confirmations": 1,
+    });
+    // Each relay is asked for after its post, and so many of these are carried out.
+    let carry_out = |most: usize| {
+        let (wallet, executed, posts) = (wallet.clone(), executed.clone(), AtomicUsize::new(0));
+        relayer.answer_by(move |asked| {
+            posts.fetch_add(usize::from(asked.method == "POST"), Ordering::SeqCst);
+            match asked.path.starts_with("/relay/") {
+                true if posts.load(Ordering::SeqCst) <= most => Reply::json(&executed),
+                true => Reply::json(&json!({ "state": "pending" })),
+                false => service(asked, &wallet),
+            }
+        });
+    };
+    let posts = || relayer.take().iter().filter(|asked| asked.method == "POST").count();
+    let place = place_of_service(&relayer);
+    let attest = async |ids: &[&str]| {
+        let options = ["--key", "agent.key", "--timeout", "1"];
+        user.run(&[&["attest"][..], ids, &options, &place].concat()).await.unwrap()
+    };
+    let repeated = |attested: Value| -> Vec<Value> {
+        let attested = attested["attested"].as_array().unwrap();
+        attested.iter().map(|attested| attested["transaction"]["repeated"].clone()).collect()
+    };
+    carry_out(1);
+    attest(&["1", "2"]).await.error(4);
+    carry_out(usize::MAX);
+    assert_eq!(repeated(attest(&["1", "2"]).await.ok()), [true, true]);
+    assert_eq!(posts(), 2);
+    // All was told: the next one is a command of its own.
+    assert_eq!(repeated(attest(&["1", "2"]).await.ok()), [false, false]);
+    assert_eq!(posts(), 2);
+    // A command for another agent in between leaves the first one to its repetition.
+    carry_out(0);
+    attest(&["3"]).await.error(4);
+    carry_out(usize::MAX);
+    assert_eq!(repeated(attest(&["4"]).await.ok()), [false]);
+    assert_eq!(repeated(attest(&["3"]).await.ok()), [true]);
+    assert_eq!(posts(), 2);
 }

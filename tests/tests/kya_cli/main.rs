@@ -326,7 +326,7 @@ async fn a_watcher_with_a_clock_that_is_ahead_by_weeks_attests_once() {
     let (user, node) = (Kya::new().unwrap(), Proxy::start(chain.node.url()).await.unwrap());
     let registry = chain.contracts.registry.to_string();
     let direct = [&place(node.url(), &registry)[..], &["--direct"]].concat();
-    let wallet = user.run(&["key", "agent.key"]).await.unwrap().ok()["address"].as_str().unwrap().to_owned();
+    let wallet = failures::address_of_key(&user, "agent.key").await;
     chain.node.set_balance(wallet.parse().unwrap(), ETHER).await.unwrap();
     user.run(&[&register("agent.key", &wallet)[..], &direct].concat()).await.unwrap().ok();
     let watch = ["attest", "1", "--watch", "--every", "1", "--key", "agent.key"];
