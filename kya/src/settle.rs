@@ -15,7 +15,7 @@ use registry_core::eth::abi::IAgentRegistry::{
     terminateSelfCall,
 };
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, error::Elapsed, sleep, timeout_at};
 
 use crate::{
     chain::{Log, Node, Receipt},
@@ -25,6 +25,9 @@ use crate::{
     report::{Exit, Failure, Result},
     submit::{Caller, Executed, Finality, crash_point},
 };
+
+/// How much longer than `--timeout` an answer is waited for.
+const LAST_ANSWER: Duration = Duration::from_secs(10);
 
 /// How often the fees of a transaction that is not mined are compared with the chain's.
 const FEES_EVERY: Duration = Duration::from_secs(20);
@@ -63,11 +66,13 @@ impl Caller<'_> {
         let mut fees_at = Instant::now() + if is_new { FEES_EVERY } else { Duration::ZERO };
         let (mut pause, mut sends, mut missing) = (Duration::from_millis(100), is_new, None);
         let mut trouble = None;
+        let late = |_: Elapsed| Failure::try_again("no answer came in time");
         loop {
             let step = match &pending.sent {
                 Sent::Relay { relayer, id, body } => {
                     let relayer = self.relayer(relayer)?;
-                    match self.settle_relay(&relayer, *id, body, &pending.call, &mut sends).await {
+                    let step = self.settle_relay(&relayer, *id, body, &pending.call, &mut sends);
+                    match timeout_at(until + LAST_ANSWER, step).await.map_err(late).flatten() {
                         Ok(Progress::Settled(settled)) => Ok(Some(settled)),
                         // The forwarder takes it no longer, whatever its relayer says or does not say.
                         Ok(Progress::Open) | Err(_) if self.has_expired(body).await => {
@@ -79,8 +84,9 @@ impl Caller<'_> {
                 }
                 Sent::Transaction { hash, nonce, raw, replaced } => {
                     let hashes = replaced.iter().chain([hash]);
-                    self.settle_transaction(hashes, *nonce, raw, &pending.call, &mut sends, &mut missing)
-                        .await
+                    let step =
+                        self.settle_transaction(hashes, *nonce, raw, &pending.call, &mut sends, &mut missing);
+                    timeout_at(until + LAST_ANSWER, step).await.map_err(late).flatten()
                 }
             };
             match step {
@@ -101,7 +107,8 @@ impl Caller<'_> {
             }
             if Instant::now() >= fees_at {
                 fees_at = Instant::now() + FEES_EVERY;
-                match self.raised(&pending.sent).await {
+                let raised = timeout_at(until + LAST_ANSWER, self.raised(&pending.sent)).await;
+                match raised.map_err(late).flatten() {
                     Ok(Some(sent)) => {
                         pending.sent = sent;
                         self.journal.keep(&pending)?;

@@ -1,6 +1,7 @@
 //! Kills, and relayers, nodes and read APIs that do not do their part.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use alloy::primitives::{U64, U256};
 use e2e::fault::{Fault, Rule};
@@ -9,6 +10,7 @@ use e2e::kya::Kya;
 use e2e::process::{eventually, free_port};
 use e2e::proxy::Proxy;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::{ETHER, HOUR, PATIENCE, Scene, Way, place, register};
 
@@ -412,4 +414,19 @@ async fn a_command_for_several_agents_that_is_repeated_sends_nothing_twice_and_t
     assert_eq!(repeated(attest(&["4"]).await.ok()), [false]);
     assert_eq!(repeated(attest(&["3"]).await.ok()), [true]);
     assert_eq!(posts(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relayer_that_takes_a_request_and_does_not_answer_is_waited_for_until_the_timeout() {
+    let (user, relayer) = (Kya::new().unwrap(), Receiver::start().await.unwrap());
+    let wallet = address_of_key(&user, "agent.key").await;
+    relayer.answer_by(move |asked| match asked.path.starts_with("/relay/") {
+        true => Reply { after: PATIENCE, ..Reply::status(200) },
+        false => service(asked, &wallet),
+    });
+    let attest = ["attest", "1", "--key", "agent.key", "--timeout", "1"];
+    let command = [&attest[..], &place_of_service(&relayer)].concat();
+    // The request to the relayer alone could take more than two minutes.
+    let ended = timeout(Duration::from_secs(90), user.run(&command)).await.expect("--timeout is kept");
+    assert!(ended.unwrap().error(4).contains("no answer came in time"));
 }
