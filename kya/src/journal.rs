@@ -39,7 +39,12 @@ pub struct Pending {
 impl Pending {
     /// Whether a repetition of its command is about this call.
     pub fn is_recent(&self) -> bool {
-        crate::now().seconds() <= self.at.saturating_add(REPETITION)
+        self.is_recent_at(0)
+    }
+
+    /// The same by the machine's time or the chain's, unix seconds, whichever is later.
+    pub fn is_recent_at(&self, chain: u64) -> bool {
+        crate::now().seconds().max(chain) <= self.at.saturating_add(REPETITION)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use alloy::{
     consensus::{TxEip1559, TxEnvelope},
     eips::eip2718::Decodable2718 as _,
-    primitives::{Address, B256, Bytes, U256},
+    primitives::{Address, B256, U256},
     sol_types::{SolCall as _, SolEvent as _},
 };
 use clap::ValueEnum as _;
@@ -82,10 +82,8 @@ impl Caller<'_> {
                         Err(failure) => Err(failure),
                     }
                 }
-                Sent::Transaction { hash, nonce, raw, replaced } => {
-                    let hashes = replaced.iter().chain([hash]);
-                    let step =
-                        self.settle_transaction(hashes, *nonce, raw, &pending.call, &mut sends, &mut missing);
+                Sent::Transaction { .. } => {
+                    let step = self.settle_transaction(&pending, &mut sends, &mut missing);
                     timeout_at(until + LAST_ANSWER, step).await.map_err(late).flatten()
                 }
             };
@@ -277,47 +275,61 @@ impl Caller<'_> {
 
     async fn settle_transaction(
         &self,
-        hashes: impl Iterator<Item = &B256>,
-        nonce: u64,
-        raw: &Bytes,
-        call: &[u8],
+        pending: &Pending,
         sends: &mut bool,
         missing: &mut Option<Instant>,
     ) -> Result<Option<Settled>> {
-        let node = self.node()?;
-        for &hash in hashes {
+        let Sent::Transaction { hash, nonce, raw, replaced } = &pending.sent else { return Ok(None) };
+        let (node, nonce) = (self.node()?, *nonce);
+        for &hash in replaced.iter().chain([hash]) {
             let Some(receipt) = node.receipt(hash).await? else { continue };
             if receipt.status.is_zero() {
                 let why = format!("the transaction {hash} was mined and reverted");
                 return Ok(Some(Settled::Failed(Failure::refused(why))));
             }
-            let agent = self.event(&receipt, call);
+            let agent = self.event(&receipt, &pending.call);
             return Ok(self.mined(node, hash, &receipt, agent).await?.map(Settled::Executed));
         }
         // Some nodes have the new count before the receipt, and others behind the same address later still.
-        if node.transaction_count(self.signer.address(), "latest").await? > nonce {
+        let next = node.transaction_count(self.signer.address(), "latest").await?;
+        if next > nonce {
             let patience = RECEIPT_LATE.min(Duration::from_secs(self.options.timeout) / 2);
             let since = missing.get_or_insert_with(Instant::now);
             return Ok((since.elapsed() >= patience).then_some(Settled::Lost));
         }
+        let waits =
+            (next < nonce).then(|| format!("it has nonce {nonce}, and the account is at nonce {next}"));
         // Again and again: nodes forget.
         if let Err(error) = node.request("eth_sendRawTransaction", json!([raw])).await? {
             let text = error.message.to_ascii_lowercase();
             let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
-            let why = format!("the node refuses the transaction: {}", node.clean(&error.message));
+            let refusal = format!("the node refuses the transaction: {}", node.clean(&error.message));
             if *sends && says(&["insufficient funds"]) {
-                return Ok(Some(Settled::Failed(Failure::try_again(why))));
+                return Ok(Some(Settled::Failed(Failure::try_again(refusal))));
             }
             if *sends && says(&REFUSED_FOR_GOOD) {
-                return Ok(Some(Settled::Failed(Failure::refused(why))));
+                return Ok(Some(Settled::Failed(Failure::refused(refusal))));
             }
             if !says(&["known", "imported", "nonce too low"]) {
-                return Err(Failure::try_again(why));
+                return self.unmined(pending, nonce, refusal).await;
             }
         }
         *sends = false;
         crash_point("after_send");
-        Ok(None)
+        match waits {
+            Some(why) => self.unmined(pending, nonce, why).await,
+            None => Ok(None),
+        }
+    }
+
+    /// A transaction that is not mined, for this reason. It is lost once the time of a repetition is over and
+    /// the node's pool does not have it in the order of nonces: otherwise it would hold the key for good. Each
+    /// call of the registry may be made again.
+    async fn unmined(&self, pending: &Pending, nonce: u64, why: String) -> Result<Option<Settled>> {
+        let node = self.node()?;
+        let is_old = !pending.is_recent_at(node.block("latest").await?.timestamp.to());
+        let is_left = is_old && node.transaction_count(self.signer.address(), "pending").await? <= nonce;
+        if is_left { Ok(Some(Settled::Lost)) } else { Err(Failure::try_again(why)) }
     }
 }
 

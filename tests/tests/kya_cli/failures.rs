@@ -243,6 +243,29 @@ async fn a_transaction_that_the_base_fee_outgrows_is_replaced_and_done_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_behind_a_nonce_that_nothing_fills_names_both_and_holds_the_key_for_an_hour() {
+    let scene = Scene::start().await;
+    let (wallet, node) = (scene.key("agent.key").await, &scene.chain.node);
+    node.set_balance(wallet, ETHER).await.unwrap();
+    node.set_automine(false).await.unwrap();
+    node.command("anvil_impersonateAccount", json!([wallet])).await.unwrap();
+    let other = json!([{ "from": wallet, "to": wallet, "value": "0x1" }]);
+    let other: Value = node.request("eth_sendTransaction", other).await.unwrap();
+    let person = wallet.to_string();
+    let command = register("agent.key", &person);
+    scene.killed("after_send", &command, Way::Direct).await;
+    node.command("anvil_dropTransaction", json!([other])).await.unwrap();
+    let short = [&command[..], &["--timeout", "1"]].concat();
+    let waits = scene.run(&short, Way::Direct).await.error(4);
+    assert!(waits.contains("it has nonce 1, and the account is at nonce 0"), "{waits}");
+    node.advance(2 * HOUR).await.unwrap();
+    node.set_automine(true).await.unwrap();
+    let registered = scene.run(&command, Way::Direct).await.ok();
+    assert_eq!((&registered["agentId"], &registered["transaction"]["repeated"]), (&json!(1), &json!(false)));
+    assert_eq!(scene.chain.total().await.unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn killed_at_each_step_and_repeated_nothing_is_done_twice() {
     let scene = Scene::start().await;
     let liable = scene.key("liable.key").await.to_string();
