@@ -91,10 +91,9 @@ impl Attest {
                 say(format_args!("{}\n", lines.last().map_or("", String::as_str)));
             }
         }
-        // Told before they are forgotten, all together: a repetition tells all of them, and sends none twice.
-        caller.told(&calls)?;
         lines.push("An attestation holds for the registry's grace period, 7 days by default.".to_owned());
-        Ok(Report::done(lines.join("\n"), json!({ "attested": documents })))
+        let report = Report::done(lines.join("\n"), json!({ "attested": documents }));
+        Ok(report.telling_of(calls, caller.journal))
     }
 
     /// A liable wallet that attests ties itself to the agent: not to one that a stranger has registered, by

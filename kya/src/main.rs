@@ -11,8 +11,10 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use host_kit::ShellFiles;
 use kya::{
     accept, attest, domain, key, register,
-    report::{Failure, Report, Result, say},
-    sign, status, terminate, verify,
+    report::{Exit, Failure, Report, Result, say},
+    sign, status,
+    submit::crash_point,
+    terminate, verify,
 };
 use serde_json::json;
 
@@ -57,22 +59,35 @@ async fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) if error.use_stderr() && std::env::args_os().any(|word| word == "--json") => {
             say(&error);
-            let failure = json!({ "error": error.kind().to_string(), "exit": 2 });
-            return print(&failure.to_string(), ExitCode::from(2));
+            print(&json!({ "error": error.kind().to_string(), "exit": 2 }).to_string());
+            return ExitCode::from(2);
         }
         Err(error) => error.exit(),
     };
-    match run(command).await {
-        Ok(report) => {
-            let text = if json { report.json.to_string() } else { report.text };
-            print(&text, ExitCode::from(report.exit as u8))
+    let exit = match run(command).await {
+        Ok(Report { text, json: document, exit, told }) => {
+            crash_point("before_print");
+            match (print(&if json { document.to_string() } else { text }), told) {
+                // The journal keeps what was not told, for a repetition.
+                (false, Some(_)) => Exit::TryAgain,
+                (false, None) => Exit::Refused,
+                (true, told) => {
+                    if let Some(Err(failure)) = told.map(|told| told.forget()) {
+                        say(format_args!("kya: {failure}\n"));
+                    }
+                    exit
+                }
+            }
         }
         Err(failure) => {
             say(format_args!("kya: {failure}\n"));
-            let exit = ExitCode::from(failure.exit as u8);
-            if json { print(&failure.json().to_string(), exit) } else { exit }
+            if json {
+                print(&failure.json().to_string());
+            }
+            failure.exit
         }
-    }
+    };
+    ExitCode::from(exit as u8)
 }
 
 /// An environment variable that is set to nothing counts as not set.
@@ -85,14 +100,14 @@ fn without_empty_variables(command: clap::Command) -> clap::Command {
     command.mut_subcommands(without_empty_variables)
 }
 
-/// Prints a line; a reader that is gone changes nothing of what was done.
-fn print(line: &str, exit: ExitCode) -> ExitCode {
+/// Prints a line; false where it could not. A reader that is gone changes nothing of what was done.
+fn print(line: &str) -> bool {
     match writeln!(stdout(), "{line}").and_then(|()| stdout().flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             say(format_args!("kya: standard output: {error}. It would have had: {line}\n"));
-            ExitCode::FAILURE
+            false
         }
-        _ => exit,
+        _ => true,
     }
 }
 

@@ -109,8 +109,7 @@ impl Register {
             _ => registered_as(&place, &call, signer.address(), told).await?,
         };
         let report = self.reported(&signer, place.chain, &call, id, executed.as_ref()).await?;
-        caller.told(&[data])?;
-        Ok(report)
+        Ok(report.telling_of(vec![data], caller.journal))
     }
 
     /// The call, without the agent's wallet.

@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
+use alloy::primitives::Bytes;
 use serde_json::{Value, json};
+
+use crate::journal::Journal;
 
 /// The exit status of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +37,25 @@ pub struct Report {
     pub json: Value,
     /// The exit status.
     pub exit: Exit,
+    /// Where the calls that it tells of are kept, until it was printed.
+    pub told: Option<Told>,
+}
+
+/// Calls that were carried out, and the journal that has them, locked.
+#[derive(Debug)]
+pub struct Told {
+    journal: Journal,
+    calls: Vec<Bytes>,
+}
+
+impl Told {
+    /// Forgets the calls: a repetition of the command makes new ones.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub fn forget(&self) -> Result<()> {
+        self.journal.forget(&self.calls)
+    }
 }
 
 impl Report {
@@ -42,13 +64,18 @@ impl Report {
     pub fn done(text: impl Into<String>, json: Value) -> Self {
         let text: String = text.into();
         let lines: Vec<String> = text.split('\n').map(plain).collect();
-        Self { text: lines.join("\n"), json, exit: Exit::Done }
+        Self { text: lines.join("\n"), json, exit: Exit::Done, told: None }
+    }
+
+    /// The same report, which tells of these calls.
+    pub(crate) fn telling_of(self, calls: Vec<Bytes>, journal: Journal) -> Self {
+        Self { told: Some(Told { journal, calls }), ..self }
     }
 
     /// A document that is the same for people and programs, as it is: each byte may be signed.
     pub fn document(text: String) -> Self {
         let json = serde_json::from_str(&text).unwrap_or_else(|_| Value::String(text.clone()));
-        Self { text, json, exit: Exit::Done }
+        Self { text, json, exit: Exit::Done, told: None }
     }
 }
 

@@ -77,7 +77,7 @@ impl Terminate {
             None => format!("Agent {id} has ended already."),
         };
         let json = json!({ "agentId": id.to_string(), "transaction": executed.as_ref().map(Executed::json) });
-        caller.told(&[data])?;
-        Ok(Report::done(format!("{done} Its wallet can be registered again."), json))
+        let report = Report::done(format!("{done} Its wallet can be registered again."), json);
+        Ok(report.telling_of(vec![data], caller.journal))
     }
 }

@@ -271,7 +271,7 @@ async fn killed_at_each_step_and_repeated_nothing_is_done_twice() {
     let liable = scene.key("liable.key").await.to_string();
     let mut agents = 0;
     for way in [Way::Relayed, Way::Direct] {
-        for point in ["before_send", "after_send", "before_report"] {
+        for point in ["before_send", "after_send", "before_report", "before_print"] {
             let name = format!("{way:?}-{point}.key");
             let wallet = scene.key(&name).await;
             scene.chain.node.set_balance(wallet, ETHER).await.unwrap();
@@ -313,6 +313,23 @@ async fn killed_at_each_step_and_repeated_nothing_is_done_twice() {
         let status = scene.run(&["status", &id], Way::Read).await.with(1);
         assert_eq!(status["status"], "Terminated");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_could_not_be_printed_is_told_by_the_repetition_and_done_once() {
+    let scene = Scene::start().await;
+    let wallet = scene.key("agent.key").await.to_string();
+    scene.run(&register("agent.key", &wallet), Way::Relayed).await.ok();
+    let command = ["attest", "1", "--key", "agent.key"];
+    let words = scene.at(&command, Way::Relayed).join(" ");
+    for _ in 0..2 {
+        scene.user.shell(&format!("kya {words} > /dev/full || [ $? = 3 ]")).await.unwrap();
+    }
+    let attested = scene.run(&command, Way::Relayed).await.ok();
+    assert_eq!(attested["attested"][0]["transaction"]["repeated"], true, "{attested}");
+    assert_eq!(scene.attestations(1).await.len(), 1);
+    let attested = scene.run(&command, Way::Relayed).await.ok();
+    assert_eq!(attested["attested"][0]["transaction"]["repeated"], false, "{attested}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
