@@ -125,10 +125,10 @@ struct TemporaryFile(PathBuf);
 
 impl TemporaryFile {
     fn new(content: &str) -> io::Result<Self> {
-        let path = env::temp_dir().join(format!("keystore-{:x}", B256::random()));
+        let file = Self(env::temp_dir().join(format!("keystore-{:x}", B256::random())));
         let mut options = fs::OpenOptions::new();
-        options.write(true).create_new(true).mode(0o600).open(&path)?.write_all(content.as_bytes())?;
-        Ok(Self(path))
+        options.write(true).create_new(true).mode(0o600).open(&file.0)?.write_all(content.as_bytes())?;
+        Ok(file)
     }
 }
 

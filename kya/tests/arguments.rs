@@ -1,7 +1,7 @@
 //! What is wrong in the arguments alone, as a program that reads `--json` meets it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use std::{ffi::OsStr, io::pipe, os::unix::ffi::OsStrExt as _, process::Command};
+use std::{ffi::OsStr, fs, io::pipe, os::unix::ffi::OsStrExt as _, process::Command};
 
 use serde_json::Value;
 
@@ -63,4 +63,32 @@ fn a_reader_of_standard_error_that_is_gone_changes_no_answer() {
         let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         assert_eq!((output.status.code(), &said["exit"]), (Some(2), &2.into()), "{arguments:?}: {output:?}");
     }
+}
+
+#[test]
+fn a_full_disk_leaves_no_file_of_a_key_or_keystore() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let kdf = r#"{"dklen":32,"n":2,"r":8,"p":1,"salt":"00"}"#;
+    let keystore = format!(r#"{{"Crypto":{{"kdf":"scrypt","kdfparams":{kdf}}},"version":3}}"#);
+    fs::write(path.join("keystore.json"), keystore).unwrap();
+    fs::create_dir(path.join("tmp")).unwrap();
+    let place = "--rpc http://localhost:1 --chain 1 --registry 0x0000000000000000000000000000000000000001";
+    // A limit of 0 bytes for each file is a full disk.
+    let script = format!(
+        r#"umask 077; echo password > password
+        ( trap "" XFSZ; ulimit -f 0
+          "$KYA" key agent.key; [ $? = 1 ] || exit 10
+          "$KYA" attest 1 --keystore keystore.json --password-file password {place}; [ $? = 1 ] || exit 11 ) || exit
+        [ "$(ls -A tmp)" = "" ] || exit 12
+        [ "$(ls -A | tr '\n' ' ')" = "keystore.json password tmp " ] || exit 13
+        "$KYA" key agent.key && "$KYA" key agent.key"#
+    );
+    let mut bash = Command::new("bash");
+    bash.args(["-c", &script]).env("KYA", env!("CARGO_BIN_EXE_kya")).env("TMPDIR", path.join("tmp"));
+    let output = bash.env("LC_ALL", "C").current_dir(path).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!((lines.len(), lines[0]), (4, lines[2]), "the same address twice: {printed}");
 }
