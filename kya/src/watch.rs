@@ -70,6 +70,14 @@ impl Metrics {
         }
     }
 
+    /// Shows an agent's times no longer: they would stay at their last values, and the alert with them.
+    fn forget(&self, agent: &str) {
+        for gauge in [&self.attested, &self.expires, &self.due] {
+            // An agent that was not shown has none.
+            let _ = gauge.remove_label_values(&[agent]);
+        }
+    }
+
     fn text(&self) -> Vec<u8> {
         let mut text = Vec::new();
         // Writing to memory does not fail.
@@ -157,7 +165,7 @@ fn is_only_named(signer: Address, record: &AgentRecord) -> bool {
 /// Watches until it is ended, or no agent is left.
 ///
 /// # Errors
-/// What it needs to begin is missing, or no agent is left.
+/// What it needs to begin is missing.
 pub async fn run(
     options: &Attest,
     place: &Place,
@@ -195,6 +203,7 @@ pub async fn run(
             }
             for id in over {
                 say(format_args!("agent {id} has ended: it is not watched any longer\n"));
+                metrics.forget(&id.to_string());
                 agents.remove(&id);
             }
             tokio::time::sleep(Duration::from_secs(options.every)).await;
@@ -205,7 +214,9 @@ pub async fn run(
             _ = terminate.recv() => break,
         }
         if agents.is_empty() {
-            return Err(Failure::refused("no agent is left to attest for"));
+            // Not a failure, after which a service manager would begin again and again.
+            say("no agent is left to attest for\n");
+            break;
         }
     }
     Ok(Report::done("Ended.", json!({ "ended": true })))
@@ -335,6 +346,19 @@ mod tests {
         for name in ["kya_attestation_expires_seconds", "kya_attestation_due_seconds"] {
             assert!(text.contains(&format!("\n{name}{{agent=\"1\"}} {latest}")), "{text}");
         }
+    }
+
+    #[test]
+    fn an_agent_that_has_ended_has_no_metrics_of_its_times() {
+        let metrics = Metrics::new().unwrap();
+        for agent in ["1", "2"] {
+            metrics.show(agent, 1_000_000, 604_800, 1_400_000);
+        }
+        metrics.forget("1");
+        metrics.forget("3");
+        let text = String::from_utf8(metrics.text()).unwrap();
+        assert_eq!(text.matches("{agent=\"2\"}").count(), 3, "{text}");
+        assert!(!text.contains("{agent=\"1\"}"), "{text}");
     }
 
     #[test]
