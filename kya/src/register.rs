@@ -52,7 +52,8 @@ pub struct Register {
     /// The agent changes its own code or constitution.
     #[arg(long)]
     self_modifying: bool,
-    /// Then send the request that --at names once more, signed by the agent, and print its answer.
+    /// Then send the request that --at names once more, signed by the agent, and print its answer. The key has
+    /// to be the agent's own.
     #[arg(long, requires = "at")]
     then: bool,
 }
@@ -63,7 +64,13 @@ impl Register {
     /// # Errors
     /// The wallet is registered with other values or by another key, or the registry refuses.
     pub async fn run(&self) -> Result<Report> {
-        let (signer, call) = (self.key.signer()?, self.call()?);
+        let signer = self.key.signer()?;
+        if self.then && self.wallet.is_some_and(|wallet| wallet != signer.address()) {
+            return Err(Failure::usage(
+                "--then signs as the agent, and --wallet is not the key's: leave --then out",
+            ));
+        }
+        let call = self.call()?;
         let call = registerAgentCall { agentWallet: self.wallet.unwrap_or(signer.address()), ..call };
         let place = self.place.resolve().await?;
         let caller = Caller::new(&place, &signer, &self.send).await?;

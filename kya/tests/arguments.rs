@@ -92,3 +92,22 @@ fn a_full_disk_leaves_no_file_of_a_key_or_keystore() {
     let lines: Vec<&str> = printed.lines().collect();
     assert_eq!((lines.len(), lines[0]), (4, lines[2]), "the same address twice: {printed}");
 }
+
+#[test]
+fn who_registers_another_wallet_cannot_sign_its_request() {
+    let directory = tempfile::tempdir().unwrap();
+    let kya = |command: &str| {
+        let mut kya = Command::new(env!("CARGO_BIN_EXE_kya"));
+        kya.args(command.split(' ')).current_dir(directory.path()).output().unwrap()
+    };
+    let address = String::from_utf8(kya("key creator.key").stdout).unwrap();
+    let address = address.lines().next().unwrap();
+    let other = "0x0000000000000000000000000000000000000001";
+    // Documents are read next, and there are none.
+    for (wallet, status) in [(other, 2), (address, 1)] {
+        let register = format!("register --key creator.key --wallet {wallet} --liable {other} --scope a");
+        let more = "--constitution none --capabilities none --at http://localhost:1 --then";
+        let output = kya(&format!("{register} {more}"));
+        assert_eq!(output.status.code(), Some(status), "{output:?}");
+    }
+}
