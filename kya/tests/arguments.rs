@@ -5,11 +5,21 @@ use std::{ffi::OsStr, fs, io::pipe, os::unix::ffi::OsStrExt as _, process::Comma
 
 use serde_json::Value;
 
+/// The program, without settings of the caller's shell.
+fn kya() -> Command {
+    let mut kya = Command::new(env!("CARGO_BIN_EXE_kya"));
+    for name in ["KYA_RPC_URL", "KYA_REMOTE_SIGNER", "KYA_RELAYER_KEY", "KYA_STATE_DIR"] {
+        kya.env_remove(name);
+    }
+    kya.arg("--json");
+    kya
+}
+
 #[test]
 fn wrong_arguments_end_with_2_whatever_they_are() {
     let end_with_2 = |arguments: &[u8]| {
         let words = arguments.split(|byte| *byte == b' ').map(OsStr::from_bytes);
-        let output = Command::new(env!("CARGO_BIN_EXE_kya")).arg("--json").args(words).output().unwrap();
+        let output = kya().args(words).output().unwrap();
         let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         let arguments = String::from_utf8_lossy(arguments);
         assert_eq!((output.status.code(), &said["exit"]), (Some(2), &2.into()), "{arguments}: {output:?}");
@@ -58,8 +68,7 @@ fn a_reader_of_standard_error_that_is_gone_changes_no_answer() {
     for arguments in [["bogus", "1"], ["status", "1"]] {
         let (reader, writer) = pipe().unwrap();
         drop(reader);
-        let mut kya = Command::new(env!("CARGO_BIN_EXE_kya"));
-        let output = kya.arg("--json").args(arguments).stderr(writer).output().unwrap();
+        let output = kya().args(arguments).stderr(writer).output().unwrap();
         let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         assert_eq!((output.status.code(), &said["exit"]), (Some(2), &2.into()), "{arguments:?}: {output:?}");
     }

@@ -106,17 +106,12 @@ impl DaemonOptions {
                 Spawn::new("relayer-daemon", "sh").args(["-c", &limited]).arg(binary)
             }
         };
-        let mut spawn = spawn
+        let spawn = spawn
             .arg(command)
             .dir(self.data_dir())
             .env("RELAYER_DATA_DIR", self.data_dir())
             .env("CLOCK_OFFSET_FILE", self.data_dir().join("clock-offset"))
             .log(self.log.as_deref());
-        // The keys of the tests' own environment are not the daemon's.
-        let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-        for name in names.filter(|name| name.starts_with("RELAYER_KEY")) {
-            spawn = spawn.env_remove(&name);
-        }
         Ok(self.vars.iter().fold(spawn, |spawn, (name, value)| spawn.env(name, value)))
     }
 

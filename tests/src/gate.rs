@@ -106,7 +106,7 @@ fn gate(command: &str, configuration: &str) -> Result<Spawn> {
 }
 
 fn configured(program: PathBuf, arguments: &[&str], configuration: &str) -> Result<Spawn> {
-    let spawn = Spawn::new("kya-gate", program).env("LOG_LEVEL", "debug").env_remove("KYA_GATE_RPC_URL");
+    let spawn = Spawn::new("kya-gate", program).env("LOG_LEVEL", "debug");
     let file = spawn.scratch().join("gate.toml");
     fs::write(&file, configuration)?;
     Ok(spawn.args(arguments).arg(file))

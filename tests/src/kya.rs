@@ -74,7 +74,7 @@ impl Kya {
 
     /// The same, with variables of the environment.
     pub async fn run_with(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Result<Ended> {
-        let mut command = Command::new(&self.program);
+        let mut command = Command::from(repo::command(&self.program));
         command.arg("--json").args(arguments).current_dir(self.directory.path());
         command.env("KYA_STATE_DIR", self.state()).envs(variables.iter().copied()).kill_on_drop(true);
         let output = command.output().await?;
@@ -90,7 +90,7 @@ impl Kya {
         let script = format!("PATH={programs}:$PATH\n{curl}\n{script}");
         let mut bash = Command::from(repo::command("bash"));
         bash.args(["-euo", "pipefail", "-c", &script]).current_dir(self.directory.path());
-        bash.env("KYA_STATE_DIR", self.state()).env("NO_PROXY", "*").stdin(Stdio::null());
+        bash.env("KYA_STATE_DIR", self.state()).envs(repo::NO_PROXY).stdin(Stdio::null());
         Ok(String::from_utf8(output(&mut bash).await?)?)
     }
 
@@ -117,7 +117,7 @@ pub async fn verify(arguments: &[&str]) -> Result<(bool, Vec<String>)> {
 /// Whether it ended well, and then its output; else its errors, too.
 async fn run(arguments: &[&str]) -> Result<(bool, String)> {
     let program = program::compiled(["--bin", "kya"])?;
-    let output = Command::new(program).args(arguments).output().await?;
+    let output = Command::from(repo::command(program)).args(arguments).output().await?;
     let is_good = output.status.success();
     let errors = if is_good { Vec::new() } else { output.stderr };
     Ok((is_good, String::from_utf8([output.stdout, errors].concat())?))

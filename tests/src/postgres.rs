@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{env, thread};
 
 use tempfile::TempDir;
 
@@ -246,6 +246,10 @@ fn own(program: &Path) -> Command {
     } else {
         Command::new(program)
     };
+    // Such as PGPORT, which servers read, too.
+    for (name, _) in env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"PG")) {
+        command.env_remove(name);
+    }
     command.current_dir("/").stdin(Stdio::null());
     command
 }

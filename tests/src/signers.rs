@@ -62,7 +62,7 @@ pub async fn python(name: &str, arguments: &[&str]) -> Result<Value> {
 /// Python that finds the package of `python/`, and no proxy.
 pub async fn with_package() -> Result<Command> {
     let mut python = Command::new(python::programs("signers").await?.join("python"));
-    python.env("PYTHONPATH", repo::root().join("python/src")).env("NO_PROXY", "*");
+    python.env("PYTHONPATH", repo::root().join("python/src")).envs(repo::NO_PROXY);
     python.env("PYTHONDONTWRITEBYTECODE", "1").kill_on_drop(true);
     Ok(python)
 }
@@ -76,7 +76,7 @@ pub async fn client(name: &str, arguments: &[&str]) -> Result<Value> {
     };
     let script = npm::installed("clients").await?.join(name);
     let mut command = Command::from(repo::command(program));
-    command.arg(script).args(arguments).env("NO_PROXY", "*").kill_on_drop(true);
+    command.arg(script).args(arguments).envs(repo::NO_PROXY).kill_on_drop(true);
     printed(&mut command).await
 }
 

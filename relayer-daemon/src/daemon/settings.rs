@@ -346,7 +346,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::{CommandFactory as _, Parser};
+    use clap::{CommandFactory as _, FromArgMatches as _, Parser};
     use std::ffi::OsStr;
 
     #[derive(Debug, Parser)]
@@ -363,8 +363,11 @@ mod tests {
         "0x2EFaB5B3BEf49E56a6Ce1dcB1A39EF63C312EA23",
     ];
 
+    /// Without the environment.
     fn parse(extra: &[&str]) -> Result<Settings, clap::Error> {
-        Cli::try_parse_from(REQUIRED.iter().chain(extra)).map(|cli| cli.settings)
+        let command = Cli::command().mut_args(|argument| argument.env(None::<&'static str>));
+        let mut matches = command.try_get_matches_from(REQUIRED.iter().chain(extra))?;
+        Cli::from_arg_matches_mut(&mut matches).map(|cli| cli.settings)
     }
 
     #[test]

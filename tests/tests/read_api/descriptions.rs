@@ -67,6 +67,7 @@ async fn try_out(service: &str, url: &str, known: Value) {
     command.arg("--config-file").arg(settings.join("schemathesis.toml")).current_dir(scratch.path());
     command.args(["--no-color", "run", &format!("{url}/openapi.json")]);
     command.env("SCHEMATHESIS_HOOKS", settings.join("hooks.py")).env("SCHEMATHESIS_KNOWN", known.to_string());
+    command.envs(repo::NO_PROXY);
     let run = command.kill_on_drop(true).output().await.unwrap();
     let said = String::from_utf8_lossy(&run.stdout);
     assert!(run.status.success(), "{said}{}", String::from_utf8_lossy(&run.stderr));
