@@ -68,7 +68,13 @@ if (!routes && !vars.REGISTRY_ADDRESS) {
   mkdirSync(filled, { recursive: true });
   for (const config of [API, INDEX]) {
     const text = readFileSync(root + config, "utf8");
-    writeFileSync(filled + config, text.replace(/^# (routes|REGISTRY_ADDRESS|CHAIN_ID)(?= = )/gm, "$1"));
+    const uncommented = text.replace(/^# (routes|REGISTRY_ADDRESS|CHAIN_ID)(?= = )/gm, "$1");
+    writeFileSync(filled + config, uncommented.replace(/^routes = \[\] # /m, "routes = "));
   }
-  assert.equal(check(filled)(API).routes.length, 1);
+  const read = check(filled);
+  for (const env of [undefined, "free"]) {
+    const { routes, vars } = read(API, env);
+    assert.equal(routes.length, 1, `a host name can be filled in for ${env ?? "production"}`);
+    assert.ok(vars.REGISTRY_ADDRESS && vars.CHAIN_ID, `so can the registry and its chain for ${env ?? "production"}`);
+  }
 }
