@@ -72,16 +72,16 @@ fn worker(worker: &Worker) -> Result<()> {
     if stamp.is_current() && worker.wasm().is_file() && worker.directory().join("index.js").is_file() {
         return Ok(());
     }
-    run(without_paths(&mut command(WORKER_BUILD.path()?))
-        .args(["--release", "--out-dir", BUILD])
-        .current_dir(&package)
-        .env("WASM_BINDGEN_BIN", WASM_BINDGEN.path()?)
-        .env("WASM_OPT_BIN", node_tool("wasm-opt"))
-        .env("ESBUILD_BIN", node_tool("esbuild")))?;
-
-    // worker-build keeps the function names, which are a third of the size.
-    strip(&worker.wasm(), worker.stem)?;
-    stamp.set()
+    stamp.renewed_by(|| {
+        run(without_paths(&mut command(WORKER_BUILD.path()?))
+            .args(["--release", "--out-dir", BUILD])
+            .current_dir(&package)
+            .env("WASM_BINDGEN_BIN", WASM_BINDGEN.path()?)
+            .env("WASM_OPT_BIN", node_tool("wasm-opt"))
+            .env("ESBUILD_BIN", node_tool("esbuild")))?;
+        // worker-build keeps the function names, which are a third of the size.
+        strip(&worker.wasm(), worker.stem)
+    })
 }
 
 /// Removes the function names from a module. A copy with names stays in `target/xtask`, to read stack traces

@@ -35,8 +35,7 @@ pub(crate) fn build() -> Result<()> {
     let stamp = Stamp::of(root().join("target/xtask/explorer.stamp"), &INPUTS.map(|path| root().join(path)))?;
     let outputs = [dist.join("index.html"), root().join("deploy/edge/assets.json")];
     if !stamp.is_current() || !outputs.iter().all(|output| output.is_file()) {
-        run(command("node").arg(explorer().join("build.mjs")))?;
-        stamp.set()?;
+        stamp.renewed_by(|| run(command("node").arg(explorer().join("build.mjs"))))?;
     }
     let mut counted = files(&dist.join("assets"))?;
     counted.retain(|file| file.extension().is_some_and(|extension| extension == "js" || extension == "css"));

@@ -4,6 +4,7 @@
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hasher as _};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
@@ -45,9 +46,21 @@ impl Stamp {
         (fingerprint == self.fingerprint).then(|| result.to_owned())
     }
 
-    #[cfg(test)]
-    pub(crate) fn remove(&self) -> std::io::Result<()> {
-        fs::remove_file(&self.path)
+    /// Takes a step that writes outputs, and sets the stamp. The stamp is removed before: what a step that
+    /// fails or is killed leaves is not the output of the inputs that the stamp was set for.
+    pub(crate) fn renewed_by(&self, step: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.remove()?;
+        step()?;
+        self.set()
+    }
+
+    pub(crate) fn remove(&self) -> Result<()> {
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(error).with_context(|| self.path.display().to_string())
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn set(&self) -> Result<()> {
@@ -91,4 +104,20 @@ pub(crate) fn lock(name: &str) -> Result<File> {
     let file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
     file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_that_fails_leaves_no_stamp_of_earlier_inputs() {
+        let stamp = |inputs: &str| {
+            Stamp::new(&format!("test of fingerprints {}", std::process::id()), inputs.to_owned())
+        };
+        stamp("A").renewed_by(|| Ok(())).unwrap();
+        assert!(stamp("A").is_current());
+        stamp("B").renewed_by(|| anyhow::bail!("after it has written")).unwrap_err();
+        assert!(!stamp("A").is_current() && !stamp("B").is_current());
+    }
 }

@@ -88,11 +88,12 @@ pub(crate) fn build() -> Result<()> {
             .arg(browser.join("openapi-types.mjs"))
             .arg(root().join(DESCRIPTION))
             .arg(fresh.join("registry.d.ts")))?;
-        if package.exists() {
-            fs::remove_dir_all(&package)?;
-        }
-        fs::rename(&fresh, &package)?;
-        stamp.set()?;
+        stamp.renewed_by(|| {
+            if package.exists() {
+                fs::remove_dir_all(&package)?;
+            }
+            Ok(fs::rename(&fresh, &package)?)
+        })?;
     }
     MODULES
         .iter()
