@@ -7,14 +7,14 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use crate::programs::{Compiled, Program, Startable};
 use crate::run::{cargo, command, linting_cargo, node_tool, root, run, target_dir};
 use crate::setup::WASM_TARGET;
 use crate::sources::Sources;
 use crate::summary::{Summary, Tally, count};
-use crate::{build, debian, dist, explorer, programs, setup};
+use crate::{USAGE, build, debian, dist, explorer, programs, setup};
 
 /// The Debian packages that end-to-end tests need.
 const NEEDED: [(&str, &debian::Package); 21] = [
@@ -67,9 +67,12 @@ const MODULES: [&str; 8] = [
 
 /// Runs all steps, or those with one of the words in their names. A step whose inputs have not changed since
 /// its last success is not repeated; with `--all`, and where `CI` is set, every step runs. Fails if any step
-/// failed.
+/// failed, or none is named so.
 pub(crate) fn run_all(arguments: &[String]) -> Result<ExitCode> {
     let words: Vec<String> = arguments.iter().filter(|word| *word != "--all").cloned().collect();
+    if let Some(option) = words.iter().find(|word| word.starts_with('-')) {
+        bail!("unknown: test {option}\n\n{USAGE}");
+    }
     let repeats = words.len() < arguments.len() || env::var_os("CI").is_some();
     let sources = Sources::read()?;
     let repeats = repeats || !sources.are_known();
@@ -230,6 +233,14 @@ mod tests {
         }
         let entries = fs::read_dir(path).unwrap();
         entries.flat_map(|entry| below(entry.unwrap().path())).collect()
+    }
+
+    #[test]
+    fn an_unknown_option_is_refused_before_anything_runs() {
+        for option in ["-all", "--help"] {
+            let refused = run_all(&["--all".to_owned(), option.to_owned()]).unwrap_err().to_string();
+            assert!(refused.starts_with(&format!("unknown: test {option}\n")), "{refused}");
+        }
     }
 
     #[test]

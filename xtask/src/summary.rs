@@ -50,6 +50,8 @@ pub(crate) struct Summary {
     rows: Vec<Row>,
     /// Only steps with one of these words in their names run; all run if there is none.
     only: Vec<String>,
+    /// Those of the words that no step so far has in its name.
+    unmet: Vec<String>,
     /// True if steps run whose inputs have not changed.
     repeats: bool,
     started: Instant,
@@ -57,7 +59,8 @@ pub(crate) struct Summary {
 
 impl Summary {
     pub(crate) fn new(only: &[String], repeats: bool) -> Self {
-        Self { rows: Vec::new(), only: only.to_vec(), repeats, started: Instant::now() }
+        let [only, unmet] = [only, only].map(<[String]>::to_vec);
+        Self { rows: Vec::new(), only, unmet, repeats, started: Instant::now() }
     }
 
     /// Whether a step of one of these names is wanted.
@@ -79,6 +82,7 @@ impl Summary {
 
     pub(crate) fn append(&mut self, other: Self) {
         self.rows.extend(other.rows);
+        self.unmet.retain(|word| other.unmet.contains(word));
     }
 
     /// Runs a step and records its result. A failure does not stop the steps after it: it must not hide
@@ -89,6 +93,7 @@ impl Summary {
         fingerprint: Option<String>,
         step: impl FnOnce() -> Result<Tally>,
     ) {
+        self.meet(name);
         if self.is_wanted(name) {
             println!("\n=== {name}");
             let of = || Step { name: name.to_owned(), fingerprint: fingerprint.clone() };
@@ -106,6 +111,7 @@ impl Summary {
         step_of: impl Fn(&T) -> Step + Sync,
         run: impl Fn(&T, &mut dyn Write) -> Result<Tally> + Sync,
     ) {
+        items.iter().for_each(|item| self.meet(&step_of(item).name));
         let wanted: Vec<&&T> = items.iter().filter(|item| self.is_wanted(&step_of(item).name)).collect();
         let next = AtomicUsize::new(0);
         let this = &*self;
@@ -167,7 +173,12 @@ impl Summary {
         self.only.is_empty() || self.only.iter().any(|word| name.contains(word))
     }
 
-    /// Prints the table, repeats the failures, and prints the sum as the last line. Fails if any step failed.
+    fn meet(&mut self, name: &str) {
+        self.unmet.retain(|word| !name.contains(word.as_str()));
+    }
+
+    /// Prints the table, repeats the failures, and prints the sum as the last line. Fails if any step failed,
+    /// and if one of the words is in no step's name.
     pub(crate) fn finish(self) -> ExitCode {
         let (mut passed, mut failed, mut unchanged) = (0, 0, 0);
         println!("\n{:<44} {:>7} {:>7} {:>9}", "", "passed", "failed", "seconds");
@@ -197,6 +208,11 @@ impl Summary {
             );
         }
         println!("\n{passed} passed, {failed} failed");
+        // Where the tests do not compile, their steps are not known.
+        if failed == 0 && !self.unmet.is_empty() {
+            println!("no step is named so: {}", self.unmet.join(" "));
+            return ExitCode::FAILURE;
+        }
         if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 }
@@ -321,6 +337,20 @@ mod tests {
         }
         assert_eq!(taken, [true, false, true, true, true]);
         Stamp::new(&format!("tests/{name}"), String::new()).remove().unwrap();
+    }
+
+    #[test]
+    fn a_word_that_is_in_no_steps_name_is_a_failure() {
+        for (word, passes) in [("relayr", false), ("relayer", true), ("beside", true), ("modules", true)] {
+            let [mut summary, mut of_modules] = [(); 2].map(|()| Summary::new(&[word.to_owned()], true));
+            summary.step("end to end: relayer", None, || Ok(Tally::CHECK));
+            let step_of = |name: &String| Step { name: name.clone(), fingerprint: None };
+            summary.side_by_side(1, &[&"beside it".to_owned()], step_of, |_, _| Ok(Tally::CHECK));
+            of_modules.step("modules", None, || Ok(Tally::CHECK));
+            summary.append(of_modules);
+            let expected = if passes { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+            assert_eq!(format!("{:?}", summary.finish()), format!("{expected:?}"), "{word}");
+        }
     }
 
     #[test]
