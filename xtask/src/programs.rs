@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, ensure};
 use crate::build;
 use crate::run::{command, linting_cargo, root};
 use crate::sources::{Sources, hash};
-use crate::summary::{Step, Tally, count};
+use crate::summary::{Step, Tally, count, without_colours};
 use crate::{debian, run};
 
 /// The prefix of the names of end-to-end steps; the test program's name follows.
@@ -113,6 +113,7 @@ pub(crate) fn compile() -> Result<(Vec<Compiled>, Vec<String>)> {
 
 /// Returns whether this line of cargo sums up the warnings about a crate, as it does at every build.
 fn tells_of_warnings(line: &str) -> bool {
+    let line = without_colours(line);
     line.starts_with("warning: `") && line.contains("` (") && line.contains(") generated ")
 }
 
@@ -231,6 +232,7 @@ mod tests {
         for (line, tells) in [
             ("warning: `kya` (lib test) generated 1 warning (1 duplicate)", true),
             ("warning: `e2e` (bin \"devnet\") generated 2 warnings", true),
+            ("\x1b[1m\x1b[33mwarning\x1b[0m: `c` (lib) generated 1 warning", true),
             ("warning: unused variable: `x`", false),
             ("warning: these words of a lint were `generated` by it", false),
         ] {

@@ -231,6 +231,7 @@ pub(crate) fn count(command: &mut Command, output: &mut dyn Write) -> Result<Tal
     for line in BufReader::new(reader).split(b'\n') {
         let line = String::from_utf8_lossy(&line?).into_owned();
         writeln!(output, "{line}")?;
+        let line = without_colours(&line);
         tells_of_failures |= opens_failures(&line);
         if let Some((passed, failed)) = counts(&line) {
             tally.passed += passed;
@@ -246,6 +247,15 @@ pub(crate) fn count(command: &mut Command, output: &mut dyn Write) -> Result<Tal
         tally.failures.push(format!("{text} failed"));
     }
     Ok(tally)
+}
+
+/// A line without the codes of a terminal's colours, `ESC [ … m`, which programs may be told to write also to
+/// a pipe.
+pub(crate) fn without_colours(line: &str) -> String {
+    let mut parts = line.split("\x1b[");
+    let first = parts.next().unwrap_or_default();
+    let rest = parts.map(|part| part.split_once('m').map_or(part, |(_, text)| text));
+    [first].into_iter().chain(rest).collect()
 }
 
 /// Returns whether a line opens a report of failures, which ends with the counts: cargo's `---- name stdout
@@ -364,6 +374,7 @@ mod tests {
         for (printed, passed, failed, failures) in [
             (cargo, 12, 3, &["---- b stdout ----", "expected 1", ""][..]),
             (forge, 98, 1, &["Failing tests:", "[FAIL: no] testB()"]),
+            ("Ran 2 test suites in 1s: \x1b[32m3\x1b[0m tests passed, \x1b[31m1\x1b[0m failed\n", 3, 1, &[]),
         ] {
             let failures = failures.iter().map(|line| (*line).to_owned()).collect();
             assert_eq!(counted(printed, 101), Tally { passed, failed, failures });
