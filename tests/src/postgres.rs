@@ -229,7 +229,7 @@ fn programs() -> PathBuf {
         let version = bin.parent().and_then(Path::file_name).and_then(|name| name.to_str());
         version.and_then(|version| version.parse::<u32>().ok())
     });
-    newest.expect("Postgres is missing: run `cargo xtask setup` (Debian: apt-get install postgresql)")
+    newest.expect("Postgres is not installed (Debian: apt-get install postgresql)")
 }
 
 fn is_root() -> bool {

@@ -244,6 +244,17 @@ mod tests {
     }
 
     #[test]
+    fn what_debian_has_is_not_said_to_be_installed_by_setup() {
+        for file in below(root().join("tests/src")) {
+            let text = fs::read_to_string(&file).unwrap();
+            for line in text.lines().filter(|line| line.contains("cargo xtask setup")) {
+                let named = NEEDED.iter().find(|(_, package)| line.contains(package.name));
+                assert!(named.is_none(), "{}: {line}", file.display());
+            }
+        }
+    }
+
+    #[test]
     fn an_end_to_end_test_that_starts_python_programs_needs_what_makes_their_environments() {
         let mut needing = 0;
         for entry in fs::read_dir(root().join("tests/tests")).unwrap() {
