@@ -85,12 +85,13 @@ impl Kya {
     /// Runs a script of the shell in the user's directory, which finds this program, Node and no proxy; what
     /// it prints. Answers of `curl` that are errors fail it.
     pub async fn shell(&self, script: &str) -> Result<String> {
-        let programs = self.program.parent().context("a directory of programs")?.display();
+        let programs = self.program.parent().context("a directory of programs")?;
         let curl = "curl() { command curl --fail --silent --show-error --max-time 30 \"$@\"; }";
-        let script = format!("PATH={programs}:$PATH\n{curl}\n{script}");
+        let script = format!("PATH=$PROGRAMS:$PATH\n{curl}\n{script}");
         let mut bash = Command::from(repo::command("bash"));
         bash.args(["-euo", "pipefail", "-c", &script]).current_dir(self.directory.path());
-        bash.env("KYA_STATE_DIR", self.state()).envs(repo::NO_PROXY).stdin(Stdio::null());
+        bash.env("PROGRAMS", programs).env("KYA_STATE_DIR", self.state()).envs(repo::NO_PROXY);
+        bash.stdin(Stdio::null());
         Ok(String::from_utf8(output(&mut bash).await?)?)
     }
 
@@ -121,4 +122,21 @@ async fn run(arguments: &[&str]) -> Result<(bool, String)> {
     let is_good = output.status.success();
     let errors = if is_good { Vec::new() } else { output.stderr };
     Ok((is_good, String::from_utf8([output.stdout, errors].concat())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_shell_finds_the_program_below_a_path_with_a_space() {
+        let directory = tempfile::tempdir().unwrap();
+        let programs = directory.path().join("a b");
+        fs::create_dir(&programs).unwrap();
+        symlink("/bin/sh", programs.join("kya")).unwrap();
+        let user = Kya { program: programs.join("kya"), directory };
+        assert_eq!(user.shell("kya -c 'echo found'").await.unwrap(), "found\n");
+    }
 }

@@ -6,6 +6,7 @@
 //! 2. systemd accepts every line of the unit files.
 
 use std::net::Ipv4Addr;
+use std::os::unix::fs::symlink;
 use std::process::Command;
 use std::{env, fs};
 
@@ -63,6 +64,9 @@ async fn behind_nginx_a_client_has_its_own_limit_and_no_metrics() {
 #[test]
 fn systemd_accepts_every_line_of_the_unit_files() {
     let directory = tempfile::tempdir().unwrap();
+    // systemd checks that the program exists, and takes a path with a space apart.
+    let program = directory.path().join("program");
+    symlink(env::current_exe().unwrap(), &program).unwrap();
     // Its drop-ins are verified with the unit, all together.
     let drop_ins = "relayer-daemon/systemd/relayer-daemon.service.d";
     let copies = directory.path().join("relayer-daemon.service.d");
@@ -81,8 +85,6 @@ fn systemd_accepts_every_line_of_the_unit_files() {
         let unit = fs::read_to_string(repo::root().join(name).join("systemd").join(&file)).unwrap();
         let verify = |unit: &str| {
             let path = directory.path().join(&file);
-            // systemd checks that the program exists.
-            let program = env::current_exe().unwrap();
             let unit = unit.replace(&format!("/usr/local/bin/{name}"), program.to_str().unwrap());
             fs::write(&path, unit).unwrap();
             let output =
