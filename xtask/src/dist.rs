@@ -92,8 +92,10 @@ fn build_all() -> Result<()> {
 
 /// Checks that the commit says what is built.
 fn ensure_committed(repository: &Path) -> Result<()> {
-    let changes = output_of(command("git").args(["status", "--porcelain"]).current_dir(repository))
-        .with_context(|| format!("{} is no git repository", repository.display()))?;
+    let mut git = command("git");
+    let output = git.args(["status", "--porcelain"]).current_dir(repository).output().context("git")?;
+    ensure!(output.status.success(), "git status: {}", String::from_utf8_lossy(&output.stderr).trim());
+    let changes = String::from_utf8_lossy(&output.stdout);
     let changes: Vec<&str> = changes.lines().map(str::trim).collect();
     ensure!(
         changes.is_empty(),

@@ -65,8 +65,11 @@ fn anchors(text: &str) -> BTreeSet<String> {
 fn every_link_leads_somewhere_and_every_page_is_two_links_from_the_readme() {
     let root = repo::root();
     let mut git = process::Command::new("git");
-    git.args(["ls-files", "-co", "--exclude-standard", "*.md"]).current_dir(&root);
-    let listed = String::from_utf8(git.output().unwrap().stdout).unwrap();
+    // The clone may be another user's.
+    git.args(["-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard", "*.md"]).current_dir(&root);
+    let output = git.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let listed = String::from_utf8(output.stdout).unwrap();
     let files = listed.lines().filter(|file| root.join(file).is_file());
     let text = |file: &str| prose(&fs::read_to_string(root.join(file)).unwrap());
     let pages: BTreeMap<PathBuf, String> = files.map(|file| (file.into(), text(file))).collect();
