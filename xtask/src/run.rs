@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -15,8 +16,16 @@ pub(crate) fn root() -> PathBuf {
     here.parent().unwrap_or(here).to_path_buf()
 }
 
+/// The directory that cargo compiles into, wherever that is configured.
 pub(crate) fn target_dir() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into)
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| target_dir_of(&mut cargo()).unwrap_or_else(|| root().join("target"))).clone()
+}
+
+fn target_dir_of(cargo: &mut Command) -> Option<PathBuf> {
+    let metadata = output_of(cargo.args(["metadata", "--no-deps", "--format-version", "1"]))?;
+    let (_, rest) = metadata.split_once(r#""target_directory":""#)?;
+    Some(rest.split_once('"')?.0.into())
 }
 
 pub(crate) fn node_tool(name: &str) -> PathBuf {
@@ -107,4 +116,18 @@ pub(crate) fn line(command: &Command) -> String {
     let name = program.file_name().unwrap_or(program.as_os_str());
     let words: Vec<_> = [name].into_iter().chain(command.get_args()).map(OsStr::to_string_lossy).collect();
     words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_target_directory_is_where_cargos_configuration_has_it() {
+        for name in ["CARGO_BUILD_TARGET_DIR", "CARGO_TARGET_DIR"] {
+            let mut cargo = cargo();
+            cargo.env_remove("CARGO_TARGET_DIR").env(name, "/elsewhere");
+            assert_eq!(target_dir_of(&mut cargo).as_deref(), Some(Path::new("/elsewhere")), "{name}");
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! The gate: what asking it adds to a request, and what one costs in a service's own process.
 
+use std::env;
+
 use alloy::hex;
 use e2e::anvil::CHAIN_ID;
 use e2e::gate::{Gate, ORIGIN};
@@ -25,7 +27,8 @@ async fn latency() -> Result<String> {
     let (rpc, registry) = (chain.node.url(), chain.contracts.registry.to_string());
     let configuration = reverse_proxies::Kind::Envoy.gate(ORIGIN, CHAIN_ID, rpc, &registry)?;
     // What `cargo build --profile native -p kya-gate` has made.
-    let program = repo::root().join("target/native/kya-gate");
+    let here = env::current_exe()?;
+    let program = here.ancestors().nth(2).context("a directory of cargo's")?.join("native/kya-gate");
     let gate = Gate::start_program(program, &configuration).await?;
     let client = kept_alive()?;
     // What Envoy asks about each request.
