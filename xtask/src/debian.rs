@@ -1,6 +1,9 @@
 //! Debian's packages of the programs that only tests and measurements need; `build` and `dev` need none of
 //! them.
 
+use std::thread;
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, ensure};
 
 use crate::fingerprint::lock;
@@ -55,6 +58,11 @@ pub(crate) const CHROMIUM: Package = Package {
     ..package("chromium", &["node", "tests/browser/harness/chromium.mjs"])
 };
 
+/// How often lists are fetched for a package that does not install.
+const ATTEMPTS: u32 = 3;
+/// Pause before the second of these attempts; it grows.
+const PAUSE: Duration = Duration::from_secs(10);
+
 /// Installs a package if its program is missing.
 ///
 /// # Errors
@@ -76,12 +84,60 @@ pub(crate) fn install(Package { name, probe, otherwise }: &Package) -> Result<()
     let apt = |arguments: &[&str]| {
         run(command("apt-get")
             .args(["-q", "-o", "Dpkg::Use-Pty=0"])
+            .args(["-o", "DPkg::Lock::Timeout=600", "-o", "Acquire::Retries=5"])
             .args(arguments)
             .env("DEBIAN_FRONTEND", "noninteractive"))
     };
-    apt(&["update"])?;
-    apt(&["install", "-y", "--no-install-recommends", name])
-        .with_context(|| format!("{name} does not install"))?;
+    install_by(apt, name, PAUSE).with_context(|| format!("{name} does not install"))?;
     ensure!(is_there(), "{name} was installed, but does not run{otherwise}");
     Ok(())
+}
+
+/// Installs a package from the lists that are there. Where that fails it fetches the lists, of which one that
+/// is not needed may fail, and tries again.
+fn install_by(apt: impl Fn(&[&str]) -> Result<()>, name: &str, pause: Duration) -> Result<()> {
+    let install = || apt(&["install", "-y", "--no-install-recommends", name]);
+    let mut installed = install();
+    for attempt in 0..ATTEMPTS {
+        if installed.is_ok() {
+            break;
+        }
+        thread::sleep(pause * attempt);
+        if let Err(error) = apt(&["update"]) {
+            eprintln!("{error:#}");
+        }
+        installed = install();
+    }
+    installed
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use anyhow::bail;
+
+    use super::*;
+
+    #[test]
+    fn a_failure_of_apts_lists_or_of_a_moment_fails_no_installation() {
+        // How often installing fails, whether fetching the lists does, and what is run.
+        for (failures, update_fails, expected) in [
+            (0, true, "install"),
+            (1, true, "install update install"),
+            (2, false, "install update install update install"),
+            (9, false, "install update install update install update install"),
+        ] {
+            let ran = RefCell::new(Vec::new());
+            let apt = |arguments: &[&str]| {
+                ran.borrow_mut().push(arguments[0].to_owned());
+                let installs = ran.borrow().iter().filter(|word| *word == "install").count();
+                let fails = if arguments[0] == "update" { update_fails } else { installs <= failures };
+                if fails { bail!("{arguments:?}") } else { Ok(()) }
+            };
+            let installed = install_by(apt, "jq", Duration::ZERO);
+            assert_eq!(installed.is_ok(), failures < 4, "{installed:?}");
+            assert_eq!(ran.borrow().join(" "), expected);
+        }
+    }
 }
