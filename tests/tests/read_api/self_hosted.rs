@@ -11,11 +11,10 @@
 use std::fs;
 use std::net::Ipv4Addr;
 use std::process::Command;
-use std::time::Duration;
 
 use e2e::client::Client;
 use e2e::fault::{Fault, Rule};
-use e2e::process::free_port;
+use e2e::process::{PATIENCE, free_port};
 use e2e::proxy::Proxy;
 use e2e::relay::RelayClient;
 use e2e::repo;
@@ -62,7 +61,7 @@ async fn the_self_hosted_edge_does_the_same_and_keeps_its_index_through_a_kill()
     let mut edge = Worker::start_self_hosted(&options).await.unwrap();
     assert_eq!(edge.client().get(NEWEST).await.ok(), before);
     edge.process().signal(Signal::TERM).unwrap();
-    let status = edge.process().exited(Duration::from_secs(10)).await.unwrap();
+    let status = edge.process().exited(PATIENCE).await.unwrap();
     assert!(status.success(), "{status}");
 }
 
