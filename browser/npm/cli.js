@@ -5,7 +5,7 @@ import { open, readFile } from "node:fs/promises";
 import { parseArgs } from "node:util";
 import { RegistryError } from "./error.js";
 import initKey, { Key } from "./key.js";
-import init, { Registry, attestCompliance, checkRequest, keccak256, registerAgent } from "./node.js";
+import init, { Registry, attestCompliance, checkRequest, keccak256, parse, registerAgent } from "./node.js";
 import { signRequest } from "./sign.js";
 
 const USAGE = `Usage: npx agent-registry COMMAND
@@ -86,9 +86,9 @@ const COMMANDS = {
         for (const [name, value] of signed.headers) console.log(`${name}: ${value}`);
         return;
       }
-      const answer = await fetch(signed, { redirect: "manual", signal: AbortSignal.timeout(TIMEOUT) });
+      const { answer, text } = await exchange(signed, { redirect: "manual" });
       console.error(`HTTP ${answer.status}`);
-      console.log(await answer.text());
+      console.log(text);
       if (!answer.ok) process.exitCode = 1;
     },
   },
@@ -100,6 +100,7 @@ const COMMANDS = {
       const verdict = await (api === undefined
         ? new Registry({ rpc, registry }).kya(wallet)
         : ask(`${base(api)}/api/v1/kya/${encodeURIComponent(wallet)}`));
+      if (typeof verdict.decision !== "string") throw unreadable(api);
       print(verdict);
       if (verdict.decision !== "provision") process.exitCode = 3;
     },
@@ -169,17 +170,33 @@ async function textOf(path) {
   }
 }
 
+/** An answer with its whole text, within the time limit. */
+async function exchange(request, init) {
+  try {
+    const answer = await fetch(request, { signal: AbortSignal.timeout(TIMEOUT), ...init });
+    return { answer, text: await answer.text() };
+  } catch (cause) {
+    const reason = cause.cause?.message || cause.message;
+    throw new RegistryError(`${request.url ?? request} cannot be reached: ${reason}`, "UNREACHABLE", 503, cause);
+  }
+}
+
+const unreadable = (url) => new RegistryError(`${url} answers something that is no document`, "UNREACHABLE", 502);
+
 /** The document of a good answer, or the error that a bad one carries. */
 async function ask(url, init) {
-  let answer;
+  const { answer, text } = await exchange(url, { redirect: "error", ...init });
+  let document;
   try {
-    answer = await fetch(url, { redirect: "error", signal: AbortSignal.timeout(TIMEOUT), ...init });
-  } catch (cause) {
-    throw new RegistryError(`${url} cannot be reached: ${cause.cause?.message ?? cause.message}`, "UNREACHABLE", 503, cause);
+    document = parse(text);
+  } catch {
+    // It is no JSON.
   }
-  const document = await answer.json().catch(() => ({}));
-  if (answer.ok) return document;
-  throw new RegistryError(document.error ?? `${url} answers ${answer.status}`, document.code ?? "UNREACHABLE", answer.status);
+  const isObject = typeof document === "object" && document !== null && !Array.isArray(document);
+  if (answer.ok && isObject) return document;
+  if (answer.ok) throw unreadable(url);
+  const { error, code } = isObject ? document : {};
+  throw new RegistryError(error ?? `${url} answers ${answer.status}`, code ?? "UNREACHABLE", answer.status);
 }
 
 /** The id of the agent that a wallet is registered as, by this creator and with these values: a record has no setters. */
@@ -206,7 +223,7 @@ async function relayed(url, key, data, gas) {
     ["domain", "status", `nonce/${key.address}`].map((path) => ask(`${relayer}/${path}`, { headers })),
   );
   const deadline = Math.floor(Date.now() / 1_000) + VALID;
-  const request = { from: key.address, to: registry, value: 0, gas, nonce, deadline, data };
+  const request = { from: key.address, to: registry, value: 0, gas, nonce: String(nonce), deadline, data };
   const rules = { chainId, forwarder, registry };
   const signed = { request, signature: key.signRequest(request, rules) };
   const id = checkRequest(signed, rules);

@@ -1,14 +1,16 @@
 // The package's command line, `npx agent-registry`.
 //
 // 1. From nothing to a request that the gate admits: a key, `register`, `attest`, `sign`, and `status` by the chain and by the API.
-// 2. A request whose answer is lost is asked for, with the API key that the relayer has given, and not made twice.
-// 3. A key that others may read, a key that is none, and a command that is wrong are refused, and nothing of a key is told.
+// 2. A request whose answer is lost or broken is asked for, with the API key that the relayer has given, and not made twice.
+// 3. A service that answers no document, or breaks off, gives no verdict.
+// 4. A key that others may read, a key that is none, and a command that is wrong are refused, and nothing of a key is told.
 
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { chmod, writeFile } from "node:fs/promises";
+import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 
@@ -16,8 +18,8 @@ import { keccak256, toUtf8Bytes } from "ethers";
 
 import { test } from "../../browser/harness/declared.mjs";
 import { eventually } from "../../browser/harness/eventually.mjs";
-import { installed, run } from "../installed.mjs";
-import { OPTIONS, Registry, stack } from "../setting.mjs";
+import { PACKAGE, installed, run } from "../installed.mjs";
+import { OPTIONS, Registry, serving, stack } from "../setting.mjs";
 
 test("from nothing to admitted by npx, with a key that its owner alone may read", () =>
   installed(async (directory) => {
@@ -89,15 +91,21 @@ test("from nothing to admitted by npx, with a key that its owner alone may read"
     const sent = await fetch(sign[1], { method: "POST", headers, body: "two loaves" });
     assert.equal(sent.status, 200, await sent.text());
 
-    const losing = await losingAnswers(stack.relayer);
-    try {
-      assert.equal((await done("attest", String(agentId), "--relayer", losing.url, ...key)).agentId, agentId);
-    } finally {
-      losing.server.close();
+    for (const lose of [
+      (response) => response.destroy(),
+      (response) => response.writeHead(502).end("null"),
+      (response) => response.writeHead(200).end("null"),
+    ]) {
+      const losing = await losingAnswers(stack.relayer, lose);
+      try {
+        assert.equal((await done("attest", String(agentId), "--relayer", losing.url, ...key)).agentId, agentId);
+      } finally {
+        losing.server.close();
+      }
+      assert.deepEqual(new Set(losing.keys), new Set(["Bearer rk_test"]));
+      assert.equal(losing.paths.filter((path) => path === "POST /relay").length, 1);
+      assert.ok(losing.paths.some((path) => path.startsWith("GET /relay/0x")), losing.paths.join(" "));
     }
-    assert.deepEqual(new Set(losing.keys), new Set(["Bearer rk_test"]));
-    assert.equal(losing.paths.filter((path) => path === "POST /relay").length, 1);
-    assert.ok(losing.paths.some((path) => path.startsWith("GET /relay/0x")), losing.paths.join(" "));
 
     for (const [words, code, message] of [
       [["sign", ...sign.slice(1), "--key", "open.key"], 2, /open\.key may be read by others: chmod 600 open\.key/],
@@ -126,8 +134,37 @@ test("from nothing to admitted by npx, with a key that its owner alone may read"
     }
   }));
 
-/** A relayer whose answers to what is posted are lost on the way. */
-async function losingAnswers(relayer) {
+test("a service that answers no document, or breaks off, gives no verdict", async () => {
+  const answers = {
+    "/html": (response) => response.end("<!doctype html>"),
+    "/cut": (response) => response.writeHead(200, { "content-length": 99 }).write('{"decision":', () => response.destroy()),
+    "/null": (response) => response.end("null"),
+    "/other": (response) => response.end("{}"),
+    "/refused": (response) => response.writeHead(502).end("null"),
+  };
+  const directory = await mkdtemp(join(tmpdir(), "npx-"));
+  try {
+    const key = join(directory, "agent.key");
+    await writeFile(key, randomBytes(32).toString("hex"), { mode: 0o600 });
+    const failed = (...words) =>
+      run(process.execPath, [join(PACKAGE, "cli.js"), ...words]).then(
+        ({ stdout }) => assert.fail(`it succeeds: ${stdout}`),
+        ({ code, stdout, stderr }) => {
+          assert.deepEqual([code, stdout], [1, ""], stderr);
+          assert.match(stderr, /^UNREACHABLE: http/);
+        },
+      );
+    await serving((request, response) => answers[`/${request.url.split("/")[1]}`](response), async (url) => {
+      for (const path of Object.keys(answers)) await failed("status", stack.agents.kyoto.wallet, "--api", url + path);
+      await failed("sign", `${url}/cut`, "--key", key, "--chain", "1", "--send");
+    });
+  } finally {
+    await rm(directory, { recursive: true });
+  }
+});
+
+/** A relayer whose answers to what is posted are lost on the way: `lose` gives others in their place. */
+async function losingAnswers(relayer, lose) {
   const [paths, keys] = [[], []];
   const server = createServer(async (request, response) => {
     const { method, url } = request;
@@ -135,7 +172,7 @@ async function losingAnswers(relayer) {
     keys.push(request.headers.authorization);
     const body = method === "POST" ? await text(request) : undefined;
     const answer = await fetch(relayer + url, { method, body, headers: { "content-type": "application/json" } });
-    if (method === "POST") response.destroy();
+    if (method === "POST") lose(response);
     else response.writeHead(answer.status).end(await answer.text());
   });
   server.listen(0, "127.0.0.1");
