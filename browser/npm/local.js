@@ -78,7 +78,7 @@ export class LocalKya {
     // A store that is damaged or of another version goes on with its shards, each of which is checked; that of another
     // registry is begun anew.
     if (manifest === undefined || !Number.isSafeInteger(fetchedAt)) return;
-    if (this.#isOther(manifest)) this.#stored = new Set();
+    if (isOther(manifest, this.#options)) this.#stored = new Set();
     else this.#current = { manifest, fetchedAt, anchor: Date.now() < fetchedAt ? undefined : moment() };
   }
 
@@ -155,7 +155,7 @@ export class LocalKya {
       const [began, before] = [performance.now(), update.shards];
       const bytes = await this.#ask("/api/v1/snapshot", update);
       const [anchor, manifest] = [moment(), new Manifest(bytes)];
-      if (this.#isOther(manifest)) throw new RegistryError("The snapshot of another registry", "INVALID_SNAPSHOT", 502);
+      if (isOther(manifest, this.#options)) throw new RegistryError("The snapshot of another registry", "INVALID_SNAPSHOT", 502);
       this.#checkAdvance(manifest);
       const names = manifest.names();
       const missing = names.filter((name) => !this.#stored.has(name));
@@ -225,12 +225,6 @@ export class LocalKya {
     }
   }
 
-  #isOther({ chainId, registry }) {
-    const { chainId: ownChain, registry: own } = this.#options;
-    const isOwn = own === undefined || registry.toLowerCase() === own.toLowerCase();
-    return !isOwn || (ownChain !== undefined && BigInt(chainId) !== BigInt(ownChain));
-  }
-
   async spotCheck(wallet) {
     await this.open();
     const { chain } = this.#options;
@@ -273,6 +267,12 @@ export class LocalKya {
   }
 }
 
+/** Whether a registry is another one than the options name. */
+function isOther({ chainId, registry }, { chainId: ownChain, registry: own }) {
+  const isOwn = own === undefined || registry.toLowerCase() === own.toLowerCase();
+  return !isOwn || (ownChain !== undefined && BigInt(chainId) !== BigInt(ownChain));
+}
+
 /** The agents of each API's registry, for the length of ranges; a registry only grows. */
 const agentsOf = new Map();
 
@@ -283,13 +283,21 @@ export async function kyaPrivately(asked, options) {
   // What is no wallet is refused before anything is asked.
   rangeOf(wallet, 0);
   const ask = async (path) => {
-    const { status, bytes } = await request(place, path);
+    const { status, headers, bytes } = await request(place, path);
     if (status !== 200) throw refusal(status, bytes);
-    return JSON.parse(text(bytes));
+    return { headers, document: JSON.parse(text(bytes)) };
   };
   const agents = async () => {
-    if (!agentsOf.has(api)) agentsOf.set(api, Number((await ask("/api/v1/stats")).totalAgents));
+    if (!agentsOf.has(api)) agentsOf.set(api, Number((await ask("/api/v1/stats")).document.totalAgents));
     return agentsOf.get(api);
+  };
+  const range = async (path) => {
+    const { headers, document } = await ask(path);
+    const [, chainId, registry] = /^eip155:(\d+):(0x[0-9a-fA-F]{40})$/.exec(headers.get("kya-registry") ?? "") ?? [];
+    const isNamed = (options.chainId ?? options.registry) !== undefined;
+    if (isNamed && (registry === undefined || isOther({ chainId, registry }, options)))
+      throw new RegistryError("The range of another registry", "INVALID_SNAPSHOT", 502);
+    return document;
   };
   const sent = async () => `/api/v1/kya/range/${rangeOf(wallet, await agents()).slice(0, digitsMax)}`;
   if ((await agents()) < RANGES_FROM) {
@@ -300,14 +308,14 @@ export async function kyaPrivately(asked, options) {
   }
   const first = await sent();
   try {
-    return verdictOf(wallet, await ask(first), first);
+    return verdictOf(wallet, await range(first), first);
   } catch (error) {
     if (error.code !== "INVALID_PARAMETER") throw error;
     // The registry has grown since it was counted: ranges are smaller now.
     agentsOf.delete(api);
     const second = await sent();
     if (second === first) throw invalid("digitsMax", `leaves too large a range for this service: ${error.message}`);
-    return verdictOf(wallet, await ask(second), second);
+    return verdictOf(wallet, await range(second), second);
   }
 }
 

@@ -3,7 +3,7 @@
 // 1. Verdicts are the Worker's without a network; what is too old is an error, and an update fetches only what is not there.
 // 2. They are there right after a restart: from a folder in Node, from IndexedDB in a page.
 // 3. An API that lies about one agent is caught by spot checks against the visitor's own endpoint.
-// 4. A private lookup sends a range, and never the wallet; how small a range is the caller's rule.
+// 4. A private lookup sends a range, and never the wallet; how small a range is the caller's rule. It takes none of another registry.
 // 5. A service that goes back to an older block is told, and that block adopted only in place of one that is too old.
 // 6. A clock that goes back or is behind makes nothing younger; a damaged store is mended; a service that is silent or leads
 //    elsewhere is an error in time.
@@ -183,6 +183,28 @@ test("a private lookup never sends the wallet, and a range as large as the calle
     assert.ok(WALLETS.every((wallet) => !asked.join().toLowerCase().includes(wallet.slice(2).toLowerCase())));
   }
   await assert.rejects(kyaPrivately("0x12", { api: stack.snapshots, fetch: noNetwork }), code("INVALID_PARAMETER"));
+});
+
+test("a private lookup takes no range of another chain or registry than is asked for", async () => {
+  const [registry, other] = ["aa", "bb"].map((byte) => `0x${byte.repeat(20)}`);
+  const lookUp = (options, name) => {
+    const fetch = async (url) => {
+      const document = url.endsWith("/stats") ? { totalAgents: 600 } : { data: [], total: 31, asOf: { blockNumber: 1 } };
+      return Response.json(document, { headers: name === undefined ? {} : { "kya-registry": name } });
+    };
+    return kyaPrivately(NOBODY, { api: "https://named.example", fetch, ...options });
+  };
+  for (const options of [{}, { chainId: 1 }, { registry: registry.toUpperCase().replace("X", "x") }, { chainId: "1", registry }])
+    assert.equal((await lookUp(options, `eip155:1:${registry}`)).verdict.decision, "deny");
+  assert.equal((await lookUp({})).verdict.decision, "deny");
+  for (const [options, name] of [
+    [{ chainId: 84_532 }, `eip155:1:${registry}`],
+    [{ chainId: 1, registry: other }, `eip155:1:${registry}`],
+    [{ registry: other }, `eip155:1:${registry}`],
+    [{ registry }, undefined],
+    [{ chainId: 1 }, `eip155:1:${registry}00`],
+  ])
+    await assert.rejects(lookUp(options, name), code("INVALID_SNAPSHOT"));
 });
 
 test("a store that was damaged is mended by an update", async () => {
