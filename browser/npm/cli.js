@@ -26,8 +26,10 @@ FILE of --key has a private key in 64 hexadecimal digits, and is readable by its
 Calls cost no ETH: the relayer sends them. An API key that it has given is read from KYA_RELAYER_KEY.
 Exit status: 1 what was asked for failed, 2 the command is wrong.`;
 
-/** Gas that the forwarder gives a call. */
-const GAS = { register: 900_000, attest: 150_000 };
+/** Gas that the forwarder gives an attestation. */
+const ATTEST = { gas: 150_000 };
+/** Gas of a registration: what is asked for, and the least that it takes, as each word of the scope is a new storage slot. */
+const registering = (bytes) => ({ gas: 700_000 + 1_500 * bytes, least: 22_100 * Math.ceil(bytes / 32) });
 /** How long a relay is waited for, and how often it is asked for, in milliseconds. */
 const [PATIENCE, PAUSE] = [120_000, 1_000];
 /** What a repetition does not change, whatever the status. */
@@ -55,7 +57,7 @@ const COMMANDS = {
       };
       let done;
       try {
-        done = await relayed(options.relayer, key, registerAgent(registration), GAS.register);
+        done = await relayed(options.relayer, key, registerAgent(registration), registering(Buffer.byteLength(scope)));
       } catch (error) {
         if (!/already registered/i.test(error.message) || (api ?? rpc) === undefined) throw error;
         const record = { creator: key.address, ...registration };
@@ -69,7 +71,7 @@ const COMMANDS = {
     takes: "the agent's id",
     needs: ["relayer", "key"],
     async run({ relayer, ...options }, agentId) {
-      const { txHash } = await relayed(relayer, await keyOf(options), attestCompliance(agentId), GAS.attest);
+      const { txHash } = await relayed(relayer, await keyOf(options), attestCompliance(agentId), ATTEST);
       print({ agentId: Number(agentId), txHash });
     },
   },
@@ -216,14 +218,16 @@ async function registeredAs(registration, { relayer, api, rpc }) {
 }
 
 /** Signs a call of the registry, has it relayed, and waits until it is executed; the relayer's answer. */
-async function relayed(url, key, data, gas) {
+async function relayed(url, key, data, { gas, least = 0 }) {
   const relayer = base(url);
   const headers = process.env.KYA_RELAYER_KEY ? { authorization: `Bearer ${process.env.KYA_RELAYER_KEY}` } : {};
-  const [{ chainId, verifyingContract: forwarder }, { registry }, { next: nonce }] = await Promise.all(
+  const [{ chainId, verifyingContract: forwarder }, { registry, limits }, { next: nonce }] = await Promise.all(
     ["domain", "status", `nonce/${key.address}`].map((path) => ask(`${relayer}/${path}`, { headers })),
   );
+  const most = Number(limits.maxRequestGas);
+  if (least > most) throw new RegistryError(`The scope is too long for ${relayer}: shorten it`, "GAS_ABOVE_MAXIMUM", 400);
   const deadline = Math.floor(Date.now() / 1_000) + VALID;
-  const request = { from: key.address, to: registry, value: 0, gas, nonce: String(nonce), deadline, data };
+  const request = { from: key.address, to: registry, value: 0, gas: Math.min(gas, most), nonce: String(nonce), deadline, data };
   const rules = { chainId, forwarder, registry };
   const signed = { request, signature: key.signRequest(request, rules) };
   const id = checkRequest(signed, rules);

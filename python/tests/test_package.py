@@ -12,6 +12,7 @@ import unittest
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import httpx
@@ -232,6 +233,7 @@ class Relaying(unittest.TestCase):
         registry, agent = "0x" + "11" * 20, Account.create()
         domain = {"name": "MinimalForwarder", "version": "1", "chainId": 1, "verifyingContract": "0x" + "22" * 20}
         executed = {"state": "executed", "txHash": "0x" + "33" * 32}
+        status = {"registry": registry, "limits": {"maxRequestGas": 2_000_000}}
         lost, unknown = RelayError("no answer", "TIMEOUT"), RelayError("no such relay", "UNKNOWN", 404)
         for answers, expected in [
             ([lost, executed], ["POST", "GET"]),
@@ -242,7 +244,7 @@ class Relaying(unittest.TestCase):
 
             class Served(Relayer):
                 def _ask(self, path: str, body: object = None) -> dict[str, object]:
-                    known = {"/domain": domain, "/status": {"registry": registry}, f"/nonce/{agent.address}": {"next": 0}}
+                    known = {"/domain": domain, "/status": status, f"/nonce/{agent.address}": {"next": 0}}
                     if path in known:
                         return known[path]
                     asked.append(("GET" if body is None else "POST", body))
@@ -257,11 +259,35 @@ class Relaying(unittest.TestCase):
             self.assertEqual([method for method, _ in asked], expected)
             sent = [body for method, body in asked if method == "POST"]
             self.assertTrue(all(body == sent[0] for body in sent), "the same bytes")
+
+    def test_a_long_scope_gets_more_gas_and_one_that_takes_more_than_the_relayer_gives_is_refused(self) -> None:
+        registry, agent = "0x" + "11" * 20, Account.create()
+        domain = {"name": "MinimalForwarder", "version": "1", "chainId": 1, "verifyingContract": "0x" + "22" * 20}
+        status = {"registry": registry, "limits": {"maxRequestGas": 2_000_000}}
+        sent: list[int] = []
+
+        class Served(Relayer):
+            def _ask(self, path: str, body: Any = None) -> dict[str, Any]:
+                if body is not None:
+                    sent.append(body["request"]["gas"])
+                    return {"txHash": "0x" + "33" * 32, "agentId": 7}
+                return {"/domain": domain, "/status": status, f"/nonce/{agent.address}": {"next": 0}}[path]
+
+        relayer = Served("http://relayer.example", chain_id=1, registry=registry)
+        documents = {"liable": agent.address, "constitution": b"", "capabilities": b""}
+        for scope in ("", "ü" * 200, "Does what it is told. " * 60):
+            self.assertEqual(relayer.register(agent, scope=scope, **documents), 7)
+        self.assertEqual(sent, [700_000, 1_300_000, 2_000_000])
+        with self.assertRaisesRegex(RelayError, "scope is too long") as refused:
+            relayer.register(agent, scope="x" * 10_000, **documents)
+        self.assertEqual((refused.exception.code, len(sent)), ("GAS_ABOVE_MAXIMUM", 3))
+
     def test_a_relay_is_settled_after_an_answer_that_is_cut_or_no_object(self) -> None:
         registry, agent = "0x" + "11" * 20, Account.create()
         domain = {"name": "MinimalForwarder", "version": "1", "chainId": 1, "verifyingContract": "0x" + "22" * 20}
         executed = {"state": "executed", "txHash": "0x" + "33" * 32}
-        texts = {"/domain": domain, "/status": {"registry": registry}, f"/nonce/{agent.address}": {"next": 0}}
+        status = {"registry": registry, "limits": {"maxRequestGas": 2_000_000}}
+        texts = {"/domain": domain, "/status": status, f"/nonce/{agent.address}": {"next": 0}}
         good = b"HTTP/1.1 200 OK\r\n\r\n" + json.dumps(executed).encode()
         for lost in (b'HTTP/1.1 502 Bad Gateway\r\ncontent-length: 99\r\n\r\n{"', b"HTTP/1.1 503 Busy\r\n\r\nnull"):
             answers = {path: json.dumps(text) for path, text in texts.items()}

@@ -94,24 +94,33 @@ class Relayer:
         hashes = [keccak(constitution), keccak(capabilities)]
         types = REGISTER[REGISTER.index("(") + 1 : -1].split(",")
         values = [liable, agent.address, *hashes, scope, parent, self_modifying]
-        executed = self.relay(agent, keccak(text=REGISTER)[:4] + encode(types, values), gas=900_000)
-        return int(executed["agentId"])
+        data, size = keccak(text=REGISTER)[:4] + encode(types, values), len(scope.encode())
+        # Each word of the scope is a new storage slot.
+        least = 22_100 * -(-size // 32)
+        return int(self.relay(agent, data, gas=700_000 + 1_500 * size, least=least)["agentId"])
 
     def attest(self, signer: TypedDataSigner, agent_id: int) -> dict[str, Any]:
         """Attests for an agent: by its liable wallet, its creator or its own. It lasts for the registry's grace
         period, which is seven days by default."""
         return self.relay(signer, keccak(text=ATTEST)[:4] + encode(["uint256"], [agent_id]), gas=150_000)
 
-    def relay(self, signer: TypedDataSigner, data: bytes, *, gas: int) -> dict[str, Any]:
-        """Signs a call of the registry and has it carried out; the relayer's answer once it is in a block."""
+    def relay(self, signer: TypedDataSigner, data: bytes, *, gas: int, least: int = 0) -> dict[str, Any]:
+        """Signs a call of the registry and has it carried out; the relayer's answer once it is in a block.
+
+        The call gets `gas`, or what the relayer gives at most; less than `least` is a `RelayError` of the code
+        GAS_ABOVE_MAXIMUM, before anything is signed.
+        """
         domain, status = self._ask("/domain"), self._ask("/status")
         if domain["chainId"] != self.chain_id or status["registry"].lower() != self.registry.lower():
             raise RelayError(f"{self.url} serves chain {domain['chainId']} and registry {status['registry']}")
+        most = int(status["limits"]["maxRequestGas"])
+        if least > most:
+            raise RelayError(f"the scope is too long for {self.url}: shorten it", "GAS_ABOVE_MAXIMUM", 400)
         message = {
             "from": signer.address,
             "to": self.registry,
             "value": 0,
-            "gas": gas,
+            "gas": min(gas, most),
             "nonce": self._ask(f"/nonce/{quote(signer.address)}")["next"],
             "deadline": int(time.time()) + 600,
             "data": data,

@@ -76,6 +76,11 @@ test("from nothing to admitted by npx, with a key that its owner alone may read"
       }
     }
 
+    await writeFile(join(directory, "other.key"), randomBytes(32).toString("hex"), { mode: 0o600 });
+    const long = "Does what it is told. ".repeat(60);
+    const { agentId: other } = await done(...register, "--key", "other.key", "--scope", long);
+    assert.equal((await new Registry(OPTIONS).agent(other)).agent.operationalScope, long);
+
     assert.equal((await done("attest", String(agentId), ...relayer)).agentId, agentId);
     const verdict = await done("status", wallet, "--rpc", stack.rpc, "--registry", stack.registry);
     assert.deepEqual([verdict.decision, verdict.agent.agentId], ["provision", agentId]);
@@ -119,6 +124,7 @@ test("from nothing to admitted by npx, with a key that its owner alone may read"
       [["sign", sign[1], ...key, "--chain", "abc"], 2, /--chain takes a whole number/],
       [[...sign, "--method", "GET"], 2, /GET\/HEAD method cannot have body/],
       [["attest", "abc", ...relayer], 2, /attest takes a whole number/],
+      [[...register, "--scope", "x".repeat(10_000)], 1, /GAS_ABOVE_MAXIMUM: The scope is too long for http/],
       [["attest", "1", ...key, "--relayer", "127.0.0.1"], 2, /--relayer takes a URL/],
       [[...register, "--parent", "x"], 2, /--parent takes a whole number/],
       [[...register, "--liable", wallet.slice(2)], 2, /--liable takes 0x and 40 hexadecimal digits/],
