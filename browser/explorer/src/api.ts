@@ -34,9 +34,23 @@ export async function ask<Document>(path: string, signal: AbortSignal): Promise<
   return { path, text, document: document as Document, ageSeconds: Number(headers.get("age") ?? 0) || 0 };
 }
 
-/** One HTTP exchange. A good answer is a JSON object. */
-export async function exchange(url: string, init: RequestInit): Promise<Reply> {
-  return reply(await request(url, init), init.signal);
+/** How long an exchange may take, in milliseconds: longer than services work on an answer. */
+export const TIME_LIMIT = 60_000;
+
+/** A signal that is aborted with this one, or after so many milliseconds. */
+export function within(signal: AbortSignal, milliseconds = TIME_LIMIT): AbortSignal {
+  return AbortSignal.any([signal, AbortSignal.timeout(milliseconds)]);
+}
+
+/** One HTTP exchange, within the time limit. A good answer is a JSON object. */
+export async function exchange(url: string, init: RequestInit & { signal: AbortSignal }): Promise<Reply> {
+  const signal = within(init.signal);
+  try {
+    return await reply(await request(url, { ...init, signal }), signal);
+  } catch (error) {
+    if (error instanceof ServiceError || init.signal.aborted) throw error;
+    throw unreachable(url);
+  }
 }
 
 /** A good answer, which is a JSON object. */

@@ -1,7 +1,7 @@
 /** The domain behind a liable wallet: its file is asked for by this page, at the domain that the reader gives. */
 
 import type { DomainFile, DomainWallet } from "../../pkg/liability.js";
-import { exchange, ServiceError } from "./api";
+import { exchange, ServiceError, unreachable, within } from "./api";
 import { liability } from "./chain";
 import type { Address } from "./documents";
 
@@ -14,10 +14,16 @@ export interface DomainAnswer {
   notOurs: string[];
 }
 
-/** Asks a domain about a wallet. Throws a `RegistryError` for a file that breaks a rule, and what `fetch` throws. */
+/**
+ * Asks a domain about a wallet. Throws a `RegistryError` for a file that breaks a rule, a `ServiceError` where it does
+ * not answer in time, and what `fetch` throws.
+ */
 export async function askDomain(domain: string, person: Address, signal: AbortSignal): Promise<DomainAnswer> {
   const [{ fetchDomain }, place] = await Promise.all([liability(), placeOf(person, signal)]);
-  const file: DomainFile = await fetchDomain(domain, { ...place, signal });
+  const limit = within(signal);
+  const file: DomainFile = await fetchDomain(domain, { ...place, signal: limit }).catch((error: unknown) => {
+    throw limit.aborted && !signal.aborted ? unreachable(`https://${domain}`) : error;
+  });
   const own = file.wallets.filter(({ wallet }) => wallet.toLowerCase() === person.toLowerCase());
   // A wallet may be there twice while its signature is renewed.
   return { domain, wallet: own.find(({ problem }) => problem === undefined) ?? own[0], notOurs: file.notOurs };

@@ -1,6 +1,6 @@
 /** What becomes of a signed request: an answer that is lost says nothing of it, so the relayer is asked for it by its id. */
 
-import { ServiceError } from "./api";
+import { ServiceError, TIME_LIMIT } from "./api";
 import type { Relay } from "./relayer";
 
 /** The polling interval, and how long the relayer may say nothing of a request, in milliseconds. */
@@ -10,7 +10,7 @@ const PATIENCE = 120_000;
 /** Refusals of a request that was carried out, or may have been. */
 const MAY_BE_DONE = new Set(["ALREADY_RELAYED", "SUPERSEDED"]);
 
-/** A relayer, as far as it is needed here. */
+/** A relayer, as far as it is needed here. It answers or fails within the time limit of an exchange. */
 interface Relaying {
   relay(signed: unknown): Promise<Relay>;
   state(id: string): Promise<Relay>;
@@ -42,6 +42,7 @@ export async function settle(
   let refusal: ServiceError | undefined;
   let left = PATIENCE;
   for (;;) {
+    const began = performance.now();
     const asked: Promise<Relay> = mayHave ? relayer.state(id) : relayer.relay(signed);
     const answer = await asked.catch(serviceError);
     let seconds = 0;
@@ -61,7 +62,8 @@ export async function settle(
       seconds = (mayHave ? answer : refusal)?.retryAfter ?? 0;
     }
     const wait = Math.max(POLL, seconds * 1_000);
-    left -= wait;
+    // A page that was suspended meanwhile has waited no longer than the limit.
+    left -= wait + Math.min(performance.now() - began, TIME_LIMIT);
     if (left < 0) throw mayHave || refusal === undefined || MAY_BE_DONE.has(refusal.code) ? new Unsettled(id) : refusal;
     await pause(wait);
   }

@@ -1,6 +1,7 @@
 /** Asking a service that a gate guards: the visitor's wallet signs the request (ERC-8128, `docs/gate.md`). */
 
 import { signRequest } from "../../pkg/sign.js";
+import { within } from "./api";
 import type { Address, Eip1193Provider } from "./documents";
 import { isObject } from "./json";
 import { fromWallet, Stopped } from "./wallets";
@@ -33,11 +34,13 @@ export async function askAsAgent(
     return String(await fromWallet(provider, "personal_sign", [`0x${hex}`, account]));
   };
   const signed = await signRequest(new Request(url), { address: account, chainId, signMessage });
-  const answer = await fetch(signed, { signal, cache: "no-store" }).catch(() => {
-    if (signal.aborted) throw signal.reason;
-    throw new Stopped("The service does not answer, or does not let other sites ask it (CORS).");
-  });
-  const text = await answer.text();
+  const sent = fetch(signed, { signal: within(signal), cache: "no-store" });
+  const [answer, text] = await sent
+    .then(async (response) => [response, await response.text()] as const)
+    .catch(() => {
+      if (signal.aborted) throw signal.reason;
+      throw new Stopped("The service does not answer, or does not let other sites ask it (CORS).");
+    });
   const problem = answer.ok ? {} : problemOf(text);
   const word = (name: string): string | undefined =>
     typeof problem[name] === "string" ? (problem[name] as string) : undefined;

@@ -86,3 +86,21 @@ test("it is not registered where the relayer says so, and else not settled, in t
     assert.ok(waited <= 122_000, `${waited} ms`);
   }
 });
+
+test("a relayer that takes a request and does not answer is given up in time", async () => {
+  const { now } = performance;
+  let passed = 0;
+  performance.now = () => passed;
+  const asks = async () => {
+    passed += 60_000;
+    throw lost;
+  };
+  const pause = async (milliseconds) => void (passed += milliseconds);
+  try {
+    const outcome = await settle({ relay: asks, state: asks }, ID, {}, pause).catch((error) => error);
+    assert.ok(outcome instanceof Unsettled && outcome.id === ID, String(outcome));
+    assert.ok(passed <= 200_000, `${passed} ms`);
+  } finally {
+    performance.now = now;
+  }
+});

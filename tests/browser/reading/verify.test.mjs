@@ -4,7 +4,7 @@
 // 2. An API that lies about any field is found out: the field, its word and the chain's.
 // 3. An API that shows another registry than the visitor's is found out, though its answers agree with themselves.
 // 4. A verdict is proved by the block hash that the visitor's own endpoint has; a document that was changed proves nothing,
-//    and a source of another chain is named.
+//    and a source of another chain, or one that is silent, is named.
 // 5. An RPC that is down, one of another chain, and none at all are told apart and explained.
 
 import assert from "node:assert/strict";
@@ -201,6 +201,16 @@ scenario("a wallet that is on another chain than the document is told apart from
   assert.equal(outcome, "error", text);
   assert.match(text, /Not proved\.\s+Test wallet is on chain 1, the document is of chain 31337\./);
   scene.wallet.chainId = null;
+  assert.equal((await proved(scene, agents.kyoto.wallet)).outcome, "proved");
+});
+
+scenario("a source that takes a question and never answers is named, in time", { wallet: "EIP-6963" }, async (scene) => {
+  scene.front.on(/^\/silent/, { hold: new Promise(() => {}) });
+  await saveSettings(scene, { "RPC URL": `${scene.front.url}/silent` });
+  const { outcome, text } = await proved(scene, agents.kyoto.wallet);
+  assert.equal(outcome, "error", text);
+  assert.match(text, /do not agree on the hash of block \d+\. http:\/\/127\.0\.0\.1:\d+: no answer; Test wallet: 0x[0-9a-f]{64}/);
+  await saveSettings(scene, { "RPC URL": stack.rpc });
   assert.equal((await proved(scene, agents.kyoto.wallet)).outcome, "proved");
 });
 

@@ -4,7 +4,7 @@ import type { ComponentChildren, VNode } from "preact";
 import { useLayoutEffect, useState } from "preact/hooks";
 
 import type { Evidence } from "../../../pkg/evidence.js";
-import { exchange, ServiceError } from "../api";
+import { exchange, ServiceError, within } from "../api";
 import { sources, statusOf, verifier, type Source } from "../chain";
 import { counted, sentences } from "../format";
 import { isObject } from "../json";
@@ -16,6 +16,9 @@ import { Inquiry, Unanswered } from "./inquiry";
 
 /** The path of a verdict, with any query, and its wallet. */
 const KYA = /^\/api\/v1\/kya\/([^/?,]+)(\?|$)/;
+
+/** How long a source may take for an answer, in milliseconds. */
+const PATIENCE = 15_000;
 
 /** The button and its outcome; nothing for an answer that is no verdict. */
 export function Proof({ path }: { path: string }) {
@@ -121,16 +124,17 @@ async function hashOf(source: Source, number: number, signal: AbortSignal): Prom
   return typeof hash === "string" ? hash.toLowerCase() : undefined;
 }
 
-/** What a source answers; nothing where it does not. */
+/** What a source answers; nothing where it does not, in time. */
 async function answerOf(
   { rpc }: Source,
   call: { method: string; params: unknown[] },
   signal: AbortSignal,
 ): Promise<unknown> {
+  const limit = within(signal, PATIENCE);
   try {
-    if (typeof rpc !== "string") return await rpc.request(call);
+    if (typeof rpc !== "string") return await Promise.race([rpc.request(call), aborted(limit)]);
     const { document } = await exchange(rpc, {
-      signal,
+      signal: limit,
       method: "POST",
       headers: { "content-type": "application/json" },
       body: JSON.stringify({ jsonrpc: "2.0", id: 1, ...call }),
@@ -139,6 +143,11 @@ async function answerOf(
   } catch {
     return undefined;
   }
+}
+
+/** Rejects once the signal is aborted. */
+function aborted(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason), { once: true }));
 }
 
 function explain(error: unknown): string {
