@@ -133,6 +133,8 @@ scenario("the time left runs, and when it is over the verdict changes by itself"
   const changed = page.locator("[data-verdict=renew-expired]");
   await changed.waitFor();
   assert.match(await changed.innerText(), /Attestation expired .* ago/);
+  const expiry = changed.locator(".verdict-time");
+  assert.equal(await expiry.getAttribute("aria-live"), "off", "a screen reader is not told each second anew");
   await page.clock.runFor("01:00");
   assert.equal(asked(), 2, "asked once, and not again and again");
 });

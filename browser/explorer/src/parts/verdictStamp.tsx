@@ -52,7 +52,8 @@ function Validity({ kya, agent, verdict, again }: ValidityProps) {
   }
   if (isCurrent) return <TimeLeft ends={ends} again={again} />;
   return (
-    <p class="verdict-time">
+    // As below: its words go on by the second in the first hour.
+    <p class="verdict-time" aria-live="off">
       Attestation expired <Time at={ends} />, <Ago since={ends} />.
     </p>
   );
