@@ -220,7 +220,10 @@ async function registeredAs(registration, { relayer, api, rpc }) {
 /** Signs a call of the registry, has it relayed, and waits until it is executed; the relayer's answer. */
 async function relayed(url, key, data, { gas, least = 0 }) {
   const relayer = base(url);
-  const headers = process.env.KYA_RELAYER_KEY ? { authorization: `Bearer ${process.env.KYA_RELAYER_KEY}` } : {};
+  const apiKey = process.env.KYA_RELAYER_KEY?.trim() ?? "";
+  // `fetch` would quote it in its error.
+  if (!/^[!-~]*$/.test(apiKey)) wrong("KYA_RELAYER_KEY has a character that no header may have");
+  const headers = apiKey === "" ? {} : { authorization: `Bearer ${apiKey}` };
   const [{ chainId, verifyingContract: forwarder }, { registry, limits }, { next: nonce }] = await Promise.all(
     ["domain", "status", `nonce/${key.address}`].map((path) => ask(`${relayer}/${path}`, { headers })),
   );

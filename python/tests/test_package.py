@@ -298,6 +298,16 @@ class Relaying(unittest.TestCase):
             with serving(200, {"/domain": text}) as (url, _), self.assertRaisesRegex(RelayError, "is no JSON object"):
                 Relayer(url, chain_id=1, registry=registry).attest(agent, 7)
 
+    def test_an_api_key_is_sent_without_white_space_and_not_told_where_it_cannot_be_sent(self) -> None:
+        place = {"chain_id": 1, "registry": "0x" + "11" * 20}
+        for key, expected in [("rk_a\n", "Bearer rk_a"), ("\n", None), ("", None), (None, None)]:
+            relayer = Relayer("http://relayer.example", api_key=key, **place)
+            self.assertEqual(relayer.headers.get("authorization"), expected)
+        for key in ("rk_a\nrk_b", "rk_ä", "rk a"):
+            with self.subTest(key), self.assertRaisesRegex(ValueError, "api_key must be") as refused:
+                Relayer("http://relayer.example", api_key=key, **place)
+            self.assertNotIn("rk", str(refused.exception))
+
     def test_a_call_that_reverts_is_not_sent_again(self) -> None:
         refused = RelayError("reverts", "CALL_REVERTED", 503)
         self.assertFalse(refused.passes())

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import re
 import time
 import urllib.error
 import urllib.request
@@ -65,14 +66,18 @@ def _object(answer: IO[bytes]) -> dict[str, Any]:
 
 class Relayer:
     """A relayer, and the chain and registry that are meant: one that serves others is refused before anything is
-    signed. `timeout` bounds the wait for a block, in seconds; `api_key` is one that the relayer has given."""
+    signed. `timeout` bounds the wait for a block, in seconds; `api_key` is one that the relayer has given, and white
+    space around it counts for nothing."""
 
     def __init__(self, url: str, *, chain_id: int, registry: str, timeout: float = 120, api_key: str | None = None):
         self.url, self.chain_id, self.registry, self.timeout = url.rstrip("/"), chain_id, registry, timeout
         self.headers = {"content-type": "application/json"}
         self._opener = urllib.request.build_opener(_NoRedirects)
-        if api_key is not None:
-            self.headers["authorization"] = f"Bearer {api_key}"
+        key = (api_key or "").strip()
+        if not re.fullmatch(r"[!-~]*", key):
+            raise ValueError("api_key must be visible ASCII")
+        if key:
+            self.headers["authorization"] = f"Bearer {key}"
 
     def register(
         self,

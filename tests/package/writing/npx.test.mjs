@@ -2,7 +2,7 @@
 //
 // 1. From nothing to a request that the gate admits: a key, `register`, `attest`, `sign`, and `status` by the chain and by the API.
 // 2. A request whose answer is lost or broken is asked for, with the API key that the relayer has given, and not made twice.
-// 3. A service that answers no document, or breaks off, gives no verdict.
+// 3. A service that answers no document, or breaks off, gives no verdict. An API key that cannot be sent is not told.
 // 4. A key that others may read, a key that is none, and a command that is wrong are refused, and nothing of a key is told.
 
 import assert from "node:assert/strict";
@@ -140,7 +140,7 @@ test("from nothing to admitted by npx, with a key that its owner alone may read"
     }
   }));
 
-test("a service that answers no document, or breaks off, gives no verdict", async () => {
+test("a service that answers no document gives no verdict, and an API key that no header may have is not told", async () => {
   const answers = {
     "/html": (response) => response.end("<!doctype html>"),
     "/cut": (response) => response.writeHead(200, { "content-length": 99 }).write('{"decision":', () => response.destroy()),
@@ -152,8 +152,9 @@ test("a service that answers no document, or breaks off, gives no verdict", asyn
   try {
     const key = join(directory, "agent.key");
     await writeFile(key, randomBytes(32).toString("hex"), { mode: 0o600 });
+    const cli = (words, env) => run(process.execPath, [join(PACKAGE, "cli.js"), ...words], { env: { ...process.env, ...env } });
     const failed = (...words) =>
-      run(process.execPath, [join(PACKAGE, "cli.js"), ...words]).then(
+      cli(words).then(
         ({ stdout }) => assert.fail(`it succeeds: ${stdout}`),
         ({ code, stdout, stderr }) => {
           assert.deepEqual([code, stdout], [1, ""], stderr);
@@ -163,6 +164,12 @@ test("a service that answers no document, or breaks off, gives no verdict", asyn
     await serving((request, response) => answers[`/${request.url.split("/")[1]}`](response), async (url) => {
       for (const path of Object.keys(answers)) await failed("status", stack.agents.kyoto.wallet, "--api", url + path);
       await failed("sign", `${url}/cut`, "--key", key, "--chain", "1", "--send");
+      for (const secret of ["rk_a\nrk_b", "rk_ä"]) {
+        const words = ["attest", "1", "--relayer", `${url}/other`, "--key", key];
+        const refused = await cli(words, { KYA_RELAYER_KEY: secret }).catch((error) => error);
+        assert.deepEqual([refused.code, refused.stdout, /rk_/.test(refused.stderr)], [2, "", false], refused.stderr);
+        assert.match(refused.stderr, /^KYA_RELAYER_KEY has a character/);
+      }
     });
   } finally {
     await rm(directory, { recursive: true });
