@@ -143,6 +143,15 @@ class Signing(unittest.TestCase):
                 with self.subTest(params), patch.object(requests_auth, "sign", wraps=sign) as signing:
                     requests.get(f"{url}/a b", params=params, auth=auth)
                     self.assertEqual(url + asked[-1], signing.call_args.args[1])
+        of_bytes = {"X-Trace": b"abc", "Content-Type": b"text/plain ", "Host": b"other.example"}
+        with patch.object(requests_auth, "sign", wraps=sign) as signing:
+            requests.Request("POST", URL, headers=of_bytes, data=CONTENT, auth=RequestsAuth(ACCOUNT, 1)).prepare()
+        # The same values as text are signed alike.
+        arguments = {**signing.call_args.kwargs, "nonce": "a", "now": 0}
+        texts = {name: value.decode() for name, value in of_bytes.items()}
+        expected = sign(*signing.call_args.args, **{**arguments, "headers": texts})
+        self.assertEqual(sign(*signing.call_args.args, **arguments), expected)
+        self.assertIn('"content-type"', expected["signature-input"])
         with self.assertRaisesRegex(TypeError, "stream"):
             requests.Request("POST", URL, data=iter([b"a"]), auth=RequestsAuth(ACCOUNT, 1)).prepare()
 

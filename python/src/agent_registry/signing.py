@@ -31,7 +31,7 @@ def sign(
     signer: Signer,
     chain_id: int,
     *,
-    headers: Mapping[str, str] | None = None,
+    headers: Mapping[str, str | bytes] | None = None,
     content: bytes = b"",
     valid_seconds: int = 60,
     nonce: str | None = None,
@@ -40,7 +40,7 @@ def sign(
     """The headers that sign a request: to be added to `headers`, where they replace those of the same name.
 
     `url` is the one that is sent, percent-encoded, as clients prepare it. `headers` are all that are sent: of these
-    `host`, `content-type` and `content-digest` are signed. A retry needs a signature of its own.
+    `host`, `content-type` and `content-digest` are signed. Values may be bytes, as requests takes them. A retry needs a signature of its own.
     """
     address = signer.address.lower()
     if not re.fullmatch(r"0x[0-9a-f]{40}", address):
@@ -58,7 +58,11 @@ def sign(
     if parts.scheme not in DEFAULT_PORTS or not parts.hostname:
         raise ValueError("url must be http or https, with a host")
 
-    fields = {name.lower(): value.strip(" \t") for name, value in (headers or {}).items()}
+    fields: dict[str, str] = {}
+    for name, value in (headers or {}).items():
+        if name.lower() in ("host", "content-type", "content-digest"):
+            text = value.decode("latin-1") if isinstance(value, bytes) else value
+            fields[name.lower()] = text.strip(" \t")
     added: dict[str, str] = {}
     # Of no content, too, except of GET and HEAD: not every proxy tells its gate that there is none.
     if content or (method not in ("GET", "HEAD") and "content-digest" not in fields):
