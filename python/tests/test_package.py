@@ -2,6 +2,7 @@
 that admit these requests, and tokens of a real issuer, are in the end-to-end tests."""
 
 import http.server
+import io
 import json
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import threading
 import time
 import unittest
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -22,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from eth_account import Account
 
 from agent_registry import NotAdmitted, RelayError, Relayer, requests_auth, sign, verify
+from agent_registry.__main__ import main
 from agent_registry.httpx_auth import AgentAuth as HttpxAuth
 from agent_registry.requests_auth import AgentAuth as RequestsAuth
 
@@ -154,6 +156,39 @@ class Signing(unittest.TestCase):
         self.assertIn('"content-type"', expected["signature-input"])
         with self.assertRaisesRegex(TypeError, "stream"):
             requests.Request("POST", URL, data=iter([b"a"]), auth=RequestsAuth(ACCOUNT, 1)).prepare()
+
+
+class Printing(unittest.TestCase):
+    def test_what_cannot_be_signed_is_one_line(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            good, short, binary, readable = (Path(directory) / name for name in ("good", "short", "binary", "readable"))
+            for file, content in [(good, b"07" * 32), (short, b"07" * 31), (binary, b"\xff" * 64), (readable, b"07" * 32)]:
+                file.write_bytes(content)
+                file.chmod(0o600)
+            readable.chmod(0o640)
+            for key, chain, url, expected in [
+                (Path(directory) / "none", "1", URL, "No such file"),
+                (short, "1", URL, "short: .*32 bytes"),
+                (binary, "1", URL, "binary: "),
+                (readable, "1", URL, "others can read it"),
+                (good, "0", URL, "chain_id must be"),
+                (good, "1", "api.example/items", "url must be http or https"),
+            ]:
+                with self.subTest(expected):
+                    words = ["sign", "--key", str(key), "--chain", chain, url]
+                    ended = subprocess.run([sys.executable, "-m", "agent_registry", *words], capture_output=True, text=True)
+                    self.assertEqual((ended.returncode, ended.stdout, ended.stderr.count("\n")), (1, "", 1), ended.stderr)
+                    self.assertRegex(ended.stderr, expected)
+
+    def test_a_key_file_has_no_modes_on_windows(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            key, printed = Path(directory) / "agent.key", io.StringIO()
+            key.write_text("07" * 32)
+            key.chmod(0o666)
+            words = ["agent_registry", "sign", "--key", str(key), "--chain", "1", URL]
+            with patch.object(sys, "argv", words), patch.object(sys, "platform", "win32"), redirect_stdout(printed):
+                self.assertEqual(main(), 0)
+            self.assertIn("signature-input: request=", printed.getvalue())
 
 
 class Verifying(unittest.TestCase):

@@ -29,7 +29,11 @@ def main() -> int:
         verifying.add_argument(f"--{option}", required=True)
     given = parser.parse_args()
     if given.command == "sign":
-        return print_headers(given)
+        try:
+            return print_headers(given)
+        except (OSError, ValueError) as error:
+            print(error, file=sys.stderr)
+            return 1
     try:
         claims = verify(
             sys.stdin.read().strip(),
@@ -56,10 +60,14 @@ def keys_of(place: str) -> Keys | str:
 
 
 def print_headers(given: argparse.Namespace) -> int:
-    if given.key.stat().st_mode & 0o077:
+    # Windows has no such modes.
+    if sys.platform != "win32" and given.key.stat().st_mode & 0o077:
         print(f"{given.key}: others can read it; chmod 600", file=sys.stderr)
         return 1
-    account = Account.from_key(given.key.read_text().strip())
+    try:
+        account = Account.from_key(given.key.read_text().strip())
+    except ValueError as error:
+        raise ValueError(f"{given.key}: {error}") from error
     headers = {"content-type": given.content_type} if given.content_type else {}
     content = given.content.read_bytes() if given.content else b""
     signed = sign(given.method, given.url, account, given.chain, headers=headers, content=content)
