@@ -1,9 +1,11 @@
 // For Node, where `fetch` reads no files: `await init()` reads the wasm from beside this file.
 import { readFile } from "node:fs/promises";
+import { loaded } from "./error.js";
 import init from "./evidence.js";
 
 export * from "./evidence.js";
 
-export default async function (source) {
-  return init(source ?? { module_or_path: await readFile(new URL("./evidence_bg.wasm", import.meta.url)) });
-}
+const start = async (source) =>
+  init(source ?? { module_or_path: await readFile(new URL("./evidence_bg.wasm", import.meta.url)) });
+
+export default (source) => loaded(start(source));

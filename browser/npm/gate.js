@@ -1,12 +1,14 @@
 // Admits signed requests of agents (ERC-8128): a `Gate` asks a kya-gate daemon, a `LocalGate` decides in this process.
 
 import init, { Engine, Received } from "./decision.js";
+import { loaded } from "./error.js";
 import { OUTPUT, contentOf, hasContent, replaced, targetOf } from "./gate-messages.js";
 import { MemoryNonces } from "./nonces.js";
 
 export { forExpress, forFastify, forFetch, forHono } from "./gate-adapters.js";
 export { MemoryNonces, NonceObject, ObjectNonces, RedisNonces } from "./nonces.js";
-export default init;
+
+export default (source) => loaded(init(source));
 
 /** What belongs to one connection (RFC 9110, section 7.6.1), and the host, which `fetch` takes from the URL. */
 const OF_A_CONNECTION = new Set([

@@ -3,13 +3,15 @@
 import { randomUUID } from "node:crypto";
 import { mkdir, open, readFile, readdir, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
+import { loaded } from "./error.js";
 import init from "./snapshot.js";
 
 export * from "./local.js";
 
-export default async function (source) {
-  return init(source ?? { module_or_path: await readFile(new URL("./snapshot_bg.wasm", import.meta.url)) });
-}
+const start = async (source) =>
+  init(source ?? { module_or_path: await readFile(new URL("./snapshot_bg.wasm", import.meta.url)) });
+
+export default (source) => loaded(start(source));
 
 const HEAD = "manifest";
 const HOUR = 3_600_000;

@@ -1,13 +1,15 @@
 // The package where its users run it.
 //
 // 1. In a Worker every entry starts by itself, and reaches chain and API.
-// 2. In a page that a bundler makes, as the package's README says of each; otherwise the error says where to look.
+// 2. In a page that a bundler makes, as the package's README says of each; otherwise the error says where to look, of every entry.
 // 3. publint and are-the-types-wrong object to nothing but that it has ES modules alone.
 
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { copyFile, cp, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 
 import { build } from "esbuild";
 import { Miniflare, convertV4MiniflareOptions } from "miniflare";
@@ -154,6 +156,28 @@ test("in a page each bundler needs what the README says of it, and without it th
   }
   assert.deepEqual(found.map(([name, title]) => [name, title]), found.map(([name, , expected]) => [name, expected]));
 });
+
+const ENTRIES = ["", "/evidence", "/gate", "/liability", "/local"];
+const EVERY_ENTRY = `
+  ${ENTRIES.map((entry, at) => `import init${at} from "agent-registry${entry}";`).join("\n")}
+  const started = (init) => init().then(() => "started", ({ code, message }) => code ?? message);
+  Promise.all([${ENTRIES.map((_, at) => `init${at}`)}].map(started)).then((found) => console.log(JSON.stringify(found)));`;
+
+test("of every entry the error says where to look for a wasm that a bundler has left behind", () =>
+  inAProject({ "all.js": EVERY_ENTRY }, async (root) => {
+    for (const [platform, format, extension] of [
+      ["node", "esm", "mjs"],
+      ["node", "cjs", "cjs"],
+      ["browser", "esm", "mjs"],
+    ]) {
+      const outfile = join(root, `${platform}.${extension}`);
+      // Of `import.meta`, which CommonJS has not, it would warn.
+      const how = { bundle: true, target: "es2022", logLevel: "error" };
+      await build({ ...how, absWorkingDir: root, entryPoints: ["all.js"], platform, format, outfile });
+      const { stdout } = await promisify(execFile)(process.execPath, [outfile]);
+      assert.deepEqual(JSON.parse(stdout), ENTRIES.map(() => "NOT_LOADED"), `${platform} ${format}`);
+    }
+  }));
 
 test("publint and are-the-types-wrong object to nothing but that it has ES modules alone", async () => {
   const { checkPackage, createPackageFromTarballData, publint } = await import("../../clients/bundlers.mjs");
