@@ -39,7 +39,7 @@ export class LocalKya {
   #recentBytes = 0;
   #opened;
   #updating;
-  /** How many wallets were asked for since the last spot check, and a random one of them. */
+  /** How many verdicts were given since the last spot check, and a random wallet of them. */
   #sample = { asked: 0, wallet: undefined };
 
   constructor({ maxAgeSeconds = 60, maxBlockAgeSeconds = Infinity, store, ...options }) {
@@ -84,9 +84,11 @@ export class LocalKya {
 
   async kya(wallet) {
     await this.open();
+    const verdict = await this.#verdict(wallet, () => this.#now(this.#current));
+    // What has no verdict here has none that a spot check could compare.
     this.#sample.asked += 1;
     if (Math.random() * this.#sample.asked < 1) this.#sample.wallet = wallet;
-    return this.#verdict(wallet, () => this.#now(this.#current));
+    return verdict;
   }
 
   /** The verdict at the time that `clock` gives for the manifest. */

@@ -103,10 +103,12 @@ impl LocalKya {
         let found = self.holding.look_up(wallet, usable, |facts, manifest, time| {
             facts.verdict(wallet, manifest, Timestamp::from_millis(time))
         });
+        let kya = found?.ok_or(Error::AskChain)?;
+        // What has no verdict here has none that a spot check could compare.
         if self.checker.is_some() {
             self.sample.note(wallet);
         }
-        found?.ok_or(Error::AskChain)
+        Ok(kya)
     }
 
     /// The age that a verdict would have now; `None` while nothing is held yet, and where this computer's

@@ -160,6 +160,22 @@ test("an API that lies about one agent is caught by spot checks", async () => {
   assert.equal(JSON.parse(found.evidence).verdict.decision, "provision", "what the API itself proves");
 });
 
+test("a spot check is of a wallet that had a verdict, whatever else was asked for", async () => {
+  const chain = { kya: () => local.kya(NOBODY) };
+  const local = new LocalKya({ api: stack.snapshots, chain, fetch: noting().fetch });
+  await local.update();
+  const { random } = Math;
+  // The first of those that are noted is kept.
+  Math.random = () => 0.999;
+  try {
+    await assert.rejects(local.kya("0x12"), code("INVALID_PARAMETER"));
+    await local.kya(NOBODY);
+    assert.equal((await local.spotCheck()).wallet, NOBODY);
+  } finally {
+    Math.random = random;
+  }
+});
+
 test("a private lookup never sends the wallet, and a range as large as the caller wants", async () => {
   for (const [agents, digits] of [[0, 0], [480, 1], [99_999_999_999, 1]]) {
     const { asked, fetch: ask } = noting();
