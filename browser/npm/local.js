@@ -71,14 +71,17 @@ export class LocalKya {
     return this.#opened;
   }
 
+  /** Reads the store; where a manifest is held already, only one of a later block is taken. */
   async #open() {
     const { manifest: bytes, fetchedAt, shards } = await this.#store.read();
-    this.#stored = new Set(shards);
     const manifest = bytes === undefined ? undefined : readable(bytes);
+    const held = this.#current?.manifest;
+    if (held !== undefined && !(manifest?.block > held.block && Date.now() >= fetchedAt)) return;
+    this.#stored = new Set(shards);
     // A store that is damaged or of another version goes on with its shards, each of which is checked; that of another
     // registry is begun anew.
     if (manifest === undefined || !Number.isSafeInteger(fetchedAt)) return;
-    if (isOther(manifest, this.#options)) this.#stored = new Set();
+    if (isOther(manifest, held ?? this.#options)) this.#stored = new Set();
     else this.#current = { manifest, fetchedAt, anchor: Date.now() < fetchedAt ? undefined : moment() };
   }
 
@@ -100,7 +103,12 @@ export class LocalKya {
       const bytes = await this.#shard(manifest, name);
       // An update meanwhile may have replaced the shard, and time has passed.
       if (this.#usable() !== manifest) continue;
-      if (bytes === undefined) throw stale("a part was lost or damaged, and the next update fetches it");
+      if (bytes === undefined) {
+        // Another page or process that shares the store has deleted it, once it had adopted a later manifest.
+        await this.#open();
+        if (this.#usable() !== manifest) continue;
+        throw stale("a part was lost or damaged, and the next update fetches it");
+      }
       const verdict = manifest.verdict(name, bytes, wallet, clock(manifest));
       if (verdict === undefined) throw new RegistryError("Only the chain can tell", "ASK_CHAIN", 503);
       return verdict;

@@ -286,6 +286,44 @@ test("an older block is told, and adopted only in place of one that is too old",
   }
 });
 
+/** A `fetch` of an API in which each shard has changed so many blocks later. */
+function changing() {
+  const change = { blocks: 0 };
+  const { fetch: ask } = noting((bytes, path) => {
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+    const moved = (at) => view.setBigUint64(at, view.getBigUint64(at) + BigInt(change.blocks));
+    if (path.includes("/shards")) {
+      for (let at = 0; at < bytes.length; ) {
+        const length = view.getUint32(at);
+        moved(at + 16);
+        sealed(bytes.subarray(at + 4, at + 4 + length));
+        at += 4 + length;
+      }
+      return bytes;
+    }
+    moved(33);
+    return sealed(bytes);
+  });
+  const before = (_, block) => `-${(BigInt(`0x${block}`) - BigInt(change.blocks)).toString(16).padStart(16, "0")}`;
+  return { change, fetch: (url, init) => ask(url.replaceAll(/-([0-9a-f]{16})(?=[0-9a-f]{8}(,|$))/g, before), init) };
+}
+
+test("of two that share a store, the one that has not updated yet goes on with what the other has adopted", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "local-kya-"));
+  try {
+    const { change, fetch } = changing();
+    const [one, other] = [1, 2].map(() => new LocalKya({ api: stack.snapshots, fetch, store: new FolderStore(folder) }));
+    const { block } = await one.update();
+    await other.update();
+    change.blocks = 1_000;
+    assert.ok((await one.update()).shards > 0, "each shard has another version");
+    assert.equal((await other.kya(NOBODY)).asOf.blockNumber, block + 1_000);
+    assert.ok(other.ageSeconds < 60);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+});
+
 /** A manifest that its API last confirmed at that unix millisecond. */
 function confirmed(manifest, at) {
   new DataView(manifest.buffer, manifest.byteOffset).setBigUint64(121, BigInt(at));
