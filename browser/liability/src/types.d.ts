@@ -39,8 +39,8 @@ export interface Place {
 }
 
 export interface CheckedAcceptance {
-  /** The EIP-712 digest, which `withdrawn` of a domain's file names. */
-  digest: string;
+  /** The EIP-712 digest, which `withdrawn` of a domain's file names. Absent where the acceptance cannot be read. */
+  digest?: string;
   /** What keeps it from holding: a member, `header`, `signature` or `time`. Absent where it holds. */
   problem?: string;
 }
