@@ -50,7 +50,8 @@ const during = ({ days = 30, notBefore = Math.floor(Date.now() / 1000), notAfter
 /** The acceptance of an agent, signed. `sign` gives the signature of EIP-712 typed data. */
 export async function signAcceptance(agent, terms, sign) {
   const registeredAt = Date.parse(agent.registeredAt) / 1000;
-  if (!Number.isInteger(registeredAt)) throw new TypeError("registeredAt must be a time, ISO 8601");
+  if (!Number.isInteger(registeredAt))
+    throw new RegistryError("Invalid registeredAt: must be a time, ISO 8601", "INVALID_PARAMETER", 400);
   const { agentId, creator, agentWallet, haftungsperson } = agent;
   const pinned = { agentId: String(agentId), creator, agentWallet, haftungsperson, registeredAt };
   const agreed = { termsHash: terms.termsHash ?? `0x${"0".repeat(64)}`, ...during(terms) };
@@ -79,7 +80,8 @@ export async function fetchDomain(domain, { fetch: ask = globalThis.fetch, signa
   readDomainFile('{"liable":[]}', domain, place);
   const url = `https://${domain}/.well-known/kya-liable.json`;
   const response = await ask(url, { redirect: "manual", credentials: "omit", referrerPolicy: "no-referrer", signal });
-  if (!response.ok) throw new RegistryError(`${url} answered ${response.status}`, "DOMAIN_UNAVAILABLE", 502);
+  if (!response.ok || response.body === null)
+    throw new RegistryError(`${url} answered ${response.status}`, "DOMAIN_UNAVAILABLE", 502);
   return readDomainFile(await capped(response), domain, place);
 }
 
@@ -89,12 +91,20 @@ async function capped(response) {
   let bytes = 0;
   for (const reader = response.body.getReader(); ; ) {
     const { done, value } = await reader.read();
-    if (done) return new TextDecoder("utf-8", { fatal: true }).decode(await new Blob(chunks).arrayBuffer());
+    if (done) return decoded(await new Blob(chunks).arrayBuffer());
     bytes += value.length;
     if (bytes > FILE_MAX) {
       await reader.cancel();
       throw new RegistryError("the file must have at most 256 KiB", "INVALID_PARAMETER", 400);
     }
     chunks.push(value);
+  }
+}
+
+function decoded(bytes) {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    throw new RegistryError("the file must be UTF-8", "INVALID_PARAMETER", 400);
   }
 }

@@ -43,6 +43,7 @@ test("acceptances of another library hold, and the package signs the same", asyn
       assert.deepEqual(checkAcceptance(form, record, at), { digest });
     assert.deepEqual(await signAcceptance(record, document, sign), document);
   }
+  await assert.rejects(signAcceptance({ ...agent, registeredAt: "then" }, document, sign), { code: "INVALID_PARAMETER" });
   const { notAfter: inAMonth, notBefore: now } = await signAcceptance(agent, { chainId, registry }, sign);
   assert.equal(inAMonth - now, 30 * 86_400);
 });
@@ -122,8 +123,14 @@ test("a domain's file is fetched from that domain alone, and its wallets have to
     fetchDomain(domain, { ...place, fetch: answering(response) }).catch((error) => error);
   const huge = JSON.stringify({ ...file, notOurs: Array.from({ length: 60_000 }, (_, id) => String(id)) });
   assert.match((await refused(domain, () => new Response(huge))).message, /256 KiB/);
-  const missing = await refused(domain, () => new Response("", { status: 404 }));
-  assert.deepEqual([missing.code, /404/.test(missing.message)], ["DOMAIN_UNAVAILABLE", true]);
+  for (const [status, body] of [[404, ""], [204, null]]) {
+    const missing = await refused(domain, () => new Response(body, { status }));
+    assert.ok(missing instanceof RegistryError && missing.code === "DOMAIN_UNAVAILABLE", String(missing));
+    assert.match(missing.message, new RegExp(`answered ${status}$`));
+  }
+  const binary = await refused(domain, () => new Response(new Uint8Array([0xff])));
+  assert.ok(binary instanceof RegistryError && binary.code === "INVALID_PARAMETER", String(binary));
+  assert.match(binary.message, /must be UTF-8/);
   asked.length = 0;
   for (const name of ["acme.example/..", "127.0.0.1", "acme.example#", "Acme.example"])
     assert.match((await refused(name, () => Response.json(file))).message, /domain/);
