@@ -64,6 +64,11 @@ scenario("what keeps a request from being sent is said in words", { wallet, faul
   scene.wallet.rejects.add("personal_sign");
   await filled(scene, `${stack.guarded}/items`);
   assert.match((await ask(page)).text, /You declined in the wallet. Nothing was sent./);
+  scene.wallet.rejects.add("eth_requestAccounts");
+  await page.getByRole("button", { name: "Connect wallet" }).click();
+  await page.locator(".connected").getByRole("alert").waitFor();
+  await page.getByRole("button", { name: "Sign and ask" }).click();
+  await page.getByText("Connect a wallet first").waitFor();
 });
 
 scenario("without a wallet the page asks for one", {}, async (scene) => {

@@ -3,7 +3,7 @@
 // 1. Connect, fill in, sign, and the agent is on the chain, with every field as it was typed and the wallet as its creator.
 // 2. A child is registered under its parent; hashes are made of texts.
 // 3. What is wrong with the form is said by field and rule, before the wallet is asked.
-// 4. No in the wallet, no wallet, a wallet on another chain, no relayer, a relayer that is down or refuses: each is said in words, and
+// 4. No in the wallet, no wallet, another account, a wallet on another chain, no relayer, a relayer that is down or refuses: each is said in words, and
 //    the form can be sent again.
 // 5. A registration that was sent is asked for where an answer is lost, and sent again where it did not arrive, with one signature.
 
@@ -125,6 +125,33 @@ scenario("a wallet that will not connect is said in words", { wallet }, async ({
   await open("#/register");
   await page.getByRole("button", { name: "Connect wallet" }).click();
   await page.getByRole("alert").filter({ hasText: "You declined in the wallet" }).waitFor();
+});
+
+scenario("another account that is connected takes the place of the first, and none does where the wallet declines", { wallet }, async (scene) => {
+  const { page } = scene;
+  const connect = () => page.getByRole("button", { name: "Connect wallet" }).click();
+  const connected = page.locator(".connected");
+  const isConnected = () => eventually(async () => assert.ok((await connected.textContent()).includes(scene.wallet.address)));
+  await filled(scene);
+  // The wallet's owner turns to another account.
+  scene.wallet.renew();
+  await connect();
+  await isConnected();
+  assert.equal(await field(page, "Agent wallet").inputValue(), scene.wallet.address);
+
+  await field(page, "Agent wallet").fill(LIABLE);
+  scene.wallet.renew();
+  await connect();
+  await isConnected();
+  assert.equal(await field(page, "Agent wallet").inputValue(), LIABLE, "what was typed is kept");
+
+  scene.wallet.rejects.add("eth_requestAccounts");
+  await connect();
+  await connected.getByRole("alert").filter({ hasText: "You declined in the wallet" }).waitFor();
+  const { outcome, text } = await send(page);
+  assert.equal(outcome, "error");
+  assert.match(text, /Connect a wallet first/);
+  assert.ok(!scene.wallet.asked.includes("eth_signTypedData_v4"));
 });
 
 scenario("without a wallet, or not connected, the page says what is missing", async ({ page, open }) => {

@@ -13,12 +13,21 @@ export interface Signer {
   account: string;
 }
 
-export function Connector({ who, onConnected }: { who: string; onConnected: (signer: Signer) => void }) {
+interface ConnectorProps {
+  /** What the account is here. */
+  who: string;
+  /** Told the account that signs; `undefined` as soon as another is asked for, until there is one. */
+  onConnected: (signer: Signer | undefined) => void;
+}
+
+export function Connector({ who, onConnected }: ConnectorProps) {
   const signal = useSignal();
   const [chosen, setChosen] = useState(0);
   const [outcome, setOutcome] = useState<{ account: string } | { fault: string }>();
   const known = wallets();
   const start = async (): Promise<void> => {
+    onConnected(undefined);
+    setOutcome(undefined);
     const now = wallets();
     const wallet = now[chosen] ?? now[0];
     if (wallet === undefined) {
@@ -31,7 +40,9 @@ export function Connector({ who, onConnected }: { who: string; onConnected: (sig
       onConnected({ wallet, account });
       setOutcome({ account });
     } catch (error) {
-      if (!signal.aborted) setOutcome({ fault: reason(error) });
+      if (signal.aborted) return;
+      onConnected(undefined);
+      setOutcome({ fault: reason(error) });
     }
   };
   return (

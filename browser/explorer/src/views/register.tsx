@@ -1,6 +1,6 @@
 /** "Register gaslessly": a form, a signature, and the relayer pays. */
 
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 
 import { addressRule, hashRule, optional, trimmed, useForm } from "../form";
 import { useSignal } from "../hooks";
@@ -50,6 +50,8 @@ function RegistrationForm({ relayerUrl }: { relayerUrl: string }) {
   );
   const [selfModifying, setSelfModifying] = useState(false);
   const [creator, setCreator] = useState<Signer>();
+  // The account that this form has filled in last as the agent's wallet.
+  const filledIn = useRef("");
   const [progress, setProgress] = useState<Progress>();
   const isRunning = progress?.kind === "running";
 
@@ -86,7 +88,12 @@ function RegistrationForm({ relayerUrl }: { relayerUrl: string }) {
         who="Creator"
         onConnected={(connected) => {
           setCreator(connected);
-          form.fill("agentWallet", (before) => trimmed(before) || connected.account);
+          if (connected === undefined) return;
+          form.fill("agentWallet", (before) => {
+            const typed = trimmed(before);
+            if (typed !== "" && typed !== filledIn.current) return typed;
+            return (filledIn.current = connected.account);
+          });
         }}
       />
       <h2>2. What is registered</h2>
