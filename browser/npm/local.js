@@ -295,7 +295,7 @@ export async function kyaPrivately(asked, options) {
   const ask = async (path) => {
     const { status, headers, bytes } = await request(place, path);
     if (status !== 200) throw refusal(status, bytes);
-    return { headers, document: JSON.parse(text(bytes)) };
+    return { headers, document: documentOf(bytes) };
   };
   const agents = async () => {
     if (!agentsOf.has(api)) agentsOf.set(api, Number((await ask("/api/v1/stats")).document.totalAgents));
@@ -414,6 +414,18 @@ async function waiting(milliseconds, signal) {
     clearTimeout(timer);
     signal?.removeEventListener("abort", end);
   }
+}
+
+/** The document of a good answer. */
+function documentOf(bytes) {
+  let document;
+  try {
+    document = JSON.parse(text(bytes));
+  } catch {
+    // It is no JSON.
+  }
+  if (typeof document === "object" && document !== null) return document;
+  throw new RegistryError("The API answers something that is no document", "UNREACHABLE", 502);
 }
 
 /** The error that the API answers with. */

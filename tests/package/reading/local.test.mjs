@@ -201,7 +201,7 @@ test("a private lookup never sends the wallet, and a range as large as the calle
   await assert.rejects(kyaPrivately("0x12", { api: stack.snapshots, fetch: noNetwork }), code("INVALID_PARAMETER"));
 });
 
-test("a private lookup takes no range of another chain or registry than is asked for", async () => {
+test("a private lookup takes no range of another chain or registry than is asked for, and no page for a document", async () => {
   const [registry, other] = ["aa", "bb"].map((byte) => `0x${byte.repeat(20)}`);
   const lookUp = (options, name) => {
     const fetch = async (url) => {
@@ -221,6 +221,8 @@ test("a private lookup takes no range of another chain or registry than is asked
     [{ chainId: 1 }, `eip155:1:${registry}00`],
   ])
     await assert.rejects(lookUp(options, name), code("INVALID_SNAPSHOT"));
+  for (const answer of ["<!doctype html>", "null", ""])
+    await assert.rejects(kyaPrivately(NOBODY, { api: "https://page.example", fetch: async () => new Response(answer) }), code("UNREACHABLE"));
 });
 
 test("a store that was damaged is mended by an update", async () => {
