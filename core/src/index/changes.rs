@@ -324,7 +324,10 @@ impl<S: Store> ChangeLog<'_, S> {
     ) -> Result<u64, StoreError> {
         let (at, now, lapses) = (self.at.seconds, self.now, was_from <= is_from);
         let (mut reached, mut last) = (is_from, (was_from, 0));
-        while was_from != is_from {
+        if was_from == is_from {
+            return Ok(is_from);
+        }
+        loop {
             let parameters = [ordered(reached), ordered(last.0), last.1.into(), ROWS.into()];
             let noted = query(self.store, statement, &parameters, |row| {
                 let (id, begun) = (row.number()?, u64::from_be_bytes(row.array()?));

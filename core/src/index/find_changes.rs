@@ -60,7 +60,7 @@ pub(super) struct ExpectedRecord {
 /// What changes are searched for in.
 #[derive(Clone, Debug)]
 pub(super) enum Base {
-    Rows(SeenRows),
+    Rows(Box<SeenRows>),
     Slices {
         /// Their blocks, by height.
         blocks: Vec<Checkpoint>,
@@ -134,7 +134,9 @@ impl Query for FindChanges {
     type Error = QueryError;
 
     fn resolve(&self, view: &View) -> Result<Found, Halt> {
-        if let Base::Rows(SeenRows { unsettled: Some((block, true)), .. }) = &self.base {
+        if let Base::Rows(rows) = &self.base
+            && let Some((block, true)) = rows.unsettled
+        {
             // It shares this round trip.
             view.header_at(block.number).ok();
         }

@@ -43,14 +43,14 @@ impl Work {
         let records = if is_trusting { Vec::new() } else { self.records_to_prove(store)? };
         let state = &self.state;
         let base = match &state.phase {
-            Phase::Complete(rows) => Base::Rows(SeenRows {
+            Phase::Complete(rows) => Base::Rows(Box::new(SeenRows {
                 version: rows.version,
                 ahead: rows.ahead,
                 unsettled: rows.unsettled(),
                 records,
                 asks_at: rows.coverage.asks_again_at(state.node.lateness),
                 is_open: rows.coverage.is_open(),
-            }),
+            })),
             phase => {
                 let pass = phase.pass().cloned().unwrap_or_default();
                 let pinned = pass.header().filter(|_| pass.blocks.len() == 1);
