@@ -335,7 +335,11 @@ impl HistoryQuery {
         let fits = fits.count();
         let goes_on_at = match page.logs.get(fits) {
             Some(log) => Some(position(log)),
-            None => page.unasked.map(|unasked| (unasked, 0)),
+            // A page that begins in this block goes on where it began.
+            None => page.unasked.map(|unasked| {
+                let begun = self.cursor.filter(|cursor| cursor.block == unasked);
+                (unasked, begun.map_or(0, |cursor| cursor.log_index))
+            }),
         };
         page.logs.truncate(fits);
         let children = page.logs.iter().filter(|log| log.agent != self.id).map(|log| log.agent);
