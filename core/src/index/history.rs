@@ -40,7 +40,7 @@ use super::{
 };
 use crate::{
     chain::{
-        Endpoints, Halt, Header, Limits, Need, Query, QueryError, Run, View,
+        Endpoints, Halt, Header, Limits, Need, Query, QueryError, Run, RunError, View,
         logs::{EVENTS, EventLog, FoundLogs, LogFilter, LogsQuery, NoLogs},
     },
     eth::{abi::IAgentRegistry::AgentRegistered, as_of::BlockId, timestamp::Timestamp},
@@ -62,7 +62,8 @@ const PROBES: u64 = 18;
 const PAGE_TEXT_BYTES: usize = 256 * 1024;
 
 /// One page of an agent's history at the index's block, from headers and logs alone. After a reorg of that
-/// block it ends with [`QueryError::BlockNotAvailable`], and the index has to refresh first.
+/// block it ends with [`QueryError::BlockNotAvailable`], and the index has to refresh first. Where the
+/// page's next cursor would be its own, it ends with [`RunError::BlockUnavailable`].
 #[derive(Clone, Debug)]
 pub struct HistoryQuery {
     registry: Address,
@@ -126,7 +127,12 @@ impl Query for HistoryQuery {
                 Err(_) => page.because = Some(IncompleteBecause::EventsMissing),
             }
         }
-        self.finish(view, self.cut(page))
+        let page = self.cut(page);
+        if page.next.is_some() && page.next == self.cursor {
+            // The node does not yet serve the logs of the page's first block.
+            return Err(RunError::BlockUnavailable.into());
+        }
+        self.finish(view, page)
     }
 
     fn block(&self) -> Option<BlockId> {
