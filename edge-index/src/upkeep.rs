@@ -48,7 +48,8 @@ impl WorkLease {
 }
 
 impl RegistryIndex {
-    /// One piece of work, and whether it was done: there is a short wait where other work holds the lease.
+    /// One piece of work, and whether it was done: there is a short wait where other work holds the lease,
+    /// and work that loses its lease ends early.
     pub(crate) async fn work(
         &self,
         sql: &Sql,
@@ -67,7 +68,8 @@ impl RegistryIndex {
         let lease = WorkLease { number: number + 1, until: now + LEASE_MARGIN_MILLIS };
         self.lease.set(lease);
         let worked = self.drive(sql, settings, lease.number, rpc_calls).await;
-        if self.lease.get().number == lease.number {
+        let is_own = self.lease.get().number == lease.number;
+        if is_own {
             self.lease.set(WorkLease { until: 0, ..lease });
         }
         if worked.is_err() {
@@ -84,6 +86,8 @@ impl RegistryIndex {
             }
         }
         match &worked {
+            // Revoked or expired: the work has ended early, and a fault of the store lasts.
+            Ok(()) if !is_own => {}
             Ok(()) => {
                 self.faults.end();
                 self.paused_until.set(0);
@@ -91,7 +95,7 @@ impl RegistryIndex {
             Err(IndexError::Store(error)) => drop(self.keep_fault(error.clone()).await),
             Err(_) => self.paused_until.set(unix_millis() + RETRY_MILLIS),
         }
-        worked.map(|()| true)
+        worked.map(|()| is_own)
     }
 
     /// One piece of work, while the index is in use and not fresh. One per alarm: together they might take
