@@ -55,6 +55,11 @@ fn is_silent() -> bool {
     unix_millis() < SILENT_UNTIL.get()
 }
 
+/// Whether the object has let its time pass just now, while it told its progress.
+fn is_slow() -> bool {
+    unix_millis() < SLOW_UNTIL.get()
+}
+
 /// A document from an object.
 #[derive(Debug)]
 pub(crate) struct IndexResponse {
@@ -145,9 +150,10 @@ impl IndexClient {
         }
     }
 
-    /// What the index knows of the wallets of a route; `None` where it knows nothing, or nothing recent.
+    /// What the index knows of the wallets of a route; `None` where it knows nothing, or nothing recent. With
+    /// `history=1` the object may refresh first, unless it is slow: then a scan answers.
     pub(crate) async fn excerpt(&self, route: &Route) -> Option<Excerpt> {
-        let refresh = matches!(route, Route::Kya { history: true, .. });
+        let refresh = matches!(route, Route::Kya { history: true, .. }) && !is_slow();
         let wallets: Vec<String> = route.wallets().iter().map(|wallet| format!("{wallet:#x}")).collect();
         if wallets.is_empty() || route.block().is_some() || is_silent() {
             return None;
@@ -191,8 +197,7 @@ impl IndexClient {
         is_only_source: bool,
         scan_would_do: impl Fn(u64) -> bool,
     ) -> Result<IndexResponse, Error> {
-        let is_slow = unix_millis() < SLOW_UNTIL.get();
-        if is_silent() || (is_slow && !is_only_source) {
+        if is_silent() || (is_slow() && !is_only_source) {
             return Err(Error::IndexUnavailable);
         }
         let mut receiving = pin!(self.receive(question));

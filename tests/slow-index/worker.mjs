@@ -9,7 +9,7 @@ const VERSION = "X-Index-Protocol";
 const HEAD = { etag: 'W/"1"', links: null, read_at: 0, block: 1, rpc_calls: 0 };
 const COUNTERS = { unannouncedChanges: 0, refreshesWithoutEvents: 0, comparisons: 0, sweptAgents: 500 };
 const PROGRESS = { percent: 100, total: 0, basis: "events", isComparing: false, ...COUNTERS };
-let [millis, agents, asked, version] = [0, 0, 0, null];
+let [millis, agents, asked, refreshes, version] = [0, 0, 0, 0, null];
 
 export class RegistryIndex extends DurableObject {
   async fetch(request) {
@@ -19,6 +19,7 @@ export class RegistryIndex extends DurableObject {
     const progress = { Progress: [PROGRESS, null, { read: 0, written: 0, since: 0 }] };
     if (question === "Progress") return Response.json(progress, { headers });
     asked += question.Excerpt ? 1 : 0;
+    refreshes += question.Excerpt?.refresh ? 1 : 0;
     if (question.Excerpt || question.Document) await scheduler.wait(millis);
     if (isHistory) return new Response("{}", { headers: { ...headers, "X-Document-Head": JSON.stringify(HEAD) } });
     if (!question.Excerpt) return Response.json("NotCovered", { headers });
@@ -33,8 +34,8 @@ export default {
     millis = Number(query.get("millis") ?? SILENT);
     agents = Number(query.get("agents"));
     version = query.get("version");
-    const before = asked;
-    asked = 0;
+    const before = query.has("refreshes") ? refreshes : asked;
+    [asked, refreshes] = [0, 0];
     return new Response(String(before));
   },
 };

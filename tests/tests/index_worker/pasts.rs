@@ -3,7 +3,8 @@
 //! Chain and object are asked side by side. An excerpt that is there in time gives the wallet's past; without
 //! it the past is unknown, and the verdict says why. An excerpt that comes too late is there for the next
 //! verdict. What the object alone can tell is waited for while it works on it, also once the chain has answered
-//! in its place, and it is asked all else meanwhile.
+//! in its place, and it is asked all else meanwhile. For a past that was asked for, a slow object refreshes
+//! nothing.
 
 use e2e::client::{Client, assert_has};
 use e2e::process::wait_until;
@@ -92,5 +93,9 @@ async fn a_verdict_waits_for_no_object_and_a_late_excerpt_is_there_for_the_next_
 
     object_takes(&object, agents, Some(4_000)).await;
     client.get(DETAILED).await.ok();
-    client.get("/api/v1/agent/2/history").await.ok();
+    let path = format!("{}?history=1", kya(beside));
+    let (history, verdict) = tokio::join!(client.get("/api/v1/agent/2/history"), client.get(&path));
+    history.ok();
+    assert_eq!(verdict.ok()["formerAgents"], json!([]));
+    assert_eq!(object.get("/?refreshes").await.text, "0", "a slow object is asked to refresh");
 }
