@@ -131,7 +131,9 @@ fn from_text(text: &str) -> Option<Revert> {
     for prefix in [":", " ", "revert:", " "] {
         rest = rest.strip_prefix(prefix).unwrap_or(rest);
     }
-    let rest = rest.trim().trim_start_matches("with reason string ").trim_matches('\'');
+    let rest = rest.trim();
+    let quoted = rest.strip_prefix("reverted ").unwrap_or(rest).strip_prefix("with reason string ");
+    let rest = quoted.unwrap_or(rest).trim_matches('\'');
     let message = (!rest.is_empty() && !rest.starts_with("0x")).then(|| beginning(rest).to_owned());
     Some(Revert { message: message.map(|message| panic_code(&message).unwrap_or(message)) })
 }
