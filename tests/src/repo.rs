@@ -21,7 +21,7 @@ pub fn node_tool(name: &str) -> Result<PathBuf> {
 
 /// Beginnings of the names of the environment variables that this project's programs, or the libraries and
 /// tools that they use, read as settings.
-const SETTINGS: [&str; 33] = [
+const SETTINGS: [&str; 34] = [
     "AGENT_TTL_",
     "AWS_",
     "BLOCK_RECEIPTS_",
@@ -43,6 +43,7 @@ const SETTINGS: [&str; 33] = [
     "LOG_",
     "MAX_",
     "MCP_",
+    "MIGRATE_TO",
     "MULTICALL3_",
     "OTEL_",
     "POLICY_",
