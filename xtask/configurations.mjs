@@ -7,6 +7,8 @@ import { unstable_readConfig as readConfig } from "wrangler";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const [API, INDEX] = ["wrangler.toml", "wrangler.index.toml"];
+/** What makes comments of the lines that docs/operating.md names. */
+const COMMENTED = /^# (?=(?:routes|REGISTRY_ADDRESS|CHAIN_ID) = )|(?<=^routes = )\[\] # /gm;
 
 /** Checks the configurations of a folder, and returns what reads them. */
 function check(folder) {
@@ -61,20 +63,36 @@ function check(folder) {
   return read;
 }
 
-const { routes, vars } = check(root)(API);
-// Where no deployment has been filled in, the same with the lines that docs/operating.md names.
-if (!routes && !vars.REGISTRY_ADDRESS) {
-  const filled = `${root}target/xtask/filled/`;
-  mkdirSync(filled, { recursive: true });
-  for (const config of [API, INDEX]) {
-    const text = readFileSync(root + config, "utf8");
-    const uncommented = text.replace(/^# (routes|REGISTRY_ADDRESS|CHAIN_ID)(?= = )/gm, "$1");
-    writeFileSync(filled + config, uncommented.replace(/^routes = \[\] # /m, "routes = "));
-  }
-  const read = check(filled);
+/** Whether nothing is filled in, and each line that docs/operating.md names is there to be filled in. */
+function isTemplate(folder, read) {
+  const lines = [API, INDEX].flatMap((config) => readFileSync(folder + config, "utf8").match(COMMENTED) ?? []);
+  const isFilledIn = ({ routes, vars }) => routes?.length > 0 || vars.REGISTRY_ADDRESS || vars.CHAIN_ID;
+  return lines.length === 8 && !isFilledIn(read(API)) && !isFilledIn(read(API, "free"));
+}
+
+/** Writes edited configurations, and returns their folder. */
+function edited(edit) {
+  const folder = `${root}target/xtask/filled/`;
+  mkdirSync(folder, { recursive: true });
+  for (const config of [API, INDEX]) writeFileSync(folder + config, edit(readFileSync(root + config, "utf8")));
+  return folder;
+}
+
+if (isTemplate(root, check(root))) {
+  const read = check(edited((text) => text.replace(COMMENTED, "")));
   for (const env of [undefined, "free"]) {
     const { routes, vars } = read(API, env);
     assert.equal(routes.length, 1, `a host name can be filled in for ${env ?? "production"}`);
     assert.ok(vars.REGISTRY_ADDRESS && vars.CHAIN_ID, `so can the registry and its chain for ${env ?? "production"}`);
+  }
+  // As deployments fill it in otherwise.
+  for (const [line, own] of [
+    [/^routes = \[\] #.+/m, 'routes = [{ pattern = "a.example", custom_domain = true }, { pattern = "b.example", custom_domain = true }]'],
+    [/^routes = \[\] #.+/m, "routes = []"],
+    [/^(?=INDEX = "off")/m, 'REGISTRY_ADDRESS = "0x..."\n'],
+    [/^(?=INDEX = "off")/m, 'CHAIN_ID = "1"\n'],
+  ]) {
+    const folder = edited((text) => text.replace(line, own));
+    assert.ok(!isTemplate(folder, check(folder)), `filled in: ${own}`);
   }
 }
