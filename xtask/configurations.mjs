@@ -10,6 +10,9 @@ const [API, INDEX] = ["wrangler.toml", "wrangler.index.toml"];
 /** What makes comments of the lines that docs/operating.md names. */
 const COMMENTED = /^# (?=(?:routes|REGISTRY_ADDRESS|CHAIN_ID) = )|(?<=^routes = )\[\] # /gm;
 
+/** The patterns of `routes`, or of `route`, which are strings or have one. */
+const patternsOf = ({ route, routes }) => (routes ?? (route ? [route] : [])).map((one) => one.pattern ?? one);
+
 /** Checks the configurations of a folder, and returns what reads them. */
 function check(folder) {
   const read = (config, env) => readConfig({ config: folder + config, env }, { hideWarnings: true });
@@ -55,10 +58,10 @@ function check(folder) {
   assert.equal(free.limits?.cpu_ms, undefined, "the free plan refuses a limit of CPU time (code 100328)");
   assert.deepEqual([free.vars.INDEX, free.vars.RATE_LIMITER], ["off", "binding"], "what fits into the free plan");
 
-  const production = read(API).routes?.map(({ pattern }) => pattern) ?? [];
+  const production = patternsOf(read(API));
   for (const env of ["base-sepolia", "free"]) {
-    const own = read(API, env).routes.map(({ pattern }) => pattern);
-    assert.deepEqual(own.filter((pattern) => production.includes(pattern)), [], `${env} takes no host name of production over`);
+    const taken = patternsOf(read(API, env)).filter((pattern) => production.includes(pattern));
+    assert.deepEqual(taken, [], `${env} takes no host name of production over`);
   }
   return read;
 }
@@ -66,7 +69,7 @@ function check(folder) {
 /** Whether nothing is filled in, and each line that docs/operating.md names is there to be filled in. */
 function isTemplate(folder, read) {
   const lines = [API, INDEX].flatMap((config) => readFileSync(folder + config, "utf8").match(COMMENTED) ?? []);
-  const isFilledIn = ({ routes, vars }) => routes?.length > 0 || vars.REGISTRY_ADDRESS || vars.CHAIN_ID;
+  const isFilledIn = (config) => patternsOf(config).length > 0 || config.vars.REGISTRY_ADDRESS || config.vars.CHAIN_ID;
   return lines.length === 8 && !isFilledIn(read(API)) && !isFilledIn(read(API, "free"));
 }
 
@@ -89,10 +92,20 @@ if (isTemplate(root, check(root))) {
   for (const [line, own] of [
     [/^routes = \[\] #.+/m, 'routes = [{ pattern = "a.example", custom_domain = true }, { pattern = "b.example", custom_domain = true }]'],
     [/^routes = \[\] #.+/m, "routes = []"],
+    [/^routes = \[\] #.+/m, 'route = "a.example/*"'],
+    [/^routes = \[\] #.+/m, ""],
     [/^(?=INDEX = "off")/m, 'REGISTRY_ADDRESS = "0x..."\n'],
     [/^(?=INDEX = "off")/m, 'CHAIN_ID = "1"\n'],
   ]) {
     const folder = edited((text) => text.replace(line, own));
     assert.ok(!isTemplate(folder, check(folder)), `filled in: ${own}`);
+  }
+  for (const [ours, free, passes] of [
+    ['routes = ["a.example/*"]', 'routes = ["b.example/*"]', true],
+    ['routes = ["a.example/*"]', 'routes = ["b.example/*", { pattern = "a.example/*", zone_name = "a.example" }]', false],
+    ['route = "a.example/*"', 'route = "a.example/*"', false],
+  ]) {
+    const checked = () => check(edited((text) => text.replace(/^# routes = .+/m, ours).replace(/^routes = \[\] #.+/m, free)));
+    assert[passes ? "doesNotThrow" : "throws"](checked, /takes no host name/, `${ours}, ${free}`);
   }
 }
