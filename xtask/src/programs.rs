@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write};
 use std::panic::resume_unwind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread;
 
@@ -16,6 +16,8 @@ use crate::sources::{Sources, hash};
 use crate::summary::{Step, Tally, count, without_colours};
 use crate::{debian, run};
 
+/// The step that compiles the test programs.
+pub(crate) const COMPILING: &str = "compiling the tests, with clippy";
 /// The prefix of the names of end-to-end steps; the test program's name follows.
 const END_TO_END: &str = "end to end: ";
 const TESTS: &str = "tests";
@@ -60,25 +62,30 @@ impl Compiled {
     }
 }
 
-/// The names that steps of test programs may have, from the files of the packages: what is wanted by name is
-/// compiled, and nothing else has to be.
+/// The names of the steps that compile and run test programs, from the files of the packages: what is wanted
+/// by name is compiled, and nothing else has to be.
 pub(crate) fn names() -> Result<Vec<String>> {
-    let mut names = Vec::new();
+    let mut names = vec![COMPILING.to_owned()];
     for entry in fs::read_dir(root())? {
         let directory = entry?.path();
+        let Ok(manifest) = fs::read_to_string(directory.join("Cargo.toml")) else { continue };
         let package = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if !directory.join("src").is_dir() || !directory.join("Cargo.toml").is_file() {
-            continue;
-        }
-        names
-            .extend([format!("unit tests: {package}"), format!("unit tests: {}", package.replace('-', "_"))]);
-        for entry in fs::read_dir(directory.join("tests")).into_iter().flatten() {
-            let path = entry?.path();
-            let name = path.file_stem().unwrap_or_default().to_string_lossy();
-            names.push(step_name(&name, &package, false));
-        }
+        let name = manifest.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
+        let name = name.with_context(|| format!("{package}/Cargo.toml has no name"))?;
+        // The program's and the library's.
+        let own = [name.to_owned(), name.replace('-', "_")];
+        let units = own.into_iter().chain(targets_in(&directory.join("src/bin")));
+        names.extend(units.map(|name| step_name(&name, &package, true)));
+        let tests = targets_in(&directory.join("tests"));
+        names.extend(tests.into_iter().map(|name| step_name(&name, &package, false)));
     }
     Ok(names)
+}
+
+/// The targets that cargo finds in this directory: one for each file or directory, if there is any.
+fn targets_in(directory: &Path) -> Vec<String> {
+    let paths = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    paths.map(|path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned()).collect()
 }
 
 /// What the table calls the step of a test program.
@@ -237,6 +244,23 @@ mod tests {
             ("warning: these words of a lint were `generated` by it", false),
         ] {
             assert_eq!(tells_of_warnings(line), tells, "{line}");
+        }
+    }
+
+    #[test]
+    fn steps_of_test_programs_are_named_before_these_are_compiled() {
+        let names = names().unwrap();
+        for name in [
+            COMPILING,
+            "unit tests: registry_core",
+            "unit tests: kya-gate",
+            "unit tests: kya_gate",
+            "unit tests: e2e",
+            "unit tests: devnet",
+            "core: layers",
+            "end to end: relayer",
+        ] {
+            assert!(names.iter().any(|named| named == name), "{name} is not in {names:?}");
         }
     }
 

@@ -103,7 +103,7 @@ fn native(summary: &mut Summary, sources: &Sources, runs_programs: bool) -> Resu
     summary.step("formatting", None, || check(cargo().args(["fmt", "--all", "--check"])));
     let mut compiled = Vec::new();
     if runs_programs {
-        summary.prepare("compiling the tests, with clippy", || {
+        summary.prepare(programs::COMPILING, || {
             let (programs, warnings) = programs::compile()?;
             compiled = programs;
             Ok(Tally { failed: usize::from(!warnings.is_empty()), failures: warnings, ..Tally::CHECK })
