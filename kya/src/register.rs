@@ -7,9 +7,12 @@ use alloy::{
     sol_types::SolCall as _,
 };
 use clap::Args;
-use registry_core::eth::{
-    abi::{AgentRecord, IAgentRegistry::registerAgentCall},
-    address,
+use registry_core::{
+    eth::{
+        abi::{AgentRecord, IAgentRegistry::registerAgentCall},
+        address,
+    },
+    registry::agent::Status,
 };
 use serde_json::{Value, json};
 
@@ -75,13 +78,19 @@ impl Register {
         let place = self.place.resolve().await?;
         let caller = Caller::new(&place, &signer, &self.send).await?;
         let data = Bytes::from(call.abi_encode());
-        let (resumed, unsettled) = match caller.resume(&data).await {
+        let (mut resumed, unsettled) = match caller.resume(&data).await {
             // Its relayer does not say that it was carried out, and the record may.
             Err(failure) if failure.exit == Exit::Pending && caller.is_in_flight(&data)? => {
                 (None, Some(failure))
             }
             resumed => (resumed?, None),
         };
+        if let Some(executed) = &resumed
+            && has_ended(&place, &call, executed).await?
+        {
+            caller.told(std::slice::from_ref(&data))?;
+            resumed = None;
+        }
         let executed = match resumed {
             Some(executed) => Some(executed),
             // What is registered decides.
@@ -178,6 +187,13 @@ impl Register {
         }
         Ok(report)
     }
+}
+
+/// Whether the agent that an earlier run has registered has ended since: its wallet is free again.
+async fn has_ended(place: &Place, call: &registerAgentCall, executed: &Executed) -> Result<bool> {
+    let Some(id) = executed.agent else { return Ok(false) };
+    let record = place.record(U256::from(id)).await?.filter(|record| record.agentWallet == call.agentWallet);
+    Ok(record.and_then(|record| Status::from_number(record.status)).is_some_and(Status::has_ended))
 }
 
 /// The id of a registered agent that a relayer tells, or does not: where a record shows it, the record

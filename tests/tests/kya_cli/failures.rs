@@ -312,6 +312,15 @@ async fn killed_at_each_step_and_repeated_nothing_is_done_twice() {
         assert_eq!(again["transaction"], Value::Null, "{again}");
         let status = scene.run(&["status", &id], Way::Read).await.with(1);
         assert_eq!(status["status"], "Terminated");
+        // Where the agent of a registration that was not told has ended, the next one is of its own.
+        let command = register(&name, &liable);
+        scene.killed("before_print", &command, way).await;
+        let id = (agents + 1).to_string();
+        scene.run(&["terminate", &id, "--key", &name, "--yes"], way).await.ok();
+        let registered = scene.run(&command, way).await.ok();
+        agents += 2;
+        let told = (&registered["agentId"], &registered["transaction"]["repeated"]);
+        assert_eq!(told, (&json!(agents), &json!(false)), "{way:?}: {registered}");
     }
 }
 
