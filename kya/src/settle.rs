@@ -40,6 +40,12 @@ const RECEIPT_LATE: Duration = Duration::from_secs(60);
 /// What nodes say, in lower case, of a transaction that they will not take later either.
 const REFUSED_FOR_GOOD: [&str; 3] = ["intrinsic gas", "exceeds block gas limit", "invalid sender"];
 
+/// The result of a step, which is given up [`LAST_ANSWER`] after `until`.
+pub(crate) async fn in_time<T>(until: Instant, step: impl Future<Output = Result<T>>) -> Result<T> {
+    let late = |_: Elapsed| Failure::try_again("no answer came in time");
+    timeout_at(until + LAST_ANSWER, step).await.map_err(late).flatten()
+}
+
 /// What became of a call that was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Settled {
@@ -66,13 +72,12 @@ impl Caller<'_> {
         let mut fees_at = Instant::now() + if is_new { FEES_EVERY } else { Duration::ZERO };
         let (mut pause, mut sends, mut missing) = (Duration::from_millis(100), is_new, None);
         let mut trouble = None;
-        let late = |_: Elapsed| Failure::try_again("no answer came in time");
         loop {
             let step = match &pending.sent {
                 Sent::Relay { relayer, id, body } => {
                     let relayer = self.relayer(relayer)?;
                     let step = self.settle_relay(&relayer, *id, body, &pending.call, &mut sends);
-                    match timeout_at(until + LAST_ANSWER, step).await.map_err(late).flatten() {
+                    match in_time(until, step).await {
                         Ok(Progress::Settled(settled)) => Ok(Some(settled)),
                         // The forwarder takes it no longer, whatever its relayer says or does not say.
                         Ok(Progress::Open) | Err(_) if self.has_expired(body).await => {
@@ -84,7 +89,7 @@ impl Caller<'_> {
                 }
                 Sent::Transaction { .. } => {
                     let step = self.settle_transaction(&pending, &mut sends, &mut missing);
-                    timeout_at(until + LAST_ANSWER, step).await.map_err(late).flatten()
+                    in_time(until, step).await
                 }
             };
             match step {
@@ -105,8 +110,8 @@ impl Caller<'_> {
             }
             if Instant::now() >= fees_at {
                 fees_at = Instant::now() + FEES_EVERY;
-                let raised = timeout_at(until + LAST_ANSWER, self.raised(&pending.sent)).await;
-                match raised.map_err(late).flatten() {
+                let raised = in_time(until, self.raised(&pending.sent)).await;
+                match raised {
                     Ok(Some(sent)) => {
                         pending.sent = sent;
                         self.journal.keep(&pending)?;

@@ -27,7 +27,7 @@ use crate::{
     place::Place,
     relayer::Relayer,
     report::{Failure, Result},
-    settle::Settled,
+    settle::{Settled, in_time},
     signer::Signer,
 };
 
@@ -176,7 +176,8 @@ impl<'a> Caller<'a> {
     /// It is refused, fails, or is not settled yet: then the journal has it.
     pub async fn execute(&self, call: &Bytes, gas: u64) -> Result<Executed> {
         for _ in 0..2 {
-            let pending = self.signed(call.clone(), gas).await?;
+            let until = Instant::now() + Duration::from_secs(self.options.timeout);
+            let pending = in_time(until, self.signed(call.clone(), gas)).await?;
             let granted = pending.sent.relayed_gas().filter(|granted| *granted < gas);
             self.journal.keep(&pending)?;
             crash_point("before_send");

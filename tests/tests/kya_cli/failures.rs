@@ -469,13 +469,17 @@ async fn a_command_for_several_agents_that_is_repeated_sends_nothing_twice_and_t
 async fn a_relayer_that_takes_a_request_and_does_not_answer_is_waited_for_until_the_timeout() {
     let (user, relayer) = (Kya::new().unwrap(), Receiver::start().await.unwrap());
     let wallet = address_of_key(&user, "agent.key").await;
-    relayer.answer_by(move |asked| match asked.path.starts_with("/relay/") {
-        true => Reply { after: PATIENCE, ..Reply::status(200) },
-        false => service(asked, &wallet),
-    });
     let attest = ["attest", "1", "--key", "agent.key", "--timeout", "1"];
     let command = [&attest[..], &place_of_service(&relayer)].concat();
-    // The request to the relayer alone could take more than two minutes.
-    let ended = timeout(Duration::from_secs(90), user.run(&command)).await.expect("--timeout is kept");
-    assert!(ended.unwrap().error(4).contains("no answer came in time"));
+    // Before anything is signed nothing is in flight.
+    for (silent, status) in [("/status", 3), ("/relay/", 4)] {
+        let wallet = wallet.clone();
+        relayer.answer_by(move |asked| match asked.path.starts_with(silent) {
+            true => Reply { after: PATIENCE, ..Reply::status(200) },
+            false => service(asked, &wallet),
+        });
+        // The request to the relayer alone could take more than two minutes.
+        let ended = timeout(Duration::from_secs(90), user.run(&command)).await.expect("--timeout is kept");
+        assert!(ended.unwrap().error(status).contains("no answer came in time"), "{silent}");
+    }
 }
