@@ -39,7 +39,10 @@ impl NewKey {
             PrivateKeySigner::from_slice(&bytes).map_err(|error| Failure::refused(error.to_string()))?;
         let made: io::Result<()> = match self.file.symlink_metadata() {
             Ok(_) => Err(ErrorKind::AlreadyExists.into()),
-            Err(_) => self.make(&format!("{}\n", hex::encode_prefixed(bytes)), key.address()),
+            Err(_) => {
+                let content = format!("{}\n", hex::encode_prefixed(bytes));
+                self.make(&content, key.address(), |temporary, file| fs::hard_link(temporary, file))
+            }
         };
         let (address, words) = match made {
             Ok(()) => (key.address(), "new. The file is the wallet: back it up, and keep it private"),
@@ -53,21 +56,53 @@ impl NewKey {
         Ok(Report::done(format!("{address}\n{name}: {words}."), json))
     }
 
-    /// Makes the file whole or not at all, to stay over a power cut.
-    fn make(&self, content: &str, address: Address) -> io::Result<()> {
+    /// Makes the file whole or not at all, to stay over a power cut. Without hard links, as on FAT and some
+    /// network shares, a power cut meanwhile leaves a part of it.
+    fn make(
+        &self,
+        content: &str,
+        address: Address,
+        link: impl FnOnce(&Path, &Path) -> io::Result<()>,
+    ) -> io::Result<()> {
         let directory = self.file.parent().filter(|directory| !directory.as_os_str().is_empty());
         let directory = directory.unwrap_or(Path::new("."));
         let temporary = directory.join(format!(".{address}.tmp"));
-        let write = || -> io::Result<()> {
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-            file.write_all(content.as_bytes())?;
-            file.sync_all()?;
-            // Unlike a renamed file, a link replaces none.
-            fs::hard_link(&temporary, &self.file)
+        let write = |path: &Path| -> io::Result<()> {
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+            file.write_all(content.as_bytes()).and_then(|()| file.sync_all()).inspect_err(|_| {
+                let _ = fs::remove_file(path);
+            })
         };
-        let written = write();
+        write(&temporary)?;
+        // Unlike a renamed file, a link replaces none.
+        let linked = link(&temporary, &self.file);
         let _ = fs::remove_file(&temporary);
-        written?;
+        match linked {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => write(&self.file)?,
+            linked => linked?,
+        }
         File::open(directory)?.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_file_system_without_hard_links_takes_a_key_and_keeps_the_one_that_is_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let key = NewKey { file: directory.path().join("agent.key") };
+        for error in [ErrorKind::PermissionDenied, ErrorKind::Unsupported] {
+            let make = |content| key.make(content, Address::ZERO, |_, _| Err(error.into()));
+            make("a key").unwrap();
+            assert_eq!(make("another").unwrap_err().kind(), ErrorKind::AlreadyExists);
+            assert_eq!(fs::read_to_string(&key.file).unwrap(), "a key");
+            assert_eq!(fs::metadata(&key.file).unwrap().permissions().mode() & 0o777, 0o600);
+            assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+            fs::remove_file(&key.file).unwrap();
+        }
     }
 }
