@@ -27,7 +27,7 @@ const REPETITION: u64 = 3_600;
 pub struct Pending {
     /// The call of the registry.
     pub call: Bytes,
-    /// When it was signed, in unix seconds.
+    /// When it was signed, in unix seconds by the machine's clock or the chain's, whichever was later.
     pub at: u64,
     /// How it was sent.
     pub sent: Sent,
@@ -37,14 +37,9 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Whether a repetition of its command is about this call.
-    pub fn is_recent(&self) -> bool {
-        self.is_recent_at(0)
-    }
-
-    /// The same by the machine's time or the chain's, unix seconds, whichever is later.
-    pub fn is_recent_at(&self, chain: u64) -> bool {
-        crate::now().seconds().max(chain) <= self.at.saturating_add(REPETITION)
+    /// Whether a repetition of its command at this time, by the clock of `at`, is about this call.
+    pub fn is_recent_at(&self, time: u64) -> bool {
+        time <= self.at.saturating_add(REPETITION)
     }
 }
 
@@ -178,7 +173,9 @@ impl Journal {
     }
 
     fn write(&self, mut calls: Vec<Pending>) -> Result<()> {
-        calls.retain(|kept| !kept.is_executed || kept.is_recent());
+        // The chain's time may be later: no call is forgotten too early.
+        let now = crate::now().seconds();
+        calls.retain(|kept| !kept.is_executed || kept.is_recent_at(now));
         if calls.is_empty() {
             return match fs::remove_file(&self.file) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(self.failed(&error)),

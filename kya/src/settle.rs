@@ -331,8 +331,7 @@ impl Caller<'_> {
     /// the node's pool does not have it in the order of nonces: otherwise it would hold the key for good. Each
     /// call of the registry may be made again.
     async fn unmined(&self, pending: &Pending, nonce: u64, why: String) -> Result<Option<Settled>> {
-        let node = self.node()?;
-        let is_old = !pending.is_recent_at(node.block("latest").await?.timestamp.to());
+        let (node, is_old) = (self.node()?, !pending.is_recent_at(self.time().await?));
         let is_left = is_old && node.transaction_count(self.signer.address(), "pending").await? <= nonce;
         if is_left { Ok(Some(Settled::Lost)) } else { Err(Failure::try_again(why)) }
     }

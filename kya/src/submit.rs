@@ -149,8 +149,10 @@ impl<'a> Caller<'a> {
             if kept.is_executed && !is_this {
                 continue;
             }
-            match self.settle(kept.clone(), false).await? {
-                Settled::Executed(executed) if kept.is_recent() => {
+            let settled = self.settle(kept.clone(), false).await?;
+            let is_recent = kept.is_recent_at(self.time().await?);
+            match settled {
+                Settled::Executed(executed) if is_recent => {
                     self.journal.executed(&kept.call)?;
                     if is_this {
                         return Ok(Some(Executed { is_repeated: true, ..executed }));
@@ -237,7 +239,7 @@ impl<'a> Caller<'a> {
     }
 
     async fn signed(&self, call: Bytes, gas: u64) -> Result<Pending> {
-        let at = crate::now().seconds();
+        let at = self.time().await?;
         let sent = match &self.place.relayer {
             Some(relayer) if !self.options.direct => self.relayed(relayer, &call, gas, at).await?,
             _ => self.transaction(&call).await?,
@@ -245,7 +247,7 @@ impl<'a> Caller<'a> {
         Ok(Pending { call, at, sent, is_executed: false })
     }
 
-    async fn relayed(&self, relayer: &Relayer, call: &Bytes, gas: u64, now: u64) -> Result<Sent> {
+    async fn relayed(&self, relayer: &Relayer, call: &Bytes, gas: u64, time: u64) -> Result<Sent> {
         let (place, from) = (self.place, self.signer.address());
         let terms = relayer.terms().await?;
         if (terms.chain, terms.registry) != (place.chain, place.registry) {
@@ -257,10 +259,6 @@ impl<'a> Caller<'a> {
                 place.chain,
             )));
         }
-        let time = match place.node() {
-            Some(node) => now.max(node.block("latest").await?.timestamp.to()),
-            None => now,
-        };
         let request = ForwardRequest {
             from,
             to: place.registry,
@@ -322,6 +320,16 @@ impl<'a> Caller<'a> {
         let envelope = TxEnvelope::from(transaction.into_signed(signature));
         let (hash, raw) = (*envelope.tx_hash(), envelope.encoded_2718().into());
         Ok(Sent::Transaction { hash, nonce, raw, replaced })
+    }
+
+    /// The machine's time or the newest block's, whichever is later, unix seconds: the clock by which calls
+    /// are signed and get old.
+    pub(crate) async fn time(&self) -> Result<u64> {
+        let now = crate::now().seconds();
+        match self.place.node() {
+            Some(node) => Ok(now.max(node.block("latest").await?.timestamp.to())),
+            None => Ok(now),
+        }
     }
 
     pub(crate) fn node(&self) -> Result<&Node> {

@@ -247,6 +247,8 @@ async fn a_transaction_behind_a_nonce_that_nothing_fills_names_both_and_holds_th
     let scene = Scene::start().await;
     let (wallet, node) = (scene.key("agent.key").await, &scene.chain.node);
     node.set_balance(wallet, ETHER).await.unwrap();
+    // The machine's clock is behind the chain's: the hour begins with what was sent all the same.
+    node.advance(2 * HOUR).await.unwrap();
     node.set_automine(false).await.unwrap();
     node.command("anvil_impersonateAccount", json!([wallet])).await.unwrap();
     let other = json!([{ "from": wallet, "to": wallet, "value": "0x1" }]);
