@@ -259,9 +259,9 @@ async fn looked_after(
             let last = node.ask(query).await.inspect_err(unread).unwrap_or_default();
             watched.by_liable = last.map(Timestamp::seconds);
         }
-        Ok((caller, grace, record, time))
+        Ok((caller, grace, record, block, time))
     };
-    let (caller, grace, record, time) = read.await.inspect_err(|_: &Failure| count("unread"))?;
+    let (caller, grace, record, block, time) = read.await.inspect_err(|_: &Failure| count("unread"))?;
     let (last, at) = (record.lastAttestation, due_by(signer.address(), &record, grace, watched.by_liable));
     metrics.show(&name, last, grace, at);
     match Status::from_number(record.status) {
@@ -277,9 +277,10 @@ async fn looked_after(
     }
     let executed = caller.execute(&call, attest::GAS).await.inspect_err(|_| count("failed"))?;
     count("attested");
-    let block = node.block("latest").await.map_or(time, |block| block.timestamp.to());
-    watched.note_attestation(block);
-    watched.by_liable = Some(block);
+    // The machine's clock may be ahead: without a newer block, the time of the one before counts.
+    let attested = node.block("latest").await.unwrap_or(block).timestamp.to::<u64>();
+    watched.note_attestation(attested);
+    watched.by_liable = Some(attested);
     let (done, before) = (executed.text(), Timestamp::from_seconds(last));
     say(format_args!("agent {id}: attested, {done}; before that at {before}\n"));
     caller.told(&[call])?;

@@ -183,6 +183,12 @@ impl Rule {
         self
     }
 
+    /// Lets so many matching calls pass first.
+    pub fn after(mut self, calls: usize) -> Self {
+        self.skip = calls;
+        self
+    }
+
     pub fn once(mut self) -> Self {
         self.times = 1;
         self

@@ -22,6 +22,7 @@ use alloy::sol_types::SolEvent as _;
 use e2e::anvil::{AnvilOptions, dev_account, dev_key, wall_clock};
 use e2e::chain::Chain;
 use e2e::daemon::{Daemon, write_private};
+use e2e::fault::{Fault, Rule};
 use e2e::guarded::Guarded;
 use e2e::hooks::{Receiver, Reply};
 use e2e::http;
@@ -330,10 +331,15 @@ async fn a_watcher_with_a_clock_that_is_ahead_by_weeks_attests_once() {
     chain.node.set_balance(wallet.parse().unwrap(), ETHER).await.unwrap();
     user.run(&[&register("agent.key", &wallet)[..], &direct].concat()).await.unwrap().ok();
     let watch = ["attest", "1", "--watch", "--every", "1", "--key", "agent.key"];
-    let mut watcher = user.spawn("", &[&watch[..], &direct].concat()).start().unwrap();
-    watcher.announced("agent 1: attested", PATIENCE).await.unwrap();
-    // A round reads the grace period and the record.
-    node.reset();
-    wait_until("five rounds later", PATIENCE, async || node.calls("eth_call") > 10).await;
-    assert_eq!(attestations(&chain, 1).await.len(), 1, "{}", watcher.log());
+    // The first round asks for a block before it signs, by its time and its base fee, and when it has the
+    // receipt. Then it asks for the time of the attestation, and the first watcher gets no answer.
+    node.inject(Rule::on("eth_getBlockByNumber", Fault::status(503)).after(4).once());
+    for starts in 1..=2 {
+        let mut watcher = user.spawn("", &[&watch[..], &direct].concat()).start().unwrap();
+        watcher.announced("agent 1: attested", PATIENCE).await.unwrap();
+        // A round reads the grace period and the record.
+        node.reset();
+        wait_until("five rounds later", PATIENCE, async || node.calls("eth_call") > 10).await;
+        assert_eq!(attestations(&chain, 1).await.len(), starts, "{}", watcher.log());
+    }
 }
