@@ -137,7 +137,8 @@ fn modules(summary: &mut Summary, sources: &Sources, runs_programs: bool) {
     summary.step("purity of the core", of(&["core", "tests/purity"]), purity);
     let worker = ["core", "edge-shared", "host-kit", "browser/fetch"];
     // Together: to lint each with its own features, with which it was built above, takes twice as long.
-    let sources_of_modules = of(&[worker.as_slice(), &["edge-api", "edge-index", "browser"]].concat());
+    let sources_of_modules =
+        of(&[worker.as_slice(), &["edge-api", "edge-index", "browser", "deploy"]].concat());
     summary.step("clippy, Workers and browser package", sources_of_modules.clone(), || {
         let packages = MODULES.map(|package| ["-p", package]);
         let arguments = ["--target", WASM_TARGET, "--", "-D", "warnings"];
