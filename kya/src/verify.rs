@@ -129,7 +129,7 @@ fn token(arguments: &VerifyToken) -> Result<Report, Unverified> {
     }
     let claims = &token.claims;
     let now = arguments.at.unwrap_or_else(|| crate::now().seconds());
-    if now > claims.exp {
+    if now >= claims.exp {
         return Err(format!("it has expired at {}", Timestamp::from_seconds(claims.exp)).into());
     }
     for (name, wanted, found) in [
