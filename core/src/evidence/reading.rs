@@ -44,7 +44,11 @@ impl Evidence {
         }
         members.end();
         // A document of another version may have other members, so the version is checked first.
-        if ![VERSION, WITHOUT_LIABILITY, 0].contains(&version) {
+        if ![VERSION, WITHOUT_LIABILITY].contains(&version) {
+            if version == 0 {
+                // So reads what is no number, too.
+                errors.end()?;
+            }
             return Err(EvidenceError::Version(version));
         }
         errors.end()?;

@@ -105,6 +105,7 @@ fn a_document_about_something_else_is_refused_with_the_reason() {
     let verdict = |field: &str| EvidenceError::Verdict { field: field.to_owned() };
     for (pointer, value, error) in [
         ("/version", json!(3), EvidenceError::Version(3)),
+        ("/version", json!(0), EvidenceError::Version(0)),
         ("/version", json!(1), EvidenceError::Forwarder { code: None }),
         ("/forwarder", json!(Address::ZERO.to_string()), EvidenceError::Forwarder { code: forwarder }),
         ("/codeHash", zero, EvidenceError::Account { field: "codeHash" }),

@@ -73,7 +73,9 @@ fn others_like(element: &Value) -> Vec<Value> {
             let shorter = &text[..text.len().saturating_sub(1)];
             [json!(format!("{text}00")), json!(shorter), json!(upper), json!(format!("{start}0{end}"))].into()
         }
-        Value::Number(number) => vec![json!(number.as_u64().unwrap() + 1), json!(number.to_string())],
+        Value::Number(number) => {
+            vec![json!(number.as_u64().unwrap() + 1), json!(0), json!(number.to_string())]
+        }
         Value::Bool(holds) => vec![json!(!holds)],
         Value::Null => vec![json!({})],
     }
