@@ -49,6 +49,7 @@ pub fn verify_evidence(
 
 fn expected(options: &JsValue) -> Result<Expected, Error> {
     let hash = member(options, "blockHash").and_then(|hash| hash.as_string());
+    let hash = hash.filter(|hash| hash.starts_with("0x"));
     let block_hash = hash.and_then(|hash| hash.parse::<B256>().ok()).ok_or(invalid(
         "blockHash",
         "must be the hash of the document's block, from a source you trust: 0x and 64 hexadecimal digits",

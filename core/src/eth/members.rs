@@ -69,8 +69,8 @@ impl<'a> Members<'a> {
         Self::parse(text, errors, Reading { one_spelling: true, open: false, long_lists: false })
     }
 
-    /// The members of a document that people write: no unknown ones, values in any spelling. Its lists are
-    /// as long as its bytes allow.
+    /// The members of a document that people write: no unknown ones, digits in either case. Its lists are as
+    /// long as its bytes allow.
     pub(crate) fn of_written(text: &'a str, errors: &'a FirstError) -> Self {
         Self::parse(text, errors, Reading { one_spelling: false, open: false, long_lists: true })
     }
@@ -164,12 +164,18 @@ impl<'a> Members<'a> {
     }
 
     fn value<T: Spelled>(&self, name: &str, text: &str) -> T {
-        let spelled =
-            |value: &T| !self.reading.one_spelling || value.spell() == string(text).unwrap_or_default();
-        string(text).and_then(T::read).filter(spelled).unwrap_or_else(|| {
+        let read = |text| T::read(text).filter(|value| self.takes(text, &value.spell()));
+        string(text).and_then(read).unwrap_or_else(|| {
             self.fault(name, T::RULE);
             T::default()
         })
+    }
+
+    /// Whether a value may be written like this. People choose the case of digits alone.
+    fn takes(&self, text: &str, spelling: &str) -> bool {
+        let Reading { one_spelling, open, .. } = self.reading;
+        let is_written = || !text.starts_with("0X") && text.eq_ignore_ascii_case(spelling);
+        open || text == spelling || (!one_spelling && is_written())
     }
 
     fn object_in(&self, name: &str, text: &'a str) -> Self {

@@ -252,6 +252,10 @@ mod tests {
             ("\"notOurs\"", "\"notours\"", "notours"),
             ("\"12\"", "12", "notOurs[1]"),
             ("0x00000000", "0x0000000", "withdrawn[0]"),
+            ("[\"0x", "[\"0X", "withdrawn[0]"),
+            ("[\"0x", "[\"", "withdrawn[0]"),
+            ("\"0x00\"", "\"0x0x00\"", "liable[0].signature"),
+            ("\"0x00\"", "\"0X00\"", "liable[0].signature"),
             ("\"notAfter\":2", "\"notAfter\":\"2\"", "liable[0].notAfter"),
             ("\"lei\"", "\"wallet\"", "liable[0]"),
         ] {

@@ -86,7 +86,7 @@ test("what was changed or is about something else is refused with the reason", a
   ]) {
     assert.throws(() => verifyEvidence(given, options), refused(reason));
   }
-  for (const options of [undefined, {}, { blockHash: "0x12" }]) {
+  for (const options of [undefined, {}, { blockHash: "0x12" }, { blockHash: blockHash.slice(2) }]) {
     assert.throws(
       () => verifyEvidence(text, options),
       (error) => error.code === "INVALID_PARAMETER" && /blockHash/.test(error.message),
