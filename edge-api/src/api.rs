@@ -290,7 +290,8 @@ async fn judge(
         Judgement::Judged(judged) => Ok(judged),
         Judgement::Ask(query) => {
             record.cache = "MISS";
-            let code = cache::signers::ask(context, query, record).await?;
+            let until = verdict.made_at.as_millis().saturating_add(verdict.max_age_millis());
+            let code = cache::signers::ask(context, query, until, record).await?;
             acceptance.conclude(body, code, now()).ok_or_else(unread)
         }
     }

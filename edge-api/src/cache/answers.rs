@@ -64,11 +64,7 @@ pub(super) async fn from_chain(route: &Route, reading: &Reading) -> Result<Rc<Co
     if let (Some(block), None) = (document.block, route.block()) {
         NEWEST.with_borrow_mut(|newest| newest.see(block.block_number, now));
     }
-    // A verdict at a certain block stays the same, and where blocks may be of any age there is no freshness.
-    let time_to_live = match route.block() {
-        None if settings.max_head_age_seconds > 0 => document.time_left(time_to_live, now),
-        _ => time_to_live,
-    };
+    let time_to_live = time_left(&document, route, reading, now);
     let content = Rc::new(of_chain(Content::of(document, time_to_live, now), route));
     if let Some(colo_key) = colo_key
         && content.max_age > 0
@@ -77,6 +73,17 @@ pub(super) async fn from_chain(route: &Route, reading: &Reading) -> Result<Rc<Co
         reading.context.runtime.wait_until(async move { colo::store(colo_key, &entry).await });
     }
     Ok(content)
+}
+
+/// What is left of a document's TTL, in seconds. A verdict at a certain block stays the same, and where
+/// blocks may be of any age there is no freshness.
+fn time_left(document: &Document, route: &Route, reading: &Reading, now: Timestamp) -> u32 {
+    let settings = reading.settings();
+    let time_to_live = settings.time_to_live(route.cache_scope());
+    match route.block() {
+        None if settings.max_head_age_seconds > 0 => document.time_left(time_to_live, now),
+        _ => time_to_live,
+    }
 }
 
 /// Says of verdicts that they are the chain's.
@@ -133,10 +140,12 @@ async fn ask(asked: WithEvidence, reading: &Reading) -> Result<Document, Error> 
     let Some(account) = signers::unread(&reading.context) else {
         return reading.ask(asked, now, reply_bytes).await;
     };
+    let route = asked.question.route.clone();
     let query = WithCodeOf { query: asked, account };
     let (document, has_code) = reading.ask(query, now, reply_bytes).boxed_local().await?;
     if let Some(has_code) = has_code {
-        signers::keep(&reading.context, account, has_code);
+        let millis = u64::from(time_left(&document, &route, reading, now)) * 1_000;
+        signers::keep(account, has_code, now.as_millis().saturating_add(millis));
     }
     Ok(document)
 }

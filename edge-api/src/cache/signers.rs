@@ -1,6 +1,6 @@
 //! Whether liable wallets have code, for acceptances: read along with a verdict, or at an acceptance's own
-//! cost, and kept for the TTL of verdicts. Only what holds at the newest block is kept: for a verdict at
-//! another one (`?block=`) the code is read each time.
+//! cost, and kept for as long as that verdict, whose block it is of. Only what holds at the newest block is
+//! kept: for a verdict at another one (`?block=`) the code is read each time.
 
 use std::cell::RefCell;
 
@@ -8,7 +8,6 @@ use alloy_primitives::Address;
 use edge_shared::unix_millis;
 use registry_core::{
     api::error::Error,
-    api::route::CacheScope,
     chain::{QueryError, RunError, SignerCode, SignerQuery},
     eth::timestamp::Timestamp,
     host::shared_reads::{Cache, CacheKey},
@@ -45,21 +44,20 @@ pub(super) fn unread(context: &RequestContext) -> Option<Address> {
     context.signer.filter(|signer| has_code(*signer).is_none())
 }
 
-/// Keeps whether a wallet has code.
-pub(super) fn keep(context: &RequestContext, wallet: Address, has_code: bool) {
-    let now = unix_millis();
-    let seconds = context.settings.shared.time_to_live(CacheScope::Kya);
-    let until = now.saturating_add(u64::from(seconds) * 1_000);
+/// Keeps whether a wallet has code, until a time in unix milliseconds.
+pub(super) fn keep(wallet: Address, has_code: bool, until: u64) {
     let _ = HAS_CODE.with_borrow_mut(|known| {
-        known.get_or_derive::<()>(&Wallet(wallet), now, || Ok((has_code, size_of::<Wallet>(), until)))
+        let kept = (has_code, size_of::<Wallet>(), until);
+        known.get_or_derive::<()>(&Wallet(wallet), unix_millis(), || Ok(kept))
     });
 }
 
 /// What a liable wallet says of an acceptance's signature, at the verdict's block; at the newest one where
-/// the nodes no longer have that of a verdict which was kept.
+/// the nodes no longer have that of a verdict which was kept. `until` is the verdict's end.
 pub(crate) async fn ask(
     context: &RequestContext,
     mut query: SignerQuery,
+    until: u64,
     record: &mut Record,
 ) -> Result<SignerCode, Error> {
     let settings = &context.settings.shared;
@@ -78,7 +76,7 @@ pub(crate) async fn ask(
         }
     };
     if is_newest {
-        keep(context, account, code.has_code);
+        keep(account, code.has_code, until);
     }
     Ok(code)
 }

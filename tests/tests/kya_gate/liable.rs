@@ -8,7 +8,8 @@
 //! 3. Requests with acceptances that do not hold are refused, and cause one read of the liable wallet's code.
 //!    One that holds by code holds also where no node has the verdict's block.
 //! 4. The read API takes an acceptance for the one answer to its request, by the liable wallet's code at the
-//!    verdict's block, or at the newest one where its node has lost that.
+//!    verdict's block, or at the newest one where its node has lost that; what it said lasts no longer than
+//!    the verdict.
 //! 5. `kya accept` and `kya domain` sign what a gate takes, with a key in a file or by any wallet's
 //!    `eth_signTypedData_v4`; `check --explain` tells what each rule finds.
 
@@ -18,6 +19,7 @@ use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use alloy::hex;
 use alloy::primitives::{Address, B256, Bytes};
@@ -26,7 +28,7 @@ use alloy::sol_types::SolCall;
 use e2e::anvil::{CHAIN_ID, dev_account, dev_key, wall_clock};
 use e2e::chain::Chain;
 use e2e::fault::{Fault, Rule};
-use e2e::gate::{ACCEPT, Gate, ORIGIN};
+use e2e::gate::{ACCEPT, Gate, ORIGIN, REVERT};
 use e2e::hooks::{Receiver, Reply};
 use e2e::kya;
 use e2e::process::wait_until;
@@ -419,6 +421,32 @@ async fn the_api_judges_an_acceptance_by_the_liable_wallets_code_at_the_verdicts
         let judged = (&verdict["liability"]["basis"], &verdict["acceptanceProblem"]);
         assert_eq!(judged, (&json!(basis), &problem), "{path}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_api_asks_for_the_liable_wallets_code_anew_once_the_verdict_has_ended() {
+    const TTL: Duration = Duration::from_secs(8);
+    let (chain, directory) = (chain().await, tempfile::tempdir().unwrap());
+    let header = accepted(directory.path(), &chain, "header").await.to_header();
+    let options = WorkerOptions::new(chain.node.url(), chain.contracts.registry).var("CHAIN_ID", CHAIN_ID);
+    let worker = Worker::start(options.ttl(TTL.as_secs())).await.unwrap();
+    let (client, path) = (worker.client(), seed::kya("header"));
+    let first = client.get(&path).await.ok();
+    chain.node.mine(1).await.unwrap();
+    chain.node.set_code(dev_account(ACME), &Bytes::from_static(REVERT)).await.unwrap();
+    chain.node.mine(1).await.unwrap();
+    let client = client.with("liability-acceptance", &header);
+    // Time has to pass: late in the verdict's life the code is asked for, then the verdict ends.
+    tokio::time::sleep(TTL * 5 / 8).await;
+    let cached = client.get(&path).await.ok();
+    // On a slow machine it may have ended already.
+    if cached["asOf"] == first["asOf"] {
+        assert_eq!(cached["liability"]["basis"], "accepted", "the wallet had no code at the verdict's block");
+    }
+    tokio::time::sleep(TTL / 2).await;
+    let later = client.get(&path).await.ok();
+    assert_ne!(later["asOf"], first["asOf"]);
+    assert_eq!(later["acceptanceProblem"], "signature");
 }
 
 #[tokio::test(flavor = "multi_thread")]
