@@ -16,6 +16,9 @@ pub(crate) const RETRY_MILLIS: u64 = 5_000;
 /// Milliseconds for which an object that is not asked keeps its rows, so that earlier settings and an earlier
 /// release find them again: 30 days.
 pub(crate) const KEPT_MILLIS: u64 = 30 * 86_400_000;
+/// Milliseconds after which an object that rests looks again: an earlier release that is deployed again sets no
+/// alarm, and so does no work, while one is ahead.
+pub(crate) const RESTS_MILLIS: u64 = 3_600_000;
 
 impl RegistryIndex {
     /// Sets the alarm for the next work while the index is in use; later where the last work failed, or other
@@ -61,7 +64,7 @@ impl RegistryIndex {
         let asked_at = self.raw_sql().asked_at().map_err(failed)?;
         match asked_at.saturating_add(KEPT_MILLIS) {
             until if until <= now => self.delete().await?,
-            until => self.set_alarm(until).await?,
+            until => self.set_alarm(until.min(now + RESTS_MILLIS)).await?,
         }
         Response::empty()
     }

@@ -10,7 +10,7 @@ use registry_core::index::{
 use worker::{Response, Result};
 
 use crate::{
-    alarm::KEPT_MILLIS,
+    alarm::RESTS_MILLIS,
     object::{RegistryIndex, failed},
     sql::Sql,
 };
@@ -43,7 +43,7 @@ impl RegistryIndex {
     pub(crate) async fn part(&self, key: PartKey) -> Result<Response> {
         let part = takeover::part(&self.raw_sql(), key).map_err(failed)?;
         if !part.is_empty() {
-            self.set_alarm(unix_millis() + KEPT_MILLIS).await?;
+            self.set_alarm(unix_millis() + RESTS_MILLIS).await?;
         }
         Response::from_json(&IndexAnswer::Part(part))
     }

@@ -13,9 +13,10 @@ use futures_util::future::join_all;
 use crate::snapshot::kya;
 use crate::{PATIENCE, Turn, filled, index_status, register, suspend, suspensions_are_seen};
 
-/// Alarms for work: one that is weeks ahead is that of an idle object.
+/// Alarms for work: one that is weeks ahead is that of an idle object, and one that is up to an hour ahead that
+/// of an object of other settings or of another format.
 fn alarms(stage: &Stage) -> usize {
-    set_alarms(stage).values().filter(|at| **at < Duration::from_secs(86_400)).count()
+    set_alarms(stage).values().filter(|at| **at < Duration::from_secs(60)).count()
 }
 
 #[tokio::test(flavor = "multi_thread")]
