@@ -124,7 +124,8 @@ pub fn next(store: &impl Store) -> Result<Option<PartKey>, StoreError> {
     }
 }
 
-/// Stores a part, in one transaction of the host. `now_millis` is the host's clock.
+/// Stores a part, in one transaction of the host; an empty one after the state ends the takeover. `now_millis` is
+/// the host's clock.
 ///
 /// # Errors
 ///
@@ -140,6 +141,8 @@ pub fn take(store: &impl Store, place: PartKey, part: Part, now_millis: u64) -> 
             }
             return go_on(store, next);
         }
+        // The earlier index is gone since.
+        _ if content.is_empty() => return begin_without(store),
         PartKey::Ends(_) => {
             "INSERT OR REPLACE INTO ends (id, seconds) SELECT value->>0, value->>1 FROM json_each(?1)"
         }
@@ -157,7 +160,7 @@ pub fn take(store: &impl Store, place: PartKey, part: Part, now_millis: u64) -> 
 }
 
 /// The earlier index has not answered. It is asked again for ten minutes; false once they are over, and the
-/// index begins without it, and without what it has of it: the half of a log tells false changes.
+/// index begins without it.
 ///
 /// # Errors
 ///
@@ -169,13 +172,18 @@ pub fn is_awaited(store: &impl Store, now_millis: u64) -> Result<bool, StoreErro
     let since = one_number(store, statement, &[])?.unwrap_or(0);
     let is_awaited = now_millis < since.saturating_add(PATIENCE_MILLIS);
     if !is_awaited {
-        for statement in ["DELETE FROM meta WHERE key = 'state'", "DELETE FROM ends", "DELETE FROM changes"] {
-            store.execute(statement, &[])?;
-        }
-        end(store)?;
-        go_on(store, None)?;
+        begin_without(store)?;
     }
     Ok(is_awaited)
+}
+
+/// Begins without the earlier index, and without what is stored of it: the half of a log tells false changes.
+fn begin_without(store: &impl Store) -> Result<(), StoreError> {
+    for statement in ["DELETE FROM meta WHERE key = 'state'", "DELETE FROM ends", "DELETE FROM changes"] {
+        store.execute(statement, &[])?;
+    }
+    end(store)?;
+    go_on(store, None)
 }
 
 fn go_on(store: &impl Store, next: Option<PartKey>) -> Result<(), StoreError> {

@@ -146,6 +146,20 @@ fn an_index_that_3ad2b3d_wrote_is_left_as_it_is_and_its_cursors_lead_to_what_cha
     index.catch_up().unwrap();
     let told = index.database.number("SELECT count(*) FROM changes");
     assert_eq!((told, since(&index, began, 0)), (0, Err(IndexError::CursorExpired)));
+    // So it does where the earlier index is gone half-way.
+    for gone_at in [2, 3] {
+        let half = Database::new();
+        for _ in 0..gone_at {
+            let place = takeover::next(&half).unwrap().unwrap();
+            takeover::take(&half, place, takeover::part(&earlier, place).unwrap(), 1_000).unwrap();
+        }
+        let place = takeover::next(&half).unwrap().unwrap();
+        assert_eq!(takeover::take(&half, place, takeover::Part::default(), 2_000), Ok(()), "{place:?}");
+        assert_eq!(takeover::next(&half).unwrap(), None);
+        for rows in ["meta WHERE key = 'state'", "ends", "changes"] {
+            assert_eq!(half.number(&format!("SELECT count(*) FROM {rows}")), 0, "{rows}");
+        }
+    }
     // Nothing there to take over, and no answer for ten minutes, which an index has to go on from.
     let empty = Database::restored("");
     let begun = [Database::new(), Database::new()];
