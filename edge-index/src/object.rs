@@ -383,9 +383,11 @@ impl RegistryIndex {
         match ready.and_then(|state| self.snapshots.answer(sql, settings, &state, entry)) {
             Ok(Some(bytes)) => snapshot::respond(bytes),
             Err(IndexError::Store(error)) => {
-                let pause = error.retry_millis();
                 self.keep_fault(error).await;
-                snapshot::refuse(&pause.div_ceil(1_000).to_string())
+                // A pause that has begun before is not told anew.
+                let until = self.faults.pause().map_or(0, |fault| fault.until);
+                let seconds = until.saturating_sub(unix_millis()).div_ceil(1_000).max(1);
+                snapshot::refuse(&seconds.to_string())
             }
             _ => match self.load(sql) {
                 Ok(state) if self.has_looked.get() && state.has_no_proofs() => snapshot::refuse(NEVER),
