@@ -161,26 +161,32 @@ export class LocalKya {
     await this.open();
     const update = { block: 0, agents: 0, shards: 0, requests: 0, bytes: 0 };
     let adopted = false;
-    for (let round = 0; round < ROUNDS_MAX; round += 1) {
-      const [began, before] = [performance.now(), update.shards];
-      const bytes = await this.#ask("/api/v1/snapshot", update);
-      const [anchor, manifest] = [moment(), new Manifest(bytes)];
-      if (isOther(manifest, this.#options)) throw new RegistryError("The snapshot of another registry", "INVALID_SNAPSHOT", 502);
-      this.#checkAdvance(manifest);
-      const names = manifest.names();
-      const missing = names.filter((name) => !this.#stored.has(name));
-      await this.#fetchShards(manifest, missing, update);
-      if (names.every((name) => this.#stored.has(name))) {
-        await this.#store.adopt(bytes, anchor.clock, new Set(names));
-        this.#stored = new Set(names);
-        this.#current = { manifest, fetchedAt: anchor.clock, anchor };
-        adopted = true;
-        Object.assign(update, { block: manifest.block, agents: manifest.agents });
-        // What took long is old already.
-        if (performance.now() - began < this.#options.maxAgeSeconds * 250) break;
-      } else if (update.shards === before) {
-        break;
+    try {
+      for (let round = 0; round < ROUNDS_MAX; round += 1) {
+        const [began, before] = [performance.now(), update.shards];
+        const bytes = await this.#ask("/api/v1/snapshot", update);
+        const [anchor, manifest] = [moment(), new Manifest(bytes)];
+        if (isOther(manifest, this.#options)) throw new RegistryError("The snapshot of another registry", "INVALID_SNAPSHOT", 502);
+        this.#checkAdvance(manifest);
+        const names = manifest.names();
+        const missing = names.filter((name) => !this.#stored.has(name));
+        await this.#fetchShards(manifest, missing, update);
+        if (names.every((name) => this.#stored.has(name))) {
+          await this.#store.adopt(bytes, anchor.clock, new Set(names));
+          this.#stored = new Set(names);
+          this.#current = { manifest, fetchedAt: anchor.clock, anchor };
+          adopted = true;
+          Object.assign(update, { block: manifest.block, agents: manifest.agents });
+          // What took long is old already.
+          if (performance.now() - began < this.#options.maxAgeSeconds * 250) break;
+        } else if (update.shards === before) {
+          break;
+        }
       }
+    } catch (error) {
+      // A later round got no answer: what was adopted is in force.
+      const isNoAnswer = error instanceof RegistryError && !["INVALID_SNAPSHOT", "WENT_BACK"].includes(error.code);
+      if (!adopted || !isNoAnswer) throw error;
     }
     // Without one the API has had newer shards each time: the next update goes on.
     if (!adopted) throw new RegistryError("The API has other shards by now", "NOT_FOUND", 404);

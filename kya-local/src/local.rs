@@ -150,16 +150,24 @@ impl LocalKya {
     /// [`Error::Unreachable`], [`Error::Refused`], [`Error::WentBack`], [`Error::Snapshot`], [`Error::File`].
     pub async fn update(&self) -> Result<UpdateStats, Error> {
         let mut space = self.space.lock().await;
-        let mut update = UpdateStats::default();
-        let fetched = self.fetch(&mut space, &mut update).await;
+        let (mut update, mut adopted) = (UpdateStats::default(), false);
+        let fetched = self.fetch(&mut space, &mut update, &mut adopted).await;
         if fetched.is_err() && update.shards > 0 {
             self.holding.save()?;
         }
-        fetched.map(|()| update)
+        match fetched {
+            // In a round after an adopted one: that one is in force.
+            Err(Error::Unreachable(_) | Error::Refused { .. }) if adopted => Ok(update),
+            fetched => fetched.map(|()| update),
+        }
     }
 
-    async fn fetch(&self, space: &mut Space, update: &mut UpdateStats) -> Result<(), Error> {
-        let mut adopted = false;
+    async fn fetch(
+        &self,
+        space: &mut Space,
+        update: &mut UpdateStats,
+        adopted: &mut bool,
+    ) -> Result<(), Error> {
         for _ in 0..ROUNDS_MAX {
             let (began, before) = (Instant::now(), update.shards);
             let answer = self.ask(update, Wanted::Manifest).await?;
@@ -174,7 +182,7 @@ impl LocalKya {
             if self.holding.missing(&manifest).is_empty() {
                 (update.block, update.agents) = (manifest.as_of.block_number, manifest.agents);
                 self.holding.adopt(space, manifest, received)?;
-                adopted = true;
+                *adopted = true;
                 // A round that took long has left an old copy: another one follows.
                 if began.elapsed() < self.options.max_age / 4 {
                     break;
@@ -184,7 +192,7 @@ impl LocalKya {
             }
         }
         // Without one the API has had newer shards each time: the next update goes on.
-        if adopted { Ok(()) } else { Err(Error::Refused { status: 404, retry_after: None }) }
+        if *adopted { Ok(()) } else { Err(Error::Refused { status: 404, retry_after: None }) }
     }
 
     /// Fetches these shards, as far as the API still has these versions of them.

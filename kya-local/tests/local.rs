@@ -200,6 +200,24 @@ async fn what_is_too_old_is_no_verdict_whatever_the_api_says_of_its_time() {
     becomes_stale(&local).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_update_that_has_adopted_a_registry_is_one_though_a_later_round_gets_no_answer() {
+    let (service, directory) = service().await;
+    // Each round counts as one that took long.
+    let options = Options { max_age: Duration::ZERO, ..service.options(&directory) };
+    let local = LocalKya::open(options).unwrap();
+    service.state().faults.insert((MANIFESTS, 1), Fault::Status(503, ""));
+    let update = local.update().await.unwrap();
+    assert_eq!((update.block, update.agents, update.shards), (1, AGENTS, SHARDS));
+    // Without an adopted one it fails, and so it does where the service goes on with other bytes.
+    service.asked();
+    service.state().faults.insert((MANIFESTS, 0), Fault::Status(503, ""));
+    assert!(matches!(local.update().await, Err(Error::Refused { status: 503, .. })));
+    service.asked();
+    service.state().faults = [((MANIFESTS, 1), Fault::Flipped)].into();
+    assert!(matches!(local.update().await, Err(Error::Snapshot(_))));
+}
+
 /// The head as it would have been written had the manifest come so much later.
 fn received_later(head: &Path, millis: u64) {
     let mut bytes = fs::read(head).unwrap();

@@ -82,6 +82,20 @@ test("verdicts are the Worker's without a network, and there is none in place of
   await assert.rejects(other.update(), code("INVALID_SNAPSHOT"));
 });
 
+test("an update that has adopted a registry is one, though a later round gets no answer", async () => {
+  const { fetch: ask } = noting();
+  let manifests = 0;
+  const fetch = async (url, init) => {
+    if (url.endsWith("/api/v1/snapshot")) manifests += 1;
+    return manifests > 1 ? new Response(null, { status: 503 }) : ask(url, init);
+  };
+  // Each round counts as one that took long.
+  const local = new LocalKya({ api: stack.snapshots, maxAgeSeconds: 0, fetch });
+  const { block, agents } = await local.update();
+  assert.ok(block > 0 && agents >= AGENTS.length && manifests === 2, `${agents} agents of block ${block}, ${manifests} manifests`);
+  await assert.rejects(local.update(), code("UNREACHABLE"));
+});
+
 test("a folder has the registry after a restart", async () => {
   const folder = await mkdtemp(join(tmpdir(), "local-kya-"));
   try {
