@@ -88,6 +88,7 @@ export type LocalKyaEvent = { updated: SnapshotUpdate } | { checked: SpotCheck }
 
 /** The registry, held here: verdicts without a network. `await init()` first. */
 export class LocalKya {
+  /** @throws RegistryError with the code INVALID_PARAMETER where an option is not of its form, as a duration of `NaN` seconds */
   constructor(options: LocalKyaOptions);
   /** How old a verdict would be now; undefined where nothing is held yet. */
   readonly ageSeconds: number | undefined;
@@ -107,7 +108,11 @@ export class LocalKya {
   update(): Promise<SnapshotUpdate>;
   /** Compares a verdict with the chain's at the same block: a wallet asked for since the last check, or a random one. */
   spotCheck(wallet?: string): Promise<SpotCheck>;
-  /** Updates and checks again and again, until the returned function is called or `signal` is aborted. */
+  /**
+   * Updates and checks again and again, until the returned function is called or `signal` is aborted.
+   *
+   * @throws RegistryError with the code INVALID_PARAMETER where a pause is no number of seconds
+   */
   run(options?: { everySeconds?: number; checkEverySeconds?: number; report?: (event: LocalKyaEvent) => void }): () => void;
 }
 

@@ -43,7 +43,7 @@ export class LocalKya {
   #sample = { asked: 0, wallet: undefined };
 
   constructor({ maxAgeSeconds = 60, maxBlockAgeSeconds = Infinity, store, ...options }) {
-    this.#options = { ...options, ...service(options), maxAgeSeconds, maxBlockAgeSeconds };
+    this.#options = { ...options, ...service(options), ...checked({ maxAgeSeconds, maxBlockAgeSeconds }, Infinity) };
     this.#store = store ?? new MemoryStore();
   }
 
@@ -123,8 +123,7 @@ export class LocalKya {
     const ofBlock = (this.#now(this.#current) - this.#current.manifest.blockTime) / 1000;
     if (age > this.#options.maxAgeSeconds) throw stale(`${Math.floor(age)} s`);
     if (ofBlock > this.#options.maxBlockAgeSeconds) throw stale(`${Math.floor(ofBlock)} s`);
-    const { manifest } = this.#current;
-    return manifest;
+    return this.#current.manifest;
   }
 
   /** A shard's bytes, checked; undefined where the store has lost it, so that the next update fetches it again. */
@@ -179,14 +178,11 @@ export class LocalKya {
           Object.assign(update, { block: manifest.block, agents: manifest.agents });
           // What took long is old already.
           if (performance.now() - began < this.#options.maxAgeSeconds * 250) break;
-        } else if (update.shards === before) {
-          break;
-        }
+        } else if (update.shards === before) break;
       }
     } catch (error) {
       // A later round got no answer: what was adopted is in force.
-      const isNoAnswer = error instanceof RegistryError && !["INVALID_SNAPSHOT", "WENT_BACK"].includes(error.code);
-      if (!adopted || !isNoAnswer) throw error;
+      if (!adopted || !(error instanceof RegistryError) || ["INVALID_SNAPSHOT", "WENT_BACK"].includes(error.code)) throw error;
     }
     // Without one the API has had newer shards each time: the next update goes on.
     if (!adopted) throw new RegistryError("The API has other shards by now", "NOT_FOUND", 404);
@@ -270,6 +266,7 @@ export class LocalKya {
   }
 
   run({ everySeconds = 20, checkEverySeconds, report = () => {} } = {}) {
+    checked({ everySeconds, ...(checkEverySeconds !== undefined && { checkEverySeconds }) });
     const { signal } = this.#options;
     // No event tells of what was aborted before.
     if (signal?.aborted) return () => {};
@@ -373,15 +370,22 @@ function shardsOf(bundle, names) {
   return shards;
 }
 
+/** Numbers of seconds. With `NaN` nothing would be too old; a timer takes it, and what is above this `max`, for none. */
+function checked(durations, max = 2_147_483) {
+  for (const [field, seconds] of Object.entries(durations))
+    if (typeof seconds !== "number" || !(seconds >= 0 && seconds <= max)) throw invalid(field, `must be seconds from 0 to ${max}`);
+  return durations;
+}
+
 /** Where the API is, and how it is asked. */
 function service({ api, fetch, timeoutSeconds = TIMEOUT }) {
   if (!/^https?:\/\//.test(api)) throw invalid("api", "must begin with https:// or http://");
-  return { api: api.replace(/\/+$/, ""), fetch: fetch ?? globalThis.fetch.bind(globalThis), timeoutSeconds };
+  return { api: api.replace(/\/+$/, ""), fetch: fetch ?? globalThis.fetch.bind(globalThis), ...checked({ timeoutSeconds }) };
 }
 
 /** The whole answer, within the time limit. A redirect is none; Workers know no `redirect: "error"`. */
 async function request({ api, fetch, timeoutSeconds, signal }, path) {
-  const limits = [AbortSignal.timeout(timeoutSeconds * 1000), signal].filter((limit) => limit !== undefined);
+  const limits = [AbortSignal.timeout(Math.ceil(timeoutSeconds * 1000)), signal].filter((limit) => limit !== undefined);
   const limit = AbortSignal.any(limits);
   const exchange = async () => {
     const response = await fetch(api + path, { redirect: "manual", signal: limit });

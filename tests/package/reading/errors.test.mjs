@@ -13,7 +13,7 @@ import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 
 import { test } from "../../browser/harness/declared.mjs";
-import { OPTIONS, Provider, Registry, RegistryError, api, stack, serving } from "../setting.mjs";
+import { LocalKya, OPTIONS, Provider, Registry, RegistryError, api, kyaPrivately, stack, serving } from "../setting.mjs";
 
 /** What a promise is rejected with; it has to be the package's. */
 async function thrown(promise) {
@@ -47,6 +47,20 @@ test("what the API refuses is refused in the same words", async () => {
   }
   const absent = await thrown(registry.agent(4711));
   assert.deepEqual([absent.message, absent.code, absent.status], ["Agent not found: 4711", "AGENT_NOT_FOUND", 404]);
+});
+
+test("a duration of a copy that is no number of seconds is refused: nothing would be too old, and no pause be made", async () => {
+  const options = { api: stack.snapshots, fetch: () => assert.fail("nothing is asked") };
+  const refused = (field) => ({ code: "INVALID_PARAMETER", message: new RegExp(`^Invalid ${field}: must be seconds from 0 to `) });
+  const local = new LocalKya({ ...options, maxAgeSeconds: Infinity });
+  for (const seconds of [NaN, -1, "60", null]) {
+    for (const field of ["maxAgeSeconds", "maxBlockAgeSeconds", "timeoutSeconds"])
+      assert.throws(() => new LocalKya({ ...options, [field]: seconds }), refused(field));
+    const wallet = stack.agents.kyoto.wallet;
+    await assert.rejects(kyaPrivately(wallet, { ...options, timeoutSeconds: seconds }), refused("timeoutSeconds"));
+    for (const field of ["everySeconds", "checkEverySeconds"])
+      for (const wrong of [seconds, Infinity]) assert.throws(() => local.run({ [field]: wrong }), refused(field));
+  }
 });
 
 test("an option that breaks its rule is named with the rule", () => {

@@ -75,7 +75,7 @@ test("verdicts are the Worker's without a network, and there is none in place of
   assert.deepEqual((await local.update()).shards, 0);
   await assert.rejects(local.kya("0x12"), code("INVALID_PARAMETER"));
 
-  const strict = new LocalKya({ api: stack.snapshots, maxAgeSeconds: 0, fetch });
+  const strict = new LocalKya({ api: stack.snapshots, maxAgeSeconds: 0, timeoutSeconds: 60.0005, fetch });
   await strict.update();
   await assert.rejects(strict.kya(NOBODY), code("STALE"));
   const other = new LocalKya({ api: stack.snapshots, chainId: 1, fetch });
