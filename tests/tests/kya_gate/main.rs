@@ -3,6 +3,7 @@
 //!
 //! What a signature, a policy, a nonce or a record has to be is tested in `core` and in `kya-gate`.
 
+mod acceptances;
 mod clients;
 mod daemon;
 mod layer;
