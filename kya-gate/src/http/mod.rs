@@ -158,11 +158,12 @@ impl App {
             Err(error) => return self.misconfigured(Some(policy), error, peer),
         };
         let request = original.as_request(&policy.origin);
-        // A policy that only observes goes on without the content.
-        if let Some(unread) = unread.filter(|_| !policy.observe) {
-            return to_http(self.gate.concluded(policy, Some(&request), &unread.into()));
-        }
-        let mut response = to_http(self.gate.decided(policy, &request, purpose, now()).await.1);
+        let mut response = to_http(match unread.map(Outcome::from) {
+            // A signature says nothing about content that was not compared with its digest.
+            Some(outcome) if purpose == Purpose::Explanation => outcome.answer_unread(&policy.links),
+            Some(outcome) => self.gate.concluded(policy, Some(&request), &outcome),
+            None => self.gate.decided(policy, &request, purpose, now()).await.1,
+        });
         if self.passes_lookalikes(policy) {
             let names = parts.headers.keys().map(HeaderName::as_str).filter(|name| is_lookalike(name));
             let names: Vec<&str> = names.collect();

@@ -20,7 +20,7 @@ use hyper::{
 use registry_core::{
     eth::timestamp::Timestamp,
     gate::{
-        self as core, Attempts, Content, GateAnswer, OUTPUT_HEADERS, Outcome, RequestFault,
+        self as core, Attempts, Content, GateAnswer, OUTPUT_HEADERS, Outcome, RefusalCode, RequestFault,
         reads_as_output_header,
     },
 };
@@ -83,9 +83,10 @@ impl Guard {
         let (received, (mut parts, body)) = (now(), request.into_parts());
         let unread = Content::Withheld { is_empty: body.is_end_stream() };
         // What may be longer could not be passed on once a part of it was read: a bound may be a limit.
-        let is_short = body.size_hint().exact().is_some_and(|bytes| bytes <= self.longest_content as u64);
-        let is_read = self.may_pass(&parts, received) && (is_short || !self.route.observe);
-        let (outcome, answer, body) = if is_read {
+        let length = body.size_hint().exact();
+        let is_short = length.is_some_and(|bytes| bytes <= self.longest_content as u64);
+        let may_pass = self.may_pass(&parts, received);
+        let (outcome, answer, body) = if may_pass && (is_short || !self.route.observe) {
             // A policy that only observes waits for all of it: a part could not be passed on.
             let limit = if self.route.observe { Duration::MAX } else { RECEIVE_TIMEOUT };
             let content = timeout(limit, Limited::new(body, self.longest_content).collect()).await;
@@ -97,6 +98,14 @@ impl Guard {
             // The signature may have expired while the content came.
             let (outcome, answer) = self.decide(&parts, Content::Whole(&content), now()).await;
             (outcome, answer, B::from(content))
+        } else if may_pass {
+            // It is passed on, and no wallet is named for content that was not compared with its digest.
+            let outcome = match length {
+                Some(_) => Outcome::Faulty(RequestFault::ContentTooLong),
+                None => Outcome::Refused(RefusalCode::SignatureVerificationUnavailable),
+            };
+            let answer = self.shared.gate.concluded(&self.route, None, &outcome);
+            (outcome, answer, body)
         } else {
             // At the time of `may_pass`: later, a signature might be valid of a content that was not read.
             let (outcome, answer) = self.decide(&parts, unread, received).await;
@@ -183,7 +192,6 @@ mod tests {
     use crate::{layer::EmbeddedGate, settings::Settings};
     use axum::{Extension, Router, body::Body as AxumBody, http::HeaderMap};
     use futures_util::{StreamExt as _, stream};
-    use registry_core::gate::RefusalCode;
     use std::{
         io,
         sync::atomic::{AtomicBool, Ordering},
@@ -226,8 +234,11 @@ mod tests {
         request
     }
 
-    /// What becomes of a signature with content that was not read: its account is asked for in vain.
+    /// What becomes of a signature where the content was not read, or the account is asked for in vain.
     const UNREAD: RefusalCode = RefusalCode::SignatureVerificationUnavailable;
+
+    /// The content to the signed digest.
+    const SIGNED: &str = r#"{"hello":"world"}"#;
 
     /// A request with a signature of a well-known account, which is not its own.
     fn signed(content: AxumBody) -> Request<AxumBody> {
@@ -291,7 +302,7 @@ mod tests {
         for (request, outcome) in [
             (post(&[("kya-wallet", "0x1"), ("kya-wallet", "0x2")], AxumBody::from("longer than 8")), missing),
             // Content that could not be read, that was read and compared, and that is of no known length.
-            (signed(AxumBody::from("longer than 8")), Outcome::Refused(UNREAD)),
+            (signed(AxumBody::from("longer than 8")), Outcome::Faulty(RequestFault::ContentTooLong)),
             (signed(AxumBody::from("8 bytes.")), Outcome::Refused(RefusalCode::BadContentDigest)),
             (signed(endless()), Outcome::Refused(UNREAD)),
             (post(&[("kya_wallet", "0x1")], endless()), Outcome::Faulty(RequestFault::ReservedHeader)),
@@ -317,17 +328,38 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_chain_that_hangs_is_said_so_before_a_proxy_gives_up() {
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let settings = SETTINGS.replace("127.0.0.1:1", &silent.local_addr().unwrap().to_string());
+        let began = tokio::time::Instant::now();
+        let outcome = observed_with(&silent, signed(AxumBody::from(SIGNED))).await;
+        assert_eq!(outcome, format!("{:?}", Outcome::Refused(UNREAD)));
+        assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_policy_that_observes_asks_for_no_account_of_content_that_it_does_not_compare() {
+        let chain = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        chain.set_nonblocking(true).unwrap();
+        let streamed = AxumBody::from_stream(stream::iter([Ok::<_, io::Error>("any")]));
+        for (content, outcome) in [
+            (AxumBody::from("x".repeat(SIGNED.len() + 1)), Outcome::Faulty(RequestFault::ContentTooLong)),
+            (streamed, Outcome::Refused(UNREAD)),
+        ] {
+            assert_eq!(observed_with(&chain, signed(content)).await, format!("{outcome:?}"));
+            let asked = chain.accept().map(|(_, peer)| peer);
+            assert!(asked.is_err(), "{outcome:?}: {asked:?}");
+        }
+    }
+
+    /// What a policy that observes makes of a request with this chain, which does not answer.
+    async fn observed_with(chain: &std::net::TcpListener, request: Request<AxumBody>) -> String {
+        let settings = SETTINGS.replace("127.0.0.1:1", &chain.local_addr().unwrap().to_string());
         let gate = EmbeddedGate::start(Settings::parse_embedded(&settings, None).unwrap()).await.unwrap();
-        let guard = gate.layer("observed").unwrap().longest_content(8);
+        let guard = gate.layer("observed").unwrap().longest_content(SIGNED.len());
         let mut service = Router::new()
             .fallback(async |outcome: Extension<Outcome>| format!("{:?}", outcome.0))
             .layer(guard);
-        let began = tokio::time::Instant::now();
-        let response = service.call(signed(AxumBody::from("longer than 8"))).await.unwrap();
+        let response = service.call(request).await.unwrap();
         let content = response.into_body().collect().await.unwrap().to_bytes();
-        assert_eq!(content, format!("{:?}", Outcome::Refused(UNREAD)));
-        assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+        String::from_utf8(content.to_vec()).unwrap()
     }
 
     #[tokio::test]
