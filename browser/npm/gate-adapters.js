@@ -11,14 +11,27 @@ export function forFetch(gate) {
 
 export function forHono(gate) {
   return async (context, next) => {
-    // Hono keeps what was read before: it is the content still.
-    const body = context.req.raw.bodyUsed ? await context.req.arrayBuffer() : undefined;
-    const result = await gate.admit(body ? new Request(context.req.raw, { body }) : context.req.raw);
+    const { raw } = context.req;
+    const result = await gate.admit(raw.bodyUsed ? new Request(raw, { body: await keptBy(context.req) }) : raw);
     if (!result.admitted) return result.response;
     context.req.raw = result.request;
     context.set("agent", result.agent);
     await next();
   };
+}
+
+/** The content that a middleware has read: Hono keeps what it was read as, the bytes or a text of all of them. */
+async function keptBy({ raw, bodyCache }) {
+  const { arrayBuffer, bytes, blob, text } = bodyCache;
+  const kept = await (arrayBuffer ?? bytes ?? blob);
+  if (kept) return kept;
+  const decoded = (await text) ?? "\ufffd";
+  const content = new TextEncoder().encode(decoded);
+  // A byte order mark is cut, and what is no UTF-8 replaced.
+  if (decoded.includes("\ufffd") || Number(raw.headers.get("content-length") ?? content.length) !== content.length) {
+    throw new TypeError("the gate needs the content as it came: a middleware before it has to read an ArrayBuffer");
+  }
+  return content;
 }
 
 export function forExpress(gate) {

@@ -186,6 +186,35 @@ for (const service of [
   printed.parsed.push([status, body.includes("as it came")]);
 }
 
+// Hono keeps what a middleware has read, as bytes or as what was made of them.
+const honoAfter = (read) => {
+  const app = new Hono();
+  app.use(async (context, next) => {
+    await read(context.req);
+    await next();
+  });
+  app.use(forHono(gateOf()));
+  app.onError((error, context) => context.text(error.message, 500));
+  app.all("*", async (context) => context.text(await context.req.text()));
+  return listening(http.createServer(inFetch((request) => app.fetch(request))));
+};
+const multipart = "multipart/form-data; boundary=abc";
+const part = '--abc\r\ncontent-disposition: form-data; name="a"\r\n\r\n1\r\n--abc--\r\n';
+printed.kept = [];
+for (const [read, type, content] of [
+  [(request) => request.formData(), multipart, part],
+  [(request) => request.text(), "text/plain", "\ufeffhello"],
+  [(request) => request.text(), "text/plain", "hello"],
+  [(request) => request.json(), "application/json", '{"a": "\u00e9"}'],
+  [(request) => request.arrayBuffer(), "text/plain", "\ufeffhello"],
+]) {
+  const service = await honoAfter(read);
+  const headers = { "content-type": type };
+  const request = await sign(new Request(`${origin}/orders`, { method: "POST", headers, body: content }));
+  const { status, body } = await send(service, "POST", "/orders", Object.fromEntries(request.headers), content);
+  printed.kept.push([status, body.includes("as it came")]);
+}
+
 // Content over HTTP/2 says no length: what a parser has read is content all the same.
 const overHttp2 = await fastifyApp(gateOf(), { http2: true });
 const ordered = async (body) => {
@@ -248,11 +277,7 @@ const get = Object.fromEntries((await sign(new Request(`${origin}/items`))).head
 printed.many = (await send(guarded, "GET", "/items", { ...get, ...spoofed })).status;
 
 // What comes before it may have read the content.
-const logging = new Hono();
-logging.use(async (context, next) => void ((await context.req.text()) && (await next())));
-logging.use(forHono(gateOf()));
-logging.all("*", async (context) => context.text(await context.req.text()));
-const logged = await listening(http.createServer(inFetch((request) => logging.fetch(request))));
+const logged = await honoAfter((request) => request.text());
 printed.logged = (await send(logged, "POST", "/orders", await ordered("hello"), "hello")).body;
 
 // Content that is longer than what the daemon reads, and than what this gate does; and a head.
