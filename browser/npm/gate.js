@@ -28,15 +28,18 @@ const TOLD = ["connection", "trailer", "upgrade"];
 
 const passedOn = (headers) => new Headers([...headers].filter(([name]) => !OF_A_CONNECTION.has(name)));
 
-function problem(status, title, reason, detail) {
+/** A refusal in the daemon's form. */
+function problem(status, reason, detail) {
+  const title = status === 503 ? "Temporarily unavailable" : "Request not accepted";
+  const body = { title, status, detail, reason, discovery: "/.well-known/agent-registry" };
   const headers = { "content-type": "application/problem+json", "cache-control": "no-store" };
-  const response = new Response(JSON.stringify({ title, status, detail, reason }), { status, headers });
-  return { admitted: false, response };
+  for (const [name] of OUTPUT) headers[name] = "";
+  return { admitted: false, response: new Response(JSON.stringify(body), { status, headers }) };
 }
 
 const linesOf = (headers) => (headers[Symbol.iterator] ? [...headers] : Object.entries(headers));
 
-const unavailable = (detail) => problem(503, "Service Unavailable", "gate_unavailable", detail);
+const unavailable = (detail) => problem(503, "gate_unavailable", detail);
 
 /** A request that is served, by the gate's headers. */
 function admission(valueOf) {
@@ -50,7 +53,7 @@ function admission(valueOf) {
 
 const SIGNATURE = ["signature", "signature-input"];
 
-/** What both gates do with a request. A gate's own are `ask`, and whether it `reads` the content. */
+/** What both gates do with a request. A gate's own are `ask`, `unread`, and whether it `reads` the content. */
 class Guard {
   constructor({ longestContent = 1 << 20 }) {
     this.longestContent = longestContent;
@@ -77,25 +80,10 @@ class Guard {
     try {
       content = await read();
     } catch {
-      const observed = await this.observed(method, target, headers);
-      return observed ?? problem(400, "Bad Request", "content_incomplete", "the content broke off");
+      return this.unread(method, target, headers, 400);
     }
-    if (content !== null) return this.ask(method, target, headers, content);
-    return this.tooLong(method, target, headers);
-  }
-
-  /** The admission of a request without its content, and so without its signature: under a policy that only observes. */
-  async observed(method, target, headers) {
-    const unsigned = linesOf(headers).filter(([name]) => !SIGNATURE.includes(name.toLowerCase()));
-    const result = await this.ask(method, target, unsigned, new Uint8Array());
-    return result.admitted ? result : undefined;
-  }
-
-  async tooLong(method, target, headers) {
-    const observed = await this.observed(method, target, headers);
-    if (observed) return observed;
-    const detail = `at most ${this.longestContent} bytes of content are read`;
-    return problem(413, "Content Too Large", "content_too_long", detail);
+    if (content === null) return this.unread(method, target, headers, 413);
+    return this.ask(method, target, headers, content);
   }
 }
 
@@ -117,8 +105,21 @@ export class Gate extends Guard {
     return true;
   }
 
+  /**
+   * What becomes of a request with content that is too long (413) or broke off (400): whether the policy only observes,
+   * the daemon says of the request without its content, and so without its signature.
+   */
+  async unread(method, target, headers, status) {
+    const unsigned = linesOf(headers).filter(([name]) => !SIGNATURE.includes(name.toLowerCase()));
+    const result = await this.ask(method, target, unsigned, new Uint8Array());
+    if (result.admitted) return result;
+    return status === 413
+      ? problem(413, "content_too_long", `at most ${this.longestContent} bytes of content are read`)
+      : problem(400, "content_incomplete", "the content broke off");
+  }
+
   async ask(method, target, headers, content) {
-    if (content.length > this.longestContent) return this.tooLong(method, target, headers);
+    if (content.length > this.longestContent) return this.unread(method, target, headers, 413);
     const received = new Headers(headers);
     const asked = passedOn(received);
     for (const name of TOLD) asked.set(`x-original-${name}`, received.get(name) ?? "");
@@ -190,12 +191,21 @@ export class LocalGate extends Guard {
     }
   }
 
+  async unread(method, target, headers, status) {
+    return this.#decided(method, target, headers, undefined, status);
+  }
+
   async ask(method, target, headers, content) {
-    if (content?.length > this.longestContent) return this.tooLong(method, target, headers);
+    if (content?.length > this.longestContent) return this.unread(method, target, headers, 413);
+    return this.#decided(method, target, headers, content, 0);
+  }
+
+  /** The decision, or the outcome of a request that is refused with this status before it. */
+  async #decided(method, target, headers, content, refusal) {
     const received = receivedOf(method, target, headers);
     let answer;
     try {
-      answer = await this.#engine.decide(this.#policy, received, content, this.#nonces);
+      answer = await this.#engine.decide(this.#policy, received, content, this.#nonces, refusal);
     } finally {
       received.free();
     }

@@ -89,6 +89,7 @@ for (const header of [undefined, `eip155:1:${setting.registry.toLowerCase()}`]) 
 const long = "x".repeat(100);
 const post = { method: "POST", target: "/orders", content: long };
 printed.long = [];
+printed.withheld = [];
 for (const policy of ["api", "observed"]) {
   const gate = new LocalGate({ settings, policy, longestContent: 99 });
   const { method, target, lines, content } = await signed({ ...post, policy });
@@ -97,6 +98,12 @@ for (const policy of ["api", "observed"]) {
   if (result.admitted)
     printed.observed = [...result.request.headers.values()].filter((value) => /^(0x1|me)$/.test(value));
   printed.long.push(result.admitted ? (await result.request.text()).length : result.response.status);
+  const broken = new ReadableStream({ pull: (stream) => stream.error(new Error("gone")) });
+  const half = { method, headers: lines, body: broken, duplex: "half" };
+  for (const { response, outcome } of [result, await gate.admit(new Request(origin + target, half))]) {
+    const { discovery } = response ? await response.json() : {};
+    printed.withheld.push([outcome, discovery, response?.headers.get("kya-wallet")]);
+  }
 }
 let isRead = false;
 const body = new ReadableStream({ pull: () => void (isRead = true) }, { highWaterMark: 0 });

@@ -210,6 +210,9 @@ async fn reads_are_few_and_what_cannot_be_kept_is_refused_at_the_start() -> Resu
     let [mut machine, _] = nodes();
     let printed = run(&mut machine, "reads.mjs", &setting).await?;
     let unread = "signature_verification_unavailable";
+    let withheld = ["content_too_long", "content_incomplete"];
+    let answered = withheld.map(|code| json!([code, well_known::PATH, ""]));
+    let passed_on = withheld.map(|code| json!([code, null, null]));
     for (name, expected) in [
         ("reads", json!([[200, 1], [200, 0], ["bad_signature", 0], [200, 1], [200, 1]])),
         ("unknown", json!([["kya_not_allowed", 1], ["kya_not_allowed", 0]])),
@@ -218,6 +221,7 @@ async fn reads_are_few_and_what_cannot_be_kept_is_refused_at_the_start() -> Resu
         ("metered", json!(["kya_not_allowed", "kya_not_allowed", unread, unread])),
         ("otherRegistry", json!(["kya_unavailable", "kya_unavailable"])),
         ("long", json!([413, 100])),
+        ("withheld", Value::from([answered, passed_on].concat())),
         ("observed", json!([])),
         ("unsigned", json!([401, false])),
         ("unread", json!([503, unread])),

@@ -21,8 +21,8 @@ use js_sys::{Array, Date, Function, Promise};
 use registry_core::{
     eth::timestamp::Timestamp,
     gate::{
-        Allowance, Attempt, Content, DecisionStep, GateAnswer, Outcome, RefusalCode, Request, RoutePolicy,
-        Spending, origin_form,
+        Allowance, Attempt, Content, DecisionStep, GateAnswer, Outcome, RefusalCode, Request, RequestFault,
+        RoutePolicy, Spending, origin_form,
     },
 };
 use wasm_bindgen::prelude::*;
@@ -151,7 +151,8 @@ impl Engine {
     }
 
     /// What became of a request: its code, and the answer's status, body, and headers, name after value.
-    /// `content` is all of it; `undefined` for content that is not read.
+    /// `content` is all of it; `undefined` for content that is not read. `refusal` is 0, or the status of why
+    /// nothing is decided: 413 for content that is too long, 400 for content that broke off.
     ///
     /// @throws Error where there is no such policy
     #[wasm_bindgen(unchecked_return_type = "[string, number, string, ...string[]]")]
@@ -161,12 +162,17 @@ impl Engine {
         received: &Received,
         content: Option<Vec<u8>>,
         nonces: &NonceStore,
+        refusal: u16,
     ) -> Result<Array, JsError> {
         let unknown = || JsError::new(&format!("policy.{policy}: is not configured"));
         let policy = self.policies.get(policy).ok_or_else(unknown)?;
         let content = content.as_deref().map_or(Content::Withheld { is_empty: false }, Content::Whole);
         let now = now();
-        let mut step = received.with(policy, content, |request| policy.decide(request, now));
+        let mut step = match refusal {
+            0 => received.with(policy, content, |request| policy.decide(request, now)),
+            413 => DecisionStep::Done(Outcome::Faulty(RequestFault::ContentTooLong)),
+            _ => DecisionStep::Done(Outcome::Faulty(RequestFault::ContentIncomplete)),
+        };
         let is_unread = matches!(content, Content::Withheld { .. });
         if is_unread && matches!(step, DecisionStep::Account(_)) {
             // The clock has moved on since `may_pass` said that no content would pass.
