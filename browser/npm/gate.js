@@ -51,6 +51,9 @@ function admission(valueOf) {
   };
 }
 
+/** How long a decision in this process may take, as a daemon's. */
+const DEADLINE_MILLIS = 5000;
+
 const SIGNATURE = ["signature", "signature-input"];
 
 /** What both gates do with a request. A gate's own are `ask`, `unread`, and whether it `reads` the content. */
@@ -203,12 +206,22 @@ export class LocalGate extends Guard {
   /** The decision, or the outcome of a request that is refused with this status before it. */
   async #decided(method, target, headers, content, refusal) {
     const received = receivedOf(method, target, headers);
+    let [isLate, timer] = [false];
+    // A decision that comes too late spends no nonce.
+    const nonces = { spend: (...nonce) => (isLate ? "late" : this.#nonces.spend(...nonce)) };
+    const decision = this.#engine
+      .decide(this.#policy, received, content, nonces, refusal)
+      .finally(() => received.free());
+    const late = new Promise((resolve) => {
+      timer = setTimeout(() => resolve((isLate = true)), DEADLINE_MILLIS);
+    });
     let answer;
     try {
-      answer = await this.#engine.decide(this.#policy, received, content, this.#nonces, refusal);
+      answer = await Promise.race([decision, late]);
     } finally {
-      received.free();
+      clearTimeout(timer);
     }
+    if (answer === true) return this.#decided(method, target, headers, undefined, 503);
     const [outcome, status, body, ...lines] = answer;
     const said = [];
     for (let at = 0; at < lines.length; at += 2) said.push([lines[at], lines[at + 1]]);

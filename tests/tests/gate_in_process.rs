@@ -223,6 +223,7 @@ async fn reads_are_few_and_what_cannot_be_kept_is_refused_at_the_start() -> Resu
         ("long", json!([413, 100])),
         ("withheld", Value::from([answered, passed_on].concat())),
         ("observed", json!([])),
+        ("late", json!([[false, unread, 5_000], [true, unread, 5_000]])),
         ("unsigned", json!([401, false])),
         ("unread", json!([503, unread])),
         ("used", json!(["TypeError", "TypeError"])),

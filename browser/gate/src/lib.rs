@@ -152,7 +152,8 @@ impl Engine {
 
     /// What became of a request: its code, and the answer's status, body, and headers, name after value.
     /// `content` is all of it; `undefined` for content that is not read. `refusal` is 0, or the status of why
-    /// nothing is decided: 413 for content that is too long, 400 for content that broke off.
+    /// nothing is decided: 413 for content that is too long, 400 for content that broke off, and 503 for a
+    /// decision that took too long.
     ///
     /// @throws Error where there is no such policy
     #[wasm_bindgen(unchecked_return_type = "[string, number, string, ...string[]]")]
@@ -170,8 +171,9 @@ impl Engine {
         let now = now();
         let mut step = match refusal {
             0 => received.with(policy, content, |request| policy.decide(request, now)),
+            400 => DecisionStep::Done(Outcome::Faulty(RequestFault::ContentIncomplete)),
             413 => DecisionStep::Done(Outcome::Faulty(RequestFault::ContentTooLong)),
-            _ => DecisionStep::Done(Outcome::Faulty(RequestFault::ContentIncomplete)),
+            _ => DecisionStep::Done(Outcome::Refused(RefusalCode::SignatureVerificationUnavailable)),
         };
         let is_unread = matches!(content, Content::Withheld { .. });
         if is_unread && matches!(step, DecisionStep::Account(_)) {
