@@ -28,12 +28,20 @@ use crate::{
 /// Why it did not start.
 pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let (report, sources) = check::run(&settings).await?;
-    let Some(sources) = sources.filter(|_| report.is_good()) else {
-        eprint!("{report}");
-        bail!("not started: see the crosses above");
+    let start = async {
+        let (report, sources) = check::run(&settings).await?;
+        let Some(sources) = sources.filter(|_| report.is_good()) else {
+            eprint!("{report}");
+            bail!("not started: see the crosses above");
+        };
+        gate(&settings, sources).await
     };
-    let gate = gate(&settings, sources).await?;
+    // What it asks may be silent for longer than a service manager waits.
+    let gate = tokio::select! {
+        made = start => made?,
+        _ = terminate.recv() => return Ok(()),
+        _ = interrupt.recv() => return Ok(()),
+    };
     let listener = TcpListener::bind(settings.listen)
         .await
         .with_context(|| format!("cannot listen on {}", settings.listen))?;

@@ -46,6 +46,11 @@ impl Gate {
         Self::announced(gate("serve", configuration)?.env("SSL_CERT_FILE", authorities)).await
     }
 
+    /// Starts it without waiting until it listens.
+    pub fn starting(configuration: &str) -> Result<Process> {
+        gate("serve", configuration)?.start()
+    }
+
     async fn announced(spawn: Spawn) -> Result<Self> {
         let mut process = spawn.start()?;
         let url = process.announced("kya-gate listening on ", PATIENCE).await?;

@@ -8,7 +8,7 @@
 //! 4. A gate that observes admits, and records what it would have done.
 //! 5. Dashboard and alerts name metrics that there are.
 //! 6. `check` says what is wrong, and `serve` does not start with it. `/readyz` says when no further nonce can
-//!    be remembered.
+//!    be remembered. A signal ends it also before it listens.
 
 use std::time::{Duration, Instant};
 
@@ -27,9 +27,9 @@ use e2e::signed_requests::{Draft, Signed};
 use futures_util::future::join_all;
 use registry_core::eth::abi::IAgentRegistry::{attestComplianceCall, registerAgentCall};
 use registry_core::gate::{Outcome, Unavailable};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::{
     PATIENCE, ask, assert_refused, chain, configuration, configuration_at, get, good, plain, signed,
@@ -284,6 +284,20 @@ async fn every_metric_in_dashboard_and_alerts_is_one_of_the_gates() {
     for expression in &expressions {
         let unknown = unknown(expression, &metrics, "kya_gate_");
         assert!(unknown.is_empty(), "{unknown:?}: {expression}\n{metrics}");
+    }
+}
+
+#[tokio::test]
+async fn a_gate_that_waits_for_an_endpoint_before_its_start_ends_in_good_order() {
+    let endpoint = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let text = configuration_at(Kind::Envoy, &format!("http://{}", endpoint.local_addr().unwrap())).await;
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut process = Gate::starting(&text).unwrap();
+        let accepted = tokio::time::timeout(PATIENCE, endpoint.accept()).await;
+        // Held open without an answer.
+        let _connection = accepted.expect("it is asked").unwrap();
+        process.signal(signal).unwrap();
+        assert!(process.exited(PATIENCE).await.unwrap().success(), "{signal:?}: {}", process.log());
     }
 }
 
