@@ -40,6 +40,7 @@ impl Sources {
     }
 
     fn of(settings: &Settings, accounts: Arc<AccountReader>, metrics: Metrics) -> anyhow::Result<Self> {
+        metrics.start_at_zero(settings);
         let domains = Arc::new(Domains::new(settings, Arc::clone(&accounts), metrics.clone())?);
         Ok(Self { accounts, domains, metrics })
     }

@@ -4,6 +4,9 @@ use prometheus::{
     Encoder as _, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
     TextEncoder,
 };
+use registry_core::gate::{Outcome, RefusalCode, Unavailable};
+
+use crate::settings::{KyaSource, NonceSettings, Settings};
 
 /// Every metric of the gate; clones share them.
 #[derive(Debug, Clone)]
@@ -35,7 +38,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// All metrics, at zero.
+    /// All metrics, none with a series that has labels.
     ///
     /// # Errors
     /// If two metrics have the same name: a mistake in this file.
@@ -82,6 +85,33 @@ impl Metrics {
         })
     }
 
+    /// Begins the series that alarms watch: without a 0 before it, a first event is no increase.
+    pub fn start_at_zero(&self, settings: &Settings) {
+        for policy in settings.policies.values() {
+            let unavailable = Unavailable::ALL.iter().map(|reason| Outcome::Unavailable(*reason).code());
+            for outcome in unavailable.chain([RefusalCode::SignatureVerificationUnavailable.code()]) {
+                self.requests.with_label_values(&[policy.name.as_str(), outcome]);
+            }
+            for domain in &policy.agents.domains {
+                for result in ["ok", "gone", "failed"] {
+                    self.domain_fetches.with_label_values(&[domain.as_str(), result]);
+                }
+            }
+        }
+        for limit in ["in_flight", "per_second"] {
+            self.reads_refused.with_label_values(&[limit]);
+        }
+        for (to, is_used) in [
+            ("chain", true),
+            ("api", matches!(settings.kya.source, KyaSource::Api { .. })),
+            ("redis", matches!(settings.nonces, NonceSettings::Redis(_))),
+        ] {
+            for result in ["ok", "failed"].iter().filter(|_| is_used) {
+                self.round_trips.with_label_values(&[to, *result]);
+            }
+        }
+    }
+
     /// The text that `/metrics` answers.
     pub fn text(&self) -> String {
         let mut text = Vec::new();
@@ -93,4 +123,33 @@ impl Metrics {
 
 fn opts(name: &str, help: &str) -> Opts {
     Opts::new(format!("kya_gate_{name}"), help)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_alarm_counts_is_there_before_its_first_event() {
+        let settings = r#"
+            origin = "https://api.example"
+            chain = { id = 8453, rpc = ["http://127.0.0.1:1"] }
+            kya = { registry = "0x00000000000000000000000000000000000000aa", api = "http://127.0.0.1:2" }
+            policy.api = { allow = ["provision"], liable.domains = ["acme.example"] }
+        "#;
+        let (settings, metrics) =
+            (Settings::parse_embedded(settings, None).unwrap(), Metrics::new().unwrap());
+        metrics.start_at_zero(&settings);
+        let text = metrics.text();
+        for series in [
+            r#"requests_total{outcome="gate_misconfigured",policy="api"}"#,
+            r#"requests_total{outcome="signature_verification_unavailable",policy="api"}"#,
+            r#"domain_fetches_total{domain="acme.example",result="failed"}"#,
+            r#"reads_refused_total{limit="in_flight"}"#,
+            r#"round_trips_total{result="failed",to="api"}"#,
+        ] {
+            assert!(text.contains(&format!("\nkya_gate_{series} 0\n")), "{series}: {text}");
+        }
+        assert!(!text.contains("redis"), "{text}");
+    }
 }

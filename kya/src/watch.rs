@@ -62,6 +62,13 @@ impl Metrics {
         Ok(Self { registry, attested, expires, due, attempts })
     }
 
+    /// Begins an agent's counters: without a 0 before it, a first failure is no increase.
+    fn start_at_zero(&self, agent: &str) {
+        for result in ["attested", "failed", "unread", "suspended"] {
+            self.attempts.with_label_values(&[agent, result]);
+        }
+    }
+
     /// Shows an agent's times. What never lapses expires at the latest time of a metric.
     fn show(&self, agent: &str, last: u64, grace: u64, due: u64) {
         let expires = last.saturating_add(grace);
@@ -173,6 +180,9 @@ pub async fn run(
     records: Vec<AgentRecord>,
 ) -> Result<Report> {
     let metrics = Metrics::new().map_err(|error| Failure::refused(error.to_string()))?;
+    for record in &records {
+        metrics.start_at_zero(&record.agentId.to_string());
+    }
     if let Some(address) = options.metrics {
         let listener = TcpListener::bind(address).await;
         let listener = listener.map_err(|error| Failure::refused(format!("--metrics {address}: {error}")))?;
@@ -346,6 +356,17 @@ mod tests {
         let latest = &i64::MAX.to_string()[..15];
         for name in ["kya_attestation_expires_seconds", "kya_attestation_due_seconds"] {
             assert!(text.contains(&format!("\n{name}{{agent=\"1\"}} {latest}")), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_agents_attempts_are_there_before_the_first_one() {
+        let metrics = Metrics::new().unwrap();
+        metrics.start_at_zero("1");
+        let text = String::from_utf8(metrics.text()).unwrap();
+        for result in ["attested", "failed", "unread", "suspended"] {
+            let line = format!("\nkya_attempts_total{{agent=\"1\",result=\"{result}\"}} 0\n");
+            assert!(text.contains(&line), "{text}");
         }
     }
 

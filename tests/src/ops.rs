@@ -53,3 +53,43 @@ pub fn expressions(daemon: &str) -> Result<Vec<String>> {
     shown.extend(list(&dashboard["templating"]["list"])?.into_iter().map(|each| each["query"].clone()));
     Ok(alerts.chain(shown.iter().filter_map(Value::as_str).map(str::to_owned)).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A duration of PromQL in one unit, in seconds.
+    fn seconds(duration: &str) -> u64 {
+        let (number, unit) = duration.split_at(duration.len() - 1);
+        let unit = match unit {
+            "s" => 1,
+            "m" => 60,
+            "h" => 3_600,
+            "d" => 86_400,
+            other => panic!("{other} of {duration}"),
+        };
+        number.parse::<u64>().unwrap() * unit
+    }
+
+    #[test]
+    fn a_single_event_is_in_its_window_for_longer_than_its_alert_waits() {
+        let mut compared = 0;
+        for daemon in ["kya-gate", "relayer-daemon"] {
+            let alerts = fs::read_to_string(repo::root().join(daemon).join("ops/alerts.yaml")).unwrap();
+            for rule in alerts.split("- alert: ").skip(1) {
+                let field =
+                    |name: &str| rule.lines().find_map(|line| line.trim().strip_prefix(name)).map(str::trim);
+                let Some(counted) = field("expr:").filter(|expr| expr.contains("increase(")) else {
+                    continue;
+                };
+                let Some(counted) = counted.strip_suffix(" > 0") else { continue };
+                let window = counted.split_once('[').unwrap().1.split_once(']').unwrap().0;
+                // It is evaluated once a minute or more often.
+                let waits = seconds(field("for:").unwrap_or("0s")) + 60;
+                assert!(waits < seconds(window), "{rule}");
+                compared += 1;
+            }
+        }
+        assert!(compared >= 6, "only {compared} rules: what was read?");
+    }
+}

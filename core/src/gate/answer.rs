@@ -55,7 +55,7 @@ pub struct Subject {
 }
 
 /// Why the gate cannot say whether a request is served, although its signature may be right.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Unavailable {
     /// There is no verdict.
@@ -70,6 +70,11 @@ pub enum Unavailable {
     RecordUnavailable,
     /// The proxy does not say what it was asked.
     GateMisconfigured,
+}
+
+impl Unavailable {
+    /// All reasons.
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 }
 
 /// Where an agent or a program goes on, as configured.
