@@ -35,6 +35,8 @@ pub struct Metrics {
     pub domain_fetches: IntCounterVec,
     /// Wallets of domains, by `domain` and `state`: `counted`, and `waiting` for those that are new.
     pub domain_wallets: IntGaugeVec,
+    /// When the file of a `domain` was last read, in unix seconds: 0 where it is gone, or never was.
+    pub domain_read: IntGaugeVec,
 }
 
 impl Metrics {
@@ -55,9 +57,11 @@ impl Metrics {
             registry.register(Box::new(gauge.clone()))?;
             Ok::<_, prometheus::Error>(gauge)
         };
-        let domain_wallets =
-            IntGaugeVec::new(opts("domain_wallets", "Liable wallets of domains"), &["domain", "state"])?;
-        registry.register(Box::new(domain_wallets.clone()))?;
+        let gauges = |name: &str, help: &str, labels: &[&str]| {
+            let gauges = IntGaugeVec::new(opts(name, help), labels)?;
+            registry.register(Box::new(gauges.clone()))?;
+            Ok::<_, prometheus::Error>(gauges)
+        };
         let seconds = HistogramOpts::from(opts("request_seconds", "Time to decide a request"));
         let seconds = HistogramVec::new(seconds.buckets(SECONDS.to_vec()), &["policy"])?;
         registry.register(Box::new(seconds.clone()))?;
@@ -80,7 +84,12 @@ impl Metrics {
                 "Fetches of the files of domains",
                 &["domain", "result"],
             )?,
-            domain_wallets,
+            domain_wallets: gauges("domain_wallets", "Liable wallets of domains", &["domain", "state"])?,
+            domain_read: gauges(
+                "domain_read_seconds",
+                "When the file of a domain was last read, unix seconds; 0 without one",
+                &["domain"],
+            )?,
             registry,
         })
     }
@@ -93,6 +102,7 @@ impl Metrics {
                 self.requests.with_label_values(&[policy.name.as_str(), outcome]);
             }
             for domain in &policy.agents.domains {
+                self.domain_read.with_label_values(&[domain.as_str()]);
                 for result in ["ok", "gone", "failed"] {
                     self.domain_fetches.with_label_values(&[domain.as_str(), result]);
                 }
@@ -145,6 +155,7 @@ mod tests {
             r#"requests_total{outcome="gate_misconfigured",policy="api"}"#,
             r#"requests_total{outcome="signature_verification_unavailable",policy="api"}"#,
             r#"domain_fetches_total{domain="acme.example",result="failed"}"#,
+            r#"domain_read_seconds{domain="acme.example"}"#,
             r#"reads_refused_total{limit="in_flight"}"#,
             r#"round_trips_total{result="failed",to="api"}"#,
         ] {

@@ -107,9 +107,19 @@ impl Domains {
     }
 
     fn update(&self, name: &DomainName, fetched: Fetched, now: Timestamp) {
+        let read = |at: u64| {
+            let gauge = self.metrics.domain_read.with_label_values(&[name.as_str()]);
+            gauge.set(i64::try_from(at).unwrap_or(i64::MAX));
+        };
         let result = match &fetched {
-            Fetched::File(..) => "ok",
-            Fetched::Gone => "gone",
+            Fetched::File(..) => {
+                read(now.seconds());
+                "ok"
+            }
+            Fetched::Gone => {
+                read(0);
+                "gone"
+            }
             Fetched::Failed(error) => {
                 tracing::warn!(domain = name.as_str(), error, "the domain's file could not be read");
                 "failed"

@@ -164,6 +164,7 @@ fn every_mistake_is_named_with_its_place() {
         ("listen =", "dialects = []\nlisten =", "dialects"),
         ("[kya]", "[verdict]\nissuer = \"a\"\nkeys = \"a\"\n[kya]", "verdict.issuer: must be an origin"),
         ("[kya]", "[verdict]\nissuer = \"https://kya.example\"\n[kya]", "missing field `keys`"),
+        ("[kya]", "[liable]\nrefresh-seconds = 10801\n[kya]", "refresh-seconds: must be from 1 to 10800"),
         ("[kya]", "[records]\nfile = \"a\"\n[kya]", "records: need [verdict]"),
     ] {
         assert_eq!(MINIMAL.matches(from).count(), 1, "{from}");

@@ -265,6 +265,7 @@ async fn every_metric_in_dashboard_and_alerts_is_one_of_the_gates() {
     metrics += "\nkya_gate_changes_total{kind=\"change\"} 0";
     // And domains, where there are some.
     metrics += "\nkya_gate_domain_fetches_total{domain=\"acme.example\",result=\"ok\"} 0";
+    metrics += "\nkya_gate_domain_read_seconds{domain=\"acme.example\"} 0";
     metrics += "\nkya_gate_domain_wallets{domain=\"acme.example\",state=\"waiting\"} 0";
     let expressions = expressions("kya-gate").unwrap();
     assert!(expressions.len() > 15, "only {} expressions: what was read?", expressions.len());

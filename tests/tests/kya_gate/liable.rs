@@ -334,6 +334,12 @@ async fn a_domains_file_accepts_and_overrules_until_it_loses_the_wallet() {
     })
     .await;
     assert_admitted(&asked(&gate, "listed", None).await, "accepted");
+    // It is told since when no good file was read.
+    let read = "kya_gate_domain_read_seconds{domain=\"acme.example\"}";
+    let (last, failures) = (gate.metric(read).await, gate.metric(failed).await);
+    assert!(last > Some(0.0) && failures.is_some(), "{last:?}, {failures:?}");
+    wait_until("another one", PATIENCE, async || gate.metric(failed).await > failures).await;
+    assert_eq!(gate.metric(read).await, last);
     *served.lock().unwrap() = (200, r#"{"liable":[]}"#.to_owned());
     let is_refused = async |agent| asked(&gate, agent, None).await.status == 403;
     wait_until("the wallet's loss", PATIENCE, async || is_refused("listed").await).await;
@@ -345,6 +351,8 @@ async fn a_domains_file_accepts_and_overrules_until_it_loses_the_wallet() {
     wait_until("the new wallet", PATIENCE, async || gate.metric(waiting).await == Some(1.0)).await;
     assert_refused(&asked(&gate, "registered", None).await, 403, "agent_not_allowed");
     assert!(gate.log().contains("the domain's file has a new wallet"), "{}", gate.log());
+    *served.lock().unwrap() = (404, String::new());
+    wait_until("told that the file is gone", PATIENCE, async || gate.metric(read).await == Some(0.0)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
