@@ -12,6 +12,8 @@ use crate::{build, debian, setup};
 
 mod images;
 mod paths;
+#[cfg(test)]
+mod tests;
 
 /// The programs for servers and shells.
 const PROGRAMS: [&str; 3] = ["relayer-daemon", "kya-gate", "kya"];
@@ -28,6 +30,9 @@ const DEPLOY: [&str; 5] = [
     "deploy/edge",
     "deploy/gate.example.toml",
 ];
+/// What runs and watches the programs: units, alert rules and dashboards.
+const OPERATIONS: [&str; 5] =
+    ["kya/systemd", "kya-gate/ops", "kya-gate/systemd", "relayer-daemon/ops", "relayer-daemon/systemd"];
 /// The licences of Rust's standard library, which is in all that is compiled.
 const STANDARD_LIBRARY: &str = "sbom/rust-std.html";
 const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
@@ -351,29 +356,32 @@ fn archives() -> Result<()> {
     let to = fresh("archives")?;
     let time = commit_time()?;
     let dist = directory();
-    let pack = |name: &str, from: &Path, files: &[&str]| {
+    let pack = |name: &str, of_root: &[&str], from: &Path, files: &[&str]| {
         let name = format!("agent-registry-edge-{}-{name}", env!("CARGO_PKG_VERSION"));
         run(command("tar")
             .args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mode=u=rwX,go=rX"])
             .args(["--transform=s,^bin/[^/]*,bin,", "--transform=s,^sbom\\(/[^/]*-musl\\)\\?,sbom,"])
-            .args(["--transform=s,^\\(LICENSE\\|sbom\\),share/doc/agent-registry-edge/\\1,"])
+            .args(["--transform=s,^\\(LICENSE\\|sbom\\|relayer\\|kya\\),share/doc/agent-registry-edge/\\1,"])
             .args([format!("--transform=s,^,{name}/,"), format!("--mtime=@{time}")])
             .args(["--use-compress-program=gzip -9n", "--create", "--file"])
             .arg(to.join(format!("{name}.tar.gz")))
             .args(LICENCES)
+            .args(of_root)
             .arg("--directory")
             .arg(from)
             .args(files))
     };
-    pack("deploy", &root(), &DEPLOY)?;
+    pack("deploy", &[], &root(), &DEPLOY)?;
     pack(
         "workers",
+        &[],
         &dist,
         &["workers", STANDARD_LIBRARY, "sbom/workers.cdx.json", "sbom/workers.licences.txt"],
     )?;
     for target in TARGETS {
         pack(
             target,
+            &OPERATIONS,
             &dist,
             &[&format!("bin/{target}"), "share", STANDARD_LIBRARY, &format!("sbom/{target}")],
         )?;
@@ -397,91 +405,4 @@ fn sums(directory: &Path) -> Result<()> {
     fs::write(&file, sums + "\n").with_context(|| file.display().to_string())?;
     println!("{}", file.display());
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    pub(super) fn directory_of_test(name: &str) -> PathBuf {
-        let directory = root().join("target/xtask/tests-of-dist").join(name);
-        empty(&directory).unwrap();
-        directory
-    }
-
-    #[test]
-    fn a_tree_with_changes_is_refused_with_the_names_of_the_files() {
-        let repository = directory_of_test("repository");
-        let git = |arguments: &[&str]| {
-            let identity = ["-c", "user.name=test", "-c", "user.email=test"];
-            run(command("git").args(identity).args(arguments).current_dir(&repository)).unwrap();
-        };
-        git(&["init", "--quiet"]);
-        fs::write(repository.join("kept"), "1").unwrap();
-        git(&["add", "."]);
-        git(&["commit", "--quiet", "--message", "kept"]);
-        ensure_committed(&repository).unwrap();
-        fs::write(repository.join("kept"), "2").unwrap();
-        fs::write(repository.join("new"), "").unwrap();
-        let refused = ensure_committed(&repository).unwrap_err().to_string();
-        assert!(refused.ends_with(": M kept, ?? new"), "{refused}");
-    }
-
-    #[test]
-    fn copies_leave_out_what_tells_git_of_a_build() {
-        let from = directory_of_test("copied");
-        fs::create_dir(from.join("inner")).unwrap();
-        for file in [".gitignore", "inner/.gitignore", "inner/index.js"] {
-            fs::write(from.join(file), "").unwrap();
-        }
-        let to = directory_of_test("copy");
-        copy(&from, &to).unwrap();
-        assert!(to.join("inner/index.js").is_file());
-        assert!(!to.join(".gitignore").exists() && !to.join("inner/.gitignore").exists());
-    }
-
-    #[test]
-    fn modes_do_not_depend_on_the_umask() {
-        let directory = directory_of_test("modes");
-        let modes = [("inner", 0o700, 0o755), ("inner/text", 0o600, 0o644), ("inner/program", 0o700, 0o755)];
-        fs::create_dir(directory.join("inner")).unwrap();
-        for (name, before, _) in modes {
-            let path = directory.join(name);
-            if !path.exists() {
-                fs::write(&path, "").unwrap();
-            }
-            fs::set_permissions(path, Permissions::from_mode(before)).unwrap();
-        }
-        set_modes(&directory).unwrap();
-        for (name, _, expected) in modes {
-            let mode = fs::metadata(directory.join(name)).unwrap().permissions().mode();
-            assert_eq!(mode & 0o777, expected, "{name}");
-        }
-    }
-
-    #[test]
-    fn a_release_has_one_version_and_a_section_of_the_changelog() {
-        let version = env!("CARGO_PKG_VERSION");
-        for (file, line) in [
-            ("browser/npm/package.json", format!("\"version\": \"{version}\"")),
-            ("python/pyproject.toml", format!("\nversion = \"{version}\"")),
-            ("CHANGELOG.md", format!("\n## [{version}] - ")),
-        ] {
-            assert!(fs::read_to_string(root().join(file)).unwrap().contains(&line), "{file}: {line}");
-        }
-        // Every mention of a version, by what is before it.
-        for (file, before) in [
-            ("deploy/compose.yaml", "image: agent-registry/"),
-            ("deploy/compose.relayer.yaml", "image: agent-registry/"),
-            ("docs/self-hosting.md", "-linux-amd64.tar.gz"),
-            ("relayer-daemon/README.md", "  \"version\": \""),
-        ] {
-            let text = fs::read_to_string(root().join(file)).unwrap();
-            let lines: Vec<&str> = text.lines().filter(|line| line.contains(before)).collect();
-            assert!(!lines.is_empty(), "{file}: {before}");
-            for line in lines {
-                assert!(line.contains(version), "{file}: {line}");
-            }
-        }
-    }
 }
