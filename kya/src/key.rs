@@ -45,7 +45,14 @@ impl NewKey {
             }
         };
         let (address, words) = match made {
-            Ok(()) => (key.address(), "new. The file is the wallet: back it up, and keep it private"),
+            Ok(()) => {
+                // Where the file system keeps no modes, others can read it, and no command takes it.
+                if let Err(error) = read_key(&self.file) {
+                    let _ = fs::remove_file(&self.file);
+                    return Err(Failure::refused(error.to_string()));
+                }
+                (key.address(), "new. The file is the wallet: back it up, and keep it private")
+            }
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 let key = read_key(&self.file).map_err(|error| Failure::refused(error.to_string()))?;
                 (key.address(), "was there, and is as it was")
@@ -56,8 +63,8 @@ impl NewKey {
         Ok(Report::done(format!("{address}\n{name}: {words}."), json))
     }
 
-    /// Makes the file whole or not at all, to stay over a power cut. Without hard links, as on FAT and some
-    /// network shares, a power cut meanwhile leaves a part of it.
+    /// Makes the file whole or not at all, to stay over a power cut. On a file system without hard links a
+    /// power cut meanwhile leaves a part of it.
     fn make(
         &self,
         content: &str,
