@@ -151,13 +151,16 @@ impl IndexClient {
     }
 
     /// What the index knows of the wallets of a route; `None` where it knows nothing, or nothing recent. With
-    /// `history=1` the object may refresh first, unless it is slow: then a scan answers.
+    /// `history=1` the object may refresh first, unless it is slow and a scan can answer.
     pub(crate) async fn excerpt(&self, route: &Route) -> Option<Excerpt> {
-        let refresh = matches!(route, Route::Kya { history: true, .. }) && !is_slow();
         let wallets: Vec<String> = route.wallets().iter().map(|wallet| format!("{wallet:#x}")).collect();
         if wallets.is_empty() || route.block().is_some() || is_silent() {
             return None;
         }
+        let is_large =
+            async || self.progress().await.is_some_and(|status| status.progress.total > MAX_AGENTS);
+        let is_history = matches!(route, Route::Kya { history: true, .. });
+        let refresh = is_history && (!is_slow() || is_large().await);
         match self.object.ask(IndexQuestion::Excerpt { wallets, refresh }).await {
             Ok(IndexAnswer::Excerpt(digits)) => Excerpt::decode(&digits),
             _ => None,
