@@ -10,7 +10,7 @@ use registry_core::index::{
 use worker::{Response, Result};
 
 use crate::{
-    alarm::RESTS_MILLIS,
+    alarm::{KEPT_MILLIS, RESTS_MILLIS},
     object::{RegistryIndex, failed},
     sql::Sql,
 };
@@ -41,9 +41,12 @@ impl RegistryIndex {
     /// A part of the rows, which an object of the next format takes over. Nothing is written; the alarm looks
     /// after the rows from now on.
     pub(crate) async fn part(&self, key: PartKey) -> Result<Response> {
-        let part = takeover::part(&self.raw_sql(), key).map_err(failed)?;
+        let (sql, now) = (self.raw_sql(), unix_millis());
+        let part = takeover::part(&sql, key).map_err(failed)?;
         if !part.is_empty() {
-            self.set_alarm(unix_millis() + RESTS_MILLIS).await?;
+            // What was not asked for long would be deleted by the next alarm.
+            let until = sql.asked_at().map_err(failed)?.saturating_add(KEPT_MILLIS);
+            self.set_alarm(now + if until > now + RESTS_MILLIS { RESTS_MILLIS } else { KEPT_MILLIS }).await?;
         }
         Response::from_json(&IndexAnswer::Part(part))
     }
