@@ -25,10 +25,12 @@ async function keptBy({ raw, bodyCache }) {
   const { arrayBuffer, bytes, blob, text } = bodyCache;
   const kept = await (arrayBuffer ?? bytes ?? blob);
   if (kept) return kept;
-  const decoded = (await text) ?? "\ufffd";
-  const content = new TextEncoder().encode(decoded);
-  // A byte order mark is cut, and what is no UTF-8 replaced.
-  if (decoded.includes("\ufffd") || Number(raw.headers.get("content-length") ?? content.length) !== content.length) {
+  const decoded = await text;
+  const content = new TextEncoder().encode(decoded ?? "");
+  const length = raw.headers.get("content-length");
+  // A byte order mark is cut, and what is no UTF-8 replaced. Where the length is right, the digest tells.
+  const isOther = length === null ? decoded?.includes("\ufffd") : Number(length) !== content.length;
+  if (decoded === undefined || isOther) {
     throw new TypeError("the gate needs the content as it came: a middleware before it has to read an ArrayBuffer");
   }
   return content;

@@ -205,6 +205,7 @@ for (const [read, type, content] of [
   [(request) => request.formData(), multipart, part],
   [(request) => request.text(), "text/plain", "\ufeffhello"],
   [(request) => request.text(), "text/plain", "hello"],
+  [(request) => request.text(), "text/plain", "a\ufffdb"],
   [(request) => request.json(), "application/json", '{"a": "\u00e9"}'],
   [(request) => request.arrayBuffer(), "text/plain", "\ufeffhello"],
 ]) {

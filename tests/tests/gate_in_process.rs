@@ -310,7 +310,7 @@ async fn services_by_each_framework_admit_what_is_signed_and_read_the_gates_head
         assert_eq!(printed["away"], json!([refused, refused]));
         assert_eq!(printed["parsed"], json!([[500, true], [500, true]]));
         let [kept, changed] = [json!([200, false]), json!([500, true])];
-        assert_eq!(printed["kept"], json!([changed, changed, kept, kept, kept]), "{gate}");
+        assert_eq!(printed["kept"], json!([changed, changed, kept, kept, kept, kept]), "{gate}");
         let http2 = json!([[200, "hello"], [401, "bad_content_digest"], [200, ""]]);
         assert_eq!(printed["http2"], http2, "{gate}");
         let whole = json!([200, "3000000 bytes", []]);
