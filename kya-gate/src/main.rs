@@ -1,7 +1,7 @@
 //! The gate's command line: `serve` runs it, `check` says whether it could run, `health` whether it does.
 //! `completions` and `man` are for its installation.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use alloy_primitives::Address;
 use clap::{CommandFactory as _, Parser, Subcommand};
@@ -13,6 +13,7 @@ use kya_gate::{
     settings::Settings,
 };
 use registry_core::eth::address;
+use tokio::runtime::Runtime;
 use tracing::Level;
 
 /// Admits signed requests of compliant agents, for nginx, Caddy and Envoy.
@@ -57,13 +58,22 @@ enum Command {
     ShellFiles(ShellFiles),
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let Cli { log_format, log_level, command } = Cli::parse();
     logging::init(log_format, log_level);
     // The only provider compiled in; a second call, which cannot happen, would change nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    match run(command).await {
+    let runtime = match Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("kya-gate: no threads: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let done = runtime.block_on(run(command));
+    // A name that is being looked up holds its thread: the resolver may be silent.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    match done {
         Ok(code) => code,
         Err(error) => {
             eprintln!("kya-gate: {error:#}");

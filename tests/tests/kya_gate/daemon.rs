@@ -277,9 +277,10 @@ async fn every_metric_in_dashboard_and_alerts_is_one_of_the_gates() {
 
 #[tokio::test]
 async fn a_gate_that_waits_for_an_endpoint_before_its_start_ends_in_good_order() {
-    let endpoint = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let text = configuration_at(Kind::Envoy, &format!("http://{}", endpoint.local_addr().unwrap())).await;
     for signal in [Signal::TERM, Signal::INT] {
+        let endpoint = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", endpoint.local_addr().unwrap());
+        let text = configuration_at(Kind::Envoy, &url).await;
         let mut process = Gate::starting(&text).unwrap();
         let accepted = tokio::time::timeout(PATIENCE, endpoint.accept()).await;
         // Held open without an answer.
