@@ -16,6 +16,58 @@ const signed = async (entry) => ({ ...(await requestOf(entry, { ...setting, acco
 const { memory } = await init();
 
 const printed = {};
+const realNow = Date.now;
+
+/**
+ * What `run` gives, and how many milliseconds it takes by a clock that goes on to the next timer where all wait. Before
+ * the first real request: the timers of its connection would be among them.
+ */
+async function timed(run) {
+  const { setTimeout, clearTimeout } = globalThis;
+  const [timers, began] = [new Map(), realNow()];
+  let [clock, last, isDone] = [began, 0, false];
+  Date.now = () => clock;
+  globalThis.setTimeout = (callback, millis) => {
+    last += 1;
+    timers.set(last, { callback, at: clock + millis });
+    return last;
+  };
+  globalThis.clearTimeout = (id) => void timers.delete(id);
+  const result = run().finally(() => {
+    isDone = true;
+  });
+  for (;;) {
+    for (let turn = 0; turn < 10; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+    if (isDone) break;
+    const [[id, { callback, at }]] = [...timers].sort(([, one], [, other]) => one.at - other.at);
+    timers.delete(id);
+    clock = at;
+    callback();
+  }
+  Object.assign(globalThis, { setTimeout, clearTimeout });
+  Date.now = realNow;
+  return [await result, clock - began];
+}
+
+/** Two signatures by strangers: their accounts are asked for one after the other, of a chain that hangs. */
+const labels = ["a", "b"].map((label, at) => {
+  const created = Math.floor(realNow() / 1_000);
+  const keyid = `eip155:${setting.chainId}:0x${String(at + 1).repeat(40)}`;
+  const times = `created=${created};expires=${created + 60};nonce="${label}"`;
+  return `${label}=("@scheme" "@authority" "@method" "@path" "@query");${times};keyid="${keyid}";tag="erc8128"`;
+});
+const strangers = [
+  ["signature-input", labels.join(", ")],
+  ["signature", "a=:AAAA:, b=:AAAA:"],
+];
+const hanging = { rpc: "http://127.0.0.1:1,http://127.0.0.1:2", fetch: () => new Promise(() => {}), report: () => {} };
+printed.late = [];
+for (const policy of ["api", "observed"]) {
+  const gate = new LocalGate({ settings, policy, ...hanging });
+  const [{ admitted, outcome }, millis] = await timed(() => gate.ask("GET", "/items", strangers, new Uint8Array()));
+  printed.late.push([admitted, outcome, millis]);
+}
+
 let reads = 0;
 const counting = (...question) => {
   reads += 1;
@@ -46,7 +98,6 @@ printed.bounded = await readsOf(bounded, [{}, { sign: { by: "suspended" } }]);
 printed.reports = reports;
 
 /** What is read while a request waits, which reads again a second later, where two a second are allowed. */
-const realNow = Date.now;
 let clock = realNow();
 Date.now = () => clock;
 const two = settings.replace("[chain]", "[chain]\nreads-per-second = 2");
@@ -112,53 +163,6 @@ printed.unsigned = [unsigned.response.status, isRead];
 const { method, target, lines } = await signed(post);
 const unread = await gate.ask(method, target, lines, undefined);
 printed.unread = [unread.response?.status, unread.outcome];
-
-/** What `run` gives, and how many milliseconds it takes by a clock that goes on to the next timer where all wait. */
-async function timed(run) {
-  const { setTimeout, clearTimeout } = globalThis;
-  const [timers, began] = [new Map(), realNow()];
-  let [clock, last, isDone] = [began, 0, false];
-  Date.now = () => clock;
-  globalThis.setTimeout = (callback, millis) => {
-    last += 1;
-    timers.set(last, { callback, at: clock + millis });
-    return last;
-  };
-  globalThis.clearTimeout = (id) => void timers.delete(id);
-  const result = run().finally(() => {
-    isDone = true;
-  });
-  for (;;) {
-    for (let turn = 0; turn < 10; turn += 1) await new Promise((resolve) => setImmediate(resolve));
-    if (isDone) break;
-    const [[id, { callback, at }]] = [...timers].sort(([, one], [, other]) => one.at - other.at);
-    timers.delete(id);
-    clock = at;
-    callback();
-  }
-  Object.assign(globalThis, { setTimeout, clearTimeout });
-  Date.now = realNow;
-  return [await result, clock - began];
-}
-
-/** Two signatures by strangers: their accounts are asked for one after the other, of a chain that hangs. */
-const labels = ["a", "b"].map((label, at) => {
-  const created = Math.floor(realNow() / 1_000);
-  const keyid = `eip155:${setting.chainId}:0x${String(at + 1).repeat(40)}`;
-  const times = `created=${created};expires=${created + 60};nonce="${label}"`;
-  return `${label}=("@scheme" "@authority" "@method" "@path" "@query");${times};keyid="${keyid}";tag="erc8128"`;
-});
-const strangers = [
-  ["signature-input", labels.join(", ")],
-  ["signature", "a=:AAAA:, b=:AAAA:"],
-];
-const hanging = { rpc: "http://127.0.0.1:1,http://127.0.0.1:2", fetch: () => new Promise(() => {}), report: () => {} };
-printed.late = [];
-for (const policy of ["api", "observed"]) {
-  const gate = new LocalGate({ settings, policy, ...hanging });
-  const [{ admitted, outcome }, millis] = await timed(() => gate.ask("GET", "/items", strangers, new Uint8Array()));
-  printed.late.push([admitted, outcome, millis]);
-}
 
 /** A service's own mistake is no refusal of its client. */
 const [used, locked] = [0, 1].map(() => new Request(origin + target, { method, headers: lines, body: long }));
