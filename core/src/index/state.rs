@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use alloy_primitives::{B256, U256};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, from_value};
+use serde_json::Value;
 
 use super::{
     checkpoint::{Checkpoint, text},
@@ -238,23 +238,24 @@ impl State {
     /// Reads a stored state, of this version or another: what is missing is as at first. Where fields cannot
     /// be read, the rows are kept, and compared.
     pub(super) fn read(text: &str) -> Option<Self> {
-        // All from values: a second kind of source would be 16 KiB of the Worker.
+        // All from one kind of source: a second one would be 16 KiB of the Worker.
         let stored: Value = serde_json::from_str(text).ok()?;
-        if let Ok(state) = from_value(stored.clone()) {
-            return Some(Self::with_basis_at(state));
+        if let Ok(state) = Self::deserialize(&stored) {
+            return Some(state.with_basis_at());
         }
         // Of the format before, the log's fields are the state's.
-        let log = from_value(stored.clone()).unwrap_or_default();
+        let log = Log::deserialize(&stored).unwrap_or_default();
         let mut fields = serde_json::to_value(Self { log, ..Self::default() }).ok()?;
-        let block = stored.pointer("/phase/complete/block").and_then(|block| from_value(block.clone()).ok());
+        let block =
+            stored.pointer("/phase/complete/block").and_then(|block| Checkpoint::deserialize(block).ok());
         for (name, value) in stored.as_object()? {
             let mut with = fields.clone();
             with.as_object_mut()?.insert(name.clone(), value.clone());
-            if from_value::<Self>(with.clone()).is_ok() {
+            if Self::deserialize(&with).is_ok() {
                 fields = with;
             }
         }
-        let mut state = from_value::<Self>(fields).ok()?;
+        let mut state = Self::deserialize(&fields).ok()?;
         if let Some(block) = block {
             state.phase = Phase::Complete(Rows::new(block, Coverage::default(), Vec::new()));
         }

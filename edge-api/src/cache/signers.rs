@@ -1,5 +1,5 @@
 //! Whether liable wallets have code, for acceptances: read along with a verdict, or at an acceptance's own
-//! cost, and kept for as long as that verdict, whose block it is of. Only what holds at the newest block is
+//! cost, and kept until the end of the verdict at the same block. Only what holds at the newest block is
 //! kept: for a verdict at another one (`?block=`) the code is read each time.
 
 use std::cell::RefCell;
