@@ -2,8 +2,9 @@
 //!
 //! At least once: an event is ended only after its receiver has answered 2xx, and carries the same id in
 //! every attempt. In order per relay: the store makes an event due once the one before has ended. A failed
-//! attempt is repeated with exponential backoff for a day; those of a key without a webhook are given up
-//! then. A slow receiver delays its own key's events only.
+//! attempt is repeated with exponential backoff for a day. Older events are given up without another attempt
+//! where their key has no webhook, or its receiver has just taken nothing. A slow receiver delays its own
+//! key's events only.
 
 mod delivery;
 
@@ -79,6 +80,7 @@ pub async fn run(deliverer: Deliverer, mut stop: ShutdownSignal) {
                 let (deliverer, key, target) = (deliverer.clone(), key.to_owned(), target.clone());
                 batches.spawn(async move {
                     if !deliverer.deliver(&key, &target, due).await {
+                        deliverer.give_up_overdue(&key).await;
                         tokio::time::sleep(REST).await;
                     }
                     key
@@ -86,7 +88,15 @@ pub async fn run(deliverer: Deliverer, mut stop: ShutdownSignal) {
             }
         }
         if round.is_multiple_of(GIVE_UP_ROUNDS) && deliverer.duty.is_valid() {
-            deliverer.give_up_undeliverable(&policy).await;
+            for key in deliverer.keys_without_webhook(&policy).await {
+                if busy.insert(key.clone()) {
+                    let deliverer = deliverer.clone();
+                    batches.spawn(async move {
+                        deliverer.give_up_overdue(&key).await;
+                        key
+                    });
+                }
+            }
         }
         if round.is_multiple_of(OBSERVED_ROUNDS) {
             deliverer.observe().await;
@@ -140,18 +150,28 @@ impl Deliverer {
         result == DeliveryResult::Delivered
     }
 
-    /// Gives up events that are over and whose key has no webhook any more.
-    async fn give_up_undeliverable(&self, policy: &Policy) {
-        let now = self.clock.now();
-        let Ok(overdue) = self.store.run(move |store| store.overdue_events(now)).await else { return };
-        let has_webhook = |key: &str| policy.webhooks().any(|(known, _)| known == key);
-        for (key, event) in overdue.into_iter().filter(|(key, _)| !has_webhook(key)) {
-            tracing::warn!(key, event = event.id, relay = %event.relay, "event given up: its key has no webhook");
-            self.metrics.webhook_attempts.with_label_values(&["given_up"]).inc();
-            let given_up =
-                self.store.run(move |store| store.attempted(&event, DeliveryResult::GivenUp, now)).await;
-            if let Err(error) = given_up {
-                tracing::error!(key, %error, "end of an event not written down");
+    /// The keys with events that nothing delivers.
+    async fn keys_without_webhook(&self, policy: &Policy) -> Vec<String> {
+        let mut keys = self.store.run(|store| store.keys_with_open_events()).await.unwrap_or_default();
+        keys.retain(|key| policy.webhooks().all(|(known, _)| known != key));
+        keys
+    }
+
+    /// Gives up all events of a key that are over, without another attempt.
+    async fn give_up_overdue(&self, key: &str) {
+        while self.duty.is_valid() {
+            let (now, owned) = (self.clock.now(), key.to_owned());
+            let overdue = match self.store.run(move |store| store.give_up_overdue(&owned, now)).await {
+                Ok(overdue) if overdue.is_empty() => return,
+                Ok(overdue) => overdue,
+                Err(error) => {
+                    tracing::error!(key, %error, "ends of events not written down");
+                    return;
+                }
+            };
+            for event in overdue {
+                tracing::warn!(key, event = event.id, relay = %event.relay, given_up = true, "event is over");
+                self.metrics.webhook_attempts.with_label_values(&["given_up"]).inc();
             }
         }
     }

@@ -91,18 +91,21 @@ fn events_are_due_in_order_a_reorganisation_among_them_and_once_more_when_they_a
 }
 
 #[test]
-fn events_of_a_key_that_is_gone_are_found_once_their_day_is_over() {
+fn events_of_a_key_are_given_up_once_their_day_is_over_however_many_others_have() {
     let store = Journal::fresh();
-    let sponsorship = Sponsorship { key: "gone".to_owned(), gas: 1, gas_per_day: None, is_told: true };
-    store.accept_sponsored(&relay(1), &sponsorship, NOW).unwrap();
+    let accept = |key: &str, number| {
+        let sponsorship = Sponsorship { key: key.to_owned(), gas: 1, gas_per_day: None, is_told: true };
+        store.accept_sponsored(&relay(number), &sponsorship, NOW).unwrap();
+    };
+    (2..70).for_each(|number| accept("acme", number));
+    accept("gone", 1);
     store.finish_unsent(id(1), &dropped(RpcTimeout), NOW).unwrap();
-    assert_eq!(store.overdue_events(NOW + DAY).unwrap(), []);
+    assert_eq!(store.keys_with_open_events().unwrap(), ["acme", "gone"]);
+    let given_up = |key: &str, now| store.give_up_overdue(key, now).unwrap().len();
+    assert_eq!(given_up("gone", NOW + DAY), 0);
     // The second is due once the first has ended.
-    for _ in 0..2 {
-        let [(key, event)] = &store.overdue_events(NOW + DAY + 1).unwrap()[..] else { panic!("not one") };
-        assert_eq!(key, "gone");
-        store.attempted(event, DeliveryResult::GivenUp, NOW + DAY + 1).unwrap();
-    }
-    assert_eq!(store.overdue_events(NOW + 2 * DAY).unwrap(), []);
+    assert_eq!([1, 2, 3].map(|seconds| given_up("gone", NOW + DAY + seconds)), [1, 1, 0]);
+    assert_eq!(store.keys_with_open_events().unwrap(), ["acme"]);
+    assert_eq!([1, 2, 3].map(|seconds| given_up("acme", NOW + DAY + seconds)), [64, 4, 0]);
     assert_eq!(store.oldest_open_event(), Ok(None));
 }

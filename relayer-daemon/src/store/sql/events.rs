@@ -36,14 +36,34 @@ impl Store {
         self.read_single(|db| single(db, query, values![]))
     }
 
-    /// Some of the events whose time is over, each with its API key.
-    pub fn overdue_events(&self, now: u64) -> Result<Vec<(String, WebhookEvent)>, StoreError> {
-        // A replay gives an old event a new time.
+    /// The API keys with events that are neither delivered nor given up.
+    pub fn keys_with_open_events(&self) -> Result<Vec<String>, StoreError> {
+        let query = "SELECT api_key FROM webhook_events WHERE due_at IS NOT NULL AND api_key > $1
+             ORDER BY api_key LIMIT 1";
+        self.read(|db| {
+            let mut keys: Vec<String> = Vec::new();
+            while let Some(key) = single(db, query, values![keys.last().map_or("", String::as_str)])? {
+                keys.push(key);
+            }
+            Ok(keys)
+        })
+    }
+
+    /// Gives up some of an API key's events that are over. Returns them: none once no more are left.
+    pub fn give_up_overdue(&self, key: &str, now: u64) -> Result<Vec<WebhookEvent>, StoreError> {
         let query = "SELECT * FROM webhook_events
-             WHERE due_at IS NOT NULL AND created_at >= 0 AND created_at < $1 AND expires_at < $2
-             ORDER BY created_at LIMIT $3";
-        let chosen = values![now.saturating_sub(TRIED_SECONDS), now, STEP];
-        self.read_single(|db| all(db, query, chosen, |row| Ok((column(row, "api_key")?, event(row)?))))
+             WHERE api_key = $1 AND due_at <= $2 AND expires_at < $2 ORDER BY due_at LIMIT $3";
+        let overdue = self.read_single(|db| all(db, query, values![key, now, STEP], event))?;
+        let ended: Vec<(u64, B256)> = overdue.iter().map(|event| (event.sequence, event.relay)).collect();
+        if ended.is_empty() {
+            return Ok(overdue);
+        }
+        self.write(move |db| {
+            // Only one event of a relay is due.
+            locks::relays(db, &ended.iter().map(|(_, relay)| *relay).collect::<Vec<_>>())?;
+            ended.iter().try_for_each(|(sequence, relay)| end(db, *sequence, relay, false, now))
+        })?;
+        Ok(overdue)
     }
 
     /// Writes how an attempt to deliver an event ended. After its end the relay's next event is due.
@@ -63,11 +83,7 @@ impl Store {
                     values![sequence, at],
                 );
             }
-            db.run(
-                "UPDATE webhook_events SET due_at = NULL, ended_at = $2, was_delivered = $3 WHERE sequence = $1",
-                values![sequence, now, result == DeliveryResult::Delivered],
-            )?;
-            make_due(db, &relay, now)
+            end(db, sequence, &relay, result == DeliveryResult::Delivered, now)
         })
     }
 
@@ -117,6 +133,15 @@ pub(super) fn note(tx: &Db, relay: &B256, kind: EventKind, now: u64) -> Result<(
         "INSERT INTO webhook_events (id, api_key, relay, body, created_at, expires_at)
          VALUES ($1, $2, $3, $4, $5, $6)",
         values![id, key, relay, body, now, now.saturating_add(TRIED_SECONDS)],
+    )?;
+    make_due(tx, relay, now)
+}
+
+/// Ends an event: the relay's next one is due.
+fn end(tx: &Db, sequence: u64, relay: &B256, was_delivered: bool, now: u64) -> Result<(), StoreError> {
+    tx.run(
+        "UPDATE webhook_events SET due_at = NULL, ended_at = $2, was_delivered = $3 WHERE sequence = $1",
+        values![sequence, now, was_delivered],
     )?;
     make_due(tx, relay, now)
 }

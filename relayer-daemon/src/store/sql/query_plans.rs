@@ -149,8 +149,10 @@ fn run_everything(store: &Store) {
         store.attempted(&due[0], result, NOW).unwrap();
     }
     store.oldest_open_event().unwrap();
+    store.keys_with_open_events().unwrap();
     let replay = Replay { key: "acme".to_owned(), relay: Some(id(1)), since: NOW, given_up_only: false };
     store.replay(&replay, None, NOW).unwrap();
+    assert!(!store.give_up_overdue("acme", 3 * NOW).unwrap().is_empty());
     store.unsent(NOW).unwrap();
     store.budget(1_000, NOW).unwrap();
     store.oldest_pending().unwrap();
