@@ -2,7 +2,7 @@
 //! mean; a host has the network and the clock.
 //!
 //! [`drive`] runs a query to its end on any [`RpcHost`], native or compiled to wasm. With the feature
-//! `native` there is such a host over reqwest, size-capped body reading, [`parse_network`], and [`health`].
+//! `native` there is such a host over reqwest, size-capped body reading, [`parse_network`], [`health`], and [`print()`].
 //! [`ConfigFault`] says what is wrong with a configuration file, and [`CheckReport`] what the checks before a
 //! daemon's start have found. With the feature `keys` there are private keys in files, with `shell-files` a
 //! program's completions and manual pages.
@@ -18,6 +18,8 @@ pub mod keys;
 pub mod native;
 #[cfg(feature = "native")]
 mod networks;
+#[cfg(feature = "native")]
+mod print;
 #[cfg(feature = "shell-files")]
 mod shell_files;
 
@@ -26,5 +28,7 @@ pub use config_file::{ConfigFault, without_values};
 pub use drive::{BatchSource, RpcHost, RpcReply, drive, take};
 #[cfg(feature = "native")]
 pub use networks::parse_network;
+#[cfg(feature = "native")]
+pub use print::{print, say};
 #[cfg(feature = "shell-files")]
 pub use shell_files::ShellFiles;

@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use alloy_primitives::Address;
 use clap::{CommandFactory as _, Parser, Subcommand};
-use host_kit::{ShellFiles, health};
+use host_kit::{ShellFiles, health, print, say};
 use kya_gate::{
     check, explain,
     logging::{self, LogFormat},
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     match done {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("kya-gate: {error:#}");
+            say(format_args!("kya-gate: {error:#}\n"));
             ExitCode::FAILURE
         }
     }
@@ -88,9 +88,9 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Check { config, explain } => {
             let settings = Settings::read(&config)?;
             let (report, sources) = check::run(&settings).await?;
-            print!("{report}");
+            print(&report)?;
             if let (Some(wallet), Some(sources)) = (explain, &sources) {
-                print!("{}", explain::run(&settings, sources, wallet).await?);
+                print(explain::run(&settings, sources, wallet).await?)?;
             }
             if !report.is_good() {
                 return Ok(ExitCode::FAILURE);
@@ -100,7 +100,9 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             let path = if ready { "/readyz" } else { "/livez" };
             health::ask(Settings::read(&config)?.listen, path).map_err(anyhow::Error::msg)?;
         }
-        Command::ShellFiles(files) => print!("{}", files.make(Cli::command())?),
+        Command::ShellFiles(files) => {
+            print(files.make(Cli::command())?)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

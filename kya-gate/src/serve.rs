@@ -3,6 +3,7 @@
 use std::{io::Write as _, sync::Arc};
 
 use anyhow::{Context as _, bail};
+use host_kit::say;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -31,7 +32,7 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     let start = async {
         let (report, sources) = check::run(&settings).await?;
         let Some(sources) = sources.filter(|_| report.is_good()) else {
-            eprint!("{report}");
+            say(&report);
             bail!("not started: see the crosses above");
         };
         gate(&settings, sources).await

@@ -1,11 +1,7 @@
 //! `kya`: an agent's and a liable person's companion. docs/kya.md describes it.
 #![deny(clippy::print_stderr)] // it panics where the reader is gone: `report::say`
 
-use std::{
-    ffi::OsStr,
-    io::{ErrorKind, Write as _, stdout},
-    process::ExitCode,
-};
+use std::{ffi::OsStr, process::ExitCode};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use host_kit::ShellFiles;
@@ -102,13 +98,11 @@ fn without_empty_variables(command: clap::Command) -> clap::Command {
 
 /// Prints a line; false where it could not. A reader that is gone changes nothing of what was done.
 fn print(line: &str) -> bool {
-    match writeln!(stdout(), "{line}").and_then(|()| stdout().flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            say(format_args!("kya: standard output: {error}. It would have had: {line}\n"));
-            false
-        }
-        _ => true,
+    let printed = host_kit::print(format_args!("{line}\n"));
+    if let Err(error) = &printed {
+        say(format_args!("kya: standard output: {error}. It would have had: {line}\n"));
     }
+    printed.is_ok()
 }
 
 async fn run(command: Command) -> Result<Report> {

@@ -1,12 +1,9 @@
 //! What a command says: lines for people, one JSON document for programs, and an exit status.
 
-use std::{
-    fmt,
-    io::{Write as _, stderr},
-    time::Duration,
-};
+use std::{fmt, time::Duration};
 
 use alloy::primitives::Bytes;
+pub use host_kit::say;
 use serde_json::{Value, json};
 
 use crate::journal::Journal;
@@ -126,11 +123,6 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&plain(&self.text))
     }
-}
-
-/// Writes to standard error. Unlike `eprint!`, it does not panic where the reader is gone.
-pub fn say(words: impl fmt::Display) {
-    let _ = write!(stderr(), "{words}");
 }
 
 /// Others' words within a line: they write nothing on a terminal but themselves, and begin no line.

@@ -22,6 +22,7 @@
 //! | [`webhooks`] | delivers what has changed to the operator's customers |
 //! | [`http`] | connections, routes, readiness, `/openapi.json` |
 //! | [`daemon`] | settings, checks at start, and the life of the process |
+#![deny(clippy::print_stderr, clippy::print_stdout)] // they panic where the reader is gone: `host_kit::print`
 
 pub mod budget;
 pub mod chain;

@@ -2,11 +2,12 @@
 //! in flight, `ctl` gives an operator's order, `abandon` gives up what a lost key has in flight, `api-key`
 //! makes a key for the policy file, `health` asks whether it lives, `replay` delivers events once more,
 //! `migrate` moves a file's journal to Postgres, `completions` and `man` are for its installation.
+#![deny(clippy::print_stderr, clippy::print_stdout)] // they panic where the reader is gone: `host_kit::print`
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
-use host_kit::{ShellFiles, health};
+use host_kit::{ShellFiles, health, print, say};
 use relayer_daemon::{
     daemon::{
         check::{self, CheckMode},
@@ -105,7 +106,7 @@ async fn main() -> ExitCode {
     match run(command, spans).await {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("relayer-daemon: {error:#}");
+            say(format_args!("relayer-daemon: {error:#}\n"));
             ExitCode::FAILURE
         }
     }
@@ -125,24 +126,31 @@ async fn run(command: Command, spans: Option<SpanQueue>) -> anyhow::Result<ExitC
         Command::Check(settings) => {
             let (keys, metrics) = (keys(&settings).await?, Metrics::new()?);
             let (report, _) = check::run(CheckMode::Look, &settings, &keys, &clock::shared(), &metrics).await;
-            print!("{report}");
+            print(&report)?;
             if !report.is_good() {
                 return Ok(ExitCode::FAILURE);
             }
         }
-        Command::Replay(args) => println!("{} events are delivered once more", replay::run(&args).await?),
+        Command::Replay(args) => {
+            let count = replay::run(&args).await?;
+            print(format_args!("{count} events are delivered once more\n"))?;
+        }
         Command::Ctl(args) => return ctl::run(&args).await,
         Command::Abandon(args) => return ctl::run(&args.into()).await,
-        Command::Migrate(args) => println!("{}", migrate::run(&args).await?),
+        Command::Migrate(args) => {
+            print(format_args!("{}\n", migrate::run(&args).await?))?;
+        }
         Command::Health { listen, ready } => {
             let path = if ready { "/readyz" } else { "/livez" };
             health::ask(listen.address(), path).map_err(anyhow::Error::msg)?;
         }
         Command::ApiKey => {
             let key = new_api_key();
-            println!("key:  {key}\nhash: {}", KeyHash::of(&key));
+            print(format_args!("key:  {key}\nhash: {}\n", KeyHash::of(&key)))?;
         }
-        Command::ShellFiles(files) => print!("{}", files.make(Cli::command())?),
+        Command::ShellFiles(files) => {
+            print(files.make(Cli::command())?)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -98,13 +98,16 @@ impl DaemonOptions {
     }
 
     fn spawn(&self, command: &str) -> Result<Spawn> {
+        let limited = self.descriptors.map(|count| format!(r#"ulimit -n {count} && exec "$0" "$@""#));
+        self.spawn_by(limited.as_deref(), command)
+    }
+
+    /// Has a shell's script start it, which finds it in `"$0" "$@"`.
+    fn spawn_by(&self, script: Option<&str>, command: &str) -> Result<Spawn> {
         let binary = binary()?;
-        let spawn = match self.descriptors {
+        let spawn = match script {
             None => Spawn::new("relayer-daemon", binary),
-            Some(count) => {
-                let limited = format!(r#"ulimit -n {count} && exec "$0" "$@""#);
-                Spawn::new("relayer-daemon", "sh").args(["-c", &limited]).arg(binary)
-            }
+            Some(script) => Spawn::new("relayer-daemon", "sh").args(["-c", script]).arg(binary),
         };
         let spawn = spawn
             .arg(command)
@@ -130,6 +133,15 @@ impl DaemonOptions {
     /// `relayer-daemon ctl` with these arguments: its exit status, and what it printed.
     pub async fn ctl(&self, arguments: &[&str]) -> Result<(i32, String)> {
         let mut process = self.spawn("ctl")?.args(arguments).start()?;
+        let status = process.exited(PATIENCE).await?;
+        Ok((status.code().unwrap_or(-1), process.log()))
+    }
+
+    /// The same with a pipe as standard output that nothing reads; what it wrote to standard error.
+    pub async fn ctl_unread(&self, arguments: &[&str]) -> Result<(i32, String)> {
+        const UNREAD: &str = r#"
+rm -f unread && mkfifo unread && exec 3<>unread 4>unread 3<&- && exec "$0" "$@" >&4 4>&-"#;
+        let mut process = self.spawn_by(Some(UNREAD), "ctl")?.args(arguments).start()?;
         let status = process.exited(PATIENCE).await?;
         Ok((status.code().unwrap_or(-1), process.log()))
     }

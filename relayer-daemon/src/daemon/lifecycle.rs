@@ -14,15 +14,12 @@
 //!
 //! Shutdown takes at most [`STOP_WITHIN`]; the store has what is in flight.
 
-use std::{
-    io::{self, Write as _},
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, sync::Arc, time::Duration};
 
 use alloy::primitives::Address;
 use anyhow::{Context as _, anyhow, bail};
 use futures_util::FutureExt as _;
+use host_kit::{print, say};
 use registry_core::forward::Rules;
 use rustix::process::{Resource, getrlimit};
 use tokio::{
@@ -88,13 +85,13 @@ pub async fn serve(settings: Settings, keys: Vec<TxSigner>, spans: Option<SpanQu
     let (clock, metrics) = (clock::shared(), Metrics::new()?);
     let (report, checked) = check::run(CheckMode::Serve, &settings, &keys, &clock, &metrics).await;
     let Some(checked) = checked else {
-        eprint!("{report}");
+        say(&report);
         bail!("not started: see the crosses above");
     };
     let accounts: Vec<_> = keys.iter().map(TxSigner::address).collect();
     metrics.start_at_zero(ErrorCode::ALL.iter().map(|code| code.name()), &accounts);
     // The account that gets no relays stays as it is.
-    eprint!("{}", report.warnings());
+    say(report.warnings());
     let mut stop = StopSignals::listen()?;
     let proxies = settings.proxies()?;
     let chain_id = checked.chain_id;
@@ -164,7 +161,7 @@ pub async fn drain(settings: Settings, keys: Vec<TxSigner>) -> anyhow::Result<()
     let (clock, metrics) = (clock::shared(), Metrics::new()?);
     let (report, checked) = check::run(CheckMode::Drain, &settings, &keys, &clock, &metrics).await;
     let Some(checked) = checked else {
-        eprint!("{report}");
+        say(&report);
         bail!("not drained: see the crosses above");
     };
     let mut stop = StopSignals::listen()?;
@@ -177,7 +174,7 @@ pub async fn drain(settings: Settings, keys: Vec<TxSigner>) -> anyhow::Result<()
     };
     daemon.stop().await;
     ended?;
-    println!("drained: nothing is in flight");
+    print("drained: nothing is in flight\n")?;
     Ok(())
 }
 
@@ -405,9 +402,8 @@ fn connection_limits(settings: &Settings) -> ConnectionLimits {
 /// Prints the listening address on standard output: with port 0 it is not known otherwise.
 fn announce(address: &str) {
     tracing::info!(address, version = env!("CARGO_PKG_VERSION"), "listening");
-    let mut out = std::io::stdout();
     // Standard output may be closed.
-    let _ = writeln!(out, "relayer-daemon listening on http://{address}").and_then(|()| out.flush());
+    let _ = print(format_args!("relayer-daemon listening on http://{address}\n"));
 }
 
 /// SIGTERM and SIGINT, which stop the daemon in good order once this exists.

@@ -60,7 +60,7 @@ mod enabled {
         debug_assert!(super::POINTS.contains(&name), "{name} is no documented crash point");
         let Some(crash) = CRASH.as_ref().filter(|crash| crash.point == name) else { return };
         if crash.remaining.fetch_sub(1, Ordering::SeqCst) == 1 {
-            eprintln!("crash point {name}");
+            host_kit::say(format_args!("crash point {name}\n"));
             std::process::abort();
         }
     }

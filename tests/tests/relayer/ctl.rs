@@ -150,6 +150,18 @@ async fn orders_go_by_the_journal_where_the_path_of_the_data_directory_is_too_lo
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_order_that_is_in_force_succeeds_though_nothing_reads_the_answer() {
+    let stage = Stage::set().await;
+    let (_daemon, client) = stage.daemon().await;
+    stage.register(&client, "alice").await;
+    for order in ["pause", "resume", "log", "export"] {
+        let (code, told) = stage.options.ctl_unread(&[order]).await.unwrap();
+        assert!(code == 0 && !told.contains("panicked"), "{order}: {code}, {told}");
+    }
+    Operator(stage.options.clone()).says("log", 0, "pause  done").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_order_to_a_fleet_reaches_each_daemon_also_one_that_is_down() {
     let mut fleet = Fleet::set(2, 2).await;
     let policy = fleet.stage.options.data_dir().join("policy.toml");

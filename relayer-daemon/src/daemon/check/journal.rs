@@ -37,7 +37,7 @@ pub(super) async fn take_lock(mode: CheckMode, path: PathBuf) -> Result<ProcessL
     let take = move || match ProcessLock::take(&path) {
         Err(LockError::Held(holder)) if mode == CheckMode::Drain => {
             holder.ask_to_drain()?;
-            eprintln!("asked {holder} to drain, and waiting for its end");
+            host_kit::say(format_args!("asked {holder} to drain, and waiting for its end\n"));
             ProcessLock::wait(&path)
         }
         taken => taken,

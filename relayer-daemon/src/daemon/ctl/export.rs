@@ -1,6 +1,8 @@
 //! `ctl export`: relays that have ended, a line each.
 
-use std::{io::Write as _, process::ExitCode, sync::Arc};
+use std::{process::ExitCode, sync::Arc};
+
+use host_kit::print;
 
 use crate::store::{
     Store,
@@ -11,9 +13,8 @@ use crate::store::{
 pub(super) async fn run(store: &Arc<Store>, since: u64, format: ExportFormat) -> anyhow::Result<ExitCode> {
     let operator = super::own_operator();
     store.run(move |store| store.order(Order::Export { since, format }, &operator)).await?;
-    let mut out = std::io::stdout();
     if format == ExportFormat::Csv {
-        writeln!(out, "{}", ExportedRelay::CSV_HEADER)?;
+        print(format_args!("{}\n", ExportedRelay::CSV_HEADER))?;
     }
     let mut after = None;
     loop {
@@ -21,12 +22,14 @@ pub(super) async fn run(store: &Arc<Store>, since: u64, format: ExportFormat) ->
         let Some(last) = relays.last() else { break };
         after = Some((last.ended_at, last.relay));
         for relay in &relays {
-            match format {
-                ExportFormat::Csv => writeln!(out, "{}", relay.csv())?,
-                ExportFormat::Jsonl => writeln!(out, "{}", serde_json::to_string(relay)?)?,
+            let line = match format {
+                ExportFormat::Csv => relay.csv(),
+                ExportFormat::Jsonl => serde_json::to_string(relay)?,
+            };
+            if !print(format_args!("{line}\n"))? {
+                return Ok(ExitCode::SUCCESS);
             }
         }
     }
-    out.flush()?;
     Ok(ExitCode::SUCCESS)
 }

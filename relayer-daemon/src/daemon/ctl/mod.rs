@@ -14,6 +14,7 @@ use std::{fs, path::PathBuf, process::ExitCode, sync::Arc};
 use alloy::primitives::Address;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use host_kit::{print, say};
 use registry_core::eth::timestamp::Timestamp;
 use serde_json::json;
 use tokio::sync::Notify;
@@ -109,19 +110,20 @@ pub async fn run(args: &CtlArgs) -> anyhow::Result<ExitCode> {
         Some(answer) => answer,
         None => by_the_store(settings, order).await?,
     };
-    Ok(print(&answer, args.json))
+    show(&answer, args.json)
 }
 
-fn print(answer: &Answer, as_json: bool) -> ExitCode {
+fn show(answer: &Answer, as_json: bool) -> anyhow::Result<ExitCode> {
     let Answer { ok, already, text, details } = answer;
     if as_json {
-        println!("{}", json!({ "ok": ok, "already": already, "message": text, "details": details }));
+        let answer = json!({ "ok": ok, "already": already, "message": text, "details": details });
+        print(format_args!("{answer}\n"))?;
     } else if *ok {
-        println!("{text}");
+        print(format_args!("{text}\n"))?;
     } else {
-        eprintln!("relayer-daemon: {text}");
+        say(format_args!("relayer-daemon: {text}\n"));
     }
-    if *ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    Ok(if *ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Carries out an order without a daemon.
@@ -184,12 +186,15 @@ fn own_operator() -> String {
 
 async fn log(store: &Arc<Store>, since: u64, as_json: bool) -> anyhow::Result<ExitCode> {
     for operation in store.run(move |store| store.operations(since)).await? {
-        if as_json {
-            println!("{}", serde_json::to_string(&operation)?);
+        let line = if as_json {
+            serde_json::to_string(&operation)?
         } else {
             let at = Timestamp::from_seconds(operation.at);
             let order = format!("{} {}", operation.command, operation.argument);
-            println!("{at}  {}  {}  {}", operation.operator, order.trim_end(), operation.result);
+            format!("{at}  {}  {}  {}", operation.operator, order.trim_end(), operation.result)
+        };
+        if !print(format_args!("{line}\n"))? {
+            break;
         }
     }
     Ok(ExitCode::SUCCESS)
