@@ -2,10 +2,10 @@
 //! answered. Raw transactions go to all endpoints (see `broadcast`).
 //!
 //! Reads fail over on transport errors and rate limits, since any other JSON-RPC answer proves that a node is
-//! alive, and when their endpoint is behind the others ([`Rpc::prefer_freshest`]). A method that an endpoint
-//! lacks, or an answer of it that cannot be read, is its fault and not the request's: that method alone is
-//! asked of the others. Errors that leave this module name no endpoint, since clients see them; the log names
-//! it by scheme and host.
+//! alive, and when their endpoint is behind the others ([`Rpc::prefer_freshest`]). A read waits for a silent
+//! endpoint once. A method that an endpoint lacks, or an answer of it that cannot be read, is its fault and
+//! not the request's: that method alone is asked of the others. Errors that leave this module name no
+//! endpoint, since clients see them; the log names it by scheme and host.
 
 use std::{
     collections::BTreeSet,
@@ -117,8 +117,10 @@ impl Rpc {
         // Endpoints that are at fault for this method, which another try does not change.
         let mut unfit = BTreeSet::new();
         let mut last = RpcError::Unreachable("no endpoint".to_owned());
+        let mut silent = BTreeSet::new();
         for attempt in 0..TRIES {
-            let left: Vec<usize> = order.iter().copied().filter(|index| !unfit.contains(index)).collect();
+            let is_left = |index: &usize| !unfit.contains(index) && !silent.contains(index);
+            let left: Vec<usize> = order.iter().copied().filter(is_left).collect();
             let Some(index) = attempt.checked_rem(left.len()).and_then(|place| left.get(place)) else {
                 break;
             };
@@ -147,7 +149,12 @@ impl Rpc {
                     self.avoid(*index, method, &last);
                     unfit.insert(*index);
                 }
-                Err(error) => last = error,
+                Err(error) => {
+                    if matches!(error, RpcError::Timeout) {
+                        silent.insert(*index);
+                    }
+                    last = error;
+                }
             }
         }
         Err(last)

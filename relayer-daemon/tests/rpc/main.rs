@@ -95,7 +95,7 @@ async fn what_may_pass_is_tried_again_and_a_dead_endpoint_is_given_up_in_the_end
         (&[Http(429, ""), Error(-32005, "limit exceeded"), number("0x3")][..], "0x3", 3),
         (&[Http(500, "key s3cr3t-key is over its quota")], "HTTP 500", 4),
         (&[Error(-32000, "no such project: s3cr3t-key at 127.0.0.1")], "no such project", 1),
-        (&[Silence], "RPC timeout", 4),
+        (&[Silence], "RPC timeout", 1),
     ] {
         let endpoint = scripted(script).await;
         let answer = read(&rpc(&[&endpoint])).await;
@@ -111,6 +111,13 @@ async fn what_may_pass_is_tried_again_and_a_dead_endpoint_is_given_up_in_the_end
     let receipt: Option<Value> =
         rpc(&[&endpoint]).read("eth_getTransactionReceipt", json!(["0x"])).await.unwrap();
     assert_eq!((receipt, endpoint.calls()), (None, 1), "null is an answer");
+}
+
+#[tokio::test]
+async fn a_read_waits_for_each_silent_endpoint_once() {
+    let [first, second] = pair(Silence, Silence).await;
+    assert!(matches!(read(&rpc(&[&first, &second])).await, Err(RpcError::Timeout)));
+    assert_eq!((first.calls(), second.calls()), (1, 1));
 }
 
 #[tokio::test]

@@ -46,7 +46,7 @@ async fn goes_wrong_without_a_word_of_them(format: &str) {
     let url = format!("http://{USER}:{PASSWORD}@{host}/v2/{PATH}?apikey={QUERY}");
     // Providers quote URLs and keys in their errors, and so do HTTP libraries.
     let quoting = format!("invalid key {PATH} for {url} ({QUERY})");
-    let stage = stage.var("RPC_URL", url).var("RPC_TIMEOUT_SECONDS", 1).var("RELAY_RETRY_SECONDS", 1);
+    let stage = stage.var("RPC_URL", url).var("RPC_TIMEOUT_SECONDS", 4).var("RELAY_RETRY_SECONDS", 1);
     let (daemon, client) = stage.daemon().await;
     let alice = agent(format);
     let request = |nonce, id| stage.desk.request(&alice, nonce, &attest(id));
