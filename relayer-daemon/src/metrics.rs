@@ -62,6 +62,7 @@ metrics! {
     store_wait_seconds: Counter = "store_wait_seconds_total", "Time that the journal's writes have waited for those before them, seconds";
     store_commit_seconds: Counter = "store_commit_seconds_total", "Time that the journal's transactions have lasted, the wait for locks and the commit included, seconds";
     store_connects: IntCounter = "store_connects_total", "Connections to the database that were made";
+    ready: IntGauge = "ready", "1 while `/readyz` answers 200, else 0";
     nonces_without_key: IntGauge = "nonces_without_key", "Nonces in flight of accounts that no daemon of the fleet holds";
     intake_paused: IntGauge = "intake_paused", "1 while the operator has paused the intake";
     policy_hash: IntGauge = "policy_hash", "The first 48 bits of the hash of the policy in force";

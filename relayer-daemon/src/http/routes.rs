@@ -108,6 +108,7 @@ impl App {
         if let Some((stats, connects)) = relayer.store.stats() {
             relayer.metrics.saw_store(stats.counts(), stats.seconds(), connects);
         }
+        relayer.metrics.ready.set(self.readiness.check().is_ok().into());
         relayer.metrics.queue_depth.set(i64::try_from(relayer.inflight.len()).unwrap_or(i64::MAX));
     }
 }

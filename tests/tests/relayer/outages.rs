@@ -25,9 +25,12 @@ async fn on_a_full_disk_nothing_is_sent_and_who_hears_of_an_acceptance_finds_it(
     assert_eq!(stage.sent().len(), 1, "sent without a journal");
     let unready = until_ready_is(&client, 503).await;
     assert!(unready.refused(503, "JOURNAL_FAILED", message).number("retry-after") > 0);
+    assert_eq!(client.metric("relayer_ready").await, 0.0, "an alert fires, though no request comes");
     assert_eq!(client.get("/livez").await.status, 200, "alive all the same");
     daemon.process().limit_files(None).unwrap();
     until_executed(&client, &[stage.registration("in flight"), accepted.clone()]).await;
+    until_ready_is(&client, 200).await;
+    assert_eq!(client.metric("relayer_ready").await, 1.0);
     stage.expect([&accepted]);
     stage.audit(&client).await;
 }
