@@ -2,7 +2,7 @@
 //!
 //! `serve` answers HTTP until it is stopped (SIGTERM, SIGINT) or drained (SIGUSR1, which `relayer-daemon
 //! drain` sends). A draining daemon accepts nothing new, finishes what it has accepted, and ends. `drain`
-//! without a running daemon finishes what the store holds, without HTTP.
+//! without a running daemon finishes what the store holds, without HTTP. Both follow the operator's orders.
 //!
 //! ```text
 //! serve:  start -> listening --SIGUSR1--> draining --nothing in flight--> stop -> exit 0
@@ -97,7 +97,7 @@ pub async fn serve(settings: Settings, keys: Vec<TxSigner>, spans: Option<SpanQu
     let chain_id = checked.chain_id;
     let listener = connections::listen(settings.listen.address())
         .with_context(|| format!("cannot listen on {}", settings.listen.address()))?;
-    let mut daemon = Daemon::start(&settings, checked, metrics.clone()).await?;
+    let mut daemon = Daemon::start(&settings, checked, metrics.clone(), reload).await?;
 
     let limits = connection_limits(&settings);
     let app = Arc::new(App {
@@ -111,13 +111,6 @@ pub async fn serve(settings: Settings, keys: Vec<TxSigner>, spans: Option<SpanQu
         places: WaitingPlaces::new(limits),
         proxies: proxies.clone(),
     });
-    let wake = Arc::new(Notify::new());
-    let (relayer, readiness) = (Arc::clone(&daemon.relayer), daemon.readiness.clone());
-    let controller = Controller::start(relayer, readiness, Arc::clone(&wake), settings.hash()).await?;
-    daemon.control = tokio::spawn(controller.run(reload, daemon.stopping.clone()));
-    if let Some(socket) = ctl::listen(&settings) {
-        tokio::spawn(ctl::serve(socket, Arc::clone(&daemon.relayer), wake, daemon.stopping.clone()));
-    }
     let exporter = settings.telemetry()?.map(|target| Exporter::new(target, metrics.clone())).transpose()?;
     if let Some((exporter, spans)) = exporter.zip(spans) {
         let (app, stopping) = (Arc::clone(&app), daemon.stopping.clone());
@@ -158,6 +151,10 @@ async fn refreshed(app: Arc<App>) {
 /// # Errors
 /// The reason why it did not start, or that it was stopped before everything was mined.
 pub async fn drain(settings: Settings, keys: Vec<TxSigner>) -> anyhow::Result<()> {
+    // Installed before the lock file names this process. It drains already: without a handler another drain's
+    // signal would kill it.
+    let _drain = signal(SignalKind::user_defined1())?;
+    let reload = signal(SignalKind::hangup())?;
     let (clock, metrics) = (clock::shared(), Metrics::new()?);
     let (report, checked) = check::run(CheckMode::Drain, &settings, &keys, &clock, &metrics).await;
     let Some(checked) = checked else {
@@ -165,7 +162,7 @@ pub async fn drain(settings: Settings, keys: Vec<TxSigner>) -> anyhow::Result<()
         bail!("not drained: see the crosses above");
     };
     let mut stop = StopSignals::listen()?;
-    let mut daemon = Daemon::start(&settings, checked, metrics).await?;
+    let mut daemon = Daemon::start(&settings, checked, metrics, reload).await?;
     daemon.drain();
     let ended = tokio::select! {
         () = drained(Arc::clone(&daemon.relayer), daemon.began) => Ok(()),
@@ -198,8 +195,14 @@ struct Daemon {
 }
 
 impl Daemon {
-    /// Recovers the store, then starts sender and monitor; HTTP is the caller's.
-    async fn start(settings: &Settings, checked: Checked, metrics: Metrics) -> anyhow::Result<Self> {
+    /// Recovers the store, then starts what follows the operator's orders, sender and monitor; HTTP is the
+    /// caller's. `reload` has the policy read again.
+    async fn start(
+        settings: &Settings,
+        checked: Checked,
+        metrics: Metrics,
+        reload: Signal,
+    ) -> anyhow::Result<Self> {
         let Checked { chain, chain_id, policy, keys, store, identity, has_l1_fee, no_op_gas, locks } =
             checked;
         let clock = clock::shared();
@@ -243,8 +246,15 @@ impl Daemon {
         let (relayer, is_shared) = (Arc::clone(&assembly.relayer), store.is_shared());
 
         let readiness = RelayerReadiness::default();
+        let wake = Arc::new(Notify::new());
+        let controller =
+            Controller::start(Arc::clone(&relayer), readiness.clone(), Arc::clone(&wake), settings.hash());
+        let control = tokio::spawn(controller.await?.run(reload, stopping.clone()));
+        if let Some(socket) = ctl::listen(settings) {
+            tokio::spawn(ctl::serve(socket, Arc::clone(&relayer), wake, stopping.clone()));
+        }
         // Without HTTP and a collector these tasks only wait for the end.
-        let [http, control, telemetry] = [stopping.clone(), stopping.clone(), stopping.clone()]
+        let [http, telemetry] = [stopping.clone(), stopping.clone()]
             .map(|mut stopping| tokio::spawn(async move { stopped(&mut stopping).await }));
         let duty = if is_shared { Lease::until(Instant::now(), 0) } else { Lease::forever() };
         let sender = if is_shared {

@@ -69,6 +69,31 @@ async fn without_a_daemon_the_drain_finishes_the_journal_and_says_so_where_it_is
 }
 
 #[tokio::test]
+async fn a_drain_without_a_daemon_follows_orders_that_are_given_meanwhile() {
+    let stage = Stage::set().await;
+    let (daemon, client) = stage.daemon().await;
+    let request = stage.registration("alice");
+    let posted = stage.leave_pending(&client, &request).await;
+    daemon.kill();
+    assert!(posted.await.unwrap().is_err());
+    let mut drain = stage.options.drain().unwrap();
+    wait_until("recovered", PATIENCE, async || drain.log().contains("journal recovered")).await;
+    for words in ["a no-op is to take its nonce", "already"] {
+        let (code, printed) = stage.options.ctl(&["cancel", &request.id.to_string()]).await.unwrap();
+        assert!(code == 0 && printed.contains(words), "{code}, {printed}");
+    }
+    wait_until("replaced", PATIENCE, async || stage.sent().len() == 2).await;
+    // Neither ends it.
+    for signal in [Signal::HUP, Signal::USR1] {
+        drain.signal(signal).unwrap();
+    }
+    stage.mine().await;
+    drained(drain).await;
+    let (_daemon, client) = stage.daemon().await;
+    assert_eq!(state(&client, &request).await, "dropped");
+}
+
+#[tokio::test]
 async fn alone_on_a_shared_database_the_drain_finishes_what_a_killed_daemon_has_left() {
     let postgres = Postgres::start(&[]);
     let stage = Stage::set().await.var("STORE_URL", postgres.schema()).var("LOG_LEVEL", "info");
