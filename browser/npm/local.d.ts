@@ -6,17 +6,17 @@ import type { RegistryError } from "./index.js";
 export { default, initSync } from "./snapshot.js";
 export { RegistryError } from "./index.js";
 
-/** Where shards are kept. */
+/** Where shards and segments are kept. */
 export interface SnapshotStore {
-  /** The manifest that was adopted last, when it came (unix milliseconds), and the names of all shards. */
+  /** The manifest that was adopted last, when it came (unix milliseconds), and the names of all shards and segments. */
   read(): Promise<{ manifest?: Uint8Array; fetchedAt?: number; shards: string[] }>;
   shard(name: string): Promise<Uint8Array | undefined>;
   add(shards: [name: string, bytes: Uint8Array][]): Promise<void>;
-  /** Replaces the manifest, atomically; then deletes all shards but these. */
+  /** Replaces the manifest, atomically; then deletes all shards and segments but these. */
   adopt(manifest: Uint8Array, fetchedAt: number, names: Set<string>): Promise<void>;
 }
 
-/** Keeps shards in memory. */
+/** Keeps shards and segments in memory. */
 export class MemoryStore implements SnapshotStore {
   read(): Promise<{ manifest?: Uint8Array; fetchedAt?: number; shards: string[] }>;
   shard(name: string): Promise<Uint8Array | undefined>;
@@ -24,13 +24,13 @@ export class MemoryStore implements SnapshotStore {
   adopt(manifest: Uint8Array, fetchedAt: number, names: Set<string>): Promise<void>;
 }
 
-/** Keeps shards in the browser's IndexedDB. */
+/** Keeps shards and segments in the browser's IndexedDB. */
 export class IndexedDbStore extends MemoryStore {
   /** @param name the database's; `agent-registry` if not given */
   constructor(name?: string);
 }
 
-/** Keeps shards in a folder of its own; in Node. */
+/** Keeps shards and segments in a folder of its own; in Node. */
 export class FolderStore extends MemoryStore {
   constructor(folder: string);
 }
@@ -62,7 +62,7 @@ export interface LocalKyaOptions {
 export interface SnapshotUpdate {
   block: number;
   agents: number;
-  /** Shards that were fetched. */
+  /** Shards and segments that were fetched. */
   shards: number;
   requests: number;
   /** Bytes of the answers, decompressed. */
@@ -101,7 +101,7 @@ export class LocalKya {
    */
   kya(wallet: string): Promise<Kya>;
   /**
-   * Fetches the manifest and the shards that have changed. One that fails leaves verdicts as they were; the next goes on.
+   * Fetches the manifest, and the shards and segments that are new. One that fails leaves verdicts as they were; the next goes on.
    *
    * @throws RegistryError with the code WENT_BACK where an older block is offered than one that is held and not too old
    */

@@ -99,8 +99,11 @@ export class LocalKya {
     const wallet = String(asked);
     for (;;) {
       const manifest = this.#usable();
-      const name = manifest.shardOf(wallet);
-      const bytes = await this.#shard(manifest, name);
+      let name, bytes = new Uint8Array();
+      for (name of manifest.namesOf(wallet)) {
+        bytes = await this.#shard(manifest, name);
+        if (bytes === undefined || manifest.holds(name, bytes, wallet)) break;
+      }
       // An update meanwhile may have replaced the shard, and time has passed.
       if (this.#usable() !== manifest) continue;
       if (bytes === undefined) {
@@ -252,14 +255,14 @@ export class LocalKya {
     return { agrees: false, wallet: asked, block: manifest.block, held, chain: proved, evidence };
   }
 
-  /** A wallet to check: a random one of those asked for since the last check, or else one of a random shard. */
+  /** A wallet to check: a random one of those asked for since the last check, or else one of a random file or the manifest. */
   async #candidate() {
     const { wallet } = this.#sample;
     this.#sample = { asked: 0, wallet: undefined };
     if (wallet !== undefined) return wallet;
     const manifest = this.#usable();
-    const name = pick(manifest.names());
-    const bytes = await this.#shard(manifest, name);
+    const name = pick([undefined, ...manifest.names()]);
+    const bytes = name === undefined ? new Uint8Array() : await this.#shard(manifest, name);
     const wallets = bytes === undefined ? [] : manifest.wallets(name, bytes);
     // An empty shard tells of all its wallets that they are not registered: any will do.
     return wallets.length > 0 ? pick(wallets) : `0x${"00".repeat(19)}01`;

@@ -1,5 +1,5 @@
-// Where a `LocalKya` keeps its shards. A shard of one version never changes: shards are added, and a manifest is adopted once all
-// that it names are there; then those that it does not name are deleted.
+// Where a `LocalKya` keeps its shards and segments. One of a version is valid for as long as a manifest names it: they are added, and
+// a manifest is adopted once all that it names are there; then those that it does not name are deleted.
 
 /** Keeps them in memory, for as long as the page is open. */
 export class MemoryStore {

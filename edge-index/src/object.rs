@@ -380,7 +380,9 @@ impl RegistryIndex {
         if entry.is_none() {
             self.arm(sql, settings).await;
         }
-        match ready.and_then(|state| self.snapshots.answer(sql, settings, &state, entry)) {
+        // The rows may be of a later block by now.
+        let state = ready.and_then(|_| self.load(sql).map_err(IndexError::from));
+        match state.and_then(|state| self.snapshots.answer(sql, settings, &state, entry)) {
             Ok(Some(bytes)) => snapshot::respond(bytes),
             Err(IndexError::Store(error)) => {
                 self.keep_fault(error).await;

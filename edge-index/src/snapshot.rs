@@ -29,7 +29,8 @@ pub(crate) fn kya_millis(settings: &WorkerSettings) -> u64 {
     u64::from(settings.time_to_live(CacheScope::Kya)) * 1_000
 }
 
-/// The shards' versions, kept until agents are written: a registry of a million agents has thousands.
+/// The versions of shards and segments, and what has changed last, kept until agents are written: a registry
+/// of a million agents has thousands.
 #[derive(Default)]
 pub(crate) struct Snapshots(RefCell<Option<(WrittenState, Rc<Shards>)>>);
 
@@ -37,7 +38,8 @@ pub(crate) struct Snapshots(RefCell<Option<(WrittenState, Rc<Shards>)>>);
 type WrittenState = (u64, u64);
 
 impl Snapshots {
-    /// The bytes of the manifest, or of a shard; `None` for a version of it that the rows no longer have.
+    /// The bytes of the manifest, or of a shard or segment; `None` for a version of it that the rows no
+    /// longer have.
     pub(crate) fn answer(
         &self,
         sql: &Sql,

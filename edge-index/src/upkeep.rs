@@ -10,7 +10,7 @@ use registry_core::{
     eth::timestamp::Timestamp,
     host::shared_reads::due_for_renewal,
     index::{
-        Config, FEW_AGENTS, IndexError, PART, SWEEP, State, Work,
+        Config, FEW_AGENTS, FileSizes, IndexError, PART, SWEEP, State, Work,
         protocol::{IndexAnswer, IndexQuestion},
         takeover::{self, Part},
     },
@@ -267,6 +267,7 @@ pub(crate) fn config(settings: &WorkerSettings, now: u64) -> Config {
         layout: settings.layout,
         part: PART,
         few_agents: FEW_AGENTS,
+        files: FileSizes::DEFAULT,
         self_contained_code: settings.self_contained_code,
     }
 }

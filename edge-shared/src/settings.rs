@@ -239,7 +239,7 @@ impl WorkerSettings {
     }
 
     /// The names of the objects of indexes of earlier formats, the latest first.
-    pub fn earlier_index_names(&self) -> Option<[String; 3]> {
+    pub fn earlier_index_names(&self) -> Option<[String; 4]> {
         self.chain_id.map(|chain_id| earlier_object_names(chain_id, self.registry))
     }
 

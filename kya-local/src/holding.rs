@@ -1,8 +1,9 @@
-//! The shards on disk, read one at a time.
+//! The shards on disk, read one at a time, and the segments, which are files of the same format.
 //!
-//! A lookup reads one shard of some 32 KiB from the file, with a positioned read: the system's page cache
-//! holds what is asked often, and the process holds only where each shard lies. A mapped file would save the
-//! copy, but takes `unsafe`, and another process that cut the file would end this one.
+//! A lookup reads one shard of some 32 KiB from the file, and before it up to two or three segments, with
+//! positioned reads: the system's page cache holds what is asked often, and the process holds only where each
+//! one lies. A mapped file would save the copy, but takes `unsafe`, and another process that cut the file
+//! would end this one.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -15,7 +16,7 @@ use std::{
 };
 
 use alloy_primitives::Address;
-use registry_core::snapshot::{Facts, Identity, Manifest, Shard, ShardEntry, SnapshotError};
+use registry_core::snapshot::{Facts, Identity, Manifest, Shard, ShardEntry, ShardRange, SnapshotError};
 
 use crate::{
     error::Error,
@@ -105,7 +106,8 @@ impl Holding {
         Ok((Self { identity, data, head, held: RwLock::new(held), hasher: RandomState::new() }, space))
     }
 
-    /// Looks up a wallet in its shard, with the shard's manifest, at the time at which that is `usable`.
+    /// Looks up a wallet in its segments and its shard, with their manifest, at the time at which that is
+    /// `usable`.
     pub(crate) fn look_up<T>(
         &self,
         wallet: Address,
@@ -115,24 +117,36 @@ impl Holding {
         let held = self.read();
         let current = held.current.as_ref().ok_or(Error::Stale { age: None })?;
         let time = usable(current)?;
-        let entry = current.manifest.shard_of(wallet).ok_or(SnapshotError::Damaged)?;
-        match self.shard(&held, entry).and_then(|shard| Ok(shard.find(wallet)?)) {
-            Ok(facts) => Ok(then(facts, &current.manifest, time)),
-            Err(error) => {
-                drop(held);
-                self.forget(entry, &error);
-                Err(error)
+        let manifest = &current.manifest;
+        let mut found = manifest.recent(wallet)?;
+        for entry in manifest.entries_of(wallet) {
+            match self.shard(&held, entry).and_then(|shard| Ok(shard.find(wallet)?)) {
+                Ok(facts) => found = facts,
+                Err(error) => {
+                    drop(held);
+                    self.forget(entry, &error);
+                    return Err(error);
+                }
+            }
+            if found.is_some() {
+                break;
             }
         }
+        let none = Facts::Known { agent: None, former: Vec::new() };
+        Ok(then(found.unwrap_or(none), manifest, time))
     }
 
-    /// The registered wallets of one shard, which a number chooses; empty where nothing is held.
+    /// The registered wallets of one file, or of those that changed last, which a number chooses; empty where
+    /// nothing is held.
     pub(crate) fn wallets_at(&self, number: u64) -> Result<Vec<Address>, Error> {
         let held = self.read();
         let Some(current) = &held.current else { return Ok(Vec::new()) };
-        let shards = current.manifest.shards();
-        let index = usize::try_from(number % (shards.len() as u64).max(1)).unwrap_or(0);
-        let Some(&entry) = shards.get(index) else { return Ok(Vec::new()) };
+        let manifest = &current.manifest;
+        let entries = manifest.entries().count() as u64;
+        let index = usize::try_from(number % (entries + 1)).unwrap_or(0);
+        let Some(entry) = manifest.entries().nth(index) else {
+            return Ok(manifest.wallets_of(&[], ShardRange::ALL)?.into_keys().collect());
+        };
         let wallets = self.shard(&held, entry).and_then(|shard| Ok(shard.wallets_of(entry.range)?));
         drop(held);
         let wallets = wallets.inspect_err(|error| self.forget(entry, error))?;
@@ -171,8 +185,7 @@ impl Holding {
     /// The shards of a manifest that are not here.
     pub(crate) fn missing(&self, manifest: &Manifest) -> Vec<ShardEntry> {
         let held = self.read();
-        let missing = manifest.shards().iter().filter(|entry| !held.shards.contains_key(entry));
-        missing.copied().collect()
+        manifest.entries().filter(|entry| !held.shards.contains_key(entry)).collect()
     }
 
     /// Writes a shard that was fetched; lookups go by it once its manifest is [adopted](Self::adopt).
@@ -204,7 +217,7 @@ impl Holding {
     /// Goes by a manifest that was `received` before its shards and has all of them here; gives back the
     /// space of all others.
     pub(crate) fn adopt(&self, space: &mut Space, manifest: Manifest, received: Moment) -> Result<(), Error> {
-        let named: HashSet<ShardEntry> = manifest.shards().iter().copied().collect();
+        let named: HashSet<ShardEntry> = manifest.entries().collect();
         let shards = extents(&self.read(), |entry| named.contains(entry));
         let head = Head { manifest: Some((manifest, received.clock)), shards };
         self.data.sync_data()?;
@@ -247,7 +260,7 @@ mod tests {
     use alloy_primitives::B256;
     use registry_core::{
         eth::{as_of::AsOf, timestamp::Timestamp},
-        snapshot::{ShardRange, ShardVersion},
+        snapshot::ShardVersion,
     };
 
     use super::*;

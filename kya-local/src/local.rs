@@ -55,7 +55,7 @@ pub struct UpdateStats {
     pub block: u64,
     /// The number of agents.
     pub agents: u64,
-    /// Shards that were fetched.
+    /// Shards and segments that were fetched.
     pub shards: u64,
     /// Requests to the API.
     pub requests: u64,
@@ -92,7 +92,7 @@ impl LocalKya {
     }
 
     /// The verdict on a wallet: the API's, with the past that a wallet has, as of the snapshot's block. It
-    /// reads one shard from the file, and no network.
+    /// reads one shard and a few segments from the file, and no network.
     ///
     /// # Errors
     ///
@@ -141,8 +141,8 @@ impl LocalKya {
         went_back.flatten().map_or(Ok(()), |(held, offered)| Err(Error::WentBack { held, offered }))
     }
 
-    /// Fetches the manifest and the shards that have changed. Verdicts go by them once all are here; an
-    /// update that fails or is dropped leaves them as they were, and the next one goes on where it ended.
+    /// Fetches the manifest, and the shards and segments that are new. Verdicts go by them once all are here;
+    /// an update that fails or is dropped leaves them as they were, and the next one goes on where it ended.
     /// Where the API's rate limit is used up, it waits, up to three times for one request.
     ///
     /// # Errors

@@ -100,6 +100,25 @@ async fn an_update_fetches_only_what_changed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn changes_are_read_from_the_manifest_and_from_segments_before_shards() {
+    let (service, directory, local) = held().await;
+    service.state().registry.segment_ids = 40;
+    let mut fetched = Vec::new();
+    for round in 1..60 {
+        service.state().registry.toggle((round..=AGENTS).step_by(97));
+        let update = local.update().await.unwrap();
+        fetched.push(update.shards);
+        is_the_services(&local, &service);
+    }
+    println!("fetched after 41 changes each: {fetched:?}");
+    assert!(fetched.iter().sum::<u64>() < 59 * 41 * 2 / 3);
+    drop(local);
+    let local = LocalKya::open(service.options(&directory)).unwrap();
+    is_the_services(&local, &service);
+    assert_eq!(local.update().await.unwrap().shards, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_interrupted_update_goes_on_where_it_ended_and_verdicts_stay_until_then() {
     let (service, directory) = service().await;
     let local = LocalKya::open(service.options(&directory)).unwrap();

@@ -9,7 +9,7 @@ use registry_core::{
     api::error::Error,
     eth::{address, as_of::AsOf, timestamp::Timestamp},
     registry::kya::{Kya, Past},
-    snapshot::{self, Shard, ShardEntry, SnapshotError},
+    snapshot::{self, Facts, Shard, ShardEntry, ShardRange, SnapshotError},
 };
 use wasm_bindgen::prelude::*;
 
@@ -63,50 +63,67 @@ impl Manifest {
         self.0.agents as f64
     }
 
-    /// The names of all shards, as requests have them.
+    /// The names of all segments and shards, as requests have them; the shards come last.
     pub fn names(&self) -> Vec<String> {
-        self.0.shards().iter().map(ShardEntry::name).collect()
+        self.0.entries().map(|entry| entry.name()).collect()
     }
 
-    /// The name of a wallet's shard.
+    /// The names of those that a verdict on a wallet needs: of the first that holds it, or of the last, it is
+    /// made. None where the manifest holds the wallet.
     ///
     /// @throws RegistryError with the code INVALID_PARAMETER
-    #[wasm_bindgen(js_name = shardOf)]
-    pub fn shard_of(&self, wallet: &str) -> Result<String, RegistryError> {
-        let entry = self.0.shard_of(wallet_of(wallet)?);
-        Ok(entry.ok_or(SnapshotError::Damaged)?.name())
+    #[wasm_bindgen(js_name = namesOf)]
+    pub fn names_of(&self, wallet: &str) -> Result<Vec<String>, RegistryError> {
+        let entries = self.0.entries_of(wallet_of(wallet)?);
+        Ok(entries.iter().map(ShardEntry::name).collect())
     }
 
-    /// Checks that bytes are the shard of this name, whole.
+    /// Checks that bytes are the segment or shard of this name, whole.
     ///
     /// @throws RegistryError with the code INVALID_SNAPSHOT
     pub fn check(&self, name: &str, bytes: Vec<u8>) -> Result<(), RegistryError> {
         Ok(Shard::parse(bytes, &self.0.identity, entry_of(name)?).map(drop)?)
     }
 
-    /// The verdict on a wallet at `now`, unix milliseconds, from its shard's bytes, which were checked
-    /// before; `undefined` where only the chain can tell.
+    /// Whether a segment or shard, of which the bytes were checked before, holds a wallet.
+    ///
+    /// @throws RegistryError with the code INVALID_SNAPSHOT
+    pub fn holds(&self, name: &str, bytes: Vec<u8>, wallet: &str) -> Result<bool, RegistryError> {
+        Ok(Shard::reopen(bytes, entry_of(name)?)?.find(wallet_of(wallet)?)?.is_some())
+    }
+
+    /// The verdict on a wallet at `now`, unix milliseconds, from the bytes of the segment or shard of this
+    /// name, which were checked before, or without a name from the manifest; `undefined` where only the chain
+    /// can tell.
     ///
     /// @throws RegistryError with the code INVALID_SNAPSHOT
     #[wasm_bindgen(unchecked_return_type = "Kya | undefined")]
     pub fn verdict(
         &self,
-        name: &str,
+        name: Option<String>,
         bytes: Vec<u8>,
         wallet: &str,
         now: f64,
     ) -> Result<JsValue, RegistryError> {
-        let (wallet, shard) = (wallet_of(wallet)?, Shard::reopen(bytes, entry_of(name)?)?);
-        let kya = shard.find(wallet)?.verdict(wallet, &self.0, Timestamp::from_millis(now as u64));
+        let wallet = wallet_of(wallet)?;
+        let facts = match name {
+            Some(name) => Shard::reopen(bytes, entry_of(&name)?)?.find(wallet)?,
+            None => self.0.recent(wallet)?,
+        };
+        let facts = facts.unwrap_or(Facts::Known { agent: None, former: Vec::new() });
+        let kya = facts.verdict(wallet, &self.0, Timestamp::from_millis(now as u64));
         kya.map_or(Ok(JsValue::UNDEFINED), |kya| value_of(&kya))
     }
 
-    /// The registered wallets of a shard.
+    /// The registered wallets of a segment or shard, or without a name of the manifest.
     ///
     /// @throws RegistryError with the code INVALID_SNAPSHOT
-    pub fn wallets(&self, name: &str, bytes: Vec<u8>) -> Result<Vec<String>, RegistryError> {
-        let entry = entry_of(name)?;
-        let wallets = Shard::reopen(bytes, entry)?.wallets_of(entry.range)?;
+    pub fn wallets(&self, name: Option<String>, bytes: Vec<u8>) -> Result<Vec<String>, RegistryError> {
+        let file = name.map(|name| Shard::reopen(bytes, entry_of(&name)?)).transpose()?;
+        let wallets = match &file {
+            Some(file) => file.wallets_of(ShardRange::ALL)?,
+            None => self.0.wallets_of(&[], ShardRange::ALL)?.into_iter().collect(),
+        };
         Ok(wallets.iter().map(|(wallet, _)| wallet.to_checksum(None)).collect())
     }
 }

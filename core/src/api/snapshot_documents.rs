@@ -8,14 +8,14 @@ use super::{
 };
 use crate::{
     eth::{as_of::IndexedAt, timestamp::Timestamp},
-    index::place,
     registry::error_code::Code,
     registry::kya::{Kya, KyaItem, KyaList, KyaRange, WalletInput},
     snapshot::{Facts, Manifest, Shard, ShardEntry},
 };
 use alloy_primitives::Address;
 
-/// The shards that a route's answer needs; `None` where a snapshot does not give it.
+/// The shards and segments that a route's answer needs, the widest first; `None` where a snapshot does not
+/// give it.
 ///
 /// # Errors
 ///
@@ -23,52 +23,46 @@ use alloy_primitives::Address;
 pub fn shards_for(route: &Route, manifest: &Manifest) -> Result<Option<Vec<ShardEntry>>, Error> {
     match route {
         Route::Kya { block: None, .. } | Route::KyaList { block: None, .. } => {
-            let mut shards = Vec::new();
-            for wallet in route.wallets() {
-                if let Some(entry) = manifest.shard_of(wallet).filter(|entry| !shards.contains(entry)) {
-                    shards.push(entry);
+            let mut files: Vec<ShardEntry> = Vec::new();
+            for entry in route.wallets().into_iter().flat_map(|wallet| manifest.entries_of(wallet)) {
+                if !files.contains(&entry) {
+                    files.push(entry);
                 }
             }
-            Ok(Some(shards))
+            files.sort_unstable_by_key(|entry| entry.range.bits);
+            Ok(Some(files))
         }
         Route::KyaRange(prefix) => {
             prefix.check(manifest.prefix_digits())?;
-            Ok(Some(manifest.shards_of(prefix.range()).collect()))
+            Ok(Some(manifest.entries_in(prefix.range()).collect()))
         }
         _ => Ok(None),
     }
 }
 
-/// The document of a route from these shards, as of `now`; `None` where only the chain can tell.
-pub fn document(route: &Route, manifest: &Manifest, shards: &[&Shard], now: Timestamp) -> Option<Document> {
-    let verdict = |wallet: Address| facts(shards, wallet)?.verdict(wallet, manifest, now);
+/// The document of a route from these shards and segments, the widest first, as of `now`; `None` where only
+/// the chain can tell.
+pub fn document(route: &Route, manifest: &Manifest, files: &[&Shard], now: Timestamp) -> Option<Document> {
+    let verdict = |wallet: Address| manifest.find(files, wallet).ok()?.verdict(wallet, manifest, now);
     match route {
         Route::Kya { wallet, block: None, .. } => Some(Document::of(verdict(*wallet)?, route)),
         Route::KyaList { wallets, block: None } => Some(Document::of(list(wallets, verdict)?, route)),
         Route::KyaRange(prefix) => {
-            let mut items = Vec::new();
-            for shard in shards {
-                for (wallet, facts) in shard.wallets_of(prefix.range()).ok()? {
-                    items.push((wallet, facts.verdict(wallet, manifest, now)));
-                }
-            }
-            items.sort_unstable_by_key(|(wallet, _)| *wallet);
-            let item = |(wallet, verdict): (Address, Option<Kya>)| match verdict {
-                Some(kya) => KyaItem::Verdict(Box::new(kya)),
-                None => KyaItem::failed(wallet.to_checksum(None), Code::TooLarge, TOO_LONG.to_owned()),
+            let item = |(wallet, facts): (Address, Facts)| match facts {
+                Facts::Superseded => None,
+                facts => Some(match facts.verdict(wallet, manifest, now) {
+                    Some(kya) => KyaItem::Verdict(Box::new(kya)),
+                    None => KyaItem::failed(wallet.to_checksum(None), Code::TooLarge, TOO_LONG.to_owned()),
+                }),
             };
-            let data: Vec<KyaItem> = items.into_iter().map(item).collect();
+            let wallets = manifest.wallets_of(files, prefix.range()).ok()?;
+            let data = wallets.into_iter().map(item).collect::<Option<Vec<KyaItem>>>()?;
             let prefix_digits_max = *manifest.prefix_digits().end();
             let (prefix, total, as_of) = (prefix.to_string(), data.len(), manifest.as_of);
             Some(Document::of(KyaRange { prefix, prefix_digits_max, total, data, as_of }, route))
         }
         _ => None,
     }
-}
-
-fn facts(shards: &[&Shard], wallet: Address) -> Option<Facts> {
-    let place = place(wallet);
-    shards.iter().find_map(|shard| shard.find_at(place, wallet).ok())
 }
 
 /// A list of verdicts; `None` where only the chain can tell one.

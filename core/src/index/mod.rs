@@ -49,6 +49,7 @@
 //! | `excerpt` | the agents that have or had certain wallets |
 //! | `seen_events` | what has been seen of the events of liable wallets |
 //! | `shard_range` | the wallets of a shard, and its version |
+//! | `segments` | which wallets have changed since their shards were last made |
 //! | `shards` | which wallets a [snapshot](crate::snapshot)'s shards hold, and since which block |
 //!
 //! A host drives it like a [`Run`](crate::chain::Run), and passes the store to each step:
@@ -95,6 +96,7 @@ mod read_agents;
 mod reader;
 mod registry_head;
 mod seen_events;
+pub(crate) mod segments;
 mod shard_range;
 pub(crate) mod shards;
 mod state;
@@ -115,8 +117,10 @@ pub use large_persons::FEW_AGENTS;
 pub use progress::{Progress, RowsBilled};
 pub use reader::{Bounds, Index};
 pub(crate) use seen_events::wallet_events;
+pub(crate) use segments::FAN_OUT_BITS as SEGMENT_FAN_OUT_BITS;
 pub(crate) use shard_range::{PLACE_BITS, place};
 pub use shard_range::{ShardRange, ShardVersion};
+pub use shards::FileSizes;
 pub use state::{Basis, Counters, SWEEP, State};
 pub use store::{SqlValue, Store, StoreError, StoreFault, prepare};
 pub use work::{Config, Work};

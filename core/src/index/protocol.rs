@@ -16,7 +16,7 @@ use super::{
 };
 
 /// The version of the protocol: one more with each change of what is sent.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;
 
 /// The header of every request and response; its value is the sender's [version](PROTOCOL_VERSION).
 pub const VERSION_HEADER: &str = "X-Index-Protocol";
@@ -158,7 +158,7 @@ pub fn object_name(chain_id: u64, registry: Address) -> String {
 
 /// The names of the objects with tables of the formats before, the latest first. The first of them had no
 /// format in its name.
-pub fn earlier_object_names(chain_id: u64, registry: Address) -> [String; 3] {
+pub fn earlier_object_names(chain_id: u64, registry: Address) -> [String; 4] {
     EARLIER_FORMATS.map(|format| match format {
         "11" => format!("{chain_id}/{registry}"),
         _ => format!("{chain_id}/{registry}/{format}"),
@@ -215,7 +215,7 @@ mod tests {
         let excerpt = IndexAnswer::Excerpt("e".into());
         let answers = (excerpt, IndexAnswer::Part(Part::default()), IndexAnswer::Failure("f".into()));
         let answers = (answers, IndexAnswer::NotCovered);
-        let expected = r#"{"object":"5/0x0000000000000000000000000000000000000000/14","question":"Tick"},{"etag":"e","links":null,"read_at":1,"block":2,"rpc_calls":3},{"Progress":[{"percent":0,"total":0,"basis":"events","unannouncedChanges":0,"refreshesWithoutEvents":0,"comparisons":0,"isComparing":false,"sweptAgents":500},null,{"read":0,"written":0,"since":0}]}"#;
+        let expected = r#"{"object":"5/0x0000000000000000000000000000000000000000/15","question":"Tick"},{"etag":"e","links":null,"read_at":1,"block":2,"rpc_calls":3},{"Progress":[{"percent":0,"total":0,"basis":"events","unannouncedChanges":0,"refreshesWithoutEvents":0,"comparisons":0,"isComparing":false,"sweptAgents":500},null,{"read":0,"written":0,"since":0}]}"#;
         assert_eq!(serde_json::to_string(&sent).unwrap(), format!("[{expected}]"));
         let part = r#"{"Part":{"content":"","next":null}}"#;
         let expected = format!(r#"[[{{"Excerpt":"e"}},{part},{{"Failure":"f"}}],"NotCovered"]"#);

@@ -24,6 +24,12 @@ impl ShardRange {
     /// The range of all places.
     pub const ALL: Self = Self { start: 0, bits: 0 };
 
+    /// The one with so many bits that holds a place.
+    pub(crate) const fn of(place: u64, bits: u8) -> Self {
+        let below = PLACE_BITS.saturating_sub(bits);
+        Self { start: place >> below << below, bits }
+    }
+
     /// The place after the last one.
     pub const fn end(self) -> u64 {
         self.start.saturating_add(1 << PLACE_BITS.saturating_sub(self.bits))
@@ -34,13 +40,19 @@ impl ShardRange {
         self.contains_place(place(wallet))
     }
 
+    /// Whether it has places of another one.
+    pub(crate) const fn overlaps(self, other: Self) -> bool {
+        self.start < other.end() && other.start < self.end()
+    }
+
     /// Whether a place belongs to it.
     pub(crate) const fn contains_place(self, place: u64) -> bool {
         self.start <= place && place < self.end()
     }
 }
 
-/// The version of a shard: when its content last changed. A shard and its version name one content for ever.
+/// The version of a shard or segment: when it was last made anew. Each wallet has one content in a version,
+/// or is one that a wider segment tells of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ShardVersion {
     /// The height of the block.

@@ -2,12 +2,13 @@
 //!
 //! A shard holds the agents of all wallets with places that begin with certain bits. Together the shards hold
 //! all places, each once. At first one shard holds all; a shard of more than 64 KiB is split into its halves,
-//! alone. The cost of a write follows what changes: an agent's shard is found by its place, and where an
-//! agent's status changes, the shards of its descendants get a new version, because a verdict names ancestors
-//! that are not Active. So they do where its wallets change, as only a reorg makes them: a verdict says what
-//! ties an agent to its parent.
+//! alone. What changes is in [segments](super::segments) at first, which make their shards anew together.
+//!
+//! The cost of a write follows what changes: an agent's place, and where its status changes, those of its
+//! descendants, because a verdict names ancestors that are not Active. So it is where its wallets change, as
+//! only a reorg makes them: a verdict says what ties an agent to its parent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use alloy_primitives::Address;
 
@@ -15,15 +16,30 @@ use super::{
     excerpt,
     indexed_agent::{self, IndexedAgent},
     postings::Property,
+    segments,
     shard_range::{PLACE_BITS, ShardRange, ShardVersion, place},
     store::{
-        Columns, SqlValue, Store, StoreError, first_row, ids_as_json, one_number, query, write_returning,
+        Columns, SqlValue, Store, StoreError, first_row, ids_as_json, of_ids, one_number, query, write,
+        write_returning,
     },
 };
 use crate::{registry::agent::Status, registry::lineage::MAX_LEVELS, registry::row::Row};
 
-/// The size beyond which a shard is split.
-const SHARD_BYTES_MAX: u64 = 64 * 1024;
+/// The sizes of the snapshot's files.
+#[derive(Clone, Copy, Debug)]
+pub struct FileSizes {
+    /// Bytes beyond which a shard is split, and a segment is full.
+    pub shard_bytes: u64,
+    /// The most places of a segment.
+    pub segment_places: usize,
+    /// Segments are made of parts with at least two to this power shards; one or more.
+    pub shard_bits_below: u8,
+}
+
+impl FileSizes {
+    /// Shards and segments of at most some 64 KiB, and segments above eight shards or more.
+    pub const DEFAULT: Self = Self { shard_bytes: 64 * 1024, segment_places: 512, shard_bits_below: 3 };
+}
 
 /// The most agents and descendants to look up the shards of one by one. More are in nearly all shards, and any
 /// account may register below another's agent: to find each of a million would take longer than one invocation
@@ -33,8 +49,10 @@ const MOST_BELOW: u64 = 10_000;
 /// What one transaction changes in the shards.
 #[derive(Default)]
 pub(super) struct ShardChanges {
-    /// By place: bytes more, or fewer.
+    /// By place with another content: bytes more, or fewer.
     bytes: BTreeMap<u64, i64>,
+    /// Places that an agent has left, as only a reorg, or an unreadable record, makes one do.
+    left: Vec<u64>,
     /// Agents with descendants that may have other verdicts now.
     above: Vec<u64>,
 }
@@ -57,6 +75,11 @@ impl ShardChanges {
                 self.above.push(id);
             }
         }
+        if let Some(left) = before.map(|before| before.row.wallet)
+            && after.is_none_or(|after| after.row.wallet != left)
+        {
+            self.left.push(place(left));
+        }
         for (entry, sign) in [(before, -1), (after, 1)] {
             if let Some(entry) = entry {
                 let size = i64::try_from(indexed_agent::shard_bytes(entry)).unwrap_or(0);
@@ -73,45 +96,78 @@ impl ShardChanges {
     }
 
     /// Writes them, after the agents.
-    pub(super) fn write(self, store: &impl Store, version: ShardVersion) -> Result<(), StoreError> {
-        let (block, tag) = (SqlValue::from(version.block), SqlValue::from(u64::from(version.tag)));
-        let rows: Vec<[SqlValue; 4]> = self
-            .bytes
-            .into_iter()
-            .map(|(place, bytes)| [place.into(), SqlValue::Integer(bytes), block.clone(), tag.clone()])
-            .collect();
-        let statement = "UPDATE shards SET bytes = shards.bytes + changed.more, block = changed.at, tag = changed.tag \
+    pub(super) fn write(
+        self,
+        store: &impl Store,
+        version: ShardVersion,
+        sizes: FileSizes,
+    ) -> Result<(), StoreError> {
+        let mut places: BTreeSet<u64> = self.bytes.keys().copied().collect();
+        let changed = self.bytes.into_iter().filter(|(_, bytes)| *bytes != 0);
+        let changed: Vec<[SqlValue; 2]> =
+            changed.map(|(place, bytes)| [place.into(), SqlValue::Integer(bytes)]).collect();
+        let statement = "UPDATE shards SET bytes = shards.bytes + changed.more \
                          FROM (SELECT (SELECT start FROM shards WHERE start <= value->>0 ORDER BY start DESC LIMIT 1) \
-                         AS begins, sum(value->>1) AS more, max(value->>2) AS at, max(value->>3) AS tag \
-                         FROM json_each(?1) GROUP BY begins) AS changed \
+                         AS begins, sum(value->>1) AS more FROM json_each(?1) GROUP BY begins) AS changed \
                          WHERE shards.start = changed.begins RETURNING start, bits, bytes";
         // A shard that is returned twice has its last size the last time.
-        let mut sizes = BTreeMap::new();
-        for row in write_returning(store, statement, &rows)? {
+        let mut grown = BTreeMap::new();
+        for row in write_returning(store, statement, &changed)? {
             let mut row = Columns::of(row);
-            sizes.insert(row.number()?, (read_bits(&mut row)?, row.number()?));
+            grown.insert(row.number()?, (read_bits(&mut row)?, row.number()?));
         }
-        for (start, (bits, bytes)) in sizes {
-            split(store, (ShardRange { start, bits }, bytes), version)?;
+        for (start, (bits, bytes)) in grown {
+            split(store, (ShardRange { start, bits }, bytes), version, sizes)?;
         }
-        if self.above.is_empty() {
-            return Ok(());
+        if !self.above.is_empty() {
+            match below(store, &self.above)? {
+                Some(below) => places.extend(places_of(store, &below)?),
+                None => {
+                    segments::clear(store)?;
+                    let statement = "UPDATE shards SET block = ?1, tag = ?2";
+                    let version = [version.block.into(), u64::from(version.tag).into()];
+                    return store.execute(statement, &version).map(drop);
+                }
+            }
         }
-        let below = below(store, &self.above)?;
-        let statement = "UPDATE shards SET block = ?1, tag = ?2 WHERE NOT ?3 OR start IN (SELECT (SELECT start \
-                         FROM shards WHERE start <= agents.place ORDER BY start DESC LIMIT 1) \
-                         FROM agents WHERE id IN (SELECT value FROM json_each(?4)))";
-        let are_known = u64::from(below.is_some()).into();
-        let parameters = [block, tag, are_known, ids_as_json(&below.unwrap_or_default())];
-        store.execute(statement, &parameters).map(drop)
+        segments::add(store, places, version, sizes)?;
+        segments::renew(store, &self.left, version)
     }
 }
 
-/// Gives shards of later blocks, which are not of the chain any more, the version of this one: their content
-/// is as of it, too.
+/// Makes the shards of these places anew.
+pub(super) fn renew(store: &impl Store, places: &[u64], version: ShardVersion) -> Result<(), StoreError> {
+    let places: Vec<[SqlValue; 3]> = places
+        .iter()
+        .map(|place| [(*place).into(), version.block.into(), u64::from(version.tag).into()])
+        .collect();
+    let statement = "UPDATE shards SET block = changed.at, tag = changed.tag FROM (SELECT (SELECT start FROM shards \
+                     WHERE start <= value->>0 ORDER BY start DESC LIMIT 1) AS begins, max(value->>1) AS at, \
+                     max(value->>2) AS tag FROM json_each(?1) GROUP BY begins) AS changed \
+                     WHERE shards.start = changed.begins";
+    write(store, statement, &places)
+}
+
+/// The places of agents' wallets.
+fn places_of(store: &impl Store, ids: &[u64]) -> Result<Vec<u64>, StoreError> {
+    let places = of_ids(store, "SELECT place FROM agents WHERE place IS NOT NULL AND id", &[], ids)?;
+    places.into_iter().map(|row| Columns::of(row).number()).collect()
+}
+
+/// How many bits the shard of a place has.
+pub(super) fn bits_at(store: &impl Store, place: u64) -> Result<u8, StoreError> {
+    let statement = "SELECT bits FROM shards WHERE start <= ?1 ORDER BY start DESC LIMIT 1";
+    first_row(store, statement, &[place.into()])?
+        .ok_or_else(StoreError::corrupt)
+        .and_then(|mut row| read_bits(&mut row))
+}
+
+/// Gives shards and segments of later blocks, which are not of the chain any more, the version of this one:
+/// their content is as of it, too.
 pub(super) fn undo(store: &impl Store, ShardVersion { block, tag }: ShardVersion) -> Result<(), StoreError> {
     let statement = "UPDATE shards SET block = ?1, tag = ?2 WHERE block > ?1";
-    store.execute(statement, &[block.into(), u64::from(tag).into()]).map(drop)
+    store.execute(statement, &[block.into(), u64::from(tag).into()])?;
+    segments::undo(store, ShardVersion { block, tag })
 }
 
 /// These agents and their descendants; `None` if they are too many.
@@ -146,15 +202,20 @@ fn facts(entry: &IndexedAgent) -> (Row, Address, &str, (u64, u64)) {
     (row, entry.full.haftungsperson, &entry.full.scope, entry.told_events())
 }
 
-fn read_bits(row: &mut Columns) -> Result<u8, StoreError> {
+pub(super) fn read_bits(row: &mut Columns) -> Result<u8, StoreError> {
     u8::try_from(row.integer()?).ok().filter(|bits| *bits <= PLACE_BITS).ok_or_else(StoreError::corrupt)
 }
 
 /// Splits a shard of this many bytes, and its parts, until none is too large. A single place is not split.
-fn split(store: &impl Store, shard: (ShardRange, u64), version: ShardVersion) -> Result<(), StoreError> {
+fn split(
+    store: &impl Store,
+    shard: (ShardRange, u64),
+    version: ShardVersion,
+    sizes: FileSizes,
+) -> Result<(), StoreError> {
     let mut large = vec![shard];
     while let Some((range, bytes)) = large.pop() {
-        if bytes <= SHARD_BYTES_MAX || range.bits >= PLACE_BITS {
+        if bytes <= sizes.shard_bytes || range.bits >= PLACE_BITS {
             continue;
         }
         let lower = ShardRange { bits: range.bits + 1, ..range };
@@ -176,11 +237,12 @@ fn split(store: &impl Store, shard: (ShardRange, u64), version: ShardVersion) ->
 }
 
 /// Makes the shards of all agents, at the end of the first fill.
-pub(super) fn make(store: &impl Store, version: ShardVersion) -> Result<(), StoreError> {
+pub(super) fn make(store: &impl Store, version: ShardVersion, sizes: FileSizes) -> Result<(), StoreError> {
     let bytes = one_number(store, "SELECT sum(size) FROM agents WHERE place IS NOT NULL", &[])?.unwrap_or(0);
-    let is_small = |bits: &u8| bytes >> bits <= SHARD_BYTES_MAX * 3 / 4;
+    let is_small = |bits: &u8| bytes >> bits <= sizes.shard_bytes * 3 / 4;
     let bits = (0..PLACE_BITS).find(is_small).unwrap_or(0);
     let range = ShardRange { bits, ..ShardRange::ALL };
+    segments::clear(store)?;
     store.execute("DELETE FROM shards", &[])?;
     let statement = "WITH RECURSIVE starts (start) AS (SELECT 0 UNION ALL SELECT start + CAST(?1 AS INTEGER) FROM starts \
                      WHERE start + ?1 < ?2) INSERT INTO shards (start, bits, bytes, block, tag) SELECT start, ?3, \
@@ -190,10 +252,10 @@ pub(super) fn make(store: &impl Store, version: ShardVersion) -> Result<(), Stor
     store
         .execute(statement, &[range.end().into(), all, u64::from(bits).into(), version.block.into(), tag])?;
     let large = "SELECT start, bits, bytes FROM shards WHERE bytes > ?1";
-    let large = query(store, large, &[SHARD_BYTES_MAX.into()], |row| {
+    let large = query(store, large, &[sizes.shard_bytes.into()], |row| {
         Ok((ShardRange { start: row.number()?, bits: read_bits(row)? }, row.number()?))
     })?;
-    large.into_iter().try_for_each(|shard| split(store, shard, version))
+    large.into_iter().try_for_each(|shard| split(store, shard, version, sizes))
 }
 
 pub(crate) use excerpt::is_whole;
@@ -213,7 +275,7 @@ pub(crate) fn version_of(store: &impl Store, range: ShardRange) -> Result<Option
     row.map(|mut row| version(&mut row)).transpose()
 }
 
-fn version(row: &mut Columns) -> Result<ShardVersion, StoreError> {
+pub(super) fn version(row: &mut Columns) -> Result<ShardVersion, StoreError> {
     let (block, tag) = (row.number()?, row.number()?);
     Ok(ShardVersion { block, tag: u32::try_from(tag).map_err(|_| StoreError::corrupt())? })
 }
@@ -230,24 +292,36 @@ pub(crate) struct ShardRows {
 }
 
 impl ShardRows {
-    /// Reads them. A wallet that had many agents costs no more than those that a verdict shows: a shard of
-    /// more than one place is small enough to be read whole, because it would be split otherwise.
+    /// Reads those of a shard. A wallet that had many agents costs no more than those that a verdict shows: a
+    /// shard of more than one place is small enough to be read whole, because it would be split otherwise.
     pub(crate) fn read(store: &impl Store, range: ShardRange) -> Result<Self, StoreError> {
-        let (statement, parameters) = if range.bits < PLACE_BITS {
-            let whole = "SELECT id, record, events FROM agents INDEXED BY agents_by_place WHERE place >= ?1 AND place < ?2";
-            (whole, [range.start.into(), range.end().into()])
-        } else {
-            let newest = "WITH RECURSIVE wallets (wallet) AS \
-                          (SELECT min(wallet) FROM agents INDEXED BY agents_by_place WHERE place = ?1 UNION ALL \
-                          SELECT (SELECT min(wallet) FROM agents INDEXED BY agents_by_place \
-                          WHERE place = ?1 AND wallet > wallets.wallet) FROM wallets WHERE wallet IS NOT NULL) \
-                          SELECT agents.id, record, events FROM wallets CROSS JOIN agents INDEXED BY agents_by_place \
-                          WHERE agents.place = ?1 AND agents.wallet = wallets.wallet AND agents.id >= \
-                          coalesce((SELECT id FROM agents AS newer INDEXED BY agents_by_place WHERE newer.place = ?1 \
-                          AND newer.wallet = wallets.wallet ORDER BY id DESC LIMIT 1 OFFSET ?2), 0)";
-            (newest, [range.start.into(), (excerpt::OF_A_WALLET - 1).into()])
-        };
-        let mut agents = query(store, statement, &parameters, IndexedAgent::read_with_events)?;
+        if range.bits >= PLACE_BITS {
+            return Self::of_places(store, &[range.start]);
+        }
+        let whole = "SELECT id, record, events FROM agents INDEXED BY agents_by_place WHERE place >= ?1 AND place < ?2";
+        let parameters = [range.start.into(), range.end().into()];
+        Self::with_others(store, query(store, whole, &parameters, IndexedAgent::read_with_events)?)
+    }
+
+    /// Reads those of the wallets at these places.
+    pub(crate) fn of_places<'a>(
+        store: &impl Store,
+        places: impl IntoIterator<Item = &'a u64>,
+    ) -> Result<Self, StoreError> {
+        let newest = "WITH RECURSIVE wallets (place, wallet) AS (SELECT value, (SELECT min(wallet) FROM agents \
+                      INDEXED BY agents_by_place WHERE place = value) FROM json_each(?1) UNION ALL \
+                      SELECT place, (SELECT min(wallet) FROM agents INDEXED BY agents_by_place \
+                      WHERE place = wallets.place AND wallet > wallets.wallet) FROM wallets WHERE wallet IS NOT NULL) \
+                      SELECT agents.id, record, events FROM wallets CROSS JOIN agents INDEXED BY agents_by_place \
+                      WHERE agents.place = wallets.place AND agents.wallet = wallets.wallet AND agents.id >= \
+                      coalesce((SELECT id FROM agents AS newer INDEXED BY agents_by_place WHERE newer.place = wallets.place \
+                      AND newer.wallet = wallets.wallet ORDER BY id DESC LIMIT 1 OFFSET ?2), 0)";
+        let places: Vec<u64> = places.into_iter().copied().collect();
+        let parameters = [ids_as_json(&places), (excerpt::OF_A_WALLET - 1).into()];
+        Self::with_others(store, query(store, newest, &parameters, IndexedAgent::read_with_events)?)
+    }
+
+    fn with_others(store: &impl Store, mut agents: Vec<(u64, IndexedAgent)>) -> Result<Self, StoreError> {
         agents.sort_unstable_by_key(|(id, _)| *id);
         let of_shard = agents.iter().map(|(id, entry)| (*id, entry.without_scope())).collect();
         let rows = excerpt::with_ancestors(store, of_shard)?;

@@ -111,9 +111,10 @@ pub trait Store {
 /// that are compared are big-endian blobs. An unreadable record has no `parent`, `person`, `creator` or
 /// `generation`. The table of scopes is an index only, of the [`words`](super::words) of the texts in the
 /// records. Former agents belong to [`compliance_list`](super::compliance_list), places, sizes and shards to
-/// [`shards`](super::shards), lists of ids to [`postings`](super::postings), what was written at which height
-/// to [`tables`](super::tables), earlier records to [`takeover`](super::takeover).
-const TABLES: [&str; 16] = [
+/// [`shards`](super::shards), segments to [`segments`](super::segments), lists of ids to
+/// [`postings`](super::postings), what was written at which height to [`tables`](super::tables), earlier
+/// records to [`takeover`](super::takeover).
+const TABLES: [&str; 17] = [
     "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS agents (id INTEGER PRIMARY KEY, wallet BLOB NOT NULL, status INTEGER NOT NULL, \
      attested BLOB NOT NULL, parent BLOB, person BLOB, creator BLOB, generation INTEGER, \
@@ -123,6 +124,8 @@ const TABLES: [&str; 16] = [
      ids TEXT NOT NULL, PRIMARY KEY (kind, key, first)) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS shards (start INTEGER PRIMARY KEY, bits INTEGER NOT NULL, bytes INTEGER NOT NULL, \
      block INTEGER NOT NULL, tag INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS segments (bits INTEGER, start INTEGER, block INTEGER NOT NULL, \
+     tag INTEGER NOT NULL, places TEXT NOT NULL, PRIMARY KEY (bits, start)) WITHOUT ROWID",
     "CREATE VIRTUAL TABLE IF NOT EXISTS scopes USING fts5(scope, content='', columnsize=0, \
      prefix='1 2 3 4 5 6 7 8 9 10 11 12', tokenize='ascii')",
     "CREATE TABLE IF NOT EXISTS revenue (id INTEGER, is_category INTEGER, text BLOB, amount BLOB NOT NULL, \
@@ -148,12 +151,12 @@ const TABLES: [&str; 16] = [
 
 /// The format of the tables, which is part of the [name](super::protocol::object_name) of their object: one
 /// more with each change, in an object of its own.
-pub(super) const FORMAT: &str = "14";
+pub(super) const FORMAT: &str = "15";
 
-/// The formats before, the latest first, which an index [takes over](super::takeover) from: they have SQL
-/// indexes in place of [posting lists](super::postings), and the first one no columns of events and of the
-/// changes' liable wallets.
-pub(super) const EARLIER_FORMATS: [&str; 3] = ["13", "12", "11"];
+/// The formats before, the latest first, which an index [takes over](super::takeover) from: they have no
+/// [segments](super::segments), those up to 13 SQL indexes in place of [posting lists](super::postings), and
+/// the first one no columns of events and of the changes' liable wallets.
+pub(super) const EARLIER_FORMATS: [&str; 4] = ["14", "13", "12", "11"];
 
 /// Creates the tables, in one transaction of the host. Has to be called before any other use of a store.
 ///

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use alloy_primitives::Address;
 
 use super::{
+    Config,
     changes::{Comparison, VerdictChange},
     counts::{CountKind, HOUR, RANGE, person_status, status_range},
     indexed_agent::IndexedAgent,
@@ -34,8 +35,7 @@ pub(super) struct AgentWriter<'a, S> {
     comparison: Option<Comparison>,
     moments: BTreeMap<u64, Moment>,
     events: ListedEvents,
-    /// Of a person; of others, sums are kept.
-    few_agents: u64,
+    config: &'a Config,
     noted: Vec<VerdictChange>,
     /// Unchanged agents that were read again.
     touched: Vec<u64>,
@@ -90,7 +90,7 @@ impl<'a, S: Store> AgentWriter<'a, S> {
         comparison: Option<Comparison>,
         moments: BTreeMap<u64, Moment>,
         events: ListedEvents,
-        few_agents: u64,
+        config: &'a Config,
     ) -> Self {
         Self {
             store,
@@ -98,7 +98,7 @@ impl<'a, S: Store> AgentWriter<'a, S> {
             comparison,
             moments,
             events,
-            few_agents,
+            config,
             noted: Vec::new(),
             touched: Vec::new(),
             replaced: Vec::new(),
@@ -307,9 +307,9 @@ impl<'a, S: Store> AgentWriter<'a, S> {
                 key.first_chunk().is_some_and(|person| large.contains(&Address::new(*person)))
             });
             by_time.write(store)?;
-            large_persons::begin_with(store, &grown, self.few_agents)?;
+            large_persons::begin_with(store, &grown, self.config.few_agents)?;
             // Of agents with another status, it finds the children.
-            shards.write(store, self.version)?;
+            shards.write(store, self.version, self.config.files)?;
         }
         write(
             store,

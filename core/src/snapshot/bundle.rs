@@ -1,18 +1,19 @@
-//! Several shards in one answer, for those who hold the registry themselves: thousands of requests would be
-//! more than a client is allowed in an hour.
+//! Several shards and segments in one answer, for those who hold the registry themselves: thousands of
+//! requests would be more than a client is allowed in an hour.
 //!
-//! A request names shards and their versions. The answer has, for each in the order asked, four bytes with
+//! A request names them and their versions. The answer has, for each in the order asked, four bytes with
 //! the length of its bytes, and these. The length is 0 for one that is not given now: the newest manifest has
 //! another version of it, or the answer is full.
 
 use super::{ShardEntry, SnapshotError, wire::Bytes};
 
-/// The most shards of a request.
+/// The most shards and segments of a request.
 pub const BUNDLE_MAX: usize = 32;
-/// The bytes beyond which no further shard is given. Shards are of 64 KiB at most, unless one place has more.
+/// The bytes beyond which no further one is given. They are of some 64 KiB at most, unless one place has
+/// more.
 pub const BUNDLE_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// The names of shards, as a request for them has it.
+/// The names of shards and segments, as a request for them has it.
 pub fn bundle_names(entries: &[ShardEntry]) -> String {
     let names: Vec<String> = entries.iter().map(ShardEntry::name).collect();
     names.join(",")
@@ -34,7 +35,7 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// Adds the next shard's bytes, where there is room; `None` for one that is not given.
+    /// Adds the next one's bytes, where there is room; `None` for one that is not given.
     pub fn push(&mut self, shard: Option<&[u8]>) {
         let has_room = |shard: &&[u8]| self.given == 0 || self.bytes.len() + shard.len() <= BUNDLE_BYTES_MAX;
         let shard = shard.filter(has_room).unwrap_or_default();
@@ -47,7 +48,7 @@ impl Bundle {
         self.bytes.extend_from_slice(shard);
     }
 
-    /// How many shards it gives.
+    /// How many shards and segments it gives.
     pub const fn given(&self) -> usize {
         self.given
     }
@@ -63,7 +64,7 @@ impl Bundle {
     }
 }
 
-/// The bytes of each of so many shards; `None` for one that was not given.
+/// The bytes of each of so many shards and segments; `None` for one that was not given.
 ///
 /// # Errors
 ///

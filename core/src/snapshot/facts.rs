@@ -1,4 +1,4 @@
-//! What a shard holds of a wallet, and the verdict made of it.
+//! What a shard or segment holds of a wallet, and the verdict made of it.
 
 use alloy_primitives::{Address, B256, U256};
 
@@ -20,6 +20,7 @@ use crate::{
 /// Bits of a record's first byte.
 const HAS_AGENT: u8 = 1;
 const ASK_CHAIN: u8 = 2;
+const SUPERSEDED: u8 = 3;
 /// Two bits: what ties the agent to its parent.
 const PARENT_BASIS: u8 = 4;
 /// The liable wallet's last event is the last attestation.
@@ -36,6 +37,9 @@ const PARENT_BASES: [ParentBasis; 3] = [ParentBasis::Registered, ParentBasis::Na
 pub enum Facts {
     /// Only the chain can tell: the index does not hold all that a verdict needs, such as a long scope.
     AskChain,
+    /// Changed since the file's version: a wider segment tells of it, or, to a manifest that names none, only
+    /// the chain can.
+    Superseded,
     /// All that a verdict needs.
     Known {
         /// The live agent.
@@ -90,7 +94,11 @@ pub struct Former {
 impl Facts {
     /// Appends the record's bytes. What does not fit is for the chain to tell.
     pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
-        let Self::Known { agent, former } = self else { return bytes.push(ASK_CHAIN) };
+        let (agent, former) = match self {
+            Self::Known { agent, former } => (agent, former),
+            Self::AskChain => return bytes.push(ASK_CHAIN),
+            Self::Superseded => return bytes.push(SUPERSEDED),
+        };
         let scope = agent.as_ref().map_or(Ok(0), |agent| u16::try_from(agent.scope.len()));
         let ancestors = agent.as_ref().map_or(0, |agent| agent.inactive_ancestors.len());
         let (Ok(scope), true) = (scope, ancestors < MAX_LEVELS && former.len() <= FORMER_SHOWN + 1) else {
@@ -145,6 +153,7 @@ impl Facts {
         };
         let agent = match bytes.byte()? {
             ASK_CHAIN => return Ok(Self::AskChain),
+            SUPERSEDED => return Ok(Self::Superseded),
             0 => None,
             bits if bits & !agent_bits == HAS_AGENT => {
                 Some(Box::new(LiveAgent::decode(bytes, bits, format)?))

@@ -1,15 +1,16 @@
-//! Manifests and shards from an index.
+//! Manifests, shards and segments from an index.
 
 use std::collections::BTreeMap;
 
 use alloy_primitives::Address;
 
-use super::{Facts, Former, Identity, LiveAgent, Manifest, Shard, ShardEntry};
+use super::{Facts, Former, Identity, LiveAgent, Manifest, Shard, ShardEntry, ShardRange, ShardVersion};
 use crate::{
     eth::{as_of::AsOf, timestamp::Timestamp},
     index::{
         IndexError, State, Store,
         indexed_agent::IndexedAgent,
+        place, segments,
         shards::{self, ShardRows},
     },
     liability::ParentBasis,
@@ -24,6 +25,9 @@ const CUT_SCOPE_BYTES: usize = 253;
 #[derive(Clone, Debug)]
 pub struct Shards {
     entries: Vec<ShardEntry>,
+    segments: Vec<ShardEntry>,
+    /// The version of the widest segment, and what it holds.
+    recent: Option<(ShardVersion, BTreeMap<Address, Facts>)>,
     /// Every agent's record is readable, so that no other agent has or had a wallet.
     is_whole: bool,
 }
@@ -35,8 +39,17 @@ impl Shards {
     ///
     /// [`IndexError::Store`].
     pub fn read(store: &impl Store) -> Result<Self, IndexError> {
-        let entries = shards::all(store)?.into_iter().map(|(range, version)| ShardEntry { range, version });
-        Ok(Self { entries: entries.collect(), is_whole: shards::is_whole(store)? })
+        let entry = |(range, version)| ShardEntry { range, version };
+        let recent = match segments::find(store, ShardRange::ALL)? {
+            Some(segment) => Some((segment.version, facts(&ShardRows::of_places(store, &segment.places)?))),
+            None => None,
+        };
+        Ok(Self {
+            entries: shards::all(store)?.into_iter().map(entry).collect(),
+            segments: segments::all(store)?.into_iter().map(entry).collect(),
+            recent,
+            is_whole: shards::is_whole(store)?,
+        })
     }
 
     /// The manifest of the index with the state `state`.
@@ -52,6 +65,10 @@ impl Shards {
         let vouched = state.vouched().filter(|_| self.is_whole);
         let (storage_root, confirmed_at) = vouched.ok_or(IndexError::Uncovered)?;
         let block_timestamp = Timestamp::from_seconds(block.seconds);
+        let recent = |(version, facts): &(ShardVersion, BTreeMap<Address, Facts>)| {
+            let entry = ShardEntry { range: ShardRange::ALL, version: *version };
+            Shard::encode(&identity, entry, facts).and_then(Shard::of_manifest)
+        };
         Ok(Manifest {
             identity,
             as_of: AsOf { block_number: block.number, block_timestamp, parent_hash: block.parent },
@@ -61,11 +78,13 @@ impl Shards {
             agents: state.total,
             listed_after: state.listed_after(),
             shards: self.entries.clone(),
+            segments: self.segments.clone(),
+            recent: self.recent.as_ref().map(recent).transpose().map_err(|_| IndexError::Uncovered)?,
         })
     }
 }
 
-/// The bytes of a shard; `None` where the index has another version of it by now.
+/// The bytes of a shard or segment; `None` where the index has another version of it by now.
 ///
 /// # Errors
 ///
@@ -79,11 +98,29 @@ pub fn shard(
     if state.as_of().is_none() {
         return Err(IndexError::Incomplete { percent: state.percent() });
     }
-    if shards::version_of(store, entry.range)? != Some(entry.version) {
+    let (version, places) = match shards::version_of(store, entry.range)? {
+        Some(version) => (Some(version), None),
+        None => segments::find(store, entry.range)?
+            .map_or((None, None), |segment| (Some(segment.version), Some(segment.places))),
+    };
+    if version != Some(entry.version) {
         return Ok(None);
     }
-    let read = ShardRows::read(store, entry.range)?;
-    Shard::encode(identity, entry, &facts(&read)).map(Some).map_err(|_| IndexError::Uncovered)
+    let is_shard = places.is_none();
+    let mut facts = facts(&match places {
+        Some(places) => ShardRows::of_places(store, &places)?,
+        None => ShardRows::read(store, entry.range)?,
+    });
+    // They are not as they were at this version any more.
+    let superseded = segments::above(store, entry.range, is_shard)?;
+    if !superseded.is_empty() {
+        for (wallet, facts) in &mut facts {
+            if superseded.contains(&place(*wallet)) {
+                *facts = Facts::Superseded;
+            }
+        }
+    }
+    Shard::encode(identity, entry, &facts).map(Some).map_err(|_| IndexError::Uncovered)
 }
 
 /// What a verdict needs, by wallet.

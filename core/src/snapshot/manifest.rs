@@ -1,16 +1,18 @@
-//! The manifest: of which block the snapshot is, and the version of each shard.
+//! The manifest: of which block the snapshot is, the version of each shard and segment, and what has changed
+//! last.
 
 use core::ops::RangeInclusive;
+use std::collections::BTreeMap;
 
 use alloy_primitives::{Address, B256, hex};
 
 use super::{
-    Identity, SnapshotError,
+    Facts, Identity, Shard, SnapshotError,
     wire::{self, Bytes},
 };
 use crate::{
     eth::{as_of::AsOf, timestamp::Timestamp},
-    index::{PLACE_BITS, ShardRange, ShardVersion, place},
+    index::{PLACE_BITS, SEGMENT_FAN_OUT_BITS, ShardRange, ShardVersion, place},
 };
 
 const MAGIC: [u8; 4] = *b"KYAM";
@@ -39,9 +41,13 @@ pub struct Manifest {
     /// The height after which the registry's events were listed without a gap, up to the block.
     pub listed_after: Option<u64>,
     pub(super) shards: Vec<ShardEntry>,
+    /// The segments but the widest: by their bits, and by their places.
+    pub(super) segments: Vec<ShardEntry>,
+    /// The widest segment: what has changed last.
+    pub(super) recent: Option<Shard>,
 }
 
-/// A shard, as a manifest names it.
+/// A shard or segment, as a manifest names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ShardEntry {
     /// Its wallets.
@@ -87,8 +93,8 @@ impl ShardEntry {
 }
 
 impl Manifest {
-    /// A manifest of these shards without listed events; the other parameters are the fields of the same
-    /// names.
+    /// A manifest of these shards without segments and listed events; the other parameters are the fields of
+    /// the same names.
     pub const fn new(
         identity: Identity,
         as_of: AsOf,
@@ -98,18 +104,40 @@ impl Manifest {
         agents: u64,
         shards: Vec<ShardEntry>,
     ) -> Self {
-        let listed_after = None;
-        Self { identity, as_of, storage_root, grace_seconds, confirmed_at, agents, listed_after, shards }
+        Self {
+            identity,
+            as_of,
+            storage_root,
+            grace_seconds,
+            confirmed_at,
+            agents,
+            listed_after: None,
+            shards,
+            segments: Vec::new(),
+            recent: None,
+        }
+    }
+
+    /// The same with segments, which are sorted by their bits, and then by their places, and the widest.
+    #[must_use]
+    pub fn with_segments(self, segments: Vec<ShardEntry>, recent: Option<Shard>) -> Self {
+        Self { segments, recent, ..self }
     }
 
     /// Its bytes.
     ///
     /// # Errors
     ///
-    /// [`SnapshotError::Format`] where a shard's version does not fit: it is of a later block, or four
+    /// [`SnapshotError::Format`] where a version does not fit: it is of a later block, or four
     /// billion blocks older.
     pub fn encode(&self) -> Result<Vec<u8>, SnapshotError> {
-        let mut bytes = Vec::with_capacity(192 + self.shards.len() * 9);
+        let is_later = |recent: &Shard| recent.entry().version.block > self.as_of.block_number;
+        if self.recent.as_ref().is_some_and(is_later) {
+            return Err(SnapshotError::Format);
+        }
+        let recent = self.recent.as_ref().map_or(&[][..], Shard::as_bytes);
+        let mut bytes =
+            Vec::with_capacity(256 + self.shards.len() * 9 + self.segments.len() * 15 + recent.len());
         bytes.extend(MAGIC);
         bytes.push(wire::FORMAT);
         bytes.extend(self.identity.chain_id.to_be_bytes());
@@ -124,13 +152,22 @@ impl Manifest {
         }
         let count = u32::try_from(self.shards.len()).map_err(|_| SnapshotError::Format)?;
         bytes.extend(count.to_be_bytes());
-        for ShardEntry { range, version } in &self.shards {
+        let put = |bytes: &mut Vec<u8>, ShardEntry { range, version }: &ShardEntry| {
             let age = self.as_of.block_number.checked_sub(version.block);
             let age = age.and_then(|age| u32::try_from(age).ok()).ok_or(SnapshotError::Format)?;
             bytes.push(range.bits);
             bytes.extend(age.to_be_bytes());
             bytes.extend(version.tag.to_be_bytes());
+            Ok(())
+        };
+        self.shards.iter().try_for_each(|entry| put(&mut bytes, entry))?;
+        let count = u32::try_from(self.segments.len()).map_err(|_| SnapshotError::Format)?;
+        bytes.extend(count.to_be_bytes());
+        for entry in &self.segments {
+            bytes.extend(entry.range.start.to_be_bytes().into_iter().skip(2));
+            put(&mut bytes, entry)?;
         }
+        bytes.extend(recent);
         Ok(wire::seal(&self.identity, bytes))
     }
 
@@ -154,33 +191,76 @@ impl Manifest {
             wire::WITHOUT_LIABILITY => None,
             _ => Some(rest.u64()?).filter(|after| *after < u64::MAX),
         };
-        let count = rest.u32()? as usize;
-        if rest.0.len() != count.checked_mul(9).ok_or(SnapshotError::Damaged)? {
-            return Err(SnapshotError::Damaged);
-        }
-        let (mut shards, mut start) = (Vec::with_capacity(count), 0);
-        for _ in 0..count {
+        let entry = |rest: &mut Bytes<'_>, start| {
             let (bits, age, tag) = (rest.byte()?, u64::from(rest.u32()?), rest.u32()?);
             let block = block_number.checked_sub(age).ok_or(SnapshotError::Damaged)?;
-            let range = ShardRange { start, bits };
-            // A shard begins where its own size allows, so that its wallets share its bits.
-            if bits > PLACE_BITS || start % (1 << (PLACE_BITS - bits)) != 0 {
-                return Err(SnapshotError::Damaged);
+            // A range begins where its own size allows, so that its wallets share its bits.
+            match bits <= PLACE_BITS && start % (1 << (PLACE_BITS - bits)) == 0 {
+                true => {
+                    let range = ShardRange { start, bits };
+                    Ok(ShardEntry { range, version: ShardVersion { block, tag } })
+                }
+                false => Err(SnapshotError::Damaged),
             }
-            start = range.end();
-            shards.push(ShardEntry { range, version: ShardVersion { block, tag } });
+        };
+        let (mut shards, mut start) = (Vec::with_capacity(rest.count(9)?), 0);
+        for _ in 0..shards.capacity() {
+            let shard = entry(&mut rest, start)?;
+            start = shard.range.end();
+            shards.push(shard);
         }
         if start != ShardRange::ALL.end() {
             return Err(SnapshotError::Damaged);
         }
+        let (mut segments, mut recent) = (Vec::new(), None);
+        if format > wire::WITHOUT_SEGMENTS {
+            for _ in 0..rest.count(15)? {
+                let start = rest.place()?;
+                segments.push(entry(&mut rest, start)?);
+            }
+            recent = (!rest.0.is_empty()).then(|| Shard::of_manifest(rest.0.to_vec())).transpose()?;
+            if recent.as_ref().is_some_and(|recent| recent.entry().version.block > block_number) {
+                return Err(SnapshotError::Damaged);
+            }
+        } else if !rest.0.is_empty() {
+            return Err(SnapshotError::Damaged);
+        }
+        let is_segment = |segment: &ShardEntry| {
+            let bits = segment.range.bits;
+            bits > 0 && bits.is_multiple_of(SEGMENT_FAN_OUT_BITS)
+        };
+        if !segments.is_sorted_by(|one, other| key(one) < key(other)) || !segments.iter().all(is_segment) {
+            return Err(SnapshotError::Damaged);
+        }
         let block_timestamp = Timestamp::from_seconds(time);
         let as_of = AsOf { block_number, block_timestamp, parent_hash };
-        Ok(Self { identity, as_of, storage_root, grace_seconds, confirmed_at, agents, listed_after, shards })
+        Ok(Self {
+            identity,
+            as_of,
+            storage_root,
+            grace_seconds,
+            confirmed_at,
+            agents,
+            listed_after,
+            shards,
+            segments,
+            recent,
+        })
     }
 
     /// The shards, by their places.
     pub fn shards(&self) -> &[ShardEntry] {
         &self.shards
+    }
+
+    /// The segments that are files of their own, and the shards.
+    pub fn entries(&self) -> impl Iterator<Item = ShardEntry> {
+        self.segments.iter().chain(&self.shards).copied()
+    }
+
+    /// Whether it names a shard or segment.
+    pub fn names(&self, entry: ShardEntry) -> bool {
+        self.shard_at(entry.range.start) == Some(entry) || self.segment(entry.range) == Some(entry)
     }
 
     /// The shard of a wallet.
@@ -193,11 +273,92 @@ impl Manifest {
         self.shards.get(after.checked_sub(1)?).copied()
     }
 
+    fn segment(&self, range: ShardRange) -> Option<ShardEntry> {
+        let key = (range.bits, range.start);
+        let index = self.segments.binary_search_by_key(&key, self::key).ok()?;
+        self.segments.get(index).copied()
+    }
+
+    /// The files of which the first that has a wallet tells of it: segments, the widest first, and its shard.
+    /// None where the manifest itself does.
+    pub fn entries_of(&self, wallet: Address) -> Vec<ShardEntry> {
+        let place = place(wallet);
+        if matches!(self.recent_at(place, wallet), Ok(Some(_))) {
+            return Vec::new();
+        }
+        self.entries_at(place).collect()
+    }
+
+    fn entries_at(&self, place: u64) -> impl Iterator<Item = ShardEntry> {
+        let bits = (SEGMENT_FAN_OUT_BITS..PLACE_BITS).step_by(SEGMENT_FAN_OUT_BITS.into());
+        let segments = bits.filter_map(move |bits| self.segment(ShardRange::of(place, bits)));
+        segments.chain(self.shard_at(place))
+    }
+
+    /// The files that hold wallets of a range: segments, the widest first, and shards.
+    pub fn entries_in(&self, range: ShardRange) -> impl Iterator<Item = ShardEntry> {
+        let segments = self.segments.iter().copied();
+        segments.filter(move |segment| segment.range.overlaps(range)).chain(self.shards_of(range))
+    }
+
     /// The shards that hold wallets of a range.
     pub fn shards_of(&self, range: ShardRange) -> impl Iterator<Item = ShardEntry> {
         let first = self.shards.partition_point(|shard| shard.range.end() <= range.start);
         let of_range = self.shards.get(first..).unwrap_or_default().iter().copied();
         of_range.take_while(move |shard| shard.range.start < range.end())
+    }
+
+    /// What the manifest itself says of a wallet, if it has changed last.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError::Damaged`].
+    pub fn recent(&self, wallet: Address) -> Result<Option<Facts>, SnapshotError> {
+        self.recent_at(place(wallet), wallet)
+    }
+
+    fn recent_at(&self, place: u64, wallet: Address) -> Result<Option<Facts>, SnapshotError> {
+        self.recent.as_ref().map_or(Ok(None), |recent| recent.find_at(place, wallet))
+    }
+
+    /// What the snapshot says of a wallet, by its [entries](Self::entries_of), which are among these files.
+    /// Of a wallet that is in none, no agent is known: none has or had it.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError::Another`] where one is not among them, [`SnapshotError::Damaged`].
+    pub fn find(&self, files: &[&Shard], wallet: Address) -> Result<Facts, SnapshotError> {
+        let place = place(wallet);
+        if let Some(facts) = self.recent_at(place, wallet)? {
+            return Ok(facts);
+        }
+        for entry in self.entries_at(place) {
+            let file = files.iter().find(|file| file.entry() == entry).ok_or(SnapshotError::Another)?;
+            if let Some(facts) = file.find_at(place, wallet)? {
+                return Ok(facts);
+            }
+        }
+        Ok(Facts::Known { agent: None, former: Vec::new() })
+    }
+
+    /// All wallets of a range with what the snapshot says of them, by its [entries](Self::entries_in) in
+    /// `files`, which are the widest first.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError::Damaged`].
+    pub fn wallets_of(
+        &self,
+        files: &[&Shard],
+        range: ShardRange,
+    ) -> Result<BTreeMap<Address, Facts>, SnapshotError> {
+        let mut wallets = BTreeMap::new();
+        for file in self.recent.iter().chain(files.iter().copied()) {
+            for (wallet, facts) in file.wallets_of(range)? {
+                wallets.entry(wallet).or_insert(facts);
+            }
+        }
+        Ok(wallets)
     }
 
     /// How many hexadecimal digits the prefix of a range may have: so many that thirty agents or more share
@@ -211,8 +372,15 @@ impl Manifest {
 
     /// What it takes in memory.
     pub fn size_bytes(&self) -> usize {
-        size_of::<Self>() + self.shards.capacity() * size_of::<ShardEntry>()
+        let entries = self.shards.capacity() + self.segments.capacity();
+        let recent = self.recent.as_ref().map_or(0, Shard::size_bytes);
+        size_of::<Self>() + entries * size_of::<ShardEntry>() + recent
     }
+}
+
+/// What segments are sorted by.
+const fn key(segment: &ShardEntry) -> (u8, u64) {
+    (segment.range.bits, segment.range.start)
 }
 
 /// How many hexadecimal digits the prefix of a range may have in a registry of so many agents.

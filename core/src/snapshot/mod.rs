@@ -1,24 +1,31 @@
-//! A snapshot of the registry in shards: all that verdicts need, to be held wherever they are given.
+//! A snapshot of the registry in shards and segments: all that verdicts need, to be held wherever they are
+//! given.
 //!
-//! A [`Manifest`] names the block, the registry's storage root and each shard's version. A [`Shard`] holds
-//! everything that the verdicts on some wallets need: those with a Keccak-256 that begins with certain bits.
-//! A shard of one version never changes, so that it can be cached for as long as there is room. A wallet that
-//! is in no shard is not registered. `docs/snapshot.md` describes the bytes.
+//! A [`Manifest`] names the block, the registry's storage root and the version of each shard and segment. A
+//! [`Shard`] holds everything that the verdicts on some wallets need: those with a Keccak-256 that begins
+//! with certain bits. A segment is a [`Shard`] of more wallets, and holds those of them that have changed
+//! since their shards were last made. Segments are in levels, each part of a segment a sixteenth of it; the
+//! widest, of all wallets, is in the manifest. The widest segment that holds a wallet tells of it, or else
+//! its shard. A wallet that is in none is not registered.
+//!
+//! A file of one version can be cached for as long as there is room: what has changed since is in a wider
+//! segment of each manifest that still names that version. `docs/snapshot.md` describes the bytes.
 //!
 //! ```text
-//!   index's rows --> make --> manifest: block, root, versions     shard: wallet --> facts, sorted by wallet
-//!                                |                                  |
-//!   wallet --Keccak-256--> which shard, which version --> fetched --+--> facts --> verdict
+//!   index's rows --> make --> manifest: block, root, versions,     segment, shard: wallet --> facts,
+//!                             what has changed last                sorted by wallet
+//!                                |                                    |
+//!   wallet --Keccak-256--> which files, which versions --> fetched --+--> facts of the widest --> verdict
 //! ```
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `wire` | bytes: reading within bounds, and the seal |
-//! | `manifest` | the manifest, and the shard of a wallet |
-//! | `shard` | one shard, searched without decoding it |
+//! | `manifest` | the manifest, and the segments and the shard of a wallet |
+//! | `shard` | one shard or segment, searched without decoding it |
 //! | `facts` | what a shard holds of a wallet, and the verdict made of it |
-//! | `bundle` | several shards in one answer |
-//! | `make` | manifests and shards from an index |
+//! | `bundle` | several shards and segments in one answer |
+//! | `make` | manifests, shards and segments from an index |
 
 mod bundle;
 mod facts;
@@ -45,7 +52,7 @@ pub struct Identity {
     pub registry: Address,
 }
 
-/// Why bytes are no manifest or shard.
+/// Why bytes are no manifest, shard or segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
     /// They are not of this format, or of another version of it.

@@ -1,4 +1,4 @@
-//! One shard: a directory of wallets, sorted, and a record for each.
+//! One shard or segment: a directory of wallets, sorted, and a record for each.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const HEAD: usize = 4 + 1 + 1 + 6 + 8 + 4 + 4;
 /// Bytes of a wallet in the directory.
 const ENTRY: usize = 20 + 4;
 
-/// A shard, checked to be whole and the one that was asked for.
+/// A shard or segment, checked to be whole and the one that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shard {
     entry: ShardEntry,
@@ -65,16 +65,28 @@ impl Shard {
         let mut rest = Bytes(&bytes);
         rest.begin(MAGIC)?;
         wire::unseal(identity, &bytes)?;
-        let shard = Self::reopen(bytes, entry)?;
+        Self::reopen(bytes, entry)?.in_order()
+    }
+
+    /// Takes the bytes of the widest segment, as a sealed manifest has them.
+    pub(super) fn of_manifest(bytes: Vec<u8>) -> Result<Self, SnapshotError> {
+        let segment = Self::open(bytes)?;
+        match segment.entry.range == ShardRange::ALL {
+            true => segment.in_order(),
+            false => Err(SnapshotError::Damaged),
+        }
+    }
+
+    fn in_order(self) -> Result<Self, SnapshotError> {
         let mut last = None;
-        for index in 0..shard.count {
-            let (wallet, _) = shard.at(index)?;
+        for index in 0..self.count {
+            let (wallet, _) = self.at(index)?;
             if last.is_some_and(|last| last >= wallet) {
                 return Err(SnapshotError::Damaged);
             }
             last = Some(wallet);
         }
-        Ok(shard)
+        Ok(self)
     }
 
     /// Takes bytes that [`parse`](Self::parse) has taken before: the seal and the wallets' order are not
@@ -84,15 +96,18 @@ impl Shard {
     ///
     /// [`SnapshotError`], [`SnapshotError::Another`] for another shard or version.
     pub fn reopen(bytes: Vec<u8>, entry: ShardEntry) -> Result<Self, SnapshotError> {
+        let shard = Self::open(bytes)?;
+        if shard.entry == entry { Ok(shard) } else { Err(SnapshotError::Another) }
+    }
+
+    fn open(bytes: Vec<u8>) -> Result<Self, SnapshotError> {
         let content = bytes.len().checked_sub(wire::SEAL).and_then(|length| bytes.get(..length));
         let mut rest = Bytes(content.ok_or(SnapshotError::Damaged)?);
         rest.begin(MAGIC)?;
         let bits = rest.byte()?;
         let range = ShardRange { start: rest.place()?, bits };
         let version = ShardVersion { block: rest.u64()?, tag: rest.u32()? };
-        if (ShardEntry { range, version }) != entry {
-            return Err(SnapshotError::Another);
-        }
+        let entry = ShardEntry { range, version };
         let count = rest.u32()? as usize;
         rest.take(count.checked_mul(ENTRY).ok_or(SnapshotError::Damaged)?)?;
         Ok(Self { entry, count, bytes })
@@ -113,18 +128,17 @@ impl Shard {
         self.count == 0
     }
 
-    /// What it says of a wallet, by binary search in the directory. Of a wallet that is not in it, no agent
-    /// is known: none has or had it.
+    /// What it says of a wallet, by binary search in the directory; `None` for one that is not in it.
     ///
     /// # Errors
     ///
     /// [`SnapshotError::Another`] for a wallet of another shard, [`SnapshotError::Damaged`].
-    pub fn find(&self, wallet: Address) -> Result<Facts, SnapshotError> {
+    pub fn find(&self, wallet: Address) -> Result<Option<Facts>, SnapshotError> {
         self.find_at(place(wallet), wallet)
     }
 
     /// The same for a wallet with its place at hand: a hash is most of a search.
-    pub(crate) fn find_at(&self, place: u64, wallet: Address) -> Result<Facts, SnapshotError> {
+    pub(super) fn find_at(&self, place: u64, wallet: Address) -> Result<Option<Facts>, SnapshotError> {
         if !self.entry.range.contains_place(place) {
             return Err(SnapshotError::Another);
         }
@@ -135,10 +149,10 @@ impl Shard {
             match found.cmp(&wallet) {
                 core::cmp::Ordering::Less => low = middle + 1,
                 core::cmp::Ordering::Greater => high = middle,
-                core::cmp::Ordering::Equal => return self.facts(offset),
+                core::cmp::Ordering::Equal => return self.facts(offset).map(Some),
             }
         }
-        Ok(Facts::Known { agent: None, former: Vec::new() })
+        Ok(None)
     }
 
     /// All wallets of a range with what it says of them, by ascending wallet.

@@ -8,8 +8,10 @@ use alloy_primitives::{Address, Keccak256};
 use super::{Identity, SnapshotError};
 
 /// The version of the format that is written.
-pub(super) const FORMAT: u8 = 2;
-/// The earlier version, without what ties liable wallets to agents: holders keep its files.
+pub(super) const FORMAT: u8 = 3;
+/// The version before, without segments: holders keep its files.
+pub(super) const WITHOUT_SEGMENTS: u8 = 2;
+/// The one before that, without what ties liable wallets to agents, too.
 pub(super) const WITHOUT_LIABILITY: u8 = 1;
 /// Bytes of the seal.
 pub(super) const SEAL: usize = 8;
@@ -53,6 +55,13 @@ impl<'a> Bytes<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
+    /// A number of entries that have so many bytes each, of which as many are there.
+    pub(super) fn count(&mut self, bytes: usize) -> Result<usize, SnapshotError> {
+        let count = self.u32()? as usize;
+        let is_there = count.checked_mul(bytes).is_some_and(|length| length <= self.0.len());
+        if is_there { Ok(count) } else { Err(SnapshotError::Damaged) }
+    }
+
     pub(super) fn address(&mut self) -> Result<Address, SnapshotError> {
         self.array().map(Address::new)
     }
@@ -60,7 +69,7 @@ impl<'a> Bytes<'a> {
     /// Checks what every file begins with, and gives the version of its format.
     pub(super) fn begin(&mut self, magic: [u8; 4]) -> Result<u8, SnapshotError> {
         match (self.array::<4>()?, self.byte()?) {
-            (found, format @ (FORMAT | WITHOUT_LIABILITY)) if found == magic => Ok(format),
+            (found, format @ WITHOUT_LIABILITY..=FORMAT) if found == magic => Ok(format),
             _ => Err(SnapshotError::Format),
         }
     }

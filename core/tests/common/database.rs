@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use registry_core::index::{Config, FEW_AGENTS, IndexError, PART, SqlValue, State};
+use registry_core::index::{Config, FEW_AGENTS, FileSizes, IndexError, PART, SqlValue, State};
 use registry_core::index::{Store, StoreError, Work, prepare};
 use rusqlite::{Connection, StatementStatus, params_from_iter, types};
 
@@ -19,6 +19,7 @@ pub(crate) fn config(registry: Address, slice: u64, sweep: u64) -> Config {
         proved: 0,
         part: PART,
         few_agents: FEW_AGENTS,
+        files: FileSizes::DEFAULT,
         layout: None,
         self_contained_code: None,
     }

@@ -3,7 +3,7 @@
 use alloy_sol_types::SolEvent as _;
 use registry_core::liability::{Basis, WalletEvents, parent_basis};
 use registry_core::registry::changes::{Since, Standing};
-use registry_core::snapshot::{Facts, LiveAgent, Shards};
+use registry_core::snapshot::{Facts, LiveAgent, Shard, ShardRange};
 use registry_core::{eth::abi::IAgentRegistry::AgentRegistered, index::Store as _};
 use registry_core::{registry::agent::Agent, registry::kya::Decision};
 
@@ -49,18 +49,17 @@ pub(crate) fn of_record(index: &Indexed, agent: &AgentRecord) -> Value {
 
 /// All that the snapshot's shards hold, where there is a snapshot.
 fn live_agents(index: &Indexed) -> Vec<(LiveAgent, WalletEvents)> {
-    let shards = Shards::read(&index.database).unwrap();
-    let Ok(manifest) = shards.manifest(&index.state(), snapshot::IDENTITY) else { return Vec::new() };
-    let mut found = Vec::new();
-    for entry in manifest.shards() {
-        for (_, facts) in snapshot::parsed(index, *entry).wallets_of(entry.range).unwrap() {
-            if let Facts::Known { agent: Some(agent), .. } = facts {
-                let events = agent.wallet_events(&manifest);
-                found.push((*agent, events));
-            }
+    let Ok(manifest) = snapshot::manifest(index) else { return Vec::new() };
+    let files: Vec<Shard> = manifest.entries().map(|entry| snapshot::parsed(index, entry)).collect();
+    let known = manifest.wallets_of(&files.iter().collect::<Vec<_>>(), ShardRange::ALL).unwrap();
+    let live = |facts| match facts {
+        Facts::Known { agent: Some(agent), .. } => {
+            let events = agent.wallet_events(&manifest);
+            Some((*agent, events))
         }
-    }
-    found
+        _ => None,
+    };
+    known.into_values().filter_map(live).collect()
 }
 
 /// What is said of events by liable wallets is as the chain lists them: an event that was seen is one of the

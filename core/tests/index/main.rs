@@ -28,7 +28,7 @@ mod store_failures;
 use common::prelude::*;
 use history::History;
 use indexed::{Failures, Indexed};
-use registry_core::{index::FEW_AGENTS, snapshot::Manifest};
+use registry_core::{index::FEW_AGENTS, index::FileSizes, snapshot::Manifest};
 
 /// One history, and what is wrong with the index of it; of `ONCE_WRONG`, as it was then.
 fn live(seed: u64, is_old: bool) -> Result<(), String> {
@@ -87,6 +87,15 @@ fn live(seed: u64, is_old: bool) -> Result<(), String> {
     let mut index = Indexed::new(history, slice, sweep);
     index.config.part = 1 + seed % 9;
     index.config.few_agents = if seed.is_multiple_of(2) { 3 } else { FEW_AGENTS };
+    // A shard of a few agents each, up to three levels of segments, and one shard of all.
+    index.config.files = match seed % 5 {
+        0 => FileSizes::DEFAULT,
+        kind => FileSizes {
+            shard_bytes: 200 << kind,
+            segment_places: (seed / 5 % 7) as usize,
+            shard_bits_below: 1 + (seed / 35 % 3) as u8,
+        },
+    };
     index.config.limits = Limits { agents_per_call: 7, calls_per_chunk: 9, ..Limits::default() };
     if second.is_some() {
         (index.second, index.endpoints) = (second, Endpoints::new(2, None));

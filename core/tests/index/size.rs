@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use registry_core::index::{Basis, Excerpt, IndexError, LIST_IN_MEMORY_MAX, SqlValue, Store as _};
-use registry_core::{eth::abi::RevenueReport, registry::kya::WalletInput, snapshot::ShardEntry};
+use registry_core::{eth::abi::RevenueReport, registry::kya::WalletInput};
 
 use crate::{Indexed, common::prelude::*, history::History, snapshot};
 
@@ -98,9 +98,14 @@ fn suspension(mut index: Indexed) -> u64 {
     index.database.steps.take();
     index.work().unwrap();
     let steps = index.database.steps.take();
-    let after = snapshot::manifest(&index).unwrap();
-    let is_same = |entry: &ShardEntry| after.shards().contains(entry);
-    assert!(!before.shards().iter().any(is_same), "each shard has a descendant");
+    let wallet = index.agents()[19].agentWallet;
+    let [before, after] = [before, snapshot::manifest(&index).unwrap()].map(|manifest| {
+        let files =
+            manifest.entries_of(wallet).into_iter().filter_map(|entry| snapshot::given(&index, entry));
+        let files: Vec<_> = files.collect();
+        format!("{:?}", manifest.find(&files.iter().collect::<Vec<_>>(), wallet))
+    });
+    assert!(!before.contains("(1, Suspended)") && after.contains("(1, Suspended)"), "{before} {after}");
     steps
 }
 

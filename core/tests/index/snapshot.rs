@@ -1,19 +1,29 @@
-//! The registry's snapshot: its verdicts are the chain's, and a shard of one version never changes.
+//! The registry's snapshot: its verdicts are the chain's, whenever its manifest and its files were got.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use alloy_primitives::keccak256;
 use registry_core::api::snapshot_documents::{document, shards_for};
-use registry_core::snapshot::{Identity, Manifest, Shard, ShardEntry, Shards, shard};
+use registry_core::snapshot::{Facts, Identity, Manifest, Shard, ShardEntry, ShardRange, Shards, shard};
 use registry_core::{api::document::Document, api::route::KYA_BODY_MAX};
-use registry_core::{index::IndexError, registry::changes::Since, registry::kya::WalletInput};
+use registry_core::{
+    index::FileSizes, index::IndexError, registry::changes::Since, registry::kya::WalletInput,
+};
 
 use crate::{Indexed, common::prelude::*, history::History, liability};
 
 pub(crate) const IDENTITY: Identity = Identity { chain_id: CHAIN_ID, registry: REGISTRY };
 
-/// What a host has fetched, by name: never fetched again.
-pub(crate) type Shelf = HashMap<ShardEntry, Vec<u8>>;
+/// What hosts hold.
+#[derive(Default)]
+pub(crate) struct Shelf {
+    /// Files as they were made when they were asked for first.
+    files: HashMap<ShardEntry, Vec<u8>>,
+    /// The last manifests, with what each says.
+    manifests: VecDeque<(Manifest, Known)>,
+}
+
+type Known = BTreeMap<Address, Facts>;
 
 /// The manifest, as the object hands it out. No shard's version is of a later block.
 pub(crate) fn manifest(index: &Indexed) -> Result<Manifest, IndexError> {
@@ -28,21 +38,62 @@ fn bytes(index: &Indexed, entry: ShardEntry) -> Option<Vec<u8>> {
 }
 
 pub(crate) fn parsed(index: &Indexed, entry: ShardEntry) -> Shard {
-    Shard::parse(bytes(index, entry).unwrap(), &IDENTITY, entry).unwrap()
+    given(index, entry).unwrap()
 }
 
-/// All shards of the manifest; those on the shelf have to be as they were.
-fn shards(index: &Indexed, manifest: &Manifest, shelf: &mut Shelf) -> Result<Vec<Shard>, String> {
-    let mut shards = Vec::new();
-    for entry in manifest.shards() {
-        let made = bytes(index, *entry).ok_or(format!("{entry:?} is not there"))?;
-        let kept = shelf.entry(*entry).or_insert_with(|| made.clone());
-        if *kept != made {
-            return Err(format!("{entry:?} has changed: {kept:?}\nnot {made:?}"));
+/// A file, if the index has this version of it.
+pub(crate) fn given(index: &Indexed, entry: ShardEntry) -> Option<Shard> {
+    Some(Shard::parse(bytes(index, entry)?, &IDENTITY, entry).unwrap())
+}
+
+/// The files of a manifest that the index still gives: as it makes them now, or as a host has held them.
+fn files(index: &Indexed, manifest: &Manifest, held: Option<&mut Shelf>) -> Vec<Shard> {
+    let made = |entry: ShardEntry| Some((entry, bytes(index, entry)?));
+    let mut made: Vec<_> = manifest.entries().filter_map(made).collect();
+    for (entry, bytes) in &mut made {
+        if let Some(shelf) = &held {
+            *bytes = shelf.files.get(entry).unwrap_or(bytes).clone();
         }
-        shards.push(Shard::parse(made, &IDENTITY, *entry).map_err(|error| error.to_string())?);
     }
-    Ok(shards)
+    if let Some(shelf) = held {
+        shelf.files.extend(made.iter().cloned());
+    }
+    made.into_iter().map(|(entry, bytes)| Shard::parse(bytes, &IDENTITY, entry).unwrap()).collect()
+}
+
+/// Files of any age and manifests of any age tell the same, or that only the chain can tell. `known` is what
+/// the newest manifest says.
+fn are_of_any_age(index: &Indexed, manifest: &Manifest, known: &Known) -> Result<(), String> {
+    let mut shelf = index.shelf.borrow_mut();
+    let held = files(index, manifest, Some(&mut shelf));
+    let of_held = manifest.wallets_of(&held.iter().collect::<Vec<_>>(), ShardRange::ALL).unwrap();
+    if of_held != *known {
+        return Err(format!("held files say {of_held:?}\nnot {known:?}"));
+    }
+    for (earlier, said) in &shelf.manifests {
+        let files = files(index, earlier, None);
+        let files: Vec<&Shard> = files.iter().collect();
+        for wallet in known.keys().chain(said.keys()) {
+            let none = Facts::Known { agent: None, former: Vec::new() };
+            match earlier.find(&files, *wallet) {
+                // Another version by now.
+                Err(_) | Ok(Facts::Superseded) => {}
+                Ok(found) if found == *said.get(wallet).unwrap_or(&none) => {}
+                found => {
+                    return Err(format!(
+                        "at block {}, {wallet} was {:?}, not {found:?}",
+                        earlier.as_of.block_number,
+                        said.get(wallet)
+                    ));
+                }
+            }
+        }
+    }
+    shelf.manifests.push_back((manifest.clone(), known.clone()));
+    if shelf.manifests.len() > 3 {
+        shelf.manifests.pop_front();
+    }
+    Ok(())
 }
 
 /// The document of a route from the snapshot; `None` where the chain has to be asked.
@@ -69,12 +120,13 @@ fn plain(document: Document) -> Vec<Value> {
 /// Holds the verdicts on all wallets against those of a node with that registry, where there is a snapshot.
 pub(crate) fn is_like(index: &Indexed, registry: &PlainRegistry, now: u64) -> Result<(), String> {
     let Ok(manifest) = manifest(index) else { return Ok(()) };
-    let shards = shards(index, &manifest, &mut index.shelf.borrow_mut())?;
-    let shards: Vec<&Shard> = shards.iter().collect();
-    let held: usize = shards.iter().map(|shard| shard.len()).sum();
-    if held != registry.agents.len() {
-        return Err(format!("the snapshot holds {held} wallets"));
+    let files = files(index, &manifest, None);
+    let files: Vec<&Shard> = files.iter().collect();
+    let known = manifest.wallets_of(&files, ShardRange::ALL).unwrap();
+    if known.len() != registry.agents.len() || known.values().any(|facts| *facts == Facts::Superseded) {
+        return Err(format!("the snapshot holds {} wallets: {known:?}", known.len()));
     }
+    are_of_any_age(index, &manifest, &known)?;
     let scan = registry.scan();
     // It judges no earlier than what it confirms, and the node no earlier than its block.
     let now = Timestamp::from_seconds(now.max(NOW)).max(Timestamp::from_millis(manifest.confirmed_at));
@@ -82,7 +134,7 @@ pub(crate) fn is_like(index: &Indexed, registry: &PlainRegistry, now: u64) -> Re
     for agents in registry.agents.chunks(KYA_BODY_MAX) {
         let wallets = agents.iter().map(|agent| WalletInput::Wallet(agent.agentWallet)).collect();
         let route = Route::kya_list(wallets, None).unwrap();
-        let found = plain(document(&route, &manifest, &shards, now).unwrap());
+        let found = plain(document(&route, &manifest, &files, now).unwrap());
         let asked = Question { route, now, scan: Some(scan.clone()), ..question("/health") };
         let expected = plain(node.run(asked).unwrap());
         for (found, expected) in found.into_iter().zip(expected) {
@@ -255,7 +307,7 @@ fn a_reorg_to_a_lower_block_with_the_same_records_leaves_a_snapshot_of_that_bloc
 }
 
 #[test]
-fn one_shard_holds_up_to_128_agents_and_a_version_that_is_gone_is_not_given() {
+fn one_shard_holds_up_to_128_agents_and_changes_are_in_the_manifest_until_there_are_many() {
     let mut index = Indexed::filled(128, 0);
     index.work().unwrap();
     let before = manifest(&index).unwrap();
@@ -263,14 +315,75 @@ fn one_shard_holds_up_to_128_agents_and_a_version_that_is_gone_is_not_given() {
     index.mine(|registry, _| registry.agents[6].lastAttestation = NOW);
     index.refresh();
     let after = manifest(&index).unwrap();
-    assert_ne!(before.shards(), after.shards());
-    assert_eq!(bytes(&index, before.shards()[0]), None);
+    assert_eq!(before.shards(), after.shards());
+    let changed = index.agents()[6].agentWallet;
+    let [was, is] = [&before, &after].map(|manifest| manifest.recent(changed).unwrap());
+    assert!(was.is_none() && format!("{is:?}").contains(&format!("last_attestation: {NOW}")), "{is:?}");
     // A revenue report changes no verdict, and no shard.
     index.mine_with_events(&[3], |registry, _| registry.reports.push(report(3, 1)));
     index.refresh();
     let later = manifest(&index).unwrap();
     assert!(later.as_of.block_number > after.as_of.block_number);
-    assert_eq!(later.shards(), after.shards());
+    assert!(later.shards() == after.shards() && later.recent(index.agents()[2].agentWallet) == Ok(None));
+    // More changes than a segment holds.
+    index.mine(|registry, _| registry.agents.extend((129..=640).map(|id| record(id, 0))));
+    index.refresh();
+    assert_eq!(bytes(&index, before.shards()[0]), None);
+    is_like(&index, &index.newest().registry, index.newest().seconds).unwrap();
+}
+
+/// Segments of two levels, and changes that reach shards.
+#[test]
+fn changes_reach_the_shards_many_at_a_time() {
+    let mut index = Indexed::new(History::of(2, PlainRegistry::with_agents(600)), 350, 0);
+    index.config.files = FileSizes { shard_bytes: 256, segment_places: 20, shard_bits_below: 2 };
+    index.catch_up().unwrap();
+    index.work().unwrap();
+    let first = manifest(&index).unwrap();
+    assert!(first.shards().len() >= 256, "{} shards", first.shards().len());
+    let (mut manifest_before, mut renewed, mut levels) = (first, 0, BTreeMap::new());
+    for round in 0..16_u64 {
+        if round == 8 {
+            // A release with other sizes goes on with these files.
+            index.config.files.shard_bits_below = 5;
+        }
+        let changed = (0..25).map(|number| ((round * 25 + number) * 39 % 600) as usize);
+        index.mine(|registry, _| {
+            changed.for_each(|agent| registry.agents[agent].lastAttestation = NOW + round);
+        });
+        index.now += 15;
+        index.refresh();
+        is_like(&index, &index.newest().registry, index.newest().seconds).unwrap();
+        let made = manifest(&index).unwrap();
+        for entry in made.entries().filter(|entry| !manifest_before.names(*entry)) {
+            match made.shards().contains(&entry) {
+                true => renewed += 1,
+                false => *levels.entry(entry.range.bits).or_insert(0) += 1,
+            }
+        }
+        manifest_before = made;
+    }
+    println!("400 changes: {renewed} shards and segments of {levels:?} bits made anew");
+    assert!(levels[&4] > 40 && levels[&8] > 20 && renewed < 300, "{levels:?} {renewed}");
+}
+
+/// Long scopes: a segment has as many bytes as a shard at most.
+#[test]
+fn a_manifest_is_small_whatever_is_registered() {
+    let mut index = Indexed::filled(10, 0);
+    index.mine(|registry, _| {
+        let agent = |id| AgentRecord { operationalScope: "x".repeat(250), ..record(id, 0) };
+        registry.agents.extend((11..=450).map(agent));
+    });
+    index.refresh();
+    let made = manifest(&index).unwrap();
+    assert!(made.encode().unwrap().len() < 80 * 1024, "{} bytes", made.encode().unwrap().len());
+    is_like(&index, &index.newest().registry, index.newest().seconds).unwrap();
+    // Rows of a later block make no manifest of an earlier one.
+    let kept = index.state();
+    index.mine(|registry, _| registry.agents[6].lastAttestation = NOW);
+    index.refresh();
+    assert!(Shards::read(&index.database).unwrap().manifest(&kept, IDENTITY).unwrap().encode().is_err());
 }
 
 /// A wallet by its number.
@@ -317,9 +430,10 @@ fn a_huge_shard_is_split_alone_and_lookups_beside_it_stay_the_same() {
     println!("{} agents that share {bits} bits: shards of {parts:?} bytes", crowd.len());
     assert!(parts.len() > 10 && parts.iter().all(|bytes| *bytes < 80 * 1_024), "{parts:?}");
     let others: Vec<Address> = index.agents().iter().take(3_000).map(|agent| agent.agentWallet).collect();
+    let made: Vec<Shard> = after.entries().map(|entry| parsed(&index, entry)).collect();
+    let made: Vec<&Shard> = made.iter().collect();
     for wallet in crowd.iter().chain(&others).step_by(97) {
-        let entry = after.shard_of(*wallet).unwrap();
-        let found = parsed(&index, entry).find(*wallet);
+        let found = after.find(&made, *wallet);
         assert!(format!("{found:?}").contains("Some(LiveAgent"), "{found:?}");
     }
 }

@@ -1,9 +1,9 @@
-//! Downloads of the registry's snapshot, for those who hold it themselves: its manifest, and its shards alone
-//! or several in one answer.
+//! Downloads of the registry's snapshot, for those who hold it themselves: its manifest, and its shards and
+//! segments alone or several in one answer.
 //!
-//! A shard of one version never changes, so that its answer is cached for as long as a client likes. Shards
-//! share the memory and the cache of those that verdicts come from ([`snapshot`](super::snapshot)); answers
-//! made of them are not kept.
+//! One of a version is valid for as long as a manifest names it, so that its answer is cached for as long as
+//! a client likes. They share the memory and the cache of those that verdicts come from
+//! ([`snapshot`](super::snapshot)); answers made of them are not kept.
 
 use std::rc::Rc;
 
@@ -34,7 +34,7 @@ pub(super) async fn answer(download: &Download, reading: &Reading) -> Result<Rc<
     let kept = usable_manifest(context, record).await?;
     let manifest = &kept.manifest;
     let asked = |entry: ShardEntry| async move {
-        match manifest.shards().contains(&entry) {
+        match manifest.names(entry) {
             true => share(context, ShardRead(entry), &mut record.clone()).boxed_local().await,
             false => Err(Error::NotFound),
         }

@@ -1,15 +1,15 @@
-//! Verdicts from the registry's snapshot: its manifest and shards, from this instance's memory, the data
-//! centre's cache, or the object that keeps the index.
+//! Verdicts from the registry's snapshot: its manifest, segments and shards, from this instance's memory, the
+//! data centre's cache, or the object that keeps the index.
 //!
 //! ```text
-//!   wallet --> manifest (20 s) --> shard of this version (a day) --> verdict
-//!                |  missing, or older than the TTL of verdicts         |  missing, or only the chain can tell
-//!                +---------------------------> the chain <-------------+
+//!   wallet --> manifest (20 s) --> segments and shard of these versions (a day) --> verdict
+//!                |  missing, or older than the TTL of verdicts    |  one missing, or only the chain can tell
+//!                +---------------------> the chain <--------------+
 //! ```
 //!
 //! A verdict is never older than its TTL, counted from when the index last found the registry's storage root
-//! to be that of its rows, and from the time of their block. A shard of one version stays the same, so that
-//! it is kept for as long as there is room.
+//! to be that of its rows, and from the time of their block. A shard or segment is valid for as
+//! long as a manifest names its version, and is kept for as long as there is room.
 
 use std::{
     cell::{Cell, RefCell},
@@ -41,9 +41,9 @@ use crate::{
 
 /// The longest time that a manifest is kept.
 const MANIFEST_MILLIS: u64 = 20_000;
-/// A manifest takes 130 KB at a million agents.
+/// A manifest takes 200 KB at a million agents, with what has changed last.
 const MANIFEST_CAPACITY_BYTES: usize = 1024 * 1024;
-/// Some 260 shards: all of a registry of 100,000 agents.
+/// Some 260 shards and segments.
 const SHARD_CAPACITY_BYTES: usize = 12 * 1024 * 1024;
 /// Some 2,000 verdicts, to be given again. One takes some ten times the memory of the wallet's facts in a
 /// shard.
@@ -51,7 +51,7 @@ const ANSWER_CAPACITY_BYTES: usize = 4 * 1024 * 1024;
 /// Of a larger one, a range's, each would take the room of many verdicts, and all of them more memory with
 /// every round: no hole that one leaves fits the next. It is made of its shards in milliseconds.
 const LARGEST_ANSWER_BYTES: usize = 64 * 1024;
-/// For how many seconds a data centre keeps a shard.
+/// For how many seconds a data centre keeps a shard or segment.
 pub(super) const SHARD_SECONDS: u32 = 86_400;
 /// The shortest TTL of verdicts: a manifest is a part of it old when it is got, and lasts whole seconds.
 const SHORTEST_TTL_SECONDS: u32 = 2;

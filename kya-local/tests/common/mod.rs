@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a test's helpers may fail a test
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     io::Write as _,
     sync::{Arc, Mutex, MutexGuard},
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -47,23 +47,23 @@ pub(crate) struct Registry {
     statuses: Vec<Status>,
     /// The ids of each shard's agents, and the block of its last change.
     shards: Vec<(Vec<u64>, u64)>,
+    /// By bits and part: the ids of each segment, and the block of its last change.
+    segments: BTreeMap<(u8, usize), (BTreeSet<u64>, u64)>,
+    /// The most ids of a segment; with 0 each change makes a shard anew.
+    pub(crate) segment_ids: usize,
 }
 
 impl Registry {
     pub(crate) fn new(agents: u64, bits: u8) -> Self {
         let shards = vec![(Vec::new(), 1); 1 << bits];
         let statuses = vec![Status::Active; agents as usize + 1];
-        let mut registry = Self { bits, block: 1, ahead_millis: 0, statuses, shards };
+        let (segments, segment_ids) = (BTreeMap::new(), 0);
+        let mut registry = Self { bits, block: 1, ahead_millis: 0, statuses, shards, segments, segment_ids };
         for id in 1..=agents {
-            let shard = registry.shard_of(wallet(id));
+            let shard = part_of(wallet(id), bits);
             registry.shards[shard].0.push(id);
         }
         registry
-    }
-
-    fn shard_of(&self, wallet: Address) -> usize {
-        let [first, second, ..] = keccak256(wallet).0;
-        usize::from(u16::from_be_bytes([first, second])) >> (16 - self.bits)
     }
 
     pub(crate) fn agents(&self) -> u64 {
@@ -77,17 +77,32 @@ impl Registry {
     /// The next block, in which these agents are suspended, or reactivated.
     pub(crate) fn toggle(&mut self, ids: impl Iterator<Item = u64>) {
         self.block += 1;
-        for id in ids {
-            let status = &mut self.statuses[id as usize];
+        let ids: BTreeSet<u64> = ids.collect();
+        for id in &ids {
+            let status = &mut self.statuses[*id as usize];
             *status = if *status == Status::Active { Status::Suspended } else { Status::Active };
-            let shard = self.shard_of(wallet(id));
-            self.shards[shard].1 = self.block;
+        }
+        let mut waiting = vec![((0, 0), ids)];
+        while let Some((key, mut ids)) = waiting.pop() {
+            ids.extend(self.segments.remove(&key).unwrap_or_default().0);
+            if ids.len() <= self.segment_ids {
+                self.segments.insert(key, (ids, self.block));
+                continue;
+            }
+            let bits = key.0 + 4;
+            let mut parts = BTreeMap::<_, BTreeSet<u64>>::new();
+            for id in ids {
+                match self.bits < bits + 3 {
+                    true => self.shards[part_of(wallet(id), self.bits)].1 = self.block,
+                    false => drop(parts.entry((bits, part_of(wallet(id), bits))).or_default().insert(id)),
+                }
+            }
+            waiting.extend(parts);
         }
     }
 
     fn entry(&self, shard: usize) -> ShardEntry {
-        let range = ShardRange { start: (shard as u64) << (48 - self.bits), bits: self.bits };
-        ShardEntry { range, version: ShardVersion { block: self.shards[shard].1, tag: 1 } }
+        entry_of(self.bits, shard, self.shards[shard].1)
     }
 
     /// The manifest, confirmed at that unix millisecond.
@@ -96,17 +111,39 @@ impl Registry {
         let as_of = AsOf { block_number: self.block, block_timestamp, parent_hash: B256::repeat_byte(7) };
         let entries = (0..self.shards.len()).map(|shard| self.entry(shard)).collect();
         let root = B256::repeat_byte(8);
-        Manifest::new(IDENTITY, as_of, root, 604_800, confirmed_at, self.agents(), entries).encode().unwrap()
+        let segment =
+            |(key, (_, block)): (&(u8, usize), &(BTreeSet<u64>, u64))| entry_of(key.0, key.1, *block);
+        let mut segments: Vec<_> = self.segments.iter().map(segment).collect();
+        let recent = segments.first().copied().filter(|entry| entry.range.bits == 0);
+        let recent = recent.map(|entry| Shard::parse(self.shard(entry).unwrap(), &IDENTITY, entry).unwrap());
+        segments.retain(|entry| entry.range.bits > 0);
+        let manifest = Manifest::new(IDENTITY, as_of, root, 604_800, confirmed_at, self.agents(), entries);
+        manifest.with_segments(segments, recent).encode().unwrap()
     }
 
-    /// A shard of this version; `None` where it has changed.
+    /// A shard or segment of this version; `None` where it has changed.
     pub(crate) fn shard(&self, entry: ShardEntry) -> Option<Vec<u8>> {
-        let shard = (entry.range.start >> (48 - self.bits)) as usize;
-        (self.entry(shard) == entry).then(|| {
-            let facts = |id: &u64| (wallet(*id), self.facts(*id));
-            let wallets: BTreeMap<_, _> = self.shards[shard].0.iter().map(facts).collect();
-            Shard::encode(&IDENTITY, entry, &wallets).unwrap()
-        })
+        let part = (entry.range.start >> (48 - entry.range.bits)) as usize;
+        let (ids, block): (Vec<u64>, u64) = match entry.range.bits == self.bits {
+            true => self.shards[part].clone(),
+            false => {
+                let (ids, block) = self.segments.get(&(entry.range.bits, part))?;
+                (ids.iter().copied().collect(), *block)
+            }
+        };
+        let above: BTreeSet<u64> = self
+            .segments
+            .iter()
+            .filter(|((bits, _), _)| *bits < entry.range.bits)
+            .flat_map(|(_, (ids, _))| ids.iter().copied())
+            .collect();
+        let facts = |id: &u64| match above.contains(id) {
+            true => (wallet(*id), Facts::Superseded),
+            false => (wallet(*id), self.facts(*id)),
+        };
+        let wallets: BTreeMap<_, _> = ids.iter().map(facts).collect();
+        (entry_of(entry.range.bits, part, block) == entry)
+            .then(|| Shard::encode(&IDENTITY, entry, &wallets).unwrap())
     }
 
     fn facts(&self, id: u64) -> Facts {
@@ -128,6 +165,17 @@ impl Registry {
         };
         Facts::Known { agent: Some(Box::new(agent)), former: Vec::new() }
     }
+}
+
+/// The part of so many bits that a wallet is in.
+fn part_of(wallet: Address, bits: u8) -> usize {
+    let [first, second, ..] = keccak256(wallet).0;
+    usize::from(u16::from_be_bytes([first, second])) >> (16 - bits)
+}
+
+fn entry_of(bits: u8, part: usize, block: u64) -> ShardEntry {
+    let range = ShardRange { start: (part as u64) << (48 - bits), bits };
+    ShardEntry { range, version: ShardVersion { block, tag: 1 } }
 }
 
 /// A fault of the service, in place of an answer or before it.

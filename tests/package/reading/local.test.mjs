@@ -132,20 +132,33 @@ function sealed(bytes) {
   return bytes;
 }
 
-/** A bundle in which the wallet's agent has another status, and all seals say that all is well. */
-function withALie(bundle, wallet) {
-  for (let begin = 0; begin < bundle.length; ) {
-    const length = new DataView(bundle.buffer, begin).getUint32(0);
-    const shard = bundle.subarray(begin + 4, begin + 4 + length);
-    begin += 4 + length;
-    const view = new DataView(shard.buffer, shard.byteOffset, length);
-    const starts = Array.from({ length: view.getUint32(24) }, (_, index) => 28 + 24 * index);
-    const at = starts.find((start) => Buffer.compare(shard.subarray(start, start + 20), getBytes(wallet)) === 0);
-    if (at === undefined) continue;
-    shard[view.getUint32(at + 20) + 57] ^= 1;
-    sealed(shard);
+/** Where a manifest's shards, its segments and its recent changes begin. */
+function partsOf(manifest) {
+  const view = new DataView(manifest.buffer, manifest.byteOffset, manifest.length);
+  const segments = 149 + 9 * view.getUint32(145) + 4;
+  return { view, shards: 149, segments, recent: segments + 15 * view.getUint32(segments - 4) };
+}
+
+/** A manifest or bundle in which the wallet's agent has another status, and all seals say that all is well. */
+function withALie(bytes, path, wallet) {
+  const files = [];
+  if (path === "/api/v1/snapshot") files.push(bytes.subarray(partsOf(bytes).recent, -8));
+  else {
+    for (let begin = 0, length; begin < bytes.length; begin += 4 + length) {
+      length = new DataView(bytes.buffer, begin).getUint32(0);
+      files.push(bytes.subarray(begin + 4, begin + 4 + length));
+    }
   }
-  return bundle;
+  for (const file of files.filter(({ length }) => length > 0)) {
+    const view = new DataView(file.buffer, file.byteOffset, file.length);
+    const starts = Array.from({ length: view.getUint32(24) }, (_, index) => 28 + 24 * index);
+    const at = starts.find((start) => Buffer.compare(file.subarray(start, start + 20), getBytes(wallet)) === 0);
+    // A record of its agent, and not of one that another file tells of.
+    if (at === undefined || (file[view.getUint32(at + 20)] & 1) === 0 || file[view.getUint32(at + 20)] === 3) continue;
+    file[view.getUint32(at + 20) + 57] ^= 1;
+    sealed(file);
+  }
+  return path === "/api/v1/snapshot" ? sealed(bytes) : bytes;
 }
 
 test("an API that lies about one agent is caught by spot checks", async () => {
@@ -157,7 +170,7 @@ test("an API that lies about one agent is caught by spot checks", async () => {
   await honest.update();
   for (const asked of wallets) assert.deepEqual(await honest.spotCheck(asked), { agrees: true, wallet: asked });
 
-  const { fetch } = noting((bytes, path) => (path.includes("/shards") ? withALie(bytes, wallet) : bytes));
+  const { fetch } = noting((bytes, path) => withALie(bytes, path, wallet));
   const local = new LocalKya({ api: stack.snapshots, chain, fetch });
   await local.update();
   assert.equal((await local.kya(wallet)).decision, "request_renewal", "a lie is believed at first");
@@ -249,10 +262,11 @@ test("a store that was damaged is mended by an update", async () => {
 
 /** A manifest of a later block, with the same shards. */
 function later(manifest, blocks) {
-  const view = new DataView(manifest.buffer, manifest.byteOffset, manifest.length);
+  const { view, shards, segments, recent } = partsOf(manifest);
   view.setBigUint64(33, view.getBigUint64(33) + BigInt(blocks));
-  // Of each shard it has how many blocks ago that changed.
-  for (let at = 150; at < manifest.length - 8; at += 9) view.setUint32(at, view.getUint32(at) + blocks);
+  // Of each shard and segment it has how many blocks ago that changed.
+  for (let at = shards + 1; at < segments - 4; at += 9) view.setUint32(at, view.getUint32(at) + blocks);
+  for (let at = segments + 7; at < recent; at += 15) view.setUint32(at, view.getUint32(at) + blocks);
   return sealed(manifest);
 }
 

@@ -2,7 +2,7 @@
 //!
 //! 1. A cold wallet, registered or not, takes no RPC call, and its verdict is the chain's; lists, too.
 //!    What a snapshot cannot tell is the chain's: evidence, past blocks.
-//! 2. The documented program reads the manifest and shards that are served.
+//! 2. The documented program reads the manifest and shards that are served, and what has changed last.
 //! 3. A suspension shows at every instance within the TTL of verdicts. Where the index is away, or the chain
 //!    does not answer, verdicts come from the chain or are errors, and none is older than the TTL.
 //! 4. Refreshes that fail leave the rows to all who ask within that TTL.
@@ -121,10 +121,14 @@ async fn cold_wallets_take_no_rpc_call_and_have_the_chains_verdicts() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_documented_reader_reads_what_is_served() {
     let stage = Turn::with(|options| options.ttl(8)).await;
+    has_snapshot(&stage.client).await;
+    // Registered after the first fill: the manifest holds it.
+    let changed = "read by the documented program";
+    register(&stage.chain, changed, "Changed last", 0).await;
     is_of_newest_block(&stage, &stage.client).await;
     let guide = std::fs::read_to_string(repo::root().join("docs/snapshot.md")).unwrap();
     let reader = guide.split("```js\n").nth(1).unwrap().split("```").next().unwrap();
-    assert!(reader.lines().count() <= 60, "{} lines", reader.lines().count());
+    assert!(reader.lines().count() <= 65, "{} lines", reader.lines().count());
     let own = r#"
         import { keccak256, getBytes } from "ethers";
         const keccak = (bytes) => getBytes(keccak256(bytes));
@@ -135,13 +139,17 @@ async fn the_documented_reader_reads_what_is_served() {
         };
         const manifest = readManifest(await read("/api/v1/snapshot"));
         for (const wallet of WALLETS) {
-          const bytes = getBytes(wallet), shard = shardOf(manifest, bytes);
           const hex = (number, digits) => number.toString(16).padStart(digits, "0");
-          const path = `/api/v1/snapshot/${hex(shard.start, 12)}${hex(shard.bits, 2)}?v=${hex(shard.block, 16)}${hex(shard.tag, 8)}`;
-          const facts = find(manifest, shard, await read(path), bytes);
-          console.log(JSON.stringify(facts, (_, value) => (typeof value === "bigint" ? Number(value) : value)));
+          let files = 0;
+          const facts = await find(manifest, getBytes(wallet), ({ start, bits, block, tag }) => {
+            files++;
+            return read(`/api/v1/snapshot/${hex(start, 12)}${hex(bits, 2)}?v=${hex(block, 16)}${hex(tag, 8)}`);
+          });
+          const plain = (_, value) => (typeof value === "bigint" ? Number(value) : value);
+          console.log(JSON.stringify({ ...facts, files }, plain));
         }"#;
-    let wallets: Vec<String> = wallets().iter().map(Address::to_string).collect();
+    let changed = seed::wallet(changed).address();
+    let wallets: Vec<String> = wallets().iter().chain([&changed]).map(Address::to_string).collect();
     let head = format!("const API = {:?}, WALLETS = {wallets:?};", stage.client.base());
     let script = repo::root().join("target/snapshot-reader.mjs");
     std::fs::write(&script, [&head, reader, own].join("\n")).unwrap();
@@ -153,6 +161,9 @@ async fn the_documented_reader_reads_what_is_served() {
     for (facts, wallet) in read.iter().zip(&wallets) {
         let verdict = stage.client.get(&format!("/api/v1/kya/{wallet}")).await.ok();
         assert_eq!(facts["registered"], verdict["isRegistered"], "{facts}");
+        // Nothing tells of the others but their shard, unless they have changed, too.
+        assert!(facts["files"] == 0 || *wallet != changed.to_string(), "{facts}");
+        assert!(facts["files"] == 1 || facts["registered"] == true, "{facts}");
         if facts["registered"] == true {
             let status = ["Active", "Suspended"][usize::try_from(facts["status"].as_u64().unwrap()).unwrap()];
             let agent = &verdict["agent"];

@@ -189,8 +189,8 @@ async fn a_release_with_other_tables_leaves_the_earlier_object_and_goes_on_from_
     is_listed(&stage, register(&stage.chain, "before", "before", 0).await).await;
     let own = PathBuf::from(stored(&stage, "agents").path().unwrap());
     // Of each earlier format, in an object of any name: the first that has rows is taken over from.
-    let earlier = <[PathBuf; 3]>::try_from(others(&own)).unwrap();
-    for (earlier, format) in earlier.into_iter().zip(["11", "12", "13"]) {
+    let earlier = <[PathBuf; 4]>::try_from(others(&own)).unwrap();
+    for (earlier, format) in earlier.into_iter().zip(["11", "12", "13", "14"]) {
         let wallet = format!("of {format}");
         let wallet = wallet.as_str();
         let id = register(&stage.chain, wallet, wallet, 0).await;
@@ -204,9 +204,12 @@ async fn a_release_with_other_tables_leaves_the_earlier_object_and_goes_on_from_
         remove(&own);
         let database = Connection::open(&earlier).unwrap();
         let version = format!("UPDATE meta SET value = '{format}' WHERE key = 'version'");
-        database.execute_batch("DROP TABLE postings").unwrap();
+        database.execute_batch("DROP TABLE segments").unwrap();
         database.execute_batch(&version).unwrap();
-        if format != "13" {
+        if format != "14" {
+            database.execute_batch("DROP TABLE postings").unwrap();
+        }
+        if ["11", "12"].contains(&format) {
             database.execute_batch("DROP INDEX agents_by_event; DROP TABLE earlier").unwrap();
         }
         if format == "11" {

@@ -207,7 +207,7 @@ impl Work {
             comparison,
             changed.moments.clone(),
             listed,
-            self.config.few_agents,
+            &self.config,
         );
         let written = writer.put(&mut entries, false)?;
         let swept = writer.put(&mut swept, false)?;

@@ -156,7 +156,7 @@ impl Work {
         let steps = self.derived(store)?;
         steps.take(store, most, self.config.few_agents)?;
         if (1..=most).contains(&steps.count()) {
-            shards::make(store, self.shard_version(at))?;
+            shards::make(store, self.shard_version(at), self.config.files)?;
             self.state.save(store)?;
         }
         Ok(())
@@ -185,12 +185,12 @@ impl Work {
         if slice == Slice::Whole {
             self.make_derived(store, u64::MAX, checkpoint)?;
         }
-        let few = self.config.few_agents;
+        let config = &self.config;
         let steps = self.derived(store)?;
         steps.begin_again(store)?;
         let has_derived = steps.count() == 0;
         let changes = || {
-            let writer = AgentWriter::new(store, version, comparison, BTreeMap::new(), events(), few);
+            let writer = AgentWriter::new(store, version, comparison, BTreeMap::new(), events(), config);
             if has_derived { writer } else { writer.without_derived() }
         };
         let mut noted = Vec::new();
@@ -210,7 +210,10 @@ impl Work {
                 is_ended = changes.end_at(read.head.total)?;
             }
             noted.extend(changes.finish()?);
-            shards::undo(store, version)?;
+            match slice == Slice::Whole && is_fill {
+                true => shards::make(store, version, self.config.files)?,
+                false => shards::undo(store, version)?,
+            }
             takeover::end(store)?;
         }
         self.change_log(store, checkpoint).write(noted)?;

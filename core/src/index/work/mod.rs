@@ -28,6 +28,7 @@ use super::{
     phase::{Cause, Doubt, Pass, Phase, Rows},
     read_agents::{ReadAgents, ReadSlice},
     shard_range::ShardVersion,
+    shards::FileSizes,
     state::State,
     store::Store,
     tables,
@@ -58,6 +59,8 @@ pub struct Config {
     pub part: u64,
     /// Agents of a liable person up to which all are read for an answer about it. Of others, sums are kept.
     pub few_agents: u64,
+    /// The sizes of the snapshot's files.
+    pub files: FileSizes,
     /// The storage layout of a registry with other code than this project's. The operator vouches with it
     /// that this code keeps all state in its own storage, too.
     pub layout: Option<Layout>,
