@@ -31,7 +31,7 @@ async fn main() -> Result<()> {
         ("gate", []) => gate::tables().await?,
         ("index", _) => lab::by_size(&sizes, index::COLUMNS, index::measure).await?,
         ("snapshot", _) => lab::by_size(&sizes, snapshot::COLUMNS, snapshot::measure).await?,
-        ("world", []) => vec![world::table()],
+        ("world", []) => world::tables(),
         _ => bail!(USAGE),
     };
     tables.iter().for_each(|table| println!("\n{table}"));

@@ -65,8 +65,8 @@ async fn cold(target: &Target<'_>, by_chain: &Target<'_>) -> Result<String> {
     let mut wallets = Vec::from_iter(wallets);
     wallets.sort_by_key(|wallet| keccak256([&b"order"[..], wallet.as_slice()].concat()));
     let manifest = target.manifest().await?;
-    let shards = wallets.iter().filter_map(|wallet| Some(manifest.shard_of(*wallet)?.name()));
-    let touched = shards.collect::<BTreeSet<_>>().len();
+    let files = wallets.iter().flat_map(|wallet| manifest.entries_of(*wallet));
+    let touched = files.map(|entry| entry.name()).collect::<BTreeSet<_>>().len();
 
     let before = target.server.asked().await?;
     let (found, cost) = target.cost(look_up(target, &wallets, "snapshot")).await?;
@@ -132,7 +132,7 @@ async fn day(target: &Target<'_>) -> Result<String> {
 async fn renewal(target: &Target<'_>, sample: u64, changes: u64) -> Result<[u64; 4]> {
     let lab = target.lab;
     let path = format!("/api/v1/kya/{}", wallet(1 + sample * (lab.agents / SAMPLES)));
-    // The instance has the shard, and a manifest of a moment ago.
+    // The instance has the shard and its segments, and a manifest of a moment ago.
     let before = renewed(target, &path).await?;
     let rows = target.rows().await?;
     lab.change(sample, changes).await?;
@@ -149,7 +149,7 @@ async fn renewal(target: &Target<'_>, sample: u64, changes: u64) -> Result<[u64;
     bail!("a change was found by neither of two manifests")
 }
 
-/// Asks until the manifest has been renewed, and for its shard once more.
+/// Asks until the manifest has been renewed, and once more by that.
 async fn renewed(target: &Target<'_>, path: &str) -> Result<Asked> {
     let before = target.server.asked().await?.manifests;
     let is_renewed = async || {

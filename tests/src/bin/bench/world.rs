@@ -2,9 +2,11 @@
 //! call, and from a key-value store.
 //!
 //! The times between regions are published ones, the prices those of Cloudflare's list; what is assumed
-//! stands in the constants. The cache of an instance and the ages of manifests and shards are the Worker's.
+//! stands in the constants. The cache of an instance, the ages of manifests and files, and the levels of
+//! segments above the shards are the Worker's and the index's.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZeroUsize;
 
 use lru::LruCache;
@@ -14,10 +16,13 @@ use crate::report::{head, percentile, row};
 const DATA_CENTRES: usize = 300; // the busiest has the most lookups, the n-th an n-th of them
 const AGENTS: u64 = 1_000_000;
 const SHARDS: u64 = 4_096;
+const LEVELS: [u64; 4] = [1, 16, 256, SHARDS]; // files: the manifest's own segment, its parts, theirs, shards
+const PLACES_MAX: usize = 512; // of a segment
+const EARLIER: u64 = AGENTS; // changes before the first day: levels are as full as in any month
 const LOOKUPS: [u64; 2] = [1_000_000, 10_000_000]; // of a day
 const CHANGES: [u64; 2] = [1_000, 100_000]; // of a day
 const UNREGISTERED: u64 = 20; // one lookup in so many is for a wallet without an agent
-const IN_MEMORY: NonZeroUsize = NonZeroUsize::new(350).unwrap(); // shards that an instance keeps
+const IN_MEMORY: NonZeroUsize = NonZeroUsize::new(350).unwrap(); // files that an instance keeps
 const LOOKUPS_OF_AN_INSTANCE: f64 = 20_000.0; // of a day
 const MONTH: f64 = 30.0; // days
 
@@ -27,7 +32,7 @@ const LIFETIME: f64 = 3_600.0;
 const MANIFEST: f64 = 20.0;
 const RENEWAL: f64 = 20.0 * 2.0 / 3.0;
 const VERDICT: f64 = 60.0;
-const SHARD: f64 = 86_400.0;
+const FILE: f64 = 86_400.0;
 
 // Milliseconds: the data centre's cache, the object's work, the node's work, the store's.
 const CACHE: f64 = 5.0;
@@ -58,7 +63,22 @@ const REGIONS: [[f64; 3]; 10] = [
     [119.5, 194.9, 328.1],
 ];
 
-pub(crate) fn table() -> String {
+pub(crate) fn tables() -> Vec<String> {
+    let anew = head("changes a day | files made anew | the most by one change");
+    let anew = CHANGES.into_iter().map(files_made_anew).fold(anew, |table, row| table + &row);
+    vec![table(), anew]
+}
+
+/// The files that the changes of the second day make anew.
+fn files_made_anew(changes: u64) -> String {
+    let files = Files::changed_by(changes, &mut Random(changes));
+    let times = files.versions.iter().skip(1).flatten().filter(|(since, _)| *since >= DAY);
+    let mut of_change = BTreeMap::<u64, usize>::new();
+    times.for_each(|(since, _)| *of_change.entry(since.to_bits()).or_default() += 1);
+    row(&[&changes, &of_change.values().sum::<usize>(), &of_change.values().max().unwrap_or(&0)])
+}
+
+fn table() -> String {
     let days = LOOKUPS.into_iter().flat_map(|lookups| CHANGES.map(|changes| second_day(lookups, changes)));
     head(
         "lookups, changes a day | verdicts from | in memory % | data centre's cache % | cold: p50 ms | p95 ms | p99 ms | requests a month, millions | $ a month",
@@ -68,17 +88,17 @@ pub(crate) fn table() -> String {
 struct Instance {
     ends: f64,
     manifest: f64,
-    shards: LruCache<u64, usize>,
+    files: LruCache<usize, usize>,
 }
 
 impl Instance {
     fn until(ends: f64) -> Self {
-        Self { ends, manifest: f64::MIN, shards: LruCache::new(IN_MEMORY) }
+        Self { ends, manifest: f64::MIN, files: LruCache::new(IN_MEMORY) }
     }
 }
 
-/// What cold lookups took, how many found their shard in memory, in the cache and at the object, and what all
-/// lookups cost.
+/// What cold lookups took, how many found all their files in memory, all at the data centre, and some only at
+/// the object, and what all lookups cost.
 #[derive(Default)]
 struct Costs {
     millis: Vec<u32>,
@@ -94,15 +114,109 @@ impl Costs {
     }
 }
 
+/// The files of the snapshot, numbered through all levels, and when they change.
+///
+/// A changed wallet enters the widest segment, which is in the manifest. Of a segment with too many half go to its
+/// fullest parts, which have a new version then, and from the narrowest to the shards. What a lookup needs follows
+/// from the time of its manifest.
+struct Files {
+    /// When each file was made anew, ascending, and whether it has any wallets from then on.
+    versions: Vec<Vec<(f64, bool)>>,
+    /// When each wallet entered the widest segment, and when it left it, ascending.
+    recent: HashMap<u64, Vec<(f64, bool)>>,
+}
+
+impl Files {
+    fn changed_by(changes: u64, random: &mut Random) -> Self {
+        let mut times: Vec<f64> = (0..2 * changes).map(|_| random.unit() * 2.0 * DAY).collect();
+        times.sort_by(f64::total_cmp);
+        let earlier = (0..EARLIER).map(|number| number as f64 - EARLIER as f64);
+        let mut recent = HashMap::<u64, Vec<(f64, bool)>>::new();
+        let count = LEVELS.iter().sum::<u64>() as usize;
+        let (mut segments, mut versions) = (vec![BTreeSet::new(); count], vec![Vec::new(); count]);
+        for at in earlier.chain(times) {
+            let wallet = Random(random.below(AGENTS)).next();
+            recent.entry(wallet).or_default().push((at, true));
+            let mut waiting = vec![(0, 0, BTreeSet::from([wallet]))];
+            while let Some((level, file, wallets)) = waiting.pop() {
+                if level + 1 == LEVELS.len() {
+                    versions[file].push((at, true));
+                    continue;
+                }
+                segments[file].extend(wallets);
+                for (part, wallets) in Self::handed_down(level, &mut segments[file]) {
+                    if level == 0 {
+                        wallets
+                            .iter()
+                            .for_each(|wallet| recent.entry(*wallet).or_default().push((at, false)));
+                    }
+                    waiting.push((level + 1, part, wallets));
+                }
+                versions[file].push((at, !segments[file].is_empty()));
+            }
+        }
+        Self { versions, recent }
+    }
+
+    /// Takes out what a segment with too many wallets hands down.
+    fn handed_down(level: usize, segment: &mut BTreeSet<u64>) -> Vec<(usize, BTreeSet<u64>)> {
+        if segment.len() <= PLACES_MAX {
+            return Vec::new();
+        }
+        let mut parts = BTreeMap::<usize, BTreeSet<u64>>::new();
+        for wallet in segment.iter() {
+            parts.entry(Self::file(level + 1, *wallet)).or_default().insert(*wallet);
+        }
+        let mut parts: Vec<_> = parts.into_iter().collect();
+        parts.sort_by_key(|(_, wallets)| Reverse(wallets.len()));
+        let most = segment.len() / 2;
+        let is_taken = |(_, wallets): &(usize, BTreeSet<u64>)| {
+            let is_taken = segment.len() > most;
+            if is_taken {
+                segment.retain(|wallet| !wallets.contains(wallet));
+            }
+            is_taken
+        };
+        parts.into_iter().take_while(is_taken).collect()
+    }
+
+    /// The file of a level that holds a wallet's place.
+    fn file(level: usize, wallet: u64) -> usize {
+        let before: u64 = LEVELS[..level].iter().sum();
+        (before + wallet % SHARDS / (SHARDS / LEVELS[level])) as usize
+    }
+
+    /// The files that a lookup by a manifest of this time needs, with their versions: the wallet's segment of
+    /// each level, if it has places, and its shard; none for a wallet that is in the manifest.
+    fn needed(&self, wallet: u64, at: f64) -> Vec<(usize, usize)> {
+        let version = |file: usize| count_until(&self.versions[file], at);
+        if self.recent.get(&wallet).is_some_and(|times| is_at(times, at)) {
+            return Vec::new();
+        }
+        let is_there = |file: &usize| *file >= Self::file(3, 0) || is_at(&self.versions[*file], at);
+        let files = (1..LEVELS.len()).map(|level| Self::file(level, wallet)).filter(is_there);
+        files.map(|file| (file, version(file))).collect()
+    }
+
+    /// How many rows the object reads to make a file.
+    fn rows(file: usize) -> f64 {
+        if file < Self::file(3, 0) { PLACES_MAX as f64 } else { AGENTS as f64 / SHARDS as f64 }
+    }
+}
+
+fn count_until(times: &[(f64, bool)], at: f64) -> usize {
+    times.partition_point(|(since, _)| *since <= at)
+}
+
+/// What the last of these times up to `at` says.
+fn is_at(times: &[(f64, bool)], at: f64) -> bool {
+    count_until(times, at).checked_sub(1).is_some_and(|last| times[last].1)
+}
+
 /// Two days of all data centres, of which the second counts: a row for each source of verdicts.
 fn second_day(lookups: u64, changes: u64) -> String {
     let mut random = Random(lookups ^ changes);
-    // When each shard changed, ascending.
-    let mut versions = vec![Vec::new(); SHARDS as usize];
-    for _ in 0..2 * changes {
-        versions[random.below(SHARDS) as usize].push(random.unit() * 2.0 * DAY);
-    }
-    versions.iter_mut().for_each(|times| times.sort_by(f64::total_cmp));
+    let files = Files::changed_by(changes, &mut random);
     let harmonic: f64 = (1..=DATA_CENTRES).map(|rank| 1.0 / rank as f64).sum();
     let [mut first_day, mut snapshot, mut chain, mut store] = [(); 4].map(|()| Costs::default());
     for rank in 1..=DATA_CENTRES {
@@ -111,12 +225,12 @@ fn second_day(lookups: u64, changes: u64) -> String {
         let object = virginia + OBJECT;
         let instances = 0..(a_day / LOOKUPS_OF_AN_INSTANCE).ceil() as usize;
         let mut instances: Vec<_> = instances.map(|_| Instance::until(0.0)).collect();
-        // The data centre's cache: since when it has its manifest, each shard's version, and each verdict.
-        let (mut kept_manifest, mut kept_shards, mut kept_verdicts) =
-            (f64::MIN, HashMap::<u64, (usize, f64)>::new(), HashMap::new());
+        // The data centre's cache: since when it has its manifest, each file's version, and each verdict.
+        let (mut kept_manifest, mut kept_files, mut kept_verdicts) =
+            (f64::MIN, HashMap::<usize, (usize, f64)>::new(), HashMap::new());
         let mut at = random.exponential(DAY / a_day);
         while at < 2.0 * DAY {
-            // An agent's by its popularity, or one without an agent; its place says the shard.
+            // An agent's by its popularity, or one without an agent; its place says which files.
             let wallet = Random(match random.below(UNREGISTERED) {
                 0 => AGENTS + random.below(u64::MAX - AGENTS),
                 _ => (random.unit() * (AGENTS as f64).ln()).exp() as u64,
@@ -142,20 +256,22 @@ fn second_day(lookups: u64, changes: u64) -> String {
                 }
                 instance.manifest = kept_manifest;
             }
-            let shard = wallet % SHARDS;
-            let version = versions[shard as usize].partition_point(|changed| *changed <= instance.manifest);
-            let is_current = |(kept, since): &(usize, f64)| *kept == version && since + SHARD > at;
-            let found = if instance.shards.put(shard, version) == Some(version) {
-                0
-            } else if kept_shards.get(&shard).is_some_and(is_current) {
-                millis += CACHE;
-                1
-            } else {
-                kept_shards.insert(shard, (version, at));
-                costs.request(OBJECT_REQUEST + AGENTS as f64 / SHARDS as f64 * ROW);
-                millis += object;
-                2
-            };
+            // The missing files are asked for at once: the slowest one counts.
+            let mut found = 0;
+            for (file, version) in files.needed(wallet, instance.manifest) {
+                let is_current = |(kept, since): &(usize, f64)| *kept == version && since + FILE > at;
+                if instance.files.put(file, version) == Some(version) {
+                    continue;
+                }
+                if kept_files.get(&file).is_some_and(is_current) {
+                    found = found.max(1);
+                } else {
+                    kept_files.insert(file, (version, at));
+                    costs.request(OBJECT_REQUEST + Files::rows(file) * ROW);
+                    found = 2;
+                }
+            }
+            millis += [0.0, CACHE, object][found];
             if is_cold && at >= DAY {
                 snapshot.found[found] += 1;
                 snapshot.millis.push(millis as u32);
@@ -169,7 +285,8 @@ fn second_day(lookups: u64, changes: u64) -> String {
     }
     // All instances know all changed verdicts by the manifest; a store is written.
     store.dollars += changes as f64 * STORE_WRITE;
-    snapshot.dollars += changes as f64 * SHARDS as f64 * ROW;
+    let manifest = LEVELS[1..].iter().sum::<u64>() as f64 + PLACES_MAX as f64;
+    snapshot.dollars += changes as f64 * manifest * ROW;
     let sources = [("the snapshot", snapshot), ("an RPC call", chain), ("a key-value store", store)];
     let rows = sources.map(|(source, costs)| {
         let share = |count: u64| format!("{:.1}", 100.0 * count as f64 / costs.millis.len() as f64);
