@@ -18,8 +18,8 @@ mod model;
 use alloy::primitives::B256;
 use model::node::Lost;
 use model::ops::Op::{
-    BaseFee, Bypass, Empty, Foreign, LateReceipts, Latency, Lose, Mine, NoNonces, OldViews, Rejecting,
-    Reorganise, Repeat, RepeatEarlier, Request, RequestUntil, Revert, Unwilling, Wait, WrongCount,
+    BaseFee, Bypass, Empty, Foreign, HangUp, Ignored, LateReceipts, Latency, Lose, Mine, NoNonces, OldViews,
+    Rejecting, Reorganise, Repeat, RepeatEarlier, Request, RequestUntil, Revert, Unwilling, Wait, WrongCount,
 };
 use model::{MAX_PENDING, SIGNERS, SINGLE, Setup, Simulation};
 use model::{history, run, simulate, strategies, with_budget};
@@ -135,6 +135,43 @@ fn what_once_went_wrong_goes_right() {
         (
             with_budget(10_000_000),
             vec![LateReceipts(32), Revert, Request(0), BaseFee(449), Wait(100), Mine(1), Wait(313), Mine(1)],
+        ),
+        // A block of a branch that is gone was found on the chain by a machine that is 18 s behind.
+        (
+            Setup { accounts: 2, seed: 14, ..SINGLE },
+            [
+                &[
+                    Ignored(1, false),
+                    Request(2),
+                    Request(0),
+                    Wait(503),
+                    Request(1),
+                    Request(0),
+                    RepeatEarlier(1, 2),
+                ][..],
+                &[
+                    Mine(0),
+                    Request(0),
+                    WrongCount(1 << 40),
+                    Reorganise(3, false),
+                    Mine(3),
+                    HangUp(3, 4),
+                    Mine(2),
+                ],
+                &[
+                    Request(3),
+                    Request(1),
+                    HangUp(1, 1),
+                    Wait(36),
+                    OldViews(18),
+                    Wait(10),
+                    undone,
+                    Request(0),
+                    Revert,
+                ],
+                &[Mine(2), Request(3), Latency(4), Wait(173), Wait(9), LateReceipts(20)],
+            ]
+            .concat(),
         ),
         // Gaps that a window's budget does not fill are filled in the next ones.
         (with_budget(1_000_000), vec![WrongCount(14), Request(0), Request(1)]),

@@ -49,6 +49,7 @@
 //! | `excerpt` | the agents that have or had certain wallets |
 //! | `seen_events` | what has been seen of the events of liable wallets |
 //! | `shard_range` | the wallets of a shard, and its version |
+//! | `shard_table` | rows of shards, and the sizes of the snapshot's files |
 //! | `segments` | which wallets have changed since their shards were last made |
 //! | `shards` | which wallets a [snapshot](crate::snapshot)'s shards hold, and since which block |
 //!
@@ -98,6 +99,7 @@ mod registry_head;
 mod seen_events;
 pub(crate) mod segments;
 mod shard_range;
+mod shard_table;
 pub(crate) mod shards;
 mod state;
 mod store;
@@ -120,7 +122,7 @@ pub(crate) use seen_events::wallet_events;
 pub(crate) use segments::FAN_OUT_BITS as SEGMENT_FAN_OUT_BITS;
 pub(crate) use shard_range::{PLACE_BITS, place};
 pub use shard_range::{ShardRange, ShardVersion};
-pub use shards::FileSizes;
+pub use shard_table::FileSizes;
 pub use state::{Basis, Counters, SWEEP, State};
 pub use store::{SqlValue, Store, StoreError, StoreFault, prepare};
 pub use work::{Config, Work};

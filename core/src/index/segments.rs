@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     shard_range::{PLACE_BITS, ShardRange, ShardVersion},
-    shards::{self, FileSizes},
+    shard_table::{self, FileSizes},
     store::{Columns, SqlValue, Store, StoreError, ids_as_json, one_number, query},
 };
 
@@ -51,7 +51,8 @@ pub(super) fn add(
         places.extend(find(store, range)?.into_iter().flat_map(|segment| segment.places));
         if !has_room(store, &places, sizes)? {
             for (part, handed) in hand_down(&mut places, range.bits + FAN_OUT_BITS) {
-                let has_shards = shards::bits_at(store, part.start)? >= part.bits + sizes.shard_bits_below;
+                let has_shards =
+                    shard_table::bits_at(store, part.start)? >= part.bits + sizes.shard_bits_below;
                 match has_shards || find(store, part)?.is_some() {
                     true => waiting.push((part, handed)),
                     false => of_shards.extend(handed),
@@ -60,7 +61,7 @@ pub(super) fn add(
         }
         put(store, Segment { range, version, places })?;
     }
-    shards::renew(store, &of_shards, version)
+    shard_table::renew(store, &of_shards, version)
 }
 
 /// Whether a segment may have these places.
@@ -104,7 +105,7 @@ pub(super) fn renew(store: &impl Store, places: &[u64], version: ShardVersion) -
         let (block, tag) = (version.block.into(), u64::from(version.tag).into());
         store.execute(statement, &[block, tag, ids_as_json(places), u64::from(PLACE_BITS).into()])?;
     }
-    shards::renew(store, places, version)
+    shard_table::renew(store, places, version)
 }
 
 /// Forgets all: every shard is made anew.
@@ -161,8 +162,8 @@ pub(crate) fn all(store: &impl Store) -> Result<Vec<(ShardRange, ShardVersion)>,
 }
 
 fn entry(row: &mut Columns) -> Result<(ShardRange, ShardVersion), StoreError> {
-    let (bits, start) = (shards::read_bits(row)?, row.number()?);
-    Ok((ShardRange { start, bits }, shards::version(row)?))
+    let (bits, start) = (shard_table::read_bits(row)?, row.number()?);
+    Ok((ShardRange { start, bits }, shard_table::version(row)?))
 }
 
 /// Gives segments of later blocks, which are not of the chain any more, the version of this one.

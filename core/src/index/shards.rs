@@ -18,28 +18,13 @@ use super::{
     postings::Property,
     segments,
     shard_range::{PLACE_BITS, ShardRange, ShardVersion, place},
+    shard_table::{FileSizes, read_bits, version},
     store::{
-        Columns, SqlValue, Store, StoreError, first_row, ids_as_json, of_ids, one_number, query, write,
+        Columns, SqlValue, Store, StoreError, first_row, ids_as_json, of_ids, one_number, query,
         write_returning,
     },
 };
 use crate::{registry::agent::Status, registry::lineage::MAX_LEVELS, registry::row::Row};
-
-/// The sizes of the snapshot's files.
-#[derive(Clone, Copy, Debug)]
-pub struct FileSizes {
-    /// Bytes beyond which a shard is split, and a segment is full.
-    pub shard_bytes: u64,
-    /// The most places of a segment.
-    pub segment_places: usize,
-    /// Segments are made of parts with at least two to this power shards; one or more.
-    pub shard_bits_below: u8,
-}
-
-impl FileSizes {
-    /// Shards and segments of at most some 64 KiB, and segments above eight shards or more.
-    pub const DEFAULT: Self = Self { shard_bytes: 64 * 1024, segment_places: 512, shard_bits_below: 3 };
-}
 
 /// The most agents and descendants to look up the shards of one by one. More are in nearly all shards, and any
 /// account may register below another's agent: to find each of a million would take longer than one invocation
@@ -135,31 +120,10 @@ impl ShardChanges {
     }
 }
 
-/// Makes the shards of these places anew.
-pub(super) fn renew(store: &impl Store, places: &[u64], version: ShardVersion) -> Result<(), StoreError> {
-    let places: Vec<[SqlValue; 3]> = places
-        .iter()
-        .map(|place| [(*place).into(), version.block.into(), u64::from(version.tag).into()])
-        .collect();
-    let statement = "UPDATE shards SET block = changed.at, tag = changed.tag FROM (SELECT (SELECT start FROM shards \
-                     WHERE start <= value->>0 ORDER BY start DESC LIMIT 1) AS begins, max(value->>1) AS at, \
-                     max(value->>2) AS tag FROM json_each(?1) GROUP BY begins) AS changed \
-                     WHERE shards.start = changed.begins";
-    write(store, statement, &places)
-}
-
 /// The places of agents' wallets.
 fn places_of(store: &impl Store, ids: &[u64]) -> Result<Vec<u64>, StoreError> {
     let places = of_ids(store, "SELECT place FROM agents WHERE place IS NOT NULL AND id", &[], ids)?;
     places.into_iter().map(|row| Columns::of(row).number()).collect()
-}
-
-/// How many bits the shard of a place has.
-pub(super) fn bits_at(store: &impl Store, place: u64) -> Result<u8, StoreError> {
-    let statement = "SELECT bits FROM shards WHERE start <= ?1 ORDER BY start DESC LIMIT 1";
-    first_row(store, statement, &[place.into()])?
-        .ok_or_else(StoreError::corrupt)
-        .and_then(|mut row| read_bits(&mut row))
 }
 
 /// Gives shards and segments of later blocks, which are not of the chain any more, the version of this one:
@@ -200,10 +164,6 @@ fn told_below(entry: &IndexedAgent) -> (u8, u64, [Address; 3]) {
 fn facts(entry: &IndexedAgent) -> (Row, Address, &str, (u64, u64)) {
     let row = Row { history_is_readable: true, generation: 0, ..entry.row };
     (row, entry.full.haftungsperson, &entry.full.scope, entry.told_events())
-}
-
-pub(super) fn read_bits(row: &mut Columns) -> Result<u8, StoreError> {
-    u8::try_from(row.integer()?).ok().filter(|bits| *bits <= PLACE_BITS).ok_or_else(StoreError::corrupt)
 }
 
 /// Splits a shard of this many bytes, and its parts, until none is too large. A single place is not split.
@@ -273,11 +233,6 @@ pub(crate) fn version_of(store: &impl Store, range: ShardRange) -> Result<Option
     let statement = "SELECT block, tag FROM shards WHERE start = ?1 AND bits = ?2";
     let row = first_row(store, statement, &[range.start.into(), u64::from(range.bits).into()])?;
     row.map(|mut row| version(&mut row)).transpose()
-}
-
-pub(super) fn version(row: &mut Columns) -> Result<ShardVersion, StoreError> {
-    let (block, tag) = (row.number()?, row.number()?);
-    Ok(ShardVersion { block, tag: u32::try_from(tag).map_err(|_| StoreError::corrupt())? })
 }
 
 /// What a shard is made of.

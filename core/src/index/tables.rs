@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use alloy_primitives::Address;
 
 use super::{
-    Config,
     changes::{Comparison, VerdictChange},
     counts::{CountKind, HOUR, RANGE, person_status, status_range},
     indexed_agent::IndexedAgent,
@@ -14,6 +13,7 @@ use super::{
     postings::{PostingChanges, Property, lists_of},
     seen_events::ListedEvents,
     shard_range::ShardVersion,
+    shard_table::FileSizes,
     shards::ShardChanges,
     store::{Columns, SqlValue, Store, StoreError, first_row, ids_as_json, of_ids, query, write},
     takeover,
@@ -35,7 +35,9 @@ pub(super) struct AgentWriter<'a, S> {
     comparison: Option<Comparison>,
     moments: BTreeMap<u64, Moment>,
     events: ListedEvents,
-    config: &'a Config,
+    /// Of a person; of others, sums are kept.
+    few_agents: u64,
+    sizes: FileSizes,
     noted: Vec<VerdictChange>,
     /// Unchanged agents that were read again.
     touched: Vec<u64>,
@@ -90,7 +92,8 @@ impl<'a, S: Store> AgentWriter<'a, S> {
         comparison: Option<Comparison>,
         moments: BTreeMap<u64, Moment>,
         events: ListedEvents,
-        config: &'a Config,
+        few_agents: u64,
+        sizes: FileSizes,
     ) -> Self {
         Self {
             store,
@@ -98,7 +101,8 @@ impl<'a, S: Store> AgentWriter<'a, S> {
             comparison,
             moments,
             events,
-            config,
+            few_agents,
+            sizes,
             noted: Vec::new(),
             touched: Vec::new(),
             replaced: Vec::new(),
@@ -307,9 +311,9 @@ impl<'a, S: Store> AgentWriter<'a, S> {
                 key.first_chunk().is_some_and(|person| large.contains(&Address::new(*person)))
             });
             by_time.write(store)?;
-            large_persons::begin_with(store, &grown, self.config.few_agents)?;
+            large_persons::begin_with(store, &grown, self.few_agents)?;
             // Of agents with another status, it finds the children.
-            shards.write(store, self.version, self.config.files)?;
+            shards.write(store, self.version, self.sizes)?;
         }
         write(
             store,

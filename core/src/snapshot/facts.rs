@@ -1,20 +1,14 @@
-//! What a shard or segment holds of a wallet, and the verdict made of it.
+//! What a shard or segment holds of a wallet.
 
-use alloy_primitives::{Address, B256, U256};
+use alloy_primitives::Address;
 
 use super::{
-    Manifest, SnapshotError,
+    SnapshotError,
     wire::{Bytes, WITHOUT_LIABILITY},
 };
 use crate::{
-    eth::timestamp::Timestamp,
-    index::wallet_events,
-    liability::{Liability, ParentBasis, WalletEvents},
-    registry::{
-        agent::{Agent, AgentId, Status},
-        kya::{FORMER_SHOWN, FormerAgent, InactiveAncestor, Kya, Past},
-        lineage::MAX_LEVELS,
-    },
+    liability::ParentBasis,
+    registry::{agent::Status, kya::FORMER_SHOWN, lineage::MAX_LEVELS},
 };
 
 /// Bits of a record's first byte.
@@ -171,53 +165,9 @@ impl Facts {
         }
         Ok(Self::Known { agent, former })
     }
-
-    /// The verdict on the wallet at `now`, or at the time up to which the manifest lacks no change where that
-    /// is later, as of the manifest's block; `None` where only the chain can tell.
-    pub fn verdict(self, wallet: Address, manifest: &Manifest, now: Timestamp) -> Option<Kya> {
-        let Self::Known { agent, former } = self else { return None };
-        let now = now.max(Timestamp::from_millis(manifest.confirmed_at));
-        let time = Timestamp::from_seconds;
-        let ancestors = agent.iter().flat_map(|agent| &agent.inactive_ancestors);
-        let ancestors =
-            ancestors.map(|(id, status)| InactiveAncestor { agent_id: AgentId::from(*id), status: *status });
-        let former = former.into_iter().map(|Former { id, status, registered_at, ended_at }| FormerAgent {
-            agent_id: AgentId::from(id),
-            status,
-            registered_at: time(registered_at),
-            ended_at: (ended_at > 0).then(|| time(ended_at)),
-        });
-        let past = Past { former: Ok(former.collect()), ancestors: Ok(ancestors.collect()) };
-        Some(judge(agent, wallet, manifest, now).with_past(past))
-    }
-
-    /// The part of the verdict at the manifest's block that evidence of that block proves; `None` where only
-    /// the chain can tell.
-    pub fn provable(self, wallet: Address, manifest: &Manifest) -> Option<Kya> {
-        let Self::Known { agent, .. } = self else { return None };
-        Some(judge(agent, wallet, manifest, manifest.as_of.block_timestamp).as_proved())
-    }
-}
-
-/// The verdict without the wallet's past.
-fn judge(agent: Option<Box<LiveAgent>>, wallet: Address, manifest: &Manifest, now: Timestamp) -> Kya {
-    let known = agent.as_ref().map(|agent| (agent.wallet_events(manifest), agent.parent_basis));
-    let (agent, grace) = (agent.map(|agent| agent.record(wallet)), U256::from(manifest.grace_seconds));
-    let kya = Kya::of(wallet, agent, grace, now, manifest.as_of);
-    let block_time = manifest.as_of.block_timestamp.seconds();
-    let liability = kya.liability.zip(known).map(|(record, (events, parent_basis))| Liability {
-        parent_basis,
-        ..record.with_events(events, block_time)
-    });
-    Kya { liability, ..kya }
 }
 
 impl LiveAgent {
-    /// What is known of the events by its liable wallet, at the manifest's block.
-    pub fn wallet_events(&self, manifest: &Manifest) -> WalletEvents {
-        wallet_events(self.attested_at, self.registered_in, manifest.listed_after)
-    }
-
     fn decode(bytes: &mut Bytes<'_>, bits: u8, format: u8) -> Result<Self, SnapshotError> {
         let (id, parent) = (bytes.u64()?, bytes.u64()?);
         let (creator, haftungsperson) = (bytes.address()?, bytes.address()?);
@@ -259,26 +209,6 @@ impl LiveAgent {
             parent_basis,
             scope,
         })
-    }
-
-    /// As a record; what a verdict does not need is zero.
-    fn record(self, wallet: Address) -> Agent {
-        Agent {
-            agent_id: AgentId::from(self.id),
-            creator: self.creator,
-            haftungsperson: self.haftungsperson,
-            agent_wallet: wallet,
-            constitution_hash: B256::ZERO,
-            capability_hash: B256::ZERO,
-            operational_scope: self.scope,
-            parent_agent_id: AgentId::from(self.parent),
-            generation: U256::ZERO,
-            self_modifying: false,
-            registered_at: Timestamp::from_seconds(self.registered_at),
-            last_attestation: Timestamp::from_seconds(self.last_attestation),
-            last_revenue_report: Timestamp::default(),
-            status: self.status,
-        }
     }
 }
 

@@ -4,10 +4,10 @@
 use core::ops::RangeInclusive;
 use std::collections::BTreeMap;
 
-use alloy_primitives::{Address, B256, hex};
+use alloy_primitives::{Address, B256};
 
 use super::{
-    Facts, Identity, Shard, SnapshotError,
+    Facts, Identity, Shard, ShardEntry, SnapshotError,
     wire::{self, Bytes},
 };
 use crate::{
@@ -45,51 +45,6 @@ pub struct Manifest {
     pub(super) segments: Vec<ShardEntry>,
     /// The widest segment: what has changed last.
     pub(super) recent: Option<Shard>,
-}
-
-/// A shard or segment, as a manifest names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ShardEntry {
-    /// Its wallets.
-    pub range: ShardRange,
-    /// Its version.
-    pub version: ShardVersion,
-}
-
-impl ShardEntry {
-    /// Its range as 14 hexadecimal digits: the first place, and the number of bits.
-    pub fn range_text(&self) -> String {
-        hex::encode(
-            (self.range.start << 8 | u64::from(self.range.bits)).to_be_bytes().get(1..).unwrap_or_default(),
-        )
-    }
-
-    /// Its version as 24 hexadecimal digits: the block, and the tag.
-    pub fn version_text(&self) -> String {
-        hex::encode([&self.version.block.to_be_bytes()[..], &self.version.tag.to_be_bytes()].concat())
-    }
-
-    /// Both texts, as a name.
-    pub fn name(&self) -> String {
-        [self.range_text(), self.version_text()].join("-")
-    }
-
-    /// Reads both texts; `None` for anything else.
-    pub fn parse(range: &str, version: &str) -> Option<Self> {
-        let (range, version) = (hex::decode(range).ok()?, hex::decode(version).ok()?);
-        let (mut range, mut version) = (Bytes(&range), Bytes(&version));
-        let entry = Self {
-            range: ShardRange { start: range.place().ok()?, bits: range.byte().ok()? },
-            version: ShardVersion { block: version.u64().ok()?, tag: version.u32().ok()? },
-        };
-        (range.0.is_empty() && version.0.is_empty()).then_some(entry)
-    }
-
-    /// Reads a name; `None` for anything else.
-    pub fn parse_name(name: &str) -> Option<Self> {
-        let (range, version) = name.split_once('-')?;
-        Self::parse(range, version)
-    }
 }
 
 impl Manifest {

@@ -21,26 +21,31 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `wire` | bytes: reading within bounds, and the seal |
+//! | `entry` | the name of a shard or segment: its range and version |
 //! | `manifest` | the manifest, and the segments and the shard of a wallet |
 //! | `shard` | one shard or segment, searched without decoding it |
-//! | `facts` | what a shard holds of a wallet, and the verdict made of it |
+//! | `facts` | what a shard or segment holds of a wallet |
+//! | `verdict` | the verdict made of that |
 //! | `bundle` | several shards and segments in one answer |
 //! | `make` | manifests, shards and segments from an index |
 
 mod bundle;
+mod entry;
 mod facts;
 mod make;
 mod manifest;
 mod shard;
+mod verdict;
 mod wire;
 
 use alloy_primitives::Address;
 
 pub use crate::index::{ShardRange, ShardVersion};
 pub use bundle::{BUNDLE_BYTES_MAX, BUNDLE_MAX, Bundle, bundle_names, parse_bundle_names, read_bundle};
+pub use entry::ShardEntry;
 pub use facts::{Facts, Former, LiveAgent};
 pub use make::{Shards, shard};
-pub use manifest::{Manifest, ShardEntry, prefix_digits_max};
+pub use manifest::{Manifest, prefix_digits_max};
 pub use shard::Shard;
 
 /// The registry that a snapshot is of.

@@ -148,6 +148,27 @@ fn no_changed_manifest_panics_or_names_other_shards() {
     assert!(refused > 0 && read > 0);
 }
 
+/// Holders keep files of the version before, which has no segments.
+#[test]
+fn a_manifest_and_a_shard_of_the_version_before_are_read() {
+    let _turn = turn();
+    let (entry, wallets, shard) = shard(12, ShardVersion { block: 77, tag: 5 });
+    let as_of = AsOf { block_number: 80, ..AsOf::default() };
+    let manifest = Manifest::new(IDENTITY, as_of, B256::ZERO, 604_800, 1, 12, vec![entry]);
+    let mut bytes = manifest.encode().unwrap();
+    bytes[4] = 2;
+    // The number of segments, before the seal.
+    let end = bytes.len() - 8;
+    bytes.drain(end - 4..end);
+    assert_eq!(Manifest::parse(&sealed(bytes.clone())), Ok(manifest));
+    bytes.splice(end - 4..end - 4, [0; 4]);
+    assert_eq!(Manifest::parse(&sealed(bytes)), Err(SnapshotError::Damaged));
+    let mut bytes = shard;
+    bytes[4] = 2;
+    let shard = Shard::parse(sealed(bytes), &IDENTITY, entry).unwrap();
+    assert!(wallets.iter().all(|(wallet, facts)| shard.find(*wallet) == Ok(Some(facts.clone()))));
+}
+
 #[test]
 fn truncated_and_swapped_shards_are_refused() {
     let _turn = turn();

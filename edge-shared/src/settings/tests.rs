@@ -55,7 +55,7 @@ fn what_breaks_a_rule_is_named_with_the_rule_and_without_its_value() {
 fn an_index_needs_its_binding_alone() {
     let rpc = ("RPC_URL", "https://rpc.example");
     let indexed = parse(&[("INDEX", "durable-object"), ("CHAIN_ID", "1"), rpc]).unwrap();
-    assert_eq!(indexed.index_name().as_deref(), Some("1/0x2EFaB5B3BEf49E56a6Ce1dcB1A39EF63C312EA23/14"));
+    assert_eq!(indexed.index_name().as_deref(), Some("1/0x2EFaB5B3BEf49E56a6Ce1dcB1A39EF63C312EA23/15"));
     assert_eq!(indexed.check_binding(&|binding| binding == INDEX_BINDING), Ok(()));
     let missing = indexed.check_binding(&|_| false).map_err(|error| error.to_string());
     assert!(missing.is_err_and(|message| message.contains(INDEX_BINDING)));

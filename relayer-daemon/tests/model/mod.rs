@@ -120,7 +120,7 @@ pub struct Simulation {
     disk_was_full: bool,
     was_abandoned: bool,
     clock_was_set: bool,
-    /// Whether answers came so late that a block may have been compared with a branch that is gone.
+    /// Whether answers came late: a block may have been compared with a branch that is gone.
     answers_were_late: bool,
 }
 

@@ -207,7 +207,8 @@ impl Work {
             comparison,
             changed.moments.clone(),
             listed,
-            &self.config,
+            self.config.few_agents,
+            self.config.files,
         );
         let written = writer.put(&mut entries, false)?;
         let swept = writer.put(&mut swept, false)?;

@@ -185,12 +185,12 @@ impl Work {
         if slice == Slice::Whole {
             self.make_derived(store, u64::MAX, checkpoint)?;
         }
-        let config = &self.config;
+        let (few, sizes) = (self.config.few_agents, self.config.files);
         let steps = self.derived(store)?;
         steps.begin_again(store)?;
         let has_derived = steps.count() == 0;
         let changes = || {
-            let writer = AgentWriter::new(store, version, comparison, BTreeMap::new(), events(), config);
+            let writer = AgentWriter::new(store, version, comparison, BTreeMap::new(), events(), few, sizes);
             if has_derived { writer } else { writer.without_derived() }
         };
         let mut noted = Vec::new();

@@ -28,7 +28,7 @@ use super::{
     phase::{Cause, Doubt, Pass, Phase, Rows},
     read_agents::{ReadAgents, ReadSlice},
     shard_range::ShardVersion,
-    shards::FileSizes,
+    shard_table::FileSizes,
     state::State,
     store::Store,
     tables,
