@@ -255,7 +255,7 @@ fn extents(held: &Held, keep: impl Fn(&ShardEntry) -> bool) -> Vec<(ShardEntry, 
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use std::{collections::BTreeMap, time::Instant};
 
     use alloy_primitives::B256;
     use registry_core::{
@@ -301,5 +301,23 @@ mod tests {
             let time = time_at(&holding, after);
             assert!(time.is_some() == earliest.is_some() && time >= earliest, "{time:?} {earliest:?}");
         }
+    }
+
+    #[test]
+    fn random_checks_are_of_what_has_changed_last_too() {
+        let directory = tempfile::tempdir().unwrap();
+        let received = Moment::now();
+        let (holding, mut space) =
+            Holding::open(&directory.path().join("registry.kya"), IDENTITY, received).unwrap();
+        let wallet = Address::repeat_byte(7);
+        let entry = ShardEntry { range: ShardRange::ALL, version: ShardVersion { block: 1, tag: 1 } };
+        let facts = Facts::Known { agent: None, former: Vec::new() };
+        let encode = |facts: BTreeMap<_, _>| Shard::encode(&IDENTITY, entry, &facts).unwrap();
+        let recent = Shard::parse(encode([(wallet, facts)].into()), &IDENTITY, entry).unwrap();
+        holding.add(&mut space, entry, &encode(BTreeMap::new())).unwrap();
+        let manifest = manifest(received.clock).with_segments(Vec::new(), Some(recent));
+        holding.adopt(&mut space, manifest, received).unwrap();
+        let wallets: Vec<Address> = (0..2).flat_map(|number| holding.wallets_at(number).unwrap()).collect();
+        assert_eq!(wallets, [wallet]);
     }
 }

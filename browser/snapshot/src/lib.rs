@@ -68,8 +68,8 @@ impl Manifest {
         self.0.entries().map(|entry| entry.name()).collect()
     }
 
-    /// The names of those that a verdict on a wallet needs: of the first that holds it, or of the last, it is
-    /// made. None where the manifest holds the wallet.
+    /// The names of a wallet's segments, the widest first, and of its shard. The first that holds the wallet has
+    /// its verdict; without one it is not registered. Empty where the manifest holds the wallet.
     ///
     /// @throws RegistryError with the code INVALID_PARAMETER
     #[wasm_bindgen(js_name = namesOf)]

@@ -2,10 +2,10 @@
 //! made.
 //!
 //! If a change made its shard anew, a data centre would hold fewer valid shards the more changes there are.
-//! So a change makes nothing anew at first: its place enters the list of all places. A list that is full
-//! goes, part by part, to the sixteen lists of its parts, and from the lowest of these to the shards, which
-//! are made anew then, many changes at a time. Each list is a file of the snapshot, with what verdicts need
-//! of its wallets.
+//! So a change makes nothing anew at first: its place enters the list of all places. A list that is full hands
+//! half of its places to the lists of its fullest parts, of sixteen; the lowest hand theirs to the shards,
+//! which are made anew then, many changes at a time. Of each list's wallets a file of the snapshot has what
+//! verdicts need, or for the list of all places the manifest.
 //!
 //! ```text
 //!   change --> all places (in the manifest) --> 16 parts --> 256 parts --> shards
@@ -17,14 +17,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
+    excerpt,
     shard_range::{PLACE_BITS, ShardRange, ShardVersion},
     shard_table::{self, FileSizes},
     store::{Columns, SqlValue, Store, StoreError, ids_as_json, one_number, query},
 };
 
-/// Bits that a segment's parts have more than it has.
+/// A segment has two to this power parts, each with so many bits more.
 pub(crate) const FAN_OUT_BITS: u8 = 4;
-/// Places in one parameter, of which a host takes two megabytes.
+/// The most places in one SQL parameter: a host takes two megabytes.
 const RENEWED_AT_ONCE: usize = 10_000;
 
 /// A segment: its places, and since which block it is as it is.
@@ -49,7 +50,7 @@ pub(super) fn add(
     let mut waiting = vec![(ShardRange::ALL, places)];
     while let Some((range, mut places)) = waiting.pop() {
         places.extend(find(store, range)?.into_iter().flat_map(|segment| segment.places));
-        if !has_room(store, &places, sizes)? {
+        while !has_room(store, &places, sizes)? {
             for (part, handed) in hand_down(&mut places, range.bits + FAN_OUT_BITS) {
                 let has_shards =
                     shard_table::bits_at(store, part.start)? >= part.bits + sizes.shard_bits_below;
@@ -69,15 +70,16 @@ fn has_room(store: &impl Store, places: &BTreeSet<u64>, sizes: FileSizes) -> Res
     if places.len() > sizes.segment_places {
         return Ok(false);
     }
-    let statement = "SELECT sum(size) FROM json_each(?1) AS asked CROSS JOIN agents INDEXED BY agents_by_place \
-                     WHERE place = asked.value";
+    // Of a wallet with many agents a file has the newest.
+    let statement = "SELECT sum((SELECT sum(size) FROM (SELECT size FROM agents INDEXED BY agents_by_place \
+                     WHERE place = asked.value ORDER BY wallet DESC, id DESC LIMIT ?2))) FROM json_each(?1) AS asked";
     let places: Vec<u64> = places.iter().copied().collect();
-    let bytes = one_number(store, statement, &[ids_as_json(&places)])?.unwrap_or(0);
-    Ok(bytes <= sizes.shard_bytes)
+    let parameters = [ids_as_json(&places), excerpt::OF_A_WALLET.into()];
+    Ok(one_number(store, statement, &parameters)?.unwrap_or(0) <= sizes.shard_bytes)
 }
 
-/// Takes the places of the fullest parts out, until half are left: so parts get many at a time, and not all parts
-/// at once.
+/// Takes the places of the fullest parts out, until half are left: parts get many at a time, and not all at
+/// once.
 fn hand_down(places: &mut BTreeSet<u64>, bits: u8) -> Vec<(ShardRange, BTreeSet<u64>)> {
     let mut parts = BTreeMap::<u64, BTreeSet<u64>>::new();
     for place in places.iter() {
@@ -164,10 +166,4 @@ pub(crate) fn all(store: &impl Store) -> Result<Vec<(ShardRange, ShardVersion)>,
 fn entry(row: &mut Columns) -> Result<(ShardRange, ShardVersion), StoreError> {
     let (bits, start) = (shard_table::read_bits(row)?, row.number()?);
     Ok((ShardRange { start, bits }, shard_table::version(row)?))
-}
-
-/// Gives segments of later blocks, which are not of the chain any more, the version of this one.
-pub(super) fn undo(store: &impl Store, ShardVersion { block, tag }: ShardVersion) -> Result<(), StoreError> {
-    let statement = "UPDATE segments SET block = ?1, tag = ?2 WHERE block > ?1";
-    store.execute(statement, &[block.into(), u64::from(tag).into()]).map(drop)
 }

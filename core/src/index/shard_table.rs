@@ -1,5 +1,5 @@
-//! Rows of shards, as [`shards`](super::shards) and [`segments`](super::segments) read and write them, and the sizes
-//! of both.
+//! Rows of shards, as [`shards`](super::shards) and [`segments`](super::segments) read and write them, and
+//! the sizes of both.
 
 use super::{
     shard_range::{PLACE_BITS, ShardVersion},
@@ -13,12 +13,12 @@ pub struct FileSizes {
     pub shard_bytes: u64,
     /// The most places of a segment.
     pub segment_places: usize,
-    /// Segments are made of parts with at least two to this power shards; one or more.
+    /// A part has a segment where its first shard has at least this many bits more; one or more.
     pub shard_bits_below: u8,
 }
 
 impl FileSizes {
-    /// Shards and segments of at most some 64 KiB, and segments above eight shards or more.
+    /// Shards and segments of at most some 64 KiB, and segments above some eight shards.
     pub const DEFAULT: Self = Self { shard_bytes: 64 * 1024, segment_places: 512, shard_bits_below: 3 };
 }
 

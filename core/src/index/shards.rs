@@ -129,9 +129,10 @@ fn places_of(store: &impl Store, ids: &[u64]) -> Result<Vec<u64>, StoreError> {
 /// Gives shards and segments of later blocks, which are not of the chain any more, the version of this one:
 /// their content is as of it, too.
 pub(super) fn undo(store: &impl Store, ShardVersion { block, tag }: ShardVersion) -> Result<(), StoreError> {
-    let statement = "UPDATE shards SET block = ?1, tag = ?2 WHERE block > ?1";
-    store.execute(statement, &[block.into(), u64::from(tag).into()])?;
-    segments::undo(store, ShardVersion { block, tag })
+    ["shards", "segments"].iter().try_for_each(|table| {
+        let statement = format!("UPDATE {table} SET block = ?1, tag = ?2 WHERE block > ?1");
+        store.execute(&statement, &[block.into(), u64::from(tag).into()]).map(drop)
+    })
 }
 
 /// These agents and their descendants; `None` if they are too many.

@@ -73,7 +73,7 @@ impl Manifest {
         }
     }
 
-    /// The same with segments, which are sorted by their bits, and then by their places, and the widest.
+    /// A manifest with these segments, sorted by bits and then by place, and `recent` as the widest.
     #[must_use]
     pub fn with_segments(self, segments: Vec<ShardEntry>, recent: Option<Shard>) -> Self {
         Self { segments, recent, ..self }
@@ -158,8 +158,9 @@ impl Manifest {
                 false => Err(SnapshotError::Damaged),
             }
         };
-        let (mut shards, mut start) = (Vec::with_capacity(rest.count(9)?), 0);
-        for _ in 0..shards.capacity() {
+        let count = rest.count(9)?;
+        let (mut shards, mut start) = (Vec::with_capacity(count), 0);
+        for _ in 0..count {
             let shard = entry(&mut rest, start)?;
             start = shard.range.end();
             shards.push(shard);
@@ -235,10 +236,10 @@ impl Manifest {
     }
 
     /// The files of which the first that has a wallet tells of it: segments, the widest first, and its shard.
-    /// None where the manifest itself does.
+    /// Empty where the manifest itself holds the wallet.
     pub fn entries_of(&self, wallet: Address) -> Vec<ShardEntry> {
         let place = place(wallet);
-        if matches!(self.recent_at(place, wallet), Ok(Some(_))) {
+        if !matches!(self.recent_at(place, wallet), Ok(None)) {
             return Vec::new();
         }
         self.entries_at(place).collect()

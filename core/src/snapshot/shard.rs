@@ -118,16 +118,6 @@ impl Shard {
         self.entry
     }
 
-    /// How many wallets it holds.
-    pub const fn len(&self) -> usize {
-        self.count
-    }
-
-    /// Whether it holds none.
-    pub const fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
     /// What it says of a wallet, by binary search in the directory; `None` for one that is not in it.
     ///
     /// # Errors
@@ -137,7 +127,7 @@ impl Shard {
         self.find_at(place(wallet), wallet)
     }
 
-    /// The same for a wallet with its place at hand: a hash is most of a search.
+    /// [`find`](Self::find) with the wallet's place, so that it is not hashed again: that is most of a search.
     pub(super) fn find_at(&self, place: u64, wallet: Address) -> Result<Option<Facts>, SnapshotError> {
         if !self.entry.range.contains_place(place) {
             return Err(SnapshotError::Another);

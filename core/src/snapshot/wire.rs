@@ -9,9 +9,9 @@ use super::{Identity, SnapshotError};
 
 /// The version of the format that is written.
 pub(super) const FORMAT: u8 = 3;
-/// The version before, without segments: holders keep its files.
+/// Version 2, without segments: holders keep its files.
 pub(super) const WITHOUT_SEGMENTS: u8 = 2;
-/// The one before that, without what ties liable wallets to agents, too.
+/// Version 1: without segments, and without what ties liable wallets to agents.
 pub(super) const WITHOUT_LIABILITY: u8 = 1;
 /// Bytes of the seal.
 pub(super) const SEAL: usize = 8;

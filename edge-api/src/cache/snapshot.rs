@@ -42,7 +42,7 @@ use crate::{
 /// The longest time that a manifest is kept.
 const MANIFEST_MILLIS: u64 = 20_000;
 /// A manifest takes 200 KB at a million agents, with what has changed last.
-const MANIFEST_CAPACITY_BYTES: usize = 1024 * 1024;
+const MANIFEST_CAPACITY_BYTES: usize = 2 * 1024 * 1024;
 /// Some 260 shards and segments.
 const SHARD_CAPACITY_BYTES: usize = 12 * 1024 * 1024;
 /// Some 2,000 verdicts, to be given again. One takes some ten times the memory of the wallet's facts in a

@@ -116,9 +116,9 @@ impl Costs {
 
 /// The files of the snapshot, numbered through all levels, and when they change.
 ///
-/// A changed wallet enters the widest segment, which is in the manifest. Of a segment with too many half go to its
-/// fullest parts, which have a new version then, and from the narrowest to the shards. What a lookup needs follows
-/// from the time of its manifest.
+/// A changed wallet enters the widest segment, which is in the manifest. Of a segment with too many half go
+/// to its fullest parts, which have a new version then, and from the narrowest to the shards. What a lookup
+/// needs follows from the time of its manifest.
 struct Files {
     /// When each file was made anew, ascending, and whether it has any wallets from then on.
     versions: Vec<Vec<(f64, bool)>>,
