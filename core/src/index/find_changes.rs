@@ -190,7 +190,10 @@ impl FindChanges {
         let Some(account) = proved(proof) else { return Ok(None) };
         let hash = account.code_hash;
         let shows = match () {
-            () if Layout::is_of(self.layout, &proof.code, hash) => Provable::Records,
+            () if Layout::is_of(self.layout, &proof.code, hash) => match self.layout {
+                None => Provable::Events,
+                Some(_) => Provable::Records,
+            },
             () if self.self_contained_code == Some(hash) => Provable::Changes,
             () => Provable::Nothing,
         };

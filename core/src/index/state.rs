@@ -27,8 +27,8 @@ pub(super) enum Provable {
     Changes,
     /// Records: their slots are known.
     Records,
-    /// That events tell all changes: an attestation, a suspension and a reactivation have been seen to change
-    /// the record's words alone.
+    /// That events tell all changes: an attestation, a suspension and a reactivation change the record's words
+    /// alone, as those of this project's registry do, and those of another one once they have been seen to.
     Events,
 }
 
