@@ -118,22 +118,20 @@ impl Holding {
         let current = held.current.as_ref().ok_or(Error::Stale { age: None })?;
         let time = usable(current)?;
         let manifest = &current.manifest;
-        let mut found = manifest.recent(wallet)?;
-        for entry in manifest.entries_of(wallet) {
-            match self.shard(&held, entry).and_then(|shard| Ok(shard.find(wallet)?)) {
-                Ok(facts) => found = facts,
-                Err(error) => {
-                    drop(held);
-                    self.forget(entry, &error);
-                    return Err(error);
-                }
+        let mut last = None;
+        let found = manifest.look_up(wallet, |entry| {
+            last = Some(entry);
+            self.shard(&held, entry)
+        });
+        match (found, last) {
+            (Ok(facts), _) => Ok(then(facts, manifest, time)),
+            (Err(error), Some(entry)) => {
+                drop(held);
+                self.forget(entry, &error);
+                Err(error)
             }
-            if found.is_some() {
-                break;
-            }
+            (Err(error), None) => Err(error),
         }
-        let none = Facts::Known { agent: None, former: Vec::new() };
-        Ok(then(found.unwrap_or(none), manifest, time))
     }
 
     /// The registered wallets of one file, or of those that changed last, which a number chooses; empty where

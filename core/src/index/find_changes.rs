@@ -189,13 +189,11 @@ impl FindChanges {
         let Some(proof) = view.proof(&key)? else { return Ok(None) };
         let Some(account) = proved(proof) else { return Ok(None) };
         let hash = account.code_hash;
-        let shows = match () {
-            () if Layout::is_of(self.layout, &proof.code, hash) => match self.layout {
-                None => Provable::Events,
-                Some(_) => Provable::Records,
-            },
-            () if self.self_contained_code == Some(hash) => Provable::Changes,
-            () => Provable::Nothing,
+        let shows = match Layout::is_of(self.layout, &proof.code, hash) {
+            true if self.layout.is_none() => Provable::Events,
+            true => Provable::Records,
+            _ if self.self_contained_code == Some(hash) => Provable::Changes,
+            _ => Provable::Nothing,
         };
         *code = Some(KnownCode { hash, shows });
         Ok(Some(account).filter(|_| shows >= Provable::Changes))

@@ -1,7 +1,7 @@
 //! The manifest: of which block the snapshot is, the version of each shard and segment, and what has changed
 //! last.
 
-use core::ops::RangeInclusive;
+use core::{borrow::Borrow, ops::RangeInclusive};
 use std::collections::BTreeMap;
 
 use alloy_primitives::{Address, B256};
@@ -190,18 +190,8 @@ impl Manifest {
         }
         let block_timestamp = Timestamp::from_seconds(time);
         let as_of = AsOf { block_number, block_timestamp, parent_hash };
-        Ok(Self {
-            identity,
-            as_of,
-            storage_root,
-            grace_seconds,
-            confirmed_at,
-            agents,
-            listed_after,
-            shards,
-            segments,
-            recent,
-        })
+        let manifest = Self::new(identity, as_of, storage_root, grace_seconds, confirmed_at, agents, shards);
+        Ok(Self { listed_after, ..manifest.with_segments(segments, recent) })
     }
 
     /// The shards, by their places.
@@ -278,19 +268,32 @@ impl Manifest {
     }
 
     /// What the snapshot says of a wallet, by its [entries](Self::entries_of), which are among these files.
-    /// Of a wallet that is in none, no agent is known: none has or had it.
     ///
     /// # Errors
     ///
     /// [`SnapshotError::Another`] where one is not among them, [`SnapshotError::Damaged`].
     pub fn find(&self, files: &[&Shard], wallet: Address) -> Result<Facts, SnapshotError> {
+        let of = |entry| files.iter().copied().find(|file| file.entry() == entry);
+        self.look_up(wallet, |entry| of(entry).ok_or(SnapshotError::Another))
+    }
+
+    /// What the snapshot says of a wallet. `file` gives those of its [entries](Self::entries_of) that are needed,
+    /// one after the other. Of a wallet that is in none, no agent is known: none has or had it.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError::Damaged`], and those of `file`.
+    pub fn look_up<S: Borrow<Shard>, E: From<SnapshotError>>(
+        &self,
+        wallet: Address,
+        mut file: impl FnMut(ShardEntry) -> Result<S, E>,
+    ) -> Result<Facts, E> {
         let place = place(wallet);
         if let Some(facts) = self.recent_at(place, wallet)? {
             return Ok(facts);
         }
         for entry in self.entries_at(place) {
-            let file = files.iter().find(|file| file.entry() == entry).ok_or(SnapshotError::Another)?;
-            if let Some(facts) = file.find_at(place, wallet)? {
+            if let Some(facts) = file(entry)?.borrow().find_at(place, wallet)? {
                 return Ok(facts);
             }
         }
