@@ -178,19 +178,18 @@ impl<N: ChainNode> Accounts<N> {
         self.senders().iter().map(state).any(|state| state.is_able() && state != AccountState::SignerFailed)
     }
 
-    /// The reason why no account can take a relay. [`ErrorCode::StoreUnavailable`] is about the leases alone:
-    /// another daemon may take it.
+    /// The reason why no account can take a relay, by the account that is nearest to it.
+    /// [`ErrorCode::StoreUnavailable`] is about the leases alone: another daemon may take it.
     fn failure(&self) -> Failure {
-        let senders = self.senders();
-        let all_are = |state| senders.iter().all(|sender| sender.account_state() == state);
-        Failure::of(if !self.has_lease() {
-            ErrorCode::StoreUnavailable
-        } else if all_are(AccountState::Delegated) {
-            ErrorCode::AccountDelegated
-        } else if all_are(AccountState::Cordoned) {
-            ErrorCode::IntakePaused
-        } else {
-            ErrorCode::RelayerBalanceTooLow
+        if !self.has_lease() {
+            return Failure::of(ErrorCode::StoreUnavailable);
+        }
+        let best = self.senders().iter().map(|sender| sender.account_state()).min();
+        Failure::of(match best {
+            Some(AccountState::Delegated) => ErrorCode::AccountDelegated,
+            Some(AccountState::Cordoned) => ErrorCode::IntakePaused,
+            // One is empty, or cannot pay beside what it has in flight.
+            _ => ErrorCode::RelayerBalanceTooLow,
         })
     }
 

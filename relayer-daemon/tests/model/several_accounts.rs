@@ -73,6 +73,25 @@ fn an_account_that_got_code_gets_no_relays_and_where_all_have_got_some_the_reaso
 }
 
 #[test]
+fn where_accounts_get_no_relays_for_different_reasons_the_balance_is_told_only_of_an_empty_one() {
+    run(accounts(2), async |simulation| {
+        let account = simulation.account(1);
+        simulation.store.order(Order::Cordon { account }, "model").unwrap();
+        simulation.follow_orders();
+        let why = |simulation: &Simulation| {
+            let refused = simulation.living().next().unwrap().relayer.accounts.check();
+            refused.err().map(|failure| failure.code)
+        };
+        assert_eq!(why(simulation), None);
+        simulation.found_code(0, true);
+        assert_eq!(why(simulation), Some(ErrorCode::AccountDelegated), "both accounts have funds");
+        simulation.found_code(0, false);
+        simulation.play([Empty(0, true), Wait(10)]).await;
+        assert_eq!(why(simulation), Some(ErrorCode::RelayerBalanceTooLow));
+    });
+}
+
+#[test]
 fn a_relay_that_waits_for_room_holds_its_permit_though_an_account_that_gets_no_relays_is_idle() {
     run(accounts(2), async |simulation| {
         simulation.found_code(0, true);
