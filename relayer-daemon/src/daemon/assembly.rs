@@ -138,7 +138,7 @@ impl<N: ChainNode> Assembly<N> {
             reads: Reads::default(),
             clock,
             metrics,
-            accounts: Accounts::new(senders.clone(), has_room),
+            accounts: Accounts::new(senders.clone(), &configured, orders.clone(), has_room),
             orders,
             checks: CheckPermits::for_accounts(configured.len()),
             configured,

@@ -4,7 +4,7 @@
 //! A sender lives as long as one lease. A new lease, also of the same account, gets a new sender, which
 //! recovers from the store as after a restart: nothing that an earlier one remembers is used again.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, mem, sync::Arc, time::Duration};
 
 use alloy::primitives::Address;
 use futures_util::future::join_all;
@@ -18,7 +18,7 @@ use crate::{
     chain::ChainNode,
     process::shutdown::{ShutdownSignal, stopped},
     relay::{Relayer, inflight::Runner},
-    sender::{Sender, lease::Lease},
+    sender::{Sender, carrier::Carrier, health::AccountState, lease::Lease},
     store::{
         Payer, Store,
         fleet::{BEAT, Beat, LEASE, MARGIN, WEBHOOKS},
@@ -48,6 +48,8 @@ pub struct Keeper<N> {
     beat_at: Option<Instant>,
     /// Until when the last beat said that this daemon lives, by the database's clock.
     alive_until: Option<i64>,
+    /// The states of the accounts that this daemon has published.
+    published: BTreeMap<Address, AccountState>,
 }
 
 /// A lease with the task of its sender.
@@ -63,8 +65,18 @@ impl<N: ChainNode> Keeper<N> {
     pub fn new(relayer: Arc<Relayer<N>>, make: MakeSender<N>, duty: Lease) -> Self {
         let doubts = relayer.store.doubts();
         let accounts = relayer.configured.iter().copied().chain([WEBHOOKS]).collect();
-        let (running, ending) = (BTreeMap::new(), BTreeMap::new());
-        Self { relayer, make, accounts, duty, running, ending, doubts, beat_at: None, alive_until: None }
+        Self {
+            relayer,
+            make,
+            accounts,
+            duty,
+            running: BTreeMap::new(),
+            ending: BTreeMap::new(),
+            doubts,
+            beat_at: None,
+            alive_until: None,
+            published: BTreeMap::new(),
+        }
     }
 
     /// Keeps the leases until shutdown; then gives them back.
@@ -75,7 +87,7 @@ impl<N: ChainNode> Keeper<N> {
         for account in self.running.keys().copied().collect::<Vec<_>>() {
             self.end(account);
         }
-        join_all(std::mem::take(&mut self.ending).into_values()).await;
+        join_all(mem::take(&mut self.ending).into_values()).await;
         if let Err(error) = self.relayer.store.run(|store| store.leave()).await {
             tracing::warn!(%error, "leases not given back: they end by themselves");
         }
@@ -89,6 +101,28 @@ impl<N: ChainNode> Keeper<N> {
             if has_failed || self.beat_at.is_none_or(|at| at.elapsed() >= BEAT) {
                 self.beat().await;
             }
+            self.publish_states().await;
+        }
+    }
+
+    /// Publishes the states of this daemon's accounts that have changed.
+    async fn publish_states(&mut self) {
+        let states = self.relayer.accounts.lasting_states();
+        let state = |states: &BTreeMap<Address, AccountState>, account: &Address| {
+            states.get(account).copied().unwrap_or(AccountState::Elsewhere)
+        };
+        let accounts = self.accounts.iter().filter(|account| **account != WEBHOOKS);
+        let changed: Vec<(Address, AccountState)> = accounts
+            .filter(|&account| state(&states, account) != state(&self.published, account))
+            .map(|account| (*account, state(&states, account)))
+            .collect();
+        if changed.is_empty() {
+            return;
+        }
+        let written = changed.clone();
+        match self.relayer.store.run_at_once(move |store| store.publish_states(written)).await {
+            Ok(()) => self.published.extend(changed),
+            Err(error) => tracing::debug!(%error, "states of accounts not published"),
         }
     }
 
@@ -102,8 +136,10 @@ impl<N: ChainNode> Keeper<N> {
         let (accounts, alive_until) = (self.accounts.clone(), self.alive_until);
         let beat = move |store: &Store| store.beat(&accounts, renounce, alive_until);
         match self.relayer.store.run_at_once(beat).await {
-            Ok(beat) => {
+            Ok(mut beat) => {
                 self.doubts = doubts;
+                self.published = mem::take(&mut beat.published);
+                self.relayer.accounts.set_fleet_states(mem::take(&mut beat.states));
                 self.alive_until = Some(beat.alive_until);
                 self.follow(beat, asked + LEASE - MARGIN).await;
             }
@@ -232,10 +268,10 @@ async fn claim_all<N: ChainNode>(relayer: Arc<Relayer<N>>, stop: ShutdownSignal)
     }
 }
 
-/// Takes over relays that no living daemon runs. Without an account it hands over those that it does not
-/// run itself and has by the store, as after a failover that lost an earlier handing over.
+/// Takes over relays that no living daemon runs. Where another daemon carries relays it hands over those that
+/// it does not run itself and has by the store, as after a failover that lost an earlier handing over.
 async fn claim<N: ChainNode>(relayer: &Arc<Relayer<N>>) {
-    if !relayer.accounts.has_lease() {
+    if relayer.accounts.carrier() == Carrier::Others {
         let known = relayer.inflight.run_here();
         let left = relayer.store.run(move |store| store.left_with(known)).await;
         for id in left.unwrap_or_default() {

@@ -20,7 +20,7 @@ use crate::{
     gas::{self, fees::Fees},
     outcome::{ErrorCode, Failure, RelayOutcome},
     process::faults,
-    sender::{SendJob, receipt_reader::inner_reason},
+    sender::{SendJob, carrier::Carrier, receipt_reader::inner_reason},
     store::{ExpectedCost, NewRelay, RelayTerms, Reservation, Store, StoreError},
 };
 
@@ -33,6 +33,8 @@ pub(super) enum CheckError {
     Unavailable(Failure),
     /// Another daemon of the fleet runs it.
     Elsewhere,
+    /// Another daemon's account is to send it.
+    NotHere,
     /// It is not in the store any more, as after a failover that lost commits.
     Lost,
 }
@@ -93,6 +95,9 @@ impl<C: ChainNode> Relayer<C> {
             let is_shared = relay.client.is_some() && self.policy.current().without_key_share() < 100;
             let permit = self.checks.acquire(is_shared).await.ok_or(Failure::of(ErrorCode::ShuttingDown))?;
             self.terms.rules.check_terms(&execute.req, self.clock.now()).map_err(Failure::from)?;
+            if self.accounts.carrier() != Carrier::Here {
+                return Err(CheckError::NotHere);
+            }
             let prices = self.prices(relay, gas_limit).await?;
             if self.chain.verify(&execute).await? {
                 let gas = self.simulate(prices.account, &relay.calldata, gas_limit).await?;
@@ -163,7 +168,7 @@ impl<C: ChainNode> Relayer<C> {
     /// that, because this one is empty or not the richest any more, that one's balance is read as well.
     async fn funded_account(&self) -> Result<Address, CheckError> {
         let mut read = BTreeSet::new();
-        while let Ok(sender) = self.accounts.next() {
+        while let Some(sender) = self.accounts.next() {
             if !read.insert(sender.account()) {
                 return Ok(sender.account());
             }
@@ -175,13 +180,9 @@ impl<C: ChainNode> Relayer<C> {
                 sender.saw_balance(self.chain.balance(sender.account()).await?);
             }
         }
-        match self.accounts.next() {
-            Ok(sender) => Ok(sender.account()),
-            Err(failure) if failure.code == ErrorCode::StoreUnavailable => {
-                Err(CheckError::Unavailable(failure))
-            }
-            Err(failure) => Err(CheckError::Refused(failure)),
-        }
+        let sender = self.accounts.next();
+        let for_none = || self.accounts.ends().map_or(CheckError::NotHere, CheckError::Refused);
+        sender.map(|sender| sender.account()).ok_or_else(for_none)
     }
 
     /// Reserves the simulated need in the budget and in the shares of its parties.

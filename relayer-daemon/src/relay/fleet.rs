@@ -1,8 +1,8 @@
 //! The pipeline's part in a fleet: relays that other daemons run, and limits that all daemons charge.
 //!
-//! A relay is run by the daemon that accepted it, as long as that lives and has an account to send it from.
-//! Every daemon that a client of the relay has come to follows it in the store. A daemon that may not send
-//! hands its relays over.
+//! A relay is run by the daemon that accepted it, as long as that lives and
+//! [carries](crate::sender::carrier) relays. Every daemon that a client of the relay has come to follows it in
+//! the store. Where another daemon carries relays they are handed over.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -42,7 +42,7 @@ impl<C: ChainNode> Relayer<C> {
         match self.store.run(move |store| store.hand_over(id, now)).await {
             // It is another's already.
             Ok(()) | Err(StoreError::HeldElsewhere) => {
-                tracing::info!(relay = %id, "handed over: no account is this daemon's to send from");
+                tracing::info!(relay = %id, "handed over: another daemon carries it");
                 self.inflight.set_runner(id, Runner::Elsewhere);
                 true
             }

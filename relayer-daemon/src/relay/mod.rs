@@ -57,7 +57,8 @@ use crate::{
     },
     relay::{functions::RelayedFunctions, rate_limits::RateLimits},
     sender::{
-        Sender, SenderEvent, SpendingLimits, accounts::Accounts, receipt_reader::Contracts, signing::Wallet,
+        Sender, SenderEvent, SpendingLimits, accounts::Accounts, carrier::Carrier, receipt_reader::Contracts,
+        signing::Wallet,
     },
     store::{
         Accepted, NewRelay, RelayTerms, Sponsored, Sponsorship, Store, StoreError, control::SharedOrders,
@@ -335,7 +336,7 @@ impl<C: ChainNode> Relayer<C> {
             if self.orders.current().cancelled.contains(&relay.id) {
                 break Failure::of(ErrorCode::Cancelled);
             }
-            if !self.accounts.has_lease() {
+            if self.accounts.carrier() == Carrier::Others {
                 if self.hand_over(relay.id).await || !self.sleep(LONGEST_PAUSE).await {
                     return;
                 }
@@ -365,10 +366,8 @@ impl<C: ChainNode> Relayer<C> {
                     };
                     match dispatched {
                         Ok(true) => return,
-                        // Others are checked first.
+                        // Others are checked first, or another daemon carries it.
                         Ok(false) => {}
-                        // The leases ended meanwhile.
-                        Err(failure) if failure.code == ErrorCode::StoreUnavailable => {}
                         Err(failure) => break failure,
                     }
                 }
@@ -377,6 +376,7 @@ impl<C: ChainNode> Relayer<C> {
                     break failure;
                 }
                 Err(CheckError::Elsewhere) => return self.inflight.set_runner(relay.id, Runner::Elsewhere),
+                Err(CheckError::NotHere) => {}
                 Err(CheckError::Lost) => return self.lost(relay.id),
                 Err(CheckError::Unavailable(failure)) => {
                     self.backoff.failed(RelayStep::Check, failure.clone());

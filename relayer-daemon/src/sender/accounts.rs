@@ -5,7 +5,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
     time::Duration,
@@ -17,11 +17,12 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{SendJob, Sender, health::AccountState};
-use crate::{
-    chain::ChainNode,
-    outcome::{ErrorCode, Failure},
+use super::{
+    SendJob, Sender,
+    carrier::{Carrier, KnownStates},
+    health::AccountState,
 };
+use crate::{chain::ChainNode, outcome::Failure, store::control::SharedOrders};
 
 /// Interval at which a relay that waits for room looks at the accounts again, notified or not.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -33,6 +34,9 @@ const WAIT_FOR_ROOM: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 pub struct Accounts<N> {
     senders: RwLock<Vec<Arc<Sender<N>>>>,
+    /// All accounts of the fleet, with the states that other daemons have published.
+    fleet: Mutex<BTreeMap<Address, AccountState>>,
+    orders: SharedOrders,
     room: watch::Receiver<()>,
     /// Relays that wait for an account with room, in the order of arrival.
     waiting: Mutex<VecDeque<WaitingJob>>,
@@ -42,13 +46,26 @@ pub struct Accounts<N> {
 #[derive(Debug)]
 struct WaitingJob {
     job: SendJob,
-    placed: oneshot::Sender<Result<(), Failure>>,
+    placed: oneshot::Sender<Result<bool, Failure>>,
 }
 
 impl<N: ChainNode> Accounts<N> {
-    /// The accounts of these senders, all of which tell `room`.
-    pub fn new(senders: Vec<Arc<Sender<N>>>, room: watch::Receiver<()>) -> Self {
-        Self { senders: RwLock::new(senders), room, waiting: Mutex::default() }
+    /// The accounts of these senders, all of which tell `room`. `configured` are those that this daemon has
+    /// keys of.
+    pub fn new(
+        senders: Vec<Arc<Sender<N>>>,
+        configured: &[Address],
+        orders: SharedOrders,
+        room: watch::Receiver<()>,
+    ) -> Self {
+        let fleet = configured.iter().map(|account| (*account, AccountState::Elsewhere)).collect();
+        Self {
+            senders: RwLock::new(senders),
+            fleet: Mutex::new(fleet),
+            orders,
+            room,
+            waiting: Mutex::default(),
+        }
     }
 
     /// The senders, in the order of the settings, or in a fleet of their leases.
@@ -73,22 +90,47 @@ impl<N: ChainNode> Accounts<N> {
         senders.retain(|sender| sender.account() != account);
     }
 
-    /// Returns whether this daemon holds the lease of any account; in a fleet, of one that is not cordoned:
-    /// another daemon may have others.
-    pub fn has_lease(&self) -> bool {
-        let takes = |sender: &Arc<Sender<N>>| {
-            let lease = &sender.parts.lease;
-            lease.takes_relays() && (lease.epoch().is_none() || !sender.is_cordoned())
+    /// Notes the states of the fleet's accounts as other daemons have published them.
+    pub fn set_fleet_states(&self, states: BTreeMap<Address, AccountState>) {
+        *self.fleet.lock().unwrap_or_else(PoisonError::into_inner) = states;
+    }
+
+    /// The states of this daemon's accounts, as it publishes them.
+    pub fn lasting_states(&self) -> BTreeMap<Address, AccountState> {
+        self.senders().iter().map(|sender| (sender.account(), sender.lasting_state())).collect()
+    }
+
+    /// The daemon that carries relays now.
+    pub fn carrier(&self) -> Carrier {
+        self.known().carrier()
+    }
+
+    fn known(&self) -> KnownStates {
+        let own = self.lasting_states();
+        let orders = self.orders.current();
+        let mut others = self.fleet.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        others.retain(|account, _| !own.contains_key(account));
+        for (account, state) in &mut others {
+            if orders.cordoned.contains_key(account) {
+                *state = AccountState::Cordoned;
+            }
+        }
+        let best = |states: &BTreeMap<Address, AccountState>| {
+            states.values().copied().min().unwrap_or(AccountState::Elsewhere)
         };
-        self.senders().iter().any(takes)
+        let is_any_unknown =
+            own.values().chain(others.values()).any(|state| *state == AccountState::Elsewhere);
+        KnownStates { own: best(&own), others: best(&others), is_any_unknown }
     }
 
     /// The account that would get the next relay if it has room.
-    ///
-    /// # Errors
-    /// If no account can take any.
-    pub fn next(&self) -> Result<Arc<Sender<N>>, Failure> {
-        self.by_load(0).into_iter().next().ok_or_else(|| self.failure())
+    pub fn next(&self) -> Option<Arc<Sender<N>>> {
+        self.by_load(0).into_iter().next()
+    }
+
+    /// Why a relay that no account can pay for ends; `None` where it is carried by another daemon.
+    pub fn ends(&self) -> Option<Failure> {
+        self.known().ends().map(Failure::of)
     }
 
     /// The accounts that can pay so much more, least loaded first, of these the richest first, so that they
@@ -107,8 +149,9 @@ impl<N: ChainNode> Accounts<N> {
 
     /// Puts a checked relay into the queue of the least loaded account that can pay for it. Waits a while if
     /// all of these are full; relays that other accounts can pay for do not wait behind it. Returns whether
-    /// an account has it. The `permit` is held while the pools of all accounts that get relays are full, so
-    /// that no more is checked than will soon be sent.
+    /// an account has it; if not, it is checked once more, or another daemon carries it. The `permit` is held
+    /// while the pools of all accounts that get relays are full, so that no more is checked than will soon be
+    /// sent.
     ///
     /// # Errors
     /// If no account can pay for it.
@@ -128,7 +171,7 @@ impl<N: ChainNode> Accounts<N> {
             tokio::select! {
                 biased;
                 // It is gone without an answer only once its sender is.
-                placed = &mut answer => return placed.unwrap_or(Ok(())).map(|()| true),
+                placed = &mut answer => return placed.unwrap_or(Ok(true)),
                 // Time alone may make a full account a stuck one.
                 _ = timeout(LOOK_AGAIN, room.changed()) => {}
             }
@@ -148,10 +191,10 @@ impl<N: ChainNode> Accounts<N> {
             }
             let able = self.by_load(job.worst_wei());
             let answer = if able.is_empty() {
-                Err(self.failure())
+                self.ends().map_or(Ok(false), Err)
             } else if let Some(sender) = able.into_iter().find(|sender| sender.has_room()) {
                 sender.enqueue(job);
-                Ok(())
+                Ok(true)
             } else {
                 waiting.push_back(WaitingJob { job, placed });
                 continue;
@@ -162,7 +205,7 @@ impl<N: ChainNode> Accounts<N> {
     }
 
     /// Takes a relay back, unless an account has it already. Returns whether one has.
-    fn withdraw(&self, answer: &mut oneshot::Receiver<Result<(), Failure>>) -> bool {
+    fn withdraw(&self, answer: &mut oneshot::Receiver<Result<bool, Failure>>) -> bool {
         let _waiting = self.waiting();
         answer.close();
         !answer.is_empty()
@@ -178,34 +221,12 @@ impl<N: ChainNode> Accounts<N> {
         self.senders().iter().map(state).any(|state| state.is_able() && state != AccountState::SignerFailed)
     }
 
-    /// The reason why no account can take a relay, by the account that is nearest to it.
-    /// [`ErrorCode::StoreUnavailable`] is about the leases alone: another daemon may take it.
-    fn failure(&self) -> Failure {
-        if !self.has_lease() {
-            return Failure::of(ErrorCode::StoreUnavailable);
-        }
-        let best = self.senders().iter().map(|sender| sender.account_state()).min();
-        Failure::of(match best {
-            Some(AccountState::Delegated) => ErrorCode::AccountDelegated,
-            Some(AccountState::Cordoned) => ErrorCode::IntakePaused,
-            // One is empty, or cannot pay beside what it has in flight.
-            _ => ErrorCode::RelayerBalanceTooLow,
-        })
-    }
-
-    /// Checks that some account can take relays.
+    /// Checks that some account, here or at another daemon, can take relays.
     ///
     /// # Errors
     /// The reason why none can.
     pub fn check(&self) -> Result<(), Failure> {
-        let mut senders = self.senders();
-        // A daemon of a fleet may have no account, or none that is not cordoned: others send what it accepts.
-        senders.retain(|sender| sender.parts.lease.epoch().is_none() || !sender.is_cordoned());
-        if senders.is_empty() || self.can_sign() {
-            return Ok(());
-        }
-        let able = senders.iter().any(|sender| sender.account_state().is_able());
-        Err(if able { Failure::of(ErrorCode::SignerFailed) } else { self.failure() })
+        self.known().refuses().map_or(Ok(()), |code| Err(Failure::of(code)))
     }
 }
 

@@ -3,11 +3,10 @@
 
 use std::{fmt::Display, time::Duration};
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use tokio::time::Instant;
 
 use super::{Sender, State, nonce_state::NonceState};
+pub use crate::store::AccountState;
 use crate::{chain::ChainNode, metrics::gauge_value, signer::SignerError};
 
 /// An account must hold this much, wei (service.md section 8: 0.001 ETH).
@@ -19,49 +18,6 @@ const STUCK_AFTER: Duration = Duration::from_secs(120);
 const SILENCE: Duration = Duration::from_secs(45);
 /// Time for which an account that could give no nonce is passed over.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
-
-/// The state of a paying account. `ready`: it gets new requests. Any other state names the reason why it gets
-/// none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum AccountState {
-    /// The account gets new requests.
-    Ready,
-    /// The account's oldest transaction waits for too long, its sender stalls, or it could give no nonce. It
-    /// gets requests only if no account is ready.
-    Stuck,
-    /// The account's signer does not sign. It gets requests only if no account can sign.
-    SignerFailed,
-    /// The account's balance is too low. It gets no requests.
-    Empty,
-    /// The account has code (an EIP-7702 delegation), with which nodes keep one pending transaction. It gets
-    /// no requests.
-    Delegated,
-    /// The operator has cordoned the account. It gets no requests, and brings to an end what it has sent.
-    Cordoned,
-    /// Another daemon of the fleet holds the account.
-    Elsewhere,
-}
-
-impl AccountState {
-    /// Its name in JSON and in messages.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ready => "ready",
-            Self::Stuck => "stuck",
-            Self::SignerFailed => "signerFailed",
-            Self::Empty => "empty",
-            Self::Delegated => "delegated",
-            Self::Cordoned => "cordoned",
-            Self::Elsewhere => "elsewhere",
-        }
-    }
-
-    /// Returns whether the account may get relays at all.
-    pub const fn is_able(self) -> bool {
-        matches!(self, Self::Ready | Self::Stuck | Self::SignerFailed)
-    }
-}
 
 /// The facts about an account besides its nonces.
 #[derive(Debug, Default)]
@@ -80,7 +36,16 @@ pub(super) struct AccountHealth {
 
 impl State {
     fn account_state(&self) -> AccountState {
-        let AccountHealth { balance_wei, delegated, signer_failed, round_at, failed_at } = &self.health;
+        let has_failed = self.health.failed_at.is_some_and(|at| at.elapsed() < AFTER_FAILURE);
+        match self.lasting_state() {
+            AccountState::Ready if has_failed => AccountState::Stuck,
+            state => state,
+        }
+    }
+
+    /// The state without what is over within seconds.
+    fn lasting_state(&self) -> AccountState {
+        let AccountHealth { balance_wei, delegated, signer_failed, round_at, .. } = &self.health;
         let longer = |since: &Option<Instant>, limit| since.is_some_and(|since| since.elapsed() > limit);
         let oldest =
             self.nonces.values().filter_map(NonceState::in_flight).map(|nonce| nonce.opened_at).min();
@@ -90,10 +55,7 @@ impl State {
             AccountState::Empty
         } else if *signer_failed {
             AccountState::SignerFailed
-        } else if longer(&oldest, STUCK_AFTER)
-            || longer(round_at, SILENCE)
-            || failed_at.is_some_and(|at| at.elapsed() < AFTER_FAILURE)
-        {
+        } else if longer(&oldest, STUCK_AFTER) || longer(round_at, SILENCE) {
             AccountState::Stuck
         } else {
             AccountState::Ready
@@ -113,6 +75,19 @@ impl<N: ChainNode> Sender<N> {
     /// The account's state.
     pub fn account_state(&self) -> AccountState {
         if self.is_cordoned() { AccountState::Cordoned } else { self.state().account_state() }
+    }
+
+    /// The state by which daemons choose where a relay goes: without what is over within seconds. `Elsewhere`
+    /// where the account is given back, `Empty` also where all that it holds is needed for what it has.
+    pub(super) fn lasting_state(&self) -> AccountState {
+        if self.is_cordoned() {
+            return AccountState::Cordoned;
+        }
+        if !self.parts.lease.takes_relays() {
+            return AccountState::Elsewhere;
+        }
+        let state = self.state().lasting_state();
+        if state.is_able() && !self.can_pay(0) { AccountState::Empty } else { state }
     }
 
     /// Returns whether the operator has taken the account out.
@@ -224,17 +199,8 @@ mod tests {
         const RUNBOOK: &str = include_str!("../../../docs/relayer-runbook.md");
         let alerts = include_str!("../../ops/alerts.yaml").lines();
         let alerts: Vec<&str> = alerts.filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
-        let states = [
-            AccountState::Ready,
-            AccountState::Stuck,
-            AccountState::SignerFailed,
-            AccountState::Empty,
-            AccountState::Delegated,
-            AccountState::Cordoned,
-            AccountState::Elsewhere,
-        ];
         assert!(alerts.len() > 20, "{alerts:?}");
-        for name in alerts.into_iter().chain(states.map(AccountState::name)) {
+        for name in alerts.into_iter().chain(AccountState::ALL.map(AccountState::name)) {
             assert!(RUNBOOK.contains(&format!("\n| `{name}` |")), "{name}");
         }
     }

@@ -19,6 +19,7 @@
 //! | `finality`, `reorganisation` | when a block is final; what a reorg has undone |
 //! | `recovery`, [`task`] | the start, and the loops |
 //! | [`accounts`], [`health`] | which account gets a relay; what keeps an account from getting any |
+//! | [`carrier`] | which daemon of a fleet carries a relay |
 //! | [`lease`] | until when the account is this daemon's |
 //!
 //! The loops share the nonces in flight behind a lock that is never held across a call, and only the parts of
@@ -26,6 +27,7 @@
 //! flight: what was mined is in the store.
 
 pub mod accounts;
+pub mod carrier;
 mod finality;
 mod gap_filler;
 pub mod health;

@@ -13,6 +13,8 @@ use std::{
 
 use alloy::primitives::{Address, FixedBytes};
 
+use super::AccountState;
+
 /// Duration of a lease from its renewal on. A daemon that dies is replaced within this and one more [`BEAT`].
 pub const LEASE: Duration = Duration::from_secs(10);
 /// Interval at which leases are renewed.
@@ -69,6 +71,11 @@ pub struct Beat {
     pub alive_until: i64,
     /// True if the store has lost commits: also an epoch may be one that was there before.
     pub has_lost: bool,
+    /// The states of its accounts that this daemon has published.
+    pub published: BTreeMap<Address, AccountState>,
+    /// The accounts of all living daemons, each with the best state that another daemon has
+    /// published of it; `Elsewhere` where none has published any.
+    pub states: BTreeMap<Address, AccountState>,
 }
 
 /// The fleet as it is.

@@ -5,6 +5,7 @@
 //! signed transaction, replacements included, is written before it is sent, and the budget changes together
 //! with the relay that uses it. The pipeline and the sender make the decisions.
 
+mod account_state;
 pub mod control;
 pub mod events;
 pub mod files;
@@ -20,6 +21,7 @@ use std::net::IpAddr;
 use alloy::primitives::{Address, B256, Bytes, U256};
 use thiserror::Error;
 
+pub use account_state::AccountState;
 pub use fleet::{DaemonId, Payer};
 pub use retention::Retention;
 pub use sql::{Store, StoreFaults};

@@ -1,5 +1,7 @@
 //! Histories of a fleet: daemons that share a store and its accounts, and the clock of that store.
 
+use relayer_daemon::sender::carrier::Carrier;
+
 use super::ops::Op::*;
 use super::*;
 
@@ -17,6 +19,10 @@ pub(super) fn tick(clock: Arc<AtomicI64>) {
             clock.store(first + started.elapsed().as_millis() as i64, Ordering::Relaxed);
         }
     });
+}
+
+fn carries(relayer: &Relayer<ModelNode>) -> bool {
+    relayer.accounts.carrier() == Carrier::Here
 }
 
 /// Two nonces of one relay, of accounts of two daemons: the first was cancelled, the client sent the request
@@ -53,8 +59,9 @@ fn two_relays_with_one_nonce_at_two_daemons_do_not_wait_for_one_another() {
 
 #[test]
 fn of_two_requests_with_one_nonce_one_is_sent_though_a_dropped_one_came_again_while_the_other_was_checked() {
-    let empty = |empty| [Empty(0, empty), Empty(1, empty), Wait(20)];
+    let empty = |empty| [Empty(0, empty), Empty(1, empty), Wait(60)];
     let ended = run(Setup { accounts: 2, ..PAIR }, async |simulation| {
+        simulation.play([Wait(150)]).await;
         simulation.play(empty(true)).await;
         simulation.play([Request(0), Wait(20)]).await;
         assert!(simulation.is_quiet(), "not dropped for want of funds");
@@ -209,12 +216,58 @@ fn what_a_failover_has_lost_ends_and_holds_up_nothing_that_is_posted_later() {
     history(Setup { seed: 12_543, ..PAIR }, lost, |_| {});
 }
 
+/// At the daemon of an account that gets no relays, and at the other one.
+#[test]
+fn a_relay_at_a_daemon_with_an_empty_or_delegated_account_is_sent_by_another_daemon() {
+    for is_delegated in [false, true] {
+        let ended = run(Setup { accounts: 2, ..PAIR }, async |simulation| {
+            simulation.play([Wait(150)]).await;
+            let account = simulation.account(0);
+            let senders = simulation.living().flat_map(|life| life.relayer.accounts.senders());
+            let senders: Vec<_> = senders.filter(|sender| sender.account() == account).collect();
+            assert_eq!(senders.len(), 1);
+            if is_delegated {
+                senders[0].saw_code(true);
+            } else {
+                simulation.play([Empty(0, true)]).await;
+            }
+            simulation.play([Wait(60), Request(0), Request(1), Wait(60), Mine(8), Wait(60)]).await;
+            assert_eq!((simulation.requests.len(), simulation.given()), (2, [0, 2]));
+            assert!(simulation.living().all(|life| life.relayer.accounts.check().is_ok()));
+        });
+        assert_eq!(ended.executed(), 2);
+    }
+}
+
+#[test]
+fn a_relay_at_a_daemon_with_a_stuck_account_is_sent_by_another_daemon() {
+    run(Setup { accounts: 2, ..PAIR }, async |simulation| {
+        simulation.play([Wait(150), Ignored(0, true), Request(0), Request(1), Wait(20), Mine(8)]).await;
+        assert_eq!(simulation.given(), [1, 1]);
+        simulation.play([Wait(1_300), Request(2), Request(3), Wait(60)]).await;
+        assert_eq!(simulation.given(), [1, 3], "behind the stuck one");
+    });
+}
+
+#[test]
+fn the_account_of_a_daemon_that_died_is_waited_for_where_all_others_are_empty() {
+    run(Setup { accounts: 2, ..PAIR }, async |simulation| {
+        simulation.play([Wait(150), Empty(0, true), Wait(60)]).await;
+        let account = simulation.account(1);
+        let holds = |life: &Life| life.relayer.accounts.addresses().contains(&account);
+        let holder = simulation.living().position(holds).unwrap();
+        simulation.play([NoNonces(true), Request(0), Wait(5)]).await;
+        simulation.play([Kill(holder as u8), NoNonces(false), Wait(300), Mine(8), Wait(50)]).await;
+        assert!(simulation.is_executed(simulation.only()), "no account holds enough meanwhile");
+    });
+}
+
 /// As after a failover that lost that it was handed over.
 #[test]
 fn a_relay_that_a_daemon_without_an_account_has_by_the_store_is_sent_by_another() {
     run(PAIR, async |simulation| {
         simulation.play([Wait(150), NoNonces(true), Request(0), Wait(5)]).await;
-        let idle = simulation.living().find(|life| !life.relayer.accounts.has_lease()).unwrap();
+        let idle = simulation.living().find(|life| !carries(&life.relayer)).unwrap();
         let idle = idle.relayer.store.daemon().unwrap().0.clone();
         simulation.database.run(&format!("UPDATE relays SET holder = '{idle}'"));
         simulation.play([NoNonces(false), Wait(100), Mine(8), Wait(50)]).await;
@@ -231,7 +284,7 @@ async fn lose_lease(simulation: &mut Simulation, index: u8) {
 fn a_balance_that_is_read_late_is_not_told_of_an_account_that_another_daemon_has() {
     run(PAIR, async |simulation| {
         simulation.play([Wait(150)]).await;
-        let holder = simulation.living().position(|life| life.relayer.accounts.has_lease()).unwrap();
+        let holder = simulation.living().position(|life| carries(&life.relayer)).unwrap();
         let relayer = Arc::clone(&simulation.lives[holder].as_ref().unwrap().relayer);
         let sender = relayer.accounts.senders().remove(0);
         let balance = simulation.world.balance(sender.account());
@@ -240,7 +293,7 @@ fn a_balance_that_is_read_late_is_not_told_of_an_account_that_another_daemon_has
         sender.saw_balance(balance);
         assert!(is_told());
         lose_lease(simulation, holder as u8).await;
-        assert!(!relayer.accounts.has_lease() && !is_told());
+        assert!(!carries(&relayer) && !is_told());
         sender.saw_balance(balance);
         assert!(!is_told());
     });
@@ -255,7 +308,7 @@ fn an_account_that_another_daemon_took_before_it_was_recovered_is_in_no_metric()
         let series = format!("relayer_sender_rounds_total{{account=\"{}\"}}", simulation.account(0));
         let is_told = |index: usize| relayers[index].metrics.render().contains(&series);
         let holder = usize::from(is_told(1));
-        assert!(is_told(holder) && relayers.iter().all(|relayer| !relayer.accounts.has_lease()));
+        assert!(is_told(holder) && !relayers.iter().any(|relayer| carries(relayer)));
         lose_lease(simulation, holder as u8).await;
         assert!(!is_told(holder) && is_told(1 - holder));
     });

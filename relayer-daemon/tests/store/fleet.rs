@@ -296,3 +296,24 @@ fn a_rate_limit_is_one_for_all_daemons() {
     shared.pass(Duration::from_secs(wait));
     assert_eq!((charge(21), charge(22).is_err()), (Ok(()), true), "one more in three minutes");
 }
+
+#[test]
+fn each_daemon_has_the_states_of_the_accounts_that_living_daemons_have_published() {
+    use relayer_daemon::store::AccountState::{self, Elsewhere, Empty, Ready};
+    let shared = Shared::new();
+    let ((a, _), (b, _)) = one_account_each(&shared);
+    let states = |store: &Store| -> Vec<(Address, AccountState)> {
+        store.beat(&ACCOUNTS, false, None).unwrap().states.into_iter().collect()
+    };
+    assert_eq!(states(&a), [(FIRST, Elsewhere), (SECOND, Elsewhere)], "not known");
+    a.publish_states(vec![(FIRST, Empty), (SECOND, Elsewhere)]).unwrap();
+    b.publish_states(vec![(FIRST, Elsewhere), (SECOND, Ready)]).unwrap();
+    assert_eq!(states(&a), [(FIRST, Elsewhere), (SECOND, Ready)], "without its own");
+    assert_eq!(states(&b), [(FIRST, Empty), (SECOND, Elsewhere)]);
+    assert_eq!(a.beat(&ACCOUNTS, false, None).unwrap().published[&FIRST], Empty);
+    b.publish_states(vec![(SECOND, Empty)]).unwrap();
+    assert_eq!(states(&a), [(FIRST, Elsewhere), (SECOND, Empty)]);
+    assert_eq!(states(&daemon(&shared, "c")), [(FIRST, Empty), (SECOND, Empty)]);
+    shared.pass(LEASE * 2);
+    assert_eq!(states(&a), [(FIRST, Elsewhere), (SECOND, Elsewhere)], "of the dead");
+}

@@ -13,8 +13,8 @@ use super::{
     locks, relays,
 };
 use crate::store::{
-    DaemonId, NewRelay, Payer, StoreError,
-    fleet::{Beat, FleetRecord, HeldLease, LEASE, Room, assign},
+    AccountState, DaemonId, NewRelay, Payer, StoreError,
+    fleet::{Beat, FleetRecord, HeldLease, LEASE, Room, WEBHOOKS, assign},
 };
 
 /// The most orphaned relays that a daemon takes at once.
@@ -52,6 +52,17 @@ impl Store {
     ) -> Result<Beat, StoreError> {
         let (daemon, accounts) = (self.must_be_of_a_fleet()?, accounts.to_vec());
         self.write_leases(move |db| beat(db, &daemon, &accounts, renounce, alive_until))
+    }
+
+    /// Publishes these states of this daemon's accounts.
+    pub fn publish_states(&self, states: Vec<(Address, AccountState)>) -> Result<(), StoreError> {
+        let daemon = self.must_be_of_a_fleet()?;
+        self.write_leases(move |db| {
+            let publish = "UPDATE daemon_keys SET state = $3 WHERE daemon = $1 AND account = $2";
+            states
+                .iter()
+                .try_for_each(|(account, state)| db.run(publish, values![&daemon, account, state.name()]))
+        })
     }
 
     /// Gives an account back.
@@ -178,21 +189,53 @@ impl Store {
     }
 }
 
-/// The accounts of each daemon that lives, and until when it lives without another beat.
-fn living(db: &Db, now: i64) -> Result<Vec<(DaemonId, Address, i64)>, StoreError> {
-    let query = "SELECT daemon, account, expires_at FROM daemon_keys JOIN daemons ON daemons.id = daemon
+/// An account that a living daemon has the key of.
+struct LivingKey {
+    daemon: DaemonId,
+    account: Address,
+    /// Until when the daemon lives without another beat.
+    until: i64,
+    /// The account's state as the daemon has published it.
+    state: AccountState,
+}
+
+/// The accounts of each daemon that lives.
+fn living(db: &Db, now: i64) -> Result<Vec<LivingKey>, StoreError> {
+    let query =
+        "SELECT daemon, account, expires_at, state FROM daemon_keys JOIN daemons ON daemons.id = daemon
          WHERE expires_at > $1";
     all(db, query, values![now], |row| {
-        Ok((column(row, "daemon")?, column(row, "account")?, column(row, "expires_at")?))
+        let state: Option<String> = column(row, "state")?;
+        Ok(LivingKey {
+            daemon: column(row, "daemon")?,
+            account: column(row, "account")?,
+            until: column(row, "expires_at")?,
+            // A later version may have others.
+            state: state.and_then(|name| AccountState::named(&name)).unwrap_or(AccountState::Elsewhere),
+        })
     })
 }
 
-fn members(living: Vec<(DaemonId, Address, i64)>) -> BTreeMap<DaemonId, BTreeSet<Address>> {
+fn members(living: Vec<LivingKey>) -> BTreeMap<DaemonId, BTreeSet<Address>> {
     let mut members: BTreeMap<DaemonId, BTreeSet<Address>> = BTreeMap::new();
-    for (daemon, account, _) in living {
-        members.entry(daemon).or_default().insert(account);
+    for key in living {
+        members.entry(key.daemon).or_default().insert(key.account);
     }
     members
+}
+
+/// The states that a daemon, which has keys of these accounts, has published, and those of other daemons.
+fn published_states(beat: &mut Beat, daemon: &DaemonId, accounts: &[Address], living: &[LivingKey]) {
+    let own = accounts.iter().map(|account| (*account, AccountState::Elsewhere));
+    beat.states = own.filter(|(account, _)| *account != WEBHOOKS).collect();
+    for LivingKey { daemon: of, account, state, .. } in living.iter().filter(|key| key.account != WEBHOOKS) {
+        if of == daemon {
+            beat.published.insert(*account, *state);
+        } else {
+            let best = beat.states.entry(*account).or_insert(*state);
+            *best = (*best).min(*state);
+        }
+    }
 }
 
 /// A lease as it is stored.
@@ -211,7 +254,7 @@ fn beat(
 ) -> Result<Beat, StoreError> {
     let now = db.now_ms()?;
     let living = living(db, now)?;
-    let stored = living.iter().find(|(id, ..)| id == daemon).map(|(.., until)| *until);
+    let stored = living.iter().find(|key| key.daemon == *daemon).map(|key| key.until);
     // Not another value: a beat without an answer may have been written.
     let has_lost = alive_until.is_some_and(|until| stored.is_none_or(|stored| stored < until));
     if has_lost {
@@ -225,10 +268,15 @@ fn beat(
     )?;
     // Of the dead nothing is needed but the leases they had. Others may be deleting them.
     db.run(db.statements().delete_daemons, values![now])?;
+    let mut beat = Beat { alive_until: until, has_lost, ..Beat::default() };
+    published_states(&mut beat, daemon, accounts, &living);
     let mut members = members(living);
     let known = members.entry(daemon.clone()).or_default();
     for account in accounts.iter().filter(|account| known.insert(**account)) {
-        db.run("INSERT INTO daemon_keys VALUES ($1, $2) ON CONFLICT DO NOTHING", values![daemon, account])?;
+        db.run(
+            "INSERT INTO daemon_keys (daemon, account) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+            values![daemon, account],
+        )?;
     }
 
     // What is not another's by now stays this daemon's until the transaction ends.
@@ -243,7 +291,7 @@ fn beat(
     let holders = valid.filter_map(|(account, lease)| Some((*account, lease.holder.clone()?))).collect();
     let assigned = assign(&members, &holders);
 
-    let mut beat = Beat { daemons: members.len(), alive_until: until, has_lost, held: Vec::new() };
+    beat.daemons = members.len();
     let mut changed = Vec::new();
     // In the order of all writes: the leases by their accounts, then relays.
     for account in accounts.iter().collect::<BTreeSet<_>>() {

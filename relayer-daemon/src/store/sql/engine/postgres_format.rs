@@ -7,11 +7,12 @@ use super::{Db, Engine as _, column, first, postgres::Postgres, values};
 use crate::store::StoreError;
 
 /// Each brings the format from the version before to its own, counted from 1.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     include_str!("postgres.sql"),
     include_str!("postgres_2.sql"),
     include_str!("postgres_3.sql"),
     include_str!("postgres_4.sql"),
+    include_str!("postgres_5.sql"),
 ];
 /// The format that this program writes.
 const VERSION: i64 = MIGRATIONS.len() as i64;

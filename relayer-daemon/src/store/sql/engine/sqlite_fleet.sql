@@ -4,6 +4,7 @@ CREATE TABLE daemons (id TEXT PRIMARY KEY, expires_at INTEGER NOT NULL) WITHOUT 
 CREATE TABLE daemon_keys (
     daemon        TEXT NOT NULL REFERENCES daemons (id) ON DELETE CASCADE,
     account       BLOB NOT NULL,
+    state         TEXT,
     PRIMARY KEY (daemon, account)
 ) WITHOUT ROWID;
 CREATE TABLE account_leases (

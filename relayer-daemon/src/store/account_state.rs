@@ -1,0 +1,63 @@
+//! The state of a paying account, which the daemons of a fleet tell one another.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The state of a paying account. `ready`: it gets new requests. Any other state names the reason why it gets
+/// none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum AccountState {
+    /// The account gets new requests.
+    Ready,
+    /// The account's oldest transaction waits for too long, its sender stalls, or it could give no nonce. It
+    /// gets requests only if no account is ready.
+    Stuck,
+    /// The account's signer does not sign. It gets requests only if no account can sign.
+    SignerFailed,
+    /// The account's balance is too low. It gets no requests.
+    Empty,
+    /// The account has code (an EIP-7702 delegation), with which nodes keep one pending transaction. It gets
+    /// no requests.
+    Delegated,
+    /// The operator has cordoned the account. It gets no requests, and brings to an end what it has sent.
+    Cordoned,
+    /// Another daemon of the fleet holds the account.
+    Elsewhere,
+}
+
+impl AccountState {
+    /// All states, the best one first.
+    pub const ALL: [Self; 7] = [
+        Self::Ready,
+        Self::Stuck,
+        Self::SignerFailed,
+        Self::Empty,
+        Self::Delegated,
+        Self::Cordoned,
+        Self::Elsewhere,
+    ];
+
+    /// Its name in JSON, in the store and in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Stuck => "stuck",
+            Self::SignerFailed => "signerFailed",
+            Self::Empty => "empty",
+            Self::Delegated => "delegated",
+            Self::Cordoned => "cordoned",
+            Self::Elsewhere => "elsewhere",
+        }
+    }
+
+    /// The state with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+
+    /// Returns whether the account may get relays at all.
+    pub const fn is_able(self) -> bool {
+        matches!(self, Self::Ready | Self::Stuck | Self::SignerFailed)
+    }
+}
