@@ -33,7 +33,7 @@ pub(super) enum CheckError {
     Unavailable(Failure),
     /// Another daemon of the fleet runs it.
     Elsewhere,
-    /// Another daemon's account is to send it.
+    /// Another daemon's account is to send it, or it waits until an account is uncordoned.
     NotHere,
     /// It is not in the store any more, as after a failover that lost commits.
     Lost,

@@ -27,7 +27,7 @@ use alloy::{
 };
 use registry_core::{
     eth::abi::IForwarder::executeCall,
-    forward::{ForwardRequest, Rules, SignedRequest},
+    forward::{ForwardRequest, Refusal, Rules, SignedRequest, is_expired},
 };
 use tracing::Instrument as _;
 
@@ -172,10 +172,12 @@ impl<C: ChainNode> Relayer<C> {
         }?;
         self.terms.rules.check_call(&signed.request)?;
         self.terms.functions.check(&signed.request.data)?;
-        let id = signed.authenticate(&self.domain).map_err(registry_core::forward::Refusal::Signature)?;
+        let id = signed.authenticate(&self.domain).map_err(Refusal::Signature)?;
         policy.check(key.as_deref(), &signed.request)?;
         // A copy still joins a relay in flight.
-        if self.orders.current().paused_since.is_some() && self.inflight.age(id).is_none() {
+        let is_paused =
+            self.orders.current().paused_since.is_some() || self.accounts.carrier() == Carrier::Paused;
+        if is_paused && self.inflight.age(id).is_none() {
             return Err(Failure::of(ErrorCode::IntakePaused));
         }
         // Only now: nothing that is not signed costs the database anything.
@@ -336,11 +338,24 @@ impl<C: ChainNode> Relayer<C> {
             if self.orders.current().cancelled.contains(&relay.id) {
                 break Failure::of(ErrorCode::Cancelled);
             }
-            if self.accounts.carrier() == Carrier::Others {
-                if self.hand_over(relay.id).await || !self.sleep(LONGEST_PAUSE).await {
-                    return;
+            match self.accounts.carrier() {
+                Carrier::Here => {}
+                Carrier::Others => {
+                    if self.hand_over(relay.id).await || !self.sleep(LONGEST_PAUSE).await {
+                        return;
+                    }
+                    continue;
                 }
-                continue;
+                Carrier::Paused => {
+                    let deadline = relay.deadline;
+                    if is_expired(deadline, self.clock.now()) {
+                        break Refusal::Expired { deadline }.into();
+                    }
+                    if !self.sleep(LONGEST_PAUSE).await || self.inflight.age(relay.id).is_none() {
+                        return;
+                    }
+                    continue;
+                }
             }
             if let Err((failure, wait)) = self.backoff.pass() {
                 if self.inflight.patience(relay.id, |it| it.blocked(RelayStep::Check)) >= self.terms.patience
@@ -366,7 +381,7 @@ impl<C: ChainNode> Relayer<C> {
                     };
                     match dispatched {
                         Ok(true) => return,
-                        // Others are checked first, or another daemon carries it.
+                        // Others are checked first, or it is not carried here any more.
                         Ok(false) => {}
                         Err(failure) => break failure,
                     }

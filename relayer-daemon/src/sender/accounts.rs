@@ -128,7 +128,7 @@ impl<N: ChainNode> Accounts<N> {
         self.by_load(0).into_iter().next()
     }
 
-    /// Why a relay that no account can pay for ends; `None` where it is carried by another daemon.
+    /// Why a relay that no account can pay for ends; `None` where another daemon carries it, or it waits.
     pub fn ends(&self) -> Option<Failure> {
         self.known().ends().map(Failure::of)
     }
@@ -149,9 +149,9 @@ impl<N: ChainNode> Accounts<N> {
 
     /// Puts a checked relay into the queue of the least loaded account that can pay for it. Waits a while if
     /// all of these are full; relays that other accounts can pay for do not wait behind it. Returns whether
-    /// an account has it; if not, it is checked once more, or another daemon carries it. The `permit` is held
-    /// while the pools of all accounts that get relays are full, so that no more is checked than will soon be
-    /// sent.
+    /// an account has it; if not, it is checked once more, or another daemon carries it, or it waits. The
+    /// `permit` is held while the pools of all accounts that get relays are full, so that no more is checked
+    /// than will soon be sent.
     ///
     /// # Errors
     /// If no account can pay for it.

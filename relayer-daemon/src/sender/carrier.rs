@@ -1,8 +1,9 @@
-//! Which daemon's accounts carry relays now: the one rule by which relays are checked, handed over and
-//! claimed, and by which `/readyz` says that requests are refused.
+//! Which daemon's accounts carry relays now: the one rule by which relays are taken in, checked, handed over
+//! and claimed, and by which `/readyz` says that requests are refused.
 //!
 //! | the accounts | carried by |
 //! |---|---|
+//! | each one, at all daemons, is cordoned | [`Carrier::Paused`] |
 //! | none here takes relays | [`Carrier::Others`] |
 //! | the best one is another daemon's | [`Carrier::Others`] |
 //! | none here is able, and the state of some other one is not known, as while it passes to another daemon | [`Carrier::Others`] |
@@ -20,6 +21,8 @@ pub enum Carrier {
     Here,
     /// Another one, which takes the relays that are handed over.
     Others,
+    /// None before an account is uncordoned: accepted relays wait, and no new ones are taken in.
+    Paused,
 }
 
 /// The states of the accounts, as far as a daemon knows them.
@@ -36,7 +39,9 @@ pub(super) struct KnownStates {
 impl KnownStates {
     pub(super) fn carrier(self) -> Carrier {
         let may_come = self.is_any_unknown && !self.own.is_able();
-        if self.own == AccountState::Elsewhere || self.others < self.own || may_come {
+        if self.own.min(self.others) == AccountState::Cordoned && !self.is_any_unknown {
+            Carrier::Paused
+        } else if self.own == AccountState::Elsewhere || self.others < self.own || may_come {
             Carrier::Others
         } else {
             Carrier::Here
@@ -61,7 +66,6 @@ impl KnownStates {
     pub(super) fn ends(self) -> Option<ErrorCode> {
         (self.carrier() == Carrier::Here).then_some(match self.own {
             AccountState::Delegated => ErrorCode::AccountDelegated,
-            AccountState::Cordoned => ErrorCode::IntakePaused,
             // One is empty, or cannot pay beside what it has in flight.
             _ => ErrorCode::RelayerBalanceTooLow,
         })
@@ -80,12 +84,15 @@ mod tests {
     fn of_two_daemons_that_know_each_others_accounts_one_at_least_keeps_a_relay() {
         let keeps = |own, others| known(own, others).carrier() == Carrier::Here;
         for a in AccountState::ALL {
-            for b in AccountState::ALL.into_iter().filter(|b| a.min(*b) != AccountState::Elsewhere) {
+            for b in AccountState::ALL.into_iter().filter(|b| a.min(*b) < AccountState::Cordoned) {
                 let expected = if a == b { [true, true] } else { [a < b, b < a] };
                 assert_eq!([keeps(a, b), keeps(b, a)], expected, "{a:?} {b:?}");
             }
         }
         assert!(!keeps(AccountState::Elsewhere, AccountState::Elsewhere), "it has no account");
+        for own in [AccountState::Cordoned, AccountState::Elsewhere] {
+            assert_eq!(known(own, AccountState::Cordoned).carrier(), Carrier::Paused);
+        }
         for own in AccountState::ALL {
             let states = KnownStates { is_any_unknown: true, ..known(own, AccountState::Elsewhere) };
             assert_eq!(states.carrier() == Carrier::Here, own.is_able(), "{own:?}: another may be able");

@@ -42,7 +42,7 @@ impl<N: ChainNode> Sender<N> {
             return None;
         }
         if self.is_cordoned() {
-            // Other accounts take them.
+            // Other accounts take them, or they wait until one is uncordoned.
             self.state().assigning = (0, 0);
             jobs.iter().for_each(|job| self.publish(SenderEvent::Requeue(job.relay.id)));
             self.made_room();

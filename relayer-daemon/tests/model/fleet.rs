@@ -232,7 +232,7 @@ fn a_relay_at_a_daemon_with_an_empty_or_delegated_account_is_sent_by_another_dae
                 simulation.play([Empty(0, true)]).await;
             }
             simulation.play([Wait(60), Request(0), Request(1), Wait(60), Mine(8), Wait(60)]).await;
-            assert_eq!((simulation.requests.len(), simulation.given()), (2, [0, 2]));
+            assert_eq!((simulation.requests.len(), simulation.given::<2>()), (2, [0, 2]));
             assert!(simulation.living().all(|life| life.relayer.accounts.check().is_ok()));
         });
         assert_eq!(ended.executed(), 2);
@@ -259,6 +259,25 @@ fn the_account_of_a_daemon_that_died_is_waited_for_where_all_others_are_empty() 
         simulation.play([NoNonces(true), Request(0), Wait(5)]).await;
         simulation.play([Kill(holder as u8), NoNonces(false), Wait(300), Mine(8), Wait(50)]).await;
         assert!(simulation.is_executed(simulation.only()), "no account holds enough meanwhile");
+    });
+}
+
+/// Also those of a daemon that died.
+#[test]
+fn a_fleet_with_every_account_cordoned_keeps_accepted_relays_until_their_deadline_and_refuses_new_ones() {
+    run(Setup { accounts: 2, ..PAIR }, async |simulation| {
+        simulation.play([Wait(150), NoNonces(true), Request(0), RequestUntil(1, 60), Wait(10)]).await;
+        simulation.cordon(&[0, 1], true);
+        simulation.play([Kill(0), Wait(200), Request(2), Request(3), Wait(5)]).await;
+        assert_eq!(simulation.requests.len(), 2, "a new one was accepted");
+        assert_eq!(simulation.told.lock().unwrap().len(), 0, "one that was accepted has ended");
+        simulation.play([Wait(600)]).await;
+        let told: Vec<_> = simulation.told.lock().unwrap().values().cloned().collect();
+        let [RelayOutcome::Dropped { failure }] = &told[..] else { panic!("{told:?}") };
+        assert_eq!(failure.code, ErrorCode::DeadlinePassed);
+        simulation.cordon(&[1], false);
+        simulation.play([NoNonces(false), Wait(150), Mine(8), Wait(60)]).await;
+        assert_eq!((simulation.executed(), simulation.given::<2>()), (1, [0, 1]));
     });
 }
 

@@ -310,6 +310,15 @@ impl Simulation {
         }
     }
 
+    /// Has the operator cordon these accounts, or uncordon them.
+    fn cordon(&self, indices: &[u8], is_cordoned: bool) {
+        for account in indices.iter().map(|index| self.account(*index)) {
+            let order = if is_cordoned { Order::Cordon { account } } else { Order::Uncordon { account } };
+            self.store.order(order, "model").unwrap();
+        }
+        self.follow_orders();
+    }
+
     /// Tells the daemon whether this account has code, as the monitor does.
     pub fn found_code(&self, index: usize, has_code: bool) {
         for life in self.living() {

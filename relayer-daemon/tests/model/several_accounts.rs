@@ -75,9 +75,7 @@ fn an_account_that_got_code_gets_no_relays_and_where_all_have_got_some_the_reaso
 #[test]
 fn where_accounts_get_no_relays_for_different_reasons_the_balance_is_told_only_of_an_empty_one() {
     run(accounts(2), async |simulation| {
-        let account = simulation.account(1);
-        simulation.store.order(Order::Cordon { account }, "model").unwrap();
-        simulation.follow_orders();
+        simulation.cordon(&[1], true);
         let why = |simulation: &Simulation| {
             let refused = simulation.living().next().unwrap().relayer.accounts.check();
             refused.err().map(|failure| failure.code)
@@ -88,6 +86,26 @@ fn where_accounts_get_no_relays_for_different_reasons_the_balance_is_told_only_o
         simulation.found_code(0, false);
         simulation.play([Empty(0, true), Wait(10)]).await;
         assert_eq!(why(simulation), Some(ErrorCode::RelayerBalanceTooLow));
+    });
+}
+
+#[test]
+fn while_every_account_is_cordoned_accepted_relays_wait_until_their_deadline_and_new_ones_are_refused() {
+    run(SINGLE, async |simulation| {
+        simulation.play([vec![Unwilling(true)], requests()].concat()).await;
+        simulation.play([RequestUntil(SIGNERS, 40), Wait(5)]).await;
+        assert_eq!(simulation.given(), [MAX_PENDING as u64], "two wait for room");
+        simulation.cordon(&[0], true);
+        simulation.play([Wait(200), Request(0), Wait(5)]).await;
+        assert_eq!(simulation.requests.len(), usize::from(SIGNERS) + 1, "a new one was accepted");
+        assert_eq!(simulation.told.lock().unwrap().len(), 0, "one that was accepted has ended");
+        simulation.play([Wait(300)]).await;
+        let told: Vec<_> = simulation.told.lock().unwrap().values().cloned().collect();
+        let [RelayOutcome::Dropped { failure }] = &told[..] else { panic!("{told:?}") };
+        assert_eq!(failure.code, ErrorCode::DeadlinePassed);
+        simulation.cordon(&[0], false);
+        simulation.play([Unwilling(false), Wait(100), Mine(8), Wait(60), Mine(8), Wait(60)]).await;
+        assert_eq!(simulation.executed(), usize::from(SIGNERS));
     });
 }
 

@@ -187,13 +187,23 @@ async fn an_order_to_a_fleet_reaches_each_daemon_also_one_that_is_down() {
         until_open(client).await;
     }
 
-    let first = fleet.stage.accounts[0];
+    let [first, second] = [fleet.stage.accounts[0], fleet.stage.accounts[1]];
     ctl.twice(&format!("cordon {first}"), "gets no more relays").await;
     for client in &clients {
         let is_cordoned = async || account_states(&client.get("/status").await.ok())[0] == "cordoned";
         wait_until("cordoned", PATIENCE, is_cordoned).await;
     }
-    ctl.twice(&format!("uncordon {first}"), "gets relays again").await;
+    ctl.twice(&format!("cordon {second}"), "gets no more relays").await;
+    for client in &clients {
+        until_refusing(client, "INTAKE_PAUSED").await;
+        client.relay(&fleet.stage.registration("late")).await.refused(503, "INTAKE_PAUSED", PAUSED);
+    }
+    for account in [first, second] {
+        ctl.twice(&format!("uncordon {account}"), "gets relays again").await;
+    }
+    for client in &clients {
+        until_open(client).await;
+    }
     let [sent, behind] =
         [fleet.stage.registration("sent"), fleet.stage.desk.request(&agent("sent"), 1, &attest(1))];
     let posted = fleet.stage.leave_pending(&clients[0], &sent).await;
