@@ -13,7 +13,7 @@ use tokio::{
 
 use crate::{
     chain::ChainNode,
-    daemon::{check::CheckedKey, fleet::MakeSender},
+    daemon::{check::CheckedKey, fleet::MakeSender, keyless::MakeFollower},
     metrics::Metrics,
     process::{clock::SharedClock, shutdown::ShutdownSignal},
     relay::{
@@ -29,6 +29,7 @@ use crate::{
         Parts, Sender, SenderEvent, accounts::Accounts, lease::Lease, receipt_reader::Contracts,
         signing::Wallet,
     },
+    signer::TxSigner,
     store::{Store, control::SharedOrders},
 };
 
@@ -74,6 +75,8 @@ pub struct Assembly<N> {
     pub relayer: Arc<Relayer<N>>,
     /// Makes an account's sender for a lease.
     pub make: MakeSender<N>,
+    /// Makes the sender of an account without its key.
+    pub make_follower: MakeFollower<N>,
     /// The senders of a daemon that is alone. In a fleet they come with the leases.
     pub senders: Vec<Arc<Sender<N>>>,
     events: mpsc::UnboundedReceiver<SenderEvent>,
@@ -96,15 +99,14 @@ impl<N: ChainNode> Assembly<N> {
         let (room, has_room) = watch::channel(());
         let (block, _) = watch::channel(Instant::now());
         let (orders, spending, max_pending) = (SharedOrders::default(), terms.spending, parts.max_pending);
-        let make: MakeSender<N> = {
+        let new_sender = {
             let (node, store, orders) = (Arc::clone(&chain), Arc::clone(&store), orders.clone());
             let (clock, metrics) = (clock.clone(), metrics.clone());
-            Arc::new(move |account, lease| {
-                let key = keys.iter().find(|key| key.signer.address() == account)?;
-                let sender = Sender::new(Parts {
+            Arc::new(move |wallet: Wallet, lease: Lease| {
+                Sender::new(Parts {
                     node: Arc::clone(&node),
                     store: Arc::clone(&store),
-                    wallet: wallet(key),
+                    wallet,
                     lease,
                     contracts,
                     spending,
@@ -115,14 +117,25 @@ impl<N: ChainNode> Assembly<N> {
                     clock: clock.clone(),
                     metrics: metrics.clone(),
                     events: events_in.clone(),
-                });
-                sender.saw_code(key.has_code);
-                if let Some(why) = &key.unsigned {
-                    sender.signer_failed(why);
-                }
-                Some(Arc::new(sender))
+                })
             })
         };
+        let make_follower: MakeFollower<N> = {
+            let new_sender = Arc::clone(&new_sender);
+            Arc::new(move |account| {
+                let wallet = Wallet::new(TxSigner::absent(account), chain_id, contracts.forwarder);
+                Arc::new(new_sender(wallet, Lease::forever()))
+            })
+        };
+        let make: MakeSender<N> = Arc::new(move |account, lease| {
+            let key = keys.iter().find(|key| key.signer.address() == account)?;
+            let sender = new_sender(wallet(key), lease);
+            sender.saw_code(key.has_code);
+            if let Some(why) = &key.unsigned {
+                sender.signer_failed(why);
+            }
+            Some(Arc::new(sender))
+        });
         let own = configured.iter().filter(|_| !store.is_shared());
         let senders: Vec<_> = own.filter_map(|account| make(*account, Lease::forever())).collect();
         let relayer = Arc::new(Relayer {
@@ -148,7 +161,7 @@ impl<N: ChainNode> Assembly<N> {
             chain,
             store,
         });
-        Ok(Self { relayer, make, senders, events })
+        Ok(Self { relayer, make, make_follower, senders, events })
     }
 
     /// Accounts for every stored nonce, and runs the relays again that have none, before any request is

@@ -38,7 +38,7 @@ use crate::{
         control::Controller,
         ctl,
         fleet::Keeper,
-        monitor,
+        keyless, monitor,
         settings::Settings,
     },
     http::{
@@ -265,6 +265,8 @@ impl Daemon {
         } else {
             tokio::spawn(run_all(assembly.senders.clone(), stopping.clone()))
         };
+        let make_follower = Arc::clone(&assembly.make_follower);
+        tokio::spawn(keyless::follow(Arc::clone(&relayer), make_follower, duty.clone(), stopping.clone()));
         let monitor = tokio::spawn(monitor::run(Arc::clone(&relayer), readiness.clone(), stopping.clone()));
         let retention = Retention::of_days(settings.journal_retention_days);
         let deliverer = Deliverer {

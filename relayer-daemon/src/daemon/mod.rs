@@ -5,6 +5,7 @@ pub mod check;
 mod control;
 pub mod ctl;
 pub mod fleet;
+pub mod keyless;
 pub mod lifecycle;
 pub mod migrate;
 pub mod monitor;

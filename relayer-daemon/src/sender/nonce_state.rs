@@ -130,6 +130,12 @@ impl NonceState {
         }
     }
 
+    /// A nonce that was given up before, or that only a missing key could send again: it is looked up at once.
+    pub(super) fn given_up() -> Self {
+        let now = Instant::now();
+        Self::Lost { since: now, next_look: now, is_used: false }
+    }
+
     /// After a mined or lost nonce became unused: its transactions wait again.
     pub(super) const fn reopened(in_flight: NonceInFlight) -> Self {
         Self::Open(in_flight)

@@ -17,7 +17,8 @@ impl<N: ChainNode> Sender<N> {
     /// # Errors
     /// [`SenderError`]; the next look goes on.
     pub(super) async fn take_up_open(&self) -> Result<(), SenderError> {
-        if !self.parts.store.is_shared() || !self.parts.lease.is_valid() {
+        let may_send = self.parts.lease.is_valid() && self.parts.wallet.has_key();
+        if !self.parts.store.is_shared() || !may_send {
             return Ok(());
         }
         let account = self.account();
@@ -41,6 +42,24 @@ impl<N: ChainNode> Sender<N> {
         Ok(())
     }
 
+    /// Loads what the store has of nonces that are not in flight.
+    ///
+    /// # Errors
+    /// [`SenderError`]; the next try goes on.
+    pub(super) async fn take_up_ended(&self) -> Result<(), SenderError> {
+        let account = self.account();
+        let read = move |store: &Store| Ok((store.highest_mined(account)?, store.lost(account)?));
+        let (highest_mined, lost) = self.parts.store.run(read).await?;
+        self.took_up(highest_mined, lost);
+        Ok(())
+    }
+
+    fn took_up(&self, highest_mined: Option<u64>, lost: Vec<u64>) {
+        let mut state = self.state();
+        state.highest_mined = highest_mined;
+        state.nonces.extend(lost.into_iter().map(|nonce| (nonce, NonceState::given_up())));
+    }
+
     /// Loads the store's open nonces: settles what was mined meanwhile, sends the rest again (a node that has
     /// a transaction says so), and fills gaps. Returns the relays still in flight, without those that another
     /// nonce of their own has ended after the first was given up as lost.
@@ -54,16 +73,8 @@ impl<N: ChainNode> Sender<N> {
         };
         let (highest_mined, lost, open) = self.parts.store.run(read).await?;
         let market = self.parts.node.market().await?;
-        let now = Instant::now();
-        {
-            let mut state = self.state();
-            state.highest_mined = highest_mined;
-            state.head = market.head;
-            let lost = lost
-                .into_iter()
-                .map(|nonce| (nonce, NonceState::Lost { since: now, next_look: now, is_used: false }));
-            state.nonces.extend(lost);
-        }
+        self.saw_head(market.head);
+        self.took_up(highest_mined, lost);
         let taken_over = open.len();
         self.open(open);
         let mined = self.watch_count().await?;

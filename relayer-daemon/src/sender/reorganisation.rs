@@ -19,7 +19,7 @@ use super::{
 use crate::{
     chain::{AccountView, ChainNode, Receipt},
     outcome::RelayOutcome,
-    store::{BlockId, MinedNonce, TransactionPurpose},
+    store::{BlockId, MinedNonce, Store, TransactionPurpose},
 };
 
 /// The present state of a nonce that was seen mined.
@@ -151,7 +151,8 @@ impl<N: ChainNode> Sender<N> {
         self.settled(nonce, written);
     }
 
-    /// Reopens an undone nonce: its bytes are sent again.
+    /// Reopens an undone nonce: its bytes are sent again. Without the account's key it is given up, and another
+    /// account carries its relay.
     async fn reopen(&self, undone: MinedNonce) -> Result<(), SenderError> {
         let head = self.parts.node.market().await?.head;
         self.saw_head(head);
@@ -159,9 +160,15 @@ impl<N: ChainNode> Sender<N> {
         let (account, payer) = (self.account(), self.payer());
         let (nonce, relay) = (assignment.nonce, assignment.relay);
         let expected_wei = assignment.expected_wei();
-        let now = self.parts.clock.now();
-        let pending =
-            self.parts.store.run(move |store| store.reopen(payer, nonce, expected_wei, now)).await?;
+        let (now, has_key) = (self.parts.clock.now(), self.parts.wallet.has_key());
+        let undo = move |store: &Store| {
+            if has_key {
+                store.reopen(payer, nonce, expected_wei, now)
+            } else {
+                store.undo(payer, nonce, expected_wei, now)
+            }
+        };
+        let pending = self.parts.store.run(undo).await?;
         self.parts.metrics.reorganised.inc();
         tracing::warn!(
             nonce,
@@ -170,14 +177,21 @@ impl<N: ChainNode> Sender<N> {
             head,
             "a reorganisation took this nonce back"
         );
-        self.state().nonces.insert(nonce, NonceState::reopened(NonceInFlight::new(assignment, head)));
+        let next = if has_key {
+            NonceState::reopened(NonceInFlight::new(assignment, head))
+        } else {
+            NonceState::given_up()
+        };
+        self.state().nonces.insert(nonce, next);
         if let Some(relay) = relay.filter(|_| pending) {
-            self.publish(SenderEvent::Reopened(relay));
+            self.publish(if has_key { SenderEvent::Reopened(relay) } else { SenderEvent::Requeue(relay.id) });
         }
         let highest_mined = self.parts.store.run(move |store| store.highest_mined(account)).await?;
         self.state().highest_mined = highest_mined;
-        self.send(&[nonce]).await;
-        self.sent.notify_one();
+        if has_key {
+            self.send(&[nonce]).await;
+            self.sent.notify_one();
+        }
         Ok(())
     }
 }

@@ -43,6 +43,11 @@ impl Wallet {
         self.signer.address()
     }
 
+    /// Returns whether there is a key to sign with.
+    pub const fn has_key(&self) -> bool {
+        self.signer.has_key()
+    }
+
     /// Tries the signer with a transaction that no chain takes.
     ///
     /// # Errors

@@ -77,6 +77,21 @@ impl<N: ChainNode> Sender<N> {
         }
     }
 
+    /// Follows an account without its key until shutdown: compares what it has mined with the chain until that
+    /// is final, and looks up what it has given up.
+    pub async fn follow_without_key(&self, mut stop: ShutdownSignal) {
+        while let Err(error) = self.take_up_ended().await {
+            tracing::warn!(account = %self.account(), %error, "not followed, tries again");
+            tokio::select! {
+                biased;
+                () = stopped(&mut stop) => return,
+                () = sleep(IDLE_WATCH) => {}
+            }
+        }
+        self.watching(stop).await;
+        self.parts.metrics.forget_account(self.account());
+    }
+
     /// Signs and stores what waits in the queue, while the pool has room.
     async fn submitting(&self, signed: mpsc::UnboundedSender<SignedBatch>, mut stop: ShutdownSignal) {
         loop {

@@ -45,6 +45,9 @@ pub enum SignerError {
     /// It signed with another key.
     #[error("the signer signed for another address")]
     AnotherAddress,
+    /// The daemon does not have the account's key.
+    #[error("the daemon does not have the account's key")]
+    Absent,
     /// The key cannot sign this.
     #[error(transparent)]
     Key(#[from] alloy::signers::Error),
@@ -60,6 +63,7 @@ pub struct TxSigner {
 
 #[derive(Clone)]
 enum Key {
+    Absent,
     Local(PrivateKeySigner),
     Remote(RemoteSigner),
     #[cfg(feature = "kms")]
@@ -76,7 +80,7 @@ impl fmt::Debug for TxSigner {
 impl fmt::Display for TxSigner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.key {
-            Key::Local(_) => write!(f, "{}", self.address),
+            Key::Absent | Key::Local(_) => write!(f, "{}", self.address),
             Key::Remote(signer) => write!(f, "{}, by the signer at {}", self.address, signer.label()),
             #[cfg(feature = "kms")]
             Key::Kms(_) => write!(f, "{}, in AWS KMS", self.address),
@@ -91,6 +95,16 @@ impl From<PrivateKeySigner> for TxSigner {
 }
 
 impl TxSigner {
+    /// The signer of an account without its key: it signs nothing.
+    pub const fn absent(address: Address) -> Self {
+        Self { address, key: Key::Absent, time_limit: Duration::MAX }
+    }
+
+    /// Returns whether there is a key.
+    pub const fn has_key(&self) -> bool {
+        !matches!(self.key, Key::Absent)
+    }
+
     /// The account.
     pub const fn address(&self) -> Address {
         self.address
@@ -103,13 +117,14 @@ impl TxSigner {
     pub async fn sign(&self, transaction: &TxEip1559) -> Result<Signature, SignerError> {
         let signing = async {
             match &self.key {
+                Key::Absent => Err(SignerError::Absent),
                 Key::Local(key) => Ok(key.sign_transaction_sync(&mut transaction.clone())?),
                 Key::Remote(signer) => signer.sign(self.address, transaction).await,
                 #[cfg(feature = "kms")]
                 Key::Kms(signer) => signer.sign(transaction).await,
             }
         };
-        if matches!(self.key, Key::Local(_)) {
+        if matches!(self.key, Key::Absent | Key::Local(_)) {
             return signing.await;
         }
         let signature =

@@ -41,7 +41,7 @@ impl DaemonId {
 pub struct Payer {
     /// The account.
     pub account: Address,
-    /// The lease's epoch; `None` where the store has one daemon.
+    /// The lease's epoch; `None` where the store has one daemon, and of an account that no daemon holds.
     pub epoch: Option<u64>,
 }
 

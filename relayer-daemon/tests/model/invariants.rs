@@ -130,7 +130,7 @@ impl Simulation {
         let budget = self.store.budget(self.budget, self.clock.now()).unwrap();
         // A nonce that was given up may have been mined, and be charged yet. What is expected of its relay may
         // have been more then.
-        let lost = self.keys.iter().map(PrivateKeySigner::address).flat_map(|account| {
+        let lost = self.world.accounts.iter().copied().flat_map(|account| {
             let nonces = self.store.lost(account).unwrap().into_iter();
             nonces.map(move |nonce| self.store.assignment(account, nonce).unwrap().transactions)
         });

@@ -33,6 +33,7 @@ use relayer_daemon::chain::Receipt;
 use relayer_daemon::daemon::assembly::{Assembly, DaemonParts};
 use relayer_daemon::daemon::check::CheckedKey;
 use relayer_daemon::daemon::fleet::Keeper;
+use relayer_daemon::daemon::keyless;
 use relayer_daemon::gas::fees::Market;
 use relayer_daemon::gas::no_op_limit;
 use relayer_daemon::metrics::Metrics;
@@ -270,11 +271,14 @@ impl Simulation {
         assembly.recover().await.ok()?;
         let (relayer, make) = (Arc::clone(&assembly.relayer), Arc::clone(&assembly.make));
         let senders = assembly.senders.clone();
+        let make_follower = Arc::clone(&assembly.make_follower);
         let mut tasks = vec![assembly.listen()];
+        let duty = if is_fleet { Lease::until(Instant::now(), 0) } else { Lease::forever() };
+        let following = keyless::follow(Arc::clone(&relayer), make_follower, duty.clone(), stopping.clone());
+        tasks.push(tokio::spawn(following));
         tasks.extend(senders.into_iter().map(|sender| tokio::spawn(sender.run(stopping.clone()))));
         if is_fleet {
             tasks.push(tokio::spawn(follow(Arc::clone(&relayer), stopping.clone())));
-            let duty = Lease::until(Instant::now(), 0);
             let keeper = Keeper::new(Arc::clone(&relayer), make, duty);
             tasks.push(tokio::spawn(keeper.run(stopping)));
         }

@@ -1,6 +1,7 @@
 //! Histories with several accounts: each carries its part, and what stops one stops it alone.
 
 use relayer_daemon::gas::fees::Fees;
+use relayer_daemon::outcome::Finality;
 use relayer_daemon::sender::SendJob;
 use relayer_daemon::store::RelayTerms;
 
@@ -146,6 +147,38 @@ fn an_account_whose_oldest_transaction_is_stuck_gets_no_more_unless_all_are_stuc
     });
     let ops = [Unwilling(true), Request(0), Request(1), Wait(1_300), Request(2), Wait(10)];
     history(accounts(2), ops, |simulation| assert_eq!(simulation.given::<2>().iter().sum::<u64>(), 3));
+}
+
+/// Starts anew without the first account's key.
+async fn without_the_first_key(simulation: &mut Simulation) {
+    simulation.kill();
+    simulation.keys.remove(0);
+    simulation.play([Wait(10)]).await;
+}
+
+#[test]
+fn what_an_account_has_mined_becomes_final_though_its_key_is_gone() {
+    run(accounts(2), async |simulation| {
+        simulation.play([requests(), vec![Mine(8), Wait(20)]].concat()).await;
+        assert_eq!((simulation.given(), simulation.executed()), ([2, 2], 4));
+        without_the_first_key(simulation).await;
+        simulation.play([Wait(12_000), Mine(8), Wait(1_200)]).await;
+        for id in simulation.requests.keys() {
+            assert_eq!(simulation.record(*id).finality, Some(Finality::Finalized));
+        }
+    });
+}
+
+#[test]
+fn what_a_reorganisation_undoes_of_an_account_without_its_key_is_carried_by_another() {
+    let ended = run(accounts(2), async |simulation| {
+        simulation.play([Request(0), Wait(10), Mine(8), Wait(20)]).await;
+        assert_eq!((simulation.given(), simulation.executed()), ([1, 0], 1));
+        without_the_first_key(simulation).await;
+        simulation.play([Reorganise(1, true), Wait(400), Mine(8), Wait(50)]).await;
+        assert_eq!(simulation.given(), [1, 1]);
+    });
+    assert_eq!(ended.executed(), 1);
 }
 
 #[test]

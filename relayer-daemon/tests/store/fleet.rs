@@ -101,7 +101,7 @@ fn what_a_former_holder_writes_about_a_nonce_fails() {
         a.doubt(old),
         a.checked(old, &[]),
         a.release(old),
-        // Without an epoch nothing is written at all.
+        // Without an epoch nothing is written about an account that any daemon holds.
         a.record(FIRST, &[signed(1, None, 0x15)], NOW),
         b.record(FIRST, &[signed(1, None, 0x15)], NOW),
     ];
@@ -113,6 +113,27 @@ fn what_a_former_holder_writes_about_a_nonce_fails() {
     b.record(new, &[signed(0, Some(1), 0x16)], NOW).unwrap();
     b.settle(new, &settlement(&b, FIRST, 0, 0x16, Some(executed(0x16))), NOW).unwrap();
     assert_eq!(outcome(&a, 1), Some(executed(0x16)));
+}
+
+#[test]
+fn what_an_account_has_mined_that_no_daemon_holds_is_any_daemons_to_follow() {
+    let shared = Shared::new();
+    let (a, b) = two_daemons(&shared);
+    let payer = payer(FIRST, 1);
+    a.accept(&relay(1), NOW).unwrap();
+    a.record(payer, &[signed(0, Some(1), 0x11)], NOW).unwrap();
+    a.settle(payer, &settlement(&a, FIRST, 0, 0x11, Some(executed(0x11))), NOW).unwrap();
+    assert_eq!(b.unsettled_accounts(NOW).unwrap().into_iter().collect::<Vec<_>>(), [FIRST]);
+    assert_eq!(b.checked(FIRST, &[at(9)]), Err(StoreError::Fenced), "it has a holder");
+    a.leave().unwrap();
+    b.checked(FIRST, &[at(9)]).unwrap();
+    assert_eq!(b.anchor(FIRST).unwrap(), Some(at(9)));
+    assert_eq!([b.undo(FIRST, 0, 1, NOW), b.undo(FIRST, 0, 1, NOW)], [Ok(true), Ok(false)], "once");
+    assert_eq!((outcome(&b, 1), b.given_up_of(id(1)).unwrap()), (None, vec![(FIRST, 0)]));
+    assert_eq!(b.unsettled_accounts(NOW).unwrap().len(), 1, "it may be mined yet");
+    assert_eq!(b.unsettled_accounts(NOW + 2 * DAY).unwrap().len(), 0);
+    assert_eq!(beat(&b), [(FIRST, 2), (SECOND, 2)]);
+    assert_eq!(b.checked(FIRST, &[]), Err(StoreError::Fenced), "nor is it this daemon's without the epoch");
 }
 
 #[test]

@@ -140,6 +140,9 @@ async fn a_new_key_takes_over_once_the_old_one_is_drained_with_its_budget_and_it
     client.relay(&second).await.refused(401, "ALREADY_RELAYED", MISMATCH);
     stage.relay(&client, &stage.desk.request(&alice, 2, &attest(1))).await;
     assert_eq!(stage.paid_by(&stage.accounts).await, paid_by_old, "the old key is not used any more");
+    stage.chain.node.mine(100).await.unwrap();
+    let is_final = async || client.state(&second).await.ok()["finality"] == "finalized";
+    wait_until("final without the old key", PATIENCE, is_final).await;
     stage.accounts.push(dev_key(8).address());
     stage.audit(&client).await;
 }

@@ -3,12 +3,14 @@
 //! The highest block that was found on the chain stands for all below it that were: blocks name their
 //! parents.
 
+use std::collections::BTreeSet;
+
 use alloy::primitives::{Address, B256};
 
 use super::{
     Store, assignments,
-    engine::{Db, Value, all, column, first, single, values},
-    events, locks,
+    engine::{Db, Value, all, column, each, first, single, values},
+    events, given_up, locks,
 };
 use crate::{
     outcome::{BlockHeads, Finality},
@@ -16,6 +18,16 @@ use crate::{
 };
 
 impl Store {
+    /// The accounts with mined nonces that are not final, or with nonces that were given up within a day.
+    pub fn unsettled_accounts(&self, now: u64) -> Result<BTreeSet<Address>, StoreError> {
+        self.read(|db| {
+            let mut accounts: BTreeSet<Address> =
+                each(db, db.statements().unsettled, values![])?.into_iter().collect();
+            accounts.extend(given_up::accounts(db, now)?);
+            Ok(accounts)
+        })
+    }
+
     /// The blocks of mined nonces that were not compared with the chain yet, lowest first, at most `count`.
     pub fn unchecked_blocks(&self, account: Address, count: usize) -> Result<Vec<BlockId>, StoreError> {
         let query = "SELECT DISTINCT mined_block, mined_block_hash FROM nonces

@@ -363,11 +363,27 @@ fn orphans(
 /// renewal waits for nothing.
 ///
 /// # Errors
-/// [`StoreError::Fenced`] if the account was given to another daemon, or to this one anew.
+/// [`StoreError::Fenced`] if the account was given to another daemon, or to this one anew; without an epoch if
+/// any daemon holds it.
 pub(super) fn must_hold_account(db: &Db, daemon: &DaemonId, payer: &Payer) -> Result<(), StoreError> {
+    if payer.epoch.is_none() {
+        return must_be_free(db, &payer.account);
+    }
     let held = values![payer.account, daemon];
     let epoch: Option<u64> = single(db, db.statements().hold_lease, held)?;
     if epoch.is_some() && epoch == payer.epoch { Ok(()) } else { Err(StoreError::Fenced) }
+}
+
+/// No daemon takes the account until the transaction ends.
+fn must_be_free(db: &Db, account: &Address) -> Result<(), StoreError> {
+    // The account may never have been leased, as of a journal that was in a file before.
+    let row = "INSERT INTO account_leases VALUES ($1, NULL, 0, 0) ON CONFLICT (account) DO NOTHING";
+    db.run(row, values![account])?;
+    locks::lease(db, account)?;
+    let query =
+        "SELECT account FROM account_leases WHERE account = $1 AND holder IS NOT NULL AND expires_at > $2";
+    let is_free = db.query(query, values![account, db.now_ms()?])?.is_empty();
+    if is_free { Ok(()) } else { Err(StoreError::Fenced) }
 }
 
 /// # Errors

@@ -9,7 +9,7 @@ use alloy::primitives::Address;
 
 use super::{
     assignments,
-    engine::{Db, column, first, values},
+    engine::{Db, column, each, first, values},
     locks,
 };
 use crate::{budget::WINDOW_SECONDS, store::StoreError};
@@ -48,6 +48,12 @@ pub(super) fn charged(
          FROM nonces WHERE account = $1 AND nonce = $2";
     let values = values![account, nonce, [KIND].as_slice(), nonce_key(account, nonce)];
     first(tx, query, values, |row| Ok((column(row, "paid_wei")?, column(row, "reserved_wei")?)))
+}
+
+/// The accounts with such a reservation that is not over at `now`.
+pub(super) fn accounts(db: &Db, now: u64) -> Result<Vec<Address>, StoreError> {
+    let query = "SELECT DISTINCT substr(party, 10, 20) AS account FROM spending WHERE party > $1";
+    each(db, query, values![reserved_since(now)])
 }
 
 /// What is less than the stored form of nonces that were given up at this time or later, and greater than

@@ -64,9 +64,9 @@ pub struct Store {
 
 /// The operations. Each is atomic, and durable when it returns; one that fails has changed nothing. They
 /// block: async code uses [`Store::run`]. Times are unix seconds. `account` is the paying address; each has
-/// its own nonces. In a fleet only the daemon that holds an account writes about its nonces, and only the one
-/// that holds a relay writes about it; the others' writes fail with [`StoreError::Fenced`] and
-/// [`StoreError::HeldElsewhere`].
+/// its own nonces. In a fleet only the daemon that holds an account writes about its nonces, or any where none
+/// holds it, and only the one that holds a relay writes about it; the others' writes fail with
+/// [`StoreError::Fenced`] and [`StoreError::HeldElsewhere`].
 impl Store {
     /// A write without effect, to learn whether writing works.
     pub fn probe(&self) -> Result<(), StoreError> {

@@ -205,21 +205,7 @@ impl Store {
     /// run again. What it may cost stays reserved for a day: if it was ours after all, its receipt is late.
     pub fn lose(&self, payer: impl Into<Payer>, nonce: u64, now: u64) -> Result<(), StoreError> {
         let (payer, daemon) = (payer.into(), self.daemon.clone());
-        self.write_for(payer, move |db| {
-            let key = values![payer.account, nonce];
-            let relay: Option<B256> =
-                single(db, "SELECT relay FROM nonces WHERE account = $1 AND nonce = $2", key)?.flatten();
-            relay.map_or(Ok(()), |id| locks::relay(db, &id))?;
-            db.run("UPDATE nonces SET state = 'lost' WHERE account = $1 AND nonce = $2", key)?;
-            given_up::reserve(db, &payer.account, nonce, now)?;
-            match daemon.zip(relay) {
-                // Of another account's daemon, which had a nonce of it, nothing runs it.
-                Some((daemon, id)) if assignments::open_of(db, &id)?.is_empty() => {
-                    relays::take(db, &daemon, &id)
-                }
-                _ => Ok(()),
-            }
-        })
+        self.write_for(payer, move |db| lose(db, &payer.account, nonce, daemon.as_ref(), now))
     }
 
     /// Whether all nonces from `from` to below `to` are ours: if so, the pending transactions are.
@@ -273,6 +259,26 @@ fn record(
         insert_transaction(tx, account, *nonce, transaction, now)?;
     }
     Ok(())
+}
+
+pub(super) fn lose(
+    tx: &Db,
+    account: &Address,
+    nonce: u64,
+    daemon: Option<&DaemonId>,
+    now: u64,
+) -> Result<(), StoreError> {
+    let key = values![account, nonce];
+    let relay: Option<B256> =
+        single(tx, "SELECT relay FROM nonces WHERE account = $1 AND nonce = $2", key)?.flatten();
+    relay.map_or(Ok(()), |id| locks::relay(tx, &id))?;
+    tx.run("UPDATE nonces SET state = 'lost' WHERE account = $1 AND nonce = $2", key)?;
+    given_up::reserve(tx, account, nonce, now)?;
+    match daemon.zip(relay) {
+        // Of another account's daemon, which had a nonce of it, nothing runs it.
+        Some((daemon, id)) if assignments::open_of(tx, &id)?.is_empty() => relays::take(tx, daemon, &id),
+        _ => Ok(()),
+    }
 }
 
 /// Whether a relay may be given a nonce; `known` is its standing, where it was read.

@@ -17,7 +17,7 @@ use crate::store::{BlockId, ExpectedCost, Identity, Inclusion, NewRelay, NewTran
 use crate::store::{Settlement, SignedTransaction, Sponsorship, Store, TransactionPurpose};
 
 /// Small by nature: tables with a row, or a row for each paying key, and indexes of what is in flight.
-const SMALL: [&str; 8] = [
+const SMALL: [&str; 12] = [
     "budget",
     "identity",
     "archived_nonces",
@@ -26,6 +26,10 @@ const SMALL: [&str; 8] = [
     "relays USING INDEX relays_reserved",
     "relays USING COVERING INDEX relays_reserved",
     "nonces USING COVERING INDEX nonces_open",
+    "nonces USING INDEX nonces_unchecked",
+    "nonces USING COVERING INDEX nonces_unchecked",
+    "nonces USING INDEX nonces_checked",
+    "nonces USING COVERING INDEX nonces_checked",
 ];
 
 /// Relays that ended long ago.
@@ -162,6 +166,7 @@ fn run_everything(store: &Store) {
     store.open_nonces_of(id(2)).unwrap();
     store.mined(account, 0).unwrap();
     store.mined_from(account, 0, 16).unwrap();
+    store.unsettled_accounts(NOW).unwrap();
     store.unchecked_blocks(account, 64).unwrap();
     store.nonces_of(account, &BLOCK, 16).unwrap();
     store.checked(account, &[BLOCK]).unwrap();
@@ -170,6 +175,7 @@ fn run_everything(store: &Store) {
     store.promotable(account, &heads, NOW, 64).unwrap();
     store.promote(account, &heads, &[BLOCK], NOW).unwrap();
     store.doubt(account).unwrap();
+    store.undo(account, 1, 0, NOW).unwrap();
     store.give_up(account, 0).unwrap();
     store.lost(account).unwrap();
     store.highest_mined(account).unwrap();

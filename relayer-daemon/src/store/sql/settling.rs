@@ -27,7 +27,9 @@ impl Store {
         now: u64,
     ) -> Result<Option<RelayOutcome>, StoreError> {
         let payer = payer.into();
-        if let Some((daemon, statements)) = self.frequent() {
+        if payer.epoch.is_some()
+            && let Some((daemon, statements)) = self.frequent()
+        {
             let write = |settle: &frequent::Settle<'_>| self.write_committing(settle);
             if self.frequent_writes.settle(payer, statements, daemon, settlement, now, write)? {
                 return Ok(settlement.outcome.clone());
@@ -55,6 +57,28 @@ impl Store {
             if let Some((daemon, relay)) = daemon.zip(reopened) {
                 relays::take(db, &daemon, &relay)?;
             }
+            Ok(reopened.is_some())
+        })
+    }
+
+    /// Gives up a mined nonce that a reorg undid, where the account's key is missing: its relay is pending again,
+    /// for another account. Returns whether it is.
+    pub fn undo(
+        &self,
+        payer: impl Into<Payer>,
+        nonce: u64,
+        expected_wei: u128,
+        now: u64,
+    ) -> Result<bool, StoreError> {
+        let (payer, daemon) = (payer.into(), self.daemon.clone());
+        self.write_for(payer, move |db| {
+            let account = &payer.account;
+            let query = "SELECT state = 'mined' FROM nonces WHERE account = $1 AND nonce = $2";
+            if single::<bool>(db, query, values![account, nonce])? != Some(true) {
+                return Ok(false);
+            }
+            let reopened = reopen(db, account, nonce, expected_wei, now)?;
+            nonces::lose(db, account, nonce, daemon.as_ref(), now)?;
             Ok(reopened.is_some())
         })
     }

@@ -33,6 +33,8 @@ pub(in super::super) struct Statements {
     pub(in super::super) to_archive: &'static str,
     /// Nonces without a relay that are to be deleted, and that no other transaction has locked.
     pub(in super::super) old_gaps: &'static str,
+    /// The accounts with mined nonces that are not final.
+    pub(in super::super) unsettled: &'static str,
     /// The mined nonces of a block that is not compared with the chain.
     pub(in super::super) nonces_of_block: &'static str,
     /// Has the nonces of blocks found on the chain.
@@ -141,6 +143,15 @@ macro_rules! alike {
                  AND (created_at >= $1 OR gap.mined_at >= $1))
              LIMIT $3",
             $lock
+        )
+    };
+    (unsettled, $unchecked:literal, $checked:literal) => {
+        concat!(
+            "SELECT account FROM nonces",
+            $unchecked,
+            " WHERE state = 'mined' AND finality = 0 UNION SELECT account FROM nonces",
+            $checked,
+            " WHERE state = 'mined' AND finality IN (1, 2)"
         )
     };
     (nonces_of_block, $index:literal) => {
