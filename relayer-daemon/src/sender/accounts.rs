@@ -148,10 +148,10 @@ impl<N: ChainNode> Accounts<N> {
     }
 
     /// Puts a checked relay into the queue of the least loaded account that can pay for it. Waits a while if
-    /// all of these are full; relays that other accounts can pay for do not wait behind it. Returns whether
-    /// an account has it; if not, it is checked once more, or another daemon carries it, or it waits. The
-    /// `permit` is held while the pools of all accounts that get relays are full, so that no more is checked
-    /// than will soon be sent.
+    /// all of these are full, or if there is none and another one may come; relays that other accounts can
+    /// pay for do not wait behind it. Returns whether an account has it; if not, it is checked once more, or
+    /// another daemon carries it, or it waits. The `permit` is held while the pools of all accounts that get
+    /// relays are full, so that no more is checked than will soon be sent.
     ///
     /// # Errors
     /// If no account can pay for it.
@@ -190,18 +190,28 @@ impl<N: ChainNode> Accounts<N> {
                 continue;
             }
             let able = self.by_load(job.worst_wei());
-            let answer = if able.is_empty() {
-                self.ends().map_or(Ok(false), Err)
-            } else if let Some(sender) = able.into_iter().find(|sender| sender.has_room()) {
+            let answer = if let Some(sender) = able.iter().find(|sender| sender.has_room()) {
                 sender.enqueue(job);
                 Ok(true)
-            } else {
+            } else if !able.is_empty() || self.known().awaits_account() {
                 waiting.push_back(WaitingJob { job, placed });
                 continue;
+            } else {
+                self.unpaid(job.worst_wei())
             };
             // Its task ended meanwhile: the store has the relay.
             let _ = placed.send(answer);
         }
+    }
+
+    /// What becomes of a relay that may cost more than each account here can pay: it ends, or is not carried
+    /// here any more. Where another daemon's account is ready, relays go to that one for a while.
+    fn unpaid(&self, wei: u128) -> Result<bool, Failure> {
+        if self.known().others != AccountState::Ready {
+            return self.ends().map_or(Ok(false), Err);
+        }
+        self.senders().iter().for_each(|sender| sender.fell_short(wei));
+        Ok(false)
     }
 
     /// Takes a relay back, unless an account has it already. Returns whether one has.

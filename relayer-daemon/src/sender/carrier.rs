@@ -62,6 +62,11 @@ impl KnownStates {
         }
     }
 
+    /// Whether a relay that no account of this daemon can pay for waits here: an account that can may come.
+    pub(super) fn awaits_account(self) -> bool {
+        self.is_any_unknown && self.others != AccountState::Ready && self.carrier() == Carrier::Here
+    }
+
     /// Why a relay that no account of this daemon can pay for ends here, if it does.
     pub(super) fn ends(self) -> Option<ErrorCode> {
         (self.carrier() == Carrier::Here).then_some(match self.own {
@@ -97,6 +102,9 @@ mod tests {
             let states = KnownStates { is_any_unknown: true, ..known(own, AccountState::Elsewhere) };
             assert_eq!(states.carrier() == Carrier::Here, own.is_able(), "{own:?}: another may be able");
             assert_eq!(states.refuses(), None);
+            assert_eq!(states.awaits_account(), own.is_able(), "{own:?}: another may hold enough");
+            assert!(!KnownStates { others: AccountState::Ready, ..states }.awaits_account(), "it may pay");
+            assert!(!known(own, AccountState::Elsewhere).awaits_account());
         }
     }
 

@@ -18,12 +18,16 @@ const STUCK_AFTER: Duration = Duration::from_secs(120);
 const SILENCE: Duration = Duration::from_secs(45);
 /// Time for which an account that could give no nonce is passed over.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
+/// Time for which relays go to another daemon's account, after this one could not pay for one of them.
+const SHORT_FOR: Duration = Duration::from_secs(60);
 
 /// The facts about an account besides its nonces.
 #[derive(Debug, Default)]
 pub(super) struct AccountHealth {
     /// The balance that was last read, wei.
     balance_wei: Option<u128>,
+    /// The most that a relay could cost which it could not pay for, wei, and when.
+    short: Option<(u128, Instant)>,
     /// True if it has code.
     delegated: bool,
     /// True if its signer did not sign when it was last asked.
@@ -78,7 +82,8 @@ impl<N: ChainNode> Sender<N> {
     }
 
     /// The state by which daemons choose where a relay goes: without what is over within seconds. `Elsewhere`
-    /// where the account is given back, `Empty` also where all that it holds is needed for what it has.
+    /// where the account is given back, `Empty` also where all that it holds is needed for what it has, and
+    /// `Stuck` where it cannot pay for a relay that came lately.
     pub(super) fn lasting_state(&self) -> AccountState {
         if self.is_cordoned() {
             return AccountState::Cordoned;
@@ -86,8 +91,26 @@ impl<N: ChainNode> Sender<N> {
         if !self.parts.lease.takes_relays() {
             return AccountState::Elsewhere;
         }
+        // Not in the match, which would hold the lock.
         let state = self.state().lasting_state();
-        if state.is_able() && !self.can_pay(0) { AccountState::Empty } else { state }
+        match state {
+            state if state.is_able() && !self.can_pay(0) => AccountState::Empty,
+            AccountState::Ready if self.is_short() => AccountState::Stuck,
+            state => state,
+        }
+    }
+
+    /// Notes that the account could not pay for a relay that may cost so much, wei.
+    pub(super) fn fell_short(&self, wei: u128) {
+        let mut state = self.state();
+        let recent = state.health.short.filter(|(_, at)| at.elapsed() < SHORT_FOR);
+        state.health.short = Some((recent.map_or(wei, |(most, _)| most.max(wei)), Instant::now()));
+    }
+
+    /// Returns whether the account still cannot pay for a relay that came lately.
+    fn is_short(&self) -> bool {
+        let recent = self.state().health.short.filter(|(_, at)| at.elapsed() < SHORT_FOR);
+        recent.is_some_and(|(wei, _)| !self.can_pay(wei))
     }
 
     /// Returns whether the operator has taken the account out.

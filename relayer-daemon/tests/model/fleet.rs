@@ -249,6 +249,47 @@ fn a_relay_at_a_daemon_with_a_stuck_account_is_sent_by_another_daemon() {
     });
 }
 
+/// It holds enough to be no empty one, and for other relays.
+#[test]
+fn a_relay_that_a_daemons_account_cannot_pay_for_is_sent_by_another_daemon_and_refused_where_none_can() {
+    let ended = run(Setup { accounts: 2, ..PAIR }, async |simulation| {
+        simulation.play([Wait(150)]).await;
+        let accounts = [0, 1].map(|index| simulation.account(index));
+        simulation.world.chain().balances.insert(accounts[0], 1_500_000 * GWEI);
+        let dear = [DearRequest(0), DearRequest(1)];
+        simulation.play([&[Wait(60)][..], &dear, &[Wait(60), Mine(8), Wait(60)]].concat()).await;
+        assert_eq!((simulation.given(), simulation.executed()), ([0, 2], 2));
+
+        simulation.world.chain().balances.insert(accounts[1], 1_500_000 * GWEI);
+        simulation.play([&[Wait(900)][..], &dear, &[Wait(150)]].concat()).await;
+        let told = simulation.told.lock().unwrap().clone();
+        let refused = |outcome: &&RelayOutcome| {
+            outcome.parts().1.is_some_and(|failure| failure.code == ErrorCode::RelayerBalanceTooLow)
+        };
+        assert_eq!((told.len(), told.values().filter(refused).count()), (4, 2), "{told:?}");
+        assert!(simulation.living().all(|life| life.relayer.accounts.check().is_ok()), "others are refused");
+        simulation.play([Request(2), Request(3), Wait(60), Mine(8), Wait(60)]).await;
+        simulation.world.chain().balances.clear();
+    });
+    assert_eq!(ended.executed(), 4, "both accounts pay for less");
+}
+
+/// The other account is on its way to another daemon.
+#[test]
+fn a_relay_that_a_daemons_account_cannot_pay_for_waits_for_the_account_of_a_daemon_that_died() {
+    run(Setup { accounts: 2, ..PAIR }, async |simulation| {
+        let (poor, rich) = (simulation.account(0), simulation.account(1));
+        simulation.world.chain().balances.insert(poor, 1_500_000 * GWEI);
+        simulation.play([Wait(150)]).await;
+        let holds = |life: &Life| life.relayer.accounts.addresses().contains(&rich);
+        let holder = simulation.living().position(holds).unwrap();
+        simulation.play([NoNonces(true), DearRequest(0), Wait(5)]).await;
+        simulation.play([Kill(holder as u8), NoNonces(false), Wait(300), Mine(8), Wait(50)]).await;
+        assert!(simulation.is_executed(simulation.only()), "no account holds enough meanwhile");
+        simulation.world.chain().balances.clear();
+    });
+}
+
 #[test]
 fn the_account_of_a_daemon_that_died_is_waited_for_where_all_others_are_empty() {
     run(Setup { accounts: 2, ..PAIR }, async |simulation| {
