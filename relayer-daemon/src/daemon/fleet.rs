@@ -105,9 +105,14 @@ impl<N: ChainNode> Keeper<N> {
         }
     }
 
-    /// Publishes the states of this daemon's accounts that have changed.
+    /// Publishes the states of this daemon's accounts that have changed. Those of one that drains count as
+    /// cordoned, since it takes no relays of others; what it has itself its accounts send.
     async fn publish_states(&mut self) {
-        let states = self.relayer.accounts.lasting_states();
+        let mut states = self.relayer.accounts.lasting_states();
+        if *self.relayer.draining.borrow() {
+            let kept = states.values_mut().filter(|state| **state != AccountState::Elsewhere);
+            kept.for_each(|state| *state = AccountState::Cordoned);
+        }
         let state = |states: &BTreeMap<Address, AccountState>, account: &Address| {
             states.get(account).copied().unwrap_or(AccountState::Elsewhere)
         };

@@ -278,11 +278,10 @@ fn a_relay_that_a_daemons_account_cannot_pay_for_is_sent_by_another_daemon_and_r
 #[test]
 fn a_relay_that_a_daemons_account_cannot_pay_for_waits_for_the_account_of_a_daemon_that_died() {
     run(Setup { accounts: 2, ..PAIR }, async |simulation| {
-        let (poor, rich) = (simulation.account(0), simulation.account(1));
+        let poor = simulation.account(0);
         simulation.world.chain().balances.insert(poor, 1_500_000 * GWEI);
         simulation.play([Wait(150)]).await;
-        let holds = |life: &Life| life.relayer.accounts.addresses().contains(&rich);
-        let holder = simulation.living().position(holds).unwrap();
+        let holder = holder(simulation, 1);
         simulation.play([NoNonces(true), DearRequest(0), Wait(5)]).await;
         simulation.play([Kill(holder as u8), NoNonces(false), Wait(300), Mine(8), Wait(50)]).await;
         assert!(simulation.is_executed(simulation.only()), "no account holds enough meanwhile");
@@ -290,13 +289,44 @@ fn a_relay_that_a_daemons_account_cannot_pay_for_waits_for_the_account_of_a_daem
     });
 }
 
+/// The index of the daemon that has this account.
+fn holder(simulation: &Simulation, account: u8) -> usize {
+    let account = simulation.account(account);
+    let holds = |life: &Life| life.relayer.accounts.addresses().contains(&account);
+    simulation.living().position(holds).unwrap()
+}
+
+/// Has the daemon drain, as SIGUSR1 does; it does not end.
+fn drain(simulation: &Simulation, index: usize) -> Arc<Relayer<ModelNode>> {
+    let life = simulation.lives[index].as_ref().unwrap();
+    life.draining.send_replace(true);
+    Arc::clone(&life.relayer)
+}
+
+/// It takes no relays of others, which its better account would be waited for.
+#[test]
+fn a_daemon_with_a_stuck_account_sends_its_relays_itself_while_the_other_one_drains() {
+    run(Setup { accounts: 2, ..PAIR }, async |simulation| {
+        simulation.play([Wait(150), Ignored(1, true), Request(0), Request(1), Wait(20), Mine(8)]).await;
+        assert_eq!(simulation.given(), [1, 1]);
+        simulation.play([Wait(1_300)]).await;
+        let draining = drain(simulation, holder(simulation, 0));
+        assert!(carries(&draining));
+        simulation.play([Wait(30), Request(2), Request(3), Wait(60)]).await;
+        assert_eq!(
+            (simulation.requests.len(), simulation.given()),
+            (3, [1, 2]),
+            "handed over, and not taken"
+        );
+        assert!(carries(&draining), "what it has itself");
+    });
+}
+
 #[test]
 fn the_account_of_a_daemon_that_died_is_waited_for_where_all_others_are_empty() {
     run(Setup { accounts: 2, ..PAIR }, async |simulation| {
         simulation.play([Wait(150), Empty(0, true), Wait(60)]).await;
-        let account = simulation.account(1);
-        let holds = |life: &Life| life.relayer.accounts.addresses().contains(&account);
-        let holder = simulation.living().position(holds).unwrap();
+        let holder = holder(simulation, 1);
         simulation.play([NoNonces(true), Request(0), Wait(5)]).await;
         simulation.play([Kill(holder as u8), NoNonces(false), Wait(300), Mine(8), Wait(50)]).await;
         assert!(simulation.is_executed(simulation.only()), "no account holds enough meanwhile");

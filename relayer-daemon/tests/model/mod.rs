@@ -92,6 +92,7 @@ struct Life {
     relayer: Arc<Relayer<ModelNode>>,
     dead: Arc<AtomicBool>,
     paused: watch::Sender<bool>,
+    draining: watch::Sender<bool>,
     /// Dropped, it would stop the daemon in an orderly way.
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
@@ -233,6 +234,7 @@ impl Simulation {
         let node = Arc::new(ModelNode { world, dead: Arc::clone(&dead), daemon, paused });
         let spending = SpendingLimits { max_fee: FEE_CAP, daily_wei: self.budget };
         let (stop, stopping) = watch::channel(false);
+        let (drain, draining) = watch::channel(false);
         let key = |key: &PrivateKeySigner| CheckedKey {
             signer: key.clone().into(),
             has_code: false,
@@ -265,7 +267,7 @@ impl Simulation {
             clock: Arc::clone(&self.clock) as SharedClock,
             metrics: Metrics::new().unwrap(),
             stopping: stopping.clone(),
-            draining: stopping.clone(),
+            draining,
         });
         let assembly = assembly.unwrap();
         assembly.recover().await.ok()?;
@@ -282,7 +284,7 @@ impl Simulation {
             let keeper = Keeper::new(Arc::clone(&relayer), make, duty);
             tasks.push(tokio::spawn(keeper.run(stopping)));
         }
-        Some(Life { relayer, dead, paused: pause, stop, tasks })
+        Some(Life { relayer, dead, paused: pause, draining: drain, stop, tasks })
     }
 
     pub fn kill(&mut self) {
