@@ -284,12 +284,9 @@ async fn claim<N: ChainNode>(relayer: &Arc<Relayer<N>>) {
         }
         return;
     }
-    if *relayer.draining.borrow() {
-        // Alone it finishes what others have left.
-        let others = relayer.store.run(|store| Ok(store.fleet()?.daemons > 1)).await;
-        if others.unwrap_or(true) {
-            return;
-        }
+    // Alone it finishes what others have left.
+    if relayer.drains_beside_others().await {
+        return;
     }
     let (known, room) = (relayer.inflight.run_here(), relayer.inflight.room());
     if room.places == 0 {

@@ -58,7 +58,7 @@ use crate::{
         Relayer, Terms, fleet, functions::RelayedFunctions, policy::decision::DecisionClient,
         rate_limits::RateLimits,
     },
-    sender::{Sender, SpendingLimits, lease::Lease, receipt_reader::Contracts},
+    sender::{Sender, SpendingLimits, carrier::Carrier, lease::Lease, receipt_reader::Contracts},
     signer::TxSigner,
     store::{
         Retention,
@@ -73,6 +73,8 @@ use crate::{
 const STOP_WITHIN: Duration = Duration::from_millis(4_500);
 /// Interval at which a draining daemon checks whether anything is left.
 const DRAIN_POLL: Duration = Duration::from_millis(250);
+/// Interval at which a draining daemon says that it waits for an account to be uncordoned.
+const SAY_AGAIN: Duration = Duration::from_secs(60);
 
 /// Runs until SIGTERM or SIGINT, or until it is drained after SIGUSR1.
 ///
@@ -361,9 +363,17 @@ async fn run_all(senders: Vec<Arc<Sender<Chain>>>, stopping: ShutdownSignal) {
 /// which has begun at `began`.
 async fn drained(relayer: Arc<Relayer>, began: Instant) {
     let store = &relayer.store;
+    let mut said_at: Option<Instant> = None;
     loop {
         let has_sent = relayer.accounts.senders().iter().any(|sender| sender.pending() > 0);
-        if relayer.inflight.run_here().is_empty() && !has_sent {
+        let relays = relayer.inflight.run_here().len();
+        let is_due = said_at.is_none_or(|at| at.elapsed() >= SAY_AGAIN);
+        let is_paused = relays > 0 && relayer.accounts.carrier() == Carrier::Paused;
+        if is_due && is_paused && !relayer.drains_beside_others().await {
+            tracing::warn!(relays, "every account is cordoned: those not sent wait, and so does the drain");
+            said_at = Some(Instant::now());
+        }
+        if relays == 0 && !has_sent {
             let in_flight = store.run(|store| {
                 let pending = u64::from(store.oldest_pending()?.is_some());
                 let alone = FleetRecord { pending, ..FleetRecord::default() };

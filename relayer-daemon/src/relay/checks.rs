@@ -90,12 +90,15 @@ impl<C: ChainNode> Relayer<C> {
         let gas_limit = gas::limit(&relay.calldata, inner_gas);
         let mut position = QueuePosition::new();
         let look = || self.follow_predecessors(relay).boxed();
+        let carries = || self.accounts.carrier() == Carrier::Here;
         loop {
-            position.wait_for_predecessor(&self.inflight, relay.id, look).await;
+            if !position.wait_for_predecessor(&self.inflight, relay.id, look, carries).await {
+                return Err(CheckError::NotHere);
+            }
             let is_shared = relay.client.is_some() && self.policy.current().without_key_share() < 100;
             let permit = self.checks.acquire(is_shared).await.ok_or(Failure::of(ErrorCode::ShuttingDown))?;
             self.terms.rules.check_terms(&execute.req, self.clock.now()).map_err(Failure::from)?;
-            if self.accounts.carrier() != Carrier::Here {
+            if !carries() {
                 return Err(CheckError::NotHere);
             }
             let prices = self.prices(relay, gas_limit).await?;

@@ -57,6 +57,14 @@ impl<C: ChainNode> Relayer<C> {
         }
     }
 
+    /// Whether this daemon drains and another one of the fleet lives, as it may where that is not known: that
+    /// one waits with relays that no account takes now.
+    pub async fn drains_beside_others(&self) -> bool {
+        let drains = *self.draining.borrow();
+        let others = |store: &Store| Ok(store.fleet()?.daemons > 1);
+        drains && self.store.is_shared() && self.store.run(others).await.unwrap_or(true)
+    }
+
     /// Ends the relays that other daemons have ended: those they run, and those of this daemon that an
     /// account of another one has carried out, as after a reorg that undid both transactions of a relay. So
     /// end those that the store has lost. What this daemon itself ends is in the store a moment before it is

@@ -338,24 +338,19 @@ impl<C: ChainNode> Relayer<C> {
             if self.orders.current().cancelled.contains(&relay.id) {
                 break Failure::of(ErrorCode::Cancelled);
             }
-            match self.accounts.carrier() {
-                Carrier::Here => {}
-                Carrier::Others => {
-                    if self.hand_over(relay.id).await || !self.sleep(LONGEST_PAUSE).await {
-                        return;
-                    }
-                    continue;
+            let (carrier, deadline) = (self.accounts.carrier(), relay.deadline);
+            if carrier == Carrier::Paused && is_expired(deadline, self.clock.now()) {
+                break Refusal::Expired { deadline }.into();
+            }
+            if carrier != Carrier::Here {
+                let leaves = carrier == Carrier::Others || self.drains_beside_others().await;
+                if (leaves && self.hand_over(relay.id).await)
+                    || !self.sleep(LONGEST_PAUSE).await
+                    || self.inflight.age(relay.id).is_none()
+                {
+                    return;
                 }
-                Carrier::Paused => {
-                    let deadline = relay.deadline;
-                    if is_expired(deadline, self.clock.now()) {
-                        break Refusal::Expired { deadline }.into();
-                    }
-                    if !self.sleep(LONGEST_PAUSE).await || self.inflight.age(relay.id).is_none() {
-                        return;
-                    }
-                    continue;
-                }
+                continue;
             }
             if let Err((failure, wait)) = self.backoff.pass() {
                 if self.inflight.patience(relay.id, |it| it.blocked(RelayStep::Check)) >= self.terms.patience

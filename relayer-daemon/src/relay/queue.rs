@@ -42,18 +42,22 @@ impl QueuePosition {
         Self { arrival_deadline: None, followed: None, orphaned: false }
     }
 
-    /// Waits until nothing in flight comes before this relay, and takes the turn. `look` adds what comes
-    /// before it at other daemons.
+    /// Waits until nothing in flight comes before this relay, and takes the turn. Returns `false` if it has
+    /// not, as this daemon `carries` relays no more. `look` adds what comes before it at other daemons.
     pub(super) async fn wait_for_predecessor<'a>(
         &mut self,
         inflight: &Inflight,
         id: B256,
         look: impl Fn() -> BoxFuture<'a, ()>,
-    ) {
+        carries: impl Fn() -> bool,
+    ) -> bool {
         inflight.give_turn_back(id);
         look().await;
         while let Some(mut before) = inflight.take_turn(id) {
             let Ok(ended) = timeout(REORDER, before.wait_for(Option::is_some)).await else {
+                if !carries() {
+                    return false;
+                }
                 look().await;
                 continue;
             };
@@ -61,6 +65,7 @@ impl QueuePosition {
                 ended.ok().and_then(|outcome| outcome.clone()).is_none_or(|outcome| outcome.is_repeatable());
             self.followed = (!self.orphaned).then(Instant::now);
         }
+        true
     }
 
     /// Called after the chain has refused the request. Returns `true` once it may have become valid, because

@@ -322,6 +322,27 @@ fn a_daemon_with_a_stuck_account_sends_its_relays_itself_while_the_other_one_dra
     });
 }
 
+/// Also a relay that waits for the one before it.
+#[test]
+fn a_daemon_that_drains_while_every_account_is_cordoned_keeps_no_relays_and_the_other_one_waits_with_them() {
+    let ended = run(Setup { accounts: 2, ..PAIR }, async |simulation| {
+        simulation.play([Wait(150), NoNonces(true)]).await;
+        simulation.play([Request(0), Request(1), Request(0), Request(1), Wait(10)]).await;
+        let kept = |relayer: &Relayer<ModelNode>| relayer.inflight.run_here().len();
+        let relayers: Vec<_> = simulation.living().map(|life| Arc::clone(&life.relayer)).collect();
+        assert_eq!([kept(&relayers[0]), kept(&relayers[1])], [2, 2]);
+        simulation.cordon(&[0, 1], true);
+        simulation.play([Wait(60)]).await;
+        drain(simulation, 0);
+        simulation.play([Wait(200)]).await;
+        assert_eq!([kept(&relayers[0]), kept(&relayers[1])], [0, 4]);
+        assert_eq!(simulation.told.lock().unwrap().len(), 0, "dropped");
+        simulation.cordon(&[0, 1], false);
+        simulation.play([NoNonces(false), Wait(300), Mine(8), Wait(60), Mine(8), Wait(60)]).await;
+    });
+    assert_eq!(ended.executed(), 4);
+}
+
 #[test]
 fn the_account_of_a_daemon_that_died_is_waited_for_where_all_others_are_empty() {
     run(Setup { accounts: 2, ..PAIR }, async |simulation| {

@@ -94,6 +94,29 @@ async fn a_drain_without_a_daemon_follows_orders_that_are_given_meanwhile() {
 }
 
 #[tokio::test]
+async fn a_drain_says_that_it_waits_for_an_account_to_be_uncordoned() {
+    let stage = Stage::set().await;
+    let (mut daemon, client) = stage.daemon().await;
+    let (sent, behind) = (stage.registration("alice"), stage.desk.request(&agent("alice"), 1, &attest(1)));
+    let _posted = stage.leave_pending(&client, &sent).await;
+    let _waiting = post(&client, &behind);
+    wait_until("accepted", PATIENCE, async || client.state(&behind).await.status == 200).await;
+    let account = stage.accounts[0].to_string();
+    assert_eq!(stage.options.ctl(&["cordon", &account]).await.unwrap().0, 0);
+    let drain = stage.options.drain().unwrap();
+    daemon.logged(&["every account is cordoned"]).await.unwrap();
+    stage.mine().await;
+    assert_eq!(stage.options.ctl(&["uncordon", &account]).await.unwrap().0, 0);
+    wait_until("sent", PATIENCE, async || stage.sent().len() == 2).await;
+    stage.mine().await;
+    let status = daemon.process().exited(PATIENCE).await.unwrap();
+    assert!(status.success(), "{status}: {}", daemon.log());
+    drained(drain).await;
+    let (_daemon, client) = stage.daemon().await;
+    assert_eq!(state(&client, &behind).await, "executed");
+}
+
+#[tokio::test]
 async fn alone_on_a_shared_database_the_drain_finishes_what_a_killed_daemon_has_left() {
     let postgres = Postgres::start(&[]);
     let stage = Stage::set().await.var("STORE_URL", postgres.schema()).var("LOG_LEVEL", "info");
