@@ -289,7 +289,7 @@ async fn claim<N: ChainNode>(relayer: &Arc<Relayer<N>>) {
         return;
     }
     let (known, room) = (relayer.inflight.run_here(), relayer.inflight.room());
-    if room.places == 0 {
+    if room.places == 0 && room.waited_for.is_empty() {
         return;
     }
     let now = relayer.clock.now();

@@ -177,14 +177,16 @@ impl Inflight {
         }
     }
 
-    /// The places that are free for relays of the store.
+    /// The places for relays of the store: those that are free, and those of other daemons' relays.
     pub fn room(&self) -> Room {
         let inner = self.lock();
+        let elsewhere = inner.relays.iter().filter(|(_, entry)| entry.runner == Runner::Elsewhere);
         let count = |nonces: &BTreeMap<U256, Vec<B256>>| nonces.values().map(Vec::len).sum();
         Room {
             places: self.limit.saturating_sub(inner.relays.len()),
             per_signer: PER_SIGNER,
             of_signer: inner.signers.iter().map(|(signer, nonces)| (*signer, count(nonces))).collect(),
+            waited_for: elsewhere.map(|(id, _)| *id).collect(),
         }
     }
 
@@ -480,5 +482,10 @@ mod tests {
         assert_eq!([ALICE, ALICE, ALICE].map(|signer| room.take(signer)), [true, true, false]);
         let mut room = inflight.room();
         assert!(!room.take(ALICE) && room.take(Address::ZERO), "one signer's part is full");
+        let full = holding(4, &[(1, 1), (2, 3)]);
+        full.follow_ahead_of(id(1), &[(id(3), nonce(0))]);
+        full.follow_ahead_of(id(2), &[(id(4), nonce(2))]);
+        let mut room = full.room();
+        assert_eq!([3, 4, 5, 1].map(|byte| room.admit(&id(byte), ALICE)), [true, true, false, false]);
     }
 }

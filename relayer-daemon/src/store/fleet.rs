@@ -6,12 +6,12 @@
 //! rows, and so they agree.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
 
-use alloy::primitives::{Address, FixedBytes};
+use alloy::primitives::{Address, B256, FixedBytes};
 
 use super::AccountState;
 
@@ -98,9 +98,16 @@ pub struct Room {
     pub per_signer: usize,
     /// The places that each signer has by now.
     pub of_signer: HashMap<Address, usize>,
+    /// Other daemons' relays that have places by now, as clients or relays wait for them here.
+    pub waited_for: HashSet<B256>,
 }
 
 impl Room {
+    /// Takes a place for this relay of this signer, unless it has one. Returns whether it has one now.
+    pub fn admit(&mut self, id: &B256, signer: Address) -> bool {
+        self.waited_for.contains(id) || self.take(signer)
+    }
+
     /// Takes a place for a relay of this signer. Returns whether there was one.
     pub fn take(&mut self, signer: Address) -> bool {
         let of_signer = self.of_signer.entry(signer).or_default();

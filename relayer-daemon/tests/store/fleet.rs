@@ -258,6 +258,18 @@ fn one_daemon_alone_signs_a_relay_and_with_a_nonce_it_is_neither_dropped_nor_han
 }
 
 #[test]
+fn a_daemon_without_a_free_place_takes_the_relays_over_that_it_waits_for() {
+    let shared = Shared::new();
+    let (a, b) = two_daemons(&shared);
+    for number in 1..=2 {
+        a.accept(&relay(number), NOW).unwrap();
+        a.hand_over(id(number), NOW).unwrap();
+    }
+    let room = Room { waited_for: HashSet::from([id(2)]), ..Room::default() };
+    assert_eq!(b.claim(HashSet::new(), room, NOW).unwrap(), [relay(2)]);
+}
+
+#[test]
 fn a_request_sees_those_before_it_the_sent_ones_first_and_then_the_earliest() {
     let shared = Shared::new();
     let (a, b) = (daemon(&shared, "a"), daemon(&shared, "b"));

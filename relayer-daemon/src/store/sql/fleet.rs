@@ -355,7 +355,7 @@ fn orphans(
     })?;
     let orphans = found
         .into_iter()
-        .filter(|(id, signer, is_ours)| !(*is_ours && known.contains(id)) && room.take(*signer));
+        .filter(|(id, signer, is_ours)| !(*is_ours && known.contains(id)) && room.admit(id, *signer));
     Ok(orphans.map(|(id, ..)| id).take(STEP).collect())
 }
 
