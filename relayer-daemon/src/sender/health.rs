@@ -18,6 +18,9 @@ const STUCK_AFTER: Duration = Duration::from_secs(120);
 const SILENCE: Duration = Duration::from_secs(45);
 /// Time for which an account that could give no nonce is passed over.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
+/// Time within which a signer's failure may be over, as one of a single transaction is: by then it was tried
+/// again, more than once.
+const SIGNER_PATIENCE: Duration = Duration::from_secs(5);
 /// Time for which relays go to another daemon's account, after this one could not pay for one of them.
 const SHORT_FOR: Duration = Duration::from_secs(60);
 
@@ -30,8 +33,8 @@ pub(super) struct AccountHealth {
     short: Option<(u128, Instant)>,
     /// True if it has code.
     delegated: bool,
-    /// True if its signer did not sign when it was last asked.
-    signer_failed: bool,
+    /// Time since which its signer does not sign, if so.
+    signer_failed_at: Option<Instant>,
     /// Time at which its loops last finished a round.
     pub(super) round_at: Option<Instant>,
     /// Time at which it could give no nonce, unless it has given one since.
@@ -41,7 +44,9 @@ pub(super) struct AccountHealth {
 impl State {
     fn account_state(&self) -> AccountState {
         let has_failed = self.health.failed_at.is_some_and(|at| at.elapsed() < AFTER_FAILURE);
+        let signs = self.health.signer_failed_at.is_none();
         match self.lasting_state() {
+            AccountState::Ready | AccountState::Stuck if !signs => AccountState::SignerFailed,
             AccountState::Ready if has_failed => AccountState::Stuck,
             state => state,
         }
@@ -49,7 +54,7 @@ impl State {
 
     /// The state without what is over within seconds.
     fn lasting_state(&self) -> AccountState {
-        let AccountHealth { balance_wei, delegated, signer_failed, round_at, .. } = &self.health;
+        let AccountHealth { balance_wei, delegated, signer_failed_at, round_at, .. } = &self.health;
         let longer = |since: &Option<Instant>, limit| since.is_some_and(|since| since.elapsed() > limit);
         let oldest =
             self.nonces.values().filter_map(NonceState::in_flight).map(|nonce| nonce.opened_at).min();
@@ -57,7 +62,7 @@ impl State {
             AccountState::Delegated
         } else if balance_wei.is_some_and(|wei| wei < MINIMUM_BALANCE_WEI) {
             AccountState::Empty
-        } else if *signer_failed {
+        } else if longer(signer_failed_at, SIGNER_PATIENCE) {
             AccountState::SignerFailed
         } else if longer(&oldest, STUCK_AFTER) || longer(round_at, SILENCE) {
             AccountState::Stuck
@@ -166,13 +171,17 @@ impl<N: ChainNode> Sender<N> {
 
     /// Returns whether the signer failed to sign when it was last asked.
     pub(super) fn has_signer_failed(&self) -> bool {
-        self.state().health.signer_failed
+        self.state().health.signer_failed_at.is_some()
     }
 
     /// Notes that the signer does not sign, and why.
     pub fn signer_failed(&self, why: &impl Display) {
         let account = self.account();
-        if std::mem::replace(&mut self.state().health.signer_failed, true) {
+        let mut state = self.state();
+        let before = state.health.signer_failed_at;
+        state.health.signer_failed_at = before.or_else(|| Some(Instant::now()));
+        drop(state);
+        if before.is_some() {
             tracing::debug!(%account, %why, "not signed");
             return;
         }
@@ -182,7 +191,7 @@ impl<N: ChainNode> Sender<N> {
 
     /// Notes that the signer signs.
     pub(super) fn signer_works(&self) {
-        if std::mem::take(&mut self.state().health.signer_failed) {
+        if self.state().health.signer_failed_at.take().is_some() {
             tracing::info!(account = %self.account(), "the account's signer signs again");
             self.made_room();
         }
@@ -216,6 +225,19 @@ impl<N: ChainNode> Sender<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn relays_leave_an_account_that_does_not_sign_at_once_and_the_daemon_once_that_has_lasted() {
+        let mut state = State::default();
+        let states = |state: &State| (state.account_state(), state.lasting_state());
+        assert_eq!(states(&state), (AccountState::Ready, AccountState::Ready));
+        state.health.signer_failed_at = Some(Instant::now());
+        assert_eq!(states(&state), (AccountState::SignerFailed, AccountState::Ready));
+        tokio::time::advance(SIGNER_PATIENCE + Duration::from_millis(1)).await;
+        assert_eq!(states(&state), (AccountState::SignerFailed, AccountState::SignerFailed));
+        state.health.signer_failed_at = None;
+        assert_eq!(states(&state), (AccountState::Ready, AccountState::Ready));
+    }
 
     #[test]
     fn every_alert_and_every_state_has_a_line_in_the_runbook() {
