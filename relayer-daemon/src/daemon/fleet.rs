@@ -82,7 +82,7 @@ impl<N: ChainNode> Keeper<N> {
     /// Keeps the leases until shutdown; then gives them back.
     pub async fn run(mut self, stop: ShutdownSignal) {
         // Beside one another: what a claim waits for must not delay a renewal.
-        let claiming = claim_all(Arc::clone(&self.relayer), stop.clone());
+        let claiming = claim_all(Arc::clone(&self.relayer), self.duty.clone(), stop.clone());
         tokio::join!(self.renew(stop), claiming);
         for account in self.running.keys().copied().collect::<Vec<_>>() {
             self.end(account);
@@ -266,26 +266,28 @@ impl Looks {
 }
 
 /// Takes over what others have left behind, until shutdown.
-async fn claim_all<N: ChainNode>(relayer: Arc<Relayer<N>>, stop: ShutdownSignal) {
+async fn claim_all<N: ChainNode>(relayer: Arc<Relayer<N>>, duty: Lease, stop: ShutdownSignal) {
     let mut looks = Looks::until(stop);
     while looks.next().await {
-        claim(&relayer).await;
+        claim(&relayer, &duty).await;
     }
 }
 
 /// Takes over relays that no living daemon runs. Where another daemon carries relays it hands over those that
-/// it does not run itself and has by the store, as after a failover that lost an earlier handing over.
-async fn claim<N: ChainNode>(relayer: &Arc<Relayer<N>>) {
-    if relayer.accounts.carrier() == Carrier::Others {
+/// it does not run itself and has by the store, as after a failover that lost an earlier handing over. Those
+/// past their deadline, which may be no daemon's to carry, are ended where the `duty` is.
+async fn claim<N: ChainNode>(relayer: &Arc<Relayer<N>>, duty: &Lease) {
+    let carries = relayer.accounts.carrier() != Carrier::Others;
+    if !carries {
         let known = relayer.inflight.run_here();
         let left = relayer.store.run(move |store| store.left_with(known)).await;
         for id in left.unwrap_or_default() {
             relayer.hand_over(id).await;
         }
-        return;
     }
     // Alone it finishes what others have left.
-    if relayer.drains_beside_others().await {
+    let takes_all = carries && !relayer.drains_beside_others().await;
+    if !takes_all && !duty.is_valid() {
         return;
     }
     let (known, room) = (relayer.inflight.run_here(), relayer.inflight.room());
@@ -293,7 +295,10 @@ async fn claim<N: ChainNode>(relayer: &Arc<Relayer<N>>) {
         return;
     }
     let now = relayer.clock.now();
-    match relayer.store.run(move |store| store.claim(known, room, now)).await {
+    let claim = move |store: &Store| {
+        if takes_all { store.claim(known, room, now) } else { store.claim_expired(known, room, now) }
+    };
+    match relayer.store.run(claim).await {
         Ok(claimed) => {
             for relay in claimed {
                 tracing::info!(relay = %relay.id, "taken over");

@@ -339,7 +339,8 @@ impl<C: ChainNode> Relayer<C> {
                 break Failure::of(ErrorCode::Cancelled);
             }
             let (carrier, deadline) = (self.accounts.carrier(), relay.deadline);
-            if carrier == Carrier::Paused && is_expired(deadline, self.clock.now()) {
+            // Also where no daemon carries it.
+            if is_expired(deadline, self.clock.now()) {
                 break Refusal::Expired { deadline }.into();
             }
             if carrier != Carrier::Here {

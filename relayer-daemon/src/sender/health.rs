@@ -87,19 +87,20 @@ impl<N: ChainNode> Sender<N> {
     }
 
     /// The state by which daemons choose where a relay goes: without what is over within seconds. `Elsewhere`
-    /// where the account is given back, `Empty` also where all that it holds is needed for what it has, and
-    /// `Stuck` where it cannot pay for a relay that came lately.
+    /// where the account is given back and its next holder may send with it, `Empty` also where all that it
+    /// holds is needed for what it has, and `Stuck` where it cannot pay for a relay that came lately.
     pub(super) fn lasting_state(&self) -> AccountState {
         if self.is_cordoned() {
             return AccountState::Cordoned;
         }
-        if !self.parts.lease.takes_relays() {
+        if !self.parts.lease.is_valid() {
             return AccountState::Elsewhere;
         }
         // Not in the match, which would hold the lock.
         let state = self.state().lasting_state();
         match state {
             state if state.is_able() && !self.can_pay(0) => AccountState::Empty,
+            state if state.is_able() && self.parts.lease.is_ending() => AccountState::Elsewhere,
             AccountState::Ready if self.is_short() => AccountState::Stuck,
             state => state,
         }

@@ -322,6 +322,40 @@ fn a_daemon_with_a_stuck_account_sends_its_relays_itself_while_the_other_one_dra
     });
 }
 
+/// No account is recovered meanwhile.
+#[test]
+fn a_relay_that_no_daemon_carries_ends_by_its_deadline() {
+    run(Setup { accounts: 2, ..PAIR }, async |simulation| {
+        // Each recovery fails.
+        simulation.play([Wait(150), FailingReads(255), Kill(0), Kill(1), Wait(150)]).await;
+        simulation.play([RequestUntil(0, 20), Wait(300)]).await;
+        assert!(!simulation.living().any(|life| carries(&life.relayer)));
+        let told: Vec<_> = simulation.told.lock().unwrap().values().cloned().collect();
+        let [RelayOutcome::Dropped { failure }] = &told[..] else { panic!("{told:?}") };
+        assert_eq!(failure.code, ErrorCode::DeadlinePassed);
+    });
+}
+
+#[test]
+fn requests_are_refused_where_an_account_on_its_way_to_another_daemon_is_empty_like_all_others() {
+    run(Setup { accounts: 2, ..PAIR }, async |simulation| {
+        simulation.play([Wait(150), Unwilling(true)]).await;
+        // Of two accounts a daemon keeps the first one.
+        let moving = u8::from(simulation.account(0) < simulation.account(1));
+        let joins = holder(simulation, moving) as u8;
+        simulation.play([Cut(joins, true), Wait(300)]).await;
+        // To both daemons.
+        simulation.play([Request(0), Request(1), Request(2), Request(3), Wait(20)]).await;
+        assert_eq!(simulation.given(), [1, 1]);
+        simulation.play([Cut(joins, false), Wait(60), Empty(0, true), Empty(1, true), Wait(60)]).await;
+        let moves = |life: &Life| life.relayer.accounts.senders().iter().any(|it| it.lease().is_ending());
+        assert!(simulation.living().any(moves));
+        let codes = simulation.living().map(|life| life.relayer.accounts.check().map_err(|why| why.code));
+        let codes: Vec<_> = codes.collect();
+        assert_eq!(codes, [Err(ErrorCode::RelayerBalanceTooLow); 2]);
+    });
+}
+
 /// Also a relay that waits for the one before it.
 #[test]
 fn a_daemon_that_drains_while_every_account_is_cordoned_keeps_no_relays_and_the_other_one_waits_with_them() {

@@ -270,6 +270,20 @@ fn a_daemon_without_a_free_place_takes_the_relays_over_that_it_waits_for() {
 }
 
 #[test]
+fn relays_past_their_deadline_are_taken_over_alone() {
+    let shared = Shared::new();
+    let (a, b) = two_daemons(&shared);
+    let until = |number, deadline| NewRelay { deadline, ..relay(number) };
+    for relay in [until(1, 0), until(2, NOW), until(3, NOW - 1)] {
+        a.accept(&relay, NOW).unwrap();
+        a.hand_over(relay.id, NOW).unwrap();
+    }
+    let room = || Room { places: 9, per_signer: 9, ..Room::default() };
+    assert_eq!(b.claim_expired(HashSet::new(), room(), NOW).unwrap(), [until(3, NOW - 1)]);
+    assert_eq!(b.claim(HashSet::from([id(3)]), room(), NOW).unwrap(), [until(1, 0), until(2, NOW)]);
+}
+
+#[test]
 fn a_request_sees_those_before_it_the_sent_ones_first_and_then_the_earliest() {
     let shared = Shared::new();
     let (a, b) = (daemon(&shared, "a"), daemon(&shared, "b"));

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use alloy::primitives::{Address, B256, U256};
+use registry_core::forward::is_expired;
 
 use super::{
     Store, assignments, budget,
@@ -91,16 +92,37 @@ impl Store {
     /// of daemons that died, those that were handed over, and its own ones that are not in `known`. Gives
     /// their reservations back; they must run through the pipeline again.
     pub fn claim(&self, known: HashSet<B256>, room: Room, now: u64) -> Result<Vec<NewRelay>, StoreError> {
+        self.claim_some(known, room, now, None)
+    }
+
+    /// The same of those that are past their deadline alone.
+    pub fn claim_expired(
+        &self,
+        known: HashSet<B256>,
+        room: Room,
+        now: u64,
+    ) -> Result<Vec<NewRelay>, StoreError> {
+        self.claim_some(known, room, now, Some(now))
+    }
+
+    fn claim_some(
+        &self,
+        known: HashSet<B256>,
+        room: Room,
+        now: u64,
+        expired_at: Option<u64>,
+    ) -> Result<Vec<NewRelay>, StoreError> {
         let daemon = self.must_be_of_a_fleet()?;
         // Most often there are none, and no write is needed to find that out.
-        if self.read_single(|db| orphans(db, &daemon, &known, room.clone()))?.is_empty() {
+        if self.read_single(|db| orphans(db, &daemon, &known, room.clone(), expired_at))?.is_empty() {
             return Ok(Vec::new());
         }
         self.write(move |db| {
             let mut claimed = Vec::new();
-            let free = locks::free_relays(db, &orphans(db, &daemon, &known, room.clone())?)?;
+            let free = locks::free_relays(db, &orphans(db, &daemon, &known, room.clone(), expired_at)?)?;
             // As they are now that they are locked.
-            for id in orphans(db, &daemon, &known, room)?.into_iter().filter(|id| free.contains(id)) {
+            let orphans = orphans(db, &daemon, &known, room, expired_at)?;
+            for id in orphans.into_iter().filter(|id| free.contains(id)) {
                 relays::take(db, &daemon, &id)?;
                 budget::set_reserved(db, &id, 0)?;
                 claimed.extend(relays::accepted(db, &id)?);
@@ -337,25 +359,29 @@ fn beat(
     Ok(beat)
 }
 
-/// Pending relays without a nonce in flight that are this daemon's to take, as many as there is room for.
+/// Pending relays without a nonce in flight that are this daemon's to take, as many as there is room for. With
+/// `expired_at` those alone that are past their deadline then.
 fn orphans(
     db: &Db,
     daemon: &DaemonId,
     known: &HashSet<B256>,
     mut room: Room,
+    expired_at: Option<u64>,
 ) -> Result<Vec<B256>, StoreError> {
-    let query = "SELECT id, signer, holder = $2 AS is_ours FROM relays WHERE state = 'pending'
+    let query = "SELECT id, signer, deadline, holder = $2 AS is_ours FROM relays WHERE state = 'pending'
          AND NOT EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id AND state = 'open')
          AND (holder IS NULL OR holder = $2
              OR NOT EXISTS (SELECT 1 FROM daemons WHERE daemons.id = holder AND expires_at > $1))
          ORDER BY created_at, rowid";
-    let found: Vec<(B256, Address, bool)> = all(db, query, values![db.now_ms()?, daemon], |row| {
+    let mut found: Vec<(B256, Address, bool, u64)> = all(db, query, values![db.now_ms()?, daemon], |row| {
         let is_ours: Option<bool> = column(row, "is_ours")?;
-        Ok((column(row, "id")?, column(row, "signer")?, is_ours.unwrap_or_default()))
+        let is_ours = is_ours.unwrap_or_default();
+        Ok((column(row, "id")?, column(row, "signer")?, is_ours, column(row, "deadline")?))
     })?;
+    found.retain(|(.., deadline)| expired_at.is_none_or(|now| is_expired(*deadline, now)));
     let orphans = found
         .into_iter()
-        .filter(|(id, signer, is_ours)| !(*is_ours && known.contains(id)) && room.admit(id, *signer));
+        .filter(|(id, signer, is_ours, _)| !(*is_ours && known.contains(id)) && room.admit(id, *signer));
     Ok(orphans.map(|(id, ..)| id).take(STEP).collect())
 }
 
