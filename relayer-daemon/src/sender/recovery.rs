@@ -54,6 +54,24 @@ impl<N: ChainNode> Sender<N> {
         Ok(())
     }
 
+    /// Takes up what an operator has given up meanwhile of an account without its key. One with a key gets
+    /// another sender then.
+    ///
+    /// # Errors
+    /// [`SenderError`]; the next look goes on.
+    pub(super) async fn take_up_given_up(&self) -> Result<(), SenderError> {
+        if self.parts.wallet.has_key() {
+            return Ok(());
+        }
+        let account = self.account();
+        let lost = self.parts.store.run(move |store| store.lost(account)).await?;
+        let mut state = self.state();
+        for nonce in lost {
+            state.nonces.entry(nonce).or_insert_with(NonceState::given_up);
+        }
+        Ok(())
+    }
+
     fn took_up(&self, highest_mined: Option<u64>, lost: Vec<u64>) {
         let mut state = self.state();
         state.highest_mined = highest_mined;

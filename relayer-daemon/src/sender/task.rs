@@ -247,6 +247,7 @@ impl<N: ChainNode> Sender<N> {
 
     async fn watch(&self, asked_for_finality: &mut Option<Instant>) -> Result<(), SenderError> {
         let mined = self.watch_count().await?;
+        self.take_up_given_up().await?;
         self.look_up_lost(mined).await;
         self.take_up_open().await?;
         if !self.awaits_finality().await? {

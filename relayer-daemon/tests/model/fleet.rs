@@ -322,6 +322,26 @@ fn a_daemon_with_a_stuck_account_sends_its_relays_itself_while_the_other_one_dra
     });
 }
 
+/// What it has mined before is followed by then.
+#[test]
+fn what_is_given_up_of_an_account_without_its_key_is_charged_where_it_is_mined() {
+    let ended = run(Setup { accounts: 2, ..PAIR }, async |simulation| {
+        simulation.play([Wait(150), Request(0), Request(1), Wait(20), Mine(8), Wait(20)]).await;
+        let left_open = [Ignored(1, true), Request(2), Request(3), Wait(20), Mine(8), Wait(20)];
+        simulation.play(left_open).await;
+        assert_eq!((simulation.given(), simulation.executed()), ([2, 2], 3));
+        simulation.kill();
+        simulation.keys.remove(1);
+        // They start after the first one.
+        simulation.play([Wait(10), Wait(400), NoNonces(true), Abandon(1)]).await;
+        let lost = |simulation: &Simulation| simulation.store.lost(simulation.account(1)).unwrap();
+        assert_eq!(lost(simulation), [1]);
+        simulation.play([Ignored(1, false), Mine(8), Wait(400)]).await;
+        assert_eq!(lost(simulation), [0; 0], "mined, and not settled");
+    });
+    assert_eq!(ended.executed(), 4);
+}
+
 /// No account is recovered meanwhile.
 #[test]
 fn a_relay_that_no_daemon_carries_ends_by_its_deadline() {
