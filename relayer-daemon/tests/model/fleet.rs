@@ -367,7 +367,9 @@ fn requests_are_refused_where_an_account_on_its_way_to_another_daemon_is_empty_l
         // To both daemons.
         simulation.play([Request(0), Request(1), Request(2), Request(3), Wait(20)]).await;
         assert_eq!(simulation.given(), [1, 1]);
-        simulation.play([Cut(joins, false), Wait(60), Empty(0, true), Empty(1, true), Wait(60)]).await;
+        simulation.play([Cut(joins, false), Wait(60), Empty(0, true), Empty(1, true)]).await;
+        // Balances are read at the end of a wait.
+        simulation.play([Wait(10), Wait(60)]).await;
         let moves = |life: &Life| life.relayer.accounts.senders().iter().any(|it| it.lease().is_ending());
         assert!(simulation.living().any(moves));
         let codes = simulation.living().map(|life| life.relayer.accounts.check().map_err(|why| why.code));
