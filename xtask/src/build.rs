@@ -6,7 +6,9 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use flate2::{Compression, write::GzEncoder};
@@ -18,8 +20,16 @@ use crate::{explorer, package};
 
 /// Builds what changed and prints the download sizes.
 pub(crate) fn build() -> Result<()> {
-    package::build()?;
-    explorer::build()?;
+    // Side by side: each module is linked by one thread. Their profiles differ, and so their directories.
+    thread::scope(|scope| {
+        let workers = scope.spawn(workers);
+        package::build()?;
+        explorer::build()?;
+        workers.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
+fn workers() -> Result<()> {
     let _turn = lock("worker")?;
     WORKERS.iter().try_for_each(worker)?;
     WORKERS.iter().try_for_each(|worker| print_size(worker.name, &[worker.wasm()], WORKER_SIZE_LIMIT))
