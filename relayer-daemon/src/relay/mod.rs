@@ -417,7 +417,10 @@ impl<C: ChainNode> Relayer<C> {
             SenderEvent::Unsent(id, failure) => {
                 tokio::spawn(Arc::clone(self).unsent(id, failure));
             }
-            SenderEvent::Undecided(id, failure) => {
+            SenderEvent::Undecided(relay, failure) => {
+                // It had ended, where a reorganisation has undone its outcome.
+                self.takes_over(&relay);
+                let id = relay.id;
                 self.inflight.patience(id, |it| it.passed(RelayStep::Send));
                 let relayer = Arc::clone(self);
                 tokio::spawn(async move { relayer.drop_relay(id, failure).await });

@@ -127,7 +127,7 @@ pub enum SenderEvent {
     /// not succeed any more.
     Requeue(B256),
     /// A relay would end so, but for a nonce of its own that was given up and may have executed it.
-    Undecided(B256, Failure),
+    Undecided(RelayTerms, Failure),
     /// A reorg undid a finished relay's transaction: it is in flight again.
     Reopened(RelayTerms),
 }

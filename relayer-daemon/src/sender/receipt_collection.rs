@@ -220,11 +220,12 @@ impl<N: ChainNode> Sender<N> {
             paid_wei,
             "mined"
         );
-        let Some(RelayTerms { id, .. }) = relay else { return Ok(None) };
+        let Some(terms) = relay else { return Ok(None) };
+        let id = terms.id;
         Ok(match (outcome, failure) {
             (Some(outcome), _) => Some(SenderEvent::Finished(id, outcome)),
             (None, Some(failure)) if self.parts.store.run(move |store| store.is_undecided(id)).await? => {
-                Some(SenderEvent::Undecided(id, failure))
+                Some(SenderEvent::Undecided(terms, failure))
             }
             (None, _) => None,
         })

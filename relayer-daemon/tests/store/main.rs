@@ -36,6 +36,9 @@ macro_rules! suites {
         mod suite {
             include!("suite.rs");
         }
+        mod two_nonces {
+            include!("two_nonces.rs");
+        }
         mod shares {
             include!("shares.rs");
         }

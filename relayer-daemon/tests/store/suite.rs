@@ -14,7 +14,7 @@ use relayer_daemon::store::control::{Effect, Order};
 use relayer_daemon::store::{NonceAssignment, RelayTerms, Sendable};
 
 
-fn accepted(relays: &[u64]) -> Store {
+pub(super) fn accepted(relays: &[u64]) -> Store {
     let store = Journal::fresh();
     for number in relays {
         assert_eq!(store.accept(&relay(*number), NOW).unwrap(), Accepted::Pending);
@@ -22,7 +22,7 @@ fn accepted(relays: &[u64]) -> Store {
     store
 }
 
-fn used(store: &Store, now: u64) -> (u128, u128) {
+pub(super) fn used(store: &Store, now: u64) -> (u128, u128) {
     let budget = store.budget(LIMIT, now).unwrap();
     (budget.window.settled_wei, budget.reserved_wei)
 }
@@ -110,62 +110,6 @@ fn a_relay_with_a_nonce_in_flight_is_not_dropped() {
     assert_eq!((outcome(&store, 1), used(&store, NOW)), (None, (0, 100)));
     settle(&store, 4, 0xa, 60, Some(executed(0xa)));
     assert_eq!(store.finish_unsent(id(1), &dropped(RpcTimeout), NOW), Ok(executed(0xa)));
-}
-
-#[test]
-fn of_a_relays_two_nonces_the_one_that_used_the_request_decides_or_else_the_last_one_to_end() {
-    let store = accepted(&[1]);
-    sign(&store, 4, Some(1), transaction(0xa, Relay));
-    store.lose(ACCOUNT, 4, NOW).unwrap();
-    sign(&store, 5, Some(1), transaction(0xb, Relay));
-    settle(&store, 4, 0xa, 250, Some(executed(0xa)));
-    settle(&store, 5, 0xb, 60, None);
-
-    assert!(!store.reopen(ACCOUNT, 5, 600, NOW).unwrap());
-    assert_eq!(outcome(&store, 1), Some(executed(0xa)));
-    assert_eq!(store.open_nonces(ACCOUNT).unwrap().len(), 1, "the nonce itself is open again");
-    assert!(store.reopen(ACCOUNT, 4, 600, NOW).unwrap());
-    assert_eq!(outcome(&store, 1), None);
-
-    let store = accepted(&[1]);
-    sign(&store, 4, Some(1), transaction(0xa, Relay));
-    store.lose(ACCOUNT, 4, NOW).unwrap();
-    assert_eq!(store.given_up_of(id(1)).unwrap(), [(ACCOUNT, 4)]);
-    sign(&store, 5, Some(1), transaction(0xb, Superseded));
-    assert_eq!(settle(&store, 5, 0xb, 60, Some(dropped(TransactionRejected))), None);
-    assert!(store.is_undecided(id(1)).unwrap(), "the one that was given up may have executed it");
-    assert_eq!(settle(&store, 4, 0xa, 250, Some(executed(0xa))), Some(executed(0xa)));
-    assert_eq!(settle(&store, 4, 0xa, 250, Some(executed(0xa))), None, "told once");
-    assert!(!store.is_undecided(id(1)).unwrap());
-
-    // The first one's call failed, and has used the request: the other one's forwarder refuses it.
-    let mined = |number| MinedTransaction { tx_hash: id(number), block_number: 9, gas_used: 21_000 };
-    let reverted =
-        |number, code| RelayOutcome::Reverted { mined: mined(number), failure: Failure::of(code) };
-    let store = accepted(&[1]);
-    sign(&store, 4, Some(1), transaction(0xa, Relay));
-    store.lose(ACCOUNT, 4, NOW).unwrap();
-    sign(&store, 5, Some(1), transaction(0xb, Relay));
-    let failed = reverted(0xa, CallReverted);
-    assert_eq!(settle(&store, 4, 0xa, 250, Some(failed.clone())), Some(failed.clone()));
-    assert_eq!(settle(&store, 5, 0xb, 60, Some(reverted(0xb, ErrorCode::Superseded))), None);
-    assert_eq!(outcome(&store, 1), Some(failed));
-
-    let store = accepted(&[1]);
-    sign(&store, 4, Some(1), transaction(0xa, Superseded));
-    store.lose(ACCOUNT, 4, NOW).unwrap();
-    sign(&store, 5, Some(1), transaction(0xb, Superseded));
-    assert!(store.reopen(ACCOUNT, 4, 600, NOW).unwrap());
-    let dropped = dropped(TransactionRejected);
-    let ended: Vec<RelayOutcome> = std::thread::scope(|threads| {
-        let settling = [(4, 0xa), (5, 0xb)].map(|(nonce, number)| {
-            let (store, outcome) = (&store, Some(dropped.clone()));
-            threads.spawn(move || settle(store, nonce, number, 1, outcome))
-        });
-        settling.into_iter().filter_map(|settled| settled.join().unwrap()).collect()
-    });
-    assert_eq!(ended, std::slice::from_ref(&dropped));
-    assert_eq!(outcome(&store, 1), Some(dropped));
 }
 
 #[test]

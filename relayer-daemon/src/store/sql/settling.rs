@@ -10,7 +10,7 @@ use super::{
 use crate::{
     outcome::RelayOutcome,
     store::{
-        NewRelay, NonceAssignment, Payer, RelayTerms, Settlement, StoreError, TransactionPurpose,
+        DaemonId, NewRelay, NonceAssignment, Payer, RelayTerms, Settlement, StoreError, TransactionPurpose,
         events::EventKind,
     },
 };
@@ -19,7 +19,8 @@ impl Store {
     /// Settles a nonce mined by our transaction: ends its relay, and charges the budget the price paid in
     /// place of the reservation. A nonce or relay that is missing (lost by a disk or a backup) is written
     /// anew from the settlement, and the log says so. Returns the relay's outcome if this nonce decides it: a
-    /// relay with several nonces goes on while one is open or given up, unless this one has used its request.
+    /// relay with several nonces goes on while one is open or given up, unless this one has used its request;
+    /// one that this nonce had ended so before a reorganisation is pending again.
     pub fn settle(
         &self,
         payer: impl Into<Payer>,
@@ -35,8 +36,8 @@ impl Store {
                 return Ok(settlement.outcome.clone());
             }
         }
-        let settlement = settlement.clone();
-        self.write_for(payer, move |db| settle(db, &payer.account, &settlement, now))
+        let (settlement, daemon) = (settlement.clone(), self.daemon.clone());
+        self.write_for(payer, move |db| settle(db, &payer.account, &settlement, daemon.as_ref(), now))
     }
 
     /// Reopens a mined nonce that a reorg undid: its relay is pending again, and its expected cost above what
@@ -88,6 +89,7 @@ fn settle(
     tx: &Db,
     account: &Address,
     settlement: &Settlement,
+    daemon: Option<&DaemonId>,
     now: u64,
 ) -> Result<Option<RelayOutcome>, StoreError> {
     let Settlement { assignment, inclusion, paid_wei, .. } = settlement;
@@ -116,14 +118,21 @@ fn settle(
         ],
     )?;
     let decided = match (relay, &settlement.outcome) {
-        (Some(relay), Some(outcome)) if decides(tx, relay, outcome, assignment)? => {
-            ending::finish(tx, relay, outcome, now)?;
-            // What else it has in flight is not called back, and the relay's reservation is over.
-            for (account, nonce) in assignments::open_of(tx, relay)? {
-                given_up::reserve(tx, &account, nonce, now)?;
+        (Some(relay), Some(outcome)) => match verdict(tx, relay, outcome, assignment)? {
+            Verdict::Ends => {
+                ending::finish(tx, relay, outcome, now)?;
+                // What else it has in flight is not called back, and the relay's reservation is over.
+                for (account, nonce) in assignments::open_of(tx, relay)? {
+                    given_up::reserve(tx, &account, nonce, now)?;
+                }
+                Some(outcome.clone())
             }
-            Some(outcome.clone())
-        }
+            Verdict::Reopens => {
+                undecide(tx, relay, daemon, now)?;
+                None
+            }
+            Verdict::Nothing => None,
+        },
         _ => None,
     };
     if reserved.is_some() {
@@ -133,17 +142,28 @@ fn settle(
     Ok(decided)
 }
 
-/// Whether a nonce that was just settled decides its relay's outcome.
+/// What a nonce that was just settled means for its relay.
+enum Verdict {
+    /// The relay ends with the nonce's outcome.
+    Ends,
+    /// The relay is pending again: the nonce had used its request, a reorganisation undid that, and another
+    /// nonce may use it now.
+    Reopens,
+    /// The relay stays as it is.
+    Nothing,
+}
+
+/// What a nonce that was just settled means for its relay.
 ///
 /// A relay has several nonces if the first was given up as lost, or was cancelled before the client sent the
 /// request again and a reorg then undid the cancellation. The one that has used the request counts, whichever
 /// comes first: executed, or failed inside of it.
-fn decides(
+fn verdict(
     tx: &Db,
     relay: &B256,
     outcome: &RelayOutcome,
     settled: &NonceAssignment,
-) -> Result<bool, StoreError> {
+) -> Result<Verdict, StoreError> {
     const fn weight(outcome: &RelayOutcome) -> u8 {
         match outcome {
             RelayOutcome::Dropped { .. } => 0,
@@ -152,24 +172,49 @@ fn decides(
             RelayOutcome::Executed { .. } => 3,
         }
     }
+    let known = relays::stored_outcome(tx, relay)?.flatten();
+    let is_of_this_nonce = known
+        .as_ref()
+        .and_then(|known| known.parts().0)
+        .is_some_and(|mined| settled.transactions.iter().any(|own| own.hash == mined.tx_hash));
     // One that is open or was given up may have used it, or may yet.
     if !outcome.has_used_request()
         && (!assignments::open_of(tx, relay)?.is_empty() || !assignments::given_up_of(tx, relay)?.is_empty())
     {
-        return Ok(false);
+        let had_used = is_of_this_nonce && known.is_some_and(|known| known.has_used_request());
+        return Ok(if had_used { Verdict::Reopens } else { Verdict::Nothing });
     }
-    let known = relays::stored_outcome(tx, relay)?.flatten();
-    Ok(match &known {
+    let ends = match &known {
         Some(known) if known == outcome => false,
         // What the client was told stands, unless a late receipt shows that this nonce has used the request.
         // By then the signer may have used it elsewhere, which is no news of this relay.
         Some(RelayOutcome::Dropped { .. }) => outcome.has_used_request(),
-        Some(known @ (RelayOutcome::Executed { mined, .. } | RelayOutcome::Reverted { mined, .. })) => {
-            let is_of_this_nonce = settled.transactions.iter().any(|own| own.hash == mined.tx_hash);
-            is_of_this_nonce || weight(outcome) > weight(known)
-        }
+        // A request is executed once: of two receipts the later one is of the chain as it is now.
+        Some(RelayOutcome::Executed { .. }) if matches!(outcome, RelayOutcome::Executed { .. }) => true,
+        Some(known) => is_of_this_nonce || weight(outcome) > weight(known),
         None => true,
-    })
+    };
+    Ok(if ends { Verdict::Ends } else { Verdict::Nothing })
+}
+
+/// Has a relay pending again whose outcome is undone, while another nonce of it is in flight or was given up.
+fn undecide(tx: &Db, relay: &B256, daemon: Option<&DaemonId>, now: u64) -> Result<(), StoreError> {
+    if let Some(sponsor) = key_gas::sponsor(tx, relay)? {
+        key_gas::refund(tx, &sponsor)?;
+    }
+    relays::reopen(tx, relay)?;
+    let open = assignments::open_of(tx, relay)?;
+    // What the only one in flight may cost is the relay's reservation again.
+    if let [(account, nonce)] = open.as_slice() {
+        let (_, reserved) = given_up::charged(tx, account, *nonce)?.ok_or(StoreError::Missing("nonce"))?;
+        given_up::release(tx, account, *nonce)?;
+        budget::set_reserved(tx, relay, reserved.unwrap_or_default())?;
+    }
+    // The daemons of those in flight bring it to its end; without one this daemon does.
+    if let Some(daemon) = daemon.filter(|_| open.is_empty()) {
+        relays::take(tx, daemon, relay)?;
+    }
+    events::note(tx, relay, EventKind::Reorganised, now)
 }
 
 /// Writes a nonce again that the file has lost and the chain has.
