@@ -33,7 +33,8 @@ pub(super) enum CheckError {
     Unavailable(Failure),
     /// Another daemon of the fleet runs it.
     Elsewhere,
-    /// Another daemon's account is to send it, or it waits until an account is uncordoned.
+    /// Another daemon's account is to send it, or it waits until an account is uncordoned, or another daemon
+    /// runs what comes before it, and this one drains.
     NotHere,
     /// It is not in the store any more, as after a failover that lost commits.
     Lost,
@@ -91,8 +92,9 @@ impl<C: ChainNode> Relayer<C> {
         let mut position = QueuePosition::new();
         let look = || self.follow_predecessors(relay).boxed();
         let carries = || self.accounts.carrier() == Carrier::Here;
+        let stays = || carries() && !self.leaves_with_predecessor(relay.id);
         loop {
-            if !position.wait_for_predecessor(&self.inflight, relay.id, look, carries).await {
+            if !position.wait_for_predecessor(&self.inflight, relay.id, look, stays).await {
                 return Err(CheckError::NotHere);
             }
             let is_shared = relay.client.is_some() && self.policy.current().without_key_share() < 100;

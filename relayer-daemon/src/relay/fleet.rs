@@ -65,6 +65,18 @@ impl<C: ChainNode> Relayer<C> {
         drains && self.store.is_shared() && self.store.run(others).await.unwrap_or(true)
     }
 
+    /// Whether a relay waits for one that another daemon runs, and this one drains: that one may wait for an
+    /// account that is free only once the drain has ended.
+    pub(super) fn leaves_with_predecessor(&self, id: B256) -> bool {
+        *self.draining.borrow() && self.inflight.waits_for_another_daemon(id)
+    }
+
+    /// Hands such a relay over, unless this daemon is alone: then it takes what comes before it. Returns
+    /// whether that is done.
+    pub(super) async fn follows_predecessor(&self, id: B256) -> bool {
+        self.leaves_with_predecessor(id) && self.drains_beside_others().await && self.hand_over(id).await
+    }
+
     /// Ends the relays that other daemons have ended: those they run, and those of this daemon that an
     /// account of another one has carried out, as after a reorg that undid both transactions of a relay. So
     /// end those that the store has lost. What this daemon itself ends is in the store a moment before it is

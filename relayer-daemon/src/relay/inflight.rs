@@ -88,7 +88,7 @@ impl Inner {
         self.relays.insert(id, entry);
     }
 
-    fn predecessor(&self, id: B256) -> Option<Waiting> {
+    fn predecessor(&self, id: B256) -> Option<&Entry> {
         let entry = self.relays.get(&id)?;
         let nonces = self.signers.get(&entry.signer)?;
         let same = nonces.get(&entry.nonce).map_or(&[][..], Vec::as_slice);
@@ -97,7 +97,11 @@ impl Inner {
         let earlier = || same.iter().take_while(|other| **other != id).last();
         let before = || nonces.get(&entry.nonce.checked_sub(U256::from(1))?)?.last();
         let waited_for = with_turn.or_else(earlier).or_else(before)?;
-        self.relays.get(waited_for).map(|entry| entry.outcome.subscribe())
+        self.relays.get(waited_for)
+    }
+
+    fn outcome_of_predecessor(&self, id: B256) -> Option<Waiting> {
+        self.predecessor(id).map(|entry| entry.outcome.subscribe())
     }
 }
 
@@ -291,13 +295,18 @@ impl Inflight {
     /// The relay to wait for: one with the same nonce that has the turn or comes before this one, else one
     /// with the nonce before.
     pub fn predecessor(&self, id: B256) -> Option<Waiting> {
-        self.lock().predecessor(id)
+        self.lock().outcome_of_predecessor(id)
+    }
+
+    /// Whether what comes before a relay is another daemon's to run.
+    pub fn waits_for_another_daemon(&self, id: B256) -> bool {
+        self.lock().predecessor(id).is_some_and(|before| before.runner == Runner::Elsewhere)
     }
 
     /// Gives a relay the turn, if nothing comes before it; else returns what to wait for.
     pub fn take_turn(&self, id: B256) -> Option<Waiting> {
         let mut inner = self.lock();
-        let before = inner.predecessor(id);
+        let before = inner.outcome_of_predecessor(id);
         if let Some(entry) = inner.relays.get_mut(&id) {
             entry.has_turn = before.is_none();
         }

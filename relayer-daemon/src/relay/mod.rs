@@ -321,14 +321,6 @@ impl<C: ChainNode> Relayer<C> {
         self.decisions.ask(target, &asked, &self.metrics).instrument(span).await
     }
 
-    /// Runs a stored relay again: after a restart, after a foreign transaction used its nonce, or after the
-    /// daemon that ran it is gone.
-    pub fn resume(self: &Arc<Self>, relay: NewRelay) {
-        self.inflight.run_stored(relay.id, relay.signer, relay.forward_nonce, relay.client.is_some());
-        self.inflight.patience(relay.id, std::mem::take);
-        self.run_again(relay);
-    }
-
     /// Checks a relay against the chain and hands it to the sender, or ends it. Retries transient failures of
     /// endpoints and the disk with backoff. If it is interrupted, the relay is still in the store for the
     /// next start.
@@ -387,7 +379,11 @@ impl<C: ChainNode> Relayer<C> {
                     break failure;
                 }
                 Err(CheckError::Elsewhere) => return self.inflight.set_runner(relay.id, Runner::Elsewhere),
-                Err(CheckError::NotHere) => {}
+                Err(CheckError::NotHere) => {
+                    if self.follows_predecessor(relay.id).await {
+                        return;
+                    }
+                }
                 Err(CheckError::Lost) => return self.lost(relay.id),
                 Err(CheckError::Unavailable(failure)) => {
                     self.backoff.failed(RelayStep::Check, failure.clone());

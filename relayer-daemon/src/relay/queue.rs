@@ -43,19 +43,19 @@ impl QueuePosition {
     }
 
     /// Waits until nothing in flight comes before this relay, and takes the turn. Returns `false` if it has
-    /// not, as this daemon `carries` relays no more. `look` adds what comes before it at other daemons.
+    /// not, as it no more `stays` at this daemon. `look` adds what comes before it at other daemons.
     pub(super) async fn wait_for_predecessor<'a>(
         &mut self,
         inflight: &Inflight,
         id: B256,
         look: impl Fn() -> BoxFuture<'a, ()>,
-        carries: impl Fn() -> bool,
+        stays: impl Fn() -> bool,
     ) -> bool {
         inflight.give_turn_back(id);
         look().await;
         while let Some(mut before) = inflight.take_turn(id) {
             let Ok(ended) = timeout(REORDER, before.wait_for(Option::is_some)).await else {
-                if !carries() {
+                if !stays() {
                     return false;
                 }
                 look().await;

@@ -55,6 +55,14 @@ impl<C: ChainNode> Relayer<C> {
         }
     }
 
+    /// Runs a stored relay again: after a restart, after a foreign transaction used its nonce, or after the
+    /// daemon that ran it is gone.
+    pub fn resume(self: &Arc<Self>, relay: NewRelay) {
+        self.inflight.run_stored(relay.id, relay.signer, relay.forward_nonce, relay.client.is_some());
+        self.inflight.patience(relay.id, std::mem::take);
+        self.run_again(relay);
+    }
+
     /// Runs a relay in a task of its own.
     pub(super) fn run_again(self: &Arc<Self>, relay: NewRelay) {
         tokio::spawn(Arc::clone(self).run(relay));

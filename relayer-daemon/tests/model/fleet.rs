@@ -8,7 +8,7 @@ use super::*;
 /// How exactly the clock is set: leases end within seconds.
 const TICK: Duration = Duration::from_millis(250);
 
-const PAIR: Setup = Setup { daemons: 2, ..SINGLE };
+pub(super) const PAIR: Setup = Setup { daemons: 2, ..SINGLE };
 
 /// Has the clock run with the runtime's paused time.
 pub(super) fn tick(clock: Arc<AtomicI64>) {
@@ -290,14 +290,14 @@ fn a_relay_that_a_daemons_account_cannot_pay_for_waits_for_the_account_of_a_daem
 }
 
 /// The index of the daemon that has this account.
-fn holder(simulation: &Simulation, account: u8) -> usize {
+pub(super) fn holder(simulation: &Simulation, account: u8) -> usize {
     let account = simulation.account(account);
     let holds = |life: &Life| life.relayer.accounts.addresses().contains(&account);
     simulation.living().position(holds).unwrap()
 }
 
 /// Has the daemon drain, as SIGUSR1 does; it does not end.
-fn drain(simulation: &Simulation, index: usize) -> Arc<Relayer<ModelNode>> {
+pub(super) fn drain(simulation: &Simulation, index: usize) -> Arc<Relayer<ModelNode>> {
     let life = simulation.lives[index].as_ref().unwrap();
     life.draining.send_replace(true);
     Arc::clone(&life.relayer)

@@ -2,6 +2,7 @@
 
 pub mod chain;
 mod database;
+mod draining;
 mod fleet;
 mod gaps;
 mod invariants;

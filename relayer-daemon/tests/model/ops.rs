@@ -106,7 +106,7 @@ impl Simulation {
         }
     }
 
-    async fn post(&mut self, body: Vec<u8>) {
+    pub(super) async fn post(&mut self, body: Vec<u8>) {
         let Some(life) = self.next_life() else { return };
         let relayer = Arc::clone(&life.relayer);
         let Ok(ticket) = relayer.accept(&body, CLIENT, None).await else { return };

@@ -1,0 +1,29 @@
+//! Histories of a fleet of which one daemon drains.
+
+use super::fleet::{PAIR, drain, holder};
+use super::ops::Op::*;
+use super::*;
+
+/// The signer's request with this nonce, to this daemon.
+async fn post_at(simulation: &mut Simulation, index: usize, nonce: u8) {
+    simulation.turn.store(index, Ordering::Relaxed);
+    simulation.post(body(0, U256::from(nonce), 0, 100_000)).await;
+}
+
+/// The other one is without an account until the drain has ended.
+#[test]
+fn a_daemon_that_drains_hands_over_what_waits_for_a_relay_of_a_daemon_that_cannot_send_it() {
+    let ended = run(PAIR, async |simulation| {
+        simulation.play([Wait(150)]).await;
+        let holder = holder(simulation, 0);
+        post_at(simulation, holder, 1).await;
+        let draining = drain(simulation, holder);
+        post_at(simulation, 1 - holder, 0).await;
+        assert_eq!(simulation.requests.len(), 2);
+        simulation.play([Wait(200)]).await;
+        assert!(draining.inflight.run_here().is_empty(), "each waits for the other one");
+        assert_eq!(simulation.told.lock().unwrap().len(), 0, "dropped");
+        simulation.play([Kill(holder as u8), Wait(300), Mine(8), Wait(60), Mine(8), Wait(60)]).await;
+    });
+    assert_eq!(ended.executed(), 2);
+}
