@@ -105,13 +105,12 @@ impl<N: ChainNode> Keeper<N> {
         }
     }
 
-    /// Publishes the states of this daemon's accounts that have changed. Those of one that drains count as
-    /// cordoned, since it takes no relays of others; what it has itself its accounts send.
+    /// Publishes the states of this daemon's accounts that have changed. One that drains publishes none: it
+    /// takes no relays of others, and its accounts are on their way to them; what it has itself they send.
     async fn publish_states(&mut self) {
         let mut states = self.relayer.accounts.lasting_states();
         if *self.relayer.draining.borrow() {
-            let kept = states.values_mut().filter(|state| **state != AccountState::Elsewhere);
-            kept.for_each(|state| *state = AccountState::Cordoned);
+            states.clear();
         }
         let state = |states: &BTreeMap<Address, AccountState>, account: &Address| {
             states.get(account).copied().unwrap_or(AccountState::Elsewhere)

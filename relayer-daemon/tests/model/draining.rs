@@ -4,6 +4,12 @@ use super::fleet::{PAIR, drain, holder};
 use super::ops::Op::*;
 use super::*;
 
+/// One of the signer's requests to this daemon.
+async fn request_at(simulation: &mut Simulation, index: usize, signer: u8) {
+    simulation.turn.store(index, Ordering::Relaxed);
+    simulation.play([Request(signer)]).await;
+}
+
 /// The signer's request with this nonce, to this daemon.
 async fn post_at(simulation: &mut Simulation, index: usize, nonce: u8) {
     simulation.turn.store(index, Ordering::Relaxed);
@@ -26,4 +32,30 @@ fn a_daemon_that_drains_hands_over_what_waits_for_a_relay_of_a_daemon_that_canno
         simulation.play([Kill(holder as u8), Wait(300), Mine(8), Wait(60), Mine(8), Wait(60)]).await;
     });
     assert_eq!(ended.executed(), 2);
+}
+
+/// Without an account, or with an empty one.
+#[test]
+fn a_daemon_that_has_nothing_to_send_from_keeps_what_it_accepts_until_the_account_of_one_that_drains_comes() {
+    for accounts in [1, 2] {
+        let ended = run(Setup { accounts, ..PAIR }, async |simulation| {
+            simulation.play([Wait(150)]).await;
+            let holder = holder(simulation, 0);
+            if accounts == 2 {
+                // Balances are read at the end of a wait.
+                simulation.play([Empty(1, true), Wait(60), Wait(60)]).await;
+            }
+            drain(simulation, holder);
+            simulation.play([Wait(60)]).await;
+            let other = Arc::clone(&simulation.lives[1 - holder].as_ref().unwrap().relayer);
+            assert!(other.accounts.check().is_ok(), "no order was given, and funds are there");
+            request_at(simulation, 1 - holder, 0).await;
+            assert_eq!(simulation.requests.len(), 1, "refused");
+            simulation.play([Wait(200)]).await;
+            assert_eq!(simulation.told.lock().unwrap().len(), 0, "dropped");
+            simulation.play([Kill(holder as u8), Wait(300), Mine(8), Wait(60)]).await;
+            assert_eq!(simulation.executed(), 1);
+        });
+        assert_eq!(ended.given::<1>(), [1]);
+    }
 }
