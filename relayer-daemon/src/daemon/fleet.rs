@@ -27,6 +27,8 @@ use crate::{
 
 /// Interval between looks for relays that no living daemon runs, and for leases that are to be renewed.
 const LOOK: Duration = Duration::from_millis(500);
+/// Interval between looks for relays past their deadline that no daemon carries.
+const LOOK_FOR_EXPIRED: Duration = Duration::from_secs(5);
 /// The pause after a failed recovery.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -267,15 +269,20 @@ impl Looks {
 /// Takes over what others have left behind, until shutdown.
 async fn claim_all<N: ChainNode>(relayer: Arc<Relayer<N>>, duty: Lease, stop: ShutdownSignal) {
     let mut looks = Looks::until(stop);
+    let mut looked_at: Option<Instant> = None;
     while looks.next().await {
-        claim(&relayer, &duty).await;
+        let is_due = looked_at.is_none_or(|at| at.elapsed() >= LOOK_FOR_EXPIRED);
+        if is_due {
+            looked_at = Some(Instant::now());
+        }
+        claim(&relayer, is_due && duty.is_valid()).await;
     }
 }
 
 /// Takes over relays that no living daemon runs. Where another daemon carries relays it hands over those that
 /// it does not run itself and has by the store, as after a failover that lost an earlier handing over. Those
-/// past their deadline, which may be no daemon's to carry, are ended where the `duty` is.
-async fn claim<N: ChainNode>(relayer: &Arc<Relayer<N>>, duty: &Lease) {
+/// past their deadline, which may be no daemon's to carry, are ended by the daemon that `ends_expired` ones.
+async fn claim<N: ChainNode>(relayer: &Arc<Relayer<N>>, ends_expired: bool) {
     let carries = relayer.accounts.carrier() != Carrier::Others;
     if !carries {
         let known = relayer.inflight.run_here();
@@ -286,7 +293,7 @@ async fn claim<N: ChainNode>(relayer: &Arc<Relayer<N>>, duty: &Lease) {
     }
     // Alone it finishes what others have left.
     let takes_all = carries && !relayer.drains_beside_others().await;
-    if !takes_all && !duty.is_valid() {
+    if !takes_all && !ends_expired {
         return;
     }
     let (known, room) = (relayer.inflight.run_here(), relayer.inflight.room());
