@@ -205,7 +205,8 @@ impl<N: ChainNode> Accounts<N> {
     }
 
     /// What becomes of a relay that may cost more than each account here can pay: it ends, or is not carried
-    /// here any more. Where another daemon's account is ready, relays go to that one for a while.
+    /// here any more. Where another daemon's account is ready, relays go to that one for a while; one that has
+    /// fallen short itself would not pay either.
     fn unpaid(&self, wei: u128) -> Result<bool, Failure> {
         if self.known().others != AccountState::Ready {
             return self.ends().map_or(Ok(false), Err);

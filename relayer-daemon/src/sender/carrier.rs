@@ -54,7 +54,7 @@ impl KnownStates {
             return None;
         }
         match self.own.min(self.others) {
-            AccountState::Ready | AccountState::Stuck | AccountState::Elsewhere => None,
+            AccountState::Ready | AccountState::Short | AccountState::Stuck | AccountState::Elsewhere => None,
             AccountState::SignerFailed => Some(ErrorCode::SignerFailed),
             AccountState::Empty => Some(ErrorCode::RelayerBalanceTooLow),
             AccountState::Delegated => Some(ErrorCode::AccountDelegated),
@@ -62,9 +62,11 @@ impl KnownStates {
         }
     }
 
-    /// Whether a relay that no account of this daemon can pay for waits here: an account that can may come.
+    /// Whether a relay that no account of this daemon can pay for waits here: an account that can may come, or
+    /// be another daemon's that is stuck. Other relays do not leave for a stuck one.
     pub(super) fn awaits_account(self) -> bool {
-        self.is_any_unknown && self.others != AccountState::Ready && self.carrier() == Carrier::Here
+        let may_come = self.is_any_unknown && self.others != AccountState::Ready;
+        (may_come || self.others == AccountState::Stuck) && self.carrier() == Carrier::Here
     }
 
     /// Why a relay that no account of this daemon can pay for ends here, if it does.
@@ -105,15 +107,19 @@ mod tests {
             assert_eq!(states.awaits_account(), own.is_able(), "{own:?}: another may hold enough");
             assert!(!KnownStates { others: AccountState::Ready, ..states }.awaits_account(), "it may pay");
             assert!(!known(own, AccountState::Elsewhere).awaits_account());
+            let is_best = own <= AccountState::Stuck;
+            assert_eq!(known(own, AccountState::Stuck).awaits_account(), is_best, "{own:?}: it may pay");
+            assert!(!known(own, AccountState::Short).awaits_account(), "{own:?}: that one cannot pay either");
         }
     }
 
     #[test]
     fn requests_are_refused_where_no_account_is_able_for_the_reason_of_the_best_one() {
-        use AccountState::{Cordoned, Delegated, Empty, Ready, SignerFailed, Stuck};
+        use AccountState::{Cordoned, Delegated, Empty, Ready, Short, SignerFailed, Stuck};
         for (own, others, code) in [
             (Empty, Ready, None),
             (Empty, Stuck, None),
+            (Empty, Short, None),
             (Cordoned, SignerFailed, Some(ErrorCode::SignerFailed)),
             (Cordoned, Empty, Some(ErrorCode::RelayerBalanceTooLow)),
             (Cordoned, Delegated, Some(ErrorCode::AccountDelegated)),

@@ -10,6 +10,10 @@ use serde::Serialize;
 pub enum AccountState {
     /// The account gets new requests.
     Ready,
+    /// The account could not pay for a relay that came lately, and pays for others. Only daemons tell one
+    /// another of it: to clients it is ready.
+    #[schemars(skip)]
+    Short,
     /// The account's oldest transaction waits for too long, its sender stalls, or it could give no nonce. It
     /// gets requests only if no account is ready.
     Stuck,
@@ -28,8 +32,9 @@ pub enum AccountState {
 
 impl AccountState {
     /// All states, the best one first.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Ready,
+        Self::Short,
         Self::Stuck,
         Self::SignerFailed,
         Self::Empty,
@@ -42,6 +47,7 @@ impl AccountState {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ready => "ready",
+            Self::Short => "short",
             Self::Stuck => "stuck",
             Self::SignerFailed => "signerFailed",
             Self::Empty => "empty",
@@ -58,6 +64,6 @@ impl AccountState {
 
     /// Returns whether the account may get relays at all.
     pub const fn is_able(self) -> bool {
-        matches!(self, Self::Ready | Self::Stuck | Self::SignerFailed)
+        matches!(self, Self::Ready | Self::Short | Self::Stuck | Self::SignerFailed)
     }
 }

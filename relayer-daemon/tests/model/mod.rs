@@ -9,6 +9,7 @@ mod invariants;
 pub mod node;
 pub mod ops;
 mod panics;
+mod poor_accounts;
 #[allow(dead_code, unreachable_pub, reason = "the end-to-end tests use it too")]
 #[path = "../../../tests/src/postgres.rs"]
 mod postgres_server;
