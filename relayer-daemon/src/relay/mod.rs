@@ -57,7 +57,10 @@ use crate::{
     },
     relay::{functions::RelayedFunctions, rate_limits::RateLimits},
     sender::{
-        Sender, SenderEvent, SpendingLimits, accounts::Accounts, carrier::Carrier, receipt_reader::Contracts,
+        Sender, SenderEvent, SpendingLimits,
+        accounts::{Accounts, Placed},
+        carrier::Carrier,
+        receipt_reader::Contracts,
         signing::Wallet,
     },
     store::{
@@ -368,9 +371,11 @@ impl<C: ChainNode> Relayer<C> {
                         dispatched = self.accounts.dispatch(job, permit) => dispatched,
                     };
                     match dispatched {
-                        Ok(true) => return,
-                        // Others are checked first, or it is not carried here any more.
-                        Ok(false) => {}
+                        Ok(Placed::Queued) => return,
+                        Ok(Placed::Unpaid) if !self.awaits_funds(relay.id) => {
+                            break Failure::of(ErrorCode::RelayerBalanceTooLow);
+                        }
+                        Ok(Placed::Again | Placed::Unpaid) => {}
                         Err(failure) => break failure,
                     }
                 }

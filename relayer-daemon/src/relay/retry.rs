@@ -63,6 +63,12 @@ impl<C: ChainNode> Relayer<C> {
         self.run_again(relay);
     }
 
+    /// Whether a relay that no account here can pay for waits on: it reserves its share of the budget, and is
+    /// simulated again and again.
+    pub(super) fn awaits_funds(&self, id: B256) -> bool {
+        self.inflight.patience(id, |it| it.blocked(RelayStep::Send)) < self.terms.patience
+    }
+
     /// Runs a relay in a task of its own.
     pub(super) fn run_again(self: &Arc<Self>, relay: NewRelay) {
         tokio::spawn(Arc::clone(self).run(relay));

@@ -42,11 +42,22 @@ pub struct Accounts<N> {
     waiting: Mutex<VecDeque<WaitingJob>>,
 }
 
+/// Where a checked relay is now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placed {
+    /// An account has it.
+    Queued,
+    /// It is to be checked once more, after others, or is not carried here any more.
+    Again,
+    /// The same, but no account here can pay for it, and one that can may come.
+    Unpaid,
+}
+
 /// A relay that waits for an account with room.
 #[derive(Debug)]
 struct WaitingJob {
     job: SendJob,
-    placed: oneshot::Sender<Result<bool, Failure>>,
+    placed: oneshot::Sender<Result<Placed, Failure>>,
 }
 
 impl<N: ChainNode> Accounts<N> {
@@ -149,14 +160,14 @@ impl<N: ChainNode> Accounts<N> {
 
     /// Puts a checked relay into the queue of the least loaded account that can pay for it. Waits a while if
     /// all of these are full, or if there is none and another one may come; relays that other accounts can
-    /// pay for do not wait behind it. Returns whether an account has it; if not, it is checked once more, or
-    /// another daemon carries it, or it waits. The `permit` is held while the pools of all accounts that get
-    /// relays are full, so that no more is checked than will soon be sent.
+    /// pay for do not wait behind it. Returns where it is then. The `permit` is held while the pools of all
+    /// accounts that get relays are full, so that no more is checked than will soon be sent.
     ///
     /// # Errors
     /// If no account can pay for it.
-    pub async fn dispatch<P: Send>(&self, job: SendJob, permit: P) -> Result<bool, Failure> {
+    pub async fn dispatch<P: Send>(&self, job: SendJob, permit: P) -> Result<Placed, Failure> {
         let mut permit = Some(permit);
+        let worst_wei = job.worst_wei();
         let (placed, mut answer) = oneshot::channel();
         self.waiting().push_back(WaitingJob { job, placed });
         let deadline = Instant::now() + WAIT_FOR_ROOM;
@@ -171,13 +182,14 @@ impl<N: ChainNode> Accounts<N> {
             tokio::select! {
                 biased;
                 // It is gone without an answer only once its sender is.
-                placed = &mut answer => return placed.unwrap_or(Ok(true)),
+                placed = &mut answer => return placed.unwrap_or(Ok(Placed::Queued)),
                 // Time alone may make a full account a stuck one.
                 _ = timeout(LOOK_AGAIN, room.changed()) => {}
             }
             if Instant::now() >= deadline && !self.withdraw(&mut answer) {
                 drop(permit);
-                return Ok(false);
+                let is_unpaid = self.by_load(worst_wei).is_empty() && self.known().awaits_account();
+                return Ok(if is_unpaid { Placed::Unpaid } else { Placed::Again });
             }
         }
     }
@@ -192,7 +204,7 @@ impl<N: ChainNode> Accounts<N> {
             let able = self.by_load(job.worst_wei());
             let answer = if let Some(sender) = able.iter().find(|sender| sender.has_room()) {
                 sender.enqueue(job);
-                Ok(true)
+                Ok(Placed::Queued)
             } else if !able.is_empty() || self.known().awaits_account() {
                 waiting.push_back(WaitingJob { job, placed });
                 continue;
@@ -207,16 +219,16 @@ impl<N: ChainNode> Accounts<N> {
     /// What becomes of a relay that may cost more than each account here can pay: it ends, or is not carried
     /// here any more. Where another daemon's account is ready, relays go to that one for a while; one that has
     /// fallen short itself would not pay either.
-    fn unpaid(&self, wei: u128) -> Result<bool, Failure> {
+    fn unpaid(&self, wei: u128) -> Result<Placed, Failure> {
         if self.known().others != AccountState::Ready {
-            return self.ends().map_or(Ok(false), Err);
+            return self.ends().map_or(Ok(Placed::Again), Err);
         }
         self.senders().iter().for_each(|sender| sender.fell_short(wei));
-        Ok(false)
+        Ok(Placed::Again)
     }
 
     /// Takes a relay back, unless an account has it already. Returns whether one has.
-    fn withdraw(&self, answer: &mut oneshot::Receiver<Result<bool, Failure>>) -> bool {
+    fn withdraw(&self, answer: &mut oneshot::Receiver<Result<Placed, Failure>>) -> bool {
         let _waiting = self.waiting();
         answer.close();
         !answer.is_empty()

@@ -30,3 +30,19 @@ fn a_relay_that_only_a_stuck_account_of_another_daemon_can_pay_for_waits_for_tha
     });
     assert_eq!(ended.executed(), 4);
 }
+
+#[test]
+fn a_relay_that_no_account_comes_to_pay_for_is_dropped_when_the_daemons_patience_ends() {
+    run(Setup { accounts: 2, ..PAIR }, async |simulation| {
+        request_beside_a_stuck_account(simulation).await;
+        simulation.play([Wait(1_000)]).await;
+        assert_eq!(simulation.told.lock().unwrap().len(), 1, "dropped");
+        simulation.play([Wait(700)]).await;
+        let told: Vec<_> = simulation.told.lock().unwrap().values().cloned().collect();
+        let refused = |outcome: &&RelayOutcome| {
+            outcome.parts().1.is_some_and(|failure| failure.code == ErrorCode::RelayerBalanceTooLow)
+        };
+        assert_eq!((told.len(), told.iter().filter(refused).count()), (2, 1), "{told:?}");
+        simulation.world.chain().balances.clear();
+    });
+}
