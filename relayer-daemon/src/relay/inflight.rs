@@ -99,10 +99,6 @@ impl Inner {
         let waited_for = with_turn.or_else(earlier).or_else(before)?;
         self.relays.get(waited_for)
     }
-
-    fn outcome_of_predecessor(&self, id: B256) -> Option<Waiting> {
-        self.predecessor(id).map(|entry| entry.outcome.subscribe())
-    }
 }
 
 /// All relays in flight.
@@ -199,8 +195,8 @@ impl Inflight {
     }
 
     /// Puts the relays that come before `behind` by the store ahead of it, and all others with its nonce
-    /// after it. Those not known here are run by other daemons, and are bounded like this daemon's: one that
-    /// does not fit is not waited for.
+    /// after it. Those not known here are run by other daemons, or by none yet, and bounded like these: they have
+    /// places also where all are taken here, so that what they come before does not end without them.
     ///
     /// In a fleet the order is the store's. The order of arrival differs between daemons, so that two relays
     /// could wait for one another.
@@ -212,7 +208,7 @@ impl Inflight {
         };
         let mut has_arrived = false;
         for (id, nonce) in ahead {
-            if inner.relays.contains_key(id) || inner.relays.len() >= self.limit {
+            if inner.relays.contains_key(id) {
                 continue;
             }
             let entry =
@@ -295,7 +291,7 @@ impl Inflight {
     /// The relay to wait for: one with the same nonce that has the turn or comes before this one, else one
     /// with the nonce before.
     pub fn predecessor(&self, id: B256) -> Option<Waiting> {
-        self.lock().outcome_of_predecessor(id)
+        self.lock().predecessor(id).map(|before| before.outcome.subscribe())
     }
 
     /// Whether what comes before a relay is another daemon's to run.
@@ -306,7 +302,7 @@ impl Inflight {
     /// Gives a relay the turn, if nothing comes before it; else returns what to wait for.
     pub fn take_turn(&self, id: B256) -> Option<Waiting> {
         let mut inner = self.lock();
-        let before = inner.outcome_of_predecessor(id);
+        let before = inner.predecessor(id).map(|before| before.outcome.subscribe());
         if let Some(entry) = inner.relays.get_mut(&id) {
             entry.has_turn = before.is_none();
         }
@@ -496,5 +492,8 @@ mod tests {
         full.follow_ahead_of(id(2), &[(id(4), nonce(2))]);
         let mut room = full.room();
         assert_eq!([3, 4, 5, 1].map(|byte| room.admit(&id(byte), ALICE)), [true, true, false, false]);
+        full.follow_ahead_of(id(3), &[(id(6), nonce(0))]);
+        assert!(full.predecessor(id(3)).is_some(), "also where no place is left");
+        assert!(full.room().admit(&id(6), ALICE));
     }
 }
