@@ -309,7 +309,7 @@ async fn claim<N: ChainNode>(relayer: &Arc<Relayer<N>>, ends_expired: bool) {
             for relay in claimed {
                 tracing::info!(relay = %relay.id, "taken over");
                 relayer.metrics.relays_claimed.inc();
-                relayer.resume(relay);
+                relayer.run_claimed(relay);
             }
         }
         Err(error) => tracing::debug!(%error, "no relays taken over"),

@@ -26,6 +26,13 @@ impl Patience {
         self.blocked_since = self.blocked_since.filter(|(blocked, _)| *blocked > step);
     }
 
+    /// After other daemons had the relay, maybe for long. Failures to send still count: they bring it from one
+    /// daemon to the other and back.
+    pub(super) fn returned(&mut self) {
+        self.passed(RelayStep::Check);
+        self.refused_since = None;
+    }
+
     /// After a reason to drop the relay: for how long there has been one.
     pub(super) fn refused(&mut self) -> Duration {
         self.refused_since.get_or_insert_with(Instant::now).elapsed()
@@ -61,5 +68,10 @@ mod tests {
         assert_eq!(patience.blocked(RelayStep::Check), Duration::ZERO);
         tokio::time::advance(SECOND).await;
         assert_eq!(patience.refused(), SECOND);
+        patience.returned();
+        assert_eq!((patience.blocked(RelayStep::Send), patience.refused()), (Duration::ZERO, Duration::ZERO));
+        tokio::time::advance(SECOND).await;
+        patience.returned();
+        assert_eq!(patience.blocked(RelayStep::Send), SECOND, "it was not sent elsewhere either");
     }
 }

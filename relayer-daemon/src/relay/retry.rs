@@ -55,11 +55,17 @@ impl<C: ChainNode> Relayer<C> {
         }
     }
 
-    /// Runs a stored relay again: after a restart, after a foreign transaction used its nonce, or after the
-    /// daemon that ran it is gone.
+    /// Runs a stored relay again: after a restart, or after a foreign transaction used its nonce.
     pub fn resume(self: &Arc<Self>, relay: NewRelay) {
         self.inflight.run_stored(relay.id, relay.signer, relay.forward_nonce, relay.client.is_some());
         self.inflight.patience(relay.id, std::mem::take);
+        self.run_again(relay);
+    }
+
+    /// Runs a relay that other daemons had, or handed over.
+    pub fn run_claimed(self: &Arc<Self>, relay: NewRelay) {
+        self.inflight.run_stored(relay.id, relay.signer, relay.forward_nonce, relay.client.is_some());
+        self.inflight.patience(relay.id, Patience::returned);
         self.run_again(relay);
     }
 
