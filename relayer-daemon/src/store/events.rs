@@ -8,7 +8,7 @@ use registry_core::eth::timestamp::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::StoreError;
+use super::{Result, StoreError};
 use crate::outcome::{Finality, RelayOutcome, RelayState};
 
 /// Seconds for which the delivery of an event is tried.
@@ -142,7 +142,7 @@ pub(super) fn make(
     relay: B256,
     outcome: Option<&RelayOutcome>,
     now: u64,
-) -> Result<(String, String), StoreError> {
+) -> Result<(String, String)> {
     let id = format!("evt_{:x}", FixedBytes::<16>::random());
     let body = serde_json::to_string(&EventBody::new(kind, &id, relay, outcome, now))
         .map_err(|error| StoreError::Engine(error.to_string()))?;

@@ -102,6 +102,9 @@ pub enum StoreError {
     Interrupted,
 }
 
+/// What an operation of the store returns.
+pub(crate) type Result<T, E = StoreError> = std::result::Result<T, E>;
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self::of(match error {

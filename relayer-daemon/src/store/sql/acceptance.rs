@@ -13,12 +13,12 @@ use super::{
 use crate::{
     budget::WINDOW_SECONDS,
     outcome::RelayOutcome,
-    store::{Accepted, DaemonId, NewRelay, Sponsored, Sponsorship, StoreError, events::EventKind},
+    store::{Accepted, DaemonId, NewRelay, Result, Sponsored, Sponsorship, StoreError, events::EventKind},
 };
 
 impl Store {
     /// Writes an accepted relay. A dropped one starts afresh; one that was carried out stays as it is.
-    pub fn accept(&self, relay: &NewRelay, now: u64) -> Result<Accepted, StoreError> {
+    pub fn accept(&self, relay: &NewRelay, now: u64) -> Result<Accepted> {
         if let Some((daemon, frequent)) = self.frequent() {
             // Most are new, and one statement then.
             let columns = relays::columns(relay, Some(daemon), now);
@@ -36,7 +36,7 @@ impl Store {
         relay: &NewRelay,
         sponsorship: &Sponsorship,
         now: u64,
-    ) -> Result<Sponsored, StoreError> {
+    ) -> Result<Sponsored> {
         let (relay, sponsorship, daemon) = (relay.clone(), sponsorship.clone(), self.daemon.clone());
         self.write(move |db| {
             let Sponsorship { key, gas, gas_per_day, is_told } = &sponsorship;
@@ -68,7 +68,7 @@ impl Store {
 
     /// Pending relays without a nonce in flight: the daemon died between accepting and signing. Gives their
     /// reservations back; they must run through the pipeline again.
-    pub fn unsent(&self, now: u64) -> Result<Vec<NewRelay>, StoreError> {
+    pub fn unsent(&self, now: u64) -> Result<Vec<NewRelay>> {
         let query = "SELECT * FROM relays WHERE state = 'pending'
              AND NOT EXISTS (SELECT 1 FROM nonces WHERE relay = relays.id AND state = 'open')
              ORDER BY created_at, rowid";
@@ -84,7 +84,7 @@ impl Store {
 }
 
 /// Accepts a relay, for a daemon of a fleet unless another one runs it already.
-fn accept(tx: &Db, relay: &NewRelay, daemon: Option<&DaemonId>, now: u64) -> Result<Accepted, StoreError> {
+fn accept(tx: &Db, relay: &NewRelay, daemon: Option<&DaemonId>, now: u64) -> Result<Accepted> {
     let is_over = |outcome: &RelayOutcome| !outcome.is_repeatable() || outcome.is_cancelled();
     if let Some(outcome) = relays::stored_outcome(tx, &relay.id)?.flatten().filter(is_over) {
         return Ok(Accepted::Finished(outcome));
@@ -113,7 +113,7 @@ fn accept(tx: &Db, relay: &NewRelay, daemon: Option<&DaemonId>, now: u64) -> Res
 }
 
 /// Whether a relay is pending that another daemon of the fleet runs, or may take.
-fn is_elsewhere(db: &Db, id: &B256, daemon: Option<&DaemonId>) -> Result<bool, StoreError> {
+fn is_elsewhere(db: &Db, id: &B256, daemon: Option<&DaemonId>) -> Result<bool> {
     let Some(daemon) = daemon else { return Ok(false) };
     let query = "SELECT holder FROM relays WHERE id = $1 AND state = 'pending'";
     let holder = single::<Option<DaemonId>>(db, query, values![id])?;

@@ -14,7 +14,7 @@ use super::{
     engine::{Db, statements::Frequent},
     fleet, locks,
 };
-use crate::store::{DaemonId, Payer, StoreError};
+use crate::store::{DaemonId, Payer, Result, StoreError};
 
 /// How many operations block a thread at most: fewer than the runtime has, so that leases find one.
 pub(super) const CONCURRENT: usize = 256;
@@ -46,8 +46,8 @@ impl Store {
     /// Runs a closure on the store without blocking the async runtime.
     pub async fn run<T: Send + 'static>(
         self: &Arc<Self>,
-        work: impl FnOnce(&Self) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
+        work: impl FnOnce(&Self) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let _permit = self.permits.acquire().await.map_err(|_| StoreError::Interrupted)?;
         self.run_at_once(work).await
     }
@@ -55,8 +55,8 @@ impl Store {
     /// The same without waiting for other operations.
     pub async fn run_at_once<T: Send + 'static>(
         self: &Arc<Self>,
-        work: impl FnOnce(&Self) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
+        work: impl FnOnce(&Self) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let store = Arc::clone(self);
         self.faults.go_on().await;
         let done = tokio::task::spawn_blocking(move || work(&store)).await;
@@ -64,7 +64,7 @@ impl Store {
         done.map_err(|_| StoreError::Interrupted)?
     }
 
-    pub(super) fn read<T>(&self, work: impl FnOnce(&Db) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    pub(super) fn read<T>(&self, work: impl FnOnce(&Db) -> Result<T>) -> Result<T> {
         if self.faults.dead.load(Ordering::Relaxed) {
             return Err(StoreError::Interrupted);
         }
@@ -73,8 +73,8 @@ impl Store {
 
     pub(super) fn write<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Db) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
+        work: impl FnOnce(&Db) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         self.may_write()?;
         self.writer.as_ref().ok_or(StoreError::ReadOnly)?.run(work)
     }
@@ -82,8 +82,8 @@ impl Store {
     /// A write about leases.
     pub(super) fn write_leases<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Db) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
+        work: impl FnOnce(&Db) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         self.may_write()?;
         self.leases.as_ref().ok_or(StoreError::ReadOnly)?.run(work)
     }
@@ -92,8 +92,8 @@ impl Store {
     /// transactions write at once the connections that read run it, too.
     pub(super) fn write_single<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Db) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
+        work: impl FnOnce(&Db) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         if self.frequent.is_none() {
             return self.write(work);
         }
@@ -102,10 +102,7 @@ impl Store {
     }
 
     /// A write that commits by itself.
-    pub(super) fn write_committing<T>(
-        &self,
-        work: impl FnOnce(&Db) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+    pub(super) fn write_committing<T>(&self, work: impl FnOnce(&Db) -> Result<T>) -> Result<T> {
         self.may_write()?;
         self.writer.as_ref().ok_or(StoreError::ReadOnly)?.run_committing(work)
     }
@@ -116,17 +113,14 @@ impl Store {
     }
 
     /// A read of one statement.
-    pub(super) fn read_single<T>(
-        &self,
-        work: impl FnOnce(&Db) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+    pub(super) fn read_single<T>(&self, work: impl FnOnce(&Db) -> Result<T>) -> Result<T> {
         if self.faults.dead.load(Ordering::Relaxed) {
             return Err(StoreError::Interrupted);
         }
         self.readers.single(work)
     }
 
-    fn may_write(&self) -> Result<(), StoreError> {
+    fn may_write(&self) -> Result<()> {
         if self.faults.disk_full.load(Ordering::Relaxed) {
             return Err(StoreError::NotCommitted);
         }
@@ -140,8 +134,8 @@ impl Store {
     pub(super) fn write_for<T: Send + 'static>(
         &self,
         payer: Payer,
-        work: impl FnOnce(&Db) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
+        work: impl FnOnce(&Db) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let daemon = self.daemon.clone();
         self.write(move |db| {
             if let Some(daemon) = daemon {
@@ -155,8 +149,8 @@ impl Store {
     pub(super) fn write_about<T: Send + 'static>(
         &self,
         relay: B256,
-        work: impl FnOnce(&Db) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
+        work: impl FnOnce(&Db) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let daemon = self.daemon.clone();
         self.write(move |db| {
             locks::relay(db, &relay)?;

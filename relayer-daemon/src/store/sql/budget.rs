@@ -14,17 +14,17 @@ use crate::{
         share::{self, Allowance, BudgetUsage, Party},
     },
     outcome::RelayOutcome,
-    store::{ExpectedCost, NewRelay, Reservation, StoreError},
+    store::{ExpectedCost, NewRelay, Reservation, Result, StoreError},
 };
 
 impl Store {
     /// The budget as it stands at `now`.
-    pub fn budget(&self, limit_wei: u128, now: u64) -> Result<Budget, StoreError> {
+    pub fn budget(&self, limit_wei: u128, now: u64) -> Result<Budget> {
         self.read(|db| Ok(Usage::read(db, Vec::new(), None, now)?.budget(limit_wei)))
     }
 
     /// Replaces the reservation of a relay in flight. Returns whether the budget allows the difference.
-    pub fn reserve(&self, id: B256, wei: u128, limit_wei: u128, now: u64) -> Result<bool, StoreError> {
+    pub fn reserve(&self, id: B256, wei: u128, limit_wei: u128, now: u64) -> Result<bool> {
         self.write_about(id, move |db| reserve(db, &id, wei, limit_wei, now))
     }
 
@@ -37,7 +37,7 @@ impl Store {
         least_wei: u128,
         allowance: &Allowance,
         now: u64,
-    ) -> Result<(Option<Option<RelayOutcome>>, Reservation), StoreError> {
+    ) -> Result<(Option<Option<RelayOutcome>>, Reservation)> {
         let parties: Vec<Party> = Party::of(relay.signer, relay.client).collect();
         self.read_single(|db| {
             let queries = [(relays::OUTCOME, values![relay.id]), (USED, &keys(&parties, now)[..])];
@@ -57,7 +57,7 @@ impl Store {
         cost: &ExpectedCost,
         allowance: &Allowance,
         now: u64,
-    ) -> Result<Reservation, StoreError> {
+    ) -> Result<Reservation> {
         if let Some((daemon, statements)) = self.frequent() {
             let _turn = self.frequent_writes.turn_to_reserve();
             let reserve = |db: &Db| frequent::reserve(db, statements, &id, daemon, cost, allowance, now);
@@ -96,7 +96,7 @@ impl Store {
 }
 
 /// Replaces the reservation of a relay, if the budget allows the difference. Returns whether it does.
-pub(super) fn reserve(tx: &Db, id: &B256, wei: u128, limit_wei: u128, now: u64) -> Result<bool, StoreError> {
+pub(super) fn reserve(tx: &Db, id: &B256, wei: u128, limit_wei: u128, now: u64) -> Result<bool> {
     let before: u128 = single(tx, "SELECT reserved_wei FROM relays WHERE id = $1", values![id])?
         .ok_or(StoreError::Missing("relay"))?;
     let allowed = allow(tx, wei.saturating_sub(before), limit_wei, now)?;
@@ -107,7 +107,7 @@ pub(super) fn reserve(tx: &Db, id: &B256, wei: u128, limit_wei: u128, now: u64) 
 }
 
 /// Whether `extra_wei` more may be in flight; if so the window is open afterwards.
-pub(super) fn allow(tx: &Db, extra_wei: u128, limit_wei: u128, now: u64) -> Result<bool, StoreError> {
+pub(super) fn allow(tx: &Db, extra_wei: u128, limit_wei: u128, now: u64) -> Result<bool> {
     locks::budget(tx)?;
     let usage = Usage::read(tx, Vec::new(), None, now)?;
     let allowed = usage.budget(limit_wei).allows(extra_wei);
@@ -118,14 +118,14 @@ pub(super) fn allow(tx: &Db, extra_wei: u128, limit_wei: u128, now: u64) -> Resu
 }
 
 /// A window in which nothing is paid or reserved has not been opened.
-pub(super) fn close_if_unused(tx: &Db, now: u64) -> Result<(), StoreError> {
+pub(super) fn close_if_unused(tx: &Db, now: u64) -> Result<()> {
     locks::budget(tx)?;
     let usage = Usage::read(tx, Vec::new(), None, now)?;
     write_window(tx, &usage, usage.window.unused(usage.reserved_wei))
 }
 
 /// Charges what was paid to all parties of the request.
-pub(super) fn charge(tx: &Db, relay: Option<&B256>, wei: u128, now: u64) -> Result<(), StoreError> {
+pub(super) fn charge(tx: &Db, relay: Option<&B256>, wei: u128, now: u64) -> Result<()> {
     let sender = relay.map(|id| relays::sender(tx, id)).transpose()?.flatten();
     let parties = sender.into_iter().flat_map(|(signer, client)| Party::of(signer, client)).collect();
     locks::budget(tx)?;
@@ -187,19 +187,13 @@ struct Usage {
 }
 
 impl Usage {
-    fn read(db: &Db, parties: Vec<Party>, own: Option<&B256>, now: u64) -> Result<Self, StoreError> {
+    fn read(db: &Db, parties: Vec<Party>, own: Option<&B256>, now: u64) -> Result<Self> {
         let rows = db.query(USED, &keys(&parties, now))?;
         Self::of(db, &rows, parties, own, now)
     }
 
     /// The use as rows of [`USED`] tell it.
-    fn of(
-        db: &Db,
-        rows: &[Row],
-        parties: Vec<Party>,
-        own: Option<&B256>,
-        now: u64,
-    ) -> Result<Self, StoreError> {
+    fn of(db: &Db, rows: &[Row], parties: Vec<Party>, own: Option<&B256>, now: u64) -> Result<Self> {
         let parties = parties.into_iter().map(|party| (party, BudgetUsage::default())).collect();
         let mut usage = Self { window: Window::default(), reserved_wei: 0, own_wei: 0, parties, now };
         for row in rows {
@@ -265,12 +259,12 @@ fn key(party: Party) -> Vec<u8> {
 }
 
 /// Sets a relay's reservation.
-pub(super) fn set_reserved(tx: &Db, id: &B256, wei: u128) -> Result<(), StoreError> {
+pub(super) fn set_reserved(tx: &Db, id: &B256, wei: u128) -> Result<()> {
     tx.run("UPDATE relays SET reserved_wei = $2 WHERE id = $1", values![id, wei])
 }
 
 /// Writes the window. If it was not open before, what parties have spent is of an earlier one.
-fn write_window(tx: &Db, before: &Usage, window: Window) -> Result<(), StoreError> {
+fn write_window(tx: &Db, before: &Usage, window: Window) -> Result<()> {
     if before.window.opened_at.is_none() {
         tx.run("DELETE FROM spending WHERE party <= $1", values![given_up::reserved_since(before.now)])?;
     }

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     outcome::{ErrorCode, Failure, RelayOutcome},
     store::{
-        StoreError,
+        Result,
         control::{AccountRecord, DaemonReport, Effect, ExportedRelay, Operation, Order, Orders, SILENT_MS},
         fleet::WEBHOOKS,
         stats::StoreStats,
@@ -38,7 +38,7 @@ const CANCEL: &str = "cancelled";
 /// database's.
 impl Store {
     /// Carries out an order and journals it with its result. One that is in force already changes nothing.
-    pub fn order(&self, order: Order, operator: &str) -> Result<Effect, StoreError> {
+    pub fn order(&self, order: Order, operator: &str) -> Result<Effect> {
         let (operator, is_shared) = (operator.to_owned(), self.is_shared());
         self.write(move |db| {
             let effect = carry_out(db, order, is_shared)?;
@@ -53,7 +53,7 @@ impl Store {
     }
 
     /// The orders in force.
-    pub fn orders(&self) -> Result<Orders, StoreError> {
+    pub fn orders(&self) -> Result<Orders> {
         let rows = self.read_single(|db| db.query("SELECT * FROM control", values![]))?;
         let mut orders = Orders::default();
         for row in &rows {
@@ -71,7 +71,7 @@ impl Store {
     }
 
     /// The orders that were given from `since` on, oldest first: at most the newest thousand.
-    pub fn operations(&self, since: u64) -> Result<Vec<Operation>, StoreError> {
+    pub fn operations(&self, since: u64) -> Result<Vec<Operation>> {
         let query = "SELECT * FROM operations WHERE at >= $1 ORDER BY sequence DESC LIMIT $2";
         let mut found = self.read_single(|db| all(db, query, values![since, LISTED], operation))?;
         found.reverse();
@@ -85,13 +85,13 @@ impl Store {
     }
 
     /// The order that was given last.
-    pub fn last_operation(&self) -> Result<Option<Operation>, StoreError> {
+    pub fn last_operation(&self) -> Result<Option<Operation>> {
         let query = "SELECT * FROM operations ORDER BY sequence DESC LIMIT 1";
         self.read_single(|db| first(db, query, values![], operation))
     }
 
     /// Writes what this daemon says of itself, and forgets daemons that are gone.
-    pub fn report(&self, report: &DaemonReport) -> Result<(), StoreError> {
+    pub fn report(&self, report: &DaemonReport) -> Result<()> {
         let report = report.clone();
         self.write_leases(move |db| {
             let now = db.now_ms()?;
@@ -115,7 +115,7 @@ impl Store {
     }
 
     /// Withdraws what a daemon said of itself: it stops.
-    pub fn withdraw_report(&self, daemon: &str) -> Result<(), StoreError> {
+    pub fn withdraw_report(&self, daemon: &str) -> Result<()> {
         let daemon = daemon.to_owned();
         self.write_leases(move |db| {
             db.run("DELETE FROM daemon_reports WHERE daemon = $1", values![daemon.as_str()])
@@ -123,7 +123,7 @@ impl Store {
     }
 
     /// What daemons say of themselves that have not been silent.
-    pub fn reports(&self) -> Result<Vec<DaemonReport>, StoreError> {
+    pub fn reports(&self) -> Result<Vec<DaemonReport>> {
         self.read(|db| {
             let query = "SELECT * FROM daemon_reports WHERE reported_at > $1 ORDER BY host, daemon";
             all(db, query, values![db.now_ms()?.saturating_sub(SILENT_MS)], |row| {
@@ -140,7 +140,7 @@ impl Store {
     }
 
     /// The accounts that the store knows: those with open nonces, and in a fleet those that were ever leased.
-    pub fn account_records(&self) -> Result<Vec<AccountRecord>, StoreError> {
+    pub fn account_records(&self) -> Result<Vec<AccountRecord>> {
         let is_shared = self.is_shared();
         self.read(|db| {
             let mut accounts = BTreeMap::new();
@@ -162,11 +162,7 @@ impl Store {
 
     /// Relays that ended at or after `since`, in the order of their ends: those after the place `after`, some
     /// at a time. Archived ones, of which keys and costs are not kept, are not among them.
-    pub fn ended_relays(
-        &self,
-        since: u64,
-        after: Option<(u64, B256)>,
-    ) -> Result<Vec<ExportedRelay>, StoreError> {
+    pub fn ended_relays(&self, since: u64, after: Option<(u64, B256)>) -> Result<Vec<ExportedRelay>> {
         let (from, id) = after.map_or((since, Vec::new()), |(at, id)| (at, id.to_vec()));
         let query = "SELECT ended.*, nonces.account, nonces.mined_hash, nonces.paid_wei
              FROM (SELECT id, signer, api_key, state, error_code, tx_hash, gas_used, created_at, finished_at
@@ -197,7 +193,7 @@ fn record(accounts: &mut BTreeMap<Address, AccountRecord>, account: Address) -> 
     accounts.entry(account).or_insert(AccountRecord { account, holder: None, open_nonces: 0 })
 }
 
-fn operation(row: &Row) -> Result<Operation, StoreError> {
+fn operation(row: &Row) -> Result<Operation> {
     Ok(Operation {
         at: column(row, "at")?,
         operator: column(row, "operator")?,
@@ -207,7 +203,7 @@ fn operation(row: &Row) -> Result<Operation, StoreError> {
     })
 }
 
-fn exported(row: &Row, relay: B256) -> Result<ExportedRelay, StoreError> {
+fn exported(row: &Row, relay: B256) -> Result<ExportedRelay> {
     Ok(ExportedRelay {
         relay,
         key: column(row, "api_key")?,
@@ -223,11 +219,11 @@ fn exported(row: &Row, relay: B256) -> Result<ExportedRelay, StoreError> {
     })
 }
 
-pub(super) fn seconds(db: &Db) -> Result<i64, StoreError> {
+pub(super) fn seconds(db: &Db) -> Result<i64> {
     Ok(db.now_ms()?.div_euclid(1_000))
 }
 
-fn carry_out(db: &Db, order: Order, is_shared: bool) -> Result<Effect, StoreError> {
+fn carry_out(db: &Db, order: Order, is_shared: bool) -> Result<Effect> {
     Ok(match order {
         Order::Pause => put(db, PAUSED, &[])?,
         Order::Resume => remove(db, PAUSED, &[])?,
@@ -248,7 +244,7 @@ fn carry_out(db: &Db, order: Order, is_shared: bool) -> Result<Effect, StoreErro
     })
 }
 
-fn put(db: &Db, name: &str, subject: &[u8]) -> Result<Effect, StoreError> {
+fn put(db: &Db, name: &str, subject: &[u8]) -> Result<Effect> {
     let changed = db.execute(
         "INSERT INTO control (name, subject, since, number) VALUES ($1, $2, $3, 0) ON CONFLICT DO NOTHING",
         values![name, subject, seconds(db)?],
@@ -256,14 +252,14 @@ fn put(db: &Db, name: &str, subject: &[u8]) -> Result<Effect, StoreError> {
     Ok(if changed > 0 { Effect::Done } else { Effect::Already })
 }
 
-fn remove(db: &Db, name: &str, subject: &[u8]) -> Result<Effect, StoreError> {
+fn remove(db: &Db, name: &str, subject: &[u8]) -> Result<Effect> {
     let sql = "DELETE FROM control WHERE name = $1 AND subject = $2";
     let changed = db.execute(sql, values![name, subject])?;
     Ok(if changed > 0 { Effect::Done } else { Effect::Already })
 }
 
 /// Ends a relay that has no nonce in flight; one that has is marked, for its account's sender.
-fn cancel(db: &Db, relay: B256) -> Result<Effect, StoreError> {
+fn cancel(db: &Db, relay: B256) -> Result<Effect> {
     let now = seconds(db)?;
     locks::relay(db, &relay)?;
     forget_cancelled(db, now)?;
@@ -283,7 +279,7 @@ fn cancel(db: &Db, relay: B256) -> Result<Effect, StoreError> {
 }
 
 /// Forgets the old marks of cancelled relays, except of those that have not ended.
-pub(super) fn forget_cancelled(db: &Db, now: i64) -> Result<(), StoreError> {
+pub(super) fn forget_cancelled(db: &Db, now: i64) -> Result<()> {
     db.run(
         "DELETE FROM control WHERE name = $1 AND since < $2
          AND NOT EXISTS (SELECT 1 FROM relays WHERE id = subject AND state = 'pending')",
@@ -292,7 +288,7 @@ pub(super) fn forget_cancelled(db: &Db, now: i64) -> Result<(), StoreError> {
 }
 
 /// Whether a relay is marked as cancelled.
-pub(super) fn is_marked(db: &Db, relay: &B256) -> Result<bool, StoreError> {
+pub(super) fn is_marked(db: &Db, relay: &B256) -> Result<bool> {
     let query = "SELECT since FROM control WHERE name = $1 AND subject = $2";
     Ok(!db.query(query, values![CANCEL, relay.as_slice()])?.is_empty())
 }
@@ -300,7 +296,7 @@ pub(super) fn is_marked(db: &Db, relay: &B256) -> Result<bool, StoreError> {
 /// Gives up an account's open nonces, so that other accounts carry their relays: the forwarder's nonce makes
 /// that safe, and the worst is one paid revert. A daemon that holds the account, which must be cordoned then,
 /// loses the lease, and with it all that it knows of these nonces.
-fn abandon(db: &Db, account: Address, is_shared: bool) -> Result<Effect, StoreError> {
+fn abandon(db: &Db, account: Address, is_shared: bool) -> Result<Effect> {
     if is_shared {
         locks::lease(db, &account)?;
         let query = "SELECT account FROM account_leases WHERE account = $1 AND holder IS NOT NULL AND expires_at > $2";

@@ -9,19 +9,14 @@ use super::{
 };
 use crate::{
     outcome::RelayOutcome,
-    store::{StoreError, events::EventKind},
+    store::{Result, StoreError, events::EventKind},
 };
 
 impl Store {
     /// Ends a pending relay for which nothing was mined, and gives its reservation back. A relay that has
     /// ended by the late receipt of a nonce given up as lost stays as it is. Returns how it has ended.
     /// Fails with [`StoreError::HeldElsewhere`] while it has a nonce in flight, which decides.
-    pub fn finish_unsent(
-        &self,
-        id: B256,
-        outcome: &RelayOutcome,
-        now: u64,
-    ) -> Result<RelayOutcome, StoreError> {
+    pub fn finish_unsent(&self, id: B256, outcome: &RelayOutcome, now: u64) -> Result<RelayOutcome> {
         let outcome = outcome.clone();
         self.write_about(id, move |db| {
             let known = relays::stored_outcome(db, &id)?.ok_or(StoreError::Missing("relay"))?;
@@ -42,7 +37,7 @@ impl Store {
 }
 
 /// Writes how a relay ended, and gives its reservation back.
-pub(super) fn finish(tx: &Db, id: &B256, outcome: &RelayOutcome, now: u64) -> Result<(), StoreError> {
+pub(super) fn finish(tx: &Db, id: &B256, outcome: &RelayOutcome, now: u64) -> Result<()> {
     let (mined, failure, agent_id) = outcome.parts();
     let sponsor = key_gas::sponsor(tx, id)?;
     if let Some(sponsor) = &sponsor {

@@ -13,7 +13,7 @@ use super::{
     locks, relays,
 };
 use crate::store::{
-    StoreError,
+    Result,
     events::{self, DeliveryResult, EventKind, EventPlace, Replay, TRIED_SECONDS, WebhookEvent},
 };
 
@@ -23,21 +23,21 @@ const STEP: u64 = 64;
 /// The operations on events; as with the others, each is atomic, and durable when it returns.
 impl Store {
     /// The events of an API key that are due at `now`, at most `count`.
-    pub fn due_events(&self, key: &str, now: u64, count: usize) -> Result<Vec<WebhookEvent>, StoreError> {
+    pub fn due_events(&self, key: &str, now: u64, count: usize) -> Result<Vec<WebhookEvent>> {
         let query =
             "SELECT * FROM webhook_events WHERE api_key = $1 AND due_at <= $2 ORDER BY due_at LIMIT $3";
         self.read_single(|db| all(db, query, values![key, now, count as u64], event))
     }
 
     /// When the oldest event that is neither delivered nor given up was written.
-    pub fn oldest_open_event(&self) -> Result<Option<u64>, StoreError> {
+    pub fn oldest_open_event(&self) -> Result<Option<u64>> {
         let query = "SELECT created_at FROM webhook_events
              WHERE due_at IS NOT NULL AND created_at >= 0 ORDER BY created_at LIMIT 1";
         self.read_single(|db| single(db, query, values![]))
     }
 
     /// The API keys with events that are neither delivered nor given up.
-    pub fn keys_with_open_events(&self) -> Result<Vec<String>, StoreError> {
+    pub fn keys_with_open_events(&self) -> Result<Vec<String>> {
         let query = "SELECT api_key FROM webhook_events WHERE due_at IS NOT NULL AND api_key > $1
              ORDER BY api_key LIMIT 1";
         self.read(|db| {
@@ -50,7 +50,7 @@ impl Store {
     }
 
     /// Gives up some of an API key's events that are over. Returns them: none once no more are left.
-    pub fn give_up_overdue(&self, key: &str, now: u64) -> Result<Vec<WebhookEvent>, StoreError> {
+    pub fn give_up_overdue(&self, key: &str, now: u64) -> Result<Vec<WebhookEvent>> {
         let query = "SELECT * FROM webhook_events
              WHERE api_key = $1 AND due_at <= $2 AND expires_at < $2 ORDER BY due_at LIMIT $3";
         let overdue = self.read_single(|db| all(db, query, values![key, now, STEP], event))?;
@@ -67,12 +67,7 @@ impl Store {
     }
 
     /// Writes how an attempt to deliver an event ended. After its end the relay's next event is due.
-    pub fn attempted(
-        &self,
-        event: &WebhookEvent,
-        result: DeliveryResult,
-        now: u64,
-    ) -> Result<(), StoreError> {
+    pub fn attempted(&self, event: &WebhookEvent, result: DeliveryResult, now: u64) -> Result<()> {
         let (relay, sequence) = (event.relay, event.sequence);
         self.write(move |db| {
             locks::relay(db, &relay)?;
@@ -94,7 +89,7 @@ impl Store {
         replay: &Replay,
         after: Option<EventPlace>,
         now: u64,
-    ) -> Result<(usize, Option<EventPlace>), StoreError> {
+    ) -> Result<(usize, Option<EventPlace>)> {
         let Replay { key, relay, since, given_up_only } = replay.clone();
         let from = after.unwrap_or(EventPlace { created_at: since, sequence: 0 });
         let query = "SELECT sequence, relay, created_at FROM webhook_events
@@ -124,7 +119,7 @@ impl Store {
 }
 
 /// Writes an event, if the relay's API key has a webhook.
-pub(super) fn note(tx: &Db, relay: &B256, kind: EventKind, now: u64) -> Result<(), StoreError> {
+pub(super) fn note(tx: &Db, relay: &B256, kind: EventKind, now: u64) -> Result<()> {
     let query = "SELECT api_key FROM relays WHERE id = $1 AND api_key IS NOT NULL AND is_told";
     let Some(key) = single::<String>(tx, query, values![relay])? else { return Ok(()) };
     let outcome = relays::stored_outcome(tx, relay)?.flatten();
@@ -138,7 +133,7 @@ pub(super) fn note(tx: &Db, relay: &B256, kind: EventKind, now: u64) -> Result<(
 }
 
 /// Ends an event: the relay's next one is due.
-fn end(tx: &Db, sequence: u64, relay: &B256, was_delivered: bool, now: u64) -> Result<(), StoreError> {
+fn end(tx: &Db, sequence: u64, relay: &B256, was_delivered: bool, now: u64) -> Result<()> {
     tx.run(
         "UPDATE webhook_events SET due_at = NULL, ended_at = $2, was_delivered = $3 WHERE sequence = $1",
         values![sequence, now, was_delivered],
@@ -147,7 +142,7 @@ fn end(tx: &Db, sequence: u64, relay: &B256, was_delivered: bool, now: u64) -> R
 }
 
 /// Makes the oldest open event of a relay due, and no other.
-fn make_due(tx: &Db, relay: &B256, now: u64) -> Result<(), StoreError> {
+fn make_due(tx: &Db, relay: &B256, now: u64) -> Result<()> {
     tx.run(
         "UPDATE webhook_events SET due_at = CASE WHEN due_at IS NULL THEN CAST($2 AS BIGINT) END
          WHERE relay = $1 AND ended_at IS NULL AND (due_at IS NULL) = (sequence = (
@@ -156,7 +151,7 @@ fn make_due(tx: &Db, relay: &B256, now: u64) -> Result<(), StoreError> {
     )
 }
 
-fn event(row: &Row) -> Result<WebhookEvent, StoreError> {
+fn event(row: &Row) -> Result<WebhookEvent> {
     Ok(WebhookEvent {
         sequence: column(row, "sequence")?,
         id: column(row, "id")?,
@@ -168,7 +163,7 @@ fn event(row: &Row) -> Result<WebhookEvent, StoreError> {
 }
 
 /// Deletes old events, whether or not they were delivered.
-pub(super) fn forget(tx: &Db, created_before: i64, now: u64) -> Result<usize, StoreError> {
+pub(super) fn forget(tx: &Db, created_before: i64, now: u64) -> Result<usize> {
     let query = "SELECT sequence, relay, ended_at IS NULL AS is_open FROM webhook_events
          WHERE created_at < $1 ORDER BY created_at LIMIT $2";
     let old: Vec<(u64, B256, bool)> = all(tx, query, values![created_before, STEP], |row| {

@@ -14,12 +14,12 @@ use super::{
 };
 use crate::{
     outcome::{BlockHeads, Finality},
-    store::{BlockId, MinedNonce, Payer, StoreError, events::EventKind},
+    store::{BlockId, MinedNonce, Payer, Result, events::EventKind},
 };
 
 impl Store {
     /// The accounts with mined nonces that are not final, or with nonces that were given up within a day.
-    pub fn unsettled_accounts(&self, now: u64) -> Result<BTreeSet<Address>, StoreError> {
+    pub fn unsettled_accounts(&self, now: u64) -> Result<BTreeSet<Address>> {
         self.read(|db| {
             let mut accounts: BTreeSet<Address> =
                 each(db, db.statements().unsettled, values![])?.into_iter().collect();
@@ -29,7 +29,7 @@ impl Store {
     }
 
     /// The blocks of mined nonces that were not compared with the chain yet, lowest first, at most `count`.
-    pub fn unchecked_blocks(&self, account: Address, count: usize) -> Result<Vec<BlockId>, StoreError> {
+    pub fn unchecked_blocks(&self, account: Address, count: usize) -> Result<Vec<BlockId>> {
         let query = "SELECT DISTINCT mined_block, mined_block_hash FROM nonces
              WHERE account = $1 AND state = 'mined' AND finality = 0 ORDER BY mined_block LIMIT $2";
         self.read_single(|db| all(db, query, values![account, count as u64], assignments::block))
@@ -37,19 +37,14 @@ impl Store {
 
     /// The highest block that is not final and was found on the chain. While it is on the chain, so are all
     /// those below it that were found there.
-    pub fn anchor(&self, account: Address) -> Result<Option<BlockId>, StoreError> {
+    pub fn anchor(&self, account: Address) -> Result<Option<BlockId>> {
         let query = "SELECT mined_block, mined_block_hash FROM nonces
              WHERE account = $1 AND state = 'mined' AND finality IN (1, 2) ORDER BY mined_block DESC LIMIT 1";
         self.read_single(|db| first(db, query, values![account], assignments::block))
     }
 
     /// The mined nonces of a block that was not found on the chain, at most `count`.
-    pub fn nonces_of(
-        &self,
-        account: Address,
-        block: &BlockId,
-        count: usize,
-    ) -> Result<Vec<MinedNonce>, StoreError> {
+    pub fn nonces_of(&self, account: Address, block: &BlockId, count: usize) -> Result<Vec<MinedNonce>> {
         let chosen = values![account, block.number, block.hash, count as u64];
         self.read(|db| {
             let query = db.statements().nonces_of_block;
@@ -58,7 +53,7 @@ impl Store {
     }
 
     /// Writes that these blocks were found on the chain.
-    pub fn checked(&self, payer: impl Into<Payer>, blocks: &[BlockId]) -> Result<(), StoreError> {
+    pub fn checked(&self, payer: impl Into<Payer>, blocks: &[BlockId]) -> Result<()> {
         let (payer, [first, last, hashes]) = (payer.into(), given(blocks));
         self.write_for(payer, move |db| {
             db.run(db.statements().checked, values![payer.account, first, last, hashes])
@@ -66,13 +61,13 @@ impl Store {
     }
 
     /// Has all blocks that are not final compared with the chain once more.
-    pub fn doubt(&self, payer: impl Into<Payer>) -> Result<(), StoreError> {
+    pub fn doubt(&self, payer: impl Into<Payer>) -> Result<()> {
         let payer = payer.into();
         self.write_for(payer, move |db| db.run(db.statements().doubt, values![payer.account]))
     }
 
     /// Compares a mined nonce's block no more: it is gone, and what became of the nonce cannot be known.
-    pub fn give_up(&self, payer: impl Into<Payer>, nonce: u64) -> Result<(), StoreError> {
+    pub fn give_up(&self, payer: impl Into<Payer>, nonce: u64) -> Result<()> {
         let payer = payer.into();
         let sql = "UPDATE nonces SET finality = -1 WHERE account = $1 AND nonce = $2 AND state = 'mined' AND finality = 0";
         self.write_for(payer, move |db| db.run(sql, values![payer.account, nonce]))
@@ -86,7 +81,7 @@ impl Store {
         heads: &BlockHeads,
         now: u64,
         count: usize,
-    ) -> Result<Vec<BlockId>, StoreError> {
+    ) -> Result<Vec<BlockId>> {
         let [(safe_level, safe), (final_level, finalized)] = levels(heads);
         let query = "SELECT DISTINCT mined_block, mined_block_hash FROM nonces
              WHERE account = $1 AND state = 'mined' AND finality IN (1, 2) AND mined_block <= $2 AND mined_at <= $3
@@ -103,7 +98,7 @@ impl Store {
         heads: &BlockHeads,
         blocks: &[BlockId],
         now: u64,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let (payer, heads, [first, last, hashes]) = (payer.into(), *heads, given(blocks));
         self.write_for(payer, move |db| {
             let by = mined_by(&heads, now);
@@ -151,7 +146,7 @@ const fn mined_by(heads: &BlockHeads, now: u64) -> i64 {
 }
 
 /// How final the transaction is that ended a relay; `None` if none did.
-pub(super) fn of_relay(db: &Db, id: &B256) -> Result<Option<Finality>, StoreError> {
+pub(super) fn of_relay(db: &Db, id: &B256) -> Result<Option<Finality>> {
     for query in [
         "SELECT finality FROM nonces JOIN relays ON nonces.relay = relays.id
          WHERE relays.id = $1 AND mined_hash = tx_hash",

@@ -20,7 +20,7 @@ use crate::{
         share::{Allowance, PartyKind},
     },
     outcome::RelayOutcome,
-    store::{DaemonId, ExpectedCost, NewTransaction, Payer, Reservation, Settlement, StoreError},
+    store::{DaemonId, ExpectedCost, NewTransaction, Payer, Reservation, Result, Settlement, StoreError},
 };
 
 /// How often a reservation is tried that others have come before.
@@ -37,7 +37,7 @@ pub(super) fn reserve(
     cost: &ExpectedCost,
     allowance: &Allowance,
     now: u64,
-) -> Result<Option<Reservation>, StoreError> {
+) -> Result<Option<Reservation>> {
     // In the order of the parties' bytes.
     let shares = [PartyKind::Signer, PartyKind::Client, PartyKind::Network, PartyKind::WithoutKey];
     let shares = shares.map(|kind| Value::from(allowance.of(kind)));
@@ -82,7 +82,7 @@ pub(super) fn record(
     daemon: &DaemonId,
     transactions: &[NewTransaction],
     now: u64,
-) -> Result<bool, StoreError> {
+) -> Result<bool> {
     let Some(epoch) = payer.epoch else { return Ok(false) };
     let relays: Vec<B256> = transactions.iter().filter_map(|transaction| transaction.relay).collect();
     if relays.len() != transactions.len() || relays.is_empty() {
@@ -112,12 +112,7 @@ pub(super) fn record(
     Ok(written > 0)
 }
 
-fn settle(
-    db: &Db,
-    statements: &Frequent,
-    daemon: &DaemonId,
-    batch: &[&Waiting],
-) -> Result<Vec<B256>, StoreError> {
+fn settle(db: &Db, statements: &Frequent, daemon: &DaemonId, batch: &[&Waiting]) -> Result<Vec<B256>> {
     let array = |value: &dyn Fn(&Waiting) -> Value| -> Value {
         Value::Array(batch.iter().map(|one| value(one)).collect())
     };
@@ -140,7 +135,7 @@ fn settle(
 }
 
 /// Writes a batch of settlements. Returns the relays that are settled.
-pub(super) type Settle<'a> = dyn Fn(&Db) -> Result<Vec<B256>, StoreError> + 'a;
+pub(super) type Settle<'a> = dyn Fn(&Db) -> Result<Vec<B256>> + 'a;
 
 /// A settlement that waits to be written.
 #[derive(Debug)]
@@ -152,7 +147,7 @@ struct Waiting {
     agent_id: Option<U256>,
     now: u64,
     /// Hears whether it was written.
-    answer: mpsc::SyncSender<Result<bool, StoreError>>,
+    answer: mpsc::SyncSender<Result<bool>>,
 }
 
 /// A daemon's frequent writes that wait for one another.
@@ -179,8 +174,8 @@ impl FrequentWrites {
         daemon: &DaemonId,
         settlement: &Settlement,
         now: u64,
-        write: impl Fn(&Settle<'_>) -> Result<Vec<B256>, StoreError>,
-    ) -> Result<bool, StoreError> {
+        write: impl Fn(&Settle<'_>) -> Result<Vec<B256>>,
+    ) -> Result<bool> {
         let Settlement { assignment, inclusion, outcome, .. } = settlement;
         let (Some(relay), Some(RelayOutcome::Executed { mined, agent_id })) = (&assignment.relay, outcome)
         else {

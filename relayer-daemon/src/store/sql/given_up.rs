@@ -12,38 +12,37 @@ use super::{
     engine::{Db, column, each, first, values},
     locks,
 };
-use crate::{budget::WINDOW_SECONDS, store::StoreError};
+use crate::{
+    budget::WINDOW_SECONDS,
+    store::{Result, StoreError},
+};
 
 /// The first byte, which those of parties are less than.
 pub(super) const KIND: u8 = 4;
 
 /// Reserves what a nonce may still cost, in place of an earlier such reservation.
-pub(super) fn reserve(tx: &Db, account: &Address, nonce: u64, now: u64) -> Result<(), StoreError> {
+pub(super) fn reserve(tx: &Db, account: &Address, nonce: u64, now: u64) -> Result<()> {
     let (paid, _) = charged(tx, account, nonce)?.ok_or(StoreError::Missing("nonce"))?;
     let wei = assignments::assignment(tx, account, nonce)?.expected_wei();
     set(tx, account, nonce, wei.saturating_sub(paid), now)
 }
 
 /// Reserves `wei` for a nonce, in place of an earlier such reservation.
-pub(super) fn set(tx: &Db, account: &Address, nonce: u64, wei: u128, now: u64) -> Result<(), StoreError> {
+pub(super) fn set(tx: &Db, account: &Address, nonce: u64, wei: u128, now: u64) -> Result<()> {
     release(tx, account, nonce)?;
     let key = [given_up_at(now), nonce_key(account, nonce)].concat();
     tx.run("INSERT INTO spending VALUES ($1, $2)", values![key, wei])
 }
 
 /// Ends such a reservation: the nonce was mined, or its relay's or gap's own is in its place.
-pub(super) fn release(tx: &Db, account: &Address, nonce: u64) -> Result<(), StoreError> {
+pub(super) fn release(tx: &Db, account: &Address, nonce: u64) -> Result<()> {
     locks::budget(tx)?;
     let sql = "DELETE FROM spending WHERE party > $1 AND substr(party, 10) = $2";
     tx.run(sql, values![[KIND].as_slice(), nonce_key(account, nonce)])
 }
 
 /// What a nonce was charged so far, and such a reservation, if it has one; `None` if it is not stored.
-pub(super) fn charged(
-    tx: &Db,
-    account: &Address,
-    nonce: u64,
-) -> Result<Option<(u128, Option<u128>)>, StoreError> {
+pub(super) fn charged(tx: &Db, account: &Address, nonce: u64) -> Result<Option<(u128, Option<u128>)>> {
     let query = "SELECT paid_wei, (SELECT settled_wei FROM spending WHERE party > $3 AND substr(party, 10) = $4) AS reserved_wei
          FROM nonces WHERE account = $1 AND nonce = $2";
     let values = values![account, nonce, [KIND].as_slice(), nonce_key(account, nonce)];
@@ -51,7 +50,7 @@ pub(super) fn charged(
 }
 
 /// The accounts with such a reservation that is not over at `now`.
-pub(super) fn accounts(db: &Db, now: u64) -> Result<Vec<Address>, StoreError> {
+pub(super) fn accounts(db: &Db, now: u64) -> Result<Vec<Address>> {
     let query = "SELECT DISTINCT substr(party, 10, 20) AS account FROM spending WHERE party > $1";
     each(db, query, values![reserved_since(now)])
 }

@@ -6,34 +6,34 @@ use super::{
     Store,
     engine::{Db, column, first, values},
 };
-use crate::store::{Identity, StoreError};
+use crate::store::{Identity, Result, StoreError};
 
 /// Stored for a block 0 that is not known.
 const UNKNOWN: B256 = B256::ZERO;
 
 impl Store {
     /// Confirms that `identity` owns this store, or nothing owns it yet. Fails with [`StoreError::Foreign`].
-    pub fn verify(&self, identity: &Identity) -> Result<(), StoreError> {
+    pub fn verify(&self, identity: &Identity) -> Result<()> {
         self.read(|db| self::verify(db, identity))
     }
 
     /// Makes `identity` the owner of this store for good. Fails with [`StoreError::Foreign`].
-    pub fn bind(&self, identity: &Identity) -> Result<(), StoreError> {
+    pub fn bind(&self, identity: &Identity) -> Result<()> {
         let identity = *identity;
         self.write(move |db| self::bind(db, &identity))
     }
 
     /// The owner of this journal, if it has one.
-    pub fn identity(&self) -> Result<Option<Identity>, StoreError> {
+    pub fn identity(&self) -> Result<Option<Identity>> {
         self.read(owner)
     }
 }
 
-fn verify(db: &Db, identity: &Identity) -> Result<(), StoreError> {
+fn verify(db: &Db, identity: &Identity) -> Result<()> {
     owner(db)?.map_or(Ok(()), |owner| must_be(&owner, identity))
 }
 
-fn bind(tx: &Db, identity: &Identity) -> Result<(), StoreError> {
+fn bind(tx: &Db, identity: &Identity) -> Result<()> {
     let Identity { chain_id, genesis, forwarder } = identity;
     let genesis = genesis.unwrap_or(UNKNOWN);
     if let Some(owner) = owner(tx)? {
@@ -51,7 +51,7 @@ fn bind(tx: &Db, identity: &Identity) -> Result<(), StoreError> {
     if bound > 0 { Ok(()) } else { verify(tx, identity) }
 }
 
-fn owner(db: &Db) -> Result<Option<Identity>, StoreError> {
+fn owner(db: &Db) -> Result<Option<Identity>> {
     first(db, "SELECT * FROM identity", values![], |row| {
         Ok(Identity {
             chain_id: column(row, "chain_id")?,
@@ -61,7 +61,7 @@ fn owner(db: &Db) -> Result<Option<Identity>, StoreError> {
     })
 }
 
-fn must_be(owner: &Identity, expected: &Identity) -> Result<(), StoreError> {
+fn must_be(owner: &Identity, expected: &Identity) -> Result<()> {
     let differs = [
         (owner.chain_id != expected.chain_id, "chain id"),
         (

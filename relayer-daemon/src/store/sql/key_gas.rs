@@ -8,17 +8,17 @@ use super::{
     engine::{Db, column, first, single, values},
     locks,
 };
-use crate::{budget::WINDOW_SECONDS, store::StoreError};
+use crate::{budget::WINDOW_SECONDS, store::Result};
 
 /// The most that a key's relays in flight may use, without this one.
-pub(super) fn in_flight(db: &Db, key: &str, without: &B256) -> Result<u64, StoreError> {
+pub(super) fn in_flight(db: &Db, key: &str, without: &B256) -> Result<u64> {
     let query = "SELECT CAST(coalesce(sum(sponsored_gas), 0) AS BIGINT) FROM relays
          WHERE state = 'pending' AND api_key = $1 AND id <> $2";
     Ok(single(db, query, values![key, without])?.unwrap_or_default())
 }
 
 /// When a key's window opened, and the gas used in it; `None` if none is open.
-pub(super) fn window(db: &Db, key: &str, now: u64) -> Result<Option<(u64, u64)>, StoreError> {
+pub(super) fn window(db: &Db, key: &str, now: u64) -> Result<Option<(u64, u64)>> {
     let query = "SELECT opened_at, used FROM key_gas WHERE api_key = $1";
     let window: Option<(u64, u64)> =
         first(db, query, values![key], |row| Ok((column(row, "opened_at")?, column(row, "used")?)))?;
@@ -29,7 +29,7 @@ pub(super) fn window(db: &Db, key: &str, now: u64) -> Result<Option<(u64, u64)>,
 }
 
 /// Charges gas to a key.
-pub(super) fn charge(tx: &Db, key: &str, gas: u64, now: u64) -> Result<(), StoreError> {
+pub(super) fn charge(tx: &Db, key: &str, gas: u64, now: u64) -> Result<()> {
     if gas == 0 {
         return Ok(());
     }
@@ -42,7 +42,7 @@ pub(super) fn charge(tx: &Db, key: &str, gas: u64, now: u64) -> Result<(), Store
 }
 
 /// Gives back what a relay was charged: a reorg has undone it, or it is charged anew.
-pub(super) fn refund(tx: &Db, Sponsor { key, charged }: &Sponsor) -> Result<(), StoreError> {
+pub(super) fn refund(tx: &Db, Sponsor { key, charged }: &Sponsor) -> Result<()> {
     if *charged == 0 {
         return Ok(());
     }
@@ -61,7 +61,7 @@ pub(super) struct Sponsor {
 }
 
 /// The key that sponsors a relay, if one does.
-pub(super) fn sponsor(db: &Db, id: &B256) -> Result<Option<Sponsor>, StoreError> {
+pub(super) fn sponsor(db: &Db, id: &B256) -> Result<Option<Sponsor>> {
     let query =
         "SELECT api_key, coalesce(gas_used, 0) AS gas FROM relays WHERE id = $1 AND api_key IS NOT NULL";
     first(db, query, values![id], |row| {

@@ -15,47 +15,42 @@
 use alloy::primitives::{Address, B256};
 
 use super::engine::{Db, Value, each, statements::Locks, values};
-use crate::store::{DaemonId, StoreError};
+use crate::store::{DaemonId, Result};
 
-fn lock(db: &Db, statement: impl FnOnce(&Locks) -> &'static str, values: &[Value]) -> Result<(), StoreError> {
+fn lock(db: &Db, statement: impl FnOnce(&Locks) -> &'static str, values: &[Value]) -> Result<()> {
     db.statements().locks.as_ref().map_or(Ok(()), |locks| db.run(statement(locks), values))
 }
 
 /// Waits for all writes that know the lease as it is, and holds up those to come until it has changed.
-pub(super) fn lease(db: &Db, account: &Address) -> Result<(), StoreError> {
+pub(super) fn lease(db: &Db, account: &Address) -> Result<()> {
     lock(db, |locks| locks.lease, values![account])
 }
 
 /// The same for all leases of a daemon.
-pub(super) fn leases_of(db: &Db, daemon: &DaemonId) -> Result<(), StoreError> {
+pub(super) fn leases_of(db: &Db, daemon: &DaemonId) -> Result<()> {
     lock(db, |locks| locks.leases_of, values![daemon])
 }
 
 /// Waits for other daemons' renewals and takeovers of a daemon's leases, and of those that are free by `now`:
 /// in one order, so that no two daemons wait for each other. Holds up no write that is made under a lease.
-pub(super) fn leases_to_renew(
-    db: &Db,
-    daemon: &DaemonId,
-    accounts: &[Address],
-    now: i64,
-) -> Result<(), StoreError> {
+pub(super) fn leases_to_renew(db: &Db, daemon: &DaemonId, accounts: &[Address], now: i64) -> Result<()> {
     let accounts = Value::Array(accounts.iter().map(Value::from).collect());
     lock(db, |locks| locks.leases_to_renew, values![daemon, accounts, now])
 }
 
 /// A relay.
-pub(super) fn relay(db: &Db, id: &B256) -> Result<(), StoreError> {
+pub(super) fn relay(db: &Db, id: &B256) -> Result<()> {
     lock(db, |locks| locks.relay, values![id])
 }
 
 /// Several relays.
-pub(super) fn relays(db: &Db, ids: &[B256]) -> Result<(), StoreError> {
+pub(super) fn relays(db: &Db, ids: &[B256]) -> Result<()> {
     lock(db, |locks| locks.relays, &[Value::ids(ids)])
 }
 
 /// Relays that are to be given nonces, and all that wait with the signer and the forwarder nonce of one of
 /// them.
-pub(super) fn requests(db: &Db, ids: &[B256]) -> Result<(), StoreError> {
+pub(super) fn requests(db: &Db, ids: &[B256]) -> Result<()> {
     lock(db, |locks| locks.requests, &[Value::ids(ids)])
 }
 
@@ -67,18 +62,18 @@ pub(super) fn lease_and_requests(
     daemon: &DaemonId,
     epoch: u64,
     ids: &[B256],
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let values = values![account, daemon, epoch, Value::ids(ids)];
     lock(db, |locks| locks.lease_and_requests, values)
 }
 
 /// The pending relays that accounts have in flight.
-pub(super) fn relays_of(db: &Db, accounts: &[Address]) -> Result<(), StoreError> {
+pub(super) fn relays_of(db: &Db, accounts: &[Address]) -> Result<()> {
     lock(db, |locks| locks.relays_of, &[Value::Array(accounts.iter().map(Value::from).collect())])
 }
 
 /// Those of these relays that no other write has locked. Waits for none.
-pub(super) fn free_relays(db: &Db, ids: &[B256]) -> Result<Vec<B256>, StoreError> {
+pub(super) fn free_relays(db: &Db, ids: &[B256]) -> Result<Vec<B256>> {
     match &db.statements().locks {
         Some(locks) => each(db, locks.free_relays, &[Value::ids(ids)]),
         None => Ok(ids.to_vec()),
@@ -86,12 +81,12 @@ pub(super) fn free_relays(db: &Db, ids: &[B256]) -> Result<Vec<B256>, StoreError
 }
 
 /// What an API key has used of its day; from 1970 if that is nothing.
-pub(super) fn key(db: &Db, key: &str) -> Result<(), StoreError> {
+pub(super) fn key(db: &Db, key: &str) -> Result<()> {
     lock(db, |locks| locks.make_key, values![key])?;
     lock(db, |locks| locks.key, values![key])
 }
 
 /// The budget, with all that is reserved of it.
-pub(super) fn budget(db: &Db) -> Result<(), StoreError> {
+pub(super) fn budget(db: &Db) -> Result<()> {
     lock(db, |locks| locks.budget, values![])
 }

@@ -12,7 +12,7 @@ use super::{
     engine::{Db, Row, Value, each, single, values},
     relays,
 };
-use crate::store::{StoreError, migration::Migration};
+use crate::store::{Result, StoreError, migration::Migration};
 
 /// How many rows are read and sent at a time.
 const STEP: usize = 500;
@@ -69,7 +69,7 @@ impl Store {
     ///
     /// # Errors
     /// The store's, and where the numbers of rows differ: nothing was copied.
-    pub fn migrate_from(&self, source: &Arc<Self>) -> Result<Migration, StoreError> {
+    pub fn migrate_from(&self, source: &Arc<Self>) -> Result<Migration> {
         let mark = source.migration_mark()?;
         let source = Arc::clone(source);
         self.write(move |target| {
@@ -96,7 +96,7 @@ impl Store {
     }
 
     /// The mark of this journal, which is made with the first question.
-    fn migration_mark(&self) -> Result<[u8; 16], StoreError> {
+    fn migration_mark(&self) -> Result<[u8; 16]> {
         self.write(|db| {
             let query = "SELECT subject FROM control WHERE name = $1";
             if let Some(mark) = single(db, query, values![MARK])? {
@@ -111,7 +111,7 @@ impl Store {
 }
 
 /// Why nothing is copied, if so.
-fn look(source: &Store, target: &Db, mark: &[u8; 16]) -> Result<Option<Migration>, StoreError> {
+fn look(source: &Store, target: &Db, mark: &[u8; 16]) -> Result<Option<Migration>> {
     let marks: Vec<Vec<u8>> = each(target, "SELECT subject FROM control WHERE name = $1", values![MARK])?;
     if marks.iter().any(|other| other == mark) {
         return Ok(Some(Migration::Already));
@@ -136,12 +136,12 @@ fn statement(text: String) -> &'static str {
     text.leak()
 }
 
-fn count(db: &Db, Table { name, rows, .. }: &Table) -> Result<u64, StoreError> {
+fn count(db: &Db, Table { name, rows, .. }: &Table) -> Result<u64> {
     let query = statement(format!("SELECT count(*) FROM {name} WHERE {rows}"));
     Ok(single(db, query, values![])?.unwrap_or_default())
 }
 
-fn copy(source: &Store, target: &Db, table: &Table) -> Result<u64, StoreError> {
+fn copy(source: &Store, target: &Db, table: &Table) -> Result<u64> {
     let Table { name, key, rows, conflict, .. } = table;
     let keys = key.join(", ");
     let read = |after: &str| {

@@ -38,7 +38,7 @@ use self::{
     engine::{connections::Connections, statements::Frequent, writer::Writer},
     open::Opener,
 };
-use super::{DaemonId, StoreError};
+use super::{DaemonId, Result};
 
 /// The store in a database.
 #[derive(Debug, Clone)]
@@ -69,7 +69,7 @@ pub struct Store {
 /// [`StoreError::Fenced`] and [`StoreError::HeldElsewhere`].
 impl Store {
     /// A write without effect, to learn whether writing works.
-    pub fn probe(&self) -> Result<(), StoreError> {
+    pub fn probe(&self) -> Result<()> {
         self.write(|db| db.probe())
     }
 }

@@ -9,7 +9,7 @@ use super::{
     relays::{self, Standing},
 };
 use crate::store::{
-    DaemonId, MinedNonce, NewTransaction, NonceAssignment, Payer, Sendable, SendableRelays,
+    DaemonId, MinedNonce, NewTransaction, NonceAssignment, Payer, Result, Sendable, SendableRelays,
     SignedTransaction, StoreError, TransactionPurpose,
 };
 
@@ -22,12 +22,7 @@ impl Store {
     /// return before any of them is sent; if it fails, none of them may be sent. A relay gets no second nonce
     /// while one is open, of whatever account, and none while another request with its signer and forwarder
     /// nonce has an open one or was executed: [`StoreError::InFlight`].
-    pub fn record(
-        &self,
-        payer: impl Into<Payer>,
-        transactions: &[NewTransaction],
-        now: u64,
-    ) -> Result<(), StoreError> {
+    pub fn record(&self, payer: impl Into<Payer>, transactions: &[NewTransaction], now: u64) -> Result<()> {
         let payer = payer.into();
         if let Some((daemon, statements)) = self.frequent() {
             let record = |db: &Db| frequent::record(db, statements, &payer, daemon, transactions, now);
@@ -50,7 +45,7 @@ impl Store {
         wei: u128,
         limit_wei: u128,
         now: u64,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool> {
         let (payer, nonce): (Payer, u64) = (payer.into(), replacement.nonce);
         self.record_if(payer, replacement, now, move |db| {
             locks::requests(db, &[relay])?;
@@ -77,7 +72,7 @@ impl Store {
         extra_wei: u128,
         limit_wei: u128,
         now: u64,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool> {
         let (payer, nonce): (Payer, u64) = (payer.into(), no_op.nonce);
         let account = payer.account;
         self.record_if(payer, no_op, now, move |db| {
@@ -95,8 +90,8 @@ impl Store {
         payer: Payer,
         transaction: &NewTransaction,
         now: u64,
-        allow: impl FnOnce(&Db) -> Result<bool, StoreError> + Send + 'static,
-    ) -> Result<bool, StoreError> {
+        allow: impl FnOnce(&Db) -> Result<bool> + Send + 'static,
+    ) -> Result<bool> {
         let transaction = [transaction.clone()];
         self.write_for(payer, move |db| {
             let allowed = allow(db)?;
@@ -108,23 +103,23 @@ impl Store {
     }
 
     /// One more than the highest nonce ever assigned; `None` if none was.
-    pub fn next_nonce(&self, account: Address) -> Result<Option<u64>, StoreError> {
+    pub fn next_nonce(&self, account: Address) -> Result<Option<u64>> {
         self.read_single(|db| next(db, &account))
     }
 
     /// Which of these relays may be given a nonce, and what [`Store::next_nonce`] says of the account.
-    pub fn sendable(&self, account: Address, relays: &[B256]) -> Result<SendableRelays, StoreError> {
+    pub fn sendable(&self, account: Address, relays: &[B256]) -> Result<SendableRelays> {
         self.read_single(|db| {
             let (mut known, highest) = relays::standings(db, relays, Some(&account), None)?;
             let sendable = relays.iter().map(|id| Ok((*id, sendable(db, id, known.remove(id))?)));
-            let sendable = sendable.collect::<Result<_, StoreError>>()?;
+            let sendable = sendable.collect::<Result<_>>()?;
             let next = highest.map_or_else(|| next(db, &account), |it| Ok(Some(it.saturating_add(1))))?;
             Ok((sendable, next))
         })
     }
 
     /// The nonces not seen mined, lowest first.
-    pub fn open_nonces(&self, account: Address) -> Result<Vec<NonceAssignment>, StoreError> {
+    pub fn open_nonces(&self, account: Address) -> Result<Vec<NonceAssignment>> {
         self.read(|db| {
             let nonces: Vec<u64> = each(db, OPEN, values![account])?;
             nonces.into_iter().map(|nonce| assignments::assignment(db, &account, nonce)).collect()
@@ -132,22 +127,22 @@ impl Store {
     }
 
     /// The nonces of an account that are not seen mined, without what was signed for them.
-    pub fn open_nonces_at(&self, account: Address) -> Result<Vec<u64>, StoreError> {
+    pub fn open_nonces_at(&self, account: Address) -> Result<Vec<u64>> {
         self.read_single(|db| each(db, OPEN, values![account]))
     }
 
     /// The nonces of a relay that are not seen mined, of all accounts.
-    pub fn open_nonces_of(&self, relay: B256) -> Result<Vec<(Address, u64)>, StoreError> {
+    pub fn open_nonces_of(&self, relay: B256) -> Result<Vec<(Address, u64)>> {
         self.read_single(|db| assignments::open_of(db, &relay))
     }
 
     /// The nonces of a relay that were given up, of all accounts.
-    pub fn given_up_of(&self, relay: B256) -> Result<Vec<(Address, u64)>, StoreError> {
+    pub fn given_up_of(&self, relay: B256) -> Result<Vec<(Address, u64)>> {
         self.read_single(|db| assignments::given_up_of(db, &relay))
     }
 
     /// Whether a relay is pending without a nonce that may still be mined, but for those that were given up.
-    pub fn is_undecided(&self, relay: B256) -> Result<bool, StoreError> {
+    pub fn is_undecided(&self, relay: B256) -> Result<bool> {
         self.read(|db| {
             let is_pending = relays::stored_outcome(db, &relay)? == Some(None);
             Ok(is_pending
@@ -157,18 +152,18 @@ impl Store {
     }
 
     /// The accounts with nonces not seen mined.
-    pub fn accounts_with_open_nonces(&self) -> Result<Vec<Address>, StoreError> {
+    pub fn accounts_with_open_nonces(&self) -> Result<Vec<Address>> {
         let query = "SELECT DISTINCT account FROM nonces WHERE state = 'open'";
         self.read_single(|db| each(db, query, values![]))
     }
 
     /// Everything ever signed for a nonce.
-    pub fn assignment(&self, account: Address, nonce: u64) -> Result<NonceAssignment, StoreError> {
+    pub fn assignment(&self, account: Address, nonce: u64) -> Result<NonceAssignment> {
         self.read(|db| assignments::assignment(db, &account, nonce))
     }
 
     /// A nonce that was seen mined; `None` if it was not, or a reorg undid it.
-    pub fn mined(&self, account: Address, nonce: u64) -> Result<Option<MinedNonce>, StoreError> {
+    pub fn mined(&self, account: Address, nonce: u64) -> Result<Option<MinedNonce>> {
         let query = "SELECT * FROM nonces WHERE account = $1 AND nonce = $2 AND state = 'mined'";
         self.read(|db| {
             first(db, query, values![account, nonce], |row| assignments::mined_nonce(db, &account, row))
@@ -176,26 +171,21 @@ impl Store {
     }
 
     /// The nonces from `nonce` on that were seen mined, lowest first, at most `count`.
-    pub fn mined_from(
-        &self,
-        account: Address,
-        nonce: u64,
-        count: usize,
-    ) -> Result<Vec<MinedNonce>, StoreError> {
+    pub fn mined_from(&self, account: Address, nonce: u64, count: usize) -> Result<Vec<MinedNonce>> {
         let query = "SELECT * FROM nonces WHERE account = $1 AND nonce >= $2 AND state = 'mined' ORDER BY nonce LIMIT $3";
         let chosen = values![account, nonce, count as u64];
         self.read(|db| all(db, query, chosen, |row| assignments::mined_nonce(db, &account, row)))
     }
 
     /// The newest nonces given up as lost, a bounded number: their receipts may be late.
-    pub fn lost(&self, account: Address) -> Result<Vec<u64>, StoreError> {
+    pub fn lost(&self, account: Address) -> Result<Vec<u64>> {
         let query =
             "SELECT nonce FROM nonces WHERE account = $1 AND state = 'lost' ORDER BY nonce DESC LIMIT $2";
         self.read_single(|db| each(db, query, values![account, LOST]))
     }
 
     /// The highest nonce seen mined.
-    pub fn highest_mined(&self, account: Address) -> Result<Option<u64>, StoreError> {
+    pub fn highest_mined(&self, account: Address) -> Result<Option<u64>> {
         let query =
             "SELECT nonce FROM nonces WHERE account = $1 AND state = 'mined' ORDER BY nonce DESC LIMIT 1";
         self.read_single(|db| single(db, query, values![account]))
@@ -203,13 +193,13 @@ impl Store {
 
     /// Marks a nonce as used by a foreign transaction; a relay without another one in flight is this daemon's to
     /// run again. What it may cost stays reserved for a day: if it was ours after all, its receipt is late.
-    pub fn lose(&self, payer: impl Into<Payer>, nonce: u64, now: u64) -> Result<(), StoreError> {
+    pub fn lose(&self, payer: impl Into<Payer>, nonce: u64, now: u64) -> Result<()> {
         let (payer, daemon) = (payer.into(), self.daemon.clone());
         self.write_for(payer, move |db| lose(db, &payer.account, nonce, daemon.as_ref(), now))
     }
 
     /// Whether all nonces from `from` to below `to` are ours: if so, the pending transactions are.
-    pub fn explains(&self, account: Address, from: u64, to: u64) -> Result<bool, StoreError> {
+    pub fn explains(&self, account: Address, from: u64, to: u64) -> Result<bool> {
         let query = "SELECT count(*) FROM nonces WHERE account = $1 AND nonce >= $2 AND nonce < $3 AND state <> 'lost'";
         let ours: Option<u64> = self.read_single(|db| single(db, query, values![account, from, to]))?;
         Ok(ours == Some(to.saturating_sub(from)))
@@ -222,7 +212,7 @@ fn record(
     daemon: Option<&DaemonId>,
     transactions: &[NewTransaction],
     now: u64,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let relays: Vec<B256> = transactions.iter().filter_map(|transaction| transaction.relay).collect();
     locks::requests(tx, &relays)?;
     for NewTransaction { nonce, relay, transaction } in transactions {
@@ -267,7 +257,7 @@ pub(super) fn lose(
     nonce: u64,
     daemon: Option<&DaemonId>,
     now: u64,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let key = values![account, nonce];
     let relay: Option<B256> =
         single(tx, "SELECT relay FROM nonces WHERE account = $1 AND nonce = $2", key)?.flatten();
@@ -282,7 +272,7 @@ pub(super) fn lose(
 }
 
 /// Whether a relay may be given a nonce; `known` is its standing, where it was read.
-fn sendable(db: &Db, relay: &B256, mut known: Option<Standing>) -> Result<Sendable, StoreError> {
+fn sendable(db: &Db, relay: &B256, mut known: Option<Standing>) -> Result<Sendable> {
     // Each statement is a transaction of its own: a relay may be reopened between two of them.
     loop {
         match known.filter(|standing| standing.is_pending) {
@@ -305,7 +295,7 @@ pub(super) fn insert_transaction(
     nonce: u64,
     transaction: &SignedTransaction,
     now: u64,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     tx.run(
         "INSERT INTO transactions (hash, account, nonce, purpose, raw, max_fee_wei, tip_wei, gas_limit, created_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING",
@@ -323,7 +313,7 @@ pub(super) fn insert_transaction(
     )
 }
 
-fn next(db: &Db, account: &Address) -> Result<Option<u64>, StoreError> {
+fn next(db: &Db, account: &Address) -> Result<Option<u64>> {
     let highest = single(db, "SELECT max(nonce) FROM nonces WHERE account = $1", values![account])?;
     Ok(highest.flatten().map(|nonce: u64| nonce.saturating_add(1)))
 }

@@ -17,12 +17,12 @@ use super::{
     Store, StoreFaults, access,
     engine::{Engine, Sqlite, connections::Connections, statements::SQLITE, writer::Writer},
 };
-use crate::store::{DaemonId, StoreError};
+use crate::store::{DaemonId, Result, StoreError};
 
 /// Opens connections for reading.
 #[derive(Clone)]
 pub(super) struct Opener {
-    open: Arc<dyn Fn() -> Result<Box<dyn Engine>, StoreError> + Send + Sync>,
+    open: Arc<dyn Fn() -> Result<Box<dyn Engine>> + Send + Sync>,
     /// How many a store has: one reads from a file as fast as several.
     count: usize,
 }
@@ -46,18 +46,18 @@ impl Opener {
         }
     }
 
-    fn readers(&self) -> Result<Arc<Connections>, StoreError> {
+    fn readers(&self) -> Result<Arc<Connections>> {
         self.connections(self.count).map(Arc::new)
     }
 
-    fn connections(&self, count: usize) -> Result<Connections, StoreError> {
+    fn connections(&self, count: usize) -> Result<Connections> {
         Ok(Connections::new((0..count).map(|_| (self.open)()).collect::<Result<_, _>>()?))
     }
 }
 
 impl Store {
     /// Opens the file at `path`, and creates it if it is not there.
-    pub fn open(path: &Path) -> Result<Self, StoreError> {
+    pub fn open(path: &Path) -> Result<Self> {
         let owned = path.to_owned();
         let started = || Self::start(Connection::open(path)?, move || Connection::open(&owned));
         started().map_err(|error| of_file(path, error))
@@ -68,7 +68,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Older`] for the format of a version before.
-    pub fn open_existing(path: &Path) -> Result<Option<Self>, StoreError> {
+    pub fn open_existing(path: &Path) -> Result<Option<Self>> {
         if !path.exists() || !Sqlite::is_current(path).map_err(|error| of_file(path, error))? {
             return Ok(None);
         }
@@ -76,7 +76,7 @@ impl Store {
     }
 
     /// Opens the file at `path` for reading, also beside its writer; `None` if it is not there or empty.
-    pub fn open_read_only(path: &Path) -> Result<Option<Self>, StoreError> {
+    pub fn open_read_only(path: &Path) -> Result<Option<Self>> {
         if !path.exists() {
             return Ok(None);
         }
@@ -84,7 +84,7 @@ impl Store {
         let unusable = || StoreError::Engine("the file was emptied".to_owned());
         let reader = Sqlite::beside_a_writer(&path).map_err(|error| of_file(&path, error))?;
         let Some(reader) = reader else { return Ok(None) };
-        let open = move || -> Result<Box<dyn Engine>, StoreError> {
+        let open = move || -> Result<Box<dyn Engine>> {
             Ok(Box::new(Sqlite::beside_a_writer(&path)?.ok_or_else(unusable)?))
         };
         let open = Opener { open: Arc::new(open), count: 1 };
@@ -95,7 +95,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Engine`].
-    pub fn in_memory() -> Result<Self, StoreError> {
+    pub fn in_memory() -> Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let (writer, open) =
             memory(format!("file:/store-{}?vfs=memdb", NEXT.fetch_add(1, Ordering::Relaxed)))?;
@@ -107,11 +107,11 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Engine`].
-    pub fn in_memory_of_a_fleet(uri: &str, clock: Arc<AtomicI64>) -> Result<Self, StoreError> {
+    pub fn in_memory_of_a_fleet(uri: &str, clock: Arc<AtomicI64>) -> Result<Self> {
         let (writer, open) = memory(uri.to_owned())?;
         let writer = Sqlite::writer(writer)?.of_a_fleet(Arc::clone(&clock));
         writer.make_fleet()?;
-        let open = move || -> Result<Box<dyn Engine>, StoreError> {
+        let open = move || -> Result<Box<dyn Engine>> {
             Ok(Box::new(Sqlite::reader(open()?)?.of_a_fleet(Arc::clone(&clock))))
         };
         let open = Opener { open: Arc::new(open), count: 1 };
@@ -121,20 +121,20 @@ impl Store {
     pub(super) fn start(
         writer: Connection,
         open: impl Fn() -> rusqlite::Result<Connection> + Send + Sync + 'static,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<Self> {
         let (writer, open) = (Sqlite::writer(writer)?, Opener::sqlite(open));
         Ok(Self::of(Some(Writer::start(Box::new(writer))?), open.readers()?, open))
     }
 
     /// Opens the store in the Postgres database that `url` names, and makes it if it is not there.
     #[cfg(feature = "postgres")]
-    pub fn connect(url: &str) -> Result<Self, StoreError> {
+    pub fn connect(url: &str) -> Result<Self> {
         Self::connect_by(url, None)
     }
 
     /// The same with a test's clock, which counts milliseconds.
     #[cfg(feature = "postgres")]
-    pub fn connect_with_clock(url: &str, clock: Arc<AtomicI64>) -> Result<Self, StoreError> {
+    pub fn connect_with_clock(url: &str, clock: Arc<AtomicI64>) -> Result<Self> {
         Self::connect_by(url, Some(clock))
     }
 
@@ -144,7 +144,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Older`] for the format of a version before.
     #[cfg(feature = "postgres")]
-    pub fn connect_existing(url: &str) -> Result<Option<Self>, StoreError> {
+    pub fn connect_existing(url: &str) -> Result<Option<Self>> {
         let server = Arc::new(Server::new(url)?);
         if !Postgres::new(Arc::clone(&server), None).is_current()? {
             return Ok(None);
@@ -153,14 +153,14 @@ impl Store {
     }
 
     #[cfg(feature = "postgres")]
-    fn connect_by(url: &str, clock: Option<Arc<AtomicI64>>) -> Result<Self, StoreError> {
+    fn connect_by(url: &str, clock: Option<Arc<AtomicI64>>) -> Result<Self> {
         let server = Arc::new(Server::new(url)?);
         Postgres::new(Arc::clone(&server), None).migrate()?;
         Self::on(server, clock)
     }
 
     #[cfg(feature = "postgres")]
-    fn on(server: Arc<Server>, clock: Option<Arc<AtomicI64>>) -> Result<Self, StoreError> {
+    fn on(server: Arc<Server>, clock: Option<Arc<AtomicI64>>) -> Result<Self> {
         /// Connections for reading.
         const READERS: usize = 4;
         /// Connections for writing.
@@ -175,7 +175,7 @@ impl Store {
 
     /// Opens the store in the Postgres database that `url` names for reading; `None` if there is none yet.
     #[cfg(feature = "postgres")]
-    pub fn connect_read_only(url: &str) -> Result<Option<Self>, StoreError> {
+    pub fn connect_read_only(url: &str) -> Result<Option<Self>> {
         let server = Arc::new(Server::new(url)?);
         if !Postgres::new(Arc::clone(&server), None).is_store()? {
             return Ok(None);
@@ -205,7 +205,7 @@ impl Store {
 
     /// The same store with connections of its own for reading, and fewer threads of its own: its operations
     /// and the others' do not wait for one another.
-    pub fn with_own_reader(&self) -> Result<Self, StoreError> {
+    pub fn with_own_reader(&self) -> Result<Self> {
         let permits = Arc::new(Semaphore::new(access::CONCURRENT_OF_OWN_READER));
         Ok(Self { readers: self.open.readers()?, permits, ..self.clone() })
     }
@@ -236,7 +236,7 @@ fn of_file(path: &Path, error: StoreError) -> StoreError {
 /// open the same name share it.
 fn memory(
     uri: String,
-) -> Result<(Connection, impl Fn() -> rusqlite::Result<Connection> + Send + Sync + 'static), StoreError> {
+) -> Result<(Connection, impl Fn() -> rusqlite::Result<Connection> + Send + Sync + 'static)> {
     let open = move || Connection::open_with_flags(&uri, OpenFlags::default() | OpenFlags::SQLITE_OPEN_URI);
     Ok((open()?, open))
 }

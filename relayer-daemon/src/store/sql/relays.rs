@@ -13,34 +13,34 @@ use super::{
 };
 use crate::{
     outcome::{Failure, MinedTransaction, RelayOutcome},
-    store::{DaemonId, NewRelay, RelayTerms, StoreError},
+    store::{DaemonId, NewRelay, RelayTerms, Result, StoreError},
 };
 
 impl Store {
     /// How a relay ended; `None` if it is not known, `Some(None)` while it is pending.
-    pub fn outcome(&self, id: B256) -> Result<Option<Option<RelayOutcome>>, StoreError> {
+    pub fn outcome(&self, id: B256) -> Result<Option<Option<RelayOutcome>>> {
         self.read_single(|db| stored_outcome(db, &id))
     }
 
     /// A relay as it was accepted, to run it again.
-    pub fn accepted(&self, id: B256) -> Result<Option<NewRelay>, StoreError> {
+    pub fn accepted(&self, id: B256) -> Result<Option<NewRelay>> {
         self.read_single(|db| accepted(db, &id))
     }
 
     /// When the oldest pending relay was accepted.
-    pub fn oldest_pending(&self) -> Result<Option<u64>, StoreError> {
+    pub fn oldest_pending(&self) -> Result<Option<u64>> {
         let query = "SELECT min(created_at) FROM relays WHERE state = 'pending'";
         Ok(self.read_single(|db| single(db, query, values![]))?.flatten())
     }
 
     /// The relays that have not ended.
-    pub fn pending(&self) -> Result<HashSet<B256>, StoreError> {
+    pub fn pending(&self) -> Result<HashSet<B256>> {
         self.read_single(pending)
     }
 }
 
 /// The relays that have not ended.
-pub(super) fn pending(db: &Db) -> Result<HashSet<B256>, StoreError> {
+pub(super) fn pending(db: &Db) -> Result<HashSet<B256>> {
     Ok(each(db, "SELECT id FROM relays WHERE state = 'pending'", values![])?.into_iter().collect())
 }
 
@@ -54,7 +54,7 @@ pub(super) enum Rival {
 }
 
 /// Gives a pending relay to a daemon.
-pub(super) fn take(db: &Db, daemon: &DaemonId, id: &B256) -> Result<(), StoreError> {
+pub(super) fn take(db: &Db, daemon: &DaemonId, id: &B256) -> Result<()> {
     db.run("UPDATE relays SET holder = $2 WHERE id = $1 AND state = 'pending'", values![id, daemon])
 }
 
@@ -73,17 +73,12 @@ pub(super) fn columns(relay: &NewRelay, daemon: Option<&DaemonId>, now: u64) -> 
 }
 
 /// Writes a pending relay; returns whether it was not there.
-pub(super) fn insert(
-    tx: &Db,
-    relay: &NewRelay,
-    daemon: Option<&DaemonId>,
-    now: u64,
-) -> Result<bool, StoreError> {
+pub(super) fn insert(tx: &Db, relay: &NewRelay, daemon: Option<&DaemonId>, now: u64) -> Result<bool> {
     Ok(tx.execute(tx.statements().insert_relay, &columns(relay, daemon, now))? > 0)
 }
 
 /// Makes a relay pending again.
-pub(super) fn reopen(tx: &Db, id: &B256) -> Result<(), StoreError> {
+pub(super) fn reopen(tx: &Db, id: &B256) -> Result<()> {
     tx.run(
         "UPDATE relays SET state = 'pending', error_code = NULL, error_detail = NULL, error_retry = NULL,
              tx_hash = NULL, block_number = NULL, gas_used = NULL, agent_id = NULL, finished_at = NULL
@@ -93,13 +88,13 @@ pub(super) fn reopen(tx: &Db, id: &B256) -> Result<(), StoreError> {
 }
 
 /// The hashes of a relay's transactions, oldest first, without those that are archived.
-pub(super) fn hashes(db: &Db, id: &B256) -> Result<Vec<B256>, StoreError> {
+pub(super) fn hashes(db: &Db, id: &B256) -> Result<Vec<B256>> {
     let query = "SELECT hash FROM transactions JOIN nonces USING (account, nonce)
          WHERE relay = $1 ORDER BY transactions.rowid";
     each(db, query, values![id])
 }
 
-pub(super) fn accepted(db: &Db, id: &B256) -> Result<Option<NewRelay>, StoreError> {
+pub(super) fn accepted(db: &Db, id: &B256) -> Result<Option<NewRelay>> {
     first(db, "SELECT * FROM relays WHERE id = $1", values![id], new_relay)
 }
 
@@ -125,18 +120,14 @@ pub(super) struct Standing {
 impl Standing {
     /// # Errors
     /// [`StoreError::HeldElsewhere`] if it is not this daemon of a fleet that runs the relay.
-    pub(super) fn must_be_held_by(&self, daemon: Option<&DaemonId>) -> Result<(), StoreError> {
+    pub(super) fn must_be_held_by(&self, daemon: Option<&DaemonId>) -> Result<()> {
         let is_held = daemon.is_none_or(|daemon| self.holder.as_ref() == Some(daemon));
         if is_held { Ok(()) } else { Err(StoreError::HeldElsewhere) }
     }
 }
 
 /// The standing of a relay, and whether it has this nonce; `None` if it is not stored.
-pub(super) fn standing(
-    db: &Db,
-    id: &B256,
-    nonce: Option<(&Address, u64)>,
-) -> Result<Option<Standing>, StoreError> {
+pub(super) fn standing(db: &Db, id: &B256, nonce: Option<(&Address, u64)>) -> Result<Option<Standing>> {
     let (account, nonce) = nonce.unzip();
     Ok(standings(db, &[*id], account, nonce)?.0.remove(id))
 }
@@ -147,7 +138,7 @@ pub(super) fn standings(
     ids: &[B256],
     account: Option<&Address>,
     nonce: Option<u64>,
-) -> Result<(HashMap<B256, Standing>, Option<u64>), StoreError> {
+) -> Result<(HashMap<B256, Standing>, Option<u64>)> {
     let knows_lists = db.statements().locks.is_some();
     let groups: Vec<Value> =
         if knows_lists { vec![Value::ids(ids)] } else { ids.iter().map(Value::from).collect() };
@@ -173,7 +164,7 @@ pub(super) fn standings(
 }
 
 /// The sender's view of a relay, from a row that has the relay's columns.
-pub(super) fn terms(row: &Row) -> Result<RelayTerms, StoreError> {
+pub(super) fn terms(row: &Row) -> Result<RelayTerms> {
     Ok(RelayTerms {
         id: column(row, "id")?,
         signer: column(row, "signer")?,
@@ -186,7 +177,7 @@ pub(super) fn terms(row: &Row) -> Result<RelayTerms, StoreError> {
 }
 
 /// A relay as it was accepted, from such a row.
-pub(super) fn new_relay(row: &Row) -> Result<NewRelay, StoreError> {
+pub(super) fn new_relay(row: &Row) -> Result<NewRelay> {
     let (signer, client) = sender_of(row)?;
     Ok(NewRelay {
         id: column(row, "id")?,
@@ -199,12 +190,12 @@ pub(super) fn new_relay(row: &Row) -> Result<NewRelay, StoreError> {
 }
 
 /// A relay's signer, and its client where that is known; `None` for an unknown relay.
-pub(super) fn sender(db: &Db, id: &B256) -> Result<Option<(Address, Option<IpAddr>)>, StoreError> {
+pub(super) fn sender(db: &Db, id: &B256) -> Result<Option<(Address, Option<IpAddr>)>> {
     first(db, "SELECT signer, client FROM relays WHERE id = $1", values![id], sender_of)
 }
 
 /// The same from a row.
-pub(super) fn sender_of(row: &Row) -> Result<(Address, Option<IpAddr>), StoreError> {
+pub(super) fn sender_of(row: &Row) -> Result<(Address, Option<IpAddr>)> {
     let client = column::<Option<[u8; 16]>>(row, "client")?;
     Ok((column(row, "signer")?, client.map(|bytes| IpAddr::V6(bytes.into()).to_canonical())))
 }
@@ -218,7 +209,7 @@ pub(super) const fn address(address: IpAddr) -> [u8; 16] {
 }
 
 /// `None`: unknown relay; `Some(None)`: pending.
-pub(super) fn stored_outcome(db: &Db, id: &B256) -> Result<Option<Option<RelayOutcome>>, StoreError> {
+pub(super) fn stored_outcome(db: &Db, id: &B256) -> Result<Option<Option<RelayOutcome>>> {
     first(db, OUTCOME, values![id], outcome)
 }
 
@@ -230,15 +221,15 @@ pub(super) const OUTCOME: &str =
              FROM archive WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM relays WHERE id = $1)";
 
 /// `None` while it is pending.
-pub(super) fn outcome(row: &Row) -> Result<Option<RelayOutcome>, StoreError> {
-    let mined = || -> Result<_, StoreError> {
+pub(super) fn outcome(row: &Row) -> Result<Option<RelayOutcome>> {
+    let mined = || -> Result<_> {
         Ok(MinedTransaction {
             tx_hash: column(row, "tx_hash")?,
             block_number: column(row, "block_number")?,
             gas_used: column(row, "gas_used")?,
         })
     };
-    let failure = || -> Result<_, StoreError> {
+    let failure = || -> Result<_> {
         Ok(Failure {
             code: text(row, "error_code")?,
             detail: column(row, "error_detail")?,

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     budget::WINDOW_SECONDS,
-    store::{RelayRecord, Retention, StoreError},
+    store::{RelayRecord, Result, Retention, StoreError},
 };
 
 /// How many relays, or nonces without one, each kind of pruning takes at most in one step.
@@ -29,7 +29,7 @@ impl Store {
     /// archived, and later deleted, as `retention` says. [`Store::relay`] and [`Store::accept`] know archived
     /// relays; their nonces are gone, except the newest of each account. Returns the number of pruned rows; 0
     /// means that nothing is due.
-    pub fn prune(&self, retention: &Retention, now: u64) -> Result<usize, StoreError> {
+    pub fn prune(&self, retention: &Retention, now: u64) -> Result<usize> {
         if self.is_shared() {
             // At once: a charge waits for a row that is deleted until that is committed.
             self.write(fleet::forget_rates)?;
@@ -50,13 +50,13 @@ impl Store {
     }
 
     /// The highest nonce deleted with its archived relay: no nonce up to it is a gap.
-    pub fn archived_nonce(&self, account: Address) -> Result<Option<u64>, StoreError> {
+    pub fn archived_nonce(&self, account: Address) -> Result<Option<u64>> {
         let query = "SELECT highest FROM archived_nonces WHERE account = $1";
         self.read_single(|db| single(db, query, values![account]))
     }
 
     /// What is known of a relay, archived or not.
-    pub fn relay(&self, id: B256) -> Result<Option<RelayRecord>, StoreError> {
+    pub fn relay(&self, id: B256) -> Result<Option<RelayRecord>> {
         self.read(|db| {
             let Some(outcome) = relays::stored_outcome(db, &id)? else { return Ok(None) };
             let mut hashes = archived_hashes(db, &id)?;
@@ -67,7 +67,7 @@ impl Store {
 }
 
 /// The hashes of an archived relay, oldest first.
-fn archived_hashes(db: &Db, id: &B256) -> Result<Vec<B256>, StoreError> {
+fn archived_hashes(db: &Db, id: &B256) -> Result<Vec<B256>> {
     let hashes: Option<Vec<u8>> = single(db, "SELECT hashes FROM archive WHERE id = $1", values![id])?;
     let hashes = hashes.unwrap_or_default();
     if !hashes.len().is_multiple_of(B256::len_bytes()) {
@@ -91,7 +91,7 @@ const FORGET_ARCHIVED: &str = "DELETE FROM archive
      WHERE id IN (SELECT id FROM archive WHERE finished_at < $1 ORDER BY finished_at LIMIT $2)";
 
 /// Archives relays that have ended together with all their nonces.
-fn archive(tx: &Db, ended_before: i64) -> Result<usize, StoreError> {
+fn archive(tx: &Db, ended_before: i64) -> Result<usize> {
     let due: Vec<B256> = each(tx, tx.statements().to_archive, values![ended_before, NEWEST, STEP])?;
     for id in &due {
         // A dropped relay that was sent again much later is in the archive already.
@@ -116,11 +116,11 @@ fn archive(tx: &Db, ended_before: i64) -> Result<usize, StoreError> {
 }
 
 /// Deletes nonces without a relay: gaps that were filled.
-fn forget_gaps(tx: &Db, ended_before: i64) -> Result<usize, StoreError> {
+fn forget_gaps(tx: &Db, ended_before: i64) -> Result<usize> {
     forget_nonces(tx, tx.statements().old_gaps, values![ended_before, NEWEST, STEP])
 }
 
-fn forget_nonces(tx: &Db, query: &'static str, chosen: &[Value]) -> Result<usize, StoreError> {
+fn forget_nonces(tx: &Db, query: &'static str, chosen: &[Value]) -> Result<usize> {
     let nonces: Vec<(Address, u64)> =
         all(tx, query, chosen, |row| Ok((column(row, "account")?, column(row, "nonce")?)))?;
     for (account, nonce) in &nonces {

@@ -10,8 +10,8 @@ use super::{
 use crate::{
     outcome::RelayOutcome,
     store::{
-        DaemonId, NewRelay, NonceAssignment, Payer, RelayTerms, Settlement, StoreError, TransactionPurpose,
-        events::EventKind,
+        DaemonId, NewRelay, NonceAssignment, Payer, RelayTerms, Result, Settlement, StoreError,
+        TransactionPurpose, events::EventKind,
     },
 };
 
@@ -26,7 +26,7 @@ impl Store {
         payer: impl Into<Payer>,
         settlement: &Settlement,
         now: u64,
-    ) -> Result<Option<RelayOutcome>, StoreError> {
+    ) -> Result<Option<RelayOutcome>> {
         let payer = payer.into();
         if payer.epoch.is_some()
             && let Some((daemon, statements)) = self.frequent()
@@ -45,13 +45,7 @@ impl Store {
     /// reservation where that is for another nonce. A relay that another nonce of its own has executed stays
     /// as it is. Returns whether the nonce's relay is pending
     /// now.
-    pub fn reopen(
-        &self,
-        payer: impl Into<Payer>,
-        nonce: u64,
-        expected_wei: u128,
-        now: u64,
-    ) -> Result<bool, StoreError> {
+    pub fn reopen(&self, payer: impl Into<Payer>, nonce: u64, expected_wei: u128, now: u64) -> Result<bool> {
         let (payer, daemon) = (payer.into(), self.daemon.clone());
         self.write_for(payer, move |db| {
             let reopened = reopen(db, &payer.account, nonce, expected_wei, now)?;
@@ -64,13 +58,7 @@ impl Store {
 
     /// Gives up a mined nonce that a reorg undid, where the account's key is missing: its relay is pending again,
     /// for another account. Returns whether it is.
-    pub fn undo(
-        &self,
-        payer: impl Into<Payer>,
-        nonce: u64,
-        expected_wei: u128,
-        now: u64,
-    ) -> Result<bool, StoreError> {
+    pub fn undo(&self, payer: impl Into<Payer>, nonce: u64, expected_wei: u128, now: u64) -> Result<bool> {
         let (payer, daemon) = (payer.into(), self.daemon.clone());
         self.write_for(payer, move |db| {
             let account = &payer.account;
@@ -91,7 +79,7 @@ fn settle(
     settlement: &Settlement,
     daemon: Option<&DaemonId>,
     now: u64,
-) -> Result<Option<RelayOutcome>, StoreError> {
+) -> Result<Option<RelayOutcome>> {
     let Settlement { assignment, inclusion, paid_wei, .. } = settlement;
     let relay = assignment.relay.as_ref().map(|relay| &relay.id);
     relay.map_or(Ok(()), |relay| locks::relay(tx, relay))?;
@@ -158,12 +146,7 @@ enum Verdict {
 /// A relay has several nonces if the first was given up as lost, or was cancelled before the client sent the
 /// request again and a reorg then undid the cancellation. The one that has used the request counts, whichever
 /// comes first: executed, or failed inside of it.
-fn verdict(
-    tx: &Db,
-    relay: &B256,
-    outcome: &RelayOutcome,
-    settled: &NonceAssignment,
-) -> Result<Verdict, StoreError> {
+fn verdict(tx: &Db, relay: &B256, outcome: &RelayOutcome, settled: &NonceAssignment) -> Result<Verdict> {
     const fn weight(outcome: &RelayOutcome) -> u8 {
         match outcome {
             RelayOutcome::Dropped { .. } => 0,
@@ -198,7 +181,7 @@ fn verdict(
 }
 
 /// Has a relay pending again whose outcome is undone, while another nonce of it is in flight or was given up.
-fn undecide(tx: &Db, relay: &B256, daemon: Option<&DaemonId>, now: u64) -> Result<(), StoreError> {
+fn undecide(tx: &Db, relay: &B256, daemon: Option<&DaemonId>, now: u64) -> Result<()> {
     if let Some(sponsor) = key_gas::sponsor(tx, relay)? {
         key_gas::refund(tx, &sponsor)?;
     }
@@ -218,7 +201,7 @@ fn undecide(tx: &Db, relay: &B256, daemon: Option<&DaemonId>, now: u64) -> Resul
 }
 
 /// Writes a nonce again that the file has lost and the chain has.
-fn restore(tx: &Db, account: &Address, assignment: &NonceAssignment, now: u64) -> Result<(), StoreError> {
+fn restore(tx: &Db, account: &Address, assignment: &NonceAssignment, now: u64) -> Result<()> {
     let NonceAssignment { nonce, relay, transactions } = assignment;
     tracing::error!(nonce, relay = ?relay.map(|relay| relay.id), "mined, but not in the journal: written anew");
     if let Some(RelayTerms { id, signer, forward_nonce, deadline, .. }) = *relay {
@@ -238,13 +221,7 @@ fn restore(tx: &Db, account: &Address, assignment: &NonceAssignment, now: u64) -
 }
 
 /// Returns the nonce's relay, if that is pending now.
-fn reopen(
-    tx: &Db,
-    account: &Address,
-    nonce: u64,
-    expected_wei: u128,
-    now: u64,
-) -> Result<Option<B256>, StoreError> {
+fn reopen(tx: &Db, account: &Address, nonce: u64, expected_wei: u128, now: u64) -> Result<Option<B256>> {
     let key = values![account, nonce];
     let (paid, reserved) = given_up::charged(tx, account, nonce)?.ok_or(StoreError::Missing("nonce"))?;
     let left_wei = expected_wei.saturating_sub(paid);

@@ -4,7 +4,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::{Db, Engine};
-use crate::store::StoreError;
+use crate::store::{Result, StoreError};
 
 /// A few connections.
 pub(in super::super) struct Connections {
@@ -39,10 +39,7 @@ impl Connections {
     }
 
     /// Runs queries in one transaction: all of them see the same state.
-    pub(in super::super) fn read<T>(
-        &self,
-        work: impl FnOnce(&Db) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+    pub(in super::super) fn read<T>(&self, work: impl FnOnce(&Db) -> Result<T>) -> Result<T> {
         self.with(|db| {
             db.begin_reading()?;
             let result = work(db);
@@ -54,10 +51,7 @@ impl Connections {
     }
 
     /// Runs one statement, a transaction by itself.
-    pub(in super::super) fn single<T>(
-        &self,
-        work: impl FnOnce(&Db) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+    pub(in super::super) fn single<T>(&self, work: impl FnOnce(&Db) -> Result<T>) -> Result<T> {
         self.with(|db| {
             db.begin_single()?;
             work(db)
@@ -65,7 +59,7 @@ impl Connections {
     }
 
     /// Runs `work` on a free connection, or waits until one is.
-    pub(super) fn with<T>(&self, work: impl FnOnce(&Db) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    pub(super) fn with<T>(&self, work: impl FnOnce(&Db) -> Result<T>) -> Result<T> {
         let waited = self.freed.wait_while(self.free(), |free| free.is_empty() && self.count > 0);
         let connection = waited.unwrap_or_else(PoisonError::into_inner).pop();
         let used = Used { connections: self, connection };

@@ -19,7 +19,7 @@ pub(super) mod value;
 pub(super) mod writer;
 
 use self::statements::Statements;
-use crate::store::StoreError;
+use crate::store::{Result, StoreError};
 
 pub(super) use self::{
     sqlite::Sqlite,
@@ -35,67 +35,67 @@ pub(super) trait Engine: Send {
     fn statements(&self) -> &'static Statements;
 
     /// Runs a statement. Returns how many rows it has changed.
-    fn execute(&self, sql: &'static str, values: &[Value]) -> Result<usize, StoreError>;
+    fn execute(&self, sql: &'static str, values: &[Value]) -> Result<usize>;
 
     /// Runs a statement without a result: a database behind a network gets
     /// it with the next that is waited for, and what it fails with is told then, by the commit at the latest.
-    fn run(&self, sql: &'static str, values: &[Value]) -> Result<(), StoreError> {
+    fn run(&self, sql: &'static str, values: &[Value]) -> Result<()> {
         self.execute(sql, values).map(drop)
     }
 
     /// All rows that a query finds.
-    fn query(&self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>, StoreError>;
+    fn query(&self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>>;
 
     /// Several queries, which a database behind a network gets together.
-    fn queries(&self, queries: &[(&'static str, &[Value])]) -> Result<Vec<Vec<Row>>, StoreError> {
+    fn queries(&self, queries: &[(&'static str, &[Value])]) -> Result<Vec<Vec<Row>>> {
         queries.iter().map(|(sql, values)| self.query(sql, values)).collect()
     }
 
     /// A query with which the transaction ends: it is committed when this returns.
-    fn query_and_commit(&self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>, StoreError> {
+    fn query_and_commit(&self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>> {
         let rows = self.query(sql, values)?;
         self.commit().map(|()| rows)
     }
 
     /// Begins a transaction that will write. Of those on a file only one is open at a time.
-    fn begin(&self) -> Result<(), StoreError>;
+    fn begin(&self) -> Result<()>;
 
     /// Has the open transaction take as long as a migration may: the limits are those of a relay's writes.
-    fn take_time(&self) -> Result<(), StoreError> {
+    fn take_time(&self) -> Result<()> {
         Ok(())
     }
 
     /// Begins a transaction that only reads: all its queries see the same state.
-    fn begin_reading(&self) -> Result<(), StoreError>;
+    fn begin_reading(&self) -> Result<()>;
 
     /// Has each statement be a transaction of its own.
-    fn begin_single(&self) -> Result<(), StoreError> {
+    fn begin_single(&self) -> Result<()> {
         Ok(())
     }
 
     /// Commits the open transaction; what it has written is durable then.
-    fn commit(&self) -> Result<(), StoreError>;
+    fn commit(&self) -> Result<()>;
 
     /// Undoes it.
-    fn rollback(&self) -> Result<(), StoreError>;
+    fn rollback(&self) -> Result<()>;
 
     /// Whether a transaction is open. An engine may end it by itself, where the disk is full for example.
     fn is_in_transaction(&self) -> bool;
 
     /// Runs one step inside the transaction: sets, undoes or ends a savepoint. Only group commits need it.
-    fn savepoint(&self, step: Savepoint) -> Result<(), StoreError> {
+    fn savepoint(&self, step: Savepoint) -> Result<()> {
         let _ = step;
         Err(StoreError::NotCommitted)
     }
 
     /// A write without effect.
-    fn probe(&self) -> Result<(), StoreError>;
+    fn probe(&self) -> Result<()>;
 
     /// The database's clock where statements have none, milliseconds.
     fn own_clock(&self) -> Option<i64>;
 
     /// The time by the database's clock, milliseconds: one clock for all daemons of a fleet.
-    fn now_ms(&self) -> Result<i64, StoreError>;
+    fn now_ms(&self) -> Result<i64>;
 }
 
 /// A step of a savepoint.

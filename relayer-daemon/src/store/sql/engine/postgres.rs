@@ -30,7 +30,7 @@ use super::{
     postgres_server::{ANSWER, Server},
     statements::{POSTGRES, Statements},
 };
-use crate::store::StoreError;
+use crate::store::{Result, StoreError};
 
 /// How long a migration may take: it makes indexes of large tables.
 const MIGRATION: Duration = Duration::from_secs(3_600);
@@ -146,7 +146,7 @@ impl Postgres {
     ///
     /// # Errors
     /// Also where the sessions are not this daemon's own.
-    pub(in super::super) fn migrate(&self) -> Result<(), StoreError> {
+    pub(in super::super) fn migrate(&self) -> Result<()> {
         self.must_have_own_sessions()?;
         self.begin()?;
         self.batch("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")?;
@@ -159,7 +159,7 @@ impl Postgres {
     ///
     /// # Errors
     /// Also where the sessions are not this daemon's own.
-    pub(in super::super) fn is_store(&self) -> Result<bool, StoreError> {
+    pub(in super::super) fn is_store(&self) -> Result<bool> {
         self.look(|db| Ok(postgres_format::version(db)?.is_some()))
     }
 
@@ -167,12 +167,12 @@ impl Postgres {
     ///
     /// # Errors
     /// Also for a version before, and where the sessions are not this daemon's own.
-    pub(in super::super) fn is_current(&self) -> Result<bool, StoreError> {
+    pub(in super::super) fn is_current(&self) -> Result<bool> {
         self.look(postgres_format::is_current)
     }
 
     /// Reads in sessions that must be this daemon's own.
-    fn look<T>(&self, read: impl FnOnce(&Db) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    fn look<T>(&self, read: impl FnOnce(&Db) -> Result<T>) -> Result<T> {
         self.must_have_own_sessions()?;
         self.begin_reading()?;
         let found = read(self);
@@ -181,15 +181,15 @@ impl Postgres {
     }
 
     /// Several statements of a migration.
-    pub(super) fn batch(&self, sql: &str) -> Result<(), StoreError> {
+    pub(super) fn batch(&self, sql: &str) -> Result<()> {
         self.with(|session| self.ask(session, sql.into(), MIGRATION)).map(drop)
     }
 
     /// Whether transactions of one connection have one session of the server, also while another connection
     /// is in a transaction. A pooler in transaction mode gives them another one: limits of time would be
     /// other clients'.
-    fn must_have_own_sessions(&self) -> Result<(), StoreError> {
-        let session = |db: &Self| -> Result<i64, StoreError> {
+    fn must_have_own_sessions(&self) -> Result<()> {
+        let session = |db: &Self| -> Result<i64> {
             db.begin_reading()?;
             let query = "SELECT CAST(pg_backend_pid() AS BIGINT) AS pid";
             super::first(db, query, &[], |row| super::column(row, "pid"))?
@@ -210,7 +210,7 @@ impl Postgres {
     }
 
     /// Makes sure that there is a session, outside any transaction.
-    fn connect(&self) -> Result<(), StoreError> {
+    fn connect(&self) -> Result<()> {
         if let Some(session) = self.session.borrow().as_ref().filter(|session| !session.client.is_closed()) {
             session.limit.set(ANSWER);
             return Ok(());
@@ -232,7 +232,7 @@ impl Postgres {
 
     /// Runs a step in the session. One that fails spoils the transaction; a session without an answer is
     /// given up.
-    fn with<T>(&self, step: impl FnOnce(&Session) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    fn with<T>(&self, step: impl FnOnce(&Session) -> Result<T>) -> Result<T> {
         let result = match &*self.session.borrow() {
             Some(session) => {
                 let result = step(session);
@@ -251,17 +251,12 @@ impl Postgres {
 
     /// Sends what is unsent, and a last message in the same packet: the server answers in their order.
     /// Returns the answer to the last one, or the first error.
-    fn ask(&self, session: &Session, last: Message, limit: Duration) -> Result<Answered, StoreError> {
+    fn ask(&self, session: &Session, last: Message, limit: Duration) -> Result<Answered> {
         self.ask_all(session, vec![last], limit)?.pop().ok_or(StoreError::Interrupted)
     }
 
     /// The same for several last messages; returns the answers to these.
-    fn ask_all(
-        &self,
-        session: &Session,
-        last: Vec<Message>,
-        limit: Duration,
-    ) -> Result<Vec<Answered>, StoreError> {
+    fn ask_all(&self, session: &Session, last: Vec<Message>, limit: Duration) -> Result<Vec<Answered>> {
         let mut messages = session.unsent.take();
         let unsent = messages.len();
         messages.extend(last);
@@ -271,7 +266,7 @@ impl Postgres {
 
     /// # Errors
     /// If there is no transaction that may be committed.
-    fn must_be_open(&self) -> Result<(), StoreError> {
+    fn must_be_open(&self) -> Result<()> {
         match self.session.borrow().as_ref().map(|session| session.transaction.get()) {
             Some(Transaction::Open) => Ok(()),
             Some(_) => Err(StoreError::NotCommitted),
@@ -280,7 +275,7 @@ impl Postgres {
     }
 
     /// Begins a transaction, with the first statement in it.
-    fn begin_with(&self, sql: &str) -> Result<(), StoreError> {
+    fn begin_with(&self, sql: &str) -> Result<()> {
         self.connect()?;
         self.with(|session| {
             session.unsent.replace(vec![sql.into()]);
@@ -289,7 +284,7 @@ impl Postgres {
         })
     }
 
-    fn prepared(&self, session: &Session, sql: &'static str) -> Result<Prepared, StoreError> {
+    fn prepared(&self, session: &Session, sql: &'static str) -> Result<Prepared> {
         if let Some(prepared) = session.statements.borrow().get(sql) {
             return Ok(prepared.clone());
         }
@@ -307,7 +302,7 @@ impl Postgres {
         statements: &[(&'static str, &[Value])],
         message: impl Fn(Prepared, Vec<Value>) -> Message,
         last: Option<&str>,
-    ) -> Result<Vec<(Prepared, Answered)>, StoreError> {
+    ) -> Result<Vec<(Prepared, Answered)>> {
         self.with(|session| {
             let prepare = |(sql, _): &(&'static str, &[Value])| self.prepared(session, sql);
             let prepared = statements.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
@@ -328,7 +323,7 @@ impl Postgres {
 }
 
 /// The rows of an answer.
-fn rows((prepared, answered): (Prepared, Answered)) -> Result<Vec<Row>, StoreError> {
+fn rows((prepared, answered): (Prepared, Answered)) -> Result<Vec<Row>> {
     let Answered::Rows(found) = answered else { return Ok(Vec::new()) };
     let read = |row: tokio_postgres::Row| {
         let values = (0..row.len()).map(|index| row.try_get(index)).collect::<Result<_, _>>();
@@ -391,14 +386,14 @@ impl Engine for Postgres {
         &POSTGRES
     }
 
-    fn execute(&self, sql: &'static str, values: &[Value]) -> Result<usize, StoreError> {
+    fn execute(&self, sql: &'static str, values: &[Value]) -> Result<usize> {
         match self.answers(&[(sql, values)], Message::Statement, None)?.pop() {
             Some((_, Answered::Changed(rows))) => Ok(usize::try_from(rows).unwrap_or(usize::MAX)),
             _ => Ok(0),
         }
     }
 
-    fn run(&self, sql: &'static str, values: &[Value]) -> Result<(), StoreError> {
+    fn run(&self, sql: &'static str, values: &[Value]) -> Result<()> {
         self.with(|session| {
             let statement = Message::Statement(self.prepared(session, sql)?, values.to_vec());
             session.unsent.borrow_mut().push(statement);
@@ -406,25 +401,25 @@ impl Engine for Postgres {
         })
     }
 
-    fn query(&self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>, StoreError> {
+    fn query(&self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>> {
         Ok(self.queries(&[(sql, values)])?.pop().unwrap_or_default())
     }
 
-    fn queries(&self, queries: &[(&'static str, &[Value])]) -> Result<Vec<Vec<Row>>, StoreError> {
+    fn queries(&self, queries: &[(&'static str, &[Value])]) -> Result<Vec<Vec<Row>>> {
         self.answers(queries, Message::Query, None)?.into_iter().map(rows).collect()
     }
 
-    fn query_and_commit(&self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>, StoreError> {
+    fn query_and_commit(&self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>> {
         self.must_be_open()?;
         let answered = self.answers(&[(sql, values)], Message::Query, Some("COMMIT"))?;
         answered.into_iter().next().map_or(Ok(Vec::new()), rows)
     }
 
-    fn begin(&self) -> Result<(), StoreError> {
+    fn begin(&self) -> Result<()> {
         self.begin_with(BEGIN)
     }
 
-    fn take_time(&self) -> Result<(), StoreError> {
+    fn take_time(&self) -> Result<()> {
         self.batch(UNLIMITED)?;
         self.with(|session| {
             session.limit.set(MIGRATION);
@@ -432,15 +427,15 @@ impl Engine for Postgres {
         })
     }
 
-    fn begin_reading(&self) -> Result<(), StoreError> {
+    fn begin_reading(&self) -> Result<()> {
         self.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     }
 
-    fn begin_single(&self) -> Result<(), StoreError> {
+    fn begin_single(&self) -> Result<()> {
         self.connect()
     }
 
-    fn commit(&self) -> Result<(), StoreError> {
+    fn commit(&self) -> Result<()> {
         self.must_be_open()?;
         self.with(|session| {
             self.ask(session, "COMMIT".into(), session.limit.get())?;
@@ -449,7 +444,7 @@ impl Engine for Postgres {
         })
     }
 
-    fn rollback(&self) -> Result<(), StoreError> {
+    fn rollback(&self) -> Result<()> {
         self.with(|session| {
             session.unsent.take();
             // Sent with the first poll, and nothing depends on the answer: what comes next is behind it.
@@ -463,7 +458,7 @@ impl Engine for Postgres {
         self.session.borrow().as_ref().is_some_and(|open| open.transaction.get() != Transaction::None)
     }
 
-    fn probe(&self) -> Result<(), StoreError> {
+    fn probe(&self) -> Result<()> {
         postgres_format::rewrite_version(self)
     }
 
@@ -471,7 +466,7 @@ impl Engine for Postgres {
         self.clock.as_ref().map(|clock| clock.load(Ordering::Relaxed))
     }
 
-    fn now_ms(&self) -> Result<i64, StoreError> {
+    fn now_ms(&self) -> Result<i64> {
         if let Some(now) = self.own_clock() {
             return Ok(now);
         }

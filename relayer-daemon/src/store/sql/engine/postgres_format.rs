@@ -4,7 +4,7 @@
 //! not must raise `least` to its own version, and daemons that are older then refuse to start.
 
 use super::{Db, Engine as _, column, first, postgres::Postgres, values};
-use crate::store::StoreError;
+use crate::store::{Result, StoreError};
 
 /// Each brings the format from the version before to its own, counted from 1.
 const MIGRATIONS: [&str; 5] = [
@@ -20,7 +20,7 @@ const VERSION: i64 = MIGRATIONS.len() as i64;
 const PLACE: &str = "in the database";
 
 /// The database's version, and the least one that a program must have for it; `None` for an empty database.
-pub(super) fn version(db: &Db) -> Result<Option<(i64, i64)>, StoreError> {
+pub(super) fn version(db: &Db) -> Result<Option<(i64, i64)>> {
     let query = "SELECT to_regclass('format') IS NOT NULL AS is_there";
     if first(db, query, values![], |row| column(row, "is_there"))? != Some(true) {
         return Ok(None);
@@ -39,7 +39,7 @@ pub(super) fn version(db: &Db) -> Result<Option<(i64, i64)>, StoreError> {
 ///
 /// # Errors
 /// [`StoreError::Older`] for a version before.
-pub(super) fn is_current(db: &Db) -> Result<bool, StoreError> {
+pub(super) fn is_current(db: &Db) -> Result<bool> {
     let Some((found, _)) = version(db)? else { return Ok(false) };
     if found < VERSION {
         let (file, found) = (PLACE.to_owned(), number(found));
@@ -53,7 +53,7 @@ fn number(version: i64) -> u32 {
 }
 
 /// Runs the migrations that are missing, in a transaction that writes.
-pub(super) fn migrate(db: &Postgres) -> Result<(), StoreError> {
+pub(super) fn migrate(db: &Postgres) -> Result<()> {
     let before = version(db)?;
     if before.is_none() {
         db.batch(
@@ -71,6 +71,6 @@ pub(super) fn migrate(db: &Postgres) -> Result<(), StoreError> {
 }
 
 /// Writes the version as it is.
-pub(super) fn rewrite_version(db: &Db) -> Result<(), StoreError> {
+pub(super) fn rewrite_version(db: &Db) -> Result<()> {
     db.execute("UPDATE format SET version = version", values![]).map(drop)
 }

@@ -19,7 +19,7 @@ use tokio_postgres::{
 };
 
 use super::postgres_tls::Tls;
-use crate::store::StoreError;
+use crate::store::{Result, StoreError};
 
 /// How long the server may take for an answer: longer than it takes by itself to give up.
 pub(super) const ANSWER: Duration = Duration::from_secs(8);
@@ -54,7 +54,7 @@ impl Server {
     ///
     /// # Errors
     /// [`StoreError::Engine`] for a URL that names none, or where no TLS can be had.
-    pub(in super::super) fn new(url: &str) -> Result<Self, StoreError> {
+    pub(in super::super) fn new(url: &str) -> Result<Self> {
         let unusable = |why: &str| StoreError::Engine(format!("STORE_URL: {why}"));
         let mut config: Config = url.parse().map_err(|_| unusable("is no postgres URL"))?;
         let options = format!("{} {OPTIONS}", config.get_options().unwrap_or_default());
@@ -100,7 +100,7 @@ impl Server {
         &self,
         limit: Duration,
         answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
-    ) -> Result<T, StoreError> {
+    ) -> Result<T> {
         let _timers = self.runtime.enter();
         let answered = block_on(timeout(limit, answer));
         answered.map_err(|_| StoreError::Unreachable("no answer".to_owned()))?.map_err(Into::into)
@@ -108,7 +108,7 @@ impl Server {
 
     /// Connects to the first host that answers as a primary, from the one that did so last. Each has a time
     /// of its own, and so has each address of its name: one that is silent does not use up the others'.
-    pub(super) fn connect(&self) -> Result<Client, StoreError> {
+    pub(super) fn connect(&self) -> Result<Client> {
         let first = self.primary.load(Ordering::Relaxed);
         let mut failed = StoreError::Unreachable("no host".to_owned());
         for index in (0..self.hosts.len()).map(|turn| (first + turn) % self.hosts.len()) {
@@ -135,7 +135,7 @@ impl Server {
     }
 
     /// The addresses of a host's name; none where the host is a socket's folder or has its address.
-    fn addresses(&self, host: &Config) -> Result<Vec<IpAddr>, StoreError> {
+    fn addresses(&self, host: &Config) -> Result<Vec<IpAddr>> {
         let ([Host::Tcp(name)], []) = (host.get_hosts(), host.get_hostaddrs()) else { return Ok(Vec::new()) };
         let _timers = self.runtime.enter();
         let found = block_on(timeout(CONNECT, tokio::net::lookup_host((name.as_str(), 0))));

@@ -19,7 +19,7 @@ use super::{
     Engine, Row, Savepoint, Value, sqlite_format,
     statements::{FLEET_ON_SQLITE, SQLITE, Statements},
 };
-use crate::store::StoreError;
+use crate::store::{Result, StoreError};
 
 /// How long to wait for another process's lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -40,7 +40,7 @@ pub(in super::super) struct Sqlite {
 
 impl Sqlite {
     /// The connection that writes. Makes the schema in an empty file, and brings an older one up to date.
-    pub(in super::super) fn writer(mut db: Connection) -> Result<Self, StoreError> {
+    pub(in super::super) fn writer(mut db: Connection) -> Result<Self> {
         db.busy_timeout(BUSY_TIMEOUT)?;
         sqlite_format::migrate(&mut db)?;
         db.pragma_update(None, "journal_mode", "WAL")?;
@@ -50,21 +50,21 @@ impl Sqlite {
     }
 
     /// Whether the file holds a journal of this program's version; changes nothing.
-    pub(in super::super) fn is_current(path: &Path) -> Result<bool, StoreError> {
+    pub(in super::super) fn is_current(path: &Path) -> Result<bool> {
         let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         db.busy_timeout(BUSY_TIMEOUT)?;
         sqlite_format::is_current(&db)
     }
 
     /// A connection that reads.
-    pub(in super::super) fn reader(db: Connection) -> Result<Self, StoreError> {
+    pub(in super::super) fn reader(db: Connection) -> Result<Self> {
         db.busy_timeout(BUSY_TIMEOUT)?;
         db.pragma_update(None, "query_only", true)?;
         Ok(Self::raw(db))
     }
 
     /// A connection to a file that another process may be writing; `None` if the file is empty.
-    pub(in super::super) fn beside_a_writer(path: &Path) -> Result<Option<Self>, StoreError> {
+    pub(in super::super) fn beside_a_writer(path: &Path) -> Result<Option<Self>> {
         let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         db.busy_timeout(BUSY_TIMEOUT)?;
         Ok((!sqlite_format::is_empty(&db)?).then(|| Self::raw(db)))
@@ -76,7 +76,7 @@ impl Sqlite {
     }
 
     /// Makes the tables of a fleet, for tests of fleets.
-    pub(in super::super) fn make_fleet(&self) -> Result<(), StoreError> {
+    pub(in super::super) fn make_fleet(&self) -> Result<()> {
         Ok(self.db.execute_batch(include_str!("sqlite_fleet.sql"))?)
     }
 
@@ -87,7 +87,7 @@ impl Sqlite {
 }
 
 /// Gives a statement's parameters their values: `$1` is the first one, wherever it stands.
-fn bind(statement: &mut Statement<'_>, values: &[Value]) -> Result<(), StoreError> {
+fn bind(statement: &mut Statement<'_>, values: &[Value]) -> Result<()> {
     for index in 1..=statement.parameter_count() {
         let number = statement.parameter_name(index).and_then(|name| name.strip_prefix('$')?.parse().ok());
         let value = number.and_then(|number: usize| values.get(number.checked_sub(1)?));
@@ -116,7 +116,7 @@ impl ToSql for Value {
     }
 }
 
-fn value(stored: ValueRef<'_>) -> Result<Value, StoreError> {
+fn value(stored: ValueRef<'_>) -> Result<Value> {
     Ok(match stored {
         ValueRef::Null => Value::Null,
         ValueRef::Integer(integer) => Value::Integer(integer),
@@ -133,13 +133,13 @@ impl Engine for Sqlite {
         self.statements
     }
 
-    fn execute(&self, sql: &'static str, values: &[Value]) -> Result<usize, StoreError> {
+    fn execute(&self, sql: &'static str, values: &[Value]) -> Result<usize> {
         let mut statement = self.db.prepare_cached(sql)?;
         bind(&mut statement, values)?;
         Ok(statement.raw_execute()?)
     }
 
-    fn query(&self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>, StoreError> {
+    fn query(&self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>> {
         let mut statement = self.db.prepare_cached(sql)?;
         let names: Arc<[String]> = statement.column_names().map(str::to_owned).collect();
         let mut found = Vec::new();
@@ -153,19 +153,19 @@ impl Engine for Sqlite {
         Ok(found)
     }
 
-    fn begin(&self) -> Result<(), StoreError> {
+    fn begin(&self) -> Result<()> {
         Ok(self.db.execute_batch("BEGIN IMMEDIATE")?)
     }
 
-    fn begin_reading(&self) -> Result<(), StoreError> {
+    fn begin_reading(&self) -> Result<()> {
         Ok(self.db.execute_batch("BEGIN")?)
     }
 
-    fn commit(&self) -> Result<(), StoreError> {
+    fn commit(&self) -> Result<()> {
         Ok(self.db.execute_batch("COMMIT")?)
     }
 
-    fn rollback(&self) -> Result<(), StoreError> {
+    fn rollback(&self) -> Result<()> {
         Ok(self.db.execute_batch("ROLLBACK")?)
     }
 
@@ -173,11 +173,11 @@ impl Engine for Sqlite {
         !self.db.is_autocommit()
     }
 
-    fn savepoint(&self, step: Savepoint) -> Result<(), StoreError> {
+    fn savepoint(&self, step: Savepoint) -> Result<()> {
         Ok(self.db.execute_batch(step.sql())?)
     }
 
-    fn probe(&self) -> Result<(), StoreError> {
+    fn probe(&self) -> Result<()> {
         sqlite_format::rewrite_version(&self.db)
     }
 
@@ -185,7 +185,7 @@ impl Engine for Sqlite {
         self.now_ms().ok()
     }
 
-    fn now_ms(&self) -> Result<i64, StoreError> {
+    fn now_ms(&self) -> Result<i64> {
         Ok(match &self.clock {
             Some(clock) => clock.load(Ordering::Relaxed),
             None => {

@@ -3,7 +3,7 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use crate::store::StoreError;
+use crate::store::{Result, StoreError};
 
 /// The version that this program writes.
 const VERSION: u32 = 10;
@@ -15,7 +15,7 @@ const BEFORE: [(u32, &str); 3] =
 const OPERATOR: &str = include_str!("sqlite_9.sql");
 
 /// Creates the schema in an empty file, and brings that of an older one up to date.
-pub(super) fn migrate(db: &mut Connection) -> Result<(), StoreError> {
+pub(super) fn migrate(db: &mut Connection) -> Result<()> {
     if !is_empty(db)? && version(db)? == VERSION {
         return Ok(());
     }
@@ -38,7 +38,7 @@ pub(super) fn migrate(db: &mut Connection) -> Result<(), StoreError> {
 ///
 /// # Errors
 /// [`StoreError::Format`] if it holds anything but this schema or that of a version before.
-pub(super) fn is_empty(db: &Connection) -> Result<bool, StoreError> {
+pub(super) fn is_empty(db: &Connection) -> Result<bool> {
     let found = version(db)?;
     if found == VERSION || BEFORE.iter().any(|(before, _)| *before == found) {
         return Ok(false);
@@ -55,7 +55,7 @@ pub(super) fn is_empty(db: &Connection) -> Result<bool, StoreError> {
 ///
 /// # Errors
 /// [`StoreError::Older`] for a version before, [`StoreError::Format`] for anything else.
-pub(super) fn is_current(db: &Connection) -> Result<bool, StoreError> {
+pub(super) fn is_current(db: &Connection) -> Result<bool> {
     if is_empty(db)? {
         return Ok(false);
     }
@@ -67,12 +67,12 @@ pub(super) fn is_current(db: &Connection) -> Result<bool, StoreError> {
     Ok(true)
 }
 
-fn version(db: &Connection) -> Result<u32, StoreError> {
+fn version(db: &Connection) -> Result<u32> {
     Ok(db.query_row("PRAGMA user_version", [], |row| row.get(0))?)
 }
 
 /// Writes the version as it is: one page, whatever the file holds.
-pub(super) fn rewrite_version(tx: &Connection) -> Result<(), StoreError> {
+pub(super) fn rewrite_version(tx: &Connection) -> Result<()> {
     Ok(tx.pragma_update(None, "user_version", version(tx)?)?)
 }
 

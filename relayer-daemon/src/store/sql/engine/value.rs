@@ -5,7 +5,7 @@ use std::{str::FromStr, sync::Arc};
 use alloy::primitives::{Address, B256, Bytes, U256};
 
 use super::Db;
-use crate::store::{DaemonId, StoreError};
+use crate::store::{DaemonId, Result, StoreError};
 
 /// A value that an engine stores.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -159,8 +159,8 @@ pub(in super::super) fn first<T>(
     db: &Db,
     sql: &'static str,
     values: &[Value],
-    read: impl FnOnce(&Row) -> Result<T, StoreError>,
-) -> Result<Option<T>, StoreError> {
+    read: impl FnOnce(&Row) -> Result<T>,
+) -> Result<Option<T>> {
     db.query(sql, values)?.first().map(read).transpose()
 }
 
@@ -169,19 +169,19 @@ pub(in super::super) fn all<T>(
     db: &Db,
     sql: &'static str,
     values: &[Value],
-    read: impl Fn(&Row) -> Result<T, StoreError>,
-) -> Result<Vec<T>, StoreError> {
+    read: impl Fn(&Row) -> Result<T>,
+) -> Result<Vec<T>> {
     db.query(sql, values)?.iter().map(read).collect()
 }
 
 /// A column.
-pub(in super::super) fn column<T: FromValue>(row: &Row, name: &'static str) -> Result<T, StoreError> {
+pub(in super::super) fn column<T: FromValue>(row: &Row, name: &'static str) -> Result<T> {
     let value = row.names.iter().zip(&row.values).find(|(column, _)| *column == name);
     value.and_then(|(_, value)| T::from_value(value)).ok_or(StoreError::Corrupt(name))
 }
 
 /// A column of another type, stored as text.
-pub(in super::super) fn text<T: FromStr>(row: &Row, name: &'static str) -> Result<T, StoreError> {
+pub(in super::super) fn text<T: FromStr>(row: &Row, name: &'static str) -> Result<T> {
     column::<String>(row, name)?.parse().map_err(|_| StoreError::Corrupt(name))
 }
 
@@ -190,19 +190,15 @@ pub(in super::super) fn single<T: FromValue>(
     db: &Db,
     sql: &'static str,
     values: &[Value],
-) -> Result<Option<T>, StoreError> {
+) -> Result<Option<T>> {
     db.query(sql, values)?.first().map(only).transpose()
 }
 
 /// The first column of all rows that a query finds.
-pub(in super::super) fn each<T: FromValue>(
-    db: &Db,
-    sql: &'static str,
-    values: &[Value],
-) -> Result<Vec<T>, StoreError> {
+pub(in super::super) fn each<T: FromValue>(db: &Db, sql: &'static str, values: &[Value]) -> Result<Vec<T>> {
     db.query(sql, values)?.iter().map(only).collect()
 }
 
-fn only<T: FromValue>(row: &Row) -> Result<T, StoreError> {
+fn only<T: FromValue>(row: &Row) -> Result<T> {
     row.values.first().and_then(T::from_value).ok_or(StoreError::Corrupt("only one"))
 }

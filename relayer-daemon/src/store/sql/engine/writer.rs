@@ -17,13 +17,13 @@ use std::{
 };
 
 use super::{Db, Engine, Savepoint, connections::Connections};
-use crate::store::{StoreError, stats::StoreStats};
+use crate::store::{Result, StoreError, stats::StoreStats};
 
 /// The largest batch, so that an endless queue does not delay its first write for ever.
 const LARGEST_BATCH: usize = 64;
 
 /// Sends a write's result to its caller; takes `Err` if the batch was not committed.
-type Answer = Box<dyn FnOnce(Result<(), StoreError>)>;
+type Answer = Box<dyn FnOnce(Result<()>)>;
 /// A write, to be run in an open transaction, alone or among others. Returns whether it has failed.
 type Write = Box<dyn FnOnce(&Db, bool) -> (Answer, bool) + Send>;
 
@@ -46,7 +46,7 @@ enum Way {
 
 impl Writer {
     /// Starts the thread.
-    pub(in super::super) fn start(db: Box<dyn Engine>) -> Result<Self, StoreError> {
+    pub(in super::super) fn start(db: Box<dyn Engine>) -> Result<Self> {
         let (queue, writes) = mpsc::channel();
         let doubts = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&doubts);
@@ -68,8 +68,8 @@ impl Writer {
     /// only its own writes.
     pub(in super::super) fn run<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Db) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
+        work: impl FnOnce(&Db) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let Way::Connections(connections) = &self.way else {
             return self.enqueue(work)?.recv().map_err(|_| StoreError::Interrupted)?;
         };
@@ -85,10 +85,7 @@ impl Writer {
 
     /// Runs `work`, which commits what it writes: it is one statement, or ends the transaction that it
     /// begins.
-    pub(in super::super) fn run_committing<T>(
-        &self,
-        work: impl FnOnce(&Db) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+    pub(in super::super) fn run_committing<T>(&self, work: impl FnOnce(&Db) -> Result<T>) -> Result<T> {
         let Way::Connections(connections) = &self.way else { return Err(StoreError::ReadOnly) };
         let queued = Instant::now();
         connections.with(|db| {
@@ -123,8 +120,8 @@ impl Writer {
     /// Queues `work`; its result arrives once its batch has ended.
     fn enqueue<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Db) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<mpsc::Receiver<Result<T, StoreError>>, StoreError> {
+        work: impl FnOnce(&Db) -> Result<T> + Send + 'static,
+    ) -> Result<mpsc::Receiver<Result<T>>> {
         let (answer, answered) = mpsc::sync_channel(1);
         let (queued, stats) = (Instant::now(), Arc::clone(&self.stats));
         let write: Write = Box::new(move |db, is_alone| {
@@ -162,11 +159,7 @@ fn run(db: &Db, writes: &mpsc::Receiver<Write>, doubts: &AtomicU64, stats: &Stor
 }
 
 /// Runs a write in a transaction of its own.
-fn in_transaction<T>(
-    db: &Db,
-    work: impl FnOnce(&Db) -> Result<T, StoreError>,
-    doubts: &AtomicU64,
-) -> Result<T, StoreError> {
+fn in_transaction<T>(db: &Db, work: impl FnOnce(&Db) -> Result<T>, doubts: &AtomicU64) -> Result<T> {
     db.begin()?;
     let result = work(db).and_then(|written| end(db, 1, doubts).map(|()| written));
     roll_back(db);
@@ -198,7 +191,7 @@ fn commit(db: &Db, batch: Vec<Write>, doubts: &AtomicU64, stats: &StoreStats) {
 }
 
 /// Commits a transaction of so many writes.
-fn end(db: &Db, writes: usize, doubts: &AtomicU64) -> Result<(), StoreError> {
+fn end(db: &Db, writes: usize, doubts: &AtomicU64) -> Result<()> {
     // SQLite rolls the whole transaction back on some errors, a full disk among them; COMMIT then fails too.
     db.commit().map_err(|error| {
         tracing::error!(%error, writes, "journal not committed");
@@ -224,7 +217,7 @@ fn roll_back(db: &Db) {
     }
 }
 
-fn in_savepoint<T>(db: &Db, work: impl FnOnce(&Db) -> Result<T, StoreError>) -> Result<T, StoreError> {
+fn in_savepoint<T>(db: &Db, work: impl FnOnce(&Db) -> Result<T>) -> Result<T> {
     if !db.is_in_transaction() {
         // Without the batch's transaction a savepoint would commit by itself.
         return Err(StoreError::NotCommitted);
@@ -256,7 +249,7 @@ mod tests {
         Writer::start(Box::new(Sqlite::raw(db))).unwrap()
     }
 
-    fn insert(writer: &Writer, n: i64, parent: Option<i64>) -> Result<(), StoreError> {
+    fn insert(writer: &Writer, n: i64, parent: Option<i64>) -> Result<()> {
         writer.run(move |db| db.execute("INSERT INTO t VALUES ($1, $2)", values![n, parent]).map(drop))
     }
 
