@@ -18,7 +18,10 @@ use std::{io, sync::Arc, time::Duration};
 
 use alloy::primitives::Address;
 use anyhow::{Context as _, anyhow, bail};
-use futures_util::FutureExt as _;
+use futures_util::{
+    FutureExt as _,
+    future::{join_all, select_all},
+};
 use host_kit::{print, say};
 use registry_core::forward::Rules;
 use rustix::process::{Resource, getrlimit};
@@ -49,11 +52,7 @@ use crate::{
     },
     metrics::Metrics,
     outcome::ErrorCode,
-    process::{
-        clock,
-        lock::ProcessLock,
-        shutdown::{ShutdownSignal, stopped},
-    },
+    process::{clock, lock::ProcessLock, shutdown::ShutdownSignal},
     relay::{
         Relayer, Terms, fleet, functions::RelayedFunctions, policy::decision::DecisionClient,
         rate_limits::RateLimits,
@@ -116,12 +115,13 @@ pub async fn serve(settings: Settings, keys: Vec<TxSigner>, spans: Option<SpanQu
     let exporter = settings.telemetry()?.map(|target| Exporter::new(target, metrics.clone())).transpose()?;
     if let Some((exporter, spans)) = exporter.zip(spans) {
         let (app, stopping) = (Arc::clone(&app), daemon.stopping.clone());
-        daemon.telemetry =
-            tokio::spawn(exporter.run(spans, move || refreshed(Arc::clone(&app)).boxed(), stopping));
+        let exporting = exporter.run(spans, move || refreshed(Arc::clone(&app)).boxed(), stopping);
+        daemon.parts.push(("telemetry", tokio::spawn(exporting)));
     }
     let address = listener.local_addr()?;
     let stopping = daemon.stopping.clone();
-    daemon.http = tokio::spawn(connections::serve(listener, routes(app), metrics, limits, proxies, stopping));
+    let http = connections::serve(listener, routes(app), metrics, limits, proxies, stopping);
+    daemon.parts.push(("http", tokio::spawn(http)));
     announce(&address.to_string());
 
     let ended = tokio::select! {
@@ -177,7 +177,7 @@ pub async fn drain(settings: Settings, keys: Vec<TxSigner>) -> anyhow::Result<()
     Ok(())
 }
 
-/// The parts of a running daemon.
+/// A running daemon.
 struct Daemon {
     began: Instant,
     relayer: Arc<Relayer>,
@@ -185,13 +185,8 @@ struct Daemon {
     draining: watch::Sender<bool>,
     stop: watch::Sender<bool>,
     stopping: ShutdownSignal,
-    http: JoinHandle<()>,
-    control: JoinHandle<()>,
-    sender: JoinHandle<()>,
-    monitor: JoinHandle<()>,
-    pruner: JoinHandle<()>,
-    webhooks: JoinHandle<()>,
-    telemetry: JoinHandle<()>,
+    /// The tasks that end at shutdown, by their names.
+    parts: Vec<(&'static str, JoinHandle<()>)>,
     events: JoinHandle<()>,
     locks: Vec<ProcessLock>,
 }
@@ -255,9 +250,6 @@ impl Daemon {
         if let Some(socket) = ctl::listen(settings) {
             tokio::spawn(ctl::serve(socket, Arc::clone(&relayer), wake, stopping.clone()));
         }
-        // Without HTTP and a collector these tasks only wait for the end.
-        let [http, telemetry] = [stopping.clone(), stopping.clone()]
-            .map(|mut stopping| tokio::spawn(async move { stopped(&mut stopping).await }));
         let duty = if is_shared { Lease::until(Instant::now(), 0) } else { Lease::forever() };
         let sender = if is_shared {
             tokio::spawn(fleet::follow(Arc::clone(&relayer), stopping.clone()));
@@ -282,24 +274,15 @@ impl Daemon {
         let webhooks = tokio::spawn(webhooks::run(deliverer, stopping.clone()));
         let pruner =
             tokio::spawn(retention::run(store, retention, clock, move || duty.is_valid(), stopping.clone()));
+        let parts = vec![
+            ("control", control),
+            ("sender", sender),
+            ("monitor", monitor),
+            ("retention", pruner),
+            ("webhooks", webhooks),
+        ];
         let events = assembly.listen();
-        Ok(Self {
-            began: Instant::now(),
-            relayer,
-            readiness,
-            draining,
-            stop,
-            stopping,
-            http,
-            control,
-            sender,
-            monitor,
-            pruner,
-            webhooks,
-            telemetry,
-            events,
-            locks,
-        })
+        Ok(Self { began: Instant::now(), relayer, readiness, draining, stop, stopping, parts, events, locks })
     }
 
     /// Stops accepting new relays.
@@ -310,16 +293,9 @@ impl Daemon {
 
     /// Waits until a part ends early, by a panic.
     async fn part_ended(&mut self) -> anyhow::Error {
-        let (part, result) = tokio::select! {
-            result = &mut self.http => ("http", result),
-            result = &mut self.control => ("control", result),
-            result = &mut self.sender => ("sender", result),
-            result = &mut self.monitor => ("monitor", result),
-            result = &mut self.pruner => ("retention", result),
-            result = &mut self.webhooks => ("webhooks", result),
-            result = &mut self.telemetry => ("telemetry", result),
-            result = &mut self.events => ("events", result),
-        };
+        let tasks = self.parts.iter_mut().map(|(_, task)| task).chain([&mut self.events]);
+        let (result, index, _) = select_all(tasks).await;
+        let part = self.parts.get(index).map_or("events", |(part, _)| *part);
         let why = result.err().map_or_else(|| "without a reason".to_owned(), |error| error.to_string());
         anyhow!("{part} has ended: {why}")
     }
@@ -329,15 +305,9 @@ impl Daemon {
         tracing::info!("stopping");
         self.readiness.stop();
         let _ = self.stop.send(true);
-        let Self { http, control, sender, monitor, pruner, webhooks, telemetry, .. } = self;
-        let parts =
-            [http, control, sender, monitor, pruner, webhooks, telemetry].map(|mut part| async move {
-                if !part.is_finished() {
-                    let _ = (&mut part).await;
-                }
-            });
-        let all = futures_util::future::join_all(parts);
-        if tokio::time::timeout(STOP_WITHIN, all).await.is_err() {
+        // One that has ended was waited for already.
+        let running = self.parts.into_iter().map(|(_, task)| task).filter(|task| !task.is_finished());
+        if tokio::time::timeout(STOP_WITHIN, join_all(running)).await.is_err() {
             tracing::warn!("not everything ended in time; the journal knows the rest");
         }
         self.events.abort();
