@@ -75,11 +75,13 @@ enum Command {
 async fn main() -> ExitCode {
     let Cli { command } = Cli::parse();
     let settings = match &command {
-        Command::Serve(settings) | Command::Check(settings) | Command::Drain(settings) => Some(settings),
-        Command::Replay(args) => Some(args.settings()),
-        Command::Ctl(args) => Some(args.settings()),
-        Command::Abandon(args) => Some(args.settings()),
-        Command::Migrate(args) => Some(args.settings()),
+        Command::Serve(settings)
+        | Command::Check(settings)
+        | Command::Drain(settings)
+        | Command::Replay(ReplayArgs { settings, .. })
+        | Command::Ctl(CtlArgs { settings, .. })
+        | Command::Abandon(AbandonArgs { settings, .. })
+        | Command::Migrate(MigrateArgs { settings, .. }) => Some(settings),
         Command::Health { .. } | Command::ApiKey | Command::ShellFiles(_) => None,
     };
     // Only `serve` exports spans.

@@ -25,18 +25,11 @@ use crate::{
 #[derive(Debug, Clone, Args)]
 pub struct MigrateArgs {
     #[command(flatten)]
-    settings: Settings,
+    pub settings: Settings,
 
     /// The Postgres database, as in STORE_URL; it holds no journal yet
     #[arg(long, env = "MIGRATE_TO", hide_env_values = true, value_name = "URL")]
     to: String,
-}
-
-impl MigrateArgs {
-    /// The daemon's settings.
-    pub const fn settings(&self) -> &Settings {
-        &self.settings
-    }
 }
 
 /// Copies the journal, and moves its file away. Returns what is to be told.

@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone, Args)]
 pub struct ReplayArgs {
     #[command(flatten)]
-    settings: Settings,
+    pub settings: Settings,
 
     /// Events of this API key, by its name in the policy file
     #[arg(long, value_name = "NAME")]
@@ -44,13 +44,6 @@ pub struct ReplayArgs {
     /// Only events that were given up
     #[arg(long)]
     given_up: bool,
-}
-
-impl ReplayArgs {
-    /// The daemon's settings.
-    pub const fn settings(&self) -> &Settings {
-        &self.settings
-    }
 }
 
 /// Marks the events as not delivered. Returns how many.

@@ -37,8 +37,9 @@ use crate::{
 /// The arguments of `ctl`: the order, and the daemon's settings.
 #[derive(Debug, Clone, Args)]
 pub struct CtlArgs {
+    /// The daemon's settings
     #[command(flatten)]
-    settings: Settings,
+    pub settings: Settings,
 
     /// Print answers as JSON
     #[arg(long, global = true)]
@@ -51,8 +52,9 @@ pub struct CtlArgs {
 /// The arguments of `abandon`, which is the order of the same name.
 #[derive(Debug, Clone, Args)]
 pub struct AbandonArgs {
+    /// The daemon's settings
     #[command(flatten)]
-    settings: Settings,
+    pub settings: Settings,
 
     /// The account whose open nonces are given up
     #[arg(long, value_parser = account)]
@@ -76,20 +78,6 @@ enum CtlCommand {
         #[arg(long, value_parser = time, default_value = "0")]
         since: u64,
     },
-}
-
-impl CtlArgs {
-    /// The daemon's settings.
-    pub const fn settings(&self) -> &Settings {
-        &self.settings
-    }
-}
-
-impl AbandonArgs {
-    /// The daemon's settings.
-    pub const fn settings(&self) -> &Settings {
-        &self.settings
-    }
 }
 
 /// Gives an order and prints the answer.
