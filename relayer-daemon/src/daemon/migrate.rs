@@ -12,7 +12,6 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 
 use super::{
-    check,
     replay::{files, files_of},
     settings::Settings,
 };
@@ -24,6 +23,7 @@ use crate::{
 /// The arguments of `migrate`: the database, and the daemon's settings.
 #[derive(Debug, Clone, Args)]
 pub struct MigrateArgs {
+    /// The daemon's settings
     #[command(flatten)]
     pub settings: Settings,
 
@@ -47,7 +47,7 @@ pub async fn run(args: &MigrateArgs) -> anyhow::Result<String> {
     let (url, path) = (args.to.clone(), files.store.clone());
     let migrated = tokio::task::spawn_blocking(move || {
         let source = Arc::new(Store::open(&path)?);
-        let target = check::connect(&url)?;
+        let target = Store::connect(&url)?;
         if let Some(identity) = source.identity()? {
             target.bind(&identity)?;
         }

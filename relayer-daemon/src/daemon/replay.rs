@@ -9,7 +9,7 @@ use clap::Args;
 
 use crate::{
     chain::Rpc,
-    daemon::{check, settings::Settings},
+    daemon::settings::Settings,
     metrics::Metrics,
     process::clock,
     store::{
@@ -26,6 +26,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The arguments of `replay`: the events to deliver once more, and the daemon's settings.
 #[derive(Debug, Clone, Args)]
 pub struct ReplayArgs {
+    /// The daemon's settings
     #[command(flatten)]
     pub settings: Settings,
 
@@ -81,7 +82,7 @@ pub async fn run(args: &ReplayArgs) -> anyhow::Result<usize> {
 pub(super) async fn open_existing(settings: &Settings) -> anyhow::Result<Arc<Store>> {
     let (store, place) = match settings.store_url.clone() {
         Some(url) => {
-            let connect = move || check::connect_existing(&url);
+            let connect = move || Store::connect_existing(&url);
             (tokio::task::spawn_blocking(connect).await??, "in the database of STORE_URL".to_owned())
         }
         None => {

@@ -60,7 +60,7 @@ pub(super) async fn open(
     let (url, path) = (settings.store_url.clone(), files.store.clone());
     let open = move || {
         let store = match url {
-            Some(url) => connect(&url)?.of_daemon(DaemonId(instance::id().into())),
+            Some(url) => Store::connect(&url)?.of_daemon(DaemonId(instance::id().into())),
             None => Store::open(&path)?,
         };
         store.verify(&identity)?;
@@ -78,42 +78,12 @@ async fn open_read_only(
     let (url, path) = (settings.store_url.clone(), files.store.clone());
     let open = move || {
         let store = match url {
-            Some(url) => connect_read_only(&url)?.map(|store| store.of_daemon(DaemonId::random())),
+            Some(url) => Store::connect_read_only(&url)?.map(|store| store.of_daemon(DaemonId::random())),
             None => Store::open_read_only(&path)?,
         };
         store.map(|store| store.verify(&identity).map(|()| store)).transpose()
     };
     tokio::task::spawn_blocking(open).await.unwrap_or(Err(StoreError::Interrupted))
-}
-
-#[cfg(feature = "postgres")]
-pub(in crate::daemon) fn connect(url: &str) -> Result<Store, StoreError> {
-    Store::connect(url)
-}
-
-#[cfg(feature = "postgres")]
-pub(in crate::daemon) fn connect_existing(url: &str) -> Result<Option<Store>, StoreError> {
-    Store::connect_existing(url)
-}
-
-#[cfg(feature = "postgres")]
-fn connect_read_only(url: &str) -> Result<Option<Store>, StoreError> {
-    Store::connect_read_only(url)
-}
-
-#[cfg(not(feature = "postgres"))]
-pub(in crate::daemon) fn connect(_: &str) -> Result<Store, StoreError> {
-    Err(StoreError::Engine("STORE_URL: this daemon was built without the feature postgres".to_owned()))
-}
-
-#[cfg(not(feature = "postgres"))]
-pub(in crate::daemon) fn connect_existing(url: &str) -> Result<Option<Store>, StoreError> {
-    connect(url).map(Some)
-}
-
-#[cfg(not(feature = "postgres"))]
-fn connect_read_only(url: &str) -> Result<Option<Store>, StoreError> {
-    connect(url).map(Some)
 }
 
 pub(super) async fn look_at_store(

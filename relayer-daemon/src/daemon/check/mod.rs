@@ -27,7 +27,6 @@ use self::journal::{
     LOCK_IS_FREE, look_at_locks, look_at_store, open, other_keys_are_drained, pending_are_ours, place,
     take_lock,
 };
-pub(super) use self::journal::{connect, connect_existing};
 use super::report::{CheckReport, Found, tell_accounts};
 use crate::{
     chain::{Chain, ChainNode, Rpc, RpcError},

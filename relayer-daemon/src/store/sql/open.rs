@@ -126,64 +126,6 @@ impl Store {
         Ok(Self::of(Some(Writer::start(Box::new(writer))?), open.readers()?, open))
     }
 
-    /// Opens the store in the Postgres database that `url` names, and makes it if it is not there.
-    #[cfg(feature = "postgres")]
-    pub fn connect(url: &str) -> Result<Self> {
-        Self::connect_by(url, None)
-    }
-
-    /// The same with a test's clock, which counts milliseconds.
-    #[cfg(feature = "postgres")]
-    pub fn connect_with_clock(url: &str, clock: Arc<AtomicI64>) -> Result<Self> {
-        Self::connect_by(url, Some(clock))
-    }
-
-    /// Opens the store in the Postgres database that `url` names as daemons of this version have it; `None`
-    /// if there is none. Makes and migrates nothing.
-    ///
-    /// # Errors
-    /// [`StoreError::Older`] for the format of a version before.
-    #[cfg(feature = "postgres")]
-    pub fn connect_existing(url: &str) -> Result<Option<Self>> {
-        let server = Arc::new(Server::new(url)?);
-        if !Postgres::new(Arc::clone(&server), None).is_current()? {
-            return Ok(None);
-        }
-        Self::on(server, None).map(Some)
-    }
-
-    #[cfg(feature = "postgres")]
-    fn connect_by(url: &str, clock: Option<Arc<AtomicI64>>) -> Result<Self> {
-        let server = Arc::new(Server::new(url)?);
-        Postgres::new(Arc::clone(&server), None).migrate()?;
-        Self::on(server, clock)
-    }
-
-    #[cfg(feature = "postgres")]
-    fn on(server: Arc<Server>, clock: Option<Arc<AtomicI64>>) -> Result<Self> {
-        /// Connections for reading.
-        const READERS: usize = 4;
-        /// Connections for writing.
-        const WRITERS: usize = 4;
-        let connects = server.connects();
-        let open = Opener::postgres(server, clock, READERS);
-        let writer = |count| Ok::<_, StoreError>(Writer::on(open.connections(count)?));
-        let (writer, leases) = (writer(WRITERS)?, writer(1)?);
-        let store = Self::of(Some(writer), open.readers()?, open);
-        Ok(Self { leases: Some(Arc::new(leases)), frequent: POSTGRES.frequent.as_ref(), connects, ..store })
-    }
-
-    /// Opens the store in the Postgres database that `url` names for reading; `None` if there is none yet.
-    #[cfg(feature = "postgres")]
-    pub fn connect_read_only(url: &str) -> Result<Option<Self>> {
-        let server = Arc::new(Server::new(url)?);
-        if !Postgres::new(Arc::clone(&server), None).is_store()? {
-            return Ok(None);
-        }
-        let open = Opener::postgres(server, None, 1);
-        Ok(Some(Self::of(None, open.readers()?, open)))
-    }
-
     fn of(writer: Option<Writer>, readers: Arc<Connections>, open: Opener) -> Self {
         let writer = writer.map(Arc::new);
         let permits = Arc::new(Semaphore::new(access::CONCURRENT));
@@ -221,6 +163,79 @@ impl Store {
     #[must_use]
     pub fn of_daemon(&self, daemon: DaemonId) -> Self {
         Self { daemon: Some(daemon), ..self.clone() }
+    }
+}
+
+#[cfg(feature = "postgres")]
+impl Store {
+    /// Opens the store in the Postgres database that `url` names, and makes it if it is not there.
+    pub fn connect(url: &str) -> Result<Self> {
+        Self::connect_by(url, None)
+    }
+
+    /// The same with a test's clock, which counts milliseconds.
+    pub fn connect_with_clock(url: &str, clock: Arc<AtomicI64>) -> Result<Self> {
+        Self::connect_by(url, Some(clock))
+    }
+
+    /// Opens the store in the Postgres database that `url` names as daemons of this version have it; `None`
+    /// if there is none. Makes and migrates nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::Older`] for the format of a version before.
+    pub fn connect_existing(url: &str) -> Result<Option<Self>> {
+        let server = Arc::new(Server::new(url)?);
+        if !Postgres::new(Arc::clone(&server), None).is_current()? {
+            return Ok(None);
+        }
+        Self::on(server, None).map(Some)
+    }
+
+    fn connect_by(url: &str, clock: Option<Arc<AtomicI64>>) -> Result<Self> {
+        let server = Arc::new(Server::new(url)?);
+        Postgres::new(Arc::clone(&server), None).migrate()?;
+        Self::on(server, clock)
+    }
+
+    fn on(server: Arc<Server>, clock: Option<Arc<AtomicI64>>) -> Result<Self> {
+        /// Connections for reading.
+        const READERS: usize = 4;
+        /// Connections for writing.
+        const WRITERS: usize = 4;
+        let connects = server.connects();
+        let open = Opener::postgres(server, clock, READERS);
+        let writer = |count| Ok::<_, StoreError>(Writer::on(open.connections(count)?));
+        let (writer, leases) = (writer(WRITERS)?, writer(1)?);
+        let store = Self::of(Some(writer), open.readers()?, open);
+        Ok(Self { leases: Some(Arc::new(leases)), frequent: POSTGRES.frequent.as_ref(), connects, ..store })
+    }
+
+    /// Opens the store in the Postgres database that `url` names for reading; `None` if there is none yet.
+    pub fn connect_read_only(url: &str) -> Result<Option<Self>> {
+        let server = Arc::new(Server::new(url)?);
+        if !Postgres::new(Arc::clone(&server), None).is_store()? {
+            return Ok(None);
+        }
+        let open = Opener::postgres(server, None, 1);
+        Ok(Some(Self::of(None, open.readers()?, open)))
+    }
+}
+
+#[cfg(not(feature = "postgres"))]
+impl Store {
+    /// Fails: this program has no Postgres.
+    pub fn connect(_: &str) -> Result<Self> {
+        Err(StoreError::Engine("STORE_URL: this daemon was built without the feature postgres".to_owned()))
+    }
+
+    /// Fails likewise.
+    pub fn connect_existing(url: &str) -> Result<Option<Self>> {
+        Self::connect(url).map(Some)
+    }
+
+    /// Fails likewise.
+    pub fn connect_read_only(url: &str) -> Result<Option<Self>> {
+        Self::connect(url).map(Some)
     }
 }
 
