@@ -78,12 +78,7 @@ impl WaitingPlaces {
 /// 400 `INVALID_WAIT`.
 pub(super) fn wanted(query: &str) -> Result<Option<Finality>, Failure> {
     let named = query.split('&').find_map(|pair| pair.strip_prefix("wait="));
-    named.map_or(Ok(None), |name| match name {
-        "latest" => Ok(Some(Finality::Latest)),
-        "safe" => Ok(Some(Finality::Safe)),
-        "finalized" => Ok(Some(Finality::Finalized)),
-        _ => Err(Failure::of(ErrorCode::InvalidWait)),
-    })
+    named.map(|name| name.parse().map_err(|_| Failure::of(ErrorCode::InvalidWait))).transpose()
 }
 
 /// Returns whether there is nothing to wait for.

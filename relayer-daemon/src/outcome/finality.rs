@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use strum::EnumString;
 
 /// Blocks behind the newest one at which a block is safe where the chain has no such tag.
 const SAFE_DEPTH: u64 = 32;
@@ -13,8 +14,9 @@ const SETTLED_SECONDS: u64 = 900;
 
 /// The finality of a mined transaction, by the chain's block tags. Its block was compared with the chain's
 /// for each step; a reorganisation takes back what is not final.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema, EnumString)]
 #[serde(rename_all = "camelCase")]
+#[strum(serialize_all = "camelCase")]
 pub enum Finality {
     /// The transaction is in a block, which a reorganisation may undo.
     Latest,

@@ -2,11 +2,15 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use strum::{EnumString, IntoStaticStr};
 
 /// The state of a paying account. `ready`: it gets new requests. Any other state names the reason why it gets
 /// none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema, EnumString, IntoStaticStr,
+)]
 #[serde(rename_all = "camelCase")]
+#[strum(serialize_all = "camelCase")]
 pub enum AccountState {
     /// The account gets new requests.
     Ready,
@@ -44,22 +48,13 @@ impl AccountState {
     ];
 
     /// Its name in JSON, in the store and in messages.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ready => "ready",
-            Self::Short => "short",
-            Self::Stuck => "stuck",
-            Self::SignerFailed => "signerFailed",
-            Self::Empty => "empty",
-            Self::Delegated => "delegated",
-            Self::Cordoned => "cordoned",
-            Self::Elsewhere => "elsewhere",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// The state with this name.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.name() == name)
+        name.parse().ok()
     }
 
     /// Returns whether the account may get relays at all.

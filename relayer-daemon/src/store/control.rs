@@ -13,6 +13,7 @@ use alloy::primitives::{Address, B256};
 use clap::{Subcommand, ValueEnum};
 use registry_core::eth::{address, timestamp::Timestamp};
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use super::DaemonId;
 use crate::outcome::RelayOutcome;
@@ -21,8 +22,9 @@ use crate::outcome::RelayOutcome;
 pub const SILENT_MS: i64 = 15_000;
 
 /// An order of the operator, as on the command line and as the store has it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Subcommand)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Subcommand, IntoStaticStr)]
 #[serde(tag = "command", rename_all = "camelCase")]
+#[strum(serialize_all = "camelCase")]
 pub enum Order {
     /// Accept no new relays: POST /relay answers 503 INTAKE_PAUSED; relays in hand go on
     Pause,
@@ -109,18 +111,8 @@ pub fn time(text: &str) -> Result<u64, &'static str> {
 
 impl Order {
     /// Its name, as on the command line.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Pause => "pause",
-            Self::Resume => "resume",
-            Self::Cordon { .. } => "cordon",
-            Self::Uncordon { .. } => "uncordon",
-            Self::Cancel { .. } => "cancel",
-            Self::Abandon { .. } => "abandon",
-            Self::Reload => "reload",
-            Self::Keys => "keys",
-            Self::Export { .. } => "export",
-        }
+    pub fn name(&self) -> &'static str {
+        self.into()
     }
 
     /// Its argument, as on the command line; empty for none.
