@@ -82,9 +82,8 @@ pub(super) trait Engine: Send {
     /// Whether a transaction is open. An engine may end it by itself, where the disk is full for example.
     fn is_in_transaction(&self) -> bool;
 
-    /// Runs one step inside the transaction: sets, undoes or ends a savepoint. Only group commits need it.
-    fn savepoint(&self, step: Savepoint) -> Result<()> {
-        let _ = step;
+    /// Sets, undoes or ends a savepoint inside the transaction. Only group commits need it.
+    fn savepoint(&self, _step: &str) -> Result<()> {
         Err(StoreError::NotCommitted)
     }
 
@@ -96,22 +95,4 @@ pub(super) trait Engine: Send {
 
     /// The time by the database's clock, milliseconds: one clock for all daemons of a fleet.
     fn now_ms(&self) -> Result<i64>;
-}
-
-/// A step of a savepoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Savepoint {
-    Set,
-    Undo,
-    End,
-}
-
-impl Savepoint {
-    const fn sql(self) -> &'static str {
-        match self {
-            Self::Set => "SAVEPOINT one",
-            Self::Undo => "ROLLBACK TO one",
-            Self::End => "RELEASE one",
-        }
-    }
 }

@@ -16,7 +16,7 @@ use rusqlite::{
 };
 
 use super::{
-    Engine, Row, Savepoint, Value, sqlite_format,
+    Engine, Row, Value, sqlite_format,
     statements::{FLEET_ON_SQLITE, SQLITE, Statements},
 };
 use crate::store::{Result, StoreError};
@@ -173,8 +173,8 @@ impl Engine for Sqlite {
         !self.db.is_autocommit()
     }
 
-    fn savepoint(&self, step: Savepoint) -> Result<()> {
-        Ok(self.db.execute_batch(step.sql())?)
+    fn savepoint(&self, step: &str) -> Result<()> {
+        Ok(self.db.execute_batch(step)?)
     }
 
     fn probe(&self) -> Result<()> {

@@ -16,7 +16,7 @@ use std::{
     time::Instant,
 };
 
-use super::{Db, Engine, Savepoint, connections::Connections};
+use super::{Db, Engine, connections::Connections};
 use crate::store::{Result, StoreError, stats::StoreStats};
 
 /// The largest batch, so that an endless queue does not delay its first write for ever.
@@ -222,13 +222,13 @@ fn in_savepoint<T>(db: &Db, work: impl FnOnce(&Db) -> Result<T>) -> Result<T> {
         // Without the batch's transaction a savepoint would commit by itself.
         return Err(StoreError::NotCommitted);
     }
-    db.savepoint(Savepoint::Set)?;
+    db.savepoint("SAVEPOINT one")?;
     let result = work(db);
     if result.is_err() && db.is_in_transaction() {
-        db.savepoint(Savepoint::Undo)?;
+        db.savepoint("ROLLBACK TO one")?;
     }
     if db.is_in_transaction() {
-        db.savepoint(Savepoint::End)?;
+        db.savepoint("RELEASE one")?;
     }
     result
 }
