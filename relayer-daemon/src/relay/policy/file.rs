@@ -101,6 +101,7 @@ fn broken(field: impl Into<String>, rule: impl Into<String>) -> PolicyError {
     PolicyError { field: field.into(), rule: rule.into() }
 }
 
+/// Reads a policy file. The error names the field and the rule.
 pub(super) fn read(path: &Path) -> Result<Policy, PolicyError> {
     let text = fs::read_to_string(path)
         .map_err(|error| broken(path.display().to_string(), format!("cannot be read: {}", error.kind())))?;

@@ -104,14 +104,6 @@ impl Policy {
         &self.hash
     }
 
-    /// Reads a policy file.
-    ///
-    /// # Errors
-    /// [`PolicyError`], which names the field and the rule.
-    pub fn read(path: &Path) -> Result<Self, PolicyError> {
-        file::read(path)
-    }
-
     /// The API key of a request by its `Authorization` header; `None` where requests without a key are taken.
     ///
     /// # Errors
@@ -133,12 +125,7 @@ impl Policy {
     /// Every hash is compared, each in constant time.
     fn find(&self, presented: &str) -> Option<Arc<ApiKey>> {
         let presented = KeyHash::of(presented);
-        self.keys.iter().fold(
-            None,
-            |found, key| {
-                if key.has(&presented) { Some(Arc::clone(key)) } else { found }
-            },
-        )
+        self.keys.iter().fold(None, |found, key| key.has(&presented).then(|| Arc::clone(key)).or(found))
     }
 
     /// Checks that an authenticated request is sponsored, by its signer and its function.
@@ -244,7 +231,7 @@ impl SharedPolicy {
     /// # Errors
     /// [`PolicyError`].
     pub fn load(path: Option<&Path>) -> Result<Self, PolicyError> {
-        let policy = path.map_or_else(|| Ok(Policy::open()), Policy::read)?;
+        let policy = path.map_or_else(|| Ok(Policy::open()), file::read)?;
         Ok(Self { path: path.map(Path::to_owned), current: RwLock::new(Arc::new(policy)) })
     }
 
@@ -259,7 +246,7 @@ impl SharedPolicy {
     /// [`PolicyError`].
     pub fn reload(&self) -> Result<Arc<Policy>, PolicyError> {
         let Some(path) = &self.path else { return Ok(self.current()) };
-        let mut read = Policy::read(path)?;
+        let mut read = file::read(path)?;
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         read.keep_rates(&current);
         *current = Arc::new(read);
